@@ -1,0 +1,176 @@
+//! One attempt: an HTTP exchange for a part, or for what is missing of it, and its body on the way to the landing.
+
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+use flatout_wire::head::{Body, Head};
+
+use crate::connection::{Connection, Incoming, connect};
+use crate::error::{Error, ErrorKind};
+use crate::landing::Place;
+use crate::object::Asked;
+use crate::refusal::Failure;
+use crate::shard::Shard;
+use crate::stats::Version;
+use crate::transfer::Running;
+use crate::verify::PartHash;
+
+const REDIRECTS_MAX: u32 = 5;
+
+/// An answer whose body has not been read yet.
+pub(crate) struct Answer {
+    pub(crate) connection: Connection,
+    pub(crate) head: Head,
+    pub(crate) body: Incoming,
+}
+
+/// Sends the request and waits for the head of a good answer; anything else is a failure.
+pub(crate) async fn ask(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result<Answer, Failure> {
+    for _ in 0..=REDIRECTS_MAX {
+        let mut answer = exchange(shard, running, asked).await?;
+        if (200..300).contains(&answer.head.status) {
+            return Ok(answer);
+        }
+        let body = answer.body.collect(&mut answer.connection).await.unwrap_or_default();
+        match redirect_of(&answer.head) {
+            Some(target) => running.object.redirect(&target).map_err(|why| {
+                Failure::last(
+                    Error::new(ErrorKind::Network, why).with_hint("name the final URL, or its endpoint"),
+                )
+            })?,
+            None => {
+                let status = answer.head.status;
+                let failure = Failure::of_answer(&answer.head, &body, shard.core.credentials_note.as_deref());
+                answer.finish(shard);
+                return Err(failure.unwrap_or_else(|| unexpected(status)));
+            }
+        }
+    }
+    Err(Failure::last(Error::new(ErrorKind::Network, "the origin redirects in a circle")))
+}
+
+fn redirect_of(head: &Head) -> Option<String> {
+    matches!(head.status, 301 | 302 | 303 | 307 | 308).then(|| head.location.clone()).flatten()
+}
+
+/// One exchange on an idle connection or a new one. An idle one that the origin closed meanwhile costs no attempt.
+async fn exchange(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result<Answer, Failure> {
+    let (endpoint, request) = running.object.get(asked, running.if_match());
+    loop {
+        let idle = shard.idle_connection(&endpoint);
+        let was_idle = idle.is_some();
+        let mut connection = match idle {
+            Some(connection) => connection,
+            None => {
+                let address = shard.core.endpoints.next_address(&endpoint).await?;
+                let socket = connect(&endpoint, address, shard.core.connect_timeout()).await?;
+                running.counters.connections.fetch_add(1, Ordering::Relaxed);
+                shard.new_connection(socket, endpoint.clone(), address)
+            }
+        };
+        match connection.exchange(&request).await {
+            Ok(head) => {
+                let body = Incoming::new(head.body.clone());
+                return Ok(Answer { connection, head, body });
+            }
+            Err(_closed) if was_idle && !connection.is_answering() => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+impl Answer {
+    /// Checks that this is the range that was asked for, of the version that is being read.
+    pub(crate) fn check(&self, wanted: &Range<u64>, version: &Version) -> Result<(), Failure> {
+        let range = self.content_range()?;
+        let total = self.total();
+        let found = Version::of(&self.head, total);
+        if let Some(difference) = version.difference(&found) {
+            let error = Error::new(
+                ErrorKind::Changed,
+                format!("the object was replaced while it was read: {difference}"),
+            );
+            return Err(Failure::last(error.with_hint("start again to read the new version")));
+        }
+        let end = total.map_or(wanted.end, |total| wanted.end.min(total));
+        if range.start != wanted.start || range.end != end {
+            return Err(mismatch(&format!(
+                "asked for bytes {}..{end}, the answer's Content-Range says {}..{}",
+                wanted.start, range.start, range.end
+            )));
+        }
+        Ok(())
+    }
+
+    /// The range that a 206 carries, held against the length of its body.
+    pub(crate) fn content_range(&self) -> Result<Range<u64>, Failure> {
+        if self.head.status != 206 {
+            let error = Error::new(
+                ErrorKind::Network,
+                format!("a range was answered with status {}", self.head.status),
+            );
+            return Err(Failure::last(
+                error.with_hint("the origin does not serve ranges reliably: use --parallel 1"),
+            ));
+        }
+        let range = self.head.content_range.as_ref().and_then(|found| found.range.clone());
+        let range = range.ok_or_else(|| mismatch("the answer has no Content-Range that can be read"))?;
+        match self.head.body {
+            Body::Length(bytes) if bytes != range.end - range.start => Err(mismatch(&format!(
+                "the answer's Content-Range says {} bytes, its Content-Length {bytes}",
+                range.end - range.start
+            ))),
+            _ => Ok(range),
+        }
+    }
+
+    /// The whole object's size, from Content-Range or, for a whole answer, its length.
+    pub(crate) fn total(&self) -> Option<u64> {
+        match (&self.head.content_range, &self.head.body) {
+            (Some(found), _) => found.total,
+            (None, Body::Length(bytes)) if self.head.status == 200 => Some(*bytes),
+            (None, Body::None) if self.head.status == 200 => Some(0),
+            _ => None,
+        }
+    }
+
+    /// Receives up to `limit` more bytes of the body into `place`; fewer only at the end of the body.
+    pub(crate) async fn land(
+        &mut self,
+        shard: &Shard,
+        running: &Running,
+        place: &mut Place<'_>,
+        hash: &mut PartHash,
+        limit: u64,
+    ) -> Result<u64, Failure> {
+        let mut landed = 0;
+        while landed < limit {
+            let received =
+                self.body.receive(&mut self.connection, place, hash, &shard.scratch, limit - landed).await?;
+            if received == 0 {
+                break;
+            }
+            landed += received;
+            running.counters.fetched_bytes.fetch_add(received, Ordering::Relaxed);
+            running.counters.landed_bytes.fetch_add(received, Ordering::Relaxed);
+        }
+        Ok(landed)
+    }
+
+    /// Gives the connection back if it can carry another request.
+    pub(crate) fn finish(self, shard: &Shard) {
+        if self.body.is_ended() && self.head.keep_alive {
+            shard.keep_connection(self.connection);
+        }
+    }
+}
+
+fn unexpected(status: u16) -> Failure {
+    Failure::last(Error::new(ErrorKind::Network, format!("the origin answered with status {status}")))
+}
+
+fn mismatch(what: &str) -> Failure {
+    let error = Error::new(ErrorKind::Network, format!("the answer does not match the request: {what}"));
+    Failure::transient(error.with_hint("a proxy or cache on the way may mangle ranges"))
+}

@@ -1,0 +1,233 @@
+//! The client: it owns everything. No statics, threads at the first use, nothing left when it is dropped.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use flatout_settings::Settings;
+use flatout_wire::head::Head;
+use flatout_wire::listing;
+use flatout_wire::location::Location;
+use flatout_wire::range::Span;
+use flatout_wire::request::{self, Method, Request};
+use flatout_wire::s3::S3;
+use flatout_wire::sign::Credentials;
+
+use crate::endpoint::Endpoints;
+use crate::error::{Error, ErrorKind};
+use crate::landing::{Landing, Memory};
+use crate::lease::Pool;
+use crate::list::{Bucket, Listing};
+use crate::object::Account;
+use crate::shard::{Job, ShardHandle};
+use crate::stats::{Report, Stat, Version};
+use crate::transfer::{Get, Hold, Pace, Running, Transfer};
+
+/// What a client is made from.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// Every knob.
+    pub settings: Settings,
+    /// The keys for S3 calls; without them requests are not signed.
+    pub credentials: Option<Credentials>,
+    /// Why there are no keys, for the hint of a refusal.
+    pub credentials_note: Option<String>,
+}
+
+/// Reads objects. Cheap to make: threads start at the first use, and end when the client is dropped.
+pub struct Client {
+    core: Arc<Core>,
+    process: u32,
+}
+
+impl Client {
+    /// A client of its own, sharing nothing with any other.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`] for settings that make no sense.
+    pub fn new(config: Config) -> Result<Client, Error> {
+        let usage = |why: String| Error::new(ErrorKind::Usage, why);
+        let settings = config.settings;
+        settings.check().map_err(|why| usage(why.to_string()))?;
+        let addressing = settings.addressing.parse().map_err(|why| usage(format!("--addressing: {why}")))?;
+        let s3 = S3::new(settings.endpoint_url.as_deref(), settings.region.as_deref(), addressing)
+            .map_err(|why| usage(why.to_string()))?;
+        let credentials = config.credentials.filter(|_| !settings.no_sign_request);
+        let core = Core {
+            account: Arc::new(Account::new(s3, credentials)),
+            endpoints: Endpoints::new(&settings.resolve)?,
+            settings,
+            credentials_note: config.credentials_note,
+            pool: Arc::default(),
+            shards: Mutex::default(),
+        };
+        Ok(Client { core: Arc::new(core), process: std::process::id() })
+    }
+
+    /// Starts a get.
+    ///
+    /// # Errors
+    /// What can be known before anything is sent: a target that cannot be written.
+    pub fn get(&self, get: Get) -> Result<Transfer, Error> {
+        self.check_process()?;
+        check_object(&get.location)?;
+        let settings = &self.core.settings;
+        let pace = Pace {
+            parallel: settings.parallel,
+            part_bytes: settings.part_bytes,
+            window_bytes: settings.window_bytes,
+        };
+        let running = Arc::new(Running::start(get, self.core.account.clone(), pace, settings.verify)?);
+        self.core.send(0, Job::Lead(Hold::new(running.clone())))?;
+        Ok(Transfer::new(running))
+    }
+
+    /// Fills `buffer` with a range of an object and returns when it is filled; the buffer may be longer.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`] when the buffer is too short; whatever the transfer meets.
+    pub fn get_into(&self, location: &Location, span: Span, buffer: &mut [u8]) -> Result<Report, Error> {
+        // SAFETY: the buffer is borrowed mutably until this function returns, and `wait` (or the drop of the transfer,
+        // if something panics) returns only when no shard touches it any more.
+        let memory = unsafe { Memory::new(buffer.as_mut_ptr(), buffer.len()) };
+        self.get(Get::new(location.clone(), Landing::Memory(memory)).with_span(span))?.wait()
+    }
+
+    /// What the origin tells of an object, by one HEAD.
+    ///
+    /// # Errors
+    /// The origin's refusal, or the network's.
+    pub fn stat(&self, location: &Location) -> Result<Stat, Error> {
+        self.check_process()?;
+        check_object(location)?;
+        let account = &self.core.account;
+        let request = match location {
+            Location::S3 { bucket, key } => account.signed(account.s3.head_object(bucket, key)),
+            Location::Http { url } => {
+                let mut request = request::get_url(url);
+                request.method = Method::Head;
+                request
+            }
+        };
+        let (head, _) = self.core.call(request).map_err(|error| error.during("stat", location))?;
+        Ok(Stat {
+            version: Version::of(&head, head.content_length),
+            content_type: head.content_type,
+            checksums: head.checksums,
+            storage_class: head.storage_class,
+            metadata: head.metadata,
+            parts_count: head.parts_count,
+        })
+    }
+
+    /// The objects under a prefix: with `deep` all of them, else those up to the next `/` and the prefixes behind it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] for what is no bucket; the network's errors come with the items.
+    pub fn list(&self, location: &Location, deep: bool) -> Result<Listing, Error> {
+        self.check_process()?;
+        Listing::start(self.core.clone(), location, deep)
+    }
+
+    /// The buckets of the account.
+    ///
+    /// # Errors
+    /// The origin's refusal, or the network's.
+    pub fn buckets(&self) -> Result<Vec<Bucket>, Error> {
+        self.check_process()?;
+        let account = &self.core.account;
+        let endpoint = &account.s3.endpoint;
+        let answered = self.core.call(account.signed(account.s3.list_buckets()));
+        let (_, body) = answered.map_err(|error| error.during("list", endpoint))?;
+        let parsed = listing::parse_buckets(&body).map_err(|nonsense| {
+            Error::new(ErrorKind::Network, format!("the answer is no list of buckets: {nonsense}"))
+                .during("list", endpoint)
+        })?;
+        Ok(parsed.into_iter().map(|(name, created)| Bucket { name, created }).collect())
+    }
+
+    /// Threads do not survive a fork: a child process needs a client of its own.
+    fn check_process(&self) -> Result<(), Error> {
+        match self.process == std::process::id() {
+            true => Ok(()),
+            false => Err(Error::new(
+                ErrorKind::Internal,
+                "this client belongs to the process that forked this one",
+            )
+            .with_hint("make a new client after the fork")),
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        if self.process == std::process::id() {
+            self.core.stop();
+        }
+    }
+}
+
+/// An object has a key; a bucket or a folder cannot be read.
+fn check_object(location: &Location) -> Result<(), Error> {
+    match location {
+        Location::S3 { key, .. } if key.is_empty() => {
+            Err(Error::new(ErrorKind::Usage, "this is a bucket, not an object")
+                .during("read", location)
+                .with_hint("name an object: s3://BUCKET/KEY; `flatout ls` shows what is there"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What the shards of a client share.
+pub(crate) struct Core {
+    pub(crate) settings: Settings,
+    pub(crate) account: Arc<Account>,
+    pub(crate) credentials_note: Option<String>,
+    pub(crate) endpoints: Endpoints,
+    pub(crate) pool: Arc<Pool>,
+    shards: Mutex<Vec<ShardHandle>>,
+}
+
+impl Core {
+    pub(crate) fn connect_timeout(&self) -> Duration {
+        Duration::from_millis(self.settings.connect_timeout_ms)
+    }
+
+    pub(crate) fn stall_timeout(&self) -> Duration {
+        Duration::from_millis(self.settings.stall_timeout_ms)
+    }
+
+    /// Hands a worker of a transfer to the shard whose turn it is.
+    pub(crate) fn start_worker(self: &Arc<Core>, worker: usize, hold: Hold) {
+        let shard = worker % self.settings.shards.max(1) as usize;
+        if let Err(error) = self.send(shard, Job::Work(hold.clone())) {
+            hold.fail(error);
+        }
+    }
+
+    /// A control request and its whole answer.
+    pub(crate) fn call(self: &Arc<Core>, request: Request) -> Result<(Head, Bytes), Error> {
+        let (reply, answer) = std::sync::mpsc::channel();
+        self.send(0, Job::Call(request, reply))?;
+        answer.recv().map_err(|_gone| Error::new(ErrorKind::Cancelled, "the client was closed meanwhile"))?
+    }
+
+    /// Sends a job to a shard, starting shards up to it.
+    fn send(self: &Arc<Core>, shard: usize, job: Job) -> Result<(), Error> {
+        let mut shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
+        while shards.len() <= shard {
+            let number = u32::try_from(shards.len()).expect("shards are few");
+            shards.push(ShardHandle::start(self.clone(), number)?);
+        }
+        shards[shard].send(job);
+        Ok(())
+    }
+
+    fn stop(&self) {
+        let shards = std::mem::take(&mut *self.shards.lock().unwrap_or_else(PoisonError::into_inner));
+        for shard in shards {
+            shard.stop();
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! One connection: our own HTTP/1.1 for ranged GETs. Heads in a buffer of their own, bodies straight into the landing.
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use flatout_wire::chunked::{Chunked, Step};
+use flatout_wire::endpoint::{Endpoint, Scheme};
+use flatout_wire::head::{self, Body, Head};
+use flatout_wire::request::Method;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep};
+
+use crate::error::{Error, ErrorKind};
+use crate::landing::Place;
+use crate::lease::Lease;
+use crate::verify::PartHash;
+
+/// How much is received at once. It stays in a core's second-level cache on its way to the hash and the file;
+/// docs/numbers.md has the sweep.
+pub(crate) const RECEIVE_BYTES: usize = 256 << 10;
+/// Read while a head is awaited: heads are under 1 KiB, so little of the body is taken along and copied.
+const HEAD_READ_BYTES: usize = 4 << 10;
+/// Error bodies are short XML documents.
+const COLLECT_BYTES_MAX: usize = 1 << 20;
+
+/// A byte stream to an origin.
+pub(crate) struct Socket {
+    stream: Stream,
+    floor_bytes: usize,
+}
+
+enum Stream {
+    Plain(TcpStream),
+}
+
+/// Connects to `address`. TLS and proxies will sit here, above TCP and below HTTP.
+pub(crate) async fn connect(
+    endpoint: &Endpoint,
+    address: SocketAddr,
+    within: Duration,
+) -> Result<Socket, Error> {
+    if endpoint.scheme == Scheme::Https {
+        let error = Error::new(ErrorKind::Unsupported, format!("{endpoint}: this version has no TLS yet"));
+        return Err(error.with_hint("use an http:// endpoint; with --endpoint-url for S3"));
+    }
+    let unreachable = |refused| {
+        Error::network(format_args!("cannot connect to {endpoint} ({address})"), refused)
+            .with_hint("check the endpoint, and that the origin is running and can be reached")
+    };
+    let stream = match tokio::time::timeout(within, TcpStream::connect(address)).await {
+        Ok(connected) => connected.map_err(unreachable)?,
+        Err(_elapsed) => return Err(unreachable(io::ErrorKind::TimedOut.into())),
+    };
+    stream.set_nodelay(true).map_err(unreachable)?;
+    Ok(Socket { stream: Stream::Plain(stream), floor_bytes: 1 })
+}
+
+impl Socket {
+    /// Asks the kernel to wake us only when `bytes` can be received (`SO_RCVLOWAT`): fewer, larger receives.
+    fn set_floor(&mut self, bytes: usize) -> io::Result<()> {
+        if self.floor_bytes == bytes {
+            return Ok(());
+        }
+        let Stream::Plain(stream) = &self.stream;
+        let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+        // SAFETY: an option of a socket that we own; the pointer is to a c_int of the length given.
+        let refused = unsafe {
+            libc::setsockopt(
+                stream.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_RCVLOWAT,
+                (&raw const value).cast(),
+                size_of_val(&value) as libc::socklen_t,
+            )
+        };
+        if refused != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        self.floor_bytes = bytes;
+        Ok(())
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let Stream::Plain(stream) = &mut self.get_mut().stream;
+        Pin::new(stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let Stream::Plain(stream) = &mut self.get_mut().stream;
+        Pin::new(stream).poll_write(cx, buf)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Stream::Plain(stream) = &mut self.get_mut().stream;
+        Pin::new(stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Stream::Plain(stream) = &mut self.get_mut().stream;
+        Pin::new(stream).poll_shutdown(cx)
+    }
+}
+
+/// A connection that carries one ranged GET after the other.
+pub(crate) struct Connection {
+    socket: Socket,
+    stall: StallClock,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) address: SocketAddr,
+    /// Numbered within the client.
+    pub(crate) number: u32,
+    /// Received, not yet used: heads, chunk sizes, and what came behind them.
+    ahead: Vec<u8>,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        socket: Socket,
+        endpoint: Endpoint,
+        address: SocketAddr,
+        number: u32,
+        stall_timeout: Duration,
+    ) -> Connection {
+        let ahead = Vec::with_capacity(HEAD_READ_BYTES);
+        Connection { socket, stall: StallClock::new(stall_timeout), endpoint, address, number, ahead }
+    }
+
+    /// Sends a request's head and waits for the answer's. Interim answers (1xx) are passed over.
+    pub(crate) async fn exchange(&mut self, request_head: &[u8]) -> Result<Head, Error> {
+        self.socket.set_floor(1).map_err(broke)?;
+        self.socket.write_all(request_head).await.map_err(broke)?;
+        loop {
+            let parsed = head::parse(&self.ahead, Method::Get).map_err(|nonsense| {
+                Error::new(ErrorKind::Network, format!("the answer is not HTTP: {nonsense}"))
+            })?;
+            match parsed {
+                Some((head, used)) => {
+                    self.ahead.drain(..used);
+                    if head.status >= 200 {
+                        return Ok(head);
+                    }
+                }
+                None => self.read_ahead().await?,
+            }
+        }
+    }
+
+    /// Whether anything of an answer has arrived.
+    pub(crate) fn is_answering(&self) -> bool {
+        !self.ahead.is_empty()
+    }
+
+    async fn read_ahead(&mut self) -> Result<(), Error> {
+        let before = self.ahead.len();
+        self.ahead.resize(before + HEAD_READ_BYTES, 0);
+        let mut buffer = ReadBuf::new(&mut self.ahead[before..]);
+        let (socket, stall) = (&mut self.socket, &mut self.stall);
+        let received = poll_fn(|cx| stall.poll_read(cx, socket, &mut buffer)).await;
+        let bytes = buffer.filled().len();
+        self.ahead.truncate(before + bytes);
+        received.map_err(broke)?;
+        match bytes {
+            0 => Err(closed_early("before its answer was whole")),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn broke(refused: io::Error) -> Error {
+    Error::network("the connection broke", refused)
+}
+
+fn closed_early(when: &str) -> Error {
+    Error::new(ErrorKind::Network, format!("the origin closed the connection {when}"))
+}
+
+/// A body on its way: how its end is found, and how much is left.
+pub(crate) enum Incoming {
+    Counted(u64),
+    Chunked { decoder: Chunked, payload: u64 },
+    UntilClose,
+    Ended,
+}
+
+impl Incoming {
+    pub(crate) fn new(body: Body) -> Incoming {
+        match body {
+            Body::None | Body::Length(0) => Incoming::Ended,
+            Body::Length(bytes) => Incoming::Counted(bytes),
+            Body::Chunked => Incoming::Chunked { decoder: Chunked::new(), payload: 0 },
+            Body::UntilClose => Incoming::UntilClose,
+        }
+    }
+
+    /// Whether the body has been read to its end, so that its connection can carry another request.
+    pub(crate) fn is_ended(&self) -> bool {
+        matches!(self, Incoming::Ended)
+    }
+
+    /// Receives once, at most `limit` bytes, straight into `place`; 0 at the end of the body.
+    pub(crate) async fn receive(
+        &mut self,
+        connection: &mut Connection,
+        place: &mut Place<'_>,
+        hash: &mut PartHash,
+        scratch: &RefCell<Lease>,
+        limit: u64,
+    ) -> Result<u64, Error> {
+        let wanted = limit.min(self.payload(connection).await?);
+        if wanted == 0 {
+            return Ok(0);
+        }
+        let received = poll_fn(|cx| connection.poll_into(cx, place, hash, scratch, wanted)).await?;
+        match received {
+            0 => self.on_close()?,
+            _ => self.on_received(received),
+        }
+        Ok(received)
+    }
+
+    /// Bytes of the body that come next without any framing between; 0 at the end.
+    async fn payload(&mut self, connection: &mut Connection) -> Result<u64, Error> {
+        match self {
+            Incoming::Ended => Ok(0),
+            Incoming::Counted(left) => Ok(*left),
+            Incoming::UntilClose => Ok(u64::MAX),
+            Incoming::Chunked { payload, .. } if *payload > 0 => Ok(*payload),
+            Incoming::Chunked { .. } => self.next_chunk(connection).await,
+        }
+    }
+
+    async fn next_chunk(&mut self, connection: &mut Connection) -> Result<u64, Error> {
+        let Incoming::Chunked { decoder, payload } = self else { return Ok(0) };
+        connection.socket.set_floor(1).map_err(broke)?;
+        loop {
+            let step = decoder.next(&connection.ahead).map_err(|nonsense| {
+                Error::new(ErrorKind::Network, format!("the chunked body is broken: {nonsense}"))
+            })?;
+            match step {
+                Step::NeedMore { consumed } => {
+                    connection.ahead.drain(..consumed);
+                    connection.read_ahead().await?;
+                }
+                Step::Data { consumed, take } => {
+                    connection.ahead.drain(..consumed);
+                    *payload = take;
+                    return Ok(take);
+                }
+                Step::End { consumed } => {
+                    connection.ahead.drain(..consumed);
+                    *self = Incoming::Ended;
+                    return Ok(0);
+                }
+            }
+        }
+    }
+
+    fn on_received(&mut self, bytes: u64) {
+        match self {
+            Incoming::Counted(left) if *left == bytes => *self = Incoming::Ended,
+            Incoming::Counted(left) => *left -= bytes,
+            Incoming::Chunked { payload, .. } => *payload -= bytes,
+            Incoming::UntilClose | Incoming::Ended => {}
+        }
+    }
+
+    fn on_close(&mut self) -> Result<(), Error> {
+        match self {
+            Incoming::UntilClose => {
+                *self = Incoming::Ended;
+                Ok(())
+            }
+            Incoming::Counted(left) => Err(closed_early(&format!("{left} bytes before the end of the body"))),
+            _ => Err(closed_early("in the middle of a chunk")),
+        }
+    }
+
+    /// The whole of a short body, such as an error document; what is beyond 1 MiB is left unread.
+    pub(crate) async fn collect(&mut self, connection: &mut Connection) -> Result<Vec<u8>, Error> {
+        let mut body = Vec::new();
+        while body.len() < COLLECT_BYTES_MAX {
+            let wanted = self.payload(connection).await?;
+            if wanted == 0 {
+                break;
+            }
+            let taken = take_ahead(connection, wanted, &mut body).await;
+            match taken {
+                Ok(bytes) => self.on_received(bytes),
+                Err(closed) => {
+                    self.on_close().map_err(|_| closed)?;
+                }
+            }
+        }
+        Ok(body)
+    }
+}
+
+/// Moves up to `wanted` bytes through the read-ahead buffer into `body`.
+async fn take_ahead(connection: &mut Connection, wanted: u64, body: &mut Vec<u8>) -> Result<u64, Error> {
+    if connection.ahead.is_empty() {
+        connection.read_ahead().await?;
+    }
+    let bytes = connection.ahead.len().min(usize::try_from(wanted).unwrap_or(usize::MAX));
+    body.extend(connection.ahead.drain(..bytes));
+    Ok(bytes as u64)
+}
+
+impl Connection {
+    /// One receive into the landing, then hash and hand over while the bytes are hot. 0: the origin closed.
+    fn poll_into(
+        &mut self,
+        cx: &mut Context<'_>,
+        place: &mut Place<'_>,
+        hash: &mut PartHash,
+        scratch: &RefCell<Lease>,
+        wanted: u64,
+    ) -> Poll<Result<u64, Error>> {
+        let mut scratch = scratch.borrow_mut();
+        let spare = place.spare(scratch.as_mut_slice(), wanted);
+        let bytes = if self.ahead.is_empty() {
+            let floor_bytes = spare.len();
+            self.socket.set_floor(floor_bytes).map_err(broke)?;
+            let mut buffer = ReadBuf::new(spare);
+            let (socket, stall) = (&mut self.socket, &mut self.stall);
+            ready!(stall.poll_read(cx, socket, &mut buffer)).map_err(broke)?;
+            buffer.filled().len()
+        } else {
+            let bytes = self.ahead.len().min(spare.len());
+            spare[..bytes].copy_from_slice(&self.ahead[..bytes]);
+            self.ahead.drain(..bytes);
+            bytes
+        };
+        place.fill(scratch.as_mut_slice(), bytes, hash)?;
+        Poll::Ready(Ok(bytes as u64))
+    }
+}
+
+/// Ticks between two looks at a connection from which nothing comes.
+const STALL_TICKS: u32 = 4;
+
+/// Counts ticks without a byte. A shard that was blocked sees one late tick, not all that it missed, so the time in
+/// which we did not listen is not held against the origin.
+struct StallClock {
+    tick: Duration,
+    sleep: Option<Pin<Box<Sleep>>>,
+    idle_ticks: u32,
+}
+
+impl StallClock {
+    fn new(timeout: Duration) -> StallClock {
+        StallClock { tick: timeout / STALL_TICKS, sleep: None, idle_ticks: 0 }
+    }
+
+    /// Reads once; `TimedOut` when nothing has come for the whole timeout.
+    fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        socket: &mut Socket,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            if let Poll::Ready(read) = Pin::new(&mut *socket).poll_read(cx, buffer) {
+                self.idle_ticks = 0;
+                return Poll::Ready(read);
+            }
+            let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(self.tick)));
+            ready!(sleep.as_mut().poll(cx));
+            sleep.as_mut().reset(Instant::now() + self.tick);
+            self.idle_ticks += 1;
+            if self.idle_ticks > STALL_TICKS {
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "no byte came in time")));
+            }
+            // A trickle below the floor is progress too: take whatever is there.
+            socket.set_floor(1)?;
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The loops that carry a transfer: the lead, which asks first and settles the plan, and the workers, which take part
+//! after part.
+
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+use flatout_wire::head::Head;
+use flatout_wire::range::Span;
+
+use crate::attempt::{Answer, ask};
+use crate::control;
+use crate::error::{Error, ErrorKind};
+use crate::object::Asked;
+use crate::part::Part;
+use crate::plan::Plan;
+use crate::refusal::Failure;
+use crate::retry;
+use crate::shard::Shard;
+use crate::single::Single;
+use crate::stats::Version;
+use crate::transfer::{Hold, Running};
+use crate::verify::Statement;
+
+/// Leads a transfer: first answer, plan, the other workers, then parts like any worker.
+pub(crate) async fn drive_lead(shard: Rc<Shard>, hold: Hold) {
+    drive(&hold, lead(&shard, &hold)).await;
+}
+
+/// Takes parts until none is left.
+pub(crate) async fn drive_worker(shard: Rc<Shard>, hold: Hold) {
+    drive(&hold, work(&shard, &hold)).await;
+}
+
+async fn drive(running: &Running, work: impl Future<Output = Result<(), Error>>) {
+    tokio::select! {
+        biased;
+        done = work => if let Err(error) = done { running.fail(error) },
+        () = running.stopped() => {}
+    }
+}
+
+async fn work(shard: &Rc<Shard>, running: &Running) -> Result<(), Error> {
+    while running.ground.admit().await {
+        let Some((index, range)) = running.take_part() else { return Ok(()) };
+        Part::start(running, index, range).fetch(shard, None).await?;
+    }
+    Err(reader_has_gone())
+}
+
+/// Nobody wants the rest of a stream.
+pub(crate) fn reader_has_gone() -> Error {
+    Error::new(ErrorKind::Cancelled, "the reader of the stream has gone")
+}
+
+async fn lead(shard: &Rc<Shard>, hold: &Hold) -> Result<(), Error> {
+    let running: &Running = hold;
+    let start_s = running.clock_s();
+    let (span, answer) = first_answer(shard, running).await?;
+    if answer.head.status == 200 {
+        return lead_single(shard, hold, answer).await;
+    }
+    let found = answer.content_range().map_err(|failure| failure.error)?;
+    let total = answer.total().ok_or_else(|| {
+        Error::new(ErrorKind::Unsupported, "the origin does not tell the object's size").with_hint(
+            "without the total in Content-Range the end cannot be known; read a range with --range",
+        )
+    })?;
+    let range = span.resolve(total).map_err(|why| Error::new(ErrorKind::Usage, why.to_string()))?;
+    let version = Version::of(&answer.head, Some(total));
+    running.settle(version, range.clone(), Some(range.end - range.start), &shard.core.pool)?;
+    ask_for_statement(shard, hold);
+    if found.start != range.start {
+        // The probe for the object's end: its one byte is not part of the plan's first part.
+        answer.finish(shard);
+        start_workers(shard, hold);
+        return work(shard, running).await;
+    }
+    if !running.ground.admit().await {
+        return Err(reader_has_gone());
+    }
+    let Some((index, first)) = running.take_part() else { return Ok(()) };
+    start_workers(shard, hold);
+    Part::start(running, index, first).asked_at(start_s).fetch(shard, Some(answer)).await?;
+    work(shard, running).await
+}
+
+/// A server that ignores ranges sends one stream.
+async fn lead_single(shard: &Rc<Shard>, hold: &Hold, answer: Answer) -> Result<(), Error> {
+    let running: &Running = hold;
+    let total = answer.total();
+    let wanted = match (&running.span, total) {
+        (Span::Slice(range), None) => range.clone(),
+        (_, None) => 0..u64::MAX,
+        (span, Some(total)) => {
+            span.resolve(total).map_err(|why| Error::new(ErrorKind::Usage, why.to_string()))?
+        }
+    };
+    let expected = (wanted.end < u64::MAX).then_some(wanted.end - wanted.start);
+    running.settle(Version::of(&answer.head, total), wanted, expected, &shard.core.pool)?;
+    if !answer.head.checksums.is_empty() {
+        running.ledger.state(Statement::of(&answer.head.checksums));
+    }
+    ask_for_statement(shard, hold);
+    Single::new(shard, running, answer).land().await
+}
+
+/// Asks for the first part of the span, which tells size and version; retries like any part.
+async fn first_answer(shard: &Rc<Shard>, running: &Running) -> Result<(Span, Answer), Error> {
+    let part_bytes = running.pace.part_bytes;
+    let mut asked = match &running.span {
+        Span::All => Asked::Range(0..part_bytes),
+        Span::From(start) => Asked::Range(*start..start.saturating_add(part_bytes)),
+        Span::Slice(range) => {
+            Asked::Range(range.start..range.end.min(range.start.saturating_add(part_bytes)))
+        }
+        Span::Last(_) => Asked::LastByte,
+    };
+    let mut attempt = 1;
+    loop {
+        let failure = match ask(shard, running, &asked).await {
+            Ok(answer) => match check_first(&answer, &asked) {
+                Ok(()) => return Ok((running.span.clone(), answer)),
+                Err(failure) => failure,
+            },
+            // No range of an empty object can be satisfied; the whole of it can.
+            Err(failure)
+                if failure.status == Some(416) && running.span == Span::All && asked != Asked::Whole =>
+            {
+                asked = Asked::Whole;
+                continue;
+            }
+            Err(failure) => failure,
+        };
+        wait_or_give_up(shard, running, failure, &mut attempt).await?;
+    }
+}
+
+fn check_first(answer: &Answer, asked: &Asked) -> Result<(), Failure> {
+    match (answer.head.status, asked) {
+        (206, Asked::Range(range)) => answer.check(range, &Version::default()),
+        (206, _) => answer.content_range().map(drop),
+        // A server without ranges: one stream, and no error, as long as all of it is wanted.
+        (200, Asked::Whole) => Ok(()),
+        (200, Asked::Range(range)) if range.start == 0 => Ok(()),
+        (status, _) => {
+            let error = Error::new(
+                ErrorKind::Unsupported,
+                format!("the origin does not serve ranges (status {status})"),
+            );
+            Err(Failure::last(error.with_hint("read the whole object")))
+        }
+    }
+}
+
+/// Starts the workers that have a part to take, spread over the shards.
+fn start_workers(shard: &Rc<Shard>, hold: &Hold) {
+    let parts = hold.plan().map_or(0, Plan::parts);
+    let workers = u64::from(hold.pace.parallel).min(parts);
+    for worker in 1..workers {
+        shard.core.start_worker(worker as usize, hold.clone());
+    }
+}
+
+/// Asks an S3 origin for the object's checksum, beside the data.
+fn ask_for_statement(shard: &Rc<Shard>, hold: &Hold) {
+    if hold.ledger.is_stated() {
+        return;
+    }
+    let Some(request) = hold.object.head() else {
+        hold.ledger.state(Statement::Nothing("not stated by the origin"));
+        return;
+    };
+    let (shard, hold) = (shard.clone(), hold.clone());
+    tokio::task::spawn_local(async move {
+        let asked = async {
+            match control::call(&shard, &request).await {
+                Ok((head, _)) => note_statement(&hold, &head),
+                Err(_) => hold.ledger.state(Statement::Nothing("the origin refused to state it")),
+            }
+        };
+        tokio::select! {
+            () = asked => {}
+            () = hold.stopped() => {}
+        }
+    });
+}
+
+/// A statement counts only for the version that is being read.
+fn note_statement(running: &Running, head: &Head) {
+    let stated = Version::of(head, head.content_length);
+    let difference = running.version().and_then(|version| version.difference(&stated));
+    running.ledger.state(match difference {
+        Some(_) => Statement::Nothing("the object was replaced after it was read"),
+        None => Statement::of(&head.checksums),
+    });
+}
+
+/// Waits before the next attempt, or gives the error back when there is to be none.
+pub(crate) async fn wait_or_give_up(
+    shard: &Shard,
+    running: &Running,
+    failure: Failure,
+    attempt: &mut u32,
+) -> Result<(), Error> {
+    let retries_max = shard.core.settings.retries;
+    match retry::wait(failure.fault, *attempt, retries_max, failure.retry_after, shard.chance()) {
+        None => Err(failure.error.after_attempts(*attempt)),
+        Some(wait) => {
+            *attempt += 1;
+            running.counters.retries.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(wait).await;
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Endpoints: the addresses behind a name. Every address is used; new connections are spread over them in turn.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use flatout_wire::endpoint::Endpoint;
+
+use crate::error::{Error, ErrorKind};
+
+/// Object stores answer with few of many addresses and change them every few seconds (reference/cli.md §3.3).
+const RESOLVE_AGAIN: Duration = Duration::from_secs(30);
+
+/// What is known of every name that a client talks to.
+pub(crate) struct Endpoints {
+    fixed: Vec<Fixed>,
+    known: Mutex<HashMap<(String, u16), Arc<Addresses>>>,
+}
+
+/// One `--resolve HOST[:PORT]:ADDRESS[,ADDRESS…]`.
+#[derive(Debug, PartialEq, Eq)]
+struct Fixed {
+    host: String,
+    port: Option<u16>,
+    addresses: Vec<IpAddr>,
+}
+
+struct Addresses {
+    list: Vec<SocketAddr>,
+    resolved: Instant,
+    next: Mutex<usize>,
+}
+
+impl Endpoints {
+    pub(crate) fn new(resolve: &[String]) -> Result<Endpoints, Error> {
+        let fixed = resolve.iter().map(|text| Fixed::parse(text)).collect::<Result<_, _>>()?;
+        Ok(Endpoints { fixed, known: Mutex::default() })
+    }
+
+    /// The next address of `endpoint` in turn.
+    pub(crate) async fn next_address(&self, endpoint: &Endpoint) -> Result<SocketAddr, Error> {
+        let addresses = match self.fresh(endpoint) {
+            Some(addresses) => addresses,
+            None => self.resolve(endpoint).await?,
+        };
+        let mut next = addresses.next.lock().unwrap_or_else(PoisonError::into_inner);
+        *next = (*next + 1) % addresses.list.len();
+        Ok(addresses.list[*next])
+    }
+
+    fn fresh(&self, endpoint: &Endpoint) -> Option<Arc<Addresses>> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let addresses = known.get(&(endpoint.host.clone(), endpoint.port))?;
+        (addresses.resolved.elapsed() < RESOLVE_AGAIN).then(|| addresses.clone())
+    }
+
+    async fn resolve(&self, endpoint: &Endpoint) -> Result<Arc<Addresses>, Error> {
+        let list = match self.fixed(endpoint) {
+            Some(list) => list,
+            None => look_up(endpoint).await?,
+        };
+        let addresses = Arc::new(Addresses { list, resolved: Instant::now(), next: Mutex::default() });
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert((endpoint.host.clone(), endpoint.port), addresses.clone());
+        Ok(addresses)
+    }
+
+    fn fixed(&self, endpoint: &Endpoint) -> Option<Vec<SocketAddr>> {
+        let matches = |fixed: &&Fixed| {
+            fixed.host.eq_ignore_ascii_case(&endpoint.host)
+                && fixed.port.is_none_or(|port| port == endpoint.port)
+        };
+        let fixed = self.fixed.iter().find(matches)?;
+        Some(fixed.addresses.iter().map(|&address| SocketAddr::new(address, endpoint.port)).collect())
+    }
+}
+
+/// Asks the system's resolver, off the shard's thread; a literal address is not asked for.
+async fn look_up(endpoint: &Endpoint) -> Result<Vec<SocketAddr>, Error> {
+    if let Ok(literal) = endpoint.host.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(literal, endpoint.port)]);
+    }
+    let unresolved = |refused: io::Error| {
+        Error::network(format_args!("cannot resolve {}", endpoint.host), refused).with_hint(
+            "check the spelling of the endpoint or bucket, and the network; --resolve names an address",
+        )
+    };
+    let found = tokio::net::lookup_host((endpoint.host.as_str(), endpoint.port)).await.map_err(unresolved)?;
+    let mut list: Vec<SocketAddr> = found.collect();
+    list.dedup();
+    match list.is_empty() {
+        true => Err(unresolved(io::Error::new(io::ErrorKind::NotFound, "the name has no address"))),
+        false => Ok(list),
+    }
+}
+
+impl Fixed {
+    fn parse(text: &str) -> Result<Fixed, Error> {
+        let malformed = || {
+            Error::new(ErrorKind::Usage, format!("--resolve {text:?} is not HOST[:PORT]:ADDRESS[,ADDRESS…]"))
+                .with_hint("for example --resolve s3.example.com:443:192.0.2.7,192.0.2.8")
+        };
+        let (host, rest) = text.split_once(':').ok_or_else(malformed)?;
+        let (port, list) = match rest.split_once(':') {
+            Some((port, list)) if port.parse::<u16>().is_ok() => (port.parse().ok(), list),
+            _ => (None, rest),
+        };
+        let address = |text: &str| text.trim_matches(['[', ']']).parse::<IpAddr>().map_err(|_| malformed());
+        let addresses = list.split(',').map(address).collect::<Result<Vec<_>, _>>()?;
+        match host.is_empty() {
+            true => Err(malformed()),
+            false => Ok(Fixed { host: host.to_string(), port, addresses }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: Option<(&str, Option<u16>, &[&str])>) {
+        let expected = expected.map(|(host, port, addresses)| Fixed {
+            host: host.into(),
+            port,
+            addresses: addresses.iter().map(|address| address.parse().expect("an address")).collect(),
+        });
+        assert_eq!(Fixed::parse(text).ok(), expected, "{text}");
+    }
+
+    #[test]
+    fn resolve_takes_curls_form_and_lists() {
+        check("h:80:10.0.0.1", Some(("h", Some(80), &["10.0.0.1"])));
+        check("h:10.0.0.1,10.0.0.2", Some(("h", None, &["10.0.0.1", "10.0.0.2"])));
+        check("h:443:[2001:db8::1]", Some(("h", Some(443), &["2001:db8::1"])));
+        check("h", None);
+        check(":80:10.0.0.1", None);
+        check("h:80:nowhere", None);
+    }
+
+    #[test]
+    fn every_address_of_a_name_is_used_in_turn() {
+        let endpoints = Endpoints::new(&["h:127.0.0.1,127.0.0.2".into()]).expect("a good --resolve");
+        let (endpoint, _) = Endpoint::parse("http://h:8080").expect("an endpoint");
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let turn = || runtime.block_on(endpoints.next_address(&endpoint)).expect("an address").to_string();
+        let mut seen = [turn(), turn(), turn()];
+        assert_eq!(seen[0], seen[2]);
+        seen[..2].sort();
+        assert_eq!(seen[..2], ["127.0.0.1:8080", "127.0.0.2:8080"]);
+    }
+}

@@ -1,0 +1,188 @@
+//! The one error of the engine: a kind by what the caller should do, what was being done to which object, the cause, a hint.
+
+use std::fmt;
+
+/// What the caller should do about an error; each face maps it in one file (exit codes, errno, exceptions).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The request itself makes no sense: mend the call.
+    Usage,
+    /// No such object or bucket.
+    NotFound,
+    /// The origin refuses access: mend the keys or the policy.
+    Denied,
+    /// The origin kept asking for less until retries ran out: come back later.
+    Throttled,
+    /// The object was replaced while it was read: start over.
+    Changed,
+    /// The bytes are not those that the origin states.
+    Corrupt,
+    /// The origin could not be reached, broke off, or answered nonsense.
+    Network,
+    /// The origin was reached but let a deadline pass.
+    Timeout,
+    /// A local file, disk or memory refused.
+    LocalIo,
+    /// The caller stopped it.
+    Cancelled,
+    /// Asked for something that this version or this origin cannot do.
+    Unsupported,
+    /// A defect of ours.
+    Internal,
+}
+
+/// An error of the engine. Displays as `doing: object: cause`; no secret is ever part of it.
+#[derive(Debug)]
+pub struct Error(Box<Body>);
+
+#[derive(Debug)]
+struct Body {
+    kind: ErrorKind,
+    doing: &'static str,
+    object: String,
+    cause: String,
+    hint: Option<String>,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Error {
+    /// An error of `kind` with its cause in words; say what was being done with [`Error::during`].
+    pub fn new(kind: ErrorKind, cause: impl Into<String>) -> Error {
+        Error(Box::new(Body {
+            kind,
+            doing: "",
+            object: String::new(),
+            cause: cause.into(),
+            hint: None,
+            source: None,
+        }))
+    }
+
+    /// A local I/O error, its errno in words.
+    pub(crate) fn local(cause: &str, source: std::io::Error) -> Error {
+        let mut error = Error::new(ErrorKind::LocalIo, format!("{cause}: {}", plain(&source)));
+        error.0.hint = local_hint(&source).map(String::from);
+        error.0.source = Some(Box::new(source));
+        error
+    }
+
+    /// A network error, with the socket's own word.
+    pub(crate) fn network(cause: impl fmt::Display, source: std::io::Error) -> Error {
+        let kind = match source.kind() {
+            std::io::ErrorKind::TimedOut => ErrorKind::Timeout,
+            _ => ErrorKind::Network,
+        };
+        let mut error = Error::new(kind, format!("{cause}: {}", plain(&source)));
+        error.0.source = Some(Box::new(source));
+        error
+    }
+
+    /// The same error, saying what was being done to what; an inner statement is kept.
+    #[must_use]
+    pub fn during(mut self, doing: &'static str, object: impl fmt::Display) -> Error {
+        if self.0.doing.is_empty() {
+            self.0.doing = doing;
+            self.0.object = object.to_string();
+        }
+        self
+    }
+
+    /// The same error with what the user can do about it; an earlier hint is kept.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Error {
+        self.0.hint.get_or_insert_with(|| hint.into());
+        self
+    }
+
+    /// The same error, saying how often it was tried.
+    #[must_use]
+    pub(crate) fn after_attempts(mut self, attempts: u32) -> Error {
+        if attempts > 1 {
+            self.0.cause += &format!(" (tried {attempts} times)");
+        }
+        self
+    }
+
+    /// What the caller should do.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// What was being done: "read", "write", "list", …; empty when unknown.
+    pub fn doing(&self) -> &str {
+        self.0.doing
+    }
+
+    /// The object or file that it was done to; empty when unknown.
+    pub fn object(&self) -> &str {
+        &self.0.object
+    }
+
+    /// Why it failed.
+    pub fn cause(&self) -> &str {
+        &self.0.cause
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> Option<&str> {
+        self.0.hint.as_deref()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.0.doing.is_empty() {
+            write!(f, "{}: {}: ", self.0.doing, self.0.object)?;
+        }
+        f.write_str(&self.0.cause)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_deref().map(|s| s as _)
+    }
+}
+
+/// The system's sentence without Rust's "(os error 28)".
+fn plain(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    match text.find(" (os error") {
+        Some(at) => text[..at].to_string(),
+        None => text,
+    }
+}
+
+fn local_hint(error: &std::io::Error) -> Option<&'static str> {
+    match error.raw_os_error()? {
+        libc::ENOSPC => Some("free some space, or choose another folder"),
+        libc::EDQUOT => Some("the disk quota is used up: free some space, or choose another folder"),
+        libc::EFBIG => Some("the file system or `ulimit -f` does not allow a file of this size"),
+        libc::EACCES | libc::EPERM => Some("check the folder's permissions, or choose another folder"),
+        libc::EROFS => Some("the file system is mounted read-only: choose another folder"),
+        libc::ENOENT => Some("create the folder first"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_what_which_why_and_what_to_do() {
+        let full = std::io::Error::from_raw_os_error(libc::ENOSPC);
+        let error = Error::local("cannot reserve 4 GiB", full).during("write", "/tmp/x");
+        assert_eq!(error.to_string(), "write: /tmp/x: cannot reserve 4 GiB: No space left on device");
+        assert_eq!(error.kind(), ErrorKind::LocalIo);
+        assert!(error.hint().expect("a full disk has a remedy").contains("free some space"));
+    }
+
+    #[test]
+    fn the_inner_statement_wins() {
+        let error =
+            Error::new(ErrorKind::Network, "closed").during("connect", "h:1").during("read", "s3://b/k");
+        assert_eq!(error.to_string(), "connect: h:1: closed");
+    }
+}

@@ -1,0 +1,361 @@
+//! Landings: where bytes finally live. Memory, a file, an ordered stream, nowhere.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::error::{Error, ErrorKind};
+use crate::lease::Pool;
+use crate::stream::StreamWriter;
+use crate::verify::PartHash;
+
+/// Where the bytes of a transfer land.
+pub enum Landing {
+    /// They are counted, verified and dropped.
+    Nowhere,
+    /// The caller's memory.
+    Memory(Memory),
+    /// A file, which appears under its name only when it is whole and verified.
+    File(PathBuf),
+    /// In order, through a bounded window; the other end is a [`crate::StreamReader`].
+    Stream(StreamWriter),
+}
+
+/// The caller's memory, lent to a transfer until it reports its end.
+pub struct Memory {
+    start: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: `Memory::new` obliges the caller to leave the bytes to the transfer, on whichever thread it runs.
+unsafe impl Send for Memory {}
+// SAFETY: as above; the engine's shards write to ranges that do not overlap.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// Lends `bytes` bytes at `start`.
+    ///
+    /// # Safety
+    /// They must be initialised, writable, and touched by nobody else until [`crate::Transfer::wait`] has returned or the
+    /// transfer has been dropped. [`crate::Client::get_into`] is the safe form.
+    pub unsafe fn new(start: *mut u8, bytes: usize) -> Memory {
+        Memory { start, bytes }
+    }
+}
+
+/// An open landing.
+pub(crate) enum Ground {
+    Nowhere,
+    Memory(Memory),
+    File(FileGround),
+    Stream(StreamWriter),
+}
+
+impl Ground {
+    /// Opens the landing before anything is asked of the network, so that a bad target costs nothing.
+    pub(crate) fn open(landing: Landing) -> Result<Ground, Error> {
+        Ok(match landing {
+            Landing::Nowhere => Ground::Nowhere,
+            Landing::Memory(memory) => Ground::Memory(memory),
+            Landing::File(path) => {
+                let opened =
+                    FileGround::create(&path).map_err(|error| error.during("write", path.display()))?;
+                Ground::File(opened)
+            }
+            Landing::Stream(writer) => Ground::Stream(writer),
+        })
+    }
+
+    /// Makes room, once the first answer has told how many bytes will come (`None`: the origin does not say).
+    pub(crate) fn prepare(
+        &self,
+        pool: &Arc<Pool>,
+        total_bytes: Option<u64>,
+        part_bytes: u64,
+        window_bytes: u64,
+    ) -> Result<(), Error> {
+        match self {
+            Ground::Nowhere => Ok(()),
+            Ground::Memory(memory) => match total_bytes {
+                Some(total) if total > memory.bytes as u64 => Err(too_small(memory, total)),
+                Some(_) => Ok(()),
+                None => {
+                    Err(Error::new(ErrorKind::Unsupported, "the origin does not tell how much will come")
+                        .with_hint("land in a stream or a file instead of memory"))
+                }
+            },
+            Ground::File(file) => file.reserve(total_bytes.unwrap_or(0)),
+            Ground::Stream(writer) => writer.0.prepare(pool, window_bytes, part_bytes, total_bytes),
+        }
+    }
+
+    /// Waits until there is room for one more part; `false` when nobody wants it any more.
+    pub(crate) async fn admit(&self) -> bool {
+        match self {
+            Ground::Stream(writer) => writer.0.admit().await,
+            _ => true,
+        }
+    }
+
+    /// The place of part `index`, which lands at `at` bytes from the start of the landing.
+    pub(crate) fn place(&self, index: u64, at: u64) -> Place<'_> {
+        Place { ground: self, index, at, filled: 0 }
+    }
+
+    /// Makes the landing final. Nothing is visible under a file's name before.
+    pub(crate) fn commit(&self, bytes: u64) -> Result<(), Error> {
+        match self {
+            Ground::File(file) => {
+                file.commit(bytes).map_err(|error| error.during("write", file.path.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Nothing more will come: a waiting reader is told, a file that was not committed is removed.
+    pub(crate) fn close(&self) {
+        match self {
+            Ground::Stream(writer) => writer.0.end(),
+            Ground::File(file) => file.remove_temporary(),
+            Ground::Nowhere | Ground::Memory(_) => {}
+        }
+    }
+}
+
+fn too_small(memory: &Memory, total: u64) -> Error {
+    let cause = format!("the buffer holds {} bytes, the range has {total}", memory.bytes);
+    Error::new(ErrorKind::Usage, cause).with_hint("pass a larger buffer, or a shorter range")
+}
+
+/// Where one part lands. At most one attempt at a time holds it, so each byte has one writer.
+pub(crate) struct Place<'a> {
+    ground: &'a Ground,
+    index: u64,
+    at: u64,
+    filled: u64,
+}
+
+impl Place<'_> {
+    /// Bytes of the part that have landed.
+    pub(crate) fn filled(&self) -> u64 {
+        self.filled
+    }
+
+    /// Where the next bytes are received, at most `bytes`: the landing itself, or `scratch` where it consumes at once.
+    pub(crate) fn spare<'a>(&'a mut self, scratch: &'a mut [u8], bytes: u64) -> &'a mut [u8] {
+        let wanted = usize::try_from(bytes).unwrap_or(usize::MAX).min(scratch.len());
+        match self.landing_start() {
+            None => &mut scratch[..wanted],
+            // SAFETY: initialised memory of the landing; this part is the only writer of its range. The callers keep
+            // `bytes` within the part, and the part within the memory that `prepare` or `admit` found large enough.
+            Some(start) => unsafe { std::slice::from_raw_parts_mut(start, wanted) },
+        }
+    }
+
+    /// Takes over the first `bytes` of what `spare` lent: hashes them while they are hot, and hands them on.
+    pub(crate) fn fill(&mut self, scratch: &[u8], bytes: usize, hash: &mut PartHash) -> Result<(), Error> {
+        let received = match self.landing_start() {
+            None => &scratch[..bytes],
+            // SAFETY: the bytes that `spare` lent from the landing, now received and only read.
+            Some(start) => unsafe { std::slice::from_raw_parts(start, bytes) },
+        };
+        hash.update(received);
+        if let Ground::File(file) = self.ground {
+            file.write(received, self.at + self.filled)?;
+        }
+        self.filled += bytes as u64;
+        if let Ground::Stream(writer) = self.ground {
+            writer.0.publish(self.index, self.filled as usize);
+        }
+        Ok(())
+    }
+
+    /// The part is whole.
+    pub(crate) fn complete(&self) {
+        if let Ground::Stream(writer) = self.ground {
+            writer.0.complete(self.index);
+        }
+    }
+
+    /// Where the part goes on in a landing that is memory; `None` where a scratch is consumed at once.
+    fn landing_start(&self) -> Option<*mut u8> {
+        match self.ground {
+            Ground::Nowhere | Ground::File(_) => None,
+            // SAFETY: `at + filled` is within the caller's memory: `prepare` refused a range that is longer.
+            Ground::Memory(memory) => Some(unsafe { memory.start.add((self.at + self.filled) as usize) }),
+            // SAFETY: the part's permit reserves its whole slot, and `filled` is within the part.
+            Ground::Stream(writer) => Some(unsafe { writer.0.slot(self.index).add(self.filled as usize) }),
+        }
+    }
+}
+
+/// A file that is written under a temporary name beside its own, and removed unless it is committed.
+pub(crate) struct FileGround {
+    file: File,
+    path: PathBuf,
+    temporary: PathBuf,
+}
+
+impl FileGround {
+    fn create(path: &Path) -> Result<FileGround, Error> {
+        let path = final_path(path)?;
+        let temporary = temporary_beside(&path);
+        let file = OpenOptions::new()
+            .write(true)
+            .read(true)
+            .create_new(true)
+            .mode(0o666)
+            .custom_flags(libc::O_CLOEXEC)
+            .open(&temporary)
+            .map_err(|refused| Error::local("cannot create a file there", refused))?;
+        Ok(FileGround { file, path, temporary })
+    }
+
+    /// Reserves the space, so that a full disk is found before the transfer and writes do not extend the file.
+    fn reserve(&self, bytes: u64) -> Result<(), Error> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let length =
+            i64::try_from(bytes).map_err(|_| Error::new(ErrorKind::LocalIo, "the object is too large"))?;
+        // SAFETY: a system call on a descriptor that we own; it takes numbers only.
+        let refused = match unsafe { libc::fallocate(self.file.as_raw_fd(), 0, 0, length) } {
+            0 => return Ok(()),
+            _ => io::Error::last_os_error(),
+        };
+        match refused.raw_os_error() {
+            Some(libc::EOPNOTSUPP | libc::ENOSYS) => Ok(()),
+            _ => Err(Error::local(&format!("cannot reserve {bytes} bytes"), refused)
+                .during("write", self.path.display())),
+        }
+    }
+
+    fn write(&self, bytes: &[u8], at: u64) -> Result<(), Error> {
+        self.file
+            .write_all_at(bytes, at)
+            .map_err(|refused| Error::local("cannot write", refused).during("write", self.path.display()))
+    }
+
+    /// Puts the whole file under its name. Where that takes an earlier file's place, the bytes are on disk before.
+    fn commit(&self, bytes: u64) -> Result<(), Error> {
+        self.file.set_len(bytes).map_err(|refused| Error::local("cannot set the length", refused))?;
+        if let Ok(earlier) = std::fs::metadata(&self.path) {
+            let kept = self.file.set_permissions(earlier.permissions());
+            kept.map_err(|refused| Error::local("cannot keep the earlier file's permissions", refused))?;
+            self.file.sync_all().map_err(|refused| Error::local("cannot sync to disk", refused))?;
+        }
+        std::fs::rename(&self.temporary, &self.path)
+            .map_err(|refused| Error::local("cannot put the file under its name", refused))
+    }
+}
+
+impl FileGround {
+    /// After a commit the temporary name is gone and this does nothing.
+    fn remove_temporary(&self) {
+        let _ = std::fs::remove_file(&self.temporary);
+    }
+}
+
+impl Drop for FileGround {
+    fn drop(&mut self) {
+        self.remove_temporary();
+    }
+}
+
+/// The path that a rename may replace: links are followed, and only regular files or nothing may be there.
+fn final_path(path: &Path) -> Result<PathBuf, Error> {
+    let path = match std::fs::canonicalize(path) {
+        Ok(real) => real,
+        Err(missing) if missing.kind() == io::ErrorKind::NotFound => return Ok(path.to_path_buf()),
+        Err(refused) => return Err(Error::local("cannot look at the target", refused)),
+    };
+    let kind = std::fs::metadata(&path)
+        .map_err(|refused| Error::local("cannot look at the target", refused))?
+        .file_type();
+    if kind.is_dir() {
+        let error = Error::new(ErrorKind::LocalIo, "the target is a folder");
+        return Err(error.with_hint("name a file, or end the path with `/` to keep the object's name"));
+    }
+    if kind.is_char_device() || kind.is_block_device() || kind.is_fifo() || kind.is_socket() {
+        let error =
+            Error::new(ErrorKind::LocalIo, "the target is not a regular file, and would be replaced by one");
+        return Err(error.with_hint("use `flatout cat` and redirect its output there"));
+    }
+    Ok(path)
+}
+
+/// `.NAME.flatout-PID-N` in the same folder, so that a rename can replace the target at once.
+fn temporary_beside(path: &Path) -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    // A name may have 255 bytes; ours adds up to 40.
+    let name: String = name.chars().take(50).collect();
+    path.with_file_name(format!(".{name}.flatout-{}-{number}", std::process::id()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verify::Ledger;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(folder).expect("the folder can be read");
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_appears_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let target = folder.path().join("model");
+        std::fs::write(&target, b"earlier").expect("the earlier file");
+        for committed in [false, true] {
+            let ground = Ground::open(Landing::File(target.clone())).expect("a new file");
+            ground.prepare(&Arc::new(Pool::default()), Some(3), 8, 8).expect("room");
+            ground.place(0, 0).fill(b"new", 3, &mut Ledger::default().start_part()).expect("a write");
+            assert_eq!(std::fs::read(&target).expect("the earlier file"), b"earlier");
+            if committed {
+                ground.commit(3).expect("a rename");
+            }
+            drop(ground);
+            let expected: &[u8] = if committed { b"new" } else { b"earlier" };
+            assert_eq!(std::fs::read(&target).expect("the file"), expected);
+            assert_eq!(names(folder.path()), ["model"], "nothing is left behind");
+        }
+    }
+
+    #[test]
+    fn a_link_is_followed_and_kept() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        std::fs::write(&file, b"earlier").expect("a file");
+        std::os::unix::fs::symlink(&file, &link).expect("a link");
+        let ground = Ground::open(Landing::File(link.clone())).expect("a new file");
+        ground.place(0, 0).fill(b"new", 3, &mut Ledger::default().start_part()).expect("a write");
+        ground.commit(3).expect("a rename");
+        assert_eq!(std::fs::read(&file).expect("the file"), b"new");
+        assert!(link.symlink_metadata().expect("the link").is_symlink());
+    }
+
+    #[test]
+    fn targets_that_cannot_be_replaced_are_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (target, why) in [
+            (folder.path().to_path_buf(), "is a folder"),
+            (PathBuf::from("/dev/null"), "not a regular file"),
+            (folder.path().join("missing/file"), "No such file"),
+        ] {
+            let error = Ground::open(Landing::File(target)).err().expect("a refusal");
+            assert_eq!(error.kind(), ErrorKind::LocalIo);
+            assert!(error.cause().contains(why) && error.hint().is_some(), "{error}");
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! The data path of Flatout: objects to where they are wanted, at the speed of the kernel.
+//!
+//! The modules in the order in which the data meets them; docs/life-of-a-get.md walks the road.
+//! The engine knows nothing of the environment, of home folders, of command lines or terminals.
+
+mod attempt;
+mod client;
+mod connection;
+mod control;
+mod drive;
+mod endpoint;
+mod error;
+mod landing;
+mod lease;
+mod list;
+mod object;
+mod part;
+mod plan;
+mod refusal;
+mod retry;
+mod shard;
+mod single;
+mod stats;
+mod stream;
+mod transfer;
+mod verify;
+
+pub use client::{Client, Config};
+pub use error::{Error, ErrorKind};
+pub use landing::{Landing, Memory};
+pub use list::{Bucket, Entry, Listed, Listing};
+pub use stats::{PartRecord, Progress, Report, Stat, Verified, Version};
+pub use stream::{StreamReader, StreamWriter, stream};
+pub use transfer::{CancelSwitch, Get, Transfer, Watch};

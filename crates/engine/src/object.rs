@@ -1,0 +1,167 @@
+//! One object's requests: the head of a GET is rendered and signed once and serves every range for a minute.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use flatout_wire::endpoint::Endpoint;
+use flatout_wire::location::{HttpUrl, Location};
+use flatout_wire::range::http_range;
+use flatout_wire::request::{self, Request};
+use flatout_wire::s3::S3;
+use flatout_wire::sign::{Credentials, Signer};
+
+/// S3 accepts a signature for 15 minutes; a fresh one each minute leaves room for clocks that disagree.
+const SIGNED_FOR: Duration = Duration::from_secs(60);
+
+/// What S3 calls are made with.
+pub(crate) struct Account {
+    pub(crate) s3: S3,
+    signer: Option<Signer>,
+}
+
+impl Account {
+    pub(crate) fn new(s3: S3, credentials: Option<Credentials>) -> Account {
+        let signer = credentials.map(|credentials| Signer::new(credentials, &s3.region));
+        Account { s3, signer }
+    }
+
+    pub(crate) fn signed(&self, mut request: Request) -> Request {
+        if let Some(signer) = &self.signer {
+            signer.sign(&mut request, unix_seconds());
+        }
+        request
+    }
+}
+
+/// The requests for one object.
+pub(crate) struct ObjectRequests {
+    account: Arc<Account>,
+    state: Mutex<State>,
+}
+
+struct State {
+    location: Location,
+    rendered: Option<Rendered>,
+}
+
+/// A GET without range and condition, which are not signed: SigV4 needs `host` and `x-amz-*` only.
+#[derive(Clone)]
+struct Rendered {
+    endpoint: Endpoint,
+    head: Arc<[u8]>,
+    made: Instant,
+}
+
+impl ObjectRequests {
+    pub(crate) fn new(account: Arc<Account>, location: Location) -> ObjectRequests {
+        ObjectRequests { account, state: Mutex::new(State { location, rendered: None }) }
+    }
+
+    /// The bytes of a GET and where to send them. `if_match` pins the version.
+    pub(crate) fn get(&self, asked: &Asked, if_match: Option<&str>) -> (Endpoint, Vec<u8>) {
+        let rendered = self.rendered();
+        let mut bytes = Vec::with_capacity(rendered.head.len() + 128);
+        bytes.extend_from_slice(&rendered.head);
+        if let Some(range) = asked.header() {
+            bytes.extend_from_slice(format!("range: {range}\r\n").as_bytes());
+        }
+        if let Some(etag) = if_match {
+            bytes.extend_from_slice(format!("if-match: {etag}\r\n").as_bytes());
+        }
+        bytes.extend_from_slice(b"\r\n");
+        (rendered.endpoint, bytes)
+    }
+
+    /// A HEAD that asks for checksums; only S3 has one that is worth asking for.
+    pub(crate) fn head(&self) -> Option<Request> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match &state.location {
+            Location::S3 { bucket, key } => {
+                Some(self.account.signed(self.account.s3.head_object(bucket, key)))
+            }
+            Location::Http { .. } => None,
+        }
+    }
+
+    /// Follows a redirect of a plain server; credentials stay behind when the host changes.
+    pub(crate) fn redirect(&self, target: &str) -> Result<(), String> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let Location::Http { url } = &state.location else {
+            return Err(format!("the origin redirects to {target}"));
+        };
+        let next = redirected(url, target)?;
+        state.location = Location::Http { url: next };
+        state.rendered = None;
+        Ok(())
+    }
+
+    fn rendered(&self) -> Rendered {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(rendered) =
+            state.rendered.as_ref().filter(|rendered| rendered.made.elapsed() < SIGNED_FOR)
+        {
+            return rendered.clone();
+        }
+        let request = match &state.location {
+            Location::S3 { bucket, key } => self.account.signed(self.account.s3.get_object(bucket, key)),
+            Location::Http { url } => request::get_url(url),
+        };
+        let mut head = Vec::new();
+        request.write_head(&mut head);
+        head.truncate(head.len() - b"\r\n".len());
+        let rendered = Rendered { endpoint: request.endpoint, head: head.into(), made: Instant::now() };
+        state.rendered = Some(rendered.clone());
+        rendered
+    }
+}
+
+/// The URL that a Location header names, absolute or relative to the one asked for.
+fn redirected(from: &HttpUrl, target: &str) -> Result<HttpUrl, String> {
+    let absolute = match target {
+        _ if target.contains("://") => target.to_string(),
+        _ if target.starts_with("//") => format!("http:{target}"),
+        _ if target.starts_with('/') => format!("{}{target}", from.endpoint),
+        _ => {
+            return Err(format!(
+                "the origin redirects to {target:?}, which is neither a URL nor an absolute path"
+            ));
+        }
+    };
+    match Location::parse(&absolute) {
+        Ok(Location::Http { mut url }) => {
+            if url.endpoint == from.endpoint {
+                url.user_info = url.user_info.or_else(|| from.user_info.clone());
+            }
+            Ok(url)
+        }
+        Ok(_) => Err("the origin redirects to something that is not an http URL".into()),
+        Err(why) => Err(format!("the origin redirects: {why}")),
+    }
+}
+
+/// What one request asks of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// The whole object in one answer.
+    Whole,
+    /// A range of it.
+    Range(Range<u64>),
+    /// Its last byte: how a read of the end learns where the end is.
+    LastByte,
+}
+
+impl Asked {
+    fn header(&self) -> Option<String> {
+        match self {
+            Asked::Whole => None,
+            Asked::Range(range) => Some(http_range(range)),
+            Asked::LastByte => Some("bytes=-1".into()),
+        }
+    }
+}
+
+/// The wall clock, for signatures.
+pub(crate) fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

@@ -1,0 +1,125 @@
+//! What an origin's refusal means to the caller: kind, sentence, remedy. One table.
+
+use std::time::Duration;
+
+use flatout_wire::head::Head;
+use flatout_wire::verdict::{self, Reason, Refusal, Verdict};
+
+use crate::error::{Error, ErrorKind};
+use crate::retry::Fault;
+
+/// A failed attempt: whether to try again, and the error if not.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) fault: Fault,
+    pub(crate) error: Error,
+    /// The origin's own Retry-After.
+    pub(crate) retry_after: Option<Duration>,
+    /// The status of the answer, where there was one.
+    pub(crate) status: Option<u16>,
+}
+
+impl Failure {
+    /// Trying again may help.
+    pub(crate) fn transient(error: Error) -> Failure {
+        Failure { fault: Fault::Transient, error, retry_after: None, status: None }
+    }
+
+    /// Trying again will not help.
+    pub(crate) fn last(error: Error) -> Failure {
+        Failure { fault: Fault::Final, error, retry_after: None, status: None }
+    }
+
+    /// The failure that an answer with this head and body tells of; `None` when it tells of success.
+    /// `note` says why there are no credentials, where there are none.
+    pub(crate) fn of_answer(head: &Head, body: &[u8], note: Option<&str>) -> Option<Failure> {
+        let (fault, refusal) = match verdict::of(head.status, body) {
+            Verdict::Done => return None,
+            Verdict::Again(refusal) => (Fault::Transient, refusal),
+            Verdict::Later(refusal) => (Fault::Throttled, refusal),
+            Verdict::Refused(refusal) => (Fault::Final, refusal),
+        };
+        let error = match fault {
+            Fault::Throttled => {
+                Error::new(ErrorKind::Throttled, sentence(&refusal, "the origin asks for less"))
+                    .with_hint("try again later, or with a smaller --parallel")
+            }
+            Fault::Transient => Error::new(ErrorKind::Network, sentence(&refusal, "the origin failed")),
+            Fault::Final => refused(&refusal, note),
+        };
+        let retry_after = head.retry_after_s.map(Duration::from_secs);
+        Some(Failure { fault, error, retry_after, status: Some(head.status) })
+    }
+}
+
+impl From<Error> for Failure {
+    /// What the network did may be over a moment later; everything else stays as it is.
+    fn from(error: Error) -> Failure {
+        match error.kind() {
+            ErrorKind::Network | ErrorKind::Timeout => Failure::transient(error),
+            _ => Failure::last(error),
+        }
+    }
+}
+
+fn refused(refusal: &Refusal, note: Option<&str>) -> Error {
+    let keys = match note {
+        Some(note) => format!("the request was not signed: {note}"),
+        None => "check that the keys are right and the policy allows it".to_string(),
+    };
+    let (kind, what, hint) = match refusal.reason() {
+        Reason::NotFound => {
+            (ErrorKind::NotFound, "no such object", "`flatout ls` shows what is there".into())
+        }
+        Reason::NoSuchBucket => (
+            ErrorKind::NotFound,
+            "no such bucket",
+            "check the bucket's name, the region and --endpoint-url".into(),
+        ),
+        Reason::AccessDenied => (ErrorKind::Denied, "access denied", keys),
+        Reason::BadCredentials => (ErrorKind::Denied, "the origin does not accept the keys", keys),
+        Reason::ExpiredCredentials => (ErrorKind::Denied, "the keys have expired", "get new ones".into()),
+        Reason::ClockSkew => (
+            ErrorKind::Denied,
+            "this machine's clock differs too much from the origin's",
+            "set the clock, for example with chrony or systemd-timesyncd".into(),
+        ),
+        Reason::Changed => (
+            ErrorKind::Changed,
+            "the object was replaced while it was read",
+            "start again to read the new version".into(),
+        ),
+        Reason::BadRange => {
+            (ErrorKind::Usage, "the object has no such range", "`flatout stat` tells its size".into())
+        }
+        Reason::WrongRegion { region: Some(region) } => {
+            (ErrorKind::Usage, "the bucket is in another region", format!("use --region {region}"))
+        }
+        Reason::WrongRegion { region: None } => {
+            (ErrorKind::Usage, "the bucket is in another region", "name its region with --region".into())
+        }
+        Reason::Archived => (ErrorKind::Unsupported, "the object is archived", "restore it first".into()),
+        Reason::Redirect => (
+            ErrorKind::Network,
+            "the origin redirects elsewhere",
+            "use the endpoint that it names, with --endpoint-url or --region".into(),
+        ),
+        Reason::Other => (ErrorKind::Network, "the origin refused", "its own words are above".into()),
+    };
+    Error::new(kind, sentence(refusal, what)).with_hint(hint)
+}
+
+/// `what (404 NoSuchKey: The specified key does not exist., request 17A…)`
+fn sentence(refusal: &Refusal, what: &str) -> String {
+    let mut words = refusal.status.to_string();
+    if !refusal.code.is_empty() {
+        words += &format!(" {}", refusal.code);
+    }
+    if !refusal.message.is_empty() && refusal.message != refusal.code {
+        words += &format!(": {}", refusal.message);
+    }
+    if let Some(request_id) = &refusal.request_id {
+        words += &format!(", request {request_id}");
+    }
+    format!("{what} ({words})")
+}

@@ -1,0 +1,169 @@
+//! A shard: one thread, one runtime, its connections. What it owns, no other thread touches.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use bytes::Bytes;
+use flatout_wire::endpoint::Endpoint;
+use flatout_wire::head::Head;
+use flatout_wire::request::Request;
+use tokio::runtime::LocalRuntime;
+use tokio::sync::mpsc;
+
+use crate::client::Core;
+use crate::connection::{Connection, RECEIVE_BYTES, Socket};
+use crate::control::{self, Caller};
+use crate::drive::{drive_lead, drive_worker};
+use crate::error::{Error, ErrorKind};
+use crate::lease::Lease;
+use crate::refusal::Failure;
+use crate::retry::{self, Dice};
+use crate::transfer::Hold;
+
+/// What a shard is asked to do. A part crosses threads once in, as a number taken by a worker, and once out, by landing.
+pub(crate) enum Job {
+    Lead(Hold),
+    Work(Hold),
+    Call(Request, std::sync::mpsc::Sender<Result<(Head, Bytes), Error>>),
+    Stop,
+}
+
+/// The other threads' end of a shard.
+pub(crate) struct ShardHandle {
+    jobs: mpsc::UnboundedSender<Job>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ShardHandle {
+    /// Starts the thread.
+    pub(crate) fn start(core: Arc<Core>, number: u32) -> Result<ShardHandle, Error> {
+        let scratch = core.pool.lease(RECEIVE_BYTES)?;
+        let (jobs, queue) = mpsc::unbounded_channel();
+        let thread = std::thread::Builder::new()
+            .name(format!("flatout-{number}"))
+            .spawn(move || run(core, number, scratch, queue))
+            .map_err(|refused| Error::local("cannot start a thread", refused))?;
+        Ok(ShardHandle { jobs, thread: Some(thread) })
+    }
+
+    /// Hands a job over. A shard that has stopped drops it, and with it the hold on its transfer.
+    pub(crate) fn send(&self, job: Job) {
+        let _ = self.jobs.send(job);
+    }
+
+    /// Stops the thread and waits for it; its transfers end as cancelled.
+    pub(crate) fn stop(mut self) {
+        self.send(Job::Stop);
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread has been printed by its own hook; there is nothing to add.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(core: Arc<Core>, number: u32, scratch: Lease, mut queue: mpsc::UnboundedReceiver<Job>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build_local(Default::default());
+    let runtime: LocalRuntime = runtime.expect("an epoll descriptor can be had for each shard");
+    let shard = Rc::new(Shard::new(core, number, scratch));
+    runtime.block_on(async {
+        while let Some(job) = queue.recv().await {
+            match job {
+                Job::Lead(hold) => drop(tokio::task::spawn_local(drive_lead(shard.clone(), hold))),
+                Job::Work(hold) => drop(tokio::task::spawn_local(drive_worker(shard.clone(), hold))),
+                Job::Call(request, reply) => {
+                    let shard = shard.clone();
+                    tokio::task::spawn_local(async move {
+                        // Whoever asked may have gone; then nobody needs the answer.
+                        let _ = reply.send(call_with_retries(&shard, &request).await);
+                    });
+                }
+                Job::Stop => break,
+            }
+        }
+    });
+}
+
+/// A control request, tried again as often as a part would be.
+async fn call_with_retries(shard: &Rc<Shard>, request: &Request) -> Result<(Head, Bytes), Error> {
+    let mut attempt = 1;
+    loop {
+        let failure = match control::call(shard, request).await {
+            Ok(answer) => return Ok(answer),
+            Err(failure) => failure,
+        };
+        let retries_max = shard.core.settings.retries;
+        match retry::wait(failure.fault, attempt, retries_max, failure.retry_after, shard.chance()) {
+            None => return Err(failure.error.after_attempts(attempt)),
+            Some(wait) => tokio::time::sleep(wait).await,
+        }
+        attempt += 1;
+    }
+}
+
+/// What one thread owns.
+pub(crate) struct Shard {
+    pub(crate) core: Arc<Core>,
+    /// Where bytes are received whose landing consumes them at once: one for the thread, since it receives one at a time.
+    pub(crate) scratch: RefCell<Lease>,
+    pub(crate) callers: RefCell<HashMap<Endpoint, Vec<Caller>>>,
+    idle: RefCell<HashMap<Endpoint, Vec<Connection>>>,
+    dice: RefCell<Dice>,
+    next_connection: Cell<u32>,
+}
+
+impl Shard {
+    fn new(core: Arc<Core>, number: u32, scratch: Lease) -> Shard {
+        let seed =
+            u64::from(std::process::id()) << 32 ^ crate::object::unix_seconds() ^ u64::from(number) << 20;
+        Shard {
+            core,
+            scratch: RefCell::new(scratch),
+            callers: RefCell::default(),
+            idle: RefCell::default(),
+            dice: RefCell::new(Dice::new(seed)),
+            // Numbers are unique within the client: each shard has its own million.
+            next_connection: Cell::new(number * 1_000_000),
+        }
+    }
+
+    /// A number in 0..1, for jitter.
+    pub(crate) fn chance(&self) -> f64 {
+        self.dice.borrow_mut().roll()
+    }
+
+    /// The connection to `endpoint` that was used last: its congestion window is the warmest.
+    pub(crate) fn idle_connection(&self, endpoint: &Endpoint) -> Option<Connection> {
+        self.idle.borrow_mut().get_mut(endpoint)?.pop()
+    }
+
+    pub(crate) fn keep_connection(&self, connection: Connection) {
+        let mut idle = self.idle.borrow_mut();
+        let kept = idle.entry(connection.endpoint.clone()).or_default();
+        if kept.len() < self.core.settings.parallel as usize {
+            kept.push(connection);
+        }
+    }
+
+    pub(crate) fn new_connection(
+        &self,
+        socket: Socket,
+        endpoint: Endpoint,
+        address: SocketAddr,
+    ) -> Connection {
+        let number = self.next_connection.get();
+        self.next_connection.set(number + 1);
+        Connection::new(socket, endpoint, address, number, self.core.stall_timeout())
+    }
+}
+
+/// The failure of a call to an origin that let a deadline pass.
+pub(crate) fn timed_out(doing: &str) -> Failure {
+    Failure::transient(Error::new(ErrorKind::Timeout, format!("{doing}: no answer in time")))
+}

@@ -1,0 +1,119 @@
+//! An origin without ranges: one stream, landed part by part and in order. When it breaks it is asked for again, and what
+//! has landed is passed over.
+
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+use crate::attempt::{Answer, ask};
+use crate::drive::{reader_has_gone, wait_or_give_up};
+use crate::error::{Error, ErrorKind};
+use crate::landing::Ground;
+use crate::object::Asked;
+use crate::part::Part;
+use crate::refusal::Failure;
+use crate::shard::Shard;
+use crate::stats::Version;
+use crate::transfer::Running;
+use crate::verify::{Ledger, Statement};
+
+/// The stream, and how far its body has been read.
+pub(crate) struct Single<'a> {
+    shard: &'a Rc<Shard>,
+    running: &'a Running,
+    answer: Option<Answer>,
+    position: u64,
+    attempt: u32,
+}
+
+impl<'a> Single<'a> {
+    pub(crate) fn new(shard: &'a Rc<Shard>, running: &'a Running, answer: Answer) -> Single<'a> {
+        Single { shard, running, answer: Some(answer), position: 0, attempt: 1 }
+    }
+
+    /// Lands all that is wanted of the stream.
+    pub(crate) async fn land(mut self) -> Result<(), Error> {
+        while self.running.ground.admit().await {
+            let Some((index, range)) = self.running.take_part() else {
+                self.finish();
+                return Ok(());
+            };
+            let mut part = Part::start(self.running, index, range);
+            let ended = self.land_part(&mut part).await?;
+            part.finish();
+            if ended {
+                self.running.finish_unplanned();
+                self.finish();
+                return Ok(());
+            }
+        }
+        Err(reader_has_gone())
+    }
+
+    fn finish(self) {
+        if let Some(answer) = self.answer {
+            answer.finish(self.shard);
+        }
+    }
+
+    /// Lands one part; whether the stream, whose length was not known, ended with it.
+    async fn land_part(&mut self, part: &mut Part<'_>) -> Result<bool, Error> {
+        loop {
+            match self.advance(part).await {
+                Ok(ended) => return Ok(ended),
+                Err(failure) => wait_or_give_up(self.shard, self.running, failure, &mut self.attempt).await?,
+            }
+        }
+    }
+
+    async fn advance(&mut self, part: &mut Part<'_>) -> Result<bool, Failure> {
+        let mut answer = match self.answer.take() {
+            Some(answer) => answer,
+            None => self.ask_again(part.missing().start).await?,
+        };
+        let missing = part.missing();
+        let wanted = missing.end - missing.start;
+        let landed = part.land(self.shard, &mut answer, wanted).await?;
+        self.position += landed;
+        let ended = landed < wanted;
+        if ended && self.running.progress().total_bytes.is_some() {
+            let cause = format!("the body ended {} bytes early", wanted - landed);
+            return Err(Failure::transient(Error::new(ErrorKind::Network, cause)));
+        }
+        self.answer = Some(answer);
+        Ok(ended)
+    }
+
+    /// The stream from its start, read up to `position`.
+    async fn ask_again(&mut self, position: u64) -> Result<Answer, Failure> {
+        let mut answer = ask(self.shard, self.running, &Asked::Whole).await?;
+        let found = Version::of(&answer.head, answer.total());
+        let difference = self.running.version().and_then(|version| version.difference(&found));
+        if let Some(difference) = difference {
+            let cause = format!("the object was replaced while it was read: {difference}");
+            let error =
+                Error::new(ErrorKind::Changed, cause).with_hint("start again to read the new version");
+            return Err(Failure::last(error));
+        }
+        self.pass_over(&mut answer, position).await?;
+        self.position = position;
+        Ok(answer)
+    }
+
+    async fn pass_over(&self, answer: &mut Answer, bytes: u64) -> Result<(), Failure> {
+        let unhashed = Ledger::default();
+        unhashed.state(Statement::Nothing("passed over"));
+        let (mut place, mut hash) = (Ground::Nowhere.place(0, 0), unhashed.start_part());
+        while place.filled() < bytes {
+            let left = bytes - place.filled();
+            let connection = &mut answer.connection;
+            let received =
+                answer.body.receive(connection, &mut place, &mut hash, &self.shard.scratch, left).await?;
+            if received == 0 {
+                let cause = "the stream is shorter than before";
+                return Err(Failure::last(Error::new(ErrorKind::Changed, cause)));
+            }
+            self.running.counters.fetched_bytes.fetch_add(received, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,185 @@
+//! What a transfer tells: progress while it runs, a report when it ends, a record per part.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use flatout_wire::checksum::Algorithm;
+use flatout_wire::head::{Checksum, Head};
+
+/// An object's version, as far as the origin tells: every answer of a transfer is held against it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Version {
+    /// The entity tag as sent, quotes and `W/` included.
+    pub etag: Option<String>,
+    /// The Last-Modified header as sent.
+    pub last_modified: Option<String>,
+    /// The whole object's size in bytes; `None` when the origin does not say (a stream).
+    pub size: Option<u64>,
+}
+
+impl Version {
+    pub(crate) fn of(head: &Head, size: Option<u64>) -> Version {
+        Version { etag: head.etag.clone(), last_modified: head.last_modified.clone(), size }
+    }
+
+    /// What differs between this version and a later answer; `None` when it may be the same object.
+    pub(crate) fn difference(&self, later: &Version) -> Option<String> {
+        fn differs<T: PartialEq + fmt::Debug>(
+            name: &str,
+            ours: &Option<T>,
+            theirs: &Option<T>,
+        ) -> Option<String> {
+            match (ours, theirs) {
+                (Some(a), Some(b)) if a != b => Some(format!("{name} was {a:?}, now {b:?}")),
+                _ => None,
+            }
+        }
+        differs("ETag", &self.etag, &later.etag)
+            .or_else(|| differs("size", &self.size, &later.size))
+            .or_else(|| differs("Last-Modified", &self.last_modified, &later.last_modified))
+    }
+}
+
+/// How far a transfer is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes at their landing.
+    pub landed_bytes: u64,
+    /// Bytes that the transfer will land; `None` until the first answer, or when the origin does not say.
+    pub total_bytes: Option<u64>,
+    /// Bytes of bodies received, those received twice included.
+    pub fetched_bytes: u64,
+    /// Parts in flight.
+    pub in_flight: u32,
+    /// Attempts that were tried again.
+    pub retries: u32,
+}
+
+/// How a transfer ended well.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The version that was read.
+    pub version: Version,
+    /// The range of the object that was read.
+    pub range: Range<u64>,
+    /// Bytes landed.
+    pub bytes: u64,
+    /// Bytes of bodies received, those received twice included.
+    pub fetched_bytes: u64,
+    /// Whether the bytes are those that the origin states.
+    pub verified: Verified,
+    /// From the call to the end, landing committed.
+    pub seconds: f64,
+    /// Attempts that were tried again.
+    pub retries: u32,
+    /// Connections that carried a part.
+    pub connections: u32,
+    /// Shards that took part.
+    pub shards: u32,
+    /// One record per part, when asked for by [`crate::Get::with_part_records`].
+    pub parts: Vec<PartRecord>,
+}
+
+/// What verification found. Displays as `crc64nvme` or `none: the reason`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verified {
+    /// The whole object has the checksum that the origin states.
+    Whole(Algorithm),
+    /// Nothing was verified, and why.
+    None(&'static str),
+}
+
+impl fmt::Display for Verified {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verified::Whole(algorithm) => f.write_str(algorithm.name()),
+            Verified::None(reason) => write!(f, "none: {reason}"),
+        }
+    }
+}
+
+/// The life of one part; times in seconds since the transfer started.
+#[derive(Clone, Debug)]
+pub struct PartRecord {
+    /// Its place in the plan, from 0.
+    pub index: u64,
+    /// The address that served its last attempt.
+    pub address: SocketAddr,
+    /// The connection that carried its last attempt, numbered within the client.
+    pub connection: u32,
+    /// When its first attempt was sent.
+    pub start_s: f64,
+    /// When the head of its first answer had arrived.
+    pub first_byte_s: f64,
+    /// When its last byte had landed.
+    pub end_s: f64,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Attempts that it took.
+    pub attempts: u32,
+}
+
+/// What a HEAD tells of an object.
+#[derive(Clone, Debug, Default)]
+pub struct Stat {
+    /// ETag, Last-Modified and size.
+    pub version: Version,
+    /// The stored Content-Type.
+    pub content_type: Option<String>,
+    /// The checksums that the origin states.
+    pub checksums: Vec<Checksum>,
+    /// The storage class, when the origin names one.
+    pub storage_class: Option<String>,
+    /// The `x-amz-meta-*` headers, without the prefix.
+    pub metadata: Vec<(String, String)>,
+    /// How many parts the object was uploaded in, when the origin says.
+    pub parts_count: Option<u32>,
+}
+
+/// Counters of a running transfer, written by its shards, read by whoever watches.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) landed_bytes: AtomicU64,
+    pub(crate) fetched_bytes: AtomicU64,
+    pub(crate) in_flight: AtomicU32,
+    pub(crate) retries: AtomicU32,
+    pub(crate) connections: AtomicU32,
+}
+
+impl Counters {
+    pub(crate) fn progress(&self, total_bytes: Option<u64>) -> Progress {
+        Progress {
+            landed_bytes: self.landed_bytes.load(Ordering::Relaxed),
+            total_bytes,
+            fetched_bytes: self.fetched_bytes.load(Ordering::Relaxed),
+            in_flight: self.in_flight.load(Ordering::Relaxed),
+            retries: self.retries.load(Ordering::Relaxed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(etag: &str, size: u64) -> Version {
+        Version { etag: Some(etag.into()), last_modified: None, size: Some(size) }
+    }
+
+    #[test]
+    fn a_version_differs_only_where_both_sides_say_something() {
+        let ours = version("\"a\"", 9);
+        assert_eq!(ours.difference(&version("\"a\"", 9)), None);
+        assert_eq!(ours.difference(&Version::default()), None);
+        assert!(ours.difference(&version("\"b\"", 9)).expect("another ETag").contains("ETag"));
+        assert!(ours.difference(&version("\"a\"", 8)).expect("another size").contains("size"));
+    }
+
+    #[test]
+    fn verified_names_the_algorithm_or_the_reason() {
+        assert_eq!(Verified::Whole(Algorithm::Crc64Nvme).to_string(), "crc64nvme");
+        assert_eq!(Verified::None("partial").to_string(), "none: partial");
+    }
+}

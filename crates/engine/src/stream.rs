@@ -1,0 +1,263 @@
+//! The stream landing: an ordered, bounded window. Bytes are received straight into a ring of part-sized slots.
+//!
+//! ```text
+//!   plan:   0  1  2  3 | 4  5  6 …          slots = window / part size
+//!           ^head      ^ not asked for before part 0 has been read and its permit came back
+//! ```
+//! Backpressure is a permit held, never a message: a part is asked for only when a slot is free for all of it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use tokio::sync::Semaphore;
+
+use crate::error::Error;
+use crate::lease::{Lease, Pool, addressable};
+
+/// The largest piece handed to a reader at once: large enough for few writes, small enough to be still in the cache.
+const CHUNK_BYTES_MAX: usize = 1 << 20;
+
+/// A pair of ends: the writer goes into [`crate::Landing::Stream`], the reader gives the bytes in order.
+pub fn stream() -> (StreamWriter, StreamReader) {
+    let ring = Arc::new(Ring::default());
+    (StreamWriter(ring.clone()), StreamReader { ring, lent_bytes: 0 })
+}
+
+/// The end that a transfer lands in.
+pub struct StreamWriter(pub(crate) Arc<Ring>);
+
+impl Drop for StreamWriter {
+    /// Without a transfer nothing will come.
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// The end that gives the bytes in order. Dropping it cancels the transfer.
+pub struct StreamReader {
+    ring: Arc<Ring>,
+    lent_bytes: usize,
+}
+
+impl StreamReader {
+    /// The next bytes, at most 1 MiB, waiting for them if need be; they count as read at the next call.
+    /// `None` at the end or after a failure: [`crate::Transfer::wait`] tells which.
+    #[allow(clippy::should_implement_trait)] // An iterator cannot lend from itself.
+    pub fn next(&mut self) -> Option<&[u8]> {
+        let mut state = self.ring.lock();
+        state.taken += std::mem::take(&mut self.lent_bytes);
+        loop {
+            self.ring.advance(&mut state);
+            let slot = state.slots.get(state.head_slot()).copied().unwrap_or_default();
+            if slot.filled > state.taken {
+                let (head, taken) = (state.head, state.taken);
+                let bytes = (slot.filled - taken).min(CHUNK_BYTES_MAX);
+                drop(state);
+                self.lent_bytes = bytes;
+                return Some(self.ring.filled(head, taken, bytes));
+            }
+            if state.ended {
+                return None;
+            }
+            state.reader_waits = true;
+            state = self.ring.readable.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.reader_waits = false;
+        }
+    }
+}
+
+impl Drop for StreamReader {
+    fn drop(&mut self) {
+        self.ring.abandoned.store(true, Ordering::SeqCst);
+        if let Some(space) = self.ring.space.get() {
+            space.permits.close();
+        }
+    }
+}
+
+/// The ring itself, shared by reader and shards.
+#[derive(Default)]
+pub(crate) struct Ring {
+    space: OnceLock<Space>,
+    state: Mutex<State>,
+    readable: Condvar,
+    abandoned: AtomicBool,
+}
+
+/// The memory of a ring, taken when the first answer tells how much there is to come.
+struct Space {
+    memory: Lease,
+    part_bytes: usize,
+    slots: usize,
+    permits: Semaphore,
+}
+
+#[derive(Default)]
+struct State {
+    slots: Vec<Slot>,
+    /// The part being read, and how much of it has been.
+    head: u64,
+    taken: usize,
+    reader_waits: bool,
+    ended: bool,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    filled: usize,
+    complete: bool,
+}
+
+impl State {
+    fn head_slot(&self) -> usize {
+        slot_of(self.head, self.slots.len())
+    }
+}
+
+fn slot_of(part: u64, slots: usize) -> usize {
+    (part % slots.max(1) as u64) as usize
+}
+
+impl Ring {
+    /// Takes the memory for `window_bytes`, in whole slots and no more than `total_bytes` need.
+    pub(crate) fn prepare(
+        &self,
+        pool: &Arc<Pool>,
+        window_bytes: u64,
+        part_bytes: u64,
+        total_bytes: Option<u64>,
+    ) -> Result<(), Error> {
+        let part_bytes = part_bytes.min(total_bytes.unwrap_or(part_bytes)).max(1);
+        let parts = total_bytes.map_or(u64::MAX, |total| total.div_ceil(part_bytes));
+        let slots = addressable((window_bytes / part_bytes).min(parts).max(1))?;
+        let part_bytes = addressable(part_bytes)?;
+        let memory = pool.lease(part_bytes.saturating_mul(slots))?;
+        self.lock().slots = vec![Slot::default(); slots];
+        let space = Space { memory, part_bytes, slots, permits: Semaphore::new(slots) };
+        let fresh = self.space.set(space).is_ok();
+        assert!(fresh, "a transfer prepares its landing once");
+        if self.abandoned.load(Ordering::SeqCst) {
+            self.space().permits.close();
+        }
+        Ok(())
+    }
+
+    /// Waits until a slot is free for the next part; `false` when the reader has gone.
+    pub(crate) async fn admit(&self) -> bool {
+        match self.space().permits.acquire().await {
+            Ok(permit) => {
+                permit.forget();
+                true
+            }
+            Err(_closed) => false,
+        }
+    }
+
+    /// Where part `index` lands: the slot that its permit reserved.
+    pub(crate) fn slot(&self, index: u64) -> *mut u8 {
+        let space = self.space();
+        // SAFETY: the slot's number is below the number of slots, all of which lie within the lease.
+        unsafe { space.memory.as_ptr().add(slot_of(index, space.slots) * space.part_bytes) }
+    }
+
+    /// Tells the reader that `filled` bytes of part `index` are there.
+    pub(crate) fn publish(&self, index: u64, filled: usize) {
+        self.update(index, |slot| slot.filled = filled);
+    }
+
+    /// Tells the reader that part `index` ends where it is filled.
+    pub(crate) fn complete(&self, index: u64) {
+        self.update(index, |slot| slot.complete = true);
+    }
+
+    /// Nothing more will come.
+    pub(crate) fn end(&self) {
+        self.lock().ended = true;
+        self.readable.notify_all();
+    }
+
+    fn update(&self, index: u64, change: impl FnOnce(&mut Slot)) {
+        let mut state = self.lock();
+        let slots = state.slots.len();
+        change(&mut state.slots[slot_of(index, slots)]);
+        if state.reader_waits && state.head == index {
+            self.readable.notify_one();
+        }
+    }
+
+    /// Goes on to the next part when the one at the head has been read to its end; its permit comes back.
+    fn advance(&self, state: &mut State) {
+        let at = state.head_slot();
+        let Some(slot) = state.slots.get_mut(at) else { return };
+        if slot.complete && slot.filled == state.taken {
+            *slot = Slot::default();
+            state.head += 1;
+            state.taken = 0;
+            self.space().permits.add_permits(1);
+        }
+    }
+
+    fn filled(&self, part: u64, from: usize, bytes: usize) -> &[u8] {
+        let start = self.slot(part);
+        // SAFETY: `publish` was called, under the lock, after these bytes were written; nobody writes to them again
+        // before the permit of their part comes back, which needs the `&mut` reader that borrows this slice.
+        unsafe { std::slice::from_raw_parts(start.add(from), bytes) }
+    }
+
+    fn space(&self) -> &Space {
+        self.space.get().expect("the ring is prepared before parts are asked for")
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fills `parts` of `part_bytes` through a window of `slots`, `last` bytes in the last, and reads them back.
+    fn check(slots: u64, part_bytes: usize, parts: u64, last: usize) {
+        let (writer, mut reader) = stream();
+        let total = part_bytes as u64 * (parts - 1) + last as u64;
+        let pool = Arc::new(Pool::default());
+        writer.0.prepare(&pool, slots * part_bytes as u64, part_bytes as u64, Some(total)).expect("memory");
+        let filler = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+            for index in 0..parts {
+                assert!(runtime.block_on(writer.0.admit()));
+                let bytes = if index + 1 == parts { last } else { part_bytes };
+                for filled in 1..=bytes {
+                    // SAFETY: the slot is ours until it is complete, and `filled` stays within it.
+                    unsafe { *writer.0.slot(index).add(filled - 1) = index as u8 };
+                    writer.0.publish(index, filled);
+                }
+                writer.0.complete(index);
+            }
+        });
+        let mut seen = Vec::new();
+        while let Some(bytes) = reader.next() {
+            seen.extend_from_slice(bytes);
+        }
+        filler.join().expect("the filler ends");
+        let expected: Vec<u8> = (0..total).map(|at| (at / part_bytes as u64) as u8).collect();
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn bytes_come_in_order_through_any_window() {
+        check(1, 10, 7, 3);
+        check(3, 10, 7, 10);
+        check(16, 5, 2, 1);
+    }
+
+    #[test]
+    fn a_reader_that_leaves_closes_the_window() {
+        let (writer, reader) = stream();
+        writer.0.prepare(&Arc::new(Pool::default()), 8, 8, None).expect("memory");
+        drop(reader);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        assert!(!runtime.block_on(writer.0.admit()));
+    }
+}

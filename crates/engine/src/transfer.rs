@@ -1,0 +1,365 @@
+//! A transfer: what its shards share while it runs, and what the caller holds of it.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use flatout_wire::location::Location;
+use flatout_wire::range::Span;
+use tokio::sync::Semaphore;
+
+use crate::error::{Error, ErrorKind};
+use crate::landing::{Ground, Landing};
+use crate::lease::Pool;
+use crate::object::{Account, ObjectRequests};
+use crate::plan::Plan;
+use crate::stats::{Counters, PartRecord, Progress, Report, Version};
+use crate::verify::{Ledger, PartHash, Statement};
+
+/// A get: what to read, and where it lands.
+pub struct Get {
+    /// The object.
+    pub location: Location,
+    /// The range of it.
+    pub span: Span,
+    /// Where its bytes land.
+    pub landing: Landing,
+    pub(crate) record_parts: bool,
+}
+
+impl Get {
+    /// The whole of an object.
+    pub fn new(location: Location, landing: Landing) -> Get {
+        Get { location, span: Span::All, landing, record_parts: false }
+    }
+
+    /// A range of it only.
+    #[must_use]
+    pub fn with_span(mut self, span: Span) -> Get {
+        self.span = span;
+        self
+    }
+
+    /// Keeps a [`PartRecord`] of every part for the report.
+    #[must_use]
+    pub fn with_part_records(mut self) -> Get {
+        self.record_parts = true;
+        self
+    }
+}
+
+/// A running transfer. Dropping it cancels, and waits until every shard has let go of the landing.
+pub struct Transfer {
+    running: Arc<Running>,
+}
+
+impl Transfer {
+    pub(crate) fn new(running: Arc<Running>) -> Transfer {
+        Transfer { running }
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        self.running.progress()
+    }
+
+    /// A handle that tells progress from any thread, also after the end.
+    pub fn watch(&self) -> Watch {
+        Watch(self.running.clone())
+    }
+
+    /// A handle that cancels from any thread.
+    pub fn cancel_switch(&self) -> CancelSwitch {
+        CancelSwitch(self.running.clone())
+    }
+
+    /// Waits at most `timeout`; whether the transfer has ended.
+    pub fn wait_timeout(&self, timeout: Duration) -> bool {
+        let ended = self.running.lock_end();
+        let waited = self.running.ended.wait_timeout_while(ended, timeout, |end| matches!(end, End::Running));
+        !matches!(*waited.unwrap_or_else(PoisonError::into_inner).0, End::Running)
+    }
+
+    /// Waits for the end. When this returns, no shard touches the landing any more.
+    ///
+    /// # Errors
+    /// Whatever ended the transfer first; a file target is then as it was before.
+    pub fn wait(self) -> Result<Report, Error> {
+        match std::mem::replace(&mut *self.running.wait_end(), End::Taken) {
+            End::Done(result) => *result,
+            End::Running | End::Taken => unreachable!("waited for the end, and only `wait` takes it"),
+        }
+    }
+}
+
+impl Drop for Transfer {
+    fn drop(&mut self) {
+        self.running.fail(Error::new(ErrorKind::Cancelled, "cancelled"));
+        drop(self.running.wait_end());
+    }
+}
+
+/// Tells the progress of a transfer.
+#[derive(Clone)]
+pub struct Watch(Arc<Running>);
+
+impl Watch {
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        self.0.progress()
+    }
+}
+
+/// Cancels a transfer.
+#[derive(Clone)]
+pub struct CancelSwitch(Arc<Running>);
+
+impl CancelSwitch {
+    /// Ends the transfer with [`ErrorKind::Cancelled`], unless it has ended.
+    pub fn cancel(&self) {
+        self.0.fail(Error::new(ErrorKind::Cancelled, "cancelled"));
+    }
+}
+
+/// How many parts may be in flight, and how large they are: fixed for now, found by the pace later.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    pub(crate) parallel: u32,
+    pub(crate) part_bytes: u64,
+    pub(crate) window_bytes: u64,
+}
+
+/// What the shards of a transfer share.
+pub(crate) struct Running {
+    pub(crate) name: String,
+    pub(crate) object: ObjectRequests,
+    pub(crate) span: Span,
+    pub(crate) ground: Ground,
+    pub(crate) pace: Pace,
+    pub(crate) ledger: Ledger,
+    pub(crate) counters: Counters,
+    pub(crate) shards: AtomicU32,
+    started: Instant,
+    record_parts: bool,
+    records: Mutex<Vec<PartRecord>>,
+    settled: OnceLock<Settled>,
+    next_part: AtomicU64,
+    whole: AtomicBool,
+    bytes_done: AtomicU64,
+    failure: Mutex<Option<Error>>,
+    /// Holds no permit, ever; closed when the transfer is to stop.
+    stop: Semaphore,
+    holds: AtomicU32,
+    end: Mutex<End>,
+    ended: Condvar,
+}
+
+/// What the first answer settles.
+struct Settled {
+    version: Version,
+    plan: Plan,
+    /// Unknown where the origin sends one stream and does not say how long it is.
+    total_bytes: Option<u64>,
+}
+
+enum End {
+    Running,
+    Done(Box<Result<Report, Error>>),
+    Taken,
+}
+
+impl Running {
+    /// Opens the landing; nothing is sent yet.
+    pub(crate) fn start(get: Get, account: Arc<Account>, pace: Pace, verify: bool) -> Result<Running, Error> {
+        let name = get.location.to_string();
+        let ledger = Ledger::default();
+        if !verify {
+            ledger.state(Statement::Nothing("switched off"));
+        } else if get.span != Span::All {
+            ledger.state(Statement::Nothing("a part of the object was read"));
+        }
+        Ok(Running {
+            name,
+            object: ObjectRequests::new(account, get.location),
+            span: get.span,
+            ground: Ground::open(get.landing)?,
+            pace,
+            ledger,
+            counters: Counters::default(),
+            shards: AtomicU32::new(0),
+            started: Instant::now(),
+            record_parts: get.record_parts,
+            records: Mutex::default(),
+            settled: OnceLock::new(),
+            next_part: AtomicU64::new(0),
+            whole: AtomicBool::new(false),
+            bytes_done: AtomicU64::new(0),
+            failure: Mutex::default(),
+            stop: Semaphore::new(0),
+            holds: AtomicU32::new(0),
+            end: Mutex::new(End::Running),
+            ended: Condvar::new(),
+        })
+    }
+
+    /// Fixes the version and the plan by the first answer, and makes room in the landing.
+    /// `total_bytes` is `None` where the end of the range is not known.
+    pub(crate) fn settle(
+        &self,
+        version: Version,
+        range: Range<u64>,
+        total_bytes: Option<u64>,
+        pool: &Arc<Pool>,
+    ) -> Result<(), Error> {
+        self.ground.prepare(pool, total_bytes, self.pace.part_bytes, self.pace.window_bytes)?;
+        if total_bytes == Some(0) {
+            self.whole.store(true, Ordering::Release);
+        }
+        let plan = Plan::new(range, self.pace.part_bytes);
+        let fresh = self.settled.set(Settled { version, plan, total_bytes }).is_ok();
+        assert!(fresh, "only the lead settles, once");
+        Ok(())
+    }
+
+    pub(crate) fn version(&self) -> Option<&Version> {
+        self.settled.get().map(|settled| &settled.version)
+    }
+
+    pub(crate) fn plan(&self) -> Option<&Plan> {
+        self.settled.get().map(|settled| &settled.plan)
+    }
+
+    /// The ETag that pins later requests; a weak one cannot (RFC 9110 §13.1.1).
+    pub(crate) fn if_match(&self) -> Option<&str> {
+        self.version()?.etag.as_deref().filter(|etag| !etag.starts_with("W/"))
+    }
+
+    /// The next part that nobody has taken.
+    pub(crate) fn take_part(&self) -> Option<(u64, Range<u64>)> {
+        let index = self.next_part.fetch_add(1, Ordering::Relaxed);
+        Some((index, self.plan()?.part(index)?))
+    }
+
+    /// A part is whole at its landing.
+    pub(crate) fn finish_part(
+        &self,
+        index: u64,
+        bytes: u64,
+        hash: &PartHash,
+        record: impl FnOnce() -> PartRecord,
+    ) {
+        self.ledger.finish_part(index, hash);
+        if self.record_parts {
+            self.records.lock().unwrap_or_else(PoisonError::into_inner).push(record());
+        }
+        let done = self.bytes_done.fetch_add(bytes, Ordering::AcqRel) + bytes;
+        if self.plan().is_some_and(|plan| plan.bytes() == done) {
+            self.whole.store(true, Ordering::Release);
+        }
+    }
+
+    /// The body of a single answer of unknown length has ended: what has landed is the whole.
+    pub(crate) fn finish_unplanned(&self) {
+        self.whole.store(true, Ordering::Release);
+    }
+
+    /// Seconds since the start.
+    pub(crate) fn clock_s(&self) -> f64 {
+        self.started.elapsed().as_secs_f64()
+    }
+
+    /// Stops the transfer with an error; the first one stays.
+    pub(crate) fn fail(&self, error: Error) {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        self.stop.close();
+    }
+
+    /// Ready when the transfer is to stop.
+    pub(crate) async fn stopped(&self) {
+        // The semaphore never has a permit: this waits until it is closed.
+        let _closed = self.stop.acquire().await;
+    }
+
+    pub(crate) fn progress(&self) -> Progress {
+        self.counters.progress(self.settled.get().and_then(|settled| settled.total_bytes))
+    }
+
+    /// The last shard has let go: decides how it ended, commits the landing, tells who waits.
+    fn finish(&self) {
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let result = match failure {
+            Some(error) => Err(error),
+            None => self.conclude(),
+        };
+        self.ground.close();
+        let result = result.map_err(|error| error.during("read", &self.name));
+        *self.lock_end() = End::Done(Box::new(result));
+        self.ended.notify_all();
+    }
+
+    fn conclude(&self) -> Result<Report, Error> {
+        let Some(settled) = self.settled.get().filter(|_| self.whole.load(Ordering::Acquire)) else {
+            return Err(Error::new(ErrorKind::Cancelled, "the client was closed while the transfer ran"));
+        };
+        let bytes = self.bytes_done.load(Ordering::Acquire);
+        let verified = self.ledger.conclude()?;
+        self.ground.commit(bytes)?;
+        let start = settled.plan.range().start;
+        let mut parts = std::mem::take(&mut *self.records.lock().unwrap_or_else(PoisonError::into_inner));
+        parts.sort_by_key(|part| part.index);
+        Ok(Report {
+            version: settled.version.clone(),
+            range: start..start + bytes,
+            bytes,
+            fetched_bytes: self.counters.fetched_bytes.load(Ordering::Relaxed),
+            verified,
+            seconds: self.clock_s(),
+            retries: self.counters.retries.load(Ordering::Relaxed),
+            connections: self.counters.connections.load(Ordering::Relaxed),
+            shards: self.shards.load(Ordering::Relaxed),
+            parts,
+        })
+    }
+
+    fn wait_end(&self) -> MutexGuard<'_, End> {
+        let end = self.ended.wait_while(self.lock_end(), |end| matches!(end, End::Running));
+        end.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_end(&self) -> MutexGuard<'_, End> {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A shard's hold on a transfer and its landing. The transfer ends when the last one is dropped, however that happens.
+pub(crate) struct Hold(Arc<Running>);
+
+impl Hold {
+    pub(crate) fn new(running: Arc<Running>) -> Hold {
+        running.holds.fetch_add(1, Ordering::AcqRel);
+        Hold(running)
+    }
+}
+
+impl Clone for Hold {
+    fn clone(&self) -> Hold {
+        Hold::new(self.0.clone())
+    }
+}
+
+impl std::ops::Deref for Hold {
+    type Target = Running;
+
+    fn deref(&self) -> &Running {
+        &self.0
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if self.0.holds.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.finish();
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Verification: part checksums, taken while the bytes are hot, combined into the object's own.
+//!
+//! The origin states its checksum in a HEAD that runs beside the data, never before it. Until that answer is there each
+//! part is hashed in every form that an S3 origin may state (60 GB/s a core each, docs/numbers.md); afterwards in
+//! the stated form only, or not at all.
+
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use flatout_wire::checksum::{Algorithm, Hasher, Powers};
+use flatout_wire::head::{Checksum, Kind};
+
+use crate::error::{Error, ErrorKind};
+use crate::stats::Verified;
+
+/// The forms in which an S3 origin may state a whole object's checksum.
+const CANDIDATES: [Algorithm; 3] = [Algorithm::Crc64Nvme, Algorithm::Crc32c, Algorithm::Crc32];
+
+/// What the origin states about the whole object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Statement {
+    Whole(Algorithm, u64),
+    Nothing(&'static str),
+}
+
+impl Statement {
+    /// The first checksum of the whole object that we can combine, or why there is none.
+    pub(crate) fn of(checksums: &[Checksum]) -> Statement {
+        let whole = checksums.iter().find(|checksum| matches!(checksum.kind, Kind::Full));
+        match whole {
+            Some(checksum) => Statement::Whole(checksum.algorithm, checksum.value),
+            None if checksums.is_empty() => Statement::Nothing("not stated by the origin"),
+            None => Statement::Nothing("the stated checksum is composite"),
+        }
+    }
+}
+
+/// The checksums of a transfer's parts, in the order of the plan.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    statement: OnceLock<Statement>,
+    parts: Mutex<Vec<PartSum>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct PartSum {
+    bytes: u64,
+    sums: Vec<(Algorithm, u64)>,
+}
+
+impl Ledger {
+    /// Notes what the origin states; the first statement stays.
+    pub(crate) fn state(&self, statement: Statement) {
+        // A second statement can only come from a second answer about the same version: it says the same.
+        let _ = self.statement.set(statement);
+    }
+
+    pub(crate) fn is_stated(&self) -> bool {
+        self.statement.get().is_some()
+    }
+
+    /// A hash for a part that is about to be received.
+    pub(crate) fn start_part(&self) -> PartHash {
+        let algorithms: &[Algorithm] = match self.statement.get() {
+            None => &CANDIDATES,
+            Some(Statement::Whole(algorithm, _)) => std::slice::from_ref(algorithm),
+            Some(Statement::Nothing(_)) => &[],
+        };
+        PartHash { bytes: 0, hashers: algorithms.iter().map(|&a| (a, Hasher::new(a))).collect() }
+    }
+
+    pub(crate) fn finish_part(&self, index: u64, hash: &PartHash) {
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = usize::try_from(index).expect("parts are fewer than addresses");
+        if parts.len() <= index {
+            parts.resize(index + 1, PartSum::default());
+        }
+        parts[index] = PartSum {
+            bytes: hash.bytes,
+            sums: hash.hashers.iter().map(|(algorithm, hasher)| (*algorithm, hasher.value())).collect(),
+        };
+    }
+
+    /// Compares the combined parts with the statement, once every part is in.
+    pub(crate) fn conclude(&self) -> Result<Verified, Error> {
+        let (algorithm, stated) = match self.statement.get() {
+            Some(Statement::Whole(algorithm, stated)) => (*algorithm, *stated),
+            Some(Statement::Nothing(reason)) => return Ok(Verified::None(reason)),
+            None => return Ok(Verified::None("not stated by the origin")),
+        };
+        let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(found) = combine(algorithm, &parts) else {
+            return Ok(Verified::None("the origin stated its checksum too late"));
+        };
+        if found == stated {
+            return Ok(Verified::Whole(algorithm));
+        }
+        let (stated, found) = (algorithm.encode(stated), algorithm.encode(found));
+        let cause = format!(
+            "the bytes are not those of the origin: {} is {found}, stated is {stated}",
+            algorithm.name()
+        );
+        Err(Error::new(ErrorKind::Corrupt, cause)
+            .with_hint("fetch it again; if it stays, the stored object is damaged"))
+    }
+}
+
+/// The combined checksum of all parts; `None` when one was not hashed in this form.
+fn combine(algorithm: Algorithm, parts: &[PartSum]) -> Option<u64> {
+    let mut powers = Powers::new(algorithm);
+    let mut whole = algorithm.of(&[]);
+    for part in parts {
+        let (_, sum) = part.sums.iter().find(|(a, _)| *a == algorithm)?;
+        whole = powers.combine(whole, *sum, part.bytes);
+    }
+    Some(whole)
+}
+
+/// The running checksums of one part; they go on over attempts, since a part is asked for again from where it stopped.
+pub(crate) struct PartHash {
+    bytes: u64,
+    hashers: Vec<(Algorithm, Hasher)>,
+}
+
+impl PartHash {
+    #[inline]
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len() as u64;
+        for (_, hasher) in &mut self.hashers {
+            hasher.update(bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BODY: &[u8] = b"the quick brown fox jumps over the lazy dog";
+
+    fn check(statement: Statement, late: bool, expected: Result<Verified, ErrorKind>) {
+        let ledger = Ledger::default();
+        if !late {
+            ledger.state(statement);
+        }
+        for (index, part) in BODY.chunks(10).enumerate().rev() {
+            let mut hash = ledger.start_part();
+            hash.update(&part[..part.len() / 2]);
+            hash.update(&part[part.len() / 2..]);
+            ledger.finish_part(index as u64, &hash);
+        }
+        ledger.state(statement);
+        assert_eq!(ledger.conclude().map_err(|error| error.kind()), expected, "{statement:?} late {late}");
+    }
+
+    #[test]
+    fn parts_in_any_order_give_the_whole() {
+        for algorithm in CANDIDATES {
+            for late in [false, true] {
+                check(Statement::Whole(algorithm, algorithm.of(BODY)), late, Ok(Verified::Whole(algorithm)));
+                check(Statement::Whole(algorithm, 1), late, Err(ErrorKind::Corrupt));
+            }
+        }
+        let xz = Algorithm::Crc64Xz;
+        check(Statement::Whole(xz, xz.of(BODY)), false, Ok(Verified::Whole(xz)));
+        let late = Verified::None("the origin stated its checksum too late");
+        check(Statement::Whole(xz, xz.of(BODY)), true, Ok(late));
+        check(Statement::Nothing("composite"), false, Ok(Verified::None("composite")));
+    }
+}
