@@ -75,8 +75,14 @@ fn run(core: Arc<Core>, number: u32, scratch: Lease, mut queue: mpsc::UnboundedR
     runtime.block_on(async {
         while let Some(job) = queue.recv().await {
             match job {
-                Job::Lead(hold) => drop(tokio::task::spawn_local(drive_lead(shard.clone(), hold))),
-                Job::Work(hold) => drop(tokio::task::spawn_local(drive_worker(shard.clone(), hold))),
+                Job::Lead(hold) => {
+                    hold.join_shard(number);
+                    tokio::task::spawn_local(drive_lead(shard.clone(), hold));
+                }
+                Job::Work(hold) => {
+                    hold.join_shard(number);
+                    tokio::task::spawn_local(drive_worker(shard.clone(), hold));
+                }
                 Job::Call(request, reply) => {
                     let shard = shard.clone();
                     tokio::task::spawn_local(async move {

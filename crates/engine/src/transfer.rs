@@ -139,7 +139,8 @@ pub(crate) struct Running {
     pub(crate) pace: Pace,
     pub(crate) ledger: Ledger,
     pub(crate) counters: Counters,
-    pub(crate) shards: AtomicU32,
+    /// One bit per shard that took part; shards beyond 64 share bits.
+    shards: AtomicU64,
     started: Instant,
     record_parts: bool,
     records: Mutex<Vec<PartRecord>>,
@@ -187,7 +188,7 @@ impl Running {
             pace,
             ledger,
             counters: Counters::default(),
-            shards: AtomicU32::new(0),
+            shards: AtomicU64::new(0),
             started: Instant::now(),
             record_parts: get.record_parts,
             records: Mutex::default(),
@@ -264,6 +265,11 @@ impl Running {
         self.whole.store(true, Ordering::Release);
     }
 
+    /// Shard `number` takes part.
+    pub(crate) fn join_shard(&self, number: u32) {
+        self.shards.fetch_or(1 << (number % 64), Ordering::Relaxed);
+    }
+
     /// Seconds since the start.
     pub(crate) fn clock_s(&self) -> f64 {
         self.started.elapsed().as_secs_f64()
@@ -317,7 +323,7 @@ impl Running {
             seconds: self.clock_s(),
             retries: self.counters.retries.load(Ordering::Relaxed),
             connections: self.counters.connections.load(Ordering::Relaxed),
-            shards: self.shards.load(Ordering::Relaxed),
+            shards: self.shards.load(Ordering::Relaxed).count_ones(),
             parts,
         })
     }

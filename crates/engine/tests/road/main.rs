@@ -1,0 +1,313 @@
+//! The road of a get against an origin that does right and wrong: each test states what the caller must see.
+
+mod origin;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use flatout_engine::{Client, Config, ErrorKind, Get, Landing, Report, stream};
+use flatout_wire::location::Location;
+use flatout_wire::range::Span;
+use origin::{Asked, Origin, Reply, head_206, object, right};
+
+const SIZE: u64 = 100_000;
+const PART: u64 = 8_192;
+
+fn config() -> Config {
+    let mut config = Config::default();
+    config.settings.part_bytes = PART;
+    config.settings.window_bytes = 4 * PART;
+    config.settings.parallel = 4;
+    config.settings.stall_timeout_ms = 400;
+    config.settings.retries = 3;
+    config
+}
+
+fn location(origin: &Origin) -> Location {
+    Location::parse(&origin.url()).expect("a good URL")
+}
+
+fn read(origin: &Origin, span: Span) -> Result<(Vec<u8>, Report), ErrorKind> {
+    let client = Client::new(config()).expect("good settings");
+    let mut buffer = vec![0; SIZE as usize];
+    let report = client.get_into(&location(origin), span, &mut buffer).map_err(|error| error.kind())?;
+    buffer.truncate(report.bytes as usize);
+    Ok((buffer, report))
+}
+
+/// The whole object must arrive, in at most `retries_max` and at least `retries_min` retries.
+fn check_whole(retries: std::ops::RangeInclusive<u32>, answer: impl Fn(&Asked, &[u8]) -> Reply + Send + Sync + 'static) {
+    let body = object(SIZE);
+    let origin = Origin::start(move |asked| answer(asked, &object(SIZE)));
+    let (bytes, report) = read(&origin, Span::All).expect("the object arrives");
+    assert!(bytes == body, "the bytes are right");
+    assert!(retries.contains(&report.retries), "{} retries", report.retries);
+}
+
+fn check_error(expected: ErrorKind, answer: impl Fn(&Asked, &[u8]) -> Reply + Send + Sync + 'static) {
+    let origin = Origin::start(move |asked| answer(asked, &object(SIZE)));
+    assert_eq!(read(&origin, Span::All).expect_err("a failure"), expected);
+}
+
+#[test]
+fn ranges_arrive_whole_and_pinned() {
+    let origin = Origin::start(|asked| Reply::Keep(right(asked, &object(SIZE))));
+    for (span, expected) in [
+        (Span::All, 0..SIZE),
+        (Span::From(99_000), 99_000..SIZE),
+        (Span::Slice(5..PART + 5), 5..PART + 5),
+        (Span::Slice(90_000..200_000), 90_000..SIZE),
+        (Span::Last(10), SIZE - 10..SIZE),
+        (Span::Last(3 * PART), SIZE - 3 * PART..SIZE),
+    ] {
+        let (bytes, report) = read(&origin, span.clone()).expect("the range arrives");
+        assert!(bytes == object(SIZE)[expected.start as usize..expected.end as usize], "{span:?}");
+        assert_eq!((report.range, report.retries), (expected, 0));
+    }
+    let asked = origin.asked();
+    assert_eq!(asked[0].header("if-match"), None, "the first request learns the version");
+    assert!(asked[1..SIZE.div_ceil(PART) as usize].iter().all(|asked| asked.header("if-match") == Some("\"v1\"")));
+    assert!(asked.iter().all(|asked| asked.header("accept-encoding") == Some("identity")));
+}
+
+#[test]
+fn one_stream_is_no_error_however_its_end_is_told() {
+    check_whole(0..=0, |_, body| {
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
+        Reply::Keep([head.as_bytes(), body].concat())
+    });
+    for framing in ["transfer-encoding: chunked\r\n", ""] {
+        let origin = Origin::start(move |_| {
+            let mut bytes = format!("HTTP/1.1 200 OK\r\n{framing}\r\n").into_bytes();
+            for chunk in object(SIZE).chunks(7_001) {
+                if !framing.is_empty() {
+                    bytes.extend_from_slice(format!("{:x};ext=1\r\n", chunk.len()).as_bytes());
+                }
+                bytes.extend_from_slice(chunk);
+                bytes.extend_from_slice(if framing.is_empty() { b"" } else { b"\r\n" });
+            }
+            bytes.extend_from_slice(if framing.is_empty() { b"" } else { b"0\r\nx: y\r\n\r\n" });
+            Reply::Close(bytes)
+        });
+        let bytes = read_stream(&origin).expect("a stream of unknown length");
+        assert!(bytes == object(SIZE), "{framing:?}");
+        assert_eq!(read(&origin, Span::All).expect_err("a buffer needs a length"), ErrorKind::Unsupported);
+    }
+}
+
+fn read_stream(origin: &Origin) -> Result<Vec<u8>, ErrorKind> {
+    let client = Client::new(config()).expect("good settings");
+    let (writer, mut reader) = stream();
+    let transfer = client.get(Get::new(location(origin), Landing::Stream(writer))).map_err(|error| error.kind())?;
+    let mut bytes = Vec::new();
+    while let Some(chunk) = reader.next() {
+        bytes.extend_from_slice(chunk);
+    }
+    transfer.wait().map(|_| bytes).map_err(|error| error.kind())
+}
+
+#[test]
+fn a_stream_is_in_order_through_a_small_window() {
+    let origin = Origin::start(|asked| Reply::Keep(right(asked, &object(SIZE))));
+    assert!(read_stream(&origin).expect("the stream") == object(SIZE));
+}
+
+#[test]
+fn a_stream_whose_reader_leaves_is_cancelled() {
+    let origin = Origin::start(|asked| Reply::Keep(right(asked, &object(SIZE))));
+    let client = Client::new(config()).expect("good settings");
+    let (writer, mut reader) = stream();
+    let transfer = client.get(Get::new(location(&origin), Landing::Stream(writer))).expect("a start");
+    assert!(reader.next().is_some());
+    drop(reader);
+    assert_eq!(transfer.wait().expect_err("nobody reads").kind(), ErrorKind::Cancelled);
+}
+
+#[test]
+fn a_broken_stream_is_asked_for_again_and_passed_over() {
+    check_whole(1..=1, |asked, body| {
+        let head = format!("HTTP/1.1 200 OK\r\netag: \"v1\"\r\ncontent-length: {}\r\n\r\n", body.len());
+        let sent = if asked.number == 0 { body.len() / 2 } else { body.len() };
+        Reply::Close([head.as_bytes(), &body[..sent]].concat())
+    });
+}
+
+#[test]
+fn interim_answers_are_passed_over() {
+    check_whole(0..=0, |asked, body| {
+        Reply::Keep([b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n", &right(asked, body)[..]].concat())
+    });
+}
+
+#[test]
+fn a_connection_closed_between_requests_costs_no_retry() {
+    check_whole(0..=0, |asked, body| Reply::Close(right(asked, body)));
+}
+
+#[test]
+fn a_truncated_body_is_asked_for_again_from_where_it_stopped() {
+    let origin = Origin::start(|asked| {
+        let bytes = right(asked, &object(SIZE));
+        let cut = asked.range(SIZE).is_some_and(|range| range.end - range.start == PART);
+        if cut { Reply::Close(bytes[..bytes.len() - 1_000].to_vec()) } else { Reply::Keep(bytes) }
+    });
+    let (bytes, report) = read(&origin, Span::All).expect("the object arrives");
+    assert!(bytes == object(SIZE) && report.retries > 0);
+    assert_eq!(report.fetched_bytes, SIZE, "nothing is fetched twice");
+    assert!(origin.asked().iter().any(|asked| asked.range(SIZE).is_some_and(|range| range.end - range.start == 1_000)));
+}
+
+#[test]
+fn a_body_that_is_always_truncated_is_an_error() {
+    check_error(ErrorKind::Network, |asked, body| {
+        let bytes = right(asked, body);
+        let head = bytes.windows(4).position(|end| end == b"\r\n\r\n").expect("a head") + 4;
+        Reply::Close(bytes[..head].to_vec())
+    });
+}
+
+#[test]
+fn a_stalled_body_is_asked_for_again() {
+    let stalls = AtomicUsize::new(0);
+    check_whole(1..=1, move |asked, body| {
+        let bytes = right(asked, body);
+        match asked.number == 3 && stalls.fetch_add(1, Ordering::SeqCst) == 0 {
+            true => Reply::Hang(bytes[..bytes.len() - 5_000].to_vec()),
+            false => Reply::Keep(bytes),
+        }
+    });
+}
+
+#[test]
+fn an_origin_that_hangs_is_a_timeout() {
+    check_error(ErrorKind::Timeout, |_, _| Reply::Hang(Vec::new()));
+}
+
+#[test]
+fn a_busy_origin_is_asked_again_later() {
+    check_whole(1..=1, |asked, body| match asked.number {
+        0 => Reply::Keep(b"HTTP/1.1 503 Slow Down\r\ncontent-length: 0\r\n\r\n".to_vec()),
+        _ => Reply::Keep(right(asked, body)),
+    });
+    check_error(ErrorKind::Network, |_, _| Reply::Keep(b"HTTP/1.1 500 Oops\r\ncontent-length: 0\r\n\r\n".to_vec()));
+}
+
+#[test]
+fn a_replaced_object_is_never_mixed() {
+    for later in ["\"v2\"", "W/\"v1\""] {
+        check_error(ErrorKind::Changed, move |asked, body| {
+            let range = asked.range(SIZE).expect("a range");
+            let etag = if asked.number == 0 { "\"v1\"" } else { later };
+            let head = head_206(&range, SIZE, etag);
+            Reply::Keep([head.as_bytes(), &body[range.start as usize..range.end as usize]].concat())
+        });
+    }
+    check_error(ErrorKind::Changed, |asked, body| match asked.header("if-match") {
+        Some(_) => Reply::Keep(b"HTTP/1.1 412 Precondition Failed\r\ncontent-length: 0\r\n\r\n".to_vec()),
+        None => Reply::Keep(right(asked, body)),
+    });
+}
+
+#[test]
+fn a_weak_etag_pins_nothing() {
+    let origin = Origin::start(|asked| {
+        let range = asked.range(SIZE).expect("a range");
+        let head = head_206(&range, SIZE, "W/\"v1\"");
+        Reply::Keep([head.as_bytes(), &object(SIZE)[range.start as usize..range.end as usize]].concat())
+    });
+    read(&origin, Span::All).expect("the object arrives");
+    assert!(origin.asked().iter().all(|asked| asked.header("if-match").is_none()));
+}
+
+#[test]
+fn a_wrong_content_range_is_never_landed() {
+    check_error(ErrorKind::Network, |asked, body| {
+        let range = asked.range(SIZE).expect("a range");
+        let moved = range.start + 1..(range.end + 1).min(SIZE);
+        let head = head_206(&moved, SIZE, "\"v1\"");
+        Reply::Keep([head.as_bytes(), &body[moved.start as usize..moved.end as usize]].concat())
+    });
+}
+
+#[test]
+fn an_empty_object_is_no_error() {
+    let origin = Origin::start(|asked| match asked.header("range") {
+        Some(_) => Reply::Keep(b"HTTP/1.1 416 Range\r\ncontent-range: bytes */0\r\ncontent-length: 0\r\n\r\n".to_vec()),
+        None => Reply::Keep(b"HTTP/1.1 200 OK\r\netag: \"e\"\r\ncontent-length: 0\r\n\r\n".to_vec()),
+    });
+    let (bytes, report) = read(&origin, Span::All).expect("nothing arrives, well");
+    assert_eq!((bytes.len(), report.version.etag.as_deref()), (0, Some("\"e\"")));
+    assert_eq!(read(&origin, Span::From(5)).expect_err("no such range"), ErrorKind::Usage);
+}
+
+#[test]
+fn redirects_are_followed_and_leave_secrets_behind() {
+    let target = Origin::start(|asked| Reply::Keep(right(asked, &object(SIZE))));
+    let elsewhere = format!("http://{}/moved", target.address);
+    let origin = Origin::start(move |_| {
+        let head = format!("HTTP/1.1 302 Found\r\nlocation: {elsewhere}\r\ncontent-length: 0\r\n\r\n");
+        Reply::Keep(head.into_bytes())
+    });
+    let location = format!("http://user:word@{}/object", origin.address);
+    let location = Location::parse(&location).expect("a URL with a password");
+    let mut buffer = vec![0; SIZE as usize];
+    let client = Client::new(config()).expect("good settings");
+    client.get_into(&location, Span::All, &mut buffer).expect("the object arrives");
+    assert!(buffer == object(SIZE));
+    assert!(origin.asked()[0].header("authorization").is_some());
+    assert!(target.asked().iter().all(|asked| asked.path == "/moved" && asked.header("authorization").is_none()));
+    let circle = Origin::start(|asked| {
+        let head = format!("HTTP/1.1 302 Found\r\nlocation: {}\r\ncontent-length: 0\r\n\r\n", asked.path);
+        Reply::Keep(head.into_bytes())
+    });
+    assert_eq!(read(&circle, Span::All).expect_err("a circle"), ErrorKind::Network);
+}
+
+#[test]
+fn a_cancelled_file_leaves_nothing() {
+    let origin = Origin::start(|asked| match asked.number {
+        0 => Reply::Keep(right(asked, &object(SIZE))),
+        _ => Reply::Hang(Vec::new()),
+    });
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut config = config();
+    config.settings.stall_timeout_ms = 60_000;
+    let client = Client::new(config).expect("good settings");
+    let get = || client.get(Get::new(location(&origin), Landing::File(folder.path().join("file")))).expect("a start");
+    let left = || std::fs::read_dir(folder.path()).expect("the folder").count();
+
+    let transfer = get();
+    while transfer.progress().landed_bytes == 0 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(left(), 1, "the temporary file is there while it runs");
+    let (switch, before) = (transfer.cancel_switch(), Instant::now());
+    switch.cancel();
+    assert_eq!(transfer.wait().expect_err("cancelled").kind(), ErrorKind::Cancelled);
+    assert!(before.elapsed() < Duration::from_secs(20), "a cancel does not wait for the origin");
+    assert_eq!(left(), 0, "no file, whole or temporary");
+
+    drop(get());
+    assert_eq!(left(), 0, "a dropped transfer is a cancelled one");
+    let transfer = get();
+    drop(client);
+    assert_eq!(transfer.wait().expect_err("no client").kind(), ErrorKind::Cancelled);
+    assert_eq!(left(), 0, "a closed client cancels");
+}
+
+#[test]
+fn shards_share_the_parts() {
+    let origin = Origin::start(|asked| Reply::Keep(right(asked, &object(SIZE))));
+    let mut config = config();
+    config.settings.shards = 2;
+    let client = Client::new(config).expect("good settings");
+    let get = Get::new(location(&origin), Landing::Nowhere).with_part_records();
+    let report = client.get(get).expect("a start").wait().expect("the object arrives");
+    assert_eq!(report.bytes, SIZE);
+    assert_eq!(report.parts.iter().map(|part| part.bytes).sum::<u64>(), SIZE);
+    assert_eq!(report.parts.iter().map(|part| part.index).collect::<Vec<_>>(), (0..13).collect::<Vec<_>>());
+    let connections: std::collections::HashSet<_> = report.parts.iter().map(|part| part.connection).collect();
+    assert!(connections.iter().any(|&number| number < 1_000_000), "shard 0 took part");
+    assert!(connections.iter().any(|&number| number >= 1_000_000), "shard 1 took part");
+    assert_eq!(report.shards, 2);
+}
