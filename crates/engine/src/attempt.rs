@@ -33,25 +33,29 @@ pub(crate) async fn ask(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> 
             return Ok(answer);
         }
         let body = answer.body.collect(&mut answer.connection).await.unwrap_or_default();
-        match redirect_of(&answer.head) {
-            Some(target) => running.object.redirect(&target).map_err(|why| {
-                Failure::last(
-                    Error::new(ErrorKind::Network, why).with_hint("name the final URL, or its endpoint"),
-                )
-            })?,
-            None => {
-                let status = answer.head.status;
-                let failure = Failure::of_answer(&answer.head, &body, shard.core.credentials_note.as_deref());
-                answer.finish(shard);
-                return Err(failure.unwrap_or_else(|| unexpected(status)));
-            }
+        if follow(running, &answer.head)? {
+            answer.finish(shard);
+            continue;
         }
+        let status = answer.head.status;
+        let failure = Failure::of_answer(&answer.head, &body, shard.core.credentials_note.as_deref());
+        answer.finish(shard);
+        return Err(failure.unwrap_or_else(|| unexpected(status)));
     }
     Err(Failure::last(Error::new(ErrorKind::Network, "the origin redirects in a circle")))
 }
 
-fn redirect_of(head: &Head) -> Option<String> {
-    matches!(head.status, 301 | 302 | 303 | 307 | 308).then(|| head.location.clone()).flatten()
+/// Whether the answer sends us elsewhere, and we may go.
+fn follow(running: &Running, head: &Head) -> Result<bool, Failure> {
+    let Some(target) =
+        head.location.as_deref().filter(|_| matches!(head.status, 301 | 302 | 303 | 307 | 308))
+    else {
+        return Ok(false);
+    };
+    running.object.redirect(target).map_err(|why| {
+        let error = Error::new(ErrorKind::Network, format!("the origin redirects, and not to a URL: {why}"));
+        Failure::last(error.with_hint("name the final URL"))
+    })
 }
 
 /// One exchange on an idle connection or a new one. An idle one that the origin closed meanwhile costs no attempt.
@@ -71,7 +75,7 @@ async fn exchange(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result
         };
         match connection.exchange(&request).await {
             Ok(head) => {
-                let body = Incoming::new(head.body.clone());
+                let body = Incoming::new(head.body);
                 return Ok(Answer { connection, head, body });
             }
             Err(_closed) if was_idle && !connection.is_answering() => {}

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use flatout_wire::endpoint::Endpoint;
-use flatout_wire::location::{HttpUrl, Location};
+use flatout_wire::location::{Location, LocationError};
 use flatout_wire::range::http_range;
 use flatout_wire::request::{self, Request};
 use flatout_wire::s3::S3;
@@ -84,16 +84,14 @@ impl ObjectRequests {
         }
     }
 
-    /// Follows a redirect of a plain server; credentials stay behind when the host changes.
-    pub(crate) fn redirect(&self, target: &str) -> Result<(), String> {
+    /// Follows a redirect of a plain server, credentials staying behind when the host changes; `false` for S3, whose
+    /// redirects name another region and need another signature.
+    pub(crate) fn redirect(&self, target: &str) -> Result<bool, LocationError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let Location::Http { url } = &state.location else {
-            return Err(format!("the origin redirects to {target}"));
-        };
-        let next = redirected(url, target)?;
-        state.location = Location::Http { url: next };
-        state.rendered = None;
-        Ok(())
+        let Location::Http { url } = &state.location else { return Ok(false) };
+        let url = url.follow(target)?;
+        *state = State { location: Location::Http { url }, rendered: None };
+        Ok(true)
     }
 
     fn rendered(&self) -> Rendered {
@@ -113,30 +111,6 @@ impl ObjectRequests {
         let rendered = Rendered { endpoint: request.endpoint, head: head.into(), made: Instant::now() };
         state.rendered = Some(rendered.clone());
         rendered
-    }
-}
-
-/// The URL that a Location header names, absolute or relative to the one asked for.
-fn redirected(from: &HttpUrl, target: &str) -> Result<HttpUrl, String> {
-    let absolute = match target {
-        _ if target.contains("://") => target.to_string(),
-        _ if target.starts_with("//") => format!("http:{target}"),
-        _ if target.starts_with('/') => format!("{}{target}", from.endpoint),
-        _ => {
-            return Err(format!(
-                "the origin redirects to {target:?}, which is neither a URL nor an absolute path"
-            ));
-        }
-    };
-    match Location::parse(&absolute) {
-        Ok(Location::Http { mut url }) => {
-            if url.endpoint == from.endpoint {
-                url.user_info = url.user_info.or_else(|| from.user_info.clone());
-            }
-            Ok(url)
-        }
-        Ok(_) => Err("the origin redirects to something that is not an http URL".into()),
-        Err(why) => Err(format!("the origin redirects: {why}")),
     }
 }
 

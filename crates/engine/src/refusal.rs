@@ -39,6 +39,12 @@ impl Failure {
             Verdict::Later(refusal) => (Fault::Throttled, refusal),
             Verdict::Refused(refusal) => (Fault::Final, refusal),
         };
+        // A refused HEAD has no body: what the head says stands in.
+        let refusal = Refusal {
+            request_id: refusal.request_id.or_else(|| head.request_id.clone()),
+            region: refusal.region.or_else(|| head.bucket_region.clone()),
+            ..refusal
+        };
         let error = match fault {
             Fault::Throttled => {
                 Error::new(ErrorKind::Throttled, sentence(&refusal, "the origin asks for less"))

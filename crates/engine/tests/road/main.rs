@@ -36,7 +36,10 @@ fn read(origin: &Origin, span: Span) -> Result<(Vec<u8>, Report), ErrorKind> {
 }
 
 /// The whole object must arrive, in at most `retries_max` and at least `retries_min` retries.
-fn check_whole(retries: std::ops::RangeInclusive<u32>, answer: impl Fn(&Asked, &[u8]) -> Reply + Send + Sync + 'static) {
+fn check_whole(
+    retries: std::ops::RangeInclusive<u32>,
+    answer: impl Fn(&Asked, &[u8]) -> Reply + Send + Sync + 'static,
+) {
     let body = object(SIZE);
     let origin = Origin::start(move |asked| answer(asked, &object(SIZE)));
     let (bytes, report) = read(&origin, Span::All).expect("the object arrives");
@@ -66,7 +69,9 @@ fn ranges_arrive_whole_and_pinned() {
     }
     let asked = origin.asked();
     assert_eq!(asked[0].header("if-match"), None, "the first request learns the version");
-    assert!(asked[1..SIZE.div_ceil(PART) as usize].iter().all(|asked| asked.header("if-match") == Some("\"v1\"")));
+    assert!(
+        asked[1..SIZE.div_ceil(PART) as usize].iter().all(|asked| asked.header("if-match") == Some("\"v1\""))
+    );
     assert!(asked.iter().all(|asked| asked.header("accept-encoding") == Some("identity")));
 }
 
@@ -98,7 +103,8 @@ fn one_stream_is_no_error_however_its_end_is_told() {
 fn read_stream(origin: &Origin) -> Result<Vec<u8>, ErrorKind> {
     let client = Client::new(config()).expect("good settings");
     let (writer, mut reader) = stream();
-    let transfer = client.get(Get::new(location(origin), Landing::Stream(writer))).map_err(|error| error.kind())?;
+    let transfer =
+        client.get(Get::new(location(origin), Landing::Stream(writer))).map_err(|error| error.kind())?;
     let mut bytes = Vec::new();
     while let Some(chunk) = reader.next() {
         bytes.extend_from_slice(chunk);
@@ -154,7 +160,12 @@ fn a_truncated_body_is_asked_for_again_from_where_it_stopped() {
     let (bytes, report) = read(&origin, Span::All).expect("the object arrives");
     assert!(bytes == object(SIZE) && report.retries > 0);
     assert_eq!(report.fetched_bytes, SIZE, "nothing is fetched twice");
-    assert!(origin.asked().iter().any(|asked| asked.range(SIZE).is_some_and(|range| range.end - range.start == 1_000)));
+    assert!(
+        origin
+            .asked()
+            .iter()
+            .any(|asked| asked.range(SIZE).is_some_and(|range| range.end - range.start == 1_000))
+    );
 }
 
 #[test]
@@ -189,7 +200,9 @@ fn a_busy_origin_is_asked_again_later() {
         0 => Reply::Keep(b"HTTP/1.1 503 Slow Down\r\ncontent-length: 0\r\n\r\n".to_vec()),
         _ => Reply::Keep(right(asked, body)),
     });
-    check_error(ErrorKind::Network, |_, _| Reply::Keep(b"HTTP/1.1 500 Oops\r\ncontent-length: 0\r\n\r\n".to_vec()));
+    check_error(ErrorKind::Network, |_, _| {
+        Reply::Keep(b"HTTP/1.1 500 Oops\r\ncontent-length: 0\r\n\r\n".to_vec())
+    });
 }
 
 #[test]
@@ -232,7 +245,9 @@ fn a_wrong_content_range_is_never_landed() {
 #[test]
 fn an_empty_object_is_no_error() {
     let origin = Origin::start(|asked| match asked.header("range") {
-        Some(_) => Reply::Keep(b"HTTP/1.1 416 Range\r\ncontent-range: bytes */0\r\ncontent-length: 0\r\n\r\n".to_vec()),
+        Some(_) => Reply::Keep(
+            b"HTTP/1.1 416 Range\r\ncontent-range: bytes */0\r\ncontent-length: 0\r\n\r\n".to_vec(),
+        ),
         None => Reply::Keep(b"HTTP/1.1 200 OK\r\netag: \"e\"\r\ncontent-length: 0\r\n\r\n".to_vec()),
     });
     let (bytes, report) = read(&origin, Span::All).expect("nothing arrives, well");
@@ -255,7 +270,9 @@ fn redirects_are_followed_and_leave_secrets_behind() {
     client.get_into(&location, Span::All, &mut buffer).expect("the object arrives");
     assert!(buffer == object(SIZE));
     assert!(origin.asked()[0].header("authorization").is_some());
-    assert!(target.asked().iter().all(|asked| asked.path == "/moved" && asked.header("authorization").is_none()));
+    assert!(
+        target.asked().iter().all(|asked| asked.path == "/moved" && asked.header("authorization").is_none())
+    );
     let circle = Origin::start(|asked| {
         let head = format!("HTTP/1.1 302 Found\r\nlocation: {}\r\ncontent-length: 0\r\n\r\n", asked.path);
         Reply::Keep(head.into_bytes())
@@ -273,7 +290,9 @@ fn a_cancelled_file_leaves_nothing() {
     let mut config = config();
     config.settings.stall_timeout_ms = 60_000;
     let client = Client::new(config).expect("good settings");
-    let get = || client.get(Get::new(location(&origin), Landing::File(folder.path().join("file")))).expect("a start");
+    let get = || {
+        client.get(Get::new(location(&origin), Landing::File(folder.path().join("file")))).expect("a start")
+    };
     let left = || std::fs::read_dir(folder.path()).expect("the folder").count();
 
     let transfer = get();

@@ -51,7 +51,8 @@ impl Origin {
     pub fn start(answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Origin {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("its address");
-        let (asked, stop) = (Arc::new(Mutex::new(Vec::new())), Arc::new(std::sync::atomic::AtomicBool::new(false)));
+        let (asked, stop) =
+            (Arc::new(Mutex::new(Vec::new())), Arc::new(std::sync::atomic::AtomicBool::new(false)));
         let (log, stopping, answer) = (asked.clone(), stop.clone(), Arc::new(answer));
         let thread = std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -92,7 +93,9 @@ fn serve(stream: TcpStream, log: &Mutex<Vec<Asked>>, answer: &dyn Fn(&Asked) -> 
         let path = first.split(' ').nth(1).unwrap_or_default().to_string();
         let headers = lines.by_ref().map_while(Result::ok).take_while(|line| !line.is_empty());
         let headers = headers
-            .filter_map(|line| line.split_once(": ").map(|(name, value)| (name.to_string(), value.to_string())))
+            .filter_map(|line| {
+                line.split_once(": ").map(|(name, value)| (name.to_string(), value.to_string()))
+            })
             .collect();
         let asked = {
             let mut log = log.lock().expect("no panic in the origin");
@@ -121,7 +124,9 @@ pub fn object(size: u64) -> Vec<u8> {
 /// The head of a right answer to a range.
 pub fn head_206(range: &Range<u64>, size: u64, etag: &str) -> String {
     let (first, last, bytes) = (range.start, range.end - 1, range.end - range.start);
-    format!("HTTP/1.1 206 Partial Content\r\ncontent-range: bytes {first}-{last}/{size}\r\ncontent-length: {bytes}\r\netag: {etag}\r\n\r\n")
+    format!(
+        "HTTP/1.1 206 Partial Content\r\ncontent-range: bytes {first}-{last}/{size}\r\ncontent-length: {bytes}\r\netag: {etag}\r\n\r\n"
+    )
 }
 
 /// A right answer to whatever range was asked for.

@@ -1,0 +1,360 @@
+//! Heads of answers: parsed from bytes, read for what a transfer needs, and framed as RFC 9112 §6.3 says.
+
+use std::mem::MaybeUninit;
+
+use crate::checksum::Algorithm;
+pub use crate::checksum::{Checksum, Kind};
+use crate::range::{ContentRange, number};
+use crate::request::Method;
+use crate::time::parse_http;
+
+/// A head longer than this is refused: the largest of S3 are a tenth of it.
+pub const LONGEST_BYTES: usize = 64 << 10;
+
+/// Header lines that are parsed without an allocation; S3 sends about 15.
+const USUAL_HEADERS: usize = 64;
+/// As many as fit in [`LONGEST_BYTES`] at 16 bytes each.
+const MOST_HEADERS: usize = 4096;
+
+/// How the body behind a head ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// There is none, whatever `Content-Length` says: answers to HEAD, 1xx, 204, 304.
+    None,
+    /// After this many bytes.
+    Length(u64),
+    /// As [`crate::chunked::Chunked`] says.
+    Chunked,
+    /// When the origin closes the connection: a cut is not to be told from an end.
+    UntilClose,
+}
+
+/// What an answer says before its body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    pub status: u16,
+    /// The phrase behind the status; may be empty.
+    pub reason: String,
+    /// Whether the connection may carry another request once the body is read.
+    pub keep_alive: bool,
+    pub body: Body,
+    pub content_range: Option<ContentRange>,
+    /// There was a `Content-Range` that is none, or two that differ.
+    pub bad_content_range: bool,
+    /// As sent: with its quotes, and with `W/` where it is weak.
+    pub etag: Option<String>,
+    pub last_modified: Option<String>,
+    /// Absent and `identity` are both `None`.
+    pub content_encoding: Option<String>,
+    pub location: Option<String>,
+    /// Seconds to wait; a date is turned into seconds by the answer's own `Date`.
+    pub retry_after_s: Option<u64>,
+    /// The origin's clock in Unix seconds.
+    pub date: Option<u64>,
+    pub content_type: Option<String>,
+    /// Parts of the upload that made the object.
+    pub parts_count: Option<u32>,
+    pub checksums: Vec<Checksum>,
+    pub request_id: Option<String>,
+    pub accept_ranges: bool,
+    pub storage_class: Option<String>,
+    /// `x-amz-meta-*` and `x-oss-meta-*`: names without the prefix, in lower case.
+    pub metadata: Vec<(String, String)>,
+    /// Where the bucket lies: S3 says it even in a refused HEAD.
+    pub bucket_region: Option<String>,
+    /// What `Content-Length` said, also where [`Head::body`] is `None`: of a HEAD it is the size of the
+    /// object.
+    pub content_length: Option<u64>,
+}
+
+/// Why a head cannot be trusted. The connection is of no further use.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HeadError {
+    #[error("the answer is no HTTP/1: {0}")]
+    Syntax(&'static str),
+    #[error("the answer's head is longer than 64 KiB")]
+    TooLong,
+    #[error("the answer has no usable Content-Length: `{0}`")]
+    ContentLength(String),
+    #[error("the answer has the transfer coding `{0}`, which was not asked for")]
+    TransferEncoding(String),
+}
+
+/// Parses the head at the start of `buf`, the answer to a `request`: the head and its length in bytes; `None`
+/// while it is not whole. The answer does not depend on how the bytes arrived.
+///
+/// 1xx heads are returned like others, with [`Body::None`]: the final one follows.
+///
+/// # Errors
+/// What is not HTTP/1.0 or 1.1, is too long, folds lines, or leaves the length of its body in doubt.
+pub fn parse(buf: &[u8], request: Method) -> Result<Option<(Head, usize)>, HeadError> {
+    let window = &buf[..buf.len().min(LONGEST_BYTES)];
+    let mut usual = [const { MaybeUninit::uninit() }; USUAL_HEADERS];
+    let parsed = match parse_with(window, request, &mut usual) {
+        Err(httparse::Error::TooManyHeaders) => {
+            parse_with(window, request, &mut vec![MaybeUninit::uninit(); MOST_HEADERS])
+        }
+        parsed => parsed,
+    };
+    match parsed {
+        Ok(Some(result)) => result.map(Some),
+        Ok(None) if buf.len() > LONGEST_BYTES => Err(HeadError::TooLong),
+        Ok(None) => Ok(None),
+        Err(httparse::Error::TooManyHeaders) => Err(HeadError::TooLong),
+        Err(error) => Err(HeadError::Syntax(syntax(error))),
+    }
+}
+
+type Parsed = Result<Option<Result<(Head, usize), HeadError>>, httparse::Error>;
+
+fn parse_with<'a>(
+    buf: &'a [u8],
+    request: Method,
+    headers: &mut [MaybeUninit<httparse::Header<'a>>],
+) -> Parsed {
+    let mut response = httparse::Response::new(&mut []);
+    let status =
+        httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut response, buf, headers)?;
+    let httparse::Status::Complete(head_bytes) = status else { return Ok(None) };
+    let mut reading = Reading::new(response.code.unwrap_or(0));
+    reading.head.reason = response.reason.unwrap_or("").into();
+    for header in response.headers.iter() {
+        reading.take(header.name, header.value);
+    }
+    let is_http_11 = response.version == Some(1);
+    Ok(Some(reading.finish(is_http_11, request).map(|head| (head, head_bytes))))
+}
+
+impl Head {
+    /// Reads the headers of an answer that another HTTP library framed. `keep_alive` is true and `body` a
+    /// guess from `Content-Length`: that library has both in hand.
+    pub fn from_http<'a>(status: u16, headers: impl Iterator<Item = (&'a str, &'a [u8])>) -> Head {
+        let mut reading = Reading::new(status);
+        for (name, value) in headers {
+            reading.take(name, value);
+        }
+        let mut head = reading.finish_fields();
+        head.body = head.content_length.map_or(Body::UntilClose, Body::Length);
+        head
+    }
+
+    /// The ETag if `If-Match` may use it: quoted and not weak. RFC 9110 §13.1.1 compares strongly, so a weak
+    /// one would never match.
+    pub fn strong_etag(&self) -> Option<&str> {
+        let etag = self.etag.as_deref()?;
+        (etag.len() > 2 && etag.starts_with('"') && etag.ends_with('"')).then_some(etag)
+    }
+
+    fn empty(status: u16) -> Head {
+        Head {
+            status,
+            reason: String::new(),
+            keep_alive: true,
+            body: Body::None,
+            content_range: None,
+            bad_content_range: false,
+            etag: None,
+            last_modified: None,
+            content_encoding: None,
+            location: None,
+            retry_after_s: None,
+            date: None,
+            content_type: None,
+            parts_count: None,
+            checksums: Vec::new(),
+            request_id: None,
+            accept_ranges: false,
+            storage_class: None,
+            metadata: Vec::new(),
+            bucket_region: None,
+            content_length: None,
+        }
+    }
+}
+
+/// A head while its lines are read: what must be seen whole before it means anything.
+struct Reading {
+    head: Head,
+    bad_length: Option<String>,
+    /// All `Transfer-Encoding` values, in lower case and joined.
+    transfer_encoding: String,
+    says_close: bool,
+    says_keep_alive: bool,
+    retry_after: Option<String>,
+    is_composite: bool,
+}
+
+impl Reading {
+    fn new(status: u16) -> Reading {
+        Reading {
+            head: Head::empty(status),
+            bad_length: None,
+            transfer_encoding: String::new(),
+            says_close: false,
+            says_keep_alive: false,
+            retry_after: None,
+            is_composite: false,
+        }
+    }
+
+    fn take(&mut self, name: &str, value: &[u8]) {
+        let mut lower = [0; 64];
+        let Some(lower) = lower.get_mut(..name.len()) else { return self.take_metadata(name, value) };
+        lower.copy_from_slice(name.as_bytes());
+        lower.make_ascii_lowercase();
+        let text = String::from_utf8_lossy(value);
+        let text = text.trim();
+        let head = &mut self.head;
+        match &*lower {
+            b"content-length" => self.take_length(text),
+            b"transfer-encoding" => self.take_transfer_encoding(text),
+            b"connection" => self.take_connection(text),
+            b"content-range" => self.take_content_range(text),
+            b"etag" => head.etag = some(text),
+            b"last-modified" => head.last_modified = some(text),
+            b"content-encoding" if text.eq_ignore_ascii_case("identity") => {}
+            b"content-encoding" => head.content_encoding = some(text),
+            b"content-type" => head.content_type = some(text),
+            b"location" => head.location = some(text),
+            b"retry-after" => self.retry_after = some(text),
+            b"date" => head.date = parse_http(text),
+            b"accept-ranges" => head.accept_ranges = text.eq_ignore_ascii_case("bytes"),
+            b"x-amz-request-id" | b"x-oss-request-id" => head.request_id = some(text),
+            b"x-amz-storage-class" | b"x-oss-storage-class" => head.storage_class = some(text),
+            b"x-amz-mp-parts-count" => head.parts_count = text.parse().ok(),
+            b"x-amz-bucket-region" => head.bucket_region = some(text),
+            b"x-amz-checksum-type" => self.is_composite = text.eq_ignore_ascii_case("COMPOSITE"),
+            _ => self.take_checksum_or_metadata(name, value),
+        }
+    }
+
+    /// Several equal lengths are one (RFC 9112 §6.3); anything else that is not one number leaves the end in
+    /// doubt.
+    fn take_length(&mut self, text: &str) {
+        for item in text.split(',') {
+            let length = number(item.trim());
+            match (length, self.head.content_length) {
+                (Some(length), None) => self.head.content_length = Some(length),
+                (Some(length), Some(known)) if length == known => {}
+                _ => self.bad_length = Some(excerpt(text)),
+            }
+        }
+    }
+
+    fn take_transfer_encoding(&mut self, text: &str) {
+        if !self.transfer_encoding.is_empty() {
+            self.transfer_encoding.push(',');
+        }
+        self.transfer_encoding.push_str(&text.to_ascii_lowercase());
+    }
+
+    fn take_connection(&mut self, text: &str) {
+        for word in text.split(',').map(str::trim) {
+            self.says_close |= word.eq_ignore_ascii_case("close");
+            self.says_keep_alive |= word.eq_ignore_ascii_case("keep-alive");
+        }
+    }
+
+    fn take_content_range(&mut self, text: &str) {
+        let parsed = ContentRange::parse(text);
+        let differs = self.head.content_range.is_some() && self.head.content_range != parsed;
+        self.head.bad_content_range |= parsed.is_none() || differs;
+        self.head.content_range = parsed;
+    }
+
+    fn take_checksum_or_metadata(&mut self, name: &str, value: &[u8]) {
+        let stated = |algorithm: &Algorithm| {
+            algorithm.header().is_some_and(|header| header.eq_ignore_ascii_case(name))
+        };
+        match Algorithm::ALL.into_iter().find(stated) {
+            Some(algorithm) => self.head.checksums.extend(parse_checksum(algorithm, value)),
+            None => self.take_metadata(name, value),
+        }
+    }
+
+    fn take_metadata(&mut self, name: &str, value: &[u8]) {
+        let lower = name.to_ascii_lowercase();
+        let bare = lower.strip_prefix("x-amz-meta-").or_else(|| lower.strip_prefix("x-oss-meta-"));
+        if let Some(bare) = bare {
+            let text = String::from_utf8_lossy(value);
+            self.head.metadata.push((bare.into(), text.trim().into()));
+        }
+    }
+
+    /// Frames the body. RFC 9112 §6.3, in its order.
+    fn finish(mut self, is_http_11: bool, request: Method) -> Result<Head, HeadError> {
+        let status = self.head.status;
+        let bodiless = request == Method::Head || matches!(status, 100..=199 | 204 | 304);
+        let coding = std::mem::take(&mut self.transfer_encoding);
+        let mut keep_alive =
+            if is_http_11 { !self.says_close } else { self.says_keep_alive && !self.says_close };
+        self.head.body = match coding.as_str() {
+            _ if bodiless => Body::None,
+            "" | "identity" => match (self.bad_length.take(), self.head.content_length) {
+                (Some(bad), _) => return Err(HeadError::ContentLength(bad)),
+                (None, Some(length)) => Body::Length(length),
+                (None, None) => Body::UntilClose,
+            },
+            "chunked" => {
+                // Both at once is how answers are smuggled: the coding wins, the connection ends.
+                keep_alive &= is_http_11 && self.head.content_length.is_none() && self.bad_length.is_none();
+                self.head.content_length = None;
+                Body::Chunked
+            }
+            other => return Err(HeadError::TransferEncoding(excerpt(other))),
+        };
+        let mut head = self.finish_fields();
+        head.keep_alive = keep_alive && head.body != Body::UntilClose;
+        Ok(head)
+    }
+
+    fn finish_fields(self) -> Head {
+        let mut head = self.head;
+        head.retry_after_s = self.retry_after.and_then(|text| seconds_to_wait(&text, head.date));
+        if self.is_composite {
+            let parts = head.parts_count.unwrap_or(0);
+            let full = head.checksums.iter_mut().filter(|checksum| checksum.kind == Kind::Full);
+            full.for_each(|checksum| checksum.kind = Kind::Composite { parts });
+        }
+        head
+    }
+}
+
+/// `base64`, or `base64-N` for a composite of N parts; nothing where it is neither.
+fn parse_checksum(algorithm: Algorithm, value: &[u8]) -> Option<Checksum> {
+    let text = std::str::from_utf8(value).ok()?.trim();
+    let (value, kind) = match text.split_once('-') {
+        Some((value, parts)) => (value, Kind::Composite { parts: parts.parse().ok()? }),
+        None => (text, Kind::Full),
+    };
+    Some(Checksum { algorithm, value: algorithm.decode(value)?, kind })
+}
+
+/// `Retry-After` is seconds or a date (RFC 9110 §10.2.3); there is no clock here but the origin's.
+fn seconds_to_wait(text: &str, date: Option<u64>) -> Option<u64> {
+    number(text).or_else(|| Some(parse_http(text)?.saturating_sub(date?)))
+}
+
+fn some(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.into())
+}
+
+fn excerpt(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(40).collect()
+}
+
+fn syntax(error: httparse::Error) -> &'static str {
+    match error {
+        httparse::Error::HeaderName => "a bad header name, or a folded line",
+        httparse::Error::HeaderValue => "a bad character in a header",
+        httparse::Error::NewLine => "a bad line break",
+        httparse::Error::Status => "a bad status",
+        httparse::Error::Version => "another version, or no HTTP at all",
+        httparse::Error::Token => "a bad character",
+        httparse::Error::TooManyHeaders => "too many headers",
+    }
+}
+
+#[cfg(test)]
+#[path = "head_tests.rs"]
+mod tests;

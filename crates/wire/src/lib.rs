@@ -1,0 +1,24 @@
+//! Flatout's wire formats: S3 and plain HTTP as bytes. Requests, signatures, ranges, heads, listings,
+//! verdicts.
+//!
+//! Nothing here opens a socket, reads a clock or starts a thread: time is an argument, bytes come and go as
+//! slices. The data path needs two things of this crate, and both are without waste:
+//! [`request::Request::write_head`] with [`sign::Signer::sign`] once per attempt, and [`head::parse`] once
+//! per answer.
+
+#![forbid(unsafe_code)]
+
+pub mod checksum;
+pub mod chunked;
+pub mod endpoint;
+pub mod head;
+pub mod listing;
+pub mod location;
+mod percent;
+pub mod range;
+pub mod request;
+pub mod s3;
+pub mod sign;
+pub mod time;
+pub mod verdict;
+mod xml;

@@ -1,0 +1,234 @@
+//! Verdicts: what an answer means for the one who asked, from its status and the code in its XML body.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::xml;
+
+/// The longest message kept of an origin.
+const LONGEST_MESSAGE: usize = 500;
+
+/// What to do about an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Done,
+    /// A passing fault of this one exchange: ask again soon.
+    Again(Refusal),
+    /// Throttled: ask again, but everybody slower.
+    Later(Refusal),
+    /// Asking again would bring the same.
+    Refused(Refusal),
+}
+
+/// Why an origin did not do what was asked.
+///
+/// A HEAD has no body: its refusal is made from the status, and the engine fills in `request_id` and `region`
+/// from the head, where they stand too.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refusal {
+    pub status: u16,
+    /// S3's code (`NoSuchKey`), or the nearest to it for a status without one.
+    pub code: String,
+    /// For people: control characters are gone, and it is at most 500 characters long.
+    pub message: String,
+    pub request_id: Option<String>,
+    /// The region where the bucket is, if the origin says so.
+    pub region: Option<String>,
+}
+
+/// What a refusal is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    NotFound,
+    NoSuchBucket,
+    AccessDenied,
+    /// The key is unknown or the signature is wrong.
+    BadCredentials,
+    /// The token, or the presigned URL, was good once.
+    ExpiredCredentials,
+    ClockSkew,
+    /// The object is no longer the version asked for.
+    Changed,
+    /// No byte of the range exists.
+    BadRange,
+    /// The bucket lies elsewhere.
+    WrongRegion {
+        region: Option<String>,
+    },
+    /// In cold storage: to be restored before it is read.
+    Archived,
+    /// The URL leads elsewhere.
+    Redirect,
+    Other,
+}
+
+/// Judges an answer. `body` is that of a control call or of a refusal; pass `&[]` for the payload of an
+/// object, which could itself be an `<Error>` document.
+pub fn of(status: u16, body: &[u8]) -> Verdict {
+    let error = parse_error(status, body);
+    if (200..300).contains(&status) && error.is_none() {
+        return Verdict::Done;
+    }
+    let refusal = error.unwrap_or_else(|| synthesised(status));
+    match (patience_with_code(&refusal.code), status) {
+        (Some(Patience::Again), _) => Verdict::Again(refusal),
+        (Some(Patience::Later), _) => Verdict::Later(refusal),
+        (Some(Patience::None), _) => Verdict::Refused(refusal),
+        (None, 429 | 503 | 509) => Verdict::Later(refusal),
+        (None, 501 | 505) => Verdict::Refused(refusal),
+        (None, 408 | 425 | 500..) => Verdict::Again(refusal),
+        (None, _) => Verdict::Refused(refusal),
+    }
+}
+
+impl Refusal {
+    /// What the refusal is about: by its code, which is more exact, else by its status.
+    pub fn reason(&self) -> Reason {
+        match self.code.as_str() {
+            "NoSuchKey" | "NoSuchVersion" | "NotFound" => Reason::NotFound,
+            "NoSuchBucket" => Reason::NoSuchBucket,
+            "AccessDenied" if self.message.contains("expired") => Reason::ExpiredCredentials,
+            "AccessDenied" => Reason::AccessDenied,
+            "InvalidAccessKeyId" | "SignatureDoesNotMatch" | "InvalidToken" | "InvalidSecurity" => {
+                Reason::BadCredentials
+            }
+            "ExpiredToken" | "TokenRefreshRequired" | "RequestExpired" | "SecurityTokenExpired" => {
+                Reason::ExpiredCredentials
+            }
+            "RequestTimeTooSkewed" => Reason::ClockSkew,
+            "PreconditionFailed" => Reason::Changed,
+            "InvalidRange" => Reason::BadRange,
+            "AuthorizationHeaderMalformed" if self.region.is_none() => Reason::BadCredentials,
+            "AuthorizationHeaderMalformed"
+            | "AuthorizationQueryParametersError"
+            | "PermanentRedirect"
+            | "TemporaryRedirect"
+            | "IllegalLocationConstraintException"
+                if self.region.is_some() || self.is_redirect() =>
+            {
+                Reason::WrongRegion { region: self.region.clone() }
+            }
+            "InvalidObjectState" => Reason::Archived,
+            _ => self.reason_of_status(),
+        }
+    }
+
+    fn reason_of_status(&self) -> Reason {
+        match self.status {
+            // S3 refuses a HEAD in the wrong region with 301 or 400, and names the right one in a header.
+            301 | 302 | 303 | 307 | 308 | 400 if self.region.is_some() => {
+                Reason::WrongRegion { region: self.region.clone() }
+            }
+            301 | 302 | 303 | 307 | 308 => Reason::Redirect,
+            401 | 403 => Reason::AccessDenied,
+            404 | 410 => Reason::NotFound,
+            412 => Reason::Changed,
+            416 => Reason::BadRange,
+            _ => Reason::Other,
+        }
+    }
+
+    fn is_redirect(&self) -> bool {
+        (300..400).contains(&self.status)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} {}", self.status, self.code)?;
+        if !self.message.is_empty() {
+            write!(out, ": {}", self.message)?;
+        }
+        match &self.request_id {
+            Some(id) => write!(out, " (request {id})"),
+            None => Ok(()),
+        }
+    }
+}
+
+enum Patience {
+    Again,
+    Later,
+    None,
+}
+
+/// What S3, MinIO and OSS mean by a code, whatever status it came with; `None` where the status decides.
+fn patience_with_code(code: &str) -> Option<Patience> {
+    match code {
+        "InternalError" | "RequestTimeout" | "OperationAborted" | "ConditionalRequestConflict" => {
+            Some(Patience::Again)
+        }
+        "SlowDown"
+        | "SlowDownRead"
+        | "SlowDownWrite"
+        | "ServiceUnavailable"
+        | "Throttling"
+        | "ThrottlingException"
+        | "RequestLimitExceeded"
+        | "RequestThrottled"
+        | "TooManyRequests"
+        | "BandwidthLimitExceeded" => Some(Patience::Later),
+        "NotImplemented" => Some(Patience::None),
+        _ => None,
+    }
+}
+
+/// The refusal in an `<Error>` document; `None` where the body is none, or is cut off before its code.
+fn parse_error(status: u16, body: &[u8]) -> Option<Refusal> {
+    if !looks_like_error(body) {
+        return None;
+    }
+    let mut refusal = Refusal { status, ..Refusal::default() };
+    // A body that ends in the middle has still told what stands before.
+    let _ = xml::walk(body, |path, text| {
+        match path {
+            "Error/Code" => refusal.code = cleaned(text),
+            "Error/Message" => refusal.message = cleaned(text),
+            "Error/RequestId" => refusal.request_id = Some(cleaned(text)),
+            "Error/Region" => refusal.region = Some(cleaned(text)),
+            _ => {}
+        }
+        Ok(())
+    });
+    (!refusal.code.is_empty()).then_some(refusal)
+}
+
+/// Whether the first element is `<Error`: a look at its first bytes, since most answers are none.
+fn looks_like_error(body: &[u8]) -> bool {
+    let mut rest = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body).trim_ascii_start();
+    if rest.starts_with(b"<?") {
+        let Some(end) = rest.windows(2).position(|pair| pair == b"?>") else { return false };
+        rest = rest[end + 2..].trim_ascii_start();
+    }
+    rest.starts_with(b"<Error") && matches!(rest.get(6), Some(b'>' | b' ' | b'\r' | b'\n' | b'\t'))
+}
+
+fn synthesised(status: u16) -> Refusal {
+    let (code, message): (Cow<'static, str>, &str) = match status {
+        301 | 302 | 303 | 307 | 308 => ("Redirect".into(), "the origin sends elsewhere"),
+        304 => ("NotModified".into(), "not modified"),
+        400 => ("BadRequest".into(), "the origin does not understand the request"),
+        401 => ("Unauthorized".into(), "the origin asks for credentials"),
+        403 => ("AccessDenied".into(), "access denied"),
+        404 | 410 => ("NotFound".into(), "not found"),
+        408 => ("RequestTimeout".into(), "the origin waited too long for the request"),
+        412 => ("PreconditionFailed".into(), "the object is no longer the one asked for"),
+        416 => ("InvalidRange".into(), "the range lies outside the object"),
+        429 => ("TooManyRequests".into(), "too many requests"),
+        500 => ("InternalError".into(), "the origin failed"),
+        502 => ("BadGateway".into(), "a gateway got no answer from the origin"),
+        503 => ("ServiceUnavailable".into(), "the origin is overloaded or down"),
+        504 => ("GatewayTimeout".into(), "a gateway waited too long for the origin"),
+        _ => (format!("Http{status}").into(), "an answer without an explanation"),
+    };
+    Refusal { status, code: code.into_owned(), message: message.into(), ..Refusal::default() }
+}
+
+/// An origin's words, fit for a terminal.
+fn cleaned(text: &str) -> String {
+    text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST_MESSAGE).collect()
+}
+
+#[cfg(test)]
+#[path = "verdict_tests.rs"]
+mod tests;

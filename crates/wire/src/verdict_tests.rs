@@ -1,0 +1,148 @@
+//! Tables of answers and what they mean.
+
+use super::*;
+
+fn body(code: &str) -> String {
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>{code}</Code><Message>Because &amp; so</Message>\
+         <Key>k</Key><RequestId>4442587FB7D0A2F9</RequestId></Error>"
+    )
+}
+
+fn word(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Done => "done",
+        Verdict::Again(_) => "again",
+        Verdict::Later(_) => "later",
+        Verdict::Refused(_) => "refused",
+    }
+}
+
+fn refusal(verdict: Verdict) -> Refusal {
+    match verdict {
+        Verdict::Again(refusal) | Verdict::Later(refusal) | Verdict::Refused(refusal) => refusal,
+        Verdict::Done => panic!("done"),
+    }
+}
+
+#[test]
+fn statuses_without_a_body() {
+    let rows = [
+        (200, "done", None),
+        (204, "done", None),
+        (206, "done", None),
+        (301, "refused", Some(Reason::Redirect)),
+        (304, "refused", Some(Reason::Other)),
+        (400, "refused", Some(Reason::Other)),
+        (401, "refused", Some(Reason::AccessDenied)),
+        (403, "refused", Some(Reason::AccessDenied)),
+        (404, "refused", Some(Reason::NotFound)),
+        (408, "again", Some(Reason::Other)),
+        (410, "refused", Some(Reason::NotFound)),
+        (412, "refused", Some(Reason::Changed)),
+        (416, "refused", Some(Reason::BadRange)),
+        (418, "refused", Some(Reason::Other)),
+        (425, "again", Some(Reason::Other)),
+        (429, "later", Some(Reason::Other)),
+        (500, "again", Some(Reason::Other)),
+        (501, "refused", Some(Reason::Other)),
+        (502, "again", Some(Reason::Other)),
+        (503, "later", Some(Reason::Other)),
+        (504, "again", Some(Reason::Other)),
+        (505, "refused", Some(Reason::Other)),
+        (509, "later", Some(Reason::Other)),
+        (520, "again", Some(Reason::Other)),
+    ];
+    for (status, expected, reason) in rows {
+        let verdict = of(status, b"");
+        assert_eq!(word(&verdict), expected, "{status}");
+        if let Some(reason) = reason {
+            let refusal = refusal(verdict);
+            assert_eq!(refusal.reason(), reason, "{status}");
+            assert!(!refusal.code.is_empty() && !refusal.message.is_empty(), "{status}");
+        }
+    }
+}
+
+#[test]
+fn codes() {
+    let rows = [
+        (404, "NoSuchKey", "refused", Reason::NotFound),
+        (404, "NoSuchBucket", "refused", Reason::NoSuchBucket),
+        (403, "AccessDenied", "refused", Reason::AccessDenied),
+        (403, "InvalidAccessKeyId", "refused", Reason::BadCredentials),
+        (403, "SignatureDoesNotMatch", "refused", Reason::BadCredentials),
+        (400, "AuthorizationHeaderMalformed", "refused", Reason::BadCredentials),
+        (400, "ExpiredToken", "refused", Reason::ExpiredCredentials),
+        (403, "RequestTimeTooSkewed", "refused", Reason::ClockSkew),
+        (412, "PreconditionFailed", "refused", Reason::Changed),
+        (416, "InvalidRange", "refused", Reason::BadRange),
+        (403, "InvalidObjectState", "refused", Reason::Archived),
+        (301, "PermanentRedirect", "refused", Reason::WrongRegion { region: None }),
+        (307, "TemporaryRedirect", "refused", Reason::WrongRegion { region: None }),
+        (400, "SomethingNew", "refused", Reason::Other),
+        (400, "RequestTimeout", "again", Reason::Other),
+        (409, "OperationAborted", "again", Reason::Other),
+        (500, "InternalError", "again", Reason::Other),
+        (200, "InternalError", "again", Reason::Other),
+        (200, "SlowDown", "later", Reason::Other),
+        (503, "SlowDown", "later", Reason::Other),
+        (400, "Throttling", "later", Reason::Other),
+        (503, "InternalError", "again", Reason::Other),
+        (501, "NotImplemented", "refused", Reason::Other),
+    ];
+    for (status, code, expected, reason) in rows {
+        let verdict = of(status, body(code).as_bytes());
+        assert_eq!(word(&verdict), expected, "{status} {code}");
+        let refusal = refusal(verdict);
+        assert_eq!(refusal.reason(), reason, "{status} {code}");
+        assert_eq!((refusal.status, refusal.code.as_str()), (status, code));
+        assert_eq!(refusal.to_string(), format!("{status} {code}: Because & so (request 4442587FB7D0A2F9)"));
+    }
+}
+
+#[test]
+fn where_the_bucket_is() {
+    let malformed = "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-west-1</Region></Error>";
+    let elsewhere = Reason::WrongRegion { region: Some("eu-west-1".into()) };
+    assert_eq!(refusal(of(400, malformed.as_bytes())).reason(), elsewhere);
+    // A HEAD has no body: the engine knows the region from x-amz-bucket-region.
+    let of_head = Refusal { region: Some("eu-west-1".into()), ..refusal(of(301, b"")) };
+    assert_eq!(of_head.reason(), elsewhere);
+    let of_key = Refusal { region: Some("eu-west-1".into()), ..refusal(of(404, b"")) };
+    assert_eq!(of_key.reason(), Reason::NotFound);
+}
+
+#[test]
+fn presigned_urls_expire() {
+    let body = "<Error><Code>AccessDenied</Code><Message>Request has expired</Message></Error>";
+    assert_eq!(refusal(of(403, body.as_bytes())).reason(), Reason::ExpiredCredentials);
+}
+
+#[test]
+fn bodies_that_are_no_errors() {
+    let done =
+        ["", "<ListBucketResult/>", "<Errors/>", "<?xml", "Error", "{\"a\":1}", "<Error", "<Error></Error>"];
+    for body in done {
+        assert_eq!(of(200, body.as_bytes()), Verdict::Done, "{body}");
+    }
+    for body in ["<html><body>nginx</body></html>", "<Error>", "\u{0}\u{1}", "<Error></Error>"] {
+        assert_eq!(refusal(of(404, body.as_bytes())).code, "NotFound", "{body}");
+    }
+    // CompleteMultipartUpload keeps its connection alive with spaces before the document.
+    assert_eq!(word(&of(200, format!("\u{feff}  \n{}", body("InternalError")).as_bytes())), "again");
+}
+
+#[test]
+fn an_error_cut_off_is_still_an_error() {
+    let whole = body("SlowDown");
+    let cut = &whole[..whole.find("<Key>").unwrap()];
+    assert_eq!(word(&of(200, cut.as_bytes())), "later");
+}
+
+#[test]
+fn messages_are_fit_for_a_terminal() {
+    let body = format!("<Error><Code>X</Code><Message>a\u{1b}[31mb\n{}</Message></Error>", "c".repeat(9999));
+    let message = refusal(of(400, body.as_bytes())).message;
+    assert!(message.starts_with("a [31mb c") && message.chars().count() == 500, "{message}");
+}
