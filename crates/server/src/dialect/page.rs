@@ -1,0 +1,145 @@
+//! One page of a listing: keys folded at the delimiter, counted and cut.
+
+use s3s::S3Result;
+
+use super::Dialect;
+use crate::shelf::{Listed, Next};
+
+/// What a listing asks for.
+pub(super) struct Query<'a> {
+    pub bucket: &'a str,
+    pub prefix: &'a str,
+    pub delimiter: Option<&'a str>,
+    /// The last key, or common prefix, of what was seen before; "" to begin.
+    pub after: &'a str,
+    pub max_keys: usize,
+}
+
+/// What it gets.
+#[derive(Default)]
+pub(super) struct Page {
+    pub objects: Vec<Listed>,
+    pub prefixes: Vec<String>,
+    /// Where the next page goes on, when there is one: its [`Query::after`].
+    pub next: Option<String>,
+}
+
+impl Dialect {
+    pub(super) fn page(&self, query: &Query<'_>) -> S3Result<Page> {
+        let mut page = Page::default();
+        if query.max_keys == 0 {
+            self.shelf.check_bucket(query.bucket)?;
+            return Ok(page);
+        }
+        let mut last = String::new();
+        self.shelf.list(query.bucket, query.prefix, query.after, &mut |listed| {
+            let folded = fold(&listed.key, query);
+            // A page may end with a common prefix; the next one must not show it again.
+            if let Some(folded) = folded
+                && (query.after.starts_with(folded)
+                    || page.prefixes.last().is_some_and(|last| last == folded))
+            {
+                return Next::Skip(folded.to_owned());
+            }
+            if page.objects.len() + page.prefixes.len() == query.max_keys {
+                page.next = Some(std::mem::take(&mut last));
+                return Next::Stop;
+            }
+            match folded.map(str::to_owned) {
+                Some(folded) => {
+                    last.clone_from(&folded);
+                    page.prefixes.push(folded.clone());
+                    Next::Skip(folded)
+                }
+                None => {
+                    last.clone_from(&listed.key);
+                    page.objects.push(listed);
+                    Next::More
+                }
+            }
+        })?;
+        Ok(page)
+    }
+}
+
+/// The common prefix that a key is folded into: up to and with the first delimiter after the prefix.
+fn fold<'k>(key: &'k str, query: &Query<'_>) -> Option<&'k str> {
+    let delimiter = query.delimiter?;
+    let start = query.prefix.len();
+    let end = start + key[start..].find(delimiter)? + delimiter.len();
+    Some(&key[..end])
+}
+
+/// As S3 encodes keys in listings: all but unreserved characters and the slash.
+pub(super) fn url_encode(key: &str) -> String {
+    let mut encoded = String::with_capacity(key.len());
+    for byte in key.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                encoded.push(byte.into());
+            }
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Memory;
+    use crate::shelf::Shelf;
+
+    const KEYS: [&str; 9] =
+        ["a", "a-b", "a/1", "a/2/x", "a/2/y", "a0", "b/\u{10ffff}/z", "b/\u{10ffff}\u{10ffff}", "ü"];
+
+    fn dialect() -> Dialect {
+        let memory = Memory::default();
+        memory.create_bucket("bucket").unwrap();
+        for key in KEYS {
+            let draft = memory.draft("bucket", key).unwrap();
+            memory.publish("bucket", key, vec![draft], Default::default()).unwrap();
+        }
+        Dialect::new(Box::new(memory))
+    }
+
+    /// All pages of each size must show the same, in order, once.
+    fn check(prefix: &str, delimiter: Option<&str>, after: &str, expected: &[&str]) {
+        let dialect = dialect();
+        for max_keys in 1..=KEYS.len() + 1 {
+            let (mut shown, mut after) = (Vec::new(), after.to_owned());
+            loop {
+                let query = Query { bucket: "bucket", prefix, delimiter, after: &after, max_keys };
+                let page = dialect.page(&query).unwrap();
+                let mut these: Vec<String> = page.objects.into_iter().map(|listed| listed.key).collect();
+                these.extend(page.prefixes);
+                these.sort();
+                assert!(these.len() <= max_keys);
+                shown.extend(these);
+                match page.next {
+                    Some(next) => after = next,
+                    None => break,
+                }
+            }
+            assert_eq!(shown, expected, "{prefix:?} {delimiter:?} {after:?}, {max_keys} a page");
+        }
+    }
+
+    #[test]
+    fn pages_of_any_size_show_every_key_once() {
+        check("", None, "", &KEYS);
+        check("", Some("/"), "", &["a", "a-b", "a/", "a0", "b/", "ü"]);
+        check("a/", Some("/"), "", &["a/1", "a/2/"]);
+        check("a", None, "a/2/x", &["a/2/y", "a0"]);
+        check("a", Some("/"), "a/2/x", &["a0"]);
+        check("", Some("2/"), "", &["a", "a-b", "a/1", "a/2/", "a0", KEYS[6], KEYS[7], "ü"]);
+        check("b/", Some("\u{10ffff}"), "", &["b/\u{10ffff}"]);
+        check("nothing", Some("/"), "", &[]);
+        check("", None, "ü", &[]);
+    }
+
+    #[test]
+    fn keys_are_encoded_as_s3_does() {
+        assert_eq!(url_encode("a/b c+d%ü~"), "a/b%20c%2Bd%25%C3%BC~");
+    }
+}

@@ -1,0 +1,182 @@
+//! What stands before s3s: request ids, and for an open origin the removal of signatures that nobody checks.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hyper::Uri;
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, HeaderValue, RANGE};
+use s3s::auth::{S3Auth, SecretKey};
+use s3s::host::{S3Host, VirtualHost};
+use s3s::service::{S3Service, S3ServiceBuilder};
+use s3s::{Body, HttpRequest, HttpResponse, S3Result, StdError, s3_error};
+
+use crate::aws_chunked::Unframed;
+use crate::dialect::Dialect;
+
+/// Query parameters of presigned URLs, Signature Version 4 and 2.
+const SIGNATURE_PARAMETERS: [&str; 10] = [
+    "x-amz-algorithm",
+    "x-amz-credential",
+    "x-amz-date",
+    "x-amz-expires",
+    "x-amz-signedheaders",
+    "x-amz-signature",
+    "x-amz-security-token",
+    "awsaccesskeyid",
+    "signature",
+    "expires",
+];
+
+/// The service that hyper calls with each request. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Front {
+    s3: S3Service,
+    /// No keys: signed or not, everything is let in.
+    open: bool,
+    requests: Arc<AtomicU64>,
+}
+
+impl Front {
+    /// `keys` are an access key and its secret key; without them the origin is open.
+    pub(crate) fn new(dialect: Dialect, keys: Option<(String, String)>) -> Front {
+        let open = keys.is_none();
+        let mut builder = S3ServiceBuilder::new(dialect);
+        builder.set_host(Localhost);
+        if let Some((access_key, secret_key)) = keys {
+            builder.set_auth(Keys { access_key, secret_key: SecretKey::from(secret_key) });
+        }
+        Front { s3: builder.build(), open, requests: Arc::default() }
+    }
+}
+
+impl hyper::service::Service<hyper::Request<Incoming>> for Front {
+    type Response = HttpResponse;
+    type Error = StdError;
+    type Future = Pin<Box<dyn Future<Output = Result<HttpResponse, StdError>> + Send>>;
+
+    fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
+        let id = self.requests.fetch_add(1, Ordering::Relaxed);
+        let request = if self.open { admit(request) } else { request.map(Body::from) };
+        let s3 = self.s3.clone();
+        Box::pin(async move {
+            let mut response = s3.call(request).await?;
+            let id =
+                HeaderValue::try_from(format!("{id:016X}")).expect("hexadecimal digits are a header value");
+            response.headers_mut().insert("x-amz-request-id", id);
+            Ok(response)
+        })
+    }
+}
+
+/// Takes the signature off a request, from its headers, its query and its body.
+fn admit(request: hyper::Request<Incoming>) -> HttpRequest {
+    let (mut parts, body) = request.into_parts();
+    parts.headers.remove(AUTHORIZATION);
+    if let Some(uri) = without_signature(&parts.uri) {
+        parts.uri = uri;
+    }
+    // RFC 9110 §14.2: a Range that is not understood is ignored. s3s refuses it.
+    let range = parts.headers.get(RANGE).map(|range| range.to_str().unwrap_or_default());
+    if range.is_some_and(|range| s3s::dto::Range::parse(range).is_err()) {
+        parts.headers.remove(RANGE);
+    }
+    let streaming = parts
+        .headers
+        .get("x-amz-content-sha256")
+        .is_some_and(|value| value.as_bytes().starts_with(b"STREAMING-"));
+    if !streaming {
+        return HttpRequest::from_parts(parts, Body::from(body));
+    }
+    let bytes: Option<u64> =
+        parts.headers.get("x-amz-decoded-content-length").and_then(|value| value.to_str().ok()?.parse().ok());
+    // The length with the framing is of no more use.
+    parts.headers.remove(CONTENT_LENGTH);
+    if let Some(bytes) = bytes {
+        parts.headers.insert(CONTENT_LENGTH, bytes.into());
+    }
+    let (body, trailers) = Unframed::new(body, bytes);
+    parts.extensions.insert(trailers);
+    HttpRequest::from_parts(parts, Body::http_body_unsync(body))
+}
+
+/// The URI without the parameters of a presigned URL; `None` when it has none.
+fn without_signature(uri: &Uri) -> Option<Uri> {
+    let query = uri.query()?;
+    let name = |pair: &str| pair.split('=').next().unwrap_or_default().to_ascii_lowercase();
+    if !query.split('&').any(|pair| name(pair).ends_with("signature")) {
+        return None;
+    }
+    let kept: Vec<&str> =
+        query.split('&').filter(|pair| !SIGNATURE_PARAMETERS.contains(&name(pair).as_str())).collect();
+    let query = if kept.is_empty() { String::new() } else { format!("?{}", kept.join("&")) };
+    format!("{}{query}", uri.path()).parse().ok()
+}
+
+/// `BUCKET.localhost:PORT` addresses a bucket as S3's virtual hosts do; every other host is path style.
+struct Localhost;
+
+impl S3Host for Localhost {
+    fn parse_host_header<'a>(&'a self, host: &'a str) -> S3Result<VirtualHost<'a>> {
+        let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+        let host = VirtualHost::new(host);
+        Ok(match name.strip_suffix(".localhost") {
+            Some(bucket) => host.with_bucket(bucket),
+            None => host,
+        })
+    }
+}
+
+/// The one pair of keys that is let in.
+struct Keys {
+    access_key: String,
+    secret_key: SecretKey,
+}
+
+#[async_trait::async_trait]
+impl S3Auth for Keys {
+    async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
+        if access_key == self.access_key {
+            Ok(self.secret_key.clone())
+        } else {
+            Err(s3_error!(InvalidAccessKeyId, "the access key is not that of this origin"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signatures_are_taken_off_the_query() {
+        for (uri, expected) in [
+            ("/b/k", None),
+            ("/b/k?partNumber=1&uploadId=x", None),
+            ("/b/k?X-Amz-Signature=a&X-Amz-Date=b&X-Amz-Expires=3", Some("/b/k")),
+            ("/b/a%20b?list-type=2&X-Amz-Signature=a&prefix=%2F", Some("/b/a%20b?list-type=2&prefix=%2F")),
+            (
+                "/b/k?AWSAccessKeyId=a&Signature=b&Expires=3&response-content-type=x",
+                Some("/b/k?response-content-type=x"),
+            ),
+        ] {
+            let found = without_signature(&uri.parse().unwrap()).map(|uri| uri.to_string());
+            assert_eq!(found.as_deref(), expected, "{uri}");
+        }
+    }
+
+    #[test]
+    fn only_names_under_localhost_are_buckets() {
+        for (host, bucket) in [
+            ("bucket.localhost:9000", Some("bucket")),
+            ("bucket.with.dots.localhost", Some("bucket.with.dots")),
+            ("localhost:9000", None),
+            ("origin.example.com:9000", None),
+            ("[::1]:9000", None),
+        ] {
+            assert_eq!(Localhost.parse_host_header(host).unwrap().bucket(), bucket, "{host}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! A store in memory: it lives as long as the origin.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use s3s::{S3Result, s3_error};
+
+use crate::draft::{self, Draft, Place, Segments};
+use crate::object::{Content, Kept, Object};
+use crate::shelf::{Listed, Shelf, Visit, etag_of_content, list_map, no_bucket, no_key};
+
+#[derive(Default)]
+pub(crate) struct Memory {
+    buckets: RwLock<BTreeMap<String, Bucket>>,
+}
+
+struct Bucket {
+    created: SystemTime,
+    objects: BTreeMap<String, Stored>,
+}
+
+struct Stored {
+    size: u64,
+    etag: String,
+    modified: SystemTime,
+    kept: Arc<Kept>,
+    segments: Arc<[Bytes]>,
+    crc64nvme: u64,
+}
+
+impl Memory {
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<String, Bucket>> {
+        self.buckets.read().expect("nothing panics while it holds the buckets")
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<String, Bucket>> {
+        self.buckets.write().expect("nothing panics while it holds the buckets")
+    }
+}
+
+impl Shelf for Memory {
+    fn buckets(&self) -> S3Result<Vec<(String, SystemTime)>> {
+        Ok(self.read().iter().map(|(name, bucket)| (name.clone(), bucket.created)).collect())
+    }
+
+    fn check_bucket(&self, bucket: &str) -> S3Result<()> {
+        if self.read().contains_key(bucket) { Ok(()) } else { Err(no_bucket(bucket)) }
+    }
+
+    fn create_bucket(&self, bucket: &str) -> S3Result<()> {
+        let mut buckets = self.write();
+        if buckets.contains_key(bucket) {
+            return Err(s3_error!(BucketAlreadyOwnedByYou, "the bucket {bucket} is there already"));
+        }
+        buckets.insert(bucket.to_owned(), Bucket { created: SystemTime::now(), objects: BTreeMap::new() });
+        Ok(())
+    }
+
+    fn delete_bucket(&self, bucket: &str) -> S3Result<()> {
+        let mut buckets = self.write();
+        let found = buckets.get(bucket).ok_or_else(|| no_bucket(bucket))?;
+        if !found.objects.is_empty() {
+            return Err(s3_error!(BucketNotEmpty, "the bucket {bucket} is not empty"));
+        }
+        buckets.remove(bucket);
+        Ok(())
+    }
+
+    fn open(&self, bucket: &str, key: &str) -> S3Result<Object> {
+        let buckets = self.read();
+        let found = buckets.get(bucket).ok_or_else(|| no_bucket(bucket))?;
+        let stored = found.objects.get(key).ok_or_else(|| no_key(bucket, key))?;
+        Ok(Object {
+            size: stored.size,
+            etag: stored.etag.clone(),
+            modified: stored.modified,
+            kept: stored.kept.clone(),
+            content: Content::Memory(stored.segments.clone()),
+            written_crc64nvme: Some(stored.crc64nvme),
+        })
+    }
+
+    fn list(&self, bucket: &str, prefix: &str, after: &str, visit: &mut Visit<'_>) -> S3Result<()> {
+        let buckets = self.read();
+        let found = buckets.get(bucket).ok_or_else(|| no_bucket(bucket))?;
+        let listed = |key: &str, stored: &Stored| Listed {
+            key: key.to_owned(),
+            size: stored.size,
+            etag: stored.etag.clone(),
+            modified: stored.modified,
+        };
+        list_map(&found.objects, prefix, after, listed, visit);
+        Ok(())
+    }
+
+    fn draft(&self, bucket: &str, _: &str) -> S3Result<Draft> {
+        self.check_bucket(bucket)?;
+        Ok(Draft::new(Place::Memory(Segments::default())))
+    }
+
+    fn publish(&self, bucket: &str, key: &str, drafts: Vec<Draft>, kept: Arc<Kept>) -> S3Result<String> {
+        let (size, crc64nvme) = draft::total(&drafts);
+        let etag = etag_of_content(size, crc64nvme, drafts.len());
+        let segments = drafts.into_iter().flat_map(|draft| match draft.into_place() {
+            Place::Memory(segments) => segments.finish(),
+            Place::File(_) | Place::Nowhere => unreachable!("the drafts of this store are in memory"),
+        });
+        let stored = Stored {
+            size,
+            etag: etag.clone(),
+            modified: SystemTime::now(),
+            kept,
+            segments: segments.collect(),
+            crc64nvme,
+        };
+        let mut buckets = self.write();
+        let found = buckets.get_mut(bucket).ok_or_else(|| no_bucket(bucket))?;
+        found.objects.insert(key.to_owned(), stored);
+        Ok(etag)
+    }
+
+    fn delete(&self, bucket: &str, key: &str) -> S3Result<()> {
+        let mut buckets = self.write();
+        buckets.get_mut(bucket).ok_or_else(|| no_bucket(bucket))?.objects.remove(key);
+        Ok(())
+    }
+}

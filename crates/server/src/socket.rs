@@ -1,0 +1,214 @@
+//! A TCP connection as seen by hyper, slowed down where the origin was asked to: latency and rates.
+
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::Sleep;
+
+use crate::rate::Rate;
+
+/// What every connection of an origin is held to. A link is full duplex: each direction has its own rates.
+#[derive(Clone)]
+pub(crate) struct Shaping {
+    latency: Duration,
+    per_connection: Option<u64>,
+    total_in: Option<Arc<Mutex<Rate>>>,
+    total_out: Option<Arc<Mutex<Rate>>>,
+}
+
+impl Shaping {
+    /// `None` when nothing is to be slowed down. Rates are bytes a second.
+    pub(crate) fn new(latency: Duration, per_connection: Option<u64>, total: Option<u64>) -> Option<Shaping> {
+        if latency.is_zero() && per_connection.is_none() && total.is_none() {
+            return None;
+        }
+        let shared = || total.map(|rate| Arc::new(Mutex::new(Rate::new(rate, Instant::now()))));
+        Some(Shaping { latency, per_connection, total_in: shared(), total_out: shared() })
+    }
+}
+
+/// A connection; without shaping it adds nothing to the socket but one branch a call.
+pub(crate) struct Socket {
+    stream: TcpStream,
+    shape: Option<Box<Shape>>,
+}
+
+impl Socket {
+    pub(crate) fn new(stream: TcpStream, shaping: Option<&Shaping>) -> Socket {
+        Socket { stream, shape: shaping.map(|shaping| Box::new(Shape::new(shaping))) }
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Socket { stream, shape } = &mut *self;
+        let Some(shape) = shape else { return Pin::new(stream).poll_read(cx, buf) };
+        let allowed = ready!(shape.inward.poll(buf.remaining(), cx));
+        let mut limited = ReadBuf::new(buf.initialize_unfilled_to(allowed));
+        ready!(Pin::new(stream).poll_read(cx, &mut limited))?;
+        let bytes = limited.filled().len();
+        buf.advance(bytes);
+        shape.on_read(bytes);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let Socket { stream, shape } = &mut *self;
+        let Some(shape) = shape else { return Pin::new(stream).poll_write(cx, buf) };
+        ready!(shape.poll_latency(cx));
+        let allowed = ready!(shape.outward.poll(buf.len(), cx));
+        let bytes = ready!(Pin::new(stream).poll_write(cx, &buf[..allowed]))?;
+        shape.outward.spend(bytes);
+        Poll::Ready(Ok(bytes))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let first = bufs.iter().find(|buf| !buf.is_empty());
+        if self.shape.is_some() {
+            return self.poll_write(cx, first.map_or(&[][..], |buf| buf));
+        }
+        let bytes = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, bufs))?;
+        if bytes < bufs.iter().map(|buf| buf.len()).sum() {
+            // The socket buffer is full: say so to tokio, which would otherwise find out by one more call
+            // that ends in EAGAIN. (For plain writes tokio does this by itself.)
+            let _ = self
+                .stream
+                .try_io(Interest::WRITABLE, || -> io::Result<()> { Err(io::ErrorKind::WouldBlock.into()) });
+        }
+        Poll::Ready(Ok(bytes))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+/// The slow side of one connection.
+struct Shape {
+    latency: Duration,
+    /// When the last byte of a request came in, until the first byte of its answer goes out.
+    asked: Option<Instant>,
+    alarm: Alarm,
+    inward: Gate,
+    outward: Gate,
+}
+
+impl Shape {
+    fn new(shaping: &Shaping) -> Shape {
+        Shape {
+            latency: shaping.latency,
+            asked: None,
+            alarm: Alarm::default(),
+            inward: Gate::new(shaping.per_connection, shaping.total_in.clone()),
+            outward: Gate::new(shaping.per_connection, shaping.total_out.clone()),
+        }
+    }
+
+    fn on_read(&mut self, bytes: usize) {
+        self.inward.spend(bytes);
+        if bytes > 0 {
+            self.asked = Some(Instant::now());
+        }
+    }
+
+    fn poll_latency(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(asked) = self.asked {
+            ready!(self.alarm.poll(asked + self.latency, cx));
+            self.asked = None;
+        }
+        Poll::Ready(())
+    }
+}
+
+/// One direction of a connection: bytes may pass once they are booked and their time has come.
+struct Gate {
+    own: Option<Rate>,
+    shared: Option<Arc<Mutex<Rate>>>,
+    booked: usize,
+    due: Instant,
+    alarm: Alarm,
+}
+
+impl Gate {
+    fn new(own: Option<u64>, shared: Option<Arc<Mutex<Rate>>>) -> Gate {
+        let now = Instant::now();
+        Gate {
+            own: own.map(|rate| Rate::new(rate, now)),
+            shared,
+            booked: 0,
+            due: now,
+            alarm: Alarm::default(),
+        }
+    }
+
+    /// How many of `want` bytes may pass now.
+    fn poll(&mut self, want: usize, cx: &mut Context<'_>) -> Poll<usize> {
+        if want == 0 || (self.own.is_none() && self.shared.is_none()) {
+            return Poll::Ready(want);
+        }
+        if self.booked == 0 {
+            self.book(want);
+        }
+        ready!(self.alarm.poll(self.due, cx));
+        Poll::Ready(want.min(self.booked))
+    }
+
+    /// Books the same bytes with every rate there is; the latest slot counts.
+    fn book(&mut self, want: usize) {
+        let now = Instant::now();
+        let mut shared =
+            self.shared.as_ref().map(|rate| rate.lock().expect("nothing panics while it holds a rate"));
+        let mut rates: [Option<&mut Rate>; 2] = [self.own.as_mut(), shared.as_deref_mut()];
+        self.booked = rates.iter().flatten().fold(want, |bytes, rate| rate.grain(bytes));
+        let slots = rates.iter_mut().flatten().map(|rate| rate.book(self.booked, now));
+        self.due = slots.max().unwrap_or(now);
+    }
+
+    fn spend(&mut self, bytes: usize) {
+        self.booked = self.booked.saturating_sub(bytes);
+    }
+}
+
+/// A reusable timer; tokio's timers are never early and up to a millisecond late.
+#[derive(Default)]
+struct Alarm {
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+impl Alarm {
+    fn poll(&mut self, at: Instant, cx: &mut Context<'_>) -> Poll<()> {
+        if at <= Instant::now() {
+            return Poll::Ready(());
+        }
+        let at = tokio::time::Instant::from_std(at);
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at)));
+        if sleep.deadline() != at {
+            sleep.as_mut().reset(at);
+        }
+        sleep.as_mut().poll(cx)
+    }
+}

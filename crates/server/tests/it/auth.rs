@@ -1,0 +1,99 @@
+//! Keys: s3s checks what `flatout-wire` signs, so that neither is judged by itself.
+
+use std::time::SystemTime;
+
+use flatout_server::{Options, Origin, Store};
+use flatout_wire::request::Request;
+use flatout_wire::s3::{Addressing, S3};
+use flatout_wire::sign::{Credentials, Signer};
+
+use crate::client::{Answer, options, send};
+
+const KEYS: (&str, &str) = ("AKIDEXAMPLE", "secret/+=key");
+
+fn guarded() -> Origin {
+    let auth = Some((KEYS.0.to_owned(), KEYS.1.to_owned()));
+    Origin::start(Options { auth, ..options(object()) }).unwrap()
+}
+
+fn object() -> Store {
+    Store::Synthetic(vec![("bucket".to_owned(), "a b/ü+1".to_owned(), 100)])
+}
+
+fn signer(access_key: &str, secret_key: &str) -> Signer {
+    let (access_key, secret_key) = (access_key.to_owned(), secret_key.to_owned());
+    Signer::new(Credentials { access_key, secret_key, session_token: None }, "us-east-1")
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()
+}
+
+fn perform(origin: &Origin, request: &Request) -> Answer {
+    let headers: Vec<(&str, &str)> =
+        request.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    send(origin.addresses()[0], request.method.name(), &request.target(), &headers, b"")
+}
+
+/// Everything that the engine asks of S3.
+fn requests(origin: &Origin) -> Vec<Request> {
+    let s3 = S3::new(Some(&origin.url()), None, Addressing::Path).unwrap();
+    let mut range = s3.get_object("bucket", "a b/ü+1");
+    range.set("range", "bytes=0-9");
+    vec![
+        s3.get_object("bucket", "a b/ü+1"),
+        range,
+        s3.head_object("bucket", "a b/ü+1"),
+        s3.list_objects_v2("bucket", "a b/", Some('/'), None, Some(10)),
+        s3.list_buckets(),
+    ]
+}
+
+#[test]
+fn signed_requests_are_let_in() {
+    let origin = guarded();
+    for mut request in requests(&origin) {
+        signer(KEYS.0, KEYS.1).sign(&mut request, now());
+        let answer = perform(&origin, &request);
+        assert!([200, 206].contains(&answer.status), "{}: {}", request.target(), answer.status);
+    }
+    for mut request in requests(&origin) {
+        signer(KEYS.0, KEYS.1).presign(&mut request, 60, now());
+        let answer = perform(&origin, &request);
+        assert!([200, 206].contains(&answer.status), "{}: {}", request.target(), answer.status);
+    }
+}
+
+#[test]
+fn others_are_refused() {
+    let origin = guarded();
+    let check = |code: &str, prepare: &dyn Fn(&mut Request)| {
+        for mut request in requests(&origin) {
+            prepare(&mut request);
+            let answer = perform(&origin, &request).expect(403);
+            // A HEAD has no body to say why.
+            let said = answer.xml("Code").unwrap_or_else(|| code.to_owned());
+            assert_eq!(said, code, "{}", request.target());
+        }
+    };
+    check("AccessDenied", &|_| {});
+    check("SignatureDoesNotMatch", &|request| signer(KEYS.0, "wrong").sign(request, now()));
+    check("SignatureDoesNotMatch", &|request| signer(KEYS.0, "wrong").presign(request, 60, now()));
+    check("InvalidAccessKeyId", &|request| signer("AKIDOTHER", KEYS.1).sign(request, now()));
+    check("RequestTimeTooSkewed", &|request| signer(KEYS.0, KEYS.1).sign(request, now() - 3600));
+    check("AccessDenied", &|request| signer(KEYS.0, KEYS.1).presign(request, 60, now() - 3600));
+}
+
+#[test]
+fn an_open_origin_lets_everything_in() {
+    let origin = Origin::start(options(object())).unwrap();
+    for request in requests(&origin) {
+        let (mut signed, mut presigned) = (request.clone(), request.clone());
+        signer("ANY", "key").sign(&mut signed, 0);
+        signer("ANY", "key").presign(&mut presigned, 1, 0);
+        for request in [request, signed, presigned] {
+            let answer = perform(&origin, &request);
+            assert!([200, 206].contains(&answer.status), "{}: {}", request.target(), answer.status);
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Drives origins over loopback, with a client that knows nothing of their code.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends; helpers of tests are no exception")]
+
+mod auth;
+mod client;
+mod life;
+mod listing;
+mod objects;
+mod root;
+mod shaping;
+mod synthetic;
+mod uploads;

@@ -1,0 +1,285 @@
+//! Objects and buckets: the same over every store.
+
+use std::io::Read;
+use std::io::Write;
+
+use crate::client::{Lab, bytes, connect, crc64nvme, each, write_head};
+
+#[test]
+fn what_was_put_is_what_is_got() {
+    each(|lab| {
+        for (target, length) in [
+            ("/bucket/a", 0),
+            ("/bucket/a%20b%2Bc/%C3%BC/100%25.txt", 1),
+            ("/bucket/deep/er/and/deeper", 1_000_000),
+            ("/bucket/large", (3 << 20) + 17),
+            ("/bucket/a", 5),
+        ] {
+            let body = bytes(target, length);
+            let put = lab.put(target, &body);
+            assert_eq!(put.header("x-amz-checksum-crc64nvme"), Some(&*crc64nvme(&body)));
+            let got = lab.get(target).expect(200);
+            assert!(got.body == body, "{target}");
+            assert_eq!(got.header("etag"), put.header("etag"));
+            assert_eq!(got.header("accept-ranges"), Some("bytes"));
+            assert_eq!(got.header("content-length"), Some(&*length.to_string()));
+            assert_eq!(got.header("content-type"), Some("binary/octet-stream"));
+            assert!(got.header("last-modified").is_some_and(|date| date.ends_with(" GMT")));
+            let head = lab.send("HEAD", target, &[], b"").expect(200);
+            assert_eq!(head.header("content-length"), got.header("content-length"));
+            assert_eq!(head.header("etag"), got.header("etag"));
+            assert!(head.body.is_empty());
+        }
+    });
+}
+
+#[test]
+fn headers_of_an_upload_are_kept() {
+    each(|lab| {
+        let headers = [
+            ("content-type", "text/plain; charset=utf-8"),
+            ("content-encoding", "aws-chunked,gzip"),
+            ("content-disposition", "attachment; filename=\"100%.txt\""),
+            ("cache-control", "no-store"),
+            ("x-amz-meta-colour", "blue = 50%"),
+        ];
+        lab.send("PUT", "/bucket/k", &headers, b"x").expect(200);
+        lab.send("PUT", "/bucket/copy", &[("x-amz-copy-source", "/bucket/k")], b"").expect(200);
+        for (method, target) in [("GET", "/bucket/k"), ("HEAD", "/bucket/k"), ("GET", "/bucket/copy")] {
+            let answer = lab.send(method, target, &[], b"").expect(200);
+            for (name, value) in headers {
+                let value = if name == "content-encoding" { "gzip" } else { value };
+                assert_eq!(answer.header(name), Some(value), "{method} {target}");
+            }
+        }
+    });
+}
+
+#[test]
+fn ranges_are_those_of_http() {
+    each(|lab| {
+        let body = bytes("ranges", 2_000_000);
+        lab.put("/bucket/k", &body);
+        lab.put("/bucket/empty", b"");
+        for (range, expected) in [
+            ("bytes=0-0", Some(0..1)),
+            ("bytes=5-9", Some(5..10)),
+            ("bytes=262143-262144", Some(262_143..262_145)),
+            ("bytes=1048575-", Some(1_048_575..2_000_000)),
+            ("bytes=1999999-", Some(1_999_999..2_000_000)),
+            ("bytes=0-99999999", Some(0..2_000_000)),
+            ("bytes=-1", Some(1_999_999..2_000_000)),
+            ("bytes=-99999999", Some(0..2_000_000)),
+            ("bytes=2000000-", None),
+            ("bytes=2000000-2000001", None),
+            ("bytes=-0", None),
+        ] {
+            let answer = lab.send("GET", "/bucket/k", &[("range", range)], b"");
+            match expected {
+                Some(expected) => {
+                    assert_eq!(answer.status, 206, "{range}");
+                    assert!(answer.body == body[expected.clone()], "{range}");
+                    let said = format!("bytes {}-{}/2000000", expected.start, expected.end - 1);
+                    assert_eq!(answer.header("content-range"), Some(&*said), "{range}");
+                }
+                None => {
+                    assert_eq!(answer.status, 416, "{range}");
+                    assert_eq!(answer.xml("Code").as_deref(), Some("InvalidRange"));
+                    assert_eq!(answer.header("content-range"), Some("bytes */2000000"), "{range}");
+                }
+            }
+        }
+        for range in ["bytes=0-0", "bytes=0-", "bytes=-1"] {
+            lab.send("GET", "/bucket/empty", &[("range", range)], b"").expect(416);
+        }
+        // RFC 9110 §14.2: what is not understood is ignored.
+        for range in ["bytes=9-5", "bytes=0-1,3-4", "lines=0-1"] {
+            lab.send("GET", "/bucket/k", &[("range", range)], b"").expect(200);
+        }
+    });
+}
+
+#[test]
+fn conditions_are_those_of_http() {
+    each(|lab| {
+        let old = lab.put("/bucket/k", b"old").header("etag").unwrap().to_owned();
+        let new = lab.put("/bucket/k", b"newer").header("etag").unwrap().to_owned();
+        assert_ne!(old, new);
+        let weak = format!("W/{new}");
+        let modified = lab.get("/bucket/k").header("last-modified").unwrap().to_owned();
+        let long_ago = "Thu, 01 Jan 1970 00:00:01 GMT";
+        for (name, value, status) in [
+            ("if-match", &*new, 206),
+            ("if-match", "*", 206),
+            ("if-match", &*old, 412),
+            ("if-match", &*weak, 412),
+            ("if-none-match", &*old, 206),
+            ("if-none-match", &*new, 304),
+            ("if-none-match", &*weak, 304),
+            ("if-none-match", "*", 304),
+            ("if-modified-since", &*modified, 304),
+            ("if-modified-since", long_ago, 206),
+            ("if-unmodified-since", &*modified, 206),
+            ("if-unmodified-since", long_ago, 412),
+        ] {
+            let answer = lab.send("GET", "/bucket/k", &[(name, value), ("range", "bytes=0-1")], b"");
+            assert_eq!(answer.status, status, "{name}: {value}");
+            if status == 304 {
+                assert_eq!(answer.header("etag"), Some(&*new));
+                assert!(answer.body.is_empty());
+            }
+        }
+        for (name, value, status) in
+            [("if-none-match", "*", 412), ("if-match", &*old, 412), ("if-match", &*new, 200)]
+        {
+            lab.send("PUT", "/bucket/k", &[(name, value)], b"third").expect(status);
+        }
+        lab.send("PUT", "/bucket/other", &[("if-none-match", "*")], b"first").expect(200);
+        lab.send("PUT", "/bucket/nothing", &[("if-match", "*")], b"x").expect(404);
+    });
+}
+
+#[test]
+fn checksums_are_stated_when_asked_for() {
+    each(|lab| {
+        let body = bytes("sum", 700_001);
+        lab.put("/bucket/k", &body);
+        let asked = ("x-amz-checksum-mode", "ENABLED");
+        for (method, headers, stated) in [
+            ("GET", vec![asked], true),
+            ("HEAD", vec![asked], true),
+            ("GET", vec![], false),
+            ("HEAD", vec![], false),
+            ("GET", vec![asked, ("range", "bytes=1-5")], false),
+        ] {
+            let answer = lab.send(method, "/bucket/k", &headers, b"");
+            let crc = crc64nvme(&body);
+            assert_eq!(
+                answer.header("x-amz-checksum-crc64nvme"),
+                stated.then_some(&*crc),
+                "{method} {headers:?}"
+            );
+            assert_eq!(answer.header("x-amz-checksum-type"), stated.then_some("FULL_OBJECT"));
+        }
+    });
+}
+
+#[test]
+fn a_wrong_checksum_is_refused_and_nothing_is_stored() {
+    each(|lab| {
+        for (name, right) in [
+            ("x-amz-checksum-crc64nvme", "rosUhgp5mIg="),
+            ("x-amz-checksum-crc32", "y/Q5Jg=="),
+            ("content-md5", "JfnnlDI7RTiF9RgfG2JNCw=="),
+        ] {
+            let answer = lab.send("PUT", "/bucket/bad", &[(name, right)], b"123456780").expect(400);
+            assert_eq!(answer.xml("Code").as_deref(), Some("BadDigest"), "{name}");
+            lab.get("/bucket/bad").expect(404);
+            lab.send("PUT", "/bucket/good", &[(name, right)], b"123456789").expect(200);
+        }
+    });
+}
+
+#[test]
+fn aws_chunked_bodies_are_unframed() {
+    each(|lab| {
+        let headers = [
+            ("x-amz-content-sha256", "STREAMING-UNSIGNED-PAYLOAD-TRAILER"),
+            ("x-amz-decoded-content-length", "9"),
+            ("x-amz-trailer", "x-amz-checksum-crc32"),
+        ];
+        let body = |crc: &str| format!("4\r\n1234\r\n5\r\n56789\r\n0\r\nx-amz-checksum-crc32:{crc}\r\n\r\n");
+        lab.send("PUT", "/bucket/k", &headers, body("AAAAAA==").as_bytes()).expect(400);
+        lab.get("/bucket/k").expect(404);
+        lab.send("PUT", "/bucket/k", &headers, body("y/Q5Jg==").as_bytes()).expect(200);
+        assert_eq!(lab.get("/bucket/k").expect(200).body, b"123456789");
+    });
+}
+
+#[test]
+fn a_body_that_is_cut_off_leaves_nothing() {
+    each(|lab| {
+        lab.put("/bucket/k", b"whole");
+        let mut connection = connect(lab.address());
+        write_head(&mut connection, "PUT", "/bucket/k", &[], 1 << 20);
+        connection.write_all(&[0; 1000]).unwrap();
+        connection.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = Vec::new();
+        connection.read_to_end(&mut answer).unwrap();
+        assert!(!answer.starts_with(b"HTTP/1.1 200"));
+        assert_eq!(lab.get("/bucket/k").body, b"whole");
+    });
+}
+
+#[test]
+fn deleting_twice_is_no_error() {
+    each(|lab| {
+        lab.put("/bucket/a/b/c", b"x");
+        lab.put("/bucket/a/d", b"x");
+        lab.send("DELETE", "/bucket/a/b/c", &[], b"").expect(204);
+        lab.send("DELETE", "/bucket/a/b/c", &[], b"").expect(204);
+        assert_eq!(lab.get("/bucket/a/b/c").expect(404).xml("Code").as_deref(), Some("NoSuchKey"));
+        lab.get("/bucket/a/d").expect(200);
+        let body = b"<Delete><Object><Key>a/d</Key></Object><Object><Key>never</Key></Object></Delete>";
+        let answer = lab.send("POST", "/bucket?delete", &[], body).expect(200);
+        assert_eq!(answer.xml_all("Key"), ["a/d", "never"]);
+        lab.get("/bucket/a/d").expect(404);
+        // No empty folder is left in the way: "a" can be an object now, and the bucket can go.
+        lab.put("/bucket/a", b"x");
+        lab.send("DELETE", "/bucket/a", &[], b"").expect(204);
+        lab.send("DELETE", "/bucket", &[], b"").expect(204);
+    });
+}
+
+#[test]
+fn copies_are_objects_of_their_own() {
+    each(|lab| {
+        let body = bytes("copy", 1_500_000);
+        lab.put("/bucket/a%20b", &body);
+        lab.send("PUT", "/other-bucket", &[], b"").expect(200);
+        let source = ("x-amz-copy-source", "bucket/a%20b");
+        let copied = lab.send("PUT", "/other-bucket/c", &[source], b"").expect(200);
+        assert!(copied.xml("ETag").is_some());
+        lab.send("DELETE", "/bucket/a%20b", &[], b"").expect(204);
+        assert!(lab.get("/other-bucket/c").expect(200).body == body);
+        lab.send("PUT", "/other-bucket/d", &[source], b"").expect(404);
+    });
+}
+
+#[test]
+fn buckets_come_and_go() {
+    each(|lab| {
+        let check = |method: &str, target: &str, status: u16, code: Option<&str>| {
+            let answer = lab.send(method, target, &[], b"");
+            assert_eq!(answer.status, status, "{method} {target}");
+            if let Some(code) = code {
+                assert_eq!(answer.xml("Code").as_deref(), Some(code), "{method} {target}");
+            }
+        };
+        check("PUT", "/bucket", 409, Some("BucketAlreadyOwnedByYou"));
+        check("PUT", "/Bucket", 400, Some("InvalidBucketName"));
+        check("HEAD", "/bucket", 200, None);
+        check("HEAD", "/nowhere", 404, None);
+        check("GET", "/nowhere?list-type=2", 404, Some("NoSuchBucket"));
+        check("GET", "/nowhere/key", 404, Some("NoSuchBucket"));
+        check("PUT", "/nowhere/key", 404, Some("NoSuchBucket"));
+        check("DELETE", "/nowhere", 404, Some("NoSuchBucket"));
+        check("GET", "/bucket?location", 200, None);
+        lab.put("/bucket/k", b"x");
+        check("DELETE", "/bucket", 409, Some("BucketNotEmpty"));
+        check("PUT", "/another", 200, None);
+        assert_eq!(lab.get("/").expect(200).xml_all("Name"), ["another", "bucket"]);
+        check("DELETE", "/another", 204, None);
+        assert_eq!(lab.get("/").expect(200).xml_all("Name"), ["bucket"]);
+    });
+}
+
+#[test]
+fn a_bucket_may_stand_in_the_host_name() {
+    each(|lab: &Lab| {
+        lab.put("/bucket/k", b"x");
+        let host = ("host", "bucket.localhost:9000");
+        assert_eq!(lab.send("GET", "/k", &[host], b"").expect(200).body, b"x");
+        assert_eq!(lab.send("GET", "/bucket/k", &[("host", "localhost:9000")], b"").expect(200).body, b"x");
+    });
+}

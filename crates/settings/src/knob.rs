@@ -1,0 +1,285 @@
+//! The table of knobs, and what may be written for each.
+
+use crate::{SettingError, format_duration, format_size, parse_duration, parse_size};
+
+/// One thing that can be set.
+#[derive(Debug)]
+pub struct Knob {
+    /// Kebab-case: the flag without its dashes and the key of the config file.
+    pub name: &'static str,
+    pub kind: Kind,
+    /// As a user would write it; empty when there is none.
+    pub default: &'static str,
+    /// One line for `--help` and docs/settings.md, without a full stop.
+    pub doc: &'static str,
+    pub group: Group,
+}
+
+/// What a knob takes. Bounds are inclusive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Bytes.
+    Size {
+        min: u64,
+        max: u64,
+    },
+    Count {
+        min: u64,
+        max: u64,
+    },
+    Duration {
+        min_ms: u64,
+        max_ms: u64,
+    },
+    /// On or off; a bare flag turns it on.
+    Switch,
+    Text,
+    Choice(&'static [&'static str]),
+    /// Text that may be given several times.
+    Many,
+}
+
+/// What a knob is about: the headings of docs/settings.md and of `--help`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    Origin,
+    Speed,
+    Patience,
+    Proof,
+}
+
+/// Every knob, in the order in which `--help` and docs/settings.md show them.
+pub const KNOBS: &[Knob] = &[
+    Knob {
+        name: "endpoint-url",
+        kind: Kind::Text,
+        default: "",
+        doc: "Where S3 is spoken, as in http://127.0.0.1:9000; without it AWS's endpoint of the region",
+        group: Group::Origin,
+    },
+    Knob {
+        name: "region",
+        kind: Kind::Text,
+        default: "",
+        doc: "Region to sign for; without it that of the endpoint's name, else us-east-1",
+        group: Group::Origin,
+    },
+    Knob {
+        name: "no-sign-request",
+        kind: Kind::Switch,
+        default: "false",
+        doc: "Ask without credentials, for public buckets",
+        group: Group::Origin,
+    },
+    Knob {
+        name: "addressing",
+        kind: Kind::Choice(&["auto", "path", "virtual"]),
+        default: "auto",
+        doc: "Bucket in the path or in the host name; auto takes path for IP addresses and localhost",
+        group: Group::Origin,
+    },
+    Knob {
+        name: "resolve",
+        kind: Kind::Many,
+        default: "",
+        doc: "HOST[:PORT]:ADDR[,ADDR...]: connect to these addresses instead of asking for the name's, as curl does",
+        group: Group::Origin,
+    },
+    Knob {
+        name: "parallel",
+        kind: Kind::Count { min: 1, max: 4096 },
+        default: "8",
+        doc: "Parts in flight",
+        group: Group::Speed,
+    },
+    Knob {
+        name: "part-size",
+        kind: Kind::Size { min: 1 << 10, max: 4 << 30 },
+        default: "8MiB",
+        doc: "Bytes asked for in one request",
+        group: Group::Speed,
+    },
+    Knob {
+        name: "shards",
+        kind: Kind::Count { min: 1, max: 256 },
+        default: "1",
+        doc: "Threads that own connections; more than the machine's cores do not help",
+        group: Group::Speed,
+    },
+    Knob {
+        name: "window",
+        kind: Kind::Size { min: 2 << 10, max: 1 << 40 },
+        default: "64MiB",
+        doc: "Bytes that may wait to be read in order (cat, pipes); at least two parts",
+        group: Group::Speed,
+    },
+    Knob {
+        name: "connect-timeout",
+        kind: Kind::Duration { min_ms: 1, max_ms: 600_000 },
+        default: "5s",
+        doc: "Give a connection this long to come about",
+        group: Group::Patience,
+    },
+    Knob {
+        name: "stall-timeout",
+        kind: Kind::Duration { min_ms: 10, max_ms: 3_600_000 },
+        default: "20s",
+        doc: "Ask again when no byte came for this long",
+        group: Group::Patience,
+    },
+    Knob {
+        name: "retries",
+        kind: Kind::Count { min: 0, max: 100 },
+        default: "5",
+        doc: "How often a part is asked for again before the transfer fails",
+        group: Group::Patience,
+    },
+    Knob {
+        name: "no-verify",
+        kind: Kind::Switch,
+        default: "false",
+        doc: "Do not compare the bytes with the checksum that the origin states",
+        group: Group::Proof,
+    },
+];
+
+/// The knob of that exact name.
+pub fn knob(name: &str) -> Option<&'static Knob> {
+    KNOBS.iter().find(|knob| knob.name == name)
+}
+
+impl Knob {
+    /// `FLATOUT_` and the name in upper snake case.
+    pub fn env(&self) -> String {
+        format!("FLATOUT_{}", self.name.to_ascii_uppercase().replace('-', "_"))
+    }
+
+    /// Reads what a user wrote, within the bounds.
+    pub(crate) fn read(&'static self, text: &str) -> Result<Value, SettingError> {
+        match self.kind {
+            Kind::Size { min, max } => {
+                let bytes = parse_size(text).map_err(|expected| self.wrong(text, expected))?;
+                self.bounded(bytes, min, max, format_size)
+            }
+            Kind::Count { min, max } => {
+                let expected = || format!("a whole number: write {min} to {max}");
+                let count = text.trim().parse().map_err(|_| self.wrong(text, expected()))?;
+                self.bounded(count, min, max, |count| count.to_string())
+            }
+            Kind::Duration { min_ms, max_ms } => {
+                let ms = parse_duration(text).map_err(|expected| self.wrong(text, expected))?;
+                self.bounded(ms, min_ms, max_ms, format_duration)
+            }
+            Kind::Switch => self.switch(text),
+            Kind::Choice(choices) => {
+                match choices.iter().find(|choice| choice.eq_ignore_ascii_case(text.trim())) {
+                    Some(choice) => Ok(Value::Text((*choice).to_owned())),
+                    None => Err(self.wrong(text, format!("one of {}", choices.join(", ")))),
+                }
+            }
+            Kind::Text | Kind::Many => Ok(Value::Text(text.trim().to_owned())),
+        }
+    }
+
+    fn bounded(
+        &self,
+        number: u64,
+        min: u64,
+        max: u64,
+        format: impl Fn(u64) -> String,
+    ) -> Result<Value, SettingError> {
+        if (min..=max).contains(&number) {
+            return Ok(Value::Number(number));
+        }
+        Err(SettingError::Bounds {
+            knob: self.name,
+            value: format(number),
+            min: format(min),
+            max: format(max),
+        })
+    }
+
+    fn switch(&self, text: &str) -> Result<Value, SettingError> {
+        match text.trim().to_ascii_lowercase().as_str() {
+            "true" | "1" | "yes" | "on" => Ok(Value::Switch(true)),
+            "false" | "0" | "no" | "off" => Ok(Value::Switch(false)),
+            _ => Err(self.wrong(text, "a switch: write true or false".to_owned())),
+        }
+    }
+
+    fn wrong(&self, text: &str, expected: String) -> SettingError {
+        SettingError::Value { knob: self.name, value: text.to_owned(), expected }
+    }
+}
+
+impl Kind {
+    /// The placeholder that `--help` shows for a value; None for a switch, which takes none.
+    pub fn value_name(self) -> Option<&'static str> {
+        match self {
+            Kind::Size { .. } => Some("SIZE"),
+            Kind::Count { .. } => Some("N"),
+            Kind::Duration { .. } => Some("TIME"),
+            Kind::Switch => None,
+            Kind::Text => Some("TEXT"),
+            Kind::Choice(_) => Some("CHOICE"),
+            Kind::Many => Some("TEXT"),
+        }
+    }
+}
+
+impl Group {
+    /// In the order of docs/settings.md.
+    pub const ALL: [Group; 4] = [Group::Origin, Group::Speed, Group::Patience, Group::Proof];
+
+    /// The heading.
+    pub fn title(self) -> &'static str {
+        match self {
+            Group::Origin => "Origin",
+            Group::Speed => "Speed",
+            Group::Patience => "Patience",
+            Group::Proof => "Proof",
+        }
+    }
+}
+
+/// A value of the right kind and within its bounds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Value {
+    /// Bytes, a count or milliseconds.
+    Number(u64),
+    Switch(bool),
+    Text(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_kebab_case_and_unique() {
+        for (at, knob) in KNOBS.iter().enumerate() {
+            assert!(knob.name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'), "{}", knob.name);
+            assert!(KNOBS[..at].iter().all(|earlier| earlier.name != knob.name), "{} twice", knob.name);
+        }
+    }
+
+    #[test]
+    fn prose_is_one_line_without_a_full_stop() {
+        for knob in KNOBS {
+            assert!(!knob.doc.is_empty() && !knob.doc.contains(['\n', '|']), "{}", knob.name);
+            assert!(!knob.doc.ends_with('.'), "{}", knob.name);
+        }
+    }
+
+    #[test]
+    fn defaults_are_within_their_bounds() {
+        for knob in KNOBS.iter().filter(|knob| !knob.default.is_empty()) {
+            knob.read(knob.default).unwrap_or_else(|error| panic!("{error}"));
+        }
+    }
+
+    #[test]
+    fn the_environment_has_the_name_in_upper_snake() {
+        assert_eq!(knob("part-size").unwrap().env(), "FLATOUT_PART_SIZE");
+    }
+}

@@ -1,0 +1,22 @@
+//! Every knob of Flatout once: name, unit, default, bounds and a line of prose; data only.
+//!
+//! Flags, the environment (`FLATOUT_*`), config keys and docs/settings.md are derived from [`KNOBS`]. This crate reads
+//! no environment and no file: `ambient` and the faces do, and hand over text.
+
+#![forbid(unsafe_code)]
+
+mod duration;
+mod error;
+mod knob;
+mod markdown;
+mod nearest;
+mod settings;
+mod size;
+
+pub use duration::{format_duration, parse_duration};
+pub use error::SettingError;
+pub use knob::{Group, KNOBS, Kind, Knob, knob};
+pub use markdown::markdown;
+pub use nearest::nearest;
+pub use settings::Settings;
+pub use size::{format_size, parse_size};

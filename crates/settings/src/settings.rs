@@ -1,0 +1,255 @@
+//! The values of all knobs, as the engine and the faces use them.
+
+use crate::knob::Value;
+use crate::{KNOBS, SettingError, format_size, knob, nearest};
+
+/// One value for every knob. [`Settings::default`] holds the defaults of [`KNOBS`]; [`Settings::set`] is how text from
+/// a flag, the environment or a file gets in; [`Settings::check`] comes after the last of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    pub endpoint_url: Option<String>,
+    pub region: Option<String>,
+    pub no_sign_request: bool,
+    /// `auto`, `path` or `virtual`.
+    pub addressing: String,
+    /// Each `HOST[:PORT]:ADDR[,ADDR...]`, as given.
+    pub resolve: Vec<String>,
+    /// Parts in flight.
+    pub parallel: u32,
+    pub part_bytes: u64,
+    pub shards: u32,
+    pub window_bytes: u64,
+    pub connect_timeout_ms: u64,
+    pub stall_timeout_ms: u64,
+    pub retries: u32,
+    /// Whether bytes are compared with the origin's checksum; the knob is its opposite, `no-verify`.
+    pub verify: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let mut settings = Settings {
+            endpoint_url: None,
+            region: None,
+            no_sign_request: false,
+            addressing: String::new(),
+            resolve: Vec::new(),
+            parallel: 0,
+            part_bytes: 0,
+            shards: 0,
+            window_bytes: 0,
+            connect_timeout_ms: 0,
+            stall_timeout_ms: 0,
+            retries: 0,
+            verify: true,
+        };
+        // The table is the only place where a default is written.
+        for knob in KNOBS.iter().filter(|knob| !knob.default.is_empty()) {
+            settings.set(knob.name, knob.default).expect("a test sets every default");
+        }
+        settings
+    }
+}
+
+impl Settings {
+    /// Sets the knob of that name from what a user wrote. Empty text takes a text setting back. A repeatable knob
+    /// gains a value with each call, so whoever has several sources sets it from the strongest only.
+    ///
+    /// # Errors
+    /// No such knob (with the nearest name), text of another kind, out of bounds. Nothing is changed then.
+    pub fn set(&mut self, name: &str, text: &str) -> Result<(), SettingError> {
+        let Some(knob) = knob(name) else {
+            let nearest = nearest(name, KNOBS.iter().map(|knob| knob.name));
+            return Err(SettingError::Unknown { name: name.to_owned(), nearest });
+        };
+        match knob.read(text)? {
+            Value::Number(number) => self.set_number(knob.name, number),
+            Value::Switch(on) => self.set_switch(knob.name, on),
+            Value::Text(text) => self.set_text(knob.name, text),
+        }
+        Ok(())
+    }
+
+    /// Whether the settings hold together; called once, after the last [`Settings::set`].
+    ///
+    /// # Errors
+    /// Two settings that exclude each other, with what to write instead.
+    pub fn check(&self) -> Result<(), SettingError> {
+        // With less than two parts the reader and the network would take turns instead of working at once.
+        let least_bytes = self.part_bytes.saturating_mul(2);
+        if self.window_bytes < least_bytes {
+            return Err(SettingError::Together {
+                knob: "window",
+                value: exact_size(self.window_bytes),
+                other: "part-size",
+                other_value: exact_size(self.part_bytes),
+                wanted: exact_size(least_bytes),
+            });
+        }
+        Ok(())
+    }
+
+    fn set_number(&mut self, name: &'static str, number: u64) {
+        let count = || u32::try_from(number).expect("the bounds of every count fit in 32 bits");
+        match name {
+            "parallel" => self.parallel = count(),
+            "shards" => self.shards = count(),
+            "retries" => self.retries = count(),
+            "part-size" => self.part_bytes = number,
+            "window" => self.window_bytes = number,
+            "connect-timeout" => self.connect_timeout_ms = number,
+            "stall-timeout" => self.stall_timeout_ms = number,
+            _ => unreachable!("a test sets every knob: {name} has no field"),
+        }
+    }
+
+    fn set_switch(&mut self, name: &'static str, on: bool) {
+        match name {
+            "no-sign-request" => self.no_sign_request = on,
+            "no-verify" => self.verify = !on,
+            _ => unreachable!("a test sets every knob: {name} has no field"),
+        }
+    }
+
+    fn set_text(&mut self, name: &'static str, text: String) {
+        match name {
+            "endpoint-url" => self.endpoint_url = some(text),
+            "region" => self.region = some(text),
+            "addressing" => self.addressing = text,
+            "resolve" => self.resolve.extend(some(text)),
+            _ => unreachable!("a test sets every knob: {name} has no field"),
+        }
+    }
+}
+
+fn some(text: String) -> Option<String> {
+    (!text.is_empty()).then_some(text)
+}
+
+/// With a unit where that loses nothing: `8MiB`, `8388609B`.
+fn exact_size(bytes: u64) -> String {
+    let text = format_size(bytes);
+    if crate::parse_size(&text) == Ok(bytes) { text } else { format!("{bytes}B") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Kind;
+
+    /// Sets the knobs in turn; the field that should have changed, or the error, as text.
+    #[track_caller]
+    fn check(sets: &[(&str, &str)], want: &str) {
+        let mut settings = Settings::default();
+        let outcome = sets
+            .iter()
+            .try_for_each(|(name, text)| settings.set(name, text))
+            .and_then(|()| settings.check())
+            .map_or_else(|error| error.to_string(), |()| format!("{settings:?}"));
+        assert!(outcome.contains(want), "{sets:?}\n gave {outcome}\n not {want}");
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_contract() {
+        let settings = Settings::default();
+        assert_eq!((settings.parallel, settings.part_bytes), (8, 8 << 20));
+        assert_eq!((settings.shards, settings.window_bytes), (1, 64 << 20));
+        assert_eq!((settings.connect_timeout_ms, settings.stall_timeout_ms), (5_000, 20_000));
+        assert_eq!((settings.retries, settings.verify), (5, true));
+        assert_eq!((settings.addressing.as_str(), settings.no_sign_request), ("auto", false));
+        assert_eq!((settings.endpoint_url.clone(), settings.region.clone()), (None, None));
+        assert!(settings.resolve.is_empty());
+        settings.check().unwrap();
+    }
+
+    #[test]
+    fn every_knob_changes_something() {
+        for knob in KNOBS {
+            let text = match knob.kind {
+                Kind::Size { max, .. } => max.to_string(),
+                Kind::Count { max, .. } => max.to_string(),
+                Kind::Duration { max_ms, .. } => format!("{max_ms}ms"),
+                Kind::Switch => "true".to_owned(),
+                Kind::Choice(choices) => choices[choices.len() - 1].to_owned(),
+                Kind::Text | Kind::Many => "x".to_owned(),
+            };
+            let mut settings = Settings::default();
+            settings.set(knob.name, &text).unwrap();
+            assert_ne!(settings, Settings::default(), "{}", knob.name);
+        }
+    }
+
+    #[test]
+    fn text_gets_in() {
+        let table: &[(&str, &str, &str)] = &[
+            ("endpoint-url", " http://127.0.0.1:9000 ", r#"endpoint_url: Some("http://127.0.0.1:9000")"#),
+            ("region", "", "region: None"),
+            ("no-sign-request", "1", "no_sign_request: true"),
+            ("no-verify", "on", "verify: false"),
+            ("no-verify", "False", "verify: true"),
+            ("addressing", "Path", r#"addressing: "path""#),
+            ("parallel", " 16 ", "parallel: 16"),
+            ("part-size", "1M", "part_bytes: 1048576"),
+            ("window", "1G", "window_bytes: 1073741824"),
+            ("connect-timeout", "250ms", "connect_timeout_ms: 250"),
+            ("stall-timeout", "1m", "stall_timeout_ms: 60000"),
+            ("retries", "0", "retries: 0"),
+        ];
+        for (name, text, want) in table {
+            check(&[(name, text)], want);
+        }
+        check(
+            &[("resolve", "a:127.0.0.1"), ("resolve", "b:80:::1")],
+            r#"resolve: ["a:127.0.0.1", "b:80:::1"]"#,
+        );
+        check(&[("region", "x"), ("region", "")], "region: None");
+    }
+
+    #[test]
+    fn wrong_text_says_what_to_write() {
+        let table: &[(&str, &str, &str)] = &[
+            ("partsize", "1M", "unknown setting 'partsize': did you mean 'part-size'?"),
+            ("colour", "1", "unknown setting 'colour'"),
+            (
+                "part-size",
+                "8 blocks",
+                "part-size: '8 blocks' is not a size: write bytes or a unit, as in 8MiB, 8M, 1.5GB",
+            ),
+            ("part-size", "1", "part-size: 1B is out of bounds: write 1KiB to 4GiB"),
+            ("parallel", "0", "parallel: 0 is out of bounds: write 1 to 4096"),
+            ("parallel", "many", "parallel: 'many' is not a whole number: write 1 to 4096"),
+            ("parallel", "-1", "parallel: '-1' is not a whole number: write 1 to 4096"),
+            (
+                "connect-timeout",
+                "5",
+                "connect-timeout: '5' is not a duration: write a number with ms, s, m or h",
+            ),
+            ("stall-timeout", "2h", "stall-timeout: 2h is out of bounds: write 10ms to 1h"),
+            ("addressing", "dns", "addressing: 'dns' is not one of auto, path, virtual"),
+            ("no-verify", "maybe", "no-verify: 'maybe' is not a switch: write true or false"),
+        ];
+        for (name, text, want) in table {
+            check(&[(name, text)], want);
+        }
+    }
+
+    #[test]
+    fn a_window_holds_two_parts() {
+        check(&[("part-size", "32M")], "part_bytes: 33554432");
+        check(
+            &[("part-size", "33M")],
+            "window 64MiB is too small for part-size 33MiB: write window 66MiB or more, or a smaller part-size",
+        );
+        check(
+            &[("window", "16777215")],
+            "window 16777215B is too small for part-size 8MiB: write window 16MiB or more",
+        );
+    }
+
+    #[test]
+    fn a_refused_value_changes_nothing() {
+        let mut settings = Settings::default();
+        settings.set("parallel", "5000").unwrap_err();
+        assert_eq!(settings, Settings::default());
+    }
+}
