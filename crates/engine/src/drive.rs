@@ -40,16 +40,10 @@ async fn drive(running: &Running, work: impl Future<Output = Result<(), Error>>)
 }
 
 async fn work(shard: &Rc<Shard>, running: &Running) -> Result<(), Error> {
-    while running.ground.admit().await {
-        let Some((index, range)) = running.take_part() else { return Ok(()) };
+    while let Some((index, range)) = running.take_part().await? {
         Part::start(running, index, range).fetch(shard, None).await?;
     }
-    Err(reader_has_gone())
-}
-
-/// Nobody wants the rest of a stream.
-pub(crate) fn reader_has_gone() -> Error {
-    Error::new(ErrorKind::Cancelled, "the reader of the stream has gone")
+    Ok(())
 }
 
 async fn lead(shard: &Rc<Shard>, hold: &Hold) -> Result<(), Error> {
@@ -75,10 +69,7 @@ async fn lead(shard: &Rc<Shard>, hold: &Hold) -> Result<(), Error> {
         start_workers(shard, hold);
         return work(shard, running).await;
     }
-    if !running.ground.admit().await {
-        return Err(reader_has_gone());
-    }
-    let Some((index, first)) = running.take_part() else { return Ok(()) };
+    let Some((index, first)) = running.take_part().await? else { return Ok(()) };
     start_workers(shard, hold);
     Part::start(running, index, first).asked_at(start_s).fetch(shard, Some(answer)).await?;
     work(shard, running).await

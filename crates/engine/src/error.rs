@@ -162,6 +162,7 @@ fn local_hint(error: &std::io::Error) -> Option<&'static str> {
         libc::EACCES | libc::EPERM => Some("check the folder's permissions, or choose another folder"),
         libc::EROFS => Some("the file system is mounted read-only: choose another folder"),
         libc::ENOENT => Some("create the folder first"),
+        libc::ENOTDIR => Some("a file stands where a folder is meant: choose another folder"),
         _ => None,
     }
 }

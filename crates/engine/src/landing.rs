@@ -101,6 +101,13 @@ impl Ground {
         }
     }
 
+    /// There was no part left for the room that `admit` found: the next who waits may look for himself.
+    pub(crate) fn dismiss(&self) {
+        if let Ground::Stream(writer) = self {
+            writer.0.dismiss();
+        }
+    }
+
     /// The place of part `index`, which lands at `at` bytes from the start of the landing.
     pub(crate) fn place(&self, index: u64, at: u64) -> Place<'_> {
         Place { ground: self, index, at, filled: 0 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use crate::attempt::{Answer, ask};
-use crate::drive::{reader_has_gone, wait_or_give_up};
+use crate::drive::wait_or_give_up;
 use crate::error::{Error, ErrorKind};
 use crate::landing::Ground;
 use crate::object::Asked;
@@ -32,27 +32,19 @@ impl<'a> Single<'a> {
 
     /// Lands all that is wanted of the stream.
     pub(crate) async fn land(mut self) -> Result<(), Error> {
-        while self.running.ground.admit().await {
-            let Some((index, range)) = self.running.take_part() else {
-                self.finish();
-                return Ok(());
-            };
+        while let Some((index, range)) = self.running.take_part().await? {
             let mut part = Part::start(self.running, index, range);
             let ended = self.land_part(&mut part).await?;
             part.finish();
             if ended {
                 self.running.finish_unplanned();
-                self.finish();
-                return Ok(());
+                break;
             }
         }
-        Err(reader_has_gone())
-    }
-
-    fn finish(self) {
         if let Some(answer) = self.answer {
             answer.finish(self.shard);
         }
+        Ok(())
     }
 
     /// Lands one part; whether the stream, whose length was not known, ended with it.

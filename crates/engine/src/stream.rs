@@ -153,6 +153,11 @@ impl Ring {
         }
     }
 
+    /// Gives back a permit for which no part was left.
+    pub(crate) fn dismiss(&self) {
+        self.space().permits.add_permits(1);
+    }
+
     /// Where part `index` lands: the slot that its permit reserved.
     pub(crate) fn slot(&self, index: u64) -> *mut u8 {
         let space = self.space();

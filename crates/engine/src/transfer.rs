@@ -236,10 +236,19 @@ impl Running {
         self.version()?.etag.as_deref().filter(|etag| !etag.starts_with("W/"))
     }
 
-    /// The next part that nobody has taken.
-    pub(crate) fn take_part(&self) -> Option<(u64, Range<u64>)> {
+    /// The next part that nobody has taken, once there is room for it; `None` when all are taken.
+    /// Room comes before the number: parts that wait for room are then the next in order, and a window cannot fill with
+    /// parts behind one that waits.
+    pub(crate) async fn take_part(&self) -> Result<Option<(u64, Range<u64>)>, Error> {
+        if !self.ground.admit().await {
+            return Err(Error::new(ErrorKind::Cancelled, "the reader of the stream has gone"));
+        }
         let index = self.next_part.fetch_add(1, Ordering::Relaxed);
-        Some((index, self.plan()?.part(index)?))
+        let part = self.plan().and_then(|plan| plan.part(index));
+        if part.is_none() {
+            self.ground.dismiss();
+        }
+        Ok(part.map(|range| (index, range)))
     }
 
     /// A part is whole at its landing.

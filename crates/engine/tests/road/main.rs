@@ -101,7 +101,11 @@ fn one_stream_is_no_error_however_its_end_is_told() {
 }
 
 fn read_stream(origin: &Origin) -> Result<Vec<u8>, ErrorKind> {
-    let client = Client::new(config()).expect("good settings");
+    read_stream_with(config(), origin)
+}
+
+fn read_stream_with(config: Config, origin: &Origin) -> Result<Vec<u8>, ErrorKind> {
+    let client = Client::new(config).expect("good settings");
     let (writer, mut reader) = stream();
     let transfer =
         client.get(Get::new(location(origin), Landing::Stream(writer))).map_err(|error| error.kind())?;
@@ -116,6 +120,15 @@ fn read_stream(origin: &Origin) -> Result<Vec<u8>, ErrorKind> {
 fn a_stream_is_in_order_through_a_small_window() {
     let origin = Origin::start(|asked| Reply::Keep(right(asked, &object(SIZE))));
     assert!(read_stream(&origin).expect("the stream") == object(SIZE));
+}
+
+#[test]
+fn more_workers_than_the_window_has_slots_all_end() {
+    let origin = Origin::start(|asked| Reply::Keep(right(asked, &object(SIZE))));
+    let mut config = config();
+    config.settings.parallel = 12;
+    config.settings.window_bytes = 2 * PART;
+    assert!(read_stream_with(config, &origin).expect("the stream") == object(SIZE));
 }
 
 #[test]
