@@ -1,0 +1,131 @@
+//! What a program finds around itself: the only crate that reads the environment.
+//! It puts settings together (flag, then `FLATOUT_*`, then `AWS_*`, then default) and finds the keys.
+//! It knows nothing of argv, terminals or sockets; home and config files come with a later issue.
+#![forbid(unsafe_code)]
+
+mod keys;
+mod layers;
+
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+
+use flatout_engine::Config;
+use flatout_settings::{SettingError, Settings};
+use flatout_wire::sign::Credentials;
+
+/// One variable of the environment, or `None` when it is not set. Tests pass a table.
+pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+
+/// Everything found: enough for an engine to start.
+#[derive(Debug)]
+pub struct Ambient {
+    /// Every knob, checked one by one and together.
+    pub settings: Settings,
+    /// `None` means anonymous: requests leave unsigned.
+    pub credentials: Option<Credentials>,
+    /// Why there are none; a refusal (403) quotes it in its hint, after "the request was not signed: ".
+    pub credentials_note: Option<String>,
+}
+
+/// What stands in the way, said in terms of what the user wrote.
+#[derive(Debug, thiserror::Error)]
+pub enum AmbientError {
+    /// A value that its knob does not take, and where the value came from.
+    #[error("{place}: {}", without_name(.cause))]
+    Setting {
+        /// `--part-size` or `FLATOUT_PART_SIZE`.
+        place: String,
+        /// What is wrong with the value.
+        cause: Box<SettingError>,
+    },
+    /// Values that are each right and wrong together.
+    #[error(transparent)]
+    Together(Box<SettingError>),
+    /// One key without the other.
+    #[error("{present} is set but {missing} is not")]
+    HalfPair {
+        /// The variable that was found.
+        present: &'static str,
+        /// The variable that it needs beside it.
+        missing: &'static str,
+    },
+    /// A key that could not be sent as a header.
+    #[error("{variable} holds {what}")]
+    BadKey {
+        /// The variable; its value is never quoted.
+        variable: &'static str,
+        /// The kind of character in the way.
+        what: &'static str,
+    },
+    /// A variable whose bytes are no text.
+    #[error("{0} is not valid UTF-8")]
+    NotText(String),
+}
+
+impl AmbientError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            AmbientError::HalfPair { missing, .. } => {
+                Some(format!("set {missing} as well, or pass --no-sign-request for a public bucket"))
+            }
+            AmbientError::BadKey { .. } => Some("set it again without quotes, spaces or line ends".into()),
+            AmbientError::NotText(name) => Some(format!("unset {name}, or set it to plain text")),
+            AmbientError::Setting { .. } | AmbientError::Together(_) => None,
+        }
+    }
+}
+
+/// Reads the surroundings of this process. `flags` are knobs given on the command line, by name.
+///
+/// # Errors
+/// When a value is wrong or a pair of keys is half set.
+pub fn gather(flags: &[(&str, String)]) -> Result<Ambient, AmbientError> {
+    gather_from(flags, &|name| std::env::var_os(name))
+}
+
+/// The same from a table instead of the process's environment.
+///
+/// # Errors
+/// As [`gather`].
+pub fn gather_from(flags: &[(&str, String)], lookup: Lookup) -> Result<Ambient, AmbientError> {
+    let settings = layers::settings(flags, lookup)?;
+    let (credentials, credentials_note) = match settings.no_sign_request {
+        true => (None, Some("--no-sign-request is on".to_owned())),
+        false => keys::find(lookup)?,
+    };
+    Ok(Ambient { settings, credentials, credentials_note })
+}
+
+impl From<Ambient> for Config {
+    fn from(found: Ambient) -> Config {
+        Config {
+            settings: found.settings,
+            credentials: found.credentials,
+            credentials_note: found.credentials_note,
+        }
+    }
+}
+
+/// The cause without the knob's name in front, which the place says already.
+fn without_name(cause: &SettingError) -> String {
+    let text = cause.to_string();
+    match cause {
+        SettingError::Value { knob, .. } | SettingError::Bounds { knob, .. } => {
+            text.strip_prefix(&format!("{knob}: ")).unwrap_or(&text).to_owned()
+        }
+        _ => text,
+    }
+}
+
+/// A variable's text; set but empty counts as not set, as it does in AWS's own tools.
+fn text(lookup: Lookup, name: &str) -> Result<Option<String>, AmbientError> {
+    match lookup(name).map(OsString::into_string) {
+        None => Ok(None),
+        Some(Ok(value)) if value.is_empty() => Ok(None),
+        Some(Ok(value)) => Ok(Some(value)),
+        Some(Err(_)) => Err(AmbientError::NotText(name.to_owned())),
+    }
+}

@@ -1,0 +1,106 @@
+//! Which layer wins, and what is said when a layer is wrong.
+
+use std::ffi::OsString;
+
+use crate::{Ambient, AmbientError, gather_from};
+
+type Table<'a> = &'a [(&'a str, &'a str)];
+
+fn gathered(flags: Table, environment: Table) -> Result<Ambient, AmbientError> {
+    let flags: Vec<_> = flags.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+    gather_from(&flags, &|wanted| {
+        environment.iter().find(|(name, _)| *name == wanted).map(|(_, value)| OsString::from(value))
+    })
+}
+
+#[test]
+fn the_first_layer_that_has_a_value_wins() {
+    let check =
+        |flags: Table, environment: Table, endpoint: Option<&str>, region: Option<&str>, parallel: u32| {
+            let settings = gathered(flags, environment).unwrap().settings;
+            assert_eq!(settings.endpoint_url.as_deref(), endpoint, "{flags:?} {environment:?}");
+            assert_eq!(settings.region.as_deref(), region, "{flags:?} {environment:?}");
+            assert_eq!(settings.parallel, parallel, "{flags:?} {environment:?}");
+        };
+    let default = flatout_settings::Settings::default().parallel;
+    let (a, b, c, d) = ("http://a:1", "http://b:2", "http://c:3", "http://d:4");
+    check(&[], &[], None, None, default);
+    check(&[("parallel", "3")], &[("FLATOUT_PARALLEL", "5")], None, None, 3);
+    check(&[], &[("FLATOUT_PARALLEL", "5")], None, None, 5);
+    check(&[], &[("FLATOUT_PARALLEL", "")], None, None, default);
+    check(&[("endpoint-url", a)], &[("FLATOUT_ENDPOINT_URL", b)], Some(a), None, default);
+    check(&[], &[("FLATOUT_ENDPOINT_URL", b), ("AWS_ENDPOINT_URL_S3", c)], Some(b), None, default);
+    check(&[], &[("AWS_ENDPOINT_URL", d), ("AWS_ENDPOINT_URL_S3", c)], Some(c), None, default);
+    check(&[], &[("S3_ENDPOINT_URL", c), ("AWS_ENDPOINT_URL", d)], Some(d), None, default);
+    check(&[], &[("S3_ENDPOINT_URL", c)], Some(c), None, default);
+    check(&[], &[("AWS_DEFAULT_REGION", "x"), ("AWS_REGION", "y")], None, Some("y"), default);
+    check(&[], &[("AWS_DEFAULT_REGION", "x")], None, Some("x"), default);
+    check(&[("region", "z")], &[("AWS_REGION", "y")], None, Some("z"), default);
+}
+
+#[test]
+fn a_repeatable_knob_keeps_every_value() {
+    let check = |flags: Table, environment: Table, expected: &[&str]| {
+        assert_eq!(gathered(flags, environment).unwrap().settings.resolve, expected);
+    };
+    let (one, two) = ("a:80:127.0.0.1", "b:80:127.0.0.2");
+    check(&[("resolve", one), ("resolve", two)], &[], &[one, two]);
+    check(&[], &[("FLATOUT_RESOLVE", "a:80:127.0.0.1  b:80:127.0.0.2")], &[one, two]);
+    check(&[("resolve", one)], &[("FLATOUT_RESOLVE", two)], &[one]);
+}
+
+#[test]
+fn keys_come_whole_or_the_reason_is_kept() {
+    let pair = [("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE"), ("AWS_SECRET_ACCESS_KEY", "s3cr3t")];
+    let found = gathered(&[], &pair).unwrap();
+    let keys = found.credentials.unwrap();
+    assert_eq!((keys.access_key.as_str(), keys.secret_key.as_str()), ("AKIAEXAMPLE", "s3cr3t"));
+    assert_eq!((keys.session_token, found.credentials_note), (None, None));
+
+    let with_token = [pair[0], pair[1], ("AWS_SESSION_TOKEN", "t0ken")];
+    let keys = gathered(&[], &with_token).unwrap().credentials.unwrap();
+    assert_eq!(keys.session_token.as_deref(), Some("t0ken"));
+
+    let check_none = |flags: Table, environment: Table, note: &str| {
+        let found = gathered(flags, environment).unwrap();
+        assert!(found.credentials.is_none(), "{environment:?}");
+        assert!(found.credentials_note.unwrap().contains(note), "{environment:?}");
+    };
+    check_none(&[], &[], "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set");
+    check_none(&[("no-sign-request", "true")], &pair, "--no-sign-request");
+    check_none(&[("no-sign-request", "true")], &pair[..1], "--no-sign-request");
+    check_none(&[], &[("FLATOUT_NO_SIGN_REQUEST", "true")], "--no-sign-request");
+}
+
+#[test]
+fn what_is_wrong_is_named_and_no_secret_is_quoted() {
+    let check = |flags: Table, environment: Table, expected: &[&str]| {
+        let error = gathered(flags, environment).unwrap_err();
+        let message = format!("{error} {}", error.hint().unwrap_or_default());
+        for part in expected {
+            assert!(message.contains(part), "{message:?} lacks {part:?}");
+        }
+        assert!(!format!("{message}{error:?}").contains("s3cr3t"), "{message}");
+    };
+    check(
+        &[],
+        &[("AWS_ACCESS_KEY_ID", "AKIA")],
+        &["AWS_ACCESS_KEY_ID is set but AWS_SECRET_ACCESS_KEY is not", "--no-sign-request"],
+    );
+    check(&[], &[("AWS_SECRET_ACCESS_KEY", "s3cr3t")], &["AWS_ACCESS_KEY_ID is not"]);
+    check(
+        &[],
+        &[("AWS_ACCESS_KEY_ID", "AKIA"), ("AWS_SECRET_ACCESS_KEY", "s3cr3t\n")],
+        &["AWS_SECRET_ACCESS_KEY holds white space", "line ends"],
+    );
+    check(&[("part-size", "8 bananas")], &[], &["--part-size: '8 bananas' is not"]);
+    check(&[], &[("FLATOUT_PARALLEL", "many")], &["FLATOUT_PARALLEL"]);
+}
+
+#[test]
+fn bytes_that_are_no_text_are_named() {
+    use std::os::unix::ffi::OsStringExt;
+    let error =
+        gather_from(&[], &|name| (name == "AWS_REGION").then(|| OsString::from_vec(vec![0xff]))).unwrap_err();
+    assert!(error.to_string().contains("AWS_REGION is not valid UTF-8"), "{error}");
+}

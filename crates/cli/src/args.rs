@@ -1,0 +1,334 @@
+//! The command line as types: commands, their own flags, and the help that comes with them.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use flatout_wire::range::Span;
+
+use crate::bench::Landing;
+use crate::knobs::Knobs;
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "flatout",
+    version,
+    about = "Moves bytes between object storage and compute, as fast as machine and network allow",
+    after_help = TOP_EXAMPLES,
+    max_term_width = 110,
+    disable_help_subcommand = true
+)]
+pub struct Line {
+    #[command(subcommand)]
+    pub command: Command,
+
+    /// Newline-delimited JSON events (docs/json.md) instead of text; on standard error while standard output carries
+    /// an object
+    #[arg(long, global = true, help_heading = "Output")]
+    pub json: bool,
+
+    /// Say nothing but errors
+    #[arg(long, short, global = true, help_heading = "Output")]
+    pub quiet: bool,
+
+    /// No progress bar (there is none anyway when standard error is not a terminal)
+    #[arg(long, global = true, help_heading = "Output")]
+    pub no_progress: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Copy one object to a file, into a folder, or to standard output
+    #[command(after_help = CP_EXAMPLES)]
+    Cp(Cp),
+    /// Write objects to standard output, one after the other
+    #[command(after_help = CAT_EXAMPLES)]
+    Cat(Cat),
+    /// List a bucket or what lies under a prefix; without a URL, the buckets
+    #[command(after_help = LS_EXAMPLES)]
+    Ls(Ls),
+    /// Show what the origin says about an object, without fetching it
+    #[command(after_help = STAT_EXAMPLES)]
+    Stat(Stat),
+    /// Serve S3 and plain HTTP from a folder, from memory or made up: an origin for development and measurement
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(Serve),
+    /// Measure: throughput, CPU and memory, beside the floor that plain sockets set
+    #[command(subcommand)]
+    Bench(Bench),
+    /// Print the version
+    Version,
+    /// One repetition of a measurement, asked for on standard input
+    #[command(name = "__bench-child", hide = true)]
+    BenchChild,
+    /// Reads standard input and drops it
+    #[command(name = "__drain", hide = true)]
+    Drain,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Cp {
+    /// s3://BUCKET/KEY or http://HOST[:PORT]/PATH
+    #[arg(value_name = "SRC")]
+    pub source: String,
+    /// A file, a folder (existing, or ending in '/'), or - for standard output
+    #[arg(value_name = "DST")]
+    pub target: String,
+    /// Only these bytes: FIRST-LAST (both included, as in HTTP), FIRST- or -COUNT from the end
+    #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
+    pub range: Option<Span>,
+    #[command(flatten)]
+    pub knobs: Knobs,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Cat {
+    /// s3://BUCKET/KEY or http://HOST[:PORT]/PATH
+    #[arg(value_name = "URL", required = true)]
+    pub sources: Vec<String>,
+    /// Only these bytes of each: FIRST-LAST (both included, as in HTTP), FIRST- or -COUNT from the end
+    #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
+    pub range: Option<Span>,
+    #[command(flatten)]
+    pub knobs: Knobs,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Ls {
+    /// s3://BUCKET[/PREFIX]; s3:// or nothing lists the buckets
+    #[arg(value_name = "URL")]
+    pub location: Option<String>,
+    /// Time and size too
+    #[arg(long, short)]
+    pub long: bool,
+    /// Everything under the prefix, not only the next level
+    #[arg(long, short)]
+    pub recursive: bool,
+    /// Sizes in KiB, MiB, GiB (implies --long)
+    #[arg(long, short = 'H')]
+    pub human_readable: bool,
+    #[command(flatten)]
+    pub knobs: Knobs,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Stat {
+    /// s3://BUCKET/KEY or http://HOST[:PORT]/PATH
+    #[arg(value_name = "URL")]
+    pub source: String,
+    #[command(flatten)]
+    pub knobs: Knobs,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Serve {
+    /// Where to listen; may be given several times; port 0 takes a free one
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:9000")]
+    pub listen: Vec<SocketAddr>,
+    #[command(flatten)]
+    pub store: Store,
+    /// Let in only requests signed with this key
+    #[arg(long, value_name = "AK", requires = "secret_key")]
+    pub access_key: Option<String>,
+    /// Its secret
+    #[arg(long, value_name = "SK", requires = "access_key")]
+    pub secret_key: Option<String>,
+    /// Let anything in, unsigned too; http://ADDR:PORT/BUCKET/KEY is then a plain URL
+    #[arg(long, conflicts_with_all = ["access_key", "secret_key"], required_unless_present = "access_key")]
+    pub no_auth: bool,
+    /// Wait this long before each answer
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub latency: Option<Duration>,
+    /// At most this much through each connection, as in 16MiB/s
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub per_connection: Option<u64>,
+    /// At most this much through all connections together
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub total: Option<u64>,
+    /// Take writes and forget them
+    #[arg(long)]
+    pub sink: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+pub struct Store {
+    /// Serve this folder: each folder in it is a bucket
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+    /// Serve what was put, from memory
+    #[arg(long)]
+    pub memory: bool,
+    /// Serve bytes computed from their offset; may be given several times
+    #[arg(long, value_name = "BUCKET/KEY=SIZE", value_parser = synthetic)]
+    pub synthetic: Vec<Synthetic>,
+}
+
+/// Bucket, key and size of an object that exists only as arithmetic.
+pub type Synthetic = (String, String, u64);
+
+#[derive(Debug, Subcommand)]
+pub enum Bench {
+    /// Fetch one object again and again, each time in a process of its own, and report each run
+    #[command(after_help = GET_EXAMPLES)]
+    Get(BenchGet),
+    /// See it work: an origin on this machine, one large object, and the floor beside it
+    #[command(after_help = DEMO_EXAMPLES)]
+    Demo(BenchDemo),
+}
+
+#[derive(Debug, clap::Args)]
+pub struct BenchGet {
+    /// s3://BUCKET/KEY or http://HOST[:PORT]/PATH
+    #[arg(value_name = "URL")]
+    pub source: String,
+    /// Where the bytes go: nowhere, memory (one buffer, touched before the clock starts), stream (a pipe that is read
+    /// and dropped) or file:PATH (new each time, removed afterwards)
+    #[arg(long, value_name = "LANDING", default_value = "nowhere")]
+    pub landing: Landing,
+    /// How many runs
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub repeat: u32,
+    /// Alternate with the floor: plain loops that receive the same ranges into the same landing
+    #[arg(long)]
+    pub floor: bool,
+    /// Write a CSV row for each part of each run: times in seconds since the run's start
+    #[arg(long, value_name = "FILE")]
+    pub parts: Option<PathBuf>,
+    #[command(flatten)]
+    pub knobs: Knobs,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct BenchDemo {
+    /// Size of the object
+    #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = size)]
+    pub size: u64,
+    #[command(flatten)]
+    pub knobs: Knobs,
+}
+
+const TOP_EXAMPLES: &str = "\
+Examples:
+  flatout cp s3://models/llama/model.safetensors .
+  flatout cat http://127.0.0.1:9000/logs/today.zst | zstd -dc
+  flatout ls -lH s3://models/llama/
+  flatout bench get s3://models/llama/model.safetensors --floor
+
+Keys come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN), the endpoint from --endpoint-url, \
+AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL. Sizes take units: 8MiB.
+
+Exit codes: 0 done, 1 failed, 4 usage, 5 access refused, 6 throttled, 130 interrupted.";
+
+const CP_EXAMPLES: &str = "\
+Examples:
+  flatout cp s3://models/llama/model.safetensors .
+  flatout cp s3://models/llama/model.safetensors /dev/shm/model --parallel 32
+  flatout cp http://127.0.0.1:9000/models/readme.txt docs/
+  flatout cp s3://models/big.tar - | tar -x
+  flatout cp s3://models/big.tar head.bin --range 0-1048575
+
+The file appears under its name only when it is whole and verified; until then, and whenever something fails, what \
+stood there before stays.";
+
+const CAT_EXAMPLES: &str = "\
+Examples:
+  flatout cat s3://logs/2026-11-21.zst | zstd -dc | grep error
+  flatout cat s3://data/part-0 s3://data/part-1 > whole
+  flatout cat --range -65536 s3://data/table.parquet | tail -c 4
+
+Many connections fetch ahead, at most --window bytes; the output is in order. The first failure ends it. When the \
+reader closes the pipe (as head does) flatout ends quietly with exit code 0.";
+
+const LS_EXAMPLES: &str = "\
+Examples:
+  flatout ls
+  flatout ls s3://models/
+  flatout ls -lH s3://models/llama/
+  flatout ls -r s3://models/llama/ --json | jq -r .key";
+
+const STAT_EXAMPLES: &str = "\
+Examples:
+  flatout stat s3://models/llama/model.safetensors
+  flatout stat s3://models/llama/model.safetensors --json | jq .bytes";
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  flatout serve --root ./buckets --no-auth
+  flatout serve --memory --access-key test --secret-key testtest --listen 127.0.0.1:9000
+  flatout serve --synthetic demo/object=4GiB --no-auth --listen 127.0.0.1:0
+  flatout serve --synthetic far/object=1GiB --no-auth --latency 30ms --per-connection 90MB/s
+
+When ready it prints 'listening on http://ADDR:PORT' for each address. Ctrl-C or SIGTERM ends it, exit code 0.";
+
+const GET_EXAMPLES: &str = "\
+Examples:
+  flatout bench get http://127.0.0.1:9000/demo/object --repeat 7 --floor
+  flatout bench get s3://models/big --landing memory --parallel 32 --shards 4 --json
+  flatout bench get s3://models/big --landing file:/dev/shm/x --parts parts.csv
+
+The floor is the best of plain blocking recv(2) on 1, 2, 4 and 8 connections, a thread each, with 256 KiB and 1 MiB a \
+call, and of one epoll thread over 4 connections. All shapes run once, the three fastest twice more; the one with the \
+best median then alternates with flatout.";
+
+const DEMO_EXAMPLES: &str = "\
+The bytes go nowhere: memory that was never touched would cost more than the transfer. Everything stays on this \
+machine.
+
+Examples:
+  flatout bench demo
+  flatout bench demo --size 1GiB --parallel 4";
+
+fn size(text: &str) -> Result<u64, String> {
+    flatout_settings::parse_size(text).map_err(|expected| format!("not {expected}"))
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let ms = flatout_settings::parse_duration(text).map_err(|expected| format!("not {expected}"))?;
+    Ok(Duration::from_millis(ms))
+}
+
+fn rate(text: &str) -> Result<u64, String> {
+    let bytes = text
+        .strip_suffix("/s")
+        .ok_or_else(|| "not a rate: write bytes per second, as in 16MiB/s".to_owned())?;
+    match size(bytes)? {
+        0 => Err("a rate of nothing moves nothing".into()),
+        bytes => Ok(bytes),
+    }
+}
+
+fn synthetic(text: &str) -> Result<Synthetic, String> {
+    let wrong = || "write BUCKET/KEY=SIZE, as in demo/object=4GiB".to_owned();
+    let (name, bytes) = text.rsplit_once('=').ok_or_else(wrong)?;
+    let (bucket, key) = name.split_once('/').ok_or_else(wrong)?;
+    if bucket.is_empty() || key.is_empty() {
+        return Err(wrong());
+    }
+    Ok((bucket.to_owned(), key.to_owned(), size(bytes)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_tree_of_commands_is_sound() {
+        Line::command().debug_assert();
+    }
+
+    #[test]
+    fn values_with_units() {
+        let check = |text: &str, expected: Option<u64>| assert_eq!(rate(text).ok(), expected, "{text}");
+        check("16MiB/s", Some(16 << 20));
+        check("90MB/s", Some(90_000_000));
+        check("16MiB", None);
+        check("0/s", None);
+        assert_eq!(synthetic("b/k/l=v=1KiB"), Ok(("b".into(), "k/l=v".into(), 1024)));
+        for wrong in ["b=1KiB", "/k=1", "b/=1", "b/k", "b/k=x"] {
+            assert!(synthetic(wrong).is_err(), "{wrong}");
+        }
+    }
+}

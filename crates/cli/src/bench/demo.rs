@@ -1,0 +1,143 @@
+//! `flatout bench demo`: an origin on this machine, one large object, and the floor beside it.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use flatout_settings::format_size;
+
+use crate::args::BenchDemo;
+use crate::bench::floor::Shape;
+use crate::bench::get::{Bench, Care};
+use crate::bench::report::{Op, ratio, ratio_event, run_event};
+use crate::bench::run::{Run, median};
+use crate::bench::spec::{Landing, Work};
+use crate::console::Console;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::sys;
+
+/// Alternating runs behind each figure.
+const RUNS: u32 = 3;
+
+pub fn demo(args: &BenchDemo, console: &Console) -> Result<Exit, Failure> {
+    let size = format_size(args.size);
+    let object = format!("object-{size}");
+    let armed = console.interrupt.arm();
+    let origin = LocalOrigin::start(&format!("demo/{object}={}", args.size))?;
+    let id = origin.process.id();
+    armed.on_signal(move || sys::terminate(id));
+    say(
+        console,
+        &format!(
+            "An origin on this machine ({}) serves an object of {size}, made up as it is read.",
+            origin.url
+        ),
+    )?;
+    say(console, "Its bytes go nowhere: memory that was never touched would cost more than the transfer.")?;
+    let knobs = args.knobs.clone().with("endpoint-url", &origin.url).with("no-sign-request", "true");
+    let bench = Bench::new(&format!("s3://demo/{object}"), &knobs, Landing::Nowhere, console)?;
+    let first = bench.repetition(Work::Get)?;
+    say(console, &format!("fetched: {size} in {:.2} s, verified: {}", first.seconds, first.verified))?;
+    let runs = beside_the_floor(&bench, first, console)?;
+    table(&runs, console)
+}
+
+/// Finds the floor, then alternates with it.
+fn beside_the_floor(bench: &Bench, first: Run, console: &Console) -> Result<Vec<(Op, Run)>, Failure> {
+    say(console, "The floor is the best of ten plain loops around recv(2) and epoll; trying them ...")?;
+    let shape = bench.best_shape(Care::Quick)?;
+    say(console, &format!("The best here: {}. Now in turn with flatout ...", described(shape)))?;
+    let mut runs = vec![(Op::Floor(shape), bench.repetition(Work::Floor(shape))?), (Op::Get, first)];
+    for _ in 1..RUNS {
+        runs.push((Op::Get, bench.repetition(Work::Get)?));
+        runs.push((Op::Floor(shape), bench.repetition(Work::Floor(shape))?));
+    }
+    Ok(runs)
+}
+
+/// The small table and the two lines that a script may look for.
+fn table(runs: &[(Op, Run)], console: &Console) -> Result<Exit, Failure> {
+    let of = |wanted: fn(&Op) -> bool| -> Vec<&Run> {
+        runs.iter().filter(|(op, _)| wanted(op)).map(|(_, run)| run).collect()
+    };
+    let gets = of(|op| *op == Op::Get);
+    console.answer("")?;
+    console.answer("             GiB/s  CPU s/GiB  RSS MiB")?;
+    console.answer(&row("flatout", &gets))?;
+    console.answer(&row("the floor", &of(|op| *op != Op::Get)))?;
+    console.answer("")?;
+    let verified = &gets[0].verified;
+    let ratio = ratio(runs).expect("both ran");
+    for (at, (op, run)) in runs.iter().enumerate() {
+        run_event(console, *op, at as u32 / 2 + 1, Landing::Nowhere, run)?;
+    }
+    ratio_event(console, Landing::Nowhere, ratio)?;
+    console.answer(&format!("verified: {verified}"))?;
+    console.answer(&format!(
+        "ratio to the floor: {:.2} of its throughput, {:.2} of its CPU",
+        ratio.throughput, ratio.cpu
+    ))?;
+    match verified.starts_with("none") {
+        false => Ok(Exit::Clean),
+        true => Err(Failure {
+            exit: Exit::Failed,
+            kind: "corrupt".into(),
+            message: format!("bench demo: the object was not verified: {verified}"),
+            hint: Some("leave --no-verify out".into()),
+        }),
+    }
+}
+
+fn row(name: &str, runs: &[&Run]) -> String {
+    let of = |figure: fn(&Run) -> f64| median(runs.iter().map(|run| figure(run)));
+    let (rate, cpu, memory) = (of(Run::gib_per_s), of(Run::cpu_s_per_gib), of(|run| run.peak_rss_mib));
+    format!("{name:11} {rate:6.2} {cpu:10.3} {memory:8.1}")
+}
+
+fn described(shape: Shape) -> String {
+    let size = format_size(shape.receive_bytes as u64);
+    match (shape.epoll, shape.connections) {
+        (true, connections) => format!("one epoll thread over {connections} connections, {size} a call"),
+        (false, 1) => format!("one connection, {size} a call"),
+        (false, connections) => format!("{connections} connections, a thread each, {size} a call"),
+    }
+}
+
+fn say(console: &Console, line: &str) -> Result<(), Failure> {
+    console.say(line)?;
+    console.flush()
+}
+
+/// `flatout serve` as a child; it ends with this value, whatever happens.
+struct LocalOrigin {
+    process: Child,
+    url: String,
+}
+
+impl LocalOrigin {
+    fn start(synthetic: &str) -> Result<LocalOrigin, Failure> {
+        let failed = |error: std::io::Error| Failure::local("bench", "the origin's process", &error);
+        let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+        command.args(["serve", "--synthetic", synthetic, "--no-auth", "--listen", "127.0.0.1:0"]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        sys::die_with_parent(&mut command);
+        let process = command.spawn().map_err(failed)?;
+        let mut origin = LocalOrigin { process, url: String::new() };
+        let output = origin.process.stdout.take().expect("its standard output is piped");
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line).map_err(failed)?;
+        match line.trim_end().strip_prefix("listening on ") {
+            Some(url) => origin.url = url.to_owned(),
+            None => return Err(Failure::internal("bench demo: the origin's process did not start")),
+        }
+        Ok(origin)
+    }
+}
+
+impl Drop for LocalOrigin {
+    fn drop(&mut self) {
+        // It may have ended by itself, on the same signal.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

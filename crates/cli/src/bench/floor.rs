@@ -1,0 +1,142 @@
+//! The floor: what plain loops around `recv(2)` cost for the same ranges into the same kind of landing.
+
+mod epoll;
+mod ground;
+mod threads;
+
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use flatout_wire::head::{self, Body, Head};
+use flatout_wire::range::http_range;
+use flatout_wire::request::{Method, Request};
+use serde::{Deserialize, Serialize};
+
+use crate::bench::run::Row;
+pub use ground::Ground;
+
+/// One way to receive with plain calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shape {
+    /// One epoll thread over all connections, instead of a blocking thread for each.
+    pub epoll: bool,
+    pub connections: u32,
+    /// The most that one call receives.
+    pub receive_bytes: usize,
+}
+
+const SMALL: usize = 256 << 10;
+const LARGE: usize = 1 << 20;
+
+/// All of them; the best counts.
+pub const SHAPES: [Shape; 10] = [
+    Shape::threads(1, SMALL),
+    Shape::threads(2, SMALL),
+    Shape::threads(4, SMALL),
+    Shape::threads(8, SMALL),
+    Shape::threads(1, LARGE),
+    Shape::threads(2, LARGE),
+    Shape::threads(4, LARGE),
+    Shape::threads(8, LARGE),
+    Shape::epoll(4, SMALL),
+    Shape::epoll(4, LARGE),
+];
+
+impl Shape {
+    const fn threads(connections: u32, receive_bytes: usize) -> Shape {
+        Shape { epoll: false, connections, receive_bytes }
+    }
+
+    const fn epoll(connections: u32, receive_bytes: usize) -> Shape {
+        Shape { epoll: true, connections, receive_bytes }
+    }
+
+    /// Threads that receive.
+    pub fn shards(self) -> u32 {
+        if self.epoll { 1 } else { self.connections }
+    }
+}
+
+impl std::fmt::Display for Shape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = if self.epoll { "epoll" } else { "recv" };
+        let size = flatout_settings::format_size(self.receive_bytes as u64);
+        write!(f, "{kind} {} x {size}", self.connections)
+    }
+}
+
+/// What is fetched.
+pub struct Job {
+    /// Signed if need be; one signature serves all ranges.
+    pub request: Request,
+    pub etag: Option<String>,
+    pub address: SocketAddr,
+    pub bytes: u64,
+    pub part_bytes: u64,
+    /// When the clock started.
+    pub start: Instant,
+    /// Bytes landed so far, for the sampler.
+    pub landed_bytes: Arc<AtomicU64>,
+}
+
+/// Fetches everything once. Rows come in no order.
+pub fn fetch(job: &Job, shape: Shape, ground: &mut Ground) -> io::Result<Vec<Row>> {
+    match shape.epoll {
+        true => epoll::fetch(job, shape, ground),
+        false => threads::fetch(job, shape, ground),
+    }
+}
+
+/// The most that is received at once while the head is awaited: the little of the body that comes along is copied.
+const HEAD_PIECE_BYTES: usize = 4 << 10;
+
+impl Job {
+    fn connect(&self) -> io::Result<TcpStream> {
+        let socket = TcpStream::connect_timeout(&self.address, Duration::from_secs(5))?;
+        socket.set_nodelay(true)?;
+        Ok(socket)
+    }
+
+    fn ask(&self, mut socket: &TcpStream, range: &Range<u64>) -> io::Result<()> {
+        let mut request = self.request.clone();
+        request.set("range", http_range(range));
+        if let Some(etag) = &self.etag {
+            request.set("if-match", etag.as_str());
+        }
+        let mut bytes = Vec::new();
+        request.write_head(&mut bytes);
+        socket.write_all(&bytes)
+    }
+
+    /// The head in `buffer` and its length, once it is whole; an answer without exactly the range is an error.
+    fn head(&self, buffer: &[u8], range: &Range<u64>) -> io::Result<Option<(Head, usize)>> {
+        let Some((head, length)) = head::parse(buffer, Method::Get).map_err(io::Error::other)? else {
+            return Ok(None);
+        };
+        let whole = head.status == 200 && *range == (0..self.bytes);
+        let exact = matches!(head.body, Body::Length(bytes) if bytes == range.end - range.start);
+        if (head.status == 206 || whole) && exact {
+            return Ok(Some((head, length)));
+        }
+        Err(io::Error::other(format!(
+            "the floor needs plain ranges, and the origin answered {}",
+            head.status
+        )))
+    }
+
+    fn seconds(&self) -> f64 {
+        self.start.elapsed().as_secs_f64()
+    }
+
+    fn count(&self, bytes: usize) {
+        self.landed_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+fn closed_early() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the origin closed the connection")
+}

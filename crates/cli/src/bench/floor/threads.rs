@@ -1,0 +1,106 @@
+//! The floor with blocking calls: a thread for each connection.
+
+use std::io::{self, Read};
+use std::net::TcpStream;
+use std::thread;
+
+use super::ground::{Ground, Part, Parts};
+use super::{HEAD_PIECE_BYTES, Job, Shape, closed_early};
+use crate::bench::run::Row;
+
+/// Fetches everything once.
+pub fn fetch(job: &Job, shape: Shape, ground: &mut Ground) -> io::Result<Vec<Row>> {
+    let parts = ground.parts(job, shape.connections);
+    thread::scope(|scope| {
+        let parts = &parts;
+        let threads: Vec<_> = (0..shape.connections)
+            .map(|number| scope.spawn(move || connection(job, shape, parts, number)))
+            .collect();
+        let mut rows = Vec::new();
+        let mut outcome = Ok(());
+        for thread in threads {
+            match thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread of the floor panicked"))) {
+                Ok(more) => rows.extend(more),
+                // The first failure is the cause of the others.
+                Err(error) => outcome = outcome.and(Err(error)),
+            }
+        }
+        outcome.map(|()| rows)
+    })
+}
+
+fn connection(job: &Job, shape: Shape, parts: &Parts, number: u32) -> io::Result<Vec<Row>> {
+    let outcome = Connection::open(job, shape, number).and_then(|mut connection| connection.drive(parts));
+    if outcome.is_err() {
+        parts.order().fail();
+    }
+    outcome
+}
+
+struct Connection<'a> {
+    job: &'a Job,
+    number: u32,
+    socket: TcpStream,
+    scratch: Vec<u8>,
+    head: Vec<u8>,
+}
+
+impl Connection<'_> {
+    fn open(job: &Job, shape: Shape, number: u32) -> io::Result<Connection<'_>> {
+        let socket = job.connect()?;
+        Ok(Connection { job, number, socket, scratch: vec![0; shape.receive_bytes], head: Vec::new() })
+    }
+
+    fn drive(&mut self, parts: &Parts) -> io::Result<Vec<Row>> {
+        let mut rows = Vec::new();
+        let mut spare = None;
+        while let Some(mut part) = parts.next(spare.take()) {
+            let start_s = self.job.seconds();
+            self.job.ask(&self.socket, &part.range)?;
+            let keep_alive = self.receive_head(&mut part)?;
+            let first_byte_s = self.job.seconds();
+            self.receive_body(&mut part)?;
+            if !keep_alive {
+                self.socket = self.job.connect()?;
+            }
+            let (index, bytes) = (part.index, part.range.end - part.range.start);
+            if let Some(kept) = part.into_kept() {
+                parts.order().write_in_turn(index, &kept)?;
+                spare = Some(kept);
+            }
+            let end_s = self.job.seconds();
+            let (address, connection) = (self.job.address.to_string(), self.number);
+            rows.push(Row { index, address, connection, start_s, first_byte_s, end_s, bytes, attempts: 1 });
+        }
+        Ok(rows)
+    }
+
+    /// Returns whether the connection may be used again.
+    fn receive_head(&mut self, part: &mut Part) -> io::Result<bool> {
+        self.head.clear();
+        loop {
+            let before = self.head.len();
+            self.head.resize(before + HEAD_PIECE_BYTES, 0);
+            let received = self.socket.read(&mut self.head[before..])?;
+            self.head.truncate(before + received);
+            if received == 0 {
+                return Err(closed_early());
+            }
+            if let Some((head, length)) = self.job.head(&self.head, &part.range)? {
+                let body = &self.head[length..];
+                part.copy(body, &mut self.scratch)?;
+                self.job.count(body.len());
+                return Ok(head.keep_alive);
+            }
+        }
+    }
+
+    fn receive_body(&mut self, part: &mut Part) -> io::Result<()> {
+        while !part.is_whole() {
+            let received = self.socket.read(part.room(&mut self.scratch))?;
+            part.take(received, &self.scratch)?;
+            self.job.count(received);
+        }
+        Ok(())
+    }
+}

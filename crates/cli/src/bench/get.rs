@@ -1,0 +1,216 @@
+//! `flatout bench get`: repetitions in turn, each in a process of its own, floor and flatout side by side.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use flatout_engine::{Get, Landing as EngineLanding};
+use flatout_wire::location::Location;
+use flatout_wire::range::Span;
+
+use crate::args::BenchGet;
+use crate::bench::floor::{SHAPES, Shape};
+use crate::bench::report::{Op, Report};
+use crate::bench::run::{Run, median};
+use crate::bench::spec::{Answer, Landing, Spec, Work};
+use crate::console::{Carries, Console};
+use crate::download::start;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::knobs::Knobs;
+use crate::progress::Bar;
+use crate::{origin, sys};
+
+pub fn get(args: &BenchGet, console: &Console) -> Result<Exit, Failure> {
+    refuse_existing(&args.landing)?;
+    let parts = args.parts.as_deref().map(create).transpose()?;
+    let bench =
+        Bench::new(&args.source, &args.knobs, args.landing.clone(), console)?.with_rows(parts.is_some());
+    let mut report = Report::new(console, &args.landing, parts)?;
+    let shape = if args.floor { Some(bench.best_shape(Care::Thorough)?) } else { None };
+    for number in 1..=args.repeat {
+        // Who goes first changes, so that a drift of the machine favours nobody.
+        let mut turns = vec![(Op::Get, Work::Get)];
+        if let Some(shape) = shape {
+            turns.insert(usize::from(number % 2 == 0), (Op::Floor(shape), Work::Floor(shape)));
+        }
+        for (op, work) in turns {
+            let run = bench.repetition(work)?;
+            report.add(op, number, run)?;
+        }
+    }
+    report.finish()?;
+    Ok(Exit::Clean)
+}
+
+/// How much is spent on finding the best shape of the floor.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Care {
+    /// Each shape once.
+    Quick,
+    /// Each once, and the three fastest twice more.
+    Thorough,
+}
+
+/// A measurement of one object: everything that its repetitions share.
+pub struct Bench<'a> {
+    console: &'a Console,
+    name: String,
+    spec: Spec,
+}
+
+impl<'a> Bench<'a> {
+    /// Asks for one byte, which tells size, version and address.
+    pub fn new(
+        source: &str,
+        knobs: &Knobs,
+        landing: Landing,
+        console: &'a Console,
+    ) -> Result<Bench<'a>, Failure> {
+        let location = origin::object("read", source)?;
+        let client = origin::client(knobs)?;
+        let probe = Get::new(location.clone(), EngineLanding::Nowhere)
+            .with_span(Span::Slice(0..1))
+            .with_part_records();
+        let (transfer, armed) = start(&client, probe, console)?;
+        let probed = transfer.wait().map_err(|error| match client.stat(&location) {
+            // There is no first byte.
+            Ok(stat) if stat.version.size == Some(0) => empty(&location),
+            _ => error.into(),
+        })?;
+        drop(armed);
+        let bytes = probed.version.size.filter(|bytes| *bytes > 0).ok_or_else(|| empty(&location))?;
+        let address = match probed.parts.first() {
+            Some(part) => part.address,
+            None => address_of(&location)?,
+        };
+        let pairs = knobs.given().iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+        let spec = Spec {
+            source: source.to_owned(),
+            knobs: pairs,
+            landing,
+            work: Work::Get,
+            bytes,
+            etag: probed.version.etag.filter(|etag| etag.starts_with('"')),
+            address,
+            rows: false,
+            progress: console.bar_wanted(Carries::Lines),
+        };
+        Ok(Bench { console, name: location.name().to_owned(), spec })
+    }
+
+    fn with_rows(mut self, rows: bool) -> Bench<'a> {
+        self.spec.rows = rows;
+        self
+    }
+
+    /// The fastest shape on this machine, by the median of its runs.
+    pub fn best_shape(&self, care: Care) -> Result<Shape, Failure> {
+        let mut tried: Vec<(Shape, Vec<f64>)> = Vec::new();
+        for shape in SHAPES {
+            tried.push((shape, vec![self.repetition(Work::Floor(shape))?.gib_per_s()]));
+        }
+        rank(&mut tried);
+        if care == Care::Thorough {
+            tried.truncate(3);
+            for _ in 0..2 {
+                for (shape, rates) in &mut tried {
+                    rates.push(self.repetition(Work::Floor(*shape))?.gib_per_s());
+                }
+            }
+            rank(&mut tried);
+        }
+        Ok(tried[0].0)
+    }
+
+    /// One run in a process of its own.
+    pub fn repetition(&self, work: Work) -> Result<Run, Failure> {
+        let name = match work {
+            Work::Get => self.name.clone(),
+            Work::Floor(shape) => format!("floor: {shape}"),
+        };
+        let bar = Bar::new(self.console, Carries::Lines, &name);
+        let failed = |error: std::io::Error| Failure::local("bench", "a child process", &error);
+        let armed = self.console.interrupt.arm();
+        let mut child = spawn().map_err(failed)?;
+        let id = child.id();
+        armed.on_signal(move || sys::terminate(id));
+        let spec = serde_json::to_vec(&Spec { work, ..self.spec.clone() }).expect("a spec is plain JSON");
+        let mut input = child.stdin.take().expect("its standard input is piped");
+        // A child that died at once says so by its missing answer.
+        let _ = input.write_all(&spec);
+        drop(input);
+        let outcome = self.listen(&mut child, &bar);
+        child.wait().map_err(failed)?;
+        if self.console.interrupt.raised() {
+            return Err(Failure::interrupted(format!("bench: {}: interrupted", self.spec_source())));
+        }
+        outcome
+    }
+
+    fn listen(&self, child: &mut Child, bar: &Bar) -> Result<Run, Failure> {
+        let output = child.stdout.take().expect("its standard output is piped");
+        for line in BufReader::new(output).lines() {
+            let line = line.map_err(|error| Failure::local("bench", "a child process", &error))?;
+            match serde_json::from_str(&line) {
+                Ok(Answer::Progress(bytes)) => bar.show(bytes, Some(self.spec.bytes)),
+                Ok(Answer::Done(run)) => return Ok(*run),
+                Ok(Answer::Failed(failure)) => return Err(failure),
+                Err(_) => break,
+            }
+        }
+        Err(Failure::internal(format!(
+            "bench: {}: the child process ended without a result",
+            self.spec_source()
+        ))
+        .with_hint("a large --landing memory may have met the machine's memory limit"))
+    }
+
+    fn spec_source(&self) -> String {
+        origin::masked(&self.spec.source)
+    }
+}
+
+fn empty(location: &Location) -> Failure {
+    Failure::usage(format!("bench: {location}: is empty or of unknown size"))
+        .with_hint("name an object with bytes in it")
+}
+
+fn rank(tried: &mut [(Shape, Vec<f64>)]) {
+    let rate = |rates: &[f64]| median(rates.iter().copied());
+    tried.sort_by(|(_, one), (_, other)| rate(other).total_cmp(&rate(one)));
+}
+
+fn spawn() -> std::io::Result<Child> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("__bench-child").stdin(Stdio::piped()).stdout(Stdio::piped());
+    sys::die_with_parent(&mut command);
+    command.spawn()
+}
+
+fn create(path: &Path) -> Result<File, Failure> {
+    File::create(path).map_err(|error| Failure::local("write", path.display(), &error))
+}
+
+/// A measurement makes its file new and removes it: it must not be somebody's.
+fn refuse_existing(landing: &Landing) -> Result<(), Failure> {
+    match landing {
+        Landing::File(path) if path.symlink_metadata().is_ok() => {
+            let failure = Failure::usage(format!("bench: {}: exists already", path.display()));
+            Err(failure
+                .with_hint("name a file that is not there: it is made new each time and removed afterwards"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// For an engine that kept no record of the probe.
+fn address_of(location: &Location) -> Result<SocketAddr, Failure> {
+    let failure = || Failure::usage(format!("bench: {location}: its address is unknown"));
+    let Location::Http { url } = location else { return Err(failure()) };
+    let mut addresses =
+        (url.endpoint.host.as_str(), url.endpoint.port).to_socket_addrs().map_err(|_| failure())?;
+    addresses.next().ok_or_else(failure)
+}

@@ -1,0 +1,222 @@
+//! What a measurement prints: a table row or a JSON line for each run, the ratio at the end, a CSV row for each part.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+
+use serde::Serialize;
+
+use crate::bench::floor::Shape;
+use crate::bench::run::{Run, median};
+use crate::bench::spec::Landing;
+use crate::console::{Carries, Console};
+use crate::failure::Failure;
+
+/// Who ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    Get,
+    Floor(Shape),
+}
+
+impl Op {
+    fn name(self) -> &'static str {
+        match self {
+            Op::Get => "get",
+            Op::Floor(_) => "floor",
+        }
+    }
+
+    fn shape(self) -> Option<String> {
+        match self {
+            Op::Get => None,
+            Op::Floor(shape) => Some(shape.to_string()),
+        }
+    }
+}
+
+/// Medians of flatout over medians of the floor.
+#[derive(Clone, Copy, Debug)]
+pub struct Ratio {
+    pub throughput: f64,
+    pub cpu: f64,
+    pub origin_busy: Option<f64>,
+}
+
+/// The runs so far, printed as they come.
+pub struct Report<'a> {
+    console: &'a Console,
+    landing: String,
+    parts: Option<BufWriter<File>>,
+    runs: Vec<(Op, Run)>,
+}
+
+const HEADER: &str =
+    "run op       GiB/s  Gbit/s    peak  CPU s/GiB  RSS MiB  TTFB ms p50/p99  parts  conns  verified";
+const CSV_HEADER: &str = "run,op,index,address,connection,start_s,first_byte_s,end_s,bytes,attempts";
+
+impl<'a> Report<'a> {
+    pub fn new(console: &'a Console, landing: &Landing, parts: Option<File>) -> Result<Report<'a>, Failure> {
+        let mut report = Report {
+            console,
+            landing: landing.to_string(),
+            parts: parts.map(BufWriter::new),
+            runs: Vec::new(),
+        };
+        report.write_parts(format_args!("{CSV_HEADER}"))?;
+        console.answer(HEADER)?;
+        console.flush()?;
+        Ok(report)
+    }
+
+    pub fn add(&mut self, op: Op, number: u32, run: Run) -> Result<(), Failure> {
+        self.console.answer(&table_row(op, number, &run))?;
+        run_event(self.console, op, number, &self.landing, &run)?;
+        self.console.flush()?;
+        for row in &run.rows {
+            let (start_s, first_byte_s, end_s) = (row.start_s, row.first_byte_s, row.end_s);
+            let (index, address, connection) = (row.index, &row.address, row.connection);
+            let (bytes, attempts, op) = (row.bytes, row.attempts, op.name());
+            self.write_parts(format_args!(
+                "{number},{op},{index},{address},{connection},{start_s:.6},{first_byte_s:.6},{end_s:.6},{bytes},{attempts}"
+            ))?;
+        }
+        self.runs.push((op, run));
+        Ok(())
+    }
+
+    /// The last line, where there is a floor to compare with.
+    pub fn finish(mut self) -> Result<(), Failure> {
+        if let Some(parts) = &mut self.parts {
+            parts.flush().map_err(|error| Failure::local("write", "the file of --parts", &error))?;
+        }
+        let Some(ratio) = ratio(&self.runs) else { return Ok(()) };
+        let busy = ratio.origin_busy.map(|busy| format!(", the origin {:.0} % busy", busy * 100.0));
+        self.console.answer(&format!(
+            "ratio to the floor: {:.2} of its throughput, {:.2} of its CPU{}",
+            ratio.throughput,
+            ratio.cpu,
+            busy.unwrap_or_default()
+        ))?;
+        ratio_event(self.console, &self.landing, ratio)
+    }
+
+    fn write_parts(&mut self, line: std::fmt::Arguments) -> Result<(), Failure> {
+        let Some(parts) = &mut self.parts else { return Ok(()) };
+        writeln!(parts, "{line}").map_err(|error| Failure::local("write", "the file of --parts", &error))
+    }
+}
+
+/// One run, with --json.
+pub fn run_event(
+    console: &Console,
+    op: Op,
+    number: u32,
+    landing: impl std::fmt::Display,
+    run: &Run,
+) -> Result<(), Failure> {
+    console.event(Carries::Lines, &Line::new(op, number, &landing.to_string(), run))
+}
+
+/// The last line, with --json.
+pub fn ratio_event(console: &Console, landing: impl std::fmt::Display, ratio: Ratio) -> Result<(), Failure> {
+    let Ratio { throughput, cpu, origin_busy } = ratio;
+    let landing = &landing.to_string();
+    console.event(Carries::Lines, &RatioLine { op: "ratio", landing, throughput, cpu, origin_busy })
+}
+
+/// `None` unless both ran.
+pub fn ratio(runs: &[(Op, Run)]) -> Option<Ratio> {
+    let gets = || runs.iter().filter(|(op, _)| *op == Op::Get).map(|(_, run)| run);
+    let floors = || runs.iter().filter(|(op, _)| *op != Op::Get).map(|(_, run)| run);
+    if gets().next().is_none() || floors().next().is_none() {
+        return None;
+    }
+    let busy: Vec<f64> = gets().filter_map(|run| run.origin_busy).collect();
+    Some(Ratio {
+        throughput: median(gets().map(Run::gib_per_s)) / median(floors().map(Run::gib_per_s)),
+        cpu: median(gets().map(Run::cpu_s_per_gib)) / median(floors().map(Run::cpu_s_per_gib)),
+        origin_busy: (!busy.is_empty()).then(|| median(busy)),
+    })
+}
+
+fn table_row(op: Op, number: u32, run: &Run) -> String {
+    let verified = op.shape().unwrap_or_else(|| run.verified.clone());
+    let waits = format!("{:.1}/{:.1}", run.ttfb_ms_p50, run.ttfb_ms_p99);
+    format!(
+        "{number:3} {:6} {:7.2} {:7.2} {:7.2} {:10.3} {:8.1} {waits:>16} {:6} {:6}  {verified}",
+        op.name(),
+        run.gib_per_s(),
+        run.gbit_avg(),
+        run.gbit_peak,
+        run.cpu_s_per_gib(),
+        run.peak_rss_mib,
+        run.parts,
+        run.connections,
+    )
+}
+
+/// One run as docs/json.md has it.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "bench")]
+struct Line<'a> {
+    op: &'static str,
+    run: u32,
+    landing: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shape: Option<String>,
+    bytes: u64,
+    seconds: f64,
+    gib_per_s: f64,
+    gbit_avg: f64,
+    gbit_peak: f64,
+    cpu_s_per_gib: f64,
+    peak_rss_mib: f64,
+    ttfb_ms: Ttfb,
+    parts: u32,
+    retries: u32,
+    connections: u32,
+    shards: u32,
+    verified: &'a str,
+    origin_busy: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Ttfb {
+    p50: f64,
+    p99: f64,
+}
+
+impl<'a> Line<'a> {
+    fn new(op: Op, number: u32, landing: &'a str, run: &'a Run) -> Line<'a> {
+        Line {
+            op: op.name(),
+            run: number,
+            landing,
+            shape: op.shape(),
+            bytes: run.bytes,
+            seconds: run.seconds,
+            gib_per_s: run.gib_per_s(),
+            gbit_avg: run.gbit_avg(),
+            gbit_peak: run.gbit_peak,
+            cpu_s_per_gib: run.cpu_s_per_gib(),
+            peak_rss_mib: run.peak_rss_mib,
+            ttfb_ms: Ttfb { p50: run.ttfb_ms_p50, p99: run.ttfb_ms_p99 },
+            parts: run.parts,
+            retries: run.retries,
+            connections: run.connections,
+            shards: run.shards,
+            verified: &run.verified,
+            origin_busy: run.origin_busy,
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "bench")]
+struct RatioLine<'a> {
+    op: &'static str,
+    landing: &'a str,
+    throughput: f64,
+    cpu: f64,
+    origin_busy: Option<f64>,
+}

@@ -1,0 +1,100 @@
+//! How many bytes had landed when: a thread that looks every 20 ms, and the best window in what it saw.
+
+use std::io::Write;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::bench::spec::Answer;
+
+/// Fifty looks a second cost nothing that could be measured, and ten of them make the shortest window's edge 5 %.
+const INTERVAL: Duration = Duration::from_millis(20);
+
+/// Progress goes to the parent with every fifth look: ten times a second.
+const PROGRESS_EVERY: usize = 5;
+
+/// Runs under this are judged by a window of 100 ms instead of one second.
+const SHORT_RUN_S: f64 = 3.0;
+
+/// A look: seconds since the start, bytes landed.
+pub type Sample = (f64, u64);
+
+/// The thread that looks.
+pub struct Sampler {
+    stop: Sender<()>,
+    thread: JoinHandle<Vec<Sample>>,
+}
+
+impl Sampler {
+    /// Looks with `landed_bytes` from now on; `progress` also tells the parent.
+    pub fn start(start: Instant, progress: bool, landed_bytes: impl Fn() -> u64 + Send + 'static) -> Sampler {
+        let (stop, stopped) = mpsc::channel::<()>();
+        let thread = thread::spawn(move || {
+            let mut samples = vec![(0.0, 0)];
+            while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                let bytes = landed_bytes();
+                samples.push((start.elapsed().as_secs_f64(), bytes));
+                if progress && samples.len() % PROGRESS_EVERY == 0 {
+                    tell(bytes);
+                }
+            }
+            samples
+        });
+        Sampler { stop, thread }
+    }
+
+    /// Every look, and the end.
+    pub fn finish(self, seconds: f64, bytes: u64) -> Vec<Sample> {
+        drop(self.stop);
+        let mut samples = self.thread.join().unwrap_or_default();
+        samples.retain(|(at, _)| *at < seconds);
+        samples.push((seconds, bytes));
+        samples
+    }
+}
+
+fn tell(bytes: u64) {
+    let line = serde_json::to_string(&Answer::Progress(bytes)).expect("an answer is plain JSON");
+    // A parent that is gone takes this process with it.
+    let _ = writeln!(std::io::stdout().lock(), "{line}");
+}
+
+/// The best window's Gbit/s; of a run shorter than a window, its average.
+pub fn peak_gbit(samples: &[Sample]) -> f64 {
+    let Some(&(seconds, bytes)) = samples.last() else { return 0.0 };
+    let window_s = if seconds < SHORT_RUN_S { 0.1 } else { 1.0 };
+    let average = bytes as f64 / seconds.max(f64::MIN_POSITIVE);
+    let starts = samples.iter().filter(|(at, _)| at + window_s <= seconds);
+    let best = starts.map(|&(at, before)| (bytes_at(samples, at + window_s) - before as f64) / window_s);
+    best.fold(average, f64::max) * 8.0 / 1e9
+}
+
+/// Bytes landed at a moment between two looks, on the straight line between them.
+fn bytes_at(samples: &[Sample], moment: f64) -> f64 {
+    let after = samples.partition_point(|(at, _)| *at < moment).min(samples.len() - 1);
+    let (later, later_bytes) = samples[after];
+    let (earlier, earlier_bytes) = samples[after.saturating_sub(1)];
+    let share = if later > earlier { ((moment - earlier) / (later - earlier)).min(1.0) } else { 1.0 };
+    earlier_bytes as f64 + (later_bytes as f64 - earlier_bytes as f64) * share
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(samples: &[Sample], gbit: f64) {
+        assert!((peak_gbit(samples) - gbit).abs() < 1e-6, "{} is not {gbit}", peak_gbit(samples));
+    }
+
+    #[test]
+    fn the_best_window_counts() {
+        const GIGABIT: u64 = 125_000_000;
+        check(&[(0.0, 0), (0.05, GIGABIT)], 20.0);
+        check(&[(0.0, 0), (1.0, GIGABIT)], 1.0);
+        // Under 3 s: the 100 ms in which everything came.
+        check(&[(0.0, 0), (1.0, 0), (1.1, GIGABIT), (2.0, GIGABIT)], 10.0);
+        // From 3 s on: a whole second around them.
+        check(&[(0.0, 0), (1.0, 0), (1.1, GIGABIT), (2.0, GIGABIT), (4.0, GIGABIT)], 1.0);
+        check(&[], 0.0);
+    }
+}

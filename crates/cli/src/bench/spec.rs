@@ -1,0 +1,103 @@
+//! What the parent asks of a bench child, and what the child answers: one JSON line each way, and its progress between.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::bench::floor::Shape;
+use crate::bench::run::Run;
+use crate::failure::Failure;
+
+/// Where the bytes of a measured run go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Landing {
+    Nowhere,
+    /// One buffer of the object's size, allocated and touched before the clock starts.
+    Memory,
+    /// A pipe that another process reads and drops.
+    Stream,
+    /// A new file each time, removed afterwards.
+    File(PathBuf),
+}
+
+impl FromStr for Landing {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Landing, String> {
+        match text {
+            "nowhere" => Ok(Landing::Nowhere),
+            "memory" => Ok(Landing::Memory),
+            "stream" => Ok(Landing::Stream),
+            _ => match text.strip_prefix("file:") {
+                Some(path) if !path.is_empty() => Ok(Landing::File(path.into())),
+                _ => Err("write nowhere, memory, stream or file:PATH".into()),
+            },
+        }
+    }
+}
+
+impl std::fmt::Display for Landing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Landing::Nowhere => "nowhere",
+            Landing::Memory => "memory",
+            Landing::Stream => "stream",
+            Landing::File(_) => "file",
+        })
+    }
+}
+
+/// One repetition.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Spec {
+    /// As the user typed it.
+    pub source: String,
+    /// The knobs of the command line; the child reads the environment by itself.
+    pub knobs: Vec<(String, String)>,
+    pub landing: Landing,
+    pub work: Work,
+    /// Size of the object.
+    pub bytes: u64,
+    /// Its strong ETag, which pins every range of the floor too.
+    pub etag: Option<String>,
+    /// The address that the probe was answered from.
+    pub address: SocketAddr,
+    /// Whether a row per part is wanted back.
+    pub rows: bool,
+    /// Whether progress is wanted, ten times a second.
+    pub progress: bool,
+}
+
+/// Who fetches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Work {
+    Get,
+    Floor(Shape),
+}
+
+/// A line of the child.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Answer {
+    /// Bytes that have landed.
+    Progress(u64),
+    Done(Box<Run>),
+    Failed(Failure),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn landings_as_typed() {
+        let check = |text: &str, expected: Option<Landing>| assert_eq!(text.parse().ok(), expected, "{text}");
+        check("nowhere", Some(Landing::Nowhere));
+        check("memory", Some(Landing::Memory));
+        check("stream", Some(Landing::Stream));
+        check("file:/dev/shm/x", Some(Landing::File("/dev/shm/x".into())));
+        check("file:", None);
+        check("disk", None);
+    }
+}

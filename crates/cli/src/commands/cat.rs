@@ -1,0 +1,50 @@
+//! `flatout cat`: objects to standard output, one after the other.
+
+use std::time::Instant;
+
+use crate::args::Cat;
+use crate::commands::cp::object_event;
+use crate::console::{Carries, Console};
+use crate::download::Download;
+use crate::events::Summary;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::origin;
+
+/// The first failure ends it: what came after a hole would be taken for a whole.
+pub fn run(args: &Cat, console: &Console) -> Result<Exit, Failure> {
+    let sources: Vec<_> =
+        args.sources.iter().map(|typed| origin::object("read", typed)).collect::<Result<_, _>>()?;
+    let client = origin::client(&args.knobs)?;
+    let start = Instant::now();
+    let mut summary = Summary { action: "download", objects: sources.len() as u64, ..Default::default() };
+    let mut exit = Exit::Clean;
+    for location in &sources {
+        let download = Download { client: &client, location, span: args.range.as_ref(), console };
+        let outcome = download.to_stdout();
+        if let Err(failure) = &outcome
+            && failure.is_silent()
+        {
+            return Ok(failure.exit);
+        }
+        console.event(Carries::Bytes, &object_event(location, None, outcome.as_ref().ok()))?;
+        match outcome {
+            Ok(done) => {
+                summary.ok += 1;
+                summary.bytes += done.bytes;
+                summary.fetched += done.fetched_bytes;
+            }
+            Err(failure) => {
+                summary.failed += 1;
+                console.failure(Carries::Bytes, &failure);
+                exit = failure.exit;
+                break;
+            }
+        }
+    }
+    summary.skipped = summary.objects - summary.ok - summary.failed;
+    summary.seconds = start.elapsed().as_secs_f64();
+    summary.exit = exit.code();
+    console.event(Carries::Bytes, &summary)?;
+    Ok(exit)
+}

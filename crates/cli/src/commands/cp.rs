@@ -1,0 +1,165 @@
+//! `flatout cp`: one object to a file, into a folder, or to standard output.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use flatout_engine::Report;
+use flatout_settings::format_size;
+use flatout_wire::location::Location;
+
+use crate::args::Cp;
+use crate::console::{Carries, Console};
+use crate::download::Download;
+use crate::events;
+use crate::exit::Exit;
+use crate::failure::{Failure, one_line};
+use crate::origin;
+
+/// Where the object goes.
+enum Target {
+    Stdout,
+    File(PathBuf),
+}
+
+impl Target {
+    fn carries(&self) -> Carries {
+        match self {
+            Target::Stdout => Carries::Bytes,
+            Target::File(_) => Carries::Lines,
+        }
+    }
+}
+
+pub fn run(args: &Cp, console: &Console) -> Result<Exit, Failure> {
+    refuse_what_comes_later(args)?;
+    let source = origin::object("read", &args.source)?;
+    let target = target(&args.target, &source)?;
+    let client = origin::client(&args.knobs)?;
+    let download = Download { client: &client, location: &source, span: args.range.as_ref(), console };
+    let start = Instant::now();
+    let outcome = match &target {
+        Target::Stdout => download.to_stdout(),
+        Target::File(path) => download.to_file(path),
+    };
+    let seconds = start.elapsed().as_secs_f64();
+    report(console, &source, &target, outcome, seconds)
+}
+
+fn refuse_what_comes_later(args: &Cp) -> Result<(), Failure> {
+    let is_url = |text: &str| text.contains("://");
+    let (source, target) = (&args.source, origin::masked(&args.target));
+    match (is_url(source), is_url(&args.target)) {
+        (true, false) => Ok(()),
+        (true, true) => {
+            let failure =
+                Failure::usage(format!("cp: {target}: copies between buckets come in a later version"));
+            Err(failure.with_hint("copy to a file first"))
+        }
+        (false, true) => {
+            let failure = Failure::usage(format!("cp: {target}: uploads come in a later version"));
+            Err(failure.with_hint("to download, name the object first: flatout cp s3://BUCKET/KEY FILE"))
+        }
+        (false, false) => origin::location("cp", source).map(drop),
+    }
+}
+
+/// A folder is one that exists, or whose path ends in '/'; the object's name is appended then.
+fn target(typed: &str, source: &Location) -> Result<Target, Failure> {
+    if typed == "-" {
+        return Ok(Target::Stdout);
+    }
+    let path = Path::new(typed);
+    if !typed.ends_with('/') && !path.is_dir() {
+        return Ok(Target::File(path.to_path_buf()));
+    }
+    match source.name() {
+        // Anything else would leave the folder that was named.
+        "" | "." | ".." => {
+            Err(Failure::usage(format!("cp: {source}: has no name to use in the folder {typed}"))
+                .with_hint("name the file as well"))
+        }
+        name if name.contains(['/', '\0']) => {
+            Err(Failure::usage(format!("cp: {source}: its name cannot be that of a file"))
+                .with_hint("name the file as well"))
+        }
+        name => Ok(Target::File(path.join(name))),
+    }
+}
+
+/// Says what became of it: the object's event, the error if there is one, the summary.
+fn report(
+    console: &Console,
+    source: &Location,
+    target: &Target,
+    outcome: Result<Report, Failure>,
+    seconds: f64,
+) -> Result<Exit, Failure> {
+    let carries = target.carries();
+    let (event, exit) = match &outcome {
+        Ok(done) => {
+            if let Target::File(path) = target {
+                console.say(&sentence(source, path, done))?;
+            }
+            (event(source, target, Some(done)), Exit::Clean)
+        }
+        Err(failure) if failure.is_silent() => return Ok(failure.exit),
+        Err(failure) => (event(source, target, None), failure.exit),
+    };
+    console.event(carries, &event)?;
+    if let Err(failure) = &outcome {
+        console.failure(carries, failure);
+    }
+    let ok = u64::from(outcome.is_ok());
+    let summary = events::Summary {
+        action: "download",
+        objects: 1,
+        ok,
+        failed: 1 - ok,
+        bytes: event.bytes,
+        fetched: event.fetched,
+        seconds,
+        exit: exit.code(),
+        ..Default::default()
+    };
+    console.event(carries, &summary)?;
+    Ok(exit)
+}
+
+fn sentence(source: &Location, path: &Path, done: &Report) -> String {
+    let rate = if done.seconds > 0.0 { done.bytes as f64 / done.seconds } else { 0.0 };
+    format!(
+        "{} -> {}: {} in {:.2} s, {}/s, verified: {}",
+        one_line(&source.to_string()),
+        one_line(&path.display().to_string()),
+        format_size(done.bytes),
+        done.seconds,
+        format_size(rate as u64),
+        done.verified
+    )
+}
+
+/// The event of one object, whole or failed.
+pub fn object_event(source: &Location, target: Option<&Path>, done: Option<&Report>) -> events::Object {
+    events::Object {
+        action: "download",
+        status: if done.is_some() { "ok" } else { "failed" },
+        key: source.key().to_owned(),
+        source: source.to_string(),
+        target: target.map(|path| path.display().to_string()),
+        bytes: done.map_or(0, |done| done.bytes),
+        fetched: done.map_or(0, |done| done.fetched_bytes),
+        resumed: 0,
+        verified: done.map(|done| done.verified.to_string()),
+        etag: done.and_then(|done| done.version.etag.clone()),
+        seconds: done.map_or(0.0, |done| done.seconds),
+        retries: done.map_or(0, |done| done.retries),
+    }
+}
+
+fn event(source: &Location, target: &Target, done: Option<&Report>) -> events::Object {
+    let path = match target {
+        Target::Stdout => None,
+        Target::File(path) => Some(path.as_path()),
+    };
+    object_event(source, path, done)
+}

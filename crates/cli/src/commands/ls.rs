@@ -1,0 +1,139 @@
+//! `flatout ls`: buckets, or what lies under a prefix, line by line as the pages arrive.
+
+use flatout_engine::{Client, Entry, Listed};
+use flatout_settings::format_size;
+use flatout_wire::location::Location;
+use flatout_wire::time;
+
+use crate::args::Ls;
+use crate::console::{Carries, Console};
+use crate::events;
+use crate::exit::Exit;
+use crate::failure::{Failure, one_line};
+use crate::origin;
+
+pub fn run(args: &Ls, console: &Console) -> Result<Exit, Failure> {
+    let client = origin::client(&args.knobs)?;
+    let mut summary = events::ListSummary { action: "list", ..Default::default() };
+    let exit = match args.location.as_deref() {
+        None | Some("s3://" | "s3:///") => buckets(args, &client, console, &mut summary)?,
+        Some(typed) => entries(args, &origin::location("list", typed)?, &client, console, &mut summary)?,
+    };
+    summary.exit = exit.code();
+    console.event(Carries::Lines, &summary)?;
+    Ok(exit)
+}
+
+fn buckets(
+    args: &Ls,
+    client: &Client,
+    console: &Console,
+    summary: &mut events::ListSummary,
+) -> Result<Exit, Failure> {
+    for bucket in client.buckets()? {
+        let created = stamp(bucket.created);
+        let name = one_line(&bucket.name);
+        let line = if long(args) { format!("{} s3://{name}", created.text) } else { format!("s3://{name}") };
+        console.answer(&line)?;
+        summary.buckets += 1;
+        console.event(
+            Carries::Lines,
+            &events::Entry {
+                kind: "bucket",
+                key: bucket.name,
+                bytes: None,
+                last_modified: created.json,
+                etag: None,
+                storage_class: None,
+            },
+        )?;
+    }
+    Ok(Exit::Clean)
+}
+
+fn entries(
+    args: &Ls,
+    location: &Location,
+    client: &Client,
+    console: &Console,
+    summary: &mut events::ListSummary,
+) -> Result<Exit, Failure> {
+    let Location::S3 { key: prefix, .. } = location else {
+        let failure = Failure::usage(format!("list: {location}: plain HTTP has no listing"));
+        return Err(failure.with_hint("for a bucket write s3://BUCKET/PREFIX and --endpoint-url"));
+    };
+    // Names are shown from the folder that was asked for, as ls shows them; events hold whole keys.
+    let folder_bytes = prefix.rfind('/').map_or(0, |slash| slash + 1);
+    for entry in client.list(location, args.recursive)? {
+        match entry? {
+            Entry::Prefix(name) => {
+                summary.prefixes += 1;
+                console.answer(&prefix_line(args, shown(&name, folder_bytes)))?;
+                console.event(Carries::Lines, &prefix_event(name))?;
+            }
+            Entry::Object(Listed { key, size, etag, last_modified, storage_class }) => {
+                summary.objects += 1;
+                summary.bytes += size;
+                let modified = stamp(last_modified);
+                console.answer(&object_line(args, shown(&key, folder_bytes), size, &modified.text))?;
+                let (kind, bytes) = ("object", Some(size));
+                let last_modified = modified.json;
+                console.event(
+                    Carries::Lines,
+                    &events::Entry { kind, key, bytes, last_modified, etag, storage_class },
+                )?;
+            }
+        }
+    }
+    if summary.objects + summary.prefixes > 0 || prefix.is_empty() {
+        return Ok(Exit::Clean);
+    }
+    let failure = Failure {
+        exit: Exit::Failed,
+        kind: "not_found".into(),
+        message: format!("list: {location}: nothing there"),
+        hint: Some("a prefix is part of a key: look one level up".into()),
+    };
+    console.failure(Carries::Lines, &failure);
+    Ok(failure.exit)
+}
+
+fn long(args: &Ls) -> bool {
+    args.long || args.human_readable
+}
+
+fn shown(key: &str, folder_bytes: usize) -> String {
+    one_line(key.get(folder_bytes..).filter(|name| !name.is_empty()).unwrap_or(key))
+}
+
+fn prefix_line(args: &Ls, name: String) -> String {
+    if long(args) { format!("{:20} {:>14} {name}", "", "-") } else { name }
+}
+
+fn object_line(args: &Ls, name: String, bytes: u64, modified: &str) -> String {
+    match (long(args), args.human_readable) {
+        (false, _) => name,
+        (true, false) => format!("{modified:20} {bytes:>14} {name}"),
+        (true, true) => format!("{modified:20} {:>14} {name}", format_size(bytes)),
+    }
+}
+
+fn prefix_event(key: String) -> events::Entry {
+    events::Entry { kind: "prefix", key, bytes: None, last_modified: None, etag: None, storage_class: None }
+}
+
+/// A time for people, and for JSON where it is absent if the origin did not state it.
+struct Stamp {
+    text: String,
+    json: Option<String>,
+}
+
+fn stamp(unix_seconds: u64) -> Stamp {
+    match unix_seconds {
+        0 => Stamp { text: "-".into(), json: None },
+        seconds => {
+            let text = time::format_iso(seconds);
+            Stamp { json: Some(text.clone()), text }
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! One file per command.
+
+pub mod cat;
+pub mod cp;
+pub mod ls;
+pub mod serve;
+pub mod stat;
+pub mod version;

@@ -1,0 +1,77 @@
+//! `flatout stat`: what the origin says about an object.
+
+use flatout_engine::Stat;
+use flatout_settings::format_size;
+use flatout_wire::checksum;
+use flatout_wire::head::{Checksum, Kind};
+use flatout_wire::location::Location;
+
+use crate::args;
+use crate::console::{Carries, Console};
+use crate::events;
+use crate::exit::Exit;
+use crate::failure::{Failure, one_line};
+use crate::origin;
+
+pub fn run(args: &args::Stat, console: &Console) -> Result<Exit, Failure> {
+    let location = origin::object("look at", &args.source)?;
+    let stat = origin::client(&args.knobs)?.stat(&location)?;
+    console.answer(&one_line(&location.to_string()))?;
+    for (name, value) in rows(&stat) {
+        console.answer(&format!("  {name:14} {}", one_line(&value)))?;
+    }
+    console.event(Carries::Lines, &event(&location, stat))?;
+    Ok(Exit::Clean)
+}
+
+/// What is known, in the order in which it is asked for most.
+fn rows(stat: &Stat) -> Vec<(String, String)> {
+    let mut rows = Vec::new();
+    let mut row = |name: &str, value: Option<String>| {
+        rows.extend(value.map(|value| (name.to_owned(), value)));
+    };
+    row("size", stat.version.size.map(|bytes| format!("{bytes} ({})", format_size(bytes))));
+    row("modified", stat.version.last_modified.clone());
+    row("etag", stat.version.etag.clone());
+    row("type", stat.content_type.clone());
+    row("class", stat.storage_class.clone());
+    row("parts", stat.parts_count.map(|parts| parts.to_string()));
+    for checksum in &stat.checksums {
+        let composite = match checksum.kind {
+            Kind::Full => String::new(),
+            Kind::Composite { parts } => format!(" (of {parts} parts' checksums)"),
+        };
+        row(checksum.algorithm.name(), Some(format!("{}{composite}", encoded(checksum))));
+    }
+    for (name, value) in &stat.metadata {
+        row(name, Some(value.clone()));
+    }
+    rows
+}
+
+fn event(location: &Location, stat: Stat) -> events::Stat {
+    events::Stat {
+        key: location.key().to_owned(),
+        source: location.to_string(),
+        bytes: stat.version.size,
+        etag: stat.version.etag,
+        last_modified: stat.version.last_modified,
+        content_type: stat.content_type,
+        storage_class: stat.storage_class,
+        parts_count: stat.parts_count,
+        checksums: stat.checksums.iter().map(checksum_event).collect(),
+        metadata: stat.metadata.into_iter().collect(),
+    }
+}
+
+fn checksum_event(checksum: &Checksum) -> events::Checksum {
+    let composite_of = match checksum.kind {
+        Kind::Full => None,
+        Kind::Composite { parts } => Some(parts),
+    };
+    events::Checksum { algorithm: checksum.algorithm.name(), value: encoded(checksum), composite_of }
+}
+
+fn encoded(checksum: &Checksum) -> String {
+    checksum::Algorithm::encode(checksum.algorithm, checksum.value)
+}

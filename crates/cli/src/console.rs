@@ -1,0 +1,89 @@
+//! Where a command speaks and listens: lines of text or JSON events out, errors, signals in.
+
+use std::cell::RefCell;
+use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+
+use serde::Serialize;
+
+use crate::events::{self, Versioned};
+use crate::failure::Failure;
+use crate::signal::Interrupt;
+
+/// What goes through standard output during a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carries {
+    /// Lines or events.
+    Lines,
+    /// An object's bytes: events go to standard error.
+    Bytes,
+}
+
+/// The command's side of the terminal, pipe or log that it runs in.
+pub struct Console {
+    /// Signals, for whoever has something to end in good order.
+    pub interrupt: Interrupt,
+    json: bool,
+    quiet: bool,
+    progress: bool,
+    out: RefCell<BufWriter<Stdout>>,
+}
+
+impl Console {
+    /// `progress` says whether the user allows a bar.
+    pub fn new(interrupt: Interrupt, json: bool, quiet: bool, progress: bool) -> Console {
+        Console { interrupt, json, quiet, progress, out: RefCell::new(BufWriter::new(io::stdout())) }
+    }
+
+    /// Whether a bar may be drawn on standard error. Not beside output that shares its terminal.
+    pub fn bar_wanted(&self, carries: Carries) -> bool {
+        let shares = io::stdout().is_terminal() && (self.json || carries == Carries::Bytes);
+        self.progress && !self.quiet && !shares && io::stderr().is_terminal()
+    }
+
+    /// A line that is the command's answer (a listing): printed even when quiet, not with --json.
+    pub fn answer(&self, line: &str) -> Result<(), Failure> {
+        match self.json {
+            true => Ok(()),
+            false => writeln!(self.out.borrow_mut(), "{line}").map_err(|error| Failure::stdout(&error)),
+        }
+    }
+
+    /// A line that reports what was done: left out when quiet or with --json.
+    pub fn say(&self, line: &str) -> Result<(), Failure> {
+        if self.quiet { Ok(()) } else { self.answer(line) }
+    }
+
+    /// An event, with --json; where it goes depends on what standard output carries.
+    pub fn event(&self, carries: Carries, event: &impl Serialize) -> Result<(), Failure> {
+        if !self.json {
+            return Ok(());
+        }
+        let line = serde_json::to_string(&Versioned::new(event)).expect("events are maps with text for keys");
+        match carries {
+            Carries::Lines => {
+                writeln!(self.out.borrow_mut(), "{line}").map_err(|error| Failure::stdout(&error))
+            }
+            Carries::Bytes => {
+                // Like every diagnostic: when nobody can be told, there is nobody to tell that.
+                let _ = writeln!(io::stderr().lock(), "{line}");
+                Ok(())
+            }
+        }
+    }
+
+    /// Pushes out what has been said: before waiting for long, and at the end.
+    pub fn flush(&self) -> Result<(), Failure> {
+        self.out.borrow_mut().flush().map_err(|error| Failure::stdout(&error))
+    }
+
+    /// Shows a failure: on standard error for people, and as an event.
+    pub fn failure(&self, carries: Carries, failure: &Failure) {
+        if failure.is_silent() {
+            return;
+        }
+        // What was said before comes before; a reader who is gone is no second failure.
+        let _ = self.event(carries, &events::Error::from(failure));
+        let _ = self.flush();
+        let _ = writeln!(io::stderr().lock(), "{failure}");
+    }
+}

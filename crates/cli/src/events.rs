@@ -1,0 +1,167 @@
+//! The JSON events of schema v1, field for field as docs/json.md has them.
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// The version of the schema: it grows when a field changes its meaning or goes, not when one is added.
+const VERSION: u32 = 1;
+
+/// Puts the version in front of an event's own fields.
+#[derive(Serialize)]
+pub struct Versioned<'a, E> {
+    v: u32,
+    #[serde(flatten)]
+    event: &'a E,
+}
+
+impl<'a, E> Versioned<'a, E> {
+    /// The event as it is written.
+    pub fn new(event: &'a E) -> Versioned<'a, E> {
+        Versioned { v: VERSION, event }
+    }
+}
+
+/// One object that was asked for, and what became of it.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "object")]
+pub struct Object {
+    pub action: &'static str,
+    pub status: &'static str,
+    pub key: String,
+    pub source: String,
+    /// Absent when the target is standard output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    pub bytes: u64,
+    pub fetched: u64,
+    pub resumed: u64,
+    pub verified: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub etag: Option<String>,
+    pub seconds: f64,
+    pub retries: u32,
+}
+
+/// The last event of a run that moves bytes.
+#[derive(Serialize, Default)]
+#[serde(tag = "event", rename = "summary")]
+pub struct Summary {
+    pub action: &'static str,
+    pub objects: u64,
+    pub ok: u64,
+    pub failed: u64,
+    pub unchanged: u64,
+    pub skipped: u64,
+    pub bytes: u64,
+    pub fetched: u64,
+    pub seconds: f64,
+    pub exit: u8,
+}
+
+/// One line of a listing.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "entry")]
+pub struct Entry {
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// The whole key or prefix, or the bucket's name; exact, control characters included.
+    pub key: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_modified: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub etag: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub storage_class: Option<String>,
+}
+
+/// The last event of a listing.
+#[derive(Serialize, Default)]
+#[serde(tag = "event", rename = "summary")]
+pub struct ListSummary {
+    pub action: &'static str,
+    pub objects: u64,
+    pub prefixes: u64,
+    pub buckets: u64,
+    pub bytes: u64,
+    pub exit: u8,
+}
+
+/// What the origin says about an object.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "stat")]
+pub struct Stat {
+    pub key: String,
+    pub source: String,
+    pub bytes: Option<u64>,
+    pub etag: Option<String>,
+    pub last_modified: Option<String>,
+    pub content_type: Option<String>,
+    pub storage_class: Option<String>,
+    pub parts_count: Option<u32>,
+    pub checksums: Vec<Checksum>,
+    pub metadata: std::collections::BTreeMap<String, String>,
+}
+
+/// A checksum as the origin stated it.
+#[derive(Serialize)]
+pub struct Checksum {
+    pub algorithm: &'static str,
+    /// In the form of the algorithm's own header: base64, or decimal for crc64xz.
+    pub value: String,
+    /// Number of parts when the checksum is one of checksums; absent when it is of the whole object's bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub composite_of: Option<u32>,
+}
+
+/// What failed, in the words of standard error.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "error")]
+pub struct Error<'a> {
+    pub kind: &'a str,
+    pub message: &'a str,
+    pub hint: Option<&'a str>,
+    pub exit: u8,
+}
+
+impl<'a> From<&'a Failure> for Error<'a> {
+    fn from(failure: &'a Failure) -> Error<'a> {
+        Error {
+            kind: &failure.kind,
+            message: &failure.message,
+            hint: failure.hint.as_deref(),
+            exit: failure.exit.code(),
+        }
+    }
+}
+
+/// An address that a development origin listens on.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "listening")]
+pub struct Listening {
+    pub url: String,
+}
+
+/// The program's version.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "version")]
+pub struct Version {
+    pub program: &'static str,
+    pub version: &'static str,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_opens_with_version_and_name() {
+        let event = Listening { url: "http://127.0.0.1:1".into() };
+        assert_eq!(
+            serde_json::to_string(&Versioned::new(&event)).unwrap(),
+            r#"{"v":1,"event":"listening","url":"http://127.0.0.1:1"}"#
+        );
+    }
+}

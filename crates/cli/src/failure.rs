@@ -1,0 +1,142 @@
+//! What a command reports when it fails: a code, one line of what, which object and why, and a hint.
+
+use std::fmt;
+use std::io;
+
+use flatout_ambient::AmbientError;
+use serde::{Deserialize, Serialize};
+
+use crate::exit::{self, Exit};
+
+/// A failure ready to be shown. Serializable, since a bench child hands its own to the parent.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Failure {
+    /// The code to exit with.
+    pub exit: Exit,
+    /// The kind's name in JSON.
+    pub kind: String,
+    /// `what: which object: why`; empty for an end that deserves no word.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl Failure {
+    /// The command line or a URL is wrong.
+    pub fn usage(message: impl Into<String>) -> Failure {
+        Failure { exit: Exit::Usage, kind: "usage".into(), message: message.into(), hint: None }
+    }
+
+    /// A local file, pipe or process refused.
+    pub fn local(what: &str, object: impl fmt::Display, cause: &io::Error) -> Failure {
+        let why = cause.to_string();
+        let why = why.split(" (os error").next().unwrap_or_default();
+        Failure {
+            exit: Exit::Failed,
+            kind: "local_io".into(),
+            message: format!("{what}: {object}: {why}"),
+            hint: None,
+        }
+    }
+
+    /// A defect: something that this program promised itself did not hold.
+    pub fn internal(message: impl Into<String>) -> Failure {
+        Failure { exit: Exit::Failed, kind: "internal".into(), message: message.into(), hint: None }
+    }
+
+    /// A signal ended it.
+    pub fn interrupted(message: impl Into<String>) -> Failure {
+        Failure { exit: Exit::Interrupted, kind: "cancelled".into(), message: message.into(), hint: None }
+    }
+
+    /// Whoever read our output has enough (`flatout cat … | head`): a clean end without a word.
+    pub fn reader_gone() -> Failure {
+        Failure { exit: Exit::Clean, kind: "broken_pipe".into(), message: String::new(), hint: None }
+    }
+
+    /// An error of writing to standard output; a closed pipe is no failure.
+    pub fn stdout(cause: &io::Error) -> Failure {
+        match cause.kind() {
+            io::ErrorKind::BrokenPipe => Failure::reader_gone(),
+            _ => Failure::local("write", "standard output", cause),
+        }
+    }
+
+    /// The same with what to do about it.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Failure {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Whether there is anything to say.
+    pub fn is_silent(&self) -> bool {
+        self.message.is_empty()
+    }
+}
+
+impl From<flatout_engine::Error> for Failure {
+    fn from(error: flatout_engine::Error) -> Failure {
+        Failure {
+            exit: exit::of(error.kind()),
+            kind: exit::name(error.kind()).into(),
+            message: error.to_string(),
+            hint: error.hint().map(str::to_owned),
+        }
+    }
+}
+
+impl From<AmbientError> for Failure {
+    fn from(error: AmbientError) -> Failure {
+        let hint = error.hint();
+        Failure { hint, ..Failure::usage(format!("settings: {error}")) }
+    }
+}
+
+/// As the user sees it on standard error: one line, and a second for the hint.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "flatout: error: {}", one_line(&self.message))?;
+        match &self.hint {
+            Some(hint) => write!(f, "\n  hint: {}", one_line(hint)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Control characters that an origin or a key brings along neither break the line nor reach the terminal.
+pub fn one_line(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character.is_control() {
+            true => shown.extend(character.escape_default()),
+            false => shown.push(character),
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_one_line_and_a_hint() {
+        let check = |failure: Failure, expected: &str| assert_eq!(failure.to_string(), expected);
+        check(Failure::usage("read: x: why"), "flatout: error: read: x: why");
+        check(Failure::usage("a").with_hint("b"), "flatout: error: a\n  hint: b");
+        check(Failure::usage("a\nb\x1b[31m"), "flatout: error: a\\nb\\u{1b}[31m");
+        let full = io::Error::from_raw_os_error(libc::ENOSPC);
+        check(
+            Failure::local("write", "standard output", &full),
+            "flatout: error: write: standard output: No space left on device",
+        );
+    }
+
+    #[test]
+    fn a_closed_pipe_is_no_failure() {
+        let failure = Failure::stdout(&io::Error::from_raw_os_error(libc::EPIPE));
+        assert!(failure.is_silent());
+        assert_eq!(failure.exit, Exit::Clean);
+    }
+}

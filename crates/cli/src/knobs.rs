@@ -1,0 +1,101 @@
+//! Every knob of `settings` as a flag, so that it is written down once; actions are clap derive (args.rs).
+
+use clap::builder::Command;
+use clap::{Arg, ArgAction, ArgMatches, Args, Error, FromArgMatches};
+use flatout_settings::{KNOBS, Kind, Knob};
+
+/// The knobs given on the command line, by name, as typed; `ambient` reads them together with the environment.
+#[derive(Clone, Debug, Default)]
+pub struct Knobs {
+    given: Vec<(&'static str, String)>,
+}
+
+impl Knobs {
+    /// Name and value of each, in the order of the table.
+    pub fn given(&self) -> &[(&'static str, String)] {
+        &self.given
+    }
+
+    /// The same with `name` fixed by the program itself, in place of what was typed.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<String>) -> Knobs {
+        self.given.retain(|(given, _)| *given != name);
+        let knob = flatout_settings::knob(name).expect("the program names only knobs that exist");
+        self.given.push((knob.name, value.into()));
+        self
+    }
+
+    /// Back from text, as a bench child gets them from its parent; names that are no knobs are left out.
+    pub fn from_pairs(pairs: &[(String, String)]) -> Knobs {
+        let given = pairs
+            .iter()
+            .filter_map(|(name, value)| Some((flatout_settings::knob(name)?.name, value.clone())))
+            .collect();
+        Knobs { given }
+    }
+}
+
+impl Args for Knobs {
+    fn augment_args(command: Command) -> Command {
+        KNOBS.iter().fold(command, |command, knob| command.arg(flag(knob)))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Knobs::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Knobs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Knobs, Error> {
+        let given = KNOBS
+            .iter()
+            .flat_map(|knob| typed(knob, matches).into_iter().map(move |value| (knob.name, value)))
+            .collect();
+        Ok(Knobs { given })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Knobs::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// The flag of a knob. Its value stays text here: `settings` alone knows what is valid, and says so in one voice
+/// whether the value came from a flag or from the environment.
+fn flag(knob: &'static Knob) -> Arg {
+    let arg = Arg::new(knob.name).long(knob.name).help(help(knob)).help_heading(knob.group.title());
+    match knob.kind {
+        Kind::Switch => arg.action(ArgAction::SetTrue).overrides_with(knob.name),
+        Kind::Many => arg.action(ArgAction::Append).value_name(value_name(knob)),
+        _ => arg.action(ArgAction::Set).value_name(value_name(knob)).overrides_with(knob.name),
+    }
+}
+
+fn typed(knob: &Knob, matches: &ArgMatches) -> Vec<String> {
+    match knob.kind {
+        Kind::Switch if matches.get_flag(knob.name) => vec!["true".to_owned()],
+        Kind::Switch => Vec::new(),
+        _ => matches.get_many::<String>(knob.name).into_iter().flatten().cloned().collect(),
+    }
+}
+
+/// The line of prose, then default and variable. The variable is named here and read by `ambient`, not by clap.
+fn help(knob: &Knob) -> String {
+    let default = match knob.default {
+        "" | "false" => String::new(),
+        default => format!("default: {default}, "),
+    };
+    let choices = match knob.kind {
+        Kind::Choice(choices) => format!("one of: {}, ", choices.join("|")),
+        _ => String::new(),
+    };
+    format!("{} [{choices}{default}env: {}]", knob.doc, knob.env())
+}
+
+fn value_name(knob: &Knob) -> &'static str {
+    match (knob.name, knob.kind) {
+        ("endpoint-url", _) => "URL",
+        ("region", _) => "NAME",
+        (_, kind) => kind.value_name().unwrap_or("VALUE"),
+    }
+}

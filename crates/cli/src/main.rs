@@ -1,0 +1,76 @@
+//! The `flatout` program: reads the command line, runs one command, maps its end to an exit code.
+
+mod args;
+mod bench;
+mod commands;
+mod console;
+mod download;
+mod events;
+mod exit;
+mod failure;
+mod knobs;
+mod origin;
+mod progress;
+mod refusal;
+mod signal;
+mod stdout;
+mod sys;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Bench, Command, Line};
+use crate::console::{Carries, Console};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::signal::Interrupt;
+
+fn main() -> ExitCode {
+    let exit = match Line::try_parse() {
+        Ok(line) => run(line),
+        Err(refused) => refusal::show(&refused),
+    };
+    ExitCode::from(exit.code())
+}
+
+fn run(line: Line) -> Exit {
+    let interrupt = match Interrupt::listen() {
+        Ok(interrupt) => interrupt,
+        Err(error) => {
+            eprintln!("{}", Failure::local("listen", "signals", &error));
+            return Exit::Failed;
+        }
+    };
+    let carries = carries(&line.command);
+    let console = Console::new(interrupt, line.json, line.quiet, !line.no_progress);
+    let outcome = dispatch(&line.command, &console).and_then(|exit| console.flush().map(|()| exit));
+    outcome.unwrap_or_else(|failure| {
+        console.failure(carries, &failure);
+        failure.exit
+    })
+}
+
+fn dispatch(command: &Command, console: &Console) -> Result<Exit, Failure> {
+    match command {
+        Command::Cp(args) => commands::cp::run(args, console),
+        Command::Cat(args) => commands::cat::run(args, console),
+        Command::Ls(args) => commands::ls::run(args, console),
+        Command::Stat(args) => commands::stat::run(args, console),
+        Command::Serve(args) => commands::serve::run(args, console),
+        Command::Bench(Bench::Get(args)) => bench::get(args, console),
+        Command::Bench(Bench::Demo(args)) => bench::demo(args, console),
+        Command::Version => commands::version::run(console),
+        Command::BenchChild => bench::child(console),
+        Command::Drain => bench::drain(),
+    }
+}
+
+/// Standard output is the object's when the object goes there.
+fn carries(command: &Command) -> Carries {
+    match command {
+        Command::Cat(_) => Carries::Bytes,
+        Command::Cp(args) if args.target == "-" => Carries::Bytes,
+        _ => Carries::Lines,
+    }
+}

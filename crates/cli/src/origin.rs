@@ -1,0 +1,80 @@
+//! From what was typed to an engine and a location, with every refusal in the user's terms.
+
+use flatout_engine::Client;
+use flatout_wire::location::Location;
+
+use crate::failure::Failure;
+use crate::knobs::Knobs;
+
+/// An engine with the settings and keys of flags and environment. It starts nothing before its first use.
+pub fn client(knobs: &Knobs) -> Result<Client, Failure> {
+    Ok(Client::new(flatout_ambient::gather(knobs.given())?.into())?)
+}
+
+/// The location that `typed` means.
+pub fn location(doing: &str, typed: &str) -> Result<Location, Failure> {
+    Location::parse(typed).map_err(|wrong| {
+        Failure::usage(format!("{doing}: {}: {wrong}", masked(typed)))
+            .with_hint("objects are named s3://BUCKET/KEY or http://HOST[:PORT]/PATH")
+    })
+}
+
+/// The location of one object: a bucket or a prefix is refused with what to do instead.
+pub fn object(doing: &str, typed: &str) -> Result<Location, Failure> {
+    let location = location(doing, typed)?;
+    let Location::S3 { bucket, key } = &location else { return Ok(location) };
+    if !key.is_empty() && !key.ends_with('/') {
+        return Ok(location);
+    }
+    let what = if key.is_empty() { "a bucket" } else { "a prefix" };
+    let failure = Failure::usage(format!(
+        "{doing}: {location}: this names {what}, and one object is wanted; whole prefixes come in a later version"
+    ));
+    Err(failure.with_hint(format!("name an object; flatout ls s3://{bucket}/{key} shows what there is")))
+}
+
+/// Text that could not be parsed may still hold a password or a signature: both places are left out.
+pub fn masked(typed: &str) -> String {
+    let (text, query) = typed.split_once('?').map_or((typed, ""), |(text, _)| (text, "?…"));
+    let Some((scheme, rest)) = text.split_once("://") else {
+        // Nobody knows where the host ends: everything before an '@' may be a password.
+        return format!("{}{query}", without_user(text));
+    };
+    let (authority, path) = rest.split_at(rest.find(['/', '#']).unwrap_or(rest.len()));
+    format!("{scheme}://{}{path}{query}", without_user(authority))
+}
+
+fn without_user(authority: &str) -> String {
+    authority.rsplit_once('@').map_or(authority.to_owned(), |(_, host)| format!("***@{host}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_of_a_url_are_masked() {
+        let check = |typed: &str, expected: &str| assert_eq!(masked(typed), expected);
+        check("https://u:p@h/p?X-Amz-Signature=1", "https://***@h/p?…");
+        check("https://h/a@b", "https://h/a@b");
+        check("https://h?sig=1", "https://h?…");
+        check("s4://bucket/key", "s4://bucket/key");
+        check("u:p@h", "***@h");
+        check("http:/u:p@h/k?sig=1", "***@h/k?…");
+    }
+
+    #[test]
+    fn one_object_is_wanted() {
+        let check = |typed: &str, why: &str| {
+            let failure = object("read", typed).unwrap_err();
+            assert!(failure.message.contains(why), "{}", failure.message);
+            assert!(failure.hint.is_some(), "{}", failure.message);
+        };
+        check("s3://bucket", "a bucket");
+        check("s3://bucket/folder/", "a prefix");
+        check("folder/file", "is no location");
+        check("s3:/bucket/key", "write s3://bucket/key");
+        assert!(object("read", "s3://bucket/key").is_ok());
+        assert!(object("read", "http://host/").is_ok());
+    }
+}

@@ -1,0 +1,369 @@
+//! What goes wrong: one clear line, the right exit code, nothing under the final name, nothing lost, nothing left behind.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::folder::{Folder, names};
+use crate::objects::{ACCESS_KEY, Buckets, SECRET_KEY, bytes};
+use crate::program::{ended, flatout, run, shell, signal};
+use crate::raw::{Answer, Asked, Raw, Then, ranged, right};
+
+const MIB: usize = 1 << 20;
+
+/// `flatout cp SOURCE FOLDER/model` and more arguments fails as described, and the folder is as it was.
+#[track_caller]
+fn check(source: &str, more: &[&str], code: i32, says: &[&str]) {
+    let folder = Folder::new();
+    let target = folder.at("model");
+    let arguments = [&["cp", source, &target], more].concat();
+    let refused = run(&mut flatout(&arguments)).refused(code, says);
+    assert_eq!(refused.text(), "", "{arguments:?}");
+    folder.is_untouched();
+}
+
+/// The same against an origin of the test's own.
+#[track_caller]
+fn check_raw(
+    answer: impl Fn(&Asked) -> Answer + Send + Sync + 'static,
+    more: &[&str],
+    code: i32,
+    says: &[&str],
+) {
+    let raw = Raw::start(answer);
+    let quick = ["--retries", "1", "--part-size", "256KiB", "--parallel", "2", "--no-verify"];
+    check(&raw.url("bucket/object"), &[&quick, more].concat(), code, says);
+}
+
+#[test]
+fn a_wrong_url() {
+    for (source, says) in [
+        ("model.safetensors", "s3://model.safetensors"),
+        ("s3:/bucket/key", "s3://bucket/key"),
+        ("s4://bucket/key", "s4://"),
+        ("s3://", "no bucket"),
+        ("s3:///key", "no bucket"),
+        ("s3://buc ket/key", "is no bucket name"),
+        ("s3://bucket", "names a bucket"),
+        ("s3://bucket/folder/", "names a prefix"),
+        ("https://host/path", "https:// is not supported yet"),
+        ("oss://bucket/key", "oss:// is not supported yet"),
+        ("http://127.0.0.1:99999/x", "is no port"),
+        ("http:///x", "is no host"),
+    ] {
+        check(source, &[], 4, &[says]);
+    }
+}
+
+#[test]
+fn an_origin_that_is_not_there() {
+    // Nobody listens there, and no test can be given it.
+    let address = "127.0.0.1:1";
+    let url = format!("http://{address}");
+    check(&format!("{url}/x"), &["--retries", "0"], 1, &[address, "hint:"]);
+    check("s3://bucket/key", &["--retries", "0", "--endpoint-url", &url], 1, &[address]);
+}
+
+#[test]
+fn a_wrong_bucket_or_key() {
+    let buckets = Buckets::new(&[("bucket/key", b"bytes")]);
+    let url = buckets.url();
+    check("s3://nobucket/key", &["--endpoint-url", &url], 1, &["s3://nobucket/key", "NoSuchBucket", "hint:"]);
+    check(
+        "s3://bucket/nokey",
+        &["--endpoint-url", &url],
+        1,
+        &["s3://bucket/nokey", "no such object", "hint:"],
+    );
+    check(&format!("{url}/bucket/nokey"), &[], 1, &["/bucket/nokey", "no such object"]);
+}
+
+#[test]
+fn a_range_behind_the_end() {
+    let buckets = Buckets::new(&[("bucket/key", b"bytes")]);
+    let url = buckets.url();
+    check("s3://bucket/key", &["--endpoint-url", &url, "--range", "5-"], 4, &["s3://bucket/key", "range"]);
+    check("s3://bucket/key", &["--endpoint-url", &url, "--range", "9-3"], 4, &["--range"]);
+}
+
+#[test]
+fn wrong_credentials() {
+    let buckets = Buckets::locked(&[("bucket/key", b"bytes")]);
+    let url = buckets.url();
+    let check = |variables: &[(&str, &str)], code: i32, says: &[&str]| {
+        let folder = Folder::new();
+        let arguments = ["cp", "s3://bucket/key", &folder.at("model"), "--endpoint-url", &url];
+        run(flatout(&arguments).envs(variables.iter().copied())).refused(code, says);
+        folder.is_untouched();
+    };
+    let (id, secret) = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY");
+    check(&[(id, ACCESS_KEY), (secret, "wrong")], 5, &["s3://bucket/key", "SignatureDoesNotMatch"]);
+    check(&[(id, "AKIDNOBODY"), (secret, SECRET_KEY)], 5, &["s3://bucket/key", "hint:"]);
+    check(&[], 5, &["s3://bucket/key", "hint:", "AWS_ACCESS_KEY_ID"]);
+    check(
+        &[("FLATOUT_NO_SIGN_REQUEST", "true"), (id, ACCESS_KEY), (secret, SECRET_KEY)],
+        5,
+        &["--no-sign-request"],
+    );
+    check(&[(id, ACCESS_KEY)], 4, &["AWS_ACCESS_KEY_ID is set but AWS_SECRET_ACCESS_KEY is not"]);
+    check(&[(secret, SECRET_KEY)], 4, &["AWS_ACCESS_KEY_ID is not"]);
+    check(&[("AWS_REGION", "a b"), (id, ACCESS_KEY), (secret, SECRET_KEY)], 4, &["region"]);
+}
+
+#[test]
+fn an_unknown_option_or_a_wrong_value() {
+    check("s3://b/k", &["--paralel", "3"], 4, &["'--paralel'", "'--parallel'"]);
+    check("s3://b/k", &["--part-size", "8 bananas"], 4, &["--part-size", "8 bananas"]);
+    check("s3://b/k", &["--parallel", "0"], 4, &["--parallel", "out of bounds"]);
+    check("s3://b/k", &["--addressing", "paths"], 4, &["--addressing", "path"]);
+    check("s3://b/k", &["--window", "1MiB", "--part-size", "8MiB"], 4, &["window", "part-size"]);
+    check("s3://b/k", &["--endpoint-url", "ftp://x"], 4, &["ftp"]);
+    let folder = Folder::new();
+    let arguments = ["cp", "s3://b/k", &folder.at("model")];
+    run(flatout(&arguments).env("FLATOUT_PARALLEL", "lots")).refused(4, &["FLATOUT_PARALLEL", "lots"]);
+    folder.is_untouched();
+    run(&mut flatout(&["copy"])).refused(4, &["'copy'"]);
+}
+
+#[test]
+fn what_comes_later_is_said() {
+    let folder = Folder::new();
+    let model = folder.at("model");
+    run(&mut flatout(&["cp", &model, "s3://bucket/key"])).refused(4, &["uploads come in a later version"]);
+    run(&mut flatout(&["cp", "s3://a/k", "s3://b/k"]))
+        .refused(4, &["between buckets come in a later version"]);
+    folder.is_untouched();
+}
+
+#[test]
+fn a_disk_that_is_full() {
+    let buckets = Buckets::new(&[("bucket/object", &bytes(4 * MIB))]);
+    let source = format!("{}/bucket/object", buckets.url());
+    for name in ["model", "new"] {
+        let folder = Folder::new();
+        // 64 blocks are 32 or 64 KiB, whichever unit the shell takes.
+        let command = &mut shell("ulimit -f 64; exec \"$0\" \"$@\"", &["cp", &source, &folder.at(name)]);
+        run(command).refused(1, &[&folder.at(name), "File too large", "hint:"]);
+        folder.is_untouched();
+    }
+}
+
+#[test]
+fn a_disk_that_is_really_full() {
+    let buckets = Buckets::new(&[("bucket/object", &bytes(4 * MIB))]);
+    let source = format!("{}/bucket/object", buckets.url());
+    let says = ["No space left on device", "/model", "hint:"];
+    check_mounted("mount -t tmpfs -o size=1m none \"$1\"", &source, &says);
+}
+
+#[test]
+fn a_target_that_is_read_only() {
+    let buckets = Buckets::new(&[("bucket/object", &bytes(MIB))]);
+    let source = format!("{}/bucket/object", buckets.url());
+    // No file can be made there, by root neither.
+    let target = "/sys/flatout-test";
+    run(&mut flatout(&["cp", &source, target])).refused(1, &[target, "hint:"]);
+    assert!(!Path::new(target).exists());
+    let mount = "mount -t tmpfs none \"$1\" && mount -o remount,ro \"$1\"";
+    check_mounted(mount, &source, &["Read-only file system", "/model", "hint:"]);
+}
+
+/// In a mount namespace of its own, over a folder `$1`. Where none can be made, the case before it stands alone.
+#[track_caller]
+fn check_mounted(mount: &str, source: &str, says: &[&str]) {
+    let flags = if Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|done| done.success()) {
+        "-m"
+    } else {
+        "-rm"
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let mounts = format!("unshare {flags} sh -c '{mount}' sh \"$1\" 2>/dev/null");
+    if !shell(&mounts, &[path]).status().unwrap().success() {
+        eprintln!("no mount namespace here: left out");
+        return;
+    }
+    let line = format!(
+        "exec unshare {flags} sh -c '{mount} || exit 99; \"$0\" cp \"$2\" \"$1/model\"; code=$?; \
+         ls -A \"$1\"; exit $code' \"$0\" \"$@\""
+    );
+    let refused = run(&mut shell(&line, &[path, source])).refused(1, says);
+    assert_eq!(refused.text(), "", "something was left behind");
+    assert_eq!(names(folder.path()), [""; 0]);
+}
+
+#[test]
+fn a_target_that_is_a_folder_or_in_none() {
+    let buckets = Buckets::new(&[("bucket/object", &bytes(MIB))]);
+    let source = format!("{}/bucket/object", buckets.url());
+    let folder = Folder::new();
+    fs::create_dir_all(folder.path().join("folder/object")).unwrap();
+    let check = |target: &str, says: &[&str]| {
+        run(&mut flatout(&["cp", &source, &folder.at(target)])).refused(1, says);
+        assert_eq!(folder.names(), ["folder", "model"]);
+        assert_eq!(names(&folder.path().join("folder")), ["object"]);
+    };
+    check("folder", &["folder/object", "is a folder", "hint:"]);
+    check("missing/object", &["missing/object", "No such file", "hint:"]);
+    check("missing/", &["missing/object", "No such file", "hint:"]);
+    check("model/object", &["model/object", "Not a directory"]);
+    run(&mut flatout(&["cp", "http://127.0.0.1:1/", &folder.at("folder")])).refused(4, &["has no name"]);
+    run(&mut flatout(&["cp", &source, "/dev/null"])).refused(1, &["/dev/null", "regular file"]);
+}
+
+#[test]
+fn an_object_that_is_replaced_midway() {
+    let object = bytes(MIB);
+    let changed = "Precondition Failed";
+    let refuses = move |asked: &Asked| match asked.header("if-match") {
+        Some(_) if asked.number > 1 => {
+            Answer::new(&format!("412 {changed}"), &[("Content-Length", "0")], b"")
+        }
+        _ => right(asked, &object, "\"one\""),
+    };
+    check_raw(refuses, &[], 1, &["/bucket/object", "replaced", "hint:"]);
+    // An origin that does not know If-Match: the ETag of its answer tells.
+    let object = bytes(MIB);
+    let ignores =
+        move |asked: &Asked| right(asked, &object, if asked.number > 1 { "\"two\"" } else { "\"one\"" });
+    check_raw(ignores, &[], 1, &["/bucket/object", "replaced"]);
+}
+
+#[test]
+fn a_body_that_is_truncated() {
+    let object = bytes(MIB);
+    let truncates = move |asked: &Asked| {
+        let mut answer = right(asked, &object, "\"one\"");
+        if asked.number > 1 {
+            answer.bytes.truncate(answer.bytes.len() - 1000);
+            answer.then = Then::Close;
+        }
+        answer
+    };
+    // What has come stays; it is the rest that never comes.
+    check_raw(move |asked| starve(asked, &truncates), &[], 1, &["/bucket/object"]);
+}
+
+/// Lets an attempt that asks for the rest of a part have nothing of it.
+fn starve(asked: &Asked, answer: &(impl Fn(&Asked) -> Answer + Sync)) -> Answer {
+    let range = asked.range(MIB);
+    match range.start % (256 << 10) {
+        0 => answer(asked),
+        _ => {
+            let content_range = format!("bytes {}-{}/{MIB}", range.start, range.end - 1);
+            let length = range.len().to_string();
+            let headers =
+                [("Content-Length", length.as_str()), ("Content-Range", &content_range), ("ETag", "\"one\"")];
+            Answer::new("206 Partial Content", &headers, b"").then(Then::Close)
+        }
+    }
+}
+
+#[test]
+fn a_content_range_that_does_not_match() {
+    for wrong in [
+        "bytes 1-262144/1048576",
+        "bytes 0-99/1048576",
+        "bytes 0-262143/2097152",
+        "bytes */1048576",
+        "nonsense",
+    ] {
+        let object = bytes(MIB);
+        let lies = move |asked: &Asked| match asked.number {
+            0 => right(asked, &object, "\"one\""),
+            _ => ranged(&object[asked.range(MIB)], wrong, "\"one\""),
+        };
+        check_raw(lies, &[], 1, &["/bucket/object"]);
+    }
+}
+
+#[test]
+fn an_origin_that_throttles_or_fails() {
+    let busy = |_: &Asked| Answer::new("503 Slow Down", &[("Content-Length", "0")], b"");
+    check_raw(busy, &["--retries", "0"], 6, &["503", "hint:"]);
+    let fails = |_: &Asked| Answer::new("500 Oops", &[("Content-Length", "0")], b"");
+    check_raw(fails, &["--retries", "0"], 1, &["500"]);
+    let nonsense = |_: &Asked| Answer { bytes: b"SSH-2.0-OpenSSH_9.2\r\n\r\n".to_vec(), then: Then::Close };
+    check_raw(nonsense, &["--retries", "0"], 1, &["/bucket/object"]);
+}
+
+#[test]
+fn bytes_that_are_not_those_stated() {
+    let object = bytes(MIB);
+    let raw = Raw::start(move |asked| {
+        let mut answer = right(asked, &object, "\"one\"");
+        if asked.method() == "HEAD" {
+            let headers = [
+                ("Content-Length", "1048576"),
+                ("ETag", "\"one\""),
+                ("x-amz-checksum-crc64nvme", "AAAAAAAAAAA="),
+                ("x-amz-checksum-type", "FULL_OBJECT"),
+            ];
+            answer = Answer::new("200 OK", &headers, b"");
+        }
+        answer
+    });
+    let endpoint = format!("http://{}", raw.address);
+    check("s3://bucket/object", &["--endpoint-url", &endpoint], 1, &["s3://bucket/object", "crc64nvme"]);
+}
+
+#[test]
+fn an_origin_that_falls_silent() {
+    let object = bytes(MIB);
+    let silent = move |asked: &Asked| {
+        let mut answer = right(asked, &object, "\"one\"");
+        if asked.number > 0 {
+            answer.bytes.truncate(1000);
+            answer.then = Then::Silence;
+        }
+        answer
+    };
+    check_raw(silent, &["--stall-timeout", "100ms", "--retries", "0"], 1, &["/bucket/object"]);
+}
+
+/// An object of which the first half comes and the second never.
+fn halved(object: Vec<u8>) -> Raw {
+    Raw::start(move |asked| {
+        let mut answer = right(asked, &object, "\"one\"");
+        if asked.number > 0 {
+            answer.bytes.truncate(1000);
+            answer.then = Then::Silence;
+        }
+        answer
+    })
+}
+
+#[test]
+fn control_c_while_it_runs() {
+    for name in ["INT", "TERM"] {
+        let raw = halved(bytes(MIB));
+        let folder = Folder::new();
+        let (source, target) = (raw.url("bucket/object"), folder.at("model"));
+        let arguments = ["cp", &source, &target, "--part-size", "256KiB"];
+        let child = flatout(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let start = Instant::now();
+        while folder.names().len() < 2 {
+            assert!(start.elapsed() < Duration::from_secs(20), "no temporary file");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        signal(name, child.id());
+        let stopped = ended(child.wait_with_output().unwrap()).refused(130, &["/bucket/object", "cancelled"]);
+        assert_eq!(stopped.text(), "");
+        folder.is_untouched();
+    }
+}
+
+#[test]
+fn control_c_while_nobody_reads() {
+    let buckets = Buckets::new(&[("bucket/object", &bytes(8 * MIB))]);
+    let source = format!("{}/bucket/object", buckets.url());
+    let mut child = flatout(&["cat", &source]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // The pipe fills and the write blocks; a second signal is not waited for.
+    let mut first = [0];
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut first).unwrap();
+    signal("INT", child.id());
+    std::thread::sleep(Duration::from_millis(200));
+    signal("INT", child.id());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}

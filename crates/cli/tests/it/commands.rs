@@ -1,0 +1,342 @@
+//! What the commands do when all is well: bytes, listings, events, exit code 0.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
+
+use crate::folder::Folder;
+use crate::objects::{ACCESS_KEY, Buckets, SECRET_KEY, bytes, synthetic};
+use crate::program::{flatout, run, shell, signal};
+use crate::raw::{Answer, Asked, Raw, Then, right};
+
+const MIB: usize = 1 << 20;
+const SMALL_PARTS: [&str; 4] = ["--part-size", "256KiB", "--window", "1MiB"];
+
+#[test]
+fn cp_puts_an_object_where_it_is_wanted() {
+    let object = bytes(3 * MIB + 17);
+    let buckets = Buckets::new(&[("bucket/folder/object", &object)]);
+    let url = buckets.url();
+    let check = |target: &str, expected: &str| {
+        let folder = Folder::new();
+        fs::create_dir(folder.path().join("sub")).unwrap();
+        let target =
+            if target.is_empty() { folder.path().to_str().unwrap().into() } else { folder.at(target) };
+        let arguments = ["cp", "s3://bucket/folder/object", &target, "--endpoint-url", &url];
+        let said = run(&mut flatout(&[&arguments[..], &SMALL_PARTS].concat())).clean();
+        assert!(said.text().starts_with("s3://bucket/folder/object -> "), "{}", said.text());
+        assert!(fs::read(folder.path().join(expected)).unwrap() == object, "{target}");
+        let quiet = run(&mut flatout(&[&arguments[..], &["--quiet"]].concat())).clean();
+        assert_eq!(quiet.text(), "");
+    };
+    check("new", "new");
+    check("model", "model");
+    check("", "object");
+    check("sub", "sub/object");
+    check("sub/", "sub/object");
+}
+
+#[test]
+fn the_umask_and_an_earlier_files_mode_are_kept() {
+    use std::os::unix::fs::PermissionsExt;
+    let buckets = Buckets::new(&[("bucket/object", b"bytes")]);
+    let source = format!("{}/bucket/object", buckets.url());
+    let folder = Folder::new();
+    fs::set_permissions(folder.path().join("model"), fs::Permissions::from_mode(0o600)).unwrap();
+    for (name, mode) in [("model", 0o600), ("new", 0o640)] {
+        run(&mut shell("umask 027; exec \"$0\" \"$@\"", &["cp", &source, &folder.at(name)])).clean();
+        assert_eq!(
+            fs::metadata(folder.path().join(name)).unwrap().permissions().mode() & 0o777,
+            mode,
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn cat_and_dash_write_to_standard_output() {
+    let (one, two) = (bytes(2 * MIB + 5), bytes(70_000));
+    let buckets = Buckets::new(&[("bucket/one", &one), ("bucket/two", &two), ("bucket/empty", b"")]);
+    let url = buckets.url();
+    let check = |arguments: &[&str], expected: &[u8]| {
+        let all = [arguments, &["--endpoint-url", &url], &SMALL_PARTS].concat();
+        let ended = run(&mut flatout(&all)).clean();
+        assert!(ended.stdout == expected, "{arguments:?} wrote {} bytes", ended.stdout.len());
+    };
+    check(&["cat", "s3://bucket/one"], &one);
+    check(&["cat", "s3://bucket/empty"], b"");
+    check(&["cat", "s3://bucket/two", "s3://bucket/one"], &[two.clone(), one.clone()].concat());
+    check(&["cp", "s3://bucket/one", "-"], &one);
+    check(&["cat", "--range", "10-19", "s3://bucket/one"], &one[10..20]);
+    check(&["cat", "--range", "bytes=300000-", "s3://bucket/one"], &one[300_000..]);
+    check(&["cat", "--range", "-7", "s3://bucket/one"], &one[one.len() - 7..]);
+    check(&["cat", "--range=-7", "s3://bucket/one"], &one[one.len() - 7..]);
+    check(&["cp", "s3://bucket/one", "-", "--range", "0-0"], &one[..1]);
+    check(&["cat", &format!("{url}/bucket/two")], &two);
+}
+
+#[test]
+fn a_range_goes_to_a_file_as_well() {
+    let object = bytes(MIB);
+    let buckets = Buckets::new(&[("bucket/object", &object)]);
+    let source = format!("{}/bucket/object", buckets.url());
+    let folder = Folder::new();
+    run(&mut flatout(&["cp", &source, &folder.at("part"), "--range", "1000-1999"])).clean();
+    assert_eq!(fs::read(folder.path().join("part")).unwrap(), &object[1000..2000]);
+}
+
+#[test]
+fn signed_requests_with_keys_of_the_environment() {
+    let object = bytes(MIB);
+    let buckets = Buckets::locked(&[("bucket/with space+and%20é", &object)]);
+    let variables = [
+        ("AWS_ACCESS_KEY_ID", ACCESS_KEY.to_owned()),
+        ("AWS_SECRET_ACCESS_KEY", SECRET_KEY.to_owned()),
+        ("AWS_ENDPOINT_URL_S3", buckets.url()),
+    ];
+    let source = "s3://bucket/with space+and%20é";
+    let all = run(flatout(&[&["cat", source], &SMALL_PARTS[..]].concat()).envs(variables.clone())).clean();
+    assert!(all.stdout == object);
+    let listed = run(flatout(&["ls", "s3://bucket/"]).envs(variables)).clean();
+    assert_eq!(listed.text(), "with space+and%20é\n");
+}
+
+#[test]
+fn a_reader_with_enough_is_a_quiet_end() {
+    let origin = synthetic(64 << 20);
+    let source = format!("{}/demo/object", origin.url());
+    let mut child = flatout(&["cat", &source]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut first = [0; 10];
+    child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!((child.wait().unwrap().code(), said.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_standard_output_that_is_full() {
+    let origin = synthetic(1 << 20);
+    let source = format!("{}/demo/object", origin.url());
+    for line in [
+        "exec \"$0\" cat \"$1\" > /dev/full",
+        "exec \"$0\" version > /dev/full",
+        "exec \"$0\" stat \"$1\" > /dev/full",
+    ] {
+        run(&mut shell(line, &[&source])).refused(1, &["write: standard output: No space left on device"]);
+    }
+}
+
+#[test]
+fn ls_shows_names_sizes_and_buckets() {
+    let buckets = Buckets::new(&[
+        ("alpha/folder/one", &bytes(2048)),
+        ("alpha/folder/deep/two", b"22"),
+        ("alpha/top", b""),
+        ("beta/x", b""),
+    ]);
+    let url = buckets.url();
+    let check = |arguments: &[&str], expected: &[&str]| {
+        let all = [&["ls"], arguments, &["--endpoint-url", &url]].concat();
+        let listed = run(&mut flatout(&all)).clean();
+        let lines: Vec<&str> = listed.text().lines().collect();
+        assert_eq!(lines.len(), expected.len(), "{arguments:?}: {lines:?}");
+        for (line, expected) in lines.iter().zip(expected) {
+            assert!(line.ends_with(expected), "{arguments:?}: {line:?} does not end in {expected:?}");
+        }
+    };
+    check(&[], &["s3://alpha", "s3://beta"]);
+    check(&["s3://"], &["s3://alpha", "s3://beta"]);
+    check(&["s3://alpha"], &["folder/", "top"]);
+    check(&["s3://alpha/"], &["folder/", "top"]);
+    check(&["s3://alpha/folder/"], &["deep/", "one"]);
+    check(&["s3://alpha/fol"], &["folder/"]);
+    check(&["-r", "s3://alpha/"], &["folder/deep/two", "folder/one", "top"]);
+    check(&["-r", "s3://alpha/folder/"], &["deep/two", "one"]);
+    check(&["-l", "s3://alpha/folder/"], &["- deep/", " 2048 one"]);
+    check(&["-lH", "s3://alpha/folder/"], &["- deep/", " 2KiB one"]);
+    run(&mut flatout(&["ls", "s3://alpha/nothing", "--endpoint-url", &url]))
+        .refused(1, &["s3://alpha/nothing", "nothing there"]);
+    run(&mut flatout(&["ls", "s3://gamma", "--endpoint-url", &url]))
+        .refused(1, &["s3://gamma", "NoSuchBucket"]);
+    run(&mut flatout(&["ls", &url])).refused(4, &["plain HTTP has no listing"]);
+}
+
+#[test]
+fn stat_says_what_the_origin_says() {
+    let origin = synthetic(1 << 20);
+    let url = origin.url();
+    let shown = run(&mut flatout(&["stat", "s3://demo/object", "--endpoint-url", &url])).clean();
+    for expected in ["s3://demo/object\n", "1048576 (1MiB)", "etag", "crc64nvme"] {
+        assert!(shown.text().contains(expected), "{}lacks {expected}", shown.text());
+    }
+    let shown = run(&mut flatout(&["stat", "s3://demo/object", "--endpoint-url", &url, "--json"])).clean();
+    let events = shown.events();
+    assert_eq!(events.len(), 1);
+    assert_eq!((&events[0]["event"], &events[0]["bytes"]), (&"stat".into(), &(1 << 20).into()));
+    assert_eq!(events[0]["checksums"][0]["algorithm"], "crc64nvme");
+    let missing =
+        run(&mut flatout(&["stat", "s3://demo/no", "--endpoint-url", &url])).refused(1, &["s3://demo/no"]);
+    assert_eq!(missing.text(), "");
+}
+
+#[test]
+fn events_of_cp_and_cat() {
+    let origin = synthetic(3 << 20);
+    let url = origin.url();
+    let folder = Folder::new();
+    let target = folder.at("new");
+    let arguments = ["cp", "s3://demo/object", &target, "--endpoint-url", &url, "--json"];
+    let events = run(&mut flatout(&arguments)).clean().events();
+    assert_eq!(events.len(), 2);
+    for (field, expected) in [
+        ("event", "object"),
+        ("action", "download"),
+        ("status", "ok"),
+        ("key", "object"),
+        ("source", "s3://demo/object"),
+        ("target", &target),
+        ("verified", "crc64nvme"),
+    ] {
+        assert_eq!(events[0][field], expected, "{}", events[0]);
+    }
+    for (field, expected) in [("bytes", 3 << 20), ("fetched", 3 << 20), ("resumed", 0), ("retries", 0)] {
+        assert_eq!(events[0][field], expected, "{}", events[0]);
+    }
+    assert_eq!(
+        (&events[1]["event"], &events[1]["ok"], &events[1]["exit"]),
+        (&"summary".into(), &1.into(), &0.into())
+    );
+
+    // Bytes have standard output to themselves.
+    let ended = run(&mut flatout(&["cat", "s3://demo/object", "--endpoint-url", &url, "--json"]));
+    assert_eq!((ended.code, ended.stdout.len()), (Some(0), 3 << 20));
+    let names: Vec<_> =
+        crate::program::events(&ended.stderr).iter().map(|event| event["event"].clone()).collect();
+    assert_eq!(names, ["object", "summary"]);
+}
+
+#[test]
+fn events_of_what_fails() {
+    let origin = synthetic(1 << 20);
+    let folder = Folder::new();
+    let arguments = ["cp", "s3://demo/no", &folder.at("model"), "--endpoint-url", &origin.url(), "--json"];
+    let failed = run(&mut flatout(&arguments)).refused(1, &["s3://demo/no"]);
+    let events = failed.events();
+    let names: Vec<_> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
+    assert_eq!(names, ["object", "error", "summary"]);
+    assert_eq!((&events[0]["status"], &events[0]["verified"]), (&"failed".into(), &serde_json::Value::Null));
+    assert_eq!((&events[1]["kind"], &events[1]["exit"]), (&"not_found".into(), &1.into()));
+    assert_eq!((&events[2]["failed"], &events[2]["exit"]), (&1.into(), &1.into()));
+    folder.is_untouched();
+    let refused = run(&mut flatout(&["cp", "--json", "--nonsense"])).refused(4, &["--nonsense"]);
+    assert_eq!(refused.events()[0]["kind"], "usage");
+}
+
+#[test]
+fn events_of_ls_hold_whole_keys() {
+    let buckets = Buckets::new(&[("alpha/folder/one", b"1"), ("alpha/folder/deep/two", b"22")]);
+    let arguments = ["ls", "s3://alpha/folder/", "--endpoint-url", &buckets.url(), "--json"];
+    let events = run(&mut flatout(&arguments)).clean().events();
+    let kinds: Vec<_> = events.iter().map(|event| (event["type"].as_str(), event["key"].as_str())).collect();
+    assert_eq!(
+        kinds,
+        [(Some("prefix"), Some("folder/deep/")), (Some("object"), Some("folder/one")), (None, None)]
+    );
+    assert_eq!((&events[1]["bytes"], &events[2]["objects"]), (&1.into(), &1.into()));
+}
+
+#[test]
+fn a_plain_server_without_ranges_is_one_stream() {
+    let object = bytes(700_000);
+    let expected = object.clone();
+    let raw =
+        Raw::start(move |_| Answer::new("200 OK", &[("Content-Length", &object.len().to_string())], &object));
+    let folder = Folder::new();
+    run(&mut flatout(&["cp", &raw.url("some/file.bin?x=1"), folder.path().to_str().unwrap()])).clean();
+    assert!(fs::read(folder.path().join("file.bin")).unwrap() == expected);
+}
+
+#[test]
+fn a_connection_that_breaks_is_made_again() {
+    let object = bytes(MIB);
+    let expected = object.clone();
+    let breaks = move |asked: &Asked| {
+        let mut answer = right(asked, &object, "\"one\"");
+        if asked.number % 3 == 1 {
+            answer.bytes.truncate(answer.bytes.len() / 2);
+            answer.then = Then::Close;
+        }
+        answer
+    };
+    let raw = Raw::start(breaks);
+    let ended =
+        run(&mut flatout(&["cat", &raw.url("x"), "--part-size", "128KiB", "--retries", "20"])).clean();
+    assert!(ended.stdout == expected);
+}
+
+#[test]
+fn settings_come_from_flag_then_environment() {
+    let origin = synthetic(1 << 20);
+    let url = origin.url();
+    let nowhere = "http://127.0.0.1:1";
+    let check = |flags: &[&str], variables: &[(&str, &str)], code: i32| {
+        let all = [&["stat", "s3://demo/object", "--retries", "0"], flags].concat();
+        let ended = run(flatout(&all).envs(variables.iter().copied()));
+        assert_eq!(ended.code, Some(code), "{flags:?} {variables:?}: {}", ended.stderr);
+    };
+    check(&["--endpoint-url", &url], &[("FLATOUT_ENDPOINT_URL", nowhere)], 0);
+    check(&[], &[("FLATOUT_ENDPOINT_URL", &url), ("AWS_ENDPOINT_URL", nowhere)], 0);
+    check(&[], &[("AWS_ENDPOINT_URL", &url), ("S3_ENDPOINT_URL", nowhere)], 0);
+    check(&[], &[("AWS_ENDPOINT_URL", nowhere)], 1);
+}
+
+#[test]
+fn help_names_every_knob_and_its_variable() {
+    let help = run(&mut flatout(&["cp", "--help"])).clean();
+    for knob in flatout_settings::KNOBS {
+        for expected in [format!("--{}", knob.name), knob.env()] {
+            assert!(help.text().contains(&expected), "cp --help lacks {expected}");
+        }
+    }
+    for command in ["cp", "cat", "ls", "stat", "serve", "bench"] {
+        let help = run(&mut flatout(&[command, "--help"])).clean();
+        assert!(help.text().contains("Usage:"), "{command}");
+    }
+    let top = run(&mut flatout(&["--help"])).clean();
+    assert!(top.text().contains("Exit codes:") && !top.text().contains("__"), "{}", top.text());
+    let version = run(&mut flatout(&["version"])).clean();
+    assert_eq!(version.text(), format!("flatout {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(run(&mut flatout(&[])).code, Some(4));
+}
+
+#[test]
+fn serve_says_where_and_ends_on_a_signal() {
+    let arguments = ["serve", "--synthetic", "bucket/k=1MiB", "--no-auth", "--listen", "127.0.0.1:0"];
+    let mut server = flatout(&arguments).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let url = line.trim_end().strip_prefix("listening on ").expect(&line).to_owned();
+    let read = run(&mut flatout(&["cat", &format!("{url}/bucket/k")])).clean();
+    let mut expected = vec![0; MIB];
+    flatout_server::synthetic_bytes("bucket", "k", 0..MIB as u64, &mut expected);
+    assert!(read.stdout == expected);
+    signal("TERM", server.id());
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn serve_refuses_what_it_cannot_do() {
+    let check = |arguments: &[&str], code: i32, says: &[&str]| {
+        run(&mut flatout(&[&["serve"], arguments].concat())).refused(code, says);
+    };
+    check(&["--no-auth"], 4, &["--root", "--memory", "--synthetic"]);
+    check(&["--memory"], 4, &["--no-auth"]);
+    check(&["--memory", "--access-key", "a"], 4, &["--secret-key"]);
+    check(&["--root", "/nonexistent", "--no-auth"], 4, &["/nonexistent", "is not a folder"]);
+    check(&["--synthetic", "bucket", "--no-auth"], 4, &["BUCKET/KEY=SIZE"]);
+    check(&["--memory", "--no-auth", "--listen", "192.0.2.1:1"], 1, &["192.0.2.1:1"]);
+    let buckets = Buckets::new(&[]);
+    let taken = buckets.url().replace("http://", "");
+    check(&["--memory", "--no-auth", "--listen", &taken], 1, &[&taken, "in use"]);
+    assert!(buckets.root().is_dir());
+}

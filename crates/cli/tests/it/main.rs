@@ -1,0 +1,11 @@
+//! The program as its users meet it: arguments in; output, exit code and files out. Needs Rust alone.
+#![allow(clippy::unwrap_used)] // Test code throughout; clippy.toml's exception knows only functions marked #[test].
+
+mod bad_input;
+mod bench;
+mod commands;
+mod folder;
+mod objects;
+mod program;
+mod raw;
+mod secrets;

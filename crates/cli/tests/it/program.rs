@@ -1,0 +1,113 @@
+//! Running the program, away from the environment that the tests run in.
+
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// How a run ended.
+pub struct Ended {
+    pub code: Option<i32>,
+    pub stdout: Vec<u8>,
+    pub stderr: String,
+}
+
+/// The program with these arguments and no variables but `PATH`.
+pub fn flatout(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flatout"));
+    command.args(arguments);
+    bare(&mut command);
+    command
+}
+
+/// A shell line in which `$0` is the program and `$1`… are the arguments.
+pub fn shell(line: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", line, env!("CARGO_BIN_EXE_flatout")]).args(arguments);
+    bare(&mut command);
+    command
+}
+
+fn bare(command: &mut Command) {
+    command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+}
+
+/// Longer than any run takes, on however busy a machine; a run that hangs ends here without a code.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Runs it to its end.
+pub fn run(command: &mut Command) -> Ended {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().expect("the program starts");
+    let id = child.id();
+    let (ended_in_time, end) = mpsc::channel::<()>();
+    let watchdog = thread::spawn(move || {
+        if end.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+            signal("KILL", id);
+        }
+    });
+    let output = child.wait_with_output().expect("the program can be waited for");
+    drop(ended_in_time);
+    watchdog.join().expect("the watchdog ends");
+    ended(output)
+}
+
+/// What came out of it.
+pub fn ended(output: Output) -> Ended {
+    Ended {
+        code: output.status.code(),
+        stdout: output.stdout,
+        stderr: String::from_utf8(output.stderr).expect("errors are text"),
+    }
+}
+
+/// Sends a signal by name to a child that has not been waited for.
+pub fn signal(name: &str, id: u32) {
+    let sent = Command::new("sh").args(["-c", &format!("kill -{name} {id}")]).status().expect("sh starts");
+    assert!(sent.success(), "kill -{name} {id}");
+}
+
+impl Ended {
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.stdout).expect("the answer is text")
+    }
+
+    /// The events on standard output.
+    pub fn events(&self) -> Vec<serde_json::Value> {
+        events(self.text())
+    }
+
+    #[track_caller]
+    pub fn clean(self) -> Ended {
+        assert_eq!(self.code, Some(0), "{}", self.stderr);
+        assert_eq!(self.stderr, "");
+        self
+    }
+
+    /// One line that holds all of `says`, a hint at most besides, and the code.
+    #[track_caller]
+    pub fn refused(self, code: i32, says: &[&str]) -> Ended {
+        let shown = &self.stderr;
+        let lines: Vec<&str> = shown.lines().collect();
+        let first = lines.first().unwrap_or_else(|| panic!("nothing was said, code {:?}", self.code));
+        assert!(first.starts_with("flatout: error: "), "{shown}");
+        assert!(lines.len() <= 2 && lines.get(1).is_none_or(|line| line.starts_with("  hint: ")), "{shown}");
+        for part in says {
+            assert!(shown.contains(part), "{shown}lacks {part:?}");
+        }
+        assert_eq!(self.code, Some(code), "{shown}");
+        self
+    }
+}
+
+/// Every line as JSON, each of schema version 1.
+pub fn events(text: &str) -> Vec<serde_json::Value> {
+    let event = |line: &str| -> serde_json::Value {
+        let event: serde_json::Value =
+            serde_json::from_str(line).unwrap_or_else(|wrong| panic!("{wrong}: {line}"));
+        assert_eq!(event["v"], 1, "{line}");
+        assert!(event["event"].is_string(), "{line}");
+        event
+    };
+    text.lines().map(event).collect()
+}

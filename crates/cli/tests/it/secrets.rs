@@ -1,0 +1,111 @@
+//! No key, token, password or signature is in anything that a run puts out.
+
+use std::process::Command;
+
+use crate::folder::Folder;
+use crate::objects::Buckets;
+use crate::program::{flatout, run};
+
+const SECRETS: [&str; 6] = [
+    "SECRETKEYSECRETKEY",
+    "SESSIONTOKENTOKEN",
+    "PASSWORDPASSWORD",
+    "SIGNATURESIGNATURE",
+    "CREDENTIALCREDENTIAL",
+    "TOKENUSERTOKENUSER",
+];
+const ACCESS: &str = "AKIDSECRETIVEACCESS";
+
+/// Neither stream holds a secret, nor more of the access key than its last four characters.
+#[track_caller]
+fn check(command: &mut Command) {
+    let ended = run(command);
+    let said = format!("{}{}", String::from_utf8_lossy(&ended.stdout), ended.stderr);
+    assert!(!said.is_empty(), "{command:?} said nothing");
+    for secret in SECRETS.iter().chain([&ACCESS]) {
+        assert!(!said.contains(secret), "{command:?} gave away {secret}:\n{said}");
+    }
+}
+
+fn keys(command: &mut Command) -> &mut Command {
+    command
+        .env("AWS_ACCESS_KEY_ID", ACCESS)
+        .env("AWS_SECRET_ACCESS_KEY", SECRETS[0])
+        .env("AWS_SESSION_TOKEN", SECRETS[1])
+}
+
+/// Every command that takes a URL, as text and as JSON.
+fn check_everywhere(url: &str, endpoint: &str) {
+    let folder = Folder::new();
+    let target = folder.at("model");
+    for json in [&["--json"][..], &[]] {
+        for arguments in
+            [&["cp", url, &target][..], &["cat", url], &["ls", url], &["stat", url], &["bench", "get", url]]
+        {
+            let more = ["--endpoint-url", endpoint, "--retries", "0"];
+            check(keys(&mut flatout(&[arguments, &more[..], json].concat())));
+        }
+    }
+}
+
+#[test]
+fn urls_with_passwords_and_signatures() {
+    let query = "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=CREDENTIALCREDENTIAL&X-Amz-Date=20261121T000000Z\
+                 &X-Amz-Security-Token=SESSIONTOKENTOKEN&X-Amz-Signature=SIGNATURESIGNATURE";
+    let closed = "127.0.0.1:1";
+    let buckets = Buckets::new(&[("bucket/key", b"bytes")]);
+    let endpoint = buckets.url();
+    let host = endpoint.trim_start_matches("http://");
+    for url in [
+        format!("http://user:PASSWORDPASSWORD@{host}/bucket/key"),
+        format!("http://TOKENUSERTOKENUSER@{host}/bucket/no"),
+        format!("http://{host}/bucket/no?{query}"),
+        format!("http://user:PASSWORDPASSWORD@{closed}/bucket/key?{query}"),
+        format!("https://user:PASSWORDPASSWORD@{host}/bucket/key?{query}"),
+        format!("https://{host}/bucket/key?{query}"),
+        format!("ftp://user:PASSWORDPASSWORD@{host}/bucket/key?{query}"),
+        format!("http:/user:PASSWORDPASSWORD@{host}/bucket/key?{query}"),
+        format!("user:PASSWORDPASSWORD@{host}/bucket/key?{query}"),
+    ] {
+        check_everywhere(&url, &endpoint);
+    }
+}
+
+#[test]
+fn keys_of_the_environment() {
+    let locked = Buckets::locked(&[("bucket/key", b"bytes")]);
+    check_everywhere("s3://bucket/key", &locked.url());
+    let open = Buckets::new(&[("bucket/key", b"bytes")]);
+    for url in ["s3://bucket/no", "s3://nobucket/key"] {
+        check_everywhere(url, &open.url());
+    }
+}
+
+#[test]
+fn settings_that_are_refused() {
+    check(flatout(&["stat", "s3://b/k"]).env("AWS_SECRET_ACCESS_KEY", SECRETS[0]));
+    check(
+        flatout(&["stat", "s3://b/k"])
+            .env("AWS_ACCESS_KEY_ID", ACCESS)
+            .env("AWS_SECRET_ACCESS_KEY", "SECRETKEYSECRETKEY\n"),
+    );
+    check(&mut flatout(&["stat", "s3://b/k", "--endpoint-url", "http://user:PASSWORDPASSWORD@127.0.0.1:1"]));
+    check(keys(&mut flatout(&[
+        "stat",
+        "s3://b/k",
+        "--endpoint-url",
+        "http://127.0.0.1:1",
+        "--retries",
+        "0",
+    ])));
+    check(&mut flatout(&[
+        "serve",
+        "--memory",
+        "--access-key",
+        ACCESS,
+        "--secret-key",
+        SECRETS[0],
+        "--listen",
+        "192.0.2.1:1",
+    ]));
+}

@@ -1,0 +1,42 @@
+//! The program against servers and a client that nobody here wrote: nginx, MinIO, curl.
+//!
+//! Not part of a plain `cargo test`, which needs Rust alone: `cargo test -p flatout-cli --test real`. A part that is
+//! missing fails its tests and names the command that installs it.
+#![allow(clippy::unwrap_used)] // Test code throughout; clippy.toml's exception knows only functions marked #[test].
+
+use std::process::Command;
+
+mod bucket;
+mod curl;
+mod guard;
+mod keys;
+mod listing;
+mod minio;
+mod nginx;
+mod plain;
+mod refused;
+mod replaced;
+mod served;
+
+#[path = "../it/folder.rs"]
+mod folder;
+// Shared with the tests that need Rust alone; some of it is used only there.
+#[path = "../it/program.rs"]
+#[allow(dead_code, clippy::wrong_self_convention)]
+mod program;
+
+/// The program with these arguments, no variables but `PATH`, and a limit to its time: a test may fail, not hang.
+fn flatout(arguments: &[&str]) -> Command {
+    let bare = program::flatout(&[]);
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=5", "60"]).arg(bare.get_program()).args(arguments).env_clear();
+    command.envs(bare.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command
+}
+
+/// Bytes that repeat at no power of two, so that no part looks like another.
+fn bytes(length: usize) -> Vec<u8> {
+    (0..length as u64)
+        .map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8 ^ (at / 251) as u8)
+        .collect()
+}

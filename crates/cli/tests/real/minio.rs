@@ -1,0 +1,97 @@
+//! MinIO, started once for all tests; each test has buckets of its own.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::LazyLock;
+
+use crate::curl::Curl;
+use crate::flatout;
+use crate::guard::{Guard, free_port, installed};
+
+pub const ACCESS_KEY: &str = "FLATOUTTESTKEY";
+pub const SECRET_KEY: &str = "a-secret-of-the-tests/+=";
+
+/// A server that anybody may ask for buckets.
+pub struct MinIo {
+    pub url: String,
+    _guard: Guard,
+}
+
+/// A bucket of a test's own in the shared server.
+pub struct Bucket {
+    pub name: String,
+    pub curl: Curl,
+}
+
+static SHARED: LazyLock<MinIo> = LazyLock::new(MinIo::start);
+
+impl MinIo {
+    fn start() -> MinIo {
+        let program = installed("MinIO", &[cache().join("bin/minio")]);
+        let folder = tempfile::tempdir().unwrap();
+        let (address, store) = (format!("127.0.0.1:{}", free_port()), folder.path().join("store"));
+        let console = format!("127.0.0.1:{}", free_port());
+        let store = store.to_str().unwrap();
+        let command = [&program, "server", "--address", &address, "--console-address", &console, store];
+        let variables = [
+            ("MINIO_ROOT_USER", ACCESS_KEY),
+            ("MINIO_ROOT_PASSWORD", SECRET_KEY),
+            ("MINIO_BROWSER", "off"),
+            ("MINIO_UPDATE", "off"),
+        ];
+        let mut guard = Guard::start(folder, &command, &variables);
+        let url = format!("http://{address}");
+        let health = Curl { url: url.clone(), keys: None };
+        guard.wait_for("MinIO", |_| ready(&health).then_some(()));
+        MinIo { url, _guard: guard }
+    }
+}
+
+impl Bucket {
+    /// A new bucket; the name must be the test's own.
+    #[track_caller]
+    pub fn new(name: &str) -> Bucket {
+        let keys = Some((ACCESS_KEY.to_owned(), SECRET_KEY.to_owned()));
+        let curl = Curl { url: SHARED.url.clone(), keys };
+        curl.ask("PUT", &format!("/{name}"), &[], None).is(200);
+        Bucket { name: name.to_owned(), curl }
+    }
+
+    #[track_caller]
+    pub fn put(&self, key: &str, body: &[u8], headers: &[&str]) {
+        self.curl.put(&self.name, key, body, headers);
+    }
+
+    /// `s3://BUCKET/KEY`
+    pub fn s3(&self, key: &str) -> String {
+        format!("s3://{}/{key}", self.name)
+    }
+
+    /// The program with this origin and its keys.
+    pub fn flatout(&self, arguments: &[&str]) -> Command {
+        self.flatout_as(
+            &[("AWS_ACCESS_KEY_ID", ACCESS_KEY), ("AWS_SECRET_ACCESS_KEY", SECRET_KEY)],
+            arguments,
+        )
+    }
+
+    /// The program with this origin and other variables.
+    pub fn flatout_as(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Command {
+        let mut command = flatout(&[arguments, &["--endpoint-url", &self.curl.url]].concat());
+        command.envs(variables.iter().copied());
+        command
+    }
+}
+
+/// Where `scripts/deps.sh` puts what it builds.
+fn cache() -> PathBuf {
+    let home =
+        || PathBuf::from(std::env::var_os("HOME").unwrap_or_else(|| "/root".into())).join(".cache/flatout");
+    std::env::var_os("FLATOUT_CACHE").map_or_else(home, PathBuf::from)
+}
+
+fn ready(health: &Curl) -> bool {
+    let port = health.url.trim_start_matches("http://");
+    std::net::TcpStream::connect(port).is_ok()
+        && health.ask("GET", "/minio/health/ready", &[], None).status == 200
+}
