@@ -11,13 +11,11 @@ pub enum SettingError {
     #[error("{knob}: '{value}' is not {expected}")]
     Value { knob: &'static str, value: String, expected: String },
 
-    /// Of the right kind, but too small or too large.
-    #[error("{knob}: {value} is out of bounds: write {min} to {max}")]
-    Bounds { knob: &'static str, value: String, min: String, max: String },
+    /// Of the right kind, but too small or too large; `bounds` as in `1KiB to 4GiB`.
+    #[error("{knob}: {value} is out of bounds: write {bounds}")]
+    Bounds { knob: &'static str, value: String, bounds: String },
 
     /// Each setting is good by itself, the two together are not.
-    #[error(
-        "{knob} {value} is too small for {other} {other_value}: write {knob} {wanted} or more, or a smaller {other}"
-    )]
-    Together { knob: &'static str, value: String, other: &'static str, other_value: String, wanted: String },
+    #[error("{knob} {cause}")]
+    Together { knob: &'static str, other: &'static str, cause: String },
 }

@@ -191,12 +191,8 @@ impl Knob {
         if (min..=max).contains(&number) {
             return Ok(Value::Number(number));
         }
-        Err(SettingError::Bounds {
-            knob: self.name,
-            value: format(number),
-            min: format(min),
-            max: format(max),
-        })
+        let bounds = format!("{} to {}", format(min), format(max));
+        Err(SettingError::Bounds { knob: self.name, value: format(number), bounds })
     }
 
     fn switch(&self, text: &str) -> Result<Value, SettingError> {

@@ -78,13 +78,12 @@ impl Settings {
         // With less than two parts the reader and the network would take turns instead of working at once.
         let least_bytes = self.part_bytes.saturating_mul(2);
         if self.window_bytes < least_bytes {
-            return Err(SettingError::Together {
-                knob: "window",
-                value: exact_size(self.window_bytes),
-                other: "part-size",
-                other_value: exact_size(self.part_bytes),
-                wanted: exact_size(least_bytes),
-            });
+            let (window, part) = (exact_size(self.window_bytes), exact_size(self.part_bytes));
+            let wanted = exact_size(least_bytes);
+            let cause = format!(
+                "{window} is too small for part-size {part}: write window {wanted} or more, or a smaller part-size"
+            );
+            return Err(SettingError::Together { knob: "window", other: "part-size", cause });
         }
         Ok(())
     }

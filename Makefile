@@ -1,0 +1,51 @@
+# Every chore by one word. `make` alone lists them.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check deny deps install fmt docs clean
+
+# As root into /usr/local/bin, as a user into ~/.local/bin; PREFIX=/somewhere for elsewhere.
+PREFIX ?= $(if $(filter 0,$(shell id -u)),/usr/local,$(HOME)/.local)
+BUILT = target/release/flatout
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## fetch 4 GiB from an origin on this machine and compare with the floor; needs Rust only
+	@command -v cargo >/dev/null || { echo "demo: needs Rust 1.92 or newer with cargo on the PATH" >&2; exit 1; }
+	@test -x $(BUILT) || echo "The first build takes about 4 minutes on two cores (then none); the demo itself a minute."
+	@cargo build --release --quiet -p flatout-cli
+	@$(BUILT) bench demo
+
+test: ## install what the tests need, then run every check and test
+	@scripts/deps.sh ensure
+	@$(MAKE) --no-print-directory check
+	cargo test --workspace
+	cargo test -p flatout-cli --test real
+
+check: ## format, clippy, tidy, licences
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy -p flatout-cli --test real -- -D warnings
+	cargo xtask tidy
+	cargo xtask licences
+
+deny: ## licences, bans and sources by cargo-deny (docs/decisions/licences-without-cargo-deny.md)
+	@command -v cargo-deny >/dev/null || { echo "deny: cargo install cargo-deny --version 0.20.2 --locked" >&2; exit 1; }
+	cargo deny check licenses bans sources
+
+deps: ## install what the tests need and is missing (sudo make deps)
+	@scripts/deps.sh install
+
+install: ## build the program and put it into PREFIX/bin
+	cargo build --release -p flatout-cli
+	install -D -m 755 $(BUILT) $(DESTDIR)$(PREFIX)/bin/flatout
+	@echo "installed: $(DESTDIR)$(PREFIX)/bin/flatout"
+
+fmt: ## format the code
+	cargo fmt --all
+
+docs: ## write the pages that are generated
+	cargo xtask docs
+
+clean: ## remove what was built here; the cache of tools stays
+	cargo clean

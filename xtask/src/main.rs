@@ -1,0 +1,103 @@
+//! The project's own chores: `cargo xtask tidy`, `cargo xtask licences`, `cargo xtask docs`.
+
+#![forbid(unsafe_code)]
+
+mod arrows;
+mod code;
+mod complaint;
+mod licences;
+mod reach;
+mod roads;
+mod shape;
+mod sources;
+mod unsafety;
+mod workspace;
+
+use std::process::ExitCode;
+use std::{env, fs};
+
+use complaint::Complaint;
+use sources::Sources;
+use workspace::Workspace;
+
+const SETTINGS_PAGE: &str = "docs/settings.md";
+
+const USAGE: &str = "\
+cargo xtask tidy        checks what DESIGN asks for and the compiler does not see
+cargo xtask licences    checks that every crate of the tree has a licence that deny.toml allows
+cargo xtask docs        writes docs/settings.md from the settings";
+
+fn main() -> ExitCode {
+    let command = env::args().nth(1).unwrap_or_default();
+    let outcome = match command.as_str() {
+        "tidy" => tidy(),
+        "licences" => licences(),
+        "docs" => docs(),
+        _ => Err(format!("unknown chore '{command}', write one of:\n{USAGE}")),
+    };
+    match outcome {
+        Ok(said) => {
+            println!("{said}");
+            ExitCode::SUCCESS
+        }
+        Err(wrong) => {
+            eprintln!("{wrong}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn tidy() -> Result<String, String> {
+    let workspace = Workspace::load()?;
+    let sources = Sources::read(&workspace.root)?;
+    let mut complaints = arrows::check(&workspace.members);
+    complaints.extend(licences::check_members(&workspace.members));
+    complaints.extend(unsafety::check(&sources));
+    complaints.extend(reach::check(&sources));
+    complaints.extend(shape::check(&sources));
+    complaints.extend(roads::check(&sources));
+    complaints.extend(settings_page(&sources));
+    verdict(
+        complaints,
+        &format!("tidy: {} files, {} crates: all well", sources.rust.len(), workspace.members.len()),
+    )
+}
+
+fn licences() -> Result<String, String> {
+    let workspace = Workspace::load()?;
+    let deny = fs::read_to_string(workspace.root.join("deny.toml"))
+        .map_err(|error| format!("deny.toml: {error}"))?;
+    let allowed = licences::allowed(&deny)?;
+    let packages = workspace.tree()?;
+    let complaints = licences::check_tree(&packages, &allowed);
+    verdict(complaints, &format!("licences: {} crates: all allowed", packages.len()))
+}
+
+fn docs() -> Result<String, String> {
+    let page = Workspace::load()?.root.join(SETTINGS_PAGE);
+    fs::write(&page, flatout_settings::markdown()).map_err(|error| format!("{}: {error}", page.display()))?;
+    Ok(format!("{SETTINGS_PAGE}: written"))
+}
+
+fn settings_page(sources: &Sources) -> Option<Complaint> {
+    let same = sources
+        .pages
+        .iter()
+        .any(|page| page.path == SETTINGS_PAGE && page.text == flatout_settings::markdown());
+    (!same).then(|| {
+        Complaint::new(
+            SETTINGS_PAGE,
+            0,
+            "is not what crates/settings generates: run `cargo xtask docs` and commit it",
+        )
+    })
+}
+
+fn verdict(mut complaints: Vec<Complaint>, well: &str) -> Result<String, String> {
+    if complaints.is_empty() {
+        return Ok(well.to_owned());
+    }
+    complaints.sort();
+    let lines: Vec<String> = complaints.iter().map(ToString::to_string).collect();
+    Err(format!("{}\n{} to put right", lines.join("\n"), complaints.len()))
+}

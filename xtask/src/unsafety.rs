@@ -1,0 +1,110 @@
+//! Where `unsafe` may stand: in the files named here, each for its reason, and nowhere else.
+
+use crate::code::has_word;
+use crate::complaint::Complaint;
+use crate::sources::{Source, Sources};
+
+/// File, and why the safe way will not do.
+const ALLOWED: &[(&str, &str)] = &[
+    ("crates/engine/src/client.rs", "a caller's buffer becomes a landing for as long as the call lasts"),
+    ("crates/engine/src/connection.rs", "SO_RCVLOWAT, which neither std nor socket2 has"),
+    ("crates/engine/src/landing.rs", "attempts write disjoint ranges of one buffer at the same time"),
+    ("crates/engine/src/lease.rs", "pages straight from mmap(2), reused without being zeroed"),
+    ("crates/engine/src/stream.rs", "a reader and a writer use disjoint slots of one ring"),
+    ("crates/cli/src/sys.rs", "the few system calls that std lacks, each behind a safe function"),
+];
+
+pub fn check(sources: &Sources) -> Vec<Complaint> {
+    let mut complaints = Vec::new();
+    for source in sources.rust.iter().filter(|source| !allowed(source)) {
+        complaints.extend(first_unsafe(source).map(|line| {
+            let say = "`unsafe` may not stand here: write it safely, move it into a file that ALLOWED in \
+                       xtask/src/unsafety.rs names, or add this file there with the reason why the safe way will not do";
+            Complaint::new(&source.path, line, say)
+        }));
+    }
+    complaints.extend(unforbidden(sources));
+    complaints.extend(idle_rows(sources));
+    complaints
+}
+
+/// Roots of crates that need no `unsafe` and do not say so to the compiler.
+fn unforbidden(sources: &Sources) -> impl Iterator<Item = Complaint> {
+    let roots = sources.rust.iter().filter(|source| {
+        let root = source.path.ends_with("/src/lib.rs") || source.path.ends_with("/src/main.rs");
+        let needs = ALLOWED
+            .iter()
+            .any(|(path, _)| Source::new(path, String::new()).component() == source.component());
+        root && !needs && !source.code.contains("#![forbid(unsafe_code)]")
+    });
+    roots.map(|root| {
+        Complaint::new(&root.path, 0, "holds no `unsafe`: write `#![forbid(unsafe_code)]` after the `//!`")
+    })
+}
+
+/// Rows of the list that name nothing any more.
+fn idle_rows(sources: &Sources) -> impl Iterator<Item = Complaint> {
+    let idle = ALLOWED.iter().filter(|(path, _)| {
+        !sources.rust.iter().any(|source| source.path == *path && first_unsafe(source).is_some())
+    });
+    idle.map(|(path, _)| {
+        Complaint::new(
+            "xtask/src/unsafety.rs",
+            0,
+            format!("ALLOWED names {path}, which holds no `unsafe`: take the row out"),
+        )
+    })
+}
+
+fn allowed(source: &Source) -> bool {
+    ALLOWED.iter().any(|(path, _)| source.path == *path)
+}
+
+fn first_unsafe(source: &Source) -> Option<usize> {
+    source.code.lines().position(|line| has_word(line, "unsafe")).map(|at| at + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::sources::of;
+
+    /// What is said about one file; rows of the list that are idle here are left out.
+    #[track_caller]
+    fn check(path: &str, text: &str, want: Option<&str>) {
+        let said = super::check(&of(&[(path, text)]));
+        let said: Vec<String> =
+            said.iter().filter(|c| c.path != "xtask/src/unsafety.rs").map(ToString::to_string).collect();
+        match want {
+            None => assert!(said.is_empty(), "{path}: {said:?}"),
+            Some(want) => assert!(said.iter().any(|line| line.starts_with(want)), "{path}: {said:?}"),
+        }
+    }
+
+    #[test]
+    fn unsafe_stands_only_where_listed() {
+        let call = "//! X.\nfn f() { unsafe { g() } }\n";
+        let table: &[(&str, &str, Option<&str>)] = &[
+            (
+                "crates/wire/src/range.rs",
+                call,
+                Some("crates/wire/src/range.rs:2: `unsafe` may not stand here"),
+            ),
+            ("crates/wire/tests/range.rs", call, Some("crates/wire/tests/range.rs:2:")),
+            ("crates/cli/src/sys.rs", call, None),
+            ("crates/wire/src/range.rs", "//! No unsafe.\n/* unsafe */ fn f() { g(\"unsafe\") }", None),
+            ("crates/wire/src/lib.rs", "//! X.\n", Some("crates/wire/src/lib.rs: holds no `unsafe`: write")),
+            ("crates/wire/src/lib.rs", "//! X.\n#![forbid(unsafe_code)]\n", None),
+            ("crates/engine/src/lib.rs", "//! X.\n", None),
+        ];
+        for (path, text, want) in table {
+            check(path, text, *want);
+        }
+    }
+
+    #[test]
+    fn a_row_that_names_nothing_is_said() {
+        let said = super::check(&of(&[("crates/cli/src/sys.rs", "unsafe fn f() {}")]));
+        assert!(said.iter().any(|c| c.say.contains("crates/engine/src/lease.rs")));
+        assert!(!said.iter().any(|c| c.say.contains("crates/cli/src/sys.rs")));
+    }
+}
