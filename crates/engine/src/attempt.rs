@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use flatout_wire::head::{Body, Head};
 
-use crate::connection::{Connection, Incoming, connect};
+use crate::connection::{Connection, Incoming};
 use crate::error::{Error, ErrorKind};
 use crate::landing::Place;
 use crate::object::Asked;
@@ -16,7 +16,8 @@ use crate::stats::Version;
 use crate::transfer::Running;
 use crate::verify::PartHash;
 
-const REDIRECTS_MAX: u32 = 5;
+/// As many as browsers' older advice (RFC 2068 §10.3) and curl users live with.
+pub(crate) const REDIRECTS_MAX: u32 = 5;
 
 /// An answer whose body has not been read yet.
 pub(crate) struct Answer {
@@ -34,22 +35,24 @@ pub(crate) async fn ask(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> 
         }
         let body = answer.body.collect(&mut answer.connection).await.unwrap_or_default();
         if follow(running, &answer.head)? {
-            answer.finish(shard);
+            answer.finish(shard).await;
             continue;
         }
         let status = answer.head.status;
         let failure = Failure::of_answer(&answer.head, &body, shard.core.credentials_note.as_deref());
-        answer.finish(shard);
+        answer.finish(shard).await;
         return Err(failure.unwrap_or_else(|| unexpected(status)));
     }
     Err(Failure::last(Error::new(ErrorKind::Network, "the origin redirects in a circle")))
 }
 
+pub(crate) fn is_redirect(status: u16) -> bool {
+    matches!(status, 301 | 302 | 303 | 307 | 308)
+}
+
 /// Whether the answer sends us elsewhere, and we may go.
 fn follow(running: &Running, head: &Head) -> Result<bool, Failure> {
-    let Some(target) =
-        head.location.as_deref().filter(|_| matches!(head.status, 301 | 302 | 303 | 307 | 308))
-    else {
+    let Some(target) = head.location.as_deref().filter(|_| is_redirect(head.status)) else {
         return Ok(false);
     };
     running.object.redirect(target).map_err(|why| {
@@ -67,8 +70,7 @@ async fn exchange(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result
         let mut connection = match idle {
             Some(connection) => connection,
             None => {
-                let address = shard.core.endpoints.next_address(&endpoint).await?;
-                let socket = connect(&endpoint, address, shard.core.connect_timeout()).await?;
+                let (socket, address) = shard.connect(&endpoint).await?;
                 running.counters.connections.fetch_add(1, Ordering::Relaxed);
                 shard.new_connection(socket, endpoint.clone(), address)
             }
@@ -78,7 +80,7 @@ async fn exchange(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result
                 let body = Incoming::new(head.body);
                 return Ok(Answer { connection, head, body });
             }
-            Err(_closed) if was_idle && !connection.is_answering() => {}
+            Err(closed) if was_idle && closed.kind() == ErrorKind::Network && !connection.is_answering() => {}
             Err(error) => return Err(error.into()),
         }
     }
@@ -91,11 +93,7 @@ impl Answer {
         let total = self.total();
         let found = Version::of(&self.head, total);
         if let Some(difference) = version.difference(&found) {
-            let error = Error::new(
-                ErrorKind::Changed,
-                format!("the object was replaced while it was read: {difference}"),
-            );
-            return Err(Failure::last(error.with_hint("start again to read the new version")));
+            return Err(Failure::changed(&difference));
         }
         let end = total.map_or(wanted.end, |total| wanted.end.min(total));
         if range.start != wanted.start || range.end != end {
@@ -115,11 +113,13 @@ impl Answer {
                 format!("a range was answered with status {}", self.head.status),
             );
             return Err(Failure::last(
-                error.with_hint("the origin does not serve ranges reliably: use --parallel 1"),
+                error.with_hint("the origin does not serve ranges reliably: a --part-size of the object's size asks only once"),
             ));
         }
         let range = self.head.content_range.as_ref().and_then(|found| found.range.clone());
-        let range = range.ok_or_else(|| mismatch("the answer has no Content-Range that can be read"))?;
+        let range = range
+            .filter(|_| !self.head.bad_content_range)
+            .ok_or_else(|| mismatch("the answer has no Content-Range that can be read"))?;
         match self.head.body {
             Body::Length(bytes) if bytes != range.end - range.start => Err(mismatch(&format!(
                 "the answer's Content-Range says {} bytes, its Content-Length {bytes}",
@@ -163,8 +163,10 @@ impl Answer {
     }
 
     /// Gives the connection back if it can carry another request.
-    pub(crate) fn finish(self, shard: &Shard) {
-        if self.body.is_ended() && self.head.keep_alive {
+    pub(crate) async fn finish(mut self, shard: &Shard) {
+        // The end of a chunked body is a line of its own, which may not have been read yet.
+        let ended = matches!(self.body.payload(&mut self.connection).await, Ok(0));
+        if ended && self.head.keep_alive && !self.connection.is_answering() {
             shard.keep_connection(self.connection);
         }
     }

@@ -9,10 +9,11 @@ use flatout_wire::head::Head;
 use flatout_wire::listing;
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
-use flatout_wire::request::{self, Method, Request};
+use flatout_wire::request::{self, Method};
 use flatout_wire::s3::S3;
 use flatout_wire::sign::Credentials;
 
+use crate::control::Call;
 use crate::endpoint::Endpoints;
 use crate::error::{Error, ErrorKind};
 use crate::landing::{Landing, Memory};
@@ -37,7 +38,6 @@ pub struct Config {
 /// Reads objects. Cheap to make: threads start at the first use, and end when the client is dropped.
 pub struct Client {
     core: Arc<Core>,
-    process: u32,
 }
 
 impl Client {
@@ -59,9 +59,10 @@ impl Client {
             settings,
             credentials_note: config.credentials_note,
             pool: Arc::default(),
-            shards: Mutex::default(),
+            shards: Mutex::new(Some(Vec::new())),
+            process: std::process::id(),
         };
-        Ok(Client { core: Arc::new(core), process: std::process::id() })
+        Ok(Client { core: Arc::new(core) })
     }
 
     /// Starts a get.
@@ -69,8 +70,8 @@ impl Client {
     /// # Errors
     /// What can be known before anything is sent: a target that cannot be written.
     pub fn get(&self, get: Get) -> Result<Transfer, Error> {
-        self.check_process()?;
         check_object(&get.location)?;
+        check_span(&get.span).map_err(|error| error.during("read", &get.location))?;
         let settings = &self.core.settings;
         let pace = Pace {
             parallel: settings.parallel,
@@ -98,7 +99,6 @@ impl Client {
     /// # Errors
     /// The origin's refusal, or the network's.
     pub fn stat(&self, location: &Location) -> Result<Stat, Error> {
-        self.check_process()?;
         check_object(location)?;
         let account = &self.core.account;
         let request = match location {
@@ -109,7 +109,9 @@ impl Client {
                 request
             }
         };
-        let (head, _) = self.core.call(request).map_err(|error| error.during("stat", location))?;
+        let follow = matches!(location, Location::Http { .. });
+        let called = self.core.call(Call { request, follow });
+        let (head, _) = called.map_err(|error| error.during("stat", location))?;
         Ok(Stat {
             version: Version::of(&head, head.content_length),
             content_type: head.content_type,
@@ -125,7 +127,6 @@ impl Client {
     /// # Errors
     /// [`ErrorKind::Unsupported`] for what is no bucket; the network's errors come with the items.
     pub fn list(&self, location: &Location, deep: bool) -> Result<Listing, Error> {
-        self.check_process()?;
         Listing::start(self.core.clone(), location, deep)
     }
 
@@ -134,10 +135,9 @@ impl Client {
     /// # Errors
     /// The origin's refusal, or the network's.
     pub fn buckets(&self) -> Result<Vec<Bucket>, Error> {
-        self.check_process()?;
         let account = &self.core.account;
         let endpoint = &account.s3.endpoint;
-        let answered = self.core.call(account.signed(account.s3.list_buckets()));
+        let answered = self.core.call(Call::new(account.signed(account.s3.list_buckets())));
         let (_, body) = answered.map_err(|error| error.during("list", endpoint))?;
         let parsed = listing::parse_buckets(&body).map_err(|nonsense| {
             Error::new(ErrorKind::Network, format!("the answer is no list of buckets: {nonsense}"))
@@ -145,25 +145,11 @@ impl Client {
         })?;
         Ok(parsed.into_iter().map(|(name, created)| Bucket { name, created }).collect())
     }
-
-    /// Threads do not survive a fork: a child process needs a client of its own.
-    fn check_process(&self) -> Result<(), Error> {
-        match self.process == std::process::id() {
-            true => Ok(()),
-            false => Err(Error::new(
-                ErrorKind::Internal,
-                "this client belongs to the process that forked this one",
-            )
-            .with_hint("make a new client after the fork")),
-        }
-    }
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
-        if self.process == std::process::id() {
-            self.core.stop();
-        }
+        self.core.stop();
     }
 }
 
@@ -179,6 +165,15 @@ fn check_object(location: &Location) -> Result<(), Error> {
     }
 }
 
+/// A range without a byte cannot be asked for.
+fn check_span(span: &Span) -> Result<(), Error> {
+    match span {
+        Span::Slice(range) if range.is_empty() => Err(Error::new(ErrorKind::Usage, "the range is empty")),
+        Span::From(u64::MAX) => Err(Error::new(ErrorKind::Usage, "no object reaches that far")),
+        _ => Ok(()),
+    }
+}
+
 /// What the shards of a client share.
 pub(crate) struct Core {
     pub(crate) settings: Settings,
@@ -186,7 +181,9 @@ pub(crate) struct Core {
     pub(crate) credentials_note: Option<String>,
     pub(crate) endpoints: Endpoints,
     pub(crate) pool: Arc<Pool>,
-    shards: Mutex<Vec<ShardHandle>>,
+    /// The shards that have been started; `None` once the client is closed, so that nothing starts any after.
+    shards: Mutex<Option<Vec<ShardHandle>>>,
+    process: u32,
 }
 
 impl Core {
@@ -207,15 +204,26 @@ impl Core {
     }
 
     /// A control request and its whole answer.
-    pub(crate) fn call(self: &Arc<Core>, request: Request) -> Result<(Head, Bytes), Error> {
+    pub(crate) fn call(self: &Arc<Core>, call: Call) -> Result<(Head, Bytes), Error> {
         let (reply, answer) = std::sync::mpsc::channel();
-        self.send(0, Job::Call(request, reply))?;
+        self.send(0, Job::Call(call, reply))?;
         answer.recv().map_err(|_gone| Error::new(ErrorKind::Cancelled, "the client was closed meanwhile"))?
     }
 
-    /// Sends a job to a shard, starting shards up to it.
+    /// Sends a job to a shard, starting shards up to it. Threads do not survive a fork: a child process needs a client
+    /// of its own.
     fn send(self: &Arc<Core>, shard: usize, job: Job) -> Result<(), Error> {
+        if self.process != std::process::id() {
+            return Err(Error::new(
+                ErrorKind::Internal,
+                "this client belongs to the process that forked this one",
+            )
+            .with_hint("make a new client after the fork"));
+        }
         let mut shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(shards) = shards.as_mut() else {
+            return Err(Error::new(ErrorKind::Cancelled, "the client was closed"));
+        };
         while shards.len() <= shard {
             let number = u32::try_from(shards.len()).expect("shards are few");
             shards.push(ShardHandle::start(self.clone(), number)?);
@@ -225,8 +233,11 @@ impl Core {
     }
 
     fn stop(&self) {
-        let shards = std::mem::take(&mut *self.shards.lock().unwrap_or_else(PoisonError::into_inner));
-        for shard in shards {
+        if self.process != std::process::id() {
+            return;
+        }
+        let shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner).take();
+        for shard in shards.into_iter().flatten() {
             shard.stop();
         }
     }

@@ -40,16 +40,24 @@ enum Stream {
     Plain(TcpStream),
 }
 
+/// Refuses what cannot be spoken yet, before a name is looked up for it.
+pub(crate) fn check_scheme(endpoint: &Endpoint) -> Result<(), Error> {
+    match endpoint.scheme {
+        Scheme::Http => Ok(()),
+        Scheme::Https => {
+            let cause = format!("this version has no TLS yet, and {endpoint} needs it");
+            let error = Error::new(ErrorKind::Unsupported, cause);
+            Err(error.with_hint("use an http:// endpoint; for S3 with --endpoint-url"))
+        }
+    }
+}
+
 /// Connects to `address`. TLS and proxies will sit here, above TCP and below HTTP.
 pub(crate) async fn connect(
     endpoint: &Endpoint,
     address: SocketAddr,
     within: Duration,
 ) -> Result<Socket, Error> {
-    if endpoint.scheme == Scheme::Https {
-        let error = Error::new(ErrorKind::Unsupported, format!("{endpoint}: this version has no TLS yet"));
-        return Err(error.with_hint("use an http:// endpoint; with --endpoint-url for S3"));
-    }
     let unreachable = |refused| {
         Error::network(format_args!("cannot connect to {endpoint} ({address})"), refused)
             .with_hint("check the endpoint, and that the origin is running and can be reached")
@@ -203,11 +211,6 @@ impl Incoming {
         }
     }
 
-    /// Whether the body has been read to its end, so that its connection can carry another request.
-    pub(crate) fn is_ended(&self) -> bool {
-        matches!(self, Incoming::Ended)
-    }
-
     /// Receives once, at most `limit` bytes, straight into `place`; 0 at the end of the body.
     pub(crate) async fn receive(
         &mut self,
@@ -230,7 +233,7 @@ impl Incoming {
     }
 
     /// Bytes of the body that come next without any framing between; 0 at the end.
-    async fn payload(&mut self, connection: &mut Connection) -> Result<u64, Error> {
+    pub(crate) async fn payload(&mut self, connection: &mut Connection) -> Result<u64, Error> {
         match self {
             Incoming::Ended => Ok(0),
             Incoming::Counted(left) => Ok(*left),

@@ -4,15 +4,17 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use flatout_wire::head::Head;
-use flatout_wire::request::{Method, Request};
+use flatout_wire::location::HttpUrl;
+use flatout_wire::request::{self, Method, Request};
 use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 
-use crate::connection::connect;
+use crate::attempt::{REDIRECTS_MAX, is_redirect};
 use crate::error::{Error, ErrorKind};
 use crate::refusal::Failure;
-use crate::shard::{Shard, timed_out};
+use crate::shard::Shard;
 
 /// A page of a listing with 1,000 keys of 1 KiB, escaped, is well under this.
 const ANSWER_BYTES_MAX: usize = 32 << 20;
@@ -20,26 +22,66 @@ const ANSWER_BYTES_MAX: usize = 32 << 20;
 /// An idle connection of hyper's.
 pub(crate) type Caller = SendRequest<Empty<Bytes>>;
 
-/// One exchange, whole answer in memory. Anything but success is a failure.
-pub(crate) async fn call(shard: &Rc<Shard>, request: &Request) -> Result<(Head, Bytes), Failure> {
-    let within = shard.core.stall_timeout();
-    let answered = tokio::time::timeout(within, exchange(shard, request)).await;
-    let (head, body) = answered.map_err(|_elapsed| timed_out(&request.endpoint.to_string()))??;
-    match Failure::of_answer(&head, &body, shard.core.credentials_note.as_deref()) {
-        Some(failure) => Err(failure),
-        None => Ok((head, body)),
+/// A control request.
+pub(crate) struct Call {
+    pub(crate) request: Request,
+    /// Whether a redirect is followed: a plain server's is, S3's needs another signature.
+    pub(crate) follow: bool,
+}
+
+impl Call {
+    pub(crate) fn new(request: Request) -> Call {
+        Call { request, follow: false }
     }
 }
 
+/// One call and its whole answer, tried again as often as a part would be.
+pub(crate) async fn call_with_retries(shard: &Rc<Shard>, mut call: Call) -> Result<(Head, Bytes), Error> {
+    let (mut attempt, mut redirects) = (1, 0);
+    loop {
+        let failure = match answer(shard, &call.request).await {
+            Ok((head, body)) => match redirected(&call, &head).filter(|_| redirects < REDIRECTS_MAX) {
+                Some(request) => {
+                    (call.request, redirects) = (request, redirects + 1);
+                    continue;
+                }
+                None => match Failure::of_answer(&head, &body, shard.core.credentials_note.as_deref()) {
+                    Some(failure) => failure,
+                    None => return Ok((head, body)),
+                },
+            },
+            Err(failure) => failure,
+        };
+        shard.wait_or_give_up(failure, &mut attempt).await?;
+    }
+}
+
+/// The request that a redirect leads to; credentials go along to the same endpoint only.
+fn redirected(call: &Call, head: &Head) -> Option<Request> {
+    let target = head.location.as_deref().filter(|_| call.follow && is_redirect(head.status))?;
+    let from = &call.request;
+    let url = HttpUrl::new(from.endpoint.clone(), &from.target()).follow(target).ok()?;
+    let mut request = request::get_url(&url);
+    request.method = from.method;
+    if let Some(secret) = from.header("authorization").filter(|_| url.endpoint == from.endpoint) {
+        request.set("authorization", secret);
+    }
+    Some(request)
+}
+
+/// One exchange within the time that a silent origin is given.
+async fn answer(shard: &Rc<Shard>, request: &Request) -> Result<(Head, Bytes), Failure> {
+    let answered = tokio::time::timeout(shard.core.stall_timeout(), exchange(shard, request)).await;
+    answered.unwrap_or_else(|_elapsed| {
+        Err(Failure::transient(Error::new(
+            ErrorKind::Timeout,
+            format!("{} did not answer in time", request.endpoint),
+        )))
+    })
+}
+
 async fn exchange(shard: &Rc<Shard>, request: &Request) -> Result<(Head, Bytes), Failure> {
-    let mut caller = match idle_caller(shard, request).await {
-        Some(caller) => caller,
-        None => open_caller(shard, request).await?,
-    };
-    let broke = |error: hyper::Error| {
-        Failure::transient(Error::new(ErrorKind::Network, format!("the call broke: {error}")))
-    };
-    let answer = caller.send_request(rendered(request)).await.map_err(broke)?;
+    let (caller, answer) = send(shard, request).await?;
     let headers = answer.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
     let head = Head::from_http(answer.status().as_u16(), headers);
     let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await.map_err(|error| {
@@ -47,6 +89,20 @@ async fn exchange(shard: &Rc<Shard>, request: &Request) -> Result<(Head, Bytes),
     })?;
     shard.callers.borrow_mut().entry(request.endpoint.clone()).or_default().push(caller);
     Ok((head, body.to_bytes()))
+}
+
+/// Sends on an idle connection, or on a new one where the origin closed the idle one meanwhile.
+async fn send(shard: &Rc<Shard>, request: &Request) -> Result<(Caller, hyper::Response<Incoming>), Failure> {
+    if let Some(mut caller) = idle_caller(shard, request).await
+        && let Ok(answer) = caller.send_request(rendered(request)).await
+    {
+        return Ok((caller, answer));
+    }
+    let mut caller = open_caller(shard, request).await?;
+    let answer = caller.send_request(rendered(request)).await.map_err(|error| {
+        Failure::transient(Error::new(ErrorKind::Network, format!("the call broke: {error}")))
+    })?;
+    Ok((caller, answer))
 }
 
 /// An idle connection that is still open.
@@ -60,9 +116,7 @@ async fn idle_caller(shard: &Rc<Shard>, request: &Request) -> Option<Caller> {
 }
 
 async fn open_caller(shard: &Rc<Shard>, request: &Request) -> Result<Caller, Failure> {
-    let core = &shard.core;
-    let address = core.endpoints.next_address(&request.endpoint).await?;
-    let socket = connect(&request.endpoint, address, core.connect_timeout()).await?;
+    let (socket, _) = shard.connect(&request.endpoint).await?;
     let opened = http1::handshake(TokioIo::new(socket)).await;
     let (caller, connection) = opened.map_err(|error| {
         Failure::transient(Error::new(ErrorKind::Network, format!("cannot speak HTTP there: {error}")))

@@ -8,13 +8,12 @@ use flatout_wire::head::Head;
 use flatout_wire::range::Span;
 
 use crate::attempt::{Answer, ask};
-use crate::control;
+use crate::control::{self, Call};
 use crate::error::{Error, ErrorKind};
 use crate::object::Asked;
 use crate::part::Part;
 use crate::plan::Plan;
 use crate::refusal::Failure;
-use crate::retry;
 use crate::shard::Shard;
 use crate::single::Single;
 use crate::stats::Version;
@@ -32,10 +31,24 @@ pub(crate) async fn drive_worker(shard: Rc<Shard>, hold: Hold) {
 }
 
 async fn drive(running: &Running, work: impl Future<Output = Result<(), Error>>) {
+    let lost = LostWorker(running);
     tokio::select! {
         biased;
         done = work => if let Err(error) = done { running.fail(error) },
         () = running.stopped() => {}
+    }
+    std::mem::forget(lost);
+}
+
+/// Fails the transfer of a worker that is dropped on its way: the others would wait for its part.
+struct LostWorker<'a>(&'a Running);
+
+impl Drop for LostWorker<'_> {
+    fn drop(&mut self) {
+        self.0.fail(match std::thread::panicking() {
+            true => Error::new(ErrorKind::Internal, "a worker panicked: this is a defect of flatout"),
+            false => Error::new(ErrorKind::Cancelled, "the client was closed while the transfer ran"),
+        });
     }
 }
 
@@ -55,17 +68,14 @@ async fn lead(shard: &Rc<Shard>, hold: &Hold) -> Result<(), Error> {
     }
     let found = answer.content_range().map_err(|failure| failure.error)?;
     let total = answer.total().ok_or_else(|| {
-        Error::new(ErrorKind::Unsupported, "the origin does not tell the object's size").with_hint(
-            "without the total in Content-Range the end cannot be known; read a range with --range",
-        )
+        Error::new(ErrorKind::Unsupported, "the origin does not tell the object's size in Content-Range")
     })?;
     let range = span.resolve(total).map_err(|why| Error::new(ErrorKind::Usage, why.to_string()))?;
-    let version = Version::of(&answer.head, Some(total));
-    running.settle(version, range.clone(), Some(range.end - range.start), &shard.core.pool)?;
+    running.settle(&answer, range.clone(), Some(range.end - range.start), &shard.core.pool)?;
     ask_for_statement(shard, hold);
     if found.start != range.start {
         // The probe for the object's end: its one byte is not part of the plan's first part.
-        answer.finish(shard);
+        answer.finish(shard).await;
         start_workers(shard, hold);
         return work(shard, running).await;
     }
@@ -87,7 +97,7 @@ async fn lead_single(shard: &Rc<Shard>, hold: &Hold, answer: Answer) -> Result<(
         }
     };
     let expected = (wanted.end < u64::MAX).then_some(wanted.end - wanted.start);
-    running.settle(Version::of(&answer.head, total), wanted, expected, &shard.core.pool)?;
+    running.settle(&answer, wanted, expected, &shard.core.pool)?;
     if !answer.head.checksums.is_empty() {
         running.ledger.state(Statement::of(&answer.head.checksums));
     }
@@ -164,8 +174,16 @@ fn ask_for_statement(shard: &Rc<Shard>, hold: &Hold) {
     let (shard, hold) = (shard.clone(), hold.clone());
     tokio::task::spawn_local(async move {
         let asked = async {
-            match control::call(&shard, &request).await {
+            match control::call_with_retries(&shard, Call::new(request)).await {
                 Ok((head, _)) => note_statement(&hold, &head),
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::Network | ErrorKind::Timeout | ErrorKind::Throttled
+                    ) =>
+                {
+                    hold.ledger.state(Statement::Nothing("the origin could not be asked for it"));
+                }
                 Err(_) => hold.ledger.state(Statement::Nothing("the origin refused to state it")),
             }
         };
@@ -193,14 +211,7 @@ pub(crate) async fn wait_or_give_up(
     failure: Failure,
     attempt: &mut u32,
 ) -> Result<(), Error> {
-    let retries_max = shard.core.settings.retries;
-    match retry::wait(failure.fault, *attempt, retries_max, failure.retry_after, shard.chance()) {
-        None => Err(failure.error.after_attempts(*attempt)),
-        Some(wait) => {
-            *attempt += 1;
-            running.counters.retries.fetch_add(1, Ordering::Relaxed);
-            tokio::time::sleep(wait).await;
-            Ok(())
-        }
-    }
+    shard.wait_or_give_up(failure, attempt).await?;
+    running.counters.retries.fetch_add(1, Ordering::Relaxed);
+    Ok(())
 }

@@ -30,7 +30,7 @@ struct Fixed {
 struct Addresses {
     list: Vec<SocketAddr>,
     resolved: Instant,
-    next: Mutex<usize>,
+    turn: Mutex<usize>,
 }
 
 impl Endpoints {
@@ -39,15 +39,21 @@ impl Endpoints {
         Ok(Endpoints { fixed, known: Mutex::default() })
     }
 
-    /// The next address of `endpoint` in turn.
-    pub(crate) async fn next_address(&self, endpoint: &Endpoint) -> Result<SocketAddr, Error> {
+    /// All addresses of `endpoint`, never none, beginning with the one whose turn it is. A look-up ends `within` that time.
+    pub(crate) async fn addresses(
+        &self,
+        endpoint: &Endpoint,
+        within: Duration,
+    ) -> Result<Vec<SocketAddr>, Error> {
         let addresses = match self.fresh(endpoint) {
             Some(addresses) => addresses,
-            None => self.resolve(endpoint).await?,
+            None => self.resolve(endpoint, within).await?,
         };
-        let mut next = addresses.next.lock().unwrap_or_else(PoisonError::into_inner);
-        *next = (*next + 1) % addresses.list.len();
-        Ok(addresses.list[*next])
+        let mut turn = addresses.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut list = addresses.list.clone();
+        list.rotate_left(*turn);
+        *turn = (*turn + 1) % list.len();
+        Ok(list)
     }
 
     fn fresh(&self, endpoint: &Endpoint) -> Option<Arc<Addresses>> {
@@ -56,12 +62,12 @@ impl Endpoints {
         (addresses.resolved.elapsed() < RESOLVE_AGAIN).then(|| addresses.clone())
     }
 
-    async fn resolve(&self, endpoint: &Endpoint) -> Result<Arc<Addresses>, Error> {
+    async fn resolve(&self, endpoint: &Endpoint, within: Duration) -> Result<Arc<Addresses>, Error> {
         let list = match self.fixed(endpoint) {
             Some(list) => list,
-            None => look_up(endpoint).await?,
+            None => look_up(endpoint, within).await?,
         };
-        let addresses = Arc::new(Addresses { list, resolved: Instant::now(), next: Mutex::default() });
+        let addresses = Arc::new(Addresses { list, resolved: Instant::now(), turn: Mutex::default() });
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert((endpoint.host.clone(), endpoint.port), addresses.clone());
         Ok(addresses)
@@ -78,7 +84,7 @@ impl Endpoints {
 }
 
 /// Asks the system's resolver, off the shard's thread; a literal address is not asked for.
-async fn look_up(endpoint: &Endpoint) -> Result<Vec<SocketAddr>, Error> {
+async fn look_up(endpoint: &Endpoint, within: Duration) -> Result<Vec<SocketAddr>, Error> {
     if let Ok(literal) = endpoint.host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(literal, endpoint.port)]);
     }
@@ -87,7 +93,11 @@ async fn look_up(endpoint: &Endpoint) -> Result<Vec<SocketAddr>, Error> {
             "check the spelling of the endpoint or bucket, and the network; --resolve names an address",
         )
     };
-    let found = tokio::net::lookup_host((endpoint.host.as_str(), endpoint.port)).await.map_err(unresolved)?;
+    let asked = tokio::net::lookup_host((endpoint.host.as_str(), endpoint.port));
+    let found = match tokio::time::timeout(within, asked).await {
+        Ok(found) => found.map_err(unresolved)?,
+        Err(_elapsed) => return Err(unresolved(io::ErrorKind::TimedOut.into())),
+    };
     let mut list: Vec<SocketAddr> = found.collect();
     list.dedup();
     match list.is_empty() {
@@ -104,7 +114,10 @@ impl Fixed {
         };
         let (host, rest) = text.split_once(':').ok_or_else(malformed)?;
         let (port, list) = match rest.split_once(':') {
-            Some((port, list)) if port.parse::<u16>().is_ok() => (port.parse().ok(), list),
+            // An IPv6 address without a port in front begins with what could be one.
+            Some((port, list)) if port.parse::<u16>().is_ok() && rest.parse::<IpAddr>().is_err() => {
+                (port.parse().ok(), list)
+            }
             _ => (None, rest),
         };
         let address = |text: &str| text.trim_matches(['[', ']']).parse::<IpAddr>().map_err(|_| malformed());
@@ -133,6 +146,7 @@ mod tests {
     fn resolve_takes_curls_form_and_lists() {
         check("h:80:10.0.0.1", Some(("h", Some(80), &["10.0.0.1"])));
         check("h:10.0.0.1,10.0.0.2", Some(("h", None, &["10.0.0.1", "10.0.0.2"])));
+        check("h:2001:db8::1", Some(("h", None, &["2001:db8::1"])));
         check("h:443:[2001:db8::1]", Some(("h", Some(443), &["2001:db8::1"])));
         check("h", None);
         check(":80:10.0.0.1", None);
@@ -144,10 +158,14 @@ mod tests {
         let endpoints = Endpoints::new(&["h:127.0.0.1,127.0.0.2".into()]).expect("a good --resolve");
         let (endpoint, _) = Endpoint::parse("http://h:8080").expect("an endpoint");
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-        let turn = || runtime.block_on(endpoints.next_address(&endpoint)).expect("an address").to_string();
-        let mut seen = [turn(), turn(), turn()];
-        assert_eq!(seen[0], seen[2]);
-        seen[..2].sort();
-        assert_eq!(seen[..2], ["127.0.0.1:8080", "127.0.0.2:8080"]);
+        let turn = || {
+            let addresses =
+                runtime.block_on(endpoints.addresses(&endpoint, RESOLVE_AGAIN)).expect("addresses");
+            addresses.iter().map(|address| address.ip().to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            [turn(), turn(), turn()].map(|list| list.join(" ")),
+            ["127.0.0.1 127.0.0.2", "127.0.0.2 127.0.0.1", "127.0.0.1 127.0.0.2",]
+        );
     }
 }

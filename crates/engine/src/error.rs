@@ -20,7 +20,7 @@ pub enum ErrorKind {
     Corrupt,
     /// The origin could not be reached, broke off, or answered nonsense.
     Network,
-    /// The origin was reached but let a deadline pass.
+    /// The origin let a deadline pass.
     Timeout,
     /// A local file, disk or memory refused.
     LocalIo,

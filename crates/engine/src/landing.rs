@@ -175,10 +175,10 @@ impl Place<'_> {
             file.write(received, self.at + self.filled)?;
         }
         self.filled += bytes as u64;
-        if let Ground::Stream(writer) = self.ground {
-            writer.0.publish(self.index, self.filled as usize);
+        match self.ground {
+            Ground::Stream(writer) => writer.0.publish(self.index, self.filled as usize),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// The part is whole.
@@ -205,21 +205,22 @@ pub(crate) struct FileGround {
     file: File,
     path: PathBuf,
     temporary: PathBuf,
+    process: u32,
 }
 
 impl FileGround {
     fn create(path: &Path) -> Result<FileGround, Error> {
         let path = final_path(path)?;
-        let temporary = temporary_beside(&path);
-        let file = OpenOptions::new()
-            .write(true)
-            .read(true)
-            .create_new(true)
-            .mode(0o666)
-            .custom_flags(libc::O_CLOEXEC)
-            .open(&temporary)
-            .map_err(|refused| Error::local("cannot create a file there", refused))?;
-        Ok(FileGround { file, path, temporary })
+        loop {
+            let temporary = temporary_beside(&path);
+            let opened = OpenOptions::new().write(true).create_new(true).mode(0o666).open(&temporary);
+            match opened {
+                Ok(file) => return Ok(FileGround { file, path, temporary, process: std::process::id() }),
+                // Left by a killed process that had our number, as happens in containers: take the next name.
+                Err(taken) if taken.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(refused) => return Err(Error::local("cannot create a file there", refused)),
+            }
+        }
     }
 
     /// Reserves the space, so that a full disk is found before the transfer and writes do not extend the file.
@@ -229,10 +230,15 @@ impl FileGround {
         }
         let length =
             i64::try_from(bytes).map_err(|_| Error::new(ErrorKind::LocalIo, "the object is too large"))?;
-        // SAFETY: a system call on a descriptor that we own; it takes numbers only.
-        let refused = match unsafe { libc::fallocate(self.file.as_raw_fd(), 0, 0, length) } {
-            0 => return Ok(()),
-            _ => io::Error::last_os_error(),
+        let refused = loop {
+            // SAFETY: a system call on a descriptor that we own; it takes numbers only.
+            if unsafe { libc::fallocate(self.file.as_raw_fd(), 0, 0, length) } == 0 {
+                return Ok(());
+            }
+            let refused = io::Error::last_os_error();
+            if refused.kind() != io::ErrorKind::Interrupted {
+                break refused;
+            }
         };
         match refused.raw_os_error() {
             Some(libc::EOPNOTSUPP | libc::ENOSYS) => Ok(()),
@@ -258,12 +264,12 @@ impl FileGround {
         std::fs::rename(&self.temporary, &self.path)
             .map_err(|refused| Error::local("cannot put the file under its name", refused))
     }
-}
 
-impl FileGround {
-    /// After a commit the temporary name is gone and this does nothing.
+    /// After a commit the temporary name is gone and this does nothing; in a forked child it is not ours.
     fn remove_temporary(&self) {
-        let _ = std::fs::remove_file(&self.temporary);
+        if self.process == std::process::id() {
+            let _ = std::fs::remove_file(&self.temporary);
+        }
     }
 }
 
@@ -277,7 +283,13 @@ impl Drop for FileGround {
 fn final_path(path: &Path) -> Result<PathBuf, Error> {
     let path = match std::fs::canonicalize(path) {
         Ok(real) => real,
-        Err(missing) if missing.kind() == io::ErrorKind::NotFound => return Ok(path.to_path_buf()),
+        Err(missing) if missing.kind() == io::ErrorKind::NotFound => {
+            // A link to nothing yet: what it names is what is written.
+            return Ok(match std::fs::read_link(path) {
+                Ok(named) => path.parent().unwrap_or(Path::new("")).join(named),
+                Err(_) => path.to_path_buf(),
+            });
+        }
         Err(refused) => return Err(Error::local("cannot look at the target", refused)),
     };
     let kind = std::fs::metadata(&path)

@@ -2,17 +2,17 @@
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use flatout_wire::endpoint::Endpoint;
 use flatout_wire::location::{Location, LocationError};
-use flatout_wire::range::http_range;
+use flatout_wire::range::{Span, http_range};
 use flatout_wire::request::{self, Request};
 use flatout_wire::s3::S3;
 use flatout_wire::sign::{Credentials, Signer};
 
 /// S3 accepts a signature for 15 minutes; a fresh one each minute leaves room for clocks that disagree.
-const SIGNED_FOR: Duration = Duration::from_secs(60);
+const SIGNED_FOR_S: u64 = 60;
 
 /// What S3 calls are made with.
 pub(crate) struct Account {
@@ -50,7 +50,8 @@ struct State {
 struct Rendered {
     endpoint: Endpoint,
     head: Arc<[u8]>,
-    made: Instant,
+    /// In seconds since 1970: a clock that goes on while the machine sleeps, as the origin's does.
+    made: u64,
 }
 
 impl ObjectRequests {
@@ -97,7 +98,7 @@ impl ObjectRequests {
     fn rendered(&self) -> Rendered {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(rendered) =
-            state.rendered.as_ref().filter(|rendered| rendered.made.elapsed() < SIGNED_FOR)
+            state.rendered.as_ref().filter(|rendered| unix_seconds().abs_diff(rendered.made) < SIGNED_FOR_S)
         {
             return rendered.clone();
         }
@@ -108,7 +109,7 @@ impl ObjectRequests {
         let mut head = Vec::new();
         request.write_head(&mut head);
         head.truncate(head.len() - b"\r\n".len());
-        let rendered = Rendered { endpoint: request.endpoint, head: head.into(), made: Instant::now() };
+        let rendered = Rendered { endpoint: request.endpoint, head: head.into(), made: unix_seconds() };
         state.rendered = Some(rendered.clone());
         rendered
     }
@@ -130,7 +131,7 @@ impl Asked {
         match self {
             Asked::Whole => None,
             Asked::Range(range) => Some(http_range(range)),
-            Asked::LastByte => Some("bytes=-1".into()),
+            Asked::LastByte => Span::Last(1).http(),
         }
     }
 }

@@ -69,16 +69,21 @@ impl<'a> Part<'a> {
         let mut answer = match answer {
             Some(answer) => answer,
             None => {
-                let answer = ask(shard, running, &Asked::Range(missing.clone())).await?;
+                let asked = ask(shard, running, &Asked::Range(missing.clone())).await;
+                let answer = asked.map_err(|failure| match failure.status {
+                    Some(416) => Failure::changed("it is shorter now"),
+                    _ => failure,
+                })?;
                 answer.check(&missing, running.version().unwrap_or(&Version::default()))?;
                 answer
             }
         };
         self.land(shard, &mut answer, missing.end - missing.start).await?;
-        match self.missing().is_empty() {
-            true => answer.finish(shard),
-            false => return Err(Failure::transient(ended_early(&self.missing()))),
+        let missing = self.missing();
+        if !missing.is_empty() {
+            return Err(Failure::ended_early(missing.end - missing.start));
         }
+        answer.finish(shard).await;
         Ok(())
     }
 
@@ -119,12 +124,6 @@ impl<'a> Part<'a> {
             }
         });
     }
-}
-
-/// The body was shorter than its Content-Range said, or chunked and ended.
-fn ended_early(missing: &Range<u64>) -> Error {
-    let cause = format!("the body ended {} bytes early", missing.end - missing.start);
-    Error::new(crate::error::ErrorKind::Network, cause)
 }
 
 /// Counts a part in flight for as long as it lives.

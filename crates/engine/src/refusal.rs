@@ -8,6 +8,8 @@ use flatout_wire::verdict::{self, Reason, Refusal, Verdict};
 use crate::error::{Error, ErrorKind};
 use crate::retry::Fault;
 
+const START_AGAIN: &str = "start again to read the new version";
+
 /// A failed attempt: whether to try again, and the error if not.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -28,6 +30,18 @@ impl Failure {
     /// Trying again will not help.
     pub(crate) fn last(error: Error) -> Failure {
         Failure { fault: Fault::Final, error, retry_after: None, status: None }
+    }
+
+    /// What is being read is gone: another version stands in its place.
+    pub(crate) fn changed(difference: &str) -> Failure {
+        let cause = format!("the object was replaced while it was read: {difference}");
+        Failure::last(Error::new(ErrorKind::Changed, cause).with_hint(START_AGAIN))
+    }
+
+    /// The body was shorter than its head said.
+    pub(crate) fn ended_early(missing_bytes: u64) -> Failure {
+        let cause = format!("the body ended {missing_bytes} bytes early");
+        Failure::transient(Error::new(ErrorKind::Network, cause))
     }
 
     /// The failure that an answer with this head and body tells of; `None` when it tells of success.
@@ -74,9 +88,11 @@ fn refused(refusal: &Refusal, note: Option<&str>) -> Error {
         None => "check that the keys are right and the policy allows it".to_string(),
     };
     let (kind, what, hint) = match refusal.reason() {
-        Reason::NotFound => {
-            (ErrorKind::NotFound, "no such object", "`flatout ls` shows what is there".into())
-        }
+        Reason::NotFound => (
+            ErrorKind::NotFound,
+            "no such object",
+            "check the key; `flatout ls` shows what a bucket holds".into(),
+        ),
         Reason::NoSuchBucket => (
             ErrorKind::NotFound,
             "no such bucket",
@@ -90,11 +106,9 @@ fn refused(refusal: &Refusal, note: Option<&str>) -> Error {
             "this machine's clock differs too much from the origin's",
             "set the clock, for example with chrony or systemd-timesyncd".into(),
         ),
-        Reason::Changed => (
-            ErrorKind::Changed,
-            "the object was replaced while it was read",
-            "start again to read the new version".into(),
-        ),
+        Reason::Changed => {
+            (ErrorKind::Changed, "the object was replaced while it was read", START_AGAIN.into())
+        }
         Reason::BadRange => {
             (ErrorKind::Usage, "the object has no such range", "`flatout stat` tells its size".into())
         }
@@ -110,7 +124,16 @@ fn refused(refusal: &Refusal, note: Option<&str>) -> Error {
             "the origin redirects elsewhere",
             "use the endpoint that it names, with --endpoint-url or --region".into(),
         ),
-        Reason::Other => (ErrorKind::Network, "the origin refused", "its own words are above".into()),
+        Reason::Other if refusal.code == "InvalidBucketName" => (
+            ErrorKind::Usage,
+            "this is no name of a bucket",
+            "they have 3 to 63 lower-case letters, digits, dots and hyphens".into(),
+        ),
+        Reason::Other => (
+            ErrorKind::Network,
+            "the origin refused",
+            "check the URL, and that this is an origin of objects".into(),
+        ),
     };
     Error::new(kind, sentence(refusal, what)).with_hint(hint)
 }

@@ -10,15 +10,14 @@ use std::thread::JoinHandle;
 use bytes::Bytes;
 use flatout_wire::endpoint::Endpoint;
 use flatout_wire::head::Head;
-use flatout_wire::request::Request;
 use tokio::runtime::LocalRuntime;
 use tokio::sync::mpsc;
 
 use crate::client::Core;
-use crate::connection::{Connection, RECEIVE_BYTES, Socket};
-use crate::control::{self, Caller};
+use crate::connection::{self, Connection, RECEIVE_BYTES, Socket};
+use crate::control::{self, Call, Caller};
 use crate::drive::{drive_lead, drive_worker};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::lease::Lease;
 use crate::refusal::Failure;
 use crate::retry::{self, Dice};
@@ -28,7 +27,7 @@ use crate::transfer::Hold;
 pub(crate) enum Job {
     Lead(Hold),
     Work(Hold),
-    Call(Request, std::sync::mpsc::Sender<Result<(Head, Bytes), Error>>),
+    Call(Call, std::sync::mpsc::Sender<Result<(Head, Bytes), Error>>),
     Stop,
 }
 
@@ -83,34 +82,19 @@ fn run(core: Arc<Core>, number: u32, scratch: Lease, mut queue: mpsc::UnboundedR
                     hold.join_shard(number);
                     tokio::task::spawn_local(drive_worker(shard.clone(), hold));
                 }
-                Job::Call(request, reply) => {
+                Job::Call(call, reply) => {
                     let shard = shard.clone();
                     tokio::task::spawn_local(async move {
                         // Whoever asked may have gone; then nobody needs the answer.
-                        let _ = reply.send(call_with_retries(&shard, &request).await);
+                        let _ = reply.send(control::call_with_retries(&shard, call).await);
                     });
                 }
                 Job::Stop => break,
             }
         }
     });
-}
-
-/// A control request, tried again as often as a part would be.
-async fn call_with_retries(shard: &Rc<Shard>, request: &Request) -> Result<(Head, Bytes), Error> {
-    let mut attempt = 1;
-    loop {
-        let failure = match control::call(shard, request).await {
-            Ok(answer) => return Ok(answer),
-            Err(failure) => failure,
-        };
-        let retries_max = shard.core.settings.retries;
-        match retry::wait(failure.fault, attempt, retries_max, failure.retry_after, shard.chance()) {
-            None => return Err(failure.error.after_attempts(attempt)),
-            Some(wait) => tokio::time::sleep(wait).await,
-        }
-        attempt += 1;
-    }
+    // A name look-up that hangs in the system's resolver must not hold up whoever closes the client.
+    runtime.shutdown_background();
 }
 
 /// What one thread owns.
@@ -139,14 +123,36 @@ impl Shard {
         }
     }
 
-    /// A number in 0..1, for jitter.
-    pub(crate) fn chance(&self) -> f64 {
-        self.dice.borrow_mut().roll()
-    }
-
     /// The connection to `endpoint` that was used last: its congestion window is the warmest.
     pub(crate) fn idle_connection(&self, endpoint: &Endpoint) -> Option<Connection> {
         self.idle.borrow_mut().get_mut(endpoint)?.pop()
+    }
+
+    /// A new connection to the first address of `endpoint`, in turn, that can be reached.
+    pub(crate) async fn connect(&self, endpoint: &Endpoint) -> Result<(Socket, SocketAddr), Error> {
+        connection::check_scheme(endpoint)?;
+        let within = self.core.connect_timeout();
+        let mut refused = None;
+        for address in self.core.endpoints.addresses(endpoint, within).await? {
+            match connection::connect(endpoint, address, within).await {
+                Ok(socket) => return Ok((socket, address)),
+                Err(error) => refused = Some(error),
+            }
+        }
+        Err(refused.expect("a name that resolves has an address"))
+    }
+
+    /// Waits before the next attempt, or gives the error back when there is to be none.
+    pub(crate) async fn wait_or_give_up(&self, failure: Failure, attempt: &mut u32) -> Result<(), Error> {
+        let (retries_max, chance) = (self.core.settings.retries, self.dice.borrow_mut().roll());
+        match retry::wait(failure.fault, *attempt, retries_max, failure.retry_after, chance) {
+            None => Err(failure.error.after_attempts(*attempt)),
+            Some(wait) => {
+                *attempt += 1;
+                tokio::time::sleep(wait).await;
+                Ok(())
+            }
+        }
     }
 
     pub(crate) fn keep_connection(&self, connection: Connection) {
@@ -167,9 +173,4 @@ impl Shard {
         self.next_connection.set(number + 1);
         Connection::new(socket, endpoint, address, number, self.core.stall_timeout())
     }
-}
-
-/// The failure of a call to an origin that let a deadline pass.
-pub(crate) fn timed_out(doing: &str) -> Failure {
-    Failure::transient(Error::new(ErrorKind::Timeout, format!("{doing}: no answer in time")))
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use crate::attempt::{Answer, ask};
 use crate::drive::wait_or_give_up;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::landing::Ground;
 use crate::object::Asked;
 use crate::part::Part;
@@ -16,18 +16,17 @@ use crate::stats::Version;
 use crate::transfer::Running;
 use crate::verify::{Ledger, Statement};
 
-/// The stream, and how far its body has been read.
+/// The stream while it lasts.
 pub(crate) struct Single<'a> {
     shard: &'a Rc<Shard>,
     running: &'a Running,
     answer: Option<Answer>,
-    position: u64,
     attempt: u32,
 }
 
 impl<'a> Single<'a> {
     pub(crate) fn new(shard: &'a Rc<Shard>, running: &'a Running, answer: Answer) -> Single<'a> {
-        Single { shard, running, answer: Some(answer), position: 0, attempt: 1 }
+        Single { shard, running, answer: Some(answer), attempt: 1 }
     }
 
     /// Lands all that is wanted of the stream.
@@ -41,8 +40,8 @@ impl<'a> Single<'a> {
                 break;
             }
         }
-        if let Some(answer) = self.answer {
-            answer.finish(self.shard);
+        if let Some(answer) = self.answer.take() {
+            answer.finish(self.shard).await;
         }
         Ok(())
     }
@@ -65,11 +64,9 @@ impl<'a> Single<'a> {
         let missing = part.missing();
         let wanted = missing.end - missing.start;
         let landed = part.land(self.shard, &mut answer, wanted).await?;
-        self.position += landed;
         let ended = landed < wanted;
-        if ended && self.running.progress().total_bytes.is_some() {
-            let cause = format!("the body ended {} bytes early", wanted - landed);
-            return Err(Failure::transient(Error::new(ErrorKind::Network, cause)));
+        if ended && self.running.version().is_some_and(|version| version.size.is_some()) {
+            return Err(Failure::ended_early(wanted - landed));
         }
         self.answer = Some(answer);
         Ok(ended)
@@ -81,13 +78,9 @@ impl<'a> Single<'a> {
         let found = Version::of(&answer.head, answer.total());
         let difference = self.running.version().and_then(|version| version.difference(&found));
         if let Some(difference) = difference {
-            let cause = format!("the object was replaced while it was read: {difference}");
-            let error =
-                Error::new(ErrorKind::Changed, cause).with_hint("start again to read the new version");
-            return Err(Failure::last(error));
+            return Err(Failure::changed(&difference));
         }
         self.pass_over(&mut answer, position).await?;
-        self.position = position;
         Ok(answer)
     }
 
@@ -101,8 +94,7 @@ impl<'a> Single<'a> {
             let received =
                 answer.body.receive(connection, &mut place, &mut hash, &self.shard.scratch, left).await?;
             if received == 0 {
-                let cause = "the stream is shorter than before";
-                return Err(Failure::last(Error::new(ErrorKind::Changed, cause)));
+                return Err(Failure::changed("it is shorter now"));
             }
             self.running.counters.fetched_bytes.fetch_add(received, Ordering::Relaxed);
         }

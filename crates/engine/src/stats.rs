@@ -74,7 +74,7 @@ pub struct Report {
     pub seconds: f64,
     /// Attempts that were tried again.
     pub retries: u32,
-    /// Connections that carried a part.
+    /// Connections opened for it; a client that was used before may have had some.
     pub connections: u32,
     /// Shards that took part.
     pub shards: u32,

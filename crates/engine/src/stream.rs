@@ -6,16 +6,21 @@
 //! ```
 //! Backpressure is a permit held, never a message: a part is asked for only when a slot is free for all of it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::lease::{Lease, Pool, addressable};
 
 /// The largest piece handed to a reader at once: large enough for few writes, small enough to be still in the cache.
 const CHUNK_BYTES_MAX: usize = 1 << 20;
+
+/// The reader is woken when this much is there, or a part is whole: fewer hand-offs between its thread and the shard's.
+const WAKE_BYTES: usize = 512 << 10;
+/// Less than that is looked for this often, so that a trickle is passed on, too.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// A pair of ends: the writer goes into [`crate::Landing::Stream`], the reader gives the bytes in order.
 pub fn stream() -> (StreamWriter, StreamReader) {
@@ -60,7 +65,8 @@ impl StreamReader {
                 return None;
             }
             state.reader_waits = true;
-            state = self.ring.readable.wait(state).unwrap_or_else(PoisonError::into_inner);
+            let waited = self.ring.readable.wait_timeout(state, LOOK_AGAIN);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
             state.reader_waits = false;
         }
     }
@@ -68,11 +74,17 @@ impl StreamReader {
 
 impl Drop for StreamReader {
     fn drop(&mut self) {
-        self.ring.abandoned.store(true, Ordering::SeqCst);
+        let mut state = self.ring.lock();
+        state.abandoned = true;
         if let Some(space) = self.ring.space.get() {
             space.permits.close();
         }
     }
+}
+
+/// Nobody wants the rest.
+pub(crate) fn reader_has_gone() -> Error {
+    Error::new(ErrorKind::Cancelled, "the reader of the stream has gone")
 }
 
 /// The ring itself, shared by reader and shards.
@@ -81,7 +93,6 @@ pub(crate) struct Ring {
     space: OnceLock<Space>,
     state: Mutex<State>,
     readable: Condvar,
-    abandoned: AtomicBool,
 }
 
 /// The memory of a ring, taken when the first answer tells how much there is to come.
@@ -100,6 +111,8 @@ struct State {
     taken: usize,
     reader_waits: bool,
     ended: bool,
+    /// The reader has gone.
+    abandoned: bool,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -132,14 +145,15 @@ impl Ring {
         let slots = addressable((window_bytes / part_bytes).min(parts).max(1))?;
         let part_bytes = addressable(part_bytes)?;
         let memory = pool.lease(part_bytes.saturating_mul(slots))?;
-        self.lock().slots = vec![Slot::default(); slots];
         let space = Space { memory, part_bytes, slots, permits: Semaphore::new(slots) };
         let fresh = self.space.set(space).is_ok();
         assert!(fresh, "a transfer prepares its landing once");
-        if self.abandoned.load(Ordering::SeqCst) {
-            self.space().permits.close();
+        let mut state = self.lock();
+        state.slots = vec![Slot::default(); slots];
+        match state.abandoned {
+            true => Err(reader_has_gone()),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// Waits until a slot is free for the next part; `false` when the reader has gone.
@@ -165,9 +179,12 @@ impl Ring {
         unsafe { space.memory.as_ptr().add(slot_of(index, space.slots) * space.part_bytes) }
     }
 
-    /// Tells the reader that `filled` bytes of part `index` are there.
-    pub(crate) fn publish(&self, index: u64, filled: usize) {
-        self.update(index, |slot| slot.filled = filled);
+    /// Tells the reader that `filled` bytes of part `index` are there; an error when it has gone.
+    pub(crate) fn publish(&self, index: u64, filled: usize) -> Result<(), Error> {
+        match self.update(index, |slot| slot.filled = filled) {
+            true => Ok(()),
+            false => Err(reader_has_gone()),
+        }
     }
 
     /// Tells the reader that part `index` ends where it is filled.
@@ -181,13 +198,18 @@ impl Ring {
         self.readable.notify_all();
     }
 
-    fn update(&self, index: u64, change: impl FnOnce(&mut Slot)) {
+    /// Changes a slot and wakes the reader if that is what it waits for; whether there is one.
+    fn update(&self, index: u64, change: impl FnOnce(&mut Slot)) -> bool {
         let mut state = self.lock();
         let slots = state.slots.len();
-        change(&mut state.slots[slot_of(index, slots)]);
-        if state.reader_waits && state.head == index {
+        let slot = &mut state.slots[slot_of(index, slots)];
+        change(slot);
+        let slot = *slot;
+        let wanted = state.reader_waits && state.head == index;
+        if wanted && (slot.complete || slot.filled - state.taken >= WAKE_BYTES) {
             self.readable.notify_one();
         }
+        !state.abandoned
     }
 
     /// Goes on to the next part when the one at the head has been read to its end; its permit comes back.
@@ -236,7 +258,7 @@ mod tests {
                 for filled in 1..=bytes {
                     // SAFETY: the slot is ours until it is complete, and `filled` stays within it.
                     unsafe { *writer.0.slot(index).add(filled - 1) = index as u8 };
-                    writer.0.publish(index, filled);
+                    writer.0.publish(index, filled).expect("a reader");
                 }
                 writer.0.complete(index);
             }

@@ -9,12 +9,14 @@ use flatout_wire::location::Location;
 use flatout_wire::range::Span;
 use tokio::sync::Semaphore;
 
+use crate::attempt::Answer;
 use crate::error::{Error, ErrorKind};
 use crate::landing::{Ground, Landing};
 use crate::lease::Pool;
 use crate::object::{Account, ObjectRequests};
 use crate::plan::Plan;
 use crate::stats::{Counters, PartRecord, Progress, Report, Version};
+use crate::stream::reader_has_gone;
 use crate::verify::{Ledger, PartHash, Statement};
 
 /// A get: what to read, and where it lands.
@@ -94,9 +96,12 @@ impl Transfer {
 }
 
 impl Drop for Transfer {
+    /// A child process that inherited the transfer has no shard to wait for.
     fn drop(&mut self) {
-        self.running.fail(Error::new(ErrorKind::Cancelled, "cancelled"));
-        drop(self.running.wait_end());
+        if self.running.process == std::process::id() {
+            self.running.fail(Error::new(ErrorKind::Cancelled, "cancelled"));
+            drop(self.running.wait_end());
+        }
     }
 }
 
@@ -142,6 +147,7 @@ pub(crate) struct Running {
     /// One bit per shard that took part; shards beyond 64 share bits.
     shards: AtomicU64,
     started: Instant,
+    process: u32,
     record_parts: bool,
     records: Mutex<Vec<PartRecord>>,
     settled: OnceLock<Settled>,
@@ -159,6 +165,8 @@ pub(crate) struct Running {
 /// What the first answer settles.
 struct Settled {
     version: Version,
+    /// The ETag that pins later requests: a strong one, or none.
+    pin: Option<String>,
     plan: Plan,
     /// Unknown where the origin sends one stream and does not say how long it is.
     total_bytes: Option<u64>,
@@ -177,8 +185,6 @@ impl Running {
         let ledger = Ledger::default();
         if !verify {
             ledger.state(Statement::Nothing("switched off"));
-        } else if get.span != Span::All {
-            ledger.state(Statement::Nothing("a part of the object was read"));
         }
         Ok(Running {
             name,
@@ -190,6 +196,7 @@ impl Running {
             counters: Counters::default(),
             shards: AtomicU64::new(0),
             started: Instant::now(),
+            process: std::process::id(),
             record_parts: get.record_parts,
             records: Mutex::default(),
             settled: OnceLock::new(),
@@ -208,17 +215,23 @@ impl Running {
     /// `total_bytes` is `None` where the end of the range is not known.
     pub(crate) fn settle(
         &self,
-        version: Version,
+        answer: &Answer,
         range: Range<u64>,
         total_bytes: Option<u64>,
         pool: &Arc<Pool>,
     ) -> Result<(), Error> {
+        let version = Version::of(&answer.head, answer.total());
+        let whole = self.span == Span::All || (range.start == 0 && version.size == Some(range.end));
+        if !whole {
+            self.ledger.state(Statement::Nothing("a part of the object was read"));
+        }
         self.ground.prepare(pool, total_bytes, self.pace.part_bytes, self.pace.window_bytes)?;
         if total_bytes == Some(0) {
             self.whole.store(true, Ordering::Release);
         }
         let plan = Plan::new(range, self.pace.part_bytes);
-        let fresh = self.settled.set(Settled { version, plan, total_bytes }).is_ok();
+        let pin = answer.head.strong_etag().map(String::from);
+        let fresh = self.settled.set(Settled { version, pin, plan, total_bytes }).is_ok();
         assert!(fresh, "only the lead settles, once");
         Ok(())
     }
@@ -233,7 +246,7 @@ impl Running {
 
     /// The ETag that pins later requests; a weak one cannot (RFC 9110 §13.1.1).
     pub(crate) fn if_match(&self) -> Option<&str> {
-        self.version()?.etag.as_deref().filter(|etag| !etag.starts_with("W/"))
+        self.settled.get()?.pin.as_deref()
     }
 
     /// The next part that nobody has taken, once there is room for it; `None` when all are taken.
@@ -241,7 +254,7 @@ impl Running {
     /// parts behind one that waits.
     pub(crate) async fn take_part(&self) -> Result<Option<(u64, Range<u64>)>, Error> {
         if !self.ground.admit().await {
-            return Err(Error::new(ErrorKind::Cancelled, "the reader of the stream has gone"));
+            return Err(reader_has_gone());
         }
         let index = self.next_part.fetch_add(1, Ordering::Relaxed);
         let part = self.plan().and_then(|plan| plan.part(index));
@@ -315,6 +328,7 @@ impl Running {
 
     fn conclude(&self) -> Result<Report, Error> {
         let Some(settled) = self.settled.get().filter(|_| self.whole.load(Ordering::Acquire)) else {
+            // Every other end has left its error: only a job that was never begun leaves none.
             return Err(Error::new(ErrorKind::Cancelled, "the client was closed while the transfer ran"));
         };
         let bytes = self.bytes_done.load(Ordering::Acquire);

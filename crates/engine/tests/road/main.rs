@@ -5,7 +5,8 @@ mod origin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use flatout_engine::{Client, Config, ErrorKind, Get, Landing, Report, stream};
+use flatout_engine::{Client, Config, ErrorKind, Get, Landing, Report, Verified, stream};
+use flatout_wire::checksum::Algorithm;
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
 use origin::{Asked, Origin, Reply, head_206, object, right};
@@ -140,6 +141,19 @@ fn a_stream_whose_reader_leaves_is_cancelled() {
     assert!(reader.next().is_some());
     drop(reader);
     assert_eq!(transfer.wait().expect_err("nobody reads").kind(), ErrorKind::Cancelled);
+
+    // Also when all that is left fits into the window, and no worker waits for room.
+    let origin = Origin::start(|asked| {
+        std::thread::sleep(Duration::from_millis(20));
+        Reply::Keep(right(asked, &object(SIZE)))
+    });
+    let mut config = config();
+    config.settings.window_bytes = 2 * SIZE;
+    let client = Client::new(config).expect("good settings");
+    let (writer, reader) = stream();
+    let transfer = client.get(Get::new(location(&origin), Landing::Stream(writer))).expect("a start");
+    drop(reader);
+    assert_eq!(transfer.wait().expect_err("nobody reads").kind(), ErrorKind::Cancelled);
 }
 
 #[test]
@@ -220,7 +234,7 @@ fn a_busy_origin_is_asked_again_later() {
 
 #[test]
 fn a_replaced_object_is_never_mixed() {
-    for later in ["\"v2\"", "W/\"v1\""] {
+    for later in ["\"v2\"", "W/\"v1\"", "v1"] {
         check_error(ErrorKind::Changed, move |asked, body| {
             let range = asked.range(SIZE).expect("a range");
             let etag = if asked.number == 0 { "\"v1\"" } else { later };
@@ -235,14 +249,16 @@ fn a_replaced_object_is_never_mixed() {
 }
 
 #[test]
-fn a_weak_etag_pins_nothing() {
-    let origin = Origin::start(|asked| {
-        let range = asked.range(SIZE).expect("a range");
-        let head = head_206(&range, SIZE, "W/\"v1\"");
-        Reply::Keep([head.as_bytes(), &object(SIZE)[range.start as usize..range.end as usize]].concat())
-    });
-    read(&origin, Span::All).expect("the object arrives");
-    assert!(origin.asked().iter().all(|asked| asked.header("if-match").is_none()));
+fn only_a_strong_etag_pins() {
+    for etag in ["W/\"v1\"", "v1"] {
+        let origin = Origin::start(move |asked| {
+            let range = asked.range(SIZE).expect("a range");
+            let head = head_206(&range, SIZE, etag);
+            Reply::Keep([head.as_bytes(), &object(SIZE)[range.start as usize..range.end as usize]].concat())
+        });
+        read(&origin, Span::All).expect("the object arrives");
+        assert!(origin.asked().iter().all(|asked| asked.header("if-match").is_none()), "{etag}");
+    }
 }
 
 #[test]
@@ -325,6 +341,138 @@ fn a_cancelled_file_leaves_nothing() {
     drop(client);
     assert_eq!(transfer.wait().expect_err("no client").kind(), ErrorKind::Cancelled);
     assert_eq!(left(), 0, "a closed client cancels");
+}
+
+/// An S3 origin that states the object's CRC32C in its HEADs, after `refusals` of them have failed.
+fn stating(refusals: usize) -> Origin {
+    let left = AtomicUsize::new(refusals);
+    Origin::start(move |asked| {
+        if asked.method == "GET" {
+            return Reply::Keep(right(asked, &object(SIZE)));
+        }
+        if left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+            return Reply::Close(b"HTTP/1.1 503 Slow Down\r\ncontent-length: 0\r\n\r\n".to_vec());
+        }
+        let sum = Algorithm::Crc32c.encode(Algorithm::Crc32c.of(&object(SIZE)));
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-length: {SIZE}\r\netag: \"v1\"\r\nx-amz-checksum-crc32c: {sum}\r\nx-amz-checksum-type: FULL_OBJECT\r\n\r\n"
+        );
+        Reply::Keep(head.into_bytes())
+    })
+}
+
+fn read_s3(origin: &Origin, span: Span) -> Report {
+    let mut config = config();
+    config.settings.endpoint_url = Some(format!("http://{}", origin.address));
+    let client = Client::new(config).expect("good settings");
+    let location = Location::parse("s3://bucket/object").expect("a location");
+    client.get_into(&location, span, &mut vec![0; SIZE as usize]).expect("the object arrives")
+}
+
+#[test]
+fn a_range_that_is_the_whole_is_verified() {
+    let whole = Verified::Whole(Algorithm::Crc32c);
+    for (span, expected) in [
+        (Span::All, whole),
+        (Span::From(0), whole),
+        (Span::Slice(0..2 * SIZE), whole),
+        (Span::Last(SIZE), whole),
+        (Span::From(1), Verified::None("a part of the object was read")),
+    ] {
+        assert_eq!(read_s3(&stating(0), span.clone()).verified, expected, "{span:?}");
+    }
+}
+
+#[test]
+fn a_statement_that_fails_once_is_asked_for_again() {
+    assert_eq!(read_s3(&stating(1), Span::All).verified, Verified::Whole(Algorithm::Crc32c));
+    assert_eq!(
+        read_s3(&stating(9), Span::All).verified,
+        Verified::None("the origin could not be asked for it")
+    );
+}
+
+#[test]
+fn a_dead_address_of_a_name_costs_no_retry() {
+    let origin = Origin::start(|asked| Reply::Keep(right(asked, &object(SIZE))));
+    let mut config = config();
+    config.settings.resolve = vec![format!("origin.test:{}:127.0.0.2,127.0.0.1", origin.address.port())];
+    let client = Client::new(config).expect("good settings");
+    let url = format!("http://origin.test:{}/object", origin.address.port());
+    let location = Location::parse(&url).expect("a URL");
+    let mut buffer = vec![0; SIZE as usize];
+    let report = client.get_into(&location, Span::All, &mut buffer).expect("the object arrives");
+    assert!(buffer == object(SIZE) && report.retries == 0, "{} retries", report.retries);
+}
+
+#[test]
+fn an_object_that_shrinks_has_changed() {
+    check_error(ErrorKind::Changed, |asked, body| match asked.number {
+        0 => {
+            let range = asked.range(SIZE).expect("a range");
+            let head = head_206(&range, SIZE, "W/\"v1\"");
+            Reply::Keep([head.as_bytes(), &body[range.start as usize..range.end as usize]].concat())
+        }
+        _ => Reply::Keep(b"HTTP/1.1 416 Range\r\ncontent-length: 0\r\n\r\n".to_vec()),
+    });
+}
+
+#[test]
+fn a_range_without_a_byte_is_refused() {
+    let origin = Origin::start(|asked| Reply::Keep(right(asked, &object(SIZE))));
+    for span in [Span::Slice(5..5), Span::From(u64::MAX)] {
+        assert_eq!(read(&origin, span).expect_err("nothing to read"), ErrorKind::Usage);
+    }
+    assert!(origin.asked().is_empty(), "nothing was asked for");
+}
+
+#[test]
+fn a_stream_of_unknown_length_may_be_shorter_than_its_range() {
+    let origin = Origin::start(|_| Reply::Close([b"HTTP/1.1 200 OK\r\n\r\n", &object(SIZE)[..50]].concat()));
+    let (bytes, _) = read(&origin, Span::Slice(0..100)).expect("what there is");
+    assert!(bytes == object(SIZE)[..50]);
+}
+
+#[test]
+fn a_left_over_temporary_name_is_passed_over() {
+    let origin = Origin::start(|asked| Reply::Keep(right(asked, &object(SIZE))));
+    let folder = tempfile::tempdir().expect("a folder");
+    for number in 0..64 {
+        let name = format!(".file.flatout-{}-{number}", std::process::id());
+        std::fs::write(folder.path().join(name), b"left by a killed process").expect("a file");
+    }
+    let client = Client::new(config()).expect("good settings");
+    let get = Get::new(location(&origin), Landing::File(folder.path().join("file")));
+    client.get(get).expect("a start").wait().expect("the object arrives");
+    assert!(std::fs::read(folder.path().join("file")).expect("the file") == object(SIZE));
+}
+
+#[test]
+fn a_closed_client_starts_nothing() {
+    let origin = stating(0);
+    let mut config = config();
+    config.settings.endpoint_url = Some(format!("http://{}", origin.address));
+    let client = Client::new(config).expect("good settings");
+    let mut listing =
+        client.list(&Location::parse("s3://bucket/").expect("a bucket"), true).expect("a listing");
+    drop(client);
+    let refused = listing.next().expect("an answer").expect_err("a refusal");
+    assert_eq!(refused.kind(), ErrorKind::Cancelled);
+    assert!(origin.asked().is_empty());
+}
+
+#[test]
+fn stat_follows_redirects() {
+    let target = stating(0);
+    let elsewhere = format!("http://{}/moved", target.address);
+    let origin = Origin::start(move |_| {
+        let head = format!("HTTP/1.1 301 Moved\r\nlocation: {elsewhere}\r\ncontent-length: 0\r\n\r\n");
+        Reply::Keep(head.into_bytes())
+    });
+    let client = Client::new(config()).expect("good settings");
+    let stat = client.stat(&location(&origin)).expect("an object");
+    assert_eq!(stat.version.size, Some(SIZE));
+    assert_eq!(target.asked()[0].path, "/moved");
 }
 
 #[test]

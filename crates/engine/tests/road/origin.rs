@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub number: usize,
+    pub method: String,
     pub path: String,
     pub headers: Vec<(String, String)>,
 }
@@ -90,7 +91,8 @@ fn serve(stream: TcpStream, log: &Mutex<Vec<Asked>>, answer: &dyn Fn(&Asked) -> 
     let mut stream = stream;
     loop {
         let Some(Ok(first)) = lines.next() else { return };
-        let path = first.split(' ').nth(1).unwrap_or_default().to_string();
+        let mut words = first.split(' ').map(String::from);
+        let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         let headers = lines.by_ref().map_while(Result::ok).take_while(|line| !line.is_empty());
         let headers = headers
             .filter_map(|line| {
@@ -99,7 +101,7 @@ fn serve(stream: TcpStream, log: &Mutex<Vec<Asked>>, answer: &dyn Fn(&Asked) -> 
             .collect();
         let asked = {
             let mut log = log.lock().expect("no panic in the origin");
-            let asked = Asked { number: log.len(), path, headers };
+            let asked = Asked { number: log.len(), method, path, headers };
             log.push(asked.clone());
             asked
         };
