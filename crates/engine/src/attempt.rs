@@ -28,6 +28,7 @@ pub(crate) struct Answer {
 
 /// Sends the request and waits for the head of a good answer; anything else is a failure.
 pub(crate) async fn ask(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result<Answer, Failure> {
+    let mut went_back = false;
     for _ in 0..=REDIRECTS_MAX {
         let mut answer = exchange(shard, running, asked).await?;
         if (200..300).contains(&answer.head.status) {
@@ -39,6 +40,10 @@ pub(crate) async fn ask(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> 
             continue;
         }
         let status = answer.head.status;
+        if matches!(status, 401 | 403 | 404 | 410) && !went_back && running.object.go_back() {
+            went_back = true;
+            continue;
+        }
         let failure = Failure::of_answer(&answer.head, &body, shard.core.credentials_note.as_deref());
         answer.finish(shard).await;
         return Err(failure.unwrap_or_else(|| unexpected(status)));

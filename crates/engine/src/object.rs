@@ -42,6 +42,8 @@ pub(crate) struct ObjectRequests {
 
 struct State {
     location: Location,
+    /// What was asked for first, where a redirect led elsewhere.
+    original: Option<Location>,
     rendered: Option<Rendered>,
 }
 
@@ -56,7 +58,7 @@ struct Rendered {
 
 impl ObjectRequests {
     pub(crate) fn new(account: Arc<Account>, location: Location) -> ObjectRequests {
-        ObjectRequests { account, state: Mutex::new(State { location, rendered: None }) }
+        ObjectRequests { account, state: Mutex::new(State { location, original: None, rendered: None }) }
     }
 
     /// The bytes of a GET and where to send them. `if_match` pins the version.
@@ -91,8 +93,18 @@ impl ObjectRequests {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let Location::Http { url } = &state.location else { return Ok(false) };
         let url = url.follow(target)?;
-        *state = State { location: Location::Http { url }, rendered: None };
+        let before = std::mem::replace(&mut state.location, Location::Http { url });
+        state.original.get_or_insert(before);
+        state.rendered = None;
         Ok(true)
+    }
+
+    /// Goes back to where the redirects began: what they led to may have expired. `false` when there were none.
+    pub(crate) fn go_back(&self) -> bool {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(original) = state.original.take() else { return false };
+        (state.location, state.rendered) = (original, None);
+        true
     }
 
     fn rendered(&self) -> Rendered {

@@ -310,6 +310,32 @@ fn redirects_are_followed_and_leave_secrets_behind() {
 }
 
 #[test]
+fn a_redirect_that_expires_is_asked_for_again() {
+    // Each ticket is good for three requests, as a signed URL is for some minutes.
+    let target = Origin::start(|asked| {
+        let ticket: usize = asked.path.rsplit('=').next().expect("a ticket").parse().expect("a number");
+        match asked.number < 3 * (ticket + 1) {
+            true => Reply::Keep(right(asked, &object(SIZE))),
+            false => Reply::Keep(b"HTTP/1.1 403 Expired\r\ncontent-length: 0\r\n\r\n".to_vec()),
+        }
+    });
+    let elsewhere = format!("http://{}/moved?ticket=", target.address);
+    let origin = Origin::start(move |asked| {
+        let head = format!(
+            "HTTP/1.1 302 Found\r\nlocation: {elsewhere}{}\r\ncontent-length: 0\r\n\r\n",
+            4 * asked.number
+        );
+        Reply::Keep(head.into_bytes())
+    });
+    let mut config = config();
+    config.settings.parallel = 1;
+    let client = Client::new(config).expect("good settings");
+    let mut buffer = vec![0; SIZE as usize];
+    client.get_into(&location(&origin), Span::All, &mut buffer).expect("the object arrives");
+    assert!(buffer == object(SIZE) && origin.asked().len() > 1);
+}
+
+#[test]
 fn a_cancelled_file_leaves_nothing() {
     let origin = Origin::start(|asked| match asked.number {
         0 => Reply::Keep(right(asked, &object(SIZE))),
