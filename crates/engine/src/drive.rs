@@ -62,7 +62,7 @@ async fn work(shard: &Rc<Shard>, running: &Running) -> Result<(), Error> {
 async fn lead(shard: &Rc<Shard>, hold: &Hold) -> Result<(), Error> {
     let running: &Running = hold;
     let start_s = running.clock_s();
-    let (span, answer) = first_answer(shard, running).await?;
+    let answer = first_answer(shard, running).await?;
     if answer.head.status == 200 {
         return lead_single(shard, hold, answer).await;
     }
@@ -70,7 +70,7 @@ async fn lead(shard: &Rc<Shard>, hold: &Hold) -> Result<(), Error> {
     let total = answer.total().ok_or_else(|| {
         Error::new(ErrorKind::Unsupported, "the origin does not tell the object's size in Content-Range")
     })?;
-    let range = span.resolve(total).map_err(|why| Error::new(ErrorKind::Usage, why.to_string()))?;
+    let range = running.span.resolve(total).map_err(|why| Error::new(ErrorKind::Usage, why.to_string()))?;
     running.settle(&answer, range.clone(), Some(range.end - range.start), &shard.core.pool)?;
     ask_for_statement(shard, hold);
     if found.start != range.start {
@@ -106,7 +106,7 @@ async fn lead_single(shard: &Rc<Shard>, hold: &Hold, answer: Answer) -> Result<(
 }
 
 /// Asks for the first part of the span, which tells size and version; retries like any part.
-async fn first_answer(shard: &Rc<Shard>, running: &Running) -> Result<(Span, Answer), Error> {
+async fn first_answer(shard: &Rc<Shard>, running: &Running) -> Result<Answer, Error> {
     let part_bytes = running.pace.part_bytes;
     let mut asked = match &running.span {
         Span::All => Asked::Range(0..part_bytes),
@@ -120,7 +120,7 @@ async fn first_answer(shard: &Rc<Shard>, running: &Running) -> Result<(Span, Ans
     loop {
         let failure = match ask(shard, running, &asked).await {
             Ok(answer) => match check_first(&answer, &asked) {
-                Ok(()) => return Ok((running.span.clone(), answer)),
+                Ok(()) => return Ok(answer),
                 Err(failure) => failure,
             },
             // No range of an empty object can be satisfied; the whole of it can.
@@ -176,15 +176,7 @@ fn ask_for_statement(shard: &Rc<Shard>, hold: &Hold) {
         let asked = async {
             match control::call_with_retries(&shard, Call::new(request)).await {
                 Ok((head, _)) => note_statement(&hold, &head),
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        ErrorKind::Network | ErrorKind::Timeout | ErrorKind::Throttled
-                    ) =>
-                {
-                    hold.ledger.state(Statement::Nothing("the origin could not be asked for it"));
-                }
-                Err(_) => hold.ledger.state(Statement::Nothing("the origin refused to state it")),
+                Err(error) => hold.ledger.state(Statement::Nothing(unstated(error.kind()))),
             }
         };
         tokio::select! {
@@ -192,6 +184,16 @@ fn ask_for_statement(shard: &Rc<Shard>, hold: &Hold) {
             () = hold.stopped() => {}
         }
     });
+}
+
+/// Why an origin has stated nothing.
+fn unstated(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Network | ErrorKind::Timeout | ErrorKind::Throttled => {
+            "the origin could not be asked for it"
+        }
+        _ => "the origin refused to state it",
+    }
 }
 
 /// A statement counts only for the version that is being read.
