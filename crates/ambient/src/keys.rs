@@ -2,17 +2,17 @@
 
 use flatout_wire::sign::Credentials;
 
-use crate::{AmbientError, Lookup, text};
+use crate::{AmbientError, Environment, text};
 
 const ACCESS: &str = "AWS_ACCESS_KEY_ID";
 const SECRET: &str = "AWS_SECRET_ACCESS_KEY";
 const TOKEN: &str = "AWS_SESSION_TOKEN";
 
 /// The pair with its token, or none and the reason.
-pub(crate) fn find(lookup: Lookup) -> Result<(Option<Credentials>, Option<String>), AmbientError> {
-    let access = checked(lookup, ACCESS)?;
-    let secret = checked(lookup, SECRET)?;
-    let session_token = checked(lookup, TOKEN)?;
+pub(crate) fn find(environment: &Environment) -> Result<(Option<Credentials>, Option<String>), AmbientError> {
+    let access = checked(environment, ACCESS)?;
+    let secret = checked(environment, SECRET)?;
+    let session_token = checked(environment, TOKEN)?;
     match (access, secret) {
         (Some(access_key), Some(secret_key)) => {
             Ok((Some(Credentials { access_key, secret_key, session_token }), None))
@@ -24,8 +24,8 @@ pub(crate) fn find(lookup: Lookup) -> Result<(Option<Credentials>, Option<String
 }
 
 /// A key with a line end in it would end a header early; one with a space can only fail later and say less.
-fn checked(lookup: Lookup, variable: &'static str) -> Result<Option<String>, AmbientError> {
-    let Some(value) = text(lookup, variable)? else { return Ok(None) };
+fn checked(environment: &Environment, variable: &'static str) -> Result<Option<String>, AmbientError> {
+    let Some(value) = text(environment, variable)? else { return Ok(None) };
     let what = if value.contains(char::is_whitespace) {
         "white space"
     } else if value.contains(char::is_control) {

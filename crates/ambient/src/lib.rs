@@ -9,14 +9,15 @@ mod layers;
 #[cfg(test)]
 mod tests;
 
-use std::ffi::OsString;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 
 use flatout_engine::Config;
 use flatout_settings::{SettingError, Settings};
 use flatout_wire::sign::Credentials;
 
-/// One variable of the environment, or `None` when it is not set. Tests pass a table.
-pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+/// Variables by name.
+pub type Environment = BTreeMap<OsString, OsString>;
 
 /// Everything found: enough for an engine to start.
 #[derive(Debug)]
@@ -43,6 +44,14 @@ pub enum AmbientError {
     /// Values that are each right and wrong together.
     #[error(transparent)]
     Together(Box<SettingError>),
+    /// A variable of our prefix that no knob has.
+    #[error("{name}: there is no such setting")]
+    Unknown {
+        /// The variable.
+        name: String,
+        /// What was most likely meant.
+        nearest: Option<String>,
+    },
     /// One key without the other.
     #[error("{present} is set but {missing} is not")]
     HalfPair {
@@ -68,6 +77,10 @@ impl AmbientError {
     /// What to do about it.
     pub fn hint(&self) -> Option<String> {
         match self {
+            AmbientError::Unknown { nearest: Some(nearest), .. } => Some(format!("did you mean {nearest}?")),
+            AmbientError::Unknown { name, nearest: None } => {
+                Some(format!("unset {name}; flatout cp --help names every variable"))
+            }
             AmbientError::HalfPair { missing, .. } => {
                 Some(format!("set {missing} as well, or pass --no-sign-request for a public bucket"))
             }
@@ -81,20 +94,20 @@ impl AmbientError {
 /// Reads the surroundings of this process. `flags` are knobs given on the command line, by name.
 ///
 /// # Errors
-/// When a value is wrong or a pair of keys is half set.
+/// When a value is wrong, a `FLATOUT_*` variable unknown, or a pair of keys half set.
 pub fn gather(flags: &[(&str, String)]) -> Result<Ambient, AmbientError> {
-    gather_from(flags, &|name| std::env::var_os(name))
+    gather_from(flags, &std::env::vars_os().collect())
 }
 
 /// The same from a table instead of the process's environment.
 ///
 /// # Errors
 /// As [`gather`].
-pub fn gather_from(flags: &[(&str, String)], lookup: Lookup) -> Result<Ambient, AmbientError> {
-    let settings = layers::settings(flags, lookup)?;
+pub fn gather_from(flags: &[(&str, String)], environment: &Environment) -> Result<Ambient, AmbientError> {
+    let settings = layers::settings(flags, environment)?;
     let (credentials, credentials_note) = match settings.no_sign_request {
         true => (None, Some("--no-sign-request is on".to_owned())),
-        false => keys::find(lookup)?,
+        false => keys::find(environment)?,
     };
     Ok(Ambient { settings, credentials, credentials_note })
 }
@@ -121,11 +134,10 @@ fn without_name(cause: &SettingError) -> String {
 }
 
 /// A variable's text; set but empty counts as not set, as it does in AWS's own tools.
-fn text(lookup: Lookup, name: &str) -> Result<Option<String>, AmbientError> {
-    match lookup(name).map(OsString::into_string) {
-        None => Ok(None),
-        Some(Ok(value)) if value.is_empty() => Ok(None),
-        Some(Ok(value)) => Ok(Some(value)),
-        Some(Err(_)) => Err(AmbientError::NotText(name.to_owned())),
+fn text(environment: &Environment, name: &str) -> Result<Option<String>, AmbientError> {
+    match environment.get(OsStr::new(name)).map(|value| value.to_str()) {
+        None | Some(Some("")) => Ok(None),
+        Some(Some(value)) => Ok(Some(value.to_owned())),
+        Some(None) => Err(AmbientError::NotText(name.to_owned())),
     }
 }

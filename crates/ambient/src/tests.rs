@@ -8,9 +8,7 @@ type Table<'a> = &'a [(&'a str, &'a str)];
 
 fn gathered(flags: Table, environment: Table) -> Result<Ambient, AmbientError> {
     let flags: Vec<_> = flags.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-    gather_from(&flags, &|wanted| {
-        environment.iter().find(|(name, _)| *name == wanted).map(|(_, value)| OsString::from(value))
-    })
+    gather_from(&flags, &environment.iter().map(|(name, value)| (name.into(), value.into())).collect())
 }
 
 #[test]
@@ -98,9 +96,39 @@ fn what_is_wrong_is_named_and_no_secret_is_quoted() {
 }
 
 #[test]
+fn a_misspelled_variable_was_ignored() {
+    let check = |name: &str, hint: Option<&str>| {
+        let refused = gathered(&[], &[(name, "1")]).err();
+        assert_eq!(refused.as_ref().and_then(AmbientError::hint).as_deref(), hint, "{name}");
+        assert!(refused.is_none_or(|error| error.to_string().starts_with(name)), "{name}");
+    };
+    check("FLATOUT_PARALEL", Some("did you mean FLATOUT_PARALLEL?"));
+    check("FLATOUT_PARTSIZE", Some("did you mean FLATOUT_PART_SIZE?"));
+    check("FLATOUT_COLOUR", Some("unset FLATOUT_COLOUR; flatout cp --help names every variable"));
+    check("FLATOUT_PARALLEL", None);
+    check("FLATOUT_CACHE", None);
+    check("FLAT_OUT", None);
+    assert!(gathered(&[], &[("FLATOUT_PARALEL", "")]).is_ok());
+}
+
+#[test]
+fn a_part_size_above_half_the_default_window_was_refused() {
+    let check = |flags: Table, environment: Table, window_mib: Option<u64>| {
+        let window_bytes = gathered(flags, environment).ok().map(|found| found.settings.window_bytes);
+        assert_eq!(window_bytes, window_mib.map(|mib| mib << 20), "{flags:?} {environment:?}");
+    };
+    check(&[("part-size", "32MiB")], &[], Some(64));
+    check(&[("part-size", "33MiB")], &[], Some(66));
+    check(&[], &[("FLATOUT_PART_SIZE", "4GiB")], Some(8 << 10));
+    check(&[("part-size", "33MiB"), ("window", "65MiB")], &[], None);
+    check(&[("part-size", "33MiB")], &[("FLATOUT_WINDOW", "64MiB")], None);
+    check(&[("part-size", "33MiB"), ("window", "1GiB")], &[], Some(1 << 10));
+}
+
+#[test]
 fn bytes_that_are_no_text_are_named() {
     use std::os::unix::ffi::OsStringExt;
-    let error =
-        gather_from(&[], &|name| (name == "AWS_REGION").then(|| OsString::from_vec(vec![0xff]))).unwrap_err();
+    let environment = [("AWS_REGION".into(), OsString::from_vec(vec![0xff]))].into();
+    let error = gather_from(&[], &environment).unwrap_err();
     assert!(error.to_string().contains("AWS_REGION is not valid UTF-8"), "{error}");
 }

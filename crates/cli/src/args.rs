@@ -4,11 +4,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Arg, Parser, Subcommand};
 use flatout_wire::range::Span;
 
 use crate::bench::Landing;
-use crate::knobs::Knobs;
+use crate::knobs::{Knobs, is_of_the_origin};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -75,7 +76,7 @@ pub struct Cp {
     /// A file, a folder (existing, or ending in '/'), or - for standard output
     #[arg(value_name = "DST")]
     pub target: String,
-    /// Only these bytes: FIRST-LAST (both included, as in HTTP), FIRST- or -COUNT from the end
+    /// Only these bytes: FIRST-LAST (both included, as in HTTP), FIRST- or -COUNT from the end; bytes=0-1 too
     #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
     pub range: Option<Span>,
     #[command(flatten)]
@@ -87,7 +88,7 @@ pub struct Cat {
     /// s3://BUCKET/KEY or http://HOST[:PORT]/PATH
     #[arg(value_name = "URL", required = true)]
     pub sources: Vec<String>,
-    /// Only these bytes of each: FIRST-LAST (both included, as in HTTP), FIRST- or -COUNT from the end
+    /// Only these bytes of each: FIRST-LAST (both included, as in HTTP), FIRST- or -COUNT from the end; bytes=0-1 too
     #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
     pub range: Option<Span>,
     #[command(flatten)]
@@ -124,18 +125,18 @@ pub struct Stat {
 #[derive(Debug, clap::Args)]
 pub struct Serve {
     /// Where to listen; may be given several times; port 0 takes a free one
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:9000")]
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:9000", value_parser = listen)]
     pub listen: Vec<SocketAddr>,
     #[command(flatten)]
     pub store: Store,
     /// Let in only requests signed with this key
-    #[arg(long, value_name = "AK", requires = "secret_key")]
+    #[arg(long, value_name = "AK", requires = "secret_key", value_parser = NonEmptyStringValueParser::new())]
     pub access_key: Option<String>,
     /// Its secret
-    #[arg(long, value_name = "SK", requires = "access_key")]
+    #[arg(long, value_name = "SK", requires = "access_key", value_parser = NonEmptyStringValueParser::new())]
     pub secret_key: Option<String>,
-    /// Let anything in, unsigned too; http://ADDR:PORT/BUCKET/KEY is then a plain URL
-    #[arg(long, conflicts_with_all = ["access_key", "secret_key"], required_unless_present = "access_key")]
+    /// Let anything in, unsigned too; http://ADDR:PORT/BUCKET/KEY is then a plain URL; to be said where no key is
+    #[arg(long, conflicts_with_all = ["access_key", "secret_key"])]
     pub no_auth: bool,
     /// Wait this long before each answer
     #[arg(long, value_name = "TIME", value_parser = duration)]
@@ -174,7 +175,7 @@ pub enum Bench {
     #[command(after_help = GET_EXAMPLES)]
     Get(BenchGet),
     /// See it work: an origin on this machine, one large object, and the floor beside it
-    #[command(after_help = DEMO_EXAMPLES)]
+    #[command(after_help = DEMO_EXAMPLES, mut_args(hidden_where_ignored))]
     Demo(BenchDemo),
 }
 
@@ -229,8 +230,8 @@ Examples:
   flatout cp s3://models/big.tar - | tar -x
   flatout cp s3://models/big.tar head.bin --range 0-1048575
 
-The file appears under its name only when it is whole and verified; until then, and whenever something fails, what \
-stood there before stays.";
+The file appears under its name only when it is whole and, where the origin states a checksum, verified; until then, \
+and whenever something fails, what stood there before stays.";
 
 const CAT_EXAMPLES: &str = "\
 Examples:
@@ -246,7 +247,7 @@ Examples:
   flatout ls
   flatout ls s3://models/
   flatout ls -lH s3://models/llama/
-  flatout ls -r s3://models/llama/ --json | jq -r .key";
+  flatout ls -r s3://models/llama/ --json | jq -r 'select(.event==\"entry\").key'";
 
 const STAT_EXAMPLES: &str = "\
 Examples:
@@ -279,6 +280,18 @@ machine.
 Examples:
   flatout bench demo
   flatout bench demo --size 1GiB --parallel 4";
+
+/// The demo brings its own origin: what says where another one is has no effect there.
+fn hidden_where_ignored(arg: Arg) -> Arg {
+    let ignored = is_of_the_origin(&arg);
+    arg.hide(ignored)
+}
+
+fn listen(text: &str) -> Result<SocketAddr, String> {
+    let numeric = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+    let wrong = |_| "write an IP address and port, as in 127.0.0.1:9000 or [::1]:0".to_owned();
+    numeric.as_deref().unwrap_or(text).parse().map_err(wrong)
+}
 
 fn size(text: &str) -> Result<u64, String> {
     flatout_settings::parse_size(text).map_err(|expected| format!("not {expected}"))
@@ -317,6 +330,19 @@ mod tests {
     #[test]
     fn the_tree_of_commands_is_sound() {
         Line::command().debug_assert();
+    }
+
+    #[test]
+    fn an_address_to_listen_on_has_a_port() {
+        let check = |text: &str, expected: Option<&str>| {
+            assert_eq!(listen(text).ok(), expected.map(|address| address.parse().unwrap()), "{text}");
+        };
+        check("127.0.0.1:9000", Some("127.0.0.1:9000"));
+        check("[::1]:0", Some("[::1]:0"));
+        check("localhost:0", Some("127.0.0.1:0"));
+        for wrong in ["localhost", "foo", "127.0.0.1", ":99999", "::1:0x", "localhost:99999", ""] {
+            check(wrong, None);
+        }
     }
 
     #[test]

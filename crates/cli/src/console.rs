@@ -6,7 +6,7 @@ use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use serde::Serialize;
 
 use crate::events::{self, Versioned};
-use crate::failure::Failure;
+use crate::failure::{Failure, one_line};
 use crate::signal::Interrupt;
 
 /// What goes through standard output during a command.
@@ -51,6 +51,14 @@ impl Console {
     /// A line that reports what was done: left out when quiet or with --json.
     pub fn say(&self, line: &str) -> Result<(), Failure> {
         if self.quiet { Ok(()) } else { self.answer(line) }
+    }
+
+    /// A line on standard error about what goes on without: left out when quiet.
+    pub fn warn(&self, line: &str) {
+        if !self.quiet {
+            // Like every diagnostic: when nobody can be told, there is nobody to tell that.
+            let _ = writeln!(io::stderr().lock(), "flatout: {}", one_line(line));
+        }
     }
 
     /// An event, with --json; where it goes depends on what standard output carries.

@@ -1,8 +1,9 @@
 //! One object to a file or to standard output, with a bar where one is wanted and signals heeded.
 
 use std::path::Path;
+use std::time::Instant;
 
-use flatout_engine::{Client, Error, Get, Landing, Report, Transfer, stream};
+use flatout_engine::{Client, Error, Get, Landing, Progress, Report, Transfer, stream};
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
 
@@ -20,31 +21,56 @@ pub struct Download<'a> {
     pub console: &'a Console,
 }
 
+/// What became of it, and what it took whether it failed or not.
+pub struct Outcome {
+    pub result: Result<Report, Failure>,
+    /// Bytes received, those received twice included.
+    pub fetched_bytes: u64,
+    pub retries: u32,
+    pub seconds: f64,
+}
+
 impl Download<'_> {
     /// Into a file, which the engine shows under its name only when it is whole and verified.
-    pub fn to_file(&self, path: &Path) -> Result<Report, Failure> {
-        let (transfer, _armed) = self.start(Landing::File(path.to_path_buf()))?;
-        Bar::new(self.console, Carries::Lines, self.location.name()).follow(&transfer);
-        Ok(transfer.wait()?)
+    pub fn to_file(&self, path: &Path) -> Outcome {
+        self.run(Landing::File(path.to_path_buf()), |transfer| {
+            Bar::new(self.console, Carries::Lines, self.location.name()).follow(&transfer);
+            Ok(transfer.wait()?)
+        })
     }
 
     /// To standard output, in order.
-    pub fn to_stdout(&self) -> Result<Report, Failure> {
-        let mut out = stdout::raw().map_err(|error| Failure::stdout(&error))?;
+    pub fn to_stdout(&self) -> Outcome {
         let (writer, mut reader) = stream();
-        let (transfer, _armed) = self.start(Landing::Stream(writer))?;
-        let _bar =
-            Bar::new(self.console, Carries::Bytes, self.location.name()).follow_aside(transfer.watch());
-        while let Some(chunk) = reader.next() {
-            if let Err(error) = stdout::write(&mut out, chunk) {
-                transfer.cancel_switch().cancel();
-                drop(reader);
-                // The cancelled transfer's own error says nothing that the write's does not.
-                let _ = transfer.wait();
-                return Err(Failure::stdout(&error));
+        self.run(Landing::Stream(writer), |transfer| {
+            let mut out = stdout::raw().map_err(|error| Failure::stdout(&error))?;
+            let _bar =
+                Bar::new(self.console, Carries::Bytes, self.location.name()).follow_aside(transfer.watch());
+            while let Some(chunk) = reader.next() {
+                if let Err(error) = stdout::write(&mut out, chunk) {
+                    transfer.cancel_switch().cancel();
+                    drop(reader);
+                    // The cancelled transfer's own error says nothing that the write's does not.
+                    let _ = transfer.wait();
+                    return Err(Failure::stdout(&error));
+                }
             }
-        }
-        Ok(transfer.wait()?)
+            Ok(transfer.wait()?)
+        })
+    }
+
+    fn run(&self, landing: Landing, deliver: impl FnOnce(Transfer) -> Result<Report, Failure>) -> Outcome {
+        let begun = Instant::now();
+        let (progress, result) = match self.start(landing) {
+            Ok((transfer, _armed)) => {
+                let watch = transfer.watch();
+                let result = deliver(transfer);
+                (watch.progress(), result)
+            }
+            Err(error) => (Progress::default(), Err(error.into())),
+        };
+        let Progress { fetched_bytes, retries, .. } = progress;
+        Outcome { result, fetched_bytes, retries, seconds: begun.elapsed().as_secs_f64() }
     }
 
     fn start(&self, landing: Landing) -> Result<(Transfer, Armed), Error> {

@@ -2,7 +2,7 @@
 
 use clap::builder::Command;
 use clap::{Arg, ArgAction, ArgMatches, Args, Error, FromArgMatches};
-use flatout_settings::{KNOBS, Kind, Knob};
+use flatout_settings::{Group, KNOBS, Kind, Knob};
 
 /// The knobs given on the command line, by name, as typed; `ambient` reads them together with the environment.
 #[derive(Clone, Debug, Default)]
@@ -69,6 +69,11 @@ fn flag(knob: &'static Knob) -> Arg {
         Kind::Many => arg.action(ArgAction::Append).value_name(value_name(knob)),
         _ => arg.action(ArgAction::Set).value_name(value_name(knob)).overrides_with(knob.name),
     }
+}
+
+/// Whether the flag says where an origin is and how it is spoken to.
+pub fn is_of_the_origin(arg: &Arg) -> bool {
+    flatout_settings::knob(arg.get_id().as_str()).is_some_and(|knob| knob.group == Group::Origin)
 }
 
 fn typed(knob: &Knob, matches: &ArgMatches) -> Vec<String> {

@@ -8,7 +8,11 @@ use crate::knobs::Knobs;
 
 /// An engine with the settings and keys of flags and environment. It starts nothing before its first use.
 pub fn client(knobs: &Knobs) -> Result<Client, Failure> {
-    Ok(Client::new(flatout_ambient::gather(knobs.given())?.into())?)
+    let found = flatout_ambient::gather(knobs.given())?;
+    Client::new(found.into()).map_err(|error| {
+        let failure = Failure::from(error);
+        Failure { message: format!("settings: {}", failure.message), ..failure }
+    })
 }
 
 /// The location that `typed` means.

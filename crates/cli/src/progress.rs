@@ -1,14 +1,20 @@
 //! The progress bar: drawn from a poll ten times a second, and only where a terminal shows it.
 
+use std::fmt;
+use std::io;
+use std::os::fd::AsFd;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use flatout_engine::{Progress, Transfer, Watch};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use flatout_settings::format_size;
+use indicatif::style::ProgressTracker;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use crate::console::{Carries, Console};
 use crate::failure::one_line;
+use crate::sys;
 
 /// How often a bar looks and draws.
 pub const POLL: Duration = Duration::from_millis(100);
@@ -22,12 +28,10 @@ impl Bar {
         if !console.bar_wanted(carries) {
             return Bar(None);
         }
+        let columns = usize::from(sys::columns(io::stderr().as_fd()).unwrap_or(80));
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden());
-        let style = ProgressStyle::with_template(
-            "{msg} [{bar:30}] {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} ETA {eta}",
-        );
-        bar.set_style(style.expect("the template is a constant").progress_chars("=> "));
-        bar.set_message(shortened(&one_line(name)));
+        bar.set_style(style(columns));
+        bar.set_message(shortened(&one_line(name), columns / 4));
         Bar(Some(bar))
     }
 
@@ -77,6 +81,29 @@ impl Bar {
     }
 }
 
+/// Of a line, two sizes take at most 19 columns, rate and time left 19 more, a name a quarter: a bar fits beside all of
+/// them from 64 columns on, and beside name and sizes from about 35.
+fn style(columns: usize) -> ProgressStyle {
+    let template = match columns {
+        64.. => "{msg} [{wide_bar}] {landed}/{total} {rate}/s ETA {eta}",
+        _ => "{msg} [{wide_bar}] {landed}/{total}",
+    };
+    ProgressStyle::with_template(template)
+        .expect("the templates are constants")
+        .progress_chars("=> ")
+        .with_key("landed", size(ProgressState::pos))
+        .with_key("total", size(|state| state.len().unwrap_or_default()))
+        .with_key("rate", size(|state| state.per_sec() as u64))
+}
+
+/// Sizes as the summary writes them.
+fn size(of: fn(&ProgressState) -> u64) -> impl ProgressTracker {
+    move |state: &ProgressState, line: &mut dyn fmt::Write| {
+        // A line in memory takes everything.
+        let _ = line.write_str(&format_size(of(state)));
+    }
+}
+
 /// Takes the bar away; what remains is the command's own line.
 impl Drop for Bar {
     fn drop(&mut self) {
@@ -100,24 +127,97 @@ impl Drop for Aside {
 }
 
 /// Long names keep their end, which tells objects apart.
-fn shortened(name: &str) -> String {
-    const WIDTH: usize = 32;
+fn shortened(name: &str, columns: usize) -> String {
+    let columns = columns.clamp(1, 32);
     let length = name.chars().count();
-    if length <= WIDTH {
+    if length <= columns {
         return name.to_owned();
     }
-    std::iter::once('…').chain(name.chars().skip(length - WIDTH + 1)).collect()
+    std::iter::once('…').chain(name.chars().skip(length - columns + 1)).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use indicatif::TermLike;
+
     use super::*;
 
     #[test]
     fn long_names_keep_their_end() {
-        assert_eq!(shortened("short"), "short");
         let long = format!("{}end", "x".repeat(100));
-        assert_eq!(shortened(&long).chars().count(), 32);
-        assert!(shortened(&long).starts_with('…') && shortened(&long).ends_with("end"));
+        let check =
+            |name: &str, columns: usize, expected: &str| assert_eq!(shortened(name, columns), expected);
+        check("short", 10, "short");
+        check("exactly-10", 10, "exactly-10");
+        check(&long, 10, "…xxxxxxend");
+        check(&long, 200, &format!("…{}end", "x".repeat(28)));
+        check(&long, 0, "…");
+    }
+
+    /// A terminal that keeps its last line.
+    #[derive(Clone, Debug)]
+    struct Screen(u16, Arc<Mutex<String>>);
+
+    impl TermLike for Screen {
+        fn width(&self) -> u16 {
+            self.0
+        }
+
+        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn write_line(&self, _: &str) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            if !text.trim().is_empty() {
+                *self.1.lock().unwrap() = text.to_owned();
+            }
+            Ok(())
+        }
+
+        fn clear_line(&self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_bar_wrapped_at_80_and_40_columns() {
+        for columns in [40, 63, 64, 80, 200] {
+            let screen = Screen(columns, Arc::default());
+            let target = ProgressDrawTarget::term_like_with_hz(Box::new(screen.clone()), 255);
+            let bar = ProgressBar::with_draw_target(Some(0), target);
+            bar.set_style(style(columns.into()));
+            bar.set_message(shortened(&"name".repeat(20), usize::from(columns) / 4));
+            bar.update(|state| {
+                state.set_len((1 << 40) - (1 << 30));
+                state.set_pos((1 << 40) - (3 << 30));
+            });
+            bar.force_draw();
+            let line = screen.1.lock().unwrap().clone();
+            assert!(line.chars().count() <= columns.into() && line.contains("=>"), "{columns}: {line:?}");
+            assert!(line.contains("1021GiB/1023GiB"), "{columns}: {line:?}");
+            bar.abandon();
+        }
     }
 }

@@ -77,7 +77,6 @@ mod tests {
     fn what_is_missing_or_wrong_is_named() {
         check(&["cp", "a"], &["<DST>"]);
         check(&["serve", "--no-auth"], &["--root", "--memory", "--synthetic"]);
-        check(&["serve", "--memory"], &["--no-auth"]);
         check(&["cp", "a", "b", "--range", "x"], &["--range"]);
         check(&["serve", "--memory", "--no-auth", "--total", "1GiB"], &["--total", "16MiB/s"]);
     }

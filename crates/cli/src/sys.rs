@@ -30,6 +30,14 @@ pub fn widen_pipe(pipe: BorrowedFd, bytes: u32) {
     unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETPIPE_SZ, bytes as libc::c_int) };
 }
 
+/// Columns of a terminal; `None` when it is none or does not say.
+pub fn columns(terminal: BorrowedFd) -> Option<u16> {
+    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: TIOCGWINSZ fills the winsize behind the pointer, which is live; the descriptor is borrowed for the call.
+    check(unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCGWINSZ, &mut size) }).ok()?;
+    Some(size.ws_col).filter(|columns| *columns > 0)
+}
+
 /// Reserves `bytes` of disk for a new file.
 pub fn reserve(file: &File, bytes: u64) -> io::Result<()> {
     let bytes = libc::off_t::try_from(bytes).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG))?;

@@ -127,7 +127,7 @@ fn refused(refusal: &Refusal, note: Option<&str>) -> Error {
         Reason::Other if refusal.code == "InvalidBucketName" => (
             ErrorKind::Usage,
             "this is no name of a bucket",
-            "they have 3 to 63 lower-case letters, digits, dots and hyphens".into(),
+            "check the bucket's name: s3://BUCKET/KEY".into(),
         ),
         Reason::Other => (
             ErrorKind::Network,

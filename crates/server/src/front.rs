@@ -5,9 +5,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hyper::Uri;
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, HeaderValue, RANGE};
+use hyper::{StatusCode, Uri};
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::host::{S3Host, VirtualHost};
 use s3s::service::{S3Service, S3ServiceBuilder};
@@ -15,6 +15,7 @@ use s3s::{Body, HttpRequest, HttpResponse, S3Result, StdError, s3_error};
 
 use crate::aws_chunked::Unframed;
 use crate::dialect::Dialect;
+use crate::shelf::BUCKET_RULE;
 
 /// Query parameters of presigned URLs, Signature Version 4 and 2.
 const SIGNATURE_PARAMETERS: [&str; 10] = [
@@ -62,13 +63,27 @@ impl hyper::service::Service<hyper::Request<Incoming>> for Front {
         let request = if self.open { admit(request) } else { request.map(Body::from) };
         let s3 = self.s3.clone();
         Box::pin(async move {
-            let mut response = s3.call(request).await?;
+            let mut response = with_bucket_rule(s3.call(request).await?);
             let id =
                 HeaderValue::try_from(format!("{id:016X}")).expect("hexadecimal digits are a header value");
             response.headers_mut().insert("x-amz-request-id", id);
             Ok(response)
         })
     }
+}
+
+/// What s3s refuses for the bucket's name has a code and no sentence.
+fn with_bucket_rule(response: HttpResponse) -> HttpResponse {
+    const CODE: &str = "<Code>InvalidBucketName</Code>";
+    if response.status() != StatusCode::BAD_REQUEST {
+        return response;
+    }
+    response.map(|body| match body.bytes().map(|bytes| String::from_utf8_lossy(&bytes).into_owned()) {
+        Some(text) if text.contains(CODE) && !text.contains("<Message>") => {
+            Body::from(text.replace(CODE, &format!("{CODE}<Message>{BUCKET_RULE}</Message>")))
+        }
+        _ => body,
+    })
 }
 
 /// Takes the signature off a request, from its headers, its query and its body.

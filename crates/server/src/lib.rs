@@ -38,5 +38,7 @@ mod socket;
 mod sums;
 mod synthetic;
 
+pub use folder::unservable;
 pub use origin::{Options, Origin, Store};
 pub use pattern::synthetic_bytes;
+pub use shelf::BUCKET_RULE;

@@ -33,6 +33,9 @@ pub(crate) trait Shelf: Send + Sync + 'static {
     fn delete(&self, bucket: &str, key: &str) -> S3Result<()>;
 }
 
+/// S3's rule for the names of buckets.
+pub const BUCKET_RULE: &str = "bucket names have 3 to 63 lower-case letters, digits, dots and hyphens";
+
 /// One key of a listing.
 pub(crate) struct Listed {
     pub key: String,

@@ -16,6 +16,6 @@ pub enum SettingError {
     Bounds { knob: &'static str, value: String, bounds: String },
 
     /// Each setting is good by itself, the two together are not.
-    #[error("{knob} {cause}")]
+    #[error("--{knob} {cause}")]
     Together { knob: &'static str, other: &'static str, cause: String },
 }

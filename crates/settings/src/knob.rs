@@ -110,7 +110,7 @@ pub const KNOBS: &[Knob] = &[
         name: "window",
         kind: Kind::Size { min: 2 << 10, max: 1 << 40 },
         default: "64MiB",
-        doc: "Bytes that may wait to be read in order (cat, pipes); at least two parts",
+        doc: "Bytes that may wait to be read in order (cat, pipes); at least two parts, which a window not set grows to",
         group: Group::Speed,
     },
     Knob {

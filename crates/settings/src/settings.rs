@@ -70,22 +70,31 @@ impl Settings {
         Ok(())
     }
 
+    /// Widens the window to two parts, for whoever set none: the default is for parts of up to 32 MiB.
+    pub fn fit_window(&mut self) {
+        self.window_bytes = self.window_bytes.max(self.least_window_bytes());
+    }
+
     /// Whether the settings hold together; called once, after the last [`Settings::set`].
     ///
     /// # Errors
     /// Two settings that exclude each other, with what to write instead.
     pub fn check(&self) -> Result<(), SettingError> {
-        // With less than two parts the reader and the network would take turns instead of working at once.
-        let least_bytes = self.part_bytes.saturating_mul(2);
+        let least_bytes = self.least_window_bytes();
         if self.window_bytes < least_bytes {
             let (window, part) = (exact_size(self.window_bytes), exact_size(self.part_bytes));
             let wanted = exact_size(least_bytes);
             let cause = format!(
-                "{window} is too small for part-size {part}: write window {wanted} or more, or a smaller part-size"
+                "{window} is too small for --part-size {part}: write --window {wanted} or more, or a smaller --part-size"
             );
             return Err(SettingError::Together { knob: "window", other: "part-size", cause });
         }
         Ok(())
+    }
+
+    /// With less than two parts the reader and the network would take turns instead of working at once.
+    fn least_window_bytes(&self) -> u64 {
+        self.part_bytes.saturating_mul(2)
     }
 
     fn set_number(&mut self, name: &'static str, number: u64) {
@@ -237,11 +246,11 @@ mod tests {
         check(&[("part-size", "32M")], "part_bytes: 33554432");
         check(
             &[("part-size", "33M")],
-            "window 64MiB is too small for part-size 33MiB: write window 66MiB or more, or a smaller part-size",
+            "--window 64MiB is too small for --part-size 33MiB: write --window 66MiB or more, or a smaller --part-size",
         );
         check(
             &[("window", "16777215")],
-            "window 16777215B is too small for part-size 8MiB: write window 16MiB or more",
+            "--window 16777215B is too small for --part-size 8MiB: write --window 16MiB or more",
         );
     }
 

@@ -58,7 +58,8 @@ enum Prepared {
     Nowhere,
     Memory(&'static mut [u8]),
     Stream(Drain, File),
-    File(Removed),
+    /// Made by the run, removed by the parent.
+    File(PathBuf),
 }
 
 impl Prepared {
@@ -71,17 +72,8 @@ impl Prepared {
                     .map_err(|error| Failure::local("bench", "the process that drains", &error))?;
                 Prepared::Stream(drain, pipe)
             }
-            Landing::File(path) => Prepared::File(Removed(path.clone())),
+            Landing::File(path) => Prepared::File(path.clone()),
         })
-    }
-}
-
-/// A file that goes when the run is over. The parent has made sure that none was there before.
-struct Removed(PathBuf);
-
-impl Drop for Removed {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
     }
 }
 
@@ -112,7 +104,7 @@ impl Clock {
     fn stop(self, bytes: u64, sampler: Sampler) -> Elapsed {
         let seconds = self.start.elapsed().as_secs_f64();
         let cpu_seconds = sys::cpu_seconds() - self.cpu_seconds;
-        let origin_busy = self.origin.map(|origin| origin.busy());
+        let origin_busy = self.origin.and_then(|origin| origin.busy());
         let gbit_peak = peak_gbit(&sampler.finish(seconds, bytes));
         Elapsed { seconds, cpu_seconds, origin_busy, gbit_peak }
     }
@@ -133,7 +125,7 @@ fn get(spec: &Spec, location: &Location, knobs: &Knobs, console: &Console) -> Re
     let (report, elapsed) = match prepared {
         Prepared::Nowhere => fetch.into_landing(flatout_engine::Landing::Nowhere)?,
         Prepared::Memory(buffer) => fetch.into_landing(sys::lend(buffer))?,
-        Prepared::File(removed) => fetch.into_landing(flatout_engine::Landing::File(removed.0.clone()))?,
+        Prepared::File(path) => fetch.into_landing(flatout_engine::Landing::File(path))?,
         Prepared::Stream(drain, pipe) => {
             let outcome = fetch.through(pipe)?;
             drain.finish().map_err(|error| Failure::local("bench", "the process that drains", &error))?;
@@ -227,25 +219,24 @@ fn floor(spec: &Spec, location: &Location, knobs: &Knobs, shape: Shape) -> Resul
     let sampler = Sampler::start(clock.start, spec.progress, move || counter.load(Ordering::Relaxed));
     let (etag, address, bytes, start) = (spec.etag.clone(), spec.address, spec.bytes, clock.start);
     let job = Job { request, etag, address, bytes, part_bytes, start, landed_bytes };
-    let (mut ground, drain, removed) = ground(prepared, spec.bytes).map_err(failed)?;
+    let (mut ground, drain) = ground(prepared, spec.bytes).map_err(failed)?;
     let rows = floor::fetch(&job, shape, &mut ground).map_err(failed)?;
     let elapsed = clock.stop(spec.bytes, sampler);
     drop(ground);
-    drop(removed);
     drain.map_or(Ok(()), Drain::finish).map_err(failed)?;
     Ok(floor_run(spec, shape, rows, elapsed))
 }
 
 /// The floor's landing. A file is made and reserved while the clock runs, as the engine makes and reserves its own.
-fn ground(prepared: Prepared, bytes: u64) -> io::Result<(Ground, Option<Drain>, Option<Removed>)> {
+fn ground(prepared: Prepared, bytes: u64) -> io::Result<(Ground, Option<Drain>)> {
     Ok(match prepared {
-        Prepared::Nowhere => (Ground::Nowhere, None, None),
-        Prepared::Memory(buffer) => (Ground::Memory(buffer), None, None),
-        Prepared::Stream(drain, pipe) => (Ground::Pipe(pipe), Some(drain), None),
-        Prepared::File(removed) => {
-            let file = OpenOptions::new().write(true).create_new(true).open(&removed.0)?;
+        Prepared::Nowhere => (Ground::Nowhere, None),
+        Prepared::Memory(buffer) => (Ground::Memory(buffer), None),
+        Prepared::Stream(drain, pipe) => (Ground::Pipe(pipe), Some(drain)),
+        Prepared::File(path) => {
+            let file = OpenOptions::new().write(true).create_new(true).open(path)?;
             sys::reserve(&file, bytes)?;
-            (Ground::File(file), None, Some(removed))
+            (Ground::File(file), None)
         }
     })
 }

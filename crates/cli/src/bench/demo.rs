@@ -16,8 +16,8 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::sys;
 
-/// Alternating runs behind each figure.
-const RUNS: u32 = 3;
+/// Alternating pairs behind each figure: the median of three stands where one run was disturbed.
+const PAIRS: u32 = 3;
 
 pub fn demo(args: &BenchDemo, console: &Console) -> Result<Exit, Failure> {
     let size = format_size(args.size);
@@ -38,19 +38,23 @@ pub fn demo(args: &BenchDemo, console: &Console) -> Result<Exit, Failure> {
     let bench = Bench::new(&format!("s3://demo/{object}"), &knobs, Landing::Nowhere, console)?;
     let first = bench.repetition(Work::Get)?;
     say(console, &format!("fetched: {size} in {:.2} s, verified: {}", first.seconds, first.verified))?;
-    let runs = beside_the_floor(&bench, first, console)?;
+    let runs = beside_the_floor(&bench, console)?;
     table(&runs, console)
 }
 
-/// Finds the floor, then alternates with it.
-fn beside_the_floor(bench: &Bench, first: Run, console: &Console) -> Result<Vec<(Op, Run)>, Failure> {
+/// Finds the floor, then alternates with it. Who goes first changes, as in `bench get`.
+fn beside_the_floor(bench: &Bench, console: &Console) -> Result<Vec<(Op, Run)>, Failure> {
     say(console, "The floor is the best of ten plain loops around recv(2) and epoll; trying them ...")?;
     let shape = bench.best_shape(Care::Quick)?;
-    say(console, &format!("The best here: {}. Now in turn with flatout ...", described(shape)))?;
-    let mut runs = vec![(Op::Floor(shape), bench.repetition(Work::Floor(shape))?), (Op::Get, first)];
-    for _ in 1..RUNS {
-        runs.push((Op::Get, bench.repetition(Work::Get)?));
-        runs.push((Op::Floor(shape), bench.repetition(Work::Floor(shape))?));
+    say(console, &format!("The best here: {}.", described(shape)))?;
+    say(console, &format!("Now {PAIRS} times each, flatout and that loop in turn; the medians count ..."))?;
+    let mut runs = Vec::new();
+    for number in 1..=PAIRS {
+        let mut turns = [(Op::Get, Work::Get), (Op::Floor(shape), Work::Floor(shape))];
+        turns.rotate_left(number as usize % 2);
+        for (op, work) in turns {
+            runs.push((op, bench.repetition(work)?));
+        }
     }
     Ok(runs)
 }

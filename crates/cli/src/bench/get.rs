@@ -1,6 +1,6 @@
 //! `flatout bench get`: repetitions in turn, each in a process of its own, floor and flatout side by side.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
@@ -134,6 +134,7 @@ impl<'a> Bench<'a> {
         let bar = Bar::new(self.console, Carries::Lines, &name);
         let failed = |error: std::io::Error| Failure::local("bench", "a child process", &error);
         let armed = self.console.interrupt.arm();
+        let _removed = Removed(&self.spec.landing);
         let mut child = spawn().map_err(failed)?;
         let id = child.id();
         armed.on_signal(move || sys::terminate(id));
@@ -170,6 +171,18 @@ impl<'a> Bench<'a> {
 
     fn spec_source(&self) -> String {
         origin::masked(&self.spec.source)
+    }
+}
+
+/// The file of a run goes with this value, after the child: a child that a signal ends removes nothing.
+/// [`refuse_existing`] made sure that the file is ours.
+struct Removed<'a>(&'a Landing);
+
+impl Drop for Removed<'_> {
+    fn drop(&mut self) {
+        if let Landing::File(path) = self.0 {
+            let _ = fs::remove_file(path);
+        }
     }
 }
 

@@ -9,6 +9,9 @@ use crate::sys;
 /// The state of a listening socket in `/proc/net/tcp`.
 const LISTEN: &str = "0A";
 
+/// The kernel counts in ticks of 10 ms: 25 of them are the least that a figure can be made of.
+const LEAST_SECONDS: f64 = 0.25;
+
 /// The processes that listen on a port of this machine: nginx has several that share it.
 pub struct OriginProcess {
     ids: Vec<u32>,
@@ -49,10 +52,14 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// CPU seconds per second of wall time: 1.0 is one core all the time.
-    pub fn busy(&self) -> f64 {
-        (self.origin.cpu_seconds() - self.cpu_seconds) / self.start.elapsed().as_secs_f64()
+    /// CPU seconds per second of wall time: 1.0 is one core all the time. `None` after too short a time to tell.
+    pub fn busy(&self) -> Option<f64> {
+        share(self.origin.cpu_seconds() - self.cpu_seconds, self.start.elapsed().as_secs_f64())
     }
+}
+
+fn share(cpu_seconds: f64, seconds: f64) -> Option<f64> {
+    (seconds >= LEAST_SECONDS).then_some(cpu_seconds / seconds)
 }
 
 /// Inodes of the sockets that listen on `port`. A row is `N: ADDRESS:PORT REMOTE STATE … INODE`, the port in hex.
@@ -99,6 +106,15 @@ mod tests {
     fn ticks_stand_behind_the_name() {
         let stat = "12 (a (b) c) S 1 2 3 4 5 6 7 8 9 10 300 40 0 0";
         assert_eq!(ticks(stat), Some(340));
+    }
+
+    #[test]
+    fn a_run_of_a_few_ticks_had_a_figure() {
+        let check = |cpu_seconds, seconds, expected| assert_eq!(share(cpu_seconds, seconds), expected);
+        check(0.01, 0.002, None);
+        check(0.1, 0.249, None);
+        check(0.125, 0.25, Some(0.5));
+        check(0.0, 2.0, Some(0.0));
     }
 
     #[test]

@@ -68,10 +68,11 @@ impl<'a> Report<'a> {
         Ok(report)
     }
 
-    pub fn add(&mut self, op: Op, number: u32, run: Run) -> Result<(), Failure> {
+    pub fn add(&mut self, op: Op, number: u32, mut run: Run) -> Result<(), Failure> {
         self.console.answer(&table_row(op, number, &run))?;
         run_event(self.console, op, number, &self.landing, &run)?;
         self.console.flush()?;
+        run.rows.sort_by(|one, other| one.end_s.total_cmp(&other.end_s));
         for row in &run.rows {
             let (start_s, first_byte_s, end_s) = (row.start_s, row.first_byte_s, row.end_s);
             let (index, address, connection) = (row.index, &row.address, row.connection);

@@ -22,17 +22,17 @@ pub fn run(args: &Cat, console: &Console) -> Result<Exit, Failure> {
     for location in &sources {
         let download = Download { client: &client, location, span: args.range.as_ref(), console };
         let outcome = download.to_stdout();
-        if let Err(failure) = &outcome
+        if let Err(failure) = &outcome.result
             && failure.is_silent()
         {
             return Ok(failure.exit);
         }
-        console.event(Carries::Bytes, &object_event(location, None, outcome.as_ref().ok()))?;
-        match outcome {
+        console.event(Carries::Bytes, &object_event(location, None, &outcome))?;
+        summary.fetched += outcome.fetched_bytes;
+        match outcome.result {
             Ok(done) => {
                 summary.ok += 1;
                 summary.bytes += done.bytes;
-                summary.fetched += done.fetched_bytes;
             }
             Err(failure) => {
                 summary.failed += 1;

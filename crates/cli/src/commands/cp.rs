@@ -1,7 +1,6 @@
 //! `flatout cp`: one object to a file, into a folder, or to standard output.
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use flatout_engine::Report;
 use flatout_settings::format_size;
@@ -9,7 +8,7 @@ use flatout_wire::location::Location;
 
 use crate::args::Cp;
 use crate::console::{Carries, Console};
-use crate::download::Download;
+use crate::download::{Download, Outcome};
 use crate::events;
 use crate::exit::Exit;
 use crate::failure::{Failure, one_line};
@@ -36,13 +35,11 @@ pub fn run(args: &Cp, console: &Console) -> Result<Exit, Failure> {
     let target = target(&args.target, &source)?;
     let client = origin::client(&args.knobs)?;
     let download = Download { client: &client, location: &source, span: args.range.as_ref(), console };
-    let start = Instant::now();
     let outcome = match &target {
         Target::Stdout => download.to_stdout(),
         Target::File(path) => download.to_file(path),
     };
-    let seconds = start.elapsed().as_secs_f64();
-    report(console, &source, &target, outcome, seconds)
+    report(console, &source, &target, &outcome)
 }
 
 fn refuse_what_comes_later(args: &Cp) -> Result<(), Failure> {
@@ -50,11 +47,16 @@ fn refuse_what_comes_later(args: &Cp) -> Result<(), Failure> {
     let (source, target) = (&args.source, origin::masked(&args.target));
     match (is_url(source), is_url(&args.target)) {
         (true, false) => Ok(()),
-        (true, true) => {
-            let failure =
-                Failure::usage(format!("cp: {target}: copies between buckets come in a later version"));
-            Err(failure.with_hint("copy to a file first"))
-        }
+        (true, true) => match args.target.split_once("://") {
+            Some((scheme, path)) if !["s3", "http", "https", "oss"].contains(&scheme) => {
+                let why = format!("cp: {target}: a target is a path, without {scheme}://");
+                Err(Failure::usage(why).with_hint(format!("write {}", origin::masked(path))))
+            }
+            _ => {
+                let why = format!("cp: {target}: copies between buckets come in a later version");
+                Err(Failure::usage(why).with_hint("copy to a file first"))
+            }
+        },
         (false, true) => {
             let failure = Failure::usage(format!("cp: {target}: uploads come in a later version"));
             Err(failure.with_hint("to download, name the object first: flatout cp s3://BUCKET/KEY FILE"))
@@ -68,7 +70,15 @@ fn target(typed: &str, source: &Location) -> Result<Target, Failure> {
     if typed == "-" {
         return Ok(Target::Stdout);
     }
+    if typed.is_empty() {
+        return Err(Failure::usage("cp: the target is empty")
+            .with_hint("name a file or a folder; use - for standard output"));
+    }
     let path = Path::new(typed);
+    if leads_to_a_descriptor(path) {
+        return Err(Failure::usage(format!("cp: {typed}: an open descriptor is no file to be replaced"))
+            .with_hint("use - for standard output"));
+    }
     if !typed.ends_with('/') && !path.is_dir() {
         return Ok(Target::File(path.to_path_buf()));
     }
@@ -86,30 +96,42 @@ fn target(typed: &str, source: &Location) -> Result<Target, Failure> {
     }
 }
 
-/// Says what became of it: the object's event, the error if there is one, the summary.
-fn report(
-    console: &Console,
-    source: &Location,
-    target: &Target,
-    outcome: Result<Report, Failure>,
-    seconds: f64,
-) -> Result<Exit, Failure> {
-    let carries = target.carries();
-    let (event, exit) = match &outcome {
-        Ok(done) => {
-            if let Target::File(path) = target {
-                console.say(&sentence(source, path, done))?;
-            }
-            (event(source, target, Some(done)), Exit::Clean)
+/// Whether the path is /dev/stdout, /dev/fd/N, /proc/self/fd/N or a link to one: the engine's rename would put a file
+/// in the place of the link, or fail with the kernel's word for that.
+fn leads_to_a_descriptor(path: &Path) -> bool {
+    let Ok(descriptors) = Path::new("/proc/self/fd").canonicalize() else { return false };
+    let mut path = path.to_path_buf();
+    // As many links as the kernel follows; one that goes in a circle leads nowhere.
+    for _ in 0..40 {
+        let folder = path.parent().unwrap_or(Path::new("/")).to_path_buf();
+        if folder.canonicalize().is_ok_and(|folder| folder == descriptors) {
+            return true;
         }
-        Err(failure) if failure.is_silent() => return Ok(failure.exit),
-        Err(failure) => (event(source, target, None), failure.exit),
+        match path.read_link() {
+            Ok(link) => path = folder.join(link),
+            Err(_) => return false,
+        }
+    }
+    false
+}
+
+/// Says what became of it: the object's event, the error if there is one, the summary.
+fn report(console: &Console, source: &Location, target: &Target, outcome: &Outcome) -> Result<Exit, Failure> {
+    let (carries, event) = (target.carries(), event(source, target, outcome));
+    let exit = match (&outcome.result, target) {
+        (Ok(done), Target::File(path)) => {
+            console.say(&sentence(source, path, done))?;
+            Exit::Clean
+        }
+        (Ok(_), Target::Stdout) => Exit::Clean,
+        (Err(failure), _) if failure.is_silent() => return Ok(failure.exit),
+        (Err(failure), _) => failure.exit,
     };
     console.event(carries, &event)?;
-    if let Err(failure) = &outcome {
+    if let Err(failure) = &outcome.result {
         console.failure(carries, failure);
     }
-    let ok = u64::from(outcome.is_ok());
+    let ok = u64::from(outcome.result.is_ok());
     let summary = events::Summary {
         action: "download",
         objects: 1,
@@ -117,7 +139,7 @@ fn report(
         failed: 1 - ok,
         bytes: event.bytes,
         fetched: event.fetched,
-        seconds,
+        seconds: event.seconds,
         exit: exit.code(),
         ..Default::default()
     };
@@ -139,7 +161,8 @@ fn sentence(source: &Location, path: &Path, done: &Report) -> String {
 }
 
 /// The event of one object, whole or failed.
-pub fn object_event(source: &Location, target: Option<&Path>, done: Option<&Report>) -> events::Object {
+pub fn object_event(source: &Location, target: Option<&Path>, outcome: &Outcome) -> events::Object {
+    let done = outcome.result.as_ref().ok();
     events::Object {
         action: "download",
         status: if done.is_some() { "ok" } else { "failed" },
@@ -147,19 +170,19 @@ pub fn object_event(source: &Location, target: Option<&Path>, done: Option<&Repo
         source: source.to_string(),
         target: target.map(|path| path.display().to_string()),
         bytes: done.map_or(0, |done| done.bytes),
-        fetched: done.map_or(0, |done| done.fetched_bytes),
+        fetched: outcome.fetched_bytes,
         resumed: 0,
         verified: done.map(|done| done.verified.to_string()),
         etag: done.and_then(|done| done.version.etag.clone()),
-        seconds: done.map_or(0.0, |done| done.seconds),
-        retries: done.map_or(0, |done| done.retries),
+        seconds: outcome.seconds,
+        retries: outcome.retries,
     }
 }
 
-fn event(source: &Location, target: &Target, done: Option<&Report>) -> events::Object {
+fn event(source: &Location, target: &Target, outcome: &Outcome) -> events::Object {
     let path = match target {
         Target::Stdout => None,
         Target::File(path) => Some(path.as_path()),
     };
-    object_event(source, path, done)
+    object_event(source, path, outcome)
 }

@@ -15,9 +15,17 @@ use crate::origin;
 pub fn run(args: &Ls, console: &Console) -> Result<Exit, Failure> {
     let client = origin::client(&args.knobs)?;
     let mut summary = events::ListSummary { action: "list", ..Default::default() };
-    let exit = match args.location.as_deref() {
-        None | Some("s3://" | "s3:///") => buckets(args, &client, console, &mut summary)?,
-        Some(typed) => entries(args, &origin::location("list", typed)?, &client, console, &mut summary)?,
+    let outcome = match args.location.as_deref() {
+        None | Some("s3://" | "s3:///") => buckets(args, &client, console, &mut summary),
+        Some(typed) => entries(args, &origin::location("list", typed)?, &client, console, &mut summary),
+    };
+    let exit = match outcome {
+        Ok(()) => Exit::Clean,
+        Err(failure) if failure.is_silent() => return Ok(failure.exit),
+        Err(failure) => {
+            console.failure(Carries::Lines, &failure);
+            failure.exit
+        }
     };
     summary.exit = exit.code();
     console.event(Carries::Lines, &summary)?;
@@ -29,7 +37,7 @@ fn buckets(
     client: &Client,
     console: &Console,
     summary: &mut events::ListSummary,
-) -> Result<Exit, Failure> {
+) -> Result<(), Failure> {
     for bucket in client.buckets()? {
         let created = stamp(bucket.created);
         let name = one_line(&bucket.name);
@@ -48,7 +56,7 @@ fn buckets(
             },
         )?;
     }
-    Ok(Exit::Clean)
+    Ok(())
 }
 
 fn entries(
@@ -57,7 +65,7 @@ fn entries(
     client: &Client,
     console: &Console,
     summary: &mut events::ListSummary,
-) -> Result<Exit, Failure> {
+) -> Result<(), Failure> {
     let Location::S3 { key: prefix, .. } = location else {
         let failure = Failure::usage(format!("list: {location}: plain HTTP has no listing"));
         return Err(failure.with_hint("for a bucket write s3://BUCKET/PREFIX and --endpoint-url"));
@@ -86,16 +94,14 @@ fn entries(
         }
     }
     if summary.objects + summary.prefixes > 0 || prefix.is_empty() {
-        return Ok(Exit::Clean);
+        return Ok(());
     }
-    let failure = Failure {
+    Err(Failure {
         exit: Exit::Failed,
         kind: "not_found".into(),
         message: format!("list: {location}: nothing there"),
         hint: Some("a prefix is part of a key: look one level up".into()),
-    };
-    console.failure(Carries::Lines, &failure);
-    Ok(failure.exit)
+    })
 }
 
 fn long(args: &Ls) -> bool {

@@ -1,5 +1,7 @@
 //! `flatout serve`: the development origin in the foreground, until a signal.
 
+use std::io;
+use std::path::Path;
 use std::sync::mpsc;
 
 use flatout_server::{Options, Origin, Store};
@@ -18,9 +20,10 @@ pub fn run(args: &Serve, console: &Console) -> Result<Exit, Failure> {
         // The receiver is gone only when the command has ended.
         let _ = ended.send(());
     });
-    // The origin's own errors name the address or the object.
-    let origin =
-        Origin::start(options(args)?).map_err(|error| Failure::local("serve", "cannot start", &error))?;
+    if let Some(root) = &args.store.root {
+        warn_of_folders(root, console);
+    }
+    let origin = Origin::start(options(args)?).map_err(|error| refused(&error))?;
     for address in origin.addresses() {
         let url = format!("http://{address}");
         console.answer(&format!("listening on {url}"))?;
@@ -37,12 +40,39 @@ fn options(args: &Serve) -> Result<Options, Failure> {
     Ok(Options {
         listen: args.listen.clone(),
         store: store(&args.store)?,
-        auth: args.access_key.clone().zip(args.secret_key.clone()),
+        auth: auth(args)?,
         latency: args.latency.unwrap_or_default(),
         per_connection: args.per_connection,
         total: args.total,
         sink: args.sink,
     })
+}
+
+/// A folder that is no bucket would only be missed. A root that cannot be read is the origin's error to tell.
+fn warn_of_folders(root: &Path, console: &Console) {
+    for folder in flatout_server::unservable(root).unwrap_or_default() {
+        let folder = folder.display();
+        console.warn(&format!("serve: {folder}: is not served: {}", flatout_server::BUCKET_RULE));
+    }
+}
+
+/// An origin is open only to who says so.
+fn auth(args: &Serve) -> Result<Option<(String, String)>, Failure> {
+    let keys = args.access_key.clone().zip(args.secret_key.clone());
+    match keys.is_some() || args.no_auth {
+        true => Ok(keys),
+        false => Err(Failure::usage("serve: who is let in is not said")
+            .with_hint("--no-auth, or --access-key and --secret-key")),
+    }
+}
+
+/// The origin's own errors name the address or the object.
+fn refused(error: &io::Error) -> Failure {
+    let failure = Failure::local("serve", "cannot start", error);
+    match error.kind() {
+        io::ErrorKind::AddrInUse => failure.with_hint("choose another port, or 0 for a free one"),
+        _ => failure,
+    }
 }
 
 fn store(args: &args::Store) -> Result<Store, Failure> {

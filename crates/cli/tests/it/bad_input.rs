@@ -117,13 +117,62 @@ fn an_unknown_option_or_a_wrong_value() {
     check("s3://b/k", &["--part-size", "8 bananas"], 4, &["--part-size", "8 bananas"]);
     check("s3://b/k", &["--parallel", "0"], 4, &["--parallel", "out of bounds"]);
     check("s3://b/k", &["--addressing", "paths"], 4, &["--addressing", "path"]);
-    check("s3://b/k", &["--window", "1MiB", "--part-size", "8MiB"], 4, &["window", "part-size"]);
+    check(
+        "s3://b/k",
+        &["--window", "1MiB", "--part-size", "8MiB"],
+        4,
+        &["--window 16MiB", "smaller --part-size"],
+    );
     check("s3://b/k", &["--endpoint-url", "ftp://x"], 4, &["ftp"]);
     let folder = Folder::new();
     let arguments = ["cp", "s3://b/k", &folder.at("model")];
     run(flatout(&arguments).env("FLATOUT_PARALLEL", "lots")).refused(4, &["FLATOUT_PARALLEL", "lots"]);
     folder.is_untouched();
+    run(flatout(&arguments).env("FLATOUT_PARALEL", "3"))
+        .refused(4, &["settings: FLATOUT_PARALEL: ", "FLATOUT_PARALLEL"]);
     run(&mut flatout(&["copy"])).refused(4, &["'copy'"]);
+}
+
+#[test]
+fn settings_that_the_engine_refuses_did_not_say_that_they_are_settings() {
+    for setting in [
+        ["--endpoint-url", "localhost:1"],
+        ["--endpoint-url", "ftp://x"],
+        ["--resolve", "foo"],
+        ["--part-size", "x"],
+    ] {
+        check("s3://b/k", &setting, 4, &["error: settings: "]);
+    }
+}
+
+#[test]
+fn a_part_size_above_half_the_default_window_was_refused() {
+    let buckets = Buckets::new(&[("bucket/key", b"bytes")]);
+    for command in ["stat", "cat"] {
+        let arguments =
+            [command, "s3://bucket/key", "--endpoint-url", &buckets.url(), "--part-size", "64MiB"];
+        run(&mut flatout(&arguments)).clean();
+    }
+}
+
+#[test]
+fn targets_that_are_no_files() {
+    for (target, says) in [
+        ("", &["the target is empty", "- for standard output"][..]),
+        ("s3://b/k", &["copies between buckets"]),
+        ("https://b/k", &["copies between buckets"]),
+        ("file://o/x", &["a target is a path, without file://", "write o/x"]),
+        ("/dev/stdout", &["/dev/stdout", "use - for standard output"]),
+        ("/dev/fd/1", &["use - for standard output"]),
+        ("/proc/self/fd/2", &["use - for standard output"]),
+    ] {
+        let refused = run(&mut flatout(&["cp", "http://127.0.0.1:1/x", target])).refused(4, says);
+        assert_eq!(refused.text(), "", "{target}");
+    }
+    let folder = Folder::new();
+    std::os::unix::fs::symlink("/dev/stdout", folder.at("link")).unwrap();
+    run(&mut flatout(&["cp", "http://127.0.0.1:1/x", &folder.at("link")])).refused(4, &["use - for"]);
+    assert!(folder.path().join("link").is_symlink());
 }
 
 #[test]

@@ -233,6 +233,47 @@ fn events_of_what_fails() {
 }
 
 #[test]
+fn what_failed_had_fetched_nothing_in_no_time() {
+    let object = bytes(MIB);
+    let raw = Raw::start(move |asked| {
+        let mut answer = right(asked, &object, "\"one\"");
+        // The first part comes whole; of the others there is never more than a byte.
+        if asked.range(MIB).start > 0 {
+            answer.bytes.truncate(answer.bytes.len() + 1 - asked.range(MIB).len());
+            answer.then = Then::Close;
+        }
+        answer
+    });
+    let (folder, source) = (Folder::new(), raw.url("x"));
+    let more = ["--part-size", "256KiB", "--parallel", "1", "--retries", "1", "--json"];
+    let check = |events: Vec<serde_json::Value>| {
+        let (object, summary) = (&events[0], events.last().unwrap());
+        assert_eq!((&object["status"], &object["bytes"]), (&"failed".into(), &0.into()), "{object}");
+        assert!(object["fetched"].as_u64() >= Some(256 << 10), "{object}");
+        assert!(object["retries"].as_u64() >= Some(1), "{object}");
+        assert!(object["seconds"].as_f64() > Some(0.0), "{object}");
+        assert_eq!(object["fetched"], summary["fetched"], "{summary}");
+    };
+    check(run(&mut flatout(&[&["cp", &source, &folder.at("model")], &more[..]].concat())).events());
+    folder.is_untouched();
+    let said = run(&mut flatout(&[&["cat", &source], &more[..]].concat())).stderr;
+    let lines: Vec<&str> = said.lines().filter(|line| line.starts_with('{')).collect();
+    check(crate::program::events(&lines.join("\n")));
+}
+
+#[test]
+fn a_listing_that_failed_had_no_summary() {
+    let buckets = Buckets::new(&[("alpha/x", b"1")]);
+    for location in ["s3://gamma", "s3://alpha/nothing"] {
+        let arguments = ["ls", location, "--endpoint-url", &buckets.url(), "--json"];
+        let events = run(&mut flatout(&arguments)).refused(1, &[location]).events();
+        let names: Vec<_> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
+        assert_eq!(names, ["error", "summary"], "{location}");
+        assert_eq!((&events[1]["action"], &events[1]["exit"]), (&"list".into(), &1.into()));
+    }
+}
+
+#[test]
 fn events_of_ls_hold_whole_keys() {
     let buckets = Buckets::new(&[("alpha/folder/one", b"1"), ("alpha/folder/deep/two", b"22")]);
     let arguments = ["ls", "s3://alpha/folder/", "--endpoint-url", &buckets.url(), "--json"];
@@ -298,6 +339,14 @@ fn help_names_every_knob_and_its_variable() {
             assert!(help.text().contains(&expected), "cp --help lacks {expected}");
         }
     }
+    for (command, says) in
+        [("cp", "bytes=0-1"), ("cat", "bytes=0-1"), ("ls", r#"'select(.event=="entry").key'"#)]
+    {
+        let help = run(&mut flatout(&[command, "--help"])).clean();
+        assert!(help.text().contains(says), "{command} --help lacks {says}");
+    }
+    let demo = run(&mut flatout(&["bench", "demo", "--help"])).clean();
+    assert!(demo.text().contains("--parallel") && !demo.text().contains("--endpoint-url"), "{}", demo.text());
     for command in ["cp", "cat", "ls", "stat", "serve", "bench"] {
         let help = run(&mut flatout(&[command, "--help"])).clean();
         assert!(help.text().contains("Usage:"), "{command}");
@@ -325,18 +374,51 @@ fn serve_says_where_and_ends_on_a_signal() {
 }
 
 #[test]
+fn serve_was_silent_about_folders_that_are_no_buckets() {
+    let root = tempfile::tempdir().unwrap();
+    for name in ["models", "My_Models", "ab", ".hidden"] {
+        fs::create_dir(root.path().join(name)).unwrap();
+    }
+    let path = root.path().to_str().unwrap();
+    let arguments = ["serve", "--root", path, "--no-auth", "--listen", "localhost:0"];
+    let mut server = flatout(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let url = line.trim_end().strip_prefix("listening on ").expect(&line);
+    let refused = run(&mut flatout(&["ls", "s3://My_Models", "--endpoint-url", url]));
+    assert!(refused.stderr.contains("bucket names have 3 to 63"), "{}", refused.stderr);
+    signal("TERM", server.id());
+    let said = String::from_utf8(server.wait_with_output().unwrap().stderr).unwrap();
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines.len() == 2 && lines[0].contains("/My_Models: ") && lines[1].contains("/ab: "), "{said}");
+}
+
+#[test]
 fn serve_refuses_what_it_cannot_do() {
     let check = |arguments: &[&str], code: i32, says: &[&str]| {
         run(&mut flatout(&[&["serve"], arguments].concat())).refused(code, says);
     };
     check(&["--no-auth"], 4, &["--root", "--memory", "--synthetic"]);
-    check(&["--memory"], 4, &["--no-auth"]);
+    check(&["--memory"], 4, &["--no-auth, or --access-key and --secret-key"]);
+    check(&["--memory", "--access-key", "", "--secret-key", "s"], 4, &["--access-key"]);
+    check(&["--memory", "--access-key", "a", "--secret-key", ""], 4, &["--secret-key"]);
+    for listen in ["foo", "127.0.0.1", ":99999"] {
+        check(
+            &["--memory", "--no-auth", "--listen", listen],
+            4,
+            &[listen, "as in 127.0.0.1:9000 or [::1]:0"],
+        );
+    }
     check(&["--memory", "--access-key", "a"], 4, &["--secret-key"]);
     check(&["--root", "/nonexistent", "--no-auth"], 4, &["/nonexistent", "is not a folder"]);
     check(&["--synthetic", "bucket", "--no-auth"], 4, &["BUCKET/KEY=SIZE"]);
     check(&["--memory", "--no-auth", "--listen", "192.0.2.1:1"], 1, &["192.0.2.1:1"]);
     let buckets = Buckets::new(&[]);
     let taken = buckets.url().replace("http://", "");
-    check(&["--memory", "--no-auth", "--listen", &taken], 1, &[&taken, "in use"]);
+    check(
+        &["--memory", "--no-auth", "--listen", &taken],
+        1,
+        &[&taken, "in use", "hint: choose another port"],
+    );
     assert!(buckets.root().is_dir());
 }

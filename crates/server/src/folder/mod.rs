@@ -230,6 +230,24 @@ impl Folder {
     }
 }
 
+/// Folders of a root that are no buckets because of their names ([`crate::BUCKET_RULE`]), in order; hidden ones are
+/// not meant to be.
+///
+/// # Errors
+/// The root cannot be read.
+pub fn unservable(root: &Path) -> io::Result<Vec<PathBuf>> {
+    let is_bucket = |name: &str| name.starts_with('.') || s3s::path::check_bucket_name(name);
+    let mut folders = Vec::new();
+    for entry in std::fs::read_dir(root)? {
+        let entry = entry?;
+        if entry.path().is_dir() && !entry.file_name().to_str().is_some_and(is_bucket) {
+            folders.push(entry.path());
+        }
+    }
+    folders.sort();
+    Ok(folders)
+}
+
 impl Drop for Folder {
     fn drop(&mut self) {
         // It stays while another origin still has drafts in it.

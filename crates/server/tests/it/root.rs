@@ -32,7 +32,11 @@ fn folders_that_s3_would_not_name_are_no_buckets() {
     }
     std::fs::write(lab.path().join("a-file"), b"x").unwrap();
     assert_eq!(lab.get("/").expect(200).xml_all("Name"), ["bucket"]);
-    lab.get("/Upper/x").expect(400);
+    let refused = lab.get("/Upper/x").expect(400);
+    assert_eq!(refused.xml_all("Code"), ["InvalidBucketName"]);
+    assert_eq!(refused.xml_all("Message"), [flatout_server::BUCKET_RULE]);
+    let folders = flatout_server::unservable(lab.path()).unwrap();
+    assert_eq!(folders, ["Upper", "ab", "under_score"].map(|name| lab.path().join(name)));
     lab.get("/a-file/x").expect(404);
     lab.get("/a-file?list-type=2").expect(404);
 }
