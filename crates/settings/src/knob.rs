@@ -102,7 +102,7 @@ pub const KNOBS: &[Knob] = &[
     Knob {
         name: "shards",
         kind: Kind::Count { min: 1, max: 256 },
-        default: "1",
+        default: "2",
         doc: "Threads that own connections; more than the machine's cores do not help",
         group: Group::Speed,
     },

@@ -161,7 +161,7 @@ mod tests {
     fn defaults_are_those_of_the_contract() {
         let settings = Settings::default();
         assert_eq!((settings.parallel, settings.part_bytes), (8, 8 << 20));
-        assert_eq!((settings.shards, settings.window_bytes), (1, 64 << 20));
+        assert_eq!((settings.shards, settings.window_bytes), (2, 64 << 20));
         assert_eq!((settings.connect_timeout_ms, settings.stall_timeout_ms), (5_000, 20_000));
         assert_eq!((settings.retries, settings.verify), (5, true));
         assert_eq!((settings.addressing.as_str(), settings.no_sign_request), ("auto", false));
