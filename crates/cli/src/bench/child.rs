@@ -132,7 +132,13 @@ fn get(spec: &Spec, location: &Location, knobs: &Knobs, console: &Console) -> Re
             outcome
         }
     };
-    Ok(run(&report, elapsed, spec.rows))
+    let words = Words {
+        retries: report.retries,
+        connections: report.connections,
+        shards: report.shards,
+        verified: report.verified.to_string(),
+    };
+    Ok(run(report.bytes, elapsed, report.parts.iter().map(row).collect(), spec, words))
 }
 
 /// One fetch by the engine, with the clock running.
@@ -174,10 +180,10 @@ impl Fetch<'_> {
     }
 }
 
-fn run(report: &Report, elapsed: Elapsed, rows_wanted: bool) -> Run {
-    let rows: Vec<Row> = report.parts.iter().map(row).collect();
+/// What was measured, of either side; the engine's and the floor's own words for the rest come from the caller.
+fn run(bytes: u64, elapsed: Elapsed, rows: Vec<Row>, spec: &Spec, words: Words) -> Run {
     Run {
-        bytes: report.bytes,
+        bytes,
         seconds: elapsed.seconds,
         gbit_peak: elapsed.gbit_peak,
         cpu_seconds: elapsed.cpu_seconds,
@@ -185,13 +191,21 @@ fn run(report: &Report, elapsed: Elapsed, rows_wanted: bool) -> Run {
         ttfb_ms_p50: ttfb_ms(&rows, 50.0),
         ttfb_ms_p99: ttfb_ms(&rows, 99.0),
         parts: rows.len() as u32,
-        retries: report.retries,
-        connections: report.connections,
-        shards: report.shards,
-        verified: report.verified.to_string(),
+        retries: words.retries,
+        connections: words.connections,
+        shards: words.shards,
+        verified: words.verified,
         origin_busy: elapsed.origin_busy,
-        rows: if rows_wanted { rows } else { Vec::new() },
+        rows: if spec.rows { rows } else { Vec::new() },
     }
+}
+
+/// What each side says of itself.
+struct Words {
+    retries: u32,
+    connections: u32,
+    shards: u32,
+    verified: String,
 }
 
 fn row(part: &PartRecord) -> Row {
@@ -224,7 +238,13 @@ fn floor(spec: &Spec, location: &Location, knobs: &Knobs, shape: Shape) -> Resul
     let elapsed = clock.stop(spec.bytes, sampler);
     drop(ground);
     drain.map_or(Ok(()), Drain::finish).map_err(failed)?;
-    Ok(floor_run(spec, shape, rows, elapsed))
+    let words = Words {
+        retries: 0,
+        connections: shape.connections,
+        shards: shape.shards(),
+        verified: "none: the floor does not look at the bytes".into(),
+    };
+    Ok(run(spec.bytes, elapsed, rows, spec, words))
 }
 
 /// The floor's landing. A file is made and reserved while the clock runs, as the engine makes and reserves its own.
@@ -239,25 +259,6 @@ fn ground(prepared: Prepared, bytes: u64) -> io::Result<(Ground, Option<Drain>)>
             (Ground::File(file), None)
         }
     })
-}
-
-fn floor_run(spec: &Spec, shape: Shape, rows: Vec<Row>, elapsed: Elapsed) -> Run {
-    Run {
-        bytes: spec.bytes,
-        seconds: elapsed.seconds,
-        gbit_peak: elapsed.gbit_peak,
-        cpu_seconds: elapsed.cpu_seconds,
-        peak_rss_mib: peak_rss_mib(),
-        ttfb_ms_p50: ttfb_ms(&rows, 50.0),
-        ttfb_ms_p99: ttfb_ms(&rows, 99.0),
-        parts: rows.len() as u32,
-        retries: 0,
-        connections: shape.connections,
-        shards: shape.shards(),
-        verified: "none: the floor does not look at the bytes".into(),
-        origin_busy: elapsed.origin_busy,
-        rows: if spec.rows { rows } else { Vec::new() },
-    }
 }
 
 /// The request whose ranges are asked for, signed like the engine's.
