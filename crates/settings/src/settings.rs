@@ -12,6 +12,17 @@ pub struct Settings {
     pub no_sign_request: bool,
     /// `auto`, `path` or `virtual`.
     pub addressing: String,
+    pub oss_endpoint: Option<String>,
+    pub oss_region: Option<String>,
+    /// `v4` or `v1`.
+    pub oss_signature: String,
+    pub profile: Option<String>,
+    pub request_payer: bool,
+    /// A file of PEM certificates.
+    pub ca_bundle: Option<String>,
+    pub proxy: Option<String>,
+    /// As in the variable `NO_PROXY`.
+    pub no_proxy: Option<String>,
     /// Each `HOST[:PORT]:ADDR[,ADDR...]`, as given.
     pub resolve: Vec<String>,
     /// Parts in flight.
@@ -33,6 +44,14 @@ impl Default for Settings {
             region: None,
             no_sign_request: false,
             addressing: String::new(),
+            oss_endpoint: None,
+            oss_region: None,
+            oss_signature: String::new(),
+            profile: None,
+            request_payer: false,
+            ca_bundle: None,
+            proxy: None,
+            no_proxy: None,
             resolve: Vec::new(),
             parallel: 0,
             part_bytes: 0,
@@ -114,6 +133,7 @@ impl Settings {
     fn set_switch(&mut self, name: &'static str, on: bool) {
         match name {
             "no-sign-request" => self.no_sign_request = on,
+            "request-payer" => self.request_payer = on,
             "no-verify" => self.verify = !on,
             _ => unreachable!("a test sets every knob: {name} has no field"),
         }
@@ -124,6 +144,13 @@ impl Settings {
             "endpoint-url" => self.endpoint_url = some(text),
             "region" => self.region = some(text),
             "addressing" => self.addressing = text,
+            "oss-endpoint" => self.oss_endpoint = some(text),
+            "oss-region" => self.oss_region = some(text),
+            "oss-signature" => self.oss_signature = text,
+            "profile" => self.profile = some(text),
+            "ca-bundle" => self.ca_bundle = some(text),
+            "proxy" => self.proxy = some(text),
+            "no-proxy" => self.no_proxy = some(text),
             "resolve" => self.resolve.extend(some(text)),
             _ => unreachable!("a test sets every knob: {name} has no field"),
         }
