@@ -16,9 +16,11 @@ use flatout_wire::sign::Credentials;
 use crate::control::Call;
 use crate::endpoint::Endpoints;
 use crate::error::{Error, ErrorKind};
+use crate::folder::Folder;
 use crate::landing::{Landing, Memory};
 use crate::lease::Pool;
 use crate::list::{Bucket, Listing};
+use crate::many::{Batch, Many, Wanted};
 use crate::object::Account;
 use crate::shard::{Job, ShardHandle};
 use crate::stats::{Report, Stat, Version};
@@ -72,15 +74,27 @@ impl Client {
     pub fn get(&self, get: Get) -> Result<Transfer, Error> {
         check_object(&get.location)?;
         check_span(&get.span).map_err(|error| error.during("read", &get.location))?;
-        let settings = &self.core.settings;
-        let pace = Pace {
-            parallel: settings.parallel,
-            part_bytes: settings.part_bytes,
-            window_bytes: settings.window_bytes,
-        };
-        let running = Arc::new(Running::start(get, self.core.account.clone(), pace, settings.verify)?);
+        let (account, verify) = (self.core.account.clone(), self.core.settings.verify);
+        let running = Arc::new(Running::start(get, account, self.core.pace(), verify)?);
         self.core.send(0, Job::Lead(Hold::new(running.clone())))?;
         Ok(Transfer::new(running))
+    }
+
+    /// Starts a get of many objects, which land beneath `folder`, or nowhere. `wanted` is read by a thread of its own,
+    /// ahead of the transfer and with bounded memory; its first error ends it ([`Many::incomplete`]).
+    ///
+    /// # Errors
+    /// [`ErrorKind::LocalIo`] when no thread can be started.
+    pub fn get_many(
+        &self,
+        wanted: impl Iterator<Item = Result<Wanted, Error>> + Send + 'static,
+        folder: Option<Folder>,
+    ) -> Result<Many, Error> {
+        let settings = &self.core.settings;
+        let batch = Batch::new(self.core.account.clone(), self.core.pace(), settings.verify, folder);
+        Many::start(batch, wanted, |number, worker| {
+            self.core.send((number % settings.shards.max(1)) as usize, Job::Many(worker))
+        })
     }
 
     /// Fills `buffer` with a range of an object and returns when it is filled; the buffer may be longer.
@@ -154,7 +168,7 @@ impl Drop for Client {
 }
 
 /// An object has a key; a bucket or a folder cannot be read.
-fn check_object(location: &Location) -> Result<(), Error> {
+pub(crate) fn check_object(location: &Location) -> Result<(), Error> {
     match location {
         Location::S3 { key, .. } if key.is_empty() => {
             Err(Error::new(ErrorKind::Usage, "this is a bucket, not an object")
@@ -187,6 +201,11 @@ pub(crate) struct Core {
 }
 
 impl Core {
+    fn pace(&self) -> Pace {
+        let Settings { parallel, part_bytes, window_bytes, .. } = self.settings;
+        Pace { parallel, part_bytes, window_bytes }
+    }
+
     pub(crate) fn connect_timeout(&self) -> Duration {
         Duration::from_millis(self.settings.connect_timeout_ms)
     }

@@ -30,7 +30,8 @@ pub(crate) async fn drive_worker(shard: Rc<Shard>, hold: Hold) {
     drive(&hold, work(&shard, &hold)).await;
 }
 
-async fn drive(running: &Running, work: impl Future<Output = Result<(), Error>>) {
+/// Carries `work` to its end, or to that of its transfer.
+pub(crate) async fn drive(running: &Running, work: impl Future<Output = Result<(), Error>>) {
     let lost = LostWorker(running);
     tokio::select! {
         biased;
@@ -82,7 +83,11 @@ async fn lead(shard: &Rc<Shard>, hold: &Hold) -> Result<(), Error> {
     let Some((index, first)) = running.take_part().await? else { return Ok(()) };
     start_workers(shard, hold);
     Part::start(running, index, first).asked_at(start_s).fetch(shard, Some(answer)).await?;
-    work(shard, running).await
+    match running.member {
+        // One of many: its other parts are among what the workers of the batch choose from.
+        Some(_) => Ok(()),
+        None => work(shard, running).await,
+    }
 }
 
 /// A server that ignores ranges sends one stream.
@@ -100,6 +105,8 @@ async fn lead_single(shard: &Rc<Shard>, hold: &Hold, answer: Answer) -> Result<(
     running.settle(&answer, wanted, expected, &shard.core.pool)?;
     if !answer.head.checksums.is_empty() {
         running.ledger.state(Statement::of(&answer.head.checksums));
+    } else if running.object.asks_for_the_whole() {
+        running.ledger.state(Statement::Nothing("not stated by the origin"));
     }
     ask_for_statement(shard, hold);
     Single::new(shard, running, answer).land().await
@@ -109,6 +116,7 @@ async fn lead_single(shard: &Rc<Shard>, hold: &Hold, answer: Answer) -> Result<(
 async fn first_answer(shard: &Rc<Shard>, running: &Running) -> Result<Answer, Error> {
     let part_bytes = running.pace.part_bytes;
     let mut asked = match &running.span {
+        Span::All if running.object.asks_for_the_whole() => Asked::Whole,
         Span::All => Asked::Range(0..part_bytes),
         Span::From(start) => Asked::Range(*start..start.saturating_add(part_bytes)),
         Span::Slice(range) => {
@@ -156,6 +164,9 @@ fn check_first(answer: &Answer, asked: &Asked) -> Result<(), Failure> {
 /// Starts the workers that have a part to take, spread over the shards.
 fn start_workers(shard: &Rc<Shard>, hold: &Hold) {
     let parts = hold.plan().map_or(0, Plan::parts);
+    if let Some(member) = &hold.member {
+        return member.batch.open(hold, parts);
+    }
     let workers = u64::from(hold.pace.parallel).min(parts);
     for worker in 1..workers {
         shard.core.start_worker(worker as usize, hold.clone());

@@ -1,14 +1,11 @@
 //! Landings: where bytes finally live. Memory, a file, an ordered stream, nowhere.
 
-use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::{Error, ErrorKind};
+use crate::file::FileGround;
+use crate::folder::Folder;
 use crate::lease::Pool;
 use crate::stream::StreamWriter;
 use crate::verify::PartHash;
@@ -21,6 +18,8 @@ pub enum Landing {
     Memory(Memory),
     /// A file, which appears under its name only when it is whole and verified.
     File(PathBuf),
+    /// The same for a file beneath a folder, at this relative path, whose folders are made.
+    Beneath(Folder, String),
     /// In order, through a bounded window; the other end is a [`crate::StreamReader`].
     Stream(StreamWriter),
 }
@@ -66,6 +65,7 @@ impl Ground {
                     FileGround::create(&path).map_err(|error| error.during("write", path.display()))?;
                 Ground::File(opened)
             }
+            Landing::Beneath(folder, name) => Ground::File(FileGround::create_beneath(&folder, &name)?),
             Landing::Stream(writer) => Ground::Stream(writer),
         })
     }
@@ -116,9 +116,7 @@ impl Ground {
     /// Makes the landing final. Nothing is visible under a file's name before.
     pub(crate) fn commit(&self, bytes: u64) -> Result<(), Error> {
         match self {
-            Ground::File(file) => {
-                file.commit(bytes).map_err(|error| error.during("write", file.path.display()))
-            }
+            Ground::File(file) => file.commit(bytes).map_err(|error| error.during("write", file.shown())),
             _ => Ok(()),
         }
     }
@@ -200,125 +198,10 @@ impl Place<'_> {
     }
 }
 
-/// A file that is written under a temporary name beside its own, and removed unless it is committed.
-pub(crate) struct FileGround {
-    file: File,
-    path: PathBuf,
-    temporary: PathBuf,
-    process: u32,
-}
-
-impl FileGround {
-    fn create(path: &Path) -> Result<FileGround, Error> {
-        let path = final_path(path)?;
-        loop {
-            let temporary = temporary_beside(&path);
-            let opened = OpenOptions::new().write(true).create_new(true).mode(0o666).open(&temporary);
-            match opened {
-                Ok(file) => return Ok(FileGround { file, path, temporary, process: std::process::id() }),
-                // Left by a killed process that had our number, as happens in containers: take the next name.
-                Err(taken) if taken.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(refused) => return Err(Error::local("cannot create a file there", refused)),
-            }
-        }
-    }
-
-    /// Reserves the space, so that a full disk is found before the transfer and writes do not extend the file.
-    fn reserve(&self, bytes: u64) -> Result<(), Error> {
-        if bytes == 0 {
-            return Ok(());
-        }
-        let length =
-            i64::try_from(bytes).map_err(|_| Error::new(ErrorKind::LocalIo, "the object is too large"))?;
-        let refused = loop {
-            // SAFETY: a system call on a descriptor that we own; it takes numbers only.
-            if unsafe { libc::fallocate(self.file.as_raw_fd(), 0, 0, length) } == 0 {
-                return Ok(());
-            }
-            let refused = io::Error::last_os_error();
-            if refused.kind() != io::ErrorKind::Interrupted {
-                break refused;
-            }
-        };
-        match refused.raw_os_error() {
-            Some(libc::EOPNOTSUPP | libc::ENOSYS) => Ok(()),
-            _ => Err(Error::local(&format!("cannot reserve {bytes} bytes"), refused)
-                .during("write", self.path.display())),
-        }
-    }
-
-    fn write(&self, bytes: &[u8], at: u64) -> Result<(), Error> {
-        self.file
-            .write_all_at(bytes, at)
-            .map_err(|refused| Error::local("cannot write", refused).during("write", self.path.display()))
-    }
-
-    /// Puts the whole file under its name. Where that takes an earlier file's place, the bytes are on disk before.
-    fn commit(&self, bytes: u64) -> Result<(), Error> {
-        self.file.set_len(bytes).map_err(|refused| Error::local("cannot set the length", refused))?;
-        if let Ok(earlier) = std::fs::metadata(&self.path) {
-            let kept = self.file.set_permissions(earlier.permissions());
-            kept.map_err(|refused| Error::local("cannot keep the earlier file's permissions", refused))?;
-            self.file.sync_all().map_err(|refused| Error::local("cannot sync to disk", refused))?;
-        }
-        std::fs::rename(&self.temporary, &self.path)
-            .map_err(|refused| Error::local("cannot put the file under its name", refused))
-    }
-
-    /// After a commit the temporary name is gone and this does nothing; in a forked child it is not ours.
-    fn remove_temporary(&self) {
-        if self.process == std::process::id() {
-            let _ = std::fs::remove_file(&self.temporary);
-        }
-    }
-}
-
-impl Drop for FileGround {
-    fn drop(&mut self) {
-        self.remove_temporary();
-    }
-}
-
-/// The path that a rename may replace: links are followed, and only regular files or nothing may be there.
-fn final_path(path: &Path) -> Result<PathBuf, Error> {
-    let path = match std::fs::canonicalize(path) {
-        Ok(real) => real,
-        Err(missing) if missing.kind() == io::ErrorKind::NotFound => {
-            // A link to nothing yet: what it names is what is written.
-            return Ok(match std::fs::read_link(path) {
-                Ok(named) => path.parent().unwrap_or(Path::new("")).join(named),
-                Err(_) => path.to_path_buf(),
-            });
-        }
-        Err(refused) => return Err(Error::local("cannot look at the target", refused)),
-    };
-    let kind = std::fs::metadata(&path)
-        .map_err(|refused| Error::local("cannot look at the target", refused))?
-        .file_type();
-    if kind.is_dir() {
-        let error = Error::new(ErrorKind::LocalIo, "the target is a folder");
-        return Err(error.with_hint("name a file, or end the path with `/` to keep the object's name"));
-    }
-    if kind.is_char_device() || kind.is_block_device() || kind.is_fifo() || kind.is_socket() {
-        let error =
-            Error::new(ErrorKind::LocalIo, "the target is not a regular file, and would be replaced by one");
-        return Err(error.with_hint("use `flatout cat` and redirect its output there"));
-    }
-    Ok(path)
-}
-
-/// `.NAME.flatout-PID-N` in the same folder, so that a rename can replace the target at once.
-fn temporary_beside(path: &Path) -> PathBuf {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    // A name may have 255 bytes; ours adds up to 40.
-    let name: String = name.chars().take(50).collect();
-    path.with_file_name(format!(".{name}.flatout-{}-{number}", std::process::id()))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::verify::Ledger;
 

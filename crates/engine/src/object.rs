@@ -37,6 +37,8 @@ impl Account {
 /// The requests for one object.
 pub(crate) struct ObjectRequests {
     account: Arc<Account>,
+    /// Asks for the whole, and for its checksum with it.
+    whole: bool,
     state: Mutex<State>,
 }
 
@@ -58,7 +60,19 @@ struct Rendered {
 
 impl ObjectRequests {
     pub(crate) fn new(account: Arc<Account>, location: Location) -> ObjectRequests {
-        ObjectRequests { account, state: Mutex::new(State { location, original: None, rendered: None }) }
+        let state = Mutex::new(State { location, original: None, rendered: None });
+        ObjectRequests { account, whole: false, state }
+    }
+
+    /// The same for an object that one plain GET is to bring: the answer states the checksum, and no HEAD is needed.
+    #[must_use]
+    pub(crate) fn asking_for_the_whole(mut self) -> ObjectRequests {
+        self.whole = true;
+        self
+    }
+
+    pub(crate) fn asks_for_the_whole(&self) -> bool {
+        self.whole
     }
 
     /// The bytes of a GET and where to send them. `if_match` pins the version.
@@ -115,7 +129,13 @@ impl ObjectRequests {
             return rendered.clone();
         }
         let request = match &state.location {
-            Location::S3 { bucket, key } => self.account.signed(self.account.s3.get_object(bucket, key)),
+            Location::S3 { bucket, key } => {
+                let mut request = self.account.s3.get_object(bucket, key);
+                if self.whole {
+                    request.set("x-amz-checksum-mode", "ENABLED");
+                }
+                self.account.signed(request)
+            }
             Location::Http { url } => request::get_url(url),
         };
         let mut head = Vec::new();

@@ -19,6 +19,7 @@ use crate::control::{self, Call, Caller};
 use crate::drive::{drive_lead, drive_worker};
 use crate::error::Error;
 use crate::lease::Lease;
+use crate::many::{Worker, drive_many};
 use crate::refusal::Failure;
 use crate::retry::{self, Dice};
 use crate::transfer::Hold;
@@ -27,6 +28,7 @@ use crate::transfer::Hold;
 pub(crate) enum Job {
     Lead(Hold),
     Work(Hold),
+    Many(Worker),
     Call(Call, std::sync::mpsc::Sender<Result<(Head, Bytes), Error>>),
     Stop,
 }
@@ -81,6 +83,9 @@ fn run(core: Arc<Core>, number: u32, scratch: Lease, mut queue: mpsc::UnboundedR
                 Job::Work(hold) => {
                     hold.join_shard(number);
                     tokio::task::spawn_local(drive_worker(shard.clone(), hold));
+                }
+                Job::Many(worker) => {
+                    tokio::task::spawn_local(drive_many(shard.clone(), number, worker));
                 }
                 Job::Call(call, reply) => {
                     let shard = shard.clone();

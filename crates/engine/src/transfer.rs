@@ -13,6 +13,7 @@ use crate::attempt::Answer;
 use crate::error::{Error, ErrorKind};
 use crate::landing::{Ground, Landing};
 use crate::lease::Pool;
+use crate::many::Member;
 use crate::object::{Account, ObjectRequests};
 use crate::plan::Plan;
 use crate::stats::{Counters, PartRecord, Progress, Report, Version};
@@ -160,6 +161,8 @@ pub(crate) struct Running {
     holds: AtomicU32,
     end: Mutex<End>,
     ended: Condvar,
+    /// Set where this is one of many objects: who is told of its end.
+    pub(crate) member: Option<Member>,
 }
 
 /// What the first answer settles.
@@ -208,7 +211,17 @@ impl Running {
             holds: AtomicU32::new(0),
             end: Mutex::new(End::Running),
             ended: Condvar::new(),
+            member: None,
         })
+    }
+
+    /// The same as one of many objects; with `whole` it is asked for by one plain GET.
+    pub(crate) fn in_batch(mut self, member: Member, whole: bool) -> Running {
+        self.member = Some(member);
+        if whole {
+            self.object = self.object.asking_for_the_whole();
+        }
+        self
     }
 
     /// Fixes the version and the plan by the first answer, and makes room in the landing.
@@ -303,6 +316,11 @@ impl Running {
         self.stop.close();
     }
 
+    /// Whether it is to stop.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.is_closed()
+    }
+
     /// Ready when the transfer is to stop.
     pub(crate) async fn stopped(&self) {
         // The semaphore never has a permit: this waits until it is closed.
@@ -322,6 +340,9 @@ impl Running {
         };
         self.ground.close();
         let result = result.map_err(|error| error.during("read", &self.name));
+        if let Some(member) = &self.member {
+            return member.batch.end(self, member, result);
+        }
         *self.lock_end() = End::Done(Box::new(result));
         self.ended.notify_all();
     }
@@ -368,6 +389,11 @@ impl Hold {
     pub(crate) fn new(running: Arc<Running>) -> Hold {
         running.holds.fetch_add(1, Ordering::AcqRel);
         Hold(running)
+    }
+
+    /// What is held, for whoever looks on without a hold of his own.
+    pub(crate) fn running(&self) -> &Arc<Running> {
+        &self.0
     }
 }
 

@@ -111,6 +111,22 @@ impl Location {
             Location::Http { url } => url.path(),
         }
     }
+
+    /// The bucket; `None` for a plain URL, which has nothing that could be listed.
+    pub fn bucket(&self) -> Option<&str> {
+        match self {
+            Location::S3 { bucket, .. } => Some(bucket),
+            Location::Http { .. } => None,
+        }
+    }
+
+    /// Another object of the same bucket; `None` for a plain URL.
+    pub fn with_key(&self, key: impl Into<String>) -> Option<Location> {
+        match self {
+            Location::S3 { bucket, .. } => Some(Location::S3 { bucket: bucket.clone(), key: key.into() }),
+            Location::Http { .. } => None,
+        }
+    }
 }
 
 impl HttpUrl {

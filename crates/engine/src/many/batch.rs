@@ -1,0 +1,385 @@
+//! What the workers, the feeder and the caller of a get of many objects share.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, Semaphore};
+
+use super::queue::{Queue, Task, Work};
+use super::{Finished, ManyProgress, Wanted, closed_meanwhile};
+use crate::client::check_object;
+use crate::error::{Error, ErrorKind};
+use crate::folder::Folder;
+use crate::landing::Landing;
+use crate::object::Account;
+use crate::stats::Report;
+use crate::transfer::{Get, Hold, Pace, Running};
+
+/// Objects known and not yet reported: a listing runs this far ahead, which is four pages and about 2 MiB.
+const AHEAD: usize = 4096;
+/// The caller is woken for this many at once: a wake-up for each small object would cost more than its receive.
+const NEWS: usize = 512;
+
+/// One get of many objects.
+pub(crate) struct Batch {
+    account: Arc<Account>,
+    pace: Pace,
+    verify: bool,
+    folder: Option<Folder>,
+    state: Mutex<State>,
+    /// Wakes workers that found nothing to take.
+    work: Notify,
+    /// Wakes the feeder when there is room.
+    room: Condvar,
+    /// Wakes the caller.
+    news: Condvar,
+    /// Holds no permit, ever; closed when all is to stop.
+    stop: Semaphore,
+    process: u32,
+}
+
+struct State {
+    queue: Queue<Wanted, Hold>,
+    /// Large objects that have begun and not ended, for progress and cancel.
+    large: Vec<Arc<Running>>,
+    finished: Vec<Finished>,
+    /// Objects known that have not ended.
+    outstanding: usize,
+    /// Of those, the ones whose landing is open.
+    begun: usize,
+    is_fed: bool,
+    incomplete: Option<Error>,
+    workers: u32,
+    /// Without what large objects on their way have landed.
+    progress: ManyProgress,
+}
+
+/// What ties a transfer to the batch that it is one object of.
+pub(crate) struct Member {
+    pub(crate) batch: Arc<Batch>,
+    wanted: Wanted,
+    again: bool,
+}
+
+/// A worker's part in a batch, which is over when the last one is dropped.
+pub(crate) struct Worker {
+    pub(super) batch: Arc<Batch>,
+    pub(super) prefers_parts: bool,
+}
+
+impl Batch {
+    pub(crate) fn new(account: Arc<Account>, pace: Pace, verify: bool, folder: Option<Folder>) -> Batch {
+        let state = State {
+            queue: Queue::new(),
+            large: Vec::new(),
+            finished: Vec::new(),
+            outstanding: 0,
+            begun: 0,
+            is_fed: false,
+            incomplete: None,
+            workers: 0,
+            progress: ManyProgress::default(),
+        };
+        Batch {
+            account,
+            pace,
+            verify,
+            folder,
+            state: Mutex::new(state),
+            work: Notify::new(),
+            room: Condvar::new(),
+            news: Condvar::new(),
+            stop: Semaphore::new(0),
+            process: std::process::id(),
+        }
+    }
+
+    pub(super) fn parallel(&self) -> u32 {
+        self.pace.parallel
+    }
+
+    pub(super) fn is_ours(&self) -> bool {
+        self.process == std::process::id()
+    }
+
+    /// Reads what is wanted, as far ahead as there is room.
+    pub(super) fn feed(&self, wanted: impl Iterator<Item = Result<Wanted, Error>>) {
+        let mut fed = Fed(self, Some(Error::new(ErrorKind::Internal, "the list of objects panicked")));
+        for wanted in wanted {
+            match wanted {
+                Ok(wanted) => {
+                    if !self.push(wanted) {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    fed.1 = Some(error);
+                    return;
+                }
+            }
+        }
+        fed.1 = None;
+    }
+
+    /// `false` when nobody wants it any more.
+    fn push(&self, wanted: Wanted) -> bool {
+        let full =
+            |state: &mut State| !self.is_stopped() && state.outstanding + state.finished.len() >= AHEAD;
+        let waited = self.room.wait_while(self.lock(), full);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        if self.is_stopped() {
+            return false;
+        }
+        state.outstanding += 1;
+        state.progress.objects += 1;
+        state.progress.total_bytes += wanted.size.unwrap_or(0);
+        let is_small = self.is_small(wanted.size);
+        state.queue.push(Task { wanted, again: false }, is_small);
+        drop(state);
+        self.work.notify_one();
+        true
+    }
+
+    /// Whether one plain GET is the shortest way.
+    fn is_small(&self, size: Option<u64>) -> bool {
+        size.is_some_and(|size| size <= self.pace.part_bytes)
+    }
+
+    /// What to do next; `None` when there will be nothing more.
+    pub(super) async fn take(&self, prefers_parts: bool) -> Option<Work<Wanted, Hold>> {
+        loop {
+            let mut woken = std::pin::pin!(self.work.notified());
+            {
+                let mut state = self.lock();
+                if let Some(work) = state.queue.take(prefers_parts) {
+                    return Some(work);
+                }
+                if state.is_done() {
+                    return None;
+                }
+                // Before the lock is given back: what comes after it wakes us.
+                woken.as_mut().enable();
+            }
+            woken.await;
+        }
+    }
+
+    /// Begins an object. One that cannot be begun has ended.
+    pub(super) fn begin(self: &Arc<Batch>, task: Task<Wanted>) -> Option<Hold> {
+        let Task { wanted, again } = task;
+        let is_small = self.is_small(wanted.size) && !again;
+        let started = check_object(&wanted.location).and_then(|()| {
+            let landing = match &self.folder {
+                None => Landing::Nowhere,
+                Some(folder) => Landing::Beneath(folder.clone(), wanted.name.clone()),
+            };
+            let get = Get::new(wanted.location.clone(), landing);
+            Running::start(get, self.account.clone(), self.pace, self.verify)
+        });
+        let member = Member { batch: self.clone(), wanted, again };
+        match started {
+            Ok(running) => {
+                let running = Arc::new(running.in_batch(member, is_small));
+                let mut state = self.lock();
+                state.begun += 1;
+                if !is_small {
+                    state.large.push(running.clone());
+                }
+                drop(state);
+                Some(Hold::new(running))
+            }
+            Err(error) => {
+                self.tell(self.lock(), finished(&member, Err(error)));
+                None
+            }
+        }
+    }
+
+    /// An object has `parts` parts, of which the first is taken: the others are there for all workers.
+    pub(crate) fn open(&self, hold: &Hold, parts: u64) {
+        if parts > 1 {
+            self.lock().queue.open(hold.clone());
+            self.work.notify_waiters();
+        }
+    }
+
+    /// An object has no part left to take.
+    pub(super) fn close(&self, hold: &Hold) {
+        let closed = self.lock().queue.close(|open| Arc::ptr_eq(open.running(), hold.running()));
+        // Outside the lock: the last hold tells us of the object's end.
+        drop(closed);
+    }
+
+    /// A transfer of ours has ended, and its landing with it.
+    pub(crate) fn end(&self, running: &Running, member: &Member, result: Result<Report, Error>) {
+        let connections = running.counters.connections.load(Ordering::Relaxed);
+        let is_changed = result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Changed);
+        if is_changed && !member.again && !self.is_stopped() {
+            // The new version is read as a whole, and its size is the origin's to tell.
+            let task = Task { wanted: member.wanted.clone(), again: true };
+            let mut state = self.lock();
+            state.let_go(running, connections);
+            state.queue.push(task, false);
+            return self.work.notify_one();
+        }
+        let progress = running.progress();
+        let finished = Finished {
+            fetched_bytes: progress.fetched_bytes,
+            retries: progress.retries,
+            seconds: running.clock_s(),
+            ..finished(member, result)
+        };
+        let mut state = self.lock();
+        state.let_go(running, connections);
+        self.tell(state, finished);
+    }
+
+    fn tell(&self, mut state: MutexGuard<'_, State>, finished: Finished) {
+        state.outstanding -= 1;
+        if state.is_over() {
+            self.news.notify_all();
+        }
+        let listed_bytes = finished.wanted.size.unwrap_or(0);
+        match &finished.result {
+            Ok(report) => {
+                let progress = &mut state.progress;
+                progress.ok += 1;
+                progress.landed_bytes += report.bytes;
+                progress.total_bytes = (progress.total_bytes + report.bytes).saturating_sub(listed_bytes);
+            }
+            // Objects that a cancel cut off have not failed: the caller knows why they are missing.
+            Err(error) if error.kind() == ErrorKind::Cancelled && self.is_stopped() => return,
+            Err(_) => state.progress.failed += 1,
+        }
+        state.finished.push(finished);
+        if state.finished.len() == NEWS {
+            self.news.notify_all();
+        }
+        if state.is_done() {
+            self.work.notify_waiters();
+        }
+    }
+
+    /// What has ended since the last call; `None` when all is over.
+    pub(super) fn next(&self, within: Duration) -> Option<Vec<Finished>> {
+        let little = |state: &mut State| state.finished.len() < NEWS && !state.is_over();
+        let waited = self.news.wait_timeout_while(self.lock(), within, little);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        if state.finished.is_empty() && state.is_over() {
+            return None;
+        }
+        let finished = std::mem::take(&mut state.finished);
+        drop(state);
+        self.room.notify_all();
+        Some(finished)
+    }
+
+    pub(super) fn take_incomplete(&self) -> Option<Error> {
+        self.lock().incomplete.take()
+    }
+
+    pub(super) fn progress(&self) -> ManyProgress {
+        let state = self.lock();
+        let on_their_way: u64 = state.large.iter().map(|running| running.progress().landed_bytes).sum();
+        let landed_bytes = state.progress.landed_bytes + on_their_way;
+        ManyProgress { landed_bytes, is_complete: state.is_fed, ..state.progress }
+    }
+
+    pub(super) fn cancel(&self) {
+        let large = {
+            // Under the lock, so that nobody who looks under it misses it.
+            let state = self.lock();
+            self.stop.close();
+            state.large.clone()
+        };
+        for running in large {
+            running.fail(Error::new(ErrorKind::Cancelled, "cancelled"));
+        }
+        self.room.notify_all();
+    }
+
+    /// Ready when all is to stop.
+    pub(super) async fn stopped(&self) {
+        // The semaphore never has a permit: this waits until it is closed.
+        let _closed = self.stop.acquire().await;
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.is_closed()
+    }
+
+    /// Waits until no worker is left, and no landing open.
+    pub(super) fn wait(&self) {
+        drop(self.news.wait_while(self.lock(), |state| !state.is_over()));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn is_done(&self) -> bool {
+        self.is_fed && self.outstanding == 0
+    }
+
+    /// A statement that is still waited for keeps its object's landing open without a worker.
+    fn is_over(&self) -> bool {
+        self.workers == 0 && self.begun == 0
+    }
+
+    /// A transfer has closed its landing.
+    fn let_go(&mut self, running: &Running, connections: u32) {
+        self.begun -= 1;
+        self.large.retain(|large| !std::ptr::eq(Arc::as_ptr(large), running));
+        self.progress.connections += connections;
+    }
+}
+
+fn finished(member: &Member, result: Result<Report, Error>) -> Finished {
+    Finished { wanted: member.wanted.clone(), result, fetched_bytes: 0, retries: 0, seconds: 0.0 }
+}
+
+/// Ends the feed, however the list of objects ends; with its error where it broke off.
+struct Fed<'a>(&'a Batch, Option<Error>);
+
+impl Drop for Fed<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.is_fed = true;
+        if let Some(error) = self.1.take() {
+            state.incomplete.get_or_insert(error);
+        }
+        drop(state);
+        self.0.work.notify_waiters();
+    }
+}
+
+impl Worker {
+    pub(super) fn new(batch: &Arc<Batch>, number: u32) -> Worker {
+        batch.lock().workers += 1;
+        // One of each kind in turn, and the other way round for the next two: with two shards each has both kinds.
+        Worker { batch: batch.clone(), prefers_parts: (number + number / 2).is_multiple_of(2) }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let mut state = self.batch.lock();
+        state.workers -= 1;
+        if state.workers > 0 {
+            return;
+        }
+        if !state.is_done() && !self.batch.is_stopped() {
+            state.incomplete.get_or_insert_with(closed_meanwhile);
+        }
+        self.batch.stop.close();
+        let open = state.queue.clear();
+        drop(state);
+        // Outside the lock: a last hold tells us of its object's end.
+        drop(open);
+        self.batch.room.notify_all();
+        self.batch.news.notify_all();
+    }
+}

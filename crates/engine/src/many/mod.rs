@@ -1,0 +1,139 @@
+//! Many objects at once: one pace for all, small ones by one request each, the parts of large ones among them.
+
+mod batch;
+mod drive;
+mod queue;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use flatout_wire::location::Location;
+
+pub(crate) use batch::{Batch, Member, Worker};
+pub(crate) use drive::drive_many;
+
+use crate::error::{Error, ErrorKind};
+use crate::stats::Report;
+
+/// One of many objects.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// The object.
+    pub location: Location,
+    /// Its size in bytes where a listing told it: an object of at most one part is then asked for by one plain GET.
+    pub size: Option<u64>,
+    /// Where it lands: a path relative to the target folder. Nowhere else can be reached by it.
+    pub name: String,
+}
+
+/// What became of one of many objects.
+#[derive(Debug)]
+pub struct Finished {
+    /// The object.
+    pub wanted: Wanted,
+    /// Its report, or why it failed; its file is then as it was before.
+    pub result: Result<Report, Error>,
+    /// Bytes of bodies received, also when it failed.
+    pub fetched_bytes: u64,
+    /// Attempts that were tried again.
+    pub retries: u32,
+    /// From its first request to its end.
+    pub seconds: f64,
+}
+
+/// How far a get of many objects is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ManyProgress {
+    /// Objects known so far.
+    pub objects: u64,
+    /// Their bytes, as far as they are known.
+    pub total_bytes: u64,
+    /// Whether all objects are known: both totals stay from then on.
+    pub is_complete: bool,
+    /// Objects that have landed.
+    pub ok: u64,
+    /// Objects that failed.
+    pub failed: u64,
+    /// Bytes at their landing: of small objects when they are whole, of large ones as they come.
+    pub landed_bytes: u64,
+    /// Connections opened.
+    pub connections: u32,
+}
+
+/// A running get of many objects. Dropping it cancels, and waits until every shard has let go.
+///
+/// What became of each object is kept for [`Many::next`]; while nobody asks, the transfer goes a few thousand objects
+/// ahead and then waits.
+pub struct Many(Arc<Batch>);
+
+impl Many {
+    /// Starts the workers by `send`, and the thread that reads what is wanted.
+    pub(crate) fn start(
+        batch: Batch,
+        wanted: impl Iterator<Item = Result<Wanted, Error>> + Send + 'static,
+        send: impl Fn(u32, Worker) -> Result<(), Error>,
+    ) -> Result<Many, Error> {
+        let batch = Arc::new(batch);
+        let many = Many(batch.clone());
+        let workers: Vec<Worker> = (0..batch.parallel()).map(|number| Worker::new(&batch, number)).collect();
+        for (number, worker) in (0..).zip(workers) {
+            send(number, worker)?;
+        }
+        let feeder = std::thread::Builder::new().name("flatout-feed".into());
+        feeder
+            .spawn(move || batch.feed(wanted))
+            .map_err(|refused| Error::local("cannot start a thread", refused))?;
+        Ok(many)
+    }
+
+    /// The objects that have ended since the last call: as soon as there are many of them, or after `within`, and then
+    /// perhaps none. `None` when all is over.
+    pub fn next(&mut self, within: Duration) -> Option<Vec<Finished>> {
+        self.0.next(within)
+    }
+
+    /// Why not all objects are known, where the listing broke off: to be asked when all is over.
+    pub fn incomplete(&self) -> Option<Error> {
+        self.0.take_incomplete()
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> ManyProgress {
+        self.0.progress()
+    }
+
+    /// A handle that tells progress and cancels, from any thread.
+    pub fn watch(&self) -> ManyWatch {
+        ManyWatch(self.0.clone())
+    }
+}
+
+impl Drop for Many {
+    /// A child process that inherited it has no shard to wait for.
+    fn drop(&mut self) {
+        if self.0.is_ours() {
+            self.0.cancel();
+            self.0.wait();
+        }
+    }
+}
+
+/// Tells the progress of a get of many objects, and cancels it.
+#[derive(Clone)]
+pub struct ManyWatch(Arc<Batch>);
+
+impl ManyWatch {
+    /// How far it is.
+    pub fn progress(&self) -> ManyProgress {
+        self.0.progress()
+    }
+
+    /// Ends it: what is on its way is dropped, nothing more is begun. Objects that have landed stay.
+    pub fn cancel(&self) {
+        self.0.cancel();
+    }
+}
+
+fn closed_meanwhile() -> Error {
+    Error::new(ErrorKind::Cancelled, "the client was closed while objects were fetched")
+}

@@ -1,0 +1,108 @@
+//! What the workers of a batch choose from. Pure: no lock, no clock, no socket.
+//!
+//! Small objects and the parts of large ones share one pace. Half of the workers look for small objects first and half
+//! for parts, so neither waits behind the other, and no worker is idle while there is anything to do. The next large
+//! object is begun when those before it have no part left to take, or still wait for their first answer: few files are
+//! open at a time, and the tail of one overlaps with the beginning of the next.
+
+use std::collections::VecDeque;
+
+/// An object's turn to be fetched.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Task<W> {
+    pub(super) wanted: W,
+    /// It was replaced while it was read, and is read once more.
+    pub(super) again: bool,
+}
+
+/// What a worker does next.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Work<W, O> {
+    /// Begin an object.
+    Object(Task<W>),
+    /// Fetch a part of one that others have begun.
+    Part(O),
+}
+
+/// Objects that wait, and objects that have parts to take.
+pub(super) struct Queue<W, O> {
+    small: VecDeque<Task<W>>,
+    large: VecDeque<Task<W>>,
+    open: VecDeque<O>,
+}
+
+impl<W, O: Clone> Queue<W, O> {
+    pub(super) fn new() -> Queue<W, O> {
+        Queue { small: VecDeque::new(), large: VecDeque::new(), open: VecDeque::new() }
+    }
+
+    /// A task waits for its turn.
+    pub(super) fn push(&mut self, task: Task<W>, is_small: bool) {
+        if is_small { self.small.push_back(task) } else { self.large.push_back(task) }
+    }
+
+    /// An object has parts to take.
+    pub(super) fn open(&mut self, object: O) {
+        self.open.push_back(object);
+    }
+
+    /// Objects have no part left: they are given back, since they may have to be dropped elsewhere.
+    #[must_use]
+    pub(super) fn close(&mut self, is_closed: impl Fn(&O) -> bool) -> Option<O> {
+        let at = self.open.iter().position(is_closed)?;
+        self.open.remove(at)
+    }
+
+    /// Everything that was open, given back for the same reason.
+    #[must_use]
+    pub(super) fn clear(&mut self) -> VecDeque<O> {
+        self.small.clear();
+        self.large.clear();
+        std::mem::take(&mut self.open)
+    }
+
+    pub(super) fn take(&mut self, prefers_parts: bool) -> Option<Work<W, O>> {
+        match prefers_parts {
+            true => self.take_large().or_else(|| self.take_small()),
+            false => self.take_small().or_else(|| self.take_large()),
+        }
+    }
+
+    fn take_large(&mut self) -> Option<Work<W, O>> {
+        match self.open.front() {
+            Some(object) => Some(Work::Part(object.clone())),
+            None => self.large.pop_front().map(Work::Object),
+        }
+    }
+
+    fn take_small(&mut self) -> Option<Work<W, O>> {
+        self.small.pop_front().map(Work::Object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(wanted: u32) -> Option<Work<u32, char>> {
+        Some(Work::Object(Task { wanted, again: false }))
+    }
+
+    #[test]
+    fn neither_small_objects_nor_parts_wait_behind_the_other() {
+        let mut queue = Queue::new();
+        for (wanted, is_small) in [(1, false), (2, false), (3, true), (4, true)] {
+            queue.push(Task { wanted, again: false }, is_small);
+        }
+        assert_eq!(queue.take(true), object(1));
+        queue.open('a');
+        assert_eq!(queue.take(true), Some(Work::Part('a')));
+        assert_eq!(queue.take(false), object(3));
+        assert_eq!(queue.take(false), object(4));
+        assert_eq!(queue.take(false), Some(Work::Part('a')), "nobody is idle");
+        assert_eq!(queue.close(|open| *open == 'a'), Some('a'));
+        assert_eq!(queue.close(|open| *open == 'a'), None);
+        assert_eq!(queue.take(false), object(2), "the next large one begins when the first has no part left");
+        assert_eq!(queue.take(true), None);
+    }
+}
