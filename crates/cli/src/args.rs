@@ -10,6 +10,7 @@ use flatout_wire::range::Span;
 
 use crate::bench::Landing;
 use crate::knobs::{Knobs, is_of_the_origin};
+use crate::select::Filters;
 
 #[derive(Debug, Parser)]
 #[command(
@@ -40,7 +41,7 @@ pub struct Line {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Copy one object to a file, into a folder, or to standard output
+    /// Copy objects: one to a file, into a folder or to standard output; a folder or a pattern of them into a folder
     #[command(after_help = CP_EXAMPLES)]
     Cp(Cp),
     /// Write objects to standard output, one after the other
@@ -70,7 +71,8 @@ pub enum Command {
 
 #[derive(Debug, clap::Args)]
 pub struct Cp {
-    /// s3://BUCKET/KEY or http://HOST[:PORT]/PATH
+    /// s3://BUCKET/KEY or http://HOST[:PORT]/PATH; s3://BUCKET[/FOLDER] with -r; a pattern of keys, as in
+    /// 's3://BUCKET/FOLDER/*.bin'
     #[arg(value_name = "SRC")]
     pub source: String,
     /// A file, a folder (existing, or ending in '/'), or - for standard output
@@ -79,6 +81,17 @@ pub struct Cp {
     /// Only these bytes: FIRST-LAST (both included, as in HTTP), FIRST- or -COUNT from the end; bytes=0-1 too
     #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
     pub range: Option<Span>,
+    /// Everything below a folder of a bucket, into the folder DST; with a pattern, what lies in folders that match too
+    #[arg(long, short, conflicts_with = "range")]
+    pub recursive: bool,
+    /// Skip objects whose file exists, whatever is in it
+    #[arg(long, short)]
+    pub no_clobber: bool,
+    /// Only say what would be copied
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub filters: Filters,
     #[command(flatten)]
     pub knobs: Knobs,
 }
@@ -97,7 +110,7 @@ pub struct Cat {
 
 #[derive(Debug, clap::Args)]
 pub struct Ls {
-    /// s3://BUCKET[/PREFIX]; s3:// or nothing lists the buckets
+    /// s3://BUCKET[/PREFIX], or a pattern as in 's3://BUCKET/*.bin'; s3:// or nothing lists the buckets
     #[arg(value_name = "URL")]
     pub location: Option<String>,
     /// Time and size too
@@ -109,6 +122,8 @@ pub struct Ls {
     /// Sizes in KiB, MiB, GiB (implies --long)
     #[arg(long, short = 'H')]
     pub human_readable: bool,
+    #[command(flatten)]
+    pub filters: Filters,
     #[command(flatten)]
     pub knobs: Knobs,
 }
@@ -220,7 +235,8 @@ Examples:
 Keys come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN), the endpoint from --endpoint-url, \
 AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL. Sizes take units: 8MiB.
 
-Exit codes: 0 done, 1 failed, 4 usage, 5 access refused, 6 throttled, 130 interrupted.";
+Exit codes: 0 done, 1 failed, 2 something left out, 3 not all is known, 4 usage, 5 access refused, 6 throttled, \
+130 interrupted.";
 
 const CP_EXAMPLES: &str = "\
 Examples:
@@ -229,9 +245,18 @@ Examples:
   flatout cp http://127.0.0.1:9000/models/readme.txt docs/
   flatout cp s3://models/big.tar - | tar -x
   flatout cp s3://models/big.tar head.bin --range 0-1048575
+  flatout cp -r s3://models/llama/ llama/
+  flatout cp -r s3://data/ . --include '*.parquet' --exclude '/tmp/'
+  flatout cp 's3://logs/2026-11-2?/*.zst' logs/
 
 The file appears under its name only when it is whole and, where the origin states a checksum, verified; until then, \
-and whenever something fails, what stood there before stays.";
+and whenever something fails, what stood there before stays.
+
+With -r the source is a folder, and what lies below it goes below DST under its name relative to that folder; a / at \
+the end of either changes nothing. Of a pattern, names are relative to the last folder before the first wildcard; * and \
+? stay within a folder, ** does not. A key that holds such characters is found as it stands first. Of --include and \
+--exclude, in their order, the first that matches decides. Objects that no file can stand for (a/../b, a//b, a and a/b \
+at once) are left out with a warning and exit code 2: docs/names.md.";
 
 const CAT_EXAMPLES: &str = "\
 Examples:
@@ -247,6 +272,7 @@ Examples:
   flatout ls
   flatout ls s3://models/
   flatout ls -lH s3://models/llama/
+  flatout ls 's3://models/**/*.safetensors'
   flatout ls -r s3://models/llama/ --json | jq -r 'select(.event==\"entry\").key'";
 
 const STAT_EXAMPLES: &str = "\

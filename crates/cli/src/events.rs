@@ -37,6 +37,9 @@ pub struct Object {
     pub fetched: u64,
     pub resumed: u64,
     pub verified: Option<String>,
+    /// Why an object was skipped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub etag: Option<String>,
     pub seconds: f64,

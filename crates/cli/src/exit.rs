@@ -8,8 +8,12 @@ use serde::{Deserialize, Serialize};
 pub enum Exit {
     /// Everything asked for is done.
     Clean,
+    /// Something that was asked for was left out, with a warning.
+    LeftOut,
     /// Something that was asked for did not happen.
     Failed,
+    /// What there is to do is not known to its end: a listing broke off.
+    Incomplete,
     /// The origin kept asking for less until retries ran out.
     Throttled,
     /// The origin refuses access.
@@ -26,6 +30,8 @@ impl Exit {
         match self {
             Exit::Clean => 0,
             Exit::Failed => 1,
+            Exit::LeftOut => 2,
+            Exit::Incomplete => 3,
             Exit::Usage => 4,
             Exit::Refused => 5,
             Exit::Throttled => 6,

@@ -77,6 +77,12 @@ impl Failure {
 
 impl From<flatout_engine::Error> for Failure {
     fn from(error: flatout_engine::Error) -> Failure {
+        Failure::from(&error)
+    }
+}
+
+impl From<&flatout_engine::Error> for Failure {
+    fn from(error: &flatout_engine::Error) -> Failure {
         Failure {
             exit: exit::of(error.kind()),
             kind: exit::name(error.kind()).into(),

@@ -12,6 +12,7 @@ mod knobs;
 mod origin;
 mod progress;
 mod refusal;
+mod select;
 mod signal;
 mod stdout;
 mod sys;

@@ -31,10 +31,10 @@ pub fn object(doing: &str, typed: &str) -> Result<Location, Failure> {
         return Ok(location);
     }
     let what = if key.is_empty() { "a bucket" } else { "a prefix" };
-    let failure = Failure::usage(format!(
-        "{doing}: {location}: this names {what}, and one object is wanted; whole prefixes come in a later version"
-    ));
-    Err(failure.with_hint(format!("name an object; flatout ls s3://{bucket}/{key} shows what there is")))
+    let failure = Failure::usage(format!("{doing}: {location}: this names {what}, and one object is wanted"));
+    let whole = if doing == "read" { "; flatout cp -r copies all below it" } else { "" };
+    Err(failure
+        .with_hint(format!("name an object; flatout ls s3://{bucket}/{key} shows what there is{whole}")))
 }
 
 /// Text that could not be parsed may still hold a password or a signature: both places are left out.

@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use flatout_engine::{Progress, Transfer, Watch};
+use flatout_engine::{ManyProgress, Progress, Transfer, Watch};
 use flatout_settings::format_size;
 use indicatif::style::ProgressTracker;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
@@ -51,6 +51,23 @@ impl Bar {
                 state.set_len(total_bytes);
                 state.set_pos(landed_bytes);
             });
+        }
+    }
+
+    /// Draws many objects: how many of them there are in place of a name. Both totals grow while the list of objects is
+    /// read, which a `+` says, and stay from then on.
+    pub fn show_many(&self, progress: &ManyProgress) {
+        let Some(bar) = &self.0 else { return };
+        let more = if progress.is_complete { "" } else { "+" };
+        bar.set_message(format!("{}/{}{more}", progress.ok + progress.failed, progress.objects));
+        self.show(progress.landed_bytes, Some(progress.total_bytes));
+    }
+
+    /// Says something on standard error, above the bar.
+    pub fn above<R>(&self, say: impl FnOnce() -> R) -> R {
+        match &self.0 {
+            Some(bar) => bar.suspend(say),
+            None => say(),
         }
     }
 

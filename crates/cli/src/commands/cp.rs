@@ -1,18 +1,20 @@
-//! `flatout cp`: one object to a file, into a folder, or to standard output.
+//! `flatout cp` of one object: to a file, into a folder, or to standard output.
 
 use std::path::{Path, PathBuf};
 
-use flatout_engine::Report;
+use flatout_engine::{Client, Report};
 use flatout_settings::format_size;
 use flatout_wire::location::Location;
 
 use crate::args::Cp;
+use crate::commands::cp_many;
 use crate::console::{Carries, Console};
 use crate::download::{Download, Outcome};
 use crate::events;
 use crate::exit::Exit;
 use crate::failure::{Failure, one_line};
 use crate::origin;
+use crate::select::Source;
 
 /// Where the object goes.
 enum Target {
@@ -31,15 +33,45 @@ impl Target {
 
 pub fn run(args: &Cp, console: &Console) -> Result<Exit, Failure> {
     refuse_what_comes_later(args)?;
-    let source = origin::object("read", &args.source)?;
-    let target = target(&args.target, &source)?;
     let client = origin::client(&args.knobs)?;
+    if let Some(source) = many(args, &client)? {
+        return cp_many::run(args, &source, &client, console);
+    }
+    let source = origin::object("read", &args.source)?;
+    refuse_what_is_for_many(args, &source)?;
+    let target = target(&args.target, &source)?;
+    if let Target::File(path) = &target
+        && (args.dry_run || args.no_clobber && path.symlink_metadata().is_ok())
+    {
+        return cp_many::without(args, &source, path, console);
+    }
     let download = Download { client: &client, location: &source, span: args.range.as_ref(), console };
     let outcome = match &target {
         Target::Stdout => download.to_stdout(),
         Target::File(path) => download.to_file(path),
     };
     report(console, &source, &target, &outcome)
+}
+
+/// The source as many objects, if it is that. Wildcards may be part of a key: an object that is called so comes first.
+fn many(args: &Cp, client: &Client) -> Result<Option<Source>, Failure> {
+    let location = origin::location("read", &args.source)?;
+    let is_pattern = Source::is_pattern(&location) && (args.recursive || client.stat(&location).is_err());
+    if is_pattern {
+        return Source::pattern(&location, args.recursive);
+    }
+    match args.recursive {
+        false => Ok(None),
+        true => Source::folder(&location).map(Some).ok_or_else(|| cp_many::no_listing(&location)),
+    }
+}
+
+fn refuse_what_is_for_many(args: &Cp, source: &Location) -> Result<(), Failure> {
+    if args.filters.is_empty() {
+        return Ok(());
+    }
+    let failure = Failure::usage(format!("cp: {source}: --include and --exclude choose among many objects"));
+    Err(failure.with_hint("add -r to copy a folder"))
 }
 
 fn refuse_what_comes_later(args: &Cp) -> Result<(), Failure> {
@@ -173,6 +205,7 @@ pub fn object_event(source: &Location, target: Option<&Path>, outcome: &Outcome)
         fetched: outcome.fetched_bytes,
         resumed: 0,
         verified: done.map(|done| done.verified.to_string()),
+        reason: None,
         etag: done.and_then(|done| done.version.etag.clone()),
         seconds: outcome.seconds,
         retries: outcome.retries,

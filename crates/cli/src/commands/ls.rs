@@ -11,6 +11,7 @@ use crate::events;
 use crate::exit::Exit;
 use crate::failure::{Failure, one_line};
 use crate::origin;
+use crate::select::Source;
 
 pub fn run(args: &Ls, console: &Console) -> Result<Exit, Failure> {
     let client = origin::client(&args.knobs)?;
@@ -66,14 +67,23 @@ fn entries(
     console: &Console,
     summary: &mut events::ListSummary,
 ) -> Result<(), Failure> {
-    let Location::S3 { key: prefix, .. } = location else {
+    let source = match Source::is_pattern(location) {
+        true => Source::pattern(location, args.recursive)?,
+        false => Source::prefix(location, args.recursive),
+    };
+    let Some(source) = source else {
         let failure = Failure::usage(format!("list: {location}: plain HTTP has no listing"));
         return Err(failure.with_hint("for a bucket write s3://BUCKET/PREFIX and --endpoint-url"));
     };
     // Names are shown from the folder that was asked for, as ls shows them; events hold whole keys.
-    let folder_bytes = prefix.rfind('/').map_or(0, |slash| slash + 1);
-    for entry in client.list(location, args.recursive)? {
-        match entry? {
+    let folder_bytes = source.folder_bytes;
+    for entry in client.list(&source.location, source.deep)? {
+        let entry = entry?;
+        let path = entry.name().get(folder_bytes..).unwrap_or_default();
+        if !source.means(&entry) || matches!(entry, Entry::Object(_)) && !args.filters.take(path) {
+            continue;
+        }
+        match entry {
             Entry::Prefix(name) => {
                 summary.prefixes += 1;
                 console.answer(&prefix_line(args, shown(&name, folder_bytes)))?;
@@ -93,7 +103,7 @@ fn entries(
             }
         }
     }
-    if summary.objects + summary.prefixes > 0 || prefix.is_empty() {
+    if summary.objects + summary.prefixes > 0 || location.key().is_empty() {
         return Ok(());
     }
     Err(Failure {

@@ -2,6 +2,7 @@
 
 pub mod cat;
 pub mod cp;
+pub mod cp_many;
 pub mod ls;
 pub mod serve;
 pub mod stat;

@@ -1,0 +1,355 @@
+//! `flatout cp` of many objects: a folder or a pattern of a bucket into a folder.
+
+use std::iter::Peekable;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::Instant;
+
+use flatout_engine::{Client, Entry, Error, ErrorKind, Finished, Folder, Listing, Many, Verified, Wanted};
+use flatout_settings::format_size;
+use flatout_wire::location::Location;
+
+use crate::args::Cp;
+use crate::console::{Carries, Console};
+use crate::events;
+use crate::exit::Exit;
+use crate::failure::{Failure, one_line};
+use crate::progress::{Bar, POLL};
+use crate::select::{Filters, Named, Names, Source};
+
+pub fn run(args: &Cp, source: &Source, client: &Client, console: &Console) -> Result<Exit, Failure> {
+    let target = target(&args.target)?;
+    let mut listing = client.list(&source.location, source.deep)?.peekable();
+    // Before anything is made: a source that cannot be listed leaves no folder behind.
+    if let Some(Err(_)) = listing.peek()
+        && let Some(Err(error)) = listing.next()
+    {
+        return Err(error.into());
+    }
+    let folder = match args.dry_run {
+        true => None,
+        false => Some(Folder::open(&target)?),
+    };
+    let folds_case = folder.as_ref().map_or(Ok(false), Folder::folds_case)?;
+    let (left, told) = mpsc::channel();
+    let selection = Selection {
+        listing,
+        means: source.clone(),
+        filters: args.filters.clone(),
+        names: Names::new(source.folder_bytes, folds_case),
+        existing: args.no_clobber.then(|| target.clone()),
+        left,
+    };
+    let mut copy = Copy::new(console, &source.location, target);
+    match folder {
+        None => copy.only_say(selection, &told)?,
+        Some(folder) => copy.fetch(client, selection, folder, &told)?,
+    }
+    copy.conclude()
+}
+
+/// One object that is not to be fetched after all.
+pub fn without(args: &Cp, source: &Location, path: &Path, console: &Console) -> Result<Exit, Failure> {
+    let mut copy = Copy::new(console, source, path.parent().unwrap_or(path).to_path_buf());
+    let exists = args.no_clobber && path.symlink_metadata().is_ok();
+    match exists {
+        true => copy.tell_left(&Left { location: source.clone(), why: Why::Exists })?,
+        false => copy.would(source, path)?,
+    }
+    copy.conclude()
+}
+
+/// The refusal for what has no listing.
+pub fn no_listing(location: &Location) -> Failure {
+    let failure = Failure::usage(format!("cp: {location}: plain HTTP has no listing"));
+    failure.with_hint("for a bucket write s3://BUCKET/FOLDER and --endpoint-url")
+}
+
+/// The target of many objects is a folder, there already or to be made.
+fn target(typed: &str) -> Result<PathBuf, Failure> {
+    let refused = |why: &str, hint: &str| Err(Failure::usage(format!("cp: {why}")).with_hint(hint));
+    match typed {
+        "" => refused("the target is empty", "name a folder, . for this one"),
+        "-" => {
+            refused("many objects cannot go to standard output", "name a folder, or objects for flatout cat")
+        }
+        path if Path::new(path).exists() && !Path::new(path).is_dir() => {
+            refused(&format!("{path}: is no folder, and many objects need one"), "name a folder")
+        }
+        path => Ok(path.into()),
+    }
+}
+
+/// An object that was not asked for, or cannot be had, and is not fetched.
+struct Left {
+    location: Location,
+    why: Why,
+}
+
+enum Why {
+    /// `--no-clobber`, and its file exists.
+    Exists,
+    /// A folder's marker.
+    Marker,
+    /// No file can stand for it.
+    Unusable(String),
+}
+
+/// What of a listing is wanted; read by the engine's own thread.
+struct Selection {
+    listing: Peekable<Listing>,
+    means: Source,
+    filters: Filters,
+    names: Names,
+    existing: Option<PathBuf>,
+    left: Sender<Left>,
+}
+
+impl Selection {
+    /// The entry as something to fetch.
+    fn choose(&mut self, entry: Entry) -> Option<Wanted> {
+        if !self.means.means(&entry) {
+            return None;
+        }
+        let Entry::Object(listed) = entry else { return None };
+        if !self.filters.take(listed.key.get(self.means.folder_bytes..)?) {
+            return None;
+        }
+        let named = self.names.name(&listed.key);
+        let location = self.means.location.with_key(listed.key)?;
+        let why = match named {
+            Named::File(name) => match &self.existing {
+                Some(folder) if folder.join(&name).symlink_metadata().is_ok() => Why::Exists,
+                _ => return Some(Wanted { location, size: Some(listed.size), name }),
+            },
+            Named::Marker => Why::Marker,
+            Named::Unusable(why) => Why::Unusable(why),
+        };
+        // Nobody listens any more when all is cancelled.
+        let _ = self.left.send(Left { location, why });
+        None
+    }
+}
+
+impl Iterator for Selection {
+    type Item = Result<Wanted, Error>;
+
+    fn next(&mut self) -> Option<Result<Wanted, Error>> {
+        loop {
+            match self.listing.next()? {
+                Ok(entry) => {
+                    if let Some(wanted) = self.choose(entry) {
+                        return Some(Ok(wanted));
+                    }
+                }
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+/// A copy of many objects, and what has been told of it so far.
+struct Copy<'a> {
+    console: &'a Console,
+    source: &'a Location,
+    target: PathBuf,
+    summary: events::Summary,
+    unverified: u64,
+    exit: Exit,
+    last_hint: Option<String>,
+    start: Instant,
+}
+
+impl<'a> Copy<'a> {
+    fn new(console: &'a Console, source: &'a Location, target: PathBuf) -> Copy<'a> {
+        Copy {
+            console,
+            source,
+            target,
+            summary: events::Summary { action: "download", ..Default::default() },
+            unverified: 0,
+            exit: Exit::Clean,
+            last_hint: None,
+            start: Instant::now(),
+        }
+    }
+
+    fn fetch(
+        &mut self,
+        client: &Client,
+        selection: Selection,
+        folder: Folder,
+        told: &Receiver<Left>,
+    ) -> Result<(), Failure> {
+        let armed = self.console.interrupt.arm();
+        let mut many: Many = client.get_many(selection, Some(folder))?;
+        let watch = many.watch();
+        armed.on_signal(move || watch.cancel());
+        let bar = Bar::new(self.console, Carries::Lines, "");
+        while let Some(ended) = many.next(POLL) {
+            bar.show_many(&many.progress());
+            bar.above(|| {
+                ended.iter().try_for_each(|finished| self.tell(finished))?;
+                told.try_iter().try_for_each(|left| self.tell_left(&left))
+            })?;
+            self.console.flush()?;
+        }
+        drop(bar);
+        told.try_iter().try_for_each(|left| self.tell_left(&left))?;
+        match many.incomplete() {
+            _ if self.console.interrupt.raised() => {
+                let left = many.progress().objects.saturating_sub(self.summary.ok + self.summary.failed);
+                let why = format!("cp: {}: interrupted, at least {left} objects are missing", self.source);
+                self.fail(&Failure::interrupted(why));
+            }
+            Some(error) => self.broke_off(error),
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn only_say(&mut self, selection: Selection, told: &Receiver<Left>) -> Result<(), Failure> {
+        for wanted in selection {
+            told.try_iter().try_for_each(|left| self.tell_left(&left))?;
+            match wanted {
+                Ok(wanted) => self.would(&wanted.location, &self.target.join(&wanted.name))?,
+                Err(error) => self.broke_off(error),
+            }
+        }
+        told.try_iter().try_for_each(|left| self.tell_left(&left))
+    }
+
+    fn would(&mut self, source: &Location, path: &Path) -> Result<(), Failure> {
+        self.summary.objects += 1;
+        let (from, to) = (one_line(&source.to_string()), one_line(&path.display().to_string()));
+        self.console.answer(&format!("would copy {from} -> {to}"))?;
+        self.console.event(Carries::Lines, &self.event("planned", source, Some(path)))
+    }
+
+    /// What became of one object: its event, and the error if there is one. It stops no other.
+    fn tell(&mut self, finished: &Finished) -> Result<(), Failure> {
+        let Finished { wanted, result, fetched_bytes, retries, seconds } = finished;
+        let path = self.target.join(&wanted.name);
+        self.summary.objects += 1;
+        self.summary.fetched += fetched_bytes;
+        let mut event =
+            self.event(if result.is_ok() { "ok" } else { "failed" }, &wanted.location, Some(&path));
+        (event.fetched, event.retries, event.seconds) = (*fetched_bytes, *retries, *seconds);
+        match result {
+            Ok(done) => {
+                self.summary.ok += 1;
+                self.summary.bytes += done.bytes;
+                self.unverified += u64::from(matches!(done.verified, Verified::None(_)));
+                event.bytes = done.bytes;
+                event.verified = Some(done.verified.to_string());
+                event.etag = done.version.etag.clone();
+                self.console.event(Carries::Lines, &event)
+            }
+            Err(error) => {
+                self.summary.failed += 1;
+                self.console.event(Carries::Lines, &event)?;
+                self.fail(&Failure { exit: Exit::Failed, ..Failure::from(error) });
+                Ok(())
+            }
+        }
+    }
+
+    fn tell_left(&mut self, left: &Left) -> Result<(), Failure> {
+        let Left { location, why } = left;
+        self.summary.objects += 1;
+        self.summary.skipped += 1;
+        let why = match why {
+            Why::Exists => "its file exists",
+            Why::Marker => "its key ends in /: the mark of a folder",
+            Why::Unusable(why) => {
+                self.console.warn(&format!("left out: {location}: {why}"));
+                self.exit = self.exit.max(Exit::LeftOut);
+                why
+            }
+        };
+        let event = events::Object { reason: Some(why.to_owned()), ..self.event("skipped", location, None) };
+        self.console.event(Carries::Lines, &event)
+    }
+
+    fn event(&self, status: &'static str, source: &Location, target: Option<&Path>) -> events::Object {
+        events::Object {
+            action: "download",
+            status,
+            key: source.key().to_owned(),
+            source: source.to_string(),
+            target: target.map(|path| path.display().to_string()),
+            bytes: 0,
+            fetched: 0,
+            resumed: 0,
+            verified: None,
+            reason: None,
+            etag: None,
+            seconds: 0.0,
+            retries: 0,
+        }
+    }
+
+    /// The list of objects ended early: what it named has been copied, what else there is nobody knows.
+    fn broke_off(&mut self, error: Error) {
+        let exit = match error.kind() {
+            ErrorKind::Denied => Exit::Refused,
+            _ => Exit::Incomplete,
+        };
+        self.fail(&Failure { exit, ..Failure::from(error) });
+    }
+
+    /// One line for each failure; a hint that has just been given is not given again.
+    fn fail(&mut self, failure: &Failure) {
+        self.exit = self.exit.max(failure.exit);
+        let mut failure = failure.clone();
+        if failure.hint == self.last_hint {
+            failure.hint = None;
+        } else {
+            self.last_hint.clone_from(&failure.hint);
+        }
+        self.console.failure(Carries::Lines, &failure);
+    }
+
+    /// The last line, and the code to exit with.
+    fn conclude(mut self) -> Result<Exit, Failure> {
+        if self.summary.objects == 0 && self.exit == Exit::Clean {
+            self.fail(&nothing_there(self.source));
+        }
+        self.summary.seconds = self.start.elapsed().as_secs_f64();
+        self.summary.exit = self.exit.code();
+        if self.summary.ok > 0 {
+            self.console.say(&self.sentence())?;
+        }
+        self.console.event(Carries::Lines, &self.summary)?;
+        Ok(self.exit)
+    }
+
+    fn sentence(&self) -> String {
+        let events::Summary { ok, failed, skipped, bytes, seconds, .. } = self.summary;
+        let rate = if seconds > 0.0 { bytes as f64 / seconds } else { 0.0 };
+        let also =
+            |count: u64, what: &str| if count > 0 { format!(", {count} {what}") } else { String::new() };
+        format!(
+            "{} -> {}: {ok} objects{}{}, {} in {seconds:.2} s, {}/s, verified: {}{}",
+            one_line(&self.source.to_string()),
+            one_line(&self.target.display().to_string()),
+            also(failed, "failed"),
+            also(skipped, "skipped"),
+            format_size(bytes),
+            format_size(rate as u64),
+            ok - self.unverified,
+            also(self.unverified, "not"),
+        )
+    }
+}
+
+fn nothing_there(source: &Location) -> Failure {
+    Failure {
+        exit: Exit::Failed,
+        kind: "not_found".into(),
+        message: format!("cp: {source}: no object there is meant"),
+        hint: Some(
+            "flatout ls shows what there is; folders are copied with -r; see --include and --exclude".into(),
+        ),
+    }
+}
