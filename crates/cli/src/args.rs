@@ -176,13 +176,35 @@ pub struct Store {
     /// Serve what was put, from memory
     #[arg(long)]
     pub memory: bool,
-    /// Serve bytes computed from their offset; may be given several times
-    #[arg(long, value_name = "BUCKET/KEY=SIZE", value_parser = synthetic)]
+    /// Serve bytes computed from their offset; with xCOUNT that many objects, numbered behind KEY from 0; may be given
+    /// several times
+    #[arg(long, value_name = "BUCKET/KEY=SIZE[xCOUNT]", value_parser = synthetic)]
     pub synthetic: Vec<Synthetic>,
 }
 
-/// Bucket, key and size of an object that exists only as arithmetic.
-pub type Synthetic = (String, String, u64);
+/// Objects that exist only as arithmetic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Synthetic {
+    bucket: String,
+    key: String,
+    bytes: u64,
+    /// Behind the key of each of several stands its number, in as many digits as the last has.
+    count: Option<u32>,
+}
+
+impl Synthetic {
+    /// Bucket, key and size of each.
+    pub fn objects(&self) -> impl Iterator<Item = (String, String, u64)> + '_ {
+        let digits = self.count.map(|count| count.saturating_sub(1).to_string().len());
+        (0..self.count.unwrap_or(1)).map(move |number| {
+            let key = match digits {
+                Some(digits) => format!("{}{number:0digits$}", self.key),
+                None => self.key.clone(),
+            };
+            (self.bucket.clone(), key, self.bytes)
+        })
+    }
+}
 
 #[derive(Debug, Subcommand)]
 pub enum Bench {
@@ -285,6 +307,7 @@ Examples:
   flatout serve --root ./buckets --no-auth
   flatout serve --memory --access-key test --secret-key testtest --listen 127.0.0.1:9000
   flatout serve --synthetic demo/object=4GiB --no-auth --listen 127.0.0.1:0
+  flatout serve --synthetic many/file=128KiBx10000 --no-auth
   flatout serve --synthetic far/object=1GiB --no-auth --latency 30ms --per-connection 90MB/s
 
 When ready it prints 'listening on http://ADDR:PORT' for each address. Ctrl-C or SIGTERM ends it, exit code 0.";
@@ -339,13 +362,23 @@ fn rate(text: &str) -> Result<u64, String> {
 }
 
 fn synthetic(text: &str) -> Result<Synthetic, String> {
-    let wrong = || "write BUCKET/KEY=SIZE, as in demo/object=4GiB".to_owned();
+    let wrong = || {
+        "write BUCKET/KEY=SIZE or BUCKET/KEY=SIZExCOUNT, as in demo/object=4GiB or demo/f=128KiBx10000"
+            .to_owned()
+    };
     let (name, bytes) = text.rsplit_once('=').ok_or_else(wrong)?;
     let (bucket, key) = name.split_once('/').ok_or_else(wrong)?;
+    let (bytes, count) = match bytes.split_once('x') {
+        Some((bytes, count)) => {
+            let count: u32 = count.parse().map_err(|_| wrong())?;
+            (bytes, Some(count).filter(|count| (1..=10_000_000).contains(count)).ok_or_else(wrong)?.into())
+        }
+        None => (bytes, None),
+    };
     if bucket.is_empty() || key.is_empty() {
         return Err(wrong());
     }
-    Ok((bucket.to_owned(), key.to_owned(), size(bytes)?))
+    Ok(Synthetic { bucket: bucket.to_owned(), key: key.to_owned(), bytes: size(bytes)?, count })
 }
 
 #[cfg(test)]
@@ -378,8 +411,15 @@ mod tests {
         check("90MB/s", Some(90_000_000));
         check("16MiB", None);
         check("0/s", None);
-        assert_eq!(synthetic("b/k/l=v=1KiB"), Ok(("b".into(), "k/l=v".into(), 1024)));
-        for wrong in ["b=1KiB", "/k=1", "b/=1", "b/k", "b/k=x"] {
+        let objects = |text: &str| synthetic(text).unwrap().objects().collect::<Vec<_>>();
+        let object = |key: &str, bytes: u64| ("b".to_owned(), key.to_owned(), bytes);
+        assert_eq!(objects("b/k/l=v=1KiB"), [object("k/l=v", 1024)]);
+        assert_eq!(objects("b/k=7x2"), [object("k0", 7), object("k1", 7)]);
+        assert_eq!(objects("b/f/=0x11").last(), Some(&object("f/10", 0)));
+        assert_eq!(objects("b/f/=0x11")[9], object("f/09", 0));
+        for wrong in
+            ["b=1KiB", "/k=1", "b/=1", "b/k", "b/k=x", "b/k=1x", "b/k=1x0", "b/k=1x-1", "b/k=1x99999999"]
+        {
             assert!(synthetic(wrong).is_err(), "{wrong}");
         }
     }

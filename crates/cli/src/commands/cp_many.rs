@@ -330,7 +330,7 @@ impl<'a> Copy<'a> {
         let also =
             |count: u64, what: &str| if count > 0 { format!(", {count} {what}") } else { String::new() };
         format!(
-            "{} -> {}: {ok} objects{}{}, {} in {seconds:.2} s, {}/s, verified: {}{}",
+            "{} -> {}: {ok} objects{}{}, {} in {seconds:.2} s, {}/s, verified: {} of {ok}",
             one_line(&self.source.to_string()),
             one_line(&self.target.display().to_string()),
             also(failed, "failed"),
@@ -338,7 +338,6 @@ impl<'a> Copy<'a> {
             format_size(bytes),
             format_size(rate as u64),
             ok - self.unverified,
-            also(self.unverified, "not"),
         )
     }
 }

@@ -79,7 +79,7 @@ fn store(args: &args::Store) -> Result<Store, Failure> {
     let Some(root) = &args.root else {
         return Ok(match args.synthetic.is_empty() {
             true => Store::Memory,
-            false => Store::Synthetic(args.synthetic.clone()),
+            false => Store::Synthetic(args.synthetic.iter().flat_map(args::Synthetic::objects).collect()),
         });
     };
     match root.is_dir() {

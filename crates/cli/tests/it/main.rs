@@ -5,6 +5,7 @@ mod bad_input;
 mod bench;
 mod commands;
 mod folder;
+mod many;
 mod objects;
 mod program;
 mod raw;

@@ -101,6 +101,11 @@ fn serve(
 }
 
 impl Asked {
+    /// What stands behind the method: path and query.
+    pub fn target(&self) -> &str {
+        self.head.split(' ').nth(1).unwrap_or_default()
+    }
+
     pub fn method(&self) -> &str {
         self.head.split(' ').next().unwrap_or_default()
     }
