@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # The figures of docs/numbers.md: flatout beside the floor, 4 GiB from nginx (sendfile, tmpfs) and from `flatout serve`.
-# usage: scripts/measure.sh [ROUNDS] [CASE…]     cases: nowhere signed verified memory stream tmpfs disk origin
+# usage: scripts/measure.sh [ROUNDS] [CASE…]     cases: nowhere signed verified memory stream tmpfs disk small origin
 # Needs nginx and 10 GiB of memory; a quiet machine. Takes about a minute a case. The lab (bench/) will replace it.
 set -euo pipefail
 rounds=${1:-7}
 [ $# -gt 0 ] && shift
-cases=${*:-nowhere signed verified memory stream tmpfs disk origin}
+cases=${*:-nowhere signed verified memory stream tmpfs disk small origin}
 cd "$(dirname "$0")/.."
 cargo build --release --quiet -p flatout-cli
 cargo build --release --quiet -p flatout-server --example send_floor
@@ -20,7 +20,7 @@ finish() {
 trap finish EXIT
 trap 'exit 130' INT TERM
 
-nginx_port=18431 serve_port=18432 root_port=18433 send_port=18434
+nginx_port=18431 serve_port=18432 root_port=18433 send_port=18434 small_port=18435
 mkdir -p "$work/www/bench"
 "$flatout" serve --synthetic bench/big=4GiB --no-auth --listen 127.0.0.1:$serve_port >/dev/null &
 started+=($!)
@@ -60,6 +60,25 @@ print("| %s | %s | %s | %.2f | %.2f | %s | %s |" % (sys.argv[1], side("get"), si
 ' "$name"
 }
 
+# The same for many small objects, with what each of them costs.
+small_row() {
+    local name=$1
+    shift
+    "$flatout" bench get -r "$@" --repeat "$rounds" --floor --json | python3 -c '
+import json, statistics, sys
+rows = [json.loads(line) for line in sys.stdin]
+def side(op):
+    runs = [row for row in rows if row["op"] == op]
+    median = lambda key: statistics.median(run[key] for run in runs)
+    shape = runs[0].get("shape", "") + " "
+    return "%s%.0f objects/s, %.1f us CPU each, %.0f MiB" % (shape.lstrip(), median("objects_per_s"), median("cpu_us_per_object"), max(run["peak_rss_mib"] for run in runs))
+ratio = rows[-1]
+got = [row for row in rows if row["op"] == "get"]
+busy = ratio["origin_busy"]
+print("| %s | %s | %s | %.2f | %.2f | %s | %s |" % (sys.argv[1], side("get"), side("floor"), ratio["throughput"], ratio["cpu"], "-" if busy is None else "%.2f" % busy, got[0]["verified"]))
+' "$name"
+}
+
 # CPU seconds of an origin per GiB sent, while flatout drops what it sends.
 origin_row() {
     local name=$1 pid=$2 url=$3 before after
@@ -85,6 +104,18 @@ for case in $cases; do
     stream) row "stream" "$nginx_url" --landing stream ;;
     tmpfs) row "file, tmpfs" "$nginx_url" --landing "file:$work/out" ;;
     disk) row "file, disk" "$nginx_url" --landing "file:$disk/out" ;;
+    small)
+        "$flatout" serve --synthetic small/file=128KiBx10000 --no-auth --listen 127.0.0.1:$small_port >/dev/null &
+        started+=($!)
+        sleep 0.5
+        small="s3://small --endpoint-url http://127.0.0.1:$small_port"
+        # shellcheck disable=SC2086
+        small_row "10,000 x 128 KiB, nowhere" $small --no-sign-request
+        # shellcheck disable=SC2086
+        AWS_ACCESS_KEY_ID=AKIAEXAMPLE AWS_SECRET_ACCESS_KEY=secret small_row "10,000 x 128 KiB, nowhere, signed" $small
+        # shellcheck disable=SC2086
+        small_row "10,000 x 128 KiB, files, tmpfs" $small --no-sign-request --landing "file:$work/small"
+        ;;
     origin)
         nginx_pid=$(pgrep -P "$(cat "$work/pid")" | head -1)
         "$flatout" serve --root "$work/www" --no-auth --listen 127.0.0.1:$root_port >/dev/null &

@@ -208,7 +208,7 @@ impl Synthetic {
 
 #[derive(Debug, Subcommand)]
 pub enum Bench {
-    /// Fetch one object again and again, each time in a process of its own, and report each run
+    /// Fetch one object, or many, again and again, each time in a process of its own, and report each run
     #[command(after_help = GET_EXAMPLES)]
     Get(BenchGet),
     /// See it work: an origin on this machine, one large object, and the floor beside it
@@ -218,11 +218,14 @@ pub enum Bench {
 
 #[derive(Debug, clap::Args)]
 pub struct BenchGet {
-    /// s3://BUCKET/KEY or http://HOST[:PORT]/PATH
+    /// s3://BUCKET/KEY or http://HOST[:PORT]/PATH; s3://BUCKET[/FOLDER] with -r
     #[arg(value_name = "URL")]
     pub source: String,
+    /// Everything below a folder of a bucket, listed before the clock starts; the landing is nowhere or file:DIR
+    #[arg(long, short, conflicts_with = "parts")]
+    pub recursive: bool,
     /// Where the bytes go: nowhere, memory (one buffer, touched before the clock starts), stream (a pipe that is read
-    /// and dropped) or file:PATH (new each time, removed afterwards)
+    /// and dropped) or file:PATH (new each time, removed afterwards; a folder with -r)
     #[arg(long, value_name = "LANDING", default_value = "nowhere")]
     pub landing: Landing,
     /// How many runs
@@ -317,10 +320,12 @@ Examples:
   flatout bench get http://127.0.0.1:9000/demo/object --repeat 7 --floor
   flatout bench get s3://models/big --landing memory --parallel 32 --shards 4 --json
   flatout bench get s3://models/big --landing file:/dev/shm/x --parts parts.csv
+  flatout bench get -r s3://data/small/ --landing file:/dev/shm/x --floor
 
 The floor is the best of plain blocking recv(2) on 1, 2, 4 and 8 connections, a thread each, with 256 KiB and 1 MiB a \
 call, and of one epoll thread over 4 connections. All shapes run once, the three fastest twice more; the one with the \
-best median then alternates with flatout.";
+best median then alternates with flatout. With -r it is a thread for each of 1, 2, 4 or 8 connections that asks for the \
+same objects one after the other and writes the same files.";
 
 const DEMO_EXAMPLES: &str = "\
 The bytes go nowhere: memory that was never touched would cost more than the transfer. Everything stays on this \

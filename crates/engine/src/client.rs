@@ -9,7 +9,7 @@ use flatout_wire::head::Head;
 use flatout_wire::listing;
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
-use flatout_wire::request::{self, Method};
+use flatout_wire::request::{self, Method, Request};
 use flatout_wire::s3::S3;
 use flatout_wire::sign::Credentials;
 
@@ -133,6 +133,18 @@ impl Client {
             storage_class: head.storage_class,
             metadata: head.metadata,
             parts_count: head.parts_count,
+        })
+    }
+
+    /// The request that a plain GET of an object would be, signed as any of ours: for a comparison with other senders.
+    ///
+    /// # Errors
+    /// None now; a key's provider may fail later.
+    pub fn signed_get(&self, location: &Location) -> Result<Request, Error> {
+        let account = &self.core.account;
+        Ok(match location {
+            Location::S3 { bucket, key } => account.signed(account.s3.get_object(bucket, key)),
+            Location::Http { url } => request::get_url(url),
         })
     }
 

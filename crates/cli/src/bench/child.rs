@@ -15,6 +15,7 @@ use flatout_wire::sign::Signer;
 
 use crate::bench::drain::Drain;
 use crate::bench::floor::{self, Ground, Job, Shape};
+use crate::bench::many;
 use crate::bench::origin_process::{OriginProcess, Watched};
 use crate::bench::run::{Row, Run, ttfb_ms};
 use crate::bench::samples::{Sampler, peak_gbit};
@@ -45,11 +46,13 @@ pub fn child(console: &Console) -> Result<Exit, Failure> {
 }
 
 fn measure(spec: &Spec, console: &Console) -> Result<Run, Failure> {
-    let location = origin::object("read", &spec.source)?;
     let knobs = Knobs::from_pairs(&spec.knobs);
+    let object = || origin::object("read", &spec.source);
     match spec.work {
-        Work::Get => get(spec, &location, &knobs, console),
-        Work::Floor(shape) => floor(spec, &location, &knobs, shape),
+        Work::Get => get(spec, &object()?, &knobs, console),
+        Work::Floor(shape) => floor(spec, &object()?, &knobs, shape),
+        Work::GetMany => many::measure(spec, &knobs, console),
+        Work::FloorMany(shape) => many::measure_floor(spec, &knobs, shape),
     }
 }
 
@@ -89,19 +92,19 @@ fn touched(bytes: u64) -> Result<&'static mut [u8], Failure> {
 }
 
 /// Everything that is read before and after the fetch.
-struct Clock {
+pub struct Clock {
     cpu_seconds: f64,
     origin: Option<Watched>,
-    start: Instant,
+    pub start: Instant,
 }
 
 impl Clock {
-    fn start(spec: &Spec) -> Clock {
+    pub fn start(spec: &Spec) -> Clock {
         let origin = OriginProcess::of(spec.address).map(OriginProcess::watch);
         Clock { cpu_seconds: sys::cpu_seconds(), origin, start: Instant::now() }
     }
 
-    fn stop(self, bytes: u64, sampler: Sampler) -> Elapsed {
+    pub fn stop(self, bytes: u64, sampler: Sampler) -> Elapsed {
         let seconds = self.start.elapsed().as_secs_f64();
         let cpu_seconds = sys::cpu_seconds() - self.cpu_seconds;
         let origin_busy = self.origin.and_then(|origin| origin.busy());
@@ -110,7 +113,8 @@ impl Clock {
     }
 }
 
-struct Elapsed {
+/// What was read from it.
+pub struct Elapsed {
     seconds: f64,
     cpu_seconds: f64,
     origin_busy: Option<f64>,
@@ -181,9 +185,10 @@ impl Fetch<'_> {
 }
 
 /// What was measured, of either side; the engine's and the floor's own words for the rest come from the caller.
-fn run(bytes: u64, elapsed: Elapsed, rows: Vec<Row>, spec: &Spec, words: Words) -> Run {
+pub fn run(bytes: u64, elapsed: Elapsed, rows: Vec<Row>, spec: &Spec, words: Words) -> Run {
     Run {
         bytes,
+        objects: None,
         seconds: elapsed.seconds,
         gbit_peak: elapsed.gbit_peak,
         cpu_seconds: elapsed.cpu_seconds,
@@ -201,11 +206,11 @@ fn run(bytes: u64, elapsed: Elapsed, rows: Vec<Row>, spec: &Spec, words: Words) 
 }
 
 /// What each side says of itself.
-struct Words {
-    retries: u32,
-    connections: u32,
-    shards: u32,
-    verified: String,
+pub struct Words {
+    pub retries: u32,
+    pub connections: u32,
+    pub shards: u32,
+    pub verified: String,
 }
 
 fn row(part: &PartRecord) -> Row {

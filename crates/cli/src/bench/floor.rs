@@ -2,6 +2,7 @@
 
 mod epoll;
 mod ground;
+pub mod many;
 mod threads;
 
 use std::io::{self, Write};
@@ -45,6 +46,10 @@ pub const SHAPES: [Shape; 10] = [
     Shape::epoll(4, SMALL),
     Shape::epoll(4, LARGE),
 ];
+
+/// For many objects.
+pub const SHAPES_OF_MANY: [Shape; 4] =
+    [Shape::threads(1, SMALL), Shape::threads(2, SMALL), Shape::threads(4, SMALL), Shape::threads(8, SMALL)];
 
 impl Shape {
     const fn threads(connections: u32, receive_bytes: usize) -> Shape {

@@ -12,7 +12,8 @@ use flatout_wire::range::Span;
 
 use crate::args::BenchGet;
 use crate::bench::floor::{SHAPES, Shape};
-use crate::bench::report::{Op, Report};
+use crate::bench::many;
+use crate::bench::report::{HEADER, Op, Report};
 use crate::bench::run::{Run, median};
 use crate::bench::spec::{Answer, Landing, Spec, Work};
 use crate::console::{Carries, Console};
@@ -25,10 +26,13 @@ use crate::{origin, sys};
 
 pub fn get(args: &BenchGet, console: &Console) -> Result<Exit, Failure> {
     refuse_existing(&args.landing)?;
+    if args.recursive {
+        return many::get(args, console);
+    }
     let parts = args.parts.as_deref().map(create).transpose()?;
     let bench =
         Bench::new(&args.source, &args.knobs, args.landing.clone(), console)?.with_rows(parts.is_some());
-    let mut report = Report::new(console, &args.landing, parts)?;
+    let mut report = Report::new(console, &args.landing, parts, HEADER)?;
     let shape = if args.floor { Some(bench.best_shape(Care::Thorough)?) } else { None };
     for number in 1..=args.repeat {
         // Who goes first changes, so that a drift of the machine favours nobody.
@@ -101,6 +105,11 @@ impl<'a> Bench<'a> {
         Ok(Bench { console, name: location.name().to_owned(), spec })
     }
 
+    /// A measurement whose spec is there already.
+    pub fn of(name: String, spec: Spec, console: &'a Console) -> Bench<'a> {
+        Bench { console, name, spec }
+    }
+
     fn with_rows(mut self, rows: bool) -> Bench<'a> {
         self.spec.rows = rows;
         self
@@ -128,8 +137,8 @@ impl<'a> Bench<'a> {
     /// One run in a process of its own.
     pub fn repetition(&self, work: Work) -> Result<Run, Failure> {
         let name = match work {
-            Work::Get => self.name.clone(),
-            Work::Floor(shape) => format!("floor: {shape}"),
+            Work::Get | Work::GetMany => self.name.clone(),
+            Work::Floor(shape) | Work::FloorMany(shape) => format!("floor: {shape}"),
         };
         let bar = Bar::new(self.console, Carries::Lines, &name);
         let failed = |error: std::io::Error| Failure::local("bench", "a child process", &error);
@@ -174,14 +183,17 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// The file of a run goes with this value, after the child: a child that a signal ends removes nothing.
+/// The file of a run, or the folder of many, goes with this value, after the child: a child that a signal ends removes nothing.
 /// [`refuse_existing`] made sure that the file is ours.
 struct Removed<'a>(&'a Landing);
 
 impl Drop for Removed<'_> {
     fn drop(&mut self) {
         if let Landing::File(path) = self.0 {
-            let _ = fs::remove_file(path);
+            let _ = match path.is_dir() {
+                true => fs::remove_dir_all(path),
+                false => fs::remove_file(path),
+            };
         }
     }
 }

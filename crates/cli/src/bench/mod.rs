@@ -5,6 +5,7 @@ mod demo;
 mod drain;
 mod floor;
 mod get;
+mod many;
 mod origin_process;
 mod report;
 mod run;

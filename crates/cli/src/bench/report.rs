@@ -50,12 +50,21 @@ pub struct Report<'a> {
     runs: Vec<(Op, Run)>,
 }
 
-const HEADER: &str =
+/// The table of runs of one object.
+pub const HEADER: &str =
     "run op       GiB/s  Gbit/s    peak  CPU s/GiB  RSS MiB  TTFB ms p50/p99  parts  conns  verified";
+/// The table of runs of many objects.
+pub const HEADER_OF_MANY: &str =
+    "run op     objects/s   GiB/s  CPU us/object  CPU s/GiB  RSS MiB  objects  conns  verified";
 const CSV_HEADER: &str = "run,op,index,address,connection,start_s,first_byte_s,end_s,bytes,attempts";
 
 impl<'a> Report<'a> {
-    pub fn new(console: &'a Console, landing: &Landing, parts: Option<File>) -> Result<Report<'a>, Failure> {
+    pub fn new(
+        console: &'a Console,
+        landing: &Landing,
+        parts: Option<File>,
+        header: &str,
+    ) -> Result<Report<'a>, Failure> {
         let mut report = Report {
             console,
             landing: landing.to_string(),
@@ -63,7 +72,7 @@ impl<'a> Report<'a> {
             runs: Vec::new(),
         };
         report.write_parts(format_args!("{CSV_HEADER}"))?;
-        console.answer(HEADER)?;
+        console.answer(header)?;
         console.flush()?;
         Ok(report)
     }
@@ -142,6 +151,16 @@ pub fn ratio(runs: &[(Op, Run)]) -> Option<Ratio> {
 
 fn table_row(op: Op, number: u32, run: &Run) -> String {
     let verified = op.shape().unwrap_or_else(|| run.verified.clone());
+    if let (Some(objects), Some(rate), Some(cpu_us)) =
+        (run.objects, run.objects_per_s(), run.cpu_us_per_object())
+    {
+        let (gib_per_s, cpu_s, rss_mib) = (run.gib_per_s(), run.cpu_s_per_gib(), run.peak_rss_mib);
+        return format!(
+            "{number:3} {:6} {rate:9.0} {gib_per_s:7.2} {cpu_us:14.1} {cpu_s:10.3} {rss_mib:8.1} {objects:8} {:6}  {verified}",
+            op.name(),
+            run.connections,
+        );
+    }
     let waits = format!("{:.1}/{:.1}", run.ttfb_ms_p50, run.ttfb_ms_p99);
     format!(
         "{number:3} {:6} {:7.2} {:7.2} {:7.2} {:10.3} {:8.1} {waits:>16} {:6} {:6}  {verified}",
@@ -166,6 +185,12 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     shape: Option<String>,
     bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    objects: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    objects_per_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cpu_us_per_object: Option<f64>,
     seconds: f64,
     gib_per_s: f64,
     gbit_avg: f64,
@@ -195,6 +220,9 @@ impl<'a> Line<'a> {
             landing,
             shape: op.shape(),
             bytes: run.bytes,
+            objects: run.objects,
+            objects_per_s: run.objects_per_s(),
+            cpu_us_per_object: run.cpu_us_per_object(),
             seconds: run.seconds,
             gib_per_s: run.gib_per_s(),
             gbit_avg: run.gbit_avg(),

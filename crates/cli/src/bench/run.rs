@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Run {
     pub bytes: u64,
+    /// How many objects, of a run of many.
+    pub objects: Option<u64>,
     /// Wall time, from before the first connection to the last byte in its landing.
     pub seconds: f64,
     /// The best window: 1 s, or 100 ms of a run under 3 s.
@@ -51,6 +53,14 @@ impl Run {
 
     pub fn cpu_s_per_gib(&self) -> f64 {
         self.cpu_seconds / self.gib()
+    }
+
+    pub fn objects_per_s(&self) -> Option<f64> {
+        Some(self.objects? as f64 / self.seconds)
+    }
+
+    pub fn cpu_us_per_object(&self) -> Option<f64> {
+        Some(self.cpu_seconds * 1e6 / self.objects? as f64)
     }
 
     fn gib(&self) -> f64 {

@@ -75,6 +75,9 @@ pub struct Spec {
 pub enum Work {
     Get,
     Floor(Shape),
+    /// All objects below the source.
+    GetMany,
+    FloorMany(Shape),
 }
 
 /// A line of the child.

@@ -344,3 +344,56 @@ fn an_interrupt_leaves_whole_files_only() {
     ended(child.wait_with_output().unwrap()).refused(130, &["interrupted, at least 2 objects are missing"]);
     assert_eq!(names(target.path()), ["a", "b"]);
 }
+
+/// A hundred made-up objects of 10 KiB.
+fn synthetic() -> flatout_server::Origin {
+    let objects = (0..100).map(|n| ("many".to_owned(), format!("f{}/k{n}", n % 3), 10 << 10)).collect();
+    flatout_server::Origin::start(flatout_server::Options {
+        listen: vec!["127.0.0.1:0".parse().unwrap()],
+        store: flatout_server::Store::Synthetic(objects),
+        auth: None,
+        latency: Duration::ZERO,
+        per_connection: None,
+        total: None,
+        sink: false,
+    })
+    .unwrap()
+}
+
+#[test]
+fn bench_counts_objects_and_has_a_floor() {
+    let origin = synthetic();
+    let base = tempfile::tempdir().unwrap();
+    let folder = format!("file:{}/measured", base.path().display());
+    for landing in ["nowhere", &folder] {
+        let arguments =
+            ["bench", "get", "-r", "s3://many", "--endpoint-url", &origin.url(), "--landing", landing];
+        let ended =
+            run(&mut flatout(&[&arguments[..], &["--repeat", "2", "--floor", "--json"]].concat())).clean();
+        let events = ended.events();
+        let count = |op: &str| events.iter().filter(|event| event["op"] == op).count();
+        assert_eq!((count("get"), count("floor"), count("ratio")), (2, 2, 1));
+        for event in events.iter().filter(|event| event["op"] != "ratio") {
+            assert_eq!((&event["objects"], &event["bytes"]), (&100.into(), &(1000 << 10).into()), "{event}");
+            for field in ["objects_per_s", "cpu_us_per_object"] {
+                assert!(event[field].as_f64().is_some_and(|figure| figure >= 0.0), "{field}: {event}");
+            }
+        }
+        let got = events.iter().find(|event| event["op"] == "get").unwrap();
+        assert_eq!(got["verified"], "crc64nvme", "{got}");
+        assert!(names(base.path()).is_empty(), "the files are gone");
+    }
+    let refused = ["bench", "get", "-r", "s3://many", "--landing", "memory"];
+    run(&mut flatout(&refused)).refused(4, &["many objects cannot land in memory"]);
+    let table = run(&mut flatout(&[
+        "bench",
+        "get",
+        "-r",
+        "s3://many",
+        "--endpoint-url",
+        &origin.url(),
+        "--repeat",
+        "1",
+    ]));
+    assert!(table.clean().text().contains("CPU us/object"));
+}

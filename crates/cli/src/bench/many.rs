@@ -1,0 +1,191 @@
+//! `flatout bench get -r`: many objects, listed before the clock starts, beside a plain loop over the same ones.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use flatout_engine::{Client, Entry, Folder, Get, Landing as EngineLanding, Wanted};
+use flatout_wire::location::Location;
+use flatout_wire::range::Span;
+
+use crate::args::BenchGet;
+use crate::bench::child::{Clock, Words, run};
+use crate::bench::floor::{self, SHAPES_OF_MANY, Shape};
+use crate::bench::get::Bench;
+use crate::bench::report::{HEADER_OF_MANY, Op, Report};
+use crate::bench::run::{Run, median};
+use crate::bench::samples::Sampler;
+use crate::bench::spec::{Landing, Spec, Work};
+use crate::commands::cp_many::no_listing;
+use crate::console::{Carries, Console};
+use crate::download::start;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::knobs::Knobs;
+use crate::origin;
+use crate::select::{Named, Names, Source};
+
+pub fn get(args: &BenchGet, console: &Console) -> Result<Exit, Failure> {
+    if matches!(args.landing, Landing::Memory | Landing::Stream) {
+        let failure = Failure::usage(format!("bench: many objects cannot land in {}", args.landing));
+        return Err(failure.with_hint("--landing nowhere, or --landing file:DIR"));
+    }
+    let bench = prepare(args, console)?;
+    let mut report = Report::new(console, &args.landing, None, HEADER_OF_MANY)?;
+    let shape = if args.floor { Some(best_shape(&bench)?) } else { None };
+    for number in 1..=args.repeat {
+        // Who goes first changes, so that a drift of the machine favours nobody.
+        let mut turns = vec![(Op::Get, Work::GetMany)];
+        if let Some(shape) = shape {
+            turns.insert(usize::from(number % 2 == 0), (Op::Floor(shape), Work::FloorMany(shape)));
+        }
+        for (op, work) in turns {
+            report.add(op, number, bench.repetition(work)?)?;
+        }
+    }
+    report.finish()?;
+    Ok(Exit::Clean)
+}
+
+/// Lists once, and asks for one byte of one object, which tells the address.
+fn prepare<'a>(args: &BenchGet, console: &'a Console) -> Result<Bench<'a>, Failure> {
+    let client = origin::client(&args.knobs)?;
+    let wanted = list(&args.source, &client)?;
+    let bytes = wanted.iter().filter_map(|wanted| wanted.size).sum();
+    let first = wanted.iter().find(|wanted| wanted.size > Some(0)).ok_or_else(|| {
+        let failure = Failure::usage(format!(
+            "bench: {}: holds no object with bytes in it",
+            origin::masked(&args.source)
+        ));
+        failure.with_hint("flatout ls -r shows what there is")
+    })?;
+    let probe = Get::new(first.location.clone(), EngineLanding::Nowhere)
+        .with_span(Span::Slice(0..1))
+        .with_part_records();
+    let (transfer, _armed) = start(&client, probe, console)?;
+    let probed = transfer.wait()?;
+    let part = probed
+        .parts
+        .first()
+        .ok_or_else(|| Failure::internal(format!("bench: {}: the probe has no record", first.location)))?;
+    let spec = Spec {
+        source: args.source.clone(),
+        knobs: args.knobs.given().iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
+        landing: args.landing.clone(),
+        work: Work::GetMany,
+        bytes,
+        etag: None,
+        address: part.address,
+        rows: false,
+        progress: console.bar_wanted(Carries::Lines),
+    };
+    Ok(Bench::of(format!("{} objects", wanted.len()), spec, console))
+}
+
+/// The shape with the best median of three.
+fn best_shape(bench: &Bench) -> Result<Shape, Failure> {
+    let mut best: Option<(f64, Shape)> = None;
+    for shape in SHAPES_OF_MANY {
+        let mut rates = Vec::new();
+        for _ in 0..3 {
+            rates.push(bench.repetition(Work::FloorMany(shape))?.gib_per_s());
+        }
+        let rate = median(rates);
+        if best.is_none_or(|(known, _)| rate > known) {
+            best = Some((rate, shape));
+        }
+    }
+    Ok(best.expect("there is a shape").1)
+}
+
+/// All objects below the source that can be files.
+fn list(source: &str, client: &Client) -> Result<Vec<Wanted>, Failure> {
+    let location = origin::location("read", source)?;
+    let source = Source::folder(&location).ok_or_else(|| no_listing(&location))?;
+    let mut names = Names::new(source.folder_bytes, false);
+    let mut wanted = Vec::new();
+    for entry in client.list(&source.location, true)? {
+        let Entry::Object(listed) = entry? else { continue };
+        let Named::File(name) = names.name(&listed.key) else { continue };
+        let location: Option<Location> = source.location.with_key(listed.key);
+        wanted.extend(location.map(|location| Wanted { location, size: Some(listed.size), name }));
+    }
+    Ok(wanted)
+}
+
+/// One run of the engine, in the child.
+pub fn measure(spec: &Spec, knobs: &Knobs, console: &Console) -> Result<Run, Failure> {
+    // By a client of its own: the one that is measured starts cold.
+    let wanted = list(&spec.source, &origin::client(knobs)?)?;
+    let shards = flatout_ambient::gather(knobs.given())?.settings.shards;
+    let client = origin::client(knobs)?;
+    let objects = wanted.len() as u64;
+    let clock = Clock::start(spec);
+    let armed = console.interrupt.arm();
+    let folder = target(spec).map(|path| Folder::open(&path)).transpose()?;
+    let mut many = client.get_many(wanted.into_iter().map(Ok), folder)?;
+    let watch = many.watch();
+    armed.on_signal(move || watch.cancel());
+    let watch = many.watch();
+    let sampler = Sampler::start(clock.start, spec.progress, move || watch.progress().landed_bytes);
+    let (mut verified, mut retries) = (BTreeSet::new(), 0);
+    while let Some(ended) = many.next(Duration::from_secs(1)) {
+        for finished in ended {
+            verified.insert(finished.result?.verified.to_string());
+            retries += finished.retries;
+        }
+    }
+    let progress = many.progress();
+    let elapsed = clock.stop(progress.landed_bytes, sampler);
+    if progress.ok != objects {
+        return Err(Failure::interrupted("bench: interrupted"));
+    }
+    let verified = Vec::from_iter(verified).join(", ");
+    let words = Words { retries, connections: progress.connections, shards, verified };
+    Ok(Run { objects: Some(objects), ..run(progress.landed_bytes, elapsed, Vec::new(), spec, words) })
+}
+
+/// One run of the floor, in the child.
+pub fn measure_floor(spec: &Spec, knobs: &Knobs, shape: Shape) -> Result<Run, Failure> {
+    let failed = |error: io::Error| Failure::local("floor", spec.address, &error);
+    let client = origin::client(knobs)?;
+    let wanted = list(&spec.source, &client)?;
+    let requests = wanted.into_iter().map(|wanted| request(&client, wanted));
+    let requests = requests.collect::<Result<Vec<_>, Failure>>()?;
+    let objects = requests.len() as u64;
+    let landed_bytes = Arc::new(AtomicU64::new(0));
+    let counter = landed_bytes.clone();
+    let clock = Clock::start(spec);
+    let sampler = Sampler::start(clock.start, spec.progress, move || counter.load(Ordering::Relaxed));
+    let folder = target(spec);
+    if let Some(folder) = &folder {
+        std::fs::create_dir_all(folder).map_err(failed)?;
+    }
+    let job = floor::many::Job { objects: requests, address: spec.address, folder, landed_bytes };
+    floor::many::fetch(&job, shape).map_err(failed)?;
+    let bytes = job.landed_bytes.load(Ordering::Relaxed);
+    let elapsed = clock.stop(bytes, sampler);
+    let words = Words {
+        retries: 0,
+        connections: shape.connections,
+        shards: shape.shards(),
+        verified: "none: the floor does not look at the bytes".into(),
+    };
+    Ok(Run { objects: Some(objects), ..run(bytes, elapsed, Vec::new(), spec, words) })
+}
+
+fn request(client: &Client, wanted: Wanted) -> Result<floor::many::Object, Failure> {
+    let mut request = Vec::new();
+    client.signed_get(&wanted.location)?.write_head(&mut request);
+    Ok(floor::many::Object { request, name: wanted.name })
+}
+
+fn target(spec: &Spec) -> Option<PathBuf> {
+    match &spec.landing {
+        Landing::File(path) => Some(path.clone()),
+        _ => None,
+    }
+}
