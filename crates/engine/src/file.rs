@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -61,8 +61,9 @@ impl FileGround {
         alone: bool,
     ) -> Result<FileGround, Error> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let process = std::process::id();
         loop {
-            let temporary = temporary_beside(&name);
+            let temporary = temporary_beside(&name, process);
             match rustix::fs::openat(&*folder, &temporary, flags, Mode::from_raw_mode(0o666)) {
                 Ok(file) => {
                     return Ok(FileGround {
@@ -74,7 +75,7 @@ impl FileGround {
                         alone,
                         reserved_bytes: AtomicU64::new(0),
                         committed: AtomicBool::new(false),
-                        process: std::process::id(),
+                        process,
                     });
                 }
                 // Left by a killed process that had our number, as happens in containers: take the next name.
@@ -154,8 +155,7 @@ impl FileGround {
 
     /// After a commit the temporary name is gone and this does nothing; in a forked child it is not ours.
     pub(crate) fn remove_temporary(&self) {
-        let ours = self.process == std::process::id();
-        if ours && !self.committed.load(Ordering::Relaxed) {
+        if !self.committed.load(Ordering::Relaxed) && self.process == std::process::id() {
             let _ = rustix::fs::unlinkat(&*self.folder, &self.temporary, AtFlags::empty());
         }
     }
@@ -164,12 +164,6 @@ impl FileGround {
 impl Drop for FileGround {
     fn drop(&mut self) {
         self.remove_temporary();
-    }
-}
-
-impl std::fmt::Debug for FileGround {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "FileGround({}, {})", self.shown(), self.file.as_raw_fd())
     }
 }
 
@@ -214,10 +208,10 @@ fn final_path(path: &Path) -> Result<PathBuf, Error> {
 }
 
 /// `.NAME.flatout-PID-N` in the same folder, so that a rename can replace the target at once.
-pub(crate) fn temporary_beside(name: &OsStr) -> OsString {
+pub(crate) fn temporary_beside(name: &OsStr, process: u32) -> OsString {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     // A name may have 255 bytes; ours adds up to 40.
     let name: String = name.to_string_lossy().chars().take(50).collect();
-    format!(".{name}.flatout-{}-{number}", std::process::id()).into()
+    format!(".{name}.flatout-{process}-{number}").into()
 }

@@ -51,7 +51,7 @@ impl Folder {
     /// [`ErrorKind::LocalIo`] when no file can be made in it.
     pub fn folds_case(&self) -> Result<bool, Error> {
         let root = &*self.0.root;
-        let lower = temporary_beside("case".as_ref());
+        let lower = temporary_beside("case".as_ref(), std::process::id());
         let upper = lower.to_string_lossy().to_uppercase();
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         rustix::fs::openat(root, &lower, flags, Mode::from_raw_mode(0o600)).map_err(|refused| {

@@ -317,7 +317,7 @@ impl<'a> Copy<'a> {
         }
         self.summary.seconds = self.start.elapsed().as_secs_f64();
         self.summary.exit = self.exit.code();
-        if self.summary.ok > 0 {
+        if self.summary.ok + self.summary.skipped > 0 {
             self.console.say(&self.sentence())?;
         }
         self.console.event(Carries::Lines, &self.summary)?;
