@@ -34,6 +34,11 @@ impl Console {
         Console { interrupt, json, quiet, progress, out: RefCell::new(BufWriter::new(io::stdout())) }
     }
 
+    /// Whether events are wanted, for whoever has many to make.
+    pub fn is_json(&self) -> bool {
+        self.json
+    }
+
     /// Whether a bar may be drawn on standard error. Not beside output that shares its terminal.
     pub fn bar_wanted(&self, carries: Carries) -> bool {
         let shares = io::stdout().is_terminal() && (self.json || carries == Carries::Bytes);

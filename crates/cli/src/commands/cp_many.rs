@@ -185,25 +185,30 @@ impl<'a> Copy<'a> {
         let mut many: Many = client.get_many(selection, Some(folder))?;
         let watch = many.watch();
         armed.on_signal(move || watch.cancel());
+        let mut is_full = false;
         let bar = Bar::new(self.console, Carries::Lines, "");
         while let Some(ended) = many.next(POLL) {
             bar.show_many(&many.progress());
             bar.above(|| {
                 ended.iter().try_for_each(|finished| self.tell(finished))?;
+                if !is_full && ended.iter().any(fills_the_disk) {
+                    is_full = true;
+                    many.watch().cancel();
+                }
                 told.try_iter().try_for_each(|left| self.tell_left(&left))
             })?;
             self.console.flush()?;
         }
         drop(bar);
         told.try_iter().try_for_each(|left| self.tell_left(&left))?;
-        match many.incomplete() {
-            _ if self.console.interrupt.raised() => {
-                let left = many.progress().objects.saturating_sub(self.summary.ok + self.summary.failed);
-                let why = format!("cp: {}: interrupted, at least {left} objects are missing", self.source);
-                self.fail(&Failure::interrupted(why));
-            }
-            Some(error) => self.broke_off(error),
-            None => {}
+        let untried = many.progress().objects.saturating_sub(self.summary.ok + self.summary.failed);
+        if self.console.interrupt.raised() {
+            let why = format!("cp: {}: interrupted, at least {untried} objects are missing", self.source);
+            self.fail(&Failure::interrupted(why));
+        } else if is_full {
+            self.fail(&no_room(&self.target, untried));
+        } else if let Some(error) = many.incomplete() {
+            self.broke_off(error);
         }
         Ok(())
     }
@@ -228,29 +233,37 @@ impl<'a> Copy<'a> {
 
     /// What became of one object: its event, and the error if there is one. It stops no other.
     fn tell(&mut self, finished: &Finished) -> Result<(), Failure> {
-        let Finished { wanted, result, fetched_bytes, retries, seconds } = finished;
-        let path = self.target.join(&wanted.name);
         self.summary.objects += 1;
-        self.summary.fetched += fetched_bytes;
-        let mut event =
-            self.event(if result.is_ok() { "ok" } else { "failed" }, &wanted.location, Some(&path));
-        (event.fetched, event.retries, event.seconds) = (*fetched_bytes, *retries, *seconds);
-        match result {
+        self.summary.fetched += finished.fetched_bytes;
+        if self.console.is_json() {
+            self.console.event(Carries::Lines, &self.finished_event(finished))?;
+        }
+        match &finished.result {
             Ok(done) => {
                 self.summary.ok += 1;
                 self.summary.bytes += done.bytes;
                 self.unverified += u64::from(matches!(done.verified, Verified::None(_)));
-                event.bytes = done.bytes;
-                event.verified = Some(done.verified.to_string());
-                event.etag = done.version.etag.clone();
-                self.console.event(Carries::Lines, &event)
             }
             Err(error) => {
                 self.summary.failed += 1;
-                self.console.event(Carries::Lines, &event)?;
                 self.fail(&Failure { exit: Exit::Failed, ..Failure::from(error) });
-                Ok(())
             }
+        }
+        Ok(())
+    }
+
+    fn finished_event(&self, finished: &Finished) -> events::Object {
+        let Finished { wanted, result, fetched_bytes, retries, seconds } = finished;
+        let path = self.target.join(&wanted.name);
+        let done = result.as_ref().ok();
+        events::Object {
+            bytes: done.map_or(0, |done| done.bytes),
+            fetched: *fetched_bytes,
+            verified: done.map(|done| done.verified.to_string()),
+            etag: done.and_then(|done| done.version.etag.clone()),
+            seconds: *seconds,
+            retries: *retries,
+            ..self.event(if done.is_some() { "ok" } else { "failed" }, &wanted.location, Some(&path))
         }
     }
 
@@ -339,6 +352,26 @@ impl<'a> Copy<'a> {
             format_size(rate as u64),
             ok - self.unverified,
         )
+    }
+}
+
+/// Whether no other object will find room either: each would be fetched in vain.
+fn fills_the_disk(finished: &Finished) -> bool {
+    use std::io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    let Err(error) = &finished.result else { return false };
+    let refused = std::error::Error::source(error).and_then(|source| source.downcast_ref::<std::io::Error>());
+    refused.is_some_and(|refused| matches!(refused.kind(), StorageFull | QuotaExceeded | ReadOnlyFilesystem))
+}
+
+fn no_room(target: &Path, untried: u64) -> Failure {
+    Failure {
+        exit: Exit::Failed,
+        kind: "local_io".into(),
+        message: format!(
+            "cp: {}: nothing more can be written, at least {untried} objects are missing",
+            target.display()
+        ),
+        hint: Some("free some space, or choose another folder, and start again with --no-clobber".into()),
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use flatout_engine::{Client, Error, ErrorKind, Finished, Folder, Many, Verified, Wanted};
+use flatout_engine::{Client, Config, Error, ErrorKind, Finished, Folder, Many, Verified, Wanted};
 use flatout_wire::checksum::Algorithm;
 use flatout_wire::location::Location;
 
@@ -16,7 +16,10 @@ const SOON: Duration = Duration::from_millis(20);
 
 /// A client whose bucket `b` is the origin.
 fn client(origin: &Origin) -> Client {
-    let mut config = config();
+    client_with(origin, config())
+}
+
+fn client_with(origin: &Origin, mut config: Config) -> Client {
     config.settings.endpoint_url = Some(format!("http://{}", origin.address));
     Client::new(config).expect("good settings")
 }
@@ -146,10 +149,32 @@ fn large_objects_go_by_parts_and_small_ones_do_not_wait_behind_them() {
 }
 
 #[test]
+fn one_worker_alone_does_it_all() {
+    let origin = Origin::start(serve);
+    let target = tempfile::tempdir().expect("a folder");
+    let mut config = config();
+    config.settings.parallel = 1;
+    let client = client_with(&origin, config);
+    let objects = [
+        ("a-50000", Some(50_000)),
+        ("b-3", Some(3)),
+        ("c-60000", Some(60_000)),
+        ("d-0", Some(0)),
+        ("e-9999", None),
+    ];
+    let ended = drain(&mut start(&client, &objects, Some(target.path())));
+    assert!(ended.len() == 5 && ended.values().all(|finished| finished.result.is_ok()));
+    assert_eq!(files(target.path()).len(), 5);
+}
+
+#[test]
 fn a_failed_object_stops_no_other() {
     let origin = Origin::start(|asked| match asked.path.as_str() {
         "/b/gone-5" => Reply::Keep(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_vec()),
         "/b/denied-5" => Reply::Keep(b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n".to_vec()),
+        "/b/broken-70000" if asked.range(70_000).is_some_and(|range| range.start >= 3 * PART) => {
+            Reply::Keep(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_vec())
+        }
         "/b/corrupt-5" => whole(b"12345", "x-amz-checksum-crc32: AAAAAA==\r\n"),
         "/b/shaky-5" if asked.number % 3 != 0 => Reply::Close(Vec::new()),
         _ => serve(asked),
@@ -162,6 +187,7 @@ fn a_failed_object_stops_no_other() {
     let expected = [
         ("gone-5", Some(ErrorKind::NotFound)),
         ("denied-5", Some(ErrorKind::Denied)),
+        ("broken-70000", Some(ErrorKind::NotFound)),
         ("corrupt-5", Some(ErrorKind::Corrupt)),
         ("folder-5", Some(ErrorKind::LocalIo)),
         ("file/x-5", Some(ErrorKind::LocalIo)),
