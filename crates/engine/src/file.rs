@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use crate::error::{Error, ErrorKind};
 use crate::folder::{self, Folder};
 
-/// Below this a reservation and a sync cost more than the write itself: a full disk is found by the first write.
+/// Below this a reservation costs as much as the write itself, and a full disk is found by the first write.
 const SMALL_BYTES: u64 = 1 << 20;
 
 /// A file that is written under a temporary name, and removed unless it is committed.
@@ -26,8 +26,6 @@ pub(crate) struct FileGround {
     temporary: OsString,
     /// As errors name it.
     shown: PathBuf,
-    /// One file that the user named, not one of many.
-    alone: bool,
     reserved_bytes: AtomicU64,
     committed: AtomicBool,
     process: u32,
@@ -40,7 +38,7 @@ impl FileGround {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let folder = folder::open(parent).map_err(refused_there)?;
         let name = path.file_name().unwrap_or_default().to_os_string();
-        FileGround::create_in(Arc::new(folder), name, path, true)
+        FileGround::create_in(Arc::new(folder), name, path)
     }
 
     /// A file beneath `folder`, at the relative path `name`; folders on the way are made. A link under the file's own
@@ -50,16 +48,11 @@ impl FileGround {
         let (parent, file_name) = name.rsplit_once('/').unwrap_or(("", name));
         let opened = folder
             .below(parent)
-            .and_then(|opened| FileGround::create_in(opened, file_name.into(), shown.clone(), false));
+            .and_then(|opened| FileGround::create_in(opened, file_name.into(), shown.clone()));
         opened.map_err(|error| error.during("write", shown.display()))
     }
 
-    fn create_in(
-        folder: Arc<OwnedFd>,
-        name: OsString,
-        shown: PathBuf,
-        alone: bool,
-    ) -> Result<FileGround, Error> {
+    fn create_in(folder: Arc<OwnedFd>, name: OsString, shown: PathBuf) -> Result<FileGround, Error> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let process = std::process::id();
         loop {
@@ -72,7 +65,6 @@ impl FileGround {
                         name,
                         temporary,
                         shown,
-                        alone,
                         reserved_bytes: AtomicU64::new(0),
                         committed: AtomicBool::new(false),
                         process,
@@ -119,7 +111,7 @@ impl FileGround {
     }
 
     /// Puts the whole file under its name. Where that takes an earlier file's place, its mode is kept, and the bytes are
-    /// on disk before; but not those of a small file among many, of which a disk syncs a few hundred a second.
+    /// on disk before.
     pub(crate) fn commit(&self, bytes: u64) -> Result<(), Error> {
         if self.reserved_bytes.load(Ordering::Relaxed) > bytes {
             self.file.set_len(bytes).map_err(|refused| Error::local("cannot set the length", refused))?;
@@ -128,9 +120,7 @@ impl FileGround {
             rustix::fs::fchmod(&self.file, mode).map_err(|refused| {
                 Error::local("cannot keep the earlier file's permissions", refused.into())
             })?;
-            if self.alone || bytes >= SMALL_BYTES {
-                self.file.sync_all().map_err(|refused| Error::local("cannot sync to disk", refused))?;
-            }
+            self.file.sync_all().map_err(|refused| Error::local("cannot sync to disk", refused))?;
         }
         rustix::fs::renameat(&*self.folder, &self.temporary, &*self.folder, &self.name)
             .map_err(|refused| Error::local("cannot put the file under its name", refused.into()))?;

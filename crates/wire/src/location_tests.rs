@@ -159,6 +159,14 @@ fn redirects() {
     assert!(url.follow("ftp://host/").is_err());
 }
 
+#[test]
+fn another_object_of_the_same_bucket() {
+    let here = Location::parse("s3://b/a/x").unwrap();
+    assert_eq!((here.bucket(), here.with_key("y z")), (Some("b"), Location::parse("s3://b/y z").ok()));
+    let url = Location::parse("http://host/a/x").unwrap();
+    assert_eq!((url.bucket(), url.with_key("y")), (None, None));
+}
+
 proptest! {
     #[test]
     fn s3_survives_display(bucket in "[a-zA-Z0-9._-]{3,20}", key in "\\PC{0,40}") {

@@ -11,6 +11,7 @@ mod curl;
 mod guard;
 mod keys;
 mod listing;
+mod many;
 mod minio;
 mod nginx;
 mod plain;
