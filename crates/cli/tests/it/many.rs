@@ -305,18 +305,23 @@ fn failures_are_a_line_each_and_stop_nothing_else() {
 
 #[test]
 fn a_listing_that_breaks_off_is_incomplete_knowledge() {
-    let origin = Raw::start(|asked| match asked.target() {
-        target if target.contains("continuation-token") => {
-            Answer::new("404 Not Found", &[("Content-Length", "0")], b"")
-        }
-        target if target.contains("list-type") => page(&["a", "b"], Some("more")),
-        target => body(usize::from(target.ends_with('b'))),
-    });
-    let target = tempfile::tempdir().unwrap();
-    copy(&origin, target.path(), &[]).refused(3, &["list: s3://b"]);
-    assert_eq!(names(target.path()), ["a", "b"], "what was listed is there");
-    let events = copy(&origin, target.path(), &["--json"]).events();
-    assert_eq!(events.last().unwrap()["exit"], 3);
+    for (status, code) in [("404 Not Found", 3), ("403 Forbidden", 5)] {
+        let origin = Raw::start(move |asked| match asked.target() {
+            target if target.contains("continuation-token") => {
+                Answer::new(status, &[("Content-Length", "0")], b"")
+            }
+            target if target.contains("list-type") => page(&["a", "b"], Some("more")),
+            target => body(usize::from(target.ends_with('b'))),
+        });
+        let target = tempfile::tempdir().unwrap();
+        copy(&origin, target.path(), &[]).refused(code, &["list: s3://b"]);
+        assert_eq!(names(target.path()), ["a", "b"], "what was listed is there");
+        let events = copy(&origin, target.path(), &["--json"]).events();
+        let summary = events.last().unwrap();
+        assert_eq!((&summary["ok"], &summary["exit"]), (&2.into(), &code.into()));
+        let failed = copy(&origin, target.path(), &["--dry-run"]);
+        assert_eq!((failed.code, failed.text().lines().count()), (Some(code), 2), "{}", failed.stderr);
+    }
 }
 
 #[test]

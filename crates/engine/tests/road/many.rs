@@ -303,6 +303,36 @@ fn a_list_that_breaks_off_is_told_when_all_it_named_has_landed() {
 }
 
 #[test]
+fn a_list_that_panics_ends_what_it_feeds() {
+    let origin = Origin::start(serve);
+    let client = client(&origin);
+    let broken =
+        (0..2).map(|n| if n == 0 { Ok(wanted("a-5", Some(5))) } else { panic!("as the test wants it") });
+    let mut many = client.get_many(broken, None).expect("it starts");
+    assert_eq!(drain(&mut many).len(), 1);
+    assert_eq!(many.incomplete().expect("why").kind(), ErrorKind::Internal);
+}
+
+#[test]
+fn what_is_dropped_leaves_nothing_behind() {
+    let origin = Origin::start(|asked| match size_of(asked) {
+        3 => serve(asked),
+        _ => Reply::Hang(Vec::new()),
+    });
+    let target = tempfile::tempdir().expect("a folder");
+    let client = client(&origin);
+    let many =
+        start(&client, &[("a-9", Some(9)), ("f/b-99999", Some(99_999)), ("c-9", None)], Some(target.path()));
+    while origin.asked().len() < 3 {
+        std::thread::yield_now();
+    }
+    drop(many);
+    assert!(files(target.path()).is_empty(), "{:?}", files(target.path()));
+    let ended = drain(&mut start(&client, &[("a-3", Some(3))], Some(target.path())));
+    assert!(ended["a-3"].result.is_ok(), "the client goes on");
+}
+
+#[test]
 fn a_client_that_is_closed_ends_what_it_began() {
     let origin = Origin::start(|_| Reply::Hang(Vec::new()));
     let client = client(&origin);
