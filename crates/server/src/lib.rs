@@ -35,6 +35,7 @@ mod rate;
 mod shelf;
 mod sink;
 mod socket;
+mod stand_in;
 mod sums;
 mod synthetic;
 
