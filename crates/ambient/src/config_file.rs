@@ -89,6 +89,12 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<ConfigFile, AmbientError> 
     for (key, value) in table.get_ref() {
         match (key.get_ref().as_ref(), value.get_ref()) {
             ("profile", DeValue::Table(profiles)) => others = source.profiles(profiles)?,
+            (name, DeValue::Table(_)) if knob(name).is_none() => {
+                let hint = "write [profile.NAME] for a profile";
+                let what = "the only tables are those of profiles";
+                let place = source.place(key.span().start);
+                return Err(ConfigError::Misplaced { place, what, hint }.into());
+            }
             _ => top.entries.push(source.entry(key, value)?),
         }
     }
@@ -166,7 +172,12 @@ impl Source<'_> {
         }
     }
 
-    fn one(&self, knob: &Knob, value: &Spanned<DeValue<'_>>, wanted: &'static str) -> Result<String, ConfigError> {
+    fn one(
+        &self,
+        knob: &Knob,
+        value: &Spanned<DeValue<'_>>,
+        wanted: &'static str,
+    ) -> Result<String, ConfigError> {
         match value.get_ref() {
             DeValue::String(text) => Ok(text.to_string()),
             DeValue::Boolean(on) => Ok(on.to_string()),

@@ -135,9 +135,11 @@ impl AmbientError {
                 Some(format!("did you mean '{nearest}'?"))
             }
             AmbientError::NoProfile { known, nearest: None, .. } => Some(match known.is_empty() {
-                true => "a profile is [profile.NAME] in config.toml (flatout config path says where), or one of \
+                true => {
+                    "a profile is [profile.NAME] in config.toml (flatout config path says where), or one of \
                          ~/.aws/config or ~/.aliyun/config.json"
-                    .into(),
+                        .into()
+                }
                 false => format!("there is {}", known.join(", ")),
             }),
             AmbientError::Config(error) => error.hint(),

@@ -89,19 +89,20 @@ impl Look<'_> {
         let name = profile.or(own.as_deref()).unwrap_or("default");
         let config = self.ini(self.named("AWS_CONFIG_FILE", ".aws/config")?);
         let keys = self.ini(self.named("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials")?);
-        for (_, sections) in &config {
+        if let Some((_, sections)) = &config {
             let names = sections.iter().filter_map(|section| match section.name.as_str() {
                 "default" => Some("default"),
                 name => name.strip_prefix("profile "),
             });
             self.seen.profiles.extend(names.map(str::to_owned));
         }
-        for (_, sections) in &keys {
+        if let Some((_, sections)) = &keys {
             self.seen.profiles.extend(sections.iter().map(|section| section.name.clone()));
         }
         if let Some((file, sections)) = &config {
             // `[profile default]` is the default profile's other name, and with AWS the stronger.
-            let own = [format!("profile {name}"), if name == "default" { name.into() } else { String::new() }];
+            let own =
+                [format!("profile {name}"), if name == "default" { name.into() } else { String::new() }];
             self.aws_endpoint(file, sections, &own)?;
             for (knob, key) in AWS_KEYS {
                 self.take(knob, file, sections, &own, key);

@@ -66,7 +66,11 @@ fn header(line: &str) -> Option<String> {
 fn pair(line: &str) -> Option<(String, String)> {
     let (key, value) = line.split_once('=')?;
     // A comment behind a value needs white space before it: a `#` within a value is the value's.
-    let value = [" #", " ;", "\t#", "\t;"].iter().filter_map(|mark| value.find(mark)).min().map_or(value, |at| &value[..at]);
+    let value = [" #", " ;", "\t#", "\t;"]
+        .iter()
+        .filter_map(|mark| value.find(mark))
+        .min()
+        .map_or(value, |at| &value[..at]);
     Some((key.trim().to_ascii_lowercase(), value.trim().to_owned()))
 }
 
@@ -80,9 +84,12 @@ mod tests {
                     \tmax = 2\nendpoint_url=http://h#1\nregion = y\n[ profile  \"b\" ]\nnonsense\nempty =\n";
         let shown: Vec<String> = parse(text)
             .iter()
-            .flat_map(|section| section.entries.iter().map(|entry| {
-                format!("{}|{}|{}|{}", section.name, entry.key, entry.value, entry.line)
-            }))
+            .flat_map(|section| {
+                section
+                    .entries
+                    .iter()
+                    .map(|entry| format!("{}|{}|{}|{}", section.name, entry.key, entry.value, entry.line))
+            })
             .collect();
         assert_eq!(
             shown,

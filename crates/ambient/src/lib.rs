@@ -15,6 +15,8 @@ mod proxies;
 mod show;
 
 #[cfg(test)]
+mod file_tests;
+#[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;

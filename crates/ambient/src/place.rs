@@ -20,7 +20,11 @@ impl Home {
 
     /// With `~` for the home.
     pub fn short(&self, path: &Path) -> String {
-        let below = self.0.as_ref().filter(|home| home.parent().is_some()).and_then(|home| path.strip_prefix(home).ok());
+        let below = self
+            .0
+            .as_ref()
+            .filter(|home| home.parent().is_some())
+            .and_then(|home| path.strip_prefix(home).ok());
         match below {
             Some(below) => format!("~/{}", below.display()),
             None => path.display().to_string(),

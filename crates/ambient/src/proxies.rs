@@ -49,14 +49,17 @@ pub(crate) fn find(
         false => &["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"],
     };
     let http = first(environment, "http-proxy", names_http)?;
-    let https =
-        first(environment, "https-proxy", &["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"])?;
+    let https = first(environment, "https-proxy", &["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"])?;
     let value = |row: &Option<Row>| row.as_ref().map(|row| row.values[0].clone());
     let proxies = Proxies { http: value(&http), https: value(&https), no_proxy };
     Ok((proxies, http.into_iter().chain(https).collect()))
 }
 
-fn first(environment: &Environment, name: &'static str, variables: &[&str]) -> Result<Option<Row>, AmbientError> {
+fn first(
+    environment: &Environment,
+    name: &'static str,
+    variables: &[&str],
+) -> Result<Option<Row>, AmbientError> {
     for variable in variables {
         if let Some(value) = text(environment, variable)? {
             let place = (*variable).to_owned();
