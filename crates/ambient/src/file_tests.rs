@@ -105,6 +105,10 @@ fn what_is_found_is_weaker_than_ours_and_stronger_than_the_default() {
     check(&[], &[("AWS_CA_BUNDLE", "/x")], &[(AWS, aws)], "ca-bundle", ("/x", Layer::Found, "AWS_CA_BUNDLE"));
     let requester = [("AWS_REQUEST_PAYER", "requester")];
     check(&[], &requester, &[], "request-payer", ("true", Layer::Found, "AWS_REQUEST_PAYER"));
+    let keys = (".aws/credentials", "[default]\nregion = in-keys\n");
+    check(&[], &[], &[(AWS, aws), keys], "region", ("in-keys", Layer::Found, "~/.aws/credentials:2: region"));
+    let elsewhere = [("AWS_CONFIG_FILE", "~/mine")];
+    check(&[], &elsewhere, &[("mine", aws)], "region", ("eu-1", Layer::Found, "~/mine:2: region"));
     let taken_back = [(CONFIG, "ca-bundle = ''")];
     check(
         &[],
@@ -203,6 +207,18 @@ fn the_special_endpoint_and_region_of_oss() {
     let settings =
         gathered(&[], &[("OSS_ENDPOINT", "o"), ("OSS_REGION", "r")], &[(OSSUTIL, one)]).unwrap().settings;
     assert_eq!((settings.endpoint_url, settings.region), (None, None));
+}
+
+#[test]
+fn what_aws_says_of_addressing_and_payment_is_not_of_oss() {
+    let check = |flags: Table, variables: Table, files: Table, addressing: &str, request_payer: bool| {
+        let found = gathered(flags, variables, files).unwrap();
+        assert_eq!((found.oss.addressing.as_str(), found.oss.request_payer), (addressing, request_payer));
+    };
+    let aws: Table = &[(AWS, "[default]\ns3 =\n  addressing_style = path\n")];
+    check(&[], &[("AWS_REQUEST_PAYER", "requester")], aws, "auto", false);
+    check(&[("addressing", "path")], &[("FLATOUT_REQUEST_PAYER", "1")], aws, "path", true);
+    check(&[], &[("FLATOUT_ADDRESSING", "virtual")], &[], "virtual", false);
 }
 
 #[test]

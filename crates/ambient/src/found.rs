@@ -23,8 +23,10 @@ pub(crate) struct Found {
 #[derive(Debug, Default)]
 pub(crate) struct Surroundings {
     pub found: Vec<Found>,
-    /// The profiles that the others' files have, for `--profile`.
-    pub profiles: Vec<String>,
+    /// The profiles of AWS's files, the configured and those that have keys.
+    pub aws_profiles: Vec<String>,
+    /// The profiles of Alibaba Cloud's files.
+    pub alibaba_profiles: Vec<String>,
     /// What could not be read and why.
     pub notes: Vec<String>,
 }
@@ -85,7 +87,10 @@ impl Look<'_> {
     }
 
     fn aws(&mut self, profile: Option<&str>) -> Result<(), AmbientError> {
-        let own = text(self.environment, "AWS_PROFILE")?;
+        let own = match text(self.environment, "AWS_PROFILE")? {
+            None => text(self.environment, "AWS_DEFAULT_PROFILE")?,
+            own => own,
+        };
         let name = profile.or(own.as_deref()).unwrap_or("default");
         let config = self.ini(self.named("AWS_CONFIG_FILE", ".aws/config")?);
         let keys = self.ini(self.named("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials")?);
@@ -94,10 +99,14 @@ impl Look<'_> {
                 "default" => Some("default"),
                 name => name.strip_prefix("profile "),
             });
-            self.seen.profiles.extend(names.map(str::to_owned));
+            self.seen.aws_profiles.extend(names.map(str::to_owned));
         }
         if let Some((_, sections)) = &keys {
-            self.seen.profiles.extend(sections.iter().map(|section| section.name.clone()));
+            self.seen.aws_profiles.extend(sections.iter().map(|section| section.name.clone()));
+        }
+        // With AWS the credentials file wins where both have a setting; a region is the only one that people keep there.
+        if let Some((file, sections)) = &keys {
+            self.take("region", file, sections, &[name.to_owned()], "region");
         }
         if let Some((file, sections)) = &config {
             // `[profile default]` is the default profile's other name, and with AWS the stronger.
@@ -107,9 +116,6 @@ impl Look<'_> {
             for (knob, key) in AWS_KEYS {
                 self.take(knob, file, sections, &own, key);
             }
-        }
-        if let Some((file, sections)) = &keys {
-            self.take("region", file, sections, &[name.to_owned()], "region");
         }
         Ok(())
     }
@@ -133,7 +139,7 @@ impl Look<'_> {
     fn ossutil(&mut self, profile: Option<&str>) {
         let Some((file, sections)) = self.ini(self.home.join(".ossutilconfig")) else { return };
         let profiles = sections.iter().filter_map(|section| section.name.strip_prefix("profile "));
-        self.seen.profiles.extend(profiles.map(str::to_owned));
+        self.seen.alibaba_profiles.extend(profiles.map(str::to_owned));
         let own = match profile {
             None | Some("default") => ["default".into(), "Credentials".into()],
             Some(name) => [format!("profile {name}"), name.to_owned()],
@@ -158,7 +164,7 @@ impl Look<'_> {
         let name = profile.or(own.as_deref()).unwrap_or(current);
         for entry in parsed["profiles"].as_array().into_iter().flatten() {
             let Some(its_name) = entry["name"].as_str() else { continue };
-            self.seen.profiles.push(its_name.to_owned());
+            self.seen.alibaba_profiles.push(its_name.to_owned());
             let region = entry["region_id"].as_str().filter(|region| !region.is_empty());
             if let (true, Some(region)) = (its_name == name, region) {
                 let place = format!("{}: {name}: region_id", file.name);
@@ -181,7 +187,10 @@ impl Look<'_> {
 
     /// The file that a variable names, else the one at its place below home.
     fn named(&self, variable: &str, below: &str) -> Result<Option<PathBuf>, AmbientError> {
-        Ok(text(self.environment, variable)?.map(PathBuf::from).or_else(|| self.home.join(below)))
+        Ok(match text(self.environment, variable)? {
+            Some(path) => Some(self.home.expand(&path)),
+            None => self.home.join(below),
+        })
     }
 
     fn ini(&mut self, path: Option<PathBuf>) -> Option<(String, Vec<Section>)> {
@@ -206,4 +215,17 @@ impl Look<'_> {
 
 fn get<'a>(sections: &'a [Section], own: &[String], key: &str) -> Option<&'a ini::Entry> {
     own.iter().find_map(|name| sections.iter().rfind(|section| section.name == *name)?.get(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_found_belongs_to_a_knob() {
+        let names = VARIABLES.iter().map(|(knob, _)| knob).chain(AWS_KEYS.iter().map(|(knob, _)| knob));
+        for name in names {
+            assert!(flatout_settings::knob(name).is_some(), "{name}");
+        }
+    }
 }

@@ -32,7 +32,7 @@ pub(crate) fn parse(text: &str) -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::new();
     // The key that indented lines belong to, while its own line has no value.
     let mut outer: Option<String> = None;
-    for (at, line) in text.lines().enumerate() {
+    for (at, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
         let bare = line.trim();
         if bare.is_empty() || bare.starts_with(['#', ';']) {
             continue;

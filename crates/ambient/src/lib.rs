@@ -46,6 +46,8 @@ pub struct Ambient {
     pub settings: Settings,
     /// Proxies by scheme; `settings.proxy`, where it is set, is both.
     pub proxies: Proxies,
+    /// Settings in which `oss://` differs.
+    pub oss: OssSettings,
     /// `None` means anonymous: requests leave unsigned.
     pub credentials: Option<Credentials>,
     /// Why there are none; a refusal (403) quotes it in its hint, after "the request was not signed: ".
@@ -54,6 +56,26 @@ pub struct Ambient {
     pub notes: Vec<String>,
     /// Where each value came from, one row for each knob; [`Ambient::table`] shows them.
     rows: Vec<Row>,
+}
+
+/// What holds for `oss://` where two knobs serve both dialects: the same, unless AWS's own variables or files said it. A
+/// bucket of MinIO in the path, or agreement to pay AWS, says nothing about OSS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OssSettings {
+    /// `auto`, `path` or `virtual`.
+    pub addressing: String,
+    /// Whether to agree to pay.
+    pub request_payer: bool,
+}
+
+impl OssSettings {
+    fn of(settings: &Settings, rows: &[Row]) -> OssSettings {
+        let default = Settings::default();
+        // Only AWS's are found for these two.
+        let found = |name| rows.iter().any(|row| row.name == name && row.layer == Layer::Found);
+        let addressing = if found("addressing") { default.addressing } else { settings.addressing.clone() };
+        OssSettings { addressing, request_payer: settings.request_payer && !found("request-payer") }
+    }
 }
 
 /// Reads the surroundings of this process. `flags` are knobs given on the command line, by name.
@@ -84,11 +106,12 @@ pub fn gather_from(flags: &[(&str, String)], environment: &Environment) -> Resul
     let (proxies, found) = proxies::find(environment, &settings)?;
     let behind_proxy = rows.iter().position(|row| row.name == "proxy").map_or(rows.len(), |at| at + 1);
     rows.splice(behind_proxy..behind_proxy, found);
+    let oss = OssSettings::of(&settings, &rows);
     let (credentials, credentials_note) = match settings.no_sign_request {
         true => (None, Some("--no-sign-request is on".to_owned())),
         false => keys::find(environment)?,
     };
-    Ok(Ambient { settings, proxies, credentials, credentials_note, notes: around.notes, rows })
+    Ok(Ambient { settings, proxies, oss, credentials, credentials_note, notes: around.notes, rows })
 }
 
 /// Where our config file is or would be; none where neither `FLATOUT_CONFIG` nor a home says so.
@@ -107,7 +130,8 @@ fn refuse_missing(
     around: &Surroundings,
 ) -> Result<(), AmbientError> {
     let ours = config.profiles.iter().map(|profile| &profile.name);
-    let mut known: Vec<String> = ours.chain(&around.profiles).cloned().collect();
+    let theirs = around.aws_profiles.iter().chain(&around.alibaba_profiles);
+    let mut known: Vec<String> = ours.chain(theirs).cloned().collect();
     if known.iter().any(|known| known == name) || name == DEFAULT_PROFILE {
         return Ok(());
     }

@@ -18,6 +18,11 @@ impl Home {
         self.0.as_ref().map(|home| home.join(below))
     }
 
+    /// A path out of a variable, where `~/` is the home, as AWS's tools have it.
+    pub fn expand(&self, path: &str) -> PathBuf {
+        path.strip_prefix("~/").and_then(|below| self.join(below)).unwrap_or_else(|| path.into())
+    }
+
     /// With `~` for the home.
     pub fn short(&self, path: &Path) -> String {
         let below = self

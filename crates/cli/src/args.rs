@@ -59,7 +59,7 @@ pub enum Command {
     #[command(subcommand)]
     Bench(Bench),
     /// Show what is set, and which flag, variable or file says so
-    #[command(subcommand)]
+    #[command(subcommand, after_help = CONFIG_SHORT, after_long_help = CONFIG_LONG)]
     Config(Config),
     /// Print the version
     Version,
@@ -216,10 +216,7 @@ pub struct BenchDemo {
 #[derive(Debug, Subcommand)]
 pub enum Config {
     /// Every setting, its value and where it came from; secrets are masked
-    #[command(after_help = "\
-Examples:
-  flatout config show
-  flatout config show --profile minio --json", after_long_help = CONFIG_EXAMPLES)]
+    #[command(after_help = CONFIG_SHORT)]
     Show(ConfigShow),
     /// Where the config file is, or would be
     Path,
@@ -294,7 +291,13 @@ The floor is the best of plain blocking recv(2) on 1, 2, 4 and 8 connections, a 
 call, and of one epoll thread over 4 connections. All shapes run once, the three fastest twice more; the one with the \
 best median then alternates with flatout.";
 
-const CONFIG_EXAMPLES: &str = "\
+const CONFIG_SHORT: &str = "\
+Examples:
+  flatout config show
+  flatout config show --profile minio
+  flatout config show --json | jq -r 'select(.layer == \"found\") | .name'";
+
+const CONFIG_LONG: &str = "\
 A value comes from the first of these that has one:
   flag         --region
   environment  FLATOUT_REGION
