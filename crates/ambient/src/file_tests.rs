@@ -343,7 +343,14 @@ fn the_table_masks_and_says_what_follows() {
     assert_eq!(row(&found, "endpoint-url").0, "http://***@h");
     let signers = found.signers();
     assert_eq!((signers[0].provider, signers[0].key.as_deref()), (Some("environment"), Some("…MPLE")));
-    let said = format!("{:?} {:?} {:?}", found.table(), signers, found.proxies);
+    let said = format!(
+        "{:?} {:?} {:?} {:?} {:?}",
+        found.table(),
+        signers,
+        found.proxies,
+        found.settings,
+        found.rows
+    );
     assert!(!said.contains("s3cr3t") && !said.contains("s3/cr3t") && !said.contains("IOSFODNN"), "{said}");
 
     let named = [("endpoint-url", "https://s3.eu-west-1.amazonaws.com")];

@@ -75,16 +75,12 @@ pub(crate) struct Layers<'a> {
 
 /// The names that set a knob in our own layers. OSS's endpoint and region may also be given under the general names, so
 /// that `--endpoint-url` serves whichever dialect the location names; within a layer the special name wins.
-fn names(knob: &Knob) -> &'static [&'static str] {
+fn names(knob: &'static Knob) -> &'static [&'static str] {
     match knob.name {
         "oss-endpoint" => &["oss-endpoint", "endpoint-url"],
         "oss-region" => &["oss-region", "region"],
-        _ => std::slice::from_ref(&KNOBS[position(knob)].name),
+        _ => std::slice::from_ref(&knob.name),
     }
-}
-
-fn position(knob: &Knob) -> usize {
-    KNOBS.iter().position(|other| other.name == knob.name).expect("a knob is in the table of knobs")
 }
 
 impl Layers<'_> {
