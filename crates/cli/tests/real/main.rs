@@ -17,6 +17,7 @@ mod plain;
 mod refused;
 mod replaced;
 mod served;
+mod versitygw;
 
 #[path = "../it/folder.rs"]
 mod folder;
