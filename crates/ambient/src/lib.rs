@@ -118,6 +118,7 @@ impl From<Ambient> for Config {
             settings: found.settings,
             credentials: found.credentials,
             credentials_note: found.credentials_note,
+            ..Config::default()
         }
     }
 }
