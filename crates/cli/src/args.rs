@@ -70,7 +70,7 @@ pub enum Command {
 
 #[derive(Debug, clap::Args)]
 pub struct Cp {
-    /// s3://BUCKET/KEY or http://HOST[:PORT]/PATH
+    /// s3://BUCKET/KEY or http[s]://HOST[:PORT]/PATH
     #[arg(value_name = "SRC")]
     pub source: String,
     /// A file, a folder (existing, or ending in '/'), or - for standard output
@@ -85,7 +85,7 @@ pub struct Cp {
 
 #[derive(Debug, clap::Args)]
 pub struct Cat {
-    /// s3://BUCKET/KEY or http://HOST[:PORT]/PATH
+    /// s3://BUCKET/KEY or http[s]://HOST[:PORT]/PATH
     #[arg(value_name = "URL", required = true)]
     pub sources: Vec<String>,
     /// Only these bytes of each: FIRST-LAST (both included, as in HTTP), FIRST- or -COUNT from the end; bytes=0-1 too
@@ -115,7 +115,7 @@ pub struct Ls {
 
 #[derive(Debug, clap::Args)]
 pub struct Stat {
-    /// s3://BUCKET/KEY or http://HOST[:PORT]/PATH
+    /// s3://BUCKET/KEY or http[s]://HOST[:PORT]/PATH
     #[arg(value_name = "URL")]
     pub source: String,
     #[command(flatten)]
@@ -150,6 +150,16 @@ pub struct Serve {
     /// Take writes and forget them
     #[arg(long)]
     pub sink: bool,
+    /// Speak TLS with a certificate made for this run; what clients have to trust is written to this file, for their
+    /// --ca-bundle
+    #[arg(long, value_name = "CA_FILE", conflicts_with_all = ["tls_cert", "tls_key"])]
+    pub tls: Option<PathBuf>,
+    /// Speak TLS with this certificate (PEM, its chain behind it)
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// The key of that certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -181,7 +191,7 @@ pub enum Bench {
 
 #[derive(Debug, clap::Args)]
 pub struct BenchGet {
-    /// s3://BUCKET/KEY or http://HOST[:PORT]/PATH
+    /// s3://BUCKET/KEY or http[s]://HOST[:PORT]/PATH
     #[arg(value_name = "URL")]
     pub source: String,
     /// Where the bytes go: nowhere, memory (one buffer, touched before the clock starts), stream (a pipe that is read
@@ -260,8 +270,10 @@ Examples:
   flatout serve --memory --access-key test --secret-key testtest --listen 127.0.0.1:9000
   flatout serve --synthetic demo/object=4GiB --no-auth --listen 127.0.0.1:0
   flatout serve --synthetic far/object=1GiB --no-auth --latency 30ms --per-connection 90MB/s
+  flatout serve --memory --no-auth --tls ca.pem
+  flatout ls s3:// --endpoint-url https://localhost:9000 --ca-bundle ca.pem
 
-When ready it prints 'listening on http://ADDR:PORT' for each address. Ctrl-C or SIGTERM ends it, exit code 0.";
+When ready it prints 'listening on http://ADDR:PORT' (https with --tls) for each address. Ctrl-C or SIGTERM ends it, exit code 0.";
 
 const GET_EXAMPLES: &str = "\
 Examples:

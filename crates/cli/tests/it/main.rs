@@ -9,3 +9,4 @@ mod objects;
 mod program;
 mod raw;
 mod secrets;
+mod tls;
