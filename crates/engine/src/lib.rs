@@ -35,4 +35,6 @@ pub use list::{Bucket, Entry, Listed, Listing};
 pub use proxy::Proxies;
 pub use stats::{PartRecord, Progress, Report, Stat, Verified, Version};
 pub use stream::{StreamReader, StreamWriter, stream};
+#[doc(hidden)]
+pub use tls::tls_config;
 pub use transfer::{CancelSwitch, Get, Transfer, Watch};

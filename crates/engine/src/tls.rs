@@ -148,6 +148,15 @@ fn read_bundle(path: &str) -> Result<RootCertStore, Error> {
     }
 }
 
+/// The configuration of a client with that bundle, for a measurement beside it that has to agree on the same cipher.
+///
+/// # Errors
+/// [`ErrorKind::Usage`] for a bundle that cannot be read.
+#[doc(hidden)]
+pub fn tls_config(ca_bundle: Option<&str>) -> Result<Arc<ClientConfig>, Error> {
+    Ok(Tls::new(ca_bundle)?.config().clone())
+}
+
 /// A TLS connection after its handshake.
 pub(crate) struct TlsStream {
     tcp: TcpStream,

@@ -61,10 +61,23 @@ fn an_origin_with_a_certificate_of_the_run_is_read_by_all_commands() {
         assert!(cat.stdout == bytes(3_000_000), "{source}");
         let stat = run(&mut flatout(&[&["stat", source, "--json"], &trust[..], more].concat())).clean();
         assert_eq!(stat.events()[0]["bytes"], 3_000_000);
-        run(&mut flatout(&[&["bench", "get", source, "--repeat", "1"], &trust[..], more].concat()));
     }
     let listed = run(&mut flatout(&[&["ls", "s3://bucket/"], &trust[..], &s3].concat())).clean();
     assert!(listed.text().contains("key"), "{}", listed.text());
+}
+
+#[test]
+fn the_floor_speaks_tls_too() {
+    let served = Served::start(&[]);
+    let arguments = ["--repeat", "1", "--floor", "--json", "--part-size", "256KiB", "--landing", "memory"];
+    let url = format!("{}/bucket/key", served.url);
+    let trust = ["--ca-bundle", &served.authority()];
+    let ended = run(&mut flatout(&[&["bench", "get", &url], &arguments[..], &trust].concat())).clean();
+    let events = ended.events();
+    let floor = events.iter().find(|event| event["op"] == "floor").expect("a run of the floor");
+    assert!(floor["shape"].as_str().is_some_and(|shape| shape.starts_with("tokio-rustls ")), "{floor}");
+    assert_eq!(floor["bytes"], 3_000_000);
+    assert!(events.last().is_some_and(|ratio| ratio["cpu"].is_number()), "{events:?}");
 }
 
 #[test]
@@ -97,19 +110,40 @@ fn what_does_not_fit_is_said_in_one_line() {
         (&url, &["--ca-bundle", &nothing], 4, &["ca-bundle", "none.pem", "No such file"]),
         (
             &url,
-            &["--proxy", "socks5://user:PASSWORD@h:1"],
+            &["--proxy", "socks5://user:hunter2@h:1"],
             4,
             &["proxy", "socks5:// proxies are not supported"],
         ),
     ] {
         let arguments = [&["cp", source.as_str(), &target], more].concat();
         let refused = run(&mut flatout(&arguments)).refused(code, says);
-        assert!(!refused.stderr.contains("PASSWORD"), "{}", refused.stderr);
+        assert!(!refused.stderr.contains("hunter2"), "{}", refused.stderr);
         folder.is_untouched();
     }
     let json = run(&mut flatout(&["cp", &url, &target, "--json"]));
     let kinds: Vec<_> = json.events().into_iter().filter(|event| event["event"] == "error").collect();
     assert_eq!(kinds[0]["kind"], "untrusted", "{kinds:?}");
+}
+
+#[test]
+fn no_password_of_a_proxy_is_said() {
+    let folder = Folder::new();
+    let target = folder.at("model");
+    for proxy in
+        ["http://user:hunter2@127.0.0.1:1", "user:hunter2@nowhere.invalid:1", "ftp://user:hunter2@h:1"]
+    {
+        for url in ["https://origin.invalid/x", "http://origin.invalid/x", "s3://bucket/x"] {
+            for arguments in [&["cp", url, &target][..], &["stat", url], &["bench", "get", url]] {
+                for form in [&["--json"][..], &[]] {
+                    let more = ["--retries", "0", "--proxy", proxy];
+                    let ended = run(&mut flatout(&[arguments, &more, form].concat()));
+                    let said = format!("{}{}", ended.text(), ended.stderr);
+                    assert_ne!(ended.code, Some(0), "{said}");
+                    assert!(said.contains("prox") && !said.contains("hunter2"), "{arguments:?}: {said}");
+                }
+            }
+        }
+    }
 }
 
 #[test]
