@@ -283,7 +283,7 @@ Examples:
 
 The floor is the best of plain blocking recv(2) on 1, 2, 4 and 8 connections, a thread each, with 256 KiB and 1 MiB a \
 call, and of one epoll thread over 4 connections. All shapes run once, the three fastest twice more; the one with the \
-best median then alternates with flatout.";
+best median then alternates with flatout. Over https it is a bare tokio-rustls loop, a thread for each connection.";
 
 const DEMO_EXAMPLES: &str = "\
 The bytes go nowhere: memory that was never touched would cost more than the transfer. Everything stays on this \

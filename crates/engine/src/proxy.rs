@@ -217,6 +217,12 @@ impl Proxy {
         }
     }
 
+    /// The same error, saying that it is about the proxy.
+    pub(crate) fn unresolved(&self, error: &Error) -> Error {
+        Error::new(error.kind(), format!("{self}: {}", error.cause()))
+            .with_hint("check --proxy, HTTPS_PROXY and HTTP_PROXY, or name the host in --no-proxy")
+    }
+
     /// The login, for requests that are handed over whole.
     pub(crate) fn login(&self) -> Option<&str> {
         self.login.as_deref()

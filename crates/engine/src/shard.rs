@@ -137,7 +137,12 @@ impl Shard {
         let proxy = core.routes.of(endpoint);
         let nearest = proxy.map_or(endpoint, |proxy| &proxy.endpoint);
         let mut refused = None;
-        for address in core.endpoints.addresses(nearest, within).await? {
+        let addresses = core.endpoints.addresses(nearest, within).await;
+        let addresses = addresses.map_err(|error| match proxy {
+            Some(proxy) => proxy.unresolved(&error),
+            None => error,
+        })?;
+        for address in addresses {
             match connection::connect(endpoint, proxy, address, &core.tls, within).await {
                 Ok(socket) => return Ok((socket, address)),
                 // Another address may do better; what certificate and settings forbid stays forbidden.
