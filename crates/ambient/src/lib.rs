@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use flatout_engine::Config;
+use flatout_engine::{Config, Proxies};
 use flatout_settings::{Settings, knob, nearest};
 use flatout_wire::sign::Credentials;
 
@@ -33,7 +33,6 @@ use layers::Layers;
 
 pub use error::{AmbientError, ConfigError};
 pub use layers::{Layer, Row};
-pub use proxies::Proxies;
 pub use show::Signer;
 
 /// Variables by name.
@@ -148,6 +147,7 @@ impl From<Ambient> for Config {
             settings: found.settings,
             credentials: found.credentials,
             credentials_note: found.credentials_note,
+            proxies: found.proxies,
         }
     }
 }

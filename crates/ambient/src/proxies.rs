@@ -1,35 +1,10 @@
 //! Proxies by scheme: the knob `proxy` for both, else what the environment says of each.
 
-use std::fmt;
-
+use flatout_engine::Proxies;
 use flatout_settings::Settings;
 
 use crate::layers::{Layer, Row};
-use crate::mask::masked;
 use crate::{AmbientError, Environment, text};
-
-/// Which proxy an origin is reached through, as written: the engine makes sense of it.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct Proxies {
-    /// For `http://` origins.
-    pub http: Option<String>,
-    /// For `https://` origins.
-    pub https: Option<String>,
-    /// Hosts to reach without, as in the variable `NO_PROXY`.
-    pub no_proxy: Option<String>,
-}
-
-/// A proxy's URL may hold a password.
-impl fmt::Debug for Proxies {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = |proxy: &Option<String>| proxy.as_deref().map(masked);
-        out.debug_struct("Proxies")
-            .field("http", &shown(&self.http))
-            .field("https", &shown(&self.https))
-            .field("no_proxy", &self.no_proxy)
-            .finish()
-    }
-}
 
 /// Lower case before upper case, a scheme's own before the one for all, as with curl. curl reads `HTTP_PROXY` in lower
 /// case only, since a web server hands a visitor's `Proxy:` header to a CGI program under that name. Go, Python and

@@ -10,3 +10,4 @@ mod objects;
 mod program;
 mod raw;
 mod secrets;
+mod tls;
