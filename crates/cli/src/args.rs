@@ -59,6 +59,9 @@ pub enum Command {
     /// Measure: throughput, CPU and memory, beside the floor that plain sockets set
     #[command(subcommand)]
     Bench(Bench),
+    /// Show what is set, and which flag, variable or file says so
+    #[command(subcommand, after_help = CONFIG_SHORT, after_long_help = CONFIG_LONG)]
+    Config(Config),
     /// Print the version
     Version,
     /// One repetition of a measurement, asked for on standard input
@@ -71,7 +74,7 @@ pub enum Command {
 
 #[derive(Debug, clap::Args)]
 pub struct Cp {
-    /// s3://BUCKET/KEY or http://HOST[:PORT]/PATH; s3://BUCKET[/FOLDER] with -r; a pattern of keys, as in
+    /// s3://BUCKET/KEY or http[s]://HOST[:PORT]/PATH; s3://BUCKET[/FOLDER] with -r; a pattern of keys, as in
     /// 's3://BUCKET/FOLDER/*.bin'
     #[arg(value_name = "SRC")]
     pub source: String,
@@ -98,7 +101,7 @@ pub struct Cp {
 
 #[derive(Debug, clap::Args)]
 pub struct Cat {
-    /// s3://BUCKET/KEY or http://HOST[:PORT]/PATH
+    /// s3://BUCKET/KEY or http[s]://HOST[:PORT]/PATH
     #[arg(value_name = "URL", required = true)]
     pub sources: Vec<String>,
     /// Only these bytes of each: FIRST-LAST (both included, as in HTTP), FIRST- or -COUNT from the end; bytes=0-1 too
@@ -130,7 +133,7 @@ pub struct Ls {
 
 #[derive(Debug, clap::Args)]
 pub struct Stat {
-    /// s3://BUCKET/KEY or http://HOST[:PORT]/PATH
+    /// s3://BUCKET/KEY or http[s]://HOST[:PORT]/PATH
     #[arg(value_name = "URL")]
     pub source: String,
     #[command(flatten)]
@@ -165,6 +168,16 @@ pub struct Serve {
     /// Take writes and forget them
     #[arg(long)]
     pub sink: bool,
+    /// Speak TLS with a certificate made for this run; what clients have to trust is written to this file, for their
+    /// --ca-bundle
+    #[arg(long, value_name = "CA_FILE", conflicts_with_all = ["tls_cert", "tls_key"])]
+    pub tls: Option<PathBuf>,
+    /// Speak TLS with this certificate (PEM, its chain behind it)
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// The key of that certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -218,7 +231,7 @@ pub enum Bench {
 
 #[derive(Debug, clap::Args)]
 pub struct BenchGet {
-    /// s3://BUCKET/KEY or http://HOST[:PORT]/PATH; s3://BUCKET[/FOLDER] with -r
+    /// s3://BUCKET/KEY or http[s]://HOST[:PORT]/PATH; s3://BUCKET[/FOLDER] with -r
     #[arg(value_name = "URL")]
     pub source: String,
     /// Everything below a folder of a bucket, listed before the clock starts; the landing is nowhere or file:DIR
@@ -250,6 +263,21 @@ pub struct BenchDemo {
     pub knobs: Knobs,
 }
 
+#[derive(Debug, Subcommand)]
+pub enum Config {
+    /// Every setting, its value and where it came from; secrets are masked
+    #[command(after_help = CONFIG_SHORT)]
+    Show(ConfigShow),
+    /// Where the config file is, or would be
+    Path,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct ConfigShow {
+    #[command(flatten)]
+    pub knobs: Knobs,
+}
+
 const TOP_EXAMPLES: &str = "\
 Examples:
   flatout cp s3://models/llama/model.safetensors .
@@ -258,7 +286,7 @@ Examples:
   flatout bench get s3://models/llama/model.safetensors --floor
 
 Keys come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN), the endpoint from --endpoint-url, \
-AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL. Sizes take units: 8MiB.
+AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL; flatout config show says what is set and where. Sizes take units: 8MiB.
 
 Exit codes: 0 done, 1 failed, 2 something left out, 3 not all is known, 4 usage, 5 access refused, 6 throttled, \
 130 interrupted.";
@@ -312,8 +340,10 @@ Examples:
   flatout serve --synthetic demo/object=4GiB --no-auth --listen 127.0.0.1:0
   flatout serve --synthetic many/file=128KiBx10000 --no-auth
   flatout serve --synthetic far/object=1GiB --no-auth --latency 30ms --per-connection 90MB/s
+  flatout serve --memory --no-auth --tls ca.pem
+  flatout ls s3:// --endpoint-url https://localhost:9000 --ca-bundle ca.pem
 
-When ready it prints 'listening on http://ADDR:PORT' for each address. Ctrl-C or SIGTERM ends it, exit code 0.";
+When ready it prints 'listening on http://ADDR:PORT' (https with --tls) for each address. Ctrl-C or SIGTERM ends it, exit code 0.";
 
 const GET_EXAMPLES: &str = "\
 Examples:
@@ -324,8 +354,42 @@ Examples:
 
 The floor is the best of plain blocking recv(2) on 1, 2, 4 and 8 connections, a thread each, with 256 KiB and 1 MiB a \
 call, and of one epoll thread over 4 connections. All shapes run once, the three fastest twice more; the one with the \
-best median then alternates with flatout. With -r it is a thread for each of 1, 2, 4 or 8 connections that asks for the \
-same objects one after the other and writes the same files.";
+best median then alternates with flatout. Over https it is a bare tokio-rustls loop, a thread for each connection.
+
+With -r the floor is a thread for each of 1, 2, 4 or 8 connections that asks for the same objects one after the \
+other and writes the same files; over https it has none.";
+
+const CONFIG_SHORT: &str = "\
+Examples:
+  flatout config show
+  flatout config show --profile minio
+  flatout config show --json | jq -r 'select(.layer == \"found\") | .name'";
+
+const CONFIG_LONG: &str = "\
+A value comes from the first of these that has one:
+  flag         --region
+  environment  FLATOUT_REGION
+  profile      ~/.config/flatout/config.toml, or the file that FLATOUT_CONFIG names
+  found        AWS_REGION, ~/.aws/config, OSS_REGION, ~/.aliyun/config.json, ~/.ossutilconfig, HTTPS_PROXY, ...
+  default
+
+The config file is TOML. Keys are the flags without their dashes; those at the top are the default profile's, a \
+table [profile.NAME] holds those of another, which takes nothing from the default one:
+
+  part-size = \"16MiB\"
+  resolve = [\"minio:9000:10.0.0.1\", \"minio:9000:10.0.0.2\"]
+
+  [profile.minio]
+  endpoint-url = \"http://minio:9000\"
+
+--profile, or FLATOUT_PROFILE, chooses a profile of this file, of ~/.aws and of ~/.aliyun; without it AWS_PROFILE and \
+ALIBABA_CLOUD_PROFILE choose among their own tools' files. The file holds no keys: those stay with AWS's and Alibaba \
+Cloud's own.
+
+Examples:
+  flatout config show
+  flatout config show --profile minio
+  flatout config show --json | jq -r 'select(.layer == \"found\") | .name'";
 
 const DEMO_EXAMPLES: &str = "\
 The bytes go nowhere: memory that was never touched would cost more than the transfer. Everything stays on this \

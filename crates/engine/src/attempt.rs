@@ -44,7 +44,9 @@ pub(crate) async fn ask(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> 
             went_back = true;
             continue;
         }
-        let failure = Failure::of_answer(&answer.head, &body, shard.core.credentials_note.as_deref());
+        let failure = shard
+            .misdirected(&answer.connection.endpoint, status, &body)
+            .or_else(|| Failure::of_answer(&answer.head, &body, shard.core.credentials_note.as_deref()));
         answer.finish(shard).await;
         return Err(failure.unwrap_or_else(|| unexpected(status)));
     }
@@ -69,6 +71,10 @@ fn follow(running: &Running, head: &Head) -> Result<bool, Failure> {
 /// One exchange on an idle connection or a new one. An idle one that the origin closed meanwhile costs no attempt.
 async fn exchange(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result<Answer, Failure> {
     let (endpoint, request) = running.object.get(asked, running.if_match());
+    let request = match shard.core.routes.forwarder(&endpoint) {
+        Some(proxy) => proxy.absolute(&endpoint, &request),
+        None => request,
+    };
     loop {
         let idle = shard.idle_connection(&endpoint);
         let was_idle = idle.is_some();

@@ -22,8 +22,10 @@ use crate::lease::Pool;
 use crate::list::{Bucket, Listing};
 use crate::many::{Batch, Many, Wanted};
 use crate::object::Account;
+use crate::proxy::{Proxies, Routes};
 use crate::shard::{Job, ShardHandle};
 use crate::stats::{Report, Stat, Version};
+use crate::tls::Tls;
 use crate::transfer::{Get, Hold, Pace, Running, Transfer};
 
 /// What a client is made from.
@@ -35,6 +37,8 @@ pub struct Config {
     pub credentials: Option<Credentials>,
     /// Why there are no keys, for the hint of a refusal.
     pub credentials_note: Option<String>,
+    /// Proxies found around, for where the settings name none.
+    pub proxies: Proxies,
 }
 
 /// Reads objects. Cheap to make: threads start at the first use, and end when the client is dropped.
@@ -58,6 +62,8 @@ impl Client {
         let core = Core {
             account: Arc::new(Account::new(s3, credentials)),
             endpoints: Endpoints::new(&settings.resolve)?,
+            routes: Routes::new(settings.proxy.as_deref(), settings.no_proxy.as_deref(), &config.proxies)?,
+            tls: Tls::new(settings.ca_bundle.as_deref())?,
             settings,
             credentials_note: config.credentials_note,
             pool: Arc::default(),
@@ -206,6 +212,8 @@ pub(crate) struct Core {
     pub(crate) account: Arc<Account>,
     pub(crate) credentials_note: Option<String>,
     pub(crate) endpoints: Endpoints,
+    pub(crate) routes: Routes,
+    pub(crate) tls: Tls,
     pub(crate) pool: Arc<Pool>,
     /// The shards that have been started; `None` once the client is closed, so that nothing starts any after.
     shards: Mutex<Option<Vec<ShardHandle>>>,

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
+use flatout_wire::endpoint::Scheme;
 use flatout_wire::head::Head;
 use flatout_wire::location::HttpUrl;
 use flatout_wire::request::{self, Method, Request};
@@ -13,6 +14,7 @@ use hyper_util::rt::TokioIo;
 
 use crate::attempt::{REDIRECTS_MAX, is_redirect};
 use crate::error::{Error, ErrorKind};
+use crate::proxy::Proxy;
 use crate::refusal::Failure;
 use crate::shard::Shard;
 
@@ -45,7 +47,7 @@ pub(crate) async fn call_with_retries(shard: &Rc<Shard>, mut call: Call) -> Resu
                     (call.request, redirects) = (request, redirects + 1);
                     continue;
                 }
-                None => match Failure::of_answer(&head, &body, shard.core.credentials_note.as_deref()) {
+                None => match refusal(shard, &call.request, &head, &body) {
                     Some(failure) => failure,
                     None => return Ok((head, body)),
                 },
@@ -54,6 +56,12 @@ pub(crate) async fn call_with_retries(shard: &Rc<Shard>, mut call: Call) -> Resu
         };
         shard.wait_or_give_up(failure, &mut attempt).await?;
     }
+}
+
+fn refusal(shard: &Shard, request: &Request, head: &Head, body: &[u8]) -> Option<Failure> {
+    shard
+        .misdirected(&request.endpoint, head.status, body)
+        .or_else(|| Failure::of_answer(head, body, shard.core.credentials_note.as_deref()))
 }
 
 /// The request that a redirect leads to; credentials go along to the same endpoint only.
@@ -94,12 +102,15 @@ async fn exchange(shard: &Rc<Shard>, request: &Request) -> Result<(Head, Bytes),
 /// Sends on an idle connection, or on a new one where the origin closed the idle one meanwhile.
 async fn send(shard: &Rc<Shard>, request: &Request) -> Result<(Caller, hyper::Response<Incoming>), Failure> {
     if let Some(mut caller) = idle_caller(shard, request).await
-        && let Ok(answer) = caller.send_request(rendered(request)).await
+        && let Ok(answer) = caller.send_request(rendered(shard, request)).await
     {
         return Ok((caller, answer));
     }
     let mut caller = open_caller(shard, request).await?;
-    let answer = caller.send_request(rendered(request)).await.map_err(|error| {
+    let answer = caller.send_request(rendered(shard, request)).await.map_err(|error| {
+        if error.is_parse() && request.endpoint.scheme == Scheme::Http {
+            return Failure::last(answers_nonsense(request, &error));
+        }
         Failure::transient(Error::new(ErrorKind::Network, format!("the call broke: {error}")))
     })?;
     Ok((caller, answer))
@@ -128,7 +139,13 @@ async fn open_caller(shard: &Rc<Shard>, request: &Request) -> Result<Caller, Fai
     Ok(caller)
 }
 
-fn rendered(request: &Request) -> hyper::Request<Empty<Bytes>> {
+/// hyper shows no byte of what it could not parse: that it is TLS is a guess.
+fn answers_nonsense(request: &Request, error: &hyper::Error) -> Error {
+    let cause = format!("the answer of {} is not HTTP: {error}", request.endpoint);
+    Error::new(ErrorKind::Network, cause).with_hint("if the port is one for TLS, use https://")
+}
+
+fn rendered(shard: &Shard, request: &Request) -> hyper::Request<Empty<Bytes>> {
     let method = match request.method {
         Method::Get => hyper::Method::GET,
         Method::Head => hyper::Method::HEAD,
@@ -136,7 +153,12 @@ fn rendered(request: &Request) -> hyper::Request<Empty<Bytes>> {
         Method::Post => hyper::Method::POST,
         Method::Delete => hyper::Method::DELETE,
     };
-    let mut builder = hyper::Request::builder().method(method).uri(request.target());
+    let proxy = shard.core.routes.forwarder(&request.endpoint);
+    let uri = if proxy.is_some() { request.url() } else { request.target() };
+    let mut builder = hyper::Request::builder().method(method).uri(uri);
+    if let Some(login) = proxy.and_then(Proxy::login) {
+        builder = builder.header("proxy-authorization", login);
+    }
     for (name, value) in &request.headers {
         builder = builder.header(name, value);
     }

@@ -19,12 +19,15 @@ mod many;
 mod object;
 mod part;
 mod plan;
+mod proxy;
 mod refusal;
 mod retry;
 mod shard;
 mod single;
 mod stats;
 mod stream;
+mod tls;
+mod tls_errors;
 mod transfer;
 mod verify;
 
@@ -34,6 +37,9 @@ pub use folder::Folder;
 pub use landing::{Landing, Memory};
 pub use list::{Bucket, Entry, Listed, Listing};
 pub use many::{Finished, Many, ManyProgress, ManyWatch, Wanted};
+pub use proxy::Proxies;
 pub use stats::{PartRecord, Progress, Report, Stat, Verified, Version};
 pub use stream::{StreamReader, StreamWriter, stream};
+#[doc(hidden)]
+pub use tls::tls_config;
 pub use transfer::{CancelSwitch, Get, Transfer, Watch};

@@ -1,4 +1,4 @@
-//! A TCP connection as seen by hyper, slowed down where the origin was asked to: latency and rates.
+//! A connection as seen by hyper, slowed down where the origin was asked to: latency and rates.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
 use crate::rate::Rate;
+use crate::stream::Stream;
 
 /// What every connection of an origin is held to. A link is full duplex: each direction has its own rates.
 #[derive(Clone)]
@@ -35,12 +35,12 @@ impl Shaping {
 
 /// A connection; without shaping it adds nothing to the socket but one branch a call.
 pub(crate) struct Socket {
-    stream: TcpStream,
+    stream: Stream,
     shape: Option<Box<Shape>>,
 }
 
 impl Socket {
-    pub(crate) fn new(stream: TcpStream, shaping: Option<&Shaping>) -> Socket {
+    pub(crate) fn new(stream: Stream, shaping: Option<&Shaping>) -> Socket {
         Socket { stream, shape: shaping.map(|shaping| Box::new(Shape::new(shaping))) }
     }
 }
@@ -52,10 +52,10 @@ impl AsyncRead for Socket {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let Socket { stream, shape } = &mut *self;
-        let Some(shape) = shape else { return Pin::new(stream).poll_read(cx, buf) };
+        let Some(shape) = shape else { return stream.poll_read(cx, buf) };
         let allowed = ready!(shape.inward.poll(buf.remaining(), cx));
         let mut limited = ReadBuf::new(buf.initialize_unfilled_to(allowed));
-        ready!(Pin::new(stream).poll_read(cx, &mut limited))?;
+        ready!(stream.poll_read(cx, &mut limited))?;
         let bytes = limited.filled().len();
         buf.advance(bytes);
         shape.on_read(bytes);
@@ -66,10 +66,10 @@ impl AsyncRead for Socket {
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let Socket { stream, shape } = &mut *self;
-        let Some(shape) = shape else { return Pin::new(stream).poll_write(cx, buf) };
+        let Some(shape) = shape else { return stream.poll_send(cx, &[IoSlice::new(buf)]) };
         ready!(shape.poll_latency(cx));
         let allowed = ready!(shape.outward.poll(buf.len(), cx));
-        let bytes = ready!(Pin::new(stream).poll_write(cx, &buf[..allowed]))?;
+        let bytes = ready!(stream.poll_send(cx, &[IoSlice::new(&buf[..allowed])]))?;
         shape.outward.spend(bytes);
         Poll::Ready(Ok(bytes))
     }
@@ -79,31 +79,23 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let first = bufs.iter().find(|buf| !buf.is_empty());
         if self.shape.is_some() {
+            let first = bufs.iter().find(|buf| !buf.is_empty());
             return self.poll_write(cx, first.map_or(&[][..], |buf| buf));
         }
-        let bytes = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, bufs))?;
-        if bytes < bufs.iter().map(|buf| buf.len()).sum() {
-            // The socket buffer is full: say so to tokio, which would otherwise find out by one more call
-            // that ends in EAGAIN. (For plain writes tokio does this by itself.)
-            let _ = self
-                .stream
-                .try_io(Interest::WRITABLE, || -> io::Result<()> { Err(io::ErrorKind::WouldBlock.into()) });
-        }
-        Poll::Ready(Ok(bytes))
+        self.stream.poll_send(cx, bufs)
     }
 
     fn is_write_vectored(&self) -> bool {
         true
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream.poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        self.stream.poll_shutdown(cx)
     }
 }
 

@@ -45,10 +45,6 @@ pub enum LocationError {
     #[error("`{text}` has too few slashes: write {scheme}://{rest}")]
     Slashes { text: String, scheme: &'static str, rest: String },
     #[error(
-        "https:// is not supported yet, it comes with TLS: write http://{rest} if the origin answers there"
-    )]
-    Https { rest: String },
-    #[error(
         "oss:// is not supported yet, it comes with OSS: use s3:// with --endpoint-url and an S3-compatible origin"
     )]
     Oss,
@@ -77,11 +73,10 @@ pub enum LocationError {
 }
 
 impl Location {
-    /// Parses `s3://bucket`, `s3://bucket/key` and `http://[user[:password]@]host[:port][/path][?query]`.
+    /// Parses `s3://bucket`, `s3://bucket/key` and `http[s]://[user[:password]@]host[:port][/path][?query]`.
     ///
     /// # Errors
-    /// Says what is wrong and what to write instead. `https` and `oss` are refused by name: they are not
-    /// supported yet.
+    /// Says what is wrong and what to write instead. `oss` is refused by name: it is not supported yet.
     pub fn parse(text: &str) -> Result<Location, LocationError> {
         let Some((scheme, rest)) = text.split_once("://") else {
             return Err(no_scheme(text));
@@ -89,7 +84,7 @@ impl Location {
         match scheme.to_ascii_lowercase().as_str() {
             "s3" => parse_s3(rest),
             "http" => Ok(Location::Http { url: HttpUrl::parse_rest(Scheme::Http, rest)? }),
-            "https" => Err(LocationError::Https { rest: shown(rest) }),
+            "https" => Ok(Location::Http { url: HttpUrl::parse_rest(Scheme::Https, rest)? }),
             "oss" => Err(LocationError::Oss),
             _ => Err(LocationError::UnknownScheme { scheme: shown(scheme) }),
         }
@@ -151,8 +146,7 @@ impl HttpUrl {
     /// User and password go along to the same endpoint only: another host must not see them.
     ///
     /// # Errors
-    /// A URL that [`Location::parse`] would refuse. `https` is accepted: whether it can be reached is the
-    /// engine's to say.
+    /// A URL that [`Location::parse`] would refuse.
     pub fn follow(&self, location: &str) -> Result<HttpUrl, LocationError> {
         let location = location.trim();
         let mut url = if let Some((scheme, rest)) = absolute(location) {
@@ -298,7 +292,7 @@ fn check_bucket(bucket: &str) -> Result<(), LocationError> {
 
 /// The error for a text without `://`: the nearest location that has it.
 fn no_scheme(text: &str) -> LocationError {
-    for scheme in ["s3", "http"] {
+    for scheme in ["s3", "http", "https"] {
         if let Some(rest) = text.strip_prefix(scheme).and_then(|rest| rest.strip_prefix(':')) {
             let rest = shown(rest.trim_start_matches('/'));
             return LocationError::Slashes { text: shown(text), scheme, rest };

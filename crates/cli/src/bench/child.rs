@@ -8,13 +8,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use flatout_engine::{Client, Get, PartRecord, Report, stream};
+use flatout_wire::endpoint::Scheme;
 use flatout_wire::location::Location;
 use flatout_wire::request::{Request, get_url};
 use flatout_wire::s3::S3;
 use flatout_wire::sign::Signer;
+use tokio_rustls::rustls::pki_types::ServerName;
 
 use crate::bench::drain::Drain;
-use crate::bench::floor::{self, Ground, Job, Shape};
+use crate::bench::floor::{self, Ground, Job, Shape, Tls};
 use crate::bench::many;
 use crate::bench::origin_process::{OriginProcess, Watched};
 use crate::bench::run::{Row, Run, ttfb_ms};
@@ -229,15 +231,24 @@ fn row(part: &PartRecord) -> Row {
 fn floor(spec: &Spec, location: &Location, knobs: &Knobs, shape: Shape) -> Result<Run, Failure> {
     let failed = |error: io::Error| Failure::local("floor", spec.address, &error);
     let found = flatout_ambient::gather(knobs.given())?;
+    if found.settings.proxy.is_some() {
+        return Err(Failure::usage(format!("floor: {location}: the floor knows no proxy"))
+            .with_hint("leave out --floor, or the proxy"));
+    }
     let part_bytes = found.settings.part_bytes;
+    let ca_bundle = found.settings.ca_bundle.clone();
     let request = request(location, found)?;
+    let tls = match request.endpoint.scheme {
+        Scheme::Http => None,
+        Scheme::Https => Some(tls(&request, ca_bundle.as_deref())?),
+    };
     let prepared = Prepared::new(spec)?;
     let clock = Clock::start(spec);
     let landed_bytes = Arc::new(AtomicU64::new(0));
     let counter = landed_bytes.clone();
     let sampler = Sampler::start(clock.start, spec.progress, move || counter.load(Ordering::Relaxed));
     let (etag, address, bytes, start) = (spec.etag.clone(), spec.address, spec.bytes, clock.start);
-    let job = Job { request, etag, address, bytes, part_bytes, start, landed_bytes };
+    let job = Job { request, tls, etag, address, bytes, part_bytes, start, landed_bytes };
     let (mut ground, drain) = ground(prepared, spec.bytes).map_err(failed)?;
     let rows = floor::fetch(&job, shape, &mut ground).map_err(failed)?;
     let elapsed = clock.stop(spec.bytes, sampler);
@@ -266,8 +277,16 @@ fn ground(prepared: Prepared, bytes: u64) -> io::Result<(Ground, Option<Drain>)>
     })
 }
 
+/// What the engine would trust, and whom it would expect.
+fn tls(request: &Request, ca_bundle: Option<&str>) -> Result<Tls, Failure> {
+    let config = flatout_engine::tls_config(ca_bundle)?;
+    let name = ServerName::try_from(request.endpoint.host.clone())
+        .map_err(|_| Failure::usage(format!("floor: {}: no name for a certificate", request.endpoint)))?;
+    Ok(Tls { config, name })
+}
+
 /// The request whose ranges are asked for, signed like the engine's.
-fn request(location: &Location, found: flatout_ambient::Ambient) -> Result<Request, Failure> {
+pub fn request(location: &Location, found: flatout_ambient::Ambient) -> Result<Request, Failure> {
     let Location::S3 { bucket, key } = location else {
         let Location::Http { url } = location else { unreachable!("a location is one of two") };
         return Ok(get_url(url));

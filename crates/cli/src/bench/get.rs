@@ -7,11 +7,13 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use flatout_engine::{Get, Landing as EngineLanding};
+use flatout_wire::endpoint::Scheme;
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
 
 use crate::args::BenchGet;
-use crate::bench::floor::{SHAPES, Shape};
+use crate::bench::child::request;
+use crate::bench::floor::{Shape, shapes};
 use crate::bench::many;
 use crate::bench::report::{HEADER, Op, Report};
 use crate::bench::run::{Run, median};
@@ -63,6 +65,8 @@ pub struct Bench<'a> {
     console: &'a Console,
     name: String,
     spec: Spec,
+    /// The floor has to speak it too.
+    tls: bool,
 }
 
 impl<'a> Bench<'a> {
@@ -102,12 +106,14 @@ impl<'a> Bench<'a> {
             rows: false,
             progress: console.bar_wanted(Carries::Lines),
         };
-        Ok(Bench { console, name: location.name().to_owned(), spec })
+        let tls = is_secure(&location, knobs)?;
+        Ok(Bench { console, name: location.name().to_owned(), spec, tls })
     }
 
     /// A measurement whose spec is there already.
     pub fn of(name: String, spec: Spec, console: &'a Console) -> Bench<'a> {
-        Bench { console, name, spec }
+        // The floor of many knows no TLS, and says so itself.
+        Bench { console, name, spec, tls: false }
     }
 
     fn with_rows(mut self, rows: bool) -> Bench<'a> {
@@ -118,7 +124,7 @@ impl<'a> Bench<'a> {
     /// The fastest shape on this machine, by the median of its runs.
     pub fn best_shape(&self, care: Care) -> Result<Shape, Failure> {
         let mut tried: Vec<(Shape, Vec<f64>)> = Vec::new();
-        for shape in SHAPES {
+        for shape in shapes(self.tls) {
             tried.push((shape, vec![self.repetition(Work::Floor(shape))?.gib_per_s()]));
         }
         rank(&mut tried);
@@ -196,6 +202,12 @@ impl Drop for Removed<'_> {
             };
         }
     }
+}
+
+/// Whether the object is read over TLS.
+fn is_secure(location: &Location, knobs: &Knobs) -> Result<bool, Failure> {
+    let found = flatout_ambient::gather(knobs.given())?;
+    Ok(request(location, found)?.endpoint.scheme == Scheme::Https)
 }
 
 fn empty(location: &Location) -> Failure {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use flatout_engine::{Client, Entry, Folder, Get, Landing as EngineLanding, Wanted};
+use flatout_wire::endpoint::Scheme;
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
 
@@ -178,8 +179,14 @@ pub fn measure_floor(spec: &Spec, knobs: &Knobs, shape: Shape) -> Result<Run, Fa
 }
 
 fn request(client: &Client, wanted: Wanted) -> Result<floor::many::Object, Failure> {
+    let signed = client.signed_get(&wanted.location)?;
+    if signed.endpoint.scheme == Scheme::Https {
+        let failure =
+            Failure::usage(format!("floor: {}: the floor of many objects knows no TLS", wanted.location));
+        return Err(failure.with_hint("leave out --floor"));
+    }
     let mut request = Vec::new();
-    client.signed_get(&wanted.location)?.write_head(&mut request);
+    signed.write_head(&mut request);
     Ok(floor::many::Object { request, name: wanted.name })
 }
 

@@ -4,9 +4,11 @@
 mod bad_input;
 mod bench;
 mod commands;
+mod config;
 mod folder;
 mod many;
 mod objects;
 mod program;
 mod raw;
 mod secrets;
+mod tls;

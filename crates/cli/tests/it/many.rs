@@ -361,6 +361,7 @@ fn synthetic() -> flatout_server::Origin {
         per_connection: None,
         total: None,
         sink: false,
+        tls: None,
     })
     .unwrap()
 }
