@@ -13,13 +13,13 @@ use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::buffer::FRAME_BYTES;
-use crate::dialect::Dialect;
 use crate::folder::Folder;
 use crate::front::Front;
 use crate::memory::Memory;
 use crate::shelf::Shelf;
 use crate::sink::Sink;
 use crate::socket::{Shaping, Socket};
+use crate::stock::Stock;
 use crate::synthetic::Synthetic;
 
 /// Bytes that hyper queues for one `writev(2)` when they cost no memory of their own: several frames, so that
@@ -76,7 +76,7 @@ impl Origin {
         let listeners = bind(&options.listen)?;
         let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<_>>()?;
         let server = Server {
-            front: Front::new(Dialect::new(shelf), options.auth),
+            front: Front::new(Stock::new(shelf), options.auth),
             shaping: Shaping::new(options.latency, options.per_connection, options.total),
             queue_bytes: match options.store {
                 // One buffer a call, back in use as soon as it is sent: it never leaves the cache.
