@@ -1,6 +1,6 @@
 //! Version 4: an HMAC-SHA256 over the whole request, under a key that is good for one day, region and product.
 
-use flatout_wire::time::parse_amz;
+use flatout_wire::time::{format_amz, parse_amz, parse_http};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
@@ -18,7 +18,7 @@ const MAX_EXPIRES_S: u64 = 7 * 86_400;
 
 /// What a signature is made for beside the request itself.
 pub(super) struct Scope {
-    /// `20231216T162057Z`
+    /// `20231216T162057Z`, or the Date of the request.
     timestamp: String,
     day: String,
     region: String,
@@ -37,11 +37,16 @@ pub(super) fn in_header(asked: &Asked, text: &str) -> Result<Claim, Refusal> {
         let why = "the Authorization header has no Credential or no Signature";
         return Err(malformed(why).numbered("0002-00000202"));
     };
-    let timestamp = asked.header("x-oss-date").unwrap_or_default();
-    let unix_s = parse_amz(&timestamp)
-        .ok_or_else(|| malformed("a signed request has x-oss-date, as in 20231216T162057Z"))?;
-    let (access_key, scope) = scope(credential, timestamp, field("AdditionalHeaders").unwrap_or_default())
-        .ok_or_else(|| malformed(CREDENTIAL_RULE).numbered("0002-00000213"))?;
+    // Older clients sign Date as it stands.
+    let date = match asked.header("x-oss-date") {
+        Some(date) => parse_amz(&date).map(|unix_s| (date, unix_s)),
+        None => asked.header("date").and_then(|date| parse_http(&date).map(|unix_s| (date, unix_s))),
+    };
+    let (timestamp, unix_s) =
+        date.ok_or_else(|| malformed("a signed request has Date, or x-oss-date as in 20231216T162057Z"))?;
+    let (access_key, scope) =
+        scope(credential, (timestamp, unix_s), field("AdditionalHeaders").unwrap_or_default())
+            .ok_or_else(|| malformed(CREDENTIAL_RULE).numbered("0002-00000213"))?;
     Ok(Claim {
         access_key,
         signature: signature.to_owned(),
@@ -61,8 +66,9 @@ pub(super) fn in_query(asked: &Asked) -> Result<Claim, Refusal> {
     let expires_s = asked.number("x-oss-expires")?.filter(|expires| (1..=MAX_EXPIRES_S).contains(expires));
     let expires_s = expires_s
         .ok_or_else(|| malformed("x-oss-expires goes from 1 to 604800 seconds").numbered("0002-00000232"))?;
-    let (access_key, scope) = scope(&text("x-oss-credential"), timestamp, &text("x-oss-additional-headers"))
-        .ok_or_else(|| malformed(CREDENTIAL_RULE).numbered("0002-00000224"))?;
+    let (access_key, scope) =
+        scope(&text("x-oss-credential"), (timestamp, signed_s), &text("x-oss-additional-headers"))
+            .ok_or_else(|| malformed(CREDENTIAL_RULE).numbered("0002-00000224"))?;
     Ok(Claim {
         access_key,
         signature: text("x-oss-signature"),
@@ -75,12 +81,11 @@ const CREDENTIAL_RULE: &str =
     "a credential is ID/DAY/REGION/oss/aliyun_v4_request, and its day is that of the date";
 
 /// The access key and scope of a credential; None when it is none.
-fn scope(credential: &str, timestamp: String, additional: &str) -> Option<(String, Scope)> {
+fn scope(credential: &str, (timestamp, unix_s): (String, u64), additional: &str) -> Option<(String, Scope)> {
     let mut words = credential.split('/');
     let (access_key, day, region, product) = (words.next()?, words.next()?, words.next()?, words.next()?);
     let whole = words.next() == Some(REQUEST) && words.next().is_none();
-    if !whole || !["oss", "oss-cloudbox"].contains(&product) || !timestamp.starts_with(day) || day.len() != 8
-    {
+    if !whole || !["oss", "oss-cloudbox"].contains(&product) || format_amz(unix_s)[..8] != *day {
         return None;
     }
     let scope = Scope {
