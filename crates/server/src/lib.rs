@@ -13,7 +13,8 @@
 //! `OSS …` (version 1), `OSS4-HMAC-SHA256 …` (version 4), `OSSAccessKeyId` and `x-oss-credential` OSS's. Unsigned, it is
 //! OSS when the host says so (`*.aliyuncs.com`, a name with a label `oss-…`) or a header `x-oss-…` does, else S3.
 //! Either takes path style and `BUCKET.localhost`; OSS also `BUCKET.oss-REGION.aliyuncs.com`.
-//! Any region is accepted, and security tokens are not checked.
+//! Any region is accepted, and security tokens are not checked. OSS here has no versions, tags, symbolic links, callbacks
+//! or processing, and an append writes its object anew.
 //!
 //! # Stores
 //!

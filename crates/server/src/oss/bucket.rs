@@ -73,8 +73,35 @@ impl Oss {
             document.leaf_if("NextMarker", page.next.as_deref().map(encode).as_deref());
         }
         let owned = !second || asked.parameter("fetch-owner") == Some("true");
-        show_page(&mut document, &page, encode, owned);
+        self.show_page(&mut document, (bucket, &page), encode, owned);
         Ok(Answer::xml(document))
+    }
+
+    fn show_page(
+        &self,
+        document: &mut Document,
+        (bucket, page): (&str, &Page),
+        encode: fn(&str) -> String,
+        owned: bool,
+    ) {
+        for listed in &page.objects {
+            // A listing of the store does not know it; opening costs a folder some microseconds a key.
+            let kind = self.stock.shelf.open(bucket, &listed.key).map(|object| object.kept.kind);
+            document.group("Contents", |shown| {
+                shown.leaf("Key", &encode(&listed.key));
+                shown.leaf("LastModified", &format_iso(seconds(listed.modified)));
+                shown.leaf("ETag", &format!("\"{}\"", listed.etag));
+                shown.leaf("Type", kind.unwrap_or_default().name());
+                shown.leaf("Size", &listed.size.to_string());
+                shown.leaf("StorageClass", "Standard");
+                if owned {
+                    show_owner(shown);
+                }
+            });
+        }
+        for prefix in &page.prefixes {
+            document.group("CommonPrefixes", |shown| shown.leaf("Prefix", &encode(prefix)));
+        }
     }
 
     pub(super) fn bucket_info(&self, asked: &Asked, bucket: &str) -> Result<Answer, Refusal> {
@@ -129,24 +156,6 @@ fn max_keys(asked: &Asked) -> Result<u64, Refusal> {
             "InvalidArgument",
             format!("max-keys goes from 1 to {MAX_KEYS}, and {most} came"),
         )),
-    }
-}
-
-fn show_page(document: &mut Document, page: &Page, encode: fn(&str) -> String, owned: bool) {
-    for listed in &page.objects {
-        document.group("Contents", |shown| {
-            shown.leaf("Key", &encode(&listed.key));
-            shown.leaf("LastModified", &format_iso(seconds(listed.modified)));
-            shown.leaf("ETag", &format!("\"{}\"", listed.etag));
-            shown.leaf("Size", &listed.size.to_string());
-            shown.leaf("StorageClass", "Standard");
-            if owned {
-                show_owner(shown);
-            }
-        });
-    }
-    for prefix in &page.prefixes {
-        document.group("CommonPrefixes", |shown| shown.leaf("Prefix", &encode(prefix)));
     }
 }
 

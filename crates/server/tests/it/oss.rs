@@ -158,6 +158,7 @@ fn an_appendable_object_grows_at_its_end_alone() {
         assert!(got.body == body);
         assert_eq!(got.header("x-oss-object-type"), Some("Appendable"));
         assert_eq!(got.header("x-oss-next-append-position"), Some("5000"));
+        assert_eq!(ask(lab, "GET", "/bucket", &[], b"").xml("Type").as_deref(), Some("Appendable"));
         refused(ask(lab, "POST", "/bucket/log?append", &[], b"x"), 400, "MissingArgument");
         ask(lab, "PUT", "/bucket/log", &[], b"normal").expect(200);
         refused(append(6, b"x"), 409, "ObjectNotAppendable");
