@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::bytes;
-use crate::guard::installed;
+use crate::guard::{installed, on_path};
 use crate::minio::cache;
 use crate::program::{Ended, run};
 use crate::served::{ACCESS_KEY, SECRET_KEY, Served};
@@ -91,6 +91,23 @@ impl Lab {
     pub fn aws(&self, keys: Keys, arguments: &[&str]) -> Ended {
         let mut command = self.command("aws", &cache().join("python/bin/aws"), keys);
         run(command.args(["--endpoint-url", self.url(), "--region", "us-east-1"]).args(arguments))
+    }
+
+    /// Status and body of a URL, asked for with nothing else: what a browser would get.
+    pub fn fetch(&self, url: &str) -> (u16, Vec<u8>) {
+        let to = self.path("fetched");
+        let ended = run(Command::new(installed("curl", &on_path("curl"))).args([
+            "--silent",
+            "--globoff",
+            "--max-time",
+            "60",
+            "--output",
+            &to,
+            "--write-out",
+            "%{http_code}",
+            url,
+        ]));
+        (good(ended).parse().expect("curl writes the status"), fs::read(to).unwrap())
     }
 
     /// A client that knows the keys by every name, and nothing of the machine; it works in the lab's folder.

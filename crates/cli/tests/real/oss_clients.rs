@@ -173,6 +173,29 @@ fn the_go_sdk_learns_how_wrong_its_clock_is() {
 }
 
 #[test]
+fn urls_that_clients_signed_are_let_in() {
+    let lab = Lab::new(&["--memory"]);
+    lab.bucket("bucket");
+    let body = lab.file("file", 1000);
+    let key = "a b+ü%1";
+    good(lab.oss_go(Keys::Right, &[], &["upload", "bucket", key, "file"]));
+    for version in VERSIONS {
+        let by_go = |keys| good(lab.oss_go(keys, &["-signature", version], &["presign", "bucket", key]));
+        let by_ossutil = good(lab.ossutil(
+            version,
+            Keys::Right,
+            &["sign", &format!("oss://bucket/{key}"), "--timeout", "600"],
+        ));
+        for said in [by_go(Keys::Right), by_ossutil] {
+            let url = said.lines().next().unwrap();
+            assert!(lab.fetch(url) == (200, body.clone()), "{url}");
+            assert_eq!(lab.fetch(&url.replace("/bucket/a", "/bucket/b")).0, 403, "{url}");
+        }
+        assert_eq!(lab.fetch(by_go(Keys::WrongSecret).trim()).0, 403);
+    }
+}
+
+#[test]
 fn the_python_sdk_does_everything() {
     let folder = root();
     for store in [&["--memory"][..], &["--root", folder.path().to_str().unwrap()]] {

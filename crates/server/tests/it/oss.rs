@@ -166,6 +166,20 @@ fn an_appendable_object_grows_at_its_end_alone() {
 }
 
 #[test]
+fn of_appends_at_one_position_one_wins() {
+    each(|lab| {
+        let append = || ask(lab, "POST", "/bucket/log?append&position=0", &[], &bytes("a", 100_000)).status;
+        let statuses: Vec<u16> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(append)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 1, "{statuses:?}");
+        assert_eq!(statuses.iter().filter(|status| **status == 409).count(), 7, "{statuses:?}");
+        assert_eq!(ask(lab, "HEAD", "/bucket/log", &[], b"").header("content-length"), Some("100000"));
+    });
+}
+
+#[test]
 fn parts_become_one_object() {
     each(|lab| {
         let body = bytes("parts", 250_000);
@@ -269,25 +283,40 @@ fn get_v1(origin: &Origin, (access_key, secret_key): (&str, &str), unix_s: u64) 
 }
 
 /// The same, as version 4 says; the range is not signed.
-fn get_v4(origin: &Origin, (access_key, secret_key): (&str, &str), unix_s: u64) -> Answer {
+fn get_v4(origin: &Origin, keys: (&str, &str), unix_s: u64) -> Answer {
     let date = format_amz(unix_s);
+    let signed = format!("x-oss-content-sha256:UNSIGNED-PAYLOAD\nx-oss-date:{date}\n");
+    get_v4_dated(origin, keys, ("x-oss-date", &date), (&signed, unix_s))
+}
+
+/// As ossutil 1 does it: Date, which is no signed header, is signed as it stands.
+fn get_v4_by_http_date(origin: &Origin, keys: (&str, &str), unix_s: u64) -> Answer {
+    let date = format_http(unix_s);
+    get_v4_dated(origin, keys, ("date", &date), ("x-oss-content-sha256:UNSIGNED-PAYLOAD\n", unix_s))
+}
+
+fn get_v4_dated(
+    origin: &Origin,
+    (access_key, secret_key): (&str, &str),
+    date: (&str, &str),
+    (signed, unix_s): (&str, u64),
+) -> Answer {
     let hmac = |key: &[u8], text: &str| {
         let mut mac = Hmac::<Sha256>::new_from_slice(key).unwrap();
         mac.update(text.as_bytes());
         mac.finalize().into_bytes().to_vec()
     };
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let canonical = format!(
-        "GET\n/bucket/a%20b/%C3%BC%2B1\n\nx-oss-content-sha256:UNSIGNED-PAYLOAD\nx-oss-date:{date}\n\n\nUNSIGNED-PAYLOAD"
-    );
-    let words = [&date[..8], "cn-hangzhou", "oss", "aliyun_v4_request"];
+    let canonical = format!("GET\n/bucket/a%20b/%C3%BC%2B1\n\n{signed}\n\nUNSIGNED-PAYLOAD");
+    let day = format_amz(unix_s);
+    let words = [&day[..8], "cn-hangzhou", "oss", "aliyun_v4_request"];
     let scope = words.join("/");
-    let text = format!("OSS4-HMAC-SHA256\n{date}\n{scope}\n{}", hex(&Sha256::digest(canonical)));
+    let text = format!("OSS4-HMAC-SHA256\n{}\n{scope}\n{}", date.1, hex(&Sha256::digest(canonical)));
     let seed = format!("aliyun_v4{secret_key}").into_bytes();
     let signature = hex(&hmac(&words.iter().fold(seed, |key, word| hmac(&key, word)), &text));
     let authorization = format!("OSS4-HMAC-SHA256 Credential={access_key}/{scope},Signature={signature}");
     let headers = [
-        ("x-oss-date", &*date),
+        date,
         ("x-oss-content-sha256", "UNSIGNED-PAYLOAD"),
         ("authorization", &*authorization),
         ("range", "bytes=0-9"),
@@ -298,7 +327,7 @@ fn get_v4(origin: &Origin, (access_key, secret_key): (&str, &str), unix_s: u64) 
 #[test]
 fn who_has_the_keys_is_let_in_and_nobody_else() {
     let origin = guarded();
-    for get in [get_v1, get_v4] {
+    for get in [get_v1, get_v4, get_v4_by_http_date] {
         let answer = get(&origin, KEYS, now());
         assert!([200, 206].contains(&answer.status), "{}", answer.status);
         assert!(answer.header("x-oss-hash-crc64ecma").is_some());
