@@ -1,20 +1,40 @@
-//! What a program finds around itself: the only crate that reads the environment.
-//! It puts settings together (flag, then `FLATOUT_*`, then `AWS_*`, then default) and finds the keys.
-//! It knows nothing of argv, terminals or sockets; home and config files come with a later issue.
+//! What a program finds around itself: the only crate that reads the environment, home and config files.
+//! It puts settings together (flag, `FLATOUT_*`, our config file, what others have set, default), remembers where each
+//! came from, and finds the keys. It knows nothing of argv, terminals or sockets.
 #![forbid(unsafe_code)]
 
+mod config_file;
+mod error;
+mod found;
+mod ini;
 mod keys;
 mod layers;
+mod mask;
+mod place;
+mod proxies;
+mod show;
 
+#[cfg(test)]
+mod file_tests;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 
 use flatout_engine::Config;
-use flatout_settings::{SettingError, Settings};
+use flatout_settings::{Settings, knob, nearest};
 use flatout_wire::sign::Credentials;
+
+use config_file::{ConfigFile, DEFAULT_PROFILE};
+use found::Surroundings;
+use layers::Layers;
+
+pub use error::{AmbientError, ConfigError};
+pub use layers::{Layer, Row};
+pub use proxies::Proxies;
+pub use show::Signer;
 
 /// Variables by name.
 pub type Environment = BTreeMap<OsString, OsString>;
@@ -24,70 +44,37 @@ pub type Environment = BTreeMap<OsString, OsString>;
 pub struct Ambient {
     /// Every knob, checked one by one and together.
     pub settings: Settings,
+    /// Proxies by scheme; `settings.proxy`, where it is set, is both.
+    pub proxies: Proxies,
+    /// Settings in which `oss://` differs.
+    pub oss: OssSettings,
     /// `None` means anonymous: requests leave unsigned.
     pub credentials: Option<Credentials>,
     /// Why there are none; a refusal (403) quotes it in its hint, after "the request was not signed: ".
     pub credentials_note: Option<String>,
+    /// Files of other tools that could not be read, and why.
+    pub notes: Vec<String>,
+    /// Where each value came from, one row for each knob; [`Ambient::table`] shows them.
+    rows: Vec<Row>,
 }
 
-/// What stands in the way, said in terms of what the user wrote.
-#[derive(Debug, thiserror::Error)]
-pub enum AmbientError {
-    /// A value that its knob does not take, and where the value came from.
-    #[error("{place}: {}", without_name(.cause))]
-    Setting {
-        /// `--part-size` or `FLATOUT_PART_SIZE`.
-        place: String,
-        /// What is wrong with the value.
-        cause: Box<SettingError>,
-    },
-    /// Values that are each right and wrong together.
-    #[error(transparent)]
-    Together(Box<SettingError>),
-    /// A variable of our prefix that no knob has.
-    #[error("{name}: there is no such setting")]
-    Unknown {
-        /// The variable.
-        name: String,
-        /// What was most likely meant.
-        nearest: Option<String>,
-    },
-    /// One key without the other.
-    #[error("{present} is set but {missing} is not")]
-    HalfPair {
-        /// The variable that was found.
-        present: &'static str,
-        /// The variable that it needs beside it.
-        missing: &'static str,
-    },
-    /// A key that could not be sent as a header.
-    #[error("{variable} holds {what}")]
-    BadKey {
-        /// The variable; its value is never quoted.
-        variable: &'static str,
-        /// The kind of character in the way.
-        what: &'static str,
-    },
-    /// A variable whose bytes are no text.
-    #[error("{0} is not valid UTF-8")]
-    NotText(String),
+/// What holds for `oss://` where two knobs serve both dialects: the same, unless AWS's own variables or files said it. A
+/// bucket of MinIO in the path, or agreement to pay AWS, says nothing about OSS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OssSettings {
+    /// `auto`, `path` or `virtual`.
+    pub addressing: String,
+    /// Whether to agree to pay.
+    pub request_payer: bool,
 }
 
-impl AmbientError {
-    /// What to do about it.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            AmbientError::Unknown { nearest: Some(nearest), .. } => Some(format!("did you mean {nearest}?")),
-            AmbientError::Unknown { name, nearest: None } => {
-                Some(format!("unset {name}; flatout cp --help names every variable"))
-            }
-            AmbientError::HalfPair { missing, .. } => {
-                Some(format!("set {missing} as well, or pass --no-sign-request for a public bucket"))
-            }
-            AmbientError::BadKey { .. } => Some("set it again without quotes, spaces or line ends".into()),
-            AmbientError::NotText(name) => Some(format!("unset {name}, or set it to plain text")),
-            AmbientError::Setting { .. } | AmbientError::Together(_) => None,
-        }
+impl OssSettings {
+    fn of(settings: &Settings, rows: &[Row]) -> OssSettings {
+        let default = Settings::default();
+        // Only AWS's are found for these two.
+        let found = |name| rows.iter().any(|row| row.name == name && row.layer == Layer::Found);
+        let addressing = if found("addressing") { default.addressing } else { settings.addressing.clone() };
+        OssSettings { addressing, request_payer: settings.request_payer && !found("request-payer") }
     }
 }
 
@@ -99,17 +86,60 @@ pub fn gather(flags: &[(&str, String)]) -> Result<Ambient, AmbientError> {
     gather_from(flags, &std::env::vars_os().collect())
 }
 
-/// The same from a table instead of the process's environment.
+/// The same from a table instead of the process's environment; home and config files are those that the table names.
 ///
 /// # Errors
 /// As [`gather`].
 pub fn gather_from(flags: &[(&str, String)], environment: &Environment) -> Result<Ambient, AmbientError> {
-    let settings = layers::settings(flags, environment)?;
+    layers::refuse_unknown(environment)?;
+    let config = config_file::read(environment)?;
+    // The profile chooses what other layers hold, so it is looked for before them, in those that cannot depend on it.
+    let ours = Layers { flags, environment, profile: &[], found: &[] };
+    let chosen = ours.row(knob("profile").expect("profile is a knob"))?;
+    let profile = chosen.values.last().map(String::as_str).filter(|name| !name.is_empty());
+    let around = found::look(environment, profile)?;
+    if let Some(name) = profile {
+        refuse_missing(name, &chosen.place, &config, &around)?;
+    }
+    let entries = config.profile(profile.unwrap_or(DEFAULT_PROFILE));
+    let (settings, mut rows) = layers::settle(&Layers { profile: entries, found: &around.found, ..ours })?;
+    let (proxies, found) = proxies::find(environment, &settings)?;
+    let behind_proxy = rows.iter().position(|row| row.name == "proxy").map_or(rows.len(), |at| at + 1);
+    rows.splice(behind_proxy..behind_proxy, found);
+    let oss = OssSettings::of(&settings, &rows);
     let (credentials, credentials_note) = match settings.no_sign_request {
         true => (None, Some("--no-sign-request is on".to_owned())),
         false => keys::find(environment)?,
     };
-    Ok(Ambient { settings, credentials, credentials_note })
+    Ok(Ambient { settings, proxies, oss, credentials, credentials_note, notes: around.notes, rows })
+}
+
+/// Where our config file is or would be; none where neither `FLATOUT_CONFIG` nor a home says so.
+///
+/// # Errors
+/// A variable that is no text.
+pub fn config_path() -> Result<Option<PathBuf>, AmbientError> {
+    config_file::path(&std::env::vars_os().collect())
+}
+
+/// A profile that was asked for has to be somewhere: in our file or in another tool's.
+fn refuse_missing(
+    name: &str,
+    place: &str,
+    config: &ConfigFile,
+    around: &Surroundings,
+) -> Result<(), AmbientError> {
+    let ours = config.profiles.iter().map(|profile| &profile.name);
+    let theirs = around.aws_profiles.iter().chain(&around.alibaba_profiles);
+    let mut known: Vec<String> = ours.chain(theirs).cloned().collect();
+    if known.iter().any(|known| known == name) || name == DEFAULT_PROFILE {
+        return Ok(());
+    }
+    known.retain(|known| known != DEFAULT_PROFILE);
+    known.sort();
+    known.dedup();
+    let nearest = nearest(name, known.iter().map(String::as_str)).map(str::to_owned);
+    Err(AmbientError::NoProfile { place: place.to_owned(), name: name.to_owned(), nearest, known })
 }
 
 impl From<Ambient> for Config {
@@ -119,17 +149,6 @@ impl From<Ambient> for Config {
             credentials: found.credentials,
             credentials_note: found.credentials_note,
         }
-    }
-}
-
-/// The cause without the knob's name in front, which the place says already.
-fn without_name(cause: &SettingError) -> String {
-    let text = cause.to_string();
-    match cause {
-        SettingError::Value { knob, .. } | SettingError::Bounds { knob, .. } => {
-            text.strip_prefix(&format!("{knob}: ")).unwrap_or(&text).to_owned()
-        }
-        _ => text,
     }
 }
 

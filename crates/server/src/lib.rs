@@ -48,6 +48,7 @@ mod s3;
 mod shelf;
 mod sink;
 mod socket;
+mod stand_in;
 mod stock;
 mod sums;
 mod synthetic;

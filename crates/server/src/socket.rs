@@ -1,4 +1,4 @@
-//! A TCP connection as seen by hyper, slowed down where the origin was asked to: latency and rates.
+//! A TCP connection as seen by hyper: files go out by `sendfile(2)`, and it is slowed down where the origin was asked to.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -7,11 +7,16 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use rustix::fs::sendfile;
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
+use crate::buffer::{FRAME_BYTES, read_frame};
 use crate::rate::Rate;
+use crate::stand_in::meaning;
 
 /// What every connection of an origin is held to. A link is full duplex: each direction has its own rates.
 #[derive(Clone)]
@@ -66,32 +71,24 @@ impl AsyncRead for Socket {
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let Socket { stream, shape } = &mut *self;
-        let Some(shape) = shape else { return Pin::new(stream).poll_write(cx, buf) };
+        let Some(shape) = shape else { return poll_send(stream, cx, &[IoSlice::new(buf)]) };
         ready!(shape.poll_latency(cx));
         let allowed = ready!(shape.outward.poll(buf.len(), cx));
-        let bytes = ready!(Pin::new(stream).poll_write(cx, &buf[..allowed]))?;
+        let bytes = ready!(poll_send(stream, cx, &[IoSlice::new(&buf[..allowed])]))?;
         shape.outward.spend(bytes);
         Poll::Ready(Ok(bytes))
     }
 
     fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let first = bufs.iter().find(|buf| !buf.is_empty());
         if self.shape.is_some() {
+            let first = bufs.iter().find(|buf| !buf.is_empty());
             return self.poll_write(cx, first.map_or(&[][..], |buf| buf));
         }
-        let bytes = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, bufs))?;
-        if bytes < bufs.iter().map(|buf| buf.len()).sum() {
-            // The socket buffer is full: say so to tokio, which would otherwise find out by one more call
-            // that ends in EAGAIN. (For plain writes tokio does this by itself.)
-            let _ = self
-                .stream
-                .try_io(Interest::WRITABLE, || -> io::Result<()> { Err(io::ErrorKind::WouldBlock.into()) });
-        }
-        Poll::Ready(Ok(bytes))
+        poll_send(&self.stream, cx, bufs)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -104,6 +101,60 @@ impl AsyncWrite for Socket {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+/// Sends what fits of `bufs`, up to the end of the first stand-in for a file among them.
+fn poll_send(stream: &TcpStream, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    let file_at = bufs.iter().position(|buf| meaning(buf).is_some());
+    if file_at == Some(0) {
+        return poll_send_file(stream, cx, &bufs[0]);
+    }
+    let memory = &bufs[..file_at.unwrap_or(bufs.len())];
+    // A head and the file's bytes behind it share a segment.
+    let flags = SendFlags::NOSIGNAL | if file_at.is_some() { SendFlags::MORE } else { SendFlags::empty() };
+    let wanted = memory.iter().map(|buf| buf.len()).sum();
+    poll_fill(stream, cx, wanted, || Ok(sendmsg(stream, memory, &mut SendAncillaryBuffer::default(), flags)?))
+}
+
+/// Sends what fits of the bytes that `buf` stands for.
+fn poll_send_file(stream: &TcpStream, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    let (file, offset) = meaning(buf).expect("the caller found it to be a stand-in");
+    let sent = ready!(poll_fill(stream, cx, 0, || {
+        match sendfile(stream, &file, Some(&mut offset.clone()), buf.len()) {
+            Ok(0) if !buf.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
+            // Some file systems cannot.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                let frame = read_frame(&file, offset, buf.len().min(FRAME_BYTES))?;
+                Ok(send(stream, &frame, SendFlags::NOSIGNAL)?)
+            }
+            sent => Ok(sent?),
+        }
+    }));
+    Poll::Ready(sent)
+}
+
+/// Calls `send` when the socket has room. Less than `wanted` bytes sent means that it is full: tokio is told so, and does
+/// not find out by one more call that ends in EAGAIN.
+fn poll_fill(
+    stream: &TcpStream,
+    cx: &mut Context<'_>,
+    wanted: usize,
+    mut send: impl FnMut() -> io::Result<usize>,
+) -> Poll<io::Result<usize>> {
+    loop {
+        ready!(stream.poll_write_ready(cx))?;
+        let mut sent = 0;
+        let full = || -> io::Error { io::ErrorKind::WouldBlock.into() };
+        let tried = stream.try_io(Interest::WRITABLE, || {
+            sent = send()?;
+            if sent < wanted { Err(full()) } else { Ok(()) }
+        });
+        match tried {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && sent == 0 => {}
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Poll::Ready(Err(error)),
+            _ => return Poll::Ready(Ok(sent)),
+        }
     }
 }
 

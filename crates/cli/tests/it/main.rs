@@ -4,6 +4,7 @@
 mod bad_input;
 mod bench;
 mod commands;
+mod config;
 mod folder;
 mod objects;
 mod program;

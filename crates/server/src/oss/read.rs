@@ -30,7 +30,7 @@ impl Oss {
         Ok(answer
             .describing(&object, |parameter| asked.parameter(parameter).map(str::to_owned))
             .with("content-length", (range.end - range.start).to_string())
-            .body(Body::http_body(object.frames(range))))
+            .body(Body::http_body(object.body(range))))
     }
 
     pub(super) fn head(&self, asked: &Asked, at: At<'_>) -> Result<Answer, Refusal> {
