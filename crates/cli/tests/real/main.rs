@@ -1,4 +1,4 @@
-//! The program against servers and a client that nobody here wrote: nginx, MinIO, curl.
+//! The program against servers and clients that nobody here wrote: nginx, MinIO, curl, ossutil, the SDKs of OSS and S3.
 //!
 //! Not part of a plain `cargo test`, which needs Rust alone: `cargo test -p flatout-cli --test real`. A part that is
 //! missing fails its tests and names the command that installs it.
@@ -7,6 +7,7 @@
 use std::process::Command;
 
 mod bucket;
+mod clients;
 mod curl;
 mod guard;
 mod keys;
@@ -14,9 +15,11 @@ mod listing;
 mod many;
 mod minio;
 mod nginx;
+mod oss_clients;
 mod plain;
 mod refused;
 mod replaced;
+mod s3_clients;
 mod served;
 mod tls;
 mod versitygw;
