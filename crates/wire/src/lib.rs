@@ -1,4 +1,4 @@
-//! Flatout's wire formats: S3 and plain HTTP as bytes. Requests, signatures, ranges, heads, listings,
+//! Flatout's wire formats: S3, OSS and plain HTTP as bytes. Requests, signatures, ranges, heads, listings,
 //! verdicts.
 //!
 //! Nothing here opens a socket, reads a clock or starts a thread: time is an argument, bytes come and go as
@@ -10,10 +10,13 @@
 
 pub mod checksum;
 pub mod chunked;
+mod day_key;
 pub mod endpoint;
 pub mod head;
 pub mod listing;
 pub mod location;
+pub mod oss;
+pub mod oss_sign;
 mod percent;
 pub mod range;
 pub mod request;
