@@ -331,7 +331,7 @@ fn present(request: &Request, also: &[&str]) -> String {
     names.join(";")
 }
 
-fn sorted_headers<'a>(request: &'a Request, wanted: impl Fn(&str) -> bool) -> Vec<(&'a str, &'a str)> {
+fn sorted_headers(request: &Request, wanted: impl Fn(&str) -> bool) -> Vec<(&str, &str)> {
     let all = request.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let mut headers: Vec<_> = all.filter(|(name, _)| wanted(name)).collect();
     headers.sort_unstable();
