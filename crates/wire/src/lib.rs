@@ -8,17 +8,18 @@
 
 #![forbid(unsafe_code)]
 
+pub mod acs_sign;
 pub mod checksum;
 pub mod chunked;
 pub mod endpoint;
 pub mod head;
 pub mod listing;
 pub mod location;
-mod percent;
+pub mod percent;
 pub mod range;
 pub mod request;
 pub mod s3;
 pub mod sign;
 pub mod time;
 pub mod verdict;
-mod xml;
+pub mod xml;

@@ -20,7 +20,7 @@ const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 const DAY_S: u64 = 86_400;
 
-type HmacSha256 = Hmac<Sha256>;
+pub(crate) type HmacSha256 = Hmac<Sha256>;
 
 /// What a request is signed with. `Debug` shows the last four characters of the access key and nothing else.
 #[derive(Clone, PartialEq, Eq)]
@@ -35,6 +35,7 @@ pub struct Credentials {
 pub struct Signer {
     credentials: Credentials,
     region: String,
+    service: &'static str,
     day: Mutex<Option<Arc<DayKey>>>,
 }
 
@@ -43,20 +44,26 @@ struct DayKey {
     /// Days since 1970.
     day: u64,
     key: HmacSha256,
-    /// `20130524/us-east-1/s3/aws4_request`
+    /// `20130524/us-east-1/s3/aws4_request`, the service in place of `s3`
     scope: String,
 }
 
 impl Signer {
-    /// A signer. White space around the credentials, left by files and shells, is cut.
+    /// A signer for S3. White space around the credentials, left by files and shells, is cut.
     pub fn new(credentials: Credentials, region: &str) -> Signer {
+        Signer::for_service(credentials, region, "s3")
+    }
+
+    /// A signer for another service of Amazon's, such as `sts`. Its paths must need no encoding: other services than
+    /// S3 sign a path that is encoded twice.
+    pub fn for_service(credentials: Credentials, region: &str, service: &'static str) -> Signer {
         let trim = |text: &str| text.trim().to_owned();
         let credentials = Credentials {
             access_key: trim(&credentials.access_key),
             secret_key: trim(&credentials.secret_key),
             session_token: credentials.session_token.as_deref().map(trim).filter(|token| !token.is_empty()),
         };
-        Signer { credentials, region: region.into(), day: Mutex::new(None) }
+        Signer { credentials, region: region.into(), service, day: Mutex::new(None) }
     }
 
     /// Signs in the headers: sets `x-amz-date`, `x-amz-content-sha256`, `x-amz-security-token` and
@@ -66,6 +73,12 @@ impl Signer {
     /// GET, HEAD and DELETE, and `UNSIGNED-PAYLOAD` for PUT and POST.
     pub fn sign(&self, request: &mut Request, unix_s: u64) {
         self.sign_also(request, unix_s, &[]);
+    }
+
+    /// As [`Signer::sign`] for a request with this body, whose hash and content type are signed too.
+    pub fn sign_body(&self, request: &mut Request, body: &[u8], unix_s: u64) {
+        request.set("x-amz-content-sha256", hex(&Sha256::digest(body)));
+        self.sign_also(request, unix_s, &["content-type"]);
     }
 
     /// As [`Signer::sign`], with the headers `also` (lower case) signed too.
@@ -134,6 +147,7 @@ impl Signer {
             _ => Arc::clone(kept.insert(Arc::new(DayKey::new(
                 &self.credentials.secret_key,
                 &self.region,
+                self.service,
                 day,
             )))),
         }
@@ -141,13 +155,13 @@ impl Signer {
 }
 
 impl DayKey {
-    fn new(secret_key: &str, region: &str, day: u64) -> DayKey {
+    fn new(secret_key: &str, region: &str, service: &str, day: u64) -> DayKey {
         let date = &format_amz(day * DAY_S)[..8];
         let seed = format!("AWS4{secret_key}");
-        let key = [date, region, "s3", "aws4_request"]
+        let key = [date, region, service, "aws4_request"]
             .iter()
             .fold(hmac_key(seed.as_bytes()), |key, word| hmac_key(&hmac(&key, word)));
-        DayKey { day, key, scope: format!("{date}/{region}/s3/aws4_request") }
+        DayKey { day, key, scope: format!("{date}/{region}/{service}/aws4_request") }
     }
 
     fn signature(&self, date: &str, canonical_hash: &str) -> String {
@@ -181,7 +195,7 @@ fn signed_headers<'a>(request: &'a Request, also: &[&str]) -> Vec<(&'a str, &'a 
     headers
 }
 
-fn joined_names(headers: &[(&str, &str)]) -> String {
+pub(crate) fn joined_names(headers: &[(&str, &str)]) -> String {
     let mut names = String::with_capacity(96);
     for (name, _) in headers {
         if !names.is_empty() {
@@ -217,7 +231,7 @@ fn canonical_hash(request: &Request, headers: &[(&str, &str)], names: &str, payl
 }
 
 /// Parameters sorted, each with a '='. What this crate builds is so already.
-fn canonical_query(query: &str) -> String {
+pub(crate) fn canonical_query(query: &str) -> String {
     if query.is_empty() {
         return String::new();
     }
@@ -234,17 +248,17 @@ fn parameter(name: &str, value: &str) -> String {
     written
 }
 
-fn hmac_key(key: &[u8]) -> HmacSha256 {
+pub(crate) fn hmac_key(key: &[u8]) -> HmacSha256 {
     HmacSha256::new_from_slice(key).expect("HMAC takes keys of any length")
 }
 
-fn hmac(key: &HmacSha256, message: &str) -> [u8; 32] {
+pub(crate) fn hmac(key: &HmacSha256, message: &str) -> [u8; 32] {
     let mut mac = key.clone();
     mac.update(message.as_bytes());
     mac.finalize().into_bytes().into()
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = String::with_capacity(bytes.len() * 2);
     for byte in bytes {
