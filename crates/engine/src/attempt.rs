@@ -5,12 +5,13 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use flatout_wire::head::{Body, Head};
+use flatout_wire::request::Method;
 
 use crate::connection::{Connection, Incoming};
 use crate::error::{Error, ErrorKind};
 use crate::landing::Place;
-use crate::object::Asked;
-use crate::refusal::Failure;
+use crate::object::{Asked, Outgoing, Pen};
+use crate::refusal::{Failure, doubts_keys};
 use crate::shard::Shard;
 use crate::stats::Version;
 use crate::transfer::Running;
@@ -24,11 +25,12 @@ pub(crate) struct Answer {
     pub(crate) connection: Connection,
     pub(crate) head: Head,
     pub(crate) body: Incoming,
+    pen: Pen,
 }
 
 /// Sends the request and waits for the head of a good answer; anything else is a failure.
 pub(crate) async fn ask(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result<Answer, Failure> {
-    let mut went_back = false;
+    let (mut went_back, mut renewed) = (false, false);
     for _ in 0..=REDIRECTS_MAX {
         let mut answer = exchange(shard, running, asked).await?;
         if (200..300).contains(&answer.head.status) {
@@ -44,7 +46,13 @@ pub(crate) async fn ask(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> 
             went_back = true;
             continue;
         }
-        let failure = Failure::of_answer(&answer.head, &body, shard.core.credentials_note.as_deref());
+        let doubt = doubts_keys(&answer.head, &body, Method::Get);
+        if !renewed && shard.core.account.renew(&shard.core, &mut answer.pen, doubt).await {
+            answer.finish(shard).await;
+            renewed = true;
+            continue;
+        }
+        let failure = Failure::of_answer(&answer.head, &body, answer.pen.note());
         answer.finish(shard).await;
         return Err(failure.unwrap_or_else(|| unexpected(status)));
     }
@@ -68,7 +76,7 @@ fn follow(running: &Running, head: &Head) -> Result<bool, Failure> {
 
 /// One exchange on an idle connection or a new one. An idle one that the origin closed meanwhile costs no attempt.
 async fn exchange(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result<Answer, Failure> {
-    let (endpoint, request) = running.object.get(asked, running.if_match());
+    let Outgoing { endpoint, head, pen } = running.object.get(&shard.core, asked, running.if_match()).await?;
     loop {
         let idle = shard.idle_connection(&endpoint);
         let was_idle = idle.is_some();
@@ -80,10 +88,10 @@ async fn exchange(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result
                 shard.new_connection(socket, endpoint.clone(), address)
             }
         };
-        match connection.exchange(&request).await {
+        match connection.exchange(&head).await {
             Ok(head) => {
                 let body = Incoming::new(head.body);
-                return Ok(Answer { connection, head, body });
+                return Ok(Answer { connection, head, body, pen });
             }
             Err(closed) if was_idle && closed.kind() == ErrorKind::Network && !connection.is_answering() => {}
             Err(error) => return Err(error.into()),

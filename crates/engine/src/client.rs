@@ -9,30 +9,39 @@ use flatout_wire::head::Head;
 use flatout_wire::listing;
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
-use flatout_wire::request::{self, Method};
+use flatout_wire::request::{self, Method, Request};
 use flatout_wire::s3::S3;
 use flatout_wire::sign::Credentials;
 
-use crate::control::Call;
+use crate::control::{Call, Patience, Question, Reply};
+use crate::credentials::{Anonymous, Keys, Provider};
 use crate::endpoint::Endpoints;
 use crate::error::{Error, ErrorKind};
 use crate::landing::{Landing, Memory};
 use crate::lease::Pool;
 use crate::list::{Bucket, Listing};
-use crate::object::Account;
+use crate::object::{Account, Dialect};
 use crate::shard::{Job, ShardHandle};
 use crate::stats::{Report, Stat, Version};
 use crate::transfer::{Get, Hold, Pace, Running, Transfer};
 
 /// What a client is made from.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// Every knob.
     pub settings: Settings,
-    /// The keys for S3 calls; without them requests are not signed.
-    pub credentials: Option<Credentials>,
-    /// Why there are no keys, for the hint of a refusal.
-    pub credentials_note: Option<String>,
+    /// Who is asked for the keys of S3 calls.
+    pub aws_credentials: Arc<dyn Provider>,
+    /// Who is asked for the keys of OSS calls.
+    pub oss_credentials: Arc<dyn Provider>,
+}
+
+impl Default for Config {
+    /// The default of every knob, and no keys.
+    fn default() -> Config {
+        let nobody: Arc<dyn Provider> = Arc::new(Anonymous { why: "no keys were given".into() });
+        Config { settings: Settings::default(), aws_credentials: nobody.clone(), oss_credentials: nobody }
+    }
 }
 
 /// Reads objects. Cheap to make: threads start at the first use, and end when the client is dropped.
@@ -52,12 +61,17 @@ impl Client {
         let addressing = settings.addressing.parse().map_err(|why| usage(format!("--addressing: {why}")))?;
         let s3 = S3::new(settings.endpoint_url.as_deref(), settings.region.as_deref(), addressing)
             .map_err(|why| usage(why.to_string()))?;
-        let credentials = config.credentials.filter(|_| !settings.no_sign_request);
+        let (aws, oss) = match settings.no_sign_request {
+            true => {
+                let nobody = Arc::new(Anonymous { why: "--no-sign-request is on".into() });
+                (nobody.clone() as Arc<dyn Provider>, nobody as Arc<dyn Provider>)
+            }
+            false => (config.aws_credentials, config.oss_credentials),
+        };
         let core = Core {
-            account: Arc::new(Account::new(s3, credentials)),
+            account: Arc::new(Account::new(s3, aws, oss)),
             endpoints: Endpoints::new(&settings.resolve)?,
             settings,
-            credentials_note: config.credentials_note,
             pool: Arc::default(),
             shards: Mutex::new(Some(Vec::new())),
             process: std::process::id(),
@@ -102,7 +116,7 @@ impl Client {
         check_object(location)?;
         let account = &self.core.account;
         let request = match location {
-            Location::S3 { bucket, key } => account.signed(account.s3.head_object(bucket, key)),
+            Location::S3 { bucket, key } => account.s3.head_object(bucket, key),
             Location::Http { url } => {
                 let mut request = request::get_url(url);
                 request.method = Method::Head;
@@ -110,7 +124,7 @@ impl Client {
             }
         };
         let follow = matches!(location, Location::Http { .. });
-        let called = self.core.call(Call { request, follow });
+        let called = self.core.call(Call { request, dialect: Dialect::of(location), follow });
         let (head, _) = called.map_err(|error| error.during("stat", location))?;
         Ok(Stat {
             version: Version::of(&head, head.content_length),
@@ -130,6 +144,22 @@ impl Client {
         Listing::start(self.core.clone(), location, deep)
     }
 
+    /// The keys that S3 calls are signed with now, asked for if need be; `None` when they leave unsigned.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`] when a provider that is configured fails.
+    pub fn aws_keys(&self) -> Result<Option<Credentials>, Error> {
+        self.core.keys(&self.core.account.aws)
+    }
+
+    /// As [`Client::aws_keys`], for OSS calls.
+    ///
+    /// # Errors
+    /// As [`Client::aws_keys`].
+    pub fn oss_keys(&self) -> Result<Option<Credentials>, Error> {
+        self.core.keys(&self.core.account.oss)
+    }
+
     /// The buckets of the account.
     ///
     /// # Errors
@@ -137,7 +167,7 @@ impl Client {
     pub fn buckets(&self) -> Result<Vec<Bucket>, Error> {
         let account = &self.core.account;
         let endpoint = &account.s3.endpoint;
-        let answered = self.core.call(Call::new(account.signed(account.s3.list_buckets())));
+        let answered = self.core.call(Call::new(account.s3.list_buckets(), Dialect::S3));
         let (_, body) = answered.map_err(|error| error.during("list", endpoint))?;
         let parsed = listing::parse_buckets(&body).map_err(|nonsense| {
             Error::new(ErrorKind::Network, format!("the answer is no list of buckets: {nonsense}"))
@@ -178,7 +208,6 @@ fn check_span(span: &Span) -> Result<(), Error> {
 pub(crate) struct Core {
     pub(crate) settings: Settings,
     pub(crate) account: Arc<Account>,
-    pub(crate) credentials_note: Option<String>,
     pub(crate) endpoints: Endpoints,
     pub(crate) pool: Arc<Pool>,
     /// The shards that have been started; `None` once the client is closed, so that nothing starts any after.
@@ -208,6 +237,28 @@ impl Core {
         let (reply, answer) = std::sync::mpsc::channel();
         self.send(0, Job::Call(call, reply))?;
         answer.recv().map_err(|_gone| Error::new(ErrorKind::Cancelled, "the client was closed meanwhile"))?
+    }
+
+    /// What a service that is no origin answers; blocks, so no shard may call it.
+    pub(crate) fn ask(
+        self: &Arc<Core>,
+        request: Request,
+        body: Bytes,
+        patience: Patience,
+    ) -> Result<Reply, Error> {
+        let (reply, answer) = std::sync::mpsc::channel();
+        self.send(0, Job::Ask(Question { request, body, patience }, reply))?;
+        answer.recv().map_err(|_gone| Error::new(ErrorKind::Cancelled, "the client was closed meanwhile"))?
+    }
+
+    fn keys<S: Send + Sync + 'static>(
+        self: &Arc<Core>,
+        keys: &Arc<Keys<S>>,
+    ) -> Result<Option<Credentials>, Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let runtime = runtime.map_err(|refused| Error::local("cannot wait for keys", refused))?;
+        let held = runtime.block_on(keys.current(self))?;
+        Ok(held.credentials().cloned())
     }
 
     /// Sends a job to a shard, starting shards up to it. Threads do not survive a fork: a child process needs a client

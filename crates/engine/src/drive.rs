@@ -174,7 +174,7 @@ fn ask_for_statement(shard: &Rc<Shard>, hold: &Hold) {
     let (shard, hold) = (shard.clone(), hold.clone());
     tokio::task::spawn_local(async move {
         let asked = async {
-            match control::call_with_retries(&shard, Call::new(request)).await {
+            match control::call_with_retries(&shard, Call::new(request, hold.object.dialect())).await {
                 Ok((head, _)) => note_statement(&hold, &head),
                 Err(error) => hold.ledger.state(Statement::Nothing(unstated(error.kind()))),
             }

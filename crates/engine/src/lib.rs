@@ -7,6 +7,7 @@ mod attempt;
 mod client;
 mod connection;
 mod control;
+pub mod credentials;
 mod drive;
 mod endpoint;
 mod error;
@@ -26,6 +27,7 @@ mod transfer;
 mod verify;
 
 pub use client::{Client, Config};
+pub use control::{Patience, Reply};
 pub use error::{Error, ErrorKind};
 pub use landing::{Landing, Memory};
 pub use list::{Bucket, Entry, Listed, Listing};

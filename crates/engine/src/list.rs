@@ -9,6 +9,7 @@ use flatout_wire::location::Location;
 use crate::client::Core;
 use crate::control::Call;
 use crate::error::{Error, ErrorKind};
+use crate::object::Dialect;
 
 /// One line of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +77,7 @@ impl Listing {
         let delimiter = (!self.deep).then_some('/');
         let request =
             account.s3.list_objects_v2(&self.bucket, &self.prefix, delimiter, token.as_deref(), None);
-        let (_, body) = self.core.call(Call::new(account.signed(request)))?;
+        let (_, body) = self.core.call(Call::new(request, Dialect::S3))?;
         let page = listing::parse_page(&body).map_err(|nonsense| {
             Error::new(ErrorKind::Network, format!("the answer is no listing: {nonsense}"))
                 .with_hint("is this an S3 endpoint?")

@@ -11,26 +11,97 @@ use flatout_wire::request::{self, Request};
 use flatout_wire::s3::S3;
 use flatout_wire::sign::{Credentials, Signer};
 
+use crate::client::Core;
+use crate::credentials::{Held, Keys, Provider};
+use crate::error::Error;
+use crate::refusal::Doubt;
+
 /// S3 accepts a signature for 15 minutes; a fresh one each minute leaves room for clocks that disagree.
 const SIGNED_FOR_S: u64 = 60;
 
 /// What S3 calls are made with.
 pub(crate) struct Account {
     pub(crate) s3: S3,
-    signer: Option<Signer>,
+    pub(crate) aws: Arc<Keys<Signer>>,
+    pub(crate) oss: Arc<Keys<Credentials>>,
+}
+
+/// By whose rules a request is signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// Not at all.
+    Plain,
+    S3,
+}
+
+/// What one request is signed with; kept until its answer is judged.
+#[derive(Clone)]
+pub(crate) enum Pen {
+    Plain,
+    S3(Arc<Held<Signer>>),
 }
 
 impl Account {
-    pub(crate) fn new(s3: S3, credentials: Option<Credentials>) -> Account {
-        let signer = credentials.map(|credentials| Signer::new(credentials, &s3.region));
-        Account { s3, signer }
+    pub(crate) fn new(s3: S3, aws: Arc<dyn Provider>, oss: Arc<dyn Provider>) -> Account {
+        let region = s3.region.clone();
+        let aws = Keys::new(aws, move |credentials| Signer::new(credentials, &region));
+        Account { s3, aws, oss: Keys::new(oss, |credentials| credentials) }
     }
 
-    pub(crate) fn signed(&self, mut request: Request) -> Request {
-        if let Some(signer) = &self.signer {
-            signer.sign(&mut request, unix_seconds());
+    /// The keys of now; waits while there are none yet.
+    pub(crate) async fn pen(&self, core: &Arc<Core>, dialect: Dialect) -> Result<Pen, Error> {
+        match dialect {
+            Dialect::Plain => Ok(Pen::Plain),
+            Dialect::S3 => Ok(Pen::S3(self.aws.current(core).await?)),
         }
-        request
+    }
+
+    /// After a refusal that casts `doubt` on the keys: whether there are new ones, so that asking again may help.
+    /// The pen is then that of now, and knows why where there are none.
+    pub(crate) async fn renew(&self, core: &Arc<Core>, pen: &mut Pen, doubt: Doubt) -> bool {
+        let Pen::S3(held) = pen else { return false };
+        let renewed = doubt != Doubt::None && self.aws.renew(core, held.number, doubt == Doubt::Sure).await;
+        if doubt != Doubt::None
+            && let Ok(now) = self.aws.current(core).await
+        {
+            *held = now;
+        }
+        renewed
+    }
+}
+
+impl Dialect {
+    pub(crate) fn of(location: &Location) -> Dialect {
+        match location {
+            Location::S3 { .. } => Dialect::S3,
+            Location::Http { .. } => Dialect::Plain,
+        }
+    }
+}
+
+impl Pen {
+    pub(crate) fn sign(&self, request: &mut Request) {
+        if let Pen::S3(held) = self
+            && let Some(signer) = &held.signer
+        {
+            signer.sign(request, unix_seconds());
+        }
+    }
+
+    /// Why the request is not signed.
+    pub(crate) fn note(&self) -> Option<&str> {
+        match self {
+            Pen::Plain => None,
+            Pen::S3(held) => held.note.as_deref(),
+        }
+    }
+
+    /// Another number is another pair of keys.
+    fn number(&self) -> u64 {
+        match self {
+            Pen::Plain => 0,
+            Pen::S3(held) => held.number,
+        }
     }
 }
 
@@ -54,6 +125,14 @@ struct Rendered {
     head: Arc<[u8]>,
     /// In seconds since 1970: a clock that goes on while the machine sleeps, as the origin's does.
     made: u64,
+    keys: u64,
+}
+
+/// A GET as it goes out.
+pub(crate) struct Outgoing {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) head: Vec<u8>,
+    pub(crate) pen: Pen,
 }
 
 impl ObjectRequests {
@@ -62,8 +141,14 @@ impl ObjectRequests {
     }
 
     /// The bytes of a GET and where to send them. `if_match` pins the version.
-    pub(crate) fn get(&self, asked: &Asked, if_match: Option<&str>) -> (Endpoint, Vec<u8>) {
-        let rendered = self.rendered();
+    pub(crate) async fn get(
+        &self,
+        core: &Arc<Core>,
+        asked: &Asked,
+        if_match: Option<&str>,
+    ) -> Result<Outgoing, Error> {
+        let pen = self.account.pen(core, self.dialect()).await?;
+        let rendered = self.rendered(&pen);
         let mut bytes = Vec::with_capacity(rendered.head.len() + 128);
         bytes.extend_from_slice(&rendered.head);
         if let Some(range) = asked.header() {
@@ -73,16 +158,18 @@ impl ObjectRequests {
             bytes.extend_from_slice(format!("if-match: {etag}\r\n").as_bytes());
         }
         bytes.extend_from_slice(b"\r\n");
-        (rendered.endpoint, bytes)
+        Ok(Outgoing { endpoint: rendered.endpoint, head: bytes, pen })
+    }
+
+    pub(crate) fn dialect(&self) -> Dialect {
+        Dialect::of(&self.state.lock().unwrap_or_else(PoisonError::into_inner).location)
     }
 
     /// A HEAD that asks for checksums; only S3 has one that is worth asking for.
     pub(crate) fn head(&self) -> Option<Request> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &state.location {
-            Location::S3 { bucket, key } => {
-                Some(self.account.signed(self.account.s3.head_object(bucket, key)))
-            }
+            Location::S3 { bucket, key } => Some(self.account.s3.head_object(bucket, key)),
             Location::Http { .. } => None,
         }
     }
@@ -107,21 +194,28 @@ impl ObjectRequests {
         true
     }
 
-    fn rendered(&self) -> Rendered {
+    fn rendered(&self, pen: &Pen) -> Rendered {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(rendered) =
-            state.rendered.as_ref().filter(|rendered| unix_seconds().abs_diff(rendered.made) < SIGNED_FOR_S)
-        {
+        let fresh = |rendered: &&Rendered| {
+            rendered.keys == pen.number() && unix_seconds().abs_diff(rendered.made) < SIGNED_FOR_S
+        };
+        if let Some(rendered) = state.rendered.as_ref().filter(fresh) {
             return rendered.clone();
         }
-        let request = match &state.location {
-            Location::S3 { bucket, key } => self.account.signed(self.account.s3.get_object(bucket, key)),
+        let mut request = match &state.location {
+            Location::S3 { bucket, key } => self.account.s3.get_object(bucket, key),
             Location::Http { url } => request::get_url(url),
         };
+        pen.sign(&mut request);
         let mut head = Vec::new();
         request.write_head(&mut head);
         head.truncate(head.len() - b"\r\n".len());
-        let rendered = Rendered { endpoint: request.endpoint, head: head.into(), made: unix_seconds() };
+        let rendered = Rendered {
+            endpoint: request.endpoint,
+            head: head.into(),
+            made: unix_seconds(),
+            keys: pen.number(),
+        };
         state.rendered = Some(rendered.clone());
         rendered
     }

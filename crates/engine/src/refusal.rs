@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use flatout_wire::head::Head;
+use flatout_wire::request::Method;
 use flatout_wire::verdict::{self, Reason, Refusal, Verdict};
 
 use crate::error::{Error, ErrorKind};
@@ -45,7 +46,7 @@ impl Failure {
     }
 
     /// The failure that an answer with this head and body tells of; `None` when it tells of success.
-    /// `note` says why there are no credentials, where there are none.
+    /// `note` says what the user should know of the keys, where that is more than that there are some.
     pub(crate) fn of_answer(head: &Head, body: &[u8], note: Option<&str>) -> Option<Failure> {
         let (fault, refusal) = match verdict::of(head.status, body) {
             Verdict::Done => return None,
@@ -82,11 +83,35 @@ impl From<Error> for Failure {
     }
 }
 
+/// Whether an answer refuses the keys for their age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doubt {
+    /// It does not.
+    None,
+    /// It may: the words also mean keys that never were, or there are no words.
+    Some,
+    /// It says so.
+    Sure,
+}
+
+/// Whether new keys may bring another answer. A refused HEAD has no body to say why: S3 answers an expired token with 400.
+pub(crate) fn doubts_keys(head: &Head, body: &[u8], method: Method) -> Doubt {
+    let Verdict::Refused(refusal) = verdict::of(head.status, body) else { return Doubt::None };
+    match refusal.code.as_str() {
+        "ExpiredToken"
+        | "InvalidToken"
+        | "RequestExpired"
+        | "SecurityTokenExpired"
+        | "InvalidSecurityToken"
+        | "TokenRefreshRequired" => Doubt::Sure,
+        "InvalidAccessKeyId" => Doubt::Some,
+        _ if method == Method::Head && matches!(head.status, 400 | 401 | 403) => Doubt::Some,
+        _ => Doubt::None,
+    }
+}
+
 fn refused(refusal: &Refusal, note: Option<&str>) -> Error {
-    let keys = match note {
-        Some(note) => format!("the request was not signed: {note}"),
-        None => "check that the keys are right and the policy allows it".to_string(),
-    };
+    let keys = note.unwrap_or("check that the keys are right and the policy allows it").to_string();
     let (kind, what, hint) = match refusal.reason() {
         Reason::NotFound => (
             ErrorKind::NotFound,
@@ -100,7 +125,9 @@ fn refused(refusal: &Refusal, note: Option<&str>) -> Error {
         ),
         Reason::AccessDenied => (ErrorKind::Denied, "access denied", keys),
         Reason::BadCredentials => (ErrorKind::Denied, "the origin does not accept the keys", keys),
-        Reason::ExpiredCredentials => (ErrorKind::Denied, "the keys have expired", "get new ones".into()),
+        Reason::ExpiredCredentials => {
+            (ErrorKind::Denied, "the keys have expired", note.unwrap_or("get new ones").into())
+        }
         Reason::ClockSkew => (
             ErrorKind::Denied,
             "this machine's clock differs too much from the origin's",

@@ -10,7 +10,7 @@ use crate::time::format_amz;
 
 const DAY_S: u64 = 86_400;
 
-type HmacSha256 = Hmac<Sha256>;
+pub(crate) type HmacSha256 = Hmac<Sha256>;
 
 /// The words in which the two signatures of this scheme differ.
 #[derive(Debug)]
@@ -90,11 +90,11 @@ impl DayKey {
     }
 }
 
-fn hmac_key(key: &[u8]) -> HmacSha256 {
+pub(crate) fn hmac_key(key: &[u8]) -> HmacSha256 {
     HmacSha256::new_from_slice(key).expect("HMAC takes keys of any length")
 }
 
-fn hmac(key: &HmacSha256, message: &str) -> [u8; 32] {
+pub(crate) fn hmac(key: &HmacSha256, message: &str) -> [u8; 32] {
     let mut mac = key.clone();
     mac.update(message.as_bytes());
     mac.finalize().into_bytes().into()

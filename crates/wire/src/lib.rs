@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod acs_sign;
 pub mod checksum;
 pub mod chunked;
 mod day_key;
@@ -17,11 +18,11 @@ pub mod listing;
 pub mod location;
 pub mod oss;
 pub mod oss_sign;
-mod percent;
+pub mod percent;
 pub mod range;
 pub mod request;
 pub mod s3;
 pub mod sign;
 pub mod time;
 pub mod verdict;
-mod xml;
+pub mod xml;

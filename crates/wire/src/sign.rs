@@ -44,10 +44,16 @@ impl Credentials {
 }
 
 impl Signer {
-    /// A signer. White space around the credentials, left by files and shells, is cut.
+    /// A signer for S3. White space around the credentials, left by files and shells, is cut.
     pub fn new(credentials: Credentials, region: &str) -> Signer {
+        Signer::for_service(credentials, region, "s3")
+    }
+
+    /// A signer for another service of Amazon's, such as `sts`. Its paths must need no encoding: other services than
+    /// S3 sign a path that is encoded twice.
+    pub fn for_service(credentials: Credentials, region: &str, service: &'static str) -> Signer {
         let credentials = credentials.trimmed();
-        let days = DayKeys::new(&AWS4, &credentials.secret_key, region, "s3");
+        let days = DayKeys::new(&AWS4, &credentials.secret_key, region, service);
         Signer { credentials, days }
     }
 
@@ -58,6 +64,12 @@ impl Signer {
     /// GET, HEAD and DELETE, and `UNSIGNED-PAYLOAD` for PUT and POST.
     pub fn sign(&self, request: &mut Request, unix_s: u64) {
         self.sign_also(request, unix_s, &[]);
+    }
+
+    /// As [`Signer::sign`] for a request with this body, whose hash and content type are signed too.
+    pub fn sign_body(&self, request: &mut Request, body: &[u8], unix_s: u64) {
+        request.set("x-amz-content-sha256", hex(&Sha256::digest(body)));
+        self.sign_also(request, unix_s, &["content-type"]);
     }
 
     /// As [`Signer::sign`], with the headers `also` (lower case) signed too, as in the published examples.
@@ -144,7 +156,7 @@ fn signed_headers<'a>(request: &'a Request, also: &[&str]) -> Vec<(&'a str, &'a 
     headers
 }
 
-fn joined_names(headers: &[(&str, &str)]) -> String {
+pub(crate) fn joined_names(headers: &[(&str, &str)]) -> String {
     let mut names = String::with_capacity(96);
     for (name, _) in headers {
         if !names.is_empty() {
@@ -180,7 +192,7 @@ fn canonical_hash(request: &Request, headers: &[(&str, &str)], names: &str, payl
 }
 
 /// Parameters sorted, each with a '='. What this crate builds is so already.
-fn canonical_query(query: &str) -> String {
+pub(crate) fn canonical_query(query: &str) -> String {
     if query.is_empty() {
         return String::new();
     }
