@@ -7,10 +7,11 @@ use std::sync::atomic::Ordering;
 use flatout_wire::head::{Body, Head};
 use flatout_wire::request::Method;
 
+use crate::account::Pen;
 use crate::connection::{Connection, Incoming};
 use crate::error::{Error, ErrorKind};
 use crate::landing::Place;
-use crate::object::{Asked, Outgoing, Pen};
+use crate::object::{Asked, Outgoing};
 use crate::refusal::{Failure, doubts_keys};
 use crate::shard::Shard;
 use crate::stats::Version;
@@ -19,6 +20,8 @@ use crate::verify::PartHash;
 
 /// As many as browsers' older advice (RFC 2068 §10.3) and curl users live with.
 pub(crate) const REDIRECTS_MAX: u32 = 5;
+/// How often one request follows its bucket: the first answer may name the region, the second the place in it.
+pub(crate) const MOVES_MAX: u32 = 2;
 
 /// An answer whose body has not been read yet.
 pub(crate) struct Answer {
@@ -30,7 +33,7 @@ pub(crate) struct Answer {
 
 /// Sends the request and waits for the head of a good answer; anything else is a failure.
 pub(crate) async fn ask(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result<Answer, Failure> {
-    let (mut went_back, mut renewed) = (false, false);
+    let (mut went_back, mut renewed, mut moves) = (false, false, 0);
     for _ in 0..=REDIRECTS_MAX {
         let mut answer = exchange(shard, running, asked).await?;
         if (200..300).contains(&answer.head.status) {
@@ -44,6 +47,11 @@ pub(crate) async fn ask(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> 
         let status = answer.head.status;
         if matches!(status, 401 | 403 | 404 | 410) && !went_back && running.object.go_back() {
             went_back = true;
+            continue;
+        }
+        if moves < MOVES_MAX && running.object.learn(&mut answer.head, &body) {
+            answer.finish(shard).await;
+            moves += 1;
             continue;
         }
         let doubt = doubts_keys(&answer.head, &body, Method::Get);

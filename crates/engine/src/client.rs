@@ -9,18 +9,17 @@ use flatout_wire::head::Head;
 use flatout_wire::listing;
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
-use flatout_wire::request::{self, Method, Request};
-use flatout_wire::s3::S3;
+use flatout_wire::request::Request;
 use flatout_wire::sign::Credentials;
 
+use crate::account::{Account, Dialect, Errand};
 use crate::control::{Call, Patience, Question, Reply};
 use crate::credentials::{Anonymous, Keys, Provider};
 use crate::endpoint::Endpoints;
 use crate::error::{Error, ErrorKind};
 use crate::landing::{Landing, Memory};
 use crate::lease::Pool;
-use crate::list::{Bucket, Listing};
-use crate::object::{Account, Dialect};
+use crate::list::{Bucket, Listing, repeats_a_page};
 use crate::shard::{Job, ShardHandle};
 use crate::stats::{Report, Stat, Version};
 use crate::transfer::{Get, Hold, Pace, Running, Transfer};
@@ -58,9 +57,6 @@ impl Client {
         let usage = |why: String| Error::new(ErrorKind::Usage, why);
         let settings = config.settings;
         settings.check().map_err(|why| usage(why.to_string()))?;
-        let addressing = settings.addressing.parse().map_err(|why| usage(format!("--addressing: {why}")))?;
-        let s3 = S3::new(settings.endpoint_url.as_deref(), settings.region.as_deref(), addressing)
-            .map_err(|why| usage(why.to_string()))?;
         let (aws, oss) = match settings.no_sign_request {
             true => {
                 let nobody = Arc::new(Anonymous { why: "--no-sign-request is on".into() });
@@ -68,8 +64,9 @@ impl Client {
             }
             false => (config.aws_credentials, config.oss_credentials),
         };
+        let account = Account::new(&settings, aws, oss).map_err(|why| usage(why.to_string()))?;
         let core = Core {
-            account: Arc::new(Account::new(s3, aws, oss)),
+            account: Arc::new(account),
             endpoints: Endpoints::new(&settings.resolve)?,
             settings,
             pool: Arc::default(),
@@ -114,23 +111,14 @@ impl Client {
     /// The origin's refusal, or the network's.
     pub fn stat(&self, location: &Location) -> Result<Stat, Error> {
         check_object(location)?;
-        let account = &self.core.account;
-        let request = match location {
-            Location::S3 { bucket, key } => account.s3.head_object(bucket, key),
-            Location::Http { url } => {
-                let mut request = request::get_url(url);
-                request.method = Method::Head;
-                request
-            }
-        };
-        let follow = matches!(location, Location::Http { .. });
-        let called = self.core.call(Call { request, dialect: Dialect::of(location), follow });
+        let called = self.core.call(Call::new(Errand::Head(location.clone())));
         let (head, _) = called.map_err(|error| error.during("stat", location))?;
         Ok(Stat {
             version: Version::of(&head, head.content_length),
             content_type: head.content_type,
             checksums: head.checksums,
             storage_class: head.storage_class,
+            object_type: head.object_type,
             metadata: head.metadata,
             parts_count: head.parts_count,
         })
@@ -149,7 +137,7 @@ impl Client {
     /// # Errors
     /// [`ErrorKind::Denied`] when a provider that is configured fails.
     pub fn aws_keys(&self) -> Result<Option<Credentials>, Error> {
-        self.core.keys(&self.core.account.aws)
+        self.core.keys(&self.core.account.aws_keys)
     }
 
     /// As [`Client::aws_keys`], for OSS calls.
@@ -157,23 +145,36 @@ impl Client {
     /// # Errors
     /// As [`Client::aws_keys`].
     pub fn oss_keys(&self) -> Result<Option<Credentials>, Error> {
-        self.core.keys(&self.core.account.oss)
+        self.core.keys(&self.core.account.oss_keys)
     }
 
-    /// The buckets of the account.
+    /// The buckets of the account in one dialect.
     ///
     /// # Errors
-    /// The origin's refusal, or the network's.
-    pub fn buckets(&self) -> Result<Vec<Bucket>, Error> {
-        let account = &self.core.account;
-        let endpoint = &account.s3.endpoint;
-        let answered = self.core.call(Call::new(account.s3.list_buckets(), Dialect::S3));
-        let (_, body) = answered.map_err(|error| error.during("list", endpoint))?;
-        let parsed = listing::parse_buckets(&body).map_err(|nonsense| {
+    /// The origin's refusal, or the network's; [`ErrorKind::Unsupported`] for a dialect without buckets.
+    pub fn buckets(&self, dialect: Dialect) -> Result<Vec<Bucket>, Error> {
+        if dialect == Dialect::Plain {
+            return Err(Error::new(ErrorKind::Unsupported, "a plain http server has no buckets"));
+        }
+        let mut buckets = Vec::new();
+        let mut marker = None;
+        loop {
+            let page = self.bucket_page(dialect, marker.clone());
+            let page = page.map_err(|error| error.during("list", self.core.account.endpoint(dialect)))?;
+            buckets.extend(page.buckets.into_iter().map(|(name, created)| Bucket { name, created }));
+            match page.next {
+                None => return Ok(buckets),
+                next if next == marker => return Err(repeats_a_page()),
+                next => marker = next,
+            }
+        }
+    }
+
+    fn bucket_page(&self, dialect: Dialect, marker: Option<String>) -> Result<listing::Buckets, Error> {
+        let (_, body) = self.core.call(Call::new(Errand::Buckets { dialect, marker }))?;
+        listing::parse_buckets(&body).map_err(|nonsense| {
             Error::new(ErrorKind::Network, format!("the answer is no list of buckets: {nonsense}"))
-                .during("list", endpoint)
-        })?;
-        Ok(parsed.into_iter().map(|(name, created)| Bucket { name, created }).collect())
+        })
     }
 }
 
@@ -186,10 +187,10 @@ impl Drop for Client {
 /// An object has a key; a bucket or a folder cannot be read.
 fn check_object(location: &Location) -> Result<(), Error> {
     match location {
-        Location::S3 { key, .. } if key.is_empty() => {
+        Location::S3 { key, .. } | Location::Oss { key, .. } if key.is_empty() => {
             Err(Error::new(ErrorKind::Usage, "this is a bucket, not an object")
                 .during("read", location)
-                .with_hint("name an object: s3://BUCKET/KEY; `flatout ls` shows what is there"))
+                .with_hint(format!("name an object: {location}/KEY; `flatout ls` shows what is there")))
         }
         _ => Ok(()),
     }

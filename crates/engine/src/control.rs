@@ -13,9 +13,9 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 
-use crate::attempt::{REDIRECTS_MAX, is_redirect};
+use crate::account::{Dialect, Errand};
+use crate::attempt::{MOVES_MAX, REDIRECTS_MAX, is_redirect};
 use crate::error::{Error, ErrorKind};
-use crate::object::Dialect;
 use crate::refusal::{self, Failure};
 use crate::retry::{self, Fault};
 use crate::shard::Shard;
@@ -26,63 +26,75 @@ const ANSWER_BYTES_MAX: usize = 32 << 20;
 /// An idle connection of hyper's.
 pub(crate) type Caller = SendRequest<Full<Bytes>>;
 
-/// A control request, not signed yet: each attempt is signed with the keys of its moment.
+/// A control request. Each attempt is signed with the keys of its moment, and goes where the bucket lies by then.
 pub(crate) struct Call {
-    pub(crate) request: Request,
-    pub(crate) dialect: Dialect,
-    /// Whether a redirect is followed: a plain server's is, S3's needs another signature.
-    pub(crate) follow: bool,
+    pub(crate) errand: Errand,
+    /// Where a plain server has sent us.
+    redirected: Option<Request>,
 }
 
 impl Call {
-    pub(crate) fn new(request: Request, dialect: Dialect) -> Call {
-        Call { request, dialect, follow: false }
+    pub(crate) fn new(errand: Errand) -> Call {
+        Call { errand, redirected: None }
     }
 }
 
 /// One call and its whole answer, tried again as often as a part would be.
 pub(crate) async fn call_with_retries(shard: &Rc<Shard>, mut call: Call) -> Result<(Head, Bytes), Error> {
-    let (mut attempt, mut redirects, mut renewed) = (1, 0, false);
+    let (mut attempt, mut redirects, mut renewed, mut moves) = (1, 0, false, 0);
     let account = &shard.core.account;
     loop {
-        let mut pen = account.pen(&shard.core, call.dialect).await?;
-        let mut request = call.request.clone();
-        pen.sign(&mut request);
+        let mut pen = account.pen(&shard.core, call.errand.dialect()).await?;
+        let request = match &call.redirected {
+            Some(request) => request.clone(),
+            None => account.request(&call.errand, &pen)?,
+        };
         let failure = match answer(shard, &request).await {
-            Ok((head, body)) => match redirected(&call, &head).filter(|_| redirects < REDIRECTS_MAX) {
-                Some(request) => {
-                    (call.request, redirects) = (request, redirects + 1);
+            Ok((mut head, body)) => {
+                if redirects < REDIRECTS_MAX && call.follow(&request, &head) {
+                    redirects += 1;
                     continue;
                 }
-                None => {
-                    let doubt = refusal::doubts_keys(&head, &body, request.method);
-                    if !renewed && account.renew(&shard.core, &mut pen, doubt).await {
-                        renewed = true;
-                        continue;
-                    }
-                    match Failure::of_answer(&head, &body, pen.note()) {
-                        Some(failure) => failure,
-                        None => return Ok((head, body)),
-                    }
+                if moves < MOVES_MAX && account.learn(&call.errand, &mut head, &body) {
+                    moves += 1;
+                    continue;
                 }
-            },
+                let doubt = refusal::doubts_keys(&head, &body, request.method);
+                if !renewed && account.renew(&shard.core, &mut pen, doubt).await {
+                    renewed = true;
+                    continue;
+                }
+                match Failure::of_answer(&head, &body, pen.note()) {
+                    Some(failure) => failure,
+                    None => return Ok((head, body)),
+                }
+            }
             Err(failure) => failure,
         };
         shard.wait_or_give_up(failure, &mut attempt).await?;
     }
 }
 
-/// The request that a redirect leads to; credentials go along to the same endpoint only.
-fn redirected(call: &Call, head: &Head) -> Option<Request> {
-    let target = head.location.as_deref().filter(|_| call.follow && is_redirect(head.status))?;
-    let from = &call.request;
-    let url = HttpUrl::new(from.endpoint.clone(), &from.target()).follow(target).ok()?;
-    let mut request = request::get_url(&url);
-    request.method = from.method;
-    if let Some(secret) = from.header("authorization").filter(|_| url.endpoint == from.endpoint) {
-        request.set("authorization", secret);
+impl Call {
+    /// Follows the redirect of a plain server; credentials go along to the same endpoint only.
+    fn follow(&mut self, from: &Request, head: &Head) -> bool {
+        let Some(target) = head.location.as_deref().filter(|_| is_redirect(head.status)) else {
+            return false;
+        };
+        if self.errand.dialect() != Dialect::Plain {
+            return false;
+        }
+        let Ok(url) = HttpUrl::new(from.endpoint.clone(), &from.target()).follow(target) else {
+            return false;
+        };
+        let mut request = request::get_url(&url);
+        request.method = from.method;
+        if let Some(secret) = from.header("authorization").filter(|_| url.endpoint == from.endpoint) {
+            request.set("authorization", secret);
+        }
+        self.redirected = Some(request);
+        true
     }
-    Some(request)
 }
 
 /// One exchange within the time that a silent origin is given.

@@ -3,6 +3,7 @@
 //! The modules in the order in which the data meets them; docs/life-of-a-get.md walks the road.
 //! The engine knows nothing of the environment, of home folders, of command lines or terminals.
 
+mod account;
 mod attempt;
 mod client;
 mod connection;
@@ -26,6 +27,7 @@ mod stream;
 mod transfer;
 mod verify;
 
+pub use account::Dialect;
 pub use client::{Client, Config};
 pub use control::{Patience, Reply};
 pub use error::{Error, ErrorKind};

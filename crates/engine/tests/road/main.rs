@@ -2,6 +2,8 @@
 
 mod keys;
 mod origin;
+mod oss;
+mod places;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
