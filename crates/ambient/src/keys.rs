@@ -4,22 +4,41 @@ use flatout_wire::sign::Credentials;
 
 use crate::{AmbientError, Environment, text};
 
-const ACCESS: &str = "AWS_ACCESS_KEY_ID";
-const SECRET: &str = "AWS_SECRET_ACCESS_KEY";
-const TOKEN: &str = "AWS_SESSION_TOKEN";
+/// The variables of a pair: key, secret, token.
+type Names = [&'static str; 3];
 
-/// The pair with its token, or none and the reason.
-pub(crate) fn find(environment: &Environment) -> Result<(Option<Credentials>, Option<String>), AmbientError> {
-    let access = checked(environment, ACCESS)?;
-    let secret = checked(environment, SECRET)?;
-    let session_token = checked(environment, TOKEN)?;
-    match (access, secret) {
-        (Some(access_key), Some(secret_key)) => {
-            Ok((Some(Credentials { access_key, secret_key, session_token }), None))
+const AWS: Names = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
+/// Those of ossutil and the SDKs for OSS, then those of all of Alibaba Cloud.
+const OSS: [Names; 2] = [
+    ["OSS_ACCESS_KEY_ID", "OSS_ACCESS_KEY_SECRET", "OSS_SESSION_TOKEN"],
+    ["ALIBABA_CLOUD_ACCESS_KEY_ID", "ALIBABA_CLOUD_ACCESS_KEY_SECRET", "ALIBABA_CLOUD_SECURITY_TOKEN"],
+];
+
+/// The keys for S3 with their token, or the reason why there are none.
+pub(crate) fn aws(environment: &Environment) -> Result<Result<Credentials, String>, AmbientError> {
+    Ok(pair(environment, AWS)?.ok_or_else(|| format!("{} and {} are not set", AWS[0], AWS[1])))
+}
+
+/// The keys for OSS, or the reason why there are none: a half pair is one, since S3 does not need them.
+pub(crate) fn oss(environment: &Environment) -> Result<Credentials, String> {
+    for names in OSS {
+        if let Some(found) = pair(environment, names).map_err(|wrong| wrong.to_string())? {
+            return Ok(found);
         }
-        (Some(_), None) => Err(AmbientError::HalfPair { present: ACCESS, missing: SECRET }),
-        (None, Some(_)) => Err(AmbientError::HalfPair { present: SECRET, missing: ACCESS }),
-        (None, None) => Ok((None, Some(format!("{ACCESS} and {SECRET} are not set")))),
+    }
+    Err(format!("{} and {} are not set", OSS[0][0], OSS[0][1]))
+}
+
+fn pair(environment: &Environment, names: Names) -> Result<Option<Credentials>, AmbientError> {
+    let [access, secret, token] = names;
+    let session_token = checked(environment, token)?;
+    match (checked(environment, access)?, checked(environment, secret)?) {
+        (Some(access_key), Some(secret_key)) => {
+            Ok(Some(Credentials { access_key, secret_key, session_token }))
+        }
+        (Some(_), None) => Err(AmbientError::HalfPair { present: access, missing: secret }),
+        (None, Some(_)) => Err(AmbientError::HalfPair { present: secret, missing: access }),
+        (None, None) => Ok(None),
     }
 }
 

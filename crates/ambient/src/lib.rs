@@ -11,8 +11,10 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
 
 use flatout_engine::Config;
+use flatout_engine::credentials::{Anonymous, Fixed, Provider};
 use flatout_settings::{SettingError, Settings};
 use flatout_wire::sign::Credentials;
 
@@ -24,10 +26,10 @@ pub type Environment = BTreeMap<OsString, OsString>;
 pub struct Ambient {
     /// Every knob, checked one by one and together.
     pub settings: Settings,
-    /// `None` means anonymous: requests leave unsigned.
-    pub credentials: Option<Credentials>,
-    /// Why there are none; a refusal (403) quotes it in its hint, after "the request was not signed: ".
-    pub credentials_note: Option<String>,
+    /// Who has the keys for S3.
+    pub aws_credentials: Arc<dyn Provider>,
+    /// Who has the keys for OSS.
+    pub oss_credentials: Arc<dyn Provider>,
 }
 
 /// What stands in the way, said in terms of what the user wrote.
@@ -105,19 +107,28 @@ pub fn gather(flags: &[(&str, String)]) -> Result<Ambient, AmbientError> {
 /// As [`gather`].
 pub fn gather_from(flags: &[(&str, String)], environment: &Environment) -> Result<Ambient, AmbientError> {
     let settings = layers::settings(flags, environment)?;
-    let (credentials, credentials_note) = match settings.no_sign_request {
-        true => (None, Some("--no-sign-request is on".to_owned())),
-        false => keys::find(environment)?,
-    };
-    Ok(Ambient { settings, credentials, credentials_note })
+    if settings.no_sign_request {
+        let nobody = Arc::new(Anonymous { why: "--no-sign-request is on".into() });
+        return Ok(Ambient { settings, aws_credentials: nobody.clone(), oss_credentials: nobody });
+    }
+    let (aws_credentials, oss_credentials) =
+        (provider(keys::aws(environment)?), provider(keys::oss(environment)));
+    Ok(Ambient { settings, aws_credentials, oss_credentials })
+}
+
+fn provider(found: Result<Credentials, String>) -> Arc<dyn Provider> {
+    match found {
+        Ok(credentials) => Arc::new(Fixed(credentials)),
+        Err(why) => Arc::new(Anonymous { why }),
+    }
 }
 
 impl From<Ambient> for Config {
     fn from(found: Ambient) -> Config {
         Config {
             settings: found.settings,
-            credentials: found.credentials,
-            credentials_note: found.credentials_note,
+            aws_credentials: found.aws_credentials,
+            oss_credentials: found.oss_credentials,
         }
     }
 }

@@ -70,7 +70,7 @@ pub enum Command {
 
 #[derive(Debug, clap::Args)]
 pub struct Cp {
-    /// s3://BUCKET/KEY or http://HOST[:PORT]/PATH
+    /// s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH
     #[arg(value_name = "SRC")]
     pub source: String,
     /// A file, a folder (existing, or ending in '/'), or - for standard output
@@ -85,7 +85,7 @@ pub struct Cp {
 
 #[derive(Debug, clap::Args)]
 pub struct Cat {
-    /// s3://BUCKET/KEY or http://HOST[:PORT]/PATH
+    /// s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH
     #[arg(value_name = "URL", required = true)]
     pub sources: Vec<String>,
     /// Only these bytes of each: FIRST-LAST (both included, as in HTTP), FIRST- or -COUNT from the end; bytes=0-1 too
@@ -97,7 +97,7 @@ pub struct Cat {
 
 #[derive(Debug, clap::Args)]
 pub struct Ls {
-    /// s3://BUCKET[/PREFIX]; s3:// or nothing lists the buckets
+    /// s3://BUCKET[/PREFIX], oss://BUCKET[/PREFIX]; s3://, oss:// or nothing (s3://) lists the buckets
     #[arg(value_name = "URL")]
     pub location: Option<String>,
     /// Time and size too
@@ -115,7 +115,7 @@ pub struct Ls {
 
 #[derive(Debug, clap::Args)]
 pub struct Stat {
-    /// s3://BUCKET/KEY or http://HOST[:PORT]/PATH
+    /// s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH
     #[arg(value_name = "URL")]
     pub source: String,
     #[command(flatten)]
@@ -181,7 +181,7 @@ pub enum Bench {
 
 #[derive(Debug, clap::Args)]
 pub struct BenchGet {
-    /// s3://BUCKET/KEY or http://HOST[:PORT]/PATH
+    /// s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH
     #[arg(value_name = "URL")]
     pub source: String,
     /// Where the bytes go: nowhere, memory (one buffer, touched before the clock starts), stream (a pipe that is read

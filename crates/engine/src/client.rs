@@ -132,6 +132,19 @@ impl Client {
         Listing::start(self.core.clone(), location, deep)
     }
 
+    /// The GET that reads an object, signed with the keys of now: what a measurement sends that does without the engine.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`] when a provider that is configured fails; [`ErrorKind::Usage`] for settings that lead nowhere.
+    pub fn signed_get(&self, location: &Location) -> Result<Request, Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let runtime = runtime.map_err(|refused| Error::local("cannot wait for keys", refused))?;
+        let account = &self.core.account;
+        let pen = runtime.block_on(account.pen(&self.core, Dialect::of(location)));
+        let request = pen.and_then(|pen| account.request(&Errand::Get(location.clone()), &pen));
+        request.map_err(|error| error.during("read", location))
+    }
+
     /// The keys that S3 calls are signed with now, asked for if need be; `None` when they leave unsigned.
     ///
     /// # Errors

@@ -118,6 +118,8 @@ proptest! {
         }
         let listing = oss.list_objects_v2("bucket", &key, Some('/'), page.as_deref(), Some(7));
         check_header(&oss, listing, "", Version::V4, token);
+        let listing = oss.list_objects_v2("bucket", &key, None, None, None);
+        check_header(&oss, listing, "", Version::V1, token);
         check_presigned(&oss, oss.get_object("bucket", &key), &key, token);
     }
 }

@@ -5,13 +5,10 @@ use std::io::{self, Read, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use flatout_engine::{Client, Get, PartRecord, Report, stream};
 use flatout_wire::location::Location;
-use flatout_wire::request::{Request, get_url};
-use flatout_wire::s3::S3;
-use flatout_wire::sign::Signer;
 
 use crate::bench::drain::Drain;
 use crate::bench::floor::{self, Ground, Job, Shape};
@@ -225,7 +222,7 @@ fn floor(spec: &Spec, location: &Location, knobs: &Knobs, shape: Shape) -> Resul
     let failed = |error: io::Error| Failure::local("floor", spec.address, &error);
     let found = flatout_ambient::gather(knobs.given())?;
     let part_bytes = found.settings.part_bytes;
-    let request = request(location, found)?;
+    let request = Client::new(found.into())?.signed_get(location)?;
     let prepared = Prepared::new(spec)?;
     let clock = Clock::start(spec);
     let landed_bytes = Arc::new(AtomicU64::new(0));
@@ -259,25 +256,6 @@ fn ground(prepared: Prepared, bytes: u64) -> io::Result<(Ground, Option<Drain>)>
             (Ground::File(file), None)
         }
     })
-}
-
-/// The request whose ranges are asked for, signed like the engine's.
-fn request(location: &Location, found: flatout_ambient::Ambient) -> Result<Request, Failure> {
-    let Location::S3 { bucket, key } = location else {
-        let Location::Http { url } = location else { unreachable!("a location is one of two") };
-        return Ok(get_url(url));
-    };
-    let wrong = |error: String| Failure::usage(format!("floor: {location}: {error}"));
-    let settings = found.settings;
-    let addressing = settings.addressing.parse().map_err(|_| wrong("unknown addressing".into()))?;
-    let s3 = S3::new(settings.endpoint_url.as_deref(), settings.region.as_deref(), addressing)
-        .map_err(|error| wrong(error.to_string()))?;
-    let mut request = s3.get_object(bucket, key);
-    if let Some(credentials) = found.credentials {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        Signer::new(credentials, &s3.region).sign(&mut request, now);
-    }
-    Ok(request)
 }
 
 /// `VmHWM` of this process in MiB; 0 where the kernel does not say.

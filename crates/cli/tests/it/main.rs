@@ -6,6 +6,7 @@ mod bench;
 mod commands;
 mod folder;
 mod objects;
+mod oss;
 mod program;
 mod raw;
 mod secrets;

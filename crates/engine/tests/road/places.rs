@@ -205,16 +205,25 @@ fn odd_keys_are_sent_as_they_are() {
     ];
     for (key, path) in rows {
         for scheme in ["s3", "oss"] {
-            let origin = Origin::start(served);
-            let mut config = s3_config(&format!("http://{}", origin.address));
-            config.settings.oss_endpoint = Some(origin.address.to_string());
-            let client = Client::new(config).expect("good settings");
-            let url = format!("{scheme}://bucket/{key}");
-            assert!(read(&client, &url).expect(&url) == object(SIZE), "{url}");
-            client.stat(&location(&url)).expect(&url);
-            for asked in origin.asked() {
-                assert_eq!(asked.path, format!("/bucket/{path}"), "{url}");
-            }
+            check_key(scheme, "127.0.0.1", key, &format!("/bucket/{path}"));
+            check_key(scheme, "store.example.com", key, &format!("/{path}"));
         }
+    }
+}
+
+/// The object is read and looked at by one target, whether its bucket stands in the path or before the host.
+#[track_caller]
+fn check_key(scheme: &str, host: &str, key: &str, path: &str) {
+    let origin = Origin::start(served);
+    let endpoint = format!("http://{host}:{}", origin.address.port());
+    let mut config = s3_config(&endpoint);
+    config.settings.oss_endpoint = Some(endpoint);
+    config.settings.resolve = vec![format!("bucket.{host}:127.0.0.1")];
+    let client = Client::new(config).expect("good settings");
+    let url = format!("{scheme}://bucket/{key}");
+    assert!(read(&client, &url).expect(&url) == object(SIZE), "{url}");
+    client.stat(&location(&url)).expect(&url);
+    for asked in origin.asked() {
+        assert_eq!(asked.path, path, "{url}");
     }
 }
