@@ -1,8 +1,11 @@
 //! What a program finds around itself: the only crate that reads the environment.
-//! It puts settings together (flag, then `FLATOUT_*`, then `AWS_*`, then default) and finds the keys.
-//! It knows nothing of argv, terminals or sockets; home and config files come with a later issue.
+//! It puts settings together (flag, then `FLATOUT_*`, then `AWS_*`, then default) and answers the engine's question for keys.
+//! It knows nothing of argv, terminals or sockets.
 #![forbid(unsafe_code)]
 
+mod aws_profile;
+mod credentials;
+mod files;
 mod keys;
 mod layers;
 
@@ -11,10 +14,13 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
 
 use flatout_engine::Config;
+use flatout_engine::credentials::{Anonymous, Provider};
 use flatout_settings::{SettingError, Settings};
-use flatout_wire::sign::Credentials;
+
+use credentials::{AlibabaKeys, AwsKeys};
 
 /// Variables by name.
 pub type Environment = BTreeMap<OsString, OsString>;
@@ -24,10 +30,10 @@ pub type Environment = BTreeMap<OsString, OsString>;
 pub struct Ambient {
     /// Every knob, checked one by one and together.
     pub settings: Settings,
-    /// `None` means anonymous: requests leave unsigned.
-    pub credentials: Option<Credentials>,
-    /// Why there are none; a refusal (403) quotes it in its hint, after "the request was not signed: ".
-    pub credentials_note: Option<String>,
+    /// Who has the keys for S3.
+    pub aws_credentials: Arc<dyn Provider>,
+    /// Who has the keys for OSS.
+    pub oss_credentials: Arc<dyn Provider>,
 }
 
 /// What stands in the way, said in terms of what the user wrote.
@@ -105,19 +111,31 @@ pub fn gather(flags: &[(&str, String)]) -> Result<Ambient, AmbientError> {
 /// As [`gather`].
 pub fn gather_from(flags: &[(&str, String)], environment: &Environment) -> Result<Ambient, AmbientError> {
     let settings = layers::settings(flags, environment)?;
-    let (credentials, credentials_note) = match settings.no_sign_request {
-        true => (None, Some("--no-sign-request is on".to_owned())),
-        false => keys::find(environment)?,
-    };
-    Ok(Ambient { settings, credentials, credentials_note })
+    let (aws_credentials, oss_credentials) = providers(&settings, environment)?;
+    Ok(Ambient { settings, aws_credentials, oss_credentials })
+}
+
+/// Who is asked for keys. Nothing is read yet but the environment of AWS, where half a pair is an error of the user's.
+fn providers(
+    settings: &Settings,
+    environment: &Environment,
+) -> Result<(Arc<dyn Provider>, Arc<dyn Provider>), AmbientError> {
+    if settings.no_sign_request {
+        let nobody = Arc::new(Anonymous { why: "--no-sign-request is on".into() });
+        return Ok((nobody.clone(), nobody));
+    }
+    keys::find(environment)?;
+    let profile = settings.profile.as_deref();
+    let aws = Arc::new(AwsKeys::new(environment, profile, profile.is_some()));
+    Ok((aws, Arc::new(AlibabaKeys::new(environment, profile))))
 }
 
 impl From<Ambient> for Config {
     fn from(found: Ambient) -> Config {
         Config {
             settings: found.settings,
-            credentials: found.credentials,
-            credentials_note: found.credentials_note,
+            aws_credentials: found.aws_credentials,
+            oss_credentials: found.oss_credentials,
         }
     }
 }
