@@ -1,8 +1,11 @@
 //! What a program finds around itself: the only crate that reads the environment.
-//! It puts settings together (flag, then `FLATOUT_*`, then `AWS_*`, then default) and finds the keys.
-//! It knows nothing of argv, terminals or sockets; home and config files come with a later issue.
+//! It puts settings together (flag, then `FLATOUT_*`, then `AWS_*`, then default) and answers the engine's question for keys.
+//! It knows nothing of argv, terminals or sockets.
 #![forbid(unsafe_code)]
 
+mod aws_profile;
+mod credentials;
+mod files;
 mod keys;
 mod layers;
 
@@ -14,9 +17,10 @@ use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
 use flatout_engine::Config;
-use flatout_engine::credentials::{Anonymous, Fixed, Provider};
+use flatout_engine::credentials::{Anonymous, Provider};
 use flatout_settings::{SettingError, Settings};
-use flatout_wire::sign::Credentials;
+
+use credentials::{AlibabaKeys, AwsKeys};
 
 /// Variables by name.
 pub type Environment = BTreeMap<OsString, OsString>;
@@ -107,20 +111,23 @@ pub fn gather(flags: &[(&str, String)]) -> Result<Ambient, AmbientError> {
 /// As [`gather`].
 pub fn gather_from(flags: &[(&str, String)], environment: &Environment) -> Result<Ambient, AmbientError> {
     let settings = layers::settings(flags, environment)?;
-    if settings.no_sign_request {
-        let nobody = Arc::new(Anonymous { why: "--no-sign-request is on".into() });
-        return Ok(Ambient { settings, aws_credentials: nobody.clone(), oss_credentials: nobody });
-    }
-    let (aws_credentials, oss_credentials) =
-        (provider(keys::aws(environment)?), provider(keys::oss(environment)));
+    let (aws_credentials, oss_credentials) = providers(&settings, environment)?;
     Ok(Ambient { settings, aws_credentials, oss_credentials })
 }
 
-fn provider(found: Result<Credentials, String>) -> Arc<dyn Provider> {
-    match found {
-        Ok(credentials) => Arc::new(Fixed(credentials)),
-        Err(why) => Arc::new(Anonymous { why }),
+/// Who is asked for keys. Nothing is read yet but the environment of AWS, where half a pair is an error of the user's.
+fn providers(
+    settings: &Settings,
+    environment: &Environment,
+) -> Result<(Arc<dyn Provider>, Arc<dyn Provider>), AmbientError> {
+    if settings.no_sign_request {
+        let nobody = Arc::new(Anonymous { why: "--no-sign-request is on".into() });
+        return Ok((nobody.clone(), nobody));
     }
+    keys::find(environment)?;
+    let profile = settings.profile.as_deref();
+    let aws = Arc::new(AwsKeys::new(environment, profile, profile.is_some()));
+    Ok((aws, Arc::new(AlibabaKeys::new(environment, profile))))
 }
 
 impl From<Ambient> for Config {

@@ -2,17 +2,13 @@
 
 use std::ffi::OsString;
 
-use crate::{Ambient, AmbientError, Environment, gather_from, keys};
+use crate::{Ambient, AmbientError, gather_from};
 
 type Table<'a> = &'a [(&'a str, &'a str)];
 
 fn gathered(flags: Table, environment: Table) -> Result<Ambient, AmbientError> {
     let flags: Vec<_> = flags.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-    gather_from(&flags, &variables(environment))
-}
-
-fn variables(table: Table) -> Environment {
-    table.iter().map(|(name, value)| (name.into(), value.into())).collect()
+    gather_from(&flags, &environment.iter().map(|(name, value)| (name.into(), value.into())).collect())
 }
 
 #[test]
@@ -49,42 +45,6 @@ fn a_repeatable_knob_keeps_every_value() {
     check(&[("resolve", one), ("resolve", two)], &[], &[one, two]);
     check(&[], &[("FLATOUT_RESOLVE", "a:80:127.0.0.1  b:80:127.0.0.2")], &[one, two]);
     check(&[("resolve", one)], &[("FLATOUT_RESOLVE", two)], &[one]);
-}
-
-#[test]
-fn keys_come_whole_or_the_reason_is_kept() {
-    let pair = [("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE"), ("AWS_SECRET_ACCESS_KEY", "s3cr3t")];
-    let aws = |table: Table| keys::aws(&variables(table)).unwrap().unwrap();
-    let keys = aws(&pair);
-    assert_eq!((keys.access_key.as_str(), keys.secret_key.as_str()), ("AKIAEXAMPLE", "s3cr3t"));
-    assert_eq!(keys.session_token, None);
-    let keys = aws(&[pair[0], pair[1], ("AWS_SESSION_TOKEN", "t0ken")]);
-    assert_eq!(keys.session_token.as_deref(), Some("t0ken"));
-
-    let check_none = |flags: Table, environment: Table, note: &str| {
-        let found = gathered(flags, environment).unwrap();
-        let said = format!("{:?}", found.aws_credentials);
-        assert!(said.starts_with("Anonymous") && said.contains(note), "{environment:?}: {said}");
-    };
-    check_none(&[], &[], "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set");
-    check_none(&[("no-sign-request", "true")], &pair, "--no-sign-request");
-    check_none(&[("no-sign-request", "true")], &pair[..1], "--no-sign-request");
-    check_none(&[], &[("FLATOUT_NO_SIGN_REQUEST", "true")], "--no-sign-request");
-}
-
-#[test]
-fn the_keys_of_oss_are_their_own() {
-    let oss = |table: Table| keys::oss(&variables(table));
-    let own =
-        [("OSS_ACCESS_KEY_ID", "LTAI"), ("OSS_ACCESS_KEY_SECRET", "s3cr3t"), ("OSS_SESSION_TOKEN", "t")];
-    let cloud = [("ALIBABA_CLOUD_ACCESS_KEY_ID", "LTAJ"), ("ALIBABA_CLOUD_ACCESS_KEY_SECRET", "s3cr3t")];
-    let found = oss(&[&cloud[..], &own].concat()).unwrap();
-    assert_eq!((found.access_key.as_str(), found.session_token.as_deref()), ("LTAI", Some("t")));
-    assert_eq!(oss(&cloud).unwrap().access_key, "LTAJ");
-    let aws = [("AWS_ACCESS_KEY_ID", "AKIA"), ("AWS_SECRET_ACCESS_KEY", "s3cr3t")];
-    assert!(oss(&aws).unwrap_err().contains("OSS_ACCESS_KEY_ID and OSS_ACCESS_KEY_SECRET are not set"));
-    assert!(oss(&own[..1]).unwrap_err().contains("OSS_ACCESS_KEY_SECRET is not"));
-    gathered(&[], &own[..1]).expect("S3 does not need them");
 }
 
 #[test]

@@ -180,6 +180,10 @@ fn rendered(request: &Request, body: Bytes) -> hyper::Request<Full<Bytes>> {
     for (name, value) in &request.headers {
         builder = builder.header(name, value);
     }
+    if body.is_empty() && matches!(request.method, Method::Put | Method::Post) {
+        // RFC 9110 §8.6: said where a body could be; hyper leaves it out.
+        builder = builder.header("content-length", "0");
+    }
     builder.body(Full::new(body)).expect("wire renders only valid targets and headers")
 }
 

@@ -300,23 +300,20 @@ impl<S> State<S> {
                 self.ask_at = grant.expires.map_or(u64::MAX, |end| renewal(now, end, chance));
                 self.hold(Some(grant), None, now, signer);
             }
-            Err(refused) if let Some(grant) = self.held.as_ref().and_then(|held| held.grant.clone()) => {
-                // Only noted while the old keys work: the error comes when they have ended.
-                self.hold(
-                    Some(grant),
-                    Some(format!("the keys could not be renewed: {refused}")),
-                    now,
-                    signer,
-                );
-                (self.failure, self.ask_at) = (Some(refused), now + AGAIN_S);
-            }
-            Err(refused) if refused.0.iter().any(|tried| tried.failed) => {
-                (self.held, self.failure, self.ask_at) = (None, Some(refused), now + FAILED_S);
-            }
-            Err(refused) => {
-                (self.failure, self.ask_at) = (None, now + NOTHING_S);
-                self.hold(None, Some(format!("the request was not signed: {refused}")), now, signer);
-            }
+            Err(refused) => self.take_refusal(refused, now, signer),
+        }
+    }
+
+    fn take_refusal(&mut self, refused: Refused, now: u64, signer: &dyn Fn(Credentials) -> S) {
+        if let Some(grant) = self.held.as_ref().and_then(|held| held.grant.clone()) {
+            // Only noted while the old keys work: the error comes when they have ended.
+            self.hold(Some(grant), Some(format!("the keys could not be renewed: {refused}")), now, signer);
+            (self.failure, self.ask_at) = (Some(refused), now + AGAIN_S);
+        } else if refused.0.iter().any(|tried| tried.failed) {
+            (self.held, self.failure, self.ask_at) = (None, Some(refused), now + FAILED_S);
+        } else {
+            (self.failure, self.ask_at) = (None, now + NOTHING_S);
+            self.hold(None, Some(format!("the request was not signed: {refused}")), now, signer);
         }
     }
 
