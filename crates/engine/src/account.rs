@@ -7,7 +7,7 @@ use flatout_settings::Settings;
 use flatout_wire::head::Head;
 use flatout_wire::location::{Location, LocationError};
 use flatout_wire::oss::Oss;
-use flatout_wire::oss_sign::{self, Resource, Version};
+use flatout_wire::oss_sign::{self, RANGE_BEHAVIOR, Resource, Version};
 use flatout_wire::request::{self, Method, Request};
 use flatout_wire::s3::S3;
 use flatout_wire::sign::Signer;
@@ -135,10 +135,12 @@ impl Account {
             Dialect::Oss => {
                 let mut request = oss_request(self.oss()?, errand);
                 self.note_payer(bucket, "x-oss-request-payer", &mut request);
-                if let Pen::Oss(held) = pen
-                    && let Some(signer) = &held.signer
-                {
-                    signer.sign(&mut request, Resource { bucket, key }, unix_seconds());
+                match pen {
+                    Pen::Oss(held) if let Some(signer) = &held.signer => {
+                        signer.sign(&mut request, Resource { bucket, key }, unix_seconds());
+                    }
+                    // An origin of several dialects tells them by the signature, or by a header of OSS's own.
+                    _ => request.set(RANGE_BEHAVIOR.0, RANGE_BEHAVIOR.1),
                 }
                 Ok(request)
             }

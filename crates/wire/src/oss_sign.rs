@@ -237,7 +237,7 @@ impl fmt::Debug for Signer {
 }
 
 /// Without this header OSS answers a range behind the end with the whole object (reference/oss.md §6.2).
-pub(crate) const RANGE_BEHAVIOR: (&str, &str) = ("x-oss-range-behavior", "standard");
+pub const RANGE_BEHAVIOR: (&str, &str) = ("x-oss-range-behavior", "standard");
 
 /// The parameters of an earlier presigning that do not begin with `x-oss-signature`.
 const PRESIGNED: [&str; 5] =

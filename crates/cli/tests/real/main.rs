@@ -15,6 +15,7 @@ mod minio;
 mod nginx;
 mod plain;
 mod refused;
+mod region;
 mod replaced;
 mod served;
 

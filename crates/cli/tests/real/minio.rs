@@ -84,7 +84,7 @@ impl Bucket {
 }
 
 /// Where `scripts/deps.sh` puts what it builds.
-fn cache() -> PathBuf {
+pub fn cache() -> PathBuf {
     let home =
         || PathBuf::from(std::env::var_os("HOME").unwrap_or_else(|| "/root".into())).join(".cache/flatout");
     std::env::var_os("FLATOUT_CACHE").map_or_else(home, PathBuf::from)

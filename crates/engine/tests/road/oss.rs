@@ -245,11 +245,19 @@ fn a_name_puts_the_bucket_before_the_host() {
 
 #[test]
 fn without_keys_requests_leave_unsigned() {
-    let origin = Origin::start(right);
+    let origin = Origin::start(|asked| match asked.method.as_str() {
+        "HEAD" => refused("403 Forbidden", "AccessDenied", ""),
+        _ => right(asked),
+    });
     let mut config = oss_config(&origin);
     config.settings.no_sign_request = true;
-    read_with(config, Span::All).expect("the object arrives");
-    assert!(origin.asked().iter().all(|asked| asked.header("authorization").is_none()));
+    read_with(config.clone(), Span::All).expect("the object arrives");
+    let client = Client::new(config).expect("good settings");
+    client.stat(&location("oss://bucket/a b")).expect_err("this origin answers ranges only");
+    for asked in origin.asked() {
+        assert_eq!(asked.header("authorization"), None);
+        assert!(asked.headers.iter().any(|(name, _)| name.starts_with("x-oss-")), "it is seen to be OSS's");
+    }
 }
 
 fn stat(answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Result<Stat, Error> {
