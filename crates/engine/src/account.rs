@@ -135,12 +135,14 @@ impl Account {
             Dialect::Oss => {
                 let mut request = oss_request(self.oss()?, errand);
                 self.note_payer(bucket, "x-oss-request-payer", &mut request);
-                match pen {
-                    Pen::Oss(held) if let Some(signer) = &held.signer => {
-                        signer.sign(&mut request, Resource { bucket, key }, unix_seconds());
-                    }
+                let signer = match pen {
+                    Pen::Oss(held) => held.signer.as_ref(),
+                    _ => None,
+                };
+                match signer {
+                    Some(signer) => signer.sign(&mut request, Resource { bucket, key }, unix_seconds()),
                     // An origin of several dialects tells them by the signature, or by a header of OSS's own.
-                    _ => request.set(RANGE_BEHAVIOR.0, RANGE_BEHAVIOR.1),
+                    None => request.set(RANGE_BEHAVIOR.0, RANGE_BEHAVIOR.1),
                 }
                 Ok(request)
             }
