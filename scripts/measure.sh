@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # The figures of docs/numbers.md: flatout beside the floor, 4 GiB from nginx (sendfile, tmpfs) and from `flatout serve`.
-# usage: scripts/measure.sh [ROUNDS] [CASE…]     cases: nowhere signed verified memory stream tmpfs disk origin
-# Needs nginx and 10 GiB of memory; a quiet machine. Takes about a minute a case. The lab (bench/) will replace it.
+# usage: scripts/measure.sh [ROUNDS] [CASE…]     cases: nowhere signed verified memory stream tmpfs disk https origin
+# Needs nginx, openssl (https) and 10 GiB of memory; a quiet machine. Takes about a minute a case. The lab (bench/) will replace it.
 set -euo pipefail
 rounds=${1:-7}
 [ $# -gt 0 ] && shift
-cases=${*:-nowhere signed verified memory stream tmpfs disk origin}
+cases=${*:-nowhere signed verified memory stream tmpfs disk https origin}
 cd "$(dirname "$0")/.."
 cargo build --release --quiet -p flatout-cli
 cargo build --release --quiet -p flatout-server --example send_floor
@@ -20,13 +20,24 @@ finish() {
 trap finish EXIT
 trap 'exit 130' INT TERM
 
-nginx_port=18431 serve_port=18432 root_port=18433 send_port=18434
+nginx_port=18431 serve_port=18432 root_port=18433 send_port=18434 tls_port=18435
 mkdir -p "$work/www/bench"
 "$flatout" serve --synthetic bench/big=4GiB --no-auth --listen 127.0.0.1:$serve_port >/dev/null &
 started+=($!)
 sleep 0.5
 "$flatout" cp --quiet "http://127.0.0.1:$serve_port/bench/big" "$work/www/bench/big"
 chmod -R a+rX "$work"
+# nginx with a certificate of its own; the floor is then a bare tokio-rustls loop.
+tls_server=
+case " $cases " in
+*" https "*)
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=measure \
+        -addext subjectAltName=IP:127.0.0.1 -addext basicConstraints=critical,CA:FALSE \
+        -keyout "$work/tls.key" -out "$work/tls.pem" 2>/dev/null
+    tls_server="server { listen 127.0.0.1:$tls_port ssl; root $work/www; ssl_session_cache shared:tls:1m;
+        ssl_certificate $work/tls.pem; ssl_certificate_key $work/tls.key; }"
+    ;;
+esac
 cat >"$work/nginx.conf" <<CONF
 daemon off; worker_processes 1; pid $work/pid; error_log $work/error.log;
 events { worker_connections 1024; }
@@ -35,6 +46,7 @@ http {
     client_body_temp_path $work/t1; proxy_temp_path $work/t2; fastcgi_temp_path $work/t3;
     uwsgi_temp_path $work/t4; scgi_temp_path $work/t5;
     server { listen 127.0.0.1:$nginx_port; root $work/www; }
+    $tls_server
 }
 CONF
 nginx -c "$work/nginx.conf" 2>/dev/null &
@@ -85,6 +97,10 @@ for case in $cases; do
     stream) row "stream" "$nginx_url" --landing stream ;;
     tmpfs) row "file, tmpfs" "$nginx_url" --landing "file:$work/out" ;;
     disk) row "file, disk" "$nginx_url" --landing "file:$disk/out" ;;
+    https)
+        row "nowhere, https" "https://127.0.0.1:$tls_port/bench/big" --ca-bundle "$work/tls.pem"
+        row "memory, https" "https://127.0.0.1:$tls_port/bench/big" --ca-bundle "$work/tls.pem" --landing memory
+        ;;
     origin)
         nginx_pid=$(pgrep -P "$(cat "$work/pid")" | head -1)
         "$flatout" serve --root "$work/www" --no-auth --listen 127.0.0.1:$root_port >/dev/null &

@@ -150,6 +150,16 @@ pub struct Serve {
     /// Take writes and forget them
     #[arg(long)]
     pub sink: bool,
+    /// Speak TLS with a certificate made for this run; what clients have to trust is written to this file, for their
+    /// --ca-bundle
+    #[arg(long, value_name = "CA_FILE", conflicts_with_all = ["tls_cert", "tls_key"])]
+    pub tls: Option<PathBuf>,
+    /// Speak TLS with this certificate (PEM, its chain behind it)
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// The key of that certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -260,8 +270,10 @@ Examples:
   flatout serve --memory --access-key test --secret-key testtest --listen 127.0.0.1:9000
   flatout serve --synthetic demo/object=4GiB --no-auth --listen 127.0.0.1:0
   flatout serve --synthetic far/object=1GiB --no-auth --latency 30ms --per-connection 90MB/s
+  flatout serve --memory --no-auth --tls ca.pem
+  flatout ls s3:// --endpoint-url https://localhost:9000 --ca-bundle ca.pem
 
-When ready it prints 'listening on http://ADDR:PORT' for each address. Ctrl-C or SIGTERM ends it, exit code 0.";
+When ready it prints 'listening on http://ADDR:PORT' (https with --tls) for each address. Ctrl-C or SIGTERM ends it, exit code 0.";
 
 const GET_EXAMPLES: &str = "\
 Examples:
@@ -271,7 +283,7 @@ Examples:
 
 The floor is the best of plain blocking recv(2) on 1, 2, 4 and 8 connections, a thread each, with 256 KiB and 1 MiB a \
 call, and of one epoll thread over 4 connections. All shapes run once, the three fastest twice more; the one with the \
-best median then alternates with flatout.";
+best median then alternates with flatout. Over https it is a bare tokio-rustls loop, a thread for each connection.";
 
 const DEMO_EXAMPLES: &str = "\
 The bytes go nowhere: memory that was never touched would cost more than the transfer. Everything stays on this \

@@ -51,6 +51,7 @@ pub fn name(kind: ErrorKind) -> &'static str {
         ErrorKind::Usage => "usage",
         ErrorKind::NotFound => "not_found",
         ErrorKind::Denied => "denied",
+        ErrorKind::Untrusted => "untrusted",
         ErrorKind::Throttled => "throttled",
         ErrorKind::Changed => "changed",
         ErrorKind::Corrupt => "corrupt",

@@ -60,7 +60,9 @@ pub(crate) async fn ask(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> 
             renewed = true;
             continue;
         }
-        let failure = Failure::of_answer(&answer.head, &body, answer.pen.note());
+        let failure = shard
+            .misdirected(&answer.connection.endpoint, status, &body)
+            .or_else(|| Failure::of_answer(&answer.head, &body, answer.pen.note()));
         answer.finish(shard).await;
         return Err(failure.unwrap_or_else(|| unexpected(status)));
     }
@@ -85,6 +87,10 @@ fn follow(running: &Running, head: &Head) -> Result<bool, Failure> {
 /// One exchange on an idle connection or a new one. An idle one that the origin closed meanwhile costs no attempt.
 async fn exchange(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result<Answer, Failure> {
     let Outgoing { endpoint, head, pen } = running.object.get(&shard.core, asked, running.if_match()).await?;
+    let head = match shard.core.routes.forwarder(&endpoint) {
+        Some(proxy) => proxy.absolute(&endpoint, &head),
+        None => head,
+    };
     loop {
         let idle = shard.idle_connection(&endpoint);
         let was_idle = idle.is_some();

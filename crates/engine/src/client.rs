@@ -20,8 +20,10 @@ use crate::error::{Error, ErrorKind};
 use crate::landing::{Landing, Memory};
 use crate::lease::Pool;
 use crate::list::{Bucket, Listing, repeats_a_page};
+use crate::proxy::{Proxies, Routes};
 use crate::shard::{Job, ShardHandle};
 use crate::stats::{Report, Stat, Version};
+use crate::tls::Tls;
 use crate::transfer::{Get, Hold, Pace, Running, Transfer};
 
 /// What a client is made from.
@@ -33,13 +35,20 @@ pub struct Config {
     pub aws_credentials: Arc<dyn Provider>,
     /// Who is asked for the keys of OSS calls.
     pub oss_credentials: Arc<dyn Provider>,
+    /// Proxies found around, for where the settings name none.
+    pub proxies: Proxies,
 }
 
 impl Default for Config {
     /// The default of every knob, and no keys.
     fn default() -> Config {
         let nobody: Arc<dyn Provider> = Arc::new(Anonymous { why: "no keys were given".into() });
-        Config { settings: Settings::default(), aws_credentials: nobody.clone(), oss_credentials: nobody }
+        Config {
+            settings: Settings::default(),
+            aws_credentials: nobody.clone(),
+            oss_credentials: nobody,
+            proxies: Proxies::default(),
+        }
     }
 }
 
@@ -68,6 +77,8 @@ impl Client {
         let core = Core {
             account: Arc::new(account),
             endpoints: Endpoints::new(&settings.resolve)?,
+            routes: Routes::new(settings.proxy.as_deref(), settings.no_proxy.as_deref(), &config.proxies)?,
+            tls: Tls::new(settings.ca_bundle.as_deref())?,
             settings,
             pool: Arc::default(),
             shards: Mutex::new(Some(Vec::new())),
@@ -223,6 +234,8 @@ pub(crate) struct Core {
     pub(crate) settings: Settings,
     pub(crate) account: Arc<Account>,
     pub(crate) endpoints: Endpoints,
+    pub(crate) routes: Routes,
+    pub(crate) tls: Tls,
     pub(crate) pool: Arc<Pool>,
     /// The shards that have been started; `None` once the client is closed, so that nothing starts any after.
     shards: Mutex<Option<Vec<ShardHandle>>>,

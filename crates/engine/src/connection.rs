@@ -20,6 +20,9 @@ use tokio::time::{Instant, Sleep};
 use crate::error::{Error, ErrorKind};
 use crate::landing::Place;
 use crate::lease::Lease;
+use crate::proxy::Proxy;
+use crate::tls::{RECORD_BYTES_MAX, Tls, TlsStream};
+use crate::tls_errors::{alert_in, is_alert, is_tls};
 use crate::verify::PartHash;
 
 /// How much is received at once. It stays in a core's second-level cache on its way to the hash and the file;
@@ -38,45 +41,51 @@ pub(crate) struct Socket {
 
 enum Stream {
     Plain(TcpStream),
+    Tls(Box<TlsStream>),
 }
 
-/// Refuses what cannot be spoken yet, before a name is looked up for it.
-pub(crate) fn check_scheme(endpoint: &Endpoint) -> Result<(), Error> {
-    match endpoint.scheme {
-        Scheme::Http => Ok(()),
-        Scheme::Https => {
-            let cause = format!("this version has no TLS yet, and {endpoint} needs it");
-            let error = Error::new(ErrorKind::Unsupported, cause);
-            Err(error.with_hint("use an http:// endpoint; for S3 with --endpoint-url"))
-        }
-    }
-}
-
-/// Connects to `address`. TLS and proxies will sit here, above TCP and below HTTP.
+/// Connects to `address`, of the endpoint itself or of the proxy that leads to it; all of it `within` that time.
 pub(crate) async fn connect(
     endpoint: &Endpoint,
+    proxy: Option<&Proxy>,
     address: SocketAddr,
+    tls: &Tls,
     within: Duration,
 ) -> Result<Socket, Error> {
-    let unreachable = |refused| {
-        Error::network(format_args!("cannot connect to {endpoint} ({address})"), refused)
-            .with_hint("check the endpoint, and that the origin is running and can be reached")
+    let unreachable = |refused| match proxy {
+        None => Error::network(format_args!("cannot connect to {endpoint} ({address})"), refused)
+            .with_hint("check the endpoint, and that the origin is running and can be reached"),
+        Some(proxy) => Error::network(format_args!("cannot connect to {proxy} ({address})"), refused)
+            .with_hint("check --proxy, HTTPS_PROXY and HTTP_PROXY, or name the host in --no-proxy"),
     };
-    let stream = match tokio::time::timeout(within, TcpStream::connect(address)).await {
-        Ok(connected) => connected.map_err(unreachable)?,
-        Err(_elapsed) => return Err(unreachable(io::ErrorKind::TimedOut.into())),
+    let connected = async {
+        let mut tcp = TcpStream::connect(address).await.map_err(unreachable)?;
+        tcp.set_nodelay(true).map_err(unreachable)?;
+        if endpoint.scheme == Scheme::Http {
+            return Ok(Stream::Plain(tcp));
+        }
+        if let Some(proxy) = proxy {
+            proxy.tunnel(&mut tcp, endpoint).await?;
+        }
+        Ok(Stream::Tls(Box::new(tls.handshake(tcp, endpoint).await?)))
     };
-    stream.set_nodelay(true).map_err(unreachable)?;
-    Ok(Socket { stream: Stream::Plain(stream), floor_bytes: 1 })
+    match tokio::time::timeout(within, connected).await {
+        Ok(connected) => connected.map(|stream| Socket { stream, floor_bytes: 1 }),
+        Err(_elapsed) => Err(unreachable(io::ErrorKind::TimedOut.into())),
+    }
 }
 
 impl Socket {
     /// Asks the kernel to wake us only when `bytes` can be received (`SO_RCVLOWAT`): fewer, larger receives.
     fn set_floor(&mut self, bytes: usize) -> io::Result<()> {
+        let (stream, bytes) = match &self.stream {
+            Stream::Plain(stream) => (stream, bytes),
+            // Up to a record of what is waited for may have been taken in already, in part.
+            Stream::Tls(stream) => (stream.tcp(), bytes.saturating_sub(RECORD_BYTES_MAX).max(1)),
+        };
         if self.floor_bytes == bytes {
             return Ok(());
         }
-        let Stream::Plain(stream) = &self.stream;
         let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
         // SAFETY: an option of a socket that we own; the pointer is to a c_int of the length given.
         let refused = unsafe {
@@ -98,25 +107,33 @@ impl Socket {
 
 impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let Stream::Plain(stream) = &mut self.get_mut().stream;
-        Pin::new(stream).poll_read(cx, buf)
+        match &mut self.get_mut().stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            Stream::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
     }
 }
 
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let Stream::Plain(stream) = &mut self.get_mut().stream;
-        Pin::new(stream).poll_write(cx, buf)
+        match &mut self.get_mut().stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
+            Stream::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+        }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Stream::Plain(stream) = &mut self.get_mut().stream;
-        Pin::new(stream).poll_flush(cx)
+        match &mut self.get_mut().stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Stream::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Stream::Plain(stream) = &mut self.get_mut().stream;
-        Pin::new(stream).poll_shutdown(cx)
+        match &mut self.get_mut().stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
     }
 }
 
@@ -148,8 +165,12 @@ impl Connection {
     pub(crate) async fn exchange(&mut self, request_head: &[u8]) -> Result<Head, Error> {
         self.socket.set_floor(1).map_err(broke)?;
         self.socket.write_all(request_head).await.map_err(broke)?;
+        self.socket.flush().await.map_err(broke)?;
         loop {
             let parsed = head::parse(&self.ahead, Method::Get).map_err(|nonsense| {
+                if is_alert(&self.ahead) {
+                    return is_tls(&self.endpoint);
+                }
                 Error::new(ErrorKind::Network, format!("the answer is not HTTP: {nonsense}"))
             })?;
             match parsed {
@@ -177,7 +198,7 @@ impl Connection {
         let received = poll_fn(|cx| stall.poll_read(cx, socket, &mut buffer)).await;
         let bytes = buffer.filled().len();
         self.ahead.truncate(before + bytes);
-        received.map_err(broke)?;
+        received.map_err(|refused| alert_in(&refused, &self.endpoint).unwrap_or_else(|| broke(refused)))?;
         match bytes {
             0 => Err(closed_early("before its answer was whole")),
             _ => Ok(()),

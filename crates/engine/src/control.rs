@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use flatout_wire::endpoint::Scheme;
 use flatout_wire::head::Head;
 use flatout_wire::location::HttpUrl;
 use flatout_wire::request::{self, Method, Request};
@@ -16,6 +17,7 @@ use hyper_util::rt::TokioIo;
 use crate::account::{Dialect, Errand};
 use crate::attempt::{MOVES_MAX, REDIRECTS_MAX, is_redirect};
 use crate::error::{Error, ErrorKind};
+use crate::proxy::Proxy;
 use crate::refusal::{self, Failure};
 use crate::retry::{self, Fault};
 use crate::shard::Shard;
@@ -64,7 +66,7 @@ pub(crate) async fn call_with_retries(shard: &Rc<Shard>, mut call: Call) -> Resu
                     renewed = true;
                     continue;
                 }
-                match Failure::of_answer(&head, &body, pen.note()) {
+                match refused(shard, &request, &head, &body, pen.note()) {
                     Some(failure) => failure,
                     None => return Ok((head, body)),
                 }
@@ -73,6 +75,18 @@ pub(crate) async fn call_with_retries(shard: &Rc<Shard>, mut call: Call) -> Resu
         };
         shard.wait_or_give_up(failure, &mut attempt).await?;
     }
+}
+
+/// The failure that an answer tells of; `None` when it tells of success.
+fn refused(
+    shard: &Shard,
+    request: &Request,
+    head: &Head,
+    body: &[u8],
+    note: Option<&str>,
+) -> Option<Failure> {
+    let misdirected = shard.misdirected(&request.endpoint, head.status, body);
+    misdirected.or_else(|| Failure::of_answer(head, body, note))
 }
 
 impl Call {
@@ -127,20 +141,25 @@ async fn collected(answer: hyper::Response<Incoming>, bytes_max: usize) -> Resul
 /// Sends on an idle connection, or on a new one where the origin closed the idle one meanwhile.
 async fn send(shard: &Rc<Shard>, request: &Request) -> Result<(Caller, hyper::Response<Incoming>), Failure> {
     if let Some(mut caller) = idle_caller(shard, request).await
-        && let Ok(answer) = caller.send_request(rendered(request, Bytes::new())).await
+        && let Ok(answer) = caller.send_request(rendered(shard, request, Bytes::new())).await
     {
         return Ok((caller, answer));
     }
     let mut caller = open_caller(shard, request).await?;
-    let answer = sent(&mut caller, rendered(request, Bytes::new())).await?;
+    let answer = sent(shard, &mut caller, request, Bytes::new()).await?;
     Ok((caller, answer))
 }
 
 async fn sent(
+    shard: &Shard,
     caller: &mut Caller,
-    request: hyper::Request<Full<Bytes>>,
+    request: &Request,
+    body: Bytes,
 ) -> Result<hyper::Response<Incoming>, Failure> {
-    caller.send_request(request).await.map_err(|error| {
+    caller.send_request(rendered(shard, request, body)).await.map_err(|error| {
+        if error.is_parse() && request.endpoint.scheme == Scheme::Http {
+            return Failure::last(answers_nonsense(request, &error));
+        }
         Failure::transient(Error::new(ErrorKind::Network, format!("the call broke: {error}")))
     })
 }
@@ -168,7 +187,13 @@ async fn open_caller(shard: &Rc<Shard>, request: &Request) -> Result<Caller, Fai
     Ok(caller)
 }
 
-fn rendered(request: &Request, body: Bytes) -> hyper::Request<Full<Bytes>> {
+/// hyper shows no byte of what it could not parse: that it is TLS is a guess.
+fn answers_nonsense(request: &Request, error: &hyper::Error) -> Error {
+    let cause = format!("the answer of {} is not HTTP: {error}", request.endpoint);
+    Error::new(ErrorKind::Network, cause).with_hint("if the port is one for TLS, use https://")
+}
+
+fn rendered(shard: &Shard, request: &Request, body: Bytes) -> hyper::Request<Full<Bytes>> {
     let method = match request.method {
         Method::Get => hyper::Method::GET,
         Method::Head => hyper::Method::HEAD,
@@ -176,7 +201,12 @@ fn rendered(request: &Request, body: Bytes) -> hyper::Request<Full<Bytes>> {
         Method::Post => hyper::Method::POST,
         Method::Delete => hyper::Method::DELETE,
     };
-    let mut builder = hyper::Request::builder().method(method).uri(request.target());
+    let proxy = shard.core.routes.forwarder(&request.endpoint);
+    let uri = if proxy.is_some() { request.url() } else { request.target() };
+    let mut builder = hyper::Request::builder().method(method).uri(uri);
+    if let Some(login) = proxy.and_then(Proxy::login) {
+        builder = builder.header("proxy-authorization", login);
+    }
     for (name, value) in &request.headers {
         builder = builder.header(name, value);
     }
@@ -256,7 +286,7 @@ async fn ask_once(shard: &Rc<Shard>, question: &Question) -> Result<Reply, Failu
     let opened = tokio::time::timeout(question.patience.connect, open_caller(shard, &question.request)).await;
     let mut caller = opened.map_err(silent)??;
     let exchange = async {
-        let answer = sent(&mut caller, rendered(&question.request, question.body.clone())).await?;
+        let answer = sent(shard, &mut caller, &question.request, question.body.clone()).await?;
         let status = answer.status().as_u16();
         Ok(Reply { status, body: collected(answer, REPLY_BYTES_MAX).await? })
     };

@@ -12,6 +12,8 @@ pub enum ErrorKind {
     NotFound,
     /// The origin refuses access: mend the keys or the policy.
     Denied,
+    /// The origin could not prove by its certificate who it is: mend the trust, the name or the origin.
+    Untrusted,
     /// The origin kept asking for less until retries ran out: come back later.
     Throttled,
     /// The object was replaced while it was read: start over.
@@ -146,7 +148,7 @@ impl std::error::Error for Error {
 }
 
 /// The system's sentence without Rust's "(os error 28)".
-fn plain(error: &std::io::Error) -> String {
+pub(crate) fn plain(error: &std::io::Error) -> String {
     let text = error.to_string();
     match text.find(" (os error") {
         Some(at) => text[..at].to_string(),

@@ -18,12 +18,15 @@ mod list;
 mod object;
 mod part;
 mod plan;
+mod proxy;
 mod refusal;
 mod retry;
 mod shard;
 mod single;
 mod stats;
 mod stream;
+mod tls;
+mod tls_errors;
 mod transfer;
 mod verify;
 
@@ -33,6 +36,9 @@ pub use control::{Patience, Reply};
 pub use error::{Error, ErrorKind};
 pub use landing::{Landing, Memory};
 pub use list::{Bucket, Entry, Listed, Listing};
+pub use proxy::Proxies;
 pub use stats::{PartRecord, Progress, Report, Stat, Verified, Version};
 pub use stream::{StreamReader, StreamWriter, stream};
+#[doc(hidden)]
+pub use tls::tls_config;
 pub use transfer::{CancelSwitch, Get, Transfer, Watch};

@@ -17,10 +17,11 @@ use crate::client::Core;
 use crate::connection::{self, Connection, RECEIVE_BYTES, Socket};
 use crate::control::{self, Call, Caller, Question, Reply};
 use crate::drive::{drive_lead, drive_worker};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::lease::Lease;
 use crate::refusal::Failure;
 use crate::retry::{self, Dice};
+use crate::tls_errors::{is_tls, wants_tls};
 use crate::transfer::Hold;
 
 /// What a shard is asked to do. A part crosses threads once in, as a number taken by a worker, and once out, by landing.
@@ -135,18 +136,40 @@ impl Shard {
         self.idle.borrow_mut().get_mut(endpoint)?.pop()
     }
 
-    /// A new connection to the first address of `endpoint`, in turn, that can be reached.
+    /// A new connection to the first address of `endpoint`, or of the proxy that leads there, in turn, that can be
+    /// reached.
     pub(crate) async fn connect(&self, endpoint: &Endpoint) -> Result<(Socket, SocketAddr), Error> {
-        connection::check_scheme(endpoint)?;
-        let within = self.core.connect_timeout();
+        let core = &self.core;
+        let within = core.connect_timeout();
+        let proxy = core.routes.of(endpoint);
+        let nearest = proxy.map_or(endpoint, |proxy| &proxy.endpoint);
         let mut refused = None;
-        for address in self.core.endpoints.addresses(endpoint, within).await? {
-            match connection::connect(endpoint, address, within).await {
+        let addresses = core.endpoints.addresses(nearest, within).await;
+        let addresses = addresses.map_err(|error| match proxy {
+            Some(proxy) => proxy.unresolved(&error),
+            None => error,
+        })?;
+        for address in addresses {
+            match connection::connect(endpoint, proxy, address, &core.tls, within).await {
                 Ok(socket) => return Ok((socket, address)),
-                Err(error) => refused = Some(error),
+                // Another address may do better; what certificate and settings forbid stays forbidden.
+                Err(error) if matches!(error.kind(), ErrorKind::Network | ErrorKind::Timeout) => {
+                    refused = Some(error);
+                }
+                Err(error) => return Err(error),
             }
         }
         Err(refused.expect("a name that resolves has an address"))
+    }
+
+    /// The failure that an answer tells of which is not the origin's own: the proxy's, or that of a port for TLS.
+    pub(crate) fn misdirected(&self, endpoint: &Endpoint, status: u16, body: &[u8]) -> Option<Failure> {
+        let error = match (status, self.core.routes.forwarder(endpoint)) {
+            (407, Some(proxy)) => proxy.refused_login(),
+            (400, None) if wants_tls(endpoint, body) => is_tls(endpoint),
+            _ => return None,
+        };
+        Some(Failure::last(error))
     }
 
     /// Waits before the next attempt, or gives the error back when there is to be none.

@@ -11,15 +11,18 @@ use hyper_util::rt::TokioIo;
 use socket2::{Domain, Protocol, Type};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
+use tokio_rustls::TlsAcceptor;
 
 use crate::buffer::FRAME_BYTES;
 use crate::dialect::Dialect;
 use crate::folder::Folder;
 use crate::front::Front;
+use crate::identity::Identity;
 use crate::memory::Memory;
 use crate::shelf::Shelf;
 use crate::sink::Sink;
 use crate::socket::{Shaping, Socket};
+use crate::stream::Stream;
 use crate::synthetic::Synthetic;
 
 /// Bytes that hyper queues for one `writev(2)` when they cost no memory of their own: several frames, so that
@@ -28,6 +31,9 @@ const QUEUE_BYTES: usize = 1 << 20;
 
 /// How long to wait when a connection cannot be accepted, which is for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+
+/// How long a client may take to agree on TLS.
+const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What an origin serves, where and how slowly. Not `Debug`: it holds a secret key.
 #[derive(Clone)]
@@ -45,6 +51,8 @@ pub struct Options {
     pub total: Option<u64>,
     /// Take writes of objects and forget them.
     pub sink: bool,
+    /// Speak TLS, as whom; what is slowed down is what TLS carries.
+    pub tls: Option<Identity>,
 }
 
 /// Where the objects are: see the [crate] on what each store can do.
@@ -61,6 +69,7 @@ pub enum Store {
 #[derive(Debug)]
 pub struct Origin {
     addresses: Vec<SocketAddr>,
+    scheme: &'static str,
     stop: Option<oneshot::Sender<()>>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -74,8 +83,10 @@ impl Origin {
     pub fn start(options: Options) -> io::Result<Origin> {
         let shelf = open_shelf(options.store.clone(), options.sink)?;
         let listeners = bind(&options.listen)?;
+        let scheme = if options.tls.is_some() { "https" } else { "http" };
         let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<_>>()?;
         let server = Server {
+            acceptor: options.tls.map(|identity| TlsAcceptor::from(identity.0)),
             front: Front::new(Dialect::new(shelf), options.auth),
             shaping: Shaping::new(options.latency, options.per_connection, options.total),
             queue_bytes: match options.store {
@@ -99,7 +110,7 @@ impl Origin {
         threads.push(spawn("origin-accept".to_owned(), move || {
             runtime.block_on(accept_all(listeners, workers, stopped));
         })?);
-        Ok(Origin { addresses, stop: Some(stop), threads })
+        Ok(Origin { addresses, scheme, stop: Some(stop), threads })
     }
 
     /// The addresses that it listens on, in the order of [`Options::listen`], with their real ports.
@@ -107,7 +118,12 @@ impl Origin {
         &self.addresses
     }
 
-    /// `http://HOST:PORT` of the first address, as a client on this machine reaches it.
+    /// `http` or `https`.
+    pub fn scheme(&self) -> &'static str {
+        self.scheme
+    }
+
+    /// `http://HOST:PORT` (`https` with TLS) of the first address, as a client on this machine reaches it.
     pub fn url(&self) -> String {
         let mut address = self.addresses[0];
         match address.ip() {
@@ -115,7 +131,7 @@ impl Origin {
             IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
             _ => {}
         }
-        format!("http://{address}")
+        format!("{}://{address}", self.scheme)
     }
 
     /// Closes all connections, stops the threads and waits for them; as dropping does.
@@ -145,6 +161,7 @@ impl Drop for Origin {
 /// What every worker needs to serve a connection.
 #[derive(Clone)]
 struct Server {
+    acceptor: Option<TlsAcceptor>,
     front: Front,
     shaping: Option<Shaping>,
     queue_bytes: usize,
@@ -239,6 +256,14 @@ async fn serve(server: Server, connection: TcpStream) {
     let Ok(stream) = tokio::net::TcpStream::from_std(connection) else { return };
     // An answer's last segment must not wait for an acknowledgement (Nagle meets delayed ACK: 40 ms).
     let _ = stream.set_nodelay(true);
+    let stream = match &server.acceptor {
+        None => Stream::Plain(stream),
+        // A client that fails to agree on TLS, or takes too long, is told by an alert or left.
+        Some(acceptor) => match tokio::time::timeout(HANDSHAKE_PATIENCE, acceptor.accept(stream)).await {
+            Ok(Ok(stream)) => Stream::Tls(Box::new(stream)),
+            Ok(Err(_)) | Err(_) => return,
+        },
+    };
     let socket = TokioIo::new(Socket::new(stream, server.shaping.as_ref()));
     let served = hyper::server::conn::http1::Builder::new()
         // The origin does not read while it answers: no call to learn that nothing came.

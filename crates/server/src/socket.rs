@@ -1,4 +1,4 @@
-//! A TCP connection as seen by hyper, slowed down where the origin was asked to: latency and rates.
+//! A connection as seen by hyper, slowed down where the origin was asked to: latency and rates.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
 use crate::rate::Rate;
+use crate::stream::Stream;
 
 /// What every connection of an origin is held to. A link is full duplex: each direction has its own rates.
 #[derive(Clone)]
@@ -35,12 +35,12 @@ impl Shaping {
 
 /// A connection; without shaping it adds nothing to the socket but one branch a call.
 pub(crate) struct Socket {
-    stream: TcpStream,
+    stream: Stream,
     shape: Option<Box<Shape>>,
 }
 
 impl Socket {
-    pub(crate) fn new(stream: TcpStream, shaping: Option<&Shaping>) -> Socket {
+    pub(crate) fn new(stream: Stream, shaping: Option<&Shaping>) -> Socket {
         Socket { stream, shape: shaping.map(|shaping| Box::new(Shape::new(shaping))) }
     }
 }
@@ -83,23 +83,15 @@ impl AsyncWrite for Socket {
         if self.shape.is_some() {
             return self.poll_write(cx, first.map_or(&[][..], |buf| buf));
         }
-        let bytes = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, bufs))?;
-        if bytes < bufs.iter().map(|buf| buf.len()).sum() {
-            // The socket buffer is full: say so to tokio, which would otherwise find out by one more call
-            // that ends in EAGAIN. (For plain writes tokio does this by itself.)
-            let _ = self
-                .stream
-                .try_io(Interest::WRITABLE, || -> io::Result<()> { Err(io::ErrorKind::WouldBlock.into()) });
-        }
-        Poll::Ready(Ok(bytes))
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
     }
 
     fn is_write_vectored(&self) -> bool {
         true
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -45,6 +45,8 @@ fn http_locations() {
     check("http://host/%ff", "/%ff", "%ff");
     check("http://host/%00", "/%00", "%00");
     check("http://host/100%", "/100%", "100%");
+    check("https://host/a/b.bin?versionId=1", "/a/b.bin", "b.bin");
+    check("https://host:8443/a@b", "/a@b", "a@b");
 }
 
 #[test]
@@ -78,6 +80,8 @@ fn errors_say_what_to_write() {
         ("s3:/bucket/key", "write s3://bucket/key"),
         ("s3:bucket/key", "write s3://bucket/key"),
         ("http:/host/key", "write http://host/key"),
+        ("https:/host/key", "write https://host/key"),
+        ("https://user:hunter2@ho st/x", "`ho st` is no host"),
         ("", "no location"),
         ("s3://", "no bucket"),
         ("s3:///key", "no bucket"),

@@ -8,10 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use flatout_engine::{Client, Get, PartRecord, Report, stream};
+use flatout_wire::endpoint::Scheme;
 use flatout_wire::location::Location;
+use flatout_wire::request::Request;
+use tokio_rustls::rustls::pki_types::ServerName;
 
 use crate::bench::drain::Drain;
-use crate::bench::floor::{self, Ground, Job, Shape};
+use crate::bench::floor::{self, Ground, Job, Shape, Tls};
 use crate::bench::origin_process::{OriginProcess, Watched};
 use crate::bench::run::{Row, Run, ttfb_ms};
 use crate::bench::samples::{Sampler, peak_gbit};
@@ -224,14 +227,19 @@ fn floor(spec: &Spec, location: &Location, knobs: &Knobs, shape: Shape) -> Resul
     let failed = |error: io::Error| Failure::local("floor", spec.address, &error);
     let found = flatout_ambient::gather(knobs.given())?;
     let part_bytes = found.settings.part_bytes;
+    let ca_bundle = found.settings.ca_bundle.clone();
     let request = Client::new(found.into())?.signed_get(location)?;
+    let tls = match request.endpoint.scheme {
+        Scheme::Http => None,
+        Scheme::Https => Some(tls(&request, ca_bundle.as_deref())?),
+    };
     let prepared = Prepared::new(spec)?;
     let clock = Clock::start(spec);
     let landed_bytes = Arc::new(AtomicU64::new(0));
     let counter = landed_bytes.clone();
     let sampler = Sampler::start(clock.start, spec.progress, move || counter.load(Ordering::Relaxed));
     let (etag, address, bytes, start) = (spec.etag.clone(), spec.address, spec.bytes, clock.start);
-    let job = Job { request, etag, address, bytes, part_bytes, start, landed_bytes };
+    let job = Job { request, tls, etag, address, bytes, part_bytes, start, landed_bytes };
     let (mut ground, drain) = ground(prepared, spec.bytes).map_err(failed)?;
     let rows = floor::fetch(&job, shape, &mut ground).map_err(failed)?;
     let elapsed = clock.stop(spec.bytes, sampler);
@@ -258,6 +266,14 @@ fn ground(prepared: Prepared, bytes: u64) -> io::Result<(Ground, Option<Drain>)>
             (Ground::File(file), None)
         }
     })
+}
+
+/// What the engine would trust, and whom it would expect.
+fn tls(request: &Request, ca_bundle: Option<&str>) -> Result<Tls, Failure> {
+    let config = flatout_engine::tls_config(ca_bundle)?;
+    let name = ServerName::try_from(request.endpoint.host.clone())
+        .map_err(|_| Failure::usage(format!("floor: {}: no name for a certificate", request.endpoint)))?;
+    Ok(Tls { config, name })
 }
 
 /// `VmHWM` of this process in MiB; 0 where the kernel does not say.

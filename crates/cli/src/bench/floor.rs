@@ -2,6 +2,7 @@
 
 mod epoll;
 mod ground;
+mod secure;
 mod threads;
 
 use std::io::{self, Write};
@@ -18,12 +19,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::run::Row;
 pub use ground::Ground;
+pub use secure::Tls;
 
 /// One way to receive with plain calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
     /// One epoll thread over all connections, instead of a blocking thread for each.
     pub epoll: bool,
+    /// tokio-rustls in place of the plain call.
+    pub tls: bool,
     pub connections: u32,
     /// The most that one call receives.
     pub receive_bytes: usize,
@@ -32,8 +36,13 @@ pub struct Shape {
 const SMALL: usize = 256 << 10;
 const LARGE: usize = 1 << 20;
 
-/// All of them; the best counts.
-pub const SHAPES: [Shape; 10] = [
+/// The shapes for an origin; the best counts. Over TLS only threads: nobody waits in epoll for tokio.
+pub fn shapes(tls: bool) -> Vec<Shape> {
+    let fitting = SHAPES.iter().filter(|shape| !(tls && shape.epoll));
+    fitting.map(|shape| Shape { tls, ..*shape }).collect()
+}
+
+const SHAPES: [Shape; 10] = [
     Shape::threads(1, SMALL),
     Shape::threads(2, SMALL),
     Shape::threads(4, SMALL),
@@ -48,11 +57,11 @@ pub const SHAPES: [Shape; 10] = [
 
 impl Shape {
     const fn threads(connections: u32, receive_bytes: usize) -> Shape {
-        Shape { epoll: false, connections, receive_bytes }
+        Shape { epoll: false, tls: false, connections, receive_bytes }
     }
 
     const fn epoll(connections: u32, receive_bytes: usize) -> Shape {
-        Shape { epoll: true, connections, receive_bytes }
+        Shape { epoll: true, tls: false, connections, receive_bytes }
     }
 
     /// Threads that receive.
@@ -63,7 +72,11 @@ impl Shape {
 
 impl std::fmt::Display for Shape {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let kind = if self.epoll { "epoll" } else { "recv" };
+        let kind = match (self.tls, self.epoll) {
+            (true, _) => "tokio-rustls",
+            (false, true) => "epoll",
+            (false, false) => "recv",
+        };
         let size = flatout_settings::format_size(self.receive_bytes as u64);
         write!(f, "{kind} {} x {size}", self.connections)
     }
@@ -73,6 +86,8 @@ impl std::fmt::Display for Shape {
 pub struct Job {
     /// Signed if need be; one signature serves all ranges.
     pub request: Request,
+    /// For an https origin.
+    pub tls: Option<Tls>,
     pub etag: Option<String>,
     pub address: SocketAddr,
     pub bytes: u64,
@@ -85,9 +100,10 @@ pub struct Job {
 
 /// Fetches everything once. Rows come in no order.
 pub fn fetch(job: &Job, shape: Shape, ground: &mut Ground) -> io::Result<Vec<Row>> {
-    match shape.epoll {
-        true => epoll::fetch(job, shape, ground),
-        false => threads::fetch(job, shape, ground),
+    match (shape.tls, shape.epoll) {
+        (true, _) => secure::fetch(job, shape, ground),
+        (false, true) => epoll::fetch(job, shape, ground),
+        (false, false) => threads::fetch(job, shape, ground),
     }
 }
 
@@ -102,6 +118,11 @@ impl Job {
     }
 
     fn ask(&self, mut socket: &TcpStream, range: &Range<u64>) -> io::Result<()> {
+        socket.write_all(&self.request(range))
+    }
+
+    /// The bytes of a GET.
+    fn request(&self, range: &Range<u64>) -> Vec<u8> {
         let mut request = self.request.clone();
         request.set("range", http_range(range));
         if let Some(etag) = &self.etag {
@@ -109,7 +130,7 @@ impl Job {
         }
         let mut bytes = Vec::new();
         request.write_head(&mut bytes);
-        socket.write_all(&bytes)
+        bytes
     }
 
     /// The head in `buffer` and its length, once it is whole; an answer without exactly the range is an error.

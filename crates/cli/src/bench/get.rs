@@ -6,12 +6,13 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use flatout_engine::{Get, Landing as EngineLanding};
+use flatout_engine::{Client, Get, Landing as EngineLanding};
+use flatout_wire::endpoint::Scheme;
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
 
 use crate::args::BenchGet;
-use crate::bench::floor::{SHAPES, Shape};
+use crate::bench::floor::{Shape, shapes};
 use crate::bench::report::{Op, Report};
 use crate::bench::run::{Run, median};
 use crate::bench::spec::{Answer, Landing, Spec, Work};
@@ -59,6 +60,8 @@ pub struct Bench<'a> {
     console: &'a Console,
     name: String,
     spec: Spec,
+    /// The floor has to speak it too.
+    tls: bool,
 }
 
 impl<'a> Bench<'a> {
@@ -98,7 +101,8 @@ impl<'a> Bench<'a> {
             rows: false,
             progress: console.bar_wanted(Carries::Lines),
         };
-        Ok(Bench { console, name: location.name().to_owned(), spec })
+        let tls = is_secure(&location, knobs)?;
+        Ok(Bench { console, name: location.name().to_owned(), spec, tls })
     }
 
     fn with_rows(mut self, rows: bool) -> Bench<'a> {
@@ -109,7 +113,7 @@ impl<'a> Bench<'a> {
     /// The fastest shape on this machine, by the median of its runs.
     pub fn best_shape(&self, care: Care) -> Result<Shape, Failure> {
         let mut tried: Vec<(Shape, Vec<f64>)> = Vec::new();
-        for shape in SHAPES {
+        for shape in shapes(self.tls) {
             tried.push((shape, vec![self.repetition(Work::Floor(shape))?.gib_per_s()]));
         }
         rank(&mut tried);
@@ -184,6 +188,12 @@ impl Drop for Removed<'_> {
             let _ = fs::remove_file(path);
         }
     }
+}
+
+/// Whether the object is read over TLS.
+fn is_secure(location: &Location, knobs: &Knobs) -> Result<bool, Failure> {
+    let found = flatout_ambient::gather(knobs.given())?;
+    Ok(Client::new(found.into())?.signed_get(location)?.endpoint.scheme == Scheme::Https)
 }
 
 fn empty(location: &Location) -> Failure {

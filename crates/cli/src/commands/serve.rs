@@ -1,10 +1,11 @@
 //! `flatout serve`: the development origin in the foreground, until a signal.
 
+use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::mpsc;
 
-use flatout_server::{Options, Origin, Store};
+use flatout_server::{Identity, Options, Origin, Store};
 
 use crate::args::{self, Serve};
 use crate::console::{Carries, Console};
@@ -23,9 +24,14 @@ pub fn run(args: &Serve, console: &Console) -> Result<Exit, Failure> {
     if let Some(root) = &args.store.root {
         warn_of_folders(root, console);
     }
-    let origin = Origin::start(options(args)?).map_err(|error| refused(&error))?;
+    let tls = identity(args)?;
+    let options = Options { tls: tls.as_ref().map(|tls| tls.identity.clone()), ..options(args)? };
+    let origin = Origin::start(options).map_err(|error| refused(&error))?;
+    if let Some((path, authority)) = tls.as_ref().and_then(|tls| tls.authority.as_ref()) {
+        write_authority(path, authority)?;
+    }
     for address in origin.addresses() {
-        let url = format!("http://{address}");
+        let url = format!("{}://{address}", origin.scheme());
         console.answer(&format!("listening on {url}"))?;
         console.event(Carries::Lines, &Listening { url })?;
     }
@@ -34,6 +40,45 @@ pub fn run(args: &Serve, console: &Console) -> Result<Exit, Failure> {
     let _ = end.recv();
     origin.stop();
     Ok(Exit::Clean)
+}
+
+/// As whom TLS is spoken, and what clients have to trust for it, where it was made for this run.
+struct Tls<'a> {
+    identity: Identity,
+    authority: Option<(&'a Path, String)>,
+}
+
+fn identity(args: &Serve) -> Result<Option<Tls<'_>>, Failure> {
+    let refused = |error: io::Error| Failure::usage(format!("serve: tls: {error}"));
+    if let Some(path) = &args.tls {
+        refuse_other_files(path)?;
+        let (identity, authority) = Identity::for_this_run(&args.listen).map_err(refused)?;
+        return Ok(Some(Tls { identity, authority: Some((path, authority)) }));
+    }
+    let Some((certificate, key)) = args.tls_cert.as_ref().zip(args.tls_key.as_ref()) else { return Ok(None) };
+    let identity = Identity::read(certificate, key).map_err(|error| {
+        refused(error).with_hint("name two PEM files: the certificate with its chain, and its key")
+    })?;
+    Ok(Some(Tls { identity, authority: None }))
+}
+
+/// How the file of an earlier run is known, which may be replaced; PEM is read from its first BEGIN on.
+const MARK: &str = "# The authority of one run of `flatout serve --tls`; of no use after it.\n";
+
+fn refuse_other_files(path: &Path) -> Result<(), Failure> {
+    match fs::read(path) {
+        Ok(bytes) if !bytes.is_empty() && !bytes.starts_with(MARK.as_bytes()) => Err(Failure::usage(
+            format!("serve: tls: {}: is there already, and not from an earlier run", path.display()),
+        )
+        .with_hint("name a new file; a certificate of your own goes with --tls-cert and --tls-key")),
+        // What cannot be read is found out when it is written.
+        _ => Ok(()),
+    }
+}
+
+fn write_authority(path: &Path, authority: &str) -> Result<(), Failure> {
+    fs::write(path, format!("{MARK}{authority}"))
+        .map_err(|error| Failure::local("serve", path.display(), &error))
 }
 
 fn options(args: &Serve) -> Result<Options, Failure> {
@@ -45,6 +90,7 @@ fn options(args: &Serve) -> Result<Options, Failure> {
         per_connection: args.per_connection,
         total: args.total,
         sink: args.sink,
+        tls: None,
     })
 }
 

@@ -50,6 +50,7 @@ fn a_wrong_url() {
         ("oss://", "no bucket"),
         ("oss://bucket", "names a bucket"),
         ("oss://bucket/key", "oss:// needs a region or an endpoint"),
+        ("https:///path", "is no host"),
         ("http://127.0.0.1:99999/x", "is no port"),
         ("http:///x", "is no host"),
     ] {

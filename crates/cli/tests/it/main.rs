@@ -11,3 +11,4 @@ mod oss;
 mod program;
 mod raw;
 mod secrets;
+mod tls;

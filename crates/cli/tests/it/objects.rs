@@ -67,6 +67,7 @@ fn start(store: Store, auth: Option<(String, String)>) -> Origin {
         per_connection: None,
         total: None,
         sink: false,
+        tls: None,
     })
     .expect("an origin on a free port")
 }

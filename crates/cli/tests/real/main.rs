@@ -18,7 +18,11 @@ mod refused;
 mod region;
 mod replaced;
 mod served;
+mod tls;
 
+#[allow(dead_code)]
+#[path = "../../../engine/tests/secure/certificates.rs"]
+mod certificates;
 #[path = "../it/folder.rs"]
 mod folder;
 // Shared with the tests that need Rust alone; some of it is used only there.

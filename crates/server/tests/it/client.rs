@@ -89,6 +89,7 @@ pub fn options(store: Store) -> Options {
         per_connection: None,
         total: None,
         sink: false,
+        tls: None,
     }
 }
 

@@ -10,4 +10,5 @@ mod objects;
 mod root;
 mod shaping;
 mod synthetic;
+mod tls;
 mod uploads;

@@ -1,0 +1,128 @@
+//! The floor over TLS: a bare loop around tokio-rustls, a thread with a runtime of its own for each connection.
+
+use std::io;
+use std::sync::Arc;
+use std::thread;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use super::ground::{Ground, Part, Parts};
+use super::{HEAD_PIECE_BYTES, Job, Shape, closed_early};
+use crate::bench::run::Row;
+
+/// Whom to trust and whom to expect: the engine's own configuration, so that both agree on the same cipher.
+#[derive(Clone)]
+pub struct Tls {
+    pub config: Arc<ClientConfig>,
+    pub name: ServerName<'static>,
+}
+
+/// Fetches everything once.
+pub fn fetch(job: &Job, shape: Shape, ground: &mut Ground) -> io::Result<Vec<Row>> {
+    let parts = ground.parts(job, shape.connections);
+    thread::scope(|scope| {
+        let parts = &parts;
+        let threads: Vec<_> = (0..shape.connections)
+            .map(|number| scope.spawn(move || connection(job, shape, parts, number)))
+            .collect();
+        let mut rows = Vec::new();
+        let mut outcome = Ok(());
+        for thread in threads {
+            match thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread of the floor panicked"))) {
+                Ok(more) => rows.extend(more),
+                // The first failure is the cause of the others.
+                Err(error) => outcome = outcome.and(Err(error)),
+            }
+        }
+        outcome.map(|()| rows)
+    })
+}
+
+fn connection(job: &Job, shape: Shape, parts: &Parts, number: u32) -> io::Result<Vec<Row>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let outcome = runtime.block_on(async {
+        let stream = open(job).await?;
+        let scratch = vec![0; shape.receive_bytes];
+        Connection { job, number, stream, scratch, head: Vec::new() }.drive(parts).await
+    });
+    if outcome.is_err() {
+        parts.order().fail();
+    }
+    outcome
+}
+
+async fn open(job: &Job) -> io::Result<TlsStream<TcpStream>> {
+    let tls = job.tls.clone().ok_or_else(|| io::Error::other("the floor over TLS needs an https URL"))?;
+    let stream = TcpStream::connect(job.address).await?;
+    stream.set_nodelay(true)?;
+    TlsConnector::from(tls.config).connect(tls.name, stream).await
+}
+
+struct Connection<'a> {
+    job: &'a Job,
+    number: u32,
+    stream: TlsStream<TcpStream>,
+    scratch: Vec<u8>,
+    head: Vec<u8>,
+}
+
+impl Connection<'_> {
+    async fn drive(&mut self, parts: &Parts<'_>) -> io::Result<Vec<Row>> {
+        let mut rows = Vec::new();
+        let mut spare = None;
+        while let Some(mut part) = parts.next(spare.take()) {
+            let start_s = self.job.seconds();
+            self.stream.write_all(&self.job.request(&part.range)).await?;
+            self.stream.flush().await?;
+            let keep_alive = self.receive_head(&mut part).await?;
+            let first_byte_s = self.job.seconds();
+            self.receive_body(&mut part).await?;
+            if !keep_alive {
+                self.stream = open(self.job).await?;
+            }
+            let (index, bytes) = (part.index, part.range.end - part.range.start);
+            if let Some(kept) = part.into_kept() {
+                parts.order().write_in_turn(index, &kept)?;
+                spare = Some(kept);
+            }
+            let end_s = self.job.seconds();
+            let (address, connection) = (self.job.address.to_string(), self.number);
+            rows.push(Row { index, address, connection, start_s, first_byte_s, end_s, bytes, attempts: 1 });
+        }
+        Ok(rows)
+    }
+
+    /// Returns whether the connection may be used again.
+    async fn receive_head(&mut self, part: &mut Part<'_>) -> io::Result<bool> {
+        self.head.clear();
+        loop {
+            let before = self.head.len();
+            self.head.resize(before + HEAD_PIECE_BYTES, 0);
+            let received = self.stream.read(&mut self.head[before..]).await?;
+            self.head.truncate(before + received);
+            if received == 0 {
+                return Err(closed_early());
+            }
+            if let Some((head, length)) = self.job.head(&self.head, &part.range)? {
+                let body = &self.head[length..];
+                part.copy(body, &mut self.scratch)?;
+                self.job.count(body.len());
+                return Ok(head.keep_alive);
+            }
+        }
+    }
+
+    async fn receive_body(&mut self, part: &mut Part<'_>) -> io::Result<()> {
+        while !part.is_whole() {
+            let received = self.stream.read(part.room(&mut self.scratch)).await?;
+            part.take(received, &self.scratch)?;
+            self.job.count(received);
+        }
+        Ok(())
+    }
+}
