@@ -136,6 +136,7 @@ impl From<Ambient> for Config {
             settings: found.settings,
             aws_credentials: found.aws_credentials,
             oss_credentials: found.oss_credentials,
+            ..Config::default()
         }
     }
 }

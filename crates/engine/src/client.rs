@@ -12,7 +12,7 @@ use flatout_wire::range::Span;
 use flatout_wire::request::Request;
 use flatout_wire::sign::Credentials;
 
-use crate::account::{Account, Dialect, Errand};
+use crate::account::{Account, Dialect, Errand, OssSettings};
 use crate::control::{Call, Patience, Question, Reply};
 use crate::credentials::{Anonymous, Keys, Provider};
 use crate::endpoint::Endpoints;
@@ -33,13 +33,20 @@ pub struct Config {
     pub aws_credentials: Arc<dyn Provider>,
     /// Who is asked for the keys of OSS calls.
     pub oss_credentials: Arc<dyn Provider>,
+    /// Settings in which `oss://` differs.
+    pub oss: OssSettings,
 }
 
 impl Default for Config {
     /// The default of every knob, and no keys.
     fn default() -> Config {
         let nobody: Arc<dyn Provider> = Arc::new(Anonymous { why: "no keys were given".into() });
-        Config { settings: Settings::default(), aws_credentials: nobody.clone(), oss_credentials: nobody }
+        Config {
+            settings: Settings::default(),
+            aws_credentials: nobody.clone(),
+            oss_credentials: nobody,
+            oss: OssSettings::default(),
+        }
     }
 }
 
@@ -64,7 +71,7 @@ impl Client {
             }
             false => (config.aws_credentials, config.oss_credentials),
         };
-        let account = Account::new(&settings, aws, oss).map_err(|why| usage(why.to_string()))?;
+        let account = Account::new(&settings, &config.oss, aws, oss).map_err(|why| usage(why.to_string()))?;
         let core = Core {
             account: Arc::new(account),
             endpoints: Endpoints::new(&settings.resolve)?,

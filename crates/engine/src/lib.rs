@@ -27,7 +27,7 @@ mod stream;
 mod transfer;
 mod verify;
 
-pub use account::Dialect;
+pub use account::{Dialect, OssSettings};
 pub use client::{Client, Config};
 pub use control::{Patience, Reply};
 pub use error::{Error, ErrorKind};
