@@ -14,7 +14,7 @@ use flatout_wire::sign::Credentials;
 
 use crate::account::{Account, Dialect, Errand, OssSettings};
 use crate::control::{Call, Patience, Question, Reply};
-use crate::credentials::{Anonymous, Keys, Provider};
+use crate::credentials::{Anonymous, Grant, Keys, Provider, Refused};
 use crate::endpoint::Endpoints;
 use crate::error::{Error, ErrorKind};
 use crate::landing::{Landing, Memory};
@@ -166,6 +166,22 @@ impl Client {
     /// As [`Client::aws_keys`].
     pub fn oss_keys(&self) -> Result<Option<Credentials>, Error> {
         self.core.keys(&self.core.account.oss_keys)
+    }
+
+    /// Asks who has the keys for S3, past those that are kept: for whoever shows how things stand.
+    ///
+    /// # Errors
+    /// Each provider that was tried, and why it had nothing.
+    pub fn who_has_aws_keys(&self) -> Result<Grant, Refused> {
+        self.core.account.aws_keys.ask(&self.core)
+    }
+
+    /// As [`Client::who_has_aws_keys`], for OSS.
+    ///
+    /// # Errors
+    /// As [`Client::who_has_aws_keys`].
+    pub fn who_has_oss_keys(&self) -> Result<Grant, Refused> {
+        self.core.account.oss_keys.ask(&self.core)
     }
 
     /// The buckets of the account in one dialect.
