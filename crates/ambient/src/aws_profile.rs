@@ -89,38 +89,32 @@ impl AwsFiles {
         places.join(" and ")
     }
 
-    fn add(
-        &mut self,
-        path: &Path,
-        sort_in: fn(&mut AwsFiles, &str, Section) -> Result<(), String>,
-    ) -> Result<(), String> {
+    fn add(&mut self, path: &Path, sort_in: fn(&mut AwsFiles, &str, Section)) -> Result<(), String> {
         self.places.push(path.to_owned());
         let Some(text) = read_text(path)? else { return Ok(()) };
         for (title, section) in parse(&text).map_err(|why| format!("{}: {why}", path.display()))? {
-            sort_in(self, &title, section).map_err(|why| format!("{}: {why}", path.display()))?;
+            sort_in(self, &title, section);
         }
         Ok(())
     }
 
     /// `[profile default]` and `[default]` are both taken; where both have a setting the later one stands.
-    fn add_config(&mut self, title: &str, section: Section) -> Result<(), String> {
+    fn add_config(&mut self, title: &str, section: Section) {
         let (kind, name) = title.split_once([' ', '\t']).unwrap_or((title, ""));
         let name = name.trim().trim_matches(['"', '\'']);
-        let table = match (kind, name) {
-            ("default", "") => return Ok(self.profiles.entry("default".into()).or_default().extend(section)),
-            (_, "") => return Ok(()),
-            ("profile", _) => &mut self.profiles,
-            ("sso-session", _) => &mut self.sso_sessions,
-            ("services", _) => &mut self.services,
-            _ => return Ok(()),
+        let (table, name) = match (kind, name) {
+            ("default", "") => (&mut self.profiles, "default"),
+            (_, "") => return,
+            ("profile", name) => (&mut self.profiles, name),
+            ("sso-session", name) => (&mut self.sso_sessions, name),
+            ("services", name) => (&mut self.services, name),
+            _ => return,
         };
         table.entry(name.to_owned()).or_default().extend(section);
-        Ok(())
     }
 
-    fn add_credentials(&mut self, title: &str, section: Section) -> Result<(), String> {
+    fn add_credentials(&mut self, title: &str, section: Section) {
         self.profiles.entry(title.to_owned()).or_default().extend(section);
-        Ok(())
     }
 }
 

@@ -111,23 +111,19 @@ pub fn gather(flags: &[(&str, String)]) -> Result<Ambient, AmbientError> {
 /// As [`gather`].
 pub fn gather_from(flags: &[(&str, String)], environment: &Environment) -> Result<Ambient, AmbientError> {
     let settings = layers::settings(flags, environment)?;
-    let (aws_credentials, oss_credentials) = providers(&settings, environment)?;
+    let [aws_credentials, oss_credentials] = providers(&settings, environment)?;
     Ok(Ambient { settings, aws_credentials, oss_credentials })
 }
 
-/// Who is asked for keys. Nothing is read yet but the environment of AWS, where half a pair is an error of the user's.
-fn providers(
-    settings: &Settings,
-    environment: &Environment,
-) -> Result<(Arc<dyn Provider>, Arc<dyn Provider>), AmbientError> {
+/// Who is asked for the keys of S3 and of OSS. Nothing is read yet but the environment of AWS, where half a pair is an error of the user's.
+fn providers(settings: &Settings, environment: &Environment) -> Result<[Arc<dyn Provider>; 2], AmbientError> {
     if settings.no_sign_request {
         let nobody = Arc::new(Anonymous { why: "--no-sign-request is on".into() });
-        return Ok((nobody.clone(), nobody));
+        return Ok([nobody.clone(), nobody]);
     }
     keys::find(environment)?;
     let profile = settings.profile.as_deref();
-    let aws = Arc::new(AwsKeys::new(environment, profile, profile.is_some()));
-    Ok((aws, Arc::new(AlibabaKeys::new(environment, profile))))
+    Ok([Arc::new(AwsKeys::new(environment, profile)), Arc::new(AlibabaKeys::new(environment, profile))])
 }
 
 impl From<Ambient> for Config {

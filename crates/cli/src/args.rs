@@ -227,7 +227,8 @@ Examples:
   flatout ls -lH s3://models/llama/
   flatout bench get s3://models/llama/model.safetensors --floor
 
-Keys come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN), the endpoint from --endpoint-url, \
+Keys come from where aws and aliyun have theirs: environment, profiles (--profile), SSO, roles of pods and machines; \
+--no-sign-request asks for none. The endpoint comes from --endpoint-url, \
 AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL. Sizes take units: 8MiB.
 
 Exit codes: 0 done, 1 failed, 4 usage, 5 access refused, 6 throttled, 130 interrupted.";

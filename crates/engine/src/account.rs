@@ -62,20 +62,33 @@ pub(crate) struct Account {
     oss: Result<Oss, LocationError>,
     pub(crate) aws_keys: Arc<Keys<Signer>>,
     pub(crate) oss_keys: Arc<Keys<oss_sign::Signer>>,
-    request_payer: bool,
+    s3_payer: bool,
+    oss_payer: bool,
     /// Buckets that an answer said to lie elsewhere.
     moved: Mutex<HashMap<String, Arc<S3>>>,
+}
+
+/// What holds for `oss://` where a knob serves both dialects, and what was found around is about S3 alone: the addressing
+/// and the payer that AWS's own files name say nothing about OSS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OssSettings {
+    /// `auto`, `path` or `virtual`; as the knob says where absent.
+    pub addressing: Option<String>,
+    /// Whether to agree to pay; as the knob says where absent.
+    pub request_payer: Option<bool>,
 }
 
 impl Account {
     pub(crate) fn new(
         settings: &Settings,
+        differs: &OssSettings,
         aws: Arc<dyn Provider>,
         oss: Arc<dyn Provider>,
     ) -> Result<Account, LocationError> {
         let addressing = settings.addressing.parse()?;
         let s3 = S3::new(settings.endpoint_url.as_deref(), settings.region.as_deref(), addressing)?;
         let version: Version = settings.oss_signature.parse()?;
+        let addressing = differs.addressing.as_ref().unwrap_or(&settings.addressing).parse()?;
         let service = Oss::new(settings.oss_endpoint.as_deref(), settings.oss_region.as_deref(), addressing);
         let region = s3.region.clone();
         let aws_keys = Keys::new(aws, move |credentials| Signer::new(credentials, &region));
@@ -85,8 +98,15 @@ impl Account {
             // Nothing is asked of it: `Account::pen` refuses before.
             Err(_) => oss_sign::Signer::new(credentials, version, "", ""),
         });
-        let (request_payer, moved) = (settings.request_payer, Mutex::default());
-        Ok(Account { s3: Arc::new(s3), oss: service, aws_keys, oss_keys, request_payer, moved })
+        Ok(Account {
+            s3: Arc::new(s3),
+            oss: service,
+            aws_keys,
+            oss_keys,
+            s3_payer: settings.request_payer,
+            oss_payer: differs.request_payer.unwrap_or(settings.request_payer),
+            moved: Mutex::default(),
+        })
     }
 
     /// Where calls about no bucket go, for an error.
@@ -128,13 +148,13 @@ impl Account {
             Dialect::S3 => {
                 let s3 = self.s3_for(bucket);
                 let mut request = s3_request(&s3, errand);
-                self.note_payer(bucket, "x-amz-request-payer", &mut request);
+                note_payer(self.s3_payer, bucket, "x-amz-request-payer", &mut request);
                 self.sign_s3(&s3, pen, &mut request);
                 Ok(request)
             }
             Dialect::Oss => {
                 let mut request = oss_request(self.oss()?, errand);
-                self.note_payer(bucket, "x-oss-request-payer", &mut request);
+                note_payer(self.oss_payer, bucket, "x-oss-request-payer", &mut request);
                 let signer = match pen {
                     Pen::Oss(held) => held.signer.as_ref(),
                     _ => None,
@@ -197,11 +217,11 @@ impl Account {
             _ => {}
         }
     }
+}
 
-    fn note_payer(&self, bucket: &str, header: &str, request: &mut Request) {
-        if self.request_payer && !bucket.is_empty() {
-            request.set(header, "requester");
-        }
+fn note_payer(pays: bool, bucket: &str, header: &str, request: &mut Request) {
+    if pays && !bucket.is_empty() {
+        request.set(header, "requester");
     }
 }
 

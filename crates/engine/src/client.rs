@@ -12,9 +12,9 @@ use flatout_wire::range::Span;
 use flatout_wire::request::Request;
 use flatout_wire::sign::Credentials;
 
-use crate::account::{Account, Dialect, Errand};
+use crate::account::{Account, Dialect, Errand, OssSettings};
 use crate::control::{Call, Patience, Question, Reply};
-use crate::credentials::{Anonymous, Keys, Provider};
+use crate::credentials::{Anonymous, Grant, Keys, Provider, Refused};
 use crate::endpoint::Endpoints;
 use crate::error::{Error, ErrorKind};
 use crate::landing::{Landing, Memory};
@@ -37,6 +37,8 @@ pub struct Config {
     pub oss_credentials: Arc<dyn Provider>,
     /// Proxies found around, for where the settings name none.
     pub proxies: Proxies,
+    /// Settings in which `oss://` differs.
+    pub oss: OssSettings,
 }
 
 impl Default for Config {
@@ -48,6 +50,7 @@ impl Default for Config {
             aws_credentials: nobody.clone(),
             oss_credentials: nobody,
             proxies: Proxies::default(),
+            oss: OssSettings::default(),
         }
     }
 }
@@ -73,7 +76,7 @@ impl Client {
             }
             false => (config.aws_credentials, config.oss_credentials),
         };
-        let account = Account::new(&settings, aws, oss).map_err(|why| usage(why.to_string()))?;
+        let account = Account::new(&settings, &config.oss, aws, oss).map_err(|why| usage(why.to_string()))?;
         let core = Core {
             account: Arc::new(account),
             endpoints: Endpoints::new(&settings.resolve)?,
@@ -170,6 +173,22 @@ impl Client {
     /// As [`Client::aws_keys`].
     pub fn oss_keys(&self) -> Result<Option<Credentials>, Error> {
         self.core.keys(&self.core.account.oss_keys)
+    }
+
+    /// Asks who has the keys for S3, past those that are kept: for whoever shows how things stand.
+    ///
+    /// # Errors
+    /// Each provider that was tried, and why it had nothing.
+    pub fn who_has_aws_keys(&self) -> Result<Grant, Refused> {
+        self.core.account.aws_keys.ask(&self.core)
+    }
+
+    /// As [`Client::who_has_aws_keys`], for OSS.
+    ///
+    /// # Errors
+    /// As [`Client::who_has_aws_keys`].
+    pub fn who_has_oss_keys(&self) -> Result<Grant, Refused> {
+        self.core.account.oss_keys.ask(&self.core)
     }
 
     /// The buckets of the account in one dialect.

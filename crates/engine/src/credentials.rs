@@ -46,6 +46,8 @@ pub struct Grant {
     pub credentials: Credentials,
     /// When they end, in seconds since 1970; `None` for keys that stay.
     pub expires: Option<u64>,
+    /// Who gave them, as a user knows it: `environment`, `profile dev`.
+    pub provider: String,
 }
 
 /// Why there are no keys: every provider that was tried, in order.
@@ -89,7 +91,7 @@ impl Web {
 
 impl Provider for Fixed {
     fn provide(&self, _: &Web) -> Result<Grant, Refused> {
-        Ok(Grant { credentials: self.0.clone(), expires: None })
+        Ok(Grant { credentials: self.0.clone(), expires: None, provider: "fixed".into() })
     }
 }
 
@@ -196,6 +198,11 @@ impl<S: Send + Sync + 'static> Keys<S> {
             state.spent = true;
         }
         self.current(core).await.is_ok_and(|held| held.number != number)
+    }
+
+    /// What the provider says now, past what is kept; blocks.
+    pub(crate) fn ask(&self, core: &Arc<Core>) -> Result<Grant, Refused> {
+        self.provider.provide(&Web(core.clone()))
     }
 
     fn look(self: &Arc<Keys<S>>, core: &Arc<Core>) -> Next<S> {

@@ -7,7 +7,7 @@ fn keys(name: &str) -> Credentials {
 }
 
 fn grant(name: &str, expires: Option<u64>) -> Result<Grant, Refused> {
-    Ok(Grant { credentials: keys(name), expires })
+    Ok(Grant { credentials: keys(name), expires, provider: "test".into() })
 }
 
 fn refused(why: &str, failed: bool) -> Result<Grant, Refused> {

@@ -30,7 +30,7 @@ mod tls_errors;
 mod transfer;
 mod verify;
 
-pub use account::Dialect;
+pub use account::{Dialect, OssSettings};
 pub use client::{Client, Config};
 pub use control::{Patience, Reply};
 pub use error::{Error, ErrorKind};

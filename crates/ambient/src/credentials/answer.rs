@@ -44,7 +44,7 @@ pub(super) fn grant(answer: &Value) -> Result<Grant, String> {
         Some(_) => return Err("the answer's Expiration is no date".into()),
     };
     fit(&credentials)?;
-    Ok(Grant { credentials, expires })
+    Ok(Grant { credentials, expires, provider: String::new() })
 }
 
 /// Whether keys can be sent in headers.
@@ -128,9 +128,7 @@ pub(super) fn time(text: &str) -> Option<u64> {
     if let Some(utc) = text.strip_suffix("UTC") {
         return parse_iso(&format!("{}Z", utc.trim_end()));
     }
-    let Some((date, offset)) = text.len().checked_sub(6).and_then(|at| text.split_at_checked(at)) else {
-        return None;
-    };
+    let (date, offset) = text.len().checked_sub(6).and_then(|at| text.split_at_checked(at))?;
     let (sign, offset) = offset.split_at_checked(1)?;
     if !matches!(sign, "+" | "-") {
         return parse_iso(text);

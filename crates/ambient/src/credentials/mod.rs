@@ -15,6 +15,7 @@ pub(crate) use aws::AwsKeys;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use flatout_engine::credentials::{Grant, Refused, Tried};
+use flatout_wire::sign::Credentials;
 
 /// Why a provider has no keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +41,7 @@ fn first(links: Vec<Link<'_>>) -> Result<Grant, Refused> {
     let mut tried = Vec::new();
     for (provider, ask) in links {
         let (why, failed) = match ask() {
-            Ok(grant) => return Ok(grant),
+            Ok(grant) => return Ok(Grant { provider, ..grant }),
             Err(Lack::Nothing(why)) => (why, false),
             Err(Lack::Failed(why)) => (why, true),
         };
@@ -52,12 +53,24 @@ fn first(links: Vec<Link<'_>>) -> Result<Grant, Refused> {
     Err(Refused(tried))
 }
 
+/// Keys that do not end; the chain adds whose they are.
+fn lasting(credentials: Credentials) -> Answer {
+    Ok(Grant { credentials, expires: None, provider: String::new() })
+}
+
 fn nothing(why: impl Into<String>) -> Answer {
     Err(Lack::Nothing(why.into()))
 }
 
 fn failed(why: impl Into<String>) -> Answer {
     Err(Lack::Failed(why.into()))
+}
+
+/// What is missing where it was asked for by name is a failure.
+fn in_earnest(lack: Lack) -> Lack {
+    match lack {
+        Lack::Nothing(why) | Lack::Failed(why) => Lack::Failed(why),
+    }
 }
 
 impl From<String> for Lack {

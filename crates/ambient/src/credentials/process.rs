@@ -98,7 +98,7 @@ fn said(bytes: &[u8], arguments: &[String]) -> String {
         .iter()
         .filter(secret)
         .fold(line.trim().to_owned(), |line, argument| line.replace(argument.as_str(), "***"));
-    let masked: String = line.split_inclusive(|c: char| !is_of_secret(c)).map(|word| masked(word)).collect();
+    let masked: String = line.split_inclusive(|c: char| !is_of_secret(c)).map(masked).collect();
     let clean = masked.chars().filter(|c| !c.is_control()).take(WORDS_MAX);
     format!(": {}", clean.collect::<String>())
 }

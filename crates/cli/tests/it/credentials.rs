@@ -123,9 +123,9 @@ fn a_refusal_lists_who_was_asked() {
         5,
         &["there are no keys to sign with: profile out: there is no SSO login: run `aws sso login --profile out`"],
     );
-    let arguments = [&["cat", "s3://bucket/key", "--profile", "deb"][..], &endpoint].concat();
-    run(&mut with_role(&folder, &sts, &arguments))
-        .refused(5, &["profile deb: there is no such profile", "'dev'?"]);
+    let arguments = [&["cat", "s3://bucket/key"][..], &endpoint].concat();
+    run(with_role(&folder, &sts, &arguments).env("AWS_PROFILE", "deb"))
+        .refused(5, &["profile deb: there is no such profile", "did you mean 'dev'?"]);
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn credentials(token: usize) -> Credentials {
 }
 
 fn numbered(number: usize) -> Result<Grant, Refused> {
-    Ok(Grant { credentials: credentials(number), expires: None })
+    Ok(Grant { credentials: credentials(number), expires: None, provider: "test".into() })
 }
 
 fn failed(why: &str, failed: bool) -> Refused {
@@ -244,6 +244,8 @@ fn keys_can_be_asked_for_alone() {
     let origin = Origin::start(|_| error("403 Forbidden", "AccessDenied"));
     let keys = client(&origin, Arc::new(Fixed(credentials(7))), 1).aws_keys().expect("keys");
     assert_eq!(keys, Some(credentials(7)));
+    let who = client(&origin, Arc::new(Fixed(credentials(7))), 1).who_has_aws_keys().expect("keys");
+    assert_eq!((who.provider.as_str(), who.credentials), ("fixed", credentials(7)));
     let mut config = Config { aws_credentials: Arc::new(Fixed(credentials(7))), ..Config::default() };
     config.settings.no_sign_request = true;
     assert_eq!(Client::new(config).expect("good settings").aws_keys().expect("no keys"), None);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use flatout_engine::credentials::Fixed;
-use flatout_engine::{Client, Config, Dialect, Error, ErrorKind};
+use flatout_engine::{Client, Config, Dialect, Error, ErrorKind, OssSettings};
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
 use flatout_wire::sign::Credentials;
@@ -183,6 +183,26 @@ fn whoever_asks_pays_where_he_said_so() {
         let signed = asked.header("authorization").expect("a signature");
         assert_eq!(signed.contains("x-amz-request-payer"), paid.is_some(), "{signed}");
     }
+}
+
+#[test]
+fn what_is_said_of_s3_alone_is_not_done_to_oss() {
+    let origin = Origin::start(served);
+    let endpoint = format!("http://store.example.com:{}", origin.address.port());
+    let mut config = s3_config(&endpoint);
+    config.settings.oss_endpoint = Some(endpoint);
+    config.settings.resolve =
+        ["store.example.com", "bucket.store.example.com"].map(|host| format!("{host}:127.0.0.1")).to_vec();
+    config.settings.addressing = "path".into();
+    config.settings.request_payer = true;
+    config.oss = OssSettings { addressing: Some("auto".into()), request_payer: Some(false) };
+    let client = Client::new(config).expect("good settings");
+    client.stat(&location("s3://bucket/key")).expect("a HEAD");
+    client.stat(&location("oss://bucket/key")).expect("a HEAD");
+    let asked = origin.asked();
+    let seen = |asked: &Asked, header: &str| (asked.path.clone(), asked.header(header).is_some());
+    assert_eq!(seen(&asked[0], "x-amz-request-payer"), ("/bucket/key".to_owned(), true));
+    assert_eq!(seen(&asked[1], "x-oss-request-payer"), ("/key".to_owned(), false));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use flatout_engine::credentials::Grant;
 use serde_json::Value;
 
-use super::super::{Answer, Lack, failed, nothing, process};
+use super::super::{Answer, Lack, failed, in_earnest, nothing, process};
 use super::sts::Role;
 use super::{Asking, own_keys};
 use crate::files::{at_home, read_text};
@@ -146,11 +146,4 @@ fn named<'a>(list: &'a [Value], name: &str) -> Option<&'a Value> {
 
 fn word<'a>(profile: &'a Value, field: &str) -> Option<&'a str> {
     profile.get(field).and_then(Value::as_str).filter(|word| !word.is_empty())
-}
-
-/// What is missing where it was asked for by name is a failure.
-fn in_earnest(lack: Lack) -> Lack {
-    match lack {
-        Lack::Nothing(why) | Lack::Failed(why) => Lack::Failed(why),
-    }
 }

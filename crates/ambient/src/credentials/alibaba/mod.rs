@@ -17,7 +17,7 @@ use flatout_wire::request::{Method, Request};
 use flatout_wire::sign::Credentials;
 
 use super::answer::{fit, grant, json_grant, time};
-use super::{Answer, Lack, failed, first, link, nothing};
+use super::{Answer, Lack, failed, first, lasting, link, nothing};
 use crate::files::{at_home, read_text};
 use crate::{Environment, aws_profile, keys, text};
 
@@ -88,7 +88,7 @@ impl Asking<'_> {
         for names in [OWN, GENERAL] {
             let found = keys::pair(self.environment, names);
             if let Some(credentials) = found.map_err(|error| Lack::Failed(error.to_string()))? {
-                return Ok(Grant { credentials, expires: None });
+                return lasting(credentials);
             }
         }
         nothing(format!("neither {} and {} nor {} and {} are set", OWN[0], OWN[1], GENERAL[0], GENERAL[1]))
@@ -134,7 +134,7 @@ impl Asking<'_> {
             None => None,
             Some(ends) => Some(time(&ends).ok_or_else(|| format!("{folder}/{}: this is no date", FILES[3]))?),
         };
-        Ok(Grant { credentials, expires })
+        Ok(Grant { credentials, expires, provider: String::new() })
     }
 
     /// ossutil's own file, of version 1 and 2, where the keys stand in it.
@@ -158,7 +158,7 @@ impl Asking<'_> {
         };
         let credentials = Credentials { access_key, secret_key, session_token: setting("ststoken") };
         fit(&credentials).map_err(|why| format!("{}: {why}", path.display()))?;
-        Ok(Grant { credentials, expires: None })
+        lasting(credentials)
     }
 
     fn uri(&self) -> Answer {

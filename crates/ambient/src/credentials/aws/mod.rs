@@ -12,7 +12,7 @@ use flatout_wire::endpoint::Endpoint;
 use flatout_wire::request::{Method, Request};
 use flatout_wire::sign::Credentials;
 
-use super::{Answer, Lack, first, flaw, link, nothing};
+use super::{Answer, Lack, first, flaw, lasting, link, nothing};
 use crate::aws_profile::{self, AwsFiles, Chosen};
 use crate::{Environment, keys, text};
 
@@ -23,9 +23,9 @@ pub(crate) struct AwsKeys {
 }
 
 impl AwsKeys {
-    /// `profile` is the one that Flatout was told; `named` says that it must be one of AWS's.
-    pub(crate) fn new(environment: &Environment, profile: Option<&str>, named: bool) -> AwsKeys {
-        let profile = profile.map(|name| Chosen { name: name.into(), named });
+    /// `profile` is the one that Flatout was told; it counts where AWS's files have one of that name.
+    pub(crate) fn new(environment: &Environment, profile: Option<&str>) -> AwsKeys {
+        let profile = profile.map(|name| Chosen { name: name.into(), named: true });
         AwsKeys { environment: environment.clone(), profile }
     }
 }
@@ -41,7 +41,7 @@ impl Provider for AwsKeys {
     fn provide(&self, web: &Web) -> Result<Grant, Refused> {
         let asking = Asking { environment: &self.environment, web };
         // A profile that was asked for by a flag comes in place of the environment, as in AWS's tools.
-        let named = self.profile.as_ref().filter(|chosen| chosen.named || asking.has_profile(&chosen.name));
+        let named = self.profile.as_ref().filter(|chosen| asking.has_profile(&chosen.name));
         let mut links = match named {
             Some(chosen) => vec![link(format!("profile {}", chosen.name), || asking.profile(chosen))],
             None => vec![
@@ -75,7 +75,7 @@ impl Asking<'_> {
     fn environment(&self) -> Answer {
         let found = keys::find(self.environment).map_err(|error| Lack::Failed(error.to_string()))?;
         match found {
-            Some(credentials) => Ok(Grant { credentials, expires: None }),
+            Some(credentials) => lasting(credentials),
             None => nothing("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set"),
         }
     }

@@ -1,10 +1,9 @@
 //! Keys of a profile: static, of a role that is assumed from other keys, of SSO, of a process.
 
-use flatout_engine::credentials::Grant;
 use flatout_wire::sign::Credentials;
 
 use super::super::answer::grant;
-use super::super::{Answer, Lack, failed, nothing, process};
+use super::super::{Answer, Lack, failed, in_earnest, lasting, nothing, process};
 use super::sts::Role;
 use super::{Asking, pair};
 use crate::aws_profile::{AwsFiles, Chosen, Section};
@@ -55,7 +54,7 @@ impl Profiles<'_> {
             return self.asking.sso(&self.files, name, &profile);
         }
         if let Some(credentials) = own_keys(&profile)? {
-            return Ok(Grant { credentials, expires: None });
+            return lasting(credentials);
         }
         match profile.get("credential_process").filter(|line| !line.is_empty()) {
             Some(line) => self.process(line),
@@ -129,13 +128,6 @@ impl Profiles<'_> {
             return Err(wrong("it did not print Version 1"));
         }
         grant(&answer).map_err(|why| wrong(&why))
-    }
-}
-
-/// What is missing where it was asked for by name is a failure.
-fn in_earnest(lack: Lack) -> Lack {
-    match lack {
-        Lack::Nothing(why) | Lack::Failed(why) => Lack::Failed(why),
     }
 }
 
