@@ -1,90 +1,169 @@
-//! The order in which a knob's value is looked for: flag, `FLATOUT_*`, what others have set, default.
+//! The order in which a knob's value is looked for: flag, `FLATOUT_*`, our config file, what others have set, default.
 
-use flatout_settings::{KNOBS, Kind, Knob, Settings, nearest};
+use std::fmt;
 
+use flatout_settings::{KNOBS, Kind, Knob, Settings, format_size, nearest};
+
+use crate::config_file::{self, Entry};
+use crate::found::Found;
+use crate::mask::masked;
 use crate::{AmbientError, Environment, text};
 
-/// Variables of other tools that mean the same as a knob of ours, the first that is set wins.
-/// `S3_ENDPOINT_URL` is s5cmd's; the others are AWS's, the service's own before the general one.
-const FOUND: &[(&str, &[&str])] = &[
-    ("endpoint-url", &["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "S3_ENDPOINT_URL"]),
-    ("region", &["AWS_REGION", "AWS_DEFAULT_REGION"]),
-];
+/// A layer, the stronger first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Layer {
+    /// The command line.
+    Flag,
+    /// A variable `FLATOUT_*`.
+    Environment,
+    /// The chosen profile of our config file.
+    Profile,
+    /// Another tool's variable or file, or what follows from another setting.
+    Found,
+    /// Nobody said anything.
+    Default,
+}
 
-/// Where a script of this repository keeps what it downloads: of our prefix, and no setting.
-const NO_SETTING: &str = "FLATOUT_CACHE";
+/// A knob's value and where it came from.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Row {
+    /// The knob; `http-proxy` and `https-proxy` too, which only variables set.
+    pub name: &'static str,
+    /// As written; none where nothing is set, several for a repeatable knob.
+    pub values: Vec<String>,
+    /// Which layer said so.
+    pub layer: Layer,
+    /// The flag, the variable or the place in a file; empty for most defaults.
+    pub place: String,
+}
 
-/// Settings out of all layers, each value checked, then all of them together.
-pub(crate) fn settings(
-    flags: &[(&str, String)],
-    environment: &Environment,
-) -> Result<Settings, AmbientError> {
-    refuse_unknown(environment)?;
-    let mut settings = Settings::default();
-    let mut window_set = false;
-    for knob in KNOBS {
-        for (place, value) in values(knob, flags, environment)? {
-            window_set |= knob.name == "window";
-            settings
-                .set(knob.name, &value)
-                .map_err(|cause| AmbientError::Setting { place, cause: Box::new(cause) })?;
+/// An endpoint's or a proxy's URL may hold a password.
+impl fmt::Debug for Row {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let values: Vec<String> = self.values.iter().map(|value| masked(value)).collect();
+        write!(out, "{} = {values:?} ({:?} {})", self.name, self.layer, self.place)
+    }
+}
+
+impl Layer {
+    /// In lower case, for people and for JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Layer::Flag => "flag",
+            Layer::Environment => "environment",
+            Layer::Profile => "profile",
+            Layer::Found => "found",
+            Layer::Default => "default",
         }
     }
-    if !window_set {
+}
+
+/// Variables of our prefix that are no knobs: the config file's name, and where a script of this repository keeps what
+/// it downloads.
+const NO_KNOBS: &[&str] = &[config_file::VARIABLE, "FLATOUT_CACHE"];
+
+/// All layers but the default, each as it was read.
+pub(crate) struct Layers<'a> {
+    /// By knob, in the order given.
+    pub flags: &'a [(&'a str, String)],
+    pub environment: &'a Environment,
+    /// The chosen profile.
+    pub profile: &'a [Entry],
+    /// The stronger first.
+    pub found: &'a [Found],
+}
+
+/// The names that set a knob in our own layers. OSS's endpoint and region may also be given under the general names, so
+/// that `--endpoint-url` serves whichever dialect the location names; within a layer the special name wins.
+fn names(knob: &'static Knob) -> &'static [&'static str] {
+    match knob.name {
+        "oss-endpoint" => &["oss-endpoint", "endpoint-url"],
+        "oss-region" => &["oss-region", "region"],
+        _ => std::slice::from_ref(&knob.name),
+    }
+}
+
+impl Layers<'_> {
+    /// The value of the strongest layer that has one.
+    pub fn row(&self, knob: &'static Knob) -> Result<Row, AmbientError> {
+        let row = |values, layer, place| Row { name: knob.name, values, layer, place };
+        for name in names(knob) {
+            if let Some(values) = self.flag(name) {
+                return Ok(row(values, Layer::Flag, format!("--{name}")));
+            }
+        }
+        for name in names(knob) {
+            let variable = flatout_settings::knob(name).expect("names are knobs").env();
+            if let Some(value) = text(self.environment, &variable)? {
+                return Ok(row(split(knob, value), Layer::Environment, variable));
+            }
+        }
+        for name in names(knob) {
+            if let Some(entry) = self.profile.iter().find(|entry| entry.knob.name == *name) {
+                let place = format!("{}: {name}", entry.place);
+                return Ok(row(entry.values.clone(), Layer::Profile, place));
+            }
+        }
+        if let Some(found) = self.found.iter().find(|found| found.knob == knob.name) {
+            return Ok(row(vec![found.value.clone()], Layer::Found, found.place.clone()));
+        }
+        let default = (!knob.default.is_empty()).then(|| knob.default.to_owned());
+        Ok(row(default.into_iter().collect(), Layer::Default, String::new()))
+    }
+
+    /// Every value that a flag was given; the last alone unless it is repeatable, which `Settings::set` sees to.
+    fn flag(&self, name: &str) -> Option<Vec<String>> {
+        let values: Vec<String> =
+            self.flags.iter().filter(|(given, _)| *given == name).map(|(_, value)| value.clone()).collect();
+        (!values.is_empty()).then_some(values)
+    }
+}
+
+/// One row for each knob, in the order of the table, and the settings that they make.
+pub(crate) fn settle(layers: &Layers<'_>) -> Result<(Settings, Vec<Row>), AmbientError> {
+    let mut settings = Settings::default();
+    let mut rows = KNOBS.iter().map(|knob| layers.row(knob)).collect::<Result<Vec<_>, _>>()?;
+    for row in rows.iter().filter(|row| row.layer != Layer::Default) {
+        for value in &row.values {
+            settings.set(row.name, value).map_err(|cause| AmbientError::Setting {
+                place: row.place.clone(),
+                cause: Box::new(cause),
+            })?;
+        }
+    }
+    let window = rows.iter_mut().find(|row| row.name == "window").expect("window is a knob");
+    if window.layer == Layer::Default {
+        let before_bytes = settings.window_bytes;
         settings.fit_window();
+        if settings.window_bytes != before_bytes {
+            window.values = vec![format_size(settings.window_bytes)];
+            window.place = "two parts".into();
+        }
     }
     settings.check().map_err(|cause| AmbientError::Together(Box::new(cause)))?;
-    Ok(settings)
+    Ok((settings, rows))
 }
 
 /// A misspelled variable would be a setting that silently is not there. One that is empty counts as not set.
-fn refuse_unknown(environment: &Environment) -> Result<(), AmbientError> {
+pub(crate) fn refuse_unknown(environment: &Environment) -> Result<(), AmbientError> {
     for (name, value) in environment {
         let name = name.to_string_lossy();
         let Some(own) = name.strip_prefix("FLATOUT_") else { continue };
-        if value.is_empty() || name == NO_SETTING || KNOBS.iter().any(|knob| knob.env() == name) {
+        let known = NO_KNOBS.contains(&name.as_ref()) || KNOBS.iter().any(|knob| knob.env() == name);
+        if value.is_empty() || known {
             continue;
         }
-        let nearest = nearest(own, KNOBS.iter().map(|knob| knob.name)).and_then(flatout_settings::knob);
-        return Err(AmbientError::Unknown { name: name.into_owned(), nearest: nearest.map(Knob::env) });
+        let nearest = nearest(own, KNOBS.iter().map(|knob| knob.name).chain(["config"]));
+        let nearest = nearest.map(|name| format!("FLATOUT_{}", name.to_ascii_uppercase().replace('-', "_")));
+        return Err(AmbientError::Unknown { name: name.into_owned(), nearest });
     }
     Ok(())
 }
 
-/// Where a value stands and what it is, from the first layer that has one; several for repeatable knobs.
-fn values(
-    knob: &Knob,
-    flags: &[(&str, String)],
-    environment: &Environment,
-) -> Result<Vec<(String, String)>, AmbientError> {
-    let given: Vec<_> = flags
-        .iter()
-        .filter(|(name, _)| *name == knob.name)
-        .map(|(name, value)| (format!("--{name}"), value.clone()))
-        .collect();
-    if !given.is_empty() {
-        return Ok(given);
-    }
-    let own = knob.env();
-    if let Some(value) = text(environment, &own)? {
-        return Ok(split(knob, &value).map(|value| (own.clone(), value)).collect());
-    }
-    for name in found_names(knob.name) {
-        if let Some(value) = text(environment, name)? {
-            return Ok(vec![((*name).to_owned(), value)]);
-        }
-    }
-    Ok(Vec::new())
-}
-
 /// A repeatable knob's variable holds several values with white space between; any other is one value.
-fn split<'a>(knob: &Knob, value: &'a str) -> Box<dyn Iterator<Item = String> + 'a> {
+fn split(knob: &Knob, value: String) -> Vec<String> {
     match knob.kind {
-        Kind::Many => Box::new(value.split_whitespace().map(str::to_owned)),
-        _ => Box::new(std::iter::once(value.to_owned())),
+        Kind::Many => value.split_whitespace().map(str::to_owned).collect(),
+        _ => vec![value],
     }
-}
-
-fn found_names(knob: &str) -> &'static [&'static str] {
-    FOUND.iter().find(|(name, _)| *name == knob).map_or(&[], |(_, names)| names)
 }

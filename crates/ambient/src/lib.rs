@@ -1,26 +1,45 @@
-//! What a program finds around itself: the only crate that reads the environment.
-//! It puts settings together (flag, then `FLATOUT_*`, then `AWS_*`, then default) and answers the engine's question for keys.
-//! It knows nothing of argv, terminals or sockets.
+//! What a program finds around itself: the only crate that reads the environment, home and config files.
+//! It puts settings together (flag, `FLATOUT_*`, our config file, what others have set, default), remembers where each
+//! came from, and answers the engine's question for keys. It knows nothing of argv, terminals or sockets.
 #![forbid(unsafe_code)]
 
 mod aws_profile;
+mod config_file;
 mod credentials;
+mod error;
 mod files;
+mod found;
+mod ini;
 mod keys;
 mod layers;
+mod mask;
+mod place;
+mod proxies;
+mod show;
 
+#[cfg(test)]
+mod file_tests;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use flatout_engine::Config;
 use flatout_engine::credentials::{Anonymous, Provider};
-use flatout_settings::{SettingError, Settings};
+use flatout_engine::{Config, OssSettings, Proxies};
+use flatout_settings::{Settings, knob, nearest};
 
 use credentials::{AlibabaKeys, AwsKeys};
+
+use config_file::{ConfigFile, DEFAULT_PROFILE};
+use found::Surroundings;
+use layers::Layers;
+
+pub use error::{AmbientError, ConfigError};
+pub use layers::{Layer, Row};
+pub use show::Signer;
 
 /// Variables by name.
 pub type Environment = BTreeMap<OsString, OsString>;
@@ -34,66 +53,24 @@ pub struct Ambient {
     pub aws_credentials: Arc<dyn Provider>,
     /// Who has the keys for OSS.
     pub oss_credentials: Arc<dyn Provider>,
+    /// Proxies by scheme; `settings.proxy`, where it is set, is both.
+    pub proxies: Proxies,
+    /// Settings in which `oss://` differs.
+    pub oss: OssSettings,
+    /// Files of other tools that could not be read, and why.
+    pub notes: Vec<String>,
+    /// Where each value came from, one row for each knob; [`Ambient::table`] shows them.
+    rows: Vec<Row>,
 }
 
-/// What stands in the way, said in terms of what the user wrote.
-#[derive(Debug, thiserror::Error)]
-pub enum AmbientError {
-    /// A value that its knob does not take, and where the value came from.
-    #[error("{place}: {}", without_name(.cause))]
-    Setting {
-        /// `--part-size` or `FLATOUT_PART_SIZE`.
-        place: String,
-        /// What is wrong with the value.
-        cause: Box<SettingError>,
-    },
-    /// Values that are each right and wrong together.
-    #[error(transparent)]
-    Together(Box<SettingError>),
-    /// A variable of our prefix that no knob has.
-    #[error("{name}: there is no such setting")]
-    Unknown {
-        /// The variable.
-        name: String,
-        /// What was most likely meant.
-        nearest: Option<String>,
-    },
-    /// One key without the other.
-    #[error("{present} is set but {missing} is not")]
-    HalfPair {
-        /// The variable that was found.
-        present: &'static str,
-        /// The variable that it needs beside it.
-        missing: &'static str,
-    },
-    /// A key that could not be sent as a header.
-    #[error("{variable} holds {what}")]
-    BadKey {
-        /// The variable; its value is never quoted.
-        variable: &'static str,
-        /// The kind of character in the way.
-        what: &'static str,
-    },
-    /// A variable whose bytes are no text.
-    #[error("{0} is not valid UTF-8")]
-    NotText(String),
-}
-
-impl AmbientError {
-    /// What to do about it.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            AmbientError::Unknown { nearest: Some(nearest), .. } => Some(format!("did you mean {nearest}?")),
-            AmbientError::Unknown { name, nearest: None } => {
-                Some(format!("unset {name}; flatout cp --help names every variable"))
-            }
-            AmbientError::HalfPair { missing, .. } => {
-                Some(format!("set {missing} as well, or pass --no-sign-request for a public bucket"))
-            }
-            AmbientError::BadKey { .. } => Some("set it again without quotes, spaces or line ends".into()),
-            AmbientError::NotText(name) => Some(format!("unset {name}, or set it to plain text")),
-            AmbientError::Setting { .. } | AmbientError::Together(_) => None,
-        }
+/// What holds for `oss://` where two knobs serve both dialects: the same, unless AWS's own variables or files said it. A
+/// bucket of MinIO in the path, or agreement to pay AWS, says nothing about OSS.
+fn oss_settings(rows: &[Row]) -> OssSettings {
+    // Only AWS's are found for these two.
+    let found = |name| rows.iter().any(|row| row.name == name && row.layer == Layer::Found);
+    OssSettings {
+        addressing: found("addressing").then(|| Settings::default().addressing),
+        request_payer: found("request-payer").then_some(false),
     }
 }
 
@@ -105,17 +82,33 @@ pub fn gather(flags: &[(&str, String)]) -> Result<Ambient, AmbientError> {
     gather_from(flags, &std::env::vars_os().collect())
 }
 
-/// The same from a table instead of the process's environment.
+/// The same from a table instead of the process's environment; home and config files are those that the table names.
 ///
 /// # Errors
 /// As [`gather`].
 pub fn gather_from(flags: &[(&str, String)], environment: &Environment) -> Result<Ambient, AmbientError> {
-    let settings = layers::settings(flags, environment)?;
+    layers::refuse_unknown(environment)?;
+    let config = config_file::read(environment)?;
+    // The profile chooses what other layers hold, so it is looked for before them, in those that cannot depend on it.
+    let ours = Layers { flags, environment, profile: &[], found: &[] };
+    let chosen = ours.row(knob("profile").expect("profile is a knob"))?;
+    let profile = chosen.values.last().map(String::as_str).filter(|name| !name.is_empty());
+    let around = found::look(environment, profile)?;
+    if let Some(name) = profile {
+        refuse_missing(name, &chosen.place, &config, &around)?;
+    }
+    let entries = config.profile(profile.unwrap_or(DEFAULT_PROFILE));
+    let (settings, mut rows) = layers::settle(&Layers { profile: entries, found: &around.found, ..ours })?;
+    let (proxies, found) = proxies::find(environment, &settings)?;
+    let behind_proxy = rows.iter().position(|row| row.name == "proxy").map_or(rows.len(), |at| at + 1);
+    rows.splice(behind_proxy..behind_proxy, found);
+    let oss = oss_settings(&rows);
     let [aws_credentials, oss_credentials] = providers(&settings, environment)?;
-    Ok(Ambient { settings, aws_credentials, oss_credentials })
+    Ok(Ambient { settings, aws_credentials, oss_credentials, proxies, oss, notes: around.notes, rows })
 }
 
-/// Who is asked for the keys of S3 and of OSS. Nothing is read yet but the environment of AWS, where half a pair is an error of the user's.
+/// Who is asked for the keys of S3 and of OSS. Nothing is read yet but the environment of AWS, where half a pair is an
+/// error of the user's.
 fn providers(settings: &Settings, environment: &Environment) -> Result<[Arc<dyn Provider>; 2], AmbientError> {
     if settings.no_sign_request {
         let nobody = Arc::new(Anonymous { why: "--no-sign-request is on".into() });
@@ -126,25 +119,43 @@ fn providers(settings: &Settings, environment: &Environment) -> Result<[Arc<dyn 
     Ok([Arc::new(AwsKeys::new(environment, profile)), Arc::new(AlibabaKeys::new(environment, profile))])
 }
 
+/// Where our config file is or would be; none where neither `FLATOUT_CONFIG` nor a home says so.
+///
+/// # Errors
+/// A variable that is no text.
+pub fn config_path() -> Result<Option<PathBuf>, AmbientError> {
+    config_file::path(&std::env::vars_os().collect())
+}
+
+/// A profile that was asked for has to be somewhere: in our file or in another tool's.
+fn refuse_missing(
+    name: &str,
+    place: &str,
+    config: &ConfigFile,
+    around: &Surroundings,
+) -> Result<(), AmbientError> {
+    let ours = config.profiles.iter().map(|profile| &profile.name);
+    let theirs = around.aws_profiles.iter().chain(&around.alibaba_profiles);
+    let mut known: Vec<String> = ours.chain(theirs).cloned().collect();
+    if known.iter().any(|known| known == name) || name == DEFAULT_PROFILE {
+        return Ok(());
+    }
+    known.retain(|known| known != DEFAULT_PROFILE);
+    known.sort();
+    known.dedup();
+    let nearest = nearest(name, known.iter().map(String::as_str)).map(str::to_owned);
+    Err(AmbientError::NoProfile { place: place.to_owned(), name: name.to_owned(), nearest, known })
+}
+
 impl From<Ambient> for Config {
     fn from(found: Ambient) -> Config {
         Config {
             settings: found.settings,
             aws_credentials: found.aws_credentials,
             oss_credentials: found.oss_credentials,
-            ..Config::default()
+            proxies: found.proxies,
+            oss: found.oss,
         }
-    }
-}
-
-/// The cause without the knob's name in front, which the place says already.
-fn without_name(cause: &SettingError) -> String {
-    let text = cause.to_string();
-    match cause {
-        SettingError::Value { knob, .. } | SettingError::Bounds { knob, .. } => {
-            text.strip_prefix(&format!("{knob}: ")).unwrap_or(&text).to_owned()
-        }
-        _ => text,
     }
 }
 

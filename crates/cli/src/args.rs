@@ -58,6 +58,9 @@ pub enum Command {
     /// Measure: throughput, CPU and memory, beside the floor that plain sockets set
     #[command(subcommand)]
     Bench(Bench),
+    /// Show what is set, and which flag, variable or file says so
+    #[command(subcommand, after_help = CONFIG_SHORT, after_long_help = CONFIG_LONG)]
+    Config(Config),
     /// Print the version
     Version,
     /// One repetition of a measurement, asked for on standard input
@@ -220,6 +223,21 @@ pub struct BenchDemo {
     pub knobs: Knobs,
 }
 
+#[derive(Debug, Subcommand)]
+pub enum Config {
+    /// Every setting, its value and where it came from; secrets are masked
+    #[command(after_help = CONFIG_SHORT)]
+    Show(ConfigShow),
+    /// Where the config file is, or would be
+    Path,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct ConfigShow {
+    #[command(flatten)]
+    pub knobs: Knobs,
+}
+
 const TOP_EXAMPLES: &str = "\
 Examples:
   flatout cp s3://models/llama/model.safetensors .
@@ -229,7 +247,7 @@ Examples:
 
 Keys come from where aws and aliyun have theirs: environment, profiles (--profile), SSO, roles of pods and machines; \
 --no-sign-request asks for none. The endpoint comes from --endpoint-url, \
-AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL. Sizes take units: 8MiB.
+AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL; flatout config show says what is set and where. Sizes take units: 8MiB.
 
 Exit codes: 0 done, 1 failed, 4 usage, 5 access refused, 6 throttled, 130 interrupted.";
 
@@ -285,6 +303,38 @@ Examples:
 The floor is the best of plain blocking recv(2) on 1, 2, 4 and 8 connections, a thread each, with 256 KiB and 1 MiB a \
 call, and of one epoll thread over 4 connections. All shapes run once, the three fastest twice more; the one with the \
 best median then alternates with flatout. Over https it is a bare tokio-rustls loop, a thread for each connection.";
+
+const CONFIG_SHORT: &str = "\
+Examples:
+  flatout config show
+  flatout config show --profile minio
+  flatout config show --json | jq -r 'select(.layer == \"found\") | .name'";
+
+const CONFIG_LONG: &str = "\
+A value comes from the first of these that has one:
+  flag         --region
+  environment  FLATOUT_REGION
+  profile      ~/.config/flatout/config.toml, or the file that FLATOUT_CONFIG names
+  found        AWS_REGION, ~/.aws/config, OSS_REGION, ~/.aliyun/config.json, ~/.ossutilconfig, HTTPS_PROXY, ...
+  default
+
+The config file is TOML. Keys are the flags without their dashes; those at the top are the default profile's, a \
+table [profile.NAME] holds those of another, which takes nothing from the default one:
+
+  part-size = \"16MiB\"
+  resolve = [\"minio:9000:10.0.0.1\", \"minio:9000:10.0.0.2\"]
+
+  [profile.minio]
+  endpoint-url = \"http://minio:9000\"
+
+--profile, or FLATOUT_PROFILE, chooses a profile of this file, of ~/.aws and of ~/.aliyun; without it AWS_PROFILE and \
+ALIBABA_CLOUD_PROFILE choose among their own tools' files. The file holds no keys: those stay with AWS's and Alibaba \
+Cloud's own.
+
+Examples:
+  flatout config show
+  flatout config show --profile minio
+  flatout config show --json | jq -r 'select(.layer == \"found\") | .name'";
 
 const DEMO_EXAMPLES: &str = "\
 The bytes go nowhere: memory that was never touched would cost more than the transfer. Everything stays on this \

@@ -147,6 +147,50 @@ pub struct Listening {
     pub url: String,
 }
 
+/// A setting and where it came from.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "setting")]
+pub struct Setting {
+    pub name: &'static str,
+    /// As written, secrets masked; `null` where nothing is set.
+    pub value: SettingValue,
+    pub layer: &'static str,
+    /// The flag, the variable or the place in a file.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub place: String,
+}
+
+/// A list for a setting that may be given several times.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum SettingValue {
+    One(Option<String>),
+    Many(Vec<String>),
+}
+
+/// What signs the requests of a dialect.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "credentials")]
+pub struct Credentials {
+    pub dialect: &'static str,
+    /// `null` when requests leave unsigned.
+    pub provider: Option<String>,
+    /// The end of the access key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Why there is no provider.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// The config file.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "config")]
+pub struct Config {
+    pub path: Option<String>,
+    pub exists: bool,
+}
+
 /// The program's version.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "version")]

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::args::{Bench, Command, Line};
+use crate::args::{Bench, Command, Config, Line};
 use crate::console::{Carries, Console};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -60,6 +60,8 @@ fn dispatch(command: &Command, console: &Console) -> Result<Exit, Failure> {
         Command::Serve(args) => commands::serve::run(args, console),
         Command::Bench(Bench::Get(args)) => bench::get(args, console),
         Command::Bench(Bench::Demo(args)) => bench::demo(args, console),
+        Command::Config(Config::Show(args)) => commands::config::show(args, console),
+        Command::Config(Config::Path) => commands::config::path(console),
         Command::Version => commands::version::run(console),
         Command::BenchChild => bench::child(console),
         Command::Drain => bench::drain(),

@@ -49,7 +49,8 @@ impl Tls {
 
     /// Speaks TLS over `tcp`, with the certificate's name held against the endpoint's host.
     pub(crate) async fn handshake(&self, tcp: TcpStream, endpoint: &Endpoint) -> Result<TlsStream, Error> {
-        let name = ServerName::try_from(endpoint.host.clone()).map_err(|_| {
+        // The dot that ends an absolute name is no part of it in certificates (RFC 6066 §3).
+        let name = ServerName::try_from(endpoint.host.trim_end_matches('.').to_owned()).map_err(|_| {
             Error::new(ErrorKind::Usage, format!("{} is no name that a certificate can have", endpoint.host))
         })?;
         let session = ClientConnection::new(self.config().clone(), name)

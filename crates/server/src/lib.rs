@@ -36,6 +36,7 @@ mod rate;
 mod shelf;
 mod sink;
 mod socket;
+mod stand_in;
 mod stream;
 mod sums;
 mod synthetic;

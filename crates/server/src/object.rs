@@ -12,8 +12,9 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 
-use crate::buffer::{self, FRAME_BYTES};
+use crate::buffer::{FRAME_BYTES, read_frame};
 use crate::pattern;
+use crate::stand_in::{STAND_IN_BYTES, stand_in};
 
 /// Bytes in one frame out of memory: nothing is gained by more, and less means more turns of the loop.
 const MEMORY_FRAME_BYTES: u64 = 1 << 20;
@@ -61,13 +62,23 @@ impl Object {
         }
     }
 
-    /// The bytes of `range`, which must lie within the object.
+    /// The bytes of `range`, which must lie within the object, to be read.
     pub(crate) fn frames(&self, range: Range<u64>) -> Frames {
         debug_assert!(range.start <= range.end && range.end <= self.size);
-        let mut frames =
-            Frames { content: self.content.clone(), at: range.start, end: range.end, segment: 0 };
+        let mut frames = Frames {
+            content: self.content.clone(),
+            at: range.start,
+            end: range.end,
+            segment: 0,
+            stand_ins: false,
+        };
         frames.seek();
         frames
+    }
+
+    /// The same as the body of an answer: a file's bytes are stand-ins, which only [`crate::socket::Socket`] can send.
+    pub(crate) fn body(&self, range: Range<u64>) -> Frames {
+        Frames { stand_ins: true, ..self.frames(range) }
     }
 }
 
@@ -78,6 +89,7 @@ pub(crate) struct Frames {
     at: u64,
     end: u64,
     segment: usize,
+    stand_ins: bool,
 }
 
 impl Frames {
@@ -96,6 +108,16 @@ impl Frames {
     fn left(&self) -> u64 {
         self.end - self.at
     }
+
+    /// A stand-in, if that is wanted and one is left, or the bytes themselves.
+    fn file_frame(&self, file: &Arc<File>) -> io::Result<Bytes> {
+        let bytes = |most: usize| self.left().min(most as u64) as usize;
+        let frame = match self.stand_ins {
+            true => stand_in(file, self.at, bytes(STAND_IN_BYTES)),
+            false => None,
+        };
+        frame.map_or_else(|| read_frame(file, self.at, bytes(FRAME_BYTES)), Ok)
+    }
 }
 
 impl Iterator for Frames {
@@ -106,12 +128,10 @@ impl Iterator for Frames {
             return None;
         }
         let frame = match &self.content {
-            Content::File(file) => {
-                match buffer::read_frame(file, self.at, self.left().min(FRAME_BYTES as u64) as usize) {
-                    Ok(frame) => frame,
-                    Err(error) => return Some(Err(error)),
-                }
-            }
+            Content::File(file) => match self.file_frame(file) {
+                Ok(frame) => frame,
+                Err(error) => return Some(Err(error)),
+            },
             Content::Memory(segments) => {
                 let segment = &segments[self.segment];
                 let to = self.end.min(self.at + MEMORY_FRAME_BYTES).min(segment.len() as u64);
@@ -150,7 +170,17 @@ impl hyper::body::Body for Frames {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stand_in::meaning;
     use std::io::Write;
+    use std::os::unix::fs::FileExt;
+
+    /// What a socket would send for a frame.
+    fn meant(frame: Bytes) -> Bytes {
+        let Some((file, offset)) = meaning(&frame) else { return frame };
+        let mut bytes = vec![0; frame.len()];
+        file.read_exact_at(&mut bytes, offset).unwrap();
+        bytes.into()
+    }
 
     fn check(content: Content, whole: &[u8]) {
         let size = whole.len() as u64;
@@ -163,10 +193,12 @@ mod tests {
             written_crc64nvme: None,
         };
         for range in [0..0, 0..size, 1..size - 1, 3..4, 4..9, size..size, size - 1..size, 300_000..700_000] {
-            let frames = object.frames(range.clone()).map(Result::unwrap).collect::<Vec<_>>();
-            assert!(frames.iter().all(|frame| !frame.is_empty()));
             let expected = &whole[range.start as usize..range.end as usize];
-            assert_eq!(frames.concat(), expected, "{range:?}");
+            for frames in [object.frames(range.clone()), object.body(range.clone())] {
+                let frames: Vec<Bytes> = frames.map(Result::unwrap).map(meant).collect();
+                assert!(frames.iter().all(|frame| !frame.is_empty()));
+                assert_eq!(frames.concat(), expected, "{range:?}");
+            }
         }
     }
 

@@ -13,7 +13,6 @@ use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 use tokio_rustls::TlsAcceptor;
 
-use crate::buffer::FRAME_BYTES;
 use crate::dialect::Dialect;
 use crate::folder::Folder;
 use crate::front::Front;
@@ -89,11 +88,6 @@ impl Origin {
             acceptor: options.tls.map(|identity| TlsAcceptor::from(identity.0)),
             front: Front::new(Dialect::new(shelf), options.auth),
             shaping: Shaping::new(options.latency, options.per_connection, options.total),
-            queue_bytes: match options.store {
-                // One buffer a call, back in use as soon as it is sent: it never leaves the cache.
-                Store::Root(_) => FRAME_BYTES,
-                Store::Memory | Store::Synthetic(_) => QUEUE_BYTES,
-            },
         };
         let (stop, stopped) = oneshot::channel();
         let mut threads = Vec::new();
@@ -164,7 +158,6 @@ struct Server {
     acceptor: Option<TlsAcceptor>,
     front: Front,
     shaping: Option<Shaping>,
-    queue_bytes: usize,
 }
 
 fn open_shelf(store: Store, sink: bool) -> io::Result<Box<dyn Shelf>> {
@@ -268,7 +261,7 @@ async fn serve(server: Server, connection: TcpStream) {
     let served = hyper::server::conn::http1::Builder::new()
         // The origin does not read while it answers: no call to learn that nothing came.
         .half_close(true)
-        .max_buf_size(server.queue_bytes)
+        .max_buf_size(QUEUE_BYTES)
         .serve_connection(socket, server.front);
     // Its error is the client's business: it went away, or sent what is no HTTP and was told so.
     let _ = served.await;

@@ -52,10 +52,10 @@ impl AsyncRead for Socket {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let Socket { stream, shape } = &mut *self;
-        let Some(shape) = shape else { return Pin::new(stream).poll_read(cx, buf) };
+        let Some(shape) = shape else { return stream.poll_read(cx, buf) };
         let allowed = ready!(shape.inward.poll(buf.remaining(), cx));
         let mut limited = ReadBuf::new(buf.initialize_unfilled_to(allowed));
-        ready!(Pin::new(stream).poll_read(cx, &mut limited))?;
+        ready!(stream.poll_read(cx, &mut limited))?;
         let bytes = limited.filled().len();
         buf.advance(bytes);
         shape.on_read(bytes);
@@ -66,10 +66,10 @@ impl AsyncRead for Socket {
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let Socket { stream, shape } = &mut *self;
-        let Some(shape) = shape else { return Pin::new(stream).poll_write(cx, buf) };
+        let Some(shape) = shape else { return stream.poll_send(cx, &[IoSlice::new(buf)]) };
         ready!(shape.poll_latency(cx));
         let allowed = ready!(shape.outward.poll(buf.len(), cx));
-        let bytes = ready!(Pin::new(stream).poll_write(cx, &buf[..allowed]))?;
+        let bytes = ready!(stream.poll_send(cx, &[IoSlice::new(&buf[..allowed])]))?;
         shape.outward.spend(bytes);
         Poll::Ready(Ok(bytes))
     }
@@ -79,11 +79,11 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let first = bufs.iter().find(|buf| !buf.is_empty());
         if self.shape.is_some() {
+            let first = bufs.iter().find(|buf| !buf.is_empty());
             return self.poll_write(cx, first.map_or(&[][..], |buf| buf));
         }
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+        self.stream.poll_send(cx, bufs)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -91,11 +91,11 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        self.stream.poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        self.stream.poll_shutdown(cx)
     }
 }
 

@@ -7,31 +7,88 @@ use crate::{Group, KNOBS, Kind, Knob, format_duration, format_size};
 const PREFACE: &str = "\
 # Settings
 
-Every knob is a flag, an environment variable and (when the config file comes) a key, under the same name. A flag wins
-over the environment, the environment over the default. An unknown name is an error that says the nearest one.
+Every knob is a flag, an environment variable and a key of the config file, under the same name. A value comes from the
+first of these that has one; `flatout config show` says each value and where it came from.
+
+1. **flag**: `--region`.
+2. **environment**: `FLATOUT_REGION`. One that is empty counts as not set.
+3. **profile** of `~/.config/flatout/config.toml` (see below).
+4. **found**: what other tools have set (see below), or what follows from another setting: AWS's endpoint from the
+   region, the region from the endpoint's name.
+5. **default**.
+
+An unknown name is an error that says the nearest one, and a wrong value one that says where it stands.
 
 Sizes take units: `K`, `Ki` and `KiB` are 1024 bytes, `KB` is 1000, and so on with `M`, `G`, `T`, `P`; a bare number is
-bytes. Times need one of `ms`, `s`, `m`, `h`. A switch is on as a bare flag; in the environment write `true` or `false`.
+bytes. Times need one of `ms`, `s`, `m`, `h`. A switch is on as a bare flag; elsewhere write `true` or `false`.
 
 This page is generated: change `crates/settings/src/knob.rs` and run `cargo xtask docs`.
 ";
+
+const FILES: &str = r#"
+## The config file
+
+`~/.config/flatout/config.toml`, below `$XDG_CONFIG_HOME` where that is set, or the file that `FLATOUT_CONFIG` names;
+`flatout config path` prints it. It is TOML: text in quotes, counts bare, switches `true` or `false`, an array of texts
+for what may be given several times. The keys at the top are the default profile's, a table `[profile.NAME]` holds
+those of another, which takes nothing from the default one.
+
+```toml
+part-size = "16MiB"
+resolve = ["minio:9000:10.0.0.1", "minio:9000:10.0.0.2"]
+
+[profile.minio]
+endpoint-url = "http://minio:9000"
+parallel = 32
+```
+
+`--profile` or `FLATOUT_PROFILE` chooses a profile of this file, of `~/.aws` and of `~/.aliyun`, whichever have it; one
+that none has is an error. The file holds no keys and no tokens: those stay with AWS's and Alibaba Cloud's own.
+
+## What is found
+
+| Key | Variables, the first that is set | Then files |
+|---|---|---|
+| `endpoint-url` | `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, `S3_ENDPOINT_URL` | `~/.aws/config`: `s3.endpoint_url` of the profile's `services`, `endpoint_url` |
+| `region` | `AWS_REGION`, `AWS_DEFAULT_REGION` | `~/.aws/config`, `~/.aws/credentials`: `region` |
+| `addressing` | | `~/.aws/config`: `s3.addressing_style` |
+| `request-payer` | `AWS_REQUEST_PAYER` (`requester`) | |
+| `ca-bundle` | `AWS_CA_BUNDLE` | `~/.aws/config`: `ca_bundle` |
+| `oss-endpoint` | `OSS_ENDPOINT` | `~/.ossutilconfig`: `endpoint` |
+| `oss-region` | `OSS_REGION`, `ALIBABA_CLOUD_REGION_ID`, `ALIBABA_CLOUD_REGION` | `~/.ossutilconfig`: `region`; `~/.aliyun/config.json`: `region_id` |
+| `proxy` | `http_proxy`, `HTTP_PROXY` for http; `https_proxy`, `HTTPS_PROXY` for https; `all_proxy`, `ALL_PROXY` | |
+| `no-proxy` | `no_proxy`, `NO_PROXY` | |
+
+Without `--profile` and `FLATOUT_PROFILE`, `AWS_PROFILE` chooses the profile of AWS's files and `ALIBABA_CLOUD_PROFILE`
+that of `~/.aliyun`. `AWS_CONFIG_FILE`, `AWS_SHARED_CREDENTIALS_FILE` and `AWS_IGNORE_CONFIGURED_ENDPOINT_URLS` mean what
+they mean to AWS's tools. `HTTP_PROXY` in upper case is not read where `REQUEST_METHOD` is set: there, under CGI, a
+visitor's header becomes that variable.
+
+What is AWS's serves `s3://` and what is Alibaba Cloud's serves `oss://`. Our own `endpoint-url` and `region` serve both:
+for `oss://` each of our own layers is asked for `oss-endpoint`, then `endpoint-url`, and so with the region.
+"#;
 
 /// The text of docs/settings.md: a table per group, in the order of [`KNOBS`].
 pub fn markdown() -> String {
     let mut page = PREFACE.to_owned();
     for group in Group::ALL {
         let _ = write!(page, "\n## {}\n\n", group.title());
-        page.push_str("| Flag | Environment | Default | Takes | What it does |\n|---|---|---|---|---|\n");
+        page.push_str("| Flag | Environment | Key | Default | Takes | What it does |\n");
+        page.push_str("|---|---|---|---|---|---|\n");
         for knob in KNOBS.iter().filter(|knob| knob.group == group) {
             page.push_str(&row(knob));
         }
     }
+    page.push_str(FILES);
     page
 }
 
 fn row(knob: &Knob) -> String {
     let default = if knob.default.is_empty() { "none".to_owned() } else { format!("`{}`", knob.default) };
-    format!("| `--{}` | `{}` | {default} | {} | {} |\n", knob.name, knob.env(), takes(knob.kind), knob.doc)
+    let Knob { name, doc, .. } = knob;
+    // A file that chose the profile would be read by the profile that it chooses.
+    let key = if *name == "profile" { "none".to_owned() } else { format!("`{name}`") };
+    format!("| `--{name}` | `{}` | {key} | {default} | {} | {doc} |\n", knob.env(), takes(knob.kind))
 }
 
 fn takes(kind: Kind) -> String {
@@ -60,6 +117,9 @@ mod tests {
         for knob in KNOBS {
             assert_eq!(page.matches(&format!("| `--{}` |", knob.name)).count(), 1, "{}", knob.name);
         }
-        assert!(page.contains("| `--part-size` | `FLATOUT_PART_SIZE` | `8MiB` | 1KiB to 4GiB |"), "{page}");
+        assert!(
+            page.contains("| `--part-size` | `FLATOUT_PART_SIZE` | `part-size` | `8MiB` | 1KiB to 4GiB |"),
+            "{page}"
+        );
     }
 }

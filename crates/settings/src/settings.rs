@@ -1,11 +1,13 @@
 //! The values of all knobs, as the engine and the faces use them.
 
+use std::fmt;
+
 use crate::knob::Value;
 use crate::{KNOBS, SettingError, format_size, knob, nearest};
 
 /// One value for every knob. [`Settings::default`] holds the defaults of [`KNOBS`]; [`Settings::set`] is how text from
 /// a flag, the environment or a file gets in; [`Settings::check`] comes after the last of them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Settings {
     pub endpoint_url: Option<String>,
     pub region: Option<String>,
@@ -35,6 +37,62 @@ pub struct Settings {
     pub retries: u32,
     /// Whether bytes are compared with the origin's checksum; the knob is its opposite, `no-verify`.
     pub verify: bool,
+}
+
+/// All fields by name; an endpoint's or a proxy's URL that may hold a password is left out.
+impl fmt::Debug for Settings {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Every field is named, so that a new one cannot be forgotten.
+        let Settings {
+            endpoint_url,
+            region,
+            no_sign_request,
+            addressing,
+            oss_endpoint,
+            oss_region,
+            oss_signature,
+            profile,
+            request_payer,
+            ca_bundle,
+            proxy,
+            no_proxy,
+            resolve,
+            parallel,
+            part_bytes,
+            shards,
+            window_bytes,
+            connect_timeout_ms,
+            stall_timeout_ms,
+            retries,
+            verify,
+        } = self;
+        let shown = |url: &Option<String>| {
+            url.as_ref().map(|url| if url.contains('@') { "***".to_owned() } else { url.clone() })
+        };
+        out.debug_struct("Settings")
+            .field("endpoint_url", &shown(endpoint_url))
+            .field("region", region)
+            .field("no_sign_request", no_sign_request)
+            .field("addressing", addressing)
+            .field("oss_endpoint", &shown(oss_endpoint))
+            .field("oss_region", oss_region)
+            .field("oss_signature", oss_signature)
+            .field("profile", profile)
+            .field("request_payer", request_payer)
+            .field("ca_bundle", ca_bundle)
+            .field("proxy", &shown(proxy))
+            .field("no_proxy", no_proxy)
+            .field("resolve", resolve)
+            .field("parallel", parallel)
+            .field("part_bytes", part_bytes)
+            .field("shards", shards)
+            .field("window_bytes", window_bytes)
+            .field("connect_timeout_ms", connect_timeout_ms)
+            .field("stall_timeout_ms", stall_timeout_ms)
+            .field("retries", retries)
+            .field("verify", verify)
+            .finish()
+    }
 }
 
 impl Default for Settings {
@@ -238,6 +296,15 @@ mod tests {
             r#"resolve: ["a:127.0.0.1", "b:80:::1"]"#,
         );
         check(&[("region", "x"), ("region", "")], "region: None");
+    }
+
+    #[test]
+    fn a_password_in_a_url_is_not_shown() {
+        for name in ["endpoint-url", "oss-endpoint", "proxy"] {
+            let mut settings = Settings::default();
+            settings.set(name, "http://me:s3cr3t@host").unwrap();
+            assert!(!format!("{settings:?}").contains("s3cr3t"), "{name}");
+        }
     }
 
     #[test]

@@ -226,6 +226,10 @@ fn row(part: &PartRecord) -> Row {
 fn floor(spec: &Spec, location: &Location, knobs: &Knobs, shape: Shape) -> Result<Run, Failure> {
     let failed = |error: io::Error| Failure::local("floor", spec.address, &error);
     let found = flatout_ambient::gather(knobs.given())?;
+    if found.settings.proxy.is_some() {
+        return Err(Failure::usage(format!("floor: {location}: the floor knows no proxy"))
+            .with_hint("leave out --floor, or the proxy"));
+    }
     let part_bytes = found.settings.part_bytes;
     let ca_bundle = found.settings.ca_bundle.clone();
     let request = Client::new(found.into())?.signed_get(location)?;

@@ -1,6 +1,7 @@
 //! One file per command.
 
 pub mod cat;
+pub mod config;
 pub mod cp;
 pub mod ls;
 pub mod serve;

@@ -4,6 +4,7 @@
 mod bad_input;
 mod bench;
 mod commands;
+mod config;
 mod credentials;
 mod folder;
 mod objects;

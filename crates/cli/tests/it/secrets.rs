@@ -82,6 +82,23 @@ fn keys_of_the_environment() {
 }
 
 #[test]
+fn settings_that_are_shown() {
+    for json in [&["--json"][..], &[]] {
+        let endpoint = ["--endpoint-url", "http://user:PASSWORD/PASSWORDPASSWORD@127.0.0.1:1"];
+        let arguments =
+            [&["config", "show", "--proxy", "http://TOKENUSERTOKENUSER@proxy:1"], &endpoint[..], json];
+        check(keys(&mut flatout(&arguments.concat())));
+        let mut proxies = flatout(&[&["config", "show"], json].concat());
+        let proxies = keys(&mut proxies)
+            .env("HTTP_PROXY", "http://user:PASSWORDPASSWORD@proxy:1")
+            .env("ALL_PROXY", "user:PASSWORDPASSWORD@proxy:1")
+            .env("OSS_ENDPOINT", "user:PASSWORDPASSWORD@oss")
+            .env("AWS_ENDPOINT_URL", "http://h/?X-Amz-Signature=SIGNATURESIGNATURE");
+        check(proxies);
+    }
+}
+
+#[test]
 fn settings_that_are_refused() {
     check(flatout(&["stat", "s3://b/k"]).env("AWS_SECRET_ACCESS_KEY", SECRETS[0]));
     check(

@@ -177,18 +177,18 @@ fn head_requests_and_names_go_over_tls_too() {
             _ => serve_object(asked),
         },
     );
-    let mut config = settings(&authority);
-    config.settings.resolve = vec!["origin.test:127.0.0.1".into()];
-    let url = format!("https://origin.test:{}/object", origin.address.port());
-    let size = in_time(move || {
-        let client = Client::new(config).unwrap();
-        let size = client.stat(&location(&url)).unwrap().version.size;
-        let mut buffer = vec![0; SIZE as usize];
-        client.get_into(&location(&url), Span::All, &mut buffer).unwrap();
-        assert!(buffer == object(SIZE));
-        size
-    });
-    assert_eq!(size, Some(SIZE));
+    for host in ["origin.test", "origin.test."] {
+        let mut config = settings(&authority);
+        config.settings.resolve = vec![format!("{host}:127.0.0.1")];
+        let url = format!("https://{host}:{}/object", origin.address.port());
+        in_time(move || {
+            let client = Client::new(config).unwrap();
+            assert_eq!(client.stat(&location(&url)).unwrap().version.size, Some(SIZE));
+            let mut buffer = vec![0; SIZE as usize];
+            client.get_into(&location(&url), Span::All, &mut buffer).unwrap();
+            assert!(buffer == object(SIZE));
+        });
+    }
     let names = origin.seen.names.lock().unwrap().clone();
     assert!(names.iter().all(|name| name.as_deref() == Some("origin.test")), "{names:?}");
 }

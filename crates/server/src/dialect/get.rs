@@ -32,7 +32,7 @@ impl Dialect {
         Ok(GetObjectOutput {
             content_length: Some((range.end - range.start) as i64),
             content_range,
-            body: Some(StreamingBlob::from(Body::http_body(object.frames(range)))),
+            body: Some(StreamingBlob::from(Body::http_body(object.body(range)))),
             accept_ranges: Some("bytes".to_owned()),
             e_tag: Some(ETag::Strong(object.etag)),
             last_modified: Some(object.modified.into()),

@@ -3,9 +3,9 @@
 use std::io::Read;
 use std::os::unix::fs::symlink;
 
-use flatout_server::{Origin, Store};
+use flatout_server::{Options, Origin, Store};
 
-use crate::client::{Lab, bytes, connect, options, parse, write_head};
+use crate::client::{Lab, bytes, connect, options, parse, send, write_head};
 
 #[test]
 fn files_of_others_are_objects() {
@@ -142,6 +142,20 @@ fn a_replaced_file_is_read_to_its_end_and_a_cut_one_is_an_error() {
             assert!(received == body);
         }
     }
+}
+
+#[test]
+fn a_file_is_whole_through_a_slow_connection() {
+    let root = tempfile::tempdir().unwrap();
+    let body = bytes("slow", 3_000_000);
+    std::fs::create_dir(root.path().join("bucket")).unwrap();
+    std::fs::write(root.path().join("bucket/k"), &body).unwrap();
+    let slow = Options { per_connection: Some(30_000_000), ..options(Store::Root(root.path().to_owned())) };
+    let origin = Origin::start(slow).unwrap();
+    assert!(send(origin.addresses()[0], "GET", "/bucket/k", &[], b"").expect(200).body == body);
+    let range = [("range", "bytes=1048570-2097160")];
+    let part = send(origin.addresses()[0], "GET", "/bucket/k", &range, b"").expect(206);
+    assert!(part.body == body[1_048_570..=2_097_160]);
 }
 
 #[test]

@@ -240,8 +240,6 @@ fn profiles_of_the_cli() {
     assert_eq!(uri.asked()[0].target, "/keys");
     profile("ext", "LTAIEXT token stays");
     profile("extbad", "failed aliyun profile extbad: process_command: sh ended with code 1: no");
-    // A name that only another tool knows is none of this chain's.
-    profile("elsewhere", "LTAIAK no token stays");
 
     let elsewhere = at("elsewhere.json");
     let check = |text: &str, expected: &str| {

@@ -1,0 +1,186 @@
+//! What stands in the way of settings, said in terms of what the user wrote.
+
+use flatout_settings::SettingError;
+
+/// What stands in the way.
+#[derive(Debug, thiserror::Error)]
+pub enum AmbientError {
+    /// A value that its knob does not take, and where the value came from.
+    #[error("{place}: {}", without_name(.cause))]
+    Setting {
+        /// `--part-size`, `FLATOUT_PART_SIZE` or `~/.config/flatout/config.toml:3:1: part-size`.
+        place: String,
+        /// What is wrong with the value.
+        cause: Box<SettingError>,
+    },
+    /// Values that are each right and wrong together.
+    #[error(transparent)]
+    Together(Box<SettingError>),
+    /// A variable of our prefix that no knob has.
+    #[error("{name}: there is no such setting")]
+    Unknown {
+        /// The variable.
+        name: String,
+        /// What was most likely meant.
+        nearest: Option<String>,
+    },
+    /// A profile that no file has.
+    #[error("{place}: there is no profile '{name}'")]
+    NoProfile {
+        /// `--profile` or `FLATOUT_PROFILE`.
+        place: String,
+        /// What was asked for.
+        name: String,
+        /// What was most likely meant.
+        nearest: Option<String>,
+        /// Every profile that there is.
+        known: Vec<String>,
+    },
+    /// Our own config file.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// One key without the other.
+    #[error("{present} is set but {missing} is not")]
+    HalfPair {
+        /// The variable that was found.
+        present: &'static str,
+        /// The variable that it needs beside it.
+        missing: &'static str,
+    },
+    /// A key that could not be sent as a header.
+    #[error("{variable} holds {what}")]
+    BadKey {
+        /// The variable; its value is never quoted.
+        variable: &'static str,
+        /// The kind of character in the way.
+        what: &'static str,
+    },
+    /// A variable whose bytes are no text.
+    #[error("{0} is not valid UTF-8")]
+    NotText(String),
+}
+
+/// What is wrong with config.toml. A place is `FILE:LINE:COLUMN`.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file that `FLATOUT_CONFIG` names, or one that is there, cannot be read.
+    #[error("{file}: {why}")]
+    Unreadable {
+        /// The file.
+        file: String,
+        /// The operating system's reason.
+        why: String,
+        /// Whether `FLATOUT_CONFIG` named it.
+        named: bool,
+    },
+    /// No TOML.
+    #[error("{place}: {why}")]
+    Syntax {
+        /// Where.
+        place: String,
+        /// The parser's reason, in one line.
+        why: String,
+    },
+    /// A key that no knob has.
+    #[error("{place}: there is no setting '{key}'")]
+    UnknownKey {
+        /// Where.
+        place: String,
+        /// As written.
+        key: String,
+        /// What was most likely meant.
+        nearest: Option<&'static str>,
+    },
+    /// A value of a kind that no knob takes there.
+    #[error("{place}: {key}: {found} where {wanted} belongs")]
+    Kind {
+        /// Where.
+        place: String,
+        /// The key.
+        key: String,
+        /// What stands there.
+        found: String,
+        /// What to write.
+        wanted: &'static str,
+    },
+    /// A key of an account; its value is never quoted.
+    #[error("{place}: '{key}' names a secret, and this file holds none")]
+    Secret {
+        /// Where.
+        place: String,
+        /// As written.
+        key: String,
+    },
+    /// A key that stands where it cannot take effect.
+    #[error("{place}: {what}")]
+    Misplaced {
+        /// Where.
+        place: String,
+        /// What and why.
+        what: &'static str,
+        /// What to do about it.
+        hint: &'static str,
+    },
+}
+
+impl AmbientError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            AmbientError::Unknown { nearest: Some(nearest), .. } => Some(format!("did you mean {nearest}?")),
+            AmbientError::Unknown { name, nearest: None } => {
+                Some(format!("unset {name}; flatout cp --help names every variable"))
+            }
+            AmbientError::NoProfile { nearest: Some(nearest), .. } => {
+                Some(format!("did you mean '{nearest}'?"))
+            }
+            AmbientError::NoProfile { known, nearest: None, .. } => Some(match known.is_empty() {
+                true => {
+                    "a profile is [profile.NAME] in config.toml (flatout config path says where), or one of \
+                         ~/.aws/config or ~/.aliyun/config.json"
+                        .into()
+                }
+                false => format!("there is {}", known.join(", ")),
+            }),
+            AmbientError::Config(error) => error.hint(),
+            AmbientError::HalfPair { missing, .. } => {
+                Some(format!("set {missing} as well, or pass --no-sign-request for a public bucket"))
+            }
+            AmbientError::BadKey { .. } => Some("set it again without quotes, spaces or line ends".into()),
+            AmbientError::NotText(name) => Some(format!("unset {name}, or set it to plain text")),
+            AmbientError::Setting { .. } | AmbientError::Together(_) => None,
+        }
+    }
+}
+
+impl ConfigError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            ConfigError::Unreadable { named: true, .. } => Some("FLATOUT_CONFIG names this file".into()),
+            ConfigError::UnknownKey { nearest: Some(nearest), .. } => {
+                Some(format!("did you mean '{nearest}'?"))
+            }
+            ConfigError::UnknownKey { nearest: None, .. } => {
+                Some("keys are the flags without their dashes: flatout cp --help names them".into())
+            }
+            ConfigError::Secret { .. } => Some(
+                "keep keys in ~/.aws/credentials, ~/.aliyun/config.json or variables like AWS_SECRET_ACCESS_KEY, \
+                 and choose them here by profile"
+                    .into(),
+            ),
+            ConfigError::Misplaced { hint, .. } => Some((*hint).into()),
+            ConfigError::Unreadable { .. } | ConfigError::Syntax { .. } | ConfigError::Kind { .. } => None,
+        }
+    }
+}
+
+/// The cause without the knob's name in front, which the place says already.
+fn without_name(cause: &SettingError) -> String {
+    let text = cause.to_string();
+    match cause {
+        SettingError::Value { knob, .. } | SettingError::Bounds { knob, .. } => {
+            text.strip_prefix(&format!("{knob}: ")).unwrap_or(&text).to_owned()
+        }
+        _ => text,
+    }
+}
