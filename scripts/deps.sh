@@ -10,13 +10,19 @@ set -euo pipefail
 MINIO=github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c
 
 # Program, Debian package.
-PACKAGES=("nginx nginx-light" "curl curl")
+PACKAGES=("nginx nginx-light" "curl curl" "python3 python3-venv")
+
+# Clients of OSS and S3, pinned by the files there: Go modules by go.sum, Python packages by requirements.txt.
+clients=$(cd "$(dirname "$0")/../crates/cli/tests/real/clients" && pwd)
 
 # Under sudo the tools belong to whoever called it, so that the tests find them.
 owner=${SUDO_USER:-$(id -un)}
 home=$(getent passwd "$owner" | cut -d: -f6)
 cache=${FLATOUT_CACHE:-${home:-$HOME}/.cache/flatout}
 minio=$cache/minio-${MINIO##*@}/minio
+# Named after what they are made of, so that a change there makes them anew.
+oss_clients=$cache/oss-clients-$(cat "$clients"/go.mod "$clients"/go.sum "$clients"/main.go | cksum | cut -d' ' -f1)
+python=$cache/python-$(cksum <"$clients/requirements.txt" | cut -d' ' -f1)
 
 # Neither sudo's PATH nor a plain user's holds them all.
 PATH=$PATH:/usr/sbin:/sbin:/usr/local/go/bin
@@ -47,19 +53,33 @@ list() {
     for row in "${PACKAGES[@]}"; do
         line "${row% *}" "$(command -v "${row% *}" || echo "missing: apt-get install ${row#* }")"
     done
-    if [ -x "$minio" ]; then line minio "$minio"; else line minio "missing: go install, about 6 minutes on two cores"; fi
+    line minio "$(found "$minio" || echo "missing: go install, about 6 minutes on two cores")"
+    line ossutil "$(found "$oss_clients/ossutil" || echo "missing: go build, about a minute")"
+    line oss-go "$(found "$oss_clients/oss-go" || echo "missing: go build, with ossutil")"
+    line python "$(found "$python/whole" || echo "missing: pip install of OSS SDK, boto3 and aws-cli, under a minute")"
 }
 
+found() { if [ -x "$1" ]; then echo "$1"; else false; fi; }
+
 nothing_missing() {
-    [ -z "$(missing_packages)" ] && [ -x "$minio" ] && [ -e "$cache/bin/minio" ]
+    [ -z "$(missing_packages)" ] && [ -x "$minio" ] && [ -e "$cache/bin/minio" ] &&
+        leads bin/ossutil "$oss_clients/ossutil" && leads bin/oss-go "$oss_clients/oss-go" &&
+        [ -x "$python/whole" ] && leads python "$python"
 }
+
+leads() { [ -e "$2" ] && [ "$(readlink -f "$cache/$1")" = "$(readlink -f "$2")" ]; }
 
 install_missing() {
     install_packages
     install_minio
+    install_oss_clients
+    install_python
     # The tests look here; the version stays in the folder that it points to.
     as_owner mkdir -p "$cache/bin"
     as_owner ln -sfn "../minio-${MINIO##*@}/minio" "$cache/bin/minio"
+    as_owner ln -sfn "../${oss_clients##*/}/ossutil" "$cache/bin/ossutil"
+    as_owner ln -sfn "../${oss_clients##*/}/oss-go" "$cache/bin/oss-go"
+    as_owner ln -sfn "${python##*/}" "$cache/python"
     nothing_missing || { say "something is still missing"; exit 1; }
 }
 
@@ -89,6 +109,32 @@ install_minio() {
     as_owner rmdir "$minio.building"
 }
 
+# ossutil, and a program of ours around the OSS Go SDK.
+install_oss_clients() {
+    [ -x "$oss_clients/ossutil" ] && [ -x "$oss_clients/oss-go" ] && return
+    command -v go >/dev/null || { say "ossutil is built with Go: install Go 1.24 or newer first"; exit 1; }
+    say "go build of ossutil and the OSS Go SDK (about a minute on two cores)"
+    as_owner mkdir -p "$oss_clients.building"
+    as_owner env PATH="$PATH" GOFLAGS="-trimpath -mod=readonly" GOTOOLCHAIN=local nice \
+        go build -C "$clients" -o "$oss_clients.building/ossutil" github.com/aliyun/ossutil
+    as_owner env PATH="$PATH" GOFLAGS="-trimpath -mod=readonly" GOTOOLCHAIN=local nice \
+        go build -C "$clients" -o "$oss_clients.building/oss-go" .
+    as_owner rm -rf "$oss_clients"
+    as_owner mv "$oss_clients.building" "$oss_clients"
+}
+
+# The OSS Python SDK, boto3 and aws-cli in an environment of their own. It cannot be moved once it is made: what says
+# that it is whole is its Python under a second name.
+install_python() {
+    [ -x "$python/whole" ] && return
+    say "pip install of the OSS Python SDK, boto3 and aws-cli (under a minute)"
+    as_owner rm -rf "$python"
+    as_owner python3 -m venv "$python" || { say "python3 has no venv: apt-get install python3-venv"; exit 1; }
+    as_owner "$python/bin/pip" install -q --disable-pip-version-check --no-deps -r "$clients/requirements.txt"
+    as_owner "$python/bin/pip" check >/dev/null
+    as_owner ln -sfn bin/python "$python/whole"
+}
+
 missing_packages() {
     local row
     for row in "${PACKAGES[@]}"; do
@@ -100,7 +146,7 @@ as_owner() {
     if [ "$(id -u)" = 0 ] && [ "$owner" != root ]; then sudo -H -u "$owner" "$@"; else "$@"; fi
 }
 
-line() { printf '    %-6s %s\n' "$1" "$2"; }
+line() { printf '    %-7s %s\n' "$1" "$2"; }
 say() { printf 'deps: %s\n' "$*"; }
 
 main "$@"

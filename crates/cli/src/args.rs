@@ -52,7 +52,7 @@ pub enum Command {
     /// Show what the origin says about an object, without fetching it
     #[command(after_help = STAT_EXAMPLES)]
     Stat(Stat),
-    /// Serve S3 and plain HTTP from a folder, from memory or made up: an origin for development and measurement
+    /// Serve S3, OSS and plain HTTP from a folder, from memory or made up: an origin for development and measurement
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Serve),
     /// Measure: throughput, CPU and memory, beside the floor that plain sockets set

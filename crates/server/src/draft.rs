@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use flatout_wire::checksum::{Algorithm, Hasher};
+
+use crate::crcs::{Crcs, Hashers};
 
 /// Bytes in one segment of memory: allocated as they fill, so that a lying Content-Length costs nothing.
 const SEGMENT_BYTES: usize = 1 << 20;
@@ -14,7 +15,7 @@ const SEGMENT_BYTES: usize = 1 << 20;
 pub(crate) struct Draft {
     place: Place,
     bytes: u64,
-    crc64nvme: Hasher,
+    hashers: Hashers,
 }
 
 /// Where the bytes go.
@@ -26,7 +27,7 @@ pub(crate) enum Place {
 
 impl Draft {
     pub(crate) fn new(place: Place) -> Draft {
-        Draft { place, bytes: 0, crc64nvme: Hasher::new(Algorithm::Crc64Nvme) }
+        Draft { place, bytes: 0, hashers: Hashers::new() }
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -35,7 +36,7 @@ impl Draft {
             Place::File(file) => file.file.write_all(bytes)?,
             Place::Nowhere => {}
         }
-        self.crc64nvme.update(bytes);
+        self.hashers.update(bytes);
         self.bytes += bytes.len() as u64;
         Ok(())
     }
@@ -44,8 +45,8 @@ impl Draft {
         self.bytes
     }
 
-    pub(crate) fn crc64nvme(&self) -> u64 {
-        self.crc64nvme.value()
+    pub(crate) fn crcs(&self) -> Crcs {
+        self.hashers.value()
     }
 
     pub(crate) fn into_place(self) -> Place {
@@ -53,11 +54,10 @@ impl Draft {
     }
 }
 
-/// Size and CRC64NVME of what the drafts hold, one after the other.
-pub(crate) fn total<'a>(drafts: impl IntoIterator<Item = &'a Draft>) -> (u64, u64) {
-    let nothing = (0, Algorithm::Crc64Nvme.of(&[]));
-    drafts.into_iter().fold(nothing, |(bytes, crc), draft| {
-        (bytes + draft.bytes, Algorithm::Crc64Nvme.combine(crc, draft.crc64nvme(), draft.bytes))
+/// Size and CRCs of what the drafts hold, one after the other.
+pub(crate) fn total<'a>(drafts: impl IntoIterator<Item = &'a Draft>) -> (u64, Crcs) {
+    drafts.into_iter().fold((0, Crcs::of(&[])), |(bytes, crcs), draft| {
+        (bytes + draft.bytes, crcs.combine(draft.crcs(), draft.bytes))
     })
 }
 
@@ -118,7 +118,7 @@ mod tests {
                 half.chunks(piece).for_each(|bytes| draft.write(bytes).unwrap());
                 drafts.push(draft);
             }
-            assert_eq!(total(&drafts), (whole.len() as u64, Algorithm::Crc64Nvme.of(&whole)));
+            assert_eq!(total(&drafts), (whole.len() as u64, Crcs::of(&whole)));
             let segments = drafts.into_iter().flat_map(|draft| match draft.into_place() {
                 Place::Memory(segments) => segments.finish(),
                 _ => panic!("a memory draft"),

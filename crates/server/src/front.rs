@@ -1,4 +1,5 @@
-//! What stands before s3s: request ids, and for an open origin the removal of signatures that nobody checks.
+//! What stands before the dialects: which one is spoken, request ids, and for an open origin the removal of S3's
+//! signatures, which nobody checks.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,8 +15,10 @@ use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{Body, HttpRequest, HttpResponse, S3Result, StdError, s3_error};
 
 use crate::aws_chunked::Unframed;
-use crate::dialect::Dialect;
+use crate::oss::{Oss, speaks_oss};
+use crate::s3::Dialect;
 use crate::shelf::BUCKET_RULE;
+use crate::stock::Stock;
 
 /// Query parameters of presigned URLs, Signature Version 4 and 2.
 const SIGNATURE_PARAMETERS: [&str; 10] = [
@@ -35,6 +38,7 @@ const SIGNATURE_PARAMETERS: [&str; 10] = [
 #[derive(Clone)]
 pub(crate) struct Front {
     s3: S3Service,
+    oss: Arc<Oss>,
     /// No keys: signed or not, everything is let in.
     open: bool,
     requests: Arc<AtomicU64>,
@@ -42,14 +46,16 @@ pub(crate) struct Front {
 
 impl Front {
     /// `keys` are an access key and its secret key; without them the origin is open.
-    pub(crate) fn new(dialect: Dialect, keys: Option<(String, String)>) -> Front {
+    pub(crate) fn new(stock: Stock, keys: Option<(String, String)>) -> Front {
+        let stock = Arc::new(stock);
+        let oss = Arc::new(Oss::new(stock.clone(), keys.clone()));
         let open = keys.is_none();
-        let mut builder = S3ServiceBuilder::new(dialect);
+        let mut builder = S3ServiceBuilder::new(Dialect { stock });
         builder.set_host(Localhost);
         if let Some((access_key, secret_key)) = keys {
             builder.set_auth(Keys { access_key, secret_key: SecretKey::from(secret_key) });
         }
-        Front { s3: builder.build(), open, requests: Arc::default() }
+        Front { s3: builder.build(), oss, open, requests: Arc::default() }
     }
 }
 
@@ -60,6 +66,13 @@ impl hyper::service::Service<hyper::Request<Incoming>> for Front {
 
     fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
         let id = self.requests.fetch_add(1, Ordering::Relaxed);
+        let (head, body) = request.into_parts();
+        let to_oss = speaks_oss(&head);
+        let request = hyper::Request::from_parts(head, body);
+        if to_oss {
+            let oss = self.oss.clone();
+            return Box::pin(async move { Ok(oss.call(id, request.map(Body::from)).await) });
+        }
         let request = if self.open { admit(request) } else { request.map(Body::from) };
         let s3 = self.s3.clone();
         Box::pin(async move {

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use s3s::{S3Result, s3_error};
 
+use crate::crcs::{Crcs, Known};
 use crate::draft::{self, Draft, Place, Segments};
 use crate::object::{Content, Kept, Object};
 use crate::shelf::{Listed, Shelf, Visit, etag_of_content, list_map, no_bucket, no_key};
@@ -27,7 +28,7 @@ struct Stored {
     modified: SystemTime,
     kept: Arc<Kept>,
     segments: Arc<[Bytes]>,
-    crc64nvme: u64,
+    crcs: Crcs,
 }
 
 impl Memory {
@@ -78,7 +79,7 @@ impl Shelf for Memory {
             modified: stored.modified,
             kept: stored.kept.clone(),
             content: Content::Memory(stored.segments.clone()),
-            written_crc64nvme: Some(stored.crc64nvme),
+            known: Known::Written(stored.crcs),
         })
     }
 
@@ -101,8 +102,8 @@ impl Shelf for Memory {
     }
 
     fn publish(&self, bucket: &str, key: &str, drafts: Vec<Draft>, kept: Arc<Kept>) -> S3Result<String> {
-        let (size, crc64nvme) = draft::total(&drafts);
-        let etag = etag_of_content(size, crc64nvme, drafts.len());
+        let (size, crcs) = draft::total(&drafts);
+        let etag = etag_of_content(size, crcs.nvme, drafts.len());
         let segments = drafts.into_iter().flat_map(|draft| match draft.into_place() {
             Place::Memory(segments) => segments.finish(),
             Place::File(_) | Place::Nowhere => unreachable!("the drafts of this store are in memory"),
@@ -113,7 +114,7 @@ impl Shelf for Memory {
             modified: SystemTime::now(),
             kept,
             segments: segments.collect(),
-            crc64nvme,
+            crcs,
         };
         let mut buckets = self.write();
         let found = buckets.get_mut(bucket).ok_or_else(|| no_bucket(bucket))?;

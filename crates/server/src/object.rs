@@ -13,6 +13,7 @@ use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 
 use crate::buffer::{FRAME_BYTES, read_frame};
+use crate::crcs::Known;
 use crate::pattern;
 use crate::stand_in::{STAND_IN_BYTES, stand_in};
 
@@ -27,8 +28,8 @@ pub(crate) struct Object {
     pub modified: SystemTime,
     pub kept: Arc<Kept>,
     pub content: Content,
-    /// When it was computed as the object was written. Synthetic objects have none here: see `crc64nvme()`.
-    pub written_crc64nvme: Option<u64>,
+    /// The CRCs of the whole.
+    pub known: Known,
 }
 
 /// Where the bytes are.
@@ -49,19 +50,37 @@ pub(crate) struct Kept {
     pub content_encoding: Option<String>,
     pub content_disposition: Option<String>,
     pub cache_control: Option<String>,
-    /// `x-amz-meta-*`, by the name after that.
+    /// `x-amz-meta-*` and `x-oss-meta-*`, by the name after that.
     pub metadata: HashMap<String, String>,
+    pub kind: Kind,
 }
 
-impl Object {
-    /// The CRC64NVME of the whole object, when it can be told without reading it.
-    pub(crate) fn crc64nvme(&self) -> Option<u64> {
-        match self.content {
-            Content::Pattern { shift } => Some(pattern::crc64nvme(shift, self.size)),
-            _ => self.written_crc64nvme,
+/// How an object was written: OSS tells, and lets only the last kind grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Kind {
+    #[default]
+    Normal,
+    Multipart,
+    Appendable,
+}
+
+impl Kind {
+    /// As `x-oss-object-type` says it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Normal => "Normal",
+            Kind::Multipart => "Multipart",
+            Kind::Appendable => "Appendable",
         }
     }
 
+    /// The inverse of [`Kind::name`].
+    pub(crate) fn named(name: &str) -> Option<Kind> {
+        [Kind::Normal, Kind::Multipart, Kind::Appendable].into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+impl Object {
     /// The bytes of `range`, which must lie within the object, to be read.
     pub(crate) fn frames(&self, range: Range<u64>) -> Frames {
         debug_assert!(range.start <= range.end && range.end <= self.size);
@@ -190,7 +209,7 @@ mod tests {
             modified: SystemTime::UNIX_EPOCH,
             kept: Arc::default(),
             content,
-            written_crc64nvme: None,
+            known: Known::No,
         };
         for range in [0..0, 0..size, 1..size - 1, 3..4, 4..9, size..size, size - 1..size, 300_000..700_000] {
             let expected = &whole[range.start as usize..range.end as usize];

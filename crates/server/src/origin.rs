@@ -13,7 +13,6 @@ use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 use tokio_rustls::TlsAcceptor;
 
-use crate::dialect::Dialect;
 use crate::folder::Folder;
 use crate::front::Front;
 use crate::identity::Identity;
@@ -21,6 +20,7 @@ use crate::memory::Memory;
 use crate::shelf::Shelf;
 use crate::sink::Sink;
 use crate::socket::{Shaping, Socket};
+use crate::stock::Stock;
 use crate::stream::Stream;
 use crate::synthetic::Synthetic;
 
@@ -86,7 +86,7 @@ impl Origin {
         let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<_>>()?;
         let server = Server {
             acceptor: options.tls.map(|identity| TlsAcceptor::from(identity.0)),
-            front: Front::new(Dialect::new(shelf), options.auth),
+            front: Front::new(Stock::new(shelf), options.auth),
             shaping: Shaping::new(options.latency, options.per_connection, options.total),
         };
         let (stop, stopped) = oneshot::channel();

@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use bytes::Bytes;
-use flatout_wire::checksum::Algorithm;
 
 use crate::buffer::FRAME_BYTES;
+use crate::crcs::Crcs;
 
 /// The largest prime below [`FRAME_BYTES`]: a part size is never a multiple of it, so a part that lands in a
 /// wrong place is seen; and sending an object of any size reads memory that stays in the L2 cache.
@@ -45,14 +45,12 @@ pub(crate) fn frame(shift: u64, at: u64, bytes: u64) -> Bytes {
     self::bytes().slice(from..to)
 }
 
-/// The CRC64NVME of an object of `size` bytes, from two passes over the pattern whatever the size.
-pub(crate) fn crc64nvme(shift: u64, size: u64) -> u64 {
-    let crc = Algorithm::Crc64Nvme;
+/// The CRCs of an object of `size` bytes, from two passes over the pattern whatever the size.
+pub(crate) fn crcs(shift: u64, size: u64) -> Crcs {
     let period = PERIOD as u64;
     let (rounds, rest) = (size / period, size % period);
-    let whole =
-        if rounds == 0 { crc.of(&[]) } else { crc.repeat(crc_of_start(shift, period), period, rounds) };
-    crc.combine(whole, crc_of_start(shift, rest), rest)
+    let whole = if rounds == 0 { Crcs::of(&[]) } else { crcs_of_start(shift, period).repeat(period, rounds) };
+    whole.combine(crcs_of_start(shift, rest), rest)
 }
 
 /// Fills `out` with the bytes of the synthetic object `bucket`/`key` in `range`, so that a test can compare.
@@ -74,12 +72,11 @@ pub fn synthetic_bytes(bucket: &str, key: &str, range: Range<u64>, out: &mut [u8
     }
 }
 
-/// The CRC of an object's first `bytes` bytes, at most one period.
-fn crc_of_start(shift: u64, bytes: u64) -> u64 {
-    let crc = Algorithm::Crc64Nvme;
+/// The CRCs of an object's first `bytes` bytes, at most one period.
+fn crcs_of_start(shift: u64, bytes: u64) -> Crcs {
     let first = frame(shift, 0, bytes);
     let second = frame(shift, first.len() as u64, bytes - first.len() as u64);
-    crc.combine(crc.of(&first), crc.of(&second), second.len() as u64)
+    Crcs::of(&first).combine(Crcs::of(&second), second.len() as u64)
 }
 
 #[cfg(test)]
@@ -93,12 +90,12 @@ mod tests {
     }
 
     #[test]
-    fn the_crc_is_that_of_the_bytes() {
+    fn the_crcs_are_those_of_the_bytes() {
         let period = PERIOD as u64;
         for size in [0, 1, 1000, period - 1, period, period + 1, 3 * period, 5 * period + 77, 4 << 20] {
             for key in ["a", "b", "some/longer/key"] {
-                let read = Algorithm::Crc64Nvme.of(&read(key, 0..size));
-                assert_eq!(crc64nvme(shift("bucket", key), size), read, "{key}, {size} bytes");
+                let read = Crcs::of(&read(key, 0..size));
+                assert_eq!(crcs(shift("bucket", key), size), read, "{key}, {size} bytes");
             }
         }
     }

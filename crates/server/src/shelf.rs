@@ -1,4 +1,4 @@
-//! What a store of objects must be able to do; the S3 dialect knows no more of it than this.
+//! What a store of objects must be able to do; the dialects know no more of it than this.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -10,7 +10,7 @@ use s3s::{S3Error, S3Result, s3_error};
 use crate::draft::Draft;
 use crate::object::{Kept, Object};
 
-/// A store. Bucket names have been checked by s3s; keys have not. Calls may block for as long as a disk takes.
+/// A store. Bucket names have been checked by the dialects; keys have not. Calls may block for as long as a disk takes.
 pub(crate) trait Shelf: Send + Sync + 'static {
     /// Every bucket by name, with the time of its creation as far as it is known.
     fn buckets(&self) -> S3Result<Vec<(String, SystemTime)>>;

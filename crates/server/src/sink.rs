@@ -44,8 +44,8 @@ impl Shelf for Sink {
     }
 
     fn publish(&self, _: &str, _: &str, drafts: Vec<Draft>, _: Arc<Kept>) -> S3Result<String> {
-        let (size, crc64nvme) = draft::total(&drafts);
-        Ok(etag_of_content(size, crc64nvme, drafts.len()))
+        let (size, crcs) = draft::total(&drafts);
+        Ok(etag_of_content(size, crcs.nvme, drafts.len()))
     }
 
     fn delete(&self, _: &str, _: &str) -> S3Result<()> {

@@ -2,25 +2,31 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use s3s::{S3Error, S3Result, s3_error};
 
+use crate::crcs::{Crcs, Known};
 use crate::draft::Draft;
 use crate::object::{Content, Kept, Object};
 use crate::pattern;
 use crate::shelf::{Listed, Shelf, Visit, list_map, no_bucket, no_key};
 
-/// Sizes by bucket and key.
+/// Objects by bucket and key.
 pub(crate) struct Synthetic {
-    buckets: BTreeMap<String, BTreeMap<String, u64>>,
+    buckets: BTreeMap<String, BTreeMap<String, Entry>>,
+}
+
+struct Entry {
+    size: u64,
+    crcs: Arc<OnceLock<Crcs>>,
 }
 
 impl Synthetic {
     /// Objects as (bucket, key, size in bytes).
     pub(crate) fn new(objects: Vec<(String, String, u64)>) -> io::Result<Synthetic> {
-        let mut buckets = BTreeMap::<String, BTreeMap<String, u64>>::new();
+        let mut buckets = BTreeMap::<String, BTreeMap<String, Entry>>::new();
         for (bucket, key, size) in objects {
             let refused = if !s3s::path::check_bucket_name(&bucket) {
                 Some("S3 allows no bucket of this name")
@@ -35,12 +41,12 @@ impl Synthetic {
                 let text = format!("synthetic object {bucket}/{key} of {size} bytes: {why}");
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
             }
-            buckets.entry(bucket).or_default().insert(key, size);
+            buckets.entry(bucket).or_default().insert(key, Entry { size, crcs: Arc::default() });
         }
         Ok(Synthetic { buckets })
     }
 
-    fn bucket(&self, bucket: &str) -> S3Result<&BTreeMap<String, u64>> {
+    fn bucket(&self, bucket: &str) -> S3Result<&BTreeMap<String, Entry>> {
         self.buckets.get(bucket).ok_or_else(|| no_bucket(bucket))
     }
 }
@@ -67,23 +73,23 @@ impl Shelf for Synthetic {
     }
 
     fn open(&self, bucket: &str, key: &str) -> S3Result<Object> {
-        let size = *self.bucket(bucket)?.get(key).ok_or_else(|| no_key(bucket, key))?;
-        let shift = pattern::shift(bucket, key);
+        let entry = self.bucket(bucket)?.get(key).ok_or_else(|| no_key(bucket, key))?;
+        let (size, shift) = (entry.size, pattern::shift(bucket, key));
         Ok(Object {
             size,
             etag: etag(shift, size),
             modified: modified(),
             kept: Arc::default(),
             content: Content::Pattern { shift },
-            written_crc64nvme: None,
+            known: Known::Pattern { shift, size, computed: entry.crcs.clone() },
         })
     }
 
     fn list(&self, bucket: &str, prefix: &str, after: &str, visit: &mut Visit<'_>) -> S3Result<()> {
-        let listed = |key: &str, size: &u64| Listed {
+        let listed = |key: &str, entry: &Entry| Listed {
             key: key.to_owned(),
-            size: *size,
-            etag: etag(pattern::shift(bucket, key), *size),
+            size: entry.size,
+            etag: etag(pattern::shift(bucket, key), entry.size),
             modified: modified(),
         };
         list_map(self.bucket(bucket)?, prefix, after, listed, visit);

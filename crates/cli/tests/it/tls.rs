@@ -147,6 +147,20 @@ fn no_password_of_a_proxy_is_said() {
 }
 
 #[test]
+fn variables_name_proxies_and_authorities() {
+    let mut command = flatout(&["cat", "https://origin.invalid/x", "--retries", "0"]);
+    run(command.env("HTTPS_PROXY", "http://user:hunter2@127.0.0.1:1"))
+        .refused(1, &["https://origin.invalid/x", "cannot connect to the proxy http://127.0.0.1:1"]);
+    let mut command = flatout(&["cat", "https://origin.invalid/x"]);
+    run(command.env("AWS_CA_BUNDLE", "/nowhere/ca.pem")).refused(4, &["/nowhere/ca.pem", "No such file"]);
+    let served = Served::start(&[]);
+    let mut command = flatout(&["cat", &format!("{}/bucket/key", served.url)]);
+    // Loopback is asked directly, whatever the variables say.
+    command.env("HTTPS_PROXY", "http://127.0.0.1:1").env("AWS_CA_BUNDLE", served.authority());
+    assert!(run(&mut command).clean().stdout == bytes(3_000_000));
+}
+
+#[test]
 fn the_file_for_clients_is_that_of_an_earlier_run_or_new() {
     let served = Served::start(&[]);
     let first = fs::read_to_string(served.authority()).unwrap();

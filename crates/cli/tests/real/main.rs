@@ -1,4 +1,4 @@
-//! The program against servers and a client that nobody here wrote: nginx, MinIO, curl.
+//! The program against servers and clients that nobody here wrote: nginx, MinIO, curl, ossutil, the SDKs of OSS and S3.
 //!
 //! Not part of a plain `cargo test`, which needs Rust alone: `cargo test -p flatout-cli --test real`. A part that is
 //! missing fails its tests and names the command that installs it.
@@ -7,18 +7,22 @@
 use std::process::Command;
 
 mod bucket;
+mod clients;
 mod curl;
 mod guard;
 mod keys;
 mod listing;
 mod minio;
 mod nginx;
+mod oss_clients;
 mod plain;
 mod refused;
 mod region;
 mod replaced;
+mod s3_clients;
 mod served;
 mod tls;
+mod versitygw;
 
 #[allow(dead_code)]
 #[path = "../../../engine/tests/secure/certificates.rs"]

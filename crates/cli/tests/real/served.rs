@@ -7,8 +7,8 @@ use crate::curl::Curl;
 use crate::flatout;
 use crate::guard::Guard;
 
-const ACCESS_KEY: &str = "CURLTESTKEY";
-const SECRET_KEY: &str = "another-secret/+=";
+pub const ACCESS_KEY: &str = "CURLTESTKEY";
+pub const SECRET_KEY: &str = "another-secret/+=";
 
 /// The program as an origin.
 pub struct Served {

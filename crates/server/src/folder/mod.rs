@@ -19,6 +19,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use s3s::{S3Error, S3Result, s3_error};
 
+use crate::crcs::Known;
 use crate::draft::{self, Draft, Place, TemporaryFile};
 use crate::object::{Content, Kept, Object};
 use crate::shelf::{Shelf, Visit, no_bucket, no_key};
@@ -163,14 +164,14 @@ impl Shelf for Folder {
                 return Err(no_key(bucket, key));
             }
         };
-        let (kept, written_crc64nvme) = notes::read(&file, &about);
+        let (kept, crcs) = notes::read(&file, &about);
         Ok(Object {
             size: about.len(),
             etag: etag(&about),
             modified: about.modified().unwrap_or(SystemTime::UNIX_EPOCH),
             kept: Arc::new(kept),
             content: Content::File(Arc::new(file)),
-            written_crc64nvme,
+            known: crcs.map_or(Known::No, Known::Written),
         })
     }
 
@@ -187,9 +188,9 @@ impl Shelf for Folder {
 
     fn publish(&self, bucket: &str, key: &str, drafts: Vec<Draft>, kept: Arc<Kept>) -> S3Result<String> {
         let path = path_of(bucket, key).map_err(|why| s3_error!(InvalidArgument, "{why}"))?;
-        let (_, crc64nvme) = draft::total(&drafts);
+        let (_, crcs) = draft::total(&drafts);
         let whole = join(drafts).map_err(internal)?;
-        notes::write(&whole.file, &kept, crc64nvme).map_err(internal)?;
+        notes::write(&whole.file, &kept, crcs).map_err(internal)?;
         self.rename(&whole, &path).map_err(|error| match error {
             Errno::NOENT => no_bucket(bucket),
             Errno::ISDIR | Errno::NOTDIR | Errno::EXIST | Errno::NOTEMPTY => {

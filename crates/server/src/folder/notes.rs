@@ -1,4 +1,4 @@
-//! What a file itself cannot tell: content type, metadata, CRC; kept in an extended attribute.
+//! What a file itself cannot tell: content type, metadata, CRCs; kept in an extended attribute.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -7,17 +7,24 @@ use std::os::unix::fs::MetadataExt;
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
-use crate::object::Kept;
+use crate::crcs::Crcs;
+use crate::object::{Kept, Kind};
 
 const NAME: &str = "user.flatout";
 
 /// Room for the 2 KiB of metadata that S3 allows, percent-encoded, and the rest; ext4 keeps no more either.
 const MAX_BYTES: usize = 8 * 1024;
 
-/// Notes the upload's headers and its CRC. A file system without extended attributes, or without room, keeps
+/// Notes the upload's headers and its CRCs. A file system without extended attributes, or without room, keeps
 /// none: the object is still good.
-pub(super) fn write(file: &File, kept: &Kept, crc64nvme: u64) -> io::Result<()> {
-    let mut text = format!("{}\ncrc64nvme={crc64nvme:016x}\n", stamp(&file.metadata()?));
+pub(super) fn write(file: &File, kept: &Kept, crcs: Crcs) -> io::Result<()> {
+    let mut text = format!(
+        "{}\ncrc64nvme={:016x}\ncrc64xz={:016x}\nkind={}\n",
+        stamp(&file.metadata()?),
+        crcs.nvme,
+        crcs.xz,
+        kept.kind.name()
+    );
     for (name, value) in fields(kept) {
         text.push_str(&format!("{name}={}\n", escape(value)));
     }
@@ -31,20 +38,22 @@ pub(super) fn write(file: &File, kept: &Kept, crc64nvme: u64) -> io::Result<()> 
 }
 
 /// What was noted, unless the file was written to since.
-pub(super) fn read(file: &File, about: &Metadata) -> (Kept, Option<u64>) {
+pub(super) fn read(file: &File, about: &Metadata) -> (Kept, Option<Crcs>) {
     let mut buffer = [0; MAX_BYTES];
-    let nothing = (Kept::default(), None);
+    let nothing = (Kept::default(), None::<Crcs>);
     let Ok(bytes) = rustix::fs::fgetxattr(file, NAME, &mut buffer[..]) else { return nothing };
     let Ok(text) = std::str::from_utf8(&buffer[..bytes]) else { return nothing };
     let mut lines = text.lines();
     if lines.next() != Some(&stamp(about)) {
         return nothing;
     }
-    let (mut kept, mut crc64nvme) = nothing;
+    let (mut kept, mut nvme, mut xz) = (Kept::default(), None, None);
     for (name, value) in lines.filter_map(|line| line.split_once('=')) {
         let value = unescape(value);
         match name {
-            "crc64nvme" => crc64nvme = u64::from_str_radix(&value, 16).ok(),
+            "crc64nvme" => nvme = u64::from_str_radix(&value, 16).ok(),
+            "crc64xz" => xz = u64::from_str_radix(&value, 16).ok(),
+            "kind" => kept.kind = Kind::named(&value).unwrap_or_default(),
             "content-type" => kept.content_type = Some(value),
             "content-encoding" => kept.content_encoding = Some(value),
             "content-disposition" => kept.content_disposition = Some(value),
@@ -56,7 +65,7 @@ pub(super) fn read(file: &File, about: &Metadata) -> (Kept, Option<u64>) {
             }
         }
     }
-    (kept, crc64nvme)
+    (kept, nvme.zip(xz).map(|(nvme, xz)| Crcs { nvme, xz }))
 }
 
 fn fields(kept: &Kept) -> impl Iterator<Item = (&'static str, &str)> {
@@ -93,10 +102,15 @@ mod tests {
         let here = std::env::current_exe().unwrap();
         let mut file = tempfile::tempfile_in(here.parent().unwrap()).unwrap();
         file.write_all(b"content").unwrap();
-        let mut kept = Kept { content_type: Some("text/plain; a=\"%0a\"".to_owned()), ..Kept::default() };
+        let mut kept = Kept {
+            content_type: Some("text/plain; a=\"%0a\"".to_owned()),
+            kind: Kind::Appendable,
+            ..Kept::default()
+        };
+        let crcs = Crcs { nvme: 0x1234, xz: u64::MAX };
         kept.metadata.insert("name".to_owned(), "100 % über\nzwei Zeilen".to_owned());
-        write(&file, &kept, 0x1234).unwrap();
-        assert_eq!(read(&file, &file.metadata().unwrap()), (kept, Some(0x1234)));
+        write(&file, &kept, crcs).unwrap();
+        assert_eq!(read(&file, &file.metadata().unwrap()), (kept, Some(crcs)));
         file.write_all(b"more").unwrap();
         assert_eq!(read(&file, &file.metadata().unwrap()), (Kept::default(), None));
     }

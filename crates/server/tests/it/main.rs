@@ -7,6 +7,7 @@ mod client;
 mod life;
 mod listing;
 mod objects;
+mod oss;
 mod root;
 mod shaping;
 mod synthetic;

@@ -4,14 +4,14 @@ use s3s::dto::*;
 use s3s::{S3Result, s3_error};
 
 use super::Dialect;
-use super::page::{Page, Query, url_encode};
+use crate::page::{Page, Query, key_to_token, token_to_key, url_encode};
 
 /// Most keys in one page, and the number when none is asked for; S3's own.
 const MAX_KEYS: i32 = 1000;
 
 impl Dialect {
     pub(super) fn buckets(&self) -> S3Result<ListBucketsOutput> {
-        let buckets = self.shelf.buckets()?.into_iter().map(|(name, created)| Bucket {
+        let buckets = self.stock.shelf.buckets()?.into_iter().map(|(name, created)| Bucket {
             name: Some(name),
             creation_date: Some(created.into()),
             ..Default::default()
@@ -23,7 +23,7 @@ impl Dialect {
         let encode = encoder(input.encoding_type.as_ref());
         let token = input.continuation_token.as_deref().map(token_to_key).transpose()?;
         let max_keys = max_keys(input.max_keys)?;
-        let page = self.page(&Query {
+        let page = self.stock.page(&Query {
             bucket: &input.bucket,
             prefix: input.prefix.as_deref().unwrap_or_default(),
             delimiter: delimiter(&input.delimiter),
@@ -50,7 +50,7 @@ impl Dialect {
     pub(super) fn list_v1(&self, input: ListObjectsInput) -> S3Result<ListObjectsOutput> {
         let encode = encoder(input.encoding_type.as_ref());
         let max_keys = max_keys(input.max_keys)?;
-        let page = self.page(&Query {
+        let page = self.stock.page(&Query {
             bucket: &input.bucket,
             prefix: input.prefix.as_deref().unwrap_or_default(),
             delimiter: delimiter(&input.delimiter),
@@ -75,7 +75,7 @@ impl Dialect {
     pub(super) fn delete_many(&self, input: DeleteObjectsInput) -> S3Result<DeleteObjectsOutput> {
         let (mut deleted, mut errors) = (Vec::new(), Vec::new());
         for object in input.delete.objects {
-            match self.shelf.delete(&input.bucket, &object.key) {
+            match self.stock.shelf.delete(&input.bucket, &object.key) {
                 Ok(()) => deleted.push(DeletedObject { key: Some(object.key), ..Default::default() }),
                 Err(error) => errors.push(Error {
                     code: Some(error.code().as_str().to_owned()),
@@ -105,22 +105,6 @@ fn delimiter(asked: &Option<String>) -> Option<&str> {
 /// What `encoding-type` asks to be done to keys.
 fn encoder(asked: Option<&EncodingType>) -> fn(&str) -> String {
     if asked.is_some_and(|asked| asked.as_str() == EncodingType::URL) { url_encode } else { str::to_owned }
-}
-
-/// A token is the last key of the page before, in hexadecimal: no client is tempted to make its own.
-fn key_to_token(key: &str) -> String {
-    key.bytes().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn token_to_key(token: &str) -> S3Result<String> {
-    let digits: Option<Vec<u8>> = token
-        .as_bytes()
-        .chunks(2)
-        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
-        .collect();
-    digits
-        .and_then(|bytes| String::from_utf8(bytes).ok())
-        .ok_or_else(|| s3_error!(InvalidArgument, "the continuation token is not one of this origin"))
 }
 
 fn contents(page: &Page, encode: fn(&str) -> String) -> Vec<Object> {

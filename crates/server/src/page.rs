@@ -1,12 +1,12 @@
 //! One page of a listing: keys folded at the delimiter, counted and cut.
 
-use s3s::S3Result;
+use s3s::{S3Result, s3_error};
 
-use super::Dialect;
 use crate::shelf::{Listed, Next};
+use crate::stock::Stock;
 
 /// What a listing asks for.
-pub(super) struct Query<'a> {
+pub(crate) struct Query<'a> {
     pub bucket: &'a str,
     pub prefix: &'a str,
     pub delimiter: Option<&'a str>,
@@ -17,15 +17,15 @@ pub(super) struct Query<'a> {
 
 /// What it gets.
 #[derive(Default)]
-pub(super) struct Page {
+pub(crate) struct Page {
     pub objects: Vec<Listed>,
     pub prefixes: Vec<String>,
     /// Where the next page goes on, when there is one: its [`Query::after`].
     pub next: Option<String>,
 }
 
-impl Dialect {
-    pub(super) fn page(&self, query: &Query<'_>) -> S3Result<Page> {
+impl Stock {
+    pub(crate) fn page(&self, query: &Query<'_>) -> S3Result<Page> {
         let mut page = Page::default();
         if query.max_keys == 0 {
             self.shelf.check_bucket(query.bucket)?;
@@ -71,7 +71,7 @@ fn fold<'k>(key: &'k str, query: &Query<'_>) -> Option<&'k str> {
 }
 
 /// As S3 encodes keys in listings: all but unreserved characters and the slash.
-pub(super) fn url_encode(key: &str) -> String {
+pub(crate) fn url_encode(key: &str) -> String {
     let mut encoded = String::with_capacity(key.len());
     for byte in key.bytes() {
         match byte {
@@ -84,6 +84,22 @@ pub(super) fn url_encode(key: &str) -> String {
     encoded
 }
 
+/// A token is the last key of the page before, in hexadecimal: no client is tempted to make its own.
+pub(crate) fn key_to_token(key: &str) -> String {
+    key.bytes().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub(crate) fn token_to_key(token: &str) -> S3Result<String> {
+    let digits: Option<Vec<u8>> = token
+        .as_bytes()
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
+        .collect();
+    digits
+        .and_then(|bytes| String::from_utf8(bytes).ok())
+        .ok_or_else(|| s3_error!(InvalidArgument, "the continuation token is not one of this origin"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,24 +109,24 @@ mod tests {
     const KEYS: [&str; 9] =
         ["a", "a-b", "a/1", "a/2/x", "a/2/y", "a0", "b/\u{10ffff}/z", "b/\u{10ffff}\u{10ffff}", "ü"];
 
-    fn dialect() -> Dialect {
+    fn stock() -> Stock {
         let memory = Memory::default();
         memory.create_bucket("bucket").unwrap();
         for key in KEYS {
             let draft = memory.draft("bucket", key).unwrap();
             memory.publish("bucket", key, vec![draft], Default::default()).unwrap();
         }
-        Dialect::new(Box::new(memory))
+        Stock::new(Box::new(memory))
     }
 
     /// All pages of each size must show the same, in order, once.
     fn check(prefix: &str, delimiter: Option<&str>, after: &str, expected: &[&str]) {
-        let dialect = dialect();
+        let stock = stock();
         for max_keys in 1..=KEYS.len() + 1 {
             let (mut shown, mut after) = (Vec::new(), after.to_owned());
             loop {
                 let query = Query { bucket: "bucket", prefix, delimiter, after: &after, max_keys };
-                let page = dialect.page(&query).unwrap();
+                let page = stock.page(&query).unwrap();
                 let mut these: Vec<String> = page.objects.into_iter().map(|listed| listed.key).collect();
                 these.extend(page.prefixes);
                 these.sort();

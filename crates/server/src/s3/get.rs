@@ -1,13 +1,13 @@
 //! GetObject and HeadObject: conditions, ranges, checksums.
 
 use std::ops::Range;
-use std::time::{Duration, SystemTime};
 
-use hyper::{HeaderMap, StatusCode};
+use hyper::HeaderMap;
 use s3s::dto::*;
-use s3s::{Body, S3Error, S3ErrorCode, S3Result, s3_error};
+use s3s::{Body, S3Result, s3_error};
 
 use super::Dialect;
+use crate::conditions::Conditions;
 use crate::object;
 
 /// What S3 says of objects whose type nobody told.
@@ -16,7 +16,7 @@ const DEFAULT_CONTENT_TYPE: &str = "binary/octet-stream";
 impl Dialect {
     pub(super) fn get(&self, input: GetObjectInput) -> S3Result<GetObjectOutput> {
         check_part_number(input.part_number)?;
-        let object = self.shelf.open(&input.bucket, &input.key)?;
+        let object = self.stock.shelf.open(&input.bucket, &input.key)?;
         Conditions {
             if_match: input.if_match,
             if_none_match: input.if_none_match,
@@ -50,7 +50,7 @@ impl Dialect {
     /// A Range is ignored, as HTTP wants it for everything but GET.
     pub(super) fn head(&self, input: HeadObjectInput) -> S3Result<HeadObjectOutput> {
         check_part_number(input.part_number)?;
-        let object = self.shelf.open(&input.bucket, &input.key)?;
+        let object = self.stock.shelf.open(&input.bucket, &input.key)?;
         Conditions {
             if_match: input.if_match,
             if_none_match: input.if_none_match,
@@ -74,62 +74,6 @@ impl Dialect {
             ..Default::default()
         })
     }
-}
-
-/// The conditional headers of a read, in the order of RFC 9110 §13.2.2.
-struct Conditions {
-    if_match: Option<ETagCondition>,
-    if_none_match: Option<ETagCondition>,
-    if_modified_since: Option<Timestamp>,
-    if_unmodified_since: Option<Timestamp>,
-}
-
-impl Conditions {
-    fn check(self, object: &object::Object) -> S3Result<()> {
-        let modified = Timestamp::from(whole_seconds(object.modified));
-        match (self.if_match, self.if_unmodified_since) {
-            (Some(condition), _) if !matches(&condition, &object.etag) => return Err(precondition_failed()),
-            (None, Some(since)) if modified > since => return Err(precondition_failed()),
-            _ => {}
-        }
-        match (self.if_none_match, self.if_modified_since) {
-            (Some(condition), _) if matches_weakly(&condition, &object.etag) => {
-                Err(not_modified(&object.etag))
-            }
-            (None, Some(since)) if modified <= since => Err(not_modified(&object.etag)),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Whether a condition holds for the version with this ETag. Ours are strong: no weak one is the same.
-pub(super) fn matches(condition: &ETagCondition, etag: &str) -> bool {
-    match condition {
-        ETagCondition::Any => true,
-        ETagCondition::ETag(asked) => asked.as_strong() == Some(etag),
-    }
-}
-
-/// The same for If-None-Match, which compares weakly: a copy that is as good is not fetched again.
-fn matches_weakly(condition: &ETagCondition, etag: &str) -> bool {
-    condition.as_etag().is_none_or(|asked| asked.value() == etag)
-}
-
-pub(super) fn precondition_failed() -> S3Error {
-    s3_error!(PreconditionFailed, "the object is another version than the one that was asked for")
-}
-
-/// HTTP's dates have no fractions.
-fn whole_seconds(time: SystemTime) -> SystemTime {
-    let seconds = time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
-}
-
-fn not_modified(etag: &str) -> S3Error {
-    let mut error = S3Error::new(S3ErrorCode::NotModified);
-    error.set_status_code(StatusCode::NOT_MODIFIED);
-    error.set_headers(headers([("etag", format!("\"{etag}\""))]));
-    error
 }
 
 /// The bytes that a Range header asks for; an empty object has none to give.
@@ -167,9 +111,9 @@ fn check_part_number(asked: Option<i32>) -> S3Result<()> {
 fn checksum(object: &object::Object, mode: Option<ChecksumMode>) -> Option<String> {
     let asked = mode.is_some_and(|mode| mode.as_str() == ChecksumMode::ENABLED);
     asked
-        .then(|| object.crc64nvme())
+        .then(|| object.known.crcs())
         .flatten()
-        .map(|crc| flatout_wire::checksum::Algorithm::Crc64Nvme.encode(crc))
+        .map(|crcs| flatout_wire::checksum::Algorithm::Crc64Nvme.encode(crcs.nvme))
 }
 
 pub(super) fn full_object() -> ChecksumType {

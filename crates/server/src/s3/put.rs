@@ -10,10 +10,11 @@ use s3s::dto::*;
 use s3s::{Body, S3Error, S3Request, S3Result, TrailingHeaders, s3_error};
 
 use super::Dialect;
-use super::get::{full_object, matches, precondition_failed};
+use super::get::full_object;
 use crate::aws_chunked::Trailers;
+use crate::conditions::{matches, precondition_failed};
 use crate::draft::Draft;
-use crate::object::Kept;
+use crate::object::{Kept, Kind};
 use crate::sums::Sums;
 
 /// A body that came, whole and as its checksums say.
@@ -46,7 +47,7 @@ impl Dialect {
             extensions: request.extensions,
             trailing_headers: request.trailing_headers,
         };
-        let received = receive(self.shelf.draft(&input.bucket, &input.key)?, incoming).await?;
+        let received = receive(self.stock.shelf.draft(&input.bucket, &input.key)?, incoming).await?;
         self.check_write(&input.bucket, &input.key, &condition)?;
         let kept = Kept {
             content_type: input.content_type,
@@ -54,8 +55,10 @@ impl Dialect {
             content_disposition: input.content_disposition,
             cache_control: input.cache_control,
             metadata: input.metadata.unwrap_or_default(),
+            ..Kept::default()
         };
-        let etag = self.shelf.publish(&input.bucket, &input.key, vec![received.draft], Arc::new(kept))?;
+        let etag =
+            self.stock.shelf.publish(&input.bucket, &input.key, vec![received.draft], Arc::new(kept))?;
         Ok(PutObjectOutput {
             e_tag: Some(ETag::Strong(etag)),
             checksum_type: Some(full_object()),
@@ -79,7 +82,7 @@ impl Dialect {
         if if_match.is_none() && if_none_match.is_none() {
             return Ok(());
         }
-        let found = match self.shelf.open(bucket, key) {
+        let found = match self.stock.shelf.open(bucket, key) {
             Ok(object) => Some(object.etag),
             Err(error) if error.code() == &s3s::S3ErrorCode::NoSuchKey && if_match.is_none() => None,
             Err(error) => return Err(error),
@@ -94,7 +97,7 @@ impl Dialect {
         let CopySource::Bucket { bucket, key, .. } = &input.copy_source else {
             return Err(s3_error!(NotImplemented, "this origin copies from buckets alone"));
         };
-        let source = self.shelf.open(bucket, key)?;
+        let source = self.stock.shelf.open(bucket, key)?;
         let refused = input.copy_source_if_match.as_ref().is_some_and(|asked| !matches(asked, &source.etag))
             || input.copy_source_if_none_match.as_ref().is_some_and(|asked| matches(asked, &source.etag));
         if refused {
@@ -102,20 +105,21 @@ impl Dialect {
         }
         let replace = MetadataDirective::from_static(MetadataDirective::REPLACE);
         let kept = match input.metadata_directive == Some(replace) {
-            false => source.kept.clone(),
+            false => Arc::new(Kept { kind: Kind::Normal, ..Kept::clone(&source.kept) }),
             true => Arc::new(Kept {
                 content_type: input.content_type,
                 content_encoding: input.content_encoding,
                 content_disposition: input.content_disposition,
                 cache_control: input.cache_control,
                 metadata: input.metadata.unwrap_or_default(),
+                ..Kept::default()
             }),
         };
-        let mut draft = self.shelf.draft(&input.bucket, &input.key)?;
+        let mut draft = self.stock.shelf.draft(&input.bucket, &input.key)?;
         for frame in source.frames(0..source.size) {
             frame.and_then(|frame| draft.write(&frame)).map_err(write_failed)?;
         }
-        let etag = self.shelf.publish(&input.bucket, &input.key, vec![draft], kept)?;
+        let etag = self.stock.shelf.publish(&input.bucket, &input.key, vec![draft], kept)?;
         let result = CopyObjectResult {
             e_tag: Some(ETag::Strong(etag)),
             last_modified: Some(SystemTime::now().into()),
@@ -144,7 +148,7 @@ pub(super) async fn receive(mut draft: Draft, incoming: Incoming) -> S3Result<Re
         Some(trailers) => Some(trailers.take()),
         None => incoming.trailing_headers.and_then(|trailers| trailers.take()),
     };
-    let sums = sums.finish(draft.crc64nvme(), trailers)?;
+    let sums = sums.finish(draft.crcs().nvme, trailers)?;
     Ok(Received { draft, sums })
 }
 

@@ -3,26 +3,18 @@
 mod bucket;
 mod get;
 mod multipart;
-mod page;
 mod put;
+
+use std::sync::Arc;
 
 use s3s::dto::*;
 use s3s::{S3, S3Request, S3Response, S3Result};
 
-use crate::shelf::Shelf;
-use multipart::Uploads;
+use crate::stock::Stock;
 
-/// The S3 that an origin speaks over a store.
+/// The S3 that an origin speaks over its stock.
 pub(crate) struct Dialect {
-    /// Before the store: an unfinished part must be gone when the store is.
-    uploads: Uploads,
-    shelf: Box<dyn Shelf>,
-}
-
-impl Dialect {
-    pub(crate) fn new(shelf: Box<dyn Shelf>) -> Dialect {
-        Dialect { shelf, uploads: Uploads::default() }
-    }
+    pub stock: Arc<Stock>,
 }
 
 type Answer<T> = S3Result<S3Response<T>>;
@@ -34,18 +26,18 @@ impl S3 for Dialect {
     }
 
     async fn head_bucket(&self, request: S3Request<HeadBucketInput>) -> Answer<HeadBucketOutput> {
-        self.shelf.check_bucket(&request.input.bucket)?;
+        self.stock.shelf.check_bucket(&request.input.bucket)?;
         Ok(S3Response::new(HeadBucketOutput::default()))
     }
 
     async fn create_bucket(&self, request: S3Request<CreateBucketInput>) -> Answer<CreateBucketOutput> {
-        self.shelf.create_bucket(&request.input.bucket)?;
+        self.stock.shelf.create_bucket(&request.input.bucket)?;
         let location = Some(format!("/{}", request.input.bucket));
         Ok(S3Response::new(CreateBucketOutput { location }))
     }
 
     async fn delete_bucket(&self, request: S3Request<DeleteBucketInput>) -> Answer<DeleteBucketOutput> {
-        self.shelf.delete_bucket(&request.input.bucket)?;
+        self.stock.shelf.delete_bucket(&request.input.bucket)?;
         Ok(S3Response::new(DeleteBucketOutput::default()))
     }
 
@@ -53,7 +45,7 @@ impl S3 for Dialect {
         &self,
         request: S3Request<GetBucketLocationInput>,
     ) -> Answer<GetBucketLocationOutput> {
-        self.shelf.check_bucket(&request.input.bucket)?;
+        self.stock.shelf.check_bucket(&request.input.bucket)?;
         // Empty means us-east-1.
         Ok(S3Response::new(GetBucketLocationOutput::default()))
     }
@@ -83,7 +75,7 @@ impl S3 for Dialect {
     }
 
     async fn delete_object(&self, request: S3Request<DeleteObjectInput>) -> Answer<DeleteObjectOutput> {
-        self.shelf.delete(&request.input.bucket, &request.input.key)?;
+        self.stock.shelf.delete(&request.input.bucket, &request.input.key)?;
         Ok(S3Response::new(DeleteObjectOutput::default()))
     }
 

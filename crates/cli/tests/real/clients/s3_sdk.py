@@ -1,0 +1,63 @@
+"""boto3 as a client of `flatout serve` in the dialect of S3.
+
+    s3_sdk.py ENDPOINT all|list BUCKET
+
+Keys come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. A refusal is one line on standard error, exit code 1.
+"""
+
+import io
+import sys
+import urllib.request
+
+import boto3
+from boto3.s3.transfer import TransferConfig
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+KEY = "folder/a b+ü%1"
+BODY = bytes(range(251)) * 50_000
+
+
+def everything(s3, bucket):
+    put = s3.put_object(Bucket=bucket, Key=KEY, Body=BODY, Metadata={"colour": "blue"})
+    got = s3.get_object(Bucket=bucket, Key=KEY)
+    # botocore verifies the checksum that the answer states while it reads.
+    assert got["Body"].read() == BODY and got["ETag"] == put["ETag"] and got["Metadata"] == {"colour": "blue"}
+    got = s3.get_object(Bucket=bucket, Key=KEY, Range="bytes=5-9")
+    assert got["Body"].read() == BODY[5:10]
+    url = s3.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": KEY}, ExpiresIn=60)
+    assert urllib.request.urlopen(url).read() == BODY
+
+    parts = TransferConfig(multipart_threshold=5 << 20, multipart_chunksize=5 << 20, max_concurrency=3)
+    s3.upload_fileobj(io.BytesIO(BODY), bucket, "parts", Config=parts)
+    target = io.BytesIO()
+    s3.download_fileobj(bucket, "parts", target, Config=parts)
+    assert target.getvalue() == BODY
+
+    pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, PaginationConfig={"PageSize": 1})
+    assert [found["Key"] for page in pages for found in page["Contents"]] == [KEY, "parts"]
+    for condition, code in [({"IfMatch": '"other"'}, "PreconditionFailed"), ({"Range": "bytes=99999999-"}, "InvalidRange")]:
+        try:
+            s3.get_object(Bucket=bucket, Key=KEY, **condition)
+        except ClientError as error:
+            assert error.response["Error"]["Code"] == code, error
+        else:
+            raise AssertionError(f"{code} was expected")
+    s3.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": KEY}, {"Key": "parts"}]})
+    assert s3.list_objects_v2(Bucket=bucket)["KeyCount"] == 0
+
+
+def main(endpoint, command, bucket):
+    config = Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 1}, signature_version="s3v4")
+    s3 = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", config=config)
+    try:
+        if command == "all":
+            everything(s3, bucket)
+        else:
+            s3.list_objects_v2(Bucket=bucket)
+    except ClientError as error:
+        sys.exit(f"{error.response['ResponseMetadata']['HTTPStatusCode']} {error.response['Error']['Code']}")
+    print("done")
+
+
+main(*sys.argv[1:])

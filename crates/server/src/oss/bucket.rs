@@ -1,0 +1,181 @@
+//! GetService, both forms of ListObjects, and what OSS's clients ask of a bucket before they use it.
+
+use flatout_wire::time::format_iso;
+
+use super::answer::Answer;
+use super::asked::Asked;
+use super::refusal::Refusal;
+use super::xml::Document;
+use super::{Oss, seconds};
+use crate::page::{Page, Query, key_to_token, token_to_key, url_encode};
+
+/// Keys in one page when no number is asked for, and at most.
+const KEYS: u64 = 100;
+const MAX_KEYS: u64 = 1000;
+
+/// Who owns everything here.
+const OWNER: &str = "flatout";
+
+/// Where a bucket is when the host does not say.
+const LOCATION: &str = "oss-cn-hangzhou";
+
+impl Oss {
+    pub(super) fn list_buckets(&self, asked: &Asked) -> Result<Answer, Refusal> {
+        let text = |name: &str| asked.parameter(name).unwrap_or_default();
+        let most = max_keys(asked)? as usize;
+        let mut found = self.stock.shelf.buckets()?;
+        found.retain(|(name, _)| name.starts_with(text("prefix")) && name.as_str() > text("marker"));
+        let more = found.len() > most;
+        found.truncate(most);
+        let mut document = Document::new("ListAllMyBucketsResult");
+        show_owner(&mut document);
+        document.leaf("Prefix", text("prefix"));
+        document.leaf("Marker", text("marker"));
+        document.leaf("MaxKeys", &most.to_string());
+        document.leaf("IsTruncated", yes(more));
+        document.leaf_if("NextMarker", found.last().filter(|_| more).map(|(name, _)| name.as_str()));
+        document.group("Buckets", |buckets| {
+            for (name, created) in &found {
+                buckets.group("Bucket", |bucket| show_bucket(bucket, asked, name, seconds(*created)));
+            }
+        });
+        Ok(Answer::xml(document))
+    }
+
+    pub(super) fn list_objects(&self, asked: &Asked, bucket: &str) -> Result<Answer, Refusal> {
+        let second = asked.parameter("list-type") == Some("2");
+        let text = |name: &str| asked.parameter(name).filter(|text| !text.is_empty());
+        let token = text("continuation-token").map(token_to_key).transpose()?;
+        let after = if second { token.as_deref().or(text("start-after")) } else { text("marker") };
+        let max_keys = max_keys(asked)?;
+        let page = self.stock.page(&Query {
+            bucket,
+            prefix: text("prefix").unwrap_or_default(),
+            delimiter: text("delimiter"),
+            after: after.unwrap_or_default(),
+            max_keys: max_keys as usize,
+        })?;
+        let encode: fn(&str) -> String = if asked.wants_encoding() { url_encode } else { str::to_owned };
+        let mut document = Document::new("ListBucketResult");
+        document.leaf_if("EncodingType", asked.wants_encoding().then_some("url"));
+        document.leaf("Name", bucket);
+        document.leaf("Prefix", &encode(text("prefix").unwrap_or_default()));
+        document.leaf("Delimiter", &encode(text("delimiter").unwrap_or_default()));
+        document.leaf("MaxKeys", &max_keys.to_string());
+        document.leaf("IsTruncated", yes(page.next.is_some()));
+        if second {
+            document.leaf_if("StartAfter", text("start-after").map(encode).as_deref());
+            document.leaf_if("ContinuationToken", text("continuation-token"));
+            document.leaf_if("NextContinuationToken", page.next.as_deref().map(key_to_token).as_deref());
+            document.leaf("KeyCount", &(page.objects.len() + page.prefixes.len()).to_string());
+        } else {
+            document.leaf("Marker", &encode(text("marker").unwrap_or_default()));
+            document.leaf_if("NextMarker", page.next.as_deref().map(encode).as_deref());
+        }
+        let owned = !second || asked.parameter("fetch-owner") == Some("true");
+        self.show_page(&mut document, (bucket, &page), encode, owned);
+        Ok(Answer::xml(document))
+    }
+
+    fn show_page(
+        &self,
+        document: &mut Document,
+        (bucket, page): (&str, &Page),
+        encode: fn(&str) -> String,
+        owned: bool,
+    ) {
+        for listed in &page.objects {
+            // A listing of the store does not know it; opening costs a folder some microseconds a key.
+            let kind = self.stock.shelf.open(bucket, &listed.key).map(|object| object.kept.kind);
+            document.group("Contents", |shown| {
+                shown.leaf("Key", &encode(&listed.key));
+                shown.leaf("LastModified", &format_iso(seconds(listed.modified)));
+                shown.leaf("ETag", &format!("\"{}\"", listed.etag));
+                shown.leaf("Type", kind.unwrap_or_default().name());
+                shown.leaf("Size", &listed.size.to_string());
+                shown.leaf("StorageClass", "Standard");
+                if owned {
+                    show_owner(shown);
+                }
+            });
+        }
+        for prefix in &page.prefixes {
+            document.group("CommonPrefixes", |shown| shown.leaf("Prefix", &encode(prefix)));
+        }
+    }
+
+    pub(super) fn bucket_info(&self, asked: &Asked, bucket: &str) -> Result<Answer, Refusal> {
+        let created = self.stock.shelf.buckets()?.into_iter().find(|(name, _)| name == bucket);
+        self.stock.shelf.check_bucket(bucket)?;
+        let created_s = created.map_or(0, |(_, created)| seconds(created));
+        let mut document = Document::new("BucketInfo");
+        document.group("Bucket", |shown| {
+            show_bucket(shown, asked, bucket, created_s);
+            show_owner(shown);
+            shown.group("AccessControlList", |list| list.leaf("Grant", "private"));
+        });
+        Ok(Answer::xml(document))
+    }
+
+    pub(super) fn bucket_location(&self, bucket: &str) -> Result<Answer, Refusal> {
+        self.stock.shelf.check_bucket(bucket)?;
+        let mut document = Document::new("LocationConstraint");
+        document.text(LOCATION);
+        Ok(Answer::xml(document))
+    }
+
+    pub(super) fn bucket_acl(&self, bucket: &str) -> Result<Answer, Refusal> {
+        self.stock.shelf.check_bucket(bucket)?;
+        Ok(access_list("private"))
+    }
+
+    pub(super) fn create_bucket(&self, bucket: &str) -> Result<Answer, Refusal> {
+        self.stock.shelf.create_bucket(bucket)?;
+        Ok(Answer::ok().with("location", format!("/{bucket}")))
+    }
+
+    pub(super) fn delete_bucket(&self, bucket: &str) -> Result<Answer, Refusal> {
+        self.stock.shelf.delete_bucket(bucket)?;
+        Ok(Answer::no_content())
+    }
+}
+
+/// Who may do what: nobody ever changes it here.
+pub(super) fn access_list(grant: &str) -> Answer {
+    let mut document = Document::new("AccessControlPolicy");
+    show_owner(&mut document);
+    document.group("AccessControlList", |list| list.leaf("Grant", grant));
+    Answer::xml(document)
+}
+
+fn max_keys(asked: &Asked) -> Result<u64, Refusal> {
+    match asked.number("max-keys")?.unwrap_or(KEYS) {
+        most @ 1..=MAX_KEYS => Ok(most),
+        most => Err(Refusal::new(
+            400,
+            "InvalidArgument",
+            format!("max-keys goes from 1 to {MAX_KEYS}, and {most} came"),
+        )),
+    }
+}
+
+fn show_bucket(shown: &mut Document, asked: &Asked, name: &str, created_s: u64) {
+    let endpoint = asked.host.strip_prefix(&format!("{name}.")).unwrap_or(&asked.host);
+    shown.leaf("Name", name);
+    shown.leaf("CreationDate", &format_iso(created_s));
+    shown.leaf("Location", LOCATION);
+    shown.leaf("ExtranetEndpoint", endpoint);
+    shown.leaf("IntranetEndpoint", endpoint);
+    shown.leaf("StorageClass", "Standard");
+}
+
+fn show_owner(document: &mut Document) {
+    document.group("Owner", |owner| {
+        owner.leaf("ID", OWNER);
+        owner.leaf("DisplayName", OWNER);
+    });
+}
+
+fn yes(is: bool) -> &'static str {
+    if is { "true" } else { "false" }
+}

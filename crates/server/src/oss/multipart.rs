@@ -1,0 +1,208 @@
+//! Multipart uploads as OSS has them, over the table that both dialects share.
+
+use std::time::SystemTime;
+
+use flatout_wire::time::format_iso;
+use s3s::Body;
+use s3s::dto::Checksum;
+
+use super::answer::Answer;
+use super::asked::Asked;
+use super::read::range;
+use super::refusal::Refusal;
+use super::write::{document, kept, receive};
+use super::xml::{self, Document};
+use super::{At, Oss, seconds};
+use crate::draft::{self, Draft};
+use crate::object::Kind;
+use crate::page::url_encode;
+use crate::shelf::etag_of_content;
+use crate::uploads::UploadedPart;
+
+/// All parts but the last have at least this many bytes …
+const MIN_PART_BYTES: u64 = 100 << 10;
+/// … and at most this many parts or uploads are in one page of a list.
+const MAX_LISTED: u64 = 1000;
+
+impl Oss {
+    pub(super) fn start_upload(&self, asked: &Asked, (bucket, key): At<'_>) -> Result<Answer, Refusal> {
+        // Fails now where the parts would.
+        drop(self.stock.shelf.draft(bucket, key)?);
+        let id = self.stock.uploads.start(bucket, key, kept(asked, Kind::Multipart));
+        let mut document = Document::new("InitiateMultipartUploadResult");
+        name_object(&mut document, asked, (bucket, key));
+        document.leaf("UploadId", &id);
+        Ok(Answer::xml(document))
+    }
+
+    pub(super) async fn put_part(
+        &self,
+        asked: &Asked,
+        (bucket, key): At<'_>,
+        body: &mut Body,
+    ) -> Result<Answer, Refusal> {
+        let (id, number) = part_of(asked)?;
+        self.stock.uploads.check_part(id, bucket, key, number)?;
+        let draft = receive(self.stock.shelf.draft(bucket, key)?, asked, body).await?;
+        let (etag, crc) = self.keep_part((id, number), (bucket, key), draft)?;
+        Ok(Answer::ok().with_etag(&etag).with_crc(Some(crc)))
+    }
+
+    pub(super) fn copy_part(&self, asked: &Asked, (bucket, key): At<'_>) -> Result<Answer, Refusal> {
+        let (id, number) = part_of(asked)?;
+        self.stock.uploads.check_part(id, bucket, key, number)?;
+        let source = self.source(asked)?;
+        let wanted = asked.header("x-oss-copy-source-range");
+        let wanted = wanted.map(|text| range(&text, source.size, true)).transpose()?.flatten();
+        let draft = self.draft_of(&source, wanted.unwrap_or(0..source.size), (bucket, key))?;
+        let (etag, crc) = self.keep_part((id, number), (bucket, key), draft)?;
+        let mut document = Document::new("CopyPartResult");
+        document.leaf("LastModified", &format_iso(seconds(SystemTime::now())));
+        document.leaf("ETag", &format!("\"{etag}\""));
+        Ok(Answer::xml(document).with_crc(Some(crc)))
+    }
+
+    /// Returns the part's ETag and CRC-64/XZ.
+    fn keep_part(
+        &self,
+        (id, number): (&str, i32),
+        (bucket, key): At<'_>,
+        draft: Draft,
+    ) -> Result<(String, u64), Refusal> {
+        let crcs = draft.crcs();
+        let etag = etag_of_content(draft.bytes(), crcs.nvme, 1);
+        let part = UploadedPart {
+            draft,
+            etag: etag.clone(),
+            sums: Checksum::default(),
+            modified: SystemTime::now(),
+        };
+        self.stock.uploads.with(id, bucket, key, |upload| {
+            upload.parts.insert(number, part);
+            Ok(())
+        })?;
+        Ok((etag, crcs.xz))
+    }
+
+    pub(super) async fn finish_upload(
+        &self,
+        asked: &Asked,
+        (bucket, key): At<'_>,
+        body: &mut Body,
+    ) -> Result<Answer, Refusal> {
+        let id = asked.parameter("uploadId").unwrap_or_default();
+        let all = asked.header("x-oss-complete-all").is_some_and(|said| said.eq_ignore_ascii_case("yes"));
+        let listed = if all { None } else { Some(listed_parts(&document(asked, body).await?)?) };
+        let (numbers, crc) = self.stock.uploads.with(id, bucket, key, |upload| {
+            let every = || upload.parts.keys().map(|number| (*number, None)).collect();
+            let named: Vec<(i32, Option<&str>)> = match &listed {
+                Some(listed) => listed.iter().map(|(number, etag)| (*number, etag.as_deref())).collect(),
+                None => every(),
+            };
+            upload.check(&named, MIN_PART_BYTES)?;
+            let numbers: Vec<i32> = named.iter().map(|(number, _)| *number).collect();
+            let (_, crcs) = draft::total(upload.drafts(numbers.iter().copied()));
+            Ok((numbers, crcs.xz))
+        })?;
+        let etag = self.stock.finish_upload(id, bucket, key, &numbers)?;
+        let mut document = Document::new("CompleteMultipartUploadResult");
+        name_object(&mut document, asked, (bucket, key));
+        document.leaf("Location", &format!("http://{}/{bucket}/{}", asked.host, url_encode(key)));
+        document.leaf("ETag", &format!("\"{etag}\""));
+        Ok(Answer::xml(document).with_etag(&etag).with_crc(Some(crc)))
+    }
+
+    pub(super) fn abort_upload(&self, asked: &Asked, (bucket, key): At<'_>) -> Result<Answer, Refusal> {
+        self.stock.uploads.abort(asked.parameter("uploadId").unwrap_or_default(), bucket, key)?;
+        Ok(Answer::no_content())
+    }
+
+    pub(super) fn list_parts(&self, asked: &Asked, (bucket, key): At<'_>) -> Result<Answer, Refusal> {
+        let id = asked.parameter("uploadId").unwrap_or_default();
+        let most = asked.number("max-parts")?.unwrap_or(MAX_LISTED).clamp(1, MAX_LISTED) as usize;
+        let after = i32::try_from(asked.number("part-number-marker")?.unwrap_or(0)).unwrap_or(i32::MAX);
+        let document = self.stock.uploads.with(id, bucket, key, |upload| {
+            let mut document = Document::new("ListPartsResult");
+            name_object(&mut document, asked, (bucket, key));
+            document.leaf("UploadId", id);
+            let mut last = 0;
+            for (number, part) in upload.parts.range(after.saturating_add(1)..).take(most) {
+                last = *number;
+                document.group("Part", |shown| show_part(shown, *number, part));
+            }
+            let more = last > 0 && upload.parts.range(last + 1..).next().is_some();
+            document.leaf("PartNumberMarker", &after.to_string());
+            document.leaf("NextPartNumberMarker", &last.to_string());
+            document.leaf("MaxParts", &most.to_string());
+            document.leaf("IsTruncated", if more { "true" } else { "false" });
+            Ok(document)
+        })?;
+        Ok(Answer::xml(document))
+    }
+
+    pub(super) fn list_uploads(&self, asked: &Asked, bucket: &str) -> Result<Answer, Refusal> {
+        self.stock.shelf.check_bucket(bucket)?;
+        let text = |name: &str| asked.parameter(name).unwrap_or_default();
+        let most = asked.number("max-uploads")?.unwrap_or(MAX_LISTED).clamp(1, MAX_LISTED) as usize;
+        let marker = (text("key-marker"), asked.parameter("upload-id-marker").filter(|id| !id.is_empty()));
+        let mut found = self.stock.uploads.unfinished(bucket, text("prefix"), marker);
+        let more = found.len() > most;
+        found.truncate(most);
+        let encode = |key: &str| if asked.wants_encoding() { url_encode(key) } else { key.to_owned() };
+        let mut document = Document::new("ListMultipartUploadsResult");
+        document.leaf_if("EncodingType", asked.wants_encoding().then_some("url"));
+        document.leaf("Bucket", bucket);
+        document.leaf("Prefix", &encode(text("prefix")));
+        document.leaf("KeyMarker", &encode(marker.0));
+        document.leaf("UploadIdMarker", text("upload-id-marker"));
+        document.leaf("MaxUploads", &most.to_string());
+        document.leaf("IsTruncated", if more { "true" } else { "false" });
+        if let Some(last) = found.last().filter(|_| more) {
+            document.leaf("NextKeyMarker", &encode(&last.key));
+            document.leaf("NextUploadIdMarker", &last.id);
+        }
+        for upload in &found {
+            document.group("Upload", |shown| {
+                shown.leaf("Key", &encode(&upload.key));
+                shown.leaf("UploadId", &upload.id);
+                shown.leaf("Initiated", &format_iso(seconds(upload.started)));
+            });
+        }
+        Ok(Answer::xml(document))
+    }
+}
+
+/// Id of the upload and number of the part.
+fn part_of(asked: &Asked) -> Result<(&str, i32), Refusal> {
+    let number = asked.number("partNumber")?.and_then(|number| i32::try_from(number).ok());
+    let number =
+        number.ok_or_else(|| Refusal::new(400, "InvalidArgument", "a part has partNumber and uploadId"))?;
+    Ok((asked.parameter("uploadId").unwrap_or_default(), number))
+}
+
+/// The parts that a completion names, with their ETags.
+fn listed_parts(document: &[u8]) -> Result<Vec<(i32, Option<String>)>, Refusal> {
+    let (mut parts, mut number, mut etag) = (Vec::new(), 0, None);
+    xml::walk(document, |path, text| match path {
+        "CompleteMultipartUpload/Part/PartNumber" => number = text.trim().parse().unwrap_or(0),
+        "CompleteMultipartUpload/Part/ETag" => etag = Some(text.trim().trim_matches('"').to_owned()),
+        "CompleteMultipartUpload/Part" => parts.push((number, etag.take())),
+        _ => {}
+    })?;
+    Ok(parts)
+}
+
+fn name_object(document: &mut Document, asked: &Asked, (bucket, key): At<'_>) {
+    let encodes = asked.wants_encoding();
+    document.leaf_if("EncodingType", encodes.then_some("url"));
+    document.leaf("Bucket", bucket);
+    document.leaf("Key", &if encodes { url_encode(key) } else { key.to_owned() });
+}
+
+fn show_part(shown: &mut Document, number: i32, part: &UploadedPart) {
+    shown.leaf("PartNumber", &number.to_string());
+    shown.leaf("LastModified", &format_iso(seconds(part.modified)));
+    shown.leaf("ETag", &format!("\"{}\"", part.etag));
+    shown.leaf("HashCrc64ecma", &part.draft.crcs().xz.to_string());
+    shown.leaf("Size", &part.draft.bytes().to_string());
+}
