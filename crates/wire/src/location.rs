@@ -71,7 +71,7 @@ pub enum LocationError {
     #[error("`{text}` is no signature: write v4 or v1")]
     BadSignature { text: String },
     #[error(
-        "oss:// needs a region or an endpoint: write --region cn-hangzhou or --endpoint-url oss-cn-hangzhou.aliyuncs.com"
+        "oss:// needs a region or an endpoint: write --region cn-hangzhou or --endpoint-url https://oss-cn-hangzhou.aliyuncs.com"
     )]
     NoOssEndpoint,
     #[error("the endpoint has the bucket `{bucket}` in front: write {host}")]
