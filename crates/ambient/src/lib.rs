@@ -1,10 +1,13 @@
 //! What a program finds around itself: the only crate that reads the environment, home and config files.
 //! It puts settings together (flag, `FLATOUT_*`, our config file, what others have set, default), remembers where each
-//! came from, and finds the keys. It knows nothing of argv, terminals or sockets.
+//! came from, and answers the engine's question for keys. It knows nothing of argv, terminals or sockets.
 #![forbid(unsafe_code)]
 
+mod aws_profile;
 mod config_file;
+mod credentials;
 mod error;
+mod files;
 mod found;
 mod ini;
 mod keys;
@@ -22,10 +25,13 @@ mod tests;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use flatout_engine::{Config, Proxies};
+use flatout_engine::credentials::{Anonymous, Provider};
+use flatout_engine::{Config, OssSettings, Proxies};
 use flatout_settings::{Settings, knob, nearest};
-use flatout_wire::sign::Credentials;
+
+use credentials::{AlibabaKeys, AwsKeys};
 
 use config_file::{ConfigFile, DEFAULT_PROFILE};
 use found::Surroundings;
@@ -43,14 +49,14 @@ pub type Environment = BTreeMap<OsString, OsString>;
 pub struct Ambient {
     /// Every knob, checked one by one and together.
     pub settings: Settings,
+    /// Who has the keys for S3.
+    pub aws_credentials: Arc<dyn Provider>,
+    /// Who has the keys for OSS.
+    pub oss_credentials: Arc<dyn Provider>,
     /// Proxies by scheme; `settings.proxy`, where it is set, is both.
     pub proxies: Proxies,
     /// Settings in which `oss://` differs.
     pub oss: OssSettings,
-    /// `None` means anonymous: requests leave unsigned.
-    pub credentials: Option<Credentials>,
-    /// Why there are none; a refusal (403) quotes it in its hint, after "the request was not signed: ".
-    pub credentials_note: Option<String>,
     /// Files of other tools that could not be read, and why.
     pub notes: Vec<String>,
     /// Where each value came from, one row for each knob; [`Ambient::table`] shows them.
@@ -59,21 +65,12 @@ pub struct Ambient {
 
 /// What holds for `oss://` where two knobs serve both dialects: the same, unless AWS's own variables or files said it. A
 /// bucket of MinIO in the path, or agreement to pay AWS, says nothing about OSS.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OssSettings {
-    /// `auto`, `path` or `virtual`.
-    pub addressing: String,
-    /// Whether to agree to pay.
-    pub request_payer: bool,
-}
-
-impl OssSettings {
-    fn of(settings: &Settings, rows: &[Row]) -> OssSettings {
-        let default = Settings::default();
-        // Only AWS's are found for these two.
-        let found = |name| rows.iter().any(|row| row.name == name && row.layer == Layer::Found);
-        let addressing = if found("addressing") { default.addressing } else { settings.addressing.clone() };
-        OssSettings { addressing, request_payer: settings.request_payer && !found("request-payer") }
+fn oss_settings(rows: &[Row]) -> OssSettings {
+    // Only AWS's are found for these two.
+    let found = |name| rows.iter().any(|row| row.name == name && row.layer == Layer::Found);
+    OssSettings {
+        addressing: found("addressing").then(|| Settings::default().addressing),
+        request_payer: found("request-payer").then_some(false),
     }
 }
 
@@ -105,12 +102,21 @@ pub fn gather_from(flags: &[(&str, String)], environment: &Environment) -> Resul
     let (proxies, found) = proxies::find(environment, &settings)?;
     let behind_proxy = rows.iter().position(|row| row.name == "proxy").map_or(rows.len(), |at| at + 1);
     rows.splice(behind_proxy..behind_proxy, found);
-    let oss = OssSettings::of(&settings, &rows);
-    let (credentials, credentials_note) = match settings.no_sign_request {
-        true => (None, Some("--no-sign-request is on".to_owned())),
-        false => keys::find(environment)?,
-    };
-    Ok(Ambient { settings, proxies, oss, credentials, credentials_note, notes: around.notes, rows })
+    let oss = oss_settings(&rows);
+    let [aws_credentials, oss_credentials] = providers(&settings, environment)?;
+    Ok(Ambient { settings, aws_credentials, oss_credentials, proxies, oss, notes: around.notes, rows })
+}
+
+/// Who is asked for the keys of S3 and of OSS. Nothing is read yet but the environment of AWS, where half a pair is an
+/// error of the user's.
+fn providers(settings: &Settings, environment: &Environment) -> Result<[Arc<dyn Provider>; 2], AmbientError> {
+    if settings.no_sign_request {
+        let nobody = Arc::new(Anonymous { why: "--no-sign-request is on".into() });
+        return Ok([nobody.clone(), nobody]);
+    }
+    keys::find(environment)?;
+    let profile = settings.profile.as_deref();
+    Ok([Arc::new(AwsKeys::new(environment, profile)), Arc::new(AlibabaKeys::new(environment, profile))])
 }
 
 /// Where our config file is or would be; none where neither `FLATOUT_CONFIG` nor a home says so.
@@ -145,9 +151,10 @@ impl From<Ambient> for Config {
     fn from(found: Ambient) -> Config {
         Config {
             settings: found.settings,
-            credentials: found.credentials,
-            credentials_note: found.credentials_note,
+            aws_credentials: found.aws_credentials,
+            oss_credentials: found.oss_credentials,
             proxies: found.proxies,
+            oss: found.oss,
         }
     }
 }

@@ -1,5 +1,9 @@
 //! What was settled, for people: every value with its place, what follows from others filled in, secrets masked.
 
+use flatout_engine::credentials::{Grant, Refused};
+use flatout_engine::{Client, Config};
+use flatout_settings::Settings;
+use flatout_wire::oss::{EndpointKind, Oss};
 use flatout_wire::s3::{Addressing, S3};
 
 use crate::Ambient;
@@ -12,7 +16,7 @@ pub struct Signer {
     /// `s3` or `oss`.
     pub dialect: &'static str,
     /// Where the keys come from; none when requests leave unsigned.
-    pub provider: Option<&'static str>,
+    pub provider: Option<String>,
     /// `…` and the end of the access key.
     pub key: Option<String>,
     /// Why there are none.
@@ -31,18 +35,19 @@ impl Ambient {
         rows
     }
 
-    /// The credentials for each dialect. The seam for the chains of providers: each adds its name here.
+    /// Who has the keys for each dialect: asked now, as at the first request.
     pub fn signers(&self) -> Vec<Signer> {
-        let signer = match &self.credentials {
-            Some(keys) => Signer {
-                dialect: "s3",
-                provider: Some("environment"),
-                key: Some(tail(&keys.access_key)),
-                note: None,
-            },
-            None => Signer { dialect: "s3", provider: None, key: None, note: self.credentials_note.clone() },
+        let config = Config {
+            settings: self.settings.clone(),
+            aws_credentials: self.aws_credentials.clone(),
+            oss_credentials: self.oss_credentials.clone(),
+            proxies: self.proxies.clone(),
+            oss: self.oss.clone(),
         };
-        vec![signer]
+        // Settings that make no client are said by whoever needs one; the keys do not depend on an endpoint.
+        let plain = Config { settings: Settings::default(), ..config.clone() };
+        let Ok(client) = Client::new(config).or_else(|_| Client::new(plain)) else { return Vec::new() };
+        vec![signer("s3", client.who_has_aws_keys()), signer("oss", client.who_has_oss_keys())]
     }
 
     /// `wire` takes S3's region from the endpoint's name and AWS's endpoint from the region; here it is said.
@@ -65,8 +70,35 @@ impl Ambient {
         }
     }
 
-    /// The same for OSS, once `wire::oss` says one from the other: the seam for `Oss::new` and its endpoint and region.
-    fn derive_oss(&self, _rows: &mut [Row]) {}
+    /// The same for OSS; without endpoint and region there is none.
+    fn derive_oss(&self, rows: &mut [Row]) {
+        let settings = &self.settings;
+        let (endpoint, region) = (settings.oss_endpoint.as_deref(), settings.oss_region.as_deref());
+        let Ok(service) = Oss::new(endpoint, region, Addressing::Auto) else { return };
+        if endpoint.is_none() {
+            let url = format!("{}://{}", service.endpoint.scheme.name(), service.endpoint.host_header());
+            fill(rows, "oss-endpoint", url, Layer::Found, "the public one, from the region");
+        }
+        if region.is_none() {
+            match service.kind {
+                EndpointKind::Public | EndpointKind::Internal => {
+                    fill(rows, "oss-region", service.region, Layer::Found, "from the endpoint's name");
+                }
+                EndpointKind::Accelerate | EndpointKind::Custom => {
+                    fill(rows, "oss-region", service.region, Layer::Default, "");
+                }
+            }
+        }
+    }
+}
+
+fn signer(dialect: &'static str, asked: Result<Grant, Refused>) -> Signer {
+    match asked {
+        Ok(Grant { credentials, provider, .. }) => {
+            Signer { dialect, provider: Some(provider), key: Some(tail(&credentials.access_key)), note: None }
+        }
+        Err(refused) => Signer { dialect, provider: None, key: None, note: Some(refused.to_string()) },
+    }
 }
 
 fn fill(rows: &mut [Row], name: &str, value: String, layer: Layer, place: &str) {

@@ -48,29 +48,6 @@ fn a_repeatable_knob_keeps_every_value() {
 }
 
 #[test]
-fn keys_come_whole_or_the_reason_is_kept() {
-    let pair = [("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE"), ("AWS_SECRET_ACCESS_KEY", "s3cr3t")];
-    let found = gathered(&[], &pair).unwrap();
-    let keys = found.credentials.unwrap();
-    assert_eq!((keys.access_key.as_str(), keys.secret_key.as_str()), ("AKIAEXAMPLE", "s3cr3t"));
-    assert_eq!((keys.session_token, found.credentials_note), (None, None));
-
-    let with_token = [pair[0], pair[1], ("AWS_SESSION_TOKEN", "t0ken")];
-    let keys = gathered(&[], &with_token).unwrap().credentials.unwrap();
-    assert_eq!(keys.session_token.as_deref(), Some("t0ken"));
-
-    let check_none = |flags: Table, environment: Table, note: &str| {
-        let found = gathered(flags, environment).unwrap();
-        assert!(found.credentials.is_none(), "{environment:?}");
-        assert!(found.credentials_note.unwrap().contains(note), "{environment:?}");
-    };
-    check_none(&[], &[], "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set");
-    check_none(&[("no-sign-request", "true")], &pair, "--no-sign-request");
-    check_none(&[("no-sign-request", "true")], &pair[..1], "--no-sign-request");
-    check_none(&[], &[("FLATOUT_NO_SIGN_REQUEST", "true")], "--no-sign-request");
-}
-
-#[test]
 fn what_is_wrong_is_named_and_no_secret_is_quoted() {
     let check = |flags: Table, environment: Table, expected: &[&str]| {
         let error = gathered(flags, environment).unwrap_err();

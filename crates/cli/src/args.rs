@@ -74,8 +74,8 @@ pub enum Command {
 
 #[derive(Debug, clap::Args)]
 pub struct Cp {
-    /// s3://BUCKET/KEY or http[s]://HOST[:PORT]/PATH; s3://BUCKET[/FOLDER] with -r; a pattern of keys, as in
-    /// 's3://BUCKET/FOLDER/*.bin'
+    /// s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH; s3://BUCKET[/FOLDER] with -r; a pattern of keys,
+    /// as in 's3://BUCKET/FOLDER/*.bin'
     #[arg(value_name = "SRC")]
     pub source: String,
     /// A file, a folder (existing, or ending in '/'), or - for standard output
@@ -101,7 +101,7 @@ pub struct Cp {
 
 #[derive(Debug, clap::Args)]
 pub struct Cat {
-    /// s3://BUCKET/KEY or http[s]://HOST[:PORT]/PATH
+    /// s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH
     #[arg(value_name = "URL", required = true)]
     pub sources: Vec<String>,
     /// Only these bytes of each: FIRST-LAST (both included, as in HTTP), FIRST- or -COUNT from the end; bytes=0-1 too
@@ -113,7 +113,8 @@ pub struct Cat {
 
 #[derive(Debug, clap::Args)]
 pub struct Ls {
-    /// s3://BUCKET[/PREFIX], or a pattern as in 's3://BUCKET/*.bin'; s3:// or nothing lists the buckets
+    /// s3://BUCKET[/PREFIX], oss://BUCKET[/PREFIX], or a pattern as in 's3://BUCKET/*.bin'; s3://, oss:// or nothing (s3://)
+    /// lists the buckets
     #[arg(value_name = "URL")]
     pub location: Option<String>,
     /// Time and size too
@@ -133,7 +134,7 @@ pub struct Ls {
 
 #[derive(Debug, clap::Args)]
 pub struct Stat {
-    /// s3://BUCKET/KEY or http[s]://HOST[:PORT]/PATH
+    /// s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH
     #[arg(value_name = "URL")]
     pub source: String,
     #[command(flatten)]
@@ -231,7 +232,7 @@ pub enum Bench {
 
 #[derive(Debug, clap::Args)]
 pub struct BenchGet {
-    /// s3://BUCKET/KEY or http[s]://HOST[:PORT]/PATH; s3://BUCKET[/FOLDER] with -r
+    /// s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH; s3://BUCKET[/FOLDER] with -r
     #[arg(value_name = "URL")]
     pub source: String,
     /// Everything below a folder of a bucket, listed before the clock starts; the landing is nowhere or file:DIR
@@ -285,7 +286,8 @@ Examples:
   flatout ls -lH s3://models/llama/
   flatout bench get s3://models/llama/model.safetensors --floor
 
-Keys come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN), the endpoint from --endpoint-url, \
+Keys come from where aws and aliyun have theirs: environment, profiles (--profile), SSO, roles of pods and machines; \
+--no-sign-request asks for none. The endpoint comes from --endpoint-url, \
 AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL; flatout config show says what is set and where. Sizes take units: 8MiB.
 
 Exit codes: 0 done, 1 failed, 2 something left out, 3 not all is known, 4 usage, 5 access refused, 6 throttled, \

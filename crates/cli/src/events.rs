@@ -103,6 +103,9 @@ pub struct Stat {
     pub last_modified: Option<String>,
     pub content_type: Option<String>,
     pub storage_class: Option<String>,
+    /// How an OSS object was made; absent elsewhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object_type: Option<String>,
     pub parts_count: Option<u32>,
     pub checksums: Vec<Checksum>,
     pub metadata: std::collections::BTreeMap<String, String>,
@@ -174,7 +177,7 @@ pub enum SettingValue {
 pub struct Credentials {
     pub dialect: &'static str,
     /// `null` when requests leave unsigned.
-    pub provider: Option<&'static str>,
+    pub provider: Option<String>,
     /// The end of the access key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,

@@ -19,22 +19,24 @@ pub fn client(knobs: &Knobs) -> Result<Client, Failure> {
 pub fn location(doing: &str, typed: &str) -> Result<Location, Failure> {
     Location::parse(typed).map_err(|wrong| {
         Failure::usage(format!("{doing}: {}: {wrong}", masked(typed)))
-            .with_hint("objects are named s3://BUCKET/KEY or http://HOST[:PORT]/PATH")
+            .with_hint("objects are named s3://BUCKET/KEY, oss://BUCKET/KEY or https://HOST[:PORT]/PATH")
     })
 }
 
 /// The location of one object: a bucket or a prefix is refused with what to do instead.
 pub fn object(doing: &str, typed: &str) -> Result<Location, Failure> {
     let location = location(doing, typed)?;
-    let Location::S3 { bucket, key } = &location else { return Ok(location) };
+    let Some((bucket, key)) = location.in_bucket() else { return Ok(location) };
     if !key.is_empty() && !key.ends_with('/') {
         return Ok(location);
     }
     let what = if key.is_empty() { "a bucket" } else { "a prefix" };
     let failure = Failure::usage(format!("{doing}: {location}: this names {what}, and one object is wanted"));
     let whole = if doing == "read" { "; flatout cp -r copies all below it" } else { "" };
-    Err(failure
-        .with_hint(format!("name an object; flatout ls s3://{bucket}/{key} shows what there is{whole}")))
+    let scheme = location.scheme();
+    Err(failure.with_hint(format!(
+        "name an object; flatout ls {scheme}://{bucket}/{key} shows what there is{whole}"
+    )))
 }
 
 /// Text that could not be parsed may still hold a password or a signature: both places are left out.
@@ -76,6 +78,7 @@ mod tests {
         };
         check("s3://bucket", "a bucket");
         check("s3://bucket/folder/", "a prefix");
+        check("oss://bucket", "a bucket");
         check("folder/file", "is no location");
         check("s3:/bucket/key", "write s3://bucket/key");
         assert!(object("read", "s3://bucket/key").is_ok());

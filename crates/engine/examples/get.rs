@@ -1,8 +1,10 @@
 //! The Rust program of seed 002 in 40 lines: one object, many ranges at once, bytes dropped, average and peak rate, and a
 //! record of each part. `cargo run --release --example get -- s3://bucket/key http://127.0.0.1:9000`
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use flatout_engine::credentials::Fixed;
 use flatout_engine::{Client, Config, Get, Landing};
 use flatout_wire::location::Location;
 use flatout_wire::sign::Credentials;
@@ -16,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if let (Ok(access_key), Ok(secret_key)) =
         (std::env::var("AWS_ACCESS_KEY_ID"), std::env::var("AWS_SECRET_ACCESS_KEY"))
     {
-        config.credentials = Some(Credentials { access_key, secret_key, session_token: None });
+        config.aws_credentials = Arc::new(Fixed(Credentials { access_key, secret_key, session_token: None }));
     }
 
     let client = Client::new(config)?;

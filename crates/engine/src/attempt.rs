@@ -5,12 +5,14 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use flatout_wire::head::{Body, Head};
+use flatout_wire::request::Method;
 
+use crate::account::Pen;
 use crate::connection::{Connection, Incoming};
 use crate::error::{Error, ErrorKind};
 use crate::landing::Place;
-use crate::object::Asked;
-use crate::refusal::Failure;
+use crate::object::{Asked, Outgoing};
+use crate::refusal::{Failure, doubts_keys};
 use crate::shard::Shard;
 use crate::stats::Version;
 use crate::transfer::Running;
@@ -18,17 +20,20 @@ use crate::verify::PartHash;
 
 /// As many as browsers' older advice (RFC 2068 §10.3) and curl users live with.
 pub(crate) const REDIRECTS_MAX: u32 = 5;
+/// How often one request follows its bucket: the first answer may name the region, the second the place in it.
+pub(crate) const MOVES_MAX: u32 = 2;
 
 /// An answer whose body has not been read yet.
 pub(crate) struct Answer {
     pub(crate) connection: Connection,
     pub(crate) head: Head,
     pub(crate) body: Incoming,
+    pen: Pen,
 }
 
 /// Sends the request and waits for the head of a good answer; anything else is a failure.
 pub(crate) async fn ask(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result<Answer, Failure> {
-    let mut went_back = false;
+    let (mut went_back, mut renewed, mut moves) = (false, false, 0);
     for _ in 0..=REDIRECTS_MAX {
         let mut answer = exchange(shard, running, asked).await?;
         if (200..300).contains(&answer.head.status) {
@@ -44,9 +49,20 @@ pub(crate) async fn ask(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> 
             went_back = true;
             continue;
         }
+        if moves < MOVES_MAX && running.object.learn(&mut answer.head, &body) {
+            answer.finish(shard).await;
+            moves += 1;
+            continue;
+        }
+        let doubt = doubts_keys(&answer.head, &body, Method::Get);
+        if !renewed && shard.core.account.renew(&shard.core, &mut answer.pen, doubt).await {
+            answer.finish(shard).await;
+            renewed = true;
+            continue;
+        }
         let failure = shard
             .misdirected(&answer.connection.endpoint, status, &body)
-            .or_else(|| Failure::of_answer(&answer.head, &body, shard.core.credentials_note.as_deref()));
+            .or_else(|| Failure::of_answer(&answer.head, &body, answer.pen.note()));
         answer.finish(shard).await;
         return Err(failure.unwrap_or_else(|| unexpected(status)));
     }
@@ -70,10 +86,10 @@ fn follow(running: &Running, head: &Head) -> Result<bool, Failure> {
 
 /// One exchange on an idle connection or a new one. An idle one that the origin closed meanwhile costs no attempt.
 async fn exchange(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result<Answer, Failure> {
-    let (endpoint, request) = running.object.get(asked, running.if_match());
-    let request = match shard.core.routes.forwarder(&endpoint) {
-        Some(proxy) => proxy.absolute(&endpoint, &request),
-        None => request,
+    let Outgoing { endpoint, head, pen } = running.object.get(&shard.core, asked, running.if_match()).await?;
+    let head = match shard.core.routes.forwarder(&endpoint) {
+        Some(proxy) => proxy.absolute(&endpoint, &head),
+        None => head,
     };
     loop {
         let idle = shard.idle_connection(&endpoint);
@@ -86,10 +102,10 @@ async fn exchange(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result
                 shard.new_connection(socket, endpoint.clone(), address)
             }
         };
-        match connection.exchange(&request).await {
+        match connection.exchange(&head).await {
             Ok(head) => {
                 let body = Incoming::new(head.body);
-                return Ok(Answer { connection, head, body });
+                return Ok(Answer { connection, head, body, pen });
             }
             Err(closed) if was_idle && closed.kind() == ErrorKind::Network && !connection.is_answering() => {}
             Err(error) => return Err(error.into()),

@@ -9,19 +9,19 @@ use flatout_wire::head::Head;
 use flatout_wire::listing;
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
-use flatout_wire::request::{self, Method, Request};
-use flatout_wire::s3::S3;
+use flatout_wire::request::Request;
 use flatout_wire::sign::Credentials;
 
-use crate::control::Call;
+use crate::account::{Account, Dialect, Errand, OssSettings};
+use crate::control::{Call, Patience, Question, Reply};
+use crate::credentials::{Anonymous, Grant, Keys, Provider, Refused};
 use crate::endpoint::Endpoints;
 use crate::error::{Error, ErrorKind};
 use crate::folder::Folder;
 use crate::landing::{Landing, Memory};
 use crate::lease::Pool;
-use crate::list::{Bucket, Listing};
+use crate::list::{Bucket, Listing, repeats_a_page};
 use crate::many::{Batch, Many, Wanted};
-use crate::object::Account;
 use crate::proxy::{Proxies, Routes};
 use crate::shard::{Job, ShardHandle};
 use crate::stats::{Report, Stat, Version};
@@ -29,16 +29,32 @@ use crate::tls::Tls;
 use crate::transfer::{Get, Hold, Pace, Running, Transfer};
 
 /// What a client is made from.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// Every knob.
     pub settings: Settings,
-    /// The keys for S3 calls; without them requests are not signed.
-    pub credentials: Option<Credentials>,
-    /// Why there are no keys, for the hint of a refusal.
-    pub credentials_note: Option<String>,
+    /// Who is asked for the keys of S3 calls.
+    pub aws_credentials: Arc<dyn Provider>,
+    /// Who is asked for the keys of OSS calls.
+    pub oss_credentials: Arc<dyn Provider>,
     /// Proxies found around, for where the settings name none.
     pub proxies: Proxies,
+    /// Settings in which `oss://` differs.
+    pub oss: OssSettings,
+}
+
+impl Default for Config {
+    /// The default of every knob, and no keys.
+    fn default() -> Config {
+        let nobody: Arc<dyn Provider> = Arc::new(Anonymous { why: "no keys were given".into() });
+        Config {
+            settings: Settings::default(),
+            aws_credentials: nobody.clone(),
+            oss_credentials: nobody,
+            proxies: Proxies::default(),
+            oss: OssSettings::default(),
+        }
+    }
 }
 
 /// Reads objects. Cheap to make: threads start at the first use, and end when the client is dropped.
@@ -55,17 +71,20 @@ impl Client {
         let usage = |why: String| Error::new(ErrorKind::Usage, why);
         let settings = config.settings;
         settings.check().map_err(|why| usage(why.to_string()))?;
-        let addressing = settings.addressing.parse().map_err(|why| usage(format!("--addressing: {why}")))?;
-        let s3 = S3::new(settings.endpoint_url.as_deref(), settings.region.as_deref(), addressing)
-            .map_err(|why| usage(why.to_string()))?;
-        let credentials = config.credentials.filter(|_| !settings.no_sign_request);
+        let (aws, oss) = match settings.no_sign_request {
+            true => {
+                let nobody = Arc::new(Anonymous { why: "--no-sign-request is on".into() });
+                (nobody.clone() as Arc<dyn Provider>, nobody as Arc<dyn Provider>)
+            }
+            false => (config.aws_credentials, config.oss_credentials),
+        };
+        let account = Account::new(&settings, &config.oss, aws, oss).map_err(|why| usage(why.to_string()))?;
         let core = Core {
-            account: Arc::new(Account::new(s3, credentials)),
+            account: Arc::new(account),
             endpoints: Endpoints::new(&settings.resolve)?,
             routes: Routes::new(settings.proxy.as_deref(), settings.no_proxy.as_deref(), &config.proxies)?,
             tls: Tls::new(settings.ca_bundle.as_deref())?,
             settings,
-            credentials_note: config.credentials_note,
             pool: Arc::default(),
             shards: Mutex::new(Some(Vec::new())),
             process: std::process::id(),
@@ -120,37 +139,16 @@ impl Client {
     /// The origin's refusal, or the network's.
     pub fn stat(&self, location: &Location) -> Result<Stat, Error> {
         check_object(location)?;
-        let account = &self.core.account;
-        let request = match location {
-            Location::S3 { bucket, key } => account.signed(account.s3.head_object(bucket, key)),
-            Location::Http { url } => {
-                let mut request = request::get_url(url);
-                request.method = Method::Head;
-                request
-            }
-        };
-        let follow = matches!(location, Location::Http { .. });
-        let called = self.core.call(Call { request, follow });
+        let called = self.core.call(Call::new(Errand::Head(location.clone())));
         let (head, _) = called.map_err(|error| error.during("stat", location))?;
         Ok(Stat {
             version: Version::of(&head, head.content_length),
             content_type: head.content_type,
             checksums: head.checksums,
             storage_class: head.storage_class,
+            object_type: head.object_type,
             metadata: head.metadata,
             parts_count: head.parts_count,
-        })
-    }
-
-    /// The request that a plain GET of an object would be, signed as any of ours: for a comparison with other senders.
-    ///
-    /// # Errors
-    /// None now; a key's provider may fail later.
-    pub fn signed_get(&self, location: &Location) -> Result<Request, Error> {
-        let account = &self.core.account;
-        Ok(match location {
-            Location::S3 { bucket, key } => account.signed(account.s3.get_object(bucket, key)),
-            Location::Http { url } => request::get_url(url),
         })
     }
 
@@ -162,20 +160,78 @@ impl Client {
         Listing::start(self.core.clone(), location, deep)
     }
 
-    /// The buckets of the account.
+    /// The GET that reads an object, signed with the keys of now: what a measurement sends that does without the engine.
     ///
     /// # Errors
-    /// The origin's refusal, or the network's.
-    pub fn buckets(&self) -> Result<Vec<Bucket>, Error> {
+    /// [`ErrorKind::Denied`] when a provider that is configured fails; [`ErrorKind::Usage`] for settings that lead nowhere.
+    pub fn signed_get(&self, location: &Location) -> Result<Request, Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let runtime = runtime.map_err(|refused| Error::local("cannot wait for keys", refused))?;
         let account = &self.core.account;
-        let endpoint = &account.s3.endpoint;
-        let answered = self.core.call(Call::new(account.signed(account.s3.list_buckets())));
-        let (_, body) = answered.map_err(|error| error.during("list", endpoint))?;
-        let parsed = listing::parse_buckets(&body).map_err(|nonsense| {
+        let pen = runtime.block_on(account.pen(&self.core, Dialect::of(location)));
+        let request = pen.and_then(|pen| account.request(&Errand::Get(location.clone()), &pen));
+        request.map_err(|error| error.during("read", location))
+    }
+
+    /// The keys that S3 calls are signed with now, asked for if need be; `None` when they leave unsigned.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`] when a provider that is configured fails.
+    pub fn aws_keys(&self) -> Result<Option<Credentials>, Error> {
+        self.core.keys(&self.core.account.aws_keys)
+    }
+
+    /// As [`Client::aws_keys`], for OSS calls.
+    ///
+    /// # Errors
+    /// As [`Client::aws_keys`].
+    pub fn oss_keys(&self) -> Result<Option<Credentials>, Error> {
+        self.core.keys(&self.core.account.oss_keys)
+    }
+
+    /// Asks who has the keys for S3, past those that are kept: for whoever shows how things stand.
+    ///
+    /// # Errors
+    /// Each provider that was tried, and why it had nothing.
+    pub fn who_has_aws_keys(&self) -> Result<Grant, Refused> {
+        self.core.account.aws_keys.ask(&self.core)
+    }
+
+    /// As [`Client::who_has_aws_keys`], for OSS.
+    ///
+    /// # Errors
+    /// As [`Client::who_has_aws_keys`].
+    pub fn who_has_oss_keys(&self) -> Result<Grant, Refused> {
+        self.core.account.oss_keys.ask(&self.core)
+    }
+
+    /// The buckets of the account in one dialect.
+    ///
+    /// # Errors
+    /// The origin's refusal, or the network's; [`ErrorKind::Unsupported`] for a dialect without buckets.
+    pub fn buckets(&self, dialect: Dialect) -> Result<Vec<Bucket>, Error> {
+        if dialect == Dialect::Plain {
+            return Err(Error::new(ErrorKind::Unsupported, "a plain http server has no buckets"));
+        }
+        let mut buckets = Vec::new();
+        let mut marker = None;
+        loop {
+            let page = self.bucket_page(dialect, marker.clone());
+            let page = page.map_err(|error| error.during("list", self.core.account.endpoint(dialect)))?;
+            buckets.extend(page.buckets.into_iter().map(|(name, created)| Bucket { name, created }));
+            match page.next {
+                None => return Ok(buckets),
+                next if next == marker => return Err(repeats_a_page()),
+                next => marker = next,
+            }
+        }
+    }
+
+    fn bucket_page(&self, dialect: Dialect, marker: Option<String>) -> Result<listing::Buckets, Error> {
+        let (_, body) = self.core.call(Call::new(Errand::Buckets { dialect, marker }))?;
+        listing::parse_buckets(&body).map_err(|nonsense| {
             Error::new(ErrorKind::Network, format!("the answer is no list of buckets: {nonsense}"))
-                .during("list", endpoint)
-        })?;
-        Ok(parsed.into_iter().map(|(name, created)| Bucket { name, created }).collect())
+        })
     }
 }
 
@@ -188,10 +244,10 @@ impl Drop for Client {
 /// An object has a key; a bucket or a folder cannot be read.
 pub(crate) fn check_object(location: &Location) -> Result<(), Error> {
     match location {
-        Location::S3 { key, .. } if key.is_empty() => {
+        Location::S3 { key, .. } | Location::Oss { key, .. } if key.is_empty() => {
             Err(Error::new(ErrorKind::Usage, "this is a bucket, not an object")
                 .during("read", location)
-                .with_hint("name an object: s3://BUCKET/KEY; `flatout ls` shows what is there"))
+                .with_hint(format!("name an object: {location}/KEY; `flatout ls` shows what is there")))
         }
         _ => Ok(()),
     }
@@ -210,7 +266,6 @@ fn check_span(span: &Span) -> Result<(), Error> {
 pub(crate) struct Core {
     pub(crate) settings: Settings,
     pub(crate) account: Arc<Account>,
-    pub(crate) credentials_note: Option<String>,
     pub(crate) endpoints: Endpoints,
     pub(crate) routes: Routes,
     pub(crate) tls: Tls,
@@ -247,6 +302,28 @@ impl Core {
         let (reply, answer) = std::sync::mpsc::channel();
         self.send(0, Job::Call(call, reply))?;
         answer.recv().map_err(|_gone| Error::new(ErrorKind::Cancelled, "the client was closed meanwhile"))?
+    }
+
+    /// What a service that is no origin answers; blocks, so no shard may call it.
+    pub(crate) fn ask(
+        self: &Arc<Core>,
+        request: Request,
+        body: Bytes,
+        patience: Patience,
+    ) -> Result<Reply, Error> {
+        let (reply, answer) = std::sync::mpsc::channel();
+        self.send(0, Job::Ask(Question { request, body, patience }, reply))?;
+        answer.recv().map_err(|_gone| Error::new(ErrorKind::Cancelled, "the client was closed meanwhile"))?
+    }
+
+    fn keys<S: Send + Sync + 'static>(
+        self: &Arc<Core>,
+        keys: &Arc<Keys<S>>,
+    ) -> Result<Option<Credentials>, Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let runtime = runtime.map_err(|refused| Error::local("cannot wait for keys", refused))?;
+        let held = runtime.block_on(keys.current(self))?;
+        Ok(held.credentials().cloned())
     }
 
     /// Sends a job to a shard, starting shards up to it. Threads do not survive a fork: a child process needs a client

@@ -1,80 +1,114 @@
 //! Control requests: HEAD and listings, small and whole, by hyper over the shard's own connections.
 
+use std::fmt;
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use flatout_wire::endpoint::Scheme;
 use flatout_wire::head::Head;
 use flatout_wire::location::HttpUrl;
 use flatout_wire::request::{self, Method, Request};
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 
-use crate::attempt::{REDIRECTS_MAX, is_redirect};
+use crate::account::{Dialect, Errand};
+use crate::attempt::{MOVES_MAX, REDIRECTS_MAX, is_redirect};
 use crate::error::{Error, ErrorKind};
 use crate::proxy::Proxy;
-use crate::refusal::Failure;
+use crate::refusal::{self, Failure};
+use crate::retry::{self, Fault};
 use crate::shard::Shard;
 
 /// A page of a listing with 1,000 keys of 1 KiB, escaped, is well under this.
 const ANSWER_BYTES_MAX: usize = 32 << 20;
 
 /// An idle connection of hyper's.
-pub(crate) type Caller = SendRequest<Empty<Bytes>>;
+pub(crate) type Caller = SendRequest<Full<Bytes>>;
 
-/// A control request.
+/// A control request. Each attempt is signed with the keys of its moment, and goes where the bucket lies by then.
 pub(crate) struct Call {
-    pub(crate) request: Request,
-    /// Whether a redirect is followed: a plain server's is, S3's needs another signature.
-    pub(crate) follow: bool,
+    pub(crate) errand: Errand,
+    /// Where a plain server has sent us.
+    redirected: Option<Request>,
 }
 
 impl Call {
-    pub(crate) fn new(request: Request) -> Call {
-        Call { request, follow: false }
+    pub(crate) fn new(errand: Errand) -> Call {
+        Call { errand, redirected: None }
     }
 }
 
 /// One call and its whole answer, tried again as often as a part would be.
 pub(crate) async fn call_with_retries(shard: &Rc<Shard>, mut call: Call) -> Result<(Head, Bytes), Error> {
-    let (mut attempt, mut redirects) = (1, 0);
+    let (mut attempt, mut redirects, mut renewed, mut moves) = (1, 0, false, 0);
+    let account = &shard.core.account;
     loop {
-        let failure = match answer(shard, &call.request).await {
-            Ok((head, body)) => match redirected(&call, &head).filter(|_| redirects < REDIRECTS_MAX) {
-                Some(request) => {
-                    (call.request, redirects) = (request, redirects + 1);
+        let mut pen = account.pen(&shard.core, call.errand.dialect()).await?;
+        let request = match &call.redirected {
+            Some(request) => request.clone(),
+            None => account.request(&call.errand, &pen)?,
+        };
+        let failure = match answer(shard, &request).await {
+            Ok((mut head, body)) => {
+                if redirects < REDIRECTS_MAX && call.follow(&request, &head) {
+                    redirects += 1;
                     continue;
                 }
-                None => match refusal(shard, &call.request, &head, &body) {
+                if moves < MOVES_MAX && account.learn(&call.errand, &mut head, &body) {
+                    moves += 1;
+                    continue;
+                }
+                let doubt = refusal::doubts_keys(&head, &body, request.method);
+                if !renewed && account.renew(&shard.core, &mut pen, doubt).await {
+                    renewed = true;
+                    continue;
+                }
+                match refused(shard, &request, &head, &body, pen.note()) {
                     Some(failure) => failure,
                     None => return Ok((head, body)),
-                },
-            },
+                }
+            }
             Err(failure) => failure,
         };
         shard.wait_or_give_up(failure, &mut attempt).await?;
     }
 }
 
-fn refusal(shard: &Shard, request: &Request, head: &Head, body: &[u8]) -> Option<Failure> {
-    shard
-        .misdirected(&request.endpoint, head.status, body)
-        .or_else(|| Failure::of_answer(head, body, shard.core.credentials_note.as_deref()))
+/// The failure that an answer tells of; `None` when it tells of success.
+fn refused(
+    shard: &Shard,
+    request: &Request,
+    head: &Head,
+    body: &[u8],
+    note: Option<&str>,
+) -> Option<Failure> {
+    let misdirected = shard.misdirected(&request.endpoint, head.status, body);
+    misdirected.or_else(|| Failure::of_answer(head, body, note))
 }
 
-/// The request that a redirect leads to; credentials go along to the same endpoint only.
-fn redirected(call: &Call, head: &Head) -> Option<Request> {
-    let target = head.location.as_deref().filter(|_| call.follow && is_redirect(head.status))?;
-    let from = &call.request;
-    let url = HttpUrl::new(from.endpoint.clone(), &from.target()).follow(target).ok()?;
-    let mut request = request::get_url(&url);
-    request.method = from.method;
-    if let Some(secret) = from.header("authorization").filter(|_| url.endpoint == from.endpoint) {
-        request.set("authorization", secret);
+impl Call {
+    /// Follows the redirect of a plain server; credentials go along to the same endpoint only.
+    fn follow(&mut self, from: &Request, head: &Head) -> bool {
+        let Some(target) = head.location.as_deref().filter(|_| is_redirect(head.status)) else {
+            return false;
+        };
+        if self.errand.dialect() != Dialect::Plain {
+            return false;
+        }
+        let Ok(url) = HttpUrl::new(from.endpoint.clone(), &from.target()).follow(target) else {
+            return false;
+        };
+        let mut request = request::get_url(&url);
+        request.method = from.method;
+        if let Some(secret) = from.header("authorization").filter(|_| url.endpoint == from.endpoint) {
+            request.set("authorization", secret);
+        }
+        self.redirected = Some(request);
+        true
     }
-    Some(request)
 }
 
 /// One exchange within the time that a silent origin is given.
@@ -92,28 +126,42 @@ async fn exchange(shard: &Rc<Shard>, request: &Request) -> Result<(Head, Bytes),
     let (caller, answer) = send(shard, request).await?;
     let headers = answer.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
     let head = Head::from_http(answer.status().as_u16(), headers);
-    let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await.map_err(|error| {
+    let body = collected(answer, ANSWER_BYTES_MAX).await?;
+    shard.callers.borrow_mut().entry(request.endpoint.clone()).or_default().push(caller);
+    Ok((head, body))
+}
+
+async fn collected(answer: hyper::Response<Incoming>, bytes_max: usize) -> Result<Bytes, Failure> {
+    let body = Limited::new(answer.into_body(), bytes_max).collect().await.map_err(|error| {
         Failure::transient(Error::new(ErrorKind::Network, format!("the answer broke off: {error}")))
     })?;
-    shard.callers.borrow_mut().entry(request.endpoint.clone()).or_default().push(caller);
-    Ok((head, body.to_bytes()))
+    Ok(body.to_bytes())
 }
 
 /// Sends on an idle connection, or on a new one where the origin closed the idle one meanwhile.
 async fn send(shard: &Rc<Shard>, request: &Request) -> Result<(Caller, hyper::Response<Incoming>), Failure> {
     if let Some(mut caller) = idle_caller(shard, request).await
-        && let Ok(answer) = caller.send_request(rendered(shard, request)).await
+        && let Ok(answer) = caller.send_request(rendered(shard, request, Bytes::new())).await
     {
         return Ok((caller, answer));
     }
     let mut caller = open_caller(shard, request).await?;
-    let answer = caller.send_request(rendered(shard, request)).await.map_err(|error| {
+    let answer = sent(shard, &mut caller, request, Bytes::new()).await?;
+    Ok((caller, answer))
+}
+
+async fn sent(
+    shard: &Shard,
+    caller: &mut Caller,
+    request: &Request,
+    body: Bytes,
+) -> Result<hyper::Response<Incoming>, Failure> {
+    caller.send_request(rendered(shard, request, body)).await.map_err(|error| {
         if error.is_parse() && request.endpoint.scheme == Scheme::Http {
             return Failure::last(answers_nonsense(request, &error));
         }
         Failure::transient(Error::new(ErrorKind::Network, format!("the call broke: {error}")))
-    })?;
-    Ok((caller, answer))
+    })
 }
 
 /// An idle connection that is still open.
@@ -145,7 +193,7 @@ fn answers_nonsense(request: &Request, error: &hyper::Error) -> Error {
     Error::new(ErrorKind::Network, cause).with_hint("if the port is one for TLS, use https://")
 }
 
-fn rendered(shard: &Shard, request: &Request) -> hyper::Request<Empty<Bytes>> {
+fn rendered(shard: &Shard, request: &Request, body: Bytes) -> hyper::Request<Full<Bytes>> {
     let method = match request.method {
         Method::Get => hyper::Method::GET,
         Method::Head => hyper::Method::HEAD,
@@ -162,5 +210,85 @@ fn rendered(shard: &Shard, request: &Request) -> hyper::Request<Empty<Bytes>> {
     for (name, value) in &request.headers {
         builder = builder.header(name, value);
     }
-    builder.body(Empty::new()).expect("wire renders only valid targets and headers")
+    if body.is_empty() && matches!(request.method, Method::Put | Method::Post) {
+        // RFC 9110 §8.6: said where a body could be; hyper leaves it out.
+        builder = builder.header("content-length", "0");
+    }
+    builder.body(Full::new(body)).expect("wire renders only valid targets and headers")
+}
+
+/// What a service that is no origin is asked, and for how long.
+pub(crate) struct Question {
+    pub(crate) request: Request,
+    pub(crate) body: Bytes,
+    pub(crate) patience: Patience,
+}
+
+/// How long a service is waited for, and how often it is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    connect: Duration,
+    answer: Duration,
+    attempts: u32,
+}
+
+impl Patience {
+    /// For instance metadata: where there is none, nobody answers, and whoever asked has waited for nothing.
+    pub const METADATA: Patience =
+        Patience { connect: Duration::from_secs(1), answer: Duration::from_secs(2), attempts: 1 };
+    /// For a service that is meant to be there.
+    pub const SERVICE: Patience =
+        Patience { connect: Duration::from_secs(5), answer: Duration::from_secs(10), attempts: 3 };
+}
+
+/// A service's answer, of whatever status. `Debug` does not show the body, which may hold keys.
+pub struct Reply {
+    /// The HTTP status.
+    pub status: u16,
+    /// The whole body.
+    pub body: Bytes,
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Reply({}, {} bytes)", self.status, self.body.len())
+    }
+}
+
+/// Keys, roles and tokens are far under this.
+const REPLY_BYTES_MAX: usize = 1 << 20;
+
+/// Asks a service, again where that may help: neither signed nor redirected, on a connection of its own.
+pub(crate) async fn ask(shard: &Rc<Shard>, question: Question) -> Result<Reply, Error> {
+    let mut attempt = 1;
+    loop {
+        let (fault, answered) = match ask_once(shard, &question).await {
+            Ok(reply) if reply.status == 429 => (Fault::Throttled, Ok(reply)),
+            Ok(reply) if reply.status >= 500 => (Fault::Transient, Ok(reply)),
+            Ok(reply) => return Ok(reply),
+            Err(failure) => (failure.fault, Err(failure.error)),
+        };
+        let Some(wait) = retry::wait(fault, attempt, question.patience.attempts - 1, None, shard.chance())
+        else {
+            return answered;
+        };
+        attempt += 1;
+        tokio::time::sleep(wait).await;
+    }
+}
+
+async fn ask_once(shard: &Rc<Shard>, question: &Question) -> Result<Reply, Failure> {
+    let endpoint = &question.request.endpoint;
+    let silent = |_elapsed| {
+        let cause = format!("{endpoint} did not answer in time");
+        Failure::transient(Error::new(ErrorKind::Timeout, cause))
+    };
+    let opened = tokio::time::timeout(question.patience.connect, open_caller(shard, &question.request)).await;
+    let mut caller = opened.map_err(silent)??;
+    let exchange = async {
+        let answer = sent(shard, &mut caller, &question.request, question.body.clone()).await?;
+        let status = answer.status().as_u16();
+        Ok(Reply { status, body: collected(answer, REPLY_BYTES_MAX).await? })
+    };
+    tokio::time::timeout(question.patience.answer, exchange).await.map_err(silent)?
 }

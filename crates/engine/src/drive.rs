@@ -73,6 +73,9 @@ async fn lead(shard: &Rc<Shard>, hold: &Hold) -> Result<(), Error> {
     })?;
     let range = running.span.resolve(total).map_err(|why| Error::new(ErrorKind::Usage, why.to_string()))?;
     running.settle(&answer, range.clone(), Some(range.end - range.start), &shard.core.pool)?;
+    if let Some(statement) = Statement::of_range(&answer.head.checksums) {
+        running.ledger.state(statement);
+    }
     ask_for_statement(shard, hold);
     if found.start != range.start {
         // The probe for the object's end: its one byte is not part of the plan's first part.
@@ -173,19 +176,19 @@ fn start_workers(shard: &Rc<Shard>, hold: &Hold) {
     }
 }
 
-/// Asks an S3 origin for the object's checksum, beside the data.
+/// Asks an S3 origin for the object's checksum, beside the data; OSS has stated its own with the first answer.
 fn ask_for_statement(shard: &Rc<Shard>, hold: &Hold) {
     if hold.ledger.is_stated() {
         return;
     }
-    let Some(request) = hold.object.head() else {
+    let Some(errand) = hold.object.head() else {
         hold.ledger.state(Statement::Nothing("not stated by the origin"));
         return;
     };
     let (shard, hold) = (shard.clone(), hold.clone());
     tokio::task::spawn_local(async move {
         let asked = async {
-            match control::call_with_retries(&shard, Call::new(request)).await {
+            match control::call_with_retries(&shard, Call::new(errand)).await {
                 Ok((head, _)) => note_statement(&hold, &head),
                 Err(error) => hold.ledger.state(Statement::Nothing(unstated(error.kind()))),
             }

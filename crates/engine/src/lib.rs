@@ -3,10 +3,12 @@
 //! The modules in the order in which the data meets them; docs/life-of-a-get.md walks the road.
 //! The engine knows nothing of the environment, of home folders, of command lines or terminals.
 
+mod account;
 mod attempt;
 mod client;
 mod connection;
 mod control;
+pub mod credentials;
 mod drive;
 mod endpoint;
 mod error;
@@ -31,7 +33,9 @@ mod tls_errors;
 mod transfer;
 mod verify;
 
+pub use account::{Dialect, OssSettings};
 pub use client::{Client, Config};
+pub use control::{Patience, Reply};
 pub use error::{Error, ErrorKind};
 pub use folder::Folder;
 pub use landing::{Landing, Memory};

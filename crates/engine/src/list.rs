@@ -1,4 +1,4 @@
-//! Listings: pages of an S3 bucket as one iterator.
+//! Listings: pages of a bucket as one iterator.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,6 +6,7 @@ use std::sync::Arc;
 use flatout_wire::listing;
 use flatout_wire::location::Location;
 
+use crate::account::{Dialect, Errand};
 use crate::client::Core;
 use crate::control::Call;
 use crate::error::{Error, ErrorKind};
@@ -34,12 +35,10 @@ pub struct Bucket {
 /// The entries under a prefix, page after page. A page that fails ends the listing with its error.
 pub struct Listing {
     core: Arc<Core>,
-    bucket: String,
-    prefix: String,
+    under: Location,
     deep: bool,
     next: Next,
     entries: VecDeque<Entry>,
-    name: String,
 }
 
 enum Next {
@@ -50,20 +49,12 @@ enum Next {
 
 impl Listing {
     pub(crate) fn start(core: Arc<Core>, location: &Location, deep: bool) -> Result<Listing, Error> {
-        let Location::S3 { bucket, key } = location else {
+        if Dialect::of(location) == Dialect::Plain {
             return Err(Error::new(ErrorKind::Unsupported, "a plain http server cannot be listed")
                 .during("list", location)
                 .with_hint("list a bucket: flatout ls s3://BUCKET/PREFIX --endpoint-url URL"));
-        };
-        Ok(Listing {
-            core,
-            bucket: bucket.clone(),
-            prefix: key.clone(),
-            deep,
-            next: Next::First,
-            entries: VecDeque::new(),
-            name: location.to_string(),
-        })
+        }
+        Ok(Listing { core, under: location.clone(), deep, next: Next::First, entries: VecDeque::new() })
     }
 
     fn fetch_page(&mut self) -> Result<(), Error> {
@@ -72,17 +63,19 @@ impl Listing {
             Next::Token(token) => Some(token),
             Next::None => return Ok(()),
         };
-        let account = &self.core.account;
-        let delimiter = (!self.deep).then_some('/');
-        let request =
-            account.s3.list_objects_v2(&self.bucket, &self.prefix, delimiter, token.as_deref(), None);
-        let (_, body) = self.core.call(Call::new(account.signed(request)))?;
-        let page = listing::parse_page(&body).map_err(|nonsense| {
+        let (under, delimiter) = (self.under.clone(), (!self.deep).then_some('/'));
+        let errand = Errand::Page { under, delimiter, token: token.clone() };
+        let (_, body) = self.core.call(Call::new(errand))?;
+        let parsed = match Dialect::of(&self.under) {
+            Dialect::Oss => listing::parse_oss_page(&body),
+            _ => listing::parse_page(&body),
+        };
+        let page = parsed.map_err(|nonsense| {
             Error::new(ErrorKind::Network, format!("the answer is no listing: {nonsense}"))
-                .with_hint("is this an S3 endpoint?")
+                .with_hint(format!("does this endpoint speak {}?", self.under.scheme().to_uppercase()))
         })?;
         if page.next.is_some() && page.next == token {
-            return Err(Error::new(ErrorKind::Network, "the origin repeats a page of the listing"));
+            return Err(repeats_a_page());
         }
         self.next = page.next.map_or(Next::None, Next::Token);
         let mut entries: Vec<Entry> = page.prefixes.into_iter().map(Entry::Prefix).collect();
@@ -91,6 +84,11 @@ impl Listing {
         self.entries.extend(entries);
         Ok(())
     }
+}
+
+/// A listing that goes in a circle would never end.
+pub(crate) fn repeats_a_page() -> Error {
+    Error::new(ErrorKind::Network, "the origin repeats a page of the listing")
 }
 
 impl Entry {
@@ -115,7 +113,7 @@ impl Iterator for Listing {
                 return None;
             }
             if let Err(error) = self.fetch_page() {
-                return Some(Err(error.during("list", &self.name)));
+                return Some(Err(error.during("list", &self.under)));
             }
         }
     }

@@ -5,34 +5,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use flatout_wire::endpoint::Endpoint;
+use flatout_wire::head::Head;
 use flatout_wire::location::{Location, LocationError};
 use flatout_wire::range::{Span, http_range};
-use flatout_wire::request::{self, Request};
-use flatout_wire::s3::S3;
-use flatout_wire::sign::{Credentials, Signer};
 
-/// S3 accepts a signature for 15 minutes; a fresh one each minute leaves room for clocks that disagree.
+use crate::account::{Account, Dialect, Errand, Pen};
+use crate::client::Core;
+use crate::error::Error;
+
+/// S3 and OSS accept a signature for 15 minutes; a fresh one each minute leaves room for clocks that disagree.
 const SIGNED_FOR_S: u64 = 60;
-
-/// What S3 calls are made with.
-pub(crate) struct Account {
-    pub(crate) s3: S3,
-    signer: Option<Signer>,
-}
-
-impl Account {
-    pub(crate) fn new(s3: S3, credentials: Option<Credentials>) -> Account {
-        let signer = credentials.map(|credentials| Signer::new(credentials, &s3.region));
-        Account { s3, signer }
-    }
-
-    pub(crate) fn signed(&self, mut request: Request) -> Request {
-        if let Some(signer) = &self.signer {
-            signer.sign(&mut request, unix_seconds());
-        }
-        request
-    }
-}
 
 /// The requests for one object.
 pub(crate) struct ObjectRequests {
@@ -49,13 +31,21 @@ struct State {
     rendered: Option<Rendered>,
 }
 
-/// A GET without range and condition, which are not signed: SigV4 needs `host` and `x-amz-*` only.
+/// A GET without range and condition, which are not signed: S3 needs `host` and `x-amz-*` only, OSS `x-oss-*`.
 #[derive(Clone)]
 struct Rendered {
     endpoint: Endpoint,
     head: Arc<[u8]>,
     /// In seconds since 1970: a clock that goes on while the machine sleeps, as the origin's does.
     made: u64,
+    keys: u64,
+}
+
+/// A GET as it goes out.
+pub(crate) struct Outgoing {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) head: Vec<u8>,
+    pub(crate) pen: Pen,
 }
 
 impl ObjectRequests {
@@ -76,8 +66,14 @@ impl ObjectRequests {
     }
 
     /// The bytes of a GET and where to send them. `if_match` pins the version.
-    pub(crate) fn get(&self, asked: &Asked, if_match: Option<&str>) -> (Endpoint, Vec<u8>) {
-        let rendered = self.rendered();
+    pub(crate) async fn get(
+        &self,
+        core: &Arc<Core>,
+        asked: &Asked,
+        if_match: Option<&str>,
+    ) -> Result<Outgoing, Error> {
+        let pen = self.account.pen(core, self.dialect()).await?;
+        let rendered = self.rendered(&pen)?;
         let mut bytes = Vec::with_capacity(rendered.head.len() + 128);
         bytes.extend_from_slice(&rendered.head);
         if let Some(range) = asked.header() {
@@ -87,22 +83,34 @@ impl ObjectRequests {
             bytes.extend_from_slice(format!("if-match: {etag}\r\n").as_bytes());
         }
         bytes.extend_from_slice(b"\r\n");
-        (rendered.endpoint, bytes)
+        Ok(Outgoing { endpoint: rendered.endpoint, head: bytes, pen })
     }
 
-    /// A HEAD that asks for checksums; only S3 has one that is worth asking for.
-    pub(crate) fn head(&self) -> Option<Request> {
+    pub(crate) fn dialect(&self) -> Dialect {
+        Dialect::of(&self.state.lock().unwrap_or_else(PoisonError::into_inner).location)
+    }
+
+    /// The HEAD that tells the object's checksum; only S3 does not state it with the bytes, or never.
+    pub(crate) fn head(&self) -> Option<Errand> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &state.location {
-            Location::S3 { bucket, key } => {
-                Some(self.account.signed(self.account.s3.head_object(bucket, key)))
-            }
-            Location::Http { .. } => None,
+            Location::S3 { .. } => Some(Errand::Head(state.location.clone())),
+            Location::Oss { .. } | Location::Http { .. } => None,
         }
     }
 
-    /// Follows a redirect of a plain server, credentials staying behind when the host changes; `false` for S3, whose
-    /// redirects name another region and need another signature.
+    /// Learns from a refusal where the bucket lies; whether asking again goes there.
+    pub(crate) fn learn(&self, head: &mut Head, body: &[u8]) -> bool {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let moved = self.account.learn(&Errand::Get(state.location.clone()), head, body);
+        if moved {
+            state.rendered = None;
+        }
+        moved
+    }
+
+    /// Follows a redirect of a plain server, credentials staying behind when the host changes; `false` for buckets,
+    /// whose redirects name another region and need another signature.
     pub(crate) fn redirect(&self, target: &str) -> Result<bool, LocationError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let Location::Http { url } = &state.location else { return Ok(false) };
@@ -121,29 +129,28 @@ impl ObjectRequests {
         true
     }
 
-    fn rendered(&self) -> Rendered {
+    fn rendered(&self, pen: &Pen) -> Result<Rendered, Error> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(rendered) =
-            state.rendered.as_ref().filter(|rendered| unix_seconds().abs_diff(rendered.made) < SIGNED_FOR_S)
-        {
-            return rendered.clone();
-        }
-        let request = match &state.location {
-            Location::S3 { bucket, key } => {
-                let mut request = self.account.s3.get_object(bucket, key);
-                if self.whole {
-                    request.set("x-amz-checksum-mode", "ENABLED");
-                }
-                self.account.signed(request)
-            }
-            Location::Http { url } => request::get_url(url),
+        let fresh = |rendered: &&Rendered| {
+            rendered.keys == pen.number() && unix_seconds().abs_diff(rendered.made) < SIGNED_FOR_S
         };
+        if let Some(rendered) = state.rendered.as_ref().filter(fresh) {
+            return Ok(rendered.clone());
+        }
+        let location = state.location.clone();
+        let errand = if self.whole { Errand::Whole(location) } else { Errand::Get(location) };
+        let request = self.account.request(&errand, pen)?;
         let mut head = Vec::new();
         request.write_head(&mut head);
         head.truncate(head.len() - b"\r\n".len());
-        let rendered = Rendered { endpoint: request.endpoint, head: head.into(), made: unix_seconds() };
+        let rendered = Rendered {
+            endpoint: request.endpoint,
+            head: head.into(),
+            made: unix_seconds(),
+            keys: pen.number(),
+        };
         state.rendered = Some(rendered.clone());
-        rendered
+        Ok(rendered)
     }
 }
 

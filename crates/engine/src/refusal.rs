@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
+use flatout_wire::endpoint::Endpoint;
 use flatout_wire::head::Head;
+use flatout_wire::location::Location;
+use flatout_wire::request::Method;
 use flatout_wire::verdict::{self, Reason, Refusal, Verdict};
 
 use crate::error::{Error, ErrorKind};
+use crate::object::unix_seconds;
 use crate::retry::Fault;
 
 const START_AGAIN: &str = "start again to read the new version";
@@ -45,19 +49,13 @@ impl Failure {
     }
 
     /// The failure that an answer with this head and body tells of; `None` when it tells of success.
-    /// `note` says why there are no credentials, where there are none.
+    /// `note` says what the user should know of the keys, where that is more than that there are some.
     pub(crate) fn of_answer(head: &Head, body: &[u8], note: Option<&str>) -> Option<Failure> {
-        let (fault, refusal) = match verdict::of(head.status, body) {
+        let (fault, refusal) = match judged(head, body) {
             Verdict::Done => return None,
             Verdict::Again(refusal) => (Fault::Transient, refusal),
             Verdict::Later(refusal) => (Fault::Throttled, refusal),
             Verdict::Refused(refusal) => (Fault::Final, refusal),
-        };
-        // A refused HEAD has no body: what the head says stands in.
-        let refusal = Refusal {
-            request_id: refusal.request_id.or_else(|| head.request_id.clone()),
-            region: refusal.region.or_else(|| head.bucket_region.clone()),
-            ..refusal
         };
         let error = match fault {
             Fault::Throttled => {
@@ -65,9 +63,10 @@ impl Failure {
                     .with_hint("try again later, or with a smaller --parallel")
             }
             Fault::Transient => Error::new(ErrorKind::Network, sentence(&refusal, "the origin failed")),
-            Fault::Final => refused(&refusal, note),
+            Fault::Final => refused(&refusal, note, head.date),
         };
-        let retry_after = head.retry_after_s.map(Duration::from_secs);
+        let retry_after =
+            head.retry_after_s.map(Duration::from_secs).or(head.qos_delay_ms.map(Duration::from_millis));
         Some(Failure { fault, error, retry_after, status: Some(head.status) })
     }
 }
@@ -82,11 +81,68 @@ impl From<Error> for Failure {
     }
 }
 
-fn refused(refusal: &Refusal, note: Option<&str>) -> Error {
-    let keys = match note {
-        Some(note) => format!("the request was not signed: {note}"),
-        None => "check that the keys are right and the policy allows it".to_string(),
+/// The verdict on an answer. A refused HEAD has no body: what its head says stands in.
+fn judged(head: &Head, body: &[u8]) -> Verdict {
+    let document = head.error_document.as_deref().filter(|_| body.is_empty()).unwrap_or(body);
+    let with_head = |refusal: Refusal| Refusal {
+        request_id: refusal.request_id.or_else(|| head.request_id.clone()),
+        region: refusal.region.or_else(|| head.bucket_region.clone()),
+        ec: refusal.ec.or_else(|| head.ec.clone()),
+        ..refusal
     };
+    match verdict::of(head.status, document) {
+        Verdict::Done => Verdict::Done,
+        Verdict::Again(refusal) => Verdict::Again(with_head(refusal)),
+        Verdict::Later(refusal) => Verdict::Later(with_head(refusal)),
+        Verdict::Refused(refusal) => Verdict::Refused(with_head(refusal)),
+    }
+}
+
+/// Where a refused answer says that the bucket lies: the region, the endpoint that a redirect leads to, or both.
+pub(crate) fn whereabouts(head: &Head, body: &[u8]) -> Option<(Option<String>, Option<Endpoint>)> {
+    let Verdict::Refused(refusal) = judged(head, body) else { return None };
+    let region = match refusal.reason() {
+        Reason::WrongRegion { region } => region,
+        Reason::WrongEndpoint { .. } | Reason::Redirect => None,
+        _ => return None,
+    };
+    let location = head.location.as_deref().and_then(|location| Location::parse(location).ok());
+    let endpoint = match location {
+        Some(Location::Http { url }) => Some(url.endpoint),
+        _ => None,
+    };
+    Some((region, endpoint))
+}
+
+/// Whether an answer refuses the keys for their age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doubt {
+    /// It does not.
+    None,
+    /// It may: the words also mean keys that never were, or there are no words.
+    Some,
+    /// It says so.
+    Sure,
+}
+
+/// Whether new keys may bring another answer. A refused HEAD has no body to say why: S3 answers an expired token with 400.
+pub(crate) fn doubts_keys(head: &Head, body: &[u8], method: Method) -> Doubt {
+    let Verdict::Refused(refusal) = judged(head, body) else { return Doubt::None };
+    match refusal.code.as_str() {
+        "ExpiredToken"
+        | "InvalidToken"
+        | "RequestExpired"
+        | "SecurityTokenExpired"
+        | "InvalidSecurityToken"
+        | "TokenRefreshRequired" => Doubt::Sure,
+        "InvalidAccessKeyId" => Doubt::Some,
+        _ if method == Method::Head && matches!(head.status, 400 | 401 | 403) => Doubt::Some,
+        _ => Doubt::None,
+    }
+}
+
+fn refused(refusal: &Refusal, note: Option<&str>, date: Option<u64>) -> Error {
+    let keys = note.unwrap_or("check that the keys are right and the policy allows it").to_string();
     let (kind, what, hint) = match refusal.reason() {
         Reason::NotFound => (
             ErrorKind::NotFound,
@@ -100,12 +156,18 @@ fn refused(refusal: &Refusal, note: Option<&str>) -> Error {
         ),
         Reason::AccessDenied => (ErrorKind::Denied, "access denied", keys),
         Reason::BadCredentials => (ErrorKind::Denied, "the origin does not accept the keys", keys),
-        Reason::ExpiredCredentials => (ErrorKind::Denied, "the keys have expired", "get new ones".into()),
-        Reason::ClockSkew => (
-            ErrorKind::Denied,
-            "this machine's clock differs too much from the origin's",
-            "set the clock, for example with chrony or systemd-timesyncd".into(),
-        ),
+        Reason::ExpiredCredentials => {
+            (ErrorKind::Denied, "the keys have expired", note.unwrap_or("get new ones").into())
+        }
+        Reason::ClockSkew => {
+            let what = "this machine's clock differs too much from the origin's";
+            let set = "set the clock, for example with chrony or systemd-timesyncd";
+            let hint = match date.and_then(|date| skew(unix_seconds(), date)) {
+                Some(skew) => format!("the clock is {skew}: {set}"),
+                None => set.into(),
+            };
+            (ErrorKind::Denied, what, hint)
+        }
         Reason::Changed => {
             (ErrorKind::Changed, "the object was replaced while it was read", START_AGAIN.into())
         }
@@ -118,7 +180,21 @@ fn refused(refusal: &Refusal, note: Option<&str>) -> Error {
         Reason::WrongRegion { region: None } => {
             (ErrorKind::Usage, "the bucket is in another region", "name its region with --region".into())
         }
-        Reason::Archived => (ErrorKind::Unsupported, "the object is archived", "restore it first".into()),
+        Reason::WrongEndpoint { endpoint } => (
+            ErrorKind::Usage,
+            "the bucket is reached by another endpoint",
+            format!("use --endpoint-url https://{endpoint}"),
+        ),
+        Reason::WrongAddressing => (
+            ErrorKind::Usage,
+            "the origin wants the bucket in the host's name",
+            "use --addressing virtual, and an endpoint that is a name".into(),
+        ),
+        Reason::Archived => (
+            ErrorKind::Unsupported,
+            "the object is archived",
+            "restore it first, and wait until that is done".into(),
+        ),
         Reason::Redirect => (
             ErrorKind::Network,
             "the origin redirects elsewhere",
@@ -138,6 +214,19 @@ fn refused(refusal: &Refusal, note: Option<&str>) -> Error {
     Error::new(kind, sentence(refusal, what)).with_hint(hint)
 }
 
+/// How far off this machine's clock is, by the date of the origin's answer; nothing where both agree.
+fn skew(now: u64, date: u64) -> Option<String> {
+    let direction = if now > date { "ahead" } else { "behind" };
+    let words = match now.abs_diff(date) {
+        0..=1 => return None,
+        seconds @ 2..=119 => format!("{seconds} seconds"),
+        seconds @ 120..=7_199 => format!("{} minutes", seconds / 60),
+        seconds @ 7_200..=172_799 => format!("{} hours", seconds / 3_600),
+        seconds => format!("{} days", seconds / 86_400),
+    };
+    Some(format!("{words} {direction}"))
+}
+
 /// `what (404 NoSuchKey: The specified key does not exist., request 17A…)`
 fn sentence(refusal: &Refusal, what: &str) -> String {
     let mut words = refusal.status.to_string();
@@ -147,8 +236,42 @@ fn sentence(refusal: &Refusal, what: &str) -> String {
     if !refusal.message.is_empty() && refusal.message != refusal.code {
         words += &format!(": {}", refusal.message);
     }
+    if let Some(ec) = &refusal.ec {
+        words += &format!(", EC {ec}");
+    }
     if let Some(request_id) = &refusal.request_id {
         words += &format!(", request {request_id}");
     }
     format!("{what} ({words})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_origins_own_wait_is_kept() {
+        let failure = |header: &str, value: &str| {
+            let head = Head::from_http(503, [(header, value.as_bytes())].into_iter());
+            Failure::of_answer(&head, b"", None).expect("a failure").retry_after
+        };
+        assert_eq!(failure("retry-after", "7"), Some(Duration::from_secs(7)));
+        assert_eq!(failure("x-oss-qos-delay-time", "250"), Some(Duration::from_millis(250)));
+        assert_eq!(failure("x", "y"), None);
+    }
+
+    #[test]
+    fn skews_in_words() {
+        let rows = [
+            (1_000_000, 1_000_000, None),
+            (1_000_001, 1_000_000, None),
+            (1_000_090, 1_000_000, Some("90 seconds ahead")),
+            (1_000_000, 1_001_020, Some("17 minutes behind")),
+            (1_010_000, 1_000_000, Some("2 hours ahead")),
+            (0, 1_000_000, Some("11 days behind")),
+        ];
+        for (now, date, expected) in rows {
+            assert_eq!(skew(now, date).as_deref(), expected, "{now} {date}");
+        }
+    }
 }

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 
 use crate::client::Core;
 use crate::connection::{self, Connection, RECEIVE_BYTES, Socket};
-use crate::control::{self, Call, Caller};
+use crate::control::{self, Call, Caller, Question, Reply};
 use crate::drive::{drive_lead, drive_worker};
 use crate::error::{Error, ErrorKind};
 use crate::lease::Lease;
@@ -31,6 +31,7 @@ pub(crate) enum Job {
     Work(Hold),
     Many(Worker),
     Call(Call, std::sync::mpsc::Sender<Result<(Head, Bytes), Error>>),
+    Ask(Question, std::sync::mpsc::Sender<Result<Reply, Error>>),
     Stop,
 }
 
@@ -93,6 +94,12 @@ fn run(core: Arc<Core>, number: u32, scratch: Lease, mut queue: mpsc::UnboundedR
                     tokio::task::spawn_local(async move {
                         // Whoever asked may have gone; then nobody needs the answer.
                         let _ = reply.send(control::call_with_retries(&shard, call).await);
+                    });
+                }
+                Job::Ask(question, reply) => {
+                    let shard = shard.clone();
+                    tokio::task::spawn_local(async move {
+                        let _ = reply.send(control::ask(&shard, question).await);
                     });
                 }
                 Job::Stop => break,
@@ -172,7 +179,7 @@ impl Shard {
 
     /// Waits before the next attempt, or gives the error back when there is to be none.
     pub(crate) async fn wait_or_give_up(&self, failure: Failure, attempt: &mut u32) -> Result<(), Error> {
-        let (retries_max, chance) = (self.core.settings.retries, self.dice.borrow_mut().roll());
+        let (retries_max, chance) = (self.core.settings.retries, self.chance());
         match retry::wait(failure.fault, *attempt, retries_max, failure.retry_after, chance) {
             None => Err(failure.error.after_attempts(*attempt)),
             Some(wait) => {
@@ -181,6 +188,11 @@ impl Shard {
                 Ok(())
             }
         }
+    }
+
+    /// A number in 0..1, for jitter.
+    pub(crate) fn chance(&self) -> f64 {
+        self.dice.borrow_mut().roll()
     }
 
     pub(crate) fn keep_connection(&self, connection: Connection) {

@@ -132,7 +132,9 @@ pub struct Stat {
     pub checksums: Vec<Checksum>,
     /// The storage class, when the origin names one.
     pub storage_class: Option<String>,
-    /// The `x-amz-meta-*` headers, without the prefix.
+    /// How an OSS object was made: `Normal`, `Multipart`, `Appendable`, `Symlink`.
+    pub object_type: Option<String>,
+    /// The `x-amz-meta-*` or `x-oss-meta-*` headers, without the prefix.
     pub metadata: Vec<(String, String)>,
     /// How many parts the object was uploaded in, when the origin says.
     pub parts_count: Option<u32>,

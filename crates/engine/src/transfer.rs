@@ -9,12 +9,13 @@ use flatout_wire::location::Location;
 use flatout_wire::range::Span;
 use tokio::sync::Semaphore;
 
+use crate::account::Account;
 use crate::attempt::Answer;
 use crate::error::{Error, ErrorKind};
 use crate::landing::{Ground, Landing};
 use crate::lease::Pool;
 use crate::many::Member;
-use crate::object::{Account, ObjectRequests};
+use crate::object::ObjectRequests;
 use crate::plan::Plan;
 use crate::stats::{Counters, PartRecord, Progress, Report, Version};
 use crate::stream::reader_has_gone;

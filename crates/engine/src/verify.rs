@@ -1,8 +1,8 @@
 //! Verification: part checksums, taken while the bytes are hot, combined into the object's own.
 //!
-//! The origin states its checksum in a HEAD that runs beside the data, never before it. Until that answer is there each
-//! part is hashed in every form that an S3 origin may state (60 GB/s a core each, docs/numbers.md); afterwards in
-//! the stated form only, or not at all.
+//! OSS states its checksum with every answer, S3 in a HEAD that runs beside the data, never before it. Until that answer
+//! is there each part is hashed in every form that an S3 origin may state (60 GB/s a core each, docs/numbers.md);
+//! afterwards in the stated form only, or not at all.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -31,6 +31,12 @@ impl Statement {
             None if checksums.is_empty() => Statement::Nothing("not stated by the origin"),
             None => Statement::Nothing("the stated checksum is composite"),
         }
+    }
+
+    /// What the answer to a range states about the whole: OSS always sends the object's CRC, S3 that of the range if any.
+    pub(crate) fn of_range(checksums: &[Checksum]) -> Option<Statement> {
+        let whole = checksums.iter().find(|checksum| checksum.algorithm == Algorithm::Crc64Xz)?;
+        Some(Statement::Whole(whole.algorithm, whole.value))
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::mem::MaybeUninit;
 
+use base64_simd::STANDARD as BASE64;
+
 use crate::checksum::Algorithm;
 pub use crate::checksum::{Checksum, Kind};
 use crate::range::{ContentRange, number};
@@ -44,11 +46,11 @@ pub struct Head {
     /// As sent: with its quotes, and with `W/` where it is weak.
     pub etag: Option<String>,
     pub last_modified: Option<String>,
-    /// Absent and `identity` are both `None`.
-    pub content_encoding: Option<String>,
     pub location: Option<String>,
     /// Seconds to wait; a date is turned into seconds by the answer's own `Date`.
     pub retry_after_s: Option<u64>,
+    /// For how long OSS held the request back, since it asks for too much (`x-oss-qos-delay-time`).
+    pub qos_delay_ms: Option<u64>,
     /// The origin's clock in Unix seconds.
     pub date: Option<u64>,
     pub content_type: Option<String>,
@@ -56,8 +58,13 @@ pub struct Head {
     pub parts_count: Option<u32>,
     pub checksums: Vec<Checksum>,
     pub request_id: Option<String>,
-    pub accept_ranges: bool,
+    /// OSS's number of the exact cause of a refusal (`0003-00001403`).
+    pub ec: Option<String>,
+    /// The error document of a refused HEAD, which has no body: OSS sends it along in `x-oss-err`.
+    pub error_document: Option<Vec<u8>>,
     pub storage_class: Option<String>,
+    /// How an OSS object was made: `Normal`, `Multipart`, `Appendable`, `Symlink`.
+    pub object_type: Option<String>,
     /// `x-amz-meta-*` and `x-oss-meta-*`: names without the prefix, in lower case.
     pub metadata: Vec<(String, String)>,
     /// Where the bucket lies: S3 says it even in a refused HEAD.
@@ -155,16 +162,18 @@ impl Head {
             bad_content_range: false,
             etag: None,
             last_modified: None,
-            content_encoding: None,
             location: None,
             retry_after_s: None,
+            qos_delay_ms: None,
             date: None,
             content_type: None,
             parts_count: None,
             checksums: Vec::new(),
             request_id: None,
-            accept_ranges: false,
+            ec: None,
+            error_document: None,
             storage_class: None,
+            object_type: None,
             metadata: Vec::new(),
             bucket_region: None,
             content_length: None,
@@ -212,15 +221,16 @@ impl Reading {
             b"content-range" => self.take_content_range(text),
             b"etag" => head.etag = some(text),
             b"last-modified" => head.last_modified = some(text),
-            b"content-encoding" if text.eq_ignore_ascii_case("identity") => {}
-            b"content-encoding" => head.content_encoding = some(text),
             b"content-type" => head.content_type = some(text),
             b"location" => head.location = some(text),
             b"retry-after" => self.retry_after = some(text),
             b"date" => head.date = parse_http(text),
-            b"accept-ranges" => head.accept_ranges = text.eq_ignore_ascii_case("bytes"),
             b"x-amz-request-id" | b"x-oss-request-id" => head.request_id = some(text),
             b"x-amz-storage-class" | b"x-oss-storage-class" => head.storage_class = some(text),
+            b"x-oss-object-type" => head.object_type = some(text),
+            b"x-oss-qos-delay-time" => head.qos_delay_ms = number(text),
+            b"x-oss-ec" => head.ec = some(text),
+            b"x-oss-err" => head.error_document = BASE64.decode_to_vec(text).ok(),
             b"x-amz-mp-parts-count" => head.parts_count = text.parse().ok(),
             b"x-amz-bucket-region" => head.bucket_region = some(text),
             b"x-amz-checksum-type" => self.is_composite = text.eq_ignore_ascii_case("COMPOSITE"),

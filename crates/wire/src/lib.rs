@@ -1,4 +1,4 @@
-//! Flatout's wire formats: S3 and plain HTTP as bytes. Requests, signatures, ranges, heads, listings,
+//! Flatout's wire formats: S3, OSS and plain HTTP as bytes. Requests, signatures, ranges, heads, listings,
 //! verdicts.
 //!
 //! Nothing here opens a socket, reads a clock or starts a thread: time is an argument, bytes come and go as
@@ -8,17 +8,21 @@
 
 #![forbid(unsafe_code)]
 
+pub mod acs_sign;
 pub mod checksum;
 pub mod chunked;
+mod day_key;
 pub mod endpoint;
 pub mod head;
 pub mod listing;
 pub mod location;
-mod percent;
+pub mod oss;
+pub mod oss_sign;
+pub mod percent;
 pub mod range;
 pub mod request;
 pub mod s3;
 pub mod sign;
 pub mod time;
 pub mod verdict;
-mod xml;
+pub mod xml;

@@ -27,6 +27,15 @@ pub struct Listed {
     pub storage_class: Option<String>,
 }
 
+/// One page of an account's buckets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Buckets {
+    /// Names, and times of creation in Unix seconds (0 where the origin did not say).
+    pub buckets: Vec<(String, u64)>,
+    /// What OSS's next page begins behind; `None` on the last. S3 answers in one page where it is not asked for several.
+    pub next: Option<String>,
+}
+
 /// Why an XML answer cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum XmlError {
@@ -49,6 +58,23 @@ pub enum XmlError {
 /// A document that is malformed, cut off or another, a size or date that is none, and a listing that says it
 /// goes on but not where: anything else would leave objects out in silence.
 pub fn parse_page(xml: &[u8]) -> Result<Page, XmlError> {
+    parse_any_page(xml).map(|(page, _)| page)
+}
+
+/// The same of OSS, which encodes the token of the next page as it does keys.
+///
+/// # Errors
+/// As [`parse_page`].
+pub fn parse_oss_page(xml: &[u8]) -> Result<Page, XmlError> {
+    let (mut page, is_encoded) = parse_any_page(xml)?;
+    if is_encoded {
+        page.next = page.next.as_deref().map(decode_key).transpose()?;
+    }
+    Ok(page)
+}
+
+/// A page, its keys decoded, and whether they had to be.
+fn parse_any_page(xml: &[u8]) -> Result<(Page, bool), XmlError> {
     let mut page = Page::default();
     let mut object = Listed::default();
     let (mut is_encoded, mut is_truncated, mut root) = (false, false, String::new());
@@ -82,22 +108,23 @@ pub fn parse_page(xml: &[u8]) -> Result<Page, XmlError> {
     if is_encoded {
         decode_keys(&mut page)?;
     }
-    Ok(page)
+    Ok((page, is_encoded))
 }
 
-/// Parses an answer to ListBuckets: names and times of creation in Unix seconds (0 where the origin did not
-/// say).
+/// Parses an answer to ListBuckets.
 ///
 /// # Errors
-/// A document that is malformed, cut off or another, and a date that is none.
-pub fn parse_buckets(xml: &[u8]) -> Result<Vec<(String, u64)>, XmlError> {
-    let mut buckets = Vec::new();
-    let (mut name, mut created, mut root) = (String::new(), 0, String::new());
+/// A document that is malformed, cut off or another, a date that is none, and a page that says it goes on but not where.
+pub fn parse_buckets(xml: &[u8]) -> Result<Buckets, XmlError> {
+    let mut page = Buckets::default();
+    let (mut name, mut created, mut is_truncated, mut root) = (String::new(), 0, false, String::new());
     walk(xml, |path, text| {
-        match path.strip_prefix("ListAllMyBucketsResult/Buckets/").unwrap_or("") {
-            "Bucket/Name" => name = text.into(),
-            "Bucket/CreationDate" => created = value("CreationDate", text, parse_iso(text.trim()))?,
-            "Bucket" => buckets.push((std::mem::take(&mut name), std::mem::take(&mut created))),
+        match path.strip_prefix("ListAllMyBucketsResult/").unwrap_or("") {
+            "Buckets/Bucket/Name" => name = text.into(),
+            "Buckets/Bucket/CreationDate" => created = value("CreationDate", text, parse_iso(text.trim()))?,
+            "Buckets/Bucket" => page.buckets.push((std::mem::take(&mut name), std::mem::take(&mut created))),
+            "IsTruncated" => is_truncated = text.trim() == "true",
+            "NextMarker" => page.next = some(text),
             _ => {}
         }
         if !path.contains('/') {
@@ -106,7 +133,12 @@ pub fn parse_buckets(xml: &[u8]) -> Result<Vec<(String, u64)>, XmlError> {
         Ok(())
     })?;
     expect_root(&root, "ListAllMyBucketsResult")?;
-    Ok(buckets)
+    if !is_truncated {
+        page.next = None;
+    } else if page.next.is_none() {
+        return Err(XmlError::NoToken);
+    }
+    Ok(page)
 }
 
 fn expect_root(found: &str, expected: &'static str) -> Result<(), XmlError> {
@@ -217,8 +249,41 @@ mod tests {
         let xml = "<ListAllMyBucketsResult><Owner><ID>x</ID></Owner><Buckets>\
             <Bucket><CreationDate>1994-11-06T08:49:37.000Z</CreationDate><Name>one</Name></Bucket>\
             <Bucket><Name>two</Name></Bucket></Buckets></ListAllMyBucketsResult>";
-        assert_eq!(parse_buckets(xml.as_bytes()).unwrap(), [("one".into(), 784_111_777), ("two".into(), 0)]);
-        assert_eq!(parse_buckets(b"<ListAllMyBucketsResult><Buckets/></ListAllMyBucketsResult>"), Ok(vec![]));
+        let buckets = vec![("one".into(), 784_111_777), ("two".into(), 0)];
+        assert_eq!(parse_buckets(xml.as_bytes()).unwrap(), Buckets { buckets, next: None });
+        let none = parse_buckets(b"<ListAllMyBucketsResult><Buckets/></ListAllMyBucketsResult>");
+        assert_eq!(none, Ok(Buckets::default()));
         assert!(parse_buckets(b"<ListBucketResult/>").is_err());
+    }
+
+    #[test]
+    fn buckets_of_oss() {
+        let xml = "<ListAllMyBucketsResult><Prefix>my</Prefix><Marker>a</Marker><MaxKeys>1</MaxKeys>\
+            <IsTruncated>true</IsTruncated><NextMarker>one</NextMarker><Owner><ID>1</ID></Owner><Buckets>\
+            <Bucket><CreationDate>2014-05-14T11:18:32.000Z</CreationDate><Location>oss-cn-hangzhou</Location>\
+            <ExtranetEndpoint>oss-cn-hangzhou.aliyuncs.com</ExtranetEndpoint><Name>one</Name></Bucket></Buckets>\
+            </ListAllMyBucketsResult>";
+        let expected = Buckets { buckets: vec![("one".into(), 1_400_066_312)], next: Some("one".into()) };
+        assert_eq!(parse_buckets(xml.as_bytes()), Ok(expected));
+        let lost = xml.replace("NextMarker", "Next");
+        assert_eq!(parse_buckets(lost.as_bytes()), Err(XmlError::NoToken));
+    }
+
+    #[test]
+    fn a_page_of_oss() {
+        let xml = "<?xml version=\"1.0\" encoding=\"UTF-8\"?><ListBucketResult><Name>b</Name><Prefix>a%2F</Prefix>\
+            <MaxKeys>2</MaxKeys><Delimiter>%2F</Delimiter><EncodingType>url</EncodingType><IsTruncated>true</IsTruncated>\
+            <NextContinuationToken>CgJiYw%2B%2F--</NextContinuationToken><Contents><Key>a%2Fb%20%2B%E4%B8%AD</Key>\
+            <LastModified>2012-02-24T08:43:27.000Z</LastModified><ETag>\"5B3C1A2E053D763E1B002CC607C5A0FE\"</ETag>\
+            <Type>Normal</Type><Size>344606</Size><StorageClass>Standard</StorageClass></Contents>\
+            <CommonPrefixes><Prefix>a%2Fd%2F</Prefix></CommonPrefixes><KeyCount>2</KeyCount></ListBucketResult>";
+        let page = parse_oss_page(xml.as_bytes()).unwrap();
+        assert_eq!((page.objects[0].key.as_str(), page.objects[0].size), ("a/b +中", 344_606));
+        assert_eq!((page.objects[0].last_modified, page.prefixes), (1_330_073_007, vec!["a/d/".to_owned()]));
+        assert_eq!(page.next.as_deref(), Some("CgJiYw+/--"));
+        // S3 sends its token as it is, and a '+' in it is one.
+        let of_s3 = xml.replace("CgJiYw%2B%2F--", "a+%2B");
+        assert_eq!(parse_page(of_s3.as_bytes()).unwrap().next.as_deref(), Some("a+%2B"));
+        assert!(parse_oss_page(&xml.as_bytes()[..200]).is_err());
     }
 }

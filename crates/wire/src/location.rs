@@ -1,4 +1,4 @@
-//! Locations: what a user types to name an object, `s3://bucket/key` or `http://host/path`.
+//! Locations: what a user types to name an object, `s3://bucket/key`, `oss://bucket/key` or `https://host/path`.
 
 use std::fmt;
 
@@ -12,6 +12,8 @@ pub enum Location {
     /// The key is taken as typed, never decoded. It is empty where the bucket itself is meant, and may end in
     /// '/'.
     S3 { bucket: String, key: String },
+    /// The same in Alibaba Cloud OSS, by its own protocol.
+    Oss { bucket: String, key: String },
     /// Any URL of a plain HTTP origin, presigned ones included.
     Http { url: HttpUrl },
 }
@@ -38,18 +40,14 @@ pub struct UserInfo {
 /// What is wrong with a location or an endpoint, and what to write instead. Shows no secret of the URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LocationError {
-    #[error("`{text}` is no location: write s3://{text} or http://HOST/PATH")]
+    #[error("`{text}` is no location: write s3://{text}, oss://{text} or https://HOST/PATH")]
     NotALocation { text: String },
-    #[error("{scheme}:// is not known: write s3://BUCKET/KEY or http://HOST/PATH")]
+    #[error("{scheme}:// is not known: write s3://BUCKET/KEY, oss://BUCKET/KEY or https://HOST/PATH")]
     UnknownScheme { scheme: String },
     #[error("`{text}` has too few slashes: write {scheme}://{rest}")]
     Slashes { text: String, scheme: &'static str, rest: String },
-    #[error(
-        "oss:// is not supported yet, it comes with OSS: use s3:// with --endpoint-url and an S3-compatible origin"
-    )]
-    Oss,
-    #[error("no bucket in the location: write s3://BUCKET/KEY")]
-    NoBucket,
+    #[error("no bucket in the location: write {scheme}://BUCKET/KEY")]
+    NoBucket { scheme: &'static str },
     #[error("`{bucket}` is no bucket name: it has letters, digits, '-', '.' and '_', at most 255 of them")]
     BadBucket { bucket: String },
     #[error("`{host}` is no host: write a name or an address, an IPv6 address in brackets")]
@@ -66,26 +64,35 @@ pub enum LocationError {
     EndpointCredentials,
     #[error("an endpoint carries no query: leave out what stands behind the '?' or '#'")]
     EndpointQuery,
-    #[error("`{region}` is no region: write something like eu-west-1")]
+    #[error("`{region}` is no region: write something like eu-west-1 or cn-hangzhou")]
     BadRegion { region: String },
     #[error("`{text}` is no addressing: write auto, path or virtual")]
     BadAddressing { text: String },
+    #[error("`{text}` is no signature: write v4 or v1")]
+    BadSignature { text: String },
+    #[error(
+        "oss:// needs a region or an endpoint: write --region cn-hangzhou or --endpoint-url https://oss-cn-hangzhou.aliyuncs.com"
+    )]
+    NoOssEndpoint,
+    #[error("the endpoint has the bucket `{bucket}` in front: write {host}")]
+    BucketInEndpoint { bucket: String, host: String },
 }
 
 impl Location {
-    /// Parses `s3://bucket`, `s3://bucket/key` and `http[s]://[user[:password]@]host[:port][/path][?query]`.
+    /// Parses `s3://bucket`, `s3://bucket/key`, the same with `oss`, and
+    /// `http[s]://[user[:password]@]host[:port][/path][?query]`.
     ///
     /// # Errors
-    /// Says what is wrong and what to write instead. `oss` is refused by name: it is not supported yet.
+    /// Says what is wrong and what to write instead.
     pub fn parse(text: &str) -> Result<Location, LocationError> {
         let Some((scheme, rest)) = text.split_once("://") else {
             return Err(no_scheme(text));
         };
         match scheme.to_ascii_lowercase().as_str() {
-            "s3" => parse_s3(rest),
+            "s3" => parse_bucket("s3", rest).map(|(bucket, key)| Location::S3 { bucket, key }),
+            "oss" => parse_bucket("oss", rest).map(|(bucket, key)| Location::Oss { bucket, key }),
             "http" => Ok(Location::Http { url: HttpUrl::parse_rest(Scheme::Http, rest)? }),
             "https" => Ok(Location::Http { url: HttpUrl::parse_rest(Scheme::Https, rest)? }),
-            "oss" => Err(LocationError::Oss),
             _ => Err(LocationError::UnknownScheme { scheme: shown(scheme) }),
         }
     }
@@ -94,7 +101,7 @@ impl Location {
     /// `..`, which would name another folder.
     pub fn name(&self) -> &str {
         match self {
-            Location::S3 { key, .. } => file_name(key),
+            Location::S3 { key, .. } | Location::Oss { key, .. } => file_name(key),
             Location::Http { url } => &url.name,
         }
     }
@@ -102,24 +109,39 @@ impl Location {
     /// The key in its bucket, or the path of the URL, encoded as given and without its query.
     pub fn key(&self) -> &str {
         match self {
-            Location::S3 { key, .. } => key,
+            Location::S3 { key, .. } | Location::Oss { key, .. } => key,
             Location::Http { url } => url.path(),
+        }
+    }
+
+    /// Bucket and key, where it has them.
+    pub fn in_bucket(&self) -> Option<(&str, &str)> {
+        match self {
+            Location::S3 { bucket, key } | Location::Oss { bucket, key } => Some((bucket, key)),
+            Location::Http { .. } => None,
         }
     }
 
     /// The bucket; `None` for a plain URL, which has nothing that could be listed.
     pub fn bucket(&self) -> Option<&str> {
-        match self {
-            Location::S3 { bucket, .. } => Some(bucket),
-            Location::Http { .. } => None,
-        }
+        self.in_bucket().map(|(bucket, _)| bucket)
     }
 
     /// Another object of the same bucket; `None` for a plain URL.
     pub fn with_key(&self, key: impl Into<String>) -> Option<Location> {
         match self {
             Location::S3 { bucket, .. } => Some(Location::S3 { bucket: bucket.clone(), key: key.into() }),
+            Location::Oss { bucket, .. } => Some(Location::Oss { bucket: bucket.clone(), key: key.into() }),
             Location::Http { .. } => None,
+        }
+    }
+
+    /// `s3`, `oss`, `http` or `https`.
+    pub fn scheme(&self) -> &'static str {
+        match self {
+            Location::S3 { .. } => "s3",
+            Location::Oss { .. } => "oss",
+            Location::Http { url } => url.endpoint.scheme.name(),
         }
     }
 }
@@ -196,9 +218,11 @@ impl UserInfo {
 impl fmt::Display for Location {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Location::S3 { bucket, key } if key.is_empty() => write!(out, "s3://{bucket}"),
-            Location::S3 { bucket, key } => write!(out, "s3://{bucket}/{key}"),
             Location::Http { url } => write!(out, "{url}"),
+            Location::S3 { bucket, key } | Location::Oss { bucket, key } => {
+                let slash = if key.is_empty() { "" } else { "/" };
+                write!(out, "{}://{bucket}{slash}{key}", self.scheme())
+            }
         }
     }
 }
@@ -274,17 +298,17 @@ fn is_secret(name: &str) -> bool {
     name == "sig" || name == "auth" || name == "key" || ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
-fn parse_s3(rest: &str) -> Result<Location, LocationError> {
+fn parse_bucket(scheme: &'static str, rest: &str) -> Result<(String, String), LocationError> {
     let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
+    if bucket.is_empty() {
+        return Err(LocationError::NoBucket { scheme });
+    }
     check_bucket(bucket)?;
-    Ok(Location::S3 { bucket: bucket.into(), key: key.into() })
+    Ok((bucket.into(), key.into()))
 }
 
 /// Refuses only what could not stand in a URL: servers differ in what else they allow, and say so themselves.
 fn check_bucket(bucket: &str) -> Result<(), LocationError> {
-    if bucket.is_empty() {
-        return Err(LocationError::NoBucket);
-    }
     let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
     let usable = bucket.len() <= 255 && bucket.bytes().all(known) && bucket != "." && bucket != "..";
     if usable { Ok(()) } else { Err(LocationError::BadBucket { bucket: shown(bucket) }) }
@@ -292,7 +316,7 @@ fn check_bucket(bucket: &str) -> Result<(), LocationError> {
 
 /// The error for a text without `://`: the nearest location that has it.
 fn no_scheme(text: &str) -> LocationError {
-    for scheme in ["s3", "http", "https"] {
+    for scheme in ["s3", "oss", "https", "http"] {
         if let Some(rest) = text.strip_prefix(scheme).and_then(|rest| rest.strip_prefix(':')) {
             let rest = shown(rest.trim_start_matches('/'));
             return LocationError::Slashes { text: shown(text), scheme, rest };

@@ -23,8 +23,20 @@ fn s3_locations() {
 }
 
 #[test]
+fn oss_locations() {
+    check("oss://bucket", "", "");
+    check("oss://bucket/a/b c?d#e%20", "a/b c?d#e%20", "b c?d#e%20");
+    check("oss://bucket/folder/", "folder/", "");
+    assert_eq!(Location::parse("OSS://bucket/").unwrap().to_string(), "oss://bucket");
+    let location = Location::parse("oss://bucket/k").unwrap();
+    assert_eq!((location.in_bucket(), location.scheme()), (Some(("bucket", "k")), "oss"));
+}
+
+#[test]
 fn http_locations() {
     check("http://host/", "/", "");
+    check("https://host/a/b.bin", "/a/b.bin", "b.bin");
+    check("https://host:8443/x", "/x", "x");
     check("http://host/a/b.bin", "/a/b.bin", "b.bin");
     check("http://host:9000/a%20b?versionId=1", "/a%20b", "a b");
     check("http://[::1]:80/x".replace(":80", "").as_str(), "/x", "x");
@@ -58,7 +70,10 @@ fn urls_are_made_fit_for_a_request_line() {
 #[test]
 fn errors_say_what_to_write() {
     let rows = [
-        ("oss://bucket/key", "OSS"),
+        ("oss://", "write oss://BUCKET/KEY"),
+        ("oss:/bucket/key", "write oss://bucket/key"),
+        ("oss://bu cket/key", "no bucket name"),
+        ("https:/host/key", "write https://host/key"),
         ("gs://bucket/key", "gs:// is not known: write s3://"),
         ("bucket/key", "write s3://bucket/key"),
         ("/bucket/key", "write s3://bucket/key"),
@@ -82,6 +97,7 @@ fn errors_say_what_to_write() {
         ("s3://user:hunter2@buc ket/x", "`buc ket` is no bucket"),
         ("gs:hunter2@x://", "is not known"),
         ("http://user:hunter2@ho st/x", "`ho st` is no host"),
+        ("https://user:hunter2@ho st/x", "`ho st` is no host"),
         ("user:hunter2@host/x", "no location"),
         ("http:/u:hunter2@host/x", "write http://host/x"),
     ];
@@ -98,6 +114,7 @@ fn secrets_are_masked() {
         ("http://user:hunter2@host/x", "http://user:***@host/x"),
         ("http://us%40er:hun%3Ater2@host/x", "http://us%40er:***@host/x"),
         ("http://hunter2@host/x", "http://***@host/x"),
+        ("https://user:hunter2@host/x?sig=hunter2", "https://user:***@host/x?sig=***"),
         ("http://user:hunter2@x@host/x", "http://user:***@host/x"),
         (
             "http://h/k?X-Amz-Credential=hunter2&X-Amz-Date=1&X-Amz-Security-Token=hunter2&X-Amz-Signature=hunter2",
@@ -169,9 +186,12 @@ fn another_object_of_the_same_bucket() {
 
 proptest! {
     #[test]
-    fn s3_survives_display(bucket in "[a-zA-Z0-9._-]{3,20}", key in "\\PC{0,40}") {
-        let location = Location::S3 { bucket, key };
-        prop_assert_eq!(Location::parse(&location.to_string()), Ok(location));
+    fn buckets_survive_display(bucket in "[a-zA-Z0-9._-]{3,20}", key in "\\PC{0,40}") {
+        for location in
+            [Location::S3 { bucket: bucket.clone(), key: key.clone() }, Location::Oss { bucket, key }]
+        {
+            prop_assert_eq!(Location::parse(&location.to_string()), Ok(location));
+        }
     }
 
     #[test]
@@ -184,7 +204,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_panics(text in "((s3|http|https)://)?\\PC{0,40}") {
+    fn no_text_panics(text in "((s3|oss|http|https)://)?\\PC{0,40}") {
         if let Ok(location) = Location::parse(&text) {
             let _ = (location.name(), location.key(), location.to_string());
             prop_assert!(!location.name().contains('/'));

@@ -9,7 +9,7 @@ pub(crate) fn encode_path(text: &str, out: &mut String) {
 }
 
 /// Appends `text` encoded, '/' as `%2F`: a name or a value in a query.
-pub(crate) fn encode_query(text: &str, out: &mut String) {
+pub fn encode_query(text: &str, out: &mut String) {
     encode(text, false, out);
 }
 

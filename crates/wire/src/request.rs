@@ -26,7 +26,7 @@ pub struct Request {
     pub endpoint: Endpoint,
     /// Encoded; starts with '/'.
     pub path: String,
-    /// Encoded, without '?'. Requests to S3 have it in the order of SigV4: sorted by name.
+    /// Encoded, without '?'. Requests to buckets have it in the order in which it is signed: sorted by name.
     pub query: String,
     /// Names in lower case, each once, `host` included.
     pub headers: Vec<(String, String)>,
@@ -153,7 +153,7 @@ mod tests {
     fn get(text: &str) -> Request {
         match Location::parse(text).expect(text) {
             Location::Http { url } => get_url(&url),
-            Location::S3 { .. } => panic!("{text}"),
+            _ => panic!("{text}"),
         }
     }
 

@@ -94,30 +94,7 @@ impl S3 {
         token: Option<&str>,
         max_keys: Option<u32>,
     ) -> Request {
-        // In the order of their names, as SigV4 signs them.
-        let mut query = String::new();
-        let mut add = |name: &str, value: &str| {
-            if !query.is_empty() {
-                query.push('&');
-            }
-            query.push_str(name);
-            query.push('=');
-            percent::encode_query(value, &mut query);
-        };
-        if let Some(token) = token {
-            add("continuation-token", token);
-        }
-        if let Some(delimiter) = delimiter {
-            add("delimiter", delimiter.encode_utf8(&mut [0; 4]));
-        }
-        add("encoding-type", "url");
-        add("list-type", "2");
-        if let Some(max_keys) = max_keys {
-            add("max-keys", &max_keys.to_string());
-        }
-        if !prefix.is_empty() {
-            add("prefix", prefix);
-        }
+        let query = page_query(prefix, delimiter, token, max_keys);
         self.request(Method::Get, bucket, "", query)
     }
 
@@ -128,34 +105,105 @@ impl S3 {
 
     /// Where a bucket is reached.
     pub fn endpoint_of(&self, bucket: &str) -> Endpoint {
-        let mut endpoint = self.endpoint.clone();
-        if self.is_virtual(bucket) {
-            endpoint.host = format!("{bucket}.{}", endpoint.host);
+        endpoint_of(&self.endpoint, self.addressing, bucket)
+    }
+
+    /// The service as `bucket` is to be asked for, after an answer told that it lies elsewhere: by a `region`, or by the
+    /// `endpoint` that a redirect leads to. `None` where that is nothing new, or leads from `https` to `http`.
+    ///
+    /// Amazon's endpoints carry their region in the name and change it; any other stays and only signs for the region.
+    pub fn elsewhere(&self, bucket: &str, region: Option<&str>, endpoint: Option<&Endpoint>) -> Option<S3> {
+        let mut moved = self.clone();
+        match (region.and_then(|region| check_region(region).ok()), endpoint) {
+            (Some(region), _) if region != self.region => {
+                moved.region = region.to_owned();
+                moved.endpoint.host = amazon_host_in(&self.endpoint.host, region);
+            }
+            (_, Some(endpoint)) if endpoint.scheme >= self.endpoint.scheme => {
+                moved.endpoint = endpoint.clone();
+                let host = &endpoint.host;
+                let bare = host.strip_prefix(bucket).and_then(|rest| rest.strip_prefix('.')).unwrap_or(host);
+                moved.endpoint.host = bare.to_owned();
+                moved.region = region_in_host(bare).unwrap_or(&self.region).to_owned();
+            }
+            _ => {}
         }
-        endpoint
+        (moved != *self).then_some(moved)
     }
 
     fn request(&self, method: Method, bucket: &str, key: &str, query: String) -> Request {
-        let mut path = self.base_path.clone();
-        if !self.is_virtual(bucket) {
-            path.push('/');
-            percent::encode_path(bucket, &mut path);
-        }
-        path.push('/');
-        // Segments like "//", "." and ".." stay: they are part of the key, and nothing on the way may tidy
-        // them up.
-        percent::encode_path(key, &mut path);
-        Request::new(method, self.endpoint_of(bucket), path, query)
+        bucket_request(method, (&self.endpoint, &self.base_path, self.addressing), (bucket, key), query)
     }
+}
 
-    fn is_virtual(&self, bucket: &str) -> bool {
-        match self.addressing {
+impl Addressing {
+    fn is_virtual(self, endpoint: &Endpoint, bucket: &str) -> bool {
+        match self {
             Addressing::Path => false,
             // An address has no subdomains, whatever was asked for.
-            Addressing::Virtual => !self.endpoint.is_ip(),
-            Addressing::Auto => has_subdomains(&self.endpoint) && is_dns_label(bucket),
+            Addressing::Virtual => !endpoint.is_ip(),
+            Addressing::Auto => has_subdomains(endpoint) && is_dns_label(bucket),
         }
     }
+}
+
+/// A request for a bucket or a key in it, at an endpoint with a base path, addressed one way or the other.
+pub(crate) fn bucket_request(
+    method: Method,
+    (endpoint, base_path, addressing): (&Endpoint, &str, Addressing),
+    (bucket, key): (&str, &str),
+    query: String,
+) -> Request {
+    let mut path = base_path.to_owned();
+    if !addressing.is_virtual(endpoint, bucket) {
+        path.push('/');
+        percent::encode_path(bucket, &mut path);
+    }
+    path.push('/');
+    // Segments like "//", "." and ".." stay: they are part of the key, and nothing on the way may tidy them up.
+    percent::encode_path(key, &mut path);
+    Request::new(method, endpoint_of(endpoint, addressing, bucket), path, query)
+}
+
+fn endpoint_of(endpoint: &Endpoint, addressing: Addressing, bucket: &str) -> Endpoint {
+    let mut endpoint = endpoint.clone();
+    if addressing.is_virtual(&endpoint, bucket) {
+        endpoint.host = format!("{bucket}.{}", endpoint.host);
+    }
+    endpoint
+}
+
+/// The query of ListObjectsV2, in the order of its names, as they are signed.
+pub(crate) fn page_query(
+    prefix: &str,
+    delimiter: Option<char>,
+    token: Option<&str>,
+    max_keys: Option<u32>,
+) -> String {
+    let mut query = String::new();
+    let mut add = |name: &str, value: &str| {
+        if !query.is_empty() {
+            query.push('&');
+        }
+        query.push_str(name);
+        query.push('=');
+        percent::encode_query(value, &mut query);
+    };
+    if let Some(token) = token {
+        add("continuation-token", token);
+    }
+    if let Some(delimiter) = delimiter {
+        add("delimiter", delimiter.encode_utf8(&mut [0; 4]));
+    }
+    add("encoding-type", "url");
+    add("list-type", "2");
+    if let Some(max_keys) = max_keys {
+        add("max-keys", &max_keys.to_string());
+    }
+    if !prefix.is_empty() {
+        add("prefix", prefix);
+    }
+    query
 }
 
 fn has_subdomains(endpoint: &Endpoint) -> bool {
@@ -170,7 +218,7 @@ fn is_dns_label(bucket: &str) -> bool {
         && !bucket.ends_with('-')
 }
 
-fn check_region(region: &str) -> Result<&str, LocationError> {
+pub(crate) fn check_region(region: &str) -> Result<&str, LocationError> {
     let known = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     let usable = !region.is_empty() && region.len() <= 63 && region.bytes().all(known);
     if usable { Ok(region) } else { Err(LocationError::BadRegion { region: crate::endpoint::shown(region) }) }
@@ -181,9 +229,19 @@ fn amazon_url(region: &str) -> String {
     format!("https://s3.{region}.amazonaws.com{china}")
 }
 
+/// The name of Amazon's endpoint that serves `region`, where `host` is Amazon's and names its own; else `host`.
+fn amazon_host_in(host: &str, region: &str) -> String {
+    match region_in_host(host) {
+        Some(named) if host.contains(named) => host.replacen(named, region, 1),
+        // The name without a region stands for us-east-1; the accelerator serves every region.
+        Some(_) if !host.starts_with("s3-accelerate") => amazon_url(region).split_off("https://".len()),
+        _ => host.to_owned(),
+    }
+}
+
 /// The region in `s3.eu-west-1.amazonaws.com`, `s3-eu-west-1.…`, `s3.dualstack.eu-west-1.…`,
 /// `bucket.s3.eu-west-1.…`, and in the `.cn` forms of these; us-east-1 for `s3.amazonaws.com`.
-fn region_in_host(host: &str) -> Option<&str> {
+pub(crate) fn region_in_host(host: &str) -> Option<&str> {
     let host = host.strip_suffix(".cn").unwrap_or(host).strip_suffix(".amazonaws.com")?;
     let region = match host.rsplit('.').next()? {
         "s3" | "s3-accelerate" | "s3-external-1" | "dualstack" => return Some(DEFAULT_REGION),
@@ -281,6 +339,56 @@ mod tests {
         ];
         for (host, region) in rows {
             assert_eq!(region_in_host(host), region, "{host}");
+        }
+    }
+
+    #[test]
+    fn buckets_that_lie_elsewhere() {
+        let (amazon, europe) =
+            ("https://s3.us-east-1.amazonaws.com", "https://s3.eu-west-1.amazonaws.com:443");
+        let rows = [
+            (amazon, Some("eu-west-1"), None, Some((europe, "eu-west-1"))),
+            ("https://s3.amazonaws.com", Some("eu-west-1"), None, Some((europe, "eu-west-1"))),
+            (
+                "http://s3.dualstack.us-east-1.amazonaws.com",
+                Some("eu-west-1"),
+                None,
+                Some(("http://s3.dualstack.eu-west-1.amazonaws.com:80", "eu-west-1")),
+            ),
+            (
+                "https://s3-accelerate.amazonaws.com",
+                Some("eu-west-1"),
+                None,
+                Some(("https://s3-accelerate.amazonaws.com:443", "eu-west-1")),
+            ),
+            // MinIO and its like: another region to sign for, the same place.
+            ("http://127.0.0.1:9000", Some("eu-west-1"), None, Some(("http://127.0.0.1:9000", "eu-west-1"))),
+            ("http://127.0.0.1:9000", Some("us-east-1"), None, None),
+            ("http://127.0.0.1:9000", Some("a b"), None, None),
+            (
+                amazon,
+                None,
+                Some("https://bucket.s3-us-west-2.amazonaws.com"),
+                Some(("https://s3-us-west-2.amazonaws.com:443", "us-west-2")),
+            ),
+            (
+                "http://127.0.0.1:9000",
+                None,
+                Some("http://127.0.0.2:9000"),
+                Some(("http://127.0.0.2:9000", "us-east-1")),
+            ),
+            ("http://127.0.0.1:9000", None, Some("https://h"), Some(("https://h:443", "us-east-1"))),
+            ("https://h", None, Some("http://h"), None),
+            ("http://h", None, Some("http://h"), None),
+            ("http://h", None, None, None),
+        ];
+        for (own, region, to, expected) in rows {
+            let s3 = S3::new(Some(own), None, Addressing::Auto).expect(own);
+            let to = to.map(|url| Endpoint::parse(url).expect(url).0);
+            let moved = s3.elsewhere("bucket", region, to.as_ref());
+            let found = moved.as_ref().map(|s3| (s3.endpoint.to_string(), s3.region.as_str()));
+            let found = found.as_ref().map(|(endpoint, region)| (endpoint.as_str(), *region));
+            assert_eq!(found, expected, "{own} {region:?} {to:?}");
         }
     }
 

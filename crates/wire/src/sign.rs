@@ -5,11 +5,10 @@
 //! one signature.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
 
-use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
+use crate::day_key::{AWS4, DayKeys, hex};
 use crate::percent;
 use crate::request::{Method, Request};
 use crate::time::format_amz;
@@ -17,10 +16,6 @@ use crate::time::format_amz;
 /// SHA-256 of no bytes.
 const EMPTY_SHA256: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
-const ALGORITHM: &str = "AWS4-HMAC-SHA256";
-const DAY_S: u64 = 86_400;
-
-type HmacSha256 = Hmac<Sha256>;
 
 /// What a request is signed with. `Debug` shows the last four characters of the access key and nothing else.
 #[derive(Clone, PartialEq, Eq)]
@@ -30,33 +25,36 @@ pub struct Credentials {
     pub session_token: Option<String>,
 }
 
-/// Signs requests of one account in one region. May be used by several threads at once: a lock is held for as
-/// long as it takes to copy a pointer.
+/// Signs requests of one account in one region. May be used by several threads at once.
 pub struct Signer {
     credentials: Credentials,
-    region: String,
-    day: Mutex<Option<Arc<DayKey>>>,
+    days: DayKeys,
 }
 
-/// The signing key of one day, with the padding of its HMAC already hashed.
-struct DayKey {
-    /// Days since 1970.
-    day: u64,
-    key: HmacSha256,
-    /// `20130524/us-east-1/s3/aws4_request`
-    scope: String,
+impl Credentials {
+    /// White space around the credentials, left by files and shells, is cut; an empty token is none.
+    pub(crate) fn trimmed(&self) -> Credentials {
+        let trim = |text: &str| text.trim().to_owned();
+        Credentials {
+            access_key: trim(&self.access_key),
+            secret_key: trim(&self.secret_key),
+            session_token: self.session_token.as_deref().map(trim).filter(|token| !token.is_empty()),
+        }
+    }
 }
 
 impl Signer {
-    /// A signer. White space around the credentials, left by files and shells, is cut.
+    /// A signer for S3. White space around the credentials, left by files and shells, is cut.
     pub fn new(credentials: Credentials, region: &str) -> Signer {
-        let trim = |text: &str| text.trim().to_owned();
-        let credentials = Credentials {
-            access_key: trim(&credentials.access_key),
-            secret_key: trim(&credentials.secret_key),
-            session_token: credentials.session_token.as_deref().map(trim).filter(|token| !token.is_empty()),
-        };
-        Signer { credentials, region: region.into(), day: Mutex::new(None) }
+        Signer::for_service(credentials, region, "s3")
+    }
+
+    /// A signer for another service of Amazon's, such as `sts`. Its paths must need no encoding: other services than
+    /// S3 sign a path that is encoded twice.
+    pub fn for_service(credentials: Credentials, region: &str, service: &'static str) -> Signer {
+        let credentials = credentials.trimmed();
+        let days = DayKeys::new(&AWS4, &credentials.secret_key, region, service);
+        Signer { credentials, days }
     }
 
     /// Signs in the headers: sets `x-amz-date`, `x-amz-content-sha256`, `x-amz-security-token` and
@@ -68,8 +66,14 @@ impl Signer {
         self.sign_also(request, unix_s, &[]);
     }
 
-    /// As [`Signer::sign`], with the headers `also` (lower case) signed too.
-    pub fn sign_also(&self, request: &mut Request, unix_s: u64, also: &[&str]) {
+    /// As [`Signer::sign`] for a request with this body, whose hash and content type are signed too.
+    pub fn sign_body(&self, request: &mut Request, body: &[u8], unix_s: u64) {
+        request.set("x-amz-content-sha256", hex(&Sha256::digest(body)));
+        self.sign_also(request, unix_s, &["content-type"]);
+    }
+
+    /// As [`Signer::sign`], with the headers `also` (lower case) signed too, as in the published examples.
+    fn sign_also(&self, request: &mut Request, unix_s: u64, also: &[&str]) {
         let date = format_amz(unix_s);
         request.remove("authorization");
         request.set("x-amz-date", date.as_str());
@@ -81,15 +85,15 @@ impl Signer {
             let bodiless = matches!(request.method, Method::Get | Method::Head | Method::Delete);
             request.set("x-amz-content-sha256", if bodiless { EMPTY_SHA256 } else { UNSIGNED });
         }
-        let key = self.day_key(unix_s);
+        let key = self.days.at(unix_s);
         let payload = request.header("x-amz-content-sha256").unwrap_or(UNSIGNED);
         let headers = signed_headers(request, also);
         let names = joined_names(&headers);
         let signature = key.signature(&date, &canonical_hash(request, &headers, &names, payload));
         let access_key = &self.credentials.access_key;
         let authorization = format!(
-            "{ALGORITHM} Credential={access_key}/{},SignedHeaders={names},Signature={signature}",
-            key.scope
+            "{} Credential={access_key}/{},SignedHeaders={names},Signature={signature}",
+            AWS4.algorithm, key.scope
         );
         request.set("authorization", authorization);
     }
@@ -101,11 +105,11 @@ impl Signer {
         for name in ["authorization", "x-amz-date", "x-amz-content-sha256", "x-amz-security-token"] {
             request.remove(name);
         }
-        let key = self.day_key(unix_s);
+        let key = self.days.at(unix_s);
         let headers = signed_headers(request, &[]);
         let names = joined_names(&headers);
         let mut parameters = vec![
-            parameter("X-Amz-Algorithm", ALGORITHM),
+            parameter("X-Amz-Algorithm", AWS4.algorithm),
             parameter("X-Amz-Credential", &format!("{}/{}", self.credentials.access_key, key.scope)),
             parameter("X-Amz-Date", &date),
             parameter("X-Amz-Expires", &expires_s.to_string()),
@@ -124,35 +128,6 @@ impl Signer {
         };
         request.query = format!("{query}&X-Amz-Signature={}", key.signature(&date, &hash));
     }
-
-    fn day_key(&self, unix_s: u64) -> Arc<DayKey> {
-        let day = unix_s / DAY_S;
-        // What a panic elsewhere left behind is still a whole key.
-        let mut kept = self.day.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*kept {
-            Some(key) if key.day == day => Arc::clone(key),
-            _ => Arc::clone(kept.insert(Arc::new(DayKey::new(
-                &self.credentials.secret_key,
-                &self.region,
-                day,
-            )))),
-        }
-    }
-}
-
-impl DayKey {
-    fn new(secret_key: &str, region: &str, day: u64) -> DayKey {
-        let date = &format_amz(day * DAY_S)[..8];
-        let seed = format!("AWS4{secret_key}");
-        let key = [date, region, "s3", "aws4_request"]
-            .iter()
-            .fold(hmac_key(seed.as_bytes()), |key, word| hmac_key(&hmac(&key, word)));
-        DayKey { day, key, scope: format!("{date}/{region}/s3/aws4_request") }
-    }
-
-    fn signature(&self, date: &str, canonical_hash: &str) -> String {
-        hex(&hmac(&self.key, &format!("{ALGORITHM}\n{date}\n{}\n{canonical_hash}", self.scope)))
-    }
 }
 
 impl fmt::Debug for Credentials {
@@ -168,7 +143,7 @@ impl fmt::Debug for Credentials {
 
 impl fmt::Debug for Signer {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Signer({:?}, {})", self.credentials, self.region)
+        write!(out, "Signer({:?}, {})", self.credentials, self.days.region())
     }
 }
 
@@ -181,7 +156,7 @@ fn signed_headers<'a>(request: &'a Request, also: &[&str]) -> Vec<(&'a str, &'a 
     headers
 }
 
-fn joined_names(headers: &[(&str, &str)]) -> String {
+pub(crate) fn joined_names(headers: &[(&str, &str)]) -> String {
     let mut names = String::with_capacity(96);
     for (name, _) in headers {
         if !names.is_empty() {
@@ -217,7 +192,7 @@ fn canonical_hash(request: &Request, headers: &[(&str, &str)], names: &str, payl
 }
 
 /// Parameters sorted, each with a '='. What this crate builds is so already.
-fn canonical_query(query: &str) -> String {
+pub(crate) fn canonical_query(query: &str) -> String {
     if query.is_empty() {
         return String::new();
     }
@@ -228,30 +203,10 @@ fn canonical_query(query: &str) -> String {
     written.join("&")
 }
 
-fn parameter(name: &str, value: &str) -> String {
+pub(crate) fn parameter(name: &str, value: &str) -> String {
     let mut written = format!("{name}=");
     percent::encode_query(value, &mut written);
     written
-}
-
-fn hmac_key(key: &[u8]) -> HmacSha256 {
-    HmacSha256::new_from_slice(key).expect("HMAC takes keys of any length")
-}
-
-fn hmac(key: &HmacSha256, message: &str) -> [u8; 32] {
-    let mut mac = key.clone();
-    mac.update(message.as_bytes());
-    mac.finalize().into_bytes().into()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        text.push(DIGITS[usize::from(byte >> 4)].into());
-        text.push(DIGITS[usize::from(byte & 15)].into());
-    }
-    text
 }
 
 #[cfg(test)]

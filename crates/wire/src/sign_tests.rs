@@ -7,6 +7,7 @@ use crate::s3::{Addressing, S3};
 
 /// 2013-05-24T00:00:00Z
 const NOW_S: u64 = 1_369_353_600;
+const DAY_S: u64 = 86_400;
 
 fn signer() -> Signer {
     Signer::new(example_credentials(None), "us-east-1")

@@ -24,6 +24,11 @@ pub fn format_iso(unix_s: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.000Z")
 }
 
+/// `2026-11-21T01:02:03Z`, as Alibaba Cloud's API calls write it.
+pub fn format_iso_seconds(unix_s: u64) -> String {
+    format_iso(unix_s).replace(".000Z", "Z")
+}
+
 /// `20130524T000000Z`: the date of SigV4. Its first eight characters are the day of the scope.
 pub fn format_amz(unix_s: u64) -> String {
     let (year, month, day) = civil(unix_s / DAY_S);

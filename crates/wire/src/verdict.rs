@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::oss::named_endpoint;
+use crate::s3::region_in_host;
 use crate::xml;
 
 /// The longest message kept of an origin.
@@ -22,7 +24,7 @@ pub enum Verdict {
 
 /// Why an origin did not do what was asked.
 ///
-/// A HEAD has no body: its refusal is made from the status, and the engine fills in `request_id` and `region`
+/// A HEAD has no body: its refusal is made from the status, and the engine fills in `request_id`, `region` and `ec`
 /// from the head, where they stand too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusal {
@@ -34,6 +36,10 @@ pub struct Refusal {
     pub request_id: Option<String>,
     /// The region where the bucket is, if the origin says so.
     pub region: Option<String>,
+    /// The host through which the bucket is reached, if the origin says so.
+    pub endpoint: Option<String>,
+    /// OSS's number of the exact cause.
+    pub ec: Option<String>,
 }
 
 /// What a refusal is about.
@@ -55,6 +61,12 @@ pub enum Reason {
     WrongRegion {
         region: Option<String>,
     },
+    /// The bucket lies elsewhere, and this is the endpoint to use.
+    WrongEndpoint {
+        endpoint: String,
+    },
+    /// The bucket belongs into the host's name, not into the path.
+    WrongAddressing,
     /// In cold storage: to be restored before it is read.
     Archived,
     /// The URL leads elsewhere.
@@ -88,15 +100,23 @@ impl Refusal {
             "NoSuchKey" | "NoSuchVersion" | "NotFound" => Reason::NotFound,
             "NoSuchBucket" => Reason::NoSuchBucket,
             "AccessDenied" if self.message.contains("expired") => Reason::ExpiredCredentials,
-            "AccessDenied" => Reason::AccessDenied,
-            "InvalidAccessKeyId" | "SignatureDoesNotMatch" | "InvalidToken" | "InvalidSecurity" => {
-                Reason::BadCredentials
+            "AccessDenied" | "PermanentRedirect" | "TemporaryRedirect"
+                if self.region.is_none() && self.endpoint.is_some() =>
+            {
+                Reason::WrongEndpoint { endpoint: self.endpoint.clone().unwrap_or_default() }
             }
+            "AccessDenied" => Reason::AccessDenied,
+            "InvalidAccessKeyId"
+            | "SignatureDoesNotMatch"
+            | "InvalidToken"
+            | "InvalidSecurity"
+            | "InvalidSecurityToken"
+            | "AccessKeyIdAndSecurityTokenNotMatch" => Reason::BadCredentials,
             "ExpiredToken" | "TokenRefreshRequired" | "RequestExpired" | "SecurityTokenExpired" => {
                 Reason::ExpiredCredentials
             }
             "RequestTimeTooSkewed" => Reason::ClockSkew,
-            "PreconditionFailed" => Reason::Changed,
+            "PreconditionFailed" | "PositionNotEqualToLength" => Reason::Changed,
             "InvalidRange" => Reason::BadRange,
             "AuthorizationHeaderMalformed" if self.region.is_none() => Reason::BadCredentials,
             "AuthorizationHeaderMalformed"
@@ -108,6 +128,11 @@ impl Refusal {
             {
                 Reason::WrongRegion { region: self.region.clone() }
             }
+            // What OSS says of a signature of version 4 for another region.
+            "InvalidArgument" if self.message.contains("signing region") => {
+                Reason::WrongRegion { region: None }
+            }
+            "SecondLevelDomainForbidden" => Reason::WrongAddressing,
             "InvalidObjectState" => Reason::Archived,
             _ => self.reason_of_status(),
         }
@@ -139,9 +164,11 @@ impl fmt::Display for Refusal {
         if !self.message.is_empty() {
             write!(out, ": {}", self.message)?;
         }
-        match &self.request_id {
-            Some(id) => write!(out, " (request {id})"),
-            None => Ok(()),
+        match (&self.ec, &self.request_id) {
+            (Some(ec), Some(id)) => write!(out, " (EC {ec}, request {id})"),
+            (Some(ec), None) => write!(out, " (EC {ec})"),
+            (None, Some(id)) => write!(out, " (request {id})"),
+            (None, None) => Ok(()),
         }
     }
 }
@@ -167,7 +194,12 @@ fn patience_with_code(code: &str) -> Option<Patience> {
         | "RequestLimitExceeded"
         | "RequestThrottled"
         | "TooManyRequests"
-        | "BandwidthLimitExceeded" => Some(Patience::Later),
+        | "BandwidthLimitExceeded"
+        | "QpsLimitExceeded"
+        | "TotalQpsLimitExceeded"
+        | "MetaOperationQpsLimitExceeded"
+        | "DownloadTrafficRateLimitExceeded"
+        | "UploadTrafficRateLimitExceeded" => Some(Patience::Later),
         "NotImplemented" => Some(Patience::None),
         _ => None,
     }
@@ -186,10 +218,15 @@ fn parse_error(status: u16, body: &[u8]) -> Option<Refusal> {
             "Error/Message" => refusal.message = cleaned(text),
             "Error/RequestId" => refusal.request_id = Some(cleaned(text)),
             "Error/Region" => refusal.region = Some(cleaned(text)),
+            "Error/Endpoint" => refusal.endpoint = named_endpoint(text),
+            "Error/EC" => refusal.ec = Some(cleaned(text)),
             _ => {}
         }
         Ok(())
     });
+    if refusal.region.is_none() {
+        refusal.region = refusal.endpoint.as_deref().and_then(region_in_host).map(str::to_owned);
+    }
     (!refusal.code.is_empty()).then_some(refusal)
 }
 

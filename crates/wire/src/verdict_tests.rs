@@ -80,6 +80,15 @@ fn codes() {
         (403, "InvalidObjectState", "refused", Reason::Archived),
         (301, "PermanentRedirect", "refused", Reason::WrongRegion { region: None }),
         (307, "TemporaryRedirect", "refused", Reason::WrongRegion { region: None }),
+        (403, "SecurityTokenExpired", "refused", Reason::ExpiredCredentials),
+        (403, "InvalidSecurityToken", "refused", Reason::BadCredentials),
+        (403, "AccessKeyIdAndSecurityTokenNotMatch", "refused", Reason::BadCredentials),
+        (403, "SecondLevelDomainForbidden", "refused", Reason::WrongAddressing),
+        (403, "UserDisable", "refused", Reason::AccessDenied),
+        (409, "PositionNotEqualToLength", "refused", Reason::Changed),
+        (409, "ObjectNotAppendable", "refused", Reason::Other),
+        (503, "DownloadTrafficRateLimitExceeded", "later", Reason::Other),
+        (429, "TotalQpsLimitExceeded", "later", Reason::Other),
         (400, "SomethingNew", "refused", Reason::Other),
         (400, "RequestTimeout", "again", Reason::Other),
         (409, "OperationAborted", "again", Reason::Other),
@@ -111,6 +120,34 @@ fn where_the_bucket_is() {
     assert_eq!(of_head.reason(), elsewhere);
     let of_key = Refusal { region: Some("eu-west-1".into()), ..refusal(of(404, b"")) };
     assert_eq!(of_key.reason(), Reason::NotFound);
+}
+
+#[test]
+fn the_endpoint_of_a_bucket() {
+    let refused = |code: &str, endpoint: &str| {
+        let body = format!(
+            "<Error><Code>{code}</Code><Message>The bucket you are attempting to access must be addressed using the \
+             specified endpoint.</Message><RequestId>5C1B</RequestId><HostId>b.oss-cn-qingdao.aliyuncs.com</HostId>\
+             <Bucket>b</Bucket><Endpoint>{endpoint}</Endpoint><EC>0003-00001403</EC></Error>"
+        );
+        refusal(of(403, body.as_bytes()))
+    };
+    let of_oss = refused("AccessDenied", "oss-cn-beijing.aliyuncs.com");
+    let endpoint = Reason::WrongEndpoint { endpoint: "oss-cn-beijing.aliyuncs.com".into() };
+    assert_eq!(of_oss.reason(), endpoint);
+    assert!(of_oss.to_string().ends_with("(EC 0003-00001403, request 5C1B)"), "{of_oss}");
+    // Words that are no host are not passed on as one.
+    assert_eq!(refused("AccessDenied", "; rm -rf /").reason(), Reason::AccessDenied);
+    let region = Reason::WrongRegion { region: Some("eu-west-1".into()) };
+    let of_s3 = Refusal { status: 301, ..refused("PermanentRedirect", "b.s3-eu-west-1.amazonaws.com") };
+    assert_eq!(of_s3.reason(), region);
+}
+
+#[test]
+fn a_signature_for_another_region() {
+    let body = "<Error><Code>InvalidArgument</Code><Message>Invalid signing region in Authorization header.</Message>\
+        <EC>0002-00000226</EC></Error>";
+    assert_eq!(refusal(of(400, body.as_bytes())).reason(), Reason::WrongRegion { region: None });
 }
 
 #[test]

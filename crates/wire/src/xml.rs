@@ -16,10 +16,7 @@ const DEEPEST: usize = 32;
 /// # Errors
 /// A document that is not well-formed or ends early, after `visit` has seen all that stands before; or what
 /// `visit` returns.
-pub(crate) fn walk(
-    xml: &[u8],
-    mut visit: impl FnMut(&str, &str) -> Result<(), XmlError>,
-) -> Result<(), XmlError> {
+pub fn walk(xml: &[u8], mut visit: impl FnMut(&str, &str) -> Result<(), XmlError>) -> Result<(), XmlError> {
     let document = std::str::from_utf8(xml).map_err(|_| malformed("not UTF-8"))?;
     let mut reader = Reader::from_str(document);
     // Servers that write <Prefix/> mean <Prefix></Prefix>.

@@ -6,13 +6,12 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use flatout_engine::{Get, Landing as EngineLanding};
+use flatout_engine::{Client, Get, Landing as EngineLanding};
 use flatout_wire::endpoint::Scheme;
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
 
 use crate::args::BenchGet;
-use crate::bench::child::request;
 use crate::bench::floor::{Shape, shapes};
 use crate::bench::many;
 use crate::bench::report::{HEADER, Op, Report};
@@ -207,7 +206,7 @@ impl Drop for Removed<'_> {
 /// Whether the object is read over TLS.
 fn is_secure(location: &Location, knobs: &Knobs) -> Result<bool, Failure> {
     let found = flatout_ambient::gather(knobs.given())?;
-    Ok(request(location, found)?.endpoint.scheme == Scheme::Https)
+    Ok(Client::new(found.into())?.signed_get(location)?.endpoint.scheme == Scheme::Https)
 }
 
 fn empty(location: &Location) -> Failure {

@@ -53,8 +53,8 @@ fn lines(table: &[Row], signers: &[Signer], path: Option<&Path>) -> Vec<Line> {
     let mut lines: Vec<Line> = table.iter().flat_map(setting_lines).collect();
     lines.extend(signers.iter().map(|signer| {
         let name = format!("credentials ({})", signer.dialect);
-        match (signer.provider, &signer.key) {
-            (Some(provider), key) => [name, key.clone().unwrap_or_default(), provider.to_owned()],
+        match (&signer.provider, &signer.key) {
+            (Some(provider), key) => [name, key.clone().unwrap_or_default(), provider.clone()],
             (None, _) => [name, NOTHING.to_owned(), signer.note.clone().unwrap_or_default()],
         }
     }));

@@ -1,6 +1,6 @@
 //! `flatout ls`: buckets, or what lies under a prefix, line by line as the pages arrive.
 
-use flatout_engine::{Client, Entry, Listed};
+use flatout_engine::{Client, Dialect, Entry, Listed};
 use flatout_settings::format_size;
 use flatout_wire::location::Location;
 use flatout_wire::time;
@@ -17,7 +17,8 @@ pub fn run(args: &Ls, console: &Console) -> Result<Exit, Failure> {
     let client = origin::client(&args.knobs)?;
     let mut summary = events::ListSummary { action: "list", ..Default::default() };
     let outcome = match args.location.as_deref() {
-        None | Some("s3://" | "s3:///") => buckets(args, &client, console, &mut summary),
+        None | Some("s3://" | "s3:///") => buckets(args, Dialect::S3, &client, console, &mut summary),
+        Some("oss://" | "oss:///") => buckets(args, Dialect::Oss, &client, console, &mut summary),
         Some(typed) => entries(args, &origin::location("list", typed)?, &client, console, &mut summary),
     };
     let exit = match outcome {
@@ -35,14 +36,20 @@ pub fn run(args: &Ls, console: &Console) -> Result<Exit, Failure> {
 
 fn buckets(
     args: &Ls,
+    dialect: Dialect,
     client: &Client,
     console: &Console,
     summary: &mut events::ListSummary,
 ) -> Result<(), Failure> {
-    for bucket in client.buckets()? {
+    let scheme = if dialect == Dialect::Oss { "oss" } else { "s3" };
+    for bucket in client.buckets(dialect)? {
         let created = stamp(bucket.created);
         let name = one_line(&bucket.name);
-        let line = if long(args) { format!("{} s3://{name}", created.text) } else { format!("s3://{name}") };
+        let line = if long(args) {
+            format!("{} {scheme}://{name}", created.text)
+        } else {
+            format!("{scheme}://{name}")
+        };
         console.answer(&line)?;
         summary.buckets += 1;
         console.event(

@@ -35,6 +35,7 @@ fn rows(stat: &Stat) -> Vec<(String, String)> {
     row("etag", stat.version.etag.clone());
     row("type", stat.content_type.clone());
     row("class", stat.storage_class.clone());
+    row("made", stat.object_type.clone());
     row("parts", stat.parts_count.map(|parts| parts.to_string()));
     for checksum in &stat.checksums {
         let composite = match checksum.kind {
@@ -58,6 +59,7 @@ fn event(location: &Location, stat: Stat) -> events::Stat {
         last_modified: stat.version.last_modified,
         content_type: stat.content_type,
         storage_class: stat.storage_class,
+        object_type: stat.object_type,
         parts_count: stat.parts_count,
         checksums: stat.checksums.iter().map(checksum_event).collect(),
         metadata: stat.metadata.into_iter().collect(),

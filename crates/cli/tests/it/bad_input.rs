@@ -47,8 +47,10 @@ fn a_wrong_url() {
         ("s3://buc ket/key", "is no bucket name"),
         ("s3://bucket", "names a bucket"),
         ("s3://bucket/folder/", "names a prefix"),
+        ("oss://", "no bucket"),
+        ("oss://bucket", "names a bucket"),
+        ("oss://bucket/key", "oss:// needs a region or an endpoint"),
         ("https:///path", "is no host"),
-        ("oss://bucket/key", "oss:// is not supported yet"),
         ("http://127.0.0.1:99999/x", "is no port"),
         ("http:///x", "is no host"),
     ] {

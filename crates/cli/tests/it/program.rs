@@ -12,7 +12,8 @@ pub struct Ended {
     pub stderr: String,
 }
 
-/// The program with these arguments and no variables but `PATH`.
+/// The program with these arguments and no variables but `PATH`, and those that keep it from the metadata of whatever
+/// machine the tests run on.
 pub fn flatout(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flatout"));
     command.args(arguments);
@@ -30,6 +31,7 @@ pub fn shell(line: &str, arguments: &[&str]) -> Command {
 
 fn bare(command: &mut Command) {
     command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+    command.envs([("AWS_EC2_METADATA_DISABLED", "true"), ("ALIBABA_CLOUD_ECS_METADATA_DISABLED", "true")]);
 }
 
 /// Longer than any run takes, on however busy a machine; a run that hangs ends here without a code.

@@ -110,6 +110,11 @@ impl Asked {
         self.head.split(' ').next().unwrap_or_default()
     }
 
+    /// Path and query.
+    pub fn path(&self) -> &str {
+        self.head.split(' ').nth(1).unwrap_or_default()
+    }
+
     pub fn header(&self, name: &str) -> Option<&str> {
         let value = |line: &'_ str| -> Option<(usize, usize)> {
             let (found, value) = line.split_once(':')?;

@@ -18,6 +18,7 @@ mod nginx;
 mod oss_clients;
 mod plain;
 mod refused;
+mod region;
 mod replaced;
 mod s3_clients;
 mod served;

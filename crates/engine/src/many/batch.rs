@@ -8,11 +8,11 @@ use tokio::sync::{Notify, Semaphore};
 
 use super::queue::{Queue, Task, Work};
 use super::{Finished, ManyProgress, Wanted, closed_meanwhile};
+use crate::account::Account;
 use crate::client::check_object;
 use crate::error::{Error, ErrorKind};
 use crate::folder::Folder;
 use crate::landing::Landing;
-use crate::object::Account;
 use crate::stats::Report;
 use crate::transfer::{Get, Hold, Pace, Running};
 

@@ -1,7 +1,10 @@
 //! The road of a get against an origin that does right and wrong: each test states what the caller must see.
 
+mod keys;
 mod many;
 mod origin;
+mod oss;
+mod places;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

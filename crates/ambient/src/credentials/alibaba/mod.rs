@@ -1,0 +1,196 @@
+//! The providers of Alibaba Cloud: environment, files that rotate, RRSA, the CLI's profile, ossutil's file, a URI, the
+//! role of an ECS instance.
+//!
+//! RRSA (OIDC) comes before the instance's role: on ACK every pod could have the node's role, and the one that was given
+//! to the pod is the one that is meant.
+
+mod config;
+mod metadata;
+mod sts;
+
+use std::fmt;
+
+use flatout_engine::Patience;
+use flatout_engine::credentials::{Grant, Provider, Refused, Web};
+use flatout_wire::endpoint::Endpoint;
+use flatout_wire::request::{Method, Request};
+use flatout_wire::sign::Credentials;
+
+use super::answer::{fit, grant, json_grant, time};
+use super::{Answer, Lack, failed, first, lasting, link, nothing};
+use crate::files::{at_home, read_text};
+use crate::{Environment, aws_profile, keys, text};
+
+const OWN: [&str; 3] = ["OSS_ACCESS_KEY_ID", "OSS_ACCESS_KEY_SECRET", "OSS_SESSION_TOKEN"];
+const GENERAL: [&str; 3] =
+    ["ALIBABA_CLOUD_ACCESS_KEY_ID", "ALIBABA_CLOUD_ACCESS_KEY_SECRET", "ALIBABA_CLOUD_SECURITY_TOKEN"];
+/// A folder of files that somebody rotates, named as the CSI driver names them for ossfs 2.
+const FOLDER: &str = "OSS_CREDENTIALS_DIR";
+const FILES: [&str; 4] = ["AccessKeyId", "AccessKeySecret", "SecurityToken", "Expiration"];
+const URI: &str = "ALIBABA_CLOUD_CREDENTIALS_URI";
+
+/// The chain of Alibaba Cloud's own tools. Files are read again each time.
+pub(crate) struct AlibabaKeys {
+    environment: Environment,
+    profile: Option<String>,
+}
+
+impl AlibabaKeys {
+    /// `profile` is the one that Flatout was told; it counts where the CLI has one of that name.
+    pub(crate) fn new(environment: &Environment, profile: Option<&str>) -> AlibabaKeys {
+        AlibabaKeys { environment: environment.clone(), profile: profile.map(str::to_owned) }
+    }
+}
+
+/// The environment is full of secrets.
+impl fmt::Debug for AlibabaKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AlibabaKeys({:?})", self.profile)
+    }
+}
+
+impl Provider for AlibabaKeys {
+    fn provide(&self, web: &Web) -> Result<Grant, Refused> {
+        let asking = Asking { environment: &self.environment, web };
+        let named = self.profile.as_deref().filter(|name| asking.has_profile(name));
+        let mut links = match named {
+            Some(name) => vec![link(format!("aliyun profile {name}"), || asking.profile(Some(name)))],
+            None => vec![
+                link("environment", || asking.environment()),
+                link("credentials folder", || asking.folder()),
+                link("RRSA", || asking.rrsa()),
+                link("aliyun profile", || asking.profile(None)),
+                link("ossutil", || asking.ossutil()),
+            ],
+        };
+        links.push(link("credentials URI", || asking.uri()));
+        links.push(link("ECS RAM role", || asking.instance(None)));
+        first(links)
+    }
+}
+
+/// One question: what it is answered from.
+struct Asking<'a> {
+    environment: &'a Environment,
+    web: &'a Web,
+}
+
+impl Asking<'_> {
+    fn variable(&self, name: &str) -> Result<Option<String>, Lack> {
+        text(self.environment, name).map_err(|error| Lack::Failed(error.to_string()))
+    }
+
+    fn is_on(&self, name: &str) -> Result<bool, Lack> {
+        Ok(self.variable(name)?.is_some_and(|value| value.eq_ignore_ascii_case("true")))
+    }
+
+    fn environment(&self) -> Answer {
+        for names in [OWN, GENERAL] {
+            let found = keys::pair(self.environment, names);
+            if let Some(credentials) = found.map_err(|error| Lack::Failed(error.to_string()))? {
+                return lasting(credentials);
+            }
+        }
+        nothing(format!("neither {} and {} nor {} and {} are set", OWN[0], OWN[1], GENERAL[0], GENERAL[1]))
+    }
+
+    /// Keys in files of their own. They are read until two reads agree: between two files somebody may have rotated them.
+    fn folder(&self) -> Answer {
+        const READS_MAX: usize = 5;
+        let Some(folder) = self.variable(FOLDER)? else { return nothing(format!("{FOLDER} is not set")) };
+        let mut before = self.files(&folder)?;
+        for _ in 0..READS_MAX {
+            let now = self.files(&folder)?;
+            if now == before {
+                return self.of_files(&folder, now);
+            }
+            before = now;
+        }
+        failed(format!("{folder}: the files change faster than they can be read"))
+    }
+
+    fn files(&self, folder: &str) -> Result<[Option<String>; 4], Lack> {
+        let mut read = [const { None }; 4];
+        for (place, name) in read.iter_mut().zip(FILES) {
+            let text = read_text(&at_home(self.environment, folder).join(name))?;
+            *place = text.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+        }
+        Ok(read)
+    }
+
+    fn of_files(&self, folder: &str, [access, secret, token, ends]: [Option<String>; 4]) -> Answer {
+        let wanted = |value: Option<String>, name: &str| {
+            value.ok_or_else(|| {
+                Lack::Failed(format!("{folder}/{name}: there is no such file, or nothing in it"))
+            })
+        };
+        let credentials = Credentials {
+            access_key: wanted(access, FILES[0])?,
+            secret_key: wanted(secret, FILES[1])?,
+            session_token: token,
+        };
+        fit(&credentials).map_err(|why| format!("{folder}: {why}"))?;
+        let expires = match ends {
+            None => None,
+            Some(ends) => Some(time(&ends).ok_or_else(|| format!("{folder}/{}: this is no date", FILES[3]))?),
+        };
+        Ok(Grant { credentials, expires, provider: String::new() })
+    }
+
+    /// ossutil's own file, of version 1 and 2, where the keys stand in it.
+    fn ossutil(&self) -> Answer {
+        let path = at_home(self.environment, "~/.ossutilconfig");
+        let Some(text) = read_text(&path)? else {
+            return nothing(format!("{} is not there", path.display()));
+        };
+        let sections = aws_profile::parse(&text).map_err(|why| format!("{}: {why}", path.display()))?;
+        let keys = sections.iter().find(|(title, section)| {
+            matches!(title.as_str(), "Credentials" | "default") && section.contains_key("accesskeyid")
+        });
+        let Some((_, section)) = keys else { return nothing(format!("{} has no keys", path.display())) };
+        let setting = |name: &str| section.get(name).filter(|value| !value.is_empty()).cloned();
+        let (Some(access_key), Some(secret_key)) = (setting("accesskeyid"), setting("accesskeysecret"))
+        else {
+            return failed(format!(
+                "{} has accessKeyID without accessKeySecret, or the other way round",
+                path.display()
+            ));
+        };
+        let credentials = Credentials { access_key, secret_key, session_token: setting("ststoken") };
+        fit(&credentials).map_err(|why| format!("{}: {why}", path.display()))?;
+        lasting(credentials)
+    }
+
+    fn uri(&self) -> Answer {
+        match self.variable(URI)? {
+            None => nothing(format!("{URI} is not set")),
+            Some(uri) => self.ask_uri(&uri),
+        }
+    }
+
+    /// Whatever answers at that URL with keys in JSON.
+    fn ask_uri(&self, uri: &str) -> Answer {
+        let (scheme, rest) = uri.split_once("://").ok_or("the credentials URI is no URL".to_owned())?;
+        let (host, below) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        let request = request(Method::Get, &format!("{scheme}://{host}"), below)?;
+        let reply = self.web.ask(request, "", Patience::SERVICE);
+        let reply = reply.map_err(|error| Lack::Failed(error.to_string()))?;
+        Ok(json_grant("the credentials URI", &reply, &[])?)
+    }
+}
+
+/// Keys in a JSON object of a file.
+fn own_keys(value: &serde_json::Value) -> Answer {
+    Ok(grant(value).map_err(|why| why.replace("the answer", "it"))?)
+}
+
+/// A request to `url` and what lies below it.
+fn request(method: Method, url: &str, below: &str) -> Result<Request, Lack> {
+    let (endpoint, base) = Endpoint::parse(url).map_err(|error| error.to_string())?;
+    let (path, query) = below.split_once('?').unwrap_or((below, ""));
+    let path = match format!("{base}{path}") {
+        empty if empty.is_empty() => "/".into(),
+        path => path,
+    };
+    Ok(Request::new(method, endpoint, path, query.into()))
+}

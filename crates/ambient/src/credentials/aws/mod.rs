@@ -1,0 +1,139 @@
+//! The providers of AWS: environment, web identity, profile, container, instance metadata.
+
+mod metadata;
+mod profile;
+mod sso;
+mod sts;
+
+use std::fmt;
+
+use flatout_engine::credentials::{Grant, Provider, Refused, Web};
+use flatout_wire::endpoint::Endpoint;
+use flatout_wire::request::{Method, Request};
+use flatout_wire::sign::Credentials;
+
+use super::{Answer, Lack, first, flaw, lasting, link, nothing};
+use crate::aws_profile::{self, AwsFiles, Chosen};
+use crate::{Environment, keys, text};
+
+/// The chain of AWS's own tools. Files are read again each time, so that what rotates in them is found.
+pub(crate) struct AwsKeys {
+    environment: Environment,
+    profile: Option<Chosen>,
+}
+
+impl AwsKeys {
+    /// `profile` is the one that Flatout was told; it counts where AWS's files have one of that name.
+    pub(crate) fn new(environment: &Environment, profile: Option<&str>) -> AwsKeys {
+        let profile = profile.map(|name| Chosen { name: name.into(), named: true });
+        AwsKeys { environment: environment.clone(), profile }
+    }
+}
+
+/// The environment is full of secrets.
+impl fmt::Debug for AwsKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AwsKeys({:?})", self.profile)
+    }
+}
+
+impl Provider for AwsKeys {
+    fn provide(&self, web: &Web) -> Result<Grant, Refused> {
+        let asking = Asking { environment: &self.environment, web };
+        // A profile that was asked for by a flag comes in place of the environment, as in AWS's tools.
+        let named = self.profile.as_ref().filter(|chosen| asking.has_profile(&chosen.name));
+        let mut links = match named {
+            Some(chosen) => vec![link(format!("profile {}", chosen.name), || asking.profile(chosen))],
+            None => vec![
+                link("environment", || asking.environment()),
+                link("web identity", || asking.web_identity()),
+                link(asking.profile_title(), || asking.chosen_profile()),
+            ],
+        };
+        links.push(link("container", || asking.container()));
+        links.push(link("instance metadata", || asking.instance()));
+        first(links)
+    }
+}
+
+/// One question: what it is answered from.
+struct Asking<'a> {
+    environment: &'a Environment,
+    web: &'a Web,
+}
+
+impl Asking<'_> {
+    /// A variable, or `None`; one that is no text counts as wrong.
+    fn variable(&self, name: &str) -> Result<Option<String>, Lack> {
+        text(self.environment, name).map_err(|error| Lack::Failed(error.to_string()))
+    }
+
+    fn is_on(&self, name: &str) -> Result<bool, Lack> {
+        Ok(self.variable(name)?.is_some_and(|value| value.eq_ignore_ascii_case("true")))
+    }
+
+    fn environment(&self) -> Answer {
+        let found = keys::find(self.environment).map_err(|error| Lack::Failed(error.to_string()))?;
+        match found {
+            Some(credentials) => lasting(credentials),
+            None => nothing("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set"),
+        }
+    }
+
+    fn web_identity(&self) -> Answer {
+        const FILE: &str = "AWS_WEB_IDENTITY_TOKEN_FILE";
+        let Some(file) = self.variable(FILE)? else { return nothing(format!("{FILE} is not set")) };
+        let role = self.variable("AWS_ROLE_ARN")?;
+        let role = role.ok_or_else(|| Lack::Failed(format!("{FILE} is set but AWS_ROLE_ARN is not")))?;
+        let session = self.variable("AWS_ROLE_SESSION_NAME")?;
+        let role = sts::Role { arn: &role, session: session.as_deref(), ..sts::Role::default() };
+        self.assume_with_web_identity(&self.sts(None)?, &role, &file)
+    }
+
+    fn has_profile(&self, name: &str) -> bool {
+        AwsFiles::read(self.environment).is_ok_and(|files| files.profile(name).is_some())
+    }
+
+    fn profile_title(&self) -> String {
+        let chosen = aws_profile::chosen(self.environment);
+        format!("profile {}", chosen.map_or("default".into(), |chosen| chosen.name))
+    }
+
+    fn chosen_profile(&self) -> Answer {
+        let chosen = aws_profile::chosen(self.environment);
+        self.profile(&chosen.map_err(|error| Lack::Failed(error.to_string()))?)
+    }
+}
+
+/// Keys out of a file; the pair must be whole.
+fn pair(
+    access: Option<&String>,
+    secret: Option<&String>,
+    token: Option<&String>,
+) -> Result<Option<Credentials>, Lack> {
+    let given = |value: Option<&String>| value.filter(|value| !value.is_empty()).cloned();
+    let half = |present: &str, missing: &str| Err(Lack::Failed(format!("it has {present} but no {missing}")));
+    let (access_key, secret_key) = match (given(access), given(secret)) {
+        (Some(access), Some(secret)) => (access, secret),
+        (None, None) => return Ok(None),
+        (Some(_), None) => return half("aws_access_key_id", "aws_secret_access_key"),
+        (None, Some(_)) => return half("aws_secret_access_key", "aws_access_key_id"),
+    };
+    for (name, value) in [("aws_access_key_id", &access_key), ("aws_secret_access_key", &secret_key)] {
+        if let Some(what) = flaw(value) {
+            return Err(Lack::Failed(format!("its {name} holds {what}")));
+        }
+    }
+    Ok(Some(Credentials { access_key, secret_key, session_token: given(token) }))
+}
+
+/// A request to `url` and what lies below it.
+fn request(method: Method, url: &str, below: &str) -> Result<Request, Lack> {
+    let (endpoint, base) = Endpoint::parse(url).map_err(|error| Lack::Failed(format!("{url}: {error}")))?;
+    let (path, query) = below.split_once('?').unwrap_or((below, ""));
+    let path = match format!("{base}{path}") {
+        empty if empty.is_empty() => "/".into(),
+        path => path,
+    };
+    Ok(Request::new(method, endpoint, path, query.into()))
+}

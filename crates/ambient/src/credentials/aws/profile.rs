@@ -1,0 +1,137 @@
+//! Keys of a profile: static, of a role that is assumed from other keys, of SSO, of a process.
+
+use flatout_wire::sign::Credentials;
+
+use super::super::answer::grant;
+use super::super::{Answer, Lack, failed, in_earnest, lasting, nothing, process};
+use super::sts::Role;
+use super::{Asking, pair};
+use crate::aws_profile::{AwsFiles, Chosen, Section};
+
+/// The profiles of AWS's files while one of them is resolved.
+struct Profiles<'a> {
+    asking: &'a Asking<'a>,
+    files: AwsFiles,
+    /// The way from the profile that was asked for, through `source_profile`.
+    way: Vec<String>,
+}
+
+impl Asking<'_> {
+    /// The keys of a profile.
+    pub(super) fn profile(&self, chosen: &Chosen) -> Answer {
+        let files = AwsFiles::read(self.environment)?;
+        let name = &chosen.name;
+        if files.profile(name).is_none() {
+            let nearest = flatout_settings::nearest(name, files.names());
+            let meant = nearest.map(|name| format!("; did you mean '{name}'?")).unwrap_or_default();
+            let places = match files.places() {
+                none if none.is_empty() => "HOME is not set".into(),
+                places => format!("it is not in {places}"),
+            };
+            return match chosen.named {
+                true => failed(format!("there is no such profile: {places}{meant}")),
+                false => nothing(places),
+            };
+        }
+        Profiles { asking: self, files, way: Vec::new() }.keys(name)
+    }
+}
+
+impl Profiles<'_> {
+    fn keys(&mut self, name: &str) -> Answer {
+        if self.way.iter().any(|before| before == name) {
+            return failed(format!("source_profile goes in a circle: {} -> {name}", self.way.join(" -> ")));
+        }
+        self.way.push(name.to_owned());
+        let profile = self.files.profile(name).cloned();
+        let Some(profile) = profile else {
+            return failed(format!("source_profile names the profile {name}, which is not there"));
+        };
+        if profile.contains_key("role_arn") {
+            return self.role(name, &profile);
+        }
+        if profile.contains_key("sso_session") || profile.contains_key("sso_start_url") {
+            return self.asking.sso(&self.files, name, &profile);
+        }
+        if let Some(credentials) = own_keys(&profile)? {
+            return lasting(credentials);
+        }
+        match profile.get("credential_process").filter(|line| !line.is_empty()) {
+            Some(line) => self.process(line),
+            None if self.way.len() > 1 => {
+                failed(format!("the profile {name} has no keys to assume the role with"))
+            }
+            None => nothing("it has no keys"),
+        }
+    }
+
+    fn role(&mut self, name: &str, profile: &Section) -> Answer {
+        let setting = |key: &str| profile.get(key).map(String::as_str).filter(|value| !value.is_empty());
+        let role = Role {
+            arn: setting("role_arn").unwrap_or(""),
+            session: setting("role_session_name"),
+            external_id: setting("external_id"),
+            seconds: setting("duration_seconds"),
+        };
+        let sts = self.asking.sts(Some((&self.files, name)))?;
+        if let Some(file) = setting("web_identity_token_file") {
+            return self.asking.assume_with_web_identity(&sts, &role, file);
+        }
+        if setting("mfa_serial").is_some() {
+            return failed(format!(
+                "its role asks for an MFA code (mfa_serial), and nobody is here to type it: \
+                 run `aws configure export-credentials --profile {name} --format env` and set what it prints"
+            ));
+        }
+        let source = match (setting("source_profile"), setting("credential_source")) {
+            (Some(_), Some(_)) => {
+                return failed("it has source_profile and credential_source: one is enough");
+            }
+            // A profile may be its own source: its keys, and the role on top.
+            (Some(source), None) if source == name => match own_keys(profile)? {
+                Some(credentials) => credentials,
+                None => return failed("it is its own source_profile, but has no keys"),
+            },
+            (Some(source), None) => self.keys(source).map_err(in_earnest)?.credentials,
+            (None, Some(source)) => self.source(source)?,
+            (None, None) => {
+                return failed(
+                    "it has role_arn, but no source_profile, credential_source or web_identity_token_file",
+                );
+            }
+        };
+        self.asking.assume(&sts, &role, &source)
+    }
+
+    fn source(&self, named: &str) -> Result<Credentials, Lack> {
+        let answer = match named {
+            "Environment" => self.asking.environment(),
+            "Ec2InstanceMetadata" => self.asking.instance(),
+            "EcsContainer" => self.asking.container(),
+            _ => failed("write Environment, Ec2InstanceMetadata or EcsContainer"),
+        };
+        let found = answer.map_err(in_earnest);
+        found.map(|grant| grant.credentials).map_err(|lack| match lack {
+            Lack::Failed(why) | Lack::Nothing(why) => {
+                Lack::Failed(format!("credential_source {named}: {why}"))
+            }
+        })
+    }
+
+    fn process(&self, line: &str) -> Answer {
+        let printed = process::run(line, self.asking.environment)
+            .map_err(|why| Lack::Failed(format!("credential_process: {why}")))?;
+        let wrong = |why: &str| Lack::Failed(format!("credential_process: {why}"));
+        let answer: serde_json::Value =
+            serde_json::from_slice(&printed).map_err(|_| wrong("it did not print JSON"))?;
+        if answer.get("Version").and_then(serde_json::Value::as_u64) != Some(1) {
+            return Err(wrong("it did not print Version 1"));
+        }
+        grant(&answer).map_err(|why| wrong(&why))
+    }
+}
+
+fn own_keys(profile: &Section) -> Result<Option<Credentials>, Lack> {
+    let setting = |key: &str| profile.get(key);
+    pair(setting("aws_access_key_id"), setting("aws_secret_access_key"), setting("aws_session_token"))
+}

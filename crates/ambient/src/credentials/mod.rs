@@ -1,0 +1,97 @@
+//! Where keys are found: one chain of providers for each cloud, in the order of that cloud's own tools.
+//! docs/decisions/credentials.md says why the exchanges are our own.
+
+mod alibaba;
+mod answer;
+mod aws;
+mod process;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use alibaba::AlibabaKeys;
+pub(crate) use aws::AwsKeys;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use flatout_engine::credentials::{Grant, Refused, Tried};
+use flatout_wire::sign::Credentials;
+
+/// Why a provider has no keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Lack {
+    /// It is not set up: the next one is asked.
+    Nothing(String),
+    /// It is set up and failed: nobody else is asked, since other keys than those that were meant could do harm.
+    Failed(String),
+}
+
+/// What a provider says.
+type Answer = Result<Grant, Lack>;
+
+/// A provider's name, and the question.
+type Link<'a> = (String, Box<dyn FnOnce() -> Answer + 'a>);
+
+fn link<'a>(name: impl Into<String>, ask: impl FnOnce() -> Answer + 'a) -> Link<'a> {
+    (name.into(), Box::new(ask))
+}
+
+/// The keys of the first that has some.
+fn first(links: Vec<Link<'_>>) -> Result<Grant, Refused> {
+    let mut tried = Vec::new();
+    for (provider, ask) in links {
+        let (why, failed) = match ask() {
+            Ok(grant) => return Ok(Grant { provider, ..grant }),
+            Err(Lack::Nothing(why)) => (why, false),
+            Err(Lack::Failed(why)) => (why, true),
+        };
+        tried.push(Tried { provider, why, failed });
+        if failed {
+            break;
+        }
+    }
+    Err(Refused(tried))
+}
+
+/// Keys that do not end; the chain adds whose they are.
+fn lasting(credentials: Credentials) -> Answer {
+    Ok(Grant { credentials, expires: None, provider: String::new() })
+}
+
+fn nothing(why: impl Into<String>) -> Answer {
+    Err(Lack::Nothing(why.into()))
+}
+
+fn failed(why: impl Into<String>) -> Answer {
+    Err(Lack::Failed(why.into()))
+}
+
+/// What is missing where it was asked for by name is a failure.
+fn in_earnest(lack: Lack) -> Lack {
+    match lack {
+        Lack::Nothing(why) | Lack::Failed(why) => Lack::Failed(why),
+    }
+}
+
+impl From<String> for Lack {
+    fn from(why: String) -> Lack {
+        Lack::Failed(why)
+    }
+}
+
+/// What cannot be part of a header stands in a key: its name, never its value.
+pub(crate) fn flaw(value: &str) -> Option<&'static str> {
+    if value.contains(char::is_whitespace) {
+        Some("white space")
+    } else if value.contains(char::is_control) {
+        Some("a control character")
+    } else if !value.is_ascii() {
+        Some("a character outside ASCII")
+    } else {
+        None
+    }
+}
+
+fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

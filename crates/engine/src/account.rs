@@ -1,0 +1,341 @@
+//! The account: the services of both dialects, the keys for each, and where buckets turned out to lie.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use flatout_settings::Settings;
+use flatout_wire::head::Head;
+use flatout_wire::location::{Location, LocationError};
+use flatout_wire::oss::Oss;
+use flatout_wire::oss_sign::{self, RANGE_BEHAVIOR, Resource, Version};
+use flatout_wire::request::{self, Method, Request};
+use flatout_wire::s3::S3;
+use flatout_wire::sign::Signer;
+
+use crate::client::Core;
+use crate::credentials::{Held, Keys, Provider};
+use crate::error::{Error, ErrorKind};
+use crate::object::unix_seconds;
+use crate::refusal::{self, Doubt};
+
+/// By whose rules a request is made and signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// Plain HTTP: not signed.
+    Plain,
+    /// Amazon S3 and whatever speaks it.
+    S3,
+    /// Alibaba Cloud OSS.
+    Oss,
+}
+
+/// What a store is asked for, apart from where it lies and whose keys sign: enough to ask again elsewhere.
+#[derive(Clone, Debug)]
+pub(crate) enum Errand {
+    Get(Location),
+    /// The whole of an object by one answer, which states its checksum too.
+    Whole(Location),
+    /// Of a bucket's object with the checksums that the origin has.
+    Head(Location),
+    /// One page of the listing of `under`.
+    Page {
+        under: Location,
+        delimiter: Option<char>,
+        token: Option<String>,
+    },
+    Buckets {
+        dialect: Dialect,
+        marker: Option<String>,
+    },
+}
+
+/// What one request is signed with; kept until its answer is judged.
+#[derive(Clone)]
+pub(crate) enum Pen {
+    Plain,
+    S3(Arc<Held<Signer>>),
+    Oss(Arc<Held<oss_sign::Signer>>),
+}
+
+/// What calls are made with.
+pub(crate) struct Account {
+    s3: Arc<S3>,
+    /// Where there is neither a region nor an endpoint, only those who ask for OSS need to know.
+    oss: Result<Oss, LocationError>,
+    pub(crate) aws_keys: Arc<Keys<Signer>>,
+    pub(crate) oss_keys: Arc<Keys<oss_sign::Signer>>,
+    s3_payer: bool,
+    oss_payer: bool,
+    /// Buckets that an answer said to lie elsewhere.
+    moved: Mutex<HashMap<String, Arc<S3>>>,
+}
+
+/// What holds for `oss://` where a knob serves both dialects, and what was found around is about S3 alone: the addressing
+/// and the payer that AWS's own files name say nothing about OSS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OssSettings {
+    /// `auto`, `path` or `virtual`; as the knob says where absent.
+    pub addressing: Option<String>,
+    /// Whether to agree to pay; as the knob says where absent.
+    pub request_payer: Option<bool>,
+}
+
+impl Account {
+    pub(crate) fn new(
+        settings: &Settings,
+        differs: &OssSettings,
+        aws: Arc<dyn Provider>,
+        oss: Arc<dyn Provider>,
+    ) -> Result<Account, LocationError> {
+        let addressing = settings.addressing.parse()?;
+        let s3 = S3::new(settings.endpoint_url.as_deref(), settings.region.as_deref(), addressing)?;
+        let version: Version = settings.oss_signature.parse()?;
+        let addressing = differs.addressing.as_ref().unwrap_or(&settings.addressing).parse()?;
+        let service = Oss::new(settings.oss_endpoint.as_deref(), settings.oss_region.as_deref(), addressing);
+        let region = s3.region.clone();
+        let aws_keys = Keys::new(aws, move |credentials| Signer::new(credentials, &region));
+        let signing = service.clone();
+        let oss_keys = Keys::new(oss, move |credentials| match &signing {
+            Ok(oss) => oss.signer(credentials, version),
+            // Nothing is asked of it: `Account::pen` refuses before.
+            Err(_) => oss_sign::Signer::new(credentials, version, "", ""),
+        });
+        Ok(Account {
+            s3: Arc::new(s3),
+            oss: service,
+            aws_keys,
+            oss_keys,
+            s3_payer: settings.request_payer,
+            oss_payer: differs.request_payer.unwrap_or(settings.request_payer),
+            moved: Mutex::default(),
+        })
+    }
+
+    /// Where calls about no bucket go, for an error.
+    pub(crate) fn endpoint(&self, dialect: Dialect) -> String {
+        match (dialect, &self.oss) {
+            (Dialect::Oss, Ok(oss)) => oss.endpoint.to_string(),
+            (Dialect::Oss, Err(_)) => "oss://".into(),
+            _ => self.s3.endpoint.to_string(),
+        }
+    }
+
+    /// The keys of now; waits while there are none yet.
+    pub(crate) async fn pen(&self, core: &Arc<Core>, dialect: Dialect) -> Result<Pen, Error> {
+        match dialect {
+            Dialect::Plain => Ok(Pen::Plain),
+            Dialect::S3 => Ok(Pen::S3(self.aws_keys.current(core).await?)),
+            Dialect::Oss => {
+                self.oss()?;
+                Ok(Pen::Oss(self.oss_keys.current(core).await?))
+            }
+        }
+    }
+
+    /// After a refusal that casts `doubt` on the keys: whether there are new ones, so that asking again may help.
+    /// The pen is then that of now, and knows why where there are none.
+    pub(crate) async fn renew(&self, core: &Arc<Core>, pen: &mut Pen, doubt: Doubt) -> bool {
+        match pen {
+            Pen::Plain => false,
+            Pen::S3(held) => renewed(&self.aws_keys, core, held, doubt).await,
+            Pen::Oss(held) => renewed(&self.oss_keys, core, held, doubt).await,
+        }
+    }
+
+    /// The request for an errand, signed.
+    pub(crate) fn request(&self, errand: &Errand, pen: &Pen) -> Result<Request, Error> {
+        let (bucket, key) = errand.resource();
+        match errand.dialect() {
+            Dialect::Plain => Ok(plain_request(errand)),
+            Dialect::S3 => {
+                let s3 = self.s3_for(bucket);
+                let mut request = s3_request(&s3, errand);
+                note_payer(self.s3_payer, bucket, "x-amz-request-payer", &mut request);
+                self.sign_s3(&s3, pen, &mut request);
+                Ok(request)
+            }
+            Dialect::Oss => {
+                let mut request = oss_request(self.oss()?, errand);
+                note_payer(self.oss_payer, bucket, "x-oss-request-payer", &mut request);
+                let signer = match pen {
+                    Pen::Oss(held) => held.signer.as_ref(),
+                    _ => None,
+                };
+                match signer {
+                    Some(signer) => signer.sign(&mut request, Resource { bucket, key }, unix_seconds()),
+                    // An origin of several dialects tells them by the signature, or by a header of OSS's own.
+                    None => request.set(RANGE_BEHAVIOR.0, RANGE_BEHAVIOR.1),
+                }
+                Ok(request)
+            }
+        }
+    }
+
+    /// Learns from a refusal where an S3 bucket lies; whether asking again goes there. OSS is not followed: what it
+    /// names is the public endpoint of a region that costs traffic and time, which is the user's to choose.
+    ///
+    /// A region that is known already is taken out of the head: it is not what the origin refuses for.
+    pub(crate) fn learn(&self, errand: &Errand, head: &mut Head, body: &[u8]) -> bool {
+        let (bucket, _) = errand.resource();
+        if errand.dialect() != Dialect::S3 || bucket.is_empty() {
+            return false;
+        }
+        let (known, told) = (self.s3_for(bucket), refusal::whereabouts(head, body));
+        let moved = told.and_then(|(region, endpoint)| {
+            let elsewhere = |from: &S3| from.elsewhere(bucket, region.as_deref(), endpoint.as_ref());
+            // Another request may have learnt it while this one was on its way.
+            elsewhere(&known).or_else(|| elsewhere(&self.s3))
+        });
+        match moved {
+            Some(s3) => {
+                let mut moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
+                moved.insert(bucket.to_owned(), Arc::new(s3));
+                true
+            }
+            None => {
+                head.bucket_region.take_if(|region| *region == known.region);
+                false
+            }
+        }
+    }
+
+    fn oss(&self) -> Result<&Oss, Error> {
+        self.oss.as_ref().map_err(|why| Error::new(ErrorKind::Usage, why.to_string()))
+    }
+
+    fn s3_for(&self, bucket: &str) -> Arc<S3> {
+        let moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
+        moved.get(bucket).unwrap_or(&self.s3).clone()
+    }
+
+    /// A bucket in another region than the keys' signer is made for costs the key of the day anew, once a minute and object.
+    fn sign_s3(&self, s3: &S3, pen: &Pen, request: &mut Request) {
+        let Pen::S3(held) = pen else { return };
+        match (&held.signer, held.credentials()) {
+            (Some(signer), _) if s3.region == self.s3.region => signer.sign(request, unix_seconds()),
+            (Some(_), Some(credentials)) => {
+                Signer::new(credentials.clone(), &s3.region).sign(request, unix_seconds());
+            }
+            _ => {}
+        }
+    }
+}
+
+fn note_payer(pays: bool, bucket: &str, header: &str, request: &mut Request) {
+    if pays && !bucket.is_empty() {
+        request.set(header, "requester");
+    }
+}
+
+async fn renewed<S: Send + Sync + 'static>(
+    keys: &Arc<Keys<S>>,
+    core: &Arc<Core>,
+    held: &mut Arc<Held<S>>,
+    doubt: Doubt,
+) -> bool {
+    if doubt == Doubt::None {
+        return false;
+    }
+    let renewed = keys.renew(core, held.number, doubt == Doubt::Sure).await;
+    if let Ok(now) = keys.current(core).await {
+        *held = now;
+    }
+    renewed
+}
+
+fn plain_request(errand: &Errand) -> Request {
+    let (Errand::Get(Location::Http { url })
+    | Errand::Whole(Location::Http { url })
+    | Errand::Head(Location::Http { url })) = errand
+    else {
+        unreachable!("only a URL is plain, and it can be read and looked at");
+    };
+    let mut request = request::get_url(url);
+    if matches!(errand, Errand::Head(_)) {
+        request.method = Method::Head;
+    }
+    request
+}
+
+fn s3_request(s3: &S3, errand: &Errand) -> Request {
+    let (bucket, key) = errand.resource();
+    match errand {
+        Errand::Get(_) => s3.get_object(bucket, key),
+        Errand::Whole(_) => {
+            let mut request = s3.get_object(bucket, key);
+            request.set("x-amz-checksum-mode", "ENABLED");
+            request
+        }
+        Errand::Head(_) => s3.head_object(bucket, key),
+        Errand::Page { under, delimiter, token } => {
+            s3.list_objects_v2(bucket, under.key(), *delimiter, token.as_deref(), None)
+        }
+        Errand::Buckets { .. } => s3.list_buckets(),
+    }
+}
+
+fn oss_request(oss: &Oss, errand: &Errand) -> Request {
+    let (bucket, key) = errand.resource();
+    match errand {
+        Errand::Get(_) | Errand::Whole(_) => oss.get_object(bucket, key),
+        Errand::Head(_) => oss.head_object(bucket, key),
+        Errand::Page { under, delimiter, token } => {
+            oss.list_objects_v2(bucket, under.key(), *delimiter, token.as_deref(), None)
+        }
+        Errand::Buckets { marker, .. } => oss.list_buckets(marker.as_deref()),
+    }
+}
+
+impl Dialect {
+    /// The dialect in which a location is asked for.
+    pub fn of(location: &Location) -> Dialect {
+        match location {
+            Location::S3 { .. } => Dialect::S3,
+            Location::Oss { .. } => Dialect::Oss,
+            Location::Http { .. } => Dialect::Plain,
+        }
+    }
+}
+
+impl Errand {
+    pub(crate) fn dialect(&self) -> Dialect {
+        match self {
+            Errand::Get(location)
+            | Errand::Whole(location)
+            | Errand::Head(location)
+            | Errand::Page { under: location, .. } => Dialect::of(location),
+            Errand::Buckets { dialect, .. } => *dialect,
+        }
+    }
+
+    /// Bucket and key that it is about; empty where it is about none.
+    fn resource(&self) -> (&str, &str) {
+        match self {
+            Errand::Get(location) | Errand::Whole(location) | Errand::Head(location) => {
+                location.in_bucket().unwrap_or_default()
+            }
+            Errand::Page { under, .. } => (under.in_bucket().unwrap_or_default().0, ""),
+            Errand::Buckets { .. } => ("", ""),
+        }
+    }
+}
+
+impl Pen {
+    /// Why the request is not signed, or what else there is to know of its keys.
+    pub(crate) fn note(&self) -> Option<&str> {
+        match self {
+            Pen::Plain => None,
+            Pen::S3(held) => held.note.as_deref(),
+            Pen::Oss(held) => held.note.as_deref(),
+        }
+    }
+
+    /// Another number is another pair of keys.
+    pub(crate) fn number(&self) -> u64 {
+        match self {
+            Pen::Plain => 0,
+            Pen::S3(held) => held.number,
+            Pen::Oss(held) => held.number,
+        }
+    }
+}
