@@ -10,6 +10,7 @@ mod folder;
 mod many;
 mod objects;
 mod oss;
+mod oss_served;
 mod program;
 mod raw;
 mod secrets;

@@ -57,7 +57,7 @@ pub fn synthetic(length: u64) -> Origin {
     start(Store::Synthetic(vec![("demo".into(), "object".into(), length)]), None)
 }
 
-fn start(store: Store, auth: Option<(String, String)>) -> Origin {
+pub fn start(store: Store, auth: Option<(String, String)>) -> Origin {
     let listen: SocketAddr = "127.0.0.1:0".parse().unwrap();
     Origin::start(Options {
         listen: vec![listen],
