@@ -6,8 +6,9 @@
 #   scripts/deps.sh ensure     installs as root or with CI=true, else names the command and fails
 set -euo pipefail
 
-# Pinned: the server that nobody here wrote.
+# Pinned: the servers that nobody here wrote.
 MINIO=github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c
+VERSITYGW=github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
 # Program, Debian package.
 PACKAGES=("nginx nginx-light" "curl curl" "python3 python3-venv")
@@ -20,6 +21,7 @@ owner=${SUDO_USER:-$(id -un)}
 home=$(getent passwd "$owner" | cut -d: -f6)
 cache=${FLATOUT_CACHE:-${home:-$HOME}/.cache/flatout}
 minio=$cache/minio-${MINIO##*@}/minio
+versitygw=$cache/versitygw-${VERSITYGW##*@}/versitygw
 # Named after what they are made of, so that a change there makes them anew.
 oss_clients=$cache/oss-clients-$(cat "$clients"/go.mod "$clients"/go.sum "$clients"/main.go | cksum | cut -d' ' -f1)
 python=$cache/python-$(cksum <"$clients/requirements.txt" | cut -d' ' -f1)
@@ -54,6 +56,7 @@ list() {
         line "${row% *}" "$(command -v "${row% *}" || echo "missing: apt-get install ${row#* }")"
     done
     line minio "$(found "$minio" || echo "missing: go install, about 6 minutes on two cores")"
+    line versitygw "$(found "$versitygw" || echo "missing: go install, about 2 minutes on two cores")"
     line ossutil "$(found "$oss_clients/ossutil" || echo "missing: go build, about a minute")"
     line oss-go "$(found "$oss_clients/oss-go" || echo "missing: go build, with ossutil")"
     line python "$(found "$python/whole" || echo "missing: pip install of OSS SDK, boto3 and aws-cli, under a minute")"
@@ -62,7 +65,7 @@ list() {
 found() { if [ -x "$1" ]; then echo "$1"; else false; fi; }
 
 nothing_missing() {
-    [ -z "$(missing_packages)" ] && [ -x "$minio" ] && [ -e "$cache/bin/minio" ] &&
+    [ -z "$(missing_packages)" ] && leads bin/minio "$minio" && leads bin/versitygw "$versitygw" &&
         leads bin/ossutil "$oss_clients/ossutil" && leads bin/oss-go "$oss_clients/oss-go" &&
         [ -x "$python/whole" ] && leads python "$python"
 }
@@ -71,12 +74,14 @@ leads() { [ -e "$2" ] && [ "$(readlink -f "$cache/$1")" = "$(readlink -f "$2")" 
 
 install_missing() {
     install_packages
-    install_minio
+    install_go "$minio" "$MINIO" 6
+    install_go "$versitygw" "$VERSITYGW" 2
     install_oss_clients
     install_python
     # The tests look here; the version stays in the folder that it points to.
     as_owner mkdir -p "$cache/bin"
     as_owner ln -sfn "../minio-${MINIO##*@}/minio" "$cache/bin/minio"
+    as_owner ln -sfn "../versitygw-${VERSITYGW##*@}/versitygw" "$cache/bin/versitygw"
     as_owner ln -sfn "../${oss_clients##*/}/ossutil" "$cache/bin/ossutil"
     as_owner ln -sfn "../${oss_clients##*/}/oss-go" "$cache/bin/oss-go"
     as_owner ln -sfn "${python##*/}" "$cache/python"
@@ -97,16 +102,17 @@ install_packages() {
     RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${packages[@]}" >/dev/null
 }
 
-install_minio() {
-    [ -x "$minio" ] && return
-    command -v go >/dev/null || { say "MinIO is built with Go: install Go 1.24 or newer first"; exit 1; }
-    say "go install $MINIO (about 6 minutes on two cores)"
+# A program of one Go module: where it goes, what it is, how many minutes two cores take.
+install_go() {
+    [ -x "$1" ] && return
+    command -v go >/dev/null || { say "${1##*/} is built with Go: install Go 1.24 or newer first"; exit 1; }
+    say "go install $2 (about $3 minutes on two cores)"
     # Built beside its place and moved there whole, so that a build that was broken off is not taken for one.
-    as_owner mkdir -p "$minio.building" "$(dirname "$minio")"
-    as_owner env PATH="$PATH" GOBIN="$minio.building" GOFLAGS=-trimpath GOTOOLCHAIN=local \
-        nice go install "$MINIO"
-    as_owner mv "$minio.building/minio" "$minio"
-    as_owner rmdir "$minio.building"
+    as_owner mkdir -p "$1.building" "$(dirname "$1")"
+    as_owner env PATH="$PATH" GOBIN="$1.building" GOFLAGS=-trimpath GOTOOLCHAIN=local \
+        nice go install "$2"
+    as_owner mv "$1.building/${1##*/}" "$1"
+    as_owner rmdir "$1.building"
 }
 
 # ossutil, and a program of ours around the OSS Go SDK.
@@ -146,7 +152,7 @@ as_owner() {
     if [ "$(id -u)" = 0 ] && [ "$owner" != root ]; then sudo -H -u "$owner" "$@"; else "$@"; fi
 }
 
-line() { printf '    %-7s %s\n' "$1" "$2"; }
+line() { printf '    %-9s %s\n' "$1" "$2"; }
 say() { printf 'deps: %s\n' "$*"; }
 
 main "$@"
