@@ -37,7 +37,8 @@ fn bare(command: &mut Command) {
 /// Longer than any run takes, on however busy a machine; a run that hangs ends here without a code.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Runs it to its end.
+/// Runs it to its end. Whatever it did, nothing that it put out may hold a secret that it was given.
+#[track_caller]
 pub fn run(command: &mut Command) -> Ended {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().expect("the program starts");
@@ -51,7 +52,27 @@ pub fn run(command: &mut Command) -> Ended {
     let output = child.wait_with_output().expect("the program can be waited for");
     drop(ended_in_time);
     watchdog.join().expect("the watchdog ends");
-    ended(output)
+    let ended = ended(output);
+    let said = format!("{}{}", String::from_utf8_lossy(&ended.stdout), ended.stderr);
+    for secret in secrets(command) {
+        assert!(!said.contains(&secret), "{command:?} gave away {secret}:\n{said}");
+    }
+    ended
+}
+
+/// Keys, tokens and passwords among a command's variables and arguments; the shortest could be words of a message.
+fn secrets(command: &Command) -> Vec<String> {
+    let names = |name: &str| {
+        let secret = ["SECRET", "TOKEN", "PASSWORD"].iter().any(|word| name.contains(word));
+        secret && !["_FILE", "_URI", "_DIR"].iter().any(|end| name.ends_with(end))
+    };
+    let variables = command.get_envs().filter(|(name, _)| names(&name.to_string_lossy()));
+    let variables = variables.filter_map(|(_, value)| Some(value?.to_string_lossy().into_owned()));
+    let passwords = command.get_args().filter_map(|argument| {
+        let (user, _) = argument.to_str()?.split_once("://")?.1.split_once('@')?;
+        Some(user.split_once(':')?.1.to_owned())
+    });
+    variables.chain(passwords).filter(|secret| secret.len() >= 8).collect()
 }
 
 /// What came out of it.
