@@ -352,19 +352,21 @@ impl Connection {
     ) -> Poll<Result<u64, Error>> {
         let mut scratch = scratch.borrow_mut();
         let spare = place.spare(scratch.as_mut_slice(), wanted);
-        let bytes = if self.ahead.is_empty() {
-            let floor_bytes = spare.len();
-            self.socket.set_floor(floor_bytes).map_err(broke)?;
-            let mut buffer = ReadBuf::new(spare);
+        // What came with the head is handed on with what follows it: one write, not two.
+        let ahead = self.ahead.len().min(spare.len());
+        let (came, rest) = spare.split_at_mut(ahead);
+        let received = if rest.is_empty() {
+            0
+        } else {
+            self.socket.set_floor(rest.len()).map_err(broke)?;
+            let mut buffer = ReadBuf::new(rest);
             let (socket, stall) = (&mut self.socket, &mut self.stall);
             ready!(stall.poll_read(cx, socket, &mut buffer)).map_err(broke)?;
             buffer.filled().len()
-        } else {
-            let bytes = self.ahead.len().min(spare.len());
-            spare[..bytes].copy_from_slice(&self.ahead[..bytes]);
-            self.ahead.drain(..bytes);
-            bytes
         };
+        came.copy_from_slice(&self.ahead[..ahead]);
+        self.ahead.drain(..ahead);
+        let bytes = ahead + received;
         place.fill(scratch.as_mut_slice(), bytes, hash)?;
         Poll::Ready(Ok(bytes as u64))
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 
 use crate::error::{Error, ErrorKind};
@@ -115,6 +115,13 @@ impl FileGround {
     pub(crate) fn commit(&self, bytes: u64) -> Result<(), Error> {
         if self.reserved_bytes.load(Ordering::Relaxed) > bytes {
             self.file.set_len(bytes).map_err(|refused| Error::local("cannot set the length", refused))?;
+        }
+        // Where nothing stands under the name this is all, and nothing that appears meanwhile is overwritten.
+        let fresh = RenameFlags::NOREPLACE;
+        if rustix::fs::renameat_with(&*self.folder, &self.temporary, &*self.folder, &self.name, fresh).is_ok()
+        {
+            self.committed.store(true, Ordering::Relaxed);
+            return Ok(());
         }
         if let Some(mode) = self.earlier_mode()? {
             rustix::fs::fchmod(&self.file, mode).map_err(|refused| {

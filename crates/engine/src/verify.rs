@@ -113,12 +113,13 @@ impl Ledger {
 /// The combined checksum of all parts; `None` when one was not hashed in this form.
 fn combine(algorithm: Algorithm, parts: &[PartSum]) -> Option<u64> {
     let mut powers = Powers::new(algorithm);
-    let mut whole = algorithm.of(&[]);
+    let mut whole = None;
     for part in parts {
         let (_, sum) = part.sums.iter().find(|(a, _)| *a == algorithm)?;
-        whole = powers.combine(whole, *sum, part.bytes);
+        // The first stands for itself: most objects have one part, and a combination costs more than its hash.
+        whole = Some(whole.map_or(*sum, |before| powers.combine(before, *sum, part.bytes)));
     }
-    Some(whole)
+    Some(whole.unwrap_or_else(|| algorithm.of(&[])))
 }
 
 /// The running checksums of one part; they go on over attempts, since a part is asked for again from where it stopped.
