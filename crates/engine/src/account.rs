@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use flatout_settings::Settings;
 use flatout_wire::head::Head;
-use flatout_wire::location::{Location, LocationError};
+use flatout_wire::location::{HttpUrl, Location, LocationError};
 use flatout_wire::oss::Oss;
 use flatout_wire::oss_sign::{self, RANGE_BEHAVIOR, Resource, Version};
 use flatout_wire::request::{self, Method, Request};
@@ -16,6 +16,7 @@ use crate::client::Core;
 use crate::credentials::{Held, Keys, Provider};
 use crate::error::{Error, ErrorKind};
 use crate::object::unix_seconds;
+use crate::proxy::is_metadata;
 use crate::refusal::{self, Doubt};
 
 /// By whose rules a request is made and signed.
@@ -181,7 +182,8 @@ impl Account {
             return false;
         }
         let (known, told) = (self.s3_for(bucket), refusal::whereabouts(head, body));
-        let moved = told.and_then(|(region, endpoint)| {
+        let moved = told.and_then(|(region, url)| {
+            let endpoint = url.filter(|url| errand.is_asked_by(url)).map(|url| url.endpoint);
             let elsewhere = |from: &S3| from.elsewhere(bucket, region.as_deref(), endpoint.as_ref());
             // Another request may have learnt it while this one was on its way.
             elsewhere(&known).or_else(|| elsewhere(&self.s3))
@@ -306,6 +308,16 @@ impl Errand {
             | Errand::Page { under: location, .. } => Dialect::of(location),
             Errand::Buckets { dialect, .. } => *dialect,
         }
+    }
+
+    /// Whether a URL asks for the same of a bucket: only a redirect to one tells where the bucket lies. None that leads to
+    /// a machine's own metadata does.
+    fn is_asked_by(&self, url: &HttpUrl) -> bool {
+        let (bucket, key) = self.resource();
+        let has_query = url.path_and_query.contains('?');
+        S3::is_same_resource(url, bucket, key)
+            && (!has_query || matches!(self, Errand::Page { .. }))
+            && !is_metadata(&url.endpoint)
     }
 
     /// Bucket and key that it is about; empty where it is about none.

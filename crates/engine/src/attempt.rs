@@ -12,6 +12,7 @@ use crate::connection::{Connection, Incoming};
 use crate::error::{Error, ErrorKind};
 use crate::landing::Place;
 use crate::object::{Asked, Outgoing};
+use crate::proxy::Purpose;
 use crate::refusal::{Failure, doubts_keys};
 use crate::shard::Shard;
 use crate::stats::Version;
@@ -87,7 +88,7 @@ fn follow(running: &Running, head: &Head) -> Result<bool, Failure> {
 /// One exchange on an idle connection or a new one. An idle one that the origin closed meanwhile costs no attempt.
 async fn exchange(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result<Answer, Failure> {
     let Outgoing { endpoint, head, pen } = running.object.get(&shard.core, asked, running.if_match()).await?;
-    let head = match shard.core.routes.forwarder(&endpoint) {
+    let head = match shard.core.routes.forwarder(&endpoint, Purpose::Store) {
         Some(proxy) => proxy.absolute(&endpoint, &head),
         None => head,
     };
@@ -97,7 +98,7 @@ async fn exchange(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result
         let mut connection = match idle {
             Some(connection) => connection,
             None => {
-                let (socket, address) = shard.connect(&endpoint).await?;
+                let (socket, address) = shard.connect(&endpoint, Purpose::Store).await?;
                 running.counters.connections.fetch_add(1, Ordering::Relaxed);
                 shard.new_connection(socket, endpoint.clone(), address)
             }
@@ -199,7 +200,7 @@ impl Answer {
     }
 }
 
-fn unexpected(status: u16) -> Failure {
+pub(crate) fn unexpected(status: u16) -> Failure {
     Failure::last(Error::new(ErrorKind::Network, format!("the origin answered with status {status}")))
 }
 

@@ -301,7 +301,7 @@ impl Core {
     pub(crate) fn call(self: &Arc<Core>, call: Call) -> Result<(Head, Bytes), Error> {
         let (reply, answer) = std::sync::mpsc::channel();
         self.send(0, Job::Call(call, reply))?;
-        answer.recv().map_err(|_gone| Error::new(ErrorKind::Cancelled, "the client was closed meanwhile"))?
+        answer.recv().map_err(|_gone| self.unanswered())?
     }
 
     /// What a service that is no origin answers; blocks, so no shard may call it.
@@ -313,7 +313,15 @@ impl Core {
     ) -> Result<Reply, Error> {
         let (reply, answer) = std::sync::mpsc::channel();
         self.send(0, Job::Ask(Question { request, body, patience }, reply))?;
-        answer.recv().map_err(|_gone| Error::new(ErrorKind::Cancelled, "the client was closed meanwhile"))?
+        answer.recv().map_err(|_gone| self.unanswered())?
+    }
+
+    /// Why a shard let go of a question.
+    fn unanswered(&self) -> Error {
+        match self.shards.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+            true => Error::new(ErrorKind::Internal, "a shard stopped: this is a defect of flatout"),
+            false => Error::new(ErrorKind::Cancelled, "the client was closed meanwhile"),
+        }
     }
 
     fn keys<S: Send + Sync + 'static>(

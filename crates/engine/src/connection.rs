@@ -245,7 +245,10 @@ impl Incoming {
         if wanted == 0 {
             return Ok(0);
         }
-        let received = poll_fn(|cx| connection.poll_into(cx, place, hash, scratch, wanted)).await?;
+        // Nobody knows how much is to come before a close: whatever there is may be the end.
+        let floor_max = if matches!(self, Incoming::UntilClose) { 1 } else { usize::MAX };
+        let received =
+            poll_fn(|cx| connection.poll_into(cx, place, hash, scratch, wanted, floor_max)).await?;
         match received {
             0 => self.on_close()?,
             _ => self.on_received(received),
@@ -349,6 +352,7 @@ impl Connection {
         hash: &mut PartHash,
         scratch: &RefCell<Lease>,
         wanted: u64,
+        floor_max: usize,
     ) -> Poll<Result<u64, Error>> {
         let mut scratch = scratch.borrow_mut();
         let spare = place.spare(scratch.as_mut_slice(), wanted);
@@ -358,7 +362,7 @@ impl Connection {
         let received = if rest.is_empty() {
             0
         } else {
-            self.socket.set_floor(rest.len()).map_err(broke)?;
+            self.socket.set_floor(rest.len().min(floor_max)).map_err(broke)?;
             let mut buffer = ReadBuf::new(rest);
             let (socket, stall) = (&mut self.socket, &mut self.stall);
             ready!(stall.poll_read(cx, socket, &mut buffer)).map_err(broke)?;

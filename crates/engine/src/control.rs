@@ -17,7 +17,7 @@ use hyper_util::rt::TokioIo;
 use crate::account::{Dialect, Errand};
 use crate::attempt::{MOVES_MAX, REDIRECTS_MAX, is_redirect};
 use crate::error::{Error, ErrorKind};
-use crate::proxy::Proxy;
+use crate::proxy::{Proxy, Purpose};
 use crate::refusal::{self, Failure};
 use crate::retry::{self, Fault};
 use crate::shard::Shard;
@@ -141,12 +141,12 @@ async fn collected(answer: hyper::Response<Incoming>, bytes_max: usize) -> Resul
 /// Sends on an idle connection, or on a new one where the origin closed the idle one meanwhile.
 async fn send(shard: &Rc<Shard>, request: &Request) -> Result<(Caller, hyper::Response<Incoming>), Failure> {
     if let Some(mut caller) = idle_caller(shard, request).await
-        && let Ok(answer) = caller.send_request(rendered(shard, request, Bytes::new())).await
+        && let Ok(answer) = caller.send_request(rendered(shard, request, Bytes::new(), Purpose::Store)?).await
     {
         return Ok((caller, answer));
     }
-    let mut caller = open_caller(shard, request).await?;
-    let answer = sent(shard, &mut caller, request, Bytes::new()).await?;
+    let mut caller = open_caller(shard, request, Purpose::Store).await?;
+    let answer = sent(shard, &mut caller, request, Bytes::new(), Purpose::Store).await?;
     Ok((caller, answer))
 }
 
@@ -155,8 +155,9 @@ async fn sent(
     caller: &mut Caller,
     request: &Request,
     body: Bytes,
+    purpose: Purpose,
 ) -> Result<hyper::Response<Incoming>, Failure> {
-    caller.send_request(rendered(shard, request, body)).await.map_err(|error| {
+    caller.send_request(rendered(shard, request, body, purpose)?).await.map_err(|error| {
         if error.is_parse() && request.endpoint.scheme == Scheme::Http {
             return Failure::last(answers_nonsense(request, &error));
         }
@@ -174,8 +175,8 @@ async fn idle_caller(shard: &Rc<Shard>, request: &Request) -> Option<Caller> {
     }
 }
 
-async fn open_caller(shard: &Rc<Shard>, request: &Request) -> Result<Caller, Failure> {
-    let (socket, _) = shard.connect(&request.endpoint).await?;
+async fn open_caller(shard: &Rc<Shard>, request: &Request, purpose: Purpose) -> Result<Caller, Failure> {
+    let (socket, _) = shard.connect(&request.endpoint, purpose).await?;
     let opened = http1::handshake(TokioIo::new(socket)).await;
     let (caller, connection) = opened.map_err(|error| {
         Failure::transient(Error::new(ErrorKind::Network, format!("cannot speak HTTP there: {error}")))
@@ -193,7 +194,14 @@ fn answers_nonsense(request: &Request, error: &hyper::Error) -> Error {
     Error::new(ErrorKind::Network, cause).with_hint("if the port is one for TLS, use https://")
 }
 
-fn rendered(shard: &Shard, request: &Request, body: Bytes) -> hyper::Request<Full<Bytes>> {
+/// An origin decides what a redirect or a listing leads to, a service what a role is called: that may be more than a
+/// request line holds.
+fn rendered(
+    shard: &Shard,
+    request: &Request,
+    body: Bytes,
+    purpose: Purpose,
+) -> Result<hyper::Request<Full<Bytes>>, Failure> {
     let method = match request.method {
         Method::Get => hyper::Method::GET,
         Method::Head => hyper::Method::HEAD,
@@ -201,7 +209,7 @@ fn rendered(shard: &Shard, request: &Request, body: Bytes) -> hyper::Request<Ful
         Method::Post => hyper::Method::POST,
         Method::Delete => hyper::Method::DELETE,
     };
-    let proxy = shard.core.routes.forwarder(&request.endpoint);
+    let proxy = shard.core.routes.forwarder(&request.endpoint, purpose);
     let uri = if proxy.is_some() { request.url() } else { request.target() };
     let mut builder = hyper::Request::builder().method(method).uri(uri);
     if let Some(login) = proxy.and_then(Proxy::login) {
@@ -214,7 +222,10 @@ fn rendered(shard: &Shard, request: &Request, body: Bytes) -> hyper::Request<Ful
         // RFC 9110 §8.6: said where a body could be; hyper leaves it out.
         builder = builder.header("content-length", "0");
     }
-    builder.body(Full::new(body)).expect("wire renders only valid targets and headers")
+    builder.body(Full::new(body)).map_err(|why| {
+        let cause = format!("{} leads to what cannot be asked for: {why}", request.endpoint);
+        Failure::last(Error::new(ErrorKind::Network, cause))
+    })
 }
 
 /// What a service that is no origin is asked, and for how long.
@@ -283,10 +294,13 @@ async fn ask_once(shard: &Rc<Shard>, question: &Question) -> Result<Reply, Failu
         let cause = format!("{endpoint} did not answer in time");
         Failure::transient(Error::new(ErrorKind::Timeout, cause))
     };
-    let opened = tokio::time::timeout(question.patience.connect, open_caller(shard, &question.request)).await;
+    let opened =
+        tokio::time::timeout(question.patience.connect, open_caller(shard, &question.request, Purpose::Keys))
+            .await;
     let mut caller = opened.map_err(silent)??;
     let exchange = async {
-        let answer = sent(shard, &mut caller, &question.request, question.body.clone()).await?;
+        let answer =
+            sent(shard, &mut caller, &question.request, question.body.clone(), Purpose::Keys).await?;
         let status = answer.status().as_u16();
         Ok(Reply { status, body: collected(answer, REPLY_BYTES_MAX).await? })
     };

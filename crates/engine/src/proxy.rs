@@ -51,6 +51,15 @@ pub(crate) struct Routes {
     without: Vec<Exception>,
 }
 
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Objects, wherever they are.
+    Store,
+    /// Keys. A service of this machine answers for this machine alone, and what it is asked with is a secret.
+    Keys,
+}
+
 /// One proxy, spoken to in plain HTTP.
 pub(crate) struct Proxy {
     pub(crate) endpoint: Endpoint,
@@ -71,26 +80,27 @@ impl Routes {
     }
 
     /// The proxy that leads to `endpoint`, if one does.
-    pub(crate) fn of(&self, endpoint: &Endpoint) -> Option<&Proxy> {
+    pub(crate) fn of(&self, endpoint: &Endpoint, purpose: Purpose) -> Option<&Proxy> {
         let proxy = match endpoint.scheme {
             Scheme::Http => self.http.as_ref(),
             Scheme::Https => self.https.as_ref(),
         }?;
-        let ours = is_metadata(endpoint) || (is_loopback(endpoint) && !self.explicit);
+        let ours =
+            is_metadata(endpoint) || (is_loopback(endpoint) && (!self.explicit || purpose == Purpose::Keys));
         let excepted = self.without.iter().any(|exception| exception.holds(endpoint));
         (!ours && !excepted).then_some(proxy)
     }
 
     /// The proxy that a request to `endpoint` is handed to whole, in absolute form: plain HTTP needs no tunnel, and
     /// many proxies allow CONNECT to port 443 only.
-    pub(crate) fn forwarder(&self, endpoint: &Endpoint) -> Option<&Proxy> {
-        self.of(endpoint).filter(|_| endpoint.scheme == Scheme::Http)
+    pub(crate) fn forwarder(&self, endpoint: &Endpoint, purpose: Purpose) -> Option<&Proxy> {
+        self.of(endpoint, purpose).filter(|_| endpoint.scheme == Scheme::Http)
     }
 }
 
 /// The instance's own metadata and credentials: another machine's answer would be another machine's identity.
 /// Link-local, and the addresses of AWS (IPv6) and Alibaba Cloud that are not.
-fn is_metadata(endpoint: &Endpoint) -> bool {
+pub(crate) fn is_metadata(endpoint: &Endpoint) -> bool {
     const ELSEWHERE: [&str; 3] = ["fd00:ec2::254", "fd00:ec2::23", "100.100.100.200"];
     match endpoint.host.parse::<IpAddr>() {
         Ok(IpAddr::V4(ip)) => ip.is_link_local() || ELSEWHERE.contains(&endpoint.host.as_str()),

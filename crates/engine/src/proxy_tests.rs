@@ -10,7 +10,7 @@ fn endpoint(url: &str) -> Endpoint {
 #[track_caller]
 fn check(no_proxy: &str, url: &str, without: bool) {
     let routes = Routes::new(Some("http://proxy:3128"), Some(no_proxy), &Proxies::default()).expect("routes");
-    assert_eq!(routes.of(&endpoint(url)).is_none(), without, "{no_proxy:?} {url}");
+    assert_eq!(routes.of(&endpoint(url), Purpose::Store).is_none(), without, "{no_proxy:?} {url}");
 }
 
 #[test]
@@ -47,7 +47,9 @@ fn what_is_this_machines_own_is_asked_directly() {
         Proxies { http: Some("http://plain:1".into()), https: Some("secure:2".into()), ..Proxies::default() };
     let around = Routes::new(None, None, &found).expect("routes");
     let explicit = Routes::new(Some("named:3"), None, &found).expect("routes");
-    let port = |routes: &Routes, url: &str| routes.of(&endpoint(url)).map(|proxy| proxy.endpoint.port);
+    let port = |routes: &Routes, url: &str| {
+        routes.of(&endpoint(url), Purpose::Store).map(|proxy| proxy.endpoint.port)
+    };
     for (url, found, named) in [
         ("http://host", Some(1), Some(3)),
         ("https://host", Some(2), Some(3)),
@@ -63,6 +65,10 @@ fn what_is_this_machines_own_is_asked_directly() {
     ] {
         assert_eq!((port(&around, url), port(&explicit, url)), (found, named), "{url}");
     }
+    for url in ["http://127.0.0.1:7799", "http://localhost:7799"] {
+        assert!(explicit.of(&endpoint(url), Purpose::Keys).is_none(), "{url}: keys stay on this machine");
+    }
+    assert!(explicit.of(&endpoint("https://sts.amazonaws.com"), Purpose::Keys).is_some());
 }
 
 #[test]

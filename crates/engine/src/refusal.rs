@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use flatout_wire::endpoint::Endpoint;
 use flatout_wire::head::Head;
-use flatout_wire::location::Location;
+use flatout_wire::location::{HttpUrl, Location};
 use flatout_wire::request::Method;
 use flatout_wire::verdict::{self, Reason, Refusal, Verdict};
 
@@ -98,8 +97,8 @@ fn judged(head: &Head, body: &[u8]) -> Verdict {
     }
 }
 
-/// Where a refused answer says that the bucket lies: the region, the endpoint that a redirect leads to, or both.
-pub(crate) fn whereabouts(head: &Head, body: &[u8]) -> Option<(Option<String>, Option<Endpoint>)> {
+/// Where a refused answer says that the bucket lies: the region, the URL that a redirect leads to, or both.
+pub(crate) fn whereabouts(head: &Head, body: &[u8]) -> Option<(Option<String>, Option<HttpUrl>)> {
     let Verdict::Refused(refusal) = judged(head, body) else { return None };
     let region = match refusal.reason() {
         Reason::WrongRegion { region } => region,
@@ -107,11 +106,11 @@ pub(crate) fn whereabouts(head: &Head, body: &[u8]) -> Option<(Option<String>, O
         _ => return None,
     };
     let location = head.location.as_deref().and_then(|location| Location::parse(location).ok());
-    let endpoint = match location {
-        Some(Location::Http { url }) => Some(url.endpoint),
+    let url = match location {
+        Some(Location::Http { url }) if matches!(head.status, 301 | 307 | 308) => Some(url),
         _ => None,
     };
-    Some((region, endpoint))
+    Some((region, url))
 }
 
 /// Whether an answer refuses the keys for their age.

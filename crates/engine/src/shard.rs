@@ -20,6 +20,7 @@ use crate::drive::{drive_lead, drive_worker};
 use crate::error::{Error, ErrorKind};
 use crate::lease::Lease;
 use crate::many::{Worker, drive_many};
+use crate::proxy::Purpose;
 use crate::refusal::Failure;
 use crate::retry::{self, Dice};
 use crate::tls_errors::{is_tls, wants_tls};
@@ -143,10 +144,14 @@ impl Shard {
 
     /// A new connection to the first address of `endpoint`, or of the proxy that leads there, in turn, that can be
     /// reached.
-    pub(crate) async fn connect(&self, endpoint: &Endpoint) -> Result<(Socket, SocketAddr), Error> {
+    pub(crate) async fn connect(
+        &self,
+        endpoint: &Endpoint,
+        purpose: Purpose,
+    ) -> Result<(Socket, SocketAddr), Error> {
         let core = &self.core;
         let within = core.connect_timeout();
-        let proxy = core.routes.of(endpoint);
+        let proxy = core.routes.of(endpoint, purpose);
         let nearest = proxy.map_or(endpoint, |proxy| &proxy.endpoint);
         let mut refused = None;
         let addresses = core.endpoints.addresses(nearest, within).await;
@@ -169,7 +174,7 @@ impl Shard {
 
     /// The failure that an answer tells of which is not the origin's own: the proxy's, or that of a port for TLS.
     pub(crate) fn misdirected(&self, endpoint: &Endpoint, status: u16, body: &[u8]) -> Option<Failure> {
-        let error = match (status, self.core.routes.forwarder(endpoint)) {
+        let error = match (status, self.core.routes.forwarder(endpoint, Purpose::Store)) {
             (407, Some(proxy)) => proxy.refused_login(),
             (400, None) if wants_tls(endpoint, body) => is_tls(endpoint),
             _ => return None,

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-use crate::attempt::{Answer, ask};
+use crate::attempt::{Answer, ask, unexpected};
 use crate::drive::wait_or_give_up;
 use crate::error::Error;
 use crate::landing::Ground;
@@ -75,6 +75,9 @@ impl<'a> Single<'a> {
     /// The stream from its start, read up to `position`.
     async fn ask_again(&mut self, position: u64) -> Result<Answer, Failure> {
         let mut answer = ask(self.shard, self.running, &Asked::Whole).await?;
+        if answer.head.status != 200 {
+            return Err(unexpected(answer.head.status));
+        }
         let found = Version::of(&answer.head, answer.total());
         let difference = self.running.version().and_then(|version| version.difference(&found));
         if let Some(difference) = difference {

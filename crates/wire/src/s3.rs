@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use crate::endpoint::Endpoint;
-use crate::location::LocationError;
+use crate::location::{HttpUrl, LocationError};
 use crate::percent;
 use crate::request::{Method, Request};
 
@@ -129,6 +129,16 @@ impl S3 {
             _ => {}
         }
         (moved != *self).then_some(moved)
+    }
+
+    /// Whether a redirect to `url` only names another place for this very resource, as S3's own do. Anything else leads
+    /// to something else, and says nothing about where the bucket lies.
+    pub fn is_same_resource(url: &HttpUrl, bucket: &str, key: &str) -> bool {
+        let mut tail = String::from("/");
+        percent::encode_path(key, &mut tail);
+        let path = url.path();
+        let below = path.strip_prefix('/').and_then(|rest| rest.strip_prefix(bucket));
+        path == tail || below.is_some_and(|below| below == tail || (below.is_empty() && key.is_empty()))
     }
 
     fn request(&self, method: Method, bucket: &str, key: &str, query: String) -> Request {

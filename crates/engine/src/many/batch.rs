@@ -18,6 +18,8 @@ use crate::transfer::{Get, Hold, Pace, Running};
 
 /// Objects known and not yet reported: a listing runs this far ahead, which is four pages and about 2 MiB.
 const AHEAD: usize = 4096;
+/// Objects open for each worker; the second may wait for its checksum.
+const OPEN_A_WORKER: usize = 2;
 /// The caller is woken for this many at once: a wake-up for each small object would cost more than its receive.
 const NEWS: usize = 512;
 
@@ -152,7 +154,8 @@ impl Batch {
             let mut woken = std::pin::pin!(self.work.notified());
             {
                 let mut state = self.lock();
-                if let Some(work) = state.queue.take(prefers_parts) {
+                let may_begin = state.begun < OPEN_A_WORKER * self.pace.parallel as usize;
+                if let Some(work) = state.queue.take(prefers_parts, may_begin) {
                     return Some(work);
                 }
                 if state.is_done() {
@@ -215,13 +218,13 @@ impl Batch {
     pub(crate) fn end(&self, running: &Running, member: &Member, result: Result<Report, Error>) {
         let connections = running.counters.connections.load(Ordering::Relaxed);
         let is_changed = result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Changed);
+        let mut state = self.lock();
+        state.let_go(running, connections);
+        // Whoever waits for another to end before he begins one may look again.
+        self.work.notify_one();
         if is_changed && !member.again && !self.is_stopped() {
             // The new version is read as a whole, and its size is the origin's to tell.
-            let task = Task { wanted: member.wanted.clone(), again: true };
-            let mut state = self.lock();
-            state.let_go(running, connections);
-            state.queue.push(task, false);
-            return self.work.notify_one();
+            return state.queue.push(Task { wanted: member.wanted.clone(), again: true }, false);
         }
         let progress = running.progress();
         let finished = Finished {
@@ -230,8 +233,6 @@ impl Batch {
             seconds: running.clock_s(),
             ..finished(member, result)
         };
-        let mut state = self.lock();
-        state.let_go(running, connections);
         self.tell(state, finished);
     }
 

@@ -61,17 +61,20 @@ impl<W, O: Clone> Queue<W, O> {
         std::mem::take(&mut self.open)
     }
 
-    pub(super) fn take(&mut self, prefers_parts: bool) -> Option<Work<W, O>> {
+    /// `may_begin` says whether another large object may be begun: one that waits for its checksum alone holds a file
+    /// and no worker.
+    pub(super) fn take(&mut self, prefers_parts: bool, may_begin: bool) -> Option<Work<W, O>> {
         match prefers_parts {
-            true => self.take_large().or_else(|| self.take_small()),
-            false => self.take_small().or_else(|| self.take_large()),
+            true => self.take_large(may_begin).or_else(|| self.take_small()),
+            false => self.take_small().or_else(|| self.take_large(may_begin)),
         }
     }
 
-    fn take_large(&mut self) -> Option<Work<W, O>> {
+    fn take_large(&mut self, may_begin: bool) -> Option<Work<W, O>> {
         match self.open.front() {
             Some(object) => Some(Work::Part(object.clone())),
-            None => self.large.pop_front().map(Work::Object),
+            None if may_begin => self.large.pop_front().map(Work::Object),
+            None => None,
         }
     }
 
@@ -94,15 +97,20 @@ mod tests {
         for (wanted, is_small) in [(1, false), (2, false), (3, true), (4, true)] {
             queue.push(Task { wanted, again: false }, is_small);
         }
-        assert_eq!(queue.take(true), object(1));
+        assert_eq!(queue.take(true, true), object(1));
         queue.open('a');
-        assert_eq!(queue.take(true), Some(Work::Part('a')));
-        assert_eq!(queue.take(false), object(3));
-        assert_eq!(queue.take(false), object(4));
-        assert_eq!(queue.take(false), Some(Work::Part('a')), "nobody is idle");
+        assert_eq!(queue.take(true, true), Some(Work::Part('a')));
+        assert_eq!(queue.take(false, true), object(3));
+        assert_eq!(queue.take(false, true), object(4));
+        assert_eq!(queue.take(false, true), Some(Work::Part('a')), "nobody is idle");
         assert_eq!(queue.close(|open| *open == 'a'), Some('a'));
         assert_eq!(queue.close(|open| *open == 'a'), None);
-        assert_eq!(queue.take(false), object(2), "the next large one begins when the first has no part left");
-        assert_eq!(queue.take(true), None);
+        assert_eq!(queue.take(false, false), None, "enough are open");
+        assert_eq!(
+            queue.take(false, true),
+            object(2),
+            "the next large one begins when the first has no part left"
+        );
+        assert_eq!(queue.take(true, true), None);
     }
 }

@@ -247,3 +247,37 @@ fn check_key(scheme: &str, host: &str, key: &str, path: &str) {
         assert_eq!(asked.path, path, "{url}");
     }
 }
+
+#[test]
+fn a_redirect_of_one_object_says_nothing_of_its_bucket() {
+    let other = Origin::start(served);
+    for (status, target) in [
+        ("302 Found", format!("http://{}/bucket/moved", other.address)),
+        ("307 Temporary Redirect", format!("http://{}/cdn/abc?signature=1", other.address)),
+        ("307 Temporary Redirect", format!("http://{}/bucket/another", other.address)),
+        ("301 Moved Permanently", "http://169.254.169.254/bucket/moved".to_owned()),
+    ] {
+        let location_header = format!("location: {target}\r\n");
+        let origin = Origin::start(move |asked| match asked.path.as_str() {
+            "/bucket/moved" => refused(asked, status, &location_header, &error("TemporaryRedirect", "")),
+            _ => served(asked),
+        });
+        let client = client(&origin);
+        read(&client, "s3://bucket/moved").expect_err("the object is not followed");
+        assert!(read(&client, "s3://bucket/key").expect("the others are where they were") == object(SIZE));
+        assert!(other.asked().is_empty(), "{status} {target}: nothing signed goes elsewhere");
+    }
+}
+
+#[test]
+fn a_redirect_that_no_request_line_holds_is_an_error() {
+    let origin = Origin::start(|asked| match asked.path.as_str() {
+        "/long" => refused(asked, "302 Found", &format!("location: /{}\r\n", "x".repeat(70_000)), ""),
+        _ => served(asked),
+    });
+    let client = client(&origin);
+    let long = Location::parse(&format!("http://{}/long", origin.address)).expect("a URL");
+    let error = client.stat(&long).expect_err("nothing can be asked for there");
+    assert!(!matches!(error.kind(), ErrorKind::Cancelled), "{error}");
+    assert!(client.stat(&location("s3://bucket/key")).is_ok(), "the client goes on");
+}
