@@ -10,8 +10,14 @@ set -euo pipefail
 MINIO=github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c
 VERSITYGW=github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
+# What the newest of them asks for in its go.mod: 1.25.
+GO_MINOR=25
+
 # Program, Debian package.
 PACKAGES=("nginx nginx-light" "curl curl" "python3 python3-venv")
+
+# Debian's, for which there is that package; another one in the caller's PATH is not the one that sudo finds.
+python3=/usr/bin/python3
 
 # Clients of OSS and S3, pinned by the files there: Go modules by go.sum, Python packages by requirements.txt.
 clients=$(cd "$(dirname "$0")/../crates/cli/tests/real/clients" && pwd)
@@ -24,7 +30,7 @@ minio=$cache/minio-${MINIO##*@}/minio
 versitygw=$cache/versitygw-${VERSITYGW##*@}/versitygw
 # Named after what they are made of, so that a change there makes them anew.
 oss_clients=$cache/oss-clients-$(cat "$clients"/go.mod "$clients"/go.sum "$clients"/main.go | cksum | cut -d' ' -f1)
-python=$cache/python-$(cksum <"$clients/requirements.txt" | cut -d' ' -f1)
+python=$cache/python-$({ cat "$clients/requirements.txt"; "$python3" -V || true; } 2>/dev/null | cksum | cut -d' ' -f1)
 
 # Neither sudo's PATH nor a plain user's holds them all.
 PATH=$PATH:/usr/sbin:/sbin:/usr/local/go/bin
@@ -53,13 +59,21 @@ list() {
     say "the tests use (beside Rust):"
     local row
     for row in "${PACKAGES[@]}"; do
-        line "${row% *}" "$(command -v "${row% *}" || echo "missing: apt-get install ${row#* }")"
+        line "${row% *}" "$(package_found "${row% *}" || echo "missing: apt-get install ${row#* }")"
     done
     line minio "$(found "$minio" || echo "missing: go install, about 6 minutes on two cores")"
     line versitygw "$(found "$versitygw" || echo "missing: go install, about 2 minutes on two cores")"
     line ossutil "$(found "$oss_clients/ossutil" || echo "missing: go build, about a minute")"
     line oss-go "$(found "$oss_clients/oss-go" || echo "missing: go build, with ossutil")"
     line python "$(found "$python/whole" || echo "missing: pip install of OSS SDK, boto3 and aws-cli, under a minute")"
+}
+
+# Debian has Python without what makes environments of it.
+package_found() {
+    case $1 in
+        python3) "$python3" -c 'import ensurepip, sys; print(sys.executable)' 2>/dev/null ;;
+        *) command -v "$1" ;;
+    esac
 }
 
 found() { if [ -x "$1" ]; then echo "$1"; else false; fi; }
@@ -102,10 +116,19 @@ install_packages() {
     RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${packages[@]}" >/dev/null
 }
 
+# Debian 12's own Go is too old, and fails with words that do not say so.
+need_go() {
+    local version
+    version=$(GOTOOLCHAIN=local go env GOVERSION 2>/dev/null || true)
+    [[ $version =~ go1\.([0-9]+) ]] && [ "${BASH_REMATCH[1]}" -ge "$GO_MINOR" ] && return
+    say "$1 is built with Go 1.$GO_MINOR or newer, here is ${version:-none}: install it first, from https://go.dev/dl"
+    exit 1
+}
+
 # A program of one Go module: where it goes, what it is, how many minutes two cores take.
 install_go() {
     [ -x "$1" ] && return
-    command -v go >/dev/null || { say "${1##*/} is built with Go: install Go 1.24 or newer first"; exit 1; }
+    need_go "${1##*/}"
     say "go install $2 (about $3 minutes on two cores)"
     # Built beside its place and moved there whole, so that a build that was broken off is not taken for one.
     as_owner mkdir -p "$1.building" "$(dirname "$1")"
@@ -118,7 +141,7 @@ install_go() {
 # ossutil, and a program of ours around the OSS Go SDK.
 install_oss_clients() {
     [ -x "$oss_clients/ossutil" ] && [ -x "$oss_clients/oss-go" ] && return
-    command -v go >/dev/null || { say "ossutil is built with Go: install Go 1.24 or newer first"; exit 1; }
+    need_go ossutil
     say "go build of ossutil and the OSS Go SDK (about a minute on two cores)"
     as_owner mkdir -p "$oss_clients.building"
     as_owner env PATH="$PATH" GOFLAGS="-trimpath -mod=readonly" GOTOOLCHAIN=local nice \
@@ -135,7 +158,7 @@ install_python() {
     [ -x "$python/whole" ] && return
     say "pip install of the OSS Python SDK, boto3 and aws-cli (under a minute)"
     as_owner rm -rf "$python"
-    as_owner python3 -m venv "$python" || { say "python3 has no venv: apt-get install python3-venv"; exit 1; }
+    as_owner "$python3" -m venv "$python"
     as_owner "$python/bin/pip" install -q --disable-pip-version-check --no-deps -r "$clients/requirements.txt"
     as_owner "$python/bin/pip" check >/dev/null
     as_owner ln -sfn bin/python "$python/whole"
@@ -144,7 +167,7 @@ install_python() {
 missing_packages() {
     local row
     for row in "${PACKAGES[@]}"; do
-        command -v "${row% *}" >/dev/null || printf '%s ' "${row#* }"
+        package_found "${row% *}" >/dev/null || printf '%s ' "${row#* }"
     done
 }
 

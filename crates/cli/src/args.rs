@@ -301,7 +301,7 @@ Examples:
   flatout cp s3://models/big.tar - | tar -x
   flatout cp s3://models/big.tar head.bin --range 0-1048575
   flatout cp -r s3://models/llama/ llama/
-  flatout cp -r s3://data/ . --include '*.parquet' --exclude '/tmp/'
+  flatout cp -r s3://data/ . --exclude '/tmp/' --include '*.parquet'
   flatout cp 's3://logs/2026-11-2?/*.zst' logs/
 
 The file appears under its name only when it is whole and, where the origin states a checksum, verified; until then, \
@@ -310,7 +310,7 @@ and whenever something fails, what stood there before stays.
 With -r the source is a folder, and what lies below it goes below DST under its name relative to that folder; a / at \
 the end of either changes nothing. Of a pattern, names are relative to the last folder before the first wildcard; * and \
 ? stay within a folder, ** does not. A key that holds such characters is found as it stands first. Of --include and \
---exclude, in their order, the first that matches decides. Objects that no file can stand for (a/../b, a//b, a and a/b \
+--exclude, in the order typed, the first that matches decides. Objects that no file can stand for (a/../b, a//b, a and a/b \
 at once) are left out with a warning and exit code 2: docs/names.md.";
 
 const CAT_EXAMPLES: &str = "\

@@ -246,7 +246,7 @@ impl<'a> Copy<'a> {
             }
             Err(error) => {
                 self.summary.failed += 1;
-                self.fail(&Failure { exit: Exit::Failed, ..Failure::from(error) });
+                self.fail(&failed(error));
             }
         }
         Ok(())
@@ -352,6 +352,16 @@ impl<'a> Copy<'a> {
             format_size(rate as u64),
             ok - self.unverified,
         )
+    }
+}
+
+/// The failure of one object among many. That one cannot be asked for does not make the command line wrong, and that one
+/// was cancelled, as when the disk is full, is no signal's doing.
+fn failed(error: &Error) -> Failure {
+    let failure = Failure::from(error);
+    match failure.exit {
+        Exit::Usage | Exit::Interrupted => Failure { exit: Exit::Failed, ..failure },
+        _ => failure,
     }
 }
 

@@ -36,17 +36,16 @@ impl Source {
     }
 
     /// What the key as a pattern matches; with `recursive` also what lies in folders that match. Names are relative to
-    /// the last folder before the first wildcard.
+    /// the last folder before the first wildcard; one behind a `\` is none.
     pub fn pattern(location: &Location, recursive: bool) -> Result<Option<Source>, Failure> {
         let key = location.key();
-        let fixed = &key[..key.find(WILDCARDS).unwrap_or(key.len())];
-        let Some(listed) = location.with_key(fixed) else { return Ok(None) };
+        let (fixed, rest) = fixed_part(key);
+        let Some(listed) = location.with_key(&*fixed) else { return Ok(None) };
         let pattern = Pattern::of_keys(key, recursive).map_err(|why| {
             let failure = Failure::usage(format!("read: {location}: the pattern {why}"));
             failure.with_hint("a \\ before a character makes it stand for itself")
         })?;
-        let folder_bytes = folder_bytes(fixed);
-        let rest = &key[folder_bytes..];
+        let folder_bytes = folder_bytes(&fixed);
         let deep = recursive || rest.contains('/') || rest.contains("**") || rest.contains('{');
         Ok(Some(Source { location: listed, deep, folder_bytes, pattern: Some(pattern) }))
     }
@@ -63,6 +62,20 @@ impl Source {
             Entry::Object(listed) => &listed.key,
             Entry::Prefix(prefix) => prefix.trim_end_matches('/'),
         })
+    }
+}
+
+/// What every match begins with, as it stands in keys, and the pattern from its first wildcard on.
+fn fixed_part(pattern: &str) -> (String, &str) {
+    let mut fixed = String::with_capacity(pattern.len());
+    let mut rest = pattern.chars();
+    loop {
+        let ahead = rest.as_str();
+        match rest.next() {
+            Some('\\') => fixed.extend(rest.next()),
+            Some(next) if !WILDCARDS.contains(&next) => fixed.push(next),
+            _ => return (fixed, ahead),
+        }
     }
 }
 
@@ -97,12 +110,16 @@ mod tests {
             ("s3://b/a/*/x", false, "a/", "a/", true),
             ("s3://b/a**", false, "a", "", true),
             ("s3://b/[ab]", false, "", "", false),
+            (r"s3://b/a\*b*", false, "a*b", "", false),
+            (r"s3://b/\[x\]/*", false, "[x]/", "[x]/", false),
+            (r"s3://b/x/\{\?", true, "x/{?", "x/", true),
         ] {
             let source = Source::pattern(&parse(typed), recursive).unwrap().expect("a bucket");
             let found = (source.location.key(), source.folder_bytes, source.deep);
             assert_eq!(found, (listed, folder.len(), deep), "{typed}");
         }
         assert!(Source::pattern(&parse("s3://b/[a"), false).is_err());
+        assert!(Source::pattern(&parse(r"s3://b/a*\"), false).is_err());
         assert!(!Source::is_pattern(&parse("http://h/a*")), "a URL is one object");
     }
 }

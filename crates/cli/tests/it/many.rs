@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -10,27 +11,34 @@ use crate::objects::{Buckets, bytes};
 use crate::program::{Ended, ended, flatout, run, signal};
 use crate::raw::{Answer, Asked, Raw, Then};
 
-/// Everything below a folder by its relative path.
-fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
-    let mut found = BTreeMap::new();
+/// Every file below a folder, by its path there. What vanishes meanwhile is none.
+fn names(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
     while let Some(next) = folders.pop() {
-        for entry in fs::read_dir(next).unwrap() {
+        let entries = match fs::read_dir(next) {
+            Err(gone) if gone.kind() == ErrorKind::NotFound => continue,
+            entries => entries.unwrap(),
+        };
+        for entry in entries {
             let path = entry.unwrap().path();
             match path.is_dir() {
                 true => folders.push(path),
-                false => {
-                    let name = path.strip_prefix(folder).unwrap().to_str().unwrap().to_owned();
-                    found.insert(name, fs::read(&path).unwrap());
-                }
+                false => found.push(path.strip_prefix(folder).unwrap().to_str().unwrap().to_owned()),
             }
         }
     }
+    found.sort();
     found
 }
 
-fn names(folder: &Path) -> Vec<String> {
-    files(folder).into_keys().collect()
+/// The same with what is in them.
+fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let read = |name: String| {
+        let bytes = fs::read(folder.join(&name)).unwrap();
+        (name, bytes)
+    };
+    names(folder).into_iter().map(read).collect()
 }
 
 fn tree() -> Buckets {
@@ -76,6 +84,8 @@ fn folders_and_patterns_arrive_under_their_names() {
     check(&["s3://bucket/data*/?.bin"], &["data/a.bin", "data2/f.bin"]);
     check(&["-r", "s3://bucket/data/s*"], &["sub/c.bin", "sub/deep/d.bin"]);
     check(&["s3://bucket/{top.txt,nothing}"], &["top.txt"]);
+    check(&[r"s3://bucket/odd/\[x\].*"], &["[x].bin"]);
+    check(&["-r", r"s3://bucket/\odd/\[x\].bin"], &["[x].bin"]);
     check(
         &["-r", "s3://bucket/data", "--include", "*.bin"],
         &["a.bin", "sub/c.bin", "sub/deep/d.bin", "tmp/e.bin"],
@@ -145,6 +155,7 @@ fn ls_takes_patterns_and_filters() {
     };
     check(&["s3://bucket/data/*.bin"], "a.bin\n");
     check(&["s3://bucket/data/s*"], "sub/\n");
+    check(&[r"s3://bucket/odd/\[x\]*"], "[x].bin\n");
     check(&["s3://bucket/data/**.bin"], "a.bin\nsub/c.bin\nsub/deep/d.bin\ntmp/e.bin\n");
     check(&["-r", "s3://bucket/data/", "--exclude", "*.bin"], "b.txt\nempty\n");
 }
@@ -290,17 +301,24 @@ fn links_that_lead_out_are_not_followed() {
 
 #[test]
 fn failures_are_a_line_each_and_stop_nothing_else() {
-    let origin = bucket(&["a", "denied", "gone1", "gone2", "z"], |asked, size| match asked.target() {
-        target if target.contains("gone") => Answer::new("404 Not Found", &[("Content-Length", "0")], b""),
-        target if target.contains("denied") => Answer::new("403 Forbidden", &[("Content-Length", "0")], b""),
-        _ => body(size),
-    });
-    let target = tempfile::tempdir().unwrap();
-    let ended = copy(&origin, target.path(), &[]);
-    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
-    assert_eq!(ended.stderr.lines().filter(|line| line.starts_with("flatout: error: ")).count(), 3);
-    assert_eq!(names(target.path()), ["a", "z"]);
-    assert!(ended.text().contains(": 2 objects, 3 failed, "), "{}", ended.text());
+    for (status, code) in [("404 Not Found", 1), ("403 Forbidden", 5), ("503 Slow Down", 6)] {
+        let origin =
+            bucket(&["a", "gone1", "gone2", "other", "z"], move |asked, size| match asked.target() {
+                target if target.contains("gone") => {
+                    Answer::new("404 Not Found", &[("Content-Length", "0")], b"")
+                }
+                target if target.contains("other") => Answer::new(status, &[("Content-Length", "0")], b""),
+                _ => body(size),
+            });
+        let target = tempfile::tempdir().unwrap();
+        let ended = copy(&origin, target.path(), &["--retries", "0"]);
+        assert_eq!(ended.code, Some(code), "the worst wins: {}", ended.stderr);
+        assert_eq!(ended.stderr.lines().filter(|line| line.starts_with("flatout: error: ")).count(), 3);
+        assert_eq!(names(target.path()), ["a", "z"]);
+        assert!(ended.text().contains(": 2 objects, 3 failed, "), "{}", ended.text());
+        let events = copy(&origin, target.path(), &["--retries", "0", "--json"]).events();
+        assert_eq!(events.last().unwrap()["exit"], code);
+    }
 }
 
 #[test]
@@ -338,10 +356,12 @@ fn an_interrupt_leaves_whole_files_only() {
     let mut command = flatout(&arguments);
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
-    // Two whole files and two on their way.
-    while names(target.path()).iter().filter(|name| name.contains("flatout")).count() < 2
-        || !target.path().join("b").exists()
-    {
+    let is_begun = |names: &[String]| {
+        let whole = names.iter().filter(|name| ["a", "b"].contains(&name.as_str())).count();
+        let hung = names.iter().filter(|name| name.starts_with("hung/") && name.contains("flatout")).count();
+        (whole, hung) == (2, 2)
+    };
+    while !is_begun(&names(target.path())) {
         assert!(Instant::now() < deadline, "{:?}", names(target.path()));
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -76,6 +76,20 @@ fn objects_go_both_ways_over_both_versions_and_sessions_are_resumed() {
 }
 
 #[test]
+fn clients_of_either_http_are_served_whatever_they_say_of_it() {
+    let (origin, roots) = origin();
+    for (offered, version) in [(&[][..], "1.1"), (&["h2", "http/1.1"], "1.1"), (&["http/1.0"], "1.0")] {
+        let mut config = ClientConfig::clone(&client(&roots, &TLS13));
+        config.alpn_protocols = offered.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let request = String::from_utf8(get("/bucket/missing"))
+            .unwrap()
+            .replace("HTTP/1.1", &format!("HTTP/{version}"));
+        let sent = send(&Arc::new(config), "localhost", origin.addresses()[0], request.as_bytes());
+        assert_eq!(sent.unwrap().0.status, 404, "{offered:?}");
+    }
+}
+
+#[test]
 fn it_is_who_it_says_under_every_name_it_has() {
     let (origin, roots) = origin();
     let config = client(&roots, &TLS13);

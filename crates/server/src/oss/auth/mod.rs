@@ -31,8 +31,8 @@ struct Claim {
 enum Validity {
     /// Around the time at which it was made.
     Around { unix_s: u64 },
-    /// Until a time.
-    Until { unix_s: u64 },
+    /// From when it was made, as far as a clock may be off, until a time.
+    Between { signed_s: u64, last_s: u64 },
 }
 
 enum Version {
@@ -82,7 +82,10 @@ fn check_time(validity: &Validity, now_s: u64) -> Result<(), Refusal> {
             let why = "the difference between the request time and the server time is larger than 15 minutes";
             Err(Refusal::new(403, "RequestTimeTooSkewed", why))
         }
-        Validity::Until { unix_s } if unix_s < now_s => {
+        Validity::Between { signed_s, .. } if signed_s > now_s + SKEW_S => {
+            Err(Refusal::new(403, "AccessDenied", "the request is not good yet: its date is in the future"))
+        }
+        Validity::Between { last_s, .. } if last_s < now_s => {
             Err(Refusal::new(403, "AccessDenied", "the request has expired").numbered("0002-00000069"))
         }
         _ => Ok(()),
@@ -198,6 +201,8 @@ mod tests {
             check(&line, &headers, now_s, "");
             check(&line, &headers, now_s + 599, "");
             check(&line, &headers, now_s + 600, "AccessDenied");
+            check(&line, &headers, now_s - 900, "");
+            check(&line, &headers, now_s - 901, "AccessDenied");
             check(&line.replace("expires=599", "expires=600"), &headers, now_s, "SignatureDoesNotMatch");
             check(&line.replace("param1=value1", "param1=value2"), &headers, now_s, "SignatureDoesNotMatch");
             check(&line.replace("expires=599", "expires=604801"), &headers, now_s, "InvalidArgument");
@@ -234,7 +239,7 @@ mod tests {
     #[test]
     fn what_is_no_signature_says_so() {
         let now_s = 1_702_743_657;
-        let date = ("x-oss-date", "20231216T162057Z");
+        let sent = [("x-oss-date", "20231216T162057Z"), ("x-oss-content-sha256", "UNSIGNED-PAYLOAD")];
         for (header, code) in [
             ("OSS2 ak:x", "InvalidArgument"),
             ("OSS ak", "InvalidArgument"),
@@ -250,9 +255,12 @@ mod tests {
                 "SignatureDoesNotMatch",
             ),
         ] {
-            let headers = if code == "AccessDenied" { &[][..] } else { &[date][..] };
+            let headers = if code == "AccessDenied" { &[][..] } else { &sent[..] };
             check("GET /bucket/k", &[headers, &[("authorization", header)]].concat(), now_s, code);
         }
+        // Only a URL may be silent on its body.
+        let whole = "OSS4-HMAC-SHA256 Credential=ak/20231216/r/oss/aliyun_v4_request,Signature=x";
+        check("GET /bucket/k", &[sent[0], ("authorization", whole)], now_s, "InvalidArgument");
         check("GET /bucket/k", &[], now_s, "AccessDenied");
         check("GET /bucket/k?OSSAccessKeyId=ak&Signature=x", &[], now_s, "AccessDenied");
         check("GET /bucket/k?OSSAccessKeyId=ak&Signature=x&Expires=1", &[], now_s, "AccessDenied");

@@ -105,7 +105,8 @@ pub(super) fn in_query(asked: &Asked) -> Result<Claim, Refusal> {
     Ok(Claim {
         access_key: text("OSSAccessKeyId"),
         signature: text("Signature"),
-        validity: Validity::Until { unix_s },
+        // When it was made it does not say.
+        validity: Validity::Between { signed_s: 0, last_s: unix_s },
         version: Version::V1 { date },
     })
 }

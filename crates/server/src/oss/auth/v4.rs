@@ -13,6 +13,9 @@ pub(super) const ALGORITHM: &str = "OSS4-HMAC-SHA256";
 /// The last word of every scope.
 const REQUEST: &str = "aliyun_v4_request";
 
+/// What is said of the body.
+const CONTENT_SHA256: &str = "x-oss-content-sha256";
+
 /// What a URL may be good for at most: a week.
 const MAX_EXPIRES_S: u64 = 7 * 86_400;
 
@@ -47,6 +50,9 @@ pub(super) fn in_header(asked: &Asked, text: &str) -> Result<Claim, Refusal> {
     let (access_key, scope) =
         scope(credential, (timestamp, unix_s), field("AdditionalHeaders").unwrap_or_default())
             .ok_or_else(|| malformed(CREDENTIAL_RULE).numbered("0002-00000213"))?;
+    if asked.header(CONTENT_SHA256).is_none() {
+        return Err(malformed("a request that is signed in its header has x-oss-content-sha256"));
+    }
     Ok(Claim {
         access_key,
         signature: signature.to_owned(),
@@ -72,7 +78,7 @@ pub(super) fn in_query(asked: &Asked) -> Result<Claim, Refusal> {
     Ok(Claim {
         access_key,
         signature: text("x-oss-signature"),
-        validity: Validity::Until { unix_s: signed_s + expires_s },
+        validity: Validity::Between { signed_s, last_s: signed_s + expires_s },
         version: Version::V4(scope),
     })
 }
@@ -112,7 +118,8 @@ pub(super) fn signature(secret_key: &str, asked: &Asked, scope: &Scope) -> Strin
 fn canonical_request(asked: &Asked, additional: &[String]) -> String {
     let bucket = asked.bucket.as_ref().map(|bucket| format!("{bucket}/")).unwrap_or_default();
     let path = escape(&format!("/{bucket}{}", asked.key.as_deref().unwrap_or_default()), "/");
-    let payload = asked.header("x-oss-content-sha256").unwrap_or_else(|| "UNSIGNED-PAYLOAD".to_owned());
+    // A URL says nothing of the body.
+    let payload = asked.header(CONTENT_SHA256).unwrap_or_else(|| "UNSIGNED-PAYLOAD".to_owned());
     let (query, headers) = (canonical_query(asked), canonical_headers(asked, additional));
     format!("{}\n{path}\n{query}\n{headers}\n{}\n{payload}", asked.method, additional.join(";"))
 }
