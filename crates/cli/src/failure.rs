@@ -62,6 +62,11 @@ impl Failure {
         }
     }
 
+    /// What was asked for is not there.
+    pub fn not_found(message: String) -> Failure {
+        Failure { exit: Exit::Failed, kind: "not_found".into(), message, hint: None }
+    }
+
     /// The same with what to do about it.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Failure {

@@ -1,12 +1,13 @@
-//! SIGINT and SIGTERM: the first ends the work in good order, a second one, or too long a delay, at once.
+//! SIGINT, SIGTERM and the hang-up of a terminal: the first ends the work in good order, a second one, or too long a delay, at once.
 
+use std::fs;
 use std::io;
 use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
@@ -38,6 +39,9 @@ impl Interrupt {
     /// Starts the thread that waits for signals.
     pub fn listen() -> io::Result<Interrupt> {
         let mut signals = Signals::new([SIGINT, SIGTERM])?;
+        if !ignores_hang_up() {
+            signals.add_signal(SIGHUP)?;
+        }
         // A write past `ulimit -f` is to be an error like a full disk, not a death that leaves things behind.
         flag::register(SIGXFSZ, Arc::default())?;
         let interrupt = Interrupt::default();
@@ -81,6 +85,14 @@ impl Interrupt {
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether whoever started us, such as nohup, wants a closed terminal to mean nothing.
+fn ignores_hang_up() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
+    ignored & 1 << (SIGHUP - 1) != 0
 }
 
 impl Armed {

@@ -90,12 +90,18 @@ fn certificate(wrong: &CertificateError, endpoint: &Endpoint) -> Error {
         Wrong::Revoked => ("is revoked".to_owned(), "its owner has to replace it".to_owned()),
         other => {
             let why = sentence(&TlsError::InvalidCertificate(other.clone()));
-            let why = why.strip_prefix("invalid peer certificate: ").unwrap_or(&why).to_owned();
-            let hint = match why.contains("CaUsedAsEndEntity") {
-                true => "a server needs a certificate of its own, signed by that CA",
-                false => "its owner has to replace it",
-            };
-            (format!("cannot be accepted: {why}"), hint.to_owned())
+            match why.contains("CaUsedAsEndEntity") {
+                true => (
+                    "is that of a CA, not of a server".to_owned(),
+                    "sign one for the server with it, or make it with openssl's \
+                     -addext basicConstraints=critical,CA:FALSE"
+                        .to_owned(),
+                ),
+                false => {
+                    let why = why.strip_prefix("invalid peer certificate: ").unwrap_or(&why);
+                    (format!("cannot be accepted: {why}"), "its owner has to replace it".to_owned())
+                }
+            }
         }
     };
     Error::new(ErrorKind::Untrusted, format!("the certificate of {endpoint} {what}")).with_hint(hint)

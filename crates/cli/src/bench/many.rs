@@ -57,11 +57,8 @@ fn prepare<'a>(args: &BenchGet, console: &'a Console) -> Result<Bench<'a>, Failu
     let wanted = list(&args.source, &client)?;
     let bytes = wanted.iter().filter_map(|wanted| wanted.size).sum();
     let first = wanted.iter().find(|wanted| wanted.size > Some(0)).ok_or_else(|| {
-        let failure = Failure::usage(format!(
-            "bench: {}: holds no object with bytes in it",
-            origin::masked(&args.source)
-        ));
-        failure.with_hint("flatout ls -r shows what there is")
+        let why = format!("bench: {}: holds no object with bytes in it", origin::masked(&args.source));
+        Failure::not_found(why).with_hint("flatout ls -r shows what there is")
     })?;
     let probe = Get::new(first.location.clone(), EngineLanding::Nowhere)
         .with_span(Span::Slice(0..1))

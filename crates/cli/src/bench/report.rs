@@ -197,8 +197,10 @@ struct Line<'a> {
     gbit_peak: f64,
     cpu_s_per_gib: f64,
     peak_rss_mib: f64,
-    ttfb_ms: Ttfb,
-    parts: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttfb_ms: Option<Ttfb>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parts: Option<u32>,
     retries: u32,
     connections: u32,
     shards: u32,
@@ -214,6 +216,7 @@ struct Ttfb {
 
 impl<'a> Line<'a> {
     fn new(op: Op, number: u32, landing: &'a str, run: &'a Run) -> Line<'a> {
+        let one = run.objects.is_none();
         Line {
             op: op.name(),
             run: number,
@@ -229,8 +232,9 @@ impl<'a> Line<'a> {
             gbit_peak: run.gbit_peak,
             cpu_s_per_gib: run.cpu_s_per_gib(),
             peak_rss_mib: run.peak_rss_mib,
-            ttfb_ms: Ttfb { p50: run.ttfb_ms_p50, p99: run.ttfb_ms_p99 },
-            parts: run.parts,
+            // Nobody records the parts of many objects.
+            ttfb_ms: one.then_some(Ttfb { p50: run.ttfb_ms_p50, p99: run.ttfb_ms_p99 }),
+            parts: one.then_some(run.parts),
             retries: run.retries,
             connections: run.connections,
             shards: run.shards,

@@ -14,6 +14,7 @@ use crate::console::{Carries, Console};
 use crate::events;
 use crate::exit::Exit;
 use crate::failure::{Failure, one_line};
+use crate::origin;
 use crate::progress::{Bar, POLL};
 use crate::select::{Filters, Named, Names, Source};
 
@@ -26,6 +27,7 @@ pub fn run(args: &Cp, source: &Source, client: &Client, console: &Console) -> Re
     {
         return Err(error.into());
     }
+    let is_new = !target.exists();
     let folder = match args.dry_run {
         true => None,
         false => Some(Folder::open(&target)?),
@@ -41,6 +43,7 @@ pub fn run(args: &Cp, source: &Source, client: &Client, console: &Console) -> Re
         left,
     };
     let mut copy = Copy::new(console, &source.location, target);
+    (copy.typed, copy.is_new) = (origin::masked(&args.source), is_new && !args.dry_run);
     match folder {
         None => copy.only_say(selection, &told)?,
         Some(folder) => copy.fetch(client, selection, folder, &told)?,
@@ -50,7 +53,8 @@ pub fn run(args: &Cp, source: &Source, client: &Client, console: &Console) -> Re
 
 /// One object that is not to be fetched after all.
 pub fn without(args: &Cp, source: &Location, path: &Path, console: &Console) -> Result<Exit, Failure> {
-    let mut copy = Copy::new(console, source, path.parent().unwrap_or(path).to_path_buf());
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut copy = Copy::new(console, source, folder.to_path_buf());
     let exists = args.no_clobber && path.symlink_metadata().is_ok();
     match exists {
         true => copy.tell_left(&Left { location: source.clone(), why: Why::Exists })?,
@@ -152,6 +156,10 @@ impl Iterator for Selection {
 struct Copy<'a> {
     console: &'a Console,
     source: &'a Location,
+    /// As it was asked for, without its secrets.
+    typed: String,
+    /// The target folder is of our making.
+    is_new: bool,
     target: PathBuf,
     summary: events::Summary,
     unverified: u64,
@@ -165,6 +173,8 @@ impl<'a> Copy<'a> {
         Copy {
             console,
             source,
+            typed: source.to_string(),
+            is_new: false,
             target,
             summary: events::Summary { action: "download", ..Default::default() },
             unverified: 0,
@@ -326,7 +336,11 @@ impl<'a> Copy<'a> {
     /// The last line, and the code to exit with.
     fn conclude(mut self) -> Result<Exit, Failure> {
         if self.summary.objects == 0 && self.exit == Exit::Clean {
-            self.fail(&nothing_there(self.source));
+            self.fail(&nothing_there(&self.typed));
+            if self.is_new {
+                // It holds nothing: nothing of it is to stay.
+                let _ = std::fs::remove_dir(&self.target);
+            }
         }
         self.summary.seconds = self.start.elapsed().as_secs_f64();
         self.summary.exit = self.exit.code();
@@ -344,7 +358,7 @@ impl<'a> Copy<'a> {
             |count: u64, what: &str| if count > 0 { format!(", {count} {what}") } else { String::new() };
         format!(
             "{} -> {}: {ok} objects{}{}, {} in {seconds:.2} s, {}/s, verified: {} of {ok}",
-            one_line(&self.source.to_string()),
+            one_line(&self.typed),
             one_line(&self.target.display().to_string()),
             also(failed, "failed"),
             also(skipped, "skipped"),
@@ -377,21 +391,19 @@ fn no_room(target: &Path, untried: u64) -> Failure {
     Failure {
         exit: Exit::Failed,
         kind: "local_io".into(),
-        message: format!(
-            "cp: {}: nothing more can be written, at least {untried} objects are missing",
-            target.display()
-        ),
+        message: match untried {
+            0 => format!("cp: {}: nothing more can be written", target.display()),
+            _ => format!(
+                "cp: {}: nothing more can be written, at least {untried} objects are missing",
+                target.display()
+            ),
+        },
         hint: Some("free some space, or choose another folder, and start again with --no-clobber".into()),
     }
 }
 
-fn nothing_there(source: &Location) -> Failure {
-    Failure {
-        exit: Exit::Failed,
-        kind: "not_found".into(),
-        message: format!("cp: {source}: no object there is meant"),
-        hint: Some(
-            "flatout ls shows what there is; folders are copied with -r; see --include and --exclude".into(),
-        ),
-    }
+fn nothing_there(source: &str) -> Failure {
+    let failure = Failure::not_found(format!("cp: {source}: no object there is meant"));
+    failure
+        .with_hint("flatout ls shows what there is; folders are copied with -r; see --include and --exclude")
 }

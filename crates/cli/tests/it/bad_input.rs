@@ -387,7 +387,7 @@ fn halved(object: Vec<u8>) -> Raw {
 
 #[test]
 fn control_c_while_it_runs() {
-    for name in ["INT", "TERM"] {
+    for name in ["INT", "TERM", "HUP"] {
         let raw = halved(bytes(MIB));
         let folder = Folder::new();
         let (source, target) = (raw.url("bucket/object"), folder.at("model"));
