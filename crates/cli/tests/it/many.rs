@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use crate::folder::Folder;
 use crate::objects::{Buckets, bytes};
 use crate::program::{Ended, ended, flatout, run, signal};
 use crate::raw::{Answer, Asked, Raw, Then};
@@ -125,7 +126,7 @@ fn what_is_said_of_many_objects() {
     assert!(!folder.exists(), "nothing is made");
     let said = copy(&[]);
     assert!(
-        said.text().starts_with("s3://bucket/data/ -> ") && said.text().contains(": 6 objects, 683.6KiB in "),
+        said.text().starts_with("s3://bucket/data -> ") && said.text().contains(": 6 objects, 683.6KiB in "),
         "{}",
         said.text()
     );
@@ -422,4 +423,16 @@ fn bench_counts_objects_and_has_a_floor() {
         "1",
     ]));
     assert!(table.clean().text().contains("CPU us/object"));
+}
+
+#[test]
+fn what_finds_nothing_leaves_nothing() {
+    let buckets = Buckets::new(&[("bucket/there", b"x")]);
+    for source in ["s3://bucket/none*", "s3://bucket/none/"] {
+        let folder = Folder::new();
+        let target = folder.at("new");
+        let mut command = flatout(&["cp", "-r", source, &target, "--endpoint-url", &buckets.url()]);
+        run(command.arg("--no-sign-request")).refused(1, &[source, "no object there is meant"]);
+        folder.is_untouched();
+    }
 }
