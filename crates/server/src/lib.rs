@@ -19,8 +19,9 @@
 //! # Stores
 //!
 //! - [`Store::Root`]: each folder with a name that S3 allows is a bucket; keys are relative paths. Files that
-//!   were not written through the origin have no CRC in either dialect; what was written through it keeps CRC, content type
-//!   and metadata in the extended attribute `user.flatout` where the file system has those. A symbolic link is
+//!   were not written through the origin have no CRC for S3; OSS states one with every answer, so its first question reads
+//!   such a file once for it. What was written through the origin keeps CRC, content type and metadata in the extended
+//!   attribute `user.flatout` where the file system has those. A symbolic link is
 //!   followed while it stays beneath the root and is as good as absent when it leads out; links to folders
 //!   can be read through but are not listed, nor are names that are not UTF-8. Uploads in progress are files
 //!   in the root's folder `.flatout`, which an origin that is killed leaves behind.

@@ -11,6 +11,7 @@ use super::bucket::access_list;
 use super::refusal::Refusal;
 use super::{At, Oss};
 use crate::conditions::Conditions;
+use crate::crcs::Known;
 use crate::object::Object;
 
 impl Oss {
@@ -51,8 +52,12 @@ impl Oss {
     }
 
     fn open(&self, asked: &Asked, (bucket, key): At<'_>) -> Result<Object, Refusal> {
-        let object = self.stock.shelf.open(bucket, key)?;
+        let mut object = self.stock.shelf.open(bucket, key)?;
         Conditions::of(&asked.headers, "").check(&object)?;
+        // OSS states the CRC of the whole with every answer: a file put there by others is read for it once.
+        object.known = Known::Written(self.stock.crcs(&object).map_err(|error| {
+            Refusal::new(500, "InternalError", format!("{bucket}/{key} cannot be read: {error}"))
+        })?);
         Ok(object)
     }
 }

@@ -4,6 +4,7 @@ use std::io::Read;
 use std::os::unix::fs::symlink;
 
 use flatout_server::{Options, Origin, Store};
+use flatout_wire::checksum::Algorithm;
 
 use crate::client::{Lab, bytes, connect, options, parse, send, write_head};
 
@@ -22,6 +23,16 @@ fn files_of_others_are_objects() {
     std::fs::write(lab.path().join("models/deep/file.bin"), &body).unwrap();
     assert_ne!(lab.get("/models/deep/file.bin").header("etag").unwrap(), etag);
     assert_eq!(lab.get("/models").expect(200).xml_all("Key"), ["deep/file.bin"]);
+    // OSS states a CRC with every answer, that of the bytes that are there now.
+    let stated = || {
+        let got =
+            lab.send("GET", "/models/deep/file.bin", &[("x-oss-date", ""), ("range", "bytes=1-5")], b"");
+        got.expect(206).header("x-oss-hash-crc64ecma").map(str::to_owned)
+    };
+    let crc = |bytes: &[u8]| Some(Algorithm::Crc64Xz.encode(Algorithm::Crc64Xz.of(bytes)));
+    assert_eq!((stated(), stated()), (crc(&body), crc(&body)));
+    std::fs::write(lab.path().join("models/deep/file.bin"), &body[..1000]).unwrap();
+    assert_eq!(stated(), crc(&body[..1000]));
 }
 
 #[test]
