@@ -12,12 +12,11 @@ use std::fmt;
 
 use flatout_engine::Patience;
 use flatout_engine::credentials::{Grant, Provider, Refused, Web};
-use flatout_wire::endpoint::Endpoint;
-use flatout_wire::request::{Method, Request};
+use flatout_wire::request::Method;
 use flatout_wire::sign::Credentials;
 
 use super::answer::{fit, grant, json_grant, time};
-use super::{Answer, Lack, failed, first, lasting, link, nothing};
+use super::{Answer, Lack, failed, first, lasting, link, nothing, request, split};
 use crate::files::{at_home, read_text};
 use crate::{Environment, aws_profile, keys, text};
 
@@ -170,9 +169,8 @@ impl Asking<'_> {
 
     /// Whatever answers at that URL with keys in JSON.
     fn ask_uri(&self, uri: &str) -> Answer {
-        let (scheme, rest) = uri.split_once("://").ok_or("the credentials URI is no URL".to_owned())?;
-        let (host, below) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-        let request = request(Method::Get, &format!("{scheme}://{host}"), below)?;
+        let (host, below) = split("the credentials URI", uri)?;
+        let request = request(Method::Get, host, below)?;
         let reply = self.web.ask(request, "", Patience::SERVICE);
         let reply = reply.map_err(|error| Lack::Failed(error.to_string()))?;
         Ok(json_grant("the credentials URI", &reply, &[])?)
@@ -182,15 +180,4 @@ impl Asking<'_> {
 /// Keys in a JSON object of a file.
 fn own_keys(value: &serde_json::Value) -> Answer {
     Ok(grant(value).map_err(|why| why.replace("the answer", "it"))?)
-}
-
-/// A request to `url` and what lies below it.
-fn request(method: Method, url: &str, below: &str) -> Result<Request, Lack> {
-    let (endpoint, base) = Endpoint::parse(url).map_err(|error| error.to_string())?;
-    let (path, query) = below.split_once('?').unwrap_or((below, ""));
-    let path = match format!("{base}{path}") {
-        empty if empty.is_empty() => "/".into(),
-        path => path,
-    };
-    Ok(Request::new(method, endpoint, path, query.into()))
 }

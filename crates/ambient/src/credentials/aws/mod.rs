@@ -8,11 +8,10 @@ mod sts;
 use std::fmt;
 
 use flatout_engine::credentials::{Grant, Provider, Refused, Web};
-use flatout_wire::endpoint::Endpoint;
-use flatout_wire::request::{Method, Request};
 use flatout_wire::sign::Credentials;
 
-use super::{Answer, Lack, first, flaw, lasting, link, nothing};
+use super::answer::fit;
+use super::{Answer, Lack, first, lasting, link, nothing};
 use crate::aws_profile::{self, AwsFiles, Chosen};
 use crate::{Environment, keys, text};
 
@@ -90,8 +89,10 @@ impl Asking<'_> {
         self.assume_with_web_identity(&self.sts(None)?, &role, &file)
     }
 
+    /// Whether that profile is the one to ask. Files that cannot be read may have it: asked, they say why, where the
+    /// environment's keys would be others than those that were meant.
     fn has_profile(&self, name: &str) -> bool {
-        AwsFiles::read(self.environment).is_ok_and(|files| files.profile(name).is_some())
+        AwsFiles::read(self.environment).map_or(true, |files| files.profile(name).is_some())
     }
 
     fn profile_title(&self) -> String {
@@ -119,21 +120,7 @@ fn pair(
         (Some(_), None) => return half("aws_access_key_id", "aws_secret_access_key"),
         (None, Some(_)) => return half("aws_secret_access_key", "aws_access_key_id"),
     };
-    for (name, value) in [("aws_access_key_id", &access_key), ("aws_secret_access_key", &secret_key)] {
-        if let Some(what) = flaw(value) {
-            return Err(Lack::Failed(format!("its {name} holds {what}")));
-        }
-    }
-    Ok(Some(Credentials { access_key, secret_key, session_token: given(token) }))
-}
-
-/// A request to `url` and what lies below it.
-fn request(method: Method, url: &str, below: &str) -> Result<Request, Lack> {
-    let (endpoint, base) = Endpoint::parse(url).map_err(|error| Lack::Failed(format!("{url}: {error}")))?;
-    let (path, query) = below.split_once('?').unwrap_or((below, ""));
-    let path = match format!("{base}{path}") {
-        empty if empty.is_empty() => "/".into(),
-        path => path,
-    };
-    Ok(Request::new(method, endpoint, path, query.into()))
+    let credentials = Credentials { access_key, secret_key, session_token: given(token) };
+    fit(&credentials).map_err(|why| Lack::Failed(format!("in it {why}")))?;
+    Ok(Some(credentials))
 }

@@ -47,6 +47,12 @@ impl Profiles<'_> {
         let Some(profile) = profile else {
             return failed(format!("source_profile names the profile {name}, which is not there"));
         };
+        // Of a profile that another one names as its source, keys that are written down come before its own role.
+        if self.way.len() > 1
+            && let Some(own) = own_keys(&profile)?
+        {
+            return lasting(own);
+        }
         if profile.contains_key("role_arn") {
             return self.role(name, &profile);
         }

@@ -7,9 +7,9 @@ use serde_json::Value;
 use sha1::{Digest, Sha1};
 
 use super::super::answer::{json_grant, time};
-use super::super::{Answer, Lack, failed, unix_seconds};
+use super::super::{Answer, Lack, failed, flaw, request, unix_seconds};
+use super::Asking;
 use super::sts::amazon;
-use super::{Asking, request};
 use crate::aws_profile::{AwsFiles, Section};
 use crate::files::{at_home, read_text};
 
@@ -67,6 +67,9 @@ impl Asking<'_> {
         let (Some(token), Some(ends)) = (word("accessToken"), word("expiresAt").and_then(time)) else {
             return Err(wrong());
         };
+        if flaw(token).is_some() {
+            return Err(wrong());
+        }
         match ends <= unix_seconds() {
             true => Err(Lack::Failed(log_in("the SSO login has expired", profile))),
             false => Ok(token.to_owned()),

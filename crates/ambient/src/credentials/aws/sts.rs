@@ -6,8 +6,8 @@ use flatout_wire::request::{Method, Request};
 use flatout_wire::sign::{Credentials, Signer};
 
 use super::super::answer::sts_grant;
-use super::super::{Answer, Lack, failed, unix_seconds};
-use super::{Asking, request};
+use super::super::{Answer, Lack, failed, request, unix_seconds};
+use super::Asking;
 use crate::aws_profile::AwsFiles;
 use crate::files::{at_home, read_text};
 
