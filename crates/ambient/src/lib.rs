@@ -13,6 +13,7 @@ mod ini;
 mod keys;
 mod layers;
 mod mask;
+mod ossutil;
 mod place;
 mod proxies;
 mod show;

@@ -18,7 +18,8 @@ use flatout_wire::sign::Credentials;
 use super::answer::{fit, grant, json_grant, time};
 use super::{Answer, Lack, failed, first, lasting, link, nothing, request, split};
 use crate::files::{at_home, read_text};
-use crate::{Environment, aws_profile, keys, text};
+use crate::ossutil::OssutilFile;
+use crate::{Environment, keys, text};
 
 const OWN: [&str; 3] = ["OSS_ACCESS_KEY_ID", "OSS_ACCESS_KEY_SECRET", "OSS_SESSION_TOKEN"];
 const GENERAL: [&str; 3] =
@@ -51,15 +52,20 @@ impl fmt::Debug for AlibabaKeys {
 impl Provider for AlibabaKeys {
     fn provide(&self, web: &Web) -> Result<Grant, Refused> {
         let asking = Asking { environment: &self.environment, web };
-        let named = self.profile.as_deref().filter(|name| asking.has_profile(name));
-        let mut links = match named {
-            Some(name) => vec![link(format!("aliyun profile {name}"), || asking.profile(Some(name)))],
-            None => vec![
+        let named = self.profile.as_deref();
+        let of_aliyun = named.filter(|name| asking.has_profile(name));
+        let of_ossutil = named.filter(|name| asking.ossutil_has(name));
+        let mut links = match (of_aliyun, of_ossutil) {
+            (Some(name), _) => vec![link(format!("aliyun profile {name}"), || asking.profile(Some(name)))],
+            (None, Some(name)) => {
+                vec![link(format!("ossutil profile {name}"), || asking.ossutil(Some(name)))]
+            }
+            (None, None) => vec![
                 link("environment", || asking.environment()),
                 link("credentials folder", || asking.folder()),
                 link("RRSA", || asking.rrsa()),
                 link("aliyun profile", || asking.profile(None)),
-                link("ossutil", || asking.ossutil()),
+                link("ossutil", || asking.ossutil(None)),
             ],
         };
         links.push(link("credentials URI", || asking.uri()));
@@ -136,27 +142,34 @@ impl Asking<'_> {
         Ok(Grant { credentials, expires, provider: String::new() })
     }
 
+    /// Whether ossutil's file has a profile of that name; one that cannot be read may.
+    fn ossutil_has(&self, name: &str) -> bool {
+        let file = OssutilFile::read(self.environment);
+        file.map_or(true, |file| file.map_or(true, |file| file.is_some_and(|file| file.has(name))))
+    }
+
     /// ossutil's own file, of version 1 and 2, where the keys stand in it.
-    fn ossutil(&self) -> Answer {
-        let path = at_home(self.environment, "~/.ossutilconfig");
-        let Some(text) = read_text(&path)? else {
-            return nothing(format!("{} is not there", path.display()));
+    fn ossutil(&self, profile: Option<&str>) -> Answer {
+        let file = OssutilFile::read(self.environment).map_err(|error| Lack::Failed(error.to_string()))?;
+        let Some(file) = file? else { return nothing("~/.ossutilconfig is not there") };
+        let name = &file.name;
+        if let Some(slip) = file.slip {
+            return failed(slip);
+        }
+        let section = file.with(profile, "accesskeyid");
+        let Some(section) = section.or_else(|| file.with(profile, "accesskeysecret")) else {
+            return nothing(format!("{name} has no keys"));
         };
-        let sections = aws_profile::parse(&text).map_err(|why| format!("{}: {why}", path.display()))?;
-        let keys = sections.iter().find(|(title, section)| {
-            matches!(title.as_str(), "Credentials" | "default") && section.contains_key("accesskeyid")
-        });
-        let Some((_, section)) = keys else { return nothing(format!("{} has no keys", path.display())) };
-        let setting = |name: &str| section.get(name).filter(|value| !value.is_empty()).cloned();
+        let setting = |key: &str| {
+            let value = section.get(key).map(|entry| entry.value.clone());
+            value.filter(|value| !value.is_empty())
+        };
         let (Some(access_key), Some(secret_key)) = (setting("accesskeyid"), setting("accesskeysecret"))
         else {
-            return failed(format!(
-                "{} has accessKeyID without accessKeySecret, or the other way round",
-                path.display()
-            ));
+            return failed(format!("{name} has accessKeyID without accessKeySecret, or the other way round"));
         };
         let credentials = Credentials { access_key, secret_key, session_token: setting("ststoken") };
-        fit(&credentials).map_err(|why| format!("{}: {why}", path.display()))?;
+        fit(&credentials).map_err(|why| format!("{name}: {why}"))?;
         lasting(credentials)
     }
 

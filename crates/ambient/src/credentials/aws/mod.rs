@@ -92,7 +92,23 @@ impl Asking<'_> {
     /// Whether that profile is the one to ask. Files that cannot be read may have it: asked, they say why, where the
     /// environment's keys would be others than those that were meant.
     fn has_profile(&self, name: &str) -> bool {
-        AwsFiles::read(self.environment).map_or(true, |files| files.profile(name).is_some())
+        AwsFiles::read(self.environment).map_or(true, |files| files.asked_for(Some(name)).is_some())
+    }
+
+    /// Where a call goes by the variables, unless AWS's own switch has them ignored.
+    fn endpoint_of(&self, variables: &[&str]) -> Result<Option<String>, Lack> {
+        let ignored = aws_profile::ignores_endpoints(self.environment);
+        if ignored.map_err(|error| Lack::Failed(error.to_string()))? {
+            return Ok(None);
+        }
+        let mut set = variables.iter().map(|name| self.variable(name)).filter_map(Result::transpose);
+        set.next().transpose()
+    }
+
+    /// The files of AWS's tools, where nothing is wrong with them.
+    fn files(&self) -> Result<AwsFiles, Lack> {
+        let files = AwsFiles::read(self.environment).map_err(|error| Lack::Failed(error.to_string()))?;
+        Ok(files.whole()?)
     }
 
     fn profile_title(&self) -> String {
@@ -108,11 +124,11 @@ impl Asking<'_> {
 
 /// Keys out of a file; the pair must be whole.
 fn pair(
-    access: Option<&String>,
-    secret: Option<&String>,
-    token: Option<&String>,
+    access: Option<&str>,
+    secret: Option<&str>,
+    token: Option<&str>,
 ) -> Result<Option<Credentials>, Lack> {
-    let given = |value: Option<&String>| value.filter(|value| !value.is_empty()).cloned();
+    let given = |value: Option<&str>| value.map(str::to_owned);
     let half = |present: &str, missing: &str| Err(Lack::Failed(format!("it has {present} but no {missing}")));
     let (access_key, secret_key) = match (given(access), given(secret)) {
         (Some(access), Some(secret)) => (access, secret),

@@ -19,7 +19,7 @@ impl Asking<'_> {
         let session = match profile.get("sso_session") {
             None => None,
             Some(session) => Some((
-                session.as_str(),
+                session,
                 files.sso_session(session).ok_or_else(|| {
                     Lack::Failed(format!("it names [sso-session {session}], which is not there"))
                 })?,
@@ -27,7 +27,7 @@ impl Asking<'_> {
         };
         let setting = |key: &str| {
             let found = session.and_then(|(_, session)| session.get(key)).or_else(|| profile.get(key));
-            found.cloned().ok_or_else(|| Lack::Failed(format!("it has no {key}, which SSO needs")))
+            found.map(str::to_owned).ok_or_else(|| Lack::Failed(format!("it has no {key}, which SSO needs")))
         };
         let cached_as = match session {
             Some((session, _)) => session.to_owned(),
@@ -37,8 +37,8 @@ impl Asking<'_> {
             (setting("sso_region")?, setting("sso_account_id")?, setting("sso_role_name")?);
         let token = self.cached_token(&cached_as, name)?;
 
-        let given = self.variable("AWS_ENDPOINT_URL_SSO")?;
-        let listed = files.endpoint_url(name, "sso").map(str::to_owned);
+        let given = self.endpoint_of(&["AWS_ENDPOINT_URL_SSO", "AWS_ENDPOINT_URL"])?;
+        let listed = files.endpoint_url(name, "sso").map(|(_, setting)| setting.value.clone());
         let url = given.or(listed).unwrap_or_else(|| amazon("portal.sso", &region));
         let mut below = "/federation/credentials?account_id=".to_owned();
         percent::encode_query(&account, &mut below);

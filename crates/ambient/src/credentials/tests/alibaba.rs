@@ -56,7 +56,7 @@ fn the_environment_comes_first() {
         "environment: neither OSS_ACCESS_KEY_ID and OSS_ACCESS_KEY_SECRET nor ALIBABA_CLOUD_ACCESS_KEY_ID and \
          ALIBABA_CLOUD_ACCESS_KEY_SECRET are set; credentials folder: OSS_CREDENTIALS_DIR is not set; \
          RRSA: ALIBABA_CLOUD_OIDC_PROVIDER_ARN and ALIBABA_CLOUD_OIDC_TOKEN_FILE are not set; \
-         aliyun profile: ~/.aliyun/config.json is not there; ossutil: /nowhere/.ossutilconfig is not there; \
+         aliyun profile: ~/.aliyun/config.json is not there; ossutil: ~/.ossutilconfig is not there; \
          credentials URI: ALIBABA_CLOUD_CREDENTIALS_URI is not set; \
          ECS RAM role: ALIBABA_CLOUD_ECS_METADATA_DISABLED is set"
     );
@@ -272,6 +272,27 @@ fn the_file_of_ossutil() {
     check("[Credentials]\nlanguage=EN\n", "nothing ECS RAM role");
     check("[Credentials]\naccessKeyID=LTAI\n", "has accessKeyID without accessKeySecret");
     check("p4ssw0rd", "line 1: a setting stands before any [section]");
+
+    let home = home(&[
+        (
+            ".ossutilconfig",
+            "[default]\naccessKeyID=LTAI\naccessKeySecret=s3cr3tkey\n\
+         [profile team]\naccessKeyID=LTAITEAM\naccessKeySecret=s3cr3tkey\n[bare]\naccessKeyID=LTAIBARE\n\
+         accessKeySecret=s3cr3tkey\n[profile none]\nendpoint=e\n",
+        ),
+        (".config/flatout/config.toml", "[profile.lab]\nshards=1\n[profile.bare]\nshards=1\n"),
+    ]);
+    let home = ("HOME", shown(home.path()));
+    let own = [("OSS_ACCESS_KEY_ID", "LTAIOWN"), ("OSS_ACCESS_KEY_SECRET", "s3cr3tkey")];
+    let profile = |name: &str, expected: &str| {
+        oss(&[("profile", name)], &[home, own[0], own[1]], expected);
+    };
+    profile("team", "LTAITEAM no token");
+    profile("bare", "LTAIBARE no token");
+    profile("default", "LTAI no token");
+    profile("none", "nothing ECS RAM role");
+    profile("lab", "LTAIOWN");
+    oss(&[("profile", "lab")], &[home], "LTAI no token");
 }
 
 #[test]

@@ -170,6 +170,16 @@ fn roles_are_assumed_along_the_chain() {
     profile("env", "credential_source Environment: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set");
     let keys = [("AWS_ACCESS_KEY_ID", "AKIAENV"), ("AWS_SECRET_ACCESS_KEY", "s3cr3tkey")];
     aws(&[("profile", "env")], &[table[0], table[1], keys[0], keys[1]], "AssumeRole-env-by-AKIAENV");
+    // The switch has the variable ignored: nobody asks this STS, but one that the region's name makes unusable.
+    let asked_before = sts.asked().len();
+    let ignored = ("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "True");
+    let nowhere = ("AWS_REGION", "no region");
+    aws(
+        &[("profile", "one")],
+        &[table[0], table[1], ignored, nowhere],
+        "failed profile one: https://sts.no region.",
+    );
+    assert_eq!(sts.asked().len(), asked_before);
 }
 
 /// STS is asked by web identity, which needs no key; what it says in `answer` is what is said.
@@ -314,6 +324,7 @@ fn a_process_prints_the_keys() {
         std::fs::write(home.path().join(".aws/config"), config).unwrap();
         aws(&[], &[("HOME", shown(home.path()))], expected);
     };
+    let quoted = home(&[]);
     let right = |more: &str| {
         format!(r#"echo '{{"Version": 1, "AccessKeyId": "ASIA", "SecretAccessKey": "s3cr3tkey"{more}}}'"#)
     };
@@ -325,6 +336,14 @@ fn a_process_prints_the_keys() {
         "echo '{\"Version\": 1, \"AccessKeyId\": \"A\"}'",
         "credential_process: the answer has no SecretAccessKey",
     );
+    // A comment's sign within quotes is the command's.
+    std::fs::write(
+        quoted.path().join("config"),
+        "[default]\ncredential_process = sh -c \"true ; echo p4ssw0rd\"\n",
+    )
+    .unwrap();
+    let config = quoted.path().join("config");
+    aws(&[], &[("AWS_CONFIG_FILE", shown(&config))], "credential_process: it did not print JSON");
     check("echo p4ssw0rd", "failed profile default: credential_process: it did not print JSON");
     check("echo please log in >&2; exit 2", "credential_process: sh ended with code 2: please log in");
     check("echo \"secret $2 p4ssw0rdp4ssw0rd\" >&2; exit 2", "sh ended with code 2: secret ");
