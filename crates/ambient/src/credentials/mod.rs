@@ -19,6 +19,7 @@ use flatout_wire::endpoint::{Endpoint, printable};
 use flatout_wire::request::{Method, Request};
 use flatout_wire::sign::Credentials;
 
+use crate::AmbientError;
 use crate::mask::masked;
 
 /// Why a provider has no keys.
@@ -74,6 +75,15 @@ fn failed(why: impl Into<String>) -> Answer {
 fn in_earnest(lack: Lack) -> Lack {
     match lack {
         Lack::Nothing(why) | Lack::Failed(why) => Lack::Failed(why),
+    }
+}
+
+impl From<AmbientError> for Lack {
+    fn from(error: AmbientError) -> Lack {
+        Lack::Failed(match error.hint() {
+            Some(hint) => format!("{error}: {hint}"),
+            None => error.to_string(),
+        })
     }
 }
 

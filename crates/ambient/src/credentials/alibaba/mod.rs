@@ -82,7 +82,7 @@ struct Asking<'a> {
 
 impl Asking<'_> {
     fn variable(&self, name: &str) -> Result<Option<String>, Lack> {
-        text(self.environment, name).map_err(|error| Lack::Failed(error.to_string()))
+        Ok(text(self.environment, name)?)
     }
 
     fn is_on(&self, name: &str) -> Result<bool, Lack> {
@@ -91,8 +91,7 @@ impl Asking<'_> {
 
     fn environment(&self) -> Answer {
         for names in [OWN, GENERAL] {
-            let found = keys::pair(self.environment, names);
-            if let Some(credentials) = found.map_err(|error| Lack::Failed(error.to_string()))? {
+            if let Some(credentials) = keys::pair(self.environment, names)? {
                 return lasting(credentials);
             }
         }
@@ -150,8 +149,9 @@ impl Asking<'_> {
 
     /// ossutil's own file, of version 1 and 2, where the keys stand in it.
     fn ossutil(&self, profile: Option<&str>) -> Answer {
-        let file = OssutilFile::read(self.environment).map_err(|error| Lack::Failed(error.to_string()))?;
-        let Some(file) = file? else { return nothing("~/.ossutilconfig is not there") };
+        let Some(file) = OssutilFile::read(self.environment)?? else {
+            return nothing("~/.ossutilconfig is not there");
+        };
         let name = &file.name;
         if let Some(slip) = file.slip {
             return failed(slip);

@@ -64,7 +64,7 @@ struct Asking<'a> {
 impl Asking<'_> {
     /// A variable, or `None`; one that is no text counts as wrong.
     fn variable(&self, name: &str) -> Result<Option<String>, Lack> {
-        text(self.environment, name).map_err(|error| Lack::Failed(error.to_string()))
+        Ok(text(self.environment, name)?)
     }
 
     fn is_on(&self, name: &str) -> Result<bool, Lack> {
@@ -72,7 +72,7 @@ impl Asking<'_> {
     }
 
     fn environment(&self) -> Answer {
-        let found = keys::find(self.environment).map_err(|error| Lack::Failed(error.to_string()))?;
+        let found = keys::find(self.environment)?;
         match found {
             Some(credentials) => lasting(credentials),
             None => nothing("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set"),
@@ -97,8 +97,7 @@ impl Asking<'_> {
 
     /// Where a call goes by the variables, unless AWS's own switch has them ignored.
     fn endpoint_of(&self, variables: &[&str]) -> Result<Option<String>, Lack> {
-        let ignored = aws_profile::ignores_endpoints(self.environment);
-        if ignored.map_err(|error| Lack::Failed(error.to_string()))? {
+        if aws_profile::ignores_endpoints(self.environment)? {
             return Ok(None);
         }
         let mut set = variables.iter().map(|name| self.variable(name)).filter_map(Result::transpose);
@@ -107,8 +106,7 @@ impl Asking<'_> {
 
     /// The files of AWS's tools, where nothing is wrong with them.
     fn files(&self) -> Result<AwsFiles, Lack> {
-        let files = AwsFiles::read(self.environment).map_err(|error| Lack::Failed(error.to_string()))?;
-        Ok(files.whole()?)
+        Ok(AwsFiles::read(self.environment)?.whole()?)
     }
 
     fn profile_title(&self) -> String {
@@ -117,8 +115,7 @@ impl Asking<'_> {
     }
 
     fn chosen_profile(&self) -> Answer {
-        let chosen = aws_profile::chosen(self.environment);
-        self.profile(&chosen.map_err(|error| Lack::Failed(error.to_string()))?)
+        self.profile(&aws_profile::chosen(self.environment)?)
     }
 }
 
