@@ -213,6 +213,11 @@ fn the_special_endpoint_and_region_of_oss() {
     check(&[("profile", "lab")], &[], &[(OSSUTIL, two), dev], "", "cn-1");
     check(&[("profile", "lab")], &[], &[(ALIYUN, aliyun), dev], "", "cn-b");
     check(&[("profile", "lab")], &[("ALIBABA_CLOUD_PROFILE", "a")], &[(ALIYUN, aliyun), dev], "", "cn-a");
+    // What ossutil has by default is not of a profile that the aliyun command has, and the other way round.
+    check(&[("profile", "a")], &[], &[(OSSUTIL, one), (ALIYUN, aliyun)], "", "cn-a");
+    let endpoint_only = "[profile dev]\nendpoint=oss-2\n";
+    check(&[("profile", "dev")], &[], &[(OSSUTIL, endpoint_only), (ALIYUN, aliyun)], "oss-2", "");
+    check(&[("profile", "default")], &[], &[(OSSUTIL, one)], "oss-1", "");
     let elsewhere = ("ALIBABA_CLOUD_CONFIG_FILE", "~/mine.json");
     check(&[], &[elsewhere], &[("mine.json", aliyun), (ALIYUN, "{}")], "", "cn-b");
 

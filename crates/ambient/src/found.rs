@@ -53,8 +53,7 @@ pub(crate) fn look(environment: &Environment, profile: Option<&str>) -> Result<S
     let mut look = Look { environment, home: Home::of(environment)?, seen: Surroundings::default() };
     look.variables()?;
     look.aws(profile)?;
-    look.ossutil(profile)?;
-    look.aliyun(profile)?;
+    look.alibaba(profile)?;
     Ok(look.seen)
 }
 
@@ -102,63 +101,85 @@ impl Look<'_> {
         Ok(())
     }
 
-    fn ossutil(&mut self, profile: Option<&str>) -> Result<(), AmbientError> {
-        let file = match OssutilFile::read(self.environment)? {
-            Ok(Some(file)) => file,
-            Ok(None) => return Ok(()),
-            Err(why) => {
-                self.seen.notes.push(format!("{why}, passed over"));
-                return Ok(());
+    /// ossutil's file, then that of the aliyun command. A profile that one of them has is not the other's: its default is
+    /// another account's. One that neither has is elsewhere, and each has its own choice, as for the keys.
+    fn alibaba(&mut self, profile: Option<&str>) -> Result<(), AmbientError> {
+        let ossutil = self.ossutil()?;
+        let aliyun = self.aliyun()?;
+        self.seen.alibaba_profiles.extend(ossutil.iter().flat_map(OssutilFile::names).map(str::to_owned));
+        self.seen.alibaba_profiles.extend(aliyun.iter().flat_map(Aliyun::names).map(str::to_owned));
+        let ossutil_has = |name: &str| ossutil.as_ref().is_some_and(|file| file.has(name));
+        let aliyun_has =
+            |name: &str| aliyun.as_ref().is_some_and(|file| file.names().any(|known| known == name));
+        let asked_for = profile.filter(|name| ossutil_has(name) || aliyun_has(name));
+        if let Some(file) = ossutil.as_ref().filter(|_| asked_for.is_none_or(ossutil_has)) {
+            for (knob, key) in [("oss-endpoint", "endpoint"), ("oss-region", "region")] {
+                if let Some(entry) = file.with(asked_for, key).and_then(|section| section.get(key)) {
+                    let place = format!("{}:{}: {key}", file.name, entry.line);
+                    self.seen.found.push(Found { knob, value: entry.value.clone(), place });
+                }
             }
-        };
-        self.seen.notes.extend(file.slip.iter().map(|why| format!("{why}, passed over")));
-        self.seen.alibaba_profiles.extend(file.names().map(str::to_owned));
-        for (knob, key) in [("oss-endpoint", "endpoint"), ("oss-region", "region")] {
-            if let Some(entry) = file.with(profile, key).and_then(|section| section.get(key)) {
-                let place = format!("{}:{}: {key}", file.name, entry.line);
-                self.seen.found.push(Found { knob, value: entry.value.clone(), place });
+        }
+        if let Some(file) = aliyun.as_ref().filter(|_| asked_for.is_none_or(aliyun_has)) {
+            let own = text(self.environment, "ALIBABA_CLOUD_PROFILE")?;
+            let name = asked_for.or(own.as_deref()).unwrap_or(file.current());
+            if let Some(region) = file.region(name) {
+                let place = format!("{}: {name}: region_id", file.name);
+                self.seen.found.push(Found { knob: "oss-region", value: region.to_owned(), place });
             }
         }
         Ok(())
     }
 
-    /// `~/.aliyun/config.json` of the aliyun command: a list of profiles and the name of the current one.
-    fn aliyun(&mut self, profile: Option<&str>) -> Result<(), AmbientError> {
+    fn ossutil(&mut self) -> Result<Option<OssutilFile>, AmbientError> {
+        let file = self.noted(OssutilFile::read(self.environment)?);
+        let slip = file.iter().filter_map(|file| file.slip.as_ref());
+        self.seen.notes.extend(slip.map(|why| format!("{why}, passed over")));
+        Ok(file)
+    }
+
+    fn aliyun(&mut self) -> Result<Option<Aliyun>, AmbientError> {
         let path = self.home.named(self.environment, "ALIBABA_CLOUD_CONFIG_FILE", ".aliyun/config.json")?;
-        let Some(path) = path else { return Ok(()) };
-        let file = self.home.short(&path);
-        let text_of_it = match read_named(&path, &file) {
-            Ok(Some(text)) => text,
-            Ok(None) => return Ok(()),
-            Err(why) => {
-                self.seen.notes.push(format!("{why}, passed over"));
-                return Ok(());
-            }
-        };
-        let parsed: serde_json::Value = match serde_json::from_str(&text_of_it) {
-            Ok(parsed) => parsed,
-            Err(error) => {
-                let note = format!("{file}:{}: no JSON, passed over", error.line());
-                self.seen.notes.push(note);
-                return Ok(());
-            }
-        };
-        let own = text(self.environment, "ALIBABA_CLOUD_PROFILE")?;
-        let current = parsed["current"].as_str().filter(|name| !name.is_empty()).unwrap_or("default");
-        let entries = || parsed["profiles"].as_array().into_iter().flatten();
-        // As for the keys: a profile that this file does not have is another file's.
-        let asked_for = profile.filter(|name| entries().any(|entry| entry["name"].as_str() == Some(name)));
-        let name = asked_for.or(own.as_deref()).unwrap_or(current);
-        for entry in entries() {
-            let Some(its_name) = entry["name"].as_str() else { continue };
-            self.seen.alibaba_profiles.push(its_name.to_owned());
-            let region = entry["region_id"].as_str().filter(|region| !region.is_empty());
-            if let (true, Some(region)) = (its_name == name, region) {
-                let place = format!("{file}: {name}: region_id");
-                self.seen.found.push(Found { knob: "oss-region", value: region.to_owned(), place });
-            }
-        }
-        Ok(())
+        let Some(path) = path else { return Ok(None) };
+        let name = self.home.short(&path);
+        let Some(text) = self.noted(read_named(&path, &name)) else { return Ok(None) };
+        let parsed = serde_json::from_str(&text).map_err(|error| format!("{name}:{}: no JSON", error.line()));
+        Ok(self.noted(parsed.map(Some)).map(|json| Aliyun { name, json }))
+    }
+
+    /// What was read; why it could not be is a note.
+    fn noted<T>(&mut self, read: Result<Option<T>, String>) -> Option<T> {
+        read.unwrap_or_else(|why| {
+            self.seen.notes.push(format!("{why}, passed over"));
+            None
+        })
+    }
+}
+
+/// `~/.aliyun/config.json`: a list of profiles and the name of the current one.
+struct Aliyun {
+    /// As people know it.
+    name: String,
+    json: serde_json::Value,
+}
+
+impl Aliyun {
+    fn profiles(&self) -> impl Iterator<Item = (&str, &serde_json::Value)> {
+        let entries = self.json["profiles"].as_array().into_iter().flatten();
+        entries.filter_map(|entry| Some((entry["name"].as_str()?, entry)))
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.profiles().map(|(name, _)| name)
+    }
+
+    fn current(&self) -> &str {
+        self.json["current"].as_str().filter(|name| !name.is_empty()).unwrap_or("default")
+    }
+
+    fn region(&self, profile: &str) -> Option<&str> {
+        let (_, entry) = self.profiles().find(|(name, _)| *name == profile)?;
+        entry["region_id"].as_str().filter(|region| !region.is_empty())
     }
 }
 

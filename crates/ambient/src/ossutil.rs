@@ -37,9 +37,10 @@ impl OssutilFile {
         self.sections.iter().filter_map(|section| section.name.strip_prefix("profile "))
     }
 
-    /// Whether the profile is one of the file's own.
+    /// Whether the profile is one of the file's own; its first ones are the default.
     pub(crate) fn has(&self, profile: &str) -> bool {
-        self.sections.iter().any(|section| is_of(section, profile))
+        let is_first = |section: &Section| profile == "default" && section.name == "Credentials";
+        self.sections.iter().any(|section| is_of(section, profile) || is_first(section))
     }
 
     /// Of the profile that was asked for, or of the first ones where the file has none of that name: the section that

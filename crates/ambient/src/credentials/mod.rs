@@ -111,11 +111,12 @@ fn split<'a>(variable: &str, url: &'a str) -> Result<(&'a str, &'a str), Lack> {
     let host_at = url.find("://").ok_or_else(|| Lack::Failed(format!("{variable} is no URL")))? + "://".len();
     let rest = &url[host_at..];
     let path = rest.split('?').next().unwrap_or(rest);
-    // A password with a slash in it would pass for a port and a path.
-    if path.contains('@') {
+    let (host, below) = url.split_at(host_at + rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    // A password with a slash or a question mark in it would pass for a port, and be shown as one that is wrong.
+    if path.contains('@') || rest.contains('@') && Endpoint::parse(host).is_err() {
         return Err(Lack::Failed(format!("{variable} holds a user or a password, and neither is sent")));
     }
-    Ok(url.split_at(host_at + rest.find(['/', '?', '#']).unwrap_or(rest.len())))
+    Ok((host, below))
 }
 
 /// Whether metadata name a role, by IAM's and RAM's alphabet. A page of a captive portal is no role.

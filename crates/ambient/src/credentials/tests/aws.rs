@@ -397,8 +397,12 @@ fn containers_and_pods() {
         );
     }
     aws(&[], &[("AWS_CONTAINER_CREDENTIALS_FULL_URI", "nonsense")], "is no URL");
-    for url in ["http://u:p4ssw0rd@127.0.0.1/x", "http://u:p4ssw0rd/p4ssw0rd@h?x", "http://u:p4ssw0rd@h?x=@"]
-    {
+    for url in [
+        "http://u:p4ssw0rd@127.0.0.1/x",
+        "http://u:p4ssw0rd/p4ssw0rd@h?x",
+        "http://u:p4ssw0rd@h?x=@",
+        "http://u:p4ssw0rd?p4ssw0rd@h",
+    ] {
         aws(&[], &[("AWS_CONTAINER_CREDENTIALS_FULL_URI", url)], "holds a user or a password");
     }
     let metadata = ("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://u:p4ssw0rd@h");
