@@ -5,13 +5,36 @@
 //! a setting, such as `s3 =` with an indented `endpoint_url`, are named `s3.endpoint_url` here.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use crate::files::{at_home, read_text};
+use crate::files::read_named;
+use crate::ini;
+use crate::place::Home;
 use crate::{AmbientError, Environment, text};
 
+/// One setting.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    pub(crate) value: String,
+    /// `~/.aws/config:3`
+    pub(crate) place: String,
+}
+
 /// Settings by name, in lower case.
-pub(crate) type Section = BTreeMap<String, String>;
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Section(BTreeMap<String, Setting>);
+
+impl Section {
+    /// A value; one that is empty counts as not there.
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
+        self.setting(key).map(|setting| setting.value.as_str())
+    }
+
+    /// The same with its place.
+    pub(crate) fn setting(&self, key: &str) -> Option<&Setting> {
+        self.0.get(key).filter(|setting| !setting.value.is_empty())
+    }
+}
 
 /// What both files hold.
 #[derive(Default)]
@@ -20,6 +43,11 @@ pub(crate) struct AwsFiles {
     sso_sessions: BTreeMap<String, Section>,
     services: BTreeMap<String, Section>,
     places: Vec<PathBuf>,
+    ignores_endpoints: bool,
+    /// Files that cannot be read, and why.
+    unread: Vec<String>,
+    /// Lines that are none, and why.
+    slips: Vec<String>,
 }
 
 /// Which profile is meant, and who said so.
@@ -41,19 +69,41 @@ pub(crate) fn chosen(environment: &Environment) -> Result<Chosen, AmbientError> 
 }
 
 impl AwsFiles {
-    /// Reads both files; one that is not there is empty.
+    /// Reads both files; one that is not there is empty, and of what cannot be read the rest counts: see
+    /// [`AwsFiles::whole`].
     ///
     /// # Errors
-    /// A file that cannot be read or parsed, in words.
-    pub(crate) fn read(environment: &Environment) -> Result<AwsFiles, String> {
-        let mut files = AwsFiles::default();
-        if let Some(path) = place(environment, "AWS_CONFIG_FILE", ".aws/config")? {
-            files.add(&path, AwsFiles::add_config)?;
+    /// A variable that is no text.
+    pub(crate) fn read(environment: &Environment) -> Result<AwsFiles, AmbientError> {
+        let ignores_endpoints = ignores_endpoints(environment)?;
+        let mut files = AwsFiles { ignores_endpoints, ..AwsFiles::default() };
+        let home = Home::of(environment)?;
+        if let Some(path) = home.named(environment, "AWS_CONFIG_FILE", ".aws/config")? {
+            files.add(path, &home, AwsFiles::add_config);
         }
-        if let Some(path) = place(environment, "AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials")? {
-            files.add(&path, AwsFiles::add_credentials)?;
+        if let Some(path) = home.named(environment, "AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials")? {
+            files.add(path, &home, AwsFiles::add_credentials);
         }
         Ok(files)
+    }
+
+    /// What is wrong with the files, in words.
+    pub(crate) fn faults(&self) -> impl Iterator<Item = &String> {
+        self.unread.iter().chain(&self.slips)
+    }
+
+    /// The files, where nothing is wrong with them: who looks for keys must not take others for a slip in these.
+    ///
+    /// # Errors
+    /// The first fault.
+    pub(crate) fn whole(self) -> Result<AwsFiles, String> {
+        let fault = self.faults().next().cloned();
+        fault.map_or(Ok(self), Err)
+    }
+
+    /// The profile that was asked for by `--profile`, where these files have it; a file that cannot be read may.
+    pub(crate) fn asked_for<'a>(&self, profile: Option<&'a str>) -> Option<&'a str> {
+        profile.filter(|name| self.profiles.contains_key(*name) || !self.unread.is_empty())
     }
 
     /// The settings of a profile.
@@ -72,15 +122,19 @@ impl AwsFiles {
     }
 
     /// Where a profile sends the calls of a service (`s3`, `sts`): the services section that it names, its own
-    /// `s3.endpoint_url`, its general `endpoint_url`.
-    pub(crate) fn endpoint_url(&self, profile: &str, service: &str) -> Option<&str> {
+    /// `s3.endpoint_url`, its general `endpoint_url`. The key's name comes with it.
+    pub(crate) fn endpoint_url(&self, profile: &str, service: &str) -> Option<(String, &Setting)> {
         let profile = self.profiles.get(profile)?;
-        if profile.get("ignore_configured_endpoint_urls").is_some_and(|value| value == "true") {
+        let ignored = profile.get("ignore_configured_endpoint_urls");
+        if self.ignores_endpoints || ignored.is_some_and(|value| value.eq_ignore_ascii_case("true")) {
             return None;
         }
         let own = format!("{service}.endpoint_url");
-        let listed = profile.get("services").and_then(|name| self.services.get(name)?.get(&own));
-        listed.or_else(|| profile.get(&own)).or_else(|| profile.get("endpoint_url")).map(String::as_str)
+        let listed = profile.get("services").and_then(|name| self.services.get(name)?.setting(&own));
+        match listed.or_else(|| profile.setting(&own)) {
+            Some(special) => Some((own, special)),
+            None => Some(("endpoint_url".into(), profile.setting("endpoint_url")?)),
+        }
     }
 
     /// The files that were looked for, for messages.
@@ -89,86 +143,49 @@ impl AwsFiles {
         places.join(" and ")
     }
 
-    fn add(&mut self, path: &Path, sort_in: fn(&mut AwsFiles, &str, Section)) -> Result<(), String> {
-        self.places.push(path.to_owned());
-        let Some(text) = read_text(path)? else { return Ok(()) };
-        for (title, section) in parse(&text).map_err(|why| format!("{}: {why}", path.display()))? {
-            sort_in(self, &title, section);
+    fn add(&mut self, path: PathBuf, home: &Home, sort_in: fn(&mut AwsFiles, &str, Section)) {
+        let file = home.short(&path);
+        match read_named(&path, &file) {
+            Err(why) => self.unread.push(why),
+            Ok(None) => {}
+            Ok(Some(text)) => {
+                let (mut sections, slip) = ini::parse(&text);
+                // `[profile default]` is the default profile's other name, and with AWS the stronger.
+                sections.sort_by_key(|section| section.name != "default");
+                self.slips.extend(slip.map(|slip| format!("{file}: line {}: {}", slip.line, slip.what)));
+                for section in sections {
+                    let at = |line: usize| format!("{file}:{line}");
+                    let settings = section.entries.into_iter();
+                    let settings = settings
+                        .map(|entry| (entry.key, Setting { value: entry.value, place: at(entry.line) }))
+                        .collect();
+                    sort_in(self, &section.name, Section(settings));
+                }
+            }
         }
-        Ok(())
+        self.places.push(path);
     }
 
-    /// `[profile default]` and `[default]` are both taken; where both have a setting the later one stands.
     fn add_config(&mut self, title: &str, section: Section) {
-        let (kind, name) = title.split_once([' ', '\t']).unwrap_or((title, ""));
-        let name = name.trim().trim_matches(['"', '\'']);
-        let (table, name) = match (kind, name) {
-            ("default", "") => (&mut self.profiles, "default"),
-            (_, "") => return,
-            ("profile", name) => (&mut self.profiles, name),
-            ("sso-session", name) => (&mut self.sso_sessions, name),
-            ("services", name) => (&mut self.services, name),
+        let (table, name) = match title.split_once(' ') {
+            None if title == "default" => (&mut self.profiles, title),
+            Some(("profile", name)) => (&mut self.profiles, name),
+            Some(("sso-session", name)) => (&mut self.sso_sessions, name),
+            Some(("services", name)) => (&mut self.services, name),
             _ => return,
         };
-        table.entry(name.to_owned()).or_default().extend(section);
+        table.entry(name.to_owned()).or_default().0.extend(section.0);
     }
 
     fn add_credentials(&mut self, title: &str, section: Section) {
-        self.profiles.entry(title.to_owned()).or_default().extend(section);
+        self.profiles.entry(title.to_owned()).or_default().0.extend(section.0);
     }
 }
 
-fn place(environment: &Environment, variable: &str, below_home: &str) -> Result<Option<PathBuf>, String> {
-    match text(environment, variable).map_err(|error| error.to_string())? {
-        Some(path) => Ok(Some(at_home(environment, &path))),
-        None => Ok(text(environment, "HOME")
-            .map_err(|error| error.to_string())?
-            .map(|home| Path::new(&home).join(below_home))),
-    }
-}
-
-/// The sections of an INI file in their order. No value is quoted in an error: it may be a key.
-pub(crate) fn parse(text: &str) -> Result<Vec<(String, Section)>, String> {
-    let mut sections: Vec<(String, Section)> = Vec::new();
-    let mut parent = String::new();
-    for (number, line) in text.lines().enumerate() {
-        let wrong = |what: &str| format!("line {}: {what}", number + 1);
-        let indented = line.starts_with([' ', '\t']);
-        let line = line.trim();
-        if line.is_empty() || line.starts_with(['#', ';']) {
-            continue;
-        }
-        if let Some(rest) = line.strip_prefix('[') {
-            let (title, _) = rest.split_once(']').ok_or_else(|| wrong("the section's ] is missing"))?;
-            sections.push((title.trim().to_owned(), Section::new()));
-            parent.clear();
-            continue;
-        }
-        let (_, section) =
-            sections.last_mut().ok_or_else(|| wrong("a setting stands before any [section]"))?;
-        let Some((key, value)) = line.split_once('=') else {
-            // A value that goes on in the next line: nothing that is read here does.
-            if indented {
-                continue;
-            }
-            return Err(wrong("neither a section nor NAME = VALUE"));
-        };
-        let (key, value) = (key.trim().to_ascii_lowercase(), without_comment(value).trim());
-        match indented && !parent.is_empty() {
-            true => drop(section.insert(format!("{parent}.{key}"), value.to_owned())),
-            false => {
-                parent = if value.is_empty() { key.clone() } else { String::new() };
-                section.insert(key, value.to_owned());
-            }
-        }
-    }
-    Ok(sections)
-}
-
-/// A comment begins at white space and `#` or `;`.
-fn without_comment(value: &str) -> &str {
-    let starts = |pair: &[u8]| pair[0].is_ascii_whitespace() && matches!(pair[1], b'#' | b';');
-    value.as_bytes().windows(2).position(starts).map_or(value, |at| &value[..at])
+/// Whether AWS's own switch has every configured endpoint ignored.
+pub(crate) fn ignores_endpoints(environment: &Environment) -> Result<bool, AmbientError> {
+    let switch = text(environment, "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS")?;
+    Ok(switch.is_some_and(|value| value.eq_ignore_ascii_case("true")))
 }
 
 #[cfg(test)]
@@ -191,7 +208,7 @@ mod tests {
             ("AWS_CONFIG_FILE".into(), write("config", config)),
             ("AWS_SHARED_CREDENTIALS_FILE".into(), write("credentials", credentials)),
         ];
-        AwsFiles::read(&environment.into())
+        AwsFiles::read(&environment.into()).unwrap().whole()
     }
 
     #[test]
@@ -200,7 +217,7 @@ mod tests {
             files(CONFIG, "[dev]\naws_access_key_id = AKIA\nregion=cn-north-1\n[default]\nregion = z\n")
                 .unwrap();
         let check = |profile: &str, key: &str, expected: Option<&str>| {
-            let found = files.profile(profile).and_then(|profile| profile.get(key)).map(String::as_str);
+            let found = files.profile(profile).and_then(|profile| profile.get(key));
             assert_eq!(found, expected, "{profile} {key}");
         };
         check("default", "region", Some("z"));
@@ -210,12 +227,35 @@ mod tests {
         check("dev", "addressing_style", None);
         check("two words", "region", Some("x"));
         check("preview", "cloudfront", None);
-        assert_eq!(files.sso_session("corp").unwrap()["sso_region"], "us-east-1");
-        assert_eq!(files.endpoint_url("dev", "s3"), Some("http://s3:1"));
-        assert_eq!(files.endpoint_url("dev", "sts"), Some("http://sts:3"));
-        assert_eq!(files.endpoint_url("dev", "sso"), Some("http://all:2"));
-        assert_eq!(files.endpoint_url("default", "s3"), None);
+        assert_eq!(files.sso_session("corp").unwrap().get("sso_region"), Some("us-east-1"));
+        let endpoint = |profile: &str, service: &str, expected: Option<&str>| {
+            let found = files.endpoint_url(profile, service);
+            assert_eq!(found.map(|(_, setting)| setting.value.as_str()), expected, "{profile} {service}");
+        };
+        endpoint("dev", "s3", Some("http://s3:1"));
+        endpoint("dev", "sts", Some("http://sts:3"));
+        endpoint("dev", "sso", Some("http://all:2"));
+        endpoint("default", "s3", None);
         assert_eq!(files.names().collect::<Vec<_>>(), ["default", "dev", "two words"]);
+    }
+
+    #[test]
+    fn one_profile_under_two_names() {
+        let check = |config: &str, key: &str, expected: Option<&str>| {
+            let files = files(config, "").unwrap();
+            assert_eq!(files.profile("default").and_then(|profile| profile.get(key)), expected, "{config}");
+        };
+        check("[profile default]\nregion=a\n[default]\nregion=b\n", "region", Some("a"));
+        check("[default]\nregion=b\n[profile default]\nregion=a\n", "region", Some("a"));
+        check("[default]\nregion=b\n[profile default]\nx=a\n", "region", Some("b"));
+        check("[default]\nregion=a\n[default]\nregion=b\n", "region", Some("b"));
+        check("[profile  default]\nregion=a\n", "region", Some("a"));
+        let endpoint = |value: &str| {
+            let config =
+                format!("[default]\nendpoint_url=http://h\nignore_configured_endpoint_urls={value}\n");
+            files(&config, "").unwrap().endpoint_url("default", "sts").is_some()
+        };
+        assert_eq!(["true", "True", "false"].map(endpoint), [false, false, true]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::error::{AmbientError, ConfigError};
+use crate::files::plain;
 use crate::place::Home;
 use crate::{Environment, text};
 
@@ -73,7 +74,7 @@ pub(crate) fn read(environment: &Environment) -> Result<ConfigFile, AmbientError
     match std::fs::read_to_string(&path) {
         Ok(text) => parse(&file, &text),
         Err(error) if !named && error.kind() == ErrorKind::NotFound => Ok(ConfigFile::default()),
-        Err(error) => Err(ConfigError::Unreadable { file, why: crate::place::reason(&error), named }.into()),
+        Err(error) => Err(ConfigError::Unreadable { file, why: plain(&error), named }.into()),
     }
 }
 

@@ -140,9 +140,9 @@ fn profiles() {
     check(&[("profile", "minio")], &[], "in-minio", "8MiB", &amazon("in-minio"));
     check(&[], &[("FLATOUT_PROFILE", "minio")], "in-minio", "8MiB", &amazon("in-minio"));
     check(&[("profile", "dev")], &[("FLATOUT_PROFILE", "minio")], "aws-dev", "8MiB", "http://s3:1");
-    // AWS's own variable chooses in AWS's files alone.
+    // AWS's own variable chooses in AWS's files alone, and in them where they lack the profile that was asked for.
     check(&[], &[("AWS_PROFILE", "dev")], "top", "1MiB", "http://s3:1");
-    check(&[("profile", "minio")], &[("AWS_PROFILE", "dev")], "in-minio", "8MiB", &amazon("in-minio"));
+    check(&[("profile", "minio")], &[("AWS_PROFILE", "dev")], "in-minio", "8MiB", "http://s3:1");
     let ignored = ("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true");
     check(
         &[],
@@ -177,11 +177,18 @@ fn the_special_endpoint_and_region_of_oss() {
     };
     let file = "oss-endpoint = 'e-oss'\nendpoint-url = 'http://e'\nregion = 'r'\n";
     let ours: Table = &[(CONFIG, file)];
-    check(&[("endpoint-url", "http://f")], &[("FLATOUT_OSS_ENDPOINT", "v")], ours, "http://f", "r");
-    check(&[("endpoint-url", "http://f"), ("oss-endpoint", "o")], &[], ours, "o", "r");
-    check(&[], &[("FLATOUT_ENDPOINT_URL", "http://v")], ours, "http://v", "r");
-    check(&[], &[("FLATOUT_ENDPOINT_URL", "http://v"), ("FLATOUT_OSS_ENDPOINT", "o")], ours, "o", "r");
-    check(&[], &[("OSS_ENDPOINT", "o")], ours, "e-oss", "r");
+    check(&[("endpoint-url", "http://f")], &[("FLATOUT_OSS_ENDPOINT", "v")], ours, "http://f", "");
+    check(&[("endpoint-url", "http://f"), ("oss-endpoint", "o")], &[], ours, "o", "");
+    check(&[], &[("FLATOUT_ENDPOINT_URL", "http://v")], ours, "e-oss", "");
+    check(&[], &[("FLATOUT_ENDPOINT_URL", "http://v"), ("FLATOUT_OSS_ENDPOINT", "o")], ours, "o", "");
+    check(&[], &[("OSS_ENDPOINT", "o")], ours, "e-oss", "");
+    let general: Table = &[(CONFIG, "endpoint-url = 'http://e'\nregion = 'r'\n")];
+    check(&[], &[], general, "http://e", "r");
+    check(&[], &[("FLATOUT_REGION", "v")], general, "http://e", "v");
+    check(&[], &[("OSS_ENDPOINT", "o")], general, "o", "");
+    check(&[], &[("OSS_REGION", "o")], general, "", "o");
+    check(&[("oss-region", "o")], &[], general, "", "o");
+    check(&[("region", "f")], &[("OSS_ENDPOINT", "o")], general, "o", "f");
     check(&[("region", "f")], &[("FLATOUT_OSS_REGION", "v")], ours, "e-oss", "f");
 
     let aws = ("AWS_ENDPOINT_URL", "http://aws");
@@ -202,6 +209,17 @@ fn the_special_endpoint_and_region_of_oss() {
     let two = "[default]\nregion=cn-1\n[profile dev]\nregion=cn-2\nendpoint=oss-2\n";
     check(&[], &[], &[(OSSUTIL, two)], "", "cn-1");
     check(&[("profile", "dev")], &[], &[(OSSUTIL, two)], "oss-2", "cn-2");
+    let dev = (CONFIG, "[profile.lab]\nshards = 1\n");
+    check(&[("profile", "lab")], &[], &[(OSSUTIL, two), dev], "", "cn-1");
+    check(&[("profile", "lab")], &[], &[(ALIYUN, aliyun), dev], "", "cn-b");
+    check(&[("profile", "lab")], &[("ALIBABA_CLOUD_PROFILE", "a")], &[(ALIYUN, aliyun), dev], "", "cn-a");
+    // What ossutil has by default is not of a profile that the aliyun command has, and the other way round.
+    check(&[("profile", "a")], &[], &[(OSSUTIL, one), (ALIYUN, aliyun)], "", "cn-a");
+    let endpoint_only = "[profile dev]\nendpoint=oss-2\n";
+    check(&[("profile", "dev")], &[], &[(OSSUTIL, endpoint_only), (ALIYUN, aliyun)], "oss-2", "");
+    check(&[("profile", "default")], &[], &[(OSSUTIL, one)], "oss-1", "");
+    let elsewhere = ("ALIBABA_CLOUD_CONFIG_FILE", "~/mine.json");
+    check(&[], &[elsewhere], &[("mine.json", aliyun), (ALIYUN, "{}")], "", "cn-b");
 
     // And the other way round: nothing of OSS's reaches S3.
     let settings =
@@ -294,8 +312,17 @@ fn files_of_others_that_make_no_sense_are_noted() {
         assert!(notes.iter().any(|said| said.contains(note)), "{notes:?}");
     };
     check(ALIYUN, "{\n  s3cr3t", "~/.aliyun/config.json:2: no JSON");
-    check(".aws/config/x", "", "~/.aws/config: Is a directory");
-    assert!(gathered(&[], &[], &[(AWS, "nonsense\n[\n= =\n")]).unwrap().notes.is_empty());
+    check(".aws/config/x", "", "~/.aws/config: this is a folder, and a file is wanted, passed over");
+    check(
+        AWS,
+        "s3cr3t\n[\n= =\n",
+        "~/.aws/config: line 1: a setting stands before any [section], passed over",
+    );
+    check(
+        OSSUTIL,
+        "[default]\ns3cr3t\n",
+        "~/.ossutilconfig: line 2: neither a section nor NAME = VALUE, passed over",
+    );
     refused(
         &[],
         &[],

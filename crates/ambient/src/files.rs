@@ -21,7 +21,12 @@ pub(crate) fn at_home(environment: &Environment, path: &str) -> PathBuf {
 /// # Errors
 /// Which file cannot be read, and why.
 pub(crate) fn read_text(path: &Path) -> Result<Option<String>, String> {
-    let refused = |why: &str| format!("{}: {why}", path.display());
+    read_named(path, &path.display().to_string())
+}
+
+/// The same, with the file's name for people.
+pub(crate) fn read_named(path: &Path, name: &str) -> Result<Option<String>, String> {
+    let refused = |why: &str| format!("{name}: {why}");
     let length = match std::fs::metadata(path) {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(None);

@@ -3,11 +3,10 @@
 //!
 //! `AWS_*` and `~/.aws` speak of S3 alone, `OSS_*`, `ALIBABA_CLOUD_*`, `~/.aliyun` and `~/.ossutilconfig` of OSS alone.
 
-use std::io::ErrorKind;
-use std::path::PathBuf;
-
-use crate::ini::{self, Section};
-use crate::place::{Home, reason};
+use crate::aws_profile::{self, AwsFiles, Setting};
+use crate::files::read_named;
+use crate::ossutil::OssutilFile;
+use crate::place::Home;
 use crate::{AmbientError, Environment, text};
 
 /// A knob's value that somebody else's variable or file holds.
@@ -54,8 +53,7 @@ pub(crate) fn look(environment: &Environment, profile: Option<&str>) -> Result<S
     let mut look = Look { environment, home: Home::of(environment)?, seen: Surroundings::default() };
     look.variables()?;
     look.aws(profile)?;
-    look.ossutil(profile);
-    look.aliyun(profile)?;
+    look.alibaba(profile)?;
     Ok(look.seen)
 }
 
@@ -65,16 +63,9 @@ struct Look<'a> {
     seen: Surroundings,
 }
 
-/// A file as it was read.
-struct File {
-    /// As people know it.
-    name: String,
-    text: String,
-}
-
 impl Look<'_> {
     fn variables(&mut self) -> Result<(), AmbientError> {
-        let ignored = self.switch("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS")?;
+        let ignored = aws_profile::ignores_endpoints(self.environment)?;
         for (knob, names) in VARIABLES {
             for name in names.iter().filter(|name| !(ignored && name.starts_with("AWS_ENDPOINT_URL"))) {
                 let Some(value) = text(self.environment, name)? else { continue };
@@ -87,86 +78,52 @@ impl Look<'_> {
     }
 
     fn aws(&mut self, profile: Option<&str>) -> Result<(), AmbientError> {
-        let own = match text(self.environment, "AWS_PROFILE")? {
-            None => text(self.environment, "AWS_DEFAULT_PROFILE")?,
-            own => own,
+        let files = AwsFiles::read(self.environment)?;
+        self.seen.notes.extend(files.faults().map(|why| format!("{why}, passed over")));
+        self.seen.aws_profiles.extend(files.names().map(str::to_owned));
+        let name = match files.asked_for(profile) {
+            Some(name) => name.to_owned(),
+            None => aws_profile::chosen(self.environment)?.name,
         };
-        let name = profile.or(own.as_deref()).unwrap_or("default");
-        let config = self.ini(self.named("AWS_CONFIG_FILE", ".aws/config")?);
-        let keys = self.ini(self.named("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials")?);
-        if let Some((_, sections)) = &config {
-            let names = sections.iter().filter_map(|section| match section.name.as_str() {
-                "default" => Some("default"),
-                name => name.strip_prefix("profile "),
-            });
-            self.seen.aws_profiles.extend(names.map(str::to_owned));
+        let Some(settings) = files.profile(&name) else { return Ok(()) };
+        let mut take = |knob, key: &str, setting: &Setting| {
+            let place = format!("{}: {key}", setting.place);
+            self.seen.found.push(Found { knob, value: setting.value.clone(), place });
+        };
+        if let Some((key, setting)) = files.endpoint_url(&name, "s3") {
+            take("endpoint-url", &key, setting);
         }
-        if let Some((_, sections)) = &keys {
-            self.seen.aws_profiles.extend(sections.iter().map(|section| section.name.clone()));
-        }
-        // With AWS the credentials file wins where both have a setting; a region is the only one that people keep there.
-        if let Some((file, sections)) = &keys {
-            self.take("region", file, sections, &[name.to_owned()], "region");
-        }
-        if let Some((file, sections)) = &config {
-            // `[profile default]` is the default profile's other name, and with AWS the stronger.
-            let own =
-                [format!("profile {name}"), if name == "default" { name.into() } else { String::new() }];
-            self.aws_endpoint(file, sections, &own)?;
-            for (knob, key) in AWS_KEYS {
-                self.take(knob, file, sections, &own, key);
+        for (knob, key) in AWS_KEYS {
+            if let Some(setting) = settings.setting(key) {
+                take(knob, key, setting);
             }
         }
         Ok(())
     }
 
-    /// S3's own endpoint in the section that `services` names, then the profile's general one.
-    fn aws_endpoint(&mut self, file: &str, sections: &[Section], own: &[String]) -> Result<(), AmbientError> {
-        let ignored = get(sections, own, "ignore_configured_endpoint_urls");
-        let ignored = ignored.is_some_and(|entry| entry.value.eq_ignore_ascii_case("true"));
-        if ignored || self.switch("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS")? {
-            return Ok(());
-        }
-        if let Some(services) = get(sections, own, "services") {
-            let services = format!("services {}", services.value);
-            self.take("endpoint-url", file, sections, &[services], "s3.endpoint_url");
-        }
-        self.take("endpoint-url", file, sections, own, "endpoint_url");
-        Ok(())
-    }
-
-    /// ossutil 1 writes `[Credentials]`, ossutil 2 `[default]` and `[profile NAME]`.
-    fn ossutil(&mut self, profile: Option<&str>) {
-        let Some((file, sections)) = self.ini(self.home.join(".ossutilconfig")) else { return };
-        let profiles = sections.iter().filter_map(|section| section.name.strip_prefix("profile "));
-        self.seen.alibaba_profiles.extend(profiles.map(str::to_owned));
-        let own = match profile {
-            None | Some("default") => ["default".into(), "Credentials".into()],
-            Some(name) => [format!("profile {name}"), name.to_owned()],
-        };
-        self.take("oss-endpoint", &file, &sections, &own, "endpoint");
-        self.take("oss-region", &file, &sections, &own, "region");
-    }
-
-    /// `~/.aliyun/config.json` of the aliyun command: a list of profiles and the name of the current one.
-    fn aliyun(&mut self, profile: Option<&str>) -> Result<(), AmbientError> {
-        let Some(file) = self.read(self.home.join(".aliyun/config.json")) else { return Ok(()) };
-        let parsed: serde_json::Value = match serde_json::from_str(&file.text) {
-            Ok(parsed) => parsed,
-            Err(error) => {
-                let note = format!("{}:{}: no JSON, passed over", file.name, error.line());
-                self.seen.notes.push(note);
-                return Ok(());
+    /// ossutil's file, then that of the aliyun command. A profile that one of them has is not the other's: its default is
+    /// another account's. One that neither has is elsewhere, and each has its own choice, as for the keys.
+    fn alibaba(&mut self, profile: Option<&str>) -> Result<(), AmbientError> {
+        let ossutil = self.ossutil()?;
+        let aliyun = self.aliyun()?;
+        self.seen.alibaba_profiles.extend(ossutil.iter().flat_map(OssutilFile::names).map(str::to_owned));
+        self.seen.alibaba_profiles.extend(aliyun.iter().flat_map(Aliyun::names).map(str::to_owned));
+        let ossutil_has = |name: &str| ossutil.as_ref().is_some_and(|file| file.has(name));
+        let aliyun_has =
+            |name: &str| aliyun.as_ref().is_some_and(|file| file.names().any(|known| known == name));
+        let asked_for = profile.filter(|name| ossutil_has(name) || aliyun_has(name));
+        if let Some(file) = ossutil.as_ref().filter(|_| asked_for.is_none_or(ossutil_has)) {
+            for (knob, key) in [("oss-endpoint", "endpoint"), ("oss-region", "region")] {
+                if let Some(entry) = file.with(asked_for, key).and_then(|section| section.get(key)) {
+                    let place = format!("{}:{}: {key}", file.name, entry.line);
+                    self.seen.found.push(Found { knob, value: entry.value.clone(), place });
+                }
             }
-        };
-        let own = text(self.environment, "ALIBABA_CLOUD_PROFILE")?;
-        let current = parsed["current"].as_str().unwrap_or("default");
-        let name = profile.or(own.as_deref()).unwrap_or(current);
-        for entry in parsed["profiles"].as_array().into_iter().flatten() {
-            let Some(its_name) = entry["name"].as_str() else { continue };
-            self.seen.alibaba_profiles.push(its_name.to_owned());
-            let region = entry["region_id"].as_str().filter(|region| !region.is_empty());
-            if let (true, Some(region)) = (its_name == name, region) {
+        }
+        if let Some(file) = aliyun.as_ref().filter(|_| asked_for.is_none_or(aliyun_has)) {
+            let own = text(self.environment, "ALIBABA_CLOUD_PROFILE")?;
+            let name = asked_for.or(own.as_deref()).unwrap_or(file.current());
+            if let Some(region) = file.region(name) {
                 let place = format!("{}: {name}: region_id", file.name);
                 self.seen.found.push(Found { knob: "oss-region", value: region.to_owned(), place });
             }
@@ -174,47 +131,56 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// The value of `key` in the first of the sections that has it.
-    fn take(&mut self, knob: &'static str, file: &str, sections: &[Section], own: &[String], key: &str) {
-        let Some(entry) = get(sections, own, key).filter(|entry| !entry.value.is_empty()) else { return };
-        let place = format!("{file}:{}: {key}", entry.line);
-        self.seen.found.push(Found { knob, value: entry.value.clone(), place });
+    fn ossutil(&mut self) -> Result<Option<OssutilFile>, AmbientError> {
+        let file = self.noted(OssutilFile::read(self.environment)?);
+        let slip = file.iter().filter_map(|file| file.slip.as_ref());
+        self.seen.notes.extend(slip.map(|why| format!("{why}, passed over")));
+        Ok(file)
     }
 
-    fn switch(&self, name: &str) -> Result<bool, AmbientError> {
-        Ok(text(self.environment, name)?.is_some_and(|value| value.eq_ignore_ascii_case("true")))
-    }
-
-    /// The file that a variable names, else the one at its place below home.
-    fn named(&self, variable: &str, below: &str) -> Result<Option<PathBuf>, AmbientError> {
-        Ok(match text(self.environment, variable)? {
-            Some(path) => Some(self.home.expand(&path)),
-            None => self.home.join(below),
-        })
-    }
-
-    fn ini(&mut self, path: Option<PathBuf>) -> Option<(String, Vec<Section>)> {
-        let file = self.read(path)?;
-        Some((file.name, ini::parse(&file.text)))
-    }
-
-    fn read(&mut self, path: Option<PathBuf>) -> Option<File> {
-        let path = path?;
+    fn aliyun(&mut self) -> Result<Option<Aliyun>, AmbientError> {
+        let path = self.home.named(self.environment, "ALIBABA_CLOUD_CONFIG_FILE", ".aliyun/config.json")?;
+        let Some(path) = path else { return Ok(None) };
         let name = self.home.short(&path);
-        match std::fs::read_to_string(&path) {
-            Ok(text) => Some(File { name, text }),
-            Err(error) => {
-                if error.kind() != ErrorKind::NotFound {
-                    self.seen.notes.push(format!("{name}: {}, passed over", reason(&error)));
-                }
-                None
-            }
-        }
+        let Some(text) = self.noted(read_named(&path, &name)) else { return Ok(None) };
+        let parsed = serde_json::from_str(&text).map_err(|error| format!("{name}:{}: no JSON", error.line()));
+        Ok(self.noted(parsed.map(Some)).map(|json| Aliyun { name, json }))
+    }
+
+    /// What was read; why it could not be is a note.
+    fn noted<T>(&mut self, read: Result<Option<T>, String>) -> Option<T> {
+        read.unwrap_or_else(|why| {
+            self.seen.notes.push(format!("{why}, passed over"));
+            None
+        })
     }
 }
 
-fn get<'a>(sections: &'a [Section], own: &[String], key: &str) -> Option<&'a ini::Entry> {
-    own.iter().find_map(|name| sections.iter().rfind(|section| section.name == *name)?.get(key))
+/// `~/.aliyun/config.json`: a list of profiles and the name of the current one.
+struct Aliyun {
+    /// As people know it.
+    name: String,
+    json: serde_json::Value,
+}
+
+impl Aliyun {
+    fn profiles(&self) -> impl Iterator<Item = (&str, &serde_json::Value)> {
+        let entries = self.json["profiles"].as_array().into_iter().flatten();
+        entries.filter_map(|entry| Some((entry["name"].as_str()?, entry)))
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.profiles().map(|(name, _)| name)
+    }
+
+    fn current(&self) -> &str {
+        self.json["current"].as_str().filter(|name| !name.is_empty()).unwrap_or("default")
+    }
+
+    fn region(&self, profile: &str) -> Option<&str> {
+        let (_, entry) = self.profiles().find(|(name, _)| *name == profile)?;
+        entry["region_id"].as_str().filter(|region| !region.is_empty())
+    }
 }
 
 #[cfg(test)]

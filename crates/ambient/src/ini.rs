@@ -1,7 +1,8 @@
 //! The dialect of INI that AWS's and Alibaba Cloud's own tools write, with the line of every value.
 //!
 //! AWS nests by indentation: below `s3 =`, the indented line `addressing_style = path` is read as `s3.addressing_style`.
-//! A general INI crate gives neither that nor lines. What is no line of this dialect is passed over, as those tools do.
+//! A general INI crate gives neither that nor lines. What is no line of this dialect is passed over, and the first of them
+//! told: who looks for settings goes on, who looks for keys does not.
 
 /// One `[name]` and what stands below it.
 #[derive(Debug)]
@@ -27,51 +28,88 @@ impl Section {
     }
 }
 
-/// All sections in order. Lines above the first have no section and are left out.
-pub(crate) fn parse(text: &str) -> Vec<Section> {
+/// A line that is none of the dialect. It is not quoted: it may be a key.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Slip {
+    /// From 1.
+    pub line: usize,
+    pub what: &'static str,
+}
+
+/// All sections in order, those of one name as one, and the first line that is none of the dialect.
+pub(crate) fn parse(text: &str) -> (Vec<Section>, Option<Slip>) {
     let mut sections: Vec<Section> = Vec::new();
-    // The key that indented lines belong to, while its own line has no value.
-    let mut outer: Option<String> = None;
+    let mut slip = None;
+    let mut current = None;
+    // How far in the last key of the section stands, and its name where the line has no value.
+    let mut outer: Option<(usize, Option<String>)> = None;
     for (at, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
         let bare = line.trim();
         if bare.is_empty() || bare.starts_with(['#', ';']) {
             continue;
         }
-        if let Some(name) = header(line) {
-            sections.push(Section { name, entries: Vec::new() });
+        let mut slipped = |what| {
+            slip.get_or_insert(Slip { line: at + 1, what });
+        };
+        if let Some(title) = bare.strip_prefix('[') {
+            let Some((title, _)) = title.split_once(']') else {
+                slipped("the section's ] is missing");
+                current = None;
+                continue;
+            };
+            current = Some(section(&mut sections, name(title)));
             outer = None;
             continue;
         }
-        let (Some(section), Some((key, value))) = (sections.last_mut(), pair(bare)) else { continue };
-        let key = match (&outer, line.starts_with([' ', '\t'])) {
-            (Some(outer), true) => format!("{outer}.{key}"),
+        let Some(section) = current.map(|at: usize| &mut sections[at]) else {
+            slipped("a setting stands before any [section]");
+            continue;
+        };
+        let indent = line.len() - line.trim_start().len();
+        let goes_on = outer.as_ref().filter(|(outer, _)| indent > *outer);
+        let key = match (goes_on, pair(bare)) {
+            (Some((_, Some(outer))), Some((key, value))) => (format!("{outer}.{key}"), value),
             // A value that goes on in the next line: none that is read here does.
-            (None, true) if !section.entries.is_empty() => continue,
-            _ => {
-                outer = value.is_empty().then(|| key.clone());
-                key
+            (Some(_), _) => continue,
+            (None, None) => {
+                slipped("neither a section nor NAME = VALUE");
+                continue;
+            }
+            (None, Some((key, value))) => {
+                outer = Some((indent, value.is_empty().then(|| key.clone())));
+                (key, value)
             }
         };
-        section.entries.push(Entry { key, value, line: at + 1 });
+        section.entries.push(Entry { key: key.0, value: key.1, line: at + 1 });
     }
-    sections
+    (sections, slip)
 }
 
-/// The name in `[ name ]`, white space within it narrowed to one space.
-fn header(line: &str) -> Option<String> {
-    let name = line.strip_prefix('[')?.split(']').next()?;
-    Some(name.split_whitespace().map(|word| word.trim_matches(['"', '\''])).collect::<Vec<_>>().join(" "))
+/// Where the section of that name is.
+fn section(sections: &mut Vec<Section>, name: String) -> usize {
+    let known = sections.iter().position(|section| section.name == name);
+    known.unwrap_or_else(|| {
+        sections.push(Section { name, entries: Vec::new() });
+        sections.len() - 1
+    })
+}
+
+/// White space within a title is narrowed to one space.
+fn name(title: &str) -> String {
+    title.split_whitespace().map(|word| word.trim_matches(['"', '\''])).collect::<Vec<_>>().join(" ")
 }
 
 fn pair(line: &str) -> Option<(String, String)> {
     let (key, value) = line.split_once('=')?;
-    // A comment behind a value needs white space before it: a `#` within a value is the value's.
-    let value = [" #", " ;", "\t#", "\t;"]
-        .iter()
-        .filter_map(|mark| value.find(mark))
-        .min()
-        .map_or(value, |at| &value[..at]);
-    Some((key.trim().to_ascii_lowercase(), value.trim().to_owned()))
+    let key = key.trim().to_ascii_lowercase();
+    // A comment behind a value needs white space before it: a `#` within a value is the value's. A command line is whole:
+    // its quotes may hold anything.
+    let comment = [" #", " ;", "\t#", "\t;"].iter().filter_map(|mark| value.find(mark)).min();
+    let value = match comment {
+        Some(at) if key != "credential_process" => &value[..at],
+        _ => value,
+    };
+    Some((key, value.trim().to_owned()))
 }
 
 #[cfg(test)]
@@ -82,7 +120,8 @@ mod tests {
     fn values_with_their_lines() {
         let text = "stray = 1\n[profile a]\nRegion = x # why\n  goes on = here\ns3 =\n  addressing_style = path\n\n  ; no\n\
                     \tmax = 2\nendpoint_url=http://h#1\nregion = y\n[ profile  \"b\" ]\nnonsense\nempty =\n";
-        let shown: Vec<String> = parse(text)
+        let (sections, slip) = parse(text);
+        let shown: Vec<String> = sections
             .iter()
             .flat_map(|section| {
                 section
@@ -103,7 +142,32 @@ mod tests {
                 "profile b|empty||14",
             ]
         );
-        assert_eq!(parse(text)[0].get("region").map(|entry| entry.value.as_str()), Some("y"));
+        assert_eq!(slip, Some(Slip { line: 1, what: "a setting stands before any [section]" }));
+        assert_eq!(sections[0].get("region").map(|entry| entry.value.as_str()), Some("y"));
+    }
+
+    #[test]
+    fn sections_and_slips() {
+        let check = |text: &str, expected: &str, slip: Option<usize>| {
+            let (sections, slipped) = parse(text);
+            let shown: Vec<String> = sections
+                .iter()
+                .flat_map(|section| {
+                    section.entries.iter().map(|e| format!("{}.{}={}", section.name, e.key, e.value))
+                })
+                .collect();
+            assert_eq!((shown.join(" ").as_str(), slipped.map(|slip| slip.line)), (expected, slip), "{text}");
+        };
+        check("  [a]\n  x=1\n  y=2\n", "a.x=1 a.y=2", None);
+        check("[a]\n  s =\n    x=1\n  y=2\n", "a.s= a.s.x=1 a.y=2", None);
+        check("[a]\nx=1\n[b]\ny=1\n[a]\nx=2\n", "a.x=1 a.x=2 b.y=1", None);
+        check(
+            "[a]\nx=1 ; why\ncredential_process = sh -c 'true ; cat f' # x\n",
+            "a.x=1 a.credential_process=sh -c 'true ; cat f' # x",
+            None,
+        );
+        check("[a]\n[b\nx=1\n[c]\ny=1", "c.y=1", Some(2));
+        check("[a]\nx=1\nnonsense\ny=1", "a.x=1 a.y=1", Some(3));
     }
 
     #[test]

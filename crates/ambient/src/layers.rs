@@ -73,8 +73,8 @@ pub(crate) struct Layers<'a> {
     pub found: &'a [Found],
 }
 
-/// The names that set a knob in our own layers. OSS's endpoint and region may also be given under the general names, so
-/// that `--endpoint-url` serves whichever dialect the location names; within a layer the special name wins.
+/// The names that set a knob on the command line. OSS's endpoint and region may also be given under the general names,
+/// so that `--endpoint-url` serves whichever dialect the location names; the special name wins.
 fn names(knob: &'static Knob) -> &'static [&'static str] {
     match knob.name {
         "oss-endpoint" => &["oss-endpoint", "endpoint-url"],
@@ -92,13 +92,19 @@ impl Layers<'_> {
                 return Ok(row(values, Layer::Flag, format!("--{name}")));
             }
         }
-        for name in names(knob) {
+        // What stands there for good may be meant for S3 alone: once OSS has a word of its own, the general ones do not
+        // count for it.
+        let standing = match names(knob) {
+            [special, _] if self.speaks_of_oss()? => std::slice::from_ref(special),
+            names => names,
+        };
+        for name in standing {
             let variable = flatout_settings::knob(name).expect("names are knobs").env();
             if let Some(value) = text(self.environment, &variable)? {
                 return Ok(row(split(knob, value), Layer::Environment, variable));
             }
         }
-        for name in names(knob) {
+        for name in standing {
             if let Some(entry) = self.profile.iter().find(|entry| entry.knob.name == *name) {
                 let place = format!("{}: {name}", entry.place);
                 return Ok(row(entry.values.clone(), Layer::Profile, place));
@@ -109,6 +115,21 @@ impl Layers<'_> {
         }
         let default = (!knob.default.is_empty()).then(|| knob.default.to_owned());
         Ok(row(default.into_iter().collect(), Layer::Default, String::new()))
+    }
+
+    /// Whether any layer has an endpoint or a region of OSS's own.
+    fn speaks_of_oss(&self) -> Result<bool, AmbientError> {
+        for name in ["oss-endpoint", "oss-region"] {
+            let variable = flatout_settings::knob(name).expect("names are knobs").env();
+            if self.flag(name).is_some()
+                || text(self.environment, &variable)?.is_some()
+                || self.profile.iter().any(|entry| entry.knob.name == name)
+                || self.found.iter().any(|found| found.knob == name)
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Every value that a flag was given; the last alone unless it is repeatable, which `Settings::set` sees to.

@@ -13,6 +13,7 @@ mod ini;
 mod keys;
 mod layers;
 mod mask;
+mod ossutil;
 mod place;
 mod proxies;
 mod show;
@@ -77,7 +78,7 @@ fn oss_settings(rows: &[Row]) -> OssSettings {
 /// Reads the surroundings of this process. `flags` are knobs given on the command line, by name.
 ///
 /// # Errors
-/// When a value is wrong, a `FLATOUT_*` variable unknown, or a pair of keys half set.
+/// When a value is wrong or a `FLATOUT_*` variable unknown.
 pub fn gather(flags: &[(&str, String)]) -> Result<Ambient, AmbientError> {
     gather_from(flags, &std::env::vars_os().collect())
 }
@@ -103,20 +104,18 @@ pub fn gather_from(flags: &[(&str, String)], environment: &Environment) -> Resul
     let behind_proxy = rows.iter().position(|row| row.name == "proxy").map_or(rows.len(), |at| at + 1);
     rows.splice(behind_proxy..behind_proxy, found);
     let oss = oss_settings(&rows);
-    let [aws_credentials, oss_credentials] = providers(&settings, environment)?;
+    let [aws_credentials, oss_credentials] = providers(&settings, environment);
     Ok(Ambient { settings, aws_credentials, oss_credentials, proxies, oss, notes: around.notes, rows })
 }
 
-/// Who is asked for the keys of S3 and of OSS. Nothing is read yet but the environment of AWS, where half a pair is an
-/// error of the user's.
-fn providers(settings: &Settings, environment: &Environment) -> Result<[Arc<dyn Provider>; 2], AmbientError> {
+/// Who is asked for the keys of S3 and of OSS. Nothing is read yet: half a pair of one is nothing to the other.
+fn providers(settings: &Settings, environment: &Environment) -> [Arc<dyn Provider>; 2] {
     if settings.no_sign_request {
         let nobody = Arc::new(Anonymous { why: "--no-sign-request is on".into() });
-        return Ok([nobody.clone(), nobody]);
+        return [nobody.clone(), nobody];
     }
-    keys::find(environment)?;
     let profile = settings.profile.as_deref();
-    Ok([Arc::new(AwsKeys::new(environment, profile)), Arc::new(AlibabaKeys::new(environment, profile))])
+    [Arc::new(AwsKeys::new(environment, profile)), Arc::new(AlibabaKeys::new(environment, profile))]
 }
 
 /// Where our config file is or would be; none where neither `FLATOUT_CONFIG` nor a home says so.

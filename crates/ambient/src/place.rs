@@ -1,8 +1,8 @@
 //! Home, and how files are named where people read it: `~/.aws/config`, not `/home/somebody/.aws/config`.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::files::at_home;
 use crate::{AmbientError, Environment, text};
 
 /// The user's home, from the table of variables; none where `HOME` is not set.
@@ -18,9 +18,17 @@ impl Home {
         self.0.as_ref().map(|home| home.join(below))
     }
 
-    /// A path out of a variable, where `~/` is the home, as AWS's tools have it.
-    pub fn expand(&self, path: &str) -> PathBuf {
-        path.strip_prefix("~/").and_then(|below| self.join(below)).unwrap_or_else(|| path.into())
+    /// The file that a variable names, else the one at its place below home.
+    pub fn named(
+        &self,
+        environment: &Environment,
+        variable: &str,
+        below: &str,
+    ) -> Result<Option<PathBuf>, AmbientError> {
+        Ok(match text(environment, variable)? {
+            Some(path) => Some(at_home(environment, &path)),
+            None => self.join(below),
+        })
     }
 
     /// With `~` for the home.
@@ -35,10 +43,4 @@ impl Home {
             None => path.display().to_string(),
         }
     }
-}
-
-/// The operating system's words without its number.
-pub(crate) fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_owned()
 }

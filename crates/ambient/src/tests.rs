@@ -49,6 +49,8 @@ fn a_repeatable_knob_keeps_every_value() {
 
 #[test]
 fn what_is_wrong_is_named_and_no_secret_is_quoted() {
+    // Half a pair of AWS is nothing to OSS and to plain HTTP: who asks for S3 keys hears of it.
+    assert!(gathered(&[], &[("AWS_SECRET_ACCESS_KEY", "s3cr3t")]).is_ok());
     let check = |flags: Table, environment: Table, expected: &[&str]| {
         let error = gathered(flags, environment).unwrap_err();
         let message = format!("{error} {}", error.hint().unwrap_or_default());
@@ -57,17 +59,6 @@ fn what_is_wrong_is_named_and_no_secret_is_quoted() {
         }
         assert!(!format!("{message}{error:?}").contains("s3cr3t"), "{message}");
     };
-    check(
-        &[],
-        &[("AWS_ACCESS_KEY_ID", "AKIA")],
-        &["AWS_ACCESS_KEY_ID is set but AWS_SECRET_ACCESS_KEY is not", "--no-sign-request"],
-    );
-    check(&[], &[("AWS_SECRET_ACCESS_KEY", "s3cr3t")], &["AWS_ACCESS_KEY_ID is not"]);
-    check(
-        &[],
-        &[("AWS_ACCESS_KEY_ID", "AKIA"), ("AWS_SECRET_ACCESS_KEY", "s3cr3t\n")],
-        &["AWS_SECRET_ACCESS_KEY holds white space", "line ends"],
-    );
     check(&[("part-size", "8 bananas")], &[], &["--part-size: '8 bananas' is not"]);
     check(&[], &[("FLATOUT_PARALLEL", "many")], &["FLATOUT_PARALLEL"]);
 }

@@ -49,7 +49,7 @@ that none has is an error. The file holds no keys and no tokens: those stay with
 
 | Key | Variables, the first that is set | Then files |
 |---|---|---|
-| `endpoint-url` | `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, `S3_ENDPOINT_URL` | `~/.aws/config`: `s3.endpoint_url` of the profile's `services`, `endpoint_url` |
+| `endpoint-url` | `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, `S3_ENDPOINT_URL` | `~/.aws/config`: `s3.endpoint_url` of the profile's `services`, its own `s3.endpoint_url`, `endpoint_url` |
 | `region` | `AWS_REGION`, `AWS_DEFAULT_REGION` | `~/.aws/config`, `~/.aws/credentials`: `region` |
 | `addressing` | | `~/.aws/config`: `s3.addressing_style` |
 | `request-payer` | `AWS_REQUEST_PAYER` (`requester`) | |
@@ -60,12 +60,14 @@ that none has is an error. The file holds no keys and no tokens: those stay with
 | `no-proxy` | `no_proxy`, `NO_PROXY` | |
 
 Without `--profile` and `FLATOUT_PROFILE`, `AWS_PROFILE` chooses the profile of AWS's files and `ALIBABA_CLOUD_PROFILE`
-that of `~/.aliyun`. `AWS_CONFIG_FILE`, `AWS_SHARED_CREDENTIALS_FILE` and `AWS_IGNORE_CONFIGURED_ENDPOINT_URLS` mean what
-they mean to AWS's tools. `HTTP_PROXY` in upper case is not read where `REQUEST_METHOD` is set: there, under CGI, a
+that of `~/.aliyun`, and so with a `--profile` that those files do not have. `AWS_CONFIG_FILE`,
+`AWS_SHARED_CREDENTIALS_FILE`, `AWS_IGNORE_CONFIGURED_ENDPOINT_URLS` and `ALIBABA_CLOUD_CONFIG_FILE` mean what they mean
+to AWS's and Alibaba Cloud's tools. `HTTP_PROXY` in upper case is not read where `REQUEST_METHOD` is set: there, under CGI, a
 visitor's header becomes that variable.
 
-What is AWS's serves `s3://` and what is Alibaba Cloud's serves `oss://`. Our own `endpoint-url` and `region` serve both:
-for `oss://` each of our own layers is asked for `oss-endpoint`, then `endpoint-url`, and so with the region.
+What is AWS's serves `s3://` and what is Alibaba Cloud's serves `oss://`. The flags `--endpoint-url` and `--region` serve
+both, weaker than `--oss-endpoint` and `--oss-region`. In variables and in config.toml the general `endpoint-url` and
+`region` serve `oss://` only where no layer, what is found included, has an `oss-endpoint` or `oss-region`.
 "#;
 
 /// The text of docs/settings.md: a table per group, in the order of [`KNOBS`].

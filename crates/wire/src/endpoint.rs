@@ -119,7 +119,7 @@ impl fmt::Display for Endpoint {
 
 /// Encodes what may not stand in a request line (spaces, controls, quotes, all beyond ASCII), and nothing
 /// else: what is encoded already stays as it was given.
-pub(crate) fn printable(path_and_query: &str) -> String {
+pub fn printable(path_and_query: &str) -> String {
     let mut encoded = String::with_capacity(path_and_query.len());
     for byte in path_and_query.bytes() {
         match byte {

@@ -116,6 +116,7 @@ pub(super) fn sts_grant(reply: &Reply) -> Result<Grant, String> {
         Ok(())
     });
     match (reply.status, walked) {
+        (200, Ok(())) if keys.is_empty() => Err("STS did not answer with Credentials".into()),
         (200, Ok(())) => grant(&Value::Object(keys)).map_err(|why| format!("STS: {why}")),
         (200, Err(_)) => Err("STS did not answer with XML".into()),
         (status, _) => Err(refused("STS", status, &code, &message)),
@@ -128,12 +129,14 @@ pub(super) fn time(text: &str) -> Option<u64> {
     if let Some(utc) = text.strip_suffix("UTC") {
         return parse_iso(&format!("{}Z", utc.trim_end()));
     }
-    let (date, offset) = text.len().checked_sub(6).and_then(|at| text.split_at_checked(at))?;
-    let (sign, offset) = offset.split_at_checked(1)?;
-    if !matches!(sign, "+" | "-") {
-        return parse_iso(text);
+    // The date has signs of its own; those of an offset stand behind the T.
+    let sign_at = text.find('T').and_then(|at| Some(at + text[at..].find(['+', '-'])?));
+    let Some(sign_at) = sign_at else { return parse_iso(text) };
+    let (date, (sign, offset)) = (&text[..sign_at], text[sign_at..].split_at(1));
+    let (hours, minutes) = offset.split_once(':').or_else(|| offset.split_at_checked(2))?;
+    if !(offset.is_ascii() && hours.len() == 2 && minutes.len() == 2) {
+        return None;
     }
-    let (hours, minutes) = offset.split_once(':')?;
     let seconds = hours.parse::<u64>().ok()? * 3_600 + minutes.parse::<u64>().ok()? * 60;
     let local = parse_iso(&format!("{date}Z"))?;
     if sign == "+" { local.checked_sub(seconds) } else { local.checked_add(seconds) }
@@ -158,6 +161,11 @@ mod tests {
         check("1970-01-02T00:00:00+00:00", Some(86_400));
         check("1970-01-02T01:30:00.5+01:30", Some(86_400));
         check("1970-01-01T22:00:00-02:00", Some(86_400));
+        check("1970-01-02T01:30:00+0130", Some(86_400));
+        check("1970-01-02T00:00:00+0000", Some(86_400));
+        check("1970-01-02T00:00:00+00", None);
+        check("1970-01-02T00:00:00+-1:00", None);
+        check("1970-01-02T00:00:00+é", None);
         check("tomorrow", None);
         check("", None);
         check("é+00:00", None);

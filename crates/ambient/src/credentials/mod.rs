@@ -15,7 +15,12 @@ pub(crate) use aws::AwsKeys;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use flatout_engine::credentials::{Grant, Refused, Tried};
+use flatout_wire::endpoint::{Endpoint, printable};
+use flatout_wire::request::{Method, Request};
 use flatout_wire::sign::Credentials;
+
+use crate::AmbientError;
+use crate::mask::masked;
 
 /// Why a provider has no keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,10 +78,50 @@ fn in_earnest(lack: Lack) -> Lack {
     }
 }
 
+impl From<AmbientError> for Lack {
+    fn from(error: AmbientError) -> Lack {
+        Lack::Failed(match error.hint() {
+            Some(hint) => format!("{error}: {hint}"),
+            None => error.to_string(),
+        })
+    }
+}
+
 impl From<String> for Lack {
     fn from(why: String) -> Lack {
         Lack::Failed(why)
     }
+}
+
+/// A request to `url`, which has no query, and what lies below it. What may not stand in a request line is encoded: a
+/// part of it may be another service's words.
+fn request(method: Method, url: &str, below: &str) -> Result<Request, Lack> {
+    let wrong = |error| Lack::Failed(format!("{}: {error}", masked(url)));
+    let (endpoint, base) = Endpoint::parse(url).map_err(wrong)?;
+    let (path, query) = below.split_once('?').unwrap_or((below, ""));
+    let path = match format!("{base}{path}") {
+        empty if empty.is_empty() => "/".into(),
+        path => printable(&path),
+    };
+    Ok(Request::new(method, endpoint, path, printable(query)))
+}
+
+/// A whole URL, in `variable`, as scheme and host, and what follows.
+fn split<'a>(variable: &str, url: &'a str) -> Result<(&'a str, &'a str), Lack> {
+    let host_at = url.find("://").ok_or_else(|| Lack::Failed(format!("{variable} is no URL")))? + "://".len();
+    let rest = &url[host_at..];
+    let path = rest.split('?').next().unwrap_or(rest);
+    let (host, below) = url.split_at(host_at + rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    // A password with a slash or a question mark in it would pass for a port, and be shown as one that is wrong.
+    if path.contains('@') || rest.contains('@') && Endpoint::parse(host).is_err() {
+        return Err(Lack::Failed(format!("{variable} holds a user or a password, and neither is sent")));
+    }
+    Ok((host, below))
+}
+
+/// Whether metadata name a role, by IAM's and RAM's alphabet. A page of a captive portal is no role.
+fn is_role(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+=,.@_-".contains(&byte))
 }
 
 /// What cannot be part of a header stands in a key: its name, never its value.

@@ -121,8 +121,8 @@ fn within(seconds: i64) -> String {
 fn bad_answers(says: impl Fn(&str) -> String) -> Vec<(u16, String, String)> {
     vec![
         (200, says(""), "has no AccessKeyId".into()),
-        (200, "<html>p4ssw0rd</html>".into(), "".into()),
-        (200, String::new(), "".into()),
+        (200, "<html>p4ssw0rd".into(), "did not answer with".into()),
+        (200, String::new(), "did not answer with".into()),
         (500, "p4ssw0rd".into(), "refused (500".into()),
         (404, String::new(), "refused (404".into()),
     ]

@@ -108,8 +108,9 @@ fn wrong_credentials() {
         5,
         &["--no-sign-request"],
     );
-    check(&[(id, ACCESS_KEY)], 4, &["AWS_ACCESS_KEY_ID is set but AWS_SECRET_ACCESS_KEY is not"]);
-    check(&[(secret, SECRET_KEY)], 4, &["AWS_ACCESS_KEY_ID is not"]);
+    let half = "AWS_ACCESS_KEY_ID is set but AWS_SECRET_ACCESS_KEY is not: set AWS_SECRET_ACCESS_KEY as well";
+    check(&[(id, ACCESS_KEY)], 5, &["s3://bucket/key", "environment: ", half]);
+    check(&[(secret, SECRET_KEY)], 5, &["AWS_ACCESS_KEY_ID is not"]);
     check(&[("AWS_REGION", "a b"), (id, ACCESS_KEY), (secret, SECRET_KEY)], 4, &["region"]);
 }
 

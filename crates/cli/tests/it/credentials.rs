@@ -160,3 +160,11 @@ fn a_process_that_fails_gives_no_secret_away() {
     );
     assert!(!ended.stderr.contains("PASSWORD") && !ended.stderr.contains("TOKENTOKEN"), "{}", ended.stderr);
 }
+
+#[test]
+fn half_a_pair_of_aws_stopped_plain_http() {
+    let buckets = crate::objects::Buckets::new(&[("bucket/key", b"bytes")]);
+    let url = format!("{}/bucket/key", buckets.url());
+    let ended = run(flatout(&["cat", &url]).env("AWS_ACCESS_KEY_ID", "AKIAHALF"));
+    assert_eq!(ended.clean().text(), "bytes");
+}

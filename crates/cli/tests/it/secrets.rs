@@ -82,6 +82,70 @@ fn keys_of_the_environment() {
 }
 
 #[test]
+fn urls_of_providers() {
+    let folder = Folder::new();
+    std::fs::write(
+        folder.at("config"),
+        "[profile dev]\nrole_arn = r\nsource_profile = base\n[profile base]\naws_access_key_id = AKIDSECRETIVEACCESS\n\
+         aws_secret_access_key = SECRETKEYSECRETKEY\n",
+    )
+    .unwrap();
+    let aws: &[&[(&str, &str)]] = &[
+        &[("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://user:PASSWORDPASSWORD@127.0.0.1:1/x")],
+        &[("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://user:PASSWORD/PASSWORDPASSWORD@127.0.0.1:1/x")],
+        &[("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://127.0.0.1:1?token=TOKENUSERTOKENUSER")],
+        &[
+            ("AWS_EC2_METADATA_DISABLED", "false"),
+            ("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://user:PASSWORDPASSWORD@127.0.0.1:1"),
+        ],
+        &[
+            ("AWS_PROFILE", "dev"),
+            ("AWS_ENDPOINT_URL", "http://127.0.0.1:1"),
+            ("AWS_ENDPOINT_URL_STS", "http://user:PASSWORDPASSWORD@127.0.0.1:1"),
+        ],
+    ];
+    let oss: &[&[(&str, &str)]] = &[
+        &[("ALIBABA_CLOUD_CREDENTIALS_URI", "http://user:PASSWORDPASSWORD@127.0.0.1:1/x")],
+        &[("ALIBABA_CLOUD_CREDENTIALS_URI", "http://127.0.0.1:1?token=TOKENUSERTOKENUSER")],
+        &[
+            ("ALIBABA_CLOUD_ECS_METADATA_DISABLED", "false"),
+            ("ALIBABA_CLOUD_ECS_METADATA_SERVICE_ENDPOINT", "http://user:PASSWORDPASSWORD@127.0.0.1:1"),
+        ],
+        &[("OSS_ACCESS_KEY_ID", ACCESS), ("OSS_ACCESS_KEY_SECRET", SECRETS[0])],
+        &[("OSS_ACCESS_KEY_SECRET", SECRETS[0])],
+    ];
+    for (url, tables) in [("s3://bucket/key", aws), ("oss://bucket/key", oss)] {
+        for variables in tables {
+            for arguments in [&["config", "show"][..], &["config", "show", "--json"], &["stat", url]] {
+                let mut command = flatout(arguments);
+                command.env("AWS_CONFIG_FILE", folder.at("config")).env("HOME", folder.path());
+                command.env("FLATOUT_ENDPOINT_URL", "http://127.0.0.1:1").env("FLATOUT_RETRIES", "0");
+                check(command.envs(variables.iter().copied()));
+            }
+        }
+    }
+}
+
+#[test]
+fn folders_and_presigned_urls_of_oss() {
+    let folder = Folder::new();
+    let target = folder.at("models/");
+    let locked = Buckets::locked(&[("bucket/a/1", b"bytes"), ("bucket/a/2", b"bytes")]);
+    let endpoint = locked.url();
+    for url in ["s3://bucket/a/", "oss://bucket/a/"] {
+        let arguments = ["cp", "-r", url, &target, "--endpoint-url", &endpoint, "--retries", "0"];
+        let mut command = flatout(&arguments);
+        check(keys(&mut command).env("OSS_ACCESS_KEY_ID", ACCESS).env("OSS_ACCESS_KEY_SECRET", SECRETS[0]));
+    }
+    let query = "x-oss-signature-version=OSS4-HMAC-SHA256&x-oss-credential=CREDENTIALCREDENTIAL\
+                 &x-oss-security-token=SESSIONTOKENTOKEN&x-oss-signature=SIGNATURESIGNATURE";
+    let v1 = "OSSAccessKeyId=AKIDSECRETIVEACCESS&Expires=1&Signature=SIGNATURESIGNATURE";
+    for query in [query, v1] {
+        check_everywhere(&format!("{endpoint}/bucket/no?{query}"), &endpoint);
+    }
+}
+
+#[test]
 fn settings_that_are_shown() {
     for json in [&["--json"][..], &[]] {
         let endpoint = ["--endpoint-url", "http://user:PASSWORD/PASSWORDPASSWORD@127.0.0.1:1"];

@@ -24,9 +24,9 @@ struct Configured {
 }
 
 impl Asking<'_> {
-    /// Whether the CLI has a profile of that name.
+    /// Whether the CLI has a profile of that name; a file that cannot be read may have it, and says why when it is asked.
     pub(super) fn has_profile(&self, name: &str) -> bool {
-        self.configured().is_ok_and(|found| found.is_some_and(|found| named(&found.list, name).is_some()))
+        self.configured().map_or(true, |found| found.is_some_and(|found| named(&found.list, name).is_some()))
     }
 
     /// The keys of a profile: the one that is named, that of the environment, the current one.

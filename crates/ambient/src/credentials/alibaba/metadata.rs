@@ -4,8 +4,8 @@ use flatout_engine::Patience;
 use flatout_wire::request::Method;
 
 use super::super::answer::json_grant;
-use super::super::{Answer, Lack, failed, nothing};
-use super::{Asking, request};
+use super::super::{Answer, Lack, failed, flaw, is_role, nothing, request};
+use super::Asking;
 
 const METADATA: &str = "http://100.100.100.200";
 const ROLES: &str = "/latest/meta-data/ram/security-credentials/";
@@ -28,13 +28,18 @@ impl Asking<'_> {
             }
             Ok(reply) => String::from_utf8_lossy(&reply.body).trim().to_owned(),
         };
+        if session.is_empty() || flaw(&session).is_some() {
+            return nothing("what it gives is no session: is this an ECS instance?");
+        }
         let ask = |below: &str| {
             let mut request = request(Method::Get, &url, below)?;
             request.set("x-aliyun-ecs-metadata-token", session.as_str());
             let reply = self.web.ask(request, "", Patience::METADATA);
             reply.map_err(|error| Lack::Failed(error.to_string()))
         };
-        let role = match role.map(str::to_owned).or(self.variable("ALIBABA_CLOUD_ECS_METADATA")?) {
+        let asked_for = role.map(str::to_owned).or(self.variable("ALIBABA_CLOUD_ECS_METADATA")?);
+        let is_named = asked_for.is_some();
+        let role = match asked_for {
             Some(role) => role,
             None => {
                 let roles = ask(ROLES)?;
@@ -47,8 +52,9 @@ impl Asking<'_> {
         if role.is_empty() {
             return nothing("the instance has no role");
         }
-        if !role.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#')) {
-            return failed("the name of the instance's role is no name");
+        if !is_role(&role) {
+            let why = "the name of the instance's role is no name";
+            return if is_named { failed(why) } else { nothing(why) };
         }
         Ok(json_grant("the ECS metadata", &ask(&format!("{ROLES}{role}"))?, &[])?)
     }

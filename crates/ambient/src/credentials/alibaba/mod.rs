@@ -12,14 +12,14 @@ use std::fmt;
 
 use flatout_engine::Patience;
 use flatout_engine::credentials::{Grant, Provider, Refused, Web};
-use flatout_wire::endpoint::Endpoint;
-use flatout_wire::request::{Method, Request};
+use flatout_wire::request::Method;
 use flatout_wire::sign::Credentials;
 
 use super::answer::{fit, grant, json_grant, time};
-use super::{Answer, Lack, failed, first, lasting, link, nothing};
+use super::{Answer, Lack, failed, first, lasting, link, nothing, request, split};
 use crate::files::{at_home, read_text};
-use crate::{Environment, aws_profile, keys, text};
+use crate::ossutil::OssutilFile;
+use crate::{Environment, keys, text};
 
 const OWN: [&str; 3] = ["OSS_ACCESS_KEY_ID", "OSS_ACCESS_KEY_SECRET", "OSS_SESSION_TOKEN"];
 const GENERAL: [&str; 3] =
@@ -52,15 +52,20 @@ impl fmt::Debug for AlibabaKeys {
 impl Provider for AlibabaKeys {
     fn provide(&self, web: &Web) -> Result<Grant, Refused> {
         let asking = Asking { environment: &self.environment, web };
-        let named = self.profile.as_deref().filter(|name| asking.has_profile(name));
-        let mut links = match named {
-            Some(name) => vec![link(format!("aliyun profile {name}"), || asking.profile(Some(name)))],
-            None => vec![
+        let named = self.profile.as_deref();
+        let of_aliyun = named.filter(|name| asking.has_profile(name));
+        let of_ossutil = named.filter(|name| asking.ossutil_has(name));
+        let mut links = match (of_aliyun, of_ossutil) {
+            (Some(name), _) => vec![link(format!("aliyun profile {name}"), || asking.profile(Some(name)))],
+            (None, Some(name)) => {
+                vec![link(format!("ossutil profile {name}"), || asking.ossutil(Some(name)))]
+            }
+            (None, None) => vec![
                 link("environment", || asking.environment()),
                 link("credentials folder", || asking.folder()),
                 link("RRSA", || asking.rrsa()),
                 link("aliyun profile", || asking.profile(None)),
-                link("ossutil", || asking.ossutil()),
+                link("ossutil", || asking.ossutil(None)),
             ],
         };
         links.push(link("credentials URI", || asking.uri()));
@@ -77,7 +82,7 @@ struct Asking<'a> {
 
 impl Asking<'_> {
     fn variable(&self, name: &str) -> Result<Option<String>, Lack> {
-        text(self.environment, name).map_err(|error| Lack::Failed(error.to_string()))
+        Ok(text(self.environment, name)?)
     }
 
     fn is_on(&self, name: &str) -> Result<bool, Lack> {
@@ -86,8 +91,7 @@ impl Asking<'_> {
 
     fn environment(&self) -> Answer {
         for names in [OWN, GENERAL] {
-            let found = keys::pair(self.environment, names);
-            if let Some(credentials) = found.map_err(|error| Lack::Failed(error.to_string()))? {
+            if let Some(credentials) = keys::pair(self.environment, names)? {
                 return lasting(credentials);
             }
         }
@@ -137,27 +141,35 @@ impl Asking<'_> {
         Ok(Grant { credentials, expires, provider: String::new() })
     }
 
+    /// Whether ossutil's file has a profile of that name; one that cannot be read may.
+    fn ossutil_has(&self, name: &str) -> bool {
+        let file = OssutilFile::read(self.environment);
+        file.map_or(true, |file| file.map_or(true, |file| file.is_some_and(|file| file.has(name))))
+    }
+
     /// ossutil's own file, of version 1 and 2, where the keys stand in it.
-    fn ossutil(&self) -> Answer {
-        let path = at_home(self.environment, "~/.ossutilconfig");
-        let Some(text) = read_text(&path)? else {
-            return nothing(format!("{} is not there", path.display()));
+    fn ossutil(&self, profile: Option<&str>) -> Answer {
+        let Some(file) = OssutilFile::read(self.environment)?? else {
+            return nothing("~/.ossutilconfig is not there");
         };
-        let sections = aws_profile::parse(&text).map_err(|why| format!("{}: {why}", path.display()))?;
-        let keys = sections.iter().find(|(title, section)| {
-            matches!(title.as_str(), "Credentials" | "default") && section.contains_key("accesskeyid")
-        });
-        let Some((_, section)) = keys else { return nothing(format!("{} has no keys", path.display())) };
-        let setting = |name: &str| section.get(name).filter(|value| !value.is_empty()).cloned();
+        let name = &file.name;
+        if let Some(slip) = file.slip {
+            return failed(slip);
+        }
+        let section = file.with(profile, "accesskeyid");
+        let Some(section) = section.or_else(|| file.with(profile, "accesskeysecret")) else {
+            return nothing(format!("{name} has no keys"));
+        };
+        let setting = |key: &str| {
+            let value = section.get(key).map(|entry| entry.value.clone());
+            value.filter(|value| !value.is_empty())
+        };
         let (Some(access_key), Some(secret_key)) = (setting("accesskeyid"), setting("accesskeysecret"))
         else {
-            return failed(format!(
-                "{} has accessKeyID without accessKeySecret, or the other way round",
-                path.display()
-            ));
+            return failed(format!("{name} has accessKeyID without accessKeySecret, or the other way round"));
         };
         let credentials = Credentials { access_key, secret_key, session_token: setting("ststoken") };
-        fit(&credentials).map_err(|why| format!("{}: {why}", path.display()))?;
+        fit(&credentials).map_err(|why| format!("{name}: {why}"))?;
         lasting(credentials)
     }
 
@@ -170,9 +182,8 @@ impl Asking<'_> {
 
     /// Whatever answers at that URL with keys in JSON.
     fn ask_uri(&self, uri: &str) -> Answer {
-        let (scheme, rest) = uri.split_once("://").ok_or("the credentials URI is no URL".to_owned())?;
-        let (host, below) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-        let request = request(Method::Get, &format!("{scheme}://{host}"), below)?;
+        let (host, below) = split("the credentials URI", uri)?;
+        let request = request(Method::Get, host, below)?;
         let reply = self.web.ask(request, "", Patience::SERVICE);
         let reply = reply.map_err(|error| Lack::Failed(error.to_string()))?;
         Ok(json_grant("the credentials URI", &reply, &[])?)
@@ -182,15 +193,4 @@ impl Asking<'_> {
 /// Keys in a JSON object of a file.
 fn own_keys(value: &serde_json::Value) -> Answer {
     Ok(grant(value).map_err(|why| why.replace("the answer", "it"))?)
-}
-
-/// A request to `url` and what lies below it.
-fn request(method: Method, url: &str, below: &str) -> Result<Request, Lack> {
-    let (endpoint, base) = Endpoint::parse(url).map_err(|error| error.to_string())?;
-    let (path, query) = below.split_once('?').unwrap_or((below, ""));
-    let path = match format!("{base}{path}") {
-        empty if empty.is_empty() => "/".into(),
-        path => path,
-    };
-    Ok(Request::new(method, endpoint, path, query.into()))
 }

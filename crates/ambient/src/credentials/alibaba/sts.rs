@@ -10,8 +10,8 @@ use flatout_wire::time::format_iso_seconds;
 use flatout_wire::{acs_sign, percent};
 
 use super::super::answer::json_grant;
-use super::super::{Answer, Lack, failed, nothing, unix_seconds};
-use super::{Asking, request};
+use super::super::{Answer, Lack, failed, nothing, request, unix_seconds};
+use super::Asking;
 use crate::files::{at_home, read_text};
 
 const VERSION: &str = "2015-04-01";

@@ -7,8 +7,8 @@ use flatout_wire::endpoint::Scheme;
 use flatout_wire::request::Method;
 
 use super::super::answer::json_grant;
-use super::super::{Answer, Lack, failed, nothing};
-use super::{Asking, request};
+use super::super::{Answer, Lack, failed, flaw, is_role, nothing, request, split};
+use super::Asking;
 use crate::files::{at_home, read_text};
 
 const RELATIVE: &str = "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI";
@@ -25,12 +25,13 @@ const SESSION_S: &str = "300";
 impl Asking<'_> {
     /// The keys of the task or the pod.
     pub(super) fn container(&self) -> Answer {
-        let (url, below) = match (self.variable(RELATIVE)?, self.variable(FULL)?) {
-            (Some(relative), _) => (ECS.to_owned(), relative),
-            (None, Some(full)) => split(&full)?,
+        let (relative, full) = (self.variable(RELATIVE)?, self.variable(FULL)?);
+        let (url, below) = match (relative.as_deref(), full.as_deref()) {
+            (Some(relative), _) => (ECS, relative),
+            (None, Some(full)) => split(FULL, full)?,
             (None, None) => return nothing(format!("neither {RELATIVE} nor {FULL} is set")),
         };
-        let mut request = request(Method::Get, &url, &below)?;
+        let mut request = request(Method::Get, url, below)?;
         let endpoint = &request.endpoint;
         let local = endpoint.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
         if endpoint.scheme == Scheme::Http
@@ -60,8 +61,9 @@ impl Asking<'_> {
             }
         };
         let token = token.map(|token| token.trim().to_owned());
-        match token.as_deref().is_some_and(|token| token.contains(char::is_control)) {
-            true => Err(Lack::Failed("the authorization token holds a line end".into())),
+        let unfit = |token: &str| token.contains(|c: char| c.is_control() || !c.is_ascii());
+        match token.as_deref().is_some_and(unfit) {
+            true => Err(Lack::Failed("the authorization token holds what no header can".into())),
             false => Ok(token),
         }
     }
@@ -85,6 +87,9 @@ impl Asking<'_> {
             }
             Ok(reply) => String::from_utf8_lossy(&reply.body).trim().to_owned(),
         };
+        if session.is_empty() || flaw(&session).is_some() {
+            return nothing("what it gives is no session: is this an EC2 instance?");
+        }
         let ask = |below: &str| {
             let mut request = request(Method::Get, &url, below)?;
             request.set("x-aws-ec2-metadata-token", session.as_str());
@@ -99,16 +104,9 @@ impl Asking<'_> {
         let Some(role) = roles.lines().map(str::trim).find(|line| !line.is_empty()) else {
             return nothing("the instance has no role");
         };
-        if !role.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#')) {
-            return failed("the instance metadata names a role that is no name");
+        if !is_role(role) {
+            return nothing("the instance metadata names a role that is no name: is this an EC2 instance?");
         }
         Ok(json_grant("the instance metadata", &ask(&format!("{ROLES}{role}"))?, &[])?)
     }
-}
-
-/// A URL as scheme and host, and what follows.
-fn split(url: &str) -> Result<(String, String), Lack> {
-    let (scheme, rest) = url.split_once("://").ok_or_else(|| Lack::Failed(format!("{FULL} is no URL")))?;
-    let (host, below) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    Ok((format!("{scheme}://{host}"), below.to_owned()))
 }

@@ -8,11 +8,10 @@ mod sts;
 use std::fmt;
 
 use flatout_engine::credentials::{Grant, Provider, Refused, Web};
-use flatout_wire::endpoint::Endpoint;
-use flatout_wire::request::{Method, Request};
 use flatout_wire::sign::Credentials;
 
-use super::{Answer, Lack, first, flaw, lasting, link, nothing};
+use super::answer::fit;
+use super::{Answer, Lack, first, lasting, link, nothing};
 use crate::aws_profile::{self, AwsFiles, Chosen};
 use crate::{Environment, keys, text};
 
@@ -65,7 +64,7 @@ struct Asking<'a> {
 impl Asking<'_> {
     /// A variable, or `None`; one that is no text counts as wrong.
     fn variable(&self, name: &str) -> Result<Option<String>, Lack> {
-        text(self.environment, name).map_err(|error| Lack::Failed(error.to_string()))
+        Ok(text(self.environment, name)?)
     }
 
     fn is_on(&self, name: &str) -> Result<bool, Lack> {
@@ -73,7 +72,7 @@ impl Asking<'_> {
     }
 
     fn environment(&self) -> Answer {
-        let found = keys::find(self.environment).map_err(|error| Lack::Failed(error.to_string()))?;
+        let found = keys::find(self.environment)?;
         match found {
             Some(credentials) => lasting(credentials),
             None => nothing("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set"),
@@ -90,8 +89,24 @@ impl Asking<'_> {
         self.assume_with_web_identity(&self.sts(None)?, &role, &file)
     }
 
+    /// Whether that profile is the one to ask. Files that cannot be read may have it: asked, they say why, where the
+    /// environment's keys would be others than those that were meant.
     fn has_profile(&self, name: &str) -> bool {
-        AwsFiles::read(self.environment).is_ok_and(|files| files.profile(name).is_some())
+        AwsFiles::read(self.environment).map_or(true, |files| files.asked_for(Some(name)).is_some())
+    }
+
+    /// Where a call goes by the variables, unless AWS's own switch has them ignored.
+    fn endpoint_of(&self, variables: &[&str]) -> Result<Option<String>, Lack> {
+        if aws_profile::ignores_endpoints(self.environment)? {
+            return Ok(None);
+        }
+        let mut set = variables.iter().map(|name| self.variable(name)).filter_map(Result::transpose);
+        set.next().transpose()
+    }
+
+    /// The files of AWS's tools, where nothing is wrong with them.
+    fn files(&self) -> Result<AwsFiles, Lack> {
+        Ok(AwsFiles::read(self.environment)?.whole()?)
     }
 
     fn profile_title(&self) -> String {
@@ -100,18 +115,17 @@ impl Asking<'_> {
     }
 
     fn chosen_profile(&self) -> Answer {
-        let chosen = aws_profile::chosen(self.environment);
-        self.profile(&chosen.map_err(|error| Lack::Failed(error.to_string()))?)
+        self.profile(&aws_profile::chosen(self.environment)?)
     }
 }
 
 /// Keys out of a file; the pair must be whole.
 fn pair(
-    access: Option<&String>,
-    secret: Option<&String>,
-    token: Option<&String>,
+    access: Option<&str>,
+    secret: Option<&str>,
+    token: Option<&str>,
 ) -> Result<Option<Credentials>, Lack> {
-    let given = |value: Option<&String>| value.filter(|value| !value.is_empty()).cloned();
+    let given = |value: Option<&str>| value.map(str::to_owned);
     let half = |present: &str, missing: &str| Err(Lack::Failed(format!("it has {present} but no {missing}")));
     let (access_key, secret_key) = match (given(access), given(secret)) {
         (Some(access), Some(secret)) => (access, secret),
@@ -119,21 +133,7 @@ fn pair(
         (Some(_), None) => return half("aws_access_key_id", "aws_secret_access_key"),
         (None, Some(_)) => return half("aws_secret_access_key", "aws_access_key_id"),
     };
-    for (name, value) in [("aws_access_key_id", &access_key), ("aws_secret_access_key", &secret_key)] {
-        if let Some(what) = flaw(value) {
-            return Err(Lack::Failed(format!("its {name} holds {what}")));
-        }
-    }
-    Ok(Some(Credentials { access_key, secret_key, session_token: given(token) }))
-}
-
-/// A request to `url` and what lies below it.
-fn request(method: Method, url: &str, below: &str) -> Result<Request, Lack> {
-    let (endpoint, base) = Endpoint::parse(url).map_err(|error| Lack::Failed(format!("{url}: {error}")))?;
-    let (path, query) = below.split_once('?').unwrap_or((below, ""));
-    let path = match format!("{base}{path}") {
-        empty if empty.is_empty() => "/".into(),
-        path => path,
-    };
-    Ok(Request::new(method, endpoint, path, query.into()))
+    let credentials = Credentials { access_key, secret_key, session_token: given(token) };
+    fit(&credentials).map_err(|why| Lack::Failed(format!("in it {why}")))?;
+    Ok(Some(credentials))
 }

@@ -19,7 +19,7 @@ struct Profiles<'a> {
 impl Asking<'_> {
     /// The keys of a profile.
     pub(super) fn profile(&self, chosen: &Chosen) -> Answer {
-        let files = AwsFiles::read(self.environment)?;
+        let files = self.files()?;
         let name = &chosen.name;
         if files.profile(name).is_none() {
             let nearest = flatout_settings::nearest(name, files.names());
@@ -47,16 +47,22 @@ impl Profiles<'_> {
         let Some(profile) = profile else {
             return failed(format!("source_profile names the profile {name}, which is not there"));
         };
-        if profile.contains_key("role_arn") {
+        // Of a profile that another one names as its source, keys that are written down come before its own role.
+        if self.way.len() > 1
+            && let Some(own) = own_keys(&profile)?
+        {
+            return lasting(own);
+        }
+        if profile.get("role_arn").is_some() {
             return self.role(name, &profile);
         }
-        if profile.contains_key("sso_session") || profile.contains_key("sso_start_url") {
+        if profile.get("sso_session").or(profile.get("sso_start_url")).is_some() {
             return self.asking.sso(&self.files, name, &profile);
         }
         if let Some(credentials) = own_keys(&profile)? {
             return lasting(credentials);
         }
-        match profile.get("credential_process").filter(|line| !line.is_empty()) {
+        match profile.get("credential_process") {
             Some(line) => self.process(line),
             None if self.way.len() > 1 => {
                 failed(format!("the profile {name} has no keys to assume the role with"))
@@ -66,7 +72,7 @@ impl Profiles<'_> {
     }
 
     fn role(&mut self, name: &str, profile: &Section) -> Answer {
-        let setting = |key: &str| profile.get(key).map(String::as_str).filter(|value| !value.is_empty());
+        let setting = |key: &str| profile.get(key);
         let role = Role {
             arn: setting("role_arn").unwrap_or(""),
             session: setting("role_session_name"),

@@ -7,9 +7,9 @@ use serde_json::Value;
 use sha1::{Digest, Sha1};
 
 use super::super::answer::{json_grant, time};
-use super::super::{Answer, Lack, failed, unix_seconds};
+use super::super::{Answer, Lack, failed, flaw, request, unix_seconds};
+use super::Asking;
 use super::sts::amazon;
-use super::{Asking, request};
 use crate::aws_profile::{AwsFiles, Section};
 use crate::files::{at_home, read_text};
 
@@ -19,7 +19,7 @@ impl Asking<'_> {
         let session = match profile.get("sso_session") {
             None => None,
             Some(session) => Some((
-                session.as_str(),
+                session,
                 files.sso_session(session).ok_or_else(|| {
                     Lack::Failed(format!("it names [sso-session {session}], which is not there"))
                 })?,
@@ -27,7 +27,7 @@ impl Asking<'_> {
         };
         let setting = |key: &str| {
             let found = session.and_then(|(_, session)| session.get(key)).or_else(|| profile.get(key));
-            found.cloned().ok_or_else(|| Lack::Failed(format!("it has no {key}, which SSO needs")))
+            found.map(str::to_owned).ok_or_else(|| Lack::Failed(format!("it has no {key}, which SSO needs")))
         };
         let cached_as = match session {
             Some((session, _)) => session.to_owned(),
@@ -37,8 +37,8 @@ impl Asking<'_> {
             (setting("sso_region")?, setting("sso_account_id")?, setting("sso_role_name")?);
         let token = self.cached_token(&cached_as, name)?;
 
-        let given = self.variable("AWS_ENDPOINT_URL_SSO")?;
-        let listed = files.endpoint_url(name, "sso").map(str::to_owned);
+        let given = self.endpoint_of(&["AWS_ENDPOINT_URL_SSO", "AWS_ENDPOINT_URL"])?;
+        let listed = files.endpoint_url(name, "sso").map(|(_, setting)| setting.value.clone());
         let url = given.or(listed).unwrap_or_else(|| amazon("portal.sso", &region));
         let mut below = "/federation/credentials?account_id=".to_owned();
         percent::encode_query(&account, &mut below);
@@ -67,6 +67,9 @@ impl Asking<'_> {
         let (Some(token), Some(ends)) = (word("accessToken"), word("expiresAt").and_then(time)) else {
             return Err(wrong());
         };
+        if flaw(token).is_some() {
+            return Err(wrong());
+        }
         match ends <= unix_seconds() {
             true => Err(Lack::Failed(log_in("the SSO login has expired", profile))),
             false => Ok(token.to_owned()),

@@ -6,8 +6,8 @@ use flatout_wire::request::{Method, Request};
 use flatout_wire::sign::{Credentials, Signer};
 
 use super::super::answer::sts_grant;
-use super::super::{Answer, Lack, failed, unix_seconds};
-use super::{Asking, request};
+use super::super::{Answer, Lack, failed, request, unix_seconds};
+use super::Asking;
 use crate::aws_profile::AwsFiles;
 use crate::files::{at_home, read_text};
 
@@ -33,13 +33,12 @@ impl Asking<'_> {
             Some(region) => Some(region),
             None => self.variable("AWS_DEFAULT_REGION")?,
         };
-        let of_profile = profile.and_then(|(files, name)| files.profile(name)?.get("region").cloned());
-        let region = region.or(of_profile).filter(|region| !region.is_empty());
-        let listed = profile.and_then(|(files, name)| files.endpoint_url(name, "sts").map(str::to_owned));
-        let given = match self.variable("AWS_ENDPOINT_URL_STS")? {
-            Some(url) => Some(url),
-            None => self.variable("AWS_ENDPOINT_URL")?,
-        };
+        let of_profile =
+            profile.and_then(|(files, name)| files.profile(name)?.get("region").map(str::to_owned));
+        let region = region.or(of_profile);
+        let listed = profile.and_then(|(files, name)| files.endpoint_url(name, "sts"));
+        let listed = listed.map(|(_, setting)| setting.value.clone());
+        let given = self.endpoint_of(&["AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL"])?;
         let url = given.or(listed).unwrap_or_else(|| match &region {
             Some(region) => amazon("sts", region),
             None => "https://sts.amazonaws.com".into(),

@@ -56,7 +56,7 @@ fn the_environment_comes_first() {
         "environment: neither OSS_ACCESS_KEY_ID and OSS_ACCESS_KEY_SECRET nor ALIBABA_CLOUD_ACCESS_KEY_ID and \
          ALIBABA_CLOUD_ACCESS_KEY_SECRET are set; credentials folder: OSS_CREDENTIALS_DIR is not set; \
          RRSA: ALIBABA_CLOUD_OIDC_PROVIDER_ARN and ALIBABA_CLOUD_OIDC_TOKEN_FILE are not set; \
-         aliyun profile: ~/.aliyun/config.json is not there; ossutil: /nowhere/.ossutilconfig is not there; \
+         aliyun profile: ~/.aliyun/config.json is not there; ossutil: ~/.ossutilconfig is not there; \
          credentials URI: ALIBABA_CLOUD_CREDENTIALS_URI is not set; \
          ECS RAM role: ALIBABA_CLOUD_ECS_METADATA_DISABLED is set"
     );
@@ -247,6 +247,9 @@ fn profiles_of_the_cli() {
         oss(&[], &[("ALIBABA_CLOUD_CONFIG_FILE", &elsewhere)], expected);
     };
     check("p4ssw0rd", "failed aliyun profile: ");
+    let own = [("OSS_ACCESS_KEY_ID", "LTAIOWN"), ("OSS_ACCESS_KEY_SECRET", "s3cr3tkey")];
+    let broken = ("ALIBABA_CLOUD_CONFIG_FILE", &*elsewhere);
+    oss(&[("profile", "default")], &[own[0], own[1], broken], "failed aliyun profile default: ");
     check("{}", "this is not the JSON of aliyun's profiles");
     check(r#"{"current": "", "profiles": []}"#, "nothing ECS RAM role");
     check(r#"{"current": "x", "profiles": [{"name": "x", "mode": ""}]}"#, "nothing ECS RAM role");
@@ -269,6 +272,27 @@ fn the_file_of_ossutil() {
     check("[Credentials]\nlanguage=EN\n", "nothing ECS RAM role");
     check("[Credentials]\naccessKeyID=LTAI\n", "has accessKeyID without accessKeySecret");
     check("p4ssw0rd", "line 1: a setting stands before any [section]");
+
+    let home = home(&[
+        (
+            ".ossutilconfig",
+            "[default]\naccessKeyID=LTAI\naccessKeySecret=s3cr3tkey\n\
+         [profile team]\naccessKeyID=LTAITEAM\naccessKeySecret=s3cr3tkey\n[bare]\naccessKeyID=LTAIBARE\n\
+         accessKeySecret=s3cr3tkey\n[profile none]\nendpoint=e\n",
+        ),
+        (".config/flatout/config.toml", "[profile.lab]\nshards=1\n[profile.bare]\nshards=1\n"),
+    ]);
+    let home = ("HOME", shown(home.path()));
+    let own = [("OSS_ACCESS_KEY_ID", "LTAIOWN"), ("OSS_ACCESS_KEY_SECRET", "s3cr3tkey")];
+    let profile = |name: &str, expected: &str| {
+        oss(&[("profile", name)], &[home, own[0], own[1]], expected);
+    };
+    profile("team", "LTAITEAM no token");
+    profile("bare", "LTAIBARE no token");
+    profile("default", "LTAI no token");
+    profile("none", "nothing ECS RAM role");
+    profile("lab", "LTAIOWN");
+    oss(&[("profile", "lab")], &[home], "LTAI no token");
 }
 
 #[test]
@@ -291,6 +315,11 @@ fn a_uri_that_has_keys() {
     );
     oss(
         &[],
+        &[("ALIBABA_CLOUD_CREDENTIALS_URI", "http://u:p4ssw0rd@h/x")],
+        "failed credentials URI: the credentials URI holds a user or a password",
+    );
+    oss(
+        &[],
         &[("ALIBABA_CLOUD_CREDENTIALS_URI", "nonsense")],
         "failed credentials URI: the credentials URI is no URL",
     );
@@ -303,6 +332,9 @@ fn instances() {
             let known = asked.header("x-aliyun-ecs-metadata-token") == Some("session");
             match (asked.target.as_str(), session) {
                 ("/latest/api/token", None) => Says::Silence,
+                ("/latest/api/token", Some(200)) if role == "portal" => {
+                    Says::This(200, "<html>\r\nsign in</html>".into())
+                }
                 ("/latest/api/token", Some(status)) => Says::This(status, "session".into()),
                 _ if !known => Says::This(403, String::new()),
                 ("/latest/meta-data/ram/security-credentials/", _) if role.is_empty() => {
@@ -328,6 +360,14 @@ fn instances() {
     assert_eq!(check(Some(200), "other", "node", "NODE token 900 s").len(), 2);
     check(Some(200), "", "", "nothing ECS RAM role: the instance has no role (404)");
     check(Some(200), "other", "", "failed ECS RAM role: the ECS metadata refused (404)");
+    check(Some(200), "portal", "", "nothing ECS RAM role: what it gives is no session");
+    check(
+        Some(200),
+        "<html>sign in</html>",
+        "",
+        "nothing ECS RAM role: the name of the instance's role is no name",
+    );
+    check(Some(200), "node", "<node>", "failed ECS RAM role: the name of the instance's role is no name");
     check(Some(403), "node", "", "nothing ECS RAM role: it gives no session (403)");
     assert_eq!(check(None, "", "", "nothing ECS RAM role: ").len(), 1, "a silent one is asked once");
 }

@@ -58,7 +58,8 @@ fn profiles_with_keys() {
             ".aws/credentials",
             "[default]\naws_access_key_id = AKIA\naws_secret_access_key = s3cr3tkey\n\
             [token]\naws_access_key_id=ASIA\naws_secret_access_key=s3cr3tkey\naws_session_token=t0kent0ken\n\
-            [half]\naws_access_key_id=AKIA\n[spaced]\naws_access_key_id=AKIA\naws_secret_access_key=s3cr3tkey x\n",
+            [half]\naws_access_key_id=AKIA\n[oddtoken]\naws_access_key_id=AKIA\naws_secret_access_key=s3cr3tkey\naws_session_token=t0kent0ken x\n\
+            [spaced]\naws_access_key_id=AKIA\naws_secret_access_key=s3cr3tkey x\n",
         ),
         (".aws/config", "[default]\nregion=x\n[profile empty]\nregion=x\n[profile other]\nregion=y\n"),
     ]);
@@ -74,7 +75,12 @@ fn profiles_with_keys() {
     aws(
         &[],
         &[home, ("AWS_PROFILE", "spaced")],
-        "failed profile spaced: its aws_secret_access_key holds white space",
+        "failed profile spaced: in it the secret key holds white space",
+    );
+    aws(
+        &[],
+        &[home, ("AWS_PROFILE", "oddtoken")],
+        "failed profile oddtoken: in it the token holds white space",
     );
     aws(&[], &[home, ("AWS_PROFILE", "tokens")], "did you mean 'token'?");
     aws(&[], &[home, ("AWS_PROFILE", "other")], "nothing instance metadata: AWS_EC2_METADATA_DISABLED");
@@ -96,6 +102,12 @@ fn profiles_with_keys() {
         "line 1: a setting stands before any [section]",
     );
     aws(&[], &[home, ("AWS_SHARED_CREDENTIALS_FILE", home.1)], "this is a folder, and a file is wanted");
+    // Of a profile that was asked for, files that cannot be read are no reason to take other keys.
+    let unreadable = ("AWS_SHARED_CREDENTIALS_FILE", home.1);
+    let failed = "failed profile other: ";
+    aws(&[("profile", "other")], &[home, keys[0], keys[1], unreadable], failed);
+    // Half a pair is said by whoever asks.
+    aws(&[], &keys[..1], "failed environment: AWS_ACCESS_KEY_ID is set but AWS_SECRET_ACCESS_KEY is not");
 }
 
 #[test]
@@ -107,6 +119,8 @@ fn roles_are_assumed_along_the_chain() {
          [profile one]\nregion=eu-west-1\nrole_arn=arn:aws:iam::1:role/one\nsource_profile=base\nexternal_id=ex ternal&1\n\
          role_session_name=me\nduration_seconds=900\n\
          [profile two]\nrole_arn=arn:aws:iam::1:role/two\nsource_profile=one\nregion=cn-north-1\n\
+         [profile both]\nrole_arn=r/both\nsource_profile=one\naws_access_key_id=STATIC\naws_secret_access_key=s3cr3tkey\n\
+         [profile over]\nrole_arn=r/over\nsource_profile=both\n\
          [profile self]\nrole_arn=arn:aws:iam::1:role/self\nsource_profile=self\naws_access_key_id=SELF\n\
          aws_secret_access_key=s3cr3tkey\n\
          [profile a]\nrole_arn=r/a\nsource_profile=b\n[profile b]\nrole_arn=r/b\nsource_profile=a\n\
@@ -115,7 +129,7 @@ fn roles_are_assumed_along_the_chain() {
          [profile mfa]\nrole_arn=r/m\nsource_profile=base\nmfa_serial=arn:mfa\n\
          [profile env]\nrole_arn=r/env\ncredential_source=Environment\n\
          [profile odd]\nrole_arn=r/odd\ncredential_source=Moon\n\
-         [profile both]\nrole_arn=r/o\ncredential_source=Environment\nsource_profile=base\n",
+         [profile twice]\nrole_arn=r/o\ncredential_source=Environment\nsource_profile=base\n",
     )]);
     let table = [("HOME", shown(home.path())), ("AWS_ENDPOINT_URL_STS", &sts.url())];
     let profile = |name: &str, expected: &str| aws(&[("profile", name)], &table, expected);
@@ -138,6 +152,8 @@ fn roles_are_assumed_along_the_chain() {
     assert!(sts.asked()[2].header("authorization").unwrap().contains("/cn-north-1/sts/"));
     assert!(sts.asked()[2].field("RoleSessionName").unwrap().starts_with("flatout-"));
     profile("self", "AssumeRole-self-by-SELF");
+    profile("over", "AssumeRole-over-by-STATIC");
+    profile("both", "AssumeRole-both-by-AssumeRole-one-by-BASE");
     profile("a", "failed profile a: source_profile goes in a circle: a -> b -> a");
     profile("lost", "failed profile lost: source_profile names the profile gone, which is not there");
     profile("bare", "but no source_profile, credential_source or web_identity_token_file");
@@ -150,10 +166,20 @@ fn roles_are_assumed_along_the_chain() {
         "odd",
         "failed profile odd: credential_source Moon: write Environment, Ec2InstanceMetadata or EcsContainer",
     );
-    profile("both", "one is enough");
+    profile("twice", "one is enough");
     profile("env", "credential_source Environment: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set");
     let keys = [("AWS_ACCESS_KEY_ID", "AKIAENV"), ("AWS_SECRET_ACCESS_KEY", "s3cr3tkey")];
     aws(&[("profile", "env")], &[table[0], table[1], keys[0], keys[1]], "AssumeRole-env-by-AKIAENV");
+    // The switch has the variable ignored: nobody asks this STS, but one that the region's name makes unusable.
+    let asked_before = sts.asked().len();
+    let ignored = ("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "True");
+    let nowhere = ("AWS_REGION", "no region");
+    aws(
+        &[("profile", "one")],
+        &[table[0], table[1], ignored, nowhere],
+        "failed profile one: https://sts.no region.",
+    );
+    assert_eq!(sts.asked().len(), asked_before);
 }
 
 /// STS is asked by web identity, which needs no key; what it says in `answer` is what is said.
@@ -298,6 +324,7 @@ fn a_process_prints_the_keys() {
         std::fs::write(home.path().join(".aws/config"), config).unwrap();
         aws(&[], &[("HOME", shown(home.path()))], expected);
     };
+    let quoted = home(&[]);
     let right = |more: &str| {
         format!(r#"echo '{{"Version": 1, "AccessKeyId": "ASIA", "SecretAccessKey": "s3cr3tkey"{more}}}'"#)
     };
@@ -309,6 +336,14 @@ fn a_process_prints_the_keys() {
         "echo '{\"Version\": 1, \"AccessKeyId\": \"A\"}'",
         "credential_process: the answer has no SecretAccessKey",
     );
+    // A comment's sign within quotes is the command's.
+    std::fs::write(
+        quoted.path().join("config"),
+        "[default]\ncredential_process = sh -c \"true ; echo p4ssw0rd\"\n",
+    )
+    .unwrap();
+    let config = quoted.path().join("config");
+    aws(&[], &[("AWS_CONFIG_FILE", shown(&config))], "credential_process: it did not print JSON");
     check("echo p4ssw0rd", "failed profile default: credential_process: it did not print JSON");
     check("echo please log in >&2; exit 2", "credential_process: sh ended with code 2: please log in");
     check("echo \"secret $2 p4ssw0rdp4ssw0rd\" >&2; exit 2", "sh ended with code 2: secret ");
@@ -341,7 +376,7 @@ fn containers_and_pods() {
     let asked = container(&[token, token_file], 200, &right, "ASIA");
     assert_eq!(asked[0].header("authorization"), Some("pod-p4ssw0rd"));
     let two = ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", shown(&two));
-    container(&[two], 200, &right, "failed container: the authorization token holds a line end");
+    container(&[two], 200, &right, "failed container: the authorization token holds what no header can");
     let none = ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "/no/token");
     container(&[none], 200, &right, "failed container: /no/token: there is no such file");
     let refused = r#"{"code": "AccessDenied", "message": "no association"}"#;
@@ -362,6 +397,16 @@ fn containers_and_pods() {
         );
     }
     aws(&[], &[("AWS_CONTAINER_CREDENTIALS_FULL_URI", "nonsense")], "is no URL");
+    for url in [
+        "http://u:p4ssw0rd@127.0.0.1/x",
+        "http://u:p4ssw0rd/p4ssw0rd@h?x",
+        "http://u:p4ssw0rd@h?x=@",
+        "http://u:p4ssw0rd?p4ssw0rd@h",
+    ] {
+        aws(&[], &[("AWS_CONTAINER_CREDENTIALS_FULL_URI", url)], "holds a user or a password");
+    }
+    let metadata = ("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://u:p4ssw0rd@h");
+    aws(&[], &[("AWS_EC2_METADATA_DISABLED", "false"), metadata], "failed instance metadata: http://***@h: ");
 }
 
 /// Instance metadata that know `role`, whose keys are `keys`; a wrong session is refused as IMDSv2 does.
@@ -371,6 +416,9 @@ fn instance(session: Option<u16>, role: &'static str, keys: &str, expected: &str
         let known = asked.header("x-aws-ec2-metadata-token") == Some("session");
         match (asked.method.as_str(), asked.target.as_str(), session) {
             ("PUT", "/latest/api/token", None) => Says::Silence,
+            ("PUT", "/latest/api/token", Some(200)) if role == "portal" => {
+                Says::This(200, "<html>\r\nsign in</html>".into())
+            }
             ("PUT", "/latest/api/token", Some(status)) => Says::This(status, "session\n".into()),
             _ if !known => Says::This(401, String::new()),
             (_, "/latest/meta-data/iam/security-credentials/", _) if role.is_empty() => {
@@ -398,12 +446,11 @@ fn instances() {
     assert_eq!(asked[0].header("content-length"), Some("0"));
     instance(Some(200), "", &right, "nothing instance metadata: the instance has no role (404)");
     instance(Some(403), "web-server", &right, "nothing instance metadata: it gives no session (403)");
-    instance(
-        Some(200),
-        "bad role?",
-        &right,
-        "failed instance metadata: the instance metadata names a role that is no name",
-    );
+    instance(Some(200), "portal", &right, "nothing instance metadata: what it gives is no session");
+    for role in ["bad role?", "<html>sign in</html>", "<b>", "a/b", "\"x\"", "r\u{f6}le"] {
+        let no_name = "nothing instance metadata: the instance metadata names a role that is no name";
+        instance(Some(200), role, &right, no_name);
+    }
     let failed = r#"{"Code": "AssumeRoleUnauthorizedAccess", "Message": "EC2 cannot assume the role"}"#;
     instance(
         Some(200),
