@@ -12,7 +12,7 @@ help: ## list these targets
 
 demo: ## fetch 4 GiB from an origin on this machine and compare with the floor; needs Rust only
 	@command -v cargo >/dev/null || { echo "demo: needs Rust 1.92 or newer with cargo on the PATH" >&2; exit 1; }
-	@test -x $(BUILT) || echo "The first build takes about 3 minutes on two cores (then none); the demo itself a minute."
+	@test -x $(BUILT) || echo "The first build takes about 4 minutes on two cores (then none); the demo itself a minute."
 	@cargo build --release --quiet -p flatout-cli
 	@$(BUILT) bench demo
 
