@@ -151,7 +151,7 @@ fn refused(refusal: &Refusal, note: Option<&str>, date: Option<u64>) -> Error {
         Reason::NoSuchBucket => (
             ErrorKind::NotFound,
             "no such bucket",
-            "check the bucket's name, the region and --endpoint-url".into(),
+            "check the bucket's name, the region and the endpoint; `flatout config show` has them".into(),
         ),
         Reason::AccessDenied => (ErrorKind::Denied, "access denied", keys),
         Reason::BadCredentials => (ErrorKind::Denied, "the origin does not accept the keys", keys),

@@ -102,7 +102,7 @@ fn best_shape(bench: &Bench) -> Result<Shape, Failure> {
 /// All objects below the source that can be files.
 fn list(source: &str, client: &Client) -> Result<Vec<Wanted>, Failure> {
     let location = origin::location("read", source)?;
-    let source = Source::folder(&location).ok_or_else(|| no_listing(&location))?;
+    let source = Source::folder(&location).ok_or_else(|| no_listing("bench", &location))?;
     let mut names = Names::new(source.folder_bytes, false);
     let mut wanted = Vec::new();
     for entry in client.list(&source.location, true)? {

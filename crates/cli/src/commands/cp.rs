@@ -62,7 +62,7 @@ fn many(args: &Cp, client: &Client) -> Result<Option<Source>, Failure> {
     }
     match args.recursive {
         false => Ok(None),
-        true => Source::folder(&location).map(Some).ok_or_else(|| cp_many::no_listing(&location)),
+        true => Source::folder(&location).map(Some).ok_or_else(|| cp_many::no_listing("cp", &location)),
     }
 }
 

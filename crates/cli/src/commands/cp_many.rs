@@ -64,8 +64,8 @@ pub fn without(args: &Cp, source: &Location, path: &Path, console: &Console) -> 
 }
 
 /// The refusal for what has no listing.
-pub fn no_listing(location: &Location) -> Failure {
-    let failure = Failure::usage(format!("cp: {location}: plain HTTP has no listing"));
+pub fn no_listing(doing: &str, location: &Location) -> Failure {
+    let failure = Failure::usage(format!("{doing}: {location}: plain HTTP has no listing"));
     failure.with_hint("for a bucket write s3://BUCKET/FOLDER and --endpoint-url")
 }
 
