@@ -2,7 +2,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::thread;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -12,6 +11,7 @@ use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::ground::{Ground, Part, Parts};
+use super::threads::each_on_a_thread;
 use super::{HEAD_PIECE_BYTES, Job, Shape, closed_early};
 use crate::bench::run::Row;
 
@@ -24,36 +24,16 @@ pub struct Tls {
 
 /// Fetches everything once.
 pub fn fetch(job: &Job, shape: Shape, ground: &mut Ground) -> io::Result<Vec<Row>> {
-    let parts = ground.parts(job, shape.connections);
-    thread::scope(|scope| {
-        let parts = &parts;
-        let threads: Vec<_> = (0..shape.connections)
-            .map(|number| scope.spawn(move || connection(job, shape, parts, number)))
-            .collect();
-        let mut rows = Vec::new();
-        let mut outcome = Ok(());
-        for thread in threads {
-            match thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread of the floor panicked"))) {
-                Ok(more) => rows.extend(more),
-                // The first failure is the cause of the others.
-                Err(error) => outcome = outcome.and(Err(error)),
-            }
-        }
-        outcome.map(|()| rows)
-    })
+    each_on_a_thread(job, shape, ground, |parts, number| connection(job, shape, parts, number))
 }
 
 fn connection(job: &Job, shape: Shape, parts: &Parts, number: u32) -> io::Result<Vec<Row>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    let outcome = runtime.block_on(async {
+    runtime.block_on(async {
         let stream = open(job).await?;
         let scratch = vec![0; shape.receive_bytes];
         Connection { job, number, stream, scratch, head: Vec::new() }.drive(parts).await
-    });
-    if outcome.is_err() {
-        parts.order().fail();
-    }
-    outcome
+    })
 }
 
 async fn open(job: &Job) -> io::Result<TlsStream<TcpStream>> {

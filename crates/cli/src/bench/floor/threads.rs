@@ -10,12 +10,29 @@ use crate::bench::run::Row;
 
 /// Fetches everything once.
 pub fn fetch(job: &Job, shape: Shape, ground: &mut Ground) -> io::Result<Vec<Row>> {
+    each_on_a_thread(job, shape, ground, |parts, number| {
+        Connection::open(job, shape, number).and_then(|mut connection| connection.drive(parts))
+    })
+}
+
+/// Runs `connection`, by its number, on a thread for each; their rows, or the first failure, which stops the others.
+pub(super) fn each_on_a_thread(
+    job: &Job,
+    shape: Shape,
+    ground: &mut Ground,
+    connection: impl Fn(&Parts, u32) -> io::Result<Vec<Row>> + Sync,
+) -> io::Result<Vec<Row>> {
     let parts = ground.parts(job, shape.connections);
     thread::scope(|scope| {
-        let parts = &parts;
-        let threads: Vec<_> = (0..shape.connections)
-            .map(|number| scope.spawn(move || connection(job, shape, parts, number)))
-            .collect();
+        let (parts, connection) = (&parts, &connection);
+        let run = move |number| {
+            let outcome = connection(parts, number);
+            if outcome.is_err() {
+                parts.order().fail();
+            }
+            outcome
+        };
+        let threads: Vec<_> = (0..shape.connections).map(|number| scope.spawn(move || run(number))).collect();
         let mut rows = Vec::new();
         let mut outcome = Ok(());
         for thread in threads {
@@ -27,14 +44,6 @@ pub fn fetch(job: &Job, shape: Shape, ground: &mut Ground) -> io::Result<Vec<Row
         }
         outcome.map(|()| rows)
     })
-}
-
-fn connection(job: &Job, shape: Shape, parts: &Parts, number: u32) -> io::Result<Vec<Row>> {
-    let outcome = Connection::open(job, shape, number).and_then(|mut connection| connection.drive(parts));
-    if outcome.is_err() {
-        parts.order().fail();
-    }
-    outcome
 }
 
 struct Connection<'a> {
