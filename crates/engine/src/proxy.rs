@@ -86,7 +86,7 @@ impl Routes {
             Scheme::Https => self.https.as_ref(),
         }?;
         let ours =
-            is_metadata(endpoint) || (is_loopback(endpoint) && (!self.explicit || purpose == Purpose::Keys));
+            is_metadata(endpoint) || (endpoint.is_loopback() && (!self.explicit || purpose == Purpose::Keys));
         let excepted = self.without.iter().any(|exception| exception.holds(endpoint));
         (!ours && !excepted).then_some(proxy)
     }
@@ -109,13 +109,6 @@ pub(crate) fn is_metadata(endpoint: &Endpoint) -> bool {
         }
         Err(_) => false,
     }
-}
-
-fn is_loopback(endpoint: &Endpoint) -> bool {
-    let host = endpoint.host.as_str();
-    host == "localhost"
-        || host.ends_with(".localhost")
-        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// One entry of `NO_PROXY`.

@@ -1,7 +1,7 @@
 //! Endpoints: what one connects to, and the key of a pool of connections.
 
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::location::LocationError;
 
@@ -81,6 +81,14 @@ impl Endpoint {
     /// Whether the host is an IP address.
     pub fn is_ip(&self) -> bool {
         self.host.parse::<Ipv4Addr>().is_ok() || self.host.parse::<Ipv6Addr>().is_ok()
+    }
+
+    /// Whether it is this machine itself, by an address or by a name that never means another (RFC 6761 §6.3).
+    pub fn is_loopback(&self) -> bool {
+        let host = self.host.as_str();
+        host == "localhost"
+            || host.ends_with(".localhost")
+            || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 
     /// Parses `host`, `host:port` and `[v6]:port`.

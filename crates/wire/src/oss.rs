@@ -143,14 +143,9 @@ fn with_scheme(endpoint: &str) -> String {
         return endpoint.to_owned();
     }
     let local = Endpoint::from_authority(Scheme::Http, endpoint.split('/').next().unwrap_or(endpoint))
-        .is_ok_and(|endpoint| is_this_machine(&endpoint.host));
+        .is_ok_and(|endpoint| endpoint.is_loopback());
+    // Nobody has a certificate for this machine's own names.
     format!("{}://{endpoint}", if local { "http" } else { "https" })
-}
-
-/// Nobody has a certificate for these names.
-fn is_this_machine(host: &str) -> bool {
-    let address = host.parse::<std::net::IpAddr>();
-    host == "localhost" || host.ends_with(".localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
 /// What the host of an endpoint tells.
