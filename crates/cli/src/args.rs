@@ -8,7 +8,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Arg, Parser, Subcommand};
 use flatout_wire::range::Span;
 
-use crate::bench::Landing;
+use crate::bench::{Landing, Shape};
 use crate::knobs::{Knobs, is_of_the_origin};
 use crate::select::Filters;
 
@@ -228,6 +228,10 @@ pub enum Bench {
     /// See it work: an origin on this machine, one large object, and the floor beside it
     #[command(after_help = DEMO_EXAMPLES, mut_args(hidden_where_ignored))]
     Demo(BenchDemo),
+    /// One fetch in this process, for a lab that measures it from outside: 'ready' when everything is prepared, 'go' on
+    /// standard input starts it, 'done BYTES' ends it
+    #[command(hide = true)]
+    Peer(BenchPeer),
 }
 
 #[derive(Debug, clap::Args)]
@@ -251,6 +255,27 @@ pub struct BenchGet {
     /// Write a CSV row for each part of each run: times in seconds since the run's start
     #[arg(long, value_name = "FILE")]
     pub parts: Option<PathBuf>,
+    #[command(flatten)]
+    pub knobs: Knobs,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct BenchPeer {
+    /// s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH; s3://BUCKET[/FOLDER] with -r
+    #[arg(value_name = "URL")]
+    pub source: String,
+    /// Everything below a folder of a bucket
+    #[arg(long, short)]
+    pub recursive: bool,
+    /// nowhere, memory (one buffer, touched before 'ready') or file:PATH (new; it stays)
+    #[arg(long, value_name = "LANDING", default_value = "nowhere")]
+    pub landing: Landing,
+    /// The plain loop of this shape in flatout's place: recv:N:SIZE or epoll:N:SIZE, connections and bytes a call
+    #[arg(long, value_name = "SHAPE")]
+    pub floor: Option<Shape>,
+    /// Show what was delivered: a file with the object's bytes, each at its offset; with -r a folder
+    #[arg(long, value_name = "FILE")]
+    pub check: Option<PathBuf>,
     #[command(flatten)]
     pub knobs: Knobs,
 }

@@ -51,11 +51,25 @@ pub fn die_with_parent(command: &mut Command) {
     unsafe { command.pre_exec(|| check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM)).map(drop)) };
 }
 
-/// A landing in memory that its owner has given up for good, so that nobody else can touch it meanwhile.
-pub fn lend(buffer: &'static mut [u8]) -> flatout_engine::Landing {
-    // SAFETY: the bytes are initialised and writable, and the only reference to them, which never ends, is spent here.
-    let memory = unsafe { flatout_engine::Memory::new(buffer.as_mut_ptr(), buffer.len()) };
-    flatout_engine::Landing::Memory(memory)
+/// Memory that its owner has given to a transfer, to be had again when that has ended.
+pub struct Loan(*mut [u8]);
+
+/// A landing in memory that nobody else can touch meanwhile.
+pub fn lend(buffer: &'static mut [u8]) -> (flatout_engine::Landing, Loan) {
+    let loan = Loan(buffer);
+    // SAFETY: the bytes are initialised and writable, they are there for ever, and the only reference to them is spent
+    // here: the loan gives it back no sooner than there is a report.
+    let memory = unsafe { flatout_engine::Memory::new(loan.0.cast(), loan.0.len()) };
+    (flatout_engine::Landing::Memory(memory), loan)
+}
+
+impl Loan {
+    /// The memory again. Who has the report of the transfer that landed in it has waited for its end.
+    pub fn repaid(self, _: &flatout_engine::Report) -> &'static mut [u8] {
+        // SAFETY: it came from a reference that lives for ever and was given away for this one; the engine is done
+        // with a landing when it reports.
+        unsafe { &mut *self.0 }
+    }
 }
 
 /// Asks a child that has not been waited for to end.

@@ -8,11 +8,13 @@ mod threads;
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use flatout_settings::{format_size, parse_size};
 use flatout_wire::head::{self, Body, Head};
 use flatout_wire::range::http_range;
 use flatout_wire::request::{Method, Request};
@@ -33,6 +35,10 @@ pub struct Shape {
     /// The most that one call receives.
     pub receive_bytes: usize,
 }
+
+/// Beyond these a plain loop is no floor any more.
+const MOST_CONNECTIONS: u32 = 256;
+const RECEIVE_BYTES: RangeInclusive<usize> = HEAD_PIECE_BYTES..=64 << 20;
 
 const SMALL: usize = 256 << 10;
 const LARGE: usize = 1 << 20;
@@ -75,6 +81,32 @@ impl Shape {
     }
 }
 
+/// As a script names one: `recv:4:256KiB`, `epoll:4:1MiB`. Whether it is over TLS, the URL says.
+impl FromStr for Shape {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Shape, String> {
+        let wrong = || {
+            format!(
+                "write recv:N:SIZE or epoll:N:SIZE, as in recv:4:256KiB, with up to {MOST_CONNECTIONS} connections \
+                 and {} to {} a call",
+                format_size(*RECEIVE_BYTES.start() as u64),
+                format_size(*RECEIVE_BYTES.end() as u64),
+            )
+        };
+        let fields: Vec<&str> = text.split(':').collect();
+        let [kind, connections, size] = fields[..] else { return Err(wrong()) };
+        let connections = connections.parse().ok().filter(|count| (1..=MOST_CONNECTIONS).contains(count));
+        let size = parse_size(size).ok().and_then(|bytes| usize::try_from(bytes).ok());
+        let size = size.filter(|bytes| RECEIVE_BYTES.contains(bytes));
+        match (kind, connections, size) {
+            ("recv", Some(connections), Some(size)) => Ok(Shape::threads(connections, size)),
+            ("epoll", Some(connections), Some(size)) => Ok(Shape::epoll(connections, size)),
+            _ => Err(wrong()),
+        }
+    }
+}
+
 impl std::fmt::Display for Shape {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let kind = match (self.tls, self.epoll) {
@@ -82,7 +114,7 @@ impl std::fmt::Display for Shape {
             (false, true) => "epoll",
             (false, false) => "recv",
         };
-        let size = flatout_settings::format_size(self.receive_bytes as u64);
+        let size = format_size(self.receive_bytes as u64);
         write!(f, "{kind} {} x {size}", self.connections)
     }
 }
@@ -165,4 +197,28 @@ impl Job {
 
 fn closed_early() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the origin closed the connection")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_as_scripts_name_them() {
+        let check = |text: &str, expected: Option<Shape>| assert_eq!(text.parse().ok(), expected, "{text}");
+        check("recv:4:256KiB", Some(Shape::threads(4, SMALL)));
+        check("epoll:256:1MiB", Some(Shape::epoll(256, LARGE)));
+        for wrong in [
+            "",
+            "recv",
+            "recv:4",
+            "recv:0:1MiB",
+            "recv:257:1MiB",
+            "recv:4:1KiB",
+            "recv:4:1GiB",
+            "poll:4:1MiB",
+        ] {
+            check(wrong, None);
+        }
+    }
 }

@@ -115,6 +115,16 @@ impl<'a> Bench<'a> {
         Bench { console, name, spec, tls: false }
     }
 
+    /// What a repetition is told.
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// Whether the object is read over TLS.
+    pub fn is_secure(&self) -> bool {
+        self.tls
+    }
+
     fn with_rows(mut self, rows: bool) -> Bench<'a> {
         self.spec.rows = rows;
         self
@@ -231,7 +241,7 @@ fn create(path: &Path) -> Result<File, Failure> {
 }
 
 /// A measurement makes its file new and removes it: it must not be somebody's.
-fn refuse_existing(landing: &Landing) -> Result<(), Failure> {
+pub fn refuse_existing(landing: &Landing) -> Result<(), Failure> {
     match landing {
         Landing::File(path) if path.symlink_metadata().is_ok() => {
             let failure = Failure::usage(format!("bench: {}: exists already", path.display()));

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::mem;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use flatout_engine::{Client, Entry, Folder, Get, Landing as EngineLanding, Wanted};
@@ -13,12 +14,12 @@ use flatout_wire::location::Location;
 use flatout_wire::range::Span;
 
 use crate::args::BenchGet;
-use crate::bench::child::{Clock, Words, run};
+use crate::bench::clock::{Clock, Words, run};
 use crate::bench::floor::{self, SHAPES_OF_MANY, Shape};
 use crate::bench::get::Bench;
+use crate::bench::prepared::Prepared;
 use crate::bench::report::{HEADER_OF_MANY, Op, Report};
 use crate::bench::run::{Run, median};
-use crate::bench::samples::Sampler;
 use crate::bench::spec::{Landing, Spec, Work};
 use crate::commands::cp_many::no_listing;
 use crate::console::{Carries, Console};
@@ -30,11 +31,7 @@ use crate::origin;
 use crate::select::{Named, Names, Source};
 
 pub fn get(args: &BenchGet, console: &Console) -> Result<Exit, Failure> {
-    if matches!(args.landing, Landing::Memory | Landing::Stream) {
-        let failure = Failure::usage(format!("bench: many objects cannot land in {}", args.landing));
-        return Err(failure.with_hint("--landing nowhere, or --landing file:DIR"));
-    }
-    let bench = prepare(args, console)?;
+    let bench = prepare(&args.source, &args.knobs, &args.landing, console)?;
     let mut report = Report::new(console, &args.landing, None, HEADER_OF_MANY)?;
     let shape = if args.floor { Some(best_shape(&bench)?) } else { None };
     for number in 1..=args.repeat {
@@ -52,12 +49,21 @@ pub fn get(args: &BenchGet, console: &Console) -> Result<Exit, Failure> {
 }
 
 /// Lists once, and asks for one byte of one object, which tells the address.
-fn prepare<'a>(args: &BenchGet, console: &'a Console) -> Result<Bench<'a>, Failure> {
-    let client = origin::client(&args.knobs)?;
-    let wanted = list(&args.source, &client)?;
+pub fn prepare<'a>(
+    source: &str,
+    knobs: &Knobs,
+    landing: &Landing,
+    console: &'a Console,
+) -> Result<Bench<'a>, Failure> {
+    if matches!(landing, Landing::Memory | Landing::Stream) {
+        let failure = Failure::usage(format!("bench: many objects cannot land in {landing}"));
+        return Err(failure.with_hint("--landing nowhere, or --landing file:DIR"));
+    }
+    let client = origin::client(knobs)?;
+    let wanted = list(source, &client)?;
     let bytes = wanted.iter().filter_map(|wanted| wanted.size).sum();
     let first = wanted.iter().find(|wanted| wanted.size > Some(0)).ok_or_else(|| {
-        let why = format!("bench: {}: holds no object with bytes in it", origin::masked(&args.source));
+        let why = format!("bench: {}: holds no object with bytes in it", origin::masked(source));
         Failure::not_found(why).with_hint("flatout ls -r shows what there is")
     })?;
     let probe = Get::new(first.location.clone(), EngineLanding::Nowhere)
@@ -70,9 +76,9 @@ fn prepare<'a>(args: &BenchGet, console: &'a Console) -> Result<Bench<'a>, Failu
         .first()
         .ok_or_else(|| Failure::internal(format!("bench: {}: the probe has no record", first.location)))?;
     let spec = Spec {
-        source: args.source.clone(),
-        knobs: args.knobs.given().iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
-        landing: args.landing.clone(),
+        source: source.to_owned(),
+        knobs: knobs.given().iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
+        landing: landing.clone(),
         work: Work::GetMany,
         bytes,
         etag: None,
@@ -114,65 +120,90 @@ fn list(source: &str, client: &Client) -> Result<Vec<Wanted>, Failure> {
     Ok(wanted)
 }
 
-/// One run of the engine, in the child.
-pub fn measure(spec: &Spec, knobs: &Knobs, console: &Console) -> Result<Run, Failure> {
-    // By a client of its own: the one that is measured starts cold.
-    let wanted = list(&spec.source, &origin::client(knobs)?)?;
-    let shards = flatout_ambient::gather(knobs.given())?.settings.shards;
-    let client = origin::client(knobs)?;
-    let objects = wanted.len() as u64;
-    let clock = Clock::start(spec);
-    let armed = console.interrupt.arm();
-    let folder = target(spec).map(|path| Folder::open(&path)).transpose()?;
-    let mut many = client.get_many(wanted.into_iter().map(Ok), folder)?;
-    let watch = many.watch();
-    armed.on_signal(move || watch.cancel());
-    let watch = many.watch();
-    let sampler = Sampler::start(clock.start, spec.progress, move || watch.progress().landed_bytes);
-    let (mut verified, mut retries) = (BTreeSet::new(), 0);
-    while let Some(ended) = many.next(Duration::from_secs(1)) {
-        for finished in ended {
-            verified.insert(finished.result?.verified.to_string());
-            retries += finished.retries;
-        }
-    }
-    let progress = many.progress();
-    let elapsed = clock.stop(progress.landed_bytes, sampler);
-    if progress.ok != objects {
-        return Err(Failure::interrupted("bench: interrupted"));
-    }
-    let verified = Vec::from_iter(verified).join(", ");
-    let words = Words { retries, connections: progress.connections, shards, verified };
-    Ok(Run { objects: Some(objects), ..run(progress.landed_bytes, elapsed, Vec::new(), spec, words) })
+/// What is measured.
+pub struct ByEngine<'a> {
+    spec: &'a Spec,
+    console: &'a Console,
+    client: Client,
+    shards: u32,
+    wanted: Vec<Wanted>,
 }
 
-/// One run of the floor, in the child.
-pub fn measure_floor(spec: &Spec, knobs: &Knobs, shape: Shape) -> Result<Run, Failure> {
-    let failed = |error: io::Error| Failure::local("floor", spec.address, &error);
-    let client = origin::client(knobs)?;
-    let wanted = list(&spec.source, &client)?;
-    let requests = wanted.into_iter().map(|wanted| request(&client, wanted));
-    let requests = requests.collect::<Result<Vec<_>, Failure>>()?;
-    let objects = requests.len() as u64;
-    let landed_bytes = Arc::new(AtomicU64::new(0));
-    let counter = landed_bytes.clone();
-    let clock = Clock::start(spec);
-    let sampler = Sampler::start(clock.start, spec.progress, move || counter.load(Ordering::Relaxed));
-    let folder = target(spec);
-    if let Some(folder) = &folder {
-        std::fs::create_dir_all(folder).map_err(failed)?;
+impl<'a> ByEngine<'a> {
+    pub fn prepare(spec: &'a Spec, knobs: &Knobs, console: &'a Console) -> Result<ByEngine<'a>, Failure> {
+        // By a client of its own: the one that is measured starts cold.
+        let wanted = list(&spec.source, &origin::client(knobs)?)?;
+        let shards = flatout_ambient::gather(knobs.given())?.settings.shards;
+        let client = origin::client(knobs)?;
+        // Cold, but with the keys at hand: whoever has them may take his time, and that is not what is measured.
+        if let Some(first) = wanted.first() {
+            client.signed_get(&first.location)?;
+        }
+        Ok(ByEngine { spec, console, client, shards, wanted })
     }
-    let job = floor::many::Job { objects: requests, address: spec.address, folder, landed_bytes };
-    floor::many::fetch(&job, shape).map_err(failed)?;
-    let bytes = job.landed_bytes.load(Ordering::Relaxed);
-    let elapsed = clock.stop(bytes, sampler);
-    let words = Words {
-        retries: 0,
-        connections: shape.connections,
-        shards: shape.shards(),
-        verified: "none: the floor does not look at the bytes".into(),
-    };
-    Ok(Run { objects: Some(objects), ..run(bytes, elapsed, Vec::new(), spec, words) })
+}
+
+impl Prepared for ByEngine<'_> {
+    fn fetch(&mut self, mut clock: Clock) -> Result<Run, Failure> {
+        let wanted = mem::take(&mut self.wanted);
+        let objects = wanted.len() as u64;
+        let armed = self.console.interrupt.arm();
+        let folder = target(self.spec).map(|path| Folder::open(&path)).transpose()?;
+        let mut many = self.client.get_many(wanted.into_iter().map(Ok), folder)?;
+        let watch = many.watch();
+        armed.on_signal(move || watch.cancel());
+        let watch = many.watch();
+        clock.sample(move || watch.progress().landed_bytes);
+        let (mut verified, mut retries) = (BTreeSet::new(), 0);
+        while let Some(ended) = many.next(Duration::from_secs(1)) {
+            for finished in ended {
+                verified.insert(finished.result?.verified.to_string());
+                retries += finished.retries;
+            }
+        }
+        let progress = many.progress();
+        let elapsed = clock.stop(progress.landed_bytes);
+        if progress.ok != objects {
+            return Err(Failure::interrupted("bench: interrupted"));
+        }
+        let verified = Vec::from_iter(verified).join(", ");
+        let words = Words { retries, connections: progress.connections, shards: self.shards, verified };
+        Ok(Run { objects: Some(objects), ..run(elapsed, Vec::new(), self.spec, words) })
+    }
+}
+
+/// What it is held against.
+pub struct ByFloor<'a> {
+    spec: &'a Spec,
+    shape: Shape,
+    job: floor::many::Job,
+}
+
+impl<'a> ByFloor<'a> {
+    pub fn prepare(spec: &'a Spec, knobs: &Knobs, shape: Shape) -> Result<ByFloor<'a>, Failure> {
+        let client = origin::client(knobs)?;
+        let objects = list(&spec.source, &client)?.into_iter().map(|wanted| request(&client, wanted));
+        let objects = objects.collect::<Result<_, _>>()?;
+        let folder = target(spec);
+        let job = floor::many::Job { objects, address: spec.address, folder, landed_bytes: Arc::default() };
+        Ok(ByFloor { spec, shape, job })
+    }
+}
+
+impl Prepared for ByFloor<'_> {
+    fn fetch(&mut self, mut clock: Clock) -> Result<Run, Failure> {
+        let failed = |error: io::Error| Failure::local("floor", self.spec.address, &error);
+        let landed_bytes = self.job.landed_bytes.clone();
+        clock.sample(move || landed_bytes.load(Ordering::Relaxed));
+        if let Some(folder) = &self.job.folder {
+            std::fs::create_dir_all(folder).map_err(failed)?;
+        }
+        floor::many::fetch(&self.job, self.shape).map_err(failed)?;
+        let elapsed = clock.stop(self.job.landed_bytes.load(Ordering::Relaxed));
+        let words = Words::of_the_floor(self.shape);
+        let objects = Some(self.job.objects.len() as u64);
+        Ok(Run { objects, ..run(elapsed, Vec::new(), self.spec, words) })
+    }
 }
 
 fn request(client: &Client, wanted: Wanted) -> Result<floor::many::Object, Failure> {

@@ -1,19 +1,26 @@
 //! `flatout bench`: what a fetch costs, each run in a process of its own, and what plain sockets would have cost.
 
 mod child;
+mod clock;
 mod demo;
 mod drain;
 mod floor;
 mod get;
 mod many;
+mod one;
 mod origin_process;
+mod peer;
+mod prepared;
 mod report;
 mod run;
 mod samples;
 mod spec;
+mod target;
 
 pub use child::child;
 pub use demo::demo;
 pub use drain::drain;
+pub use floor::Shape;
 pub use get::get;
+pub use peer::peer;
 pub use spec::Landing;

@@ -1,0 +1,113 @@
+//! What is read while a fetch runs: the time, the CPU of both sides, and how many bytes had landed when.
+
+use std::fs;
+use std::time::Instant;
+
+use crate::bench::floor::Shape;
+use crate::bench::origin_process::{OriginProcess, Watched};
+use crate::bench::run::{Row, Run, ttfb_ms};
+use crate::bench::samples::{Sample, Sampler, peak_gbit};
+use crate::bench::spec::Spec;
+use crate::sys;
+
+/// A running clock.
+pub struct Clock {
+    cpu_seconds: f64,
+    origin: Option<Watched>,
+    /// Whether anybody looks how many bytes have landed, and tells the parent.
+    sampling: Option<Progress>,
+    sampler: Option<Sampler>,
+    pub start: Instant,
+}
+
+/// Whether the parent wants to hear of it.
+type Progress = bool;
+
+impl Clock {
+    /// For a repetition, which reports all that can be read.
+    pub fn start(spec: &Spec) -> Clock {
+        let origin = OriginProcess::of(spec.address).map(OriginProcess::watch);
+        Clock { origin, sampling: Some(spec.progress), ..Clock::unwatched() }
+    }
+
+    /// For a peer, which the lab measures from outside: nothing runs here that the lab would count.
+    pub fn unwatched() -> Clock {
+        Clock {
+            cpu_seconds: sys::cpu_seconds(),
+            origin: None,
+            sampling: None,
+            sampler: None,
+            start: Instant::now(),
+        }
+    }
+
+    /// Looks from now on, if anybody wants to know.
+    pub fn sample(&mut self, landed_bytes: impl Fn() -> u64 + Send + 'static) {
+        self.sampler = self.sampling.map(|progress| Sampler::start(self.start, progress, landed_bytes));
+    }
+
+    pub fn stop(self, bytes: u64) -> Elapsed {
+        let seconds = self.start.elapsed().as_secs_f64();
+        let cpu_seconds = sys::cpu_seconds() - self.cpu_seconds;
+        let origin_busy = self.origin.and_then(|origin| origin.busy());
+        let samples = self.sampler.map(|sampler| sampler.finish(seconds, bytes)).unwrap_or_default();
+        Elapsed { bytes, seconds, cpu_seconds, origin_busy, samples }
+    }
+}
+
+/// What was read from it.
+pub struct Elapsed {
+    bytes: u64,
+    seconds: f64,
+    cpu_seconds: f64,
+    origin_busy: Option<f64>,
+    samples: Vec<Sample>,
+}
+
+/// What each side says of itself.
+pub struct Words {
+    pub retries: u32,
+    pub connections: u32,
+    pub shards: u32,
+    pub verified: String,
+}
+
+impl Words {
+    pub fn of_the_floor(shape: Shape) -> Words {
+        Words {
+            retries: 0,
+            connections: shape.connections,
+            shards: shape.shards(),
+            verified: "none: the floor does not look at the bytes".into(),
+        }
+    }
+}
+
+/// What was measured, of either side; the engine's and the floor's own words for the rest come from the caller.
+pub fn run(elapsed: Elapsed, rows: Vec<Row>, spec: &Spec, words: Words) -> Run {
+    Run {
+        bytes: elapsed.bytes,
+        objects: None,
+        seconds: elapsed.seconds,
+        gbit_peak: peak_gbit(&elapsed.samples),
+        cpu_seconds: elapsed.cpu_seconds,
+        peak_rss_mib: peak_rss_mib(),
+        ttfb_ms_p50: ttfb_ms(&rows, 50.0),
+        ttfb_ms_p99: ttfb_ms(&rows, 99.0),
+        parts: rows.len() as u32,
+        retries: words.retries,
+        connections: words.connections,
+        shards: words.shards,
+        verified: words.verified,
+        origin_busy: elapsed.origin_busy,
+        rows: if spec.rows { rows } else { Vec::new() },
+    }
+}
+
+/// `VmHWM` of this process in MiB; 0 where the kernel does not say.
+fn peak_rss_mib() -> f64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.split_ascii_whitespace().next()?.parse::<f64>().ok());
+    kib.unwrap_or(0.0) / 1024.0
+}

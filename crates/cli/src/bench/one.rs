@@ -1,0 +1,203 @@
+//! One object into a measured landing: by the engine, and by the floor.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use flatout_engine::{Client, Get, Landing, PartRecord, Report, stream};
+use flatout_wire::endpoint::Scheme;
+use flatout_wire::location::Location;
+use flatout_wire::request::Request;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use crate::bench::clock::{Clock, Elapsed, Words, run};
+use crate::bench::drain::Drain;
+use crate::bench::floor::{self, Ground, Job, Shape, Tls};
+use crate::bench::prepared::Prepared;
+use crate::bench::run::{Row, Run};
+use crate::bench::spec::Spec;
+use crate::bench::target::Target;
+use crate::console::Console;
+use crate::download::start;
+use crate::failure::Failure;
+use crate::knobs::Knobs;
+use crate::{origin, sys};
+
+/// What is measured.
+pub struct ByEngine<'a> {
+    spec: &'a Spec,
+    console: &'a Console,
+    client: Client,
+    location: Location,
+    target: Target,
+}
+
+impl<'a> ByEngine<'a> {
+    pub fn prepare(spec: &'a Spec, knobs: &Knobs, console: &'a Console) -> Result<ByEngine<'a>, Failure> {
+        let location = origin::object("read", &spec.source)?;
+        let client = origin::client(knobs)?;
+        // Whoever has the keys may take his time, and that is not what is measured.
+        client.signed_get(&location)?;
+        Ok(ByEngine { spec, console, client, location, target: Target::new(spec)? })
+    }
+
+    fn into_landing(&self, landing: Landing, mut clock: Clock) -> Result<(Report, Elapsed), Failure> {
+        let get = Get::new(self.location.clone(), landing).with_part_records();
+        let (transfer, _armed) = start(&self.client, get, self.console)?;
+        let watch = transfer.watch();
+        clock.sample(move || watch.progress().landed_bytes);
+        let report = transfer.wait()?;
+        let elapsed = clock.stop(report.bytes);
+        Ok((report, elapsed))
+    }
+
+    /// As `flatout cat` does it.
+    fn through(&self, mut pipe: File, mut clock: Clock) -> Result<(Report, Elapsed), Failure> {
+        let (writer, mut reader) = stream();
+        let get = Get::new(self.location.clone(), Landing::Stream(writer)).with_part_records();
+        let (transfer, _armed) = start(&self.client, get, self.console)?;
+        let watch = transfer.watch();
+        clock.sample(move || watch.progress().landed_bytes);
+        while let Some(chunk) = reader.next() {
+            pipe.write_all(chunk).map_err(|error| Failure::local("write", "the measured pipe", &error))?;
+        }
+        let report = transfer.wait()?;
+        let elapsed = clock.stop(report.bytes);
+        Ok((report, elapsed))
+    }
+}
+
+impl Prepared for ByEngine<'_> {
+    fn fetch(&mut self, clock: Clock) -> Result<Run, Failure> {
+        let (report, elapsed) = match mem::take(&mut self.target) {
+            Target::Nowhere => self.into_landing(Landing::Nowhere, clock)?,
+            Target::File(path) => self.into_landing(Landing::File(path), clock)?,
+            Target::Memory(buffer) => {
+                let (landing, loan) = sys::lend(buffer);
+                let outcome = self.into_landing(landing, clock)?;
+                self.target = Target::Memory(loan.repaid(&outcome.0));
+                outcome
+            }
+            Target::Stream(drain, pipe) => {
+                let outcome = self.through(pipe, clock)?;
+                let drained = drain.finish();
+                drained.map_err(|error| Failure::local("bench", "the process that drains", &error))?;
+                outcome
+            }
+        };
+        let words = Words {
+            retries: report.retries,
+            connections: report.connections,
+            shards: report.shards,
+            verified: report.verified.to_string(),
+        };
+        Ok(run(elapsed, report.parts.iter().map(row).collect(), self.spec, words))
+    }
+
+    fn memory(&self) -> Option<&[u8]> {
+        self.target.memory()
+    }
+}
+
+fn row(part: &PartRecord) -> Row {
+    Row {
+        index: part.index,
+        address: part.address.to_string(),
+        connection: part.connection,
+        start_s: part.start_s,
+        first_byte_s: part.first_byte_s,
+        end_s: part.end_s,
+        bytes: part.bytes,
+        attempts: part.attempts,
+    }
+}
+
+/// What it is held against.
+pub struct ByFloor<'a> {
+    spec: &'a Spec,
+    shape: Shape,
+    request: Request,
+    tls: Option<Tls>,
+    part_bytes: u64,
+    target: Target,
+}
+
+impl<'a> ByFloor<'a> {
+    pub fn prepare(spec: &'a Spec, knobs: &Knobs, shape: Shape) -> Result<ByFloor<'a>, Failure> {
+        let location = origin::object("read", &spec.source)?;
+        let found = flatout_ambient::gather(knobs.given())?;
+        if found.settings.proxy.is_some() {
+            return Err(Failure::usage(format!("floor: {location}: the floor knows no proxy"))
+                .with_hint("leave out --floor, or the proxy"));
+        }
+        let part_bytes = found.settings.part_bytes;
+        let ca_bundle = found.settings.ca_bundle.clone();
+        let request = Client::new(found.into())?.signed_get(&location)?;
+        let tls = match request.endpoint.scheme {
+            Scheme::Http => None,
+            Scheme::Https => Some(tls(&request, ca_bundle.as_deref())?),
+        };
+        Ok(ByFloor { spec, shape, request, tls, part_bytes, target: Target::new(spec)? })
+    }
+
+    fn job(&self, clock: &Clock) -> Job {
+        Job {
+            request: self.request.clone(),
+            tls: self.tls.clone(),
+            etag: self.spec.etag.clone(),
+            address: self.spec.address,
+            bytes: self.spec.bytes,
+            part_bytes: self.part_bytes,
+            start: clock.start,
+            landed_bytes: Arc::default(),
+        }
+    }
+}
+
+impl Prepared for ByFloor<'_> {
+    fn fetch(&mut self, mut clock: Clock) -> Result<Run, Failure> {
+        let failed = |error: io::Error| Failure::local("floor", self.spec.address, &error);
+        let job = self.job(&clock);
+        let landed_bytes = job.landed_bytes.clone();
+        let landed = move |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        clock.sample(move || landed(&landed_bytes));
+        let (mut ground, drain) = ground(mem::take(&mut self.target), self.spec.bytes).map_err(failed)?;
+        let rows = floor::fetch(&job, self.shape, &mut ground).map_err(failed)?;
+        let elapsed = clock.stop(landed(&job.landed_bytes));
+        match ground {
+            Ground::Memory(buffer) => self.target = Target::Memory(buffer),
+            // A drain ends when its pipe is closed.
+            other => drop(other),
+        }
+        drain.map_or(Ok(()), Drain::finish).map_err(failed)?;
+        Ok(run(elapsed, rows, self.spec, Words::of_the_floor(self.shape)))
+    }
+
+    fn memory(&self) -> Option<&[u8]> {
+        self.target.memory()
+    }
+}
+
+/// The floor's landing. A file is made and reserved while the clock runs, as the engine makes and reserves its own.
+fn ground(target: Target, bytes: u64) -> io::Result<(Ground, Option<Drain>)> {
+    Ok(match target {
+        Target::Nowhere => (Ground::Nowhere, None),
+        Target::Memory(buffer) => (Ground::Memory(buffer), None),
+        Target::Stream(drain, pipe) => (Ground::Pipe(pipe), Some(drain)),
+        Target::File(path) => {
+            let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+            sys::reserve(&file, bytes)?;
+            (Ground::File(file), None)
+        }
+    })
+}
+
+/// What the engine would trust, and whom it would expect.
+fn tls(request: &Request, ca_bundle: Option<&str>) -> Result<Tls, Failure> {
+    let config = flatout_engine::tls_config(ca_bundle)?;
+    let name = ServerName::try_from(request.endpoint.host.clone())
+        .map_err(|_| Failure::usage(format!("floor: {}: no name for a certificate", request.endpoint)))?;
+    Ok(Tls { config, name })
+}

@@ -1,0 +1,141 @@
+//! `flatout bench peer`: one fetch in this process, for a lab that measures it from outside.
+//!
+//! A line each way: `ready` when everything is prepared, `go` on standard input, `done BYTES` or `failed REASON`; then
+//! the process waits for the end of its standard input, so that its figures can be read while it lives.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+use crate::args::BenchPeer;
+use crate::bench::clock::Clock;
+use crate::bench::floor::Shape;
+use crate::bench::get::{Bench, refuse_existing};
+use crate::bench::many;
+use crate::bench::prepared::prepare;
+use crate::bench::spec::{Landing, Spec, Work};
+use crate::console::Console;
+use crate::exit::Exit;
+use crate::failure::{Failure, one_line};
+
+pub fn peer(args: &BenchPeer, console: &Console) -> Result<Exit, Failure> {
+    let outcome = fetch(args, console);
+    match &outcome {
+        Ok(bytes) => tell(&format!("done {bytes}"))?,
+        Err(failure) => tell(&format!("failed {}", one_line(&failure.message)))?,
+    }
+    outcome?;
+    io::copy(&mut io::stdin(), &mut io::sink()).map_err(|error| lost(&error))?;
+    Ok(Exit::Clean)
+}
+
+/// How many bytes were delivered.
+fn fetch(args: &BenchPeer, console: &Console) -> Result<u64, Failure> {
+    let spec = spec(args, console)?;
+    let mut prepared = prepare(&spec, console)?;
+    tell("ready")?;
+    await_go()?;
+    let run = prepared.fetch(Clock::unwatched())?;
+    if let Some(check) = &args.check {
+        show(check, &args.landing, prepared.memory())?;
+    }
+    Ok(run.bytes)
+}
+
+/// The spec of a repetition, with the bytes in the file of `--check` where they would have been dropped.
+fn spec(args: &BenchPeer, console: &Console) -> Result<Spec, Failure> {
+    let landing = match (&args.landing, &args.check) {
+        (Landing::Stream, _) => return Err(no_stream()),
+        (Landing::Nowhere, Some(check)) => Landing::File(check.clone()),
+        (landing, _) => landing.clone(),
+    };
+    [&landing, &checked(args)].into_iter().try_for_each(refuse_taken)?;
+    let bench = match args.recursive {
+        true => many::prepare(&args.source, &args.knobs, &landing, console)?,
+        false => Bench::new(&args.source, &args.knobs, landing, console)?,
+    };
+    let work = match (args.recursive, args.floor) {
+        (false, None) => Work::Get,
+        (true, None) => Work::GetMany,
+        (false, Some(shape)) => Work::Floor(of_one(shape, bench.is_secure())?),
+        (true, Some(shape)) => Work::FloorMany(of_many(shape)?),
+    };
+    // Standard output is the lab's: nobody there wants progress.
+    Ok(Spec { work, progress: false, ..bench.spec().clone() })
+}
+
+fn checked(args: &BenchPeer) -> Landing {
+    args.check.clone().map_or(Landing::Nowhere, Landing::File)
+}
+
+/// What is there already might be somebody's; a folder without anything in it is not.
+fn refuse_taken(landing: &Landing) -> Result<(), Failure> {
+    match landing {
+        Landing::File(path) if fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none()) => Ok(()),
+        landing => refuse_existing(landing),
+    }
+}
+
+fn of_one(shape: Shape, tls: bool) -> Result<Shape, Failure> {
+    if shape.epoll && tls {
+        return Err(no_epoll("over TLS"));
+    }
+    Ok(Shape { tls, ..shape })
+}
+
+fn of_many(shape: Shape) -> Result<Shape, Failure> {
+    if shape.epoll { Err(no_epoll("of many objects")) } else { Ok(shape) }
+}
+
+fn no_epoll(of: &str) -> Failure {
+    let failure = Failure::usage(format!("floor: the floor {of} has a thread for each connection, no epoll"));
+    failure.with_hint("--floor recv:4:256KiB")
+}
+
+fn no_stream() -> Failure {
+    let failure = Failure::usage("bench peer: a stream needs a reader, and this is one process");
+    failure.with_hint("--landing nowhere, memory or file:PATH")
+}
+
+/// Makes `check` show what was delivered. From nowhere it landed there by itself.
+fn show(check: &Path, landing: &Landing, memory: Option<&[u8]>) -> Result<(), Failure> {
+    let shown = match (landing, memory) {
+        (Landing::File(path), _) => copy(path, check),
+        (_, Some(bytes)) => fs::write(check, bytes),
+        _ => Ok(()),
+    };
+    shown.map_err(|error| Failure::local("write", check.display(), &error))
+}
+
+/// A file, or a folder with all that is in it.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    if !from.is_dir() {
+        return fs::copy(from, to).map(drop);
+    }
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        copy(&entry.path(), &to.join(entry.file_name()))?;
+    }
+    Ok(())
+}
+
+fn tell(line: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|error| Failure::stdout(&error))
+}
+
+fn await_go() -> Result<(), Failure> {
+    let mut line = String::new();
+    io::stdin().read_line(&mut line).map_err(|error| lost(&error))?;
+    match line.trim_end() {
+        "go" => Ok(()),
+        other => {
+            Err(Failure::usage(format!("bench peer: 'go' was awaited on standard input, not '{other}'")))
+        }
+    }
+}
+
+fn lost(error: &io::Error) -> Failure {
+    Failure::local("read", "standard input", error)
+}
