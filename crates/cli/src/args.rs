@@ -228,6 +228,9 @@ pub enum Bench {
     /// See it work: an origin on this machine, one large object, and the floor beside it
     #[command(after_help = DEMO_EXAMPLES, mut_args(hidden_where_ignored))]
     Demo(BenchDemo),
+    /// Fetch one object by every combination of concurrency and part size, in turn, and name the fastest
+    #[command(after_help = SWEEP_EXAMPLES, mut_args(listed_where_swept))]
+    Sweep(BenchSweep),
     /// One fetch in this process, for a lab that measures it from outside: 'ready' when everything is prepared, 'go' on
     /// standard input starts it, 'done BYTES' ends it
     #[command(hide = true)]
@@ -255,6 +258,25 @@ pub struct BenchGet {
     /// Write a CSV row for each part of each run: times in seconds since the run's start
     #[arg(long, value_name = "FILE")]
     pub parts: Option<PathBuf>,
+    #[command(flatten)]
+    pub knobs: Knobs,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct BenchSweep {
+    /// s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH
+    #[arg(value_name = "URL")]
+    pub source: String,
+    /// Where the bytes go: nowhere, memory (one buffer, touched before the clock starts), stream (a pipe that is read
+    /// and dropped) or file:PATH (new each time, removed afterwards)
+    #[arg(long, value_name = "LANDING", default_value = "nowhere")]
+    pub landing: Landing,
+    /// How many runs of each combination
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub repeat: u32,
+    /// Write the figures, throughput over time and the course of all parts as one self-contained HTML page
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     #[command(flatten)]
     pub knobs: Knobs,
 }
@@ -386,6 +408,16 @@ best median then alternates with flatout. Over https it is a bare tokio-rustls l
 With -r the floor is a thread for each of 1, 2, 4 or 8 connections that asks for the same objects one after the \
 other and writes the same files; over https it has none.";
 
+const SWEEP_EXAMPLES: &str = "\
+Examples:
+  flatout bench sweep s3://models/big --parallel 4,16,64 --part-size 2MiB,8MiB,32MiB
+  flatout bench sweep s3://models/big --report sweep.html
+  flatout bench sweep https://host/file.bin --parallel 8,16 --part-size 8MiB --landing file:/dev/shm/x --repeat 7
+
+Each run is a process of its own; the combinations take turns, in another order in each round, so that a drift of machine \
+or network favours none. The table holds medians. A combination that fails is a row that says why; the others go on, and \
+the exit code is the failure's.";
+
 const CONFIG_SHORT: &str = "\
 Examples:
   flatout config show
@@ -430,6 +462,20 @@ Examples:
 fn hidden_where_ignored(arg: Arg) -> Arg {
     let ignored = is_of_the_origin(&arg);
     arg.hide(ignored)
+}
+
+/// A sweep goes through several values of what it varies, and takes them from nowhere but its command line.
+fn listed_where_swept(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "parallel" => arg.value_delimiter(',').value_name("N,...").help(
+            "Parts in flight, one number after the other [default: 1, 2 and 4 times the cores, at least 4,8,16]",
+        ),
+        "part-size" => arg
+            .value_delimiter(',')
+            .value_name("SIZE,...")
+            .help("Bytes asked for in one request, one size after the other [default: 2MiB,8MiB,32MiB]"),
+        _ => arg,
+    }
 }
 
 fn listen(text: &str) -> Result<SocketAddr, String> {

@@ -25,6 +25,11 @@ impl Knobs {
         self
     }
 
+    /// As text, for a bench child.
+    pub fn pairs(&self) -> Vec<(String, String)> {
+        self.given.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
+    }
+
     /// Back from text, as a bench child gets them from its parent; names that are no knobs are left out.
     pub fn from_pairs(pairs: &[(String, String)]) -> Knobs {
         let given = pairs

@@ -61,6 +61,7 @@ fn dispatch(command: &Command, console: &Console) -> Result<Exit, Failure> {
         Command::Serve(args) => commands::serve::run(args, console),
         Command::Bench(Bench::Get(args)) => bench::get(args, console),
         Command::Bench(Bench::Demo(args)) => bench::demo(args, console),
+        Command::Bench(Bench::Sweep(args)) => bench::sweep(args, console),
         Command::Bench(Bench::Peer(args)) => bench::peer(args, console),
         Command::Config(Config::Show(args)) => commands::config::show(args, console),
         Command::Config(Config::Path) => commands::config::path(console),

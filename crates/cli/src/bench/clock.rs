@@ -101,6 +101,7 @@ pub fn run(elapsed: Elapsed, rows: Vec<Row>, spec: &Spec, words: Words) -> Run {
         verified: words.verified,
         origin_busy: elapsed.origin_busy,
         rows: if spec.rows { rows } else { Vec::new() },
+        samples: if spec.rows { elapsed.samples } else { Vec::new() },
     }
 }
 

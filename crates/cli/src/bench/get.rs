@@ -93,10 +93,9 @@ impl<'a> Bench<'a> {
             Some(part) => part.address,
             None => address_of(&location)?,
         };
-        let pairs = knobs.given().iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
         let spec = Spec {
             source: source.to_owned(),
-            knobs: pairs,
+            knobs: knobs.pairs(),
             landing,
             work: Work::Get,
             bytes,
@@ -125,9 +124,16 @@ impl<'a> Bench<'a> {
         self.tls
     }
 
-    fn with_rows(mut self, rows: bool) -> Bench<'a> {
+    /// Whether each run brings a row for each part and its samples.
+    pub fn with_rows(mut self, rows: bool) -> Bench<'a> {
         self.spec.rows = rows;
         self
+    }
+
+    /// The same object by other knobs, under a name for the bar.
+    pub fn with_knobs(&self, name: String, knobs: &Knobs) -> Bench<'a> {
+        let spec = Spec { knobs: knobs.pairs(), ..self.spec.clone() };
+        Bench { console: self.console, name, spec, tls: self.tls }
     }
 
     /// The fastest shape on this machine, by the median of its runs.

@@ -77,7 +77,7 @@ pub fn prepare<'a>(
         .ok_or_else(|| Failure::internal(format!("bench: {}: the probe has no record", first.location)))?;
     let spec = Spec {
         source: source.to_owned(),
-        knobs: knobs.given().iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
+        knobs: knobs.pairs(),
         landing: landing.clone(),
         work: Work::GetMany,
         bytes,

@@ -15,6 +15,7 @@ mod report;
 mod run;
 mod samples;
 mod spec;
+mod sweep;
 mod target;
 
 pub use child::child;
@@ -24,3 +25,4 @@ pub use floor::Shape;
 pub use get::get;
 pub use peer::peer;
 pub use spec::Landing;
+pub use sweep::sweep;

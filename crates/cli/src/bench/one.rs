@@ -43,7 +43,7 @@ impl<'a> ByEngine<'a> {
         Ok(ByEngine { spec, console, client, location, target: Target::new(spec)? })
     }
 
-    fn into_landing(&self, landing: Landing, mut clock: Clock) -> Result<(Report, Elapsed), Failure> {
+    fn land(&self, landing: Landing, mut clock: Clock) -> Result<(Report, Elapsed), Failure> {
         let get = Get::new(self.location.clone(), landing).with_part_records();
         let (transfer, _armed) = start(&self.client, get, self.console)?;
         let watch = transfer.watch();
@@ -72,11 +72,11 @@ impl<'a> ByEngine<'a> {
 impl Prepared for ByEngine<'_> {
     fn fetch(&mut self, clock: Clock) -> Result<Run, Failure> {
         let (report, elapsed) = match mem::take(&mut self.target) {
-            Target::Nowhere => self.into_landing(Landing::Nowhere, clock)?,
-            Target::File(path) => self.into_landing(Landing::File(path), clock)?,
+            Target::Nowhere => self.land(Landing::Nowhere, clock)?,
+            Target::File(path) => self.land(Landing::File(path), clock)?,
             Target::Memory(buffer) => {
                 let (landing, loan) = sys::lend(buffer);
-                let outcome = self.into_landing(landing, clock)?;
+                let outcome = self.land(landing, clock)?;
                 self.target = Target::Memory(loan.repaid(&outcome.0));
                 outcome
             }

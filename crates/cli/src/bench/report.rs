@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::bench::floor::Shape;
 use crate::bench::run::{Run, median};
 use crate::bench::spec::Landing;
+use crate::bench::sweep::Combination;
 use crate::console::{Carries, Console};
 use crate::failure::Failure;
 
@@ -16,6 +17,7 @@ use crate::failure::Failure;
 pub enum Op {
     Get,
     Floor(Shape),
+    Sweep(Combination),
 }
 
 impl Op {
@@ -23,13 +25,21 @@ impl Op {
         match self {
             Op::Get => "get",
             Op::Floor(_) => "floor",
+            Op::Sweep(_) => "sweep",
         }
     }
 
     fn shape(self) -> Option<String> {
         match self {
-            Op::Get => None,
             Op::Floor(shape) => Some(shape.to_string()),
+            Op::Get | Op::Sweep(_) => None,
+        }
+    }
+
+    fn combination(self) -> Option<Combination> {
+        match self {
+            Op::Sweep(combination) => Some(combination),
+            Op::Get | Op::Floor(_) => None,
         }
     }
 }
@@ -184,6 +194,10 @@ struct Line<'a> {
     landing: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     shape: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parallel: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    part_bytes: Option<u64>,
     bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     objects: Option<u64>,
@@ -222,6 +236,8 @@ impl<'a> Line<'a> {
             run: number,
             landing,
             shape: op.shape(),
+            parallel: op.combination().map(|combination| combination.parallel),
+            part_bytes: op.combination().map(|combination| combination.part_bytes),
             bytes: run.bytes,
             objects: run.objects,
             objects_per_s: run.objects_per_s(),

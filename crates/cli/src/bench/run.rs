@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::bench::samples::Sample;
+
 /// What one repetition measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Run {
@@ -27,6 +29,8 @@ pub struct Run {
     pub origin_busy: Option<f64>,
     /// Empty unless asked for.
     pub rows: Vec<Row>,
+    /// Empty unless asked for: seconds since the run's start, bytes landed by then.
+    pub samples: Vec<Sample>,
 }
 
 /// One part: the record of seed 002. Times are seconds since the run's start.

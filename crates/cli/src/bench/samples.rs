@@ -78,6 +78,14 @@ fn bytes_at(samples: &[Sample], moment: f64) -> f64 {
     earlier_bytes as f64 + (later_bytes as f64 - earlier_bytes as f64) * share
 }
 
+/// At most so many of them, at even distances, the first and the last among them.
+pub fn thin(samples: &[Sample], most: usize) -> Vec<Sample> {
+    if samples.len() <= most {
+        return samples.to_vec();
+    }
+    (0..most).map(|number| samples[number * (samples.len() - 1) / (most - 1)]).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,5 +104,15 @@ mod tests {
         // From 3 s on: a whole second around them.
         check(&[(0.0, 0), (1.0, 0), (1.1, GIGABIT), (2.0, GIGABIT), (4.0, GIGABIT)], 1.0);
         check(&[], 0.0);
+    }
+
+    #[test]
+    fn thinned_samples_keep_both_ends() {
+        let samples: Vec<Sample> = (0..1001).map(|at| (f64::from(at), at as u64)).collect();
+        let thinned = thin(&samples, 500);
+        assert_eq!((thinned.len(), thinned[0], thinned[499]), (500, samples[0], samples[1000]));
+        assert!(thinned.is_sorted_by(|one, next| one.1 < next.1));
+        assert_eq!(thin(&samples[..500], 500), samples[..500]);
+        assert_eq!(thin(&[], 500), []);
     }
 }

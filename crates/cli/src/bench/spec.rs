@@ -64,7 +64,7 @@ pub struct Spec {
     pub etag: Option<String>,
     /// The address that the probe was answered from.
     pub address: SocketAddr,
-    /// Whether a row per part is wanted back.
+    /// Whether a row per part and the samples are wanted back.
     pub rows: bool,
     /// Whether progress is wanted, ten times a second.
     pub progress: bool,

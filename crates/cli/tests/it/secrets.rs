@@ -38,10 +38,17 @@ fn keys(command: &mut Command) -> &mut Command {
 fn check_everywhere(url: &str, endpoint: &str) {
     let folder = Folder::new();
     let target = folder.at("model");
+    let sweep = ["bench", "sweep", url, "--parallel", "1", "--part-size", "1MiB", "--repeat", "1"];
     for json in [&["--json"][..], &[]] {
-        for arguments in
-            [&["cp", url, &target][..], &["cat", url], &["ls", url], &["stat", url], &["bench", "get", url]]
-        {
+        for arguments in [
+            &["cp", url, &target][..],
+            &["cat", url],
+            &["ls", url],
+            &["stat", url],
+            &["bench", "get", url],
+            &sweep,
+            &["bench", "peer", url],
+        ] {
             let more = ["--endpoint-url", endpoint, "--retries", "0"];
             check(keys(&mut flatout(&[arguments, &more[..], json].concat())));
         }

@@ -1,0 +1,167 @@
+//! `flatout bench sweep`: the user's own object by every combination of concurrency and part size, in turn.
+
+mod combination;
+mod document;
+mod machine;
+mod page;
+mod table;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use flatout_settings::format_size;
+use flatout_wire::time::format_iso_seconds;
+
+use crate::args::BenchSweep;
+use crate::bench::get::{Bench, refuse_existing};
+use crate::bench::report::{Op, run_event};
+use crate::bench::run::{Run, median};
+use crate::bench::spec::Work;
+use crate::console::{Carries, Console};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::knobs::Knobs;
+use crate::origin;
+
+pub use combination::Combination;
+use document::Document;
+use page::Page;
+
+pub fn sweep(args: &BenchSweep, console: &Console) -> Result<Exit, Failure> {
+    refuse_existing(&args.landing)?;
+    let combinations = combination::all(&args.knobs)?;
+    let page = args.report.as_deref().map(Page::new).transpose()?;
+    // Between two runs, too, a signal is to leave time to remove what there is.
+    let _armed = console.interrupt.arm();
+    let (_, any) = &combinations[0];
+    let bench = Bench::new(&args.source, any, args.landing.clone(), console)?.with_rows(page.is_some());
+    let started =
+        format_iso_seconds(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()));
+    let mut sweep = Sweep::new(args, bench, combinations, console);
+    sweep.introduce()?;
+    sweep.measure()?;
+    table::show(console, &sweep.cells)?;
+    if let Some(page) = page {
+        page.write(&Document::new(&sweep, args, started)?)?;
+        console.say(&format!("report: {page}"))?;
+    }
+    Ok(sweep.exit())
+}
+
+/// Everything measured so far.
+struct Sweep<'a> {
+    args: &'a BenchSweep,
+    console: &'a Console,
+    bench: Bench<'a>,
+    cells: Vec<Cell>,
+}
+
+/// One combination and its runs.
+struct Cell {
+    combination: Combination,
+    knobs: Knobs,
+    runs: Vec<Run>,
+    /// What ended it; there are no runs after that.
+    failure: Option<Failure>,
+}
+
+impl<'a> Sweep<'a> {
+    fn new(
+        args: &'a BenchSweep,
+        bench: Bench<'a>,
+        combinations: Vec<(Combination, Knobs)>,
+        console: &'a Console,
+    ) -> Sweep<'a> {
+        let cell = |(combination, knobs)| Cell { combination, knobs, runs: Vec::new(), failure: None };
+        Sweep { args, console, bench, cells: combinations.into_iter().map(cell).collect() }
+    }
+
+    fn introduce(&self) -> Result<(), Failure> {
+        let (count, size) = (self.cells.len(), format_size(self.bench.spec().bytes));
+        let (source, landing, repeat) =
+            (origin::masked(&self.args.source), &self.args.landing, self.args.repeat);
+        let ways = if count == 1 { "one combination".to_owned() } else { format!("{count} combinations") };
+        let times =
+            if repeat == 1 { "once each".to_owned() } else { format!("{repeat} times each, in turn") };
+        self.console.say(&format!("sweep: {source}, {size}, landing {landing}: {ways}, {times}"))?;
+        self.console.flush()
+    }
+
+    fn measure(&mut self) -> Result<(), Failure> {
+        let (cells, rounds) = (self.cells.len(), self.args.repeat as usize);
+        for round in 0..rounds {
+            for (position, at) in order(cells, round, rounds).enumerate() {
+                self.run(at, round * cells + position + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One run of one combination. Only an interrupt ends them all.
+    fn run(&mut self, at: usize, number: usize) -> Result<(), Failure> {
+        let runs = self.cells.len() * self.args.repeat as usize;
+        let cell = &mut self.cells[at];
+        if cell.failure.is_some() {
+            return Ok(());
+        }
+        let combination = cell.combination;
+        let name = format!("{number}/{runs} {combination}");
+        match self.bench.with_knobs(name, &cell.knobs).repetition(Work::Get) {
+            Ok(run) => {
+                cell.runs.push(document::thinned(run));
+                let (round, run) = (cell.runs.len() as u32, &cell.runs[cell.runs.len() - 1]);
+                run_event(self.console, Op::Sweep(combination), round, &self.args.landing, run)?;
+                self.console.flush()
+            }
+            Err(failure) if failure.exit == Exit::Interrupted || failure.is_silent() => Err(failure),
+            Err(failure) => {
+                let message = format!("sweep: {combination}: {}", failure.message);
+                self.console.failure(Carries::Lines, &Failure { message, ..failure.clone() });
+                cell.failure = Some(failure);
+                Ok(())
+            }
+        }
+    }
+
+    /// Of several failures the worst is the run's.
+    fn exit(&self) -> Exit {
+        let failures = self.cells.iter().filter_map(|cell| cell.failure.as_ref());
+        failures.map(|failure| failure.exit).max().unwrap_or(Exit::Clean)
+    }
+}
+
+impl Cell {
+    fn median(&self, figure: impl Fn(&Run) -> f64) -> f64 {
+        median(self.runs.iter().map(figure))
+    }
+
+    /// The run in the middle by its time, the quicker one of two.
+    fn median_run(&self) -> Option<usize> {
+        let mut order: Vec<usize> = (0..self.runs.len()).collect();
+        order.sort_by(|one, other| self.runs[*one].seconds.total_cmp(&self.runs[*other].seconds));
+        order.get(order.len().checked_sub(1)? / 2).copied()
+    }
+}
+
+/// Who comes when in a round: each round starts further on, so that a drift of machine or network favours nobody.
+fn order(cells: usize, round: usize, rounds: usize) -> impl Iterator<Item = usize> {
+    let first = round * cells / rounds;
+    (0..cells).map(move |position| (first + position) % cells)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everyone_has_his_turn_in_each_round_and_another_place() {
+        let check = |cells, round, rounds, expected: &[usize]| {
+            assert_eq!(order(cells, round, rounds).collect::<Vec<_>>(), expected);
+        };
+        check(3, 0, 3, &[0, 1, 2]);
+        check(3, 1, 3, &[1, 2, 0]);
+        check(3, 2, 3, &[2, 0, 1]);
+        check(4, 1, 2, &[2, 3, 0, 1]);
+        check(2, 6, 7, &[1, 0]);
+        check(1, 2, 3, &[0]);
+    }
+}

@@ -1,0 +1,177 @@
+//! A sweep as data: what a report's page draws, schema 1 of the kind "sweep".
+
+use std::collections::BTreeSet;
+
+use flatout_ambient::Row as Setting;
+use flatout_settings::{Kind, format_size};
+use serde::Serialize;
+
+use super::machine::Machine;
+use super::{Cell, Combination, Sweep};
+use crate::args::BenchSweep;
+use crate::bench::run::{Row, Run};
+use crate::bench::samples::{Sample, thin};
+use crate::bench::spec::Landing;
+use crate::failure::Failure;
+use crate::origin;
+
+/// More points than a screen has columns for show nothing more.
+const MOST_SAMPLES: usize = 500;
+
+/// As many bars as one can still tell apart, and a page of a few MB.
+const MOST_PARTS: usize = 4000;
+
+/// The whole report.
+#[derive(Serialize)]
+pub struct Document<'a> {
+    schema: u32,
+    kind: &'static str,
+    source: String,
+    object_bytes: u64,
+    landing: String,
+    started: String,
+    command: String,
+    version: &'static str,
+    machine: Machine,
+    cells: Vec<CellData<'a>>,
+}
+
+#[derive(Serialize)]
+struct CellData<'a> {
+    parallel: u32,
+    part_bytes: u64,
+    state: &'static str,
+    reason: Option<&'a str>,
+    runs: Vec<RunData>,
+    /// Whose samples and parts follow.
+    median_run: Option<usize>,
+    samples: &'a [Sample],
+    parts: &'a [Row],
+    parts_left_out: usize,
+}
+
+#[derive(Serialize)]
+struct RunData {
+    seconds: f64,
+    gbit_avg: f64,
+    gbit_peak: f64,
+    gib_per_s: f64,
+    cpu_s_per_gib: f64,
+    peak_rss_mib: f64,
+    retries: u32,
+    connections: u32,
+}
+
+impl<'a> Document<'a> {
+    pub fn new(sweep: &'a Sweep, args: &BenchSweep, started: String) -> Result<Document<'a>, Failure> {
+        let source = origin::object("read", &args.source)?.to_string();
+        Ok(Document {
+            schema: 1,
+            kind: "sweep",
+            command: command(sweep, args, &source)?,
+            source,
+            object_bytes: sweep.bench.spec().bytes,
+            landing: args.landing.to_string(),
+            started,
+            version: env!("CARGO_PKG_VERSION"),
+            machine: Machine::this(),
+            cells: sweep.cells.iter().map(CellData::new).collect(),
+        })
+    }
+}
+
+impl<'a> CellData<'a> {
+    fn new(cell: &'a Cell) -> CellData<'a> {
+        let median_run = cell.median_run().filter(|_| cell.failure.is_none());
+        let median = median_run.map(|at| &cell.runs[at]);
+        CellData {
+            parallel: cell.combination.parallel,
+            part_bytes: cell.combination.part_bytes,
+            state: if cell.failure.is_none() { "ok" } else { "failed" },
+            reason: cell.failure.as_ref().map(|failure| failure.message.as_str()),
+            runs: cell.runs.iter().map(RunData::new).collect(),
+            median_run,
+            samples: median.map_or(&[], |run| &run.samples),
+            parts: median.map_or(&[], |run| &run.rows),
+            parts_left_out: median.map_or(0, |run| run.parts as usize - run.rows.len()),
+        }
+    }
+}
+
+impl RunData {
+    fn new(run: &Run) -> RunData {
+        RunData {
+            seconds: run.seconds,
+            gbit_avg: run.gbit_avg(),
+            gbit_peak: run.gbit_peak,
+            gib_per_s: run.gib_per_s(),
+            cpu_s_per_gib: run.cpu_s_per_gib(),
+            peak_rss_mib: run.peak_rss_mib,
+            retries: run.retries,
+            connections: run.connections,
+        }
+    }
+}
+
+/// A run as it is kept until the end: no more of its course than a page can show, times to the microsecond.
+pub fn thinned(mut run: Run) -> Run {
+    run.samples = thin(&run.samples, MOST_SAMPLES);
+    run.samples.iter_mut().for_each(|(at, _)| *at = to_microsecond(*at));
+    run.rows.sort_by(|one, other| one.start_s.total_cmp(&other.start_s));
+    run.rows.truncate(MOST_PARTS);
+    for row in &mut run.rows {
+        for time in [&mut row.start_s, &mut row.first_byte_s, &mut row.end_s] {
+            *time = to_microsecond(*time);
+        }
+    }
+    run
+}
+
+fn to_microsecond(seconds: f64) -> f64 {
+    (seconds * 1e6).round() / 1e6
+}
+
+/// What to type for the same again, secrets masked. What the environment and the config file say is not in it.
+fn command(sweep: &Sweep, args: &BenchSweep, source: &str) -> Result<String, Failure> {
+    let landing = match &args.landing {
+        Landing::File(path) => format!("file:{}", path.display()),
+        other => other.to_string(),
+    };
+    let parallel = list(sweep, |combination| combination.parallel.to_string());
+    let part_size = list(sweep, |combination| format_size(combination.part_bytes));
+    let others = quoted(&other_flags(sweep)?);
+    let (source, landing, repeat) = (quoted(&[source.to_owned()]), quoted(&[landing]), args.repeat);
+    let command = format!(
+        "flatout bench sweep {source} --parallel {parallel} --part-size {part_size} --landing {landing} --repeat {repeat} {others}"
+    );
+    Ok(command.trim_end().to_owned())
+}
+
+fn quoted(words: &[String]) -> String {
+    shlex::try_join(words.iter().map(String::as_str)).expect("no argument of a program holds a NUL")
+}
+
+/// The values of one side of all combinations.
+fn list(sweep: &Sweep, value: impl Fn(Combination) -> String) -> String {
+    let mut values: Vec<String> = sweep.cells.iter().map(|cell| value(cell.combination)).collect();
+    let mut known = BTreeSet::new();
+    values.retain(|value| known.insert(value.clone()));
+    values.join(",")
+}
+
+/// The knobs that were typed besides, as `flatout config show` shows them.
+fn other_flags(sweep: &Sweep) -> Result<Vec<String>, Failure> {
+    let given = sweep.cells[0].knobs.given();
+    let others = |row: &&Setting| {
+        given.iter().any(|(name, _)| *name == row.name) && !["parallel", "part-size"].contains(&row.name)
+    };
+    Ok(flatout_ambient::gather(given)?.table().iter().filter(others).flat_map(flags).collect())
+}
+
+fn flags(row: &Setting) -> Vec<String> {
+    let name = format!("--{}", row.name);
+    match flatout_settings::knob(row.name).map(|knob| knob.kind) {
+        Some(Kind::Switch) => vec![name],
+        _ => row.values.iter().flat_map(|value| [name.clone(), value.clone()]).collect(),
+    }
+}

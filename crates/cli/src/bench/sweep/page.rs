@@ -1,0 +1,104 @@
+//! A report as one self-contained HTML page: the template with its data in it.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process;
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// Draws whatever data stands in it; the lab's own pages are made from the same one.
+const TEMPLATE: &str = include_str!("../page.html");
+
+/// Where the data goes, once.
+const MARKER: &str = "/*DATA*/null/*END*/";
+
+/// A page that is to stand at a path.
+pub struct Page {
+    path: PathBuf,
+}
+
+impl Page {
+    /// Finds out whether it can be written, which is better known before a measurement than after it.
+    pub fn new(path: &Path) -> Result<Page, Failure> {
+        let failed = |error: io::Error| Failure::local("write", path.display(), &error);
+        if fs::metadata(path).is_ok_and(|known| !known.is_file()) {
+            let failure = Failure::usage(format!("report: {}: is no file", path.display()));
+            return Err(
+                failure.with_hint("name a file: it is made new, or replaced when the report is whole")
+            );
+        }
+        // Behind a link stands the file that is meant.
+        let page = Page { path: fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()) };
+        let trial = page.temporary();
+        File::create_new(&trial).map_err(failed)?;
+        fs::remove_file(&trial).map_err(failed)?;
+        Ok(page)
+    }
+
+    /// Makes it, whole or not at all.
+    pub fn write(&self, data: &impl Serialize) -> Result<(), Failure> {
+        let temporary = self.temporary();
+        let written = fill(&temporary, &html(data)).and_then(|()| fs::rename(&temporary, &self.path));
+        written.map_err(|error| {
+            // What is left of it, if anything.
+            let _ = fs::remove_file(&temporary);
+            Failure::local("write", self.path.display(), &error)
+        })
+    }
+
+    /// Beside it, so that a rename can replace it at once.
+    fn temporary(&self) -> PathBuf {
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        // A name may have 255 bytes; ours adds up to 20.
+        let name: String = name.chars().take(50).collect();
+        self.path.with_file_name(OsString::from(format!(".{name}.flatout-{}", process::id())))
+    }
+}
+
+impl fmt::Display for Page {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.path.display().fmt(f)
+    }
+}
+
+fn fill(path: &Path, html: &str) -> io::Result<()> {
+    let mut file = File::create_new(path)?;
+    file.write_all(html.as_bytes())?;
+    file.sync_all()
+}
+
+/// No `<` of the data is left as one: `</script>` in a key would end the element.
+fn html(data: &impl Serialize) -> String {
+    let json = serde_json::to_string(data).expect("a report is a map with text for keys");
+    TEMPLATE.replacen(MARKER, &json.replace('<', "\\u003c"), 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_template_has_one_place_for_the_data() {
+        let element = format!(r#"<script id="data" type="application/json">{MARKER}</script>"#);
+        assert_eq!((TEMPLATE.matches(MARKER).count(), TEMPLATE.matches(&element).count()), (1, 1));
+    }
+
+    #[test]
+    fn the_template_brings_everything_along() {
+        for outside in ["http://", "https://", "src=", "@import", "url("] {
+            let allowed = TEMPLATE.matches("http://www.w3.org/").count() * usize::from(outside == "http://");
+            assert_eq!(TEMPLATE.matches(outside).count(), allowed, "{outside}");
+        }
+    }
+
+    #[test]
+    fn data_cannot_end_its_element() {
+        let page = html(&["</script><!--", MARKER]);
+        assert!(page.contains(r#"["\u003c/script>\u003c!--","/*DATA*/null/*END*/"]"#), "{page}");
+    }
+}
