@@ -19,18 +19,13 @@ use crate::exit::Exit;
 use crate::failure::{Failure, one_line};
 
 pub fn peer(args: &BenchPeer, console: &Console) -> Result<Exit, Failure> {
-    let outcome = fetch(args, console);
-    match &outcome {
-        Ok(bytes) => tell(&format!("done {bytes}"))?,
-        Err(failure) => tell(&format!("failed {}", one_line(&failure.message)))?,
-    }
-    outcome?;
-    io::copy(&mut io::stdin(), &mut io::sink()).map_err(|error| lost(&error))?;
-    Ok(Exit::Clean)
+    serve(args, console).or_else(|failure| {
+        tell(&format!("failed {}", one_line(&failure.message)))?;
+        Err(failure)
+    })
 }
 
-/// How many bytes were delivered.
-fn fetch(args: &BenchPeer, console: &Console) -> Result<u64, Failure> {
+fn serve(args: &BenchPeer, console: &Console) -> Result<Exit, Failure> {
     let spec = spec(args, console)?;
     let mut prepared = prepare(&spec, console)?;
     tell("ready")?;
@@ -39,7 +34,10 @@ fn fetch(args: &BenchPeer, console: &Console) -> Result<u64, Failure> {
     if let Some(check) = &args.check {
         show(check, &args.landing, prepared.memory())?;
     }
-    Ok(run.bytes)
+    // Before anything is let go of: the end of threads and connections is no part of the transfer.
+    tell(&format!("done {}", run.bytes))?;
+    io::copy(&mut io::stdin(), &mut io::sink()).map_err(|error| lost(&error))?;
+    Ok(Exit::Clean)
 }
 
 /// The spec of a repetition, with the bytes in the file of `--check` where they would have been dropped.

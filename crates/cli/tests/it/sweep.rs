@@ -99,6 +99,22 @@ fn without_lists_it_goes_through_sensible_ones() {
 }
 
 #[test]
+fn help_says_what_it_takes_in_place_of_one_value() {
+    let help = run(&mut flatout(&["bench", "sweep", "--help"])).clean();
+    for says in
+        ["--parallel <N,...>", "--part-size <SIZE,...>", "--report <FILE>", "--endpoint-url", "Examples:"]
+    {
+        assert!(help.text().contains(says), "{says}");
+    }
+    // What it goes through comes from the command line alone.
+    assert!(!help.text().contains("FLATOUT_PARALLEL") && help.text().contains("FLATOUT_SHARDS"));
+    let all = run(&mut flatout(&["bench", "--help"])).clean();
+    assert!(all.text().contains("sweep") && !all.text().contains("peer"), "{}", all.text());
+    let get = run(&mut flatout(&["bench", "get", "s3://b/k", "--parallel", "4,8"]));
+    get.refused(4, &["--parallel", "'4,8'"]);
+}
+
+#[test]
 fn the_page_holds_every_combination_and_the_course_of_its_median_run() {
     let origin = synthetic(BYTES);
     let folder = Folder::new();

@@ -90,9 +90,8 @@ mod tests {
 
     #[test]
     fn the_template_brings_everything_along() {
-        for outside in ["http://", "https://", "src=", "@import", "url("] {
-            let allowed = TEMPLATE.matches("http://www.w3.org/").count() * usize::from(outside == "http://");
-            assert_eq!(TEMPLATE.matches(outside).count(), allowed, "{outside}");
+        for load in ["<link", "src=", "@import", "url(h", "url('h", "url(\"h", "fetch(", "XMLHttpRequest"] {
+            assert!(!TEMPLATE.contains(load), "{load}");
         }
     }
 
