@@ -14,20 +14,19 @@ use crate::sys;
 pub struct Clock {
     cpu_seconds: f64,
     origin: Option<Watched>,
-    /// Whether anybody looks how many bytes have landed, and tells the parent.
-    sampling: Option<Progress>,
+    /// Whether anybody looks how many bytes have landed.
+    sampled: bool,
+    /// Whether the parent is told.
+    progress: bool,
     sampler: Option<Sampler>,
     pub start: Instant,
 }
-
-/// Whether the parent wants to hear of it.
-type Progress = bool;
 
 impl Clock {
     /// For a repetition, which reports all that can be read.
     pub fn start(spec: &Spec) -> Clock {
         let origin = OriginProcess::of(spec.address).map(OriginProcess::watch);
-        Clock { origin, sampling: Some(spec.progress), ..Clock::unwatched() }
+        Clock { origin, sampled: true, progress: spec.progress, ..Clock::unwatched() }
     }
 
     /// For a peer, which the lab measures from outside: nothing runs here that the lab would count.
@@ -35,7 +34,8 @@ impl Clock {
         Clock {
             cpu_seconds: sys::cpu_seconds(),
             origin: None,
-            sampling: None,
+            sampled: false,
+            progress: false,
             sampler: None,
             start: Instant::now(),
         }
@@ -43,7 +43,9 @@ impl Clock {
 
     /// Looks from now on, if anybody wants to know.
     pub fn sample(&mut self, landed_bytes: impl Fn() -> u64 + Send + 'static) {
-        self.sampler = self.sampling.map(|progress| Sampler::start(self.start, progress, landed_bytes));
+        if self.sampled {
+            self.sampler = Some(Sampler::start(self.start, self.progress, landed_bytes));
+        }
     }
 
     pub fn stop(self, bytes: u64) -> Elapsed {

@@ -34,8 +34,7 @@ pub fn sweep(args: &BenchSweep, console: &Console) -> Result<Exit, Failure> {
     let _armed = console.interrupt.arm();
     let (_, any) = &combinations[0];
     let bench = Bench::new(&args.source, any, args.landing.clone(), console)?.with_rows(page.is_some());
-    let started =
-        format_iso_seconds(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()));
+    let started = now();
     let mut sweep = Sweep::new(args, bench, combinations, console);
     sweep.introduce()?;
     sweep.measure()?;
@@ -45,6 +44,11 @@ pub fn sweep(args: &BenchSweep, console: &Console) -> Result<Exit, Failure> {
         console.say(&format!("report: {page}"))?;
     }
     Ok(sweep.exit())
+}
+
+fn now() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    format_iso_seconds(since.map_or(0, |since| since.as_secs()))
 }
 
 /// Everything measured so far.

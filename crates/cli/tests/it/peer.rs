@@ -11,6 +11,7 @@ use crate::folder::{Folder, names};
 use crate::objects::{ACCESS_KEY, Buckets, SECRET_KEY, bytes};
 use crate::program::{Ended, flatout, signal};
 use crate::raw::{Answer, Raw, Then, right};
+use crate::tls::Served;
 
 const BYTES: usize = (3 << 20) + 5;
 
@@ -91,6 +92,22 @@ fn every_landing_by_everyone_delivers_the_object() {
             check(&arguments, BYTES);
         }
     }
+}
+
+#[test]
+fn over_tls_the_floor_has_threads() {
+    let served = Served::start(&[]);
+    let (source, authority) = (format!("{}/bucket/key", served.url), served.authority());
+    let trusted = [source.as_str(), "--ca-bundle", &authority];
+    for by in [&[][..], &["--floor", "recv:2:256KiB"]] {
+        let folder = Folder::new();
+        let shown = folder.at("shown");
+        check(&[&trusted, by, &["--check", &shown]].concat(), 3_000_000);
+        assert!(fs::read(&shown).unwrap() == bytes(3_000_000), "{by:?}");
+    }
+    let mut peer = Peer::start(&[&trusted[..], &["--floor", "epoll:2:256KiB"]].concat());
+    peer.says("failed ");
+    peer.end().refused(4, &["no epoll", "hint:"]);
 }
 
 #[test]

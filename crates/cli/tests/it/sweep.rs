@@ -164,6 +164,19 @@ fn check_cell(cell: &Value) {
 }
 
 #[test]
+fn a_page_holds_no_more_parts_than_it_can_show() {
+    let origin = synthetic(4100 << 10);
+    let folder = Folder::new();
+    let (source, page) = (format!("{}/demo/object", origin.url()), folder.at("page.html"));
+    let arguments = ["bench", "sweep", &source, "--report", &page, "--parallel", "2", "--part-size", "1KiB"];
+    run(&mut flatout(&[&arguments, &["--repeat", "1"][..]].concat())).clean();
+    let data = data(&page);
+    let cell = &data["cells"][0];
+    assert_eq!((cell["parts"].as_array().unwrap().len(), &cell["parts_left_out"]), (4000, &json!(100)));
+    assert!(cell["samples"].as_array().unwrap().len() <= 500);
+}
+
+#[test]
 fn a_hostile_key_stays_within_the_data() {
     let key = "</script><script>alert(1)</script><!-- '\"&\u{2028}";
     let object = bytes(1000);

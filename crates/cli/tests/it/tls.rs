@@ -9,14 +9,14 @@ use crate::objects::bytes;
 use crate::program::{flatout, run, signal};
 
 /// A `flatout serve` with these arguments, over one bucket with one object.
-struct Served {
+pub struct Served {
     child: Child,
-    url: String,
+    pub url: String,
     folder: tempfile::TempDir,
 }
 
 impl Served {
-    fn start(tls: &[&str]) -> Served {
+    pub fn start(tls: &[&str]) -> Served {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("root/bucket")).unwrap();
         fs::write(folder.path().join("root/bucket/key"), bytes(3_000_000)).unwrap();
@@ -32,7 +32,7 @@ impl Served {
         Served { child, url, folder }
     }
 
-    fn authority(&self) -> String {
+    pub fn authority(&self) -> String {
         self.folder.path().join("ca.pem").display().to_string()
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::thread;
 
-use flatout_settings::format_size;
+use flatout_settings::{format_size, parse_size};
 
 use crate::failure::Failure;
 use crate::knobs::Knobs;
@@ -17,14 +17,20 @@ pub struct Combination {
 
 impl fmt::Display for Combination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} x {}", self.parallel, format_size(self.part_bytes))
+        write!(f, "{} x {}", self.parallel, self.part_size())
     }
 }
 
 impl Combination {
     /// As one types it.
     pub fn flags(self) -> String {
-        format!("--parallel {} --part-size {}", self.parallel, format_size(self.part_bytes))
+        format!("--parallel {} --part-size {}", self.parallel, self.part_size())
+    }
+
+    /// With a unit where one says it exactly.
+    pub fn part_size(self) -> String {
+        let shown = format_size(self.part_bytes);
+        if parse_size(&shown) == Ok(self.part_bytes) { shown } else { self.part_bytes.to_string() }
     }
 }
 
@@ -88,6 +94,7 @@ mod tests {
             &["2 x 1MiB", "2 x 8MiB", "16 x 1MiB", "16 x 8MiB"],
         );
         check(&[two, two, ("part-size", "1024KiB"), ("part-size", "1MiB")], &["2 x 1MiB"]);
+        check(&[two, ("part-size", "3MB"), ("part-size", "3000001")], &["2 x 3000000", "2 x 3000001"]);
         check(&[two], &["2 x 2MiB", "2 x 8MiB", "2 x 32MiB"]);
         assert_eq!(all(&knobs(&[])).unwrap().len(), 9);
     }

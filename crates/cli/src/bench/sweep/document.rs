@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use flatout_ambient::Row as Setting;
-use flatout_settings::{Kind, format_size};
+use flatout_settings::Kind;
 use serde::Serialize;
 
 use super::machine::Machine;
@@ -138,7 +138,7 @@ fn command(sweep: &Sweep, args: &BenchSweep, source: &str) -> Result<String, Fai
         other => other.to_string(),
     };
     let parallel = list(sweep, |combination| combination.parallel.to_string());
-    let part_size = list(sweep, |combination| format_size(combination.part_bytes));
+    let part_size = list(sweep, Combination::part_size);
     let others = quoted(&other_flags(sweep)?);
     let (source, landing, repeat) = (quoted(&[source.to_owned()]), quoted(&[landing]), args.repeat);
     let command = format!(

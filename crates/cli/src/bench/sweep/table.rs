@@ -1,6 +1,5 @@
 //! What a sweep says in the end: a row for each combination, and the flags of the fastest.
 
-use flatout_settings::format_size;
 use serde::Serialize;
 
 use super::Cell;
@@ -29,7 +28,7 @@ pub fn show(console: &Console, cells: &[Cell]) -> Result<(), Failure> {
 
 /// Medians; or why there are none.
 fn row(cell: &Cell) -> String {
-    let names = format!("{:11} {:>10}", cell.combination.parallel, format_size(cell.combination.part_bytes));
+    let names = format!("{:11} {:>10}", cell.combination.parallel, cell.combination.part_size());
     match &cell.failure {
         Some(failure) => format!("{names}  failed: {}", one_line(&failure.message)),
         None => format!(
