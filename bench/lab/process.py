@@ -182,12 +182,13 @@ class Process:
         seconds, origin_cpu = self.stop_clocks()
         cpu_seconds = cpu_since(cpu, self.tree.cpu())
         self.sampler.sample_memory()
+        delivered = number(said)
         self.child.stdin.close()
         self.limit(FAREWELL_S)
         self.wait_for(lambda: self.status is not None, "after done, it went on")
         if self.status != 0:
             raise RunFailed(f"after done: {self.why_it_ended()}")
-        return self.measured(seconds, origin_cpu, cpu_seconds, self.sampler.memory.peak, number(said))
+        return self.measured(seconds, origin_cpu, cpu_seconds, self.sampler.memory.peak, delivered)
 
     def stop_clocks(self) -> tuple[float, float]:
         now = time.perf_counter()
