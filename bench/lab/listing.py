@@ -21,12 +21,19 @@ def write(folder: Path, content: Content):
         # Of many small objects each would be a file here that nobody asks for.
         if prefix in single:
             continue
-        text = result(prefix, keys, content)
-        (folder / f"list-{prefix.replace('/', '_2f')}").write_text(text)
+        (folder / f"list-{prefix.replace('/', '_2f')}").write_text(result(prefix, keys, content))
+    (folder / "list-top").write_text(top(content))
     (folder / "location").write_text(f"{HEAD}<LocationConstraint {NAMESPACE}>us-east-1</LocationConstraint>")
 
 
-def result(prefix: str, keys: list[str], content: Content) -> str:
+def top(content: Content) -> str:
+    """With a delimiter, and no prefix: what lies in folders is one row a folder."""
+    folders = sorted({key.partition("/")[0] + "/" for key in content.sha256 if "/" in key})
+    rows = "".join(f"<CommonPrefixes><Prefix>{folder}</Prefix></CommonPrefixes>" for folder in folders)
+    return result("", [key for key in content.sha256 if "/" not in key], content, "<Delimiter>/</Delimiter>" + rows)
+
+
+def result(prefix: str, keys: list[str], content: Content, more: str = "") -> str:
     rows = "".join(
         f"<Contents><Key>{key}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
         f"<ETag>&quot;{content.sha256[key][:32]}&quot;</ETag><Size>{(content.bucket / key).stat().st_size}</Size>"
@@ -35,7 +42,7 @@ def result(prefix: str, keys: list[str], content: Content) -> str:
     )
     return (
         f"{HEAD}<ListBucketResult {NAMESPACE}><Name>{BUCKET}</Name><Prefix>{prefix}</Prefix>"
-        f"<KeyCount>{len(keys)}</KeyCount><MaxKeys>100000</MaxKeys><IsTruncated>false</IsTruncated>{rows}</ListBucketResult>"
+        f"<KeyCount>{len(keys)}</KeyCount><MaxKeys>100000</MaxKeys><IsTruncated>false</IsTruncated>{rows}{more}</ListBucketResult>"
     )
 
 
@@ -46,6 +53,7 @@ def nginx_map() -> str:
         "~(^|&)location" "location";
         "~(^|&)prefix=(?<folder>[^&/%]+)(/|%2[Ff])(&|$)" "list-${folder}_2f";
         "~(^|&)prefix=(?<whole>[^&/%]+)(&|$)" "list-$whole";
+        "~(^|&)delimiter=(/|%2[Ff])(&|$)" "list-top";
     }"""
 
 

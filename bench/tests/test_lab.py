@@ -105,8 +105,11 @@ class WithLab(support.WithFolder):
     def start(self, *arguments: str) -> subprocess.Popen:
         command = [support.PYTHON, str(self.folder / "bench/lab"), "run", "--suite", "smoke", "--wait", "300"]
         command += ["--flatout", str(self.folder / "flatout"), "--no-install", "--out", str(self.folder / "out"), *arguments]
-        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True)
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.environment(), start_new_session=True)
+
+    def environment(self) -> dict[str, str]:
+        """What installs peers keeps a lock for each of them in the cache."""
+        return {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "FLATOUT_CACHE": str(self.folder / "cache")}
 
     def run_lab(self, *arguments: str) -> tuple[int, str, str]:
         lab = self.start(*arguments)
@@ -259,7 +262,7 @@ class Ends(WithLab):
         first = self.started()
         second = subprocess.run(
             [support.PYTHON, str(self.folder / "bench/lab"), "run", "--suite", "smoke", "--flatout", str(self.folder / "flatout")],
-            capture_output=True, text=True,
+            capture_output=True, text=True, env=self.environment(),
         )  # fmt: skip
         first.send_signal(signal.SIGINT)
         first.communicate(timeout=30)
@@ -269,7 +272,7 @@ class Ends(WithLab):
 
 class Usage(WithLab):
     def check(self, arguments: list[str], code: int, words: str):
-        done = subprocess.run([support.PYTHON, str(self.folder / "bench/lab"), *arguments], capture_output=True, text=True)
+        done = subprocess.run([support.PYTHON, str(self.folder / "bench/lab"), *arguments], capture_output=True, text=True, env=self.environment())
         self.assertEqual(done.returncode, code, done.stderr)
         self.assertIn(words, done.stdout + done.stderr)
         self.assertNotIn("Traceback", done.stderr)
