@@ -1,11 +1,11 @@
 """How a cell's client is called in one run: its command line, its environment, its folder; and whether what it delivered is right."""
 
 import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 import content
+import scratch
 import variables
 from catalogue import Cell
 from content import BUCKET, Content
@@ -36,7 +36,7 @@ class Ground:
     origin: Origin
 
     def clean(self):
-        shutil.rmtree(self.work, ignore_errors=True)
+        scratch.remove(self.work)
         (self.work / "home").mkdir(parents=True)
 
     @property

@@ -75,15 +75,12 @@ def folder(say):
 
 
 def remove(made: Path):
-    """Whole, even if a client made folders that may not be written."""
-
-    def open_up(function, path, _):
-        with contextlib.suppress(OSError):
-            os.chmod(os.path.dirname(path), 0o700)
-            os.chmod(path, 0o700)
-            function(path)
-
-    shutil.rmtree(made, onerror=open_up)
+    """Whole, even if a client made folders that may not be entered."""
+    for where, folders, _ in os.walk(made):
+        for path in (os.path.join(where, name) for name in folders):
+            if not os.path.islink(path):
+                os.chmod(path, 0o700)
+    shutil.rmtree(made, ignore_errors=True)
 
 
 def check_room(cases: list[tuple[Case, Objects]]):
