@@ -52,6 +52,7 @@ exit codes: 0 done, 1 a cell failed or something was in the way, 4 usage, 130 in
 COMPARE = """\
 Ratios B/A with their 95 % intervals (Hodges and Lehmann; exact, after Mann and Whitney). Where both runs have the floor,
 ratios to the floor of the same round are compared, so that a slower day of the machine cancels; the table says which.
+The floor's own rows show how the machine differed; they never count as worse.
 exit codes: 0 nothing is worse, 1 something is worse, 4 usage
 """
 

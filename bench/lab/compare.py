@@ -33,6 +33,12 @@ class Verdict:
     high: float | None
     # The floor's settings that both were divided by, None for plain figures.
     of_floor: str | None
+    # The floor itself: it shows how the machine differed, and is nothing that could have got worse.
+    is_floor: bool
+
+    @property
+    def counts_as_worse(self) -> bool:
+        return self.verdict == "worse" and not self.is_floor
 
 
 @dataclass(frozen=True)
@@ -100,7 +106,8 @@ def judge(a: Run, b: Run, key: tuple, measure: str, tolerance: float) -> Verdict
     floor = shared_floor(a, b, key)
     one, other = (figures(run, run.cells[key], measure, floor) for run in (a, b))
     found = shift(one, other)
-    return Verdict(*key, measure, verdict(found, measure, tolerance), found.ratio, found.low, found.high, floor)
+    is_floor = key[1] == a.cases[key[0]].get("floor")
+    return Verdict(*key, measure, verdict(found, measure, tolerance), found.ratio, found.low, found.high, floor, is_floor)
 
 
 def shared_floor(a: Run, b: Run, key: tuple) -> str | None:
@@ -128,7 +135,7 @@ def verdict(found, measure: str, tolerance: float) -> str:
 
 
 def main(a: Path, b: Path, as_json: bool, across_machines: bool, tolerance: float) -> int:
-    """Exit code: 1 when something is worse."""
+    """Exit code: 1 when something is worse, the machine aside."""
     one, other = Run(a), Run(b)
     found = compare(one, other, tolerance)
     if found.machines_differ and not across_machines:
@@ -137,7 +144,7 @@ def main(a: Path, b: Path, as_json: bool, across_machines: bool, tolerance: floa
             "is not what changed in the program. Measure both on one machine; to compare nevertheless: --across-machines"
         )
     print(in_json(found, one, other, tolerance) if as_json else in_text(found, one, other, tolerance))
-    return 1 if any(each.verdict == "worse" for each in found.verdicts) else 0
+    return 1 if any(each.counts_as_worse for each in found.verdicts) else 0
 
 
 def in_json(found: Comparison, a: Run, b: Run, tolerance: float) -> str:
@@ -168,24 +175,30 @@ def in_text(found: Comparison, a: Run, b: Run, tolerance: float) -> str:
 
 def row(each: Verdict) -> list[str]:
     interval = "too few rounds" if each.low is None else f"{each.low:.3f}..{each.high:.3f}"
-    by = f"ratio to floor {each.of_floor}" if each.of_floor else "plain figures"
+    by = f"ratio to floor {each.of_floor}" if each.of_floor else "the machine" if each.is_floor else "plain figures"
     return [f"{each.case}, {each.peer} {each.settings}", each.measure, each.verdict, f"{each.ratio:.3f}", interval, by]
 
 
 def legend(found: Comparison, tolerance: float) -> list[str]:
-    counts = {word: sum(each.verdict == word for each in found.verdicts) for word in ("better", "worse", "same", "unsure")}
+    judged = [each for each in found.verdicts if not each.is_floor]
+    counts = {word: sum(each.verdict == word for each in judged) for word in ("better", "worse", "same", "unsure")}
     told = ", ".join(f"{count} {word}" for word, count in counts.items() if count or word == "worse")
     lines = [f"{told}; {len(found.left_out)} cells not compared."]
     lines.append(f"Not the same: the {CONFIDENCE:.0%} interval leaves out 1, and the difference is {tolerance:.0%} or more.")
-    chance = (1 - CONFIDENCE) * len(found.verdicts)
-    lines.append(f"Of {len(found.verdicts)} comparisons about {chance:.0f} would look different by chance, were everything the same.")
+    if len(judged) < len(found.verdicts):
+        lines.append("The floor's own rows show how the machine differed; they do not count. Ratios to the floor leave that out.")
+    if any(each.of_floor is None for each in judged):
+        lines.append("Plain figures (no floor in both) hold what the machine did as well.")
+    chance = (1 - CONFIDENCE) * len(judged)
+    lines.append(f"Of {len(judged)} comparisons about {chance:.0f} would look different by chance, were everything the same.")
     return lines
 
 
 def described(run: Run) -> str:
     flatout = run.data.get("flatout") or {}
-    commit = f"{flatout.get('commit')}{' with changes' if flatout.get('dirty') else ''}"
-    return f"{run.path}, {run.data.get('started')}, suite {run.data.get('suite')}, flatout {flatout.get('version')} {commit}"
+    commit = f" {flatout['commit']}" if flatout.get("commit") else ""
+    dirty = " with changes" if flatout.get("dirty") else ""
+    return f"{run.path}, {run.data.get('started')}, suite {run.data.get('suite')}, flatout {flatout.get('version')}{commit}{dirty}"
 
 
 def named(machine: dict) -> str:

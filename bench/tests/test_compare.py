@@ -115,6 +115,14 @@ class Floors(Compare):
         found = self.verdict(a, b, peer="floor")
         self.assertEqual((found.verdict, found.of_floor), ("worse", None))
 
+    def test_a_slower_machine_is_not_worse(self):
+        a = results(cell("flatout", STEADY), cell("floor", times(0.5), settings="recv"))
+        b = results(cell("flatout", times(1.5)), cell("floor", times(0.75), settings="recv"))
+        code, said = self.run_main(a, b)
+        self.assertEqual(code, 0)
+        self.assertRegex(said, r"large, floor recv +throughput +worse +.* the machine\n")
+        self.assertIn("0 worse, 2 same; 0 cells not compared", said)
+
     def test_the_best_that_both_have(self):
         a = results(cell("flatout", STEADY), cell("floor", times(0.1), settings="best"), cell("floor", times(0.5), settings="good"))
         b = results(cell("flatout", STEADY), cell("floor", times(0.5), settings="good"), {**failed("floor"), "settings": "best"})
