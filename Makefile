@@ -1,11 +1,15 @@
 # Every chore by one word. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check deny deps install fmt docs clean
+.PHONY: help demo test check lab compare deny deps install fmt docs clean
 
 # As root into /usr/local/bin, as a user into ~/.local/bin; PREFIX=/somewhere for elsewhere.
 PREFIX ?= $(if $(filter 0,$(shell id -u)),/usr/local,$(HOME)/.local)
 BUILT = target/release/flatout
+# Debian's, as in scripts/deps.sh.
+PYTHON = /usr/bin/python3
+# Of the lab: quick or full.
+SUITE ?= quick
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,6 +25,14 @@ test: ## install what the tests need, then run every check and test
 	@$(MAKE) --no-print-directory check
 	cargo test --workspace
 	cargo test -p flatout-cli --test real
+	$(PYTHON) -m unittest discover --buffer --start-directory bench/tests
+	$(PYTHON) bench/lab run --suite smoke --flatout target/debug/flatout --out target/lab-smoke --wait 600
+
+lab: ## measure flatout beside its peers, about 15 minutes; SUITE=full for everything (bench/README.md)
+	$(PYTHON) bench/lab run --suite $(SUITE)
+
+compare: ## two results of the lab: make compare A=before.json B=bench/results/latest.json
+	$(PYTHON) bench/lab compare $(A) $(B)
 
 check: ## format, clippy, tidy, licences
 	cargo fmt --all --check

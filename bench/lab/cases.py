@@ -1,0 +1,112 @@
+"""A case: what is fetched, from where, to where and by whom, as its file in cases/ describes it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from peers import LANDINGS
+from table import Table
+
+ORIGINS = ("nginx", "nginx-tls", "minio", "minio-tls", "serve", "serve-tls", "shaped", "shaped-tls")
+
+
+@dataclass(frozen=True)
+class Suite:
+    """How long is measured."""
+
+    about: str
+    rounds: int
+    # The most that one run of one client may take.
+    limit_s: float
+
+
+SUITES = {
+    "smoke": Suite("seconds, in make test: shows that the lab works, measures nothing", 2, 30),
+    "quick": Suite("under a quarter of an hour on two cores", 7, 60),
+    "full": Suite("everything, at sizes that hide what starting costs: an hour or more", 7, 300),
+}
+
+
+@dataclass(frozen=True)
+class Objects:
+    """What is fetched; cases of the same size and number share them."""
+
+    size: int
+    count: int
+
+    @property
+    def bytes(self) -> int:
+        return self.size * self.count
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Instead of a peer's settings: each number in flight with each size of a part."""
+
+    parallel: list[int]
+    part_bytes: list[int]
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    file: Path
+    title: str
+    why: str
+    origin: str
+    work: str
+    landing: str
+    # `NAME` with all its settings, or `NAME:SETTINGS`.
+    peers: list[str]
+    floor: str | None
+    suites: dict[str, Objects]
+    sweep: Sweep | None
+
+    @property
+    def tls(self) -> bool:
+        return self.origin.endswith("-tls")
+
+
+def load_case(file: Path) -> Case:
+    table = Table.load(file)
+    work = table.choice("work", LANDINGS)
+    case = Case(
+        name=file.stem,
+        file=file,
+        title=table.text("title"),
+        why=table.text("why"),
+        origin=table.choice("origin", ORIGINS),
+        work=work,
+        landing=table.choice("landing", LANDINGS[work]),
+        peers=table.texts("peers"),
+        floor=table.text("floor", None),
+        suites={name: objects for name in SUITES if (objects := scale(table.table(name), work))},
+        sweep=sweep(table.table("sweep")),
+    )
+    table.finish()
+    if not case.suites:
+        raise table.error("quick", f"no suite runs this case: write a table {', '.join(SUITES)} with its size")
+    return case
+
+
+def scale(table: Table | None, work: str) -> Objects | None:
+    if table is None:
+        return None
+    objects = Objects(table.size("size"), table.count("count", 1))
+    table.finish()
+    if work == "get" and objects.count != 1:
+        raise table.error("count", 'is for work = "many"')
+    if objects.size == 0:
+        raise table.error("size", "must be 1 or more")
+    return objects
+
+
+def sweep(table: Table | None) -> Sweep | None:
+    if table is None:
+        return None
+    found = Sweep(table.list_of("parallel", int), table.sizes("part_size"))
+    table.finish()
+    if not found.parallel or not found.part_bytes:
+        raise table.error("parallel", "a sweep needs at least one number in flight and one size of a part")
+    if min(found.parallel) < 1 or min(found.part_bytes) < 1:
+        raise table.error("parallel", "a sweep's numbers and sizes must be 1 or more")
+    return found

@@ -1,0 +1,115 @@
+"""Everything that can be measured: the peers, the cases, and the cells that come of them."""
+
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+import variables
+from cases import Case, Objects, load_case
+from errors import UsageError, nearest
+from peers import Call, Peer, Settings, load_peer
+from sizes import MIB, format_size
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """One bar of the page: a case, a peer and how it is called."""
+
+    case: Case
+    objects: Objects
+    peer: Peer
+    settings: Settings
+    parallel: int | None = None
+    part_bytes: int | None = None
+
+    @property
+    def call(self) -> Call:
+        return self.peer.calls[self.case.work, self.case.landing]
+
+    @property
+    def label(self) -> str:
+        return f"{self.peer.name}:{self.settings.name}"
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    peers: dict[str, Peer]
+    cases: dict[str, Case]
+
+    def cells(self, suite: str, case_globs: list[str] = [], peer_globs: list[str] = []) -> list[Cell]:
+        """The cells of a suite, those of a case together; none at all is an error."""
+        cases = [case for case in self.cases.values() if suite in case.suites and matches(case.name, case_globs)]
+        if not cases:
+            there = [case.name for case in self.cases.values() if suite in case.suites]
+            raise UsageError(f"no case of suite {suite} matches {' '.join(case_globs) or '*'}; there are: {', '.join(there) or 'none'}")
+        found = [cell for case in cases for cell in self.cells_of(case, suite) if matches(cell.peer.name, peer_globs)]
+        if not found:
+            raise UsageError(f"no peer of the chosen cases matches {' '.join(peer_globs)}; there are: {', '.join(self.peers)}")
+        return found
+
+    def cells_of(self, case: Case, suite: str) -> list[Cell]:
+        found = []
+        for entry in case.peers:
+            name, _, settings = entry.partition(":")
+            peer = self.peers[name]
+            chosen = [peer.settings[settings]] if settings else list(peer.settings.values())
+            if case.sweep and name != case.floor:
+                found += swept(case, suite, peer, chosen[0] if settings else None)
+            else:
+                found += [Cell(case, case.suites[suite], peer, each) for each in chosen]
+        return found
+
+
+def swept(case: Case, suite: str, peer: Peer, settings: Settings | None) -> list[Cell]:
+    """A cell for each number in flight and each size of a part."""
+    base = settings or Settings("", None, [], {})
+    cells = []
+    for parallel in case.sweep.parallel:
+        for part_bytes in case.sweep.part_bytes:
+            values = {"parallel": str(parallel), "part_bytes": str(part_bytes), "part_mib": f"{part_bytes / MIB:g}"}
+            args = base.args + variables.fill(peer.sweep, values, {})
+            name = f"{parallel} x {format_size(part_bytes)}"
+            cell = Settings(name, "one of the sweep", args, base.env)
+            cells.append(Cell(case, case.suites[suite], peer, cell, parallel, part_bytes))
+    return cells
+
+
+def matches(name: str, globs: list[str]) -> bool:
+    return not globs or any(fnmatch(name, glob) for glob in globs)
+
+
+def load(bench: Path) -> Catalogue:
+    """Reads and checks all of it."""
+    peers = [load_peer(file) for file in sorted((bench / "peers").glob("*/peer.toml"))]
+    cases = [load_case(file) for file in sorted((bench / "cases").glob("*.toml"))]
+    catalogue = Catalogue({peer.name: peer for peer in peers}, {case.name: case for case in cases})
+    for case in cases:
+        check(case, catalogue.peers)
+    return catalogue
+
+
+def check(case: Case, peers: dict[str, Peer]):
+    """That the case can be run with the peers that there are."""
+
+    def error(key: str, reason: str) -> UsageError:
+        return UsageError(f"{case.file}: {key}: {reason}")
+
+    for entry in case.peers:
+        name, _, settings = entry.partition(":")
+        if name not in peers:
+            raise error("peers", f"{name!r} is no peer{nearest(name, peers)}")
+        peer = peers[name]
+        if settings and settings not in peer.settings:
+            raise error("peers", f"{name} has no settings {settings!r}{nearest(settings, peer.settings)}")
+        if (case.work, case.landing) not in peer.calls:
+            there = ", ".join(f"[{work}.{landing}]" for work, landing in peer.calls)
+            raise error("peers", f"{name} has no [{case.work}.{case.landing}] in its peer.toml, only {there}")
+        if case.tls and peer.tls is None:
+            raise error("peers", f"{name} has no [tls] in its peer.toml, and {case.origin} speaks TLS")
+        if case.sweep and name != case.floor and peer.sweep is None:
+            raise error("peers", f"{name} has no [sweep] in its peer.toml")
+    if len(set(case.peers)) != len(case.peers):
+        raise error("peers", "names one twice")
+    names = {entry.partition(":")[0] for entry in case.peers}
+    if case.floor is not None and case.floor not in names:
+        raise error("floor", f"{case.floor!r} is none of its peers{nearest(case.floor, names)}")

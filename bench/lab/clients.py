@@ -1,0 +1,175 @@
+"""How a cell's client is called in one run: its command line, its environment, its folder; and whether what it delivered is right."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import content
+import scratch
+import variables
+from catalogue import Cell
+from content import BUCKET, Content
+from install import Installed
+from origins import ACCESS_KEY, SECRET_KEY, Origin
+from process import Client, Measured, RunFailed
+from sizes import MIB
+
+# Beside what a peer adds: no client sees the lab's own environment.
+ENVIRONMENT = {
+    "LANG": "C.UTF-8",
+    "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+    "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+    "OSS_ACCESS_KEY_ID": ACCESS_KEY,
+    "OSS_ACCESS_KEY_SECRET": SECRET_KEY,
+    "AWS_REGION": "us-east-1",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Where the runs of a case take place: a folder that each of them finds empty, and what is fetched."""
+
+    work: Path
+    content: Content
+    origin: Origin
+
+    def clean(self):
+        scratch.remove(self.work)
+        (self.work / "home").mkdir(parents=True)
+
+    @property
+    def target(self) -> Path:
+        return self.work / "target"
+
+    @property
+    def dump(self) -> Path:
+        return self.work / "check"
+
+
+def client(cell: Cell, installed: Installed, ground: Ground, check: bool) -> Client:
+    """The call of a cell. In the check its bytes are kept."""
+    values = values_of(cell, ground)
+    secure = cell.peer.tls if cell.case.tls else None
+    spliced = {
+        "program": installed.argv,
+        "settings": variables.fill(cell.settings.args, values, {}),
+        "tls": variables.fill(secure.args, values, {}) if secure else [],
+    }
+    argv = variables.fill(cell.call.run, values, spliced)
+    if check and dumps(cell):
+        argv += ["--check", str(ground.dump)]
+    added = {**cell.peer.env, **cell.settings.env, **(secure.env if secure else {})}
+    env = {name: variables.fill([value], values, {})[0] for name, value in added.items()}
+    path = os.environ.get("PATH", os.defpath)
+    base = {"PATH": path, "HOME": str(ground.work / "home"), **ENVIRONMENT}
+    return Client(argv, {**base, **env}, str(ground.work), cell.call.talks, stdout(cell, check))
+
+
+def dumps(cell: Cell) -> bool:
+    """Whether the client itself writes down what it got."""
+    return cell.call.talks and cell.case.landing in ("nowhere", "memory")
+
+
+def stdout(cell: Cell, check: bool) -> str:
+    if cell.call.drops_stdout:
+        return "hash" if check else "drop"
+    if cell.case.landing == "pipe":
+        return "hash" if check else "drain"
+    return "keep"
+
+
+def values_of(cell: Cell, ground: Ground) -> dict[str, str]:
+    """The value of each variable that a command line of this cell may have."""
+    origin, objects = ground.origin, cell.objects
+    values = {
+        "folder": str(cell.peer.folder),
+        "endpoint": origin.endpoint,
+        "host": "127.0.0.1",
+        "port": str(origin.port),
+        "bucket": BUCKET,
+        "ca": str(origin.ca or ""),
+        "work": str(ground.work),
+        "target": str(ground.target),
+        "parallel": str(cell.parallel or ""),
+        "part_bytes": str(cell.part_bytes or ""),
+        "part_mib": f"{(cell.part_bytes or 0) / MIB:g}",
+    }
+    if cell.case.work == "get":
+        key = content.keys(objects, False)[0]
+        return {**values, "key": key, "url": f"{origin.endpoint}/{BUCKET}/{key}", "bytes": str(objects.size)}
+    counts = {"count": str(objects.count), "total_bytes": str(objects.bytes)}
+    return {**values, **counts, "prefix": content.prefix(objects), "keys": str(keys_file(cell, ground))}
+
+
+def keys_file(cell: Cell, ground: Ground) -> Path:
+    """One key a line."""
+    # Beside the folder that each run finds empty.
+    file = ground.work.parent / f"keys-{cell.objects.size}-{cell.objects.count}"
+    if not file.exists():
+        file.write_text("".join(f"{key}\n" for key in content.keys(cell.objects, True)))
+    return file
+
+
+def check_delivery(cell: Cell, measured: Measured, ground: Ground):
+    """In the check: each byte of it, by its hash. Raises RunFailed."""
+    check_amount(cell, measured, ground)
+    if measured.stdout_sha256 is not None:
+        wanted = content.keys(cell.objects, False)[0]
+        compare(measured.stdout_bytes, measured.stdout_sha256, cell.objects.size, ground.content.sha256[wanted], "it wrote")
+    elif cell.case.work == "get":
+        compare_file(ground.dump if dumps(cell) else ground.target, content.keys(cell.objects, False)[0], ground.content)
+    else:
+        compare_folder(ground.dump if dumps(cell) else ground.target, cell, ground.content)
+
+
+def check_amount(cell: Cell, measured: Measured, ground: Ground):
+    """In each run: that nothing is missing, which costs nothing to see. Raises RunFailed."""
+    total = cell.objects.bytes
+    if measured.said_bytes is not None and measured.said_bytes != total:
+        raise RunFailed(f"it said that it delivered {measured.said_bytes} bytes of {total}")
+    if measured.fetched_bytes < total:
+        raise RunFailed(f"only {measured.fetched_bytes} bytes crossed loopback for {total}: it did not fetch them all")
+    if cell.case.landing == "file":
+        size = ground.target.stat().st_size if ground.target.is_file() else None
+        if size != total:
+            raise RunFailed("it ended well and left no file" if size is None else f"its file has {size} bytes of {total}")
+    if cell.case.landing == "files":
+        count = len(files_below(ground.target))
+        if count != cell.objects.count:
+            raise RunFailed(f"it left {count} files of {cell.objects.count}")
+
+
+def compare(size: int, sha256: str, wanted_size: int, wanted_sha256: str, what: str):
+    if size != wanted_size:
+        raise RunFailed(f"wrong bytes: {what} {size} of {wanted_size}")
+    if sha256 != wanted_sha256:
+        raise RunFailed(f"wrong bytes: {what} {size}, as many as it should, but their SHA-256 is {sha256[:16]}…, not {wanted_sha256[:16]}…")
+
+
+def compare_file(path: Path, key: str, made: Content):
+    """One object in one file."""
+    if not path.is_file():
+        raise RunFailed(f"wrong bytes: it left no {path.name} for {key}")
+    origin = made.bucket / key
+    if content.sha256(path) != made.sha256[key]:
+        size, at = path.stat().st_size, content.first_difference(path, origin)
+        raise RunFailed(f"wrong bytes of {key}: {size} of {origin.stat().st_size}, different from offset {at}")
+
+
+def compare_folder(folder: Path, cell: Cell, made: Content):
+    """Each object in a file; clients differ in which part of the key they keep as folders."""
+    files = {path.name: path for path in files_below(folder)}
+    wanted = content.keys(cell.objects, True)
+    if len(files) != len(wanted):
+        raise RunFailed(f"wrong bytes: it left {len(files)} files of {len(wanted)}")
+    for key in wanted:
+        name = key.rpartition("/")[2]
+        if name not in files:
+            raise RunFailed(f"wrong bytes: there is no file for {key}")
+        compare_file(files[name], key, made)
+
+
+def files_below(folder: Path) -> list[Path]:
+    return [Path(where) / name for where, _, names in os.walk(folder) for name in names]

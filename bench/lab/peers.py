@@ -1,0 +1,159 @@
+"""A peer: a client that is measured, as its peer.toml describes it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import variables
+from errors import UsageError, nearest
+from table import Table
+
+LANDINGS = {"get": ("nowhere", "memory", "file", "pipe"), "many": ("nowhere", "files")}
+# Here the machine says which version is installed.
+VERSION_OF_MACHINE = ("apt", "flatout")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A named way to call a peer; `why` is the place in its documentation that advises it."""
+
+    name: str
+    why: str | None
+    args: list[str]
+    env: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Call:
+    """The command line for one kind of work into one landing."""
+
+    run: list[str]
+    # Speaks ready, go and done; else the whole process is measured.
+    talks: bool
+    # Writes the object to standard output, which goes nowhere.
+    drops_stdout: bool
+
+
+@dataclass(frozen=True)
+class Peer:
+    name: str
+    version: str
+    about: str
+    default: str | None
+    folder: Path
+    # Read by install.py.
+    install: dict
+    env: dict[str, str]
+    # None: it cannot be told whom to trust.
+    tls: Settings | None
+    settings: dict[str, Settings]
+    calls: dict[tuple[str, str], Call]
+    sweep: list[str] | None
+
+
+def load_peer(file: Path) -> Peer:
+    table = Table.load(file)
+    name = table.text("name")
+    if name != file.parent.name:
+        raise table.error("name", f"must be that of its folder, {file.parent.name!r}, not {name!r}")
+    install = table.take("install", dict)
+    by_machine = any(way in install for way in VERSION_OF_MACHINE)
+    peer = Peer(
+        name=name,
+        version=table.text("version", "") if by_machine else table.text("version"),
+        about=table.text("about"),
+        default=table.text("default", None),
+        folder=file.parent,
+        install=install,
+        env=table.environment("env"),
+        tls=tls(table.table("tls")),
+        settings=settings(table),
+        calls=calls(table),
+        sweep=sweep(table.table("sweep")),
+    )
+    table.finish()
+    return peer
+
+
+def tls(table: Table | None) -> Settings | None:
+    if table is None:
+        return None
+    found = Settings("tls", None, checked(table, "args", variables.ALWAYS, []), environment(table, variables.ALWAYS))
+    table.finish()
+    return found
+
+
+def settings(table: Table) -> dict[str, Settings]:
+    """Its defaults and what its documentation advises."""
+    group = table.table("settings") or Table(table.file, "settings.", {"default": {}})
+    found = {}
+    for name, each in group.tables():
+        why = each.text("why", None)
+        if why is None and name != "default":
+            raise each.error("why", "is missing: name the place in the peer's documentation that advises it")
+        known = variables.ALWAYS - {"settings", "tls", "program"}
+        found[name] = Settings(name, why, checked(each, "args", known, []), environment(each, known))
+        each.finish()
+    if not found:
+        raise table.error("settings", "has no settings; leave it out for the default alone")
+    return found
+
+
+def calls(table: Table) -> dict[tuple[str, str], Call]:
+    found = {}
+    for work, landings in LANDINGS.items():
+        group = table.table(work)
+        for landing in landings if group else ():
+            each = group.table(landing)
+            if each is not None:
+                found[work, landing] = call(each, work, landing)
+        if group:
+            group.finish()
+    if not found:
+        raise UsageError(f"{table.file}: there is no [get.LANDING] and no [many.LANDING]: nothing could be measured")
+    return found
+
+
+def call(table: Table, work: str, landing: str) -> Call:
+    known = variables.ALWAYS | variables.OF_WORK[work] | variables.OF_LANDING.get(landing, set())
+    found = Call(
+        run=checked(table, "run", known),
+        talks=table.flag("talks"),
+        drops_stdout=table.choice("stdout", ("drop",), None) == "drop",
+    )
+    table.finish()
+    if not found.run:
+        raise table.error("run", "is empty; it begins with {program}")
+    if landing in ("nowhere", "memory") and not found.talks and not found.drops_stdout:
+        raise table.error("run", 'what it delivers cannot be checked: needs talks = true or stdout = "drop"')
+    if found.talks and (landing == "pipe" or found.drops_stdout):
+        raise table.error("talks", "speaks on standard output, so the object cannot go there")
+    if found.drops_stdout and landing != "nowhere":
+        raise table.error("stdout", "can be dropped only where the landing is nowhere")
+    return found
+
+
+def sweep(table: Table | None) -> list[str] | None:
+    if table is None:
+        return None
+    args = checked(table, "args", variables.OF_SWEEP)
+    table.finish()
+    return args
+
+
+def checked(table: Table, key: str, known: set[str], *default) -> list[str]:
+    """Arguments whose variables there are."""
+    arguments = table.texts(key, *default)
+    for argument in arguments:
+        wrong = variables.unknown(argument, known)
+        if wrong:
+            raise table.error(key, wrong)
+    return arguments
+
+
+def environment(table: Table, known: set[str]) -> dict[str, str]:
+    found = table.environment("env")
+    for name, value in found.items():
+        wrong = variables.unknown(value, known - variables.SPLICED)
+        if wrong:
+            raise table.error(f"env.{name}", wrong)
+    return found

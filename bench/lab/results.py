@@ -1,0 +1,213 @@
+"""What the rounds come to, in the form that the page and `compare` read (schema 1), and how it is kept."""
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+import statistics
+from cases import Case, Objects
+from catalogue import Cell
+from errors import UsageError
+from peers import Peer
+from rounds import Result, Round
+from sizes import GIB, MIB
+from statistics import Estimate, estimate, median, ratios
+
+SCHEMA = 1
+# From here on the origin, or the machine, is what was measured.
+ORIGIN_BOUND = 0.9
+MACHINE_BOUND = 0.95
+
+
+def peers_of(results: list[Result], versions: dict[str, str]) -> list[dict]:
+    """The peers that took part, with the settings that there are cells of."""
+    used: dict[str, tuple[Peer, dict[str, dict]]] = {}
+    for result in results:
+        cell = result.cell
+        settings = used.setdefault(cell.peer.name, (cell.peer, {}))[1]
+        if cell.parallel is None:
+            settings[cell.settings.name] = {"name": cell.settings.name, "why": cell.settings.why, "args": cell.settings.args}
+    return [
+        {
+            "name": peer.name,
+            "version": versions.get(peer.name) or peer.version or "unknown",
+            "about": peer.about,
+            "default": peer.default,
+            "settings": list(settings.values()),
+        }
+        for peer, settings in used.values()
+    ]
+
+
+def case_of(case: Case, objects: Objects) -> dict:
+    sweep = case.sweep and {"parallel": case.sweep.parallel, "part_bytes": case.sweep.part_bytes}
+    return {
+        "name": case.name,
+        "title": case.title,
+        "why": case.why,
+        "origin": case.origin,
+        "work": case.work,
+        "landing": case.landing,
+        "objects": objects.count,
+        "object_bytes": objects.size,
+        "floor": case.floor,
+        "sweep": sweep,
+    }
+
+
+def cells_of(results: list[Result], origin_cores: dict[str, int]) -> list[dict]:
+    """Every cell, the failed ones too."""
+    cases = {each.cell.case.name: each.cell.case for each in results}
+    floors = {name: floor_of(case, results) for name, case in cases.items()}
+    return [cell_of(each, origin_cores[each.cell.case.origin], floors[each.cell.case.name]) for each in results]
+
+
+def floor_of(case: Case, results: list[Result]) -> Result | None:
+    """The best of the floor's settings: what a peer is compared with."""
+    there = [each for each in results if each.cell.case is case and each.cell.peer.name == case.floor and not each.failed]
+    return max(there, key=lambda each: median([throughput(each.cell, turn) for turn in each.rounds]), default=None)
+
+
+def cell_of(result: Result, cores: int, floor: Result | None) -> dict:
+    cell = result.cell
+    return {
+        "case": cell.case.name,
+        "peer": cell.peer.name,
+        "settings": cell.settings.name,
+        "parallel": cell.parallel,
+        "part_bytes": cell.part_bytes,
+        "state": "failed" if result.failed else "ok",
+        "reason": result.reason,
+        "command": result.argv,
+        "talks": cell.call.talks,
+        "rounds": [round_of(each) for each in result.rounds],
+        "summary": None if result.failed else summary(result, cores, floor),
+    }
+
+
+def round_of(turn: Round) -> dict:
+    measured = turn.measured
+    return {
+        "round": turn.round,
+        "position": turn.position,
+        "seconds": round(measured.seconds, 6),
+        "cpu_seconds": round(measured.cpu_seconds, 6),
+        "peak_rss_mib": round(measured.peak_rss / MIB, 2),
+        "origin_cpu_seconds": round(measured.origin_cpu_seconds, 6),
+        "fetched_bytes": measured.fetched_bytes,
+        "peak_gib_per_s": round(measured.peak_bytes_per_s / GIB, 4),
+    }
+
+
+def summary(result: Result, cores: int, floor: Result | None) -> dict:
+    cell, turns = result.cell, [each.measured for each in result.rounds]
+    seconds = [each.seconds for each in turns]
+    origin_busy = median([each.origin_cpu_seconds / each.seconds / cores for each in turns])
+    machine_busy = median([(each.cpu_seconds + each.origin_cpu_seconds) / each.seconds / (os.cpu_count() or 1) for each in turns])
+    many = cell.case.work == "many"
+    return {
+        "gib_per_s": rounded(estimate(throughputs(result))),
+        "cpu_s_per_gib": rounded(estimate(costs(result))),
+        "peak_rss_mib": round(max(each.peak_rss for each in turns) / MIB, 1),
+        "peak_gib_per_s": round(median([each.peak_bytes_per_s for each in turns]) / GIB, 4),
+        "objects_per_s": rounded(estimate([cell.objects.count / each for each in seconds])) if many else None,
+        "fetched_over_delivered": round(median([each.fetched_bytes / cell.objects.bytes for each in turns]), 4),
+        "origin_busy": round(origin_busy, 3),
+        "machine_busy": round(machine_busy, 3),
+        "bound": bound(origin_busy, machine_busy),
+        "of_floor": of_floor(result, floor),
+    }
+
+
+def bound(origin_busy: float, machine_busy: float) -> str | None:
+    """What was as busy as can be, so that the client could not have been faster."""
+    if origin_busy >= ORIGIN_BOUND:
+        return "origin"
+    return "machine" if machine_busy >= MACHINE_BOUND else None
+
+
+def of_floor(result: Result, floor: Result | None) -> dict | None:
+    """Round by round, so that what changes from round to round is in both."""
+    if floor is None:
+        return None
+    return {
+        "throughput": rounded(estimate(ratios(throughputs(result), throughputs(floor)))),
+        "cpu": rounded(estimate(ratios(costs(result), costs(floor)))),
+    }
+
+
+def throughputs(result: Result) -> list[float]:
+    return [throughput(result.cell, turn) for turn in result.rounds]
+
+
+def throughput(cell: Cell, turn: Round) -> float:
+    return cell.objects.bytes / GIB / turn.measured.seconds
+
+
+def costs(result: Result) -> list[float]:
+    """CPU seconds a GiB; never nothing, since ratios are made of them."""
+    return [max(turn.measured.cpu_seconds, 1e-6) / (result.cell.objects.bytes / GIB) for turn in result.rounds]
+
+
+def rounded(found: Estimate) -> dict:
+    return {name: float(f"{value:.5g}") for name, value in asdict(found).items()}
+
+
+def method(rounds: int, limit_s: float, memory_limit_bytes: int) -> dict:
+    rank = statistics.interval_rank(rounds)
+    return {
+        "rounds": rounds,
+        "warmups": 1,
+        "confidence": statistics.CONFIDENCE,
+        # What that many rounds come to: the narrowest interval above, or less, where even their range is less sure.
+        "confidence_reached": round(statistics.interval_confidence(rounds, rank), 4),
+        "interval_ranks": [rank, rounds + 1 - rank],
+        "limit_s": limit_s,
+        "memory_limit_mib": memory_limit_bytes // MIB,
+    }
+
+
+def write(path: Path, text: str):
+    """All of it or nothing: a reader never sees a half."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with whole.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        whole.replace(path)
+    finally:
+        whole.unlink(missing_ok=True)
+
+
+def read(path: Path) -> dict:
+    """Results of the lab, and nothing else."""
+    try:
+        data = json.loads(path.read_text())
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: is no JSON: {error}") from None
+    check(path, data)
+    return data
+
+
+def check(path: Path, data):
+    """That it is what `make lab` writes, as far as anybody here reads it."""
+    if not isinstance(data, dict) or data.get("kind") != "lab":
+        kind = data.get("kind") if isinstance(data, dict) else type(data).__name__
+        raise UsageError(f"{path}: these are no results of the lab (kind {kind!r}); make lab writes bench/results/latest.json")
+    if data.get("schema") != SCHEMA:
+        raise UsageError(f"{path}: schema {data.get('schema')!r} is not the one read here, {SCHEMA}: measure again")
+    try:
+        data["machine"]["id"]
+        cases = {case["name"]: case["object_bytes"] * case["objects"] for case in data["cases"]}
+        for cell in data["cells"]:
+            cases[cell["case"]]
+            cell["peer"], cell["settings"], cell["state"]
+            for turn in cell["rounds"]:
+                turn["round"], turn["seconds"] + turn["cpu_seconds"]
+    except (KeyError, TypeError) as error:
+        raise UsageError(f"{path}: is broken: {type(error).__name__}: {error}") from None

@@ -1,0 +1,56 @@
+"""The results in a terminal."""
+
+
+def summary(done: dict) -> str:
+    """A table for each case."""
+    blocks = [table(case, [cell for cell in done["cells"] if cell["case"] == case["name"]]) for case in done["cases"]]
+    failed = [cell for cell in done["cells"] if cell["state"] == "failed"]
+    foot = [f"failed: {cell['case']}, {label(cell)}: {cell['reason']}" for cell in failed]
+    return "\n\n".join([*blocks, *(["\n".join(foot)] if foot else []), how_sure(done["method"])])
+
+
+def table(case: dict, cells: list[dict]) -> str:
+    many = case["work"] == "many"
+    head = ["", "objects/s" if many else "GiB/s", "interval", "of the floor", "CPU s/GiB", "of the floor", "peak MiB", "bound by"]
+    rows = [head, *(row(cell, many) for cell in sorted(cells, key=speed, reverse=True))]
+    return "\n".join([f"{case['name']}: {case['title']}", *aligned(rows)])
+
+
+def speed(cell: dict) -> float:
+    return cell["summary"]["gib_per_s"]["median"] if cell["summary"] else -1.0
+
+
+def row(cell: dict, many: bool) -> list[str]:
+    found = cell["summary"]
+    if not found:
+        return [label(cell), "failed"]
+    rate, digits = (found["objects_per_s"], 0) if many else (found["gib_per_s"], 2)
+    floor = found["of_floor"]
+    return [
+        label(cell),
+        f"{rate['median']:.{digits}f}",
+        f"{rate['low']:.{digits}f}..{rate['high']:.{digits}f}",
+        f"{floor['throughput']['median']:.2f}" if floor else "",
+        f"{found['cpu_s_per_gib']['median']:.3f}",
+        f"{floor['cpu']['median']:.2f}" if floor else "",
+        f"{found['peak_rss_mib']:.0f}",
+        found["bound"] or "",
+    ]
+
+
+def label(cell: dict) -> str:
+    return f"{cell['peer']} {cell['settings']}"
+
+
+def aligned(rows: list[list[str]]) -> list[str]:
+    widths = [max(len(row[at]) for row in rows if at < len(row)) for at in range(len(rows[0]))]
+    return [
+        "  " + "  ".join(text.ljust(width) if at == 0 else text.rjust(width) for at, (text, width) in enumerate(zip(row, widths))).rstrip()
+        for row in rows
+    ]
+
+
+def how_sure(method: dict) -> str:
+    low, high = method["interval_ranks"]
+    kind = "their range" if low == 1 else f"from the {low}. to the {high}."
+    return f"Medians of {method['rounds']} rounds; intervals are {kind}, {method['confidence_reached']:.1%} sure."
