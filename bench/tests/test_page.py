@@ -311,7 +311,7 @@ class Page(unittest.TestCase):
         self.assertEqual(dom.count("point"), dom.count("bar") + dom.count("heat"))
 
     def test_sweep_shows_every_combination(self):
-        dom = check_page(self.page(sample("sweep")), ["★ fastest", "Throughput over time", "Parts by connection"])
+        dom = check_page(self.page(sample("sweep")), ["Fastest: 64 × 8 MiB", "★ fastest", "Throughput over time", "Parts by connection"])
         best = min((cell for cell in sample("sweep")["cells"] if cell["state"] == "ok"), key=lambda cell: cell["runs"][cell["median_run"]]["seconds"])
         drawn = {attributes["class"]: int(attributes["data-parts"]) for _, attributes in dom.tags if "data-parts" in attributes}
         self.assertEqual(drawn["parts-wait"], len(best["parts"]))
@@ -347,7 +347,7 @@ class Page(unittest.TestCase):
         for name, frame in found.items():
             self.assertFalse(frame["probe"]["wrong"], f"{name}: a mark with NaN or Infinity")
             self.assertNotRegex(frame["probe"]["text"], r"NaN|Infinity|undefined|\[object|\bnull\b", name)
-        self.assertIn("too few rounds", found["two rounds"]["probe"]["text"])
+        self.assertIn("None of 4 cases has enough rounds", found["two rounds"]["probe"]["text"])
         self.assertIn("Flatout was not run here", found["no flatout"]["probe"]["text"])
         self.assertIn("Flatout failed here", found["all failed"]["probe"]["text"])
 
