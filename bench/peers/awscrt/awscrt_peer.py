@@ -26,7 +26,9 @@ def get_file(job):
     manager, target = transfer_manager(job), job.check or job.target
 
     def transfer():
-        manager.download(job.bucket, job.key, target).result()
+        # Its end waits for the last step, the temporary file's new name; `result` does not.
+        with manager:
+            manager.download(job.bucket, job.key, target).result()
         return talk.landed(target)
 
     return transfer
@@ -38,8 +40,9 @@ def many_files(job):
 
     def transfer():
         # The manager itself lets no more than 128 be in flight.
-        for future in [manager.download(job.bucket, key, path) for key, path in zip(keys, paths)]:
-            future.result()
+        with manager:
+            for future in [manager.download(job.bucket, key, path) for key, path in zip(keys, paths)]:
+                future.result()
         return talk.landed(*paths)
 
     return transfer

@@ -74,7 +74,12 @@ def client(job, connections):
 
 
 def transfer_config(job):
-    given = {"max_concurrency": job.parallel, "multipart_chunksize": job.part_bytes, "multipart_threshold": job.part_bytes}
+    given = {
+        "max_concurrency": job.parallel,
+        "multipart_chunksize": job.part_bytes,
+        "multipart_threshold": job.part_bytes,
+        "io_chunksize": job.io_bytes,
+    }
     return TransferConfig(**{name: value for name, value in given.items() if value})
 
 
@@ -87,4 +92,5 @@ if __name__ == "__main__":
             ("many", "files"): many_files,
             ("many", "nowhere"): many_nowhere,
         },
+        options=[("--io-bytes", 0)],
     )

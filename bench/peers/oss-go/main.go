@@ -43,6 +43,7 @@ var (
 	parallel  = flag.Int("parallel", 0, "chunks or parts at a time; 0 leaves it to the SDK")
 	perCore   = flag.Int("parallel-per-core", 0, "the guide's rule: so many chunks a core, each of SIZE / CHUNKS bytes")
 	partBytes = flag.Int64("part-bytes", 0, "bytes of a chunk or part; 0 leaves it to the SDK")
+	noCRC     = flag.Bool("no-crc64", false, "the downloader computes no CRC-64")
 	check     = flag.String("check", "", "where the delivered bytes are kept")
 )
 
@@ -82,7 +83,8 @@ func newClient() *oss.Client {
 		WithCredentialsProvider(credentials.NewEnvironmentVariableCredentialsProvider()).
 		WithRegion("cn-hangzhou").
 		WithEndpoint(*endpoint).
-		WithUsePathStyle(true)
+		WithUsePathStyle(true).
+		WithDisableDownloadCRC64Check(*noCRC)
 	// The SDK allows itself 100 connections and keeps 10 of them.
 	if connections := max(*parallel, inFlight); connections > 100 {
 		config = config.WithMaxConnections(connections)
