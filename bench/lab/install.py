@@ -36,6 +36,9 @@ GO_MINOR = 25
 # Where Debian's packages put their programs: one of that name in the caller's PATH may be another's.
 DEBIAN_PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
 
+# No build takes as long; a registry that does not answer would keep one waiting for ever.
+LIMIT_S = 3600
+
 # How many of a failed tool's last lines an error shows; the rest is in the log.
 LAST_LINES = 12
 
@@ -63,12 +66,14 @@ def install(peer_folder: Path, table: dict, cache: Path) -> Installed:
     """Makes sure that the peer is there, and says how to call it. Raises InstallError."""
     recipe = read_recipe(peer_folder, table, cache)
     way = WAYS[recipe.way]
-    with only_one(recipe):
-        if not way.is_there(recipe):
-            recipe.log.write_text("")
-            install_packages(recipe)
-            way.make(recipe)
-        return way.installed(recipe)
+    if not way.is_there(recipe):
+        with only_one(recipe):
+            # What came while this one waited is not made again.
+            if not way.is_there(recipe):
+                start_log(recipe)
+                install_packages(recipe)
+                way.make(recipe)
+    return way.installed(recipe)
 
 
 def missing(peer_folder: Path, table: dict, cache: Path) -> str | None:
@@ -430,6 +435,7 @@ class Flatout(Way):
         say(f"{recipe.name}: {recipe.about()}")
 
     def installed(self, recipe: Recipe) -> Installed:
+        start_log(recipe)
         program = cargo_build(recipe, REPOSITORY / "Cargo.toml", "--locked", "--package", "flatout-cli")
         version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
         return Installed([str(program)], version, program.parent)
@@ -458,6 +464,11 @@ def cargo_build(recipe: Recipe, manifest: Path, *options: str) -> Path:
 # ---- running the tools
 
 
+def start_log(recipe: Recipe):
+    recipe.cache.mkdir(parents=True, exist_ok=True)
+    recipe.log.write_text("")
+
+
 def run(recipe: Recipe, command: list[str], env: dict[str, str] | None = None, answers: bool = False) -> str:
     """Runs a tool; what it says goes to the log, and what it answers to whoever asked. A failure ends with its last words."""
     with recipe.log.open("a+", errors="replace") as log:
@@ -470,28 +481,43 @@ def run(recipe: Recipe, command: list[str], env: dict[str, str] | None = None, a
             stderr=log, text=True, errors="replace", process_group=0,
         )
         with ended_with_us(child):
-            answer = child.communicate()[0]
+            answer, ending = wait(child)
         if child.returncode == 0:
             return answer or ""
         log.seek(start)
         last = log.read().splitlines()[-LAST_LINES:]
-    failed = f"{recipe.name}: {' '.join(command[:3])} … failed, exit status {child.returncode} (all of it: {recipe.log})"
+    failed = f"{recipe.name}: {' '.join(command[:3])} … {ending} (all of it: {recipe.log})"
     raise InstallError("\n    ".join([failed, *last]))
+
+
+def wait(child: subprocess.Popen) -> tuple[str | None, str]:
+    """Its standard output where that is kept, and how it ended."""
+    try:
+        answer = child.communicate(timeout=LIMIT_S)[0]
+    except subprocess.TimeoutExpired:
+        end(child)
+        return None, f"was not done after {LIMIT_S} s"
+    return answer, f"failed, exit status {child.returncode}"
 
 
 @contextlib.contextmanager
 def ended_with_us(child: subprocess.Popen):
-    """Whatever ends the wait, the child and all that it started end too: with time to clean up, but not for ever."""
+    """Whatever ends the wait, ctrl-C for one, ends the child."""
     try:
         yield
     except BaseException:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(timeout=10)
-            os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
+        end(child)
         raise
+
+
+def end(child: subprocess.Popen):
+    """Ends the child and all that it started: with time to clean up, but not for ever."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(timeout=10)
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
 
 
 def with_env(env: dict[str, str]) -> dict[str, str]:

@@ -344,6 +344,30 @@ class Python(Sandbox):
         self.assertIsNotNone(self.missing(table))
 
 
+class Flatout(Sandbox):
+    """The program under test is built in its own tree, whenever it is asked for."""
+
+    def setUp(self):
+        super().setUp()
+        self.target = self.root / "target"
+        self.set(CARGO_TARGET_DIR=str(self.target))
+        flatout = self.target / "release/peer"
+        message = f'{{"target":{{"name":"peer"}},"executable":"{flatout}"}}'
+        self.program(self.tools / "cargo", f"echo \"cargo $*\" >>\"$CALLS\"; echo '{message}'")
+        self.program(flatout, "echo flatout 0.1.0")
+
+    def test_cargo_is_asked_each_time(self):
+        for calls in (1, 2):
+            made = self.install({"flatout": True})
+            self.assertEqual((made.argv, made.version), ([str(self.target / "release/peer")], "0.1.0"))
+            self.assertEqual(len(self.called("--package flatout-cli")), calls)
+
+    def test_it_is_missing_until_it_was_built(self):
+        self.assertIsNone(self.missing({"flatout": True}))
+        (self.target / "release/peer").unlink()
+        self.assertIn("make lab installs it (building, about 4 minutes", self.missing({"flatout": True}))
+
+
 class Interrupted(Sandbox):
     TABLE = {"go-build": "."}
 
@@ -359,6 +383,13 @@ class Interrupted(Sandbox):
     def test_a_failed_build_leaves_nothing_that_counts(self):
         self.set(FAKE_BROKEN="yes")
         self.error(self.TABLE)
+        self.assertIsNotNone(self.missing(self.TABLE))
+
+    def test_a_build_that_hangs_is_ended_and_told(self):
+        self.set(FAKE_SLOW="yes")
+        with mock.patch.object(installer, "LIMIT_S", 0.3):
+            self.assertIn("go build -C … was not done after 0.3 s", self.error(self.TABLE))
+        self.assertFalse(self.still_builds())
         self.assertIsNotNone(self.missing(self.TABLE))
 
     def test_ctrl_c_ends_the_build_and_all_that_it_started(self):
