@@ -59,6 +59,8 @@ class Case:
     peers: list[str]
     floor: str | None
     suites: dict[str, Objects]
+    # By suite: which of the peers it has no time for.
+    without: dict[str, list[str]]
     sweep: Sweep | None
 
     @property
@@ -69,6 +71,7 @@ class Case:
 def load_case(file: Path) -> Case:
     table = Table.load(file)
     work = table.choice("work", LANDINGS)
+    suites = {name: part for name in SUITES if (part := table.table(name))}
     case = Case(
         name=file.stem,
         file=file,
@@ -79,7 +82,8 @@ def load_case(file: Path) -> Case:
         landing=table.choice("landing", LANDINGS[work]),
         peers=table.texts("peers"),
         floor=table.text("floor", None),
-        suites={name: objects for name in SUITES if (objects := scale(table.table(name), work))},
+        without={name: part.texts("without", []) for name, part in suites.items()},
+        suites={name: scale(part, work) for name, part in suites.items()},
         sweep=sweep(table.table("sweep")),
     )
     table.finish()
@@ -88,9 +92,7 @@ def load_case(file: Path) -> Case:
     return case
 
 
-def scale(table: Table | None, work: str) -> Objects | None:
-    if table is None:
-        return None
+def scale(table: Table, work: str) -> Objects:
     objects = Objects(table.size("size"), table.count("count", 1))
     table.finish()
     if work == "get" and objects.count != 1:

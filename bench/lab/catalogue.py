@@ -51,6 +51,8 @@ class Catalogue:
         found = []
         for entry in case.peers:
             name, _, settings = entry.partition(":")
+            if name in case.without[suite]:
+                continue
             peer = self.peers[name]
             chosen = [peer.settings[settings]] if settings else list(peer.settings.values())
             if case.sweep and name != case.floor:
@@ -113,3 +115,6 @@ def check(case: Case, peers: dict[str, Peer]):
     names = {entry.partition(":")[0] for entry in case.peers}
     if case.floor is not None and case.floor not in names:
         raise error("floor", f"{case.floor!r} is none of its peers{nearest(case.floor, names)}")
+    for name in (name for left_out in case.without.values() for name in left_out):
+        if name not in names or name == case.floor:
+            raise error("without", f"{name!r} is none of its peers that can be left out{nearest(name, names)}")

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import statistics
-from cases import Case, Objects
+from cases import Case
 from catalogue import Cell
 from errors import UsageError
 from peers import Peer
@@ -40,7 +40,8 @@ def peers_of(results: list[Result], versions: dict[str, str]) -> list[dict]:
     ]
 
 
-def case_of(case: Case, objects: Objects) -> dict:
+def case_of(case: Case, suite: str) -> dict:
+    objects = case.suites[suite]
     sweep = case.sweep and {"parallel": case.sweep.parallel, "part_bytes": case.sweep.part_bytes}
     return {
         "name": case.name,
@@ -53,6 +54,7 @@ def case_of(case: Case, objects: Objects) -> dict:
         "object_bytes": objects.size,
         "floor": case.floor,
         "sweep": sweep,
+        "left_out": case.without[suite],
     }
 
 

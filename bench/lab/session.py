@@ -166,7 +166,7 @@ class Session:
             "method": results.method(self.rounds, self.suite.limit_s, MEMORY_LIMIT_BYTES),
             "peers": results.peers_of(measured, versions),
             "origins": list(self.origins.values()),
-            "cases": [results.case_of(case, self.cells_of(case)[0].objects) for case in self.cases.values()],
+            "cases": [results.case_of(case, self.options.suite) for case in self.cases.values()],
             "cells": results.cells_of(measured, {name: each["cores"] for name, each in self.origins.items()}),
         }
 
