@@ -58,6 +58,8 @@ class Case:
     # `NAME` with all its settings, or `NAME:SETTINGS`.
     peers: list[str]
     floor: str | None
+    # Whether files land on a disk, and not in memory as everything else does.
+    disk: bool
     suites: dict[str, Objects]
     # By suite: which of the peers it has no time for.
     without: dict[str, list[str]]
@@ -82,11 +84,14 @@ def load_case(file: Path) -> Case:
         landing=table.choice("landing", LANDINGS[work]),
         peers=table.texts("peers"),
         floor=table.text("floor", None),
+        disk=table.flag("disk"),
         without={name: part.texts("without", []) for name, part in suites.items()},
         suites={name: scale(part, work) for name, part in suites.items()},
         sweep=sweep(table.table("sweep")),
     )
     table.finish()
+    if case.disk and case.landing not in ("file", "files"):
+        raise table.error("disk", f"is for files, and the landing is {case.landing}")
     if not case.suites:
         raise table.error("quick", f"no suite runs this case: write a table {', '.join(SUITES)} with its size")
     return case

@@ -34,9 +34,13 @@ class Ground:
     work: Path
     content: Content
     origin: Origin
+    disk: bool = False
 
     def clean(self):
         scratch.remove(self.work)
+        if self.disk:
+            # Nobody writes back what another one left.
+            os.sync()
         (self.work / "home").mkdir(parents=True)
 
     @property

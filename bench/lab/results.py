@@ -54,6 +54,7 @@ def case_of(case: Case, suite: str) -> dict:
         "object_bytes": objects.size,
         "floor": case.floor,
         "sweep": sweep,
+        "disk": case.disk,
         "left_out": case.without[suite],
     }
 

@@ -15,6 +15,7 @@ from sizes import GIB, rounded
 from tree import Stuck, Tree
 
 SHM = Path("/dev/shm")
+DISK = Path("/var/tmp")
 NAME = "flatout-lab."
 LOCK = Path("/tmp/flatout-lab.lock")
 # For the clients, the origins and the lab itself, beside what is counted.
@@ -60,12 +61,12 @@ def locked(lock) -> bool:
 
 
 @contextlib.contextmanager
-def folder(say):
-    """A new folder in memory. Whoever holds the lock may remove what a killed lab left."""
-    for stale in SHM.glob(f"{NAME}*"):
+def folder(say, where: Path = SHM):
+    """A new folder, in memory unless it is told otherwise. Whoever holds the lock may remove what a killed lab left."""
+    for stale in where.glob(f"{NAME}*"):
         say(f"removing {stale}, which a lab left that was killed")
         shutil.rmtree(stale, ignore_errors=True)
-    made = Path(tempfile.mkdtemp(prefix=NAME, dir=SHM))
+    made = Path(tempfile.mkdtemp(prefix=NAME, dir=where))
     try:
         # nginx may read as another user.
         made.chmod(0o755)
@@ -85,6 +86,7 @@ def remove(made: Path):
 
 def check_room(cases: list[tuple[Case, Objects]]):
     """Before anything starts: what lies in memory at the same time must fit."""
+    check_disk(max((each.bytes for case, each in cases if case.disk), default=0))
     needed, what = room(cases)
     tmpfs = os.statvfs(SHM)
     free = tmpfs.f_bavail * tmpfs.f_frsize
@@ -94,6 +96,12 @@ def check_room(cases: list[tuple[Case, Objects]]):
     if needed + RESERVE_BYTES > available:
         wanted = rounded(needed + RESERVE_BYTES)
         raise LabError(f"{rounded(available)} of memory are available, and this needs {wanted} ({what}, and 1 GiB to work in): choose fewer cases, or a smaller suite")
+
+
+def check_disk(needed: int):
+    free = shutil.disk_usage(DISK).free
+    if needed > free:
+        raise LabError(f"{DISK} has {rounded(free)} free, and files on disk need {rounded(needed)}: choose fewer cases, or a smaller suite")
 
 
 def room(cases: list[tuple[Case, Objects]]) -> tuple[int, str]:
@@ -107,6 +115,8 @@ def room(cases: list[tuple[Case, Objects]]) -> tuple[int, str]:
 
 def landing_bytes(case: Case, objects: Objects) -> int:
     """In the check a program that talks writes down what it got, beside a memory landing."""
+    if case.disk:
+        return 0
     return {"pipe": 0, "memory": 2}.get(case.landing, 1) * objects.bytes
 
 

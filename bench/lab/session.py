@@ -1,5 +1,6 @@
 """`run`: from the choice of cells to the results on disk."""
 
+import contextlib
 import json
 import os
 import shlex
@@ -137,8 +138,9 @@ class Session:
         try:
             limits = Limits(self.suite.limit_s, MEMORY_LIMIT_BYTES)
             around = Surroundings(limits, origin.pids, loopback, [*self.flatout.argv, "__drain"])
-            ground = Ground(site.scratch / "work", site.content, origin)
-            return measure(self.cells_of(case), self.rounds, Bench(ground, around, self.installed, self.progress))
+            with scratch.folder(say, scratch.DISK) if case.disk else contextlib.nullcontext(site.scratch) as folder:
+                ground = Ground(folder / "work", site.content, origin, case.disk)
+                return measure(self.cells_of(case), self.rounds, Bench(ground, around, self.installed, self.progress))
         finally:
             loopback.close()
 

@@ -140,6 +140,7 @@ class Cases(WithBench):
                 ('["one"]', '["one", "one"]'): "peers: names one twice",
                 ('"file"', '"pipe"'): "peers: one has no [get.pipe] in its peer.toml, only [get.file]",
                 ('peers = ["one"]', 'peers = ["one"]\nfloor = "floor"'): "floor: 'floor' is none of its peers; known: one",
+                ('size = "8MiB"', 'size = "8MiB"\nwithout = ["onne"]'): "without: 'onne' is none of its peers that can be left out; did you mean one?",
             }
         )
         without_tls = PEER.replace("[tls]\nargs = [\"--ca\", \"{ca}\"]\n", "")
@@ -154,6 +155,12 @@ class Cells(WithBench):
     def test_all_settings_or_one(self):
         self.assertEqual(self.labels(self.load(), "quick"), ["one:default", "one:advised"])
         self.assertEqual(self.labels(self.load(case=CASE.replace('"one"', '"one:advised"')), "quick"), ["one:advised"])
+
+    def test_a_suite_leaves_peers_out(self):
+        two = CASE.replace('["one"]', '["one", "two:default"]') + 'without = ["one"]\n[full]\nsize = "8MiB"\n'
+        loaded = self.load(case=two, others={"two": PEER.replace('"one"', '"two"')})
+        self.assertEqual(self.labels(loaded, "quick"), ["two:default"])
+        self.assertEqual(self.labels(loaded, "full"), ["one:default", "one:advised", "two:default"])
 
     def test_sweep(self):
         sweep = CASE + '[sweep]\nparallel = [4, 16]\npart_size = ["2MiB", "512KiB"]'
