@@ -65,7 +65,7 @@ def folder(say):
     for stale in SHM.glob(f"{NAME}*"):
         say(f"removing {stale}, which a lab left that was killed")
         shutil.rmtree(stale, ignore_errors=True)
-    made = Path(tempfile.mkdtemp(prefix=NAME, dir=SHM))
+    made = Path(tempfile.mkdtemp(prefix=f"{NAME}{os.getpid()}-", dir=SHM))
     try:
         # nginx may read as another user.
         made.chmod(0o755)
