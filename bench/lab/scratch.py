@@ -66,7 +66,7 @@ def folder(say, where: Path = SHM):
     for stale in where.glob(f"{NAME}*"):
         say(f"removing {stale}, which a lab left that was killed")
         shutil.rmtree(stale, ignore_errors=True)
-    made = Path(tempfile.mkdtemp(prefix=NAME, dir=where))
+    made = Path(tempfile.mkdtemp(prefix=f"{NAME}{os.getpid()}-", dir=where))
     try:
         # nginx may read as another user.
         made.chmod(0o755)

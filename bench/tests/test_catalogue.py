@@ -158,7 +158,8 @@ class Cells(WithBench):
 
     def test_a_suite_leaves_peers_out(self):
         two = CASE.replace('["one"]', '["one", "two:default"]') + 'without = ["one"]\n[full]\nsize = "8MiB"\n'
-        loaded = self.load(case=two, others={"two": PEER.replace('"one"', '"two"')})
+        self.write(peer=PEER.replace('name = "one"', 'name = "two"'), folder="two")
+        loaded = self.load(case=two)
         self.assertEqual(self.labels(loaded, "quick"), ["two:default"])
         self.assertEqual(self.labels(loaded, "full"), ["one:default", "one:advised", "two:default"])
 
