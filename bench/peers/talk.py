@@ -9,6 +9,10 @@ import argparse
 import mmap
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
+
+# Of many objects: what those cases are about.
+IN_FLIGHT = 128
 
 
 def run(about, transfers, options=()):
@@ -72,6 +76,12 @@ def files(job, folder):
     for parent in {os.path.dirname(path) for path in paths}:
         os.makedirs(parent, exist_ok=True)
     return paths
+
+
+def in_flight(get, *arguments):
+    """What `get` returns for each of the arguments, by as many threads as objects are to be in flight."""
+    with ThreadPoolExecutor(IN_FLIGHT) as threads:
+        yield from threads.map(get, *arguments)
 
 
 def landed(*paths):

@@ -1,7 +1,7 @@
-"""The AWS CRT for Python: one object to a file by s3transfer's CRT manager, or to nowhere by the CRT client itself; many too.
+"""The AWS CRT for Python: one object to a file by s3transfer's CRT manager, or to nowhere by its own client; many.
 
-To a file the C library writes itself; to nowhere it calls `on_body` with each part, which drops it. In both, the library
-decides how many connections there are by the throughput that it is told to aim at.
+To a file the C library writes itself; to nowhere it calls `on_body` with each part, which drops it. In both, it decides
+how many connections there are by the throughput that it is told to aim at.
 """
 
 import os

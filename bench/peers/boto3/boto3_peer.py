@@ -6,7 +6,6 @@ client, which may be shared by threads, and one GET an object.
 
 import os
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
@@ -15,9 +14,6 @@ from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 
 import talk
-
-# Of each many: what the cases of many objects are about.
-IN_FLIGHT = 128
 
 
 def get_file(job):
@@ -43,7 +39,7 @@ def get_memory(job):
 
 
 def many_files(job):
-    s3, keys = client(job, IN_FLIGHT), talk.keys(job)
+    s3, keys = client(job, talk.IN_FLIGHT), talk.keys(job)
     paths = talk.files(job, job.target)
 
     def get(key, path):
@@ -51,20 +47,15 @@ def many_files(job):
         with open(path, "wb") as file:
             return file.write(body)
 
-    return lambda: sum(in_flight(get, keys, paths))
+    return lambda: sum(talk.in_flight(get, keys, paths))
 
 
 def many_nowhere(job):
     if job.check:
         job.prefix, job.target = "", job.check
         return many_files(job)
-    s3, keys = client(job, IN_FLIGHT), talk.keys(job)
-    return lambda: sum(in_flight(lambda key: len(s3.get_object(Bucket=job.bucket, Key=key)["Body"].read()), keys))
-
-
-def in_flight(get, *arguments):
-    with ThreadPoolExecutor(IN_FLIGHT) as threads:
-        yield from threads.map(get, *arguments)
+    s3, keys = client(job, talk.IN_FLIGHT), talk.keys(job)
+    return lambda: sum(talk.in_flight(lambda key: len(s3.get_object(Bucket=job.bucket, Key=key)["Body"].read()), keys))
 
 
 def client(job, connections):

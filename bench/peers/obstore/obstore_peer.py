@@ -1,4 +1,4 @@
-"""obstore: one object by 16 threads of `get_range` into slices of warm memory, or by its stream to nowhere; many by threads.
+"""obstore: one object by 16 threads of `get_range` into slices of warm memory, or by its stream to nowhere; many.
 
 Not by `get_ranges`: it merges neighbours, so that the ranges of one object become one GET.
 """
@@ -14,8 +14,6 @@ import obstore
 from obstore.store import S3Store
 
 import talk
-
-IN_FLIGHT = 128
 
 
 def get_memory(job):
@@ -54,7 +52,7 @@ def many_files(job):
         with open(path, "wb") as file:
             return file.write(obstore.get(s3, key).bytes())
 
-    return lambda: sum(in_flight(get, keys, paths))
+    return lambda: sum(talk.in_flight(get, keys, paths))
 
 
 def many_nowhere(job):
@@ -62,12 +60,7 @@ def many_nowhere(job):
         job.prefix, job.target = "", job.check
         return many_files(job)
     s3, keys = store(job), talk.keys(job)
-    return lambda: sum(in_flight(lambda key: len(obstore.get(s3, key).bytes()), keys))
-
-
-def in_flight(get, *arguments):
-    with ThreadPoolExecutor(IN_FLIGHT) as threads:
-        yield from threads.map(get, *arguments)
+    return lambda: sum(talk.in_flight(lambda key: len(obstore.get(s3, key).bytes()), keys))
 
 
 def store(job):

@@ -1,4 +1,4 @@
-"""The OSS Python SDK v2: one object by threads of range GETs into memory, or by its downloader to a file; many by threads.
+"""The OSS Python SDK v2: one object into memory by threads of range GETs, or to a file by its downloader; many.
 
 Into memory it is the program of Alibaba's guide to 100 Gbit/s ("Python SDK"): parts of 256 MB, a thread for each, which
 reads it in pieces of 2 MB and puts them where they belong; here into memory that was touched before.
@@ -14,9 +14,6 @@ import alibabacloud_oss_v2 as oss
 from alibabacloud_oss_v2.transport import RequestsHttpClient
 
 import talk
-
-IN_FLIGHT = 128
-
 
 # The guide's.
 PART_BYTES = 256 << 20
@@ -53,32 +50,27 @@ def get_file(job):
 
 
 def many_files(job):
-    client, keys = connect(job, IN_FLIGHT), talk.keys(job)
+    client, keys = connect(job, talk.IN_FLIGHT), talk.keys(job)
     paths = talk.files(job, job.target)
 
     def get(key, path):
         client.get_object_to_file(oss.GetObjectRequest(job.bucket, key), path)
         return talk.landed(path)
 
-    return lambda: sum(in_flight(get, keys, paths))
+    return lambda: sum(talk.in_flight(get, keys, paths))
 
 
 def many_nowhere(job):
     if job.check:
         job.prefix, job.target = "", job.check
         return many_files(job)
-    client, keys = connect(job, IN_FLIGHT), talk.keys(job)
+    client, keys = connect(job, talk.IN_FLIGHT), talk.keys(job)
 
     def get(key):
         with client.get_object(oss.GetObjectRequest(job.bucket, key)).body as body:
             return len(body.read())
 
-    return lambda: sum(in_flight(get, keys))
-
-
-def in_flight(get, *arguments):
-    with ThreadPoolExecutor(IN_FLIGHT) as threads:
-        yield from threads.map(get, *arguments)
+    return lambda: sum(talk.in_flight(get, keys))
 
 
 def connect(job, connections):

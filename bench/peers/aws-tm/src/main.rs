@@ -2,7 +2,7 @@
 //! `write_to_path`); many objects, 128 in flight, each a download of its own.
 //!
 //! The transfer manager runs threads and connections of its own; here it is only driven, by a runtime of one thread, as
-//! its example `cp` does. What it takes of the environment: keys, region, and a TLS origin's authority by SSL_CERT_FILE.
+//! its example `cp` does. The environment gives it keys, region, and a TLS origin's authority (SSL_CERT_FILE).
 
 mod talk;
 

@@ -1,4 +1,5 @@
-//! How the lab's programs talk: `ready` when what a process makes once is there, `done BYTES` after `go`, or `failed WHY`.
+//! How the lab's programs talk: `ready` when what a process makes once is there, `done BYTES` after `go`, or
+//! `failed WHY`.
 
 use std::collections::HashMap;
 use std::error::Error;
