@@ -205,10 +205,11 @@ def of_sweep(data):
 
 def probed(pages, script, width=1180, light=True):
     """Opens each page in a frame of that width, runs the body of a function in it, returns what it returned by name."""
-    frames = "".join(
-        f'<iframe name="{html.escape(name)}" width="{width}" height="900" srcdoc="{html.escape(page.replace("</body>", PROBE % script + "</body>"))}"></iframe>'
-        for name, page in pages.items()
-    )
+    def frame(name, page):
+        page = page.replace("</body>", PROBE % script + "</body>")
+        return f'<iframe name="{html.escape(name)}" width="{width}" height="900" srcdoc="{html.escape(page)}"></iframe>'
+
+    frames = "".join(frame(name, page) for name, page in pages.items())
     with tempfile.TemporaryDirectory(prefix="flatout-page-") as folder:
         wrapper = Path(folder, "frames.html")
         wrapper.write_text(f"<!doctype html><body>{frames}{COLLECT}", encoding="utf-8")
@@ -461,7 +462,9 @@ class Page(unittest.TestCase):
         pages = {kind: filled(hostile(sample(kind))) for kind in ("lab", "sweep")}
         found = probed(
             pages,
-            "return { hacked: window.hacked === 1, foreign: document.querySelectorAll('img, b b, main script').length, shown: document.body.textContent.includes('onerror=') }",
+            """
+            return { hacked: window.hacked === 1, foreign: document.querySelectorAll('img, b b, main script').length,
+              shown: document.body.textContent.includes('onerror=') }""",
         )
         self.sound(found)
         for name, frame in found.items():
@@ -473,7 +476,10 @@ class Page(unittest.TestCase):
         odd = {**odd_labs(), **odd_sweeps()}
         found = probed(
             {name: filled(data) for name, data in odd.items()},
-            "return { text: document.getElementById('page').innerText, wrong: [...document.querySelectorAll('svg *')].some(mark => [...mark.attributes].some(attribute => /NaN|Infinity|undefined/.test(attribute.value))) }",
+            """
+            return { text: document.getElementById('page').innerText,
+              wrong: [...document.querySelectorAll('svg *')].some(mark =>
+                [...mark.attributes].some(attribute => /NaN|Infinity|undefined/.test(attribute.value))) }""",
         )
         self.assertEqual(set(found), set(odd))
         self.sound(found)
@@ -491,7 +497,10 @@ class Page(unittest.TestCase):
             "long": filled(odd_labs()["long names"]),
             "hostile": filled(hostile(sample("lab"))),
         }
-        widest = "return [document.documentElement.scrollWidth, [...document.querySelectorAll('main *')].filter(node => node.getBoundingClientRect().right > innerWidth + 1 && !node.closest('.scroll, svg')).slice(0, 3).map(node => node.outerHTML.slice(0, 90))]"
+        widest = """
+            return [document.documentElement.scrollWidth, [...document.querySelectorAll('main *')]
+              .filter(node => node.getBoundingClientRect().right > innerWidth + 1 &&
+                !node.closest('.scroll, svg')).slice(0, 3).map(node => node.outerHTML.slice(0, 90))]"""
         for width in (390, 800, 1180):
             found = probed(pages, widest, width=width)
             self.sound(found)
@@ -502,12 +511,21 @@ class Page(unittest.TestCase):
         found = probed(
             {"lab": filled(sample("lab"))},
             """
-            const rows = () => [...document.querySelectorAll('#all tbody tr')].filter(row => !row.hidden), column = title => [...document.querySelectorAll('#all thead th')].findIndex(head => head.textContent === title);
-            const at = column('GiB/s'), head = document.querySelectorAll('#all thead th')[at], speeds = () => rows().filter(row => row.cells.length > at + 1).map(row => parseFloat(row.cells[at].textContent));
-            head.querySelector('button').click(); const down = [head.getAttribute('aria-sort'), speeds(), rows().at(-1).textContent];
-            head.querySelector('button').click(); const up = [head.getAttribute('aria-sort'), speeds(), rows().at(-1).textContent];
-            const select = document.querySelectorAll('#all select')[1]; select.value = [...select.options].find(option => option.textContent === 'crt').value; select.dispatchEvent(new Event('change'));
-            return { down, up, crt: rows().map(row => row.cells[1].textContent), said: document.querySelector('#all output').textContent };""",
+            const rows = () => [...document.querySelectorAll('#all tbody tr')].filter(row => !row.hidden);
+            const heads = [...document.querySelectorAll('#all thead th')];
+            const head = heads.find(head => head.textContent === 'GiB/s'), at = heads.indexOf(head);
+            const whole = () => rows().filter(row => row.cells.length > at + 1);
+            const speeds = () => whole().map(row => parseFloat(row.cells[at].textContent));
+            head.querySelector('button').click();
+            const down = [head.getAttribute('aria-sort'), speeds(), rows().at(-1).textContent];
+            head.querySelector('button').click();
+            const up = [head.getAttribute('aria-sort'), speeds(), rows().at(-1).textContent];
+            const select = document.querySelectorAll('#all select')[1];
+            select.value = [...select.options].find(option => option.textContent === 'crt').value;
+            select.dispatchEvent(new Event('change'));
+            return { down, up, crt: rows().map(row => row.cells[1].textContent),
+              said: document.querySelector('#all output').textContent };
+            """,
         )
         self.sound(found)
         probe = found["lab"]["probe"]
@@ -522,10 +540,20 @@ class Page(unittest.TestCase):
         found = probed(
             {"small": filled(sample("sweep")), "large": filled(large_sweep())},
             """
-            const chart = () => document.querySelector('#parts .chart svg'), readout = () => document.querySelector('.readout').textContent, words = [];
-            for (const key of ['ArrowRight', 'ArrowRight', 'ArrowDown']) { chart().dispatchEvent(new KeyboardEvent('keydown', { key })); words.push(readout()); }
-            const parts = () => [...document.querySelectorAll('[data-parts]')].reduce((sum, mark) => sum + (mark.classList.contains('parts-wait') ? Number(mark.dataset.parts) : 0), 0);
-            const select = document.querySelector('#parts select'), each = [...select.options].map(option => { select.value = option.value; select.dispatchEvent(new Event('change')); return parts(); });
+            const chart = () => document.querySelector('#parts .chart svg'),
+              readout = () => document.querySelector('.readout').textContent, words = [];
+            for (const key of ['ArrowRight', 'ArrowRight', 'ArrowDown']) {
+              chart().dispatchEvent(new KeyboardEvent('keydown', { key }));
+              words.push(readout());
+            }
+            const parts = () => [...document.querySelectorAll('[data-parts]')].reduce((sum, mark) =>
+              sum + (mark.classList.contains('parts-wait') ? Number(mark.dataset.parts) : 0), 0);
+            const select = document.querySelector('#parts select');
+            const each = [...select.options].map(option => {
+              select.value = option.value;
+              select.dispatchEvent(new Event('change'));
+              return parts();
+            });
             return { words, each, elements: chart().querySelectorAll('*').length };""",
         )
         self.sound(found)
@@ -542,13 +570,19 @@ class Page(unittest.TestCase):
         found = probed(
             {"null": filled(None)},
             """
-            const of = (n, confidence) => { const { low, high, coverage, median, whole } = interval(Array.from({ length: n }, (_, i) => n - i), confidence); return [low, median, high, Math.round(coverage * 1e4) / 1e4, whole]; };
+            const of = (n, confidence) => {
+              const found = interval(Array.from({ length: n }, (_, i) => n - i), confidence);
+              return [found.low, found.median, found.high, Math.round(found.coverage * 1e4) / 1e4, found.whole];
+            };
             const rounds = seconds => ({ rounds: seconds.map((value, i) => ({ round: i + 1, seconds: value })) });
-            return { intervals: [1, 2, 5, 7, 9, 20].map(n => of(n, .95)), none: interval([], .95), paired: paired(rounds([1, 2, 4]), rounds([2, 3, 4, 9]), round => round.seconds, .95) };""",
+            return { intervals: [1, 2, 5, 7, 9, 20].map(n => of(n, .95)), none: interval([], .95),
+              paired: paired(rounds([1, 2, 4]), rounds([2, 3, 4, 9]), round => round.seconds, .95) };
+            """,
         )
         self.sound(found)
         probe = found["null"]["probe"]
-        # Of 9 values the 2nd and 8th hold the median with 96.1 %, of 20 the 6th and 15th with 95.9 %; of 5 not even the range holds 95 %.
+        # Of 9 values the 2nd and 8th hold the median with 96.1 %, of 20 the 6th and 15th with 95.9 %; of 5 not even
+        # the range holds 95 %.
         self.assertEqual(
             probe["intervals"],
             [
@@ -581,7 +615,10 @@ class Page(unittest.TestCase):
         for light in (True, False):
             found = probed(
                 {"lab": filled(sample("lab"))},
-                f"const style = getComputedStyle(document.documentElement); return Object.fromEntries({json.dumps(names)}.map(name => [name, style.getPropertyValue('--' + name).trim()]))",
+                f"""
+                const style = getComputedStyle(document.documentElement);
+                return Object.fromEntries({json.dumps(names)}.map(name =>
+                  [name, style.getPropertyValue('--' + name).trim()]))""",
                 light=light,
             )
             self.sound(found)
