@@ -32,7 +32,7 @@ def estimate(values: list[float]) -> Estimate:
 def interval_rank(count: int, confidence: float = CONFIDENCE) -> int:
     """The interval for a median goes from this rank to this rank from the end: the narrowest with the confidence, else the range."""
     rank = 1
-    while rank + 1 <= count // 2 and interval_confidence(count, rank + 1) >= confidence:
+    while interval_confidence(count, rank + 1) >= confidence:
         rank += 1
     return rank
 

@@ -12,7 +12,7 @@ sys.path.insert(0, str(BENCH / "lab"))
 from process import Client, Limits, RunFailed, Surroundings, run  # noqa: E402
 from sampler import Loopback  # noqa: E402
 from sizes import MIB  # noqa: E402
-from tree import Tree, become_subreaper, memory_of  # noqa: E402
+from tree import Tree, become_subreaper  # noqa: E402
 
 PYTHON = "/usr/bin/python3"
 # What empties a pipe here: the tests of the lab need no flatout.
