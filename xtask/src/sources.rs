@@ -72,9 +72,9 @@ impl Source {
         self.path.contains("/tests/") || self.path.ends_with("/tests.rs") || self.path.ends_with("_tests.rs")
     }
 
-    /// Code that users run: no test, no example, no bench.
+    /// Code that users run: no test, no example, nothing of the lab.
     pub fn ships(&self) -> bool {
-        self.path.contains("/src/") && !self.is_test()
+        self.path.contains("/src/") && !self.path.starts_with("bench/") && !self.is_test()
     }
 
     /// Lines before the closing `#[cfg(test)] mod ...`, blanked, with their numbers from 1.
@@ -106,6 +106,7 @@ mod tests {
             ("crates/cli/tests/it/main.rs", "cli", true, false),
             ("crates/engine/examples/get.rs", "engine", false, false),
             ("xtask/src/main.rs", "xtask", false, true),
+            ("bench/peers/crt/src/main.rs", "bench", false, false),
         ];
         for (path, component, is_test, ships) in table {
             let source = Source::new(path, String::new());

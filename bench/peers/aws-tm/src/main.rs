@@ -4,6 +4,8 @@
 //! The transfer manager runs threads and connections of its own; here it is only driven, by a runtime of one thread, as
 //! its example `cp` does. The environment gives it keys, region, and a TLS origin's authority (SSL_CERT_FILE).
 
+#![forbid(unsafe_code)]
+
 mod talk;
 
 use std::fs::{self, File};

@@ -3,6 +3,8 @@
 //! The C library fetches parts on event loops of its own and hands them over in order; this program counts and drops
 //! them. How many connections there are, it decides by the throughput that it is told to aim at.
 
+#![forbid(unsafe_code)]
+
 mod talk;
 
 use std::fs::{self, File};
