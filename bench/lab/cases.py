@@ -64,6 +64,8 @@ class Case:
     # By suite: which of the peers it has no time for.
     without: dict[str, list[str]]
     sweep: Sweep | None
+    # Beside the settings of the peers: one number in flight and one size of a part, given to each peer that can be told.
+    alike: tuple[int, int] | None
 
     @property
     def tls(self) -> bool:
@@ -88,6 +90,7 @@ def load_case(file: Path) -> Case:
         without={name: part.texts("without", []) for name, part in suites.items()},
         suites={name: scale(part, work) for name, part in suites.items()},
         sweep=sweep(table.table("sweep")),
+        alike=alike(table.table("alike")),
     )
     table.finish()
     if case.disk and case.landing not in ("file", "files"):
@@ -105,6 +108,14 @@ def scale(table: Table, work: str) -> Objects:
     if objects.size == 0:
         raise table.error("size", "must be 1 or more")
     return objects
+
+
+def alike(table: Table | None) -> tuple[int, int] | None:
+    if table is None:
+        return None
+    found = table.count("parallel"), table.size("part_size")
+    table.finish()
+    return found
 
 
 def sweep(table: Table | None) -> Sweep | None:

@@ -55,25 +55,24 @@ class Catalogue:
                 continue
             peer = self.peers[name]
             chosen = [peer.settings[settings]] if settings else list(peer.settings.values())
+            objects = case.suites[suite]
             if case.sweep and name != case.floor:
-                found += swept(case, suite, peer, chosen[0] if settings else None)
+                base = chosen[0] if settings else Settings("", None, [], {})
+                pairs = [(parallel, size) for parallel in case.sweep.parallel for size in case.sweep.part_bytes]
+                found += [told(case, objects, peer, base, *pair, "one of the sweep") for pair in pairs]
             else:
-                found += [Cell(case, case.suites[suite], peer, each) for each in chosen]
+                found += [Cell(case, objects, peer, each) for each in chosen]
+            if case.alike and peer.sweep and name != case.floor:
+                found.append(told(case, objects, peer, Settings("", None, [], {}), *case.alike, "the same for every peer that can be told"))
         return found
 
 
-def swept(case: Case, suite: str, peer: Peer, settings: Settings | None) -> list[Cell]:
-    """A cell for each number in flight and each size of a part."""
-    base = settings or Settings("", None, [], {})
-    cells = []
-    for parallel in case.sweep.parallel:
-        for part_bytes in case.sweep.part_bytes:
-            values = {"parallel": str(parallel), "part_bytes": str(part_bytes), "part_mib": f"{part_bytes / MIB:g}"}
-            args = base.args + variables.fill(peer.sweep, values, {})
-            name = f"{parallel} x {format_size(part_bytes)}"
-            cell = Settings(name, "one of the sweep", args, base.env)
-            cells.append(Cell(case, case.suites[suite], peer, cell, parallel, part_bytes))
-    return cells
+def told(case: Case, objects: Objects, peer: Peer, base: Settings, parallel: int, part_bytes: int, why: str) -> Cell:
+    """A peer that is told how many parts to have in flight, and of which size."""
+    values = {"parallel": str(parallel), "part_bytes": str(part_bytes), "part_mib": f"{part_bytes / MIB:g}"}
+    args = base.args + variables.fill(peer.sweep, values, {})
+    settings = Settings(f"{parallel} x {format_size(part_bytes)}", why, args, base.env)
+    return Cell(case, objects, peer, settings, parallel, part_bytes)
 
 
 def matches(name: str, globs: list[str]) -> bool:

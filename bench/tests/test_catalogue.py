@@ -170,6 +170,11 @@ class Cells(WithBench):
         self.assertEqual(found[3].settings.args, ["-j16", "--part", "0.5"])
         self.assertEqual((found[0].parallel, found[0].part_bytes), (4, 2 * MIB))
 
+    def test_alike_comes_beside_the_settings(self):
+        found = self.load(case=CASE + '[alike]\nparallel = 32\npart_size = "8MiB"').cells("quick")
+        self.assertEqual([cell.settings.name for cell in found], ["default", "advised", "32 x 8MiB"])
+        self.assertEqual(found[2].settings.args, ["-j32", "--part", "8"])
+
     def test_the_floor_of_a_sweep_keeps_its_settings(self):
         sweep = CASE.replace('peers = ["one"]', 'peers = ["one"]\nfloor = "one"') + '[sweep]\nparallel = [4]\npart_size = ["2MiB"]'
         self.assertEqual(self.labels(self.load(case=sweep), "quick"), ["one:default", "one:advised"])

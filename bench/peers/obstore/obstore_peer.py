@@ -1,4 +1,4 @@
-"""obstore: one object by 16 threads of `get_range` into slices of warm memory, or by its stream to nowhere; many.
+"""obstore: one object by threads of `get_range` into slices of warm memory or to nowhere, or by its stream; many.
 
 Not by `get_ranges`: it merges neighbours, so that the ranges of one object become one GET.
 """
@@ -17,23 +17,43 @@ import talk
 
 
 def get_memory(job):
-    s3, memory = store(job), numpy.frombuffer(talk.memory(job), dtype=numpy.uint8)
-    ranges = talk.parts(job.bytes, job.part_bytes or 8 << 20)
+    memory = numpy.frombuffer(talk.memory(job), dtype=numpy.uint8)
+
+    def keep(start, part):
+        memory[start : start + part.nbytes] = part
+
+    return by_ranges(job, keep)
+
+
+def by_ranges(job, keep):
+    """A thread for each range in flight; `keep` gets where a part starts, and its bytes."""
+    s3 = store(job)
 
     def get(part):
         start, end = part
-        bytes_of_part = numpy.frombuffer(obstore.get_range(s3, job.key, start=start, end=end), dtype=numpy.uint8)
-        memory[start:end] = bytes_of_part
-        return bytes_of_part.nbytes
+        got = numpy.frombuffer(obstore.get_range(s3, job.key, start=start, end=end), dtype=numpy.uint8)
+        keep(start, got)
+        return got.nbytes
 
     def transfer():
         with ThreadPoolExecutor(job.parallel or 16) as threads:
-            return sum(threads.map(get, ranges))
+            return sum(threads.map(get, talk.parts(job.bytes, job.part_bytes or 8 << 20)))
 
     return transfer
 
 
 def get_nowhere(job):
+    return ranges_to_nowhere(job) if job.parallel else stream_to_nowhere(job)
+
+
+def ranges_to_nowhere(job):
+    if not job.check:
+        return by_ranges(job, lambda start, part: None)
+    file = os.open(job.check, os.O_WRONLY | os.O_CREAT, 0o644)
+    return by_ranges(job, lambda start, part: os.pwrite(file, part, start))
+
+
+def stream_to_nowhere(job):
     s3 = store(job)
 
     def transfer():
