@@ -32,6 +32,7 @@ lab: ## measure flatout beside its peers, about 15 minutes; SUITE=full for every
 	$(PYTHON) bench/lab run --suite $(SUITE)
 
 compare: ## two results of the lab: make compare A=before.json B=bench/results/latest.json
+	@test -n "$(A)" -a -n "$(B)" || { echo "compare: name both: make compare A=before.json B=bench/results/latest.json" >&2; exit 4; }
 	$(PYTHON) bench/lab compare $(A) $(B)
 
 check: ## format, clippy, tidy, licences

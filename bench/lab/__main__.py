@@ -65,6 +65,10 @@ def main() -> int:
     except (LabError, install.InstallError) as error:
         print(f"lab: error: {error}", file=sys.stderr)
         return getattr(error, "exit_code", 1)
+    except BrokenPipeError:
+        # Whoever read, as head does, has enough.
+        sys.stdout = None
+        return 0
     except OSError as error:
         print(f"lab: error: {error}", file=sys.stderr)
         return 1
@@ -98,7 +102,7 @@ def parser() -> Parser:
     run.add_argument("--out", type=Path, metavar="DIR", help="where results go (bench/results)")
     run.add_argument("--flatout", type=Path, metavar="PATH", help="measure this program instead of building the sources for release")
     run.add_argument("--no-install", action="store_true", help="cells of peers that are not installed fail instead")
-    run.add_argument("--wait", type=float, default=0.0, metavar="SECONDS", help="how long to wait for another lab on this machine (not at all)")
+    run.add_argument("--wait", type=seconds, default=0.0, metavar="SECONDS", help="how long to wait for another lab on this machine (not at all)")
 
     command("list", show, "what there is, and why")
 
@@ -122,6 +126,12 @@ def positive(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of 1 or more")
     return int(text)
+
+
+def seconds(text: str) -> float:
+    if not text.replace(".", "", 1).isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+    return float(text)
 
 
 def share(text: str) -> float:
@@ -203,8 +213,4 @@ def make_page(arguments) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except BrokenPipeError:
-        # Whoever read, as head does, has enough.
-        sys.exit(0)
+    sys.exit(main())

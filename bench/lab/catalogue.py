@@ -38,10 +38,16 @@ class Catalogue:
 
     def cells(self, suite: str, case_globs: list[str] = [], peer_globs: list[str] = []) -> list[Cell]:
         """The cells of a suite, those of a case together; none at all is an error."""
+        unmatched = [glob for glob in case_globs if not any(fnmatch(name, glob) for name in self.cases)]
+        if unmatched:
+            raise UsageError(f"no case matches {unmatched[0]}{nearest(unmatched[0], self.cases)}")
         cases = [case for case in self.cases.values() if suite in case.suites and matches(case.name, case_globs)]
         if not cases:
             there = [case.name for case in self.cases.values() if suite in case.suites]
             raise UsageError(f"no case of suite {suite} matches {' '.join(case_globs) or '*'}; there are: {', '.join(there) or 'none'}")
+        unmatched = [glob for glob in peer_globs if not any(fnmatch(name, glob) for name in self.peers)]
+        if unmatched:
+            raise UsageError(f"no peer matches {unmatched[0]}{nearest(unmatched[0], self.peers)}")
         found = [cell for case in cases for cell in self.cells_of(case, suite) if matches(cell.peer.name, peer_globs)]
         if not found:
             raise UsageError(f"no peer of the chosen cases matches {' '.join(peer_globs)}; there are: {', '.join(self.peers)}")
@@ -73,6 +79,12 @@ def told(case: Case, objects: Objects, peer: Peer, base: Settings, parallel: int
     args = base.args + variables.fill(peer.sweep, values, {})
     settings = Settings(f"{parallel} x {format_size(part_bytes)}", why, args, base.env)
     return Cell(case, objects, peer, settings, parallel, part_bytes)
+
+
+def labels_of(entry: str, peers: dict[str, Peer]) -> list[str]:
+    """What an entry of a case stands for."""
+    name, _, settings = entry.partition(":")
+    return [entry] if settings else [f"{name}:{each}" for each in peers[name].settings]
 
 
 def matches(name: str, globs: list[str]) -> bool:
@@ -109,8 +121,9 @@ def check(case: Case, peers: dict[str, Peer]):
             raise error("peers", f"{name} has no [tls] in its peer.toml, and {case.origin} speaks TLS")
         if case.sweep and name != case.floor and peer.sweep is None:
             raise error("peers", f"{name} has no [sweep] in its peer.toml")
-    if len(set(case.peers)) != len(case.peers):
-        raise error("peers", "names one twice")
+    labels = [label for entry in case.peers for label in labels_of(entry, peers)]
+    if len(set(labels)) != len(labels):
+        raise error("peers", f"names {next(label for label in labels if labels.count(label) > 1)} twice")
     names = {entry.partition(":")[0] for entry in case.peers}
     if case.floor is not None and case.floor not in names:
         raise error("floor", f"{case.floor!r} is none of its peers{nearest(case.floor, names)}")

@@ -527,7 +527,10 @@ def with_env(env: dict[str, str]) -> dict[str, str]:
 @contextlib.contextmanager
 def only_one(recipe: Recipe):
     """Two runs of the lab install a peer one after the other; the second finds it there."""
-    recipe.cache.mkdir(parents=True, exist_ok=True)
+    try:
+        recipe.cache.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InstallError(f"{recipe.cache}: {error.strerror}: name another cache by FLATOUT_CACHE") from None
     with (recipe.cache / f"{recipe.name}.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import variables
+from install import InstallError, check_keys, the_way
 from errors import UsageError, nearest
 from table import Table
 
@@ -50,12 +51,22 @@ class Peer:
     sweep: list[str] | None
 
 
+def installation(table: Table) -> dict:
+    found = table.take("install", dict)
+    try:
+        check_keys(f"{table.file}: [install]", found)
+        the_way(f"{table.file}: [install]", found)
+    except InstallError as error:
+        raise UsageError(str(error)) from None
+    return found
+
+
 def load_peer(file: Path) -> Peer:
     table = Table.load(file)
     name = table.text("name")
     if name != file.parent.name:
         raise table.error("name", f"must be that of its folder, {file.parent.name!r}, not {name!r}")
-    install = table.take("install", dict)
+    install = installation(table)
     by_machine = any(way in install for way in VERSION_OF_MACHINE)
     peer = Peer(
         name=name,

@@ -323,7 +323,7 @@ def number(text: str) -> int:
 
 
 def shortened(text: str) -> str:
-    text = " ".join(text.split())
+    text = " ".join("".join(each if each.isprintable() else " " for each in text).split())
     return text if len(text) <= REASON_CHARACTERS else text[: REASON_CHARACTERS - 1] + "…"
 
 

@@ -1,5 +1,6 @@
 """What the rounds come to, in the form that the page and `compare` read (schema 1), and how it is kept."""
 
+import contextlib
 import json
 import os
 from dataclasses import asdict
@@ -8,7 +9,7 @@ from pathlib import Path
 import statistics
 from cases import Case
 from catalogue import Cell
-from errors import UsageError
+from errors import LabError, UsageError
 from peers import Peer
 from rounds import Result, Round
 from sizes import GIB, MIB
@@ -172,17 +173,23 @@ def method(rounds: int, limit_s: float, memory_limit_bytes: int) -> dict:
 
 
 def write(path: Path, text: str):
-    """All of it or nothing: a reader never sees a half."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    whole = path.with_name(f".{path.name}.{os.getpid()}")
+    """All of it or nothing: a reader never sees a half. Behind a link stands the file that is meant."""
+    target = path.resolve()
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path}: is no file: name one to write to")
+    whole = target.with_name(f".{target.name}.{os.getpid()}")
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
         with whole.open("w") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        whole.replace(path)
+        whole.replace(target)
+    except OSError as error:
+        raise LabError(f"{path}: cannot be written: {error.strerror}") from None
     finally:
-        whole.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            whole.unlink(missing_ok=True)
 
 
 def read(path: Path) -> dict:

@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -53,6 +54,7 @@ class Options:
 def run(catalogue: Catalogue, options: Options) -> int:
     """Exit code: 1 when a cell failed."""
     cells = catalogue.cells(options.suite, options.cases, options.peers)
+    check_place(options)
     with scratch.only_lab(options.wait_s, say):
         done = Session(cells, options).run()
     print(summary(done), flush=True)
@@ -202,11 +204,32 @@ def installed(peer: Peer, options: Options) -> Installed | str:
         return str(error).splitlines()[0]
 
 
+def check_place(options: Options):
+    """That results can be written, before hours go into them."""
+    folder = place(options)
+    trial = folder / f".trial.{os.getpid()}"
+    results.write(trial, "")
+    trial.unlink()
+
+
+def place(options: Options) -> Path:
+    return options.out or ROOT / "bench/results"
+
+
 def write(done: dict, options: Options) -> list[Path]:
+    """In its place; where that cannot be written any more, in another one that can."""
+    try:
+        return write_into(place(options), done, options)
+    except LabError as error:
+        elsewhere = Path(tempfile.mkdtemp(prefix="flatout-lab-results."))
+        say(f"{error}; the results are in {elsewhere}")
+        return write_into(elsewhere, done, options)
+
+
+def write_into(folder: Path, done: dict, options: Options) -> list[Path]:
     """The results and their page. A part of a suite does not take the place of a whole one, unless it was told where to."""
     whole = not options.cases and not options.peers
     name = "latest" if whole or options.out else "partial"
-    folder = options.out or ROOT / "bench/results"
     data, html = folder / f"{name}.json", folder / f"{name}.html"
     results.write(data, json.dumps(done, indent=1, ensure_ascii=False) + "\n")
     try:

@@ -51,6 +51,8 @@ def aligned(rows: list[list[str]]) -> list[str]:
 
 
 def how_sure(method: dict) -> str:
+    if method["rounds"] == 1:
+        return "One round: nothing says how sure these figures are."
     low, high = method["interval_ranks"]
     kind = "their range" if low == 1 else f"from the {low}. to the {high}."
     return f"Medians of {method['rounds']} rounds; intervals are {kind}, {method['confidence_reached']:.1%} sure."

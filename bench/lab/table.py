@@ -1,5 +1,6 @@
 """A table of a TOML file that is read key by key: a missing key, a wrong type or an unknown key names the file and the key."""
 
+import difflib
 import tomllib
 from pathlib import Path
 
@@ -30,10 +31,18 @@ class Table:
         """The value of a key, which must be of that type."""
         self.known.add(key)
         value = self.data.get(key, default)
+        if value is MISSING and (typo := misspelt(key, self.data)):
+            raise self.error(typo, f"is unknown; did you mean {key}?")
         if value is MISSING:
             raise self.error(key, f"is missing; it must be {NAMES[kind]}")
         if value is not default and type(value) is not kind:
             raise self.error(key, f"must be {NAMES[kind]}, not {value!r}")
+        return self.plain(key, value)
+
+    def plain(self, key: str, value):
+        """No program's argument can hold a NUL."""
+        if type(value) is str and "\0" in value:
+            raise self.error(key, "holds a NUL")
         return value
 
     def text(self, key: str, default=MISSING) -> str:
@@ -71,7 +80,7 @@ class Table:
         for value in values:
             if type(value) is not kind:
                 raise self.error(key, f"must be a list of which each is {NAMES[kind]}, not {value!r}")
-        return list(values)
+        return [self.plain(key, value) for value in values]
 
     def texts(self, key: str, default=MISSING) -> list[str]:
         return self.list_of(key, str, default)
@@ -96,6 +105,12 @@ class Table:
         for key in self.data:
             if key not in self.known:
                 raise self.error(key, f"is unknown{nearest(key, self.known)}")
+
+
+def misspelt(key: str, data: dict) -> str | None:
+    """The key that stands there in place of the one that is missing."""
+    close = difflib.get_close_matches(key, data, n=1, cutoff=0.75)
+    return close[0] if close else None
 
 
 NAMES = {str: "a text", int: "a whole number", bool: "true or false", list: "a list", dict: "a table"}

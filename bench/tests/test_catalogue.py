@@ -64,8 +64,10 @@ class Peers(WithBench):
     def test_keys(self):
         self.check(
             {
-                ('about = "a client"', 'abuot = "a client"'): "about: is missing; it must be a text",
+                ('about = "a client"', 'abuot = "a client"'): "abuot: is unknown; did you mean about?",
                 ('about = "a client"', 'about = "x"\nabuot = "x"'): "abuot: is unknown; did you mean about?",
+                ('args = ["-x"]', 'args = ["-\\u0000x"]'): "settings.advised.args: holds a NUL",
+                ('apt = ["one"]', 'atp = ["one"]'): "[install]: no key atp; did you mean apt?",
                 ("[get.file]", "[get.fiel]"): "get.fiel: is unknown; did you mean file?",
                 ("[settings.advised]", '[settings.advised]\nenvv = "x"'): "settings.advised.envv: is unknown; did you mean env?",
                 ("[get.file]", "[get.file]\ntalk = true"): "get.file.talk: is unknown; did you mean talks?",
@@ -137,7 +139,8 @@ class Cases(WithBench):
             {
                 ('["one"]', '["onne"]'): "peers: 'onne' is no peer; did you mean one?",
                 ('["one"]', '["one:advise"]'): "peers: one has no settings 'advise'; did you mean advised?",
-                ('["one"]', '["one", "one"]'): "peers: names one twice",
+                ('["one"]', '["one", "one"]'): "peers: names one:default twice",
+                ('["one"]', '["one", "one:advised"]'): "peers: names one:advised twice",
                 ('"file"', '"pipe"'): "peers: one has no [get.pipe] in its peer.toml, only [get.file]",
                 ('peers = ["one"]', 'peers = ["one"]\nfloor = "floor"'): "floor: 'floor' is none of its peers; known: one",
                 ('size = "8MiB"', 'size = "8MiB"\nwithout = ["onne"]'): "without: 'onne' is none of its peers that can be left out; did you mean one?",
@@ -182,10 +185,13 @@ class Cells(WithBench):
     def test_globs(self):
         loaded = self.load()
         self.assertEqual(len(loaded.cells("quick", ["lar*"], ["o*"])), 2)
+        # One that matches nothing is a mistake, whatever the others match.
+        with self.assertRaisesRegex(UsageError, "no peer matches onee; did you mean one?"):
+            loaded.cells("quick", [], ["one", "onee"])
         for arguments, reason in [
-            (("quick", ["small*"], []), "no case of suite quick matches small*; there are: large"),
+            (("quick", ["small*"], []), "no case matches small*; known: large"),
             (("full", [], []), "no case of suite full matches *; there are: none"),
-            (("quick", [], ["two"]), "no peer of the chosen cases matches two; there are: one"),
+            (("quick", [], ["two"]), "no peer matches two; known: one"),
         ]:
             with self.assertRaises(UsageError) as caught:
                 loaded.cells(*arguments)

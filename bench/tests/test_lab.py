@@ -283,7 +283,7 @@ class Usage(WithLab):
         self.write("good")
         self.check(["run", "--suite", "quikc"], 4, "invalid choice: 'quikc'")
         self.check(["run", "--suite", "full"], 4, "lab: error: no case of suite full")
-        self.check(["run", "--suite", "smoke", "--peer", "none"], 4, "no peer of the chosen cases matches none")
+        self.check(["run", "--suite", "smoke", "--peer", "none"], 4, "no peer matches none")
         self.check(["run", "--suite", "smoke", "--rounds", "0"], 4, "'0' is no number of 1 or more")
         self.check(["run", "--suite", "smoke", "--flatout", "/bin/true"], 1, "--flatout /usr/bin/true: says no version of flatout")
         self.check([], 4, "usage:")
@@ -293,6 +293,16 @@ class Usage(WithLab):
     def test_too_little_memory(self):
         self.write("good", more='[full]\nsize = "9000GiB"')
         self.check(["run", "--suite", "full", "--flatout", str(self.folder / "flatout")], 1, "free, and this needs")
+
+
+class Place(WithLab):
+    def test_that_results_can_be_written_is_seen_before_anything_runs(self):
+        self.write("good")
+        (self.folder / "out").write_text("a file")
+        code, out, errors = self.run_lab()
+        self.assertEqual(code, 1)
+        self.assertIn("cannot be written", errors)
+        self.assertNotIn("round", errors)
 
 
 class Bytes(support.WithFolder):

@@ -11,7 +11,7 @@ import support  # first: it finds the lab's modules
 import page
 import results
 from cases import Objects
-from errors import LabError
+from errors import LabError, UsageError
 from process import Measured
 from progress import Progress, clock
 from rounds import Result, Round, order
@@ -121,6 +121,24 @@ class Files(support.WithFolder):
         with self.assertRaises(TypeError):
             results.write(path, 2)
         self.assertEqual((path.read_text(), os.listdir(path.parent)), ("one", ["latest.json"]))
+
+    def test_what_is_no_file_is_left_alone(self):
+        device = self.folder / "null"
+        device.symlink_to("/dev/null")
+        with self.assertRaisesRegex(UsageError, "is no file: name one to write to"):
+            results.write(device, "x")
+        self.assertTrue(device.is_symlink())
+
+    def test_behind_a_link_stands_the_file_that_is_meant(self):
+        (self.folder / "page").symlink_to(self.folder / "behind")
+        results.write(self.folder / "page", "x")
+        self.assertEqual((self.folder / "behind").read_text(), "x")
+        self.assertTrue((self.folder / "page").is_symlink())
+
+    def test_where_nothing_can_be_written(self):
+        (self.folder / "file").write_text("")
+        with self.assertRaisesRegex(LabError, "file/latest.json: cannot be written: "):
+            results.write(self.folder / "file/latest.json", "x")
 
     def test_words_cannot_end_the_data(self):
         template = self.folder / "page.html"
