@@ -3,6 +3,7 @@
 mod combination;
 mod document;
 mod machine;
+mod outcome;
 mod page;
 mod table;
 
@@ -14,7 +15,7 @@ use flatout_wire::time::format_iso_seconds;
 use crate::args::BenchSweep;
 use crate::bench::get::{Bench, refuse_existing};
 use crate::bench::report::{Op, run_event};
-use crate::bench::run::{Run, median};
+use crate::bench::run::Run;
 use crate::bench::spec::Work;
 use crate::console::{Carries, Console};
 use crate::exit::Exit;
@@ -24,6 +25,7 @@ use crate::origin;
 
 pub use combination::Combination;
 use document::Document;
+use outcome::Outcome;
 use page::Page;
 
 pub fn sweep(args: &BenchSweep, console: &Console) -> Result<Exit, Failure> {
@@ -37,13 +39,13 @@ pub fn sweep(args: &BenchSweep, console: &Console) -> Result<Exit, Failure> {
     let started = now();
     let mut sweep = Sweep::new(args, bench, combinations, console);
     sweep.introduce()?;
-    sweep.measure()?;
-    table::show(console, &sweep.cells)?;
-    if let Some(page) = page {
-        page.write(&Document::new(&sweep, args, started)?)?;
-        console.say(&format!("report: {page}"))?;
+    match sweep.measure() {
+        Ok(()) => sweep.conclude(page.as_ref(), started, None).map(|()| sweep.exit()),
+        Err(failure) => {
+            sweep.interrupted(page.as_ref(), started, &failure);
+            Err(failure)
+        }
     }
-    Ok(sweep.exit())
 }
 
 fn now() -> String {
@@ -66,6 +68,12 @@ struct Cell {
     runs: Vec<Run>,
     /// What ended it; there are no runs after that.
     failure: Option<Failure>,
+}
+
+/// How far a combination came, in the words of events and pages.
+struct State<'a> {
+    name: &'static str,
+    reason: Option<&'a str>,
 }
 
 impl<'a> Sweep<'a> {
@@ -126,6 +134,35 @@ impl<'a> Sweep<'a> {
         }
     }
 
+    /// A signal costs what it cuts off, not what is measured. The failure is what the run ends with in any case.
+    fn interrupted(&self, page: Option<&Page>, started: String, failure: &Failure) {
+        let runs = self.cells.iter().map(|cell| cell.runs.len()).sum();
+        if failure.exit != Exit::Interrupted || runs == 0 {
+            return;
+        }
+        if let Err(failure) = self.conclude(page, started, Some(runs)) {
+            self.console.failure(Carries::Lines, &failure);
+        }
+    }
+
+    /// Says and writes what there is; with `cut_off_after`, that it is not all.
+    fn conclude(
+        &self,
+        page: Option<&Page>,
+        started: String,
+        cut_off_after: Option<usize>,
+    ) -> Result<(), Failure> {
+        let outcome = Outcome::of(&self.cells);
+        if let Some(runs) = cut_off_after {
+            let all = self.cells.len() * self.args.repeat as usize;
+            self.console.answer(&format!("interrupted after {runs} of {all} runs"))?;
+        }
+        table::show(self.console, &self.cells, &outcome)?;
+        let Some(page) = page else { return Ok(()) };
+        page.write(&Document::new(self, &outcome, started, cut_off_after.is_some())?)?;
+        self.console.say(&format!("report: {page}"))
+    }
+
     /// Of several failures the worst is the run's.
     fn exit(&self) -> Exit {
         let failures = self.cells.iter().filter_map(|cell| cell.failure.as_ref());
@@ -134,8 +171,20 @@ impl<'a> Sweep<'a> {
 }
 
 impl Cell {
-    fn median(&self, figure: impl Fn(&Run) -> f64) -> f64 {
-        median(self.runs.iter().map(figure))
+    /// Whether it has figures, and no failure that takes their worth.
+    fn is_measured(&self) -> bool {
+        self.failure.is_none() && !self.runs.is_empty()
+    }
+
+    /// What became of it.
+    fn state(&self) -> State<'_> {
+        match &self.failure {
+            Some(failure) => State { name: "failed", reason: Some(&failure.message) },
+            None if self.runs.is_empty() => {
+                State { name: "unmeasured", reason: Some("interrupted before its first run") }
+            }
+            None => State { name: "ok", reason: None },
+        }
     }
 
     /// The run in the middle by its time, the quicker one of two.

@@ -136,6 +136,27 @@ fn the_page_holds_every_combination_and_the_course_of_its_median_run() {
     assert_eq!(data["command"], command);
     assert!(data["started"].as_str().unwrap().ends_with('Z') && data["version"].is_string(), "{data}");
     assert!(data["machine"]["cores"].as_u64() > Some(0) && data["machine"]["kernel"].is_string(), "{data}");
+    check_fields(&data["machine"], &["cores", "cpu", "kernel", "memory_gib"]);
+    check_fields(
+        &data,
+        &[
+            "as_fast",
+            "cells",
+            "command",
+            "fastest",
+            "interrupted",
+            "kind",
+            "landing",
+            "machine",
+            "object_bytes",
+            "repeat",
+            "schema",
+            "source",
+            "started",
+            "version",
+        ],
+    );
+    assert_eq!((&data["repeat"], &data["interrupted"]), (&json!(3), &json!(false)));
     let cells = data["cells"].as_array().unwrap();
     assert_eq!(cells.iter().map(combination).collect::<Vec<_>>(), COMBINATIONS);
     for cell in cells {
@@ -143,11 +164,67 @@ fn the_page_holds_every_combination_and_the_course_of_its_median_run() {
     }
 }
 
+/// What the page and docs/json.md know, and nothing besides: a field that is renamed here would leave a page of dashes.
+#[track_caller]
+fn check_fields(of: &Value, expected: &[&str]) {
+    let fields: Vec<&str> = of.as_object().expect("an object").keys().map(String::as_str).collect();
+    assert_eq!(fields, expected);
+}
+
+const MEDIANS: [&str; 6] = ["cpu_s_per_gib", "gbit_avg", "gbit_peak", "gib_per_s", "peak_rss_mib", "seconds"];
+
 fn check_cell(cell: &Value) {
+    check_fields(
+        cell,
+        &[
+            "median_run",
+            "medians",
+            "parallel",
+            "part_bytes",
+            "parts",
+            "parts_left_out",
+            "reason",
+            "runs",
+            "samples",
+            "state",
+        ],
+    );
     assert_eq!(
         (&cell["state"], &cell["reason"], &cell["parts_left_out"]),
         (&json!("ok"), &Value::Null, &json!(0))
     );
+    check_fields(&cell["medians"], &MEDIANS);
+    for run in cell["runs"].as_array().unwrap() {
+        check_fields(
+            run,
+            &[
+                "connections",
+                "cpu_s_per_gib",
+                "gbit_avg",
+                "gbit_peak",
+                "gib_per_s",
+                "peak_rss_mib",
+                "retries",
+                "seconds",
+            ],
+        );
+        assert!((1..=4).contains(&run["connections"].as_u64().unwrap()) && run["retries"] == 0, "{run}");
+    }
+    for figure in MEDIANS {
+        let mut figures: Vec<f64> =
+            cell["runs"].as_array().unwrap().iter().map(|run| run[figure].as_f64().expect(figure)).collect();
+        figures.sort_by(f64::total_cmp);
+        assert!(figures[0] >= 0.0 && cell["medians"][figure] == figures[1], "{figure}: {cell}");
+    }
+    for part in cell["parts"].as_array().unwrap() {
+        check_fields(
+            part,
+            &["address", "attempts", "bytes", "connection", "end_s", "first_byte_s", "index", "start_s"],
+        );
+        let time = |name: &str| part[name].as_f64().expect(name);
+        assert!(time("start_s") <= time("first_byte_s") && time("first_byte_s") <= time("end_s"), "{part}");
+        assert!(part["attempts"] == 1 && part["address"].is_string() && part["index"].is_u64(), "{part}");
+    }
     let (runs, parts) = (cell["runs"].as_array().unwrap(), cell["parts"].as_array().unwrap());
     let seconds = |run: &Value| run["seconds"].as_f64().unwrap();
     let mut all: Vec<f64> = runs.iter().map(seconds).collect();
@@ -161,6 +238,63 @@ fn check_cell(cell: &Value) {
     assert!(samples.len() >= 2 && samples.is_sorted() && samples[0] == (0.0, 0), "{cell}");
     let (end, landed) = samples[samples.len() - 1];
     assert!(landed == BYTES && (end - median).abs() < 1e-5, "{cell}");
+}
+
+/// Of two runs the page took the quicker one, and the table their mean.
+#[test]
+fn table_events_and_page_name_the_same_fastest() {
+    let origin = synthetic(BYTES);
+    let source = format!("{}/demo/object", origin.url());
+    let folder = Folder::new();
+    for more in [&["--json"][..], &[]] {
+        let page = folder.at("page.html");
+        let arguments = ["bench", "sweep", &source, "--report", &page, "--repeat", "2"];
+        let shown = run(&mut flatout(&[&arguments, &LISTS[..], more].concat())).clean();
+        let data = data(&page);
+        let fastest = &data["fastest"];
+        let cells = data["cells"].as_array().unwrap();
+        let least = cells.iter().min_by(|one, other| seconds(one).total_cmp(&seconds(other))).unwrap();
+        assert_eq!(combination(fastest), combination(least));
+        for cell in cells {
+            let runs: Vec<f64> =
+                cell["runs"].as_array().unwrap().iter().map(|run| run["seconds"].as_f64().unwrap()).collect();
+            assert!((seconds(cell) - (runs[0] + runs[1]) / 2.0).abs() < 1e-9, "{cell}");
+        }
+        let as_fast: Vec<_> = data["as_fast"].as_array().unwrap().iter().map(combination).collect();
+        match more {
+            [] => agrees_with_text(shown.text(), fastest, &as_fast),
+            _ => agrees_with_events(&shown.events(), cells, fastest, &as_fast),
+        }
+    }
+}
+
+/// The median of a page's cell.
+fn seconds(cell: &Value) -> f64 {
+    cell["medians"]["seconds"].as_f64().unwrap()
+}
+
+#[track_caller]
+fn agrees_with_text(text: &str, fastest: &Value, as_fast: &[(u64, u64)]) {
+    let size = |bytes: u64| if bytes == 1 << 20 { "1MiB" } else { "512KiB" };
+    let (parallel, part_bytes) = combination(fastest);
+    let flags = format!("fastest: --parallel {parallel} --part-size {}\n", size(part_bytes));
+    assert!(text.contains(&flags), "{text}lacks {flags}");
+    let names: Vec<String> =
+        as_fast.iter().map(|(parallel, part)| format!("{parallel} x {}", size(*part))).collect();
+    let line = format!("as fast in some of their runs: {}\n", names.join(", "));
+    assert_eq!(text.contains(&line), !names.is_empty(), "{text}{line}");
+}
+
+#[track_caller]
+fn agrees_with_events(events: &[Value], cells: &[Value], fastest: &Value, as_fast: &[(u64, u64)]) {
+    let events = events.iter().filter(|event| event["event"] == "combination");
+    for (event, cell) in events.zip(cells) {
+        assert_eq!(event["fastest"], combination(event) == combination(fastest), "{event}");
+        assert_eq!(event["as_fast"], as_fast.contains(&combination(event)), "{event}");
+        for figure in MEDIANS {
+            assert_eq!(event[figure], cell["medians"][figure], "{figure}");
+        }
+    }
 }
 
 #[test]
@@ -258,6 +392,7 @@ fn a_combination_that_fails_stops_no_other() {
         let failed = cell["part_bytes"] == 512 << 10;
         assert_eq!(cell["state"], if failed { "failed" } else { "ok" });
         assert_eq!(cell["reason"].is_string() && cell["median_run"].is_null(), failed, "{cell}");
+        assert_eq!(cell["medians"].is_null(), failed, "{cell}");
         assert_eq!(cell["runs"].as_array().unwrap().len(), if failed { 0 } else { 2 });
     }
 }
