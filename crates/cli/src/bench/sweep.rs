@@ -31,7 +31,11 @@ use page::Page;
 pub fn sweep(args: &BenchSweep, console: &Console) -> Result<Exit, Failure> {
     refuse_existing(&args.landing)?;
     let combinations = combination::all(&args.knobs)?;
-    let page = args.report.as_deref().map(Page::new).transpose()?;
+    let page = args.report.as_deref().map(|path| Page::new(path, &console.interrupt)).transpose()?;
+    if page.is_some() {
+        // What is measured is for the page as well.
+        console.outlast_reader();
+    }
     // Between two runs, too, a signal is to leave time to remove what there is.
     let _armed = console.interrupt.arm();
     let (_, any) = &combinations[0];
