@@ -28,6 +28,10 @@ use document::Document;
 use outcome::Outcome;
 use page::Page;
 
+/// Courses that a combination keeps. One is drawn in the end, and which is not known before: with this many, all that
+/// a sweep of 256 combinations keeps stays under 50 MB.
+const MOST_COURSES: usize = 5;
+
 pub fn sweep(args: &BenchSweep, console: &Console) -> Result<Exit, Failure> {
     refuse_existing(&args.landing)?;
     let combinations = combination::all(&args.knobs)?;
@@ -114,7 +118,8 @@ impl<'a> Sweep<'a> {
 
     /// One run of one combination. Only an interrupt ends them all.
     fn run(&mut self, at: usize, number: usize) -> Result<(), Failure> {
-        let runs = self.cells.len() * self.args.repeat as usize;
+        let cells = self.cells.len();
+        let runs = cells * self.args.repeat as usize;
         let cell = &mut self.cells[at];
         if cell.failure.is_some() {
             return Ok(());
@@ -123,7 +128,7 @@ impl<'a> Sweep<'a> {
         let name = format!("{number}/{runs} {combination}");
         match self.bench.with_knobs(name, &cell.knobs).repetition(Work::Get) {
             Ok(run) => {
-                cell.runs.push(document::thinned(run));
+                cell.add(document::thinned(run, cells));
                 let (round, run) = (cell.runs.len() as u32, &cell.runs[cell.runs.len() - 1]);
                 run_event(self.console, Op::Sweep(combination), round, &self.args.landing, run)?;
                 self.console.flush()
@@ -191,11 +196,31 @@ impl Cell {
         }
     }
 
-    /// The run in the middle by its time, the quicker one of two.
+    /// Lets go of the course of the run that is furthest from the middle, where there are many.
+    fn add(&mut self, run: Run) {
+        self.runs.push(run);
+        let order = self.nearest_to_the_middle();
+        for at in
+            order.into_iter().filter(|at| self.runs[*at].has_course()).skip(MOST_COURSES).collect::<Vec<_>>()
+        {
+            self.runs[at].drop_course();
+        }
+    }
+
+    /// The run in the middle by its time, the quicker one of two. Of more than [`MOST_COURSES`] runs the nearest one
+    /// whose course is kept.
     fn median_run(&self) -> Option<usize> {
+        let order = self.nearest_to_the_middle();
+        order.iter().copied().find(|at| self.runs[*at].has_course()).or(order.first().copied())
+    }
+
+    fn nearest_to_the_middle(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.runs.len()).collect();
         order.sort_by(|one, other| self.runs[*one].seconds.total_cmp(&self.runs[*other].seconds));
-        order.get(order.len().checked_sub(1)? / 2).copied()
+        let middle = order.len().saturating_sub(1) / 2;
+        let mut ranked: Vec<(usize, usize)> = order.into_iter().enumerate().collect();
+        ranked.sort_by_key(|(rank, _)| rank.abs_diff(middle));
+        ranked.into_iter().map(|(_, at)| at).collect()
     }
 }
 

@@ -2,15 +2,16 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::process::Stdio;
-use std::thread;
-use std::time::Duration;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
 use crate::folder::Folder;
 use crate::objects::{Buckets, bytes, synthetic};
-use crate::program::{ended, flatout, run, signal};
+use crate::program::{Ended, ended, flatout, run, signal, wait_until};
 use crate::raw::{Answer, Raw, Then, right};
 
 const BYTES: u64 = (3 << 20) + 5;
@@ -446,25 +447,134 @@ fn a_page_replaces_what_a_link_points_to() {
 }
 
 #[test]
-fn control_c_leaves_nothing() {
+fn a_page_keeps_its_mode_and_its_dangling_link() {
+    let origin = synthetic(1000);
+    let folder = Folder::new();
+    let source = format!("{}/demo/object", origin.url());
+    let one = ["--parallel", "1", "--part-size", "1MiB", "--repeat", "1"];
+    let write = |page: &str| {
+        let shown =
+            run(&mut flatout(&[&["bench", "sweep", &source, "--report", page], &one[..]].concat())).clean();
+        assert!(!shown.text().contains("small differences"), "nothing is compared");
+    };
+    fs::set_permissions(folder.at("model"), PermissionsExt::from_mode(0o600)).unwrap();
+    write(&folder.at("model"));
+    assert_eq!(fs::metadata(folder.at("model")).unwrap().permissions().mode() & 0o777, 0o600);
+    symlink("page.html", folder.at("link")).unwrap();
+    write(&folder.at("link"));
+    assert!(fs::symlink_metadata(folder.at("link")).unwrap().is_symlink());
+    assert_eq!(data(&folder.at("page.html"))["kind"], "sweep");
+    symlink("round", folder.at("round")).unwrap();
+    let round = folder.at("round");
+    run(&mut flatout(&[&["bench", "sweep", &source, "--report", &round], &one[..]].concat()))
+        .refused(1, &["/round"]);
+}
+
+#[test]
+fn a_page_is_written_though_nobody_reads_the_events() {
+    let raw = picky("403 Forbidden");
+    let folder = Folder::new();
+    let (source, page) = (raw.url("x"), folder.at("page.html"));
+    for json in ["--json", "--quiet"] {
+        let arguments = ["bench", "sweep", &source, "--report", &page, json];
+        let mut command = flatout(&[&arguments, &LISTS[..]].concat());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        drop(child.stdout.take());
+        // The code is that of the measurement.
+        assert_eq!(child.wait().unwrap().code(), Some(5), "{json}");
+        assert_eq!(data(&page)["cells"].as_array().unwrap().len(), 4, "{json}");
+        fs::remove_file(&page).unwrap();
+    }
+}
+
+#[test]
+fn one_run_each_is_said_to_prove_little() {
+    let origin = synthetic(1000);
+    let source = format!("{}/demo/object", origin.url());
+    for (repeat, said) in [("1", true), ("2", false)] {
+        let arguments = ["bench", "sweep", &source, "--repeat", repeat];
+        let shown = run(&mut flatout(&[&arguments, &LISTS[..]].concat())).clean();
+        assert_eq!(shown.text().contains("one run each: small differences mean nothing"), said, "{repeat}");
+    }
+}
+
+#[test]
+fn the_reason_of_a_failure_tells_no_secret() {
+    let raw = picky("403 Forbidden");
+    let folder = Folder::new();
+    let page = folder.at("page.html");
+    let source = format!("http://user:PASSWORDPASSWORD@{}/x?X-Amz-Signature=SIGNATURESIGNATURE", raw.address);
+    let arguments = ["bench", "sweep", &source, "--report", &page, "--repeat", "1"];
+    assert_eq!(run(&mut flatout(&[&arguments, &LISTS[..]].concat())).code, Some(5));
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(data(&page)["cells"][0]["reason"].as_str().unwrap().contains("/x"), "{html}");
+    assert!(!html.contains("PASSWORDPASSWORD") && !html.contains("SIGNATURESIGNATURE"));
+}
+
+/// A sweep into a file and a page, held up once so many requests have their answers, and then told by `tell`.
+fn told(answered: usize, folder: &Folder, tell: impl Fn(u32)) -> Ended {
     let object = bytes(1 << 20);
+    let silent = Arc::new(AtomicBool::new(false));
+    let is_silent = silent.clone();
     let raw = Raw::start(move |asked| {
         let answer = right(asked, &object, "\"one\"");
-        // The probe and the first run have their answers.
-        if asked.number > 5 { answer.then(Then::Silence) } else { answer }
+        if asked.number < answered {
+            return answer;
+        }
+        is_silent.store(true, Ordering::SeqCst);
+        answer.then(Then::Silence)
     });
-    let folder = Folder::new();
     let (source, landing) = (raw.url("x"), format!("file:{}", folder.at("measured")));
     let page = folder.at("page.html");
     let arguments = ["bench", "sweep", &source, "--landing", &landing, "--report", &page];
     let lists = ["--parallel", "1,2", "--part-size", "512KiB,256KiB"];
     let command = &mut flatout(&[&arguments, &lists[..]].concat());
-    let sweep = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    while folder.names().len() < 2 {
-        thread::sleep(Duration::from_millis(5));
-    }
-    signal("INT", sweep.id());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let sweep = command.spawn().unwrap();
+    wait_until("a run that hangs", || silent.load(Ordering::SeqCst) && folder.names().len() >= 2);
+    tell(sweep.id());
     // Standard error is closed only when the child has gone as well: it has it, too.
-    ended(sweep.wait_with_output().unwrap()).refused(130, &["/x", "interrupted"]);
+    ended(sweep.wait_with_output().unwrap())
+}
+
+/// As a terminal does it: to everyone at once.
+fn control_c(leader: u32) {
+    let kill = format!("kill -INT -{leader}");
+    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+}
+
+#[test]
+fn control_c_before_any_run_is_done_leaves_nothing() {
+    let folder = Folder::new();
+    let ended = told(1, &folder, control_c).refused(130, &["/x", "interrupted"]);
+    assert!(!ended.text().contains("concurrency"), "{}", ended.text());
+    folder.is_untouched();
+}
+
+#[test]
+fn control_c_leaves_table_and_page_of_what_is_measured() {
+    let folder = Folder::new();
+    // The probe, and two parts of the first combination.
+    let ended = told(4, &folder, control_c).refused(130, &["/x", "interrupted"]);
+    let text = ended.text();
+    for says in ["interrupted after 1 of 12 runs", "fastest: --parallel 1 --part-size 512KiB", "unmeasured"] {
+        assert!(text.contains(says), "{text}lacks {says}");
+    }
+    assert_eq!(folder.names(), ["model", "page.html"]);
+    let data = data(&folder.at("page.html"));
+    assert_eq!((&data["interrupted"], &data["repeat"]), (&json!(true), &json!(3)));
+    let states: Vec<&Value> = data["cells"].as_array().unwrap().iter().map(|cell| &cell["state"]).collect();
+    assert_eq!(states, ["ok", "unmeasured", "unmeasured", "unmeasured"]);
+    assert!(data["cells"][0]["medians"].is_object() && data["cells"][1]["medians"].is_null(), "{data}");
+}
+
+#[test]
+fn a_second_signal_leaves_nothing_either() {
+    let folder = Folder::new();
+    let ended = told(1, &folder, |id| {
+        signal("INT", id);
+        let _ = Command::new("sh").args(["-c", &format!("kill -TERM {id} 2> /dev/null")]).status();
+    });
+    assert_eq!(ended.code, Some(130), "{}", ended.stderr);
     folder.is_untouched();
 }

@@ -21,6 +21,9 @@ const MOST_SAMPLES: usize = 500;
 /// As many bars as one can still tell apart, and a page of a few MB.
 const MOST_PARTS: usize = 4000;
 
+/// Of all combinations together: a page of some 10 MB at most.
+const MOST_PARTS_IN_ALL: usize = 64_000;
+
 /// The whole report.
 #[derive(Serialize)]
 pub struct Document<'a> {
@@ -135,11 +138,12 @@ impl RunData {
 }
 
 /// A run as it is kept until the end: no more of its course than a page can show, times to the microsecond.
-pub fn thinned(mut run: Run) -> Run {
+pub fn thinned(mut run: Run, cells: usize) -> Run {
     run.samples = thin(&run.samples, MOST_SAMPLES);
     run.samples.iter_mut().for_each(|(at, _)| *at = to_microsecond(*at));
     run.rows.sort_by(|one, other| one.start_s.total_cmp(&other.start_s));
-    run.rows.truncate(MOST_PARTS);
+    run.rows.truncate(MOST_PARTS.min(MOST_PARTS_IN_ALL / cells));
+    run.rows.shrink_to_fit();
     for row in &mut run.rows {
         for time in [&mut row.start_s, &mut row.first_byte_s, &mut row.end_s] {
             *time = to_microsecond(*time);
