@@ -1,6 +1,6 @@
 //! Where a command speaks and listens: lines of text or JSON events out, errors, signals in.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 
 use serde::Serialize;
@@ -25,13 +25,15 @@ pub struct Console {
     json: bool,
     quiet: bool,
     progress: bool,
+    outlasts_reader: Cell<bool>,
     out: RefCell<BufWriter<Stdout>>,
 }
 
 impl Console {
     /// `progress` says whether the user allows a bar.
     pub fn new(interrupt: Interrupt, json: bool, quiet: bool, progress: bool) -> Console {
-        Console { interrupt, json, quiet, progress, out: RefCell::new(BufWriter::new(io::stdout())) }
+        let out = RefCell::new(BufWriter::new(io::stdout()));
+        Console { interrupt, json, quiet, progress, outlasts_reader: Cell::new(false), out }
     }
 
     /// Whether events are wanted, for whoever has many to make.
@@ -49,7 +51,7 @@ impl Console {
     pub fn answer(&self, line: &str) -> Result<(), Failure> {
         match self.json {
             true => Ok(()),
-            false => writeln!(self.out.borrow_mut(), "{line}").map_err(|error| Failure::stdout(&error)),
+            false => self.written(writeln!(self.out.borrow_mut(), "{line}")),
         }
     }
 
@@ -73,9 +75,7 @@ impl Console {
         }
         let line = serde_json::to_string(&Versioned::new(event)).expect("events are maps with text for keys");
         match carries {
-            Carries::Lines => {
-                writeln!(self.out.borrow_mut(), "{line}").map_err(|error| Failure::stdout(&error))
-            }
+            Carries::Lines => self.written(writeln!(self.out.borrow_mut(), "{line}")),
             Carries::Bytes => {
                 // Like every diagnostic: when nobody can be told, there is nobody to tell that.
                 let _ = writeln!(io::stderr().lock(), "{line}");
@@ -86,7 +86,19 @@ impl Console {
 
     /// Pushes out what has been said: before waiting for long, and at the end.
     pub fn flush(&self) -> Result<(), Failure> {
-        self.out.borrow_mut().flush().map_err(|error| Failure::stdout(&error))
+        self.written(self.out.borrow_mut().flush())
+    }
+
+    /// From here on a reader who has gone is no reason to stop: what is done is done for somebody else, too.
+    pub fn outlast_reader(&self) {
+        self.outlasts_reader.set(true);
+    }
+
+    fn written(&self, outcome: io::Result<()>) -> Result<(), Failure> {
+        match outcome.map_err(|error| Failure::stdout(&error)) {
+            Err(gone) if gone.is_silent() && self.outlasts_reader.get() => Ok(()),
+            outcome => outcome,
+        }
     }
 
     /// Shows a failure: on standard error for people, and as an event.

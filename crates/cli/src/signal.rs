@@ -1,9 +1,10 @@
 //! SIGINT, SIGTERM and the hang-up of a terminal: the first ends the work in good order, a second one, or too long a delay, at once.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
+use std::path::{Path, PathBuf};
 use std::process;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -23,8 +24,12 @@ pub struct Interrupt(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     raised: bool,
+    /// Whether a second signal means no more than the first.
+    patient: bool,
     next_id: u64,
     hooks: Vec<(u64, Option<Hook>)>,
+    /// What an end at once takes along.
+    temporary: Vec<PathBuf>,
 }
 
 type Hook = Box<dyn Fn() + Send>;
@@ -33,6 +38,12 @@ type Hook = Box<dyn Fn() + Send>;
 pub struct Armed {
     interrupt: Interrupt,
     id: u64,
+}
+
+/// A file or folder that is not to stay: it goes with this value, and with a program that ends at once.
+pub struct Temporary {
+    interrupt: Interrupt,
+    path: PathBuf,
 }
 
 impl Interrupt {
@@ -68,22 +79,81 @@ impl Interrupt {
         self.state().raised
     }
 
+    /// For a child: a terminal tells it what its parent tells it too, and that is one interrupt, not two.
+    pub fn be_patient(&self) {
+        self.state().patient = true;
+    }
+
+    /// Makes a file. No signal comes between that and the promise to remove it.
+    pub fn temporary_file(&self, path: &Path) -> io::Result<(Temporary, File)> {
+        let mut state = self.state();
+        let file = File::create_new(path)?;
+        Ok((self.held(&mut state, path), file))
+    }
+
+    /// What somebody else is about to make there.
+    pub fn temporary(&self, path: &Path) -> Temporary {
+        self.held(&mut self.state(), path)
+    }
+
+    fn held(&self, state: &mut State, path: &Path) -> Temporary {
+        state.temporary.push(path.to_owned());
+        Temporary { interrupt: self.clone(), path: path.to_owned() }
+    }
+
     /// With nothing to end in good order there is nothing to wait for.
     fn raise(&self) {
         let mut state = self.state();
+        if state.raised && state.patient {
+            return;
+        }
         if state.raised || state.hooks.is_empty() {
-            process::exit(Exit::Interrupted.code().into());
+            end(&state);
         }
         state.raised = true;
         state.hooks.iter().filter_map(|(_, hook)| hook.as_ref()).for_each(|hook| hook());
-        thread::spawn(|| {
+        let interrupt = self.clone();
+        thread::spawn(move || {
             thread::sleep(GRACE);
-            process::exit(Exit::Interrupted.code().into());
+            end(&interrupt.state());
         });
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Ends the program at once. Whoever holds the state lets nobody make or rename anything temporary until the end.
+fn end(state: &MutexGuard<'_, State>) -> ! {
+    state.temporary.iter().for_each(|path| remove(path));
+    process::exit(Exit::Interrupted.code().into())
+}
+
+/// What may not be there, or not be there any more.
+fn remove(path: &Path) {
+    let _ = match path.symlink_metadata().is_ok_and(|known| known.is_dir()) {
+        true => fs::remove_dir_all(path),
+        false => fs::remove_file(path),
+    };
+}
+
+impl Temporary {
+    /// Gives it its lasting name, in place of what may stand there.
+    pub fn rename(self, to: &Path) -> io::Result<()> {
+        let state = self.interrupt.state();
+        let outcome = fs::rename(&self.path, to);
+        // Dropping this value wants it, too.
+        drop(state);
+        outcome
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let mut state = self.interrupt.state();
+        remove(&self.path);
+        state.temporary.retain(|path| *path != self.path);
     }
 }
 
@@ -110,5 +180,49 @@ impl Armed {
 impl Drop for Armed {
     fn drop(&mut self) {
         self.interrupt.state().hooks.retain(|(id, _)| *id != self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn what_is_temporary_goes_unless_it_has_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let (interrupt, at) = (Interrupt::default(), |name: &str| folder.path().join(name));
+        let (page, _) = interrupt.temporary_file(&at("page.new")).unwrap();
+        let (half, _) = interrupt.temporary_file(&at("half.new")).unwrap();
+        let made = interrupt.temporary(&at("made"));
+        fs::create_dir_all(at("made/below")).unwrap();
+        assert_eq!(interrupt.state().temporary, [at("page.new"), at("half.new"), at("made")]);
+        page.rename(&at("page")).unwrap();
+        drop((half, made));
+        assert_eq!(names(folder.path()), ["page"]);
+        assert!(interrupt.state().temporary.is_empty());
+    }
+
+    #[test]
+    fn an_end_at_once_waits_for_whoever_makes_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (interrupt, path) = (Interrupt::default(), folder.path().join("page.new"));
+        let (page, _) = interrupt.temporary_file(&path).unwrap();
+        // As `end` holds it until the program is gone.
+        let state = interrupt.state();
+        state.temporary.iter().for_each(|path| remove(path));
+        let (late, to) = (interrupt.clone(), folder.path().join("page"));
+        let renaming = thread::spawn(move || (page.rename(&to), late.temporary_file(&to).is_ok()));
+        thread::sleep(Duration::from_millis(50));
+        assert!(!renaming.is_finished() && names(folder.path()).is_empty());
+        drop(state);
+        let (renamed, _) = renaming.join().unwrap();
+        assert!(renamed.is_err(), "there was nothing left to rename");
     }
 }

@@ -6,6 +6,12 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use flatout_engine::{Client, Error, Get, Landing, Memory, Report, Watch};
+use flatout_wire::location::Location;
+
+use crate::console::Console;
+use crate::download::start;
+
 /// CPU seconds that this process has used, user and system, over all its threads.
 pub fn cpu_seconds() -> f64 {
     // SAFETY: rusage is plain integers, for which all zero bits are a value.
@@ -51,25 +57,26 @@ pub fn die_with_parent(command: &mut Command) {
     unsafe { command.pre_exec(|| check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM)).map(drop)) };
 }
 
-/// Memory that its owner has given to a transfer, to be had again when that has ended.
-pub struct Loan(*mut [u8]);
-
-/// A landing in memory that nobody else can touch meanwhile.
-pub fn lend(buffer: &'static mut [u8]) -> (flatout_engine::Landing, Loan) {
-    let loan = Loan(buffer);
+/// Fetches an object into a buffer and gives the buffer back. One function: only the report of this very transfer says
+/// that nobody writes there any more. After an error the buffer stays with the engine.
+pub fn get_into(
+    buffer: &'static mut [u8],
+    client: &Client,
+    location: &Location,
+    console: &Console,
+    watched: impl FnOnce(Watch),
+) -> Result<(Report, &'static mut [u8]), Error> {
+    let lent: *mut [u8] = buffer;
     // SAFETY: the bytes are initialised and writable, they are there for ever, and the only reference to them is spent
-    // here: the loan gives it back no sooner than there is a report.
-    let memory = unsafe { flatout_engine::Memory::new(loan.0.cast(), loan.0.len()) };
-    (flatout_engine::Landing::Memory(memory), loan)
-}
-
-impl Loan {
-    /// The memory again. Who has the report of the transfer that landed in it has waited for its end.
-    pub fn repaid(self, _: &flatout_engine::Report) -> &'static mut [u8] {
-        // SAFETY: it came from a reference that lives for ever and was given away for this one; the engine is done
-        // with a landing when it reports.
-        unsafe { &mut *self.0 }
-    }
+    // on `lent`, from which none is made again before the transfer has reported.
+    let memory = unsafe { Memory::new(lent.cast(), lent.len()) };
+    let get = Get::new(location.clone(), Landing::Memory(memory)).with_part_records();
+    let (transfer, _armed) = start(client, get, console)?;
+    watched(transfer.watch());
+    let report = transfer.wait()?;
+    // SAFETY: `lent` came from a reference that lives for ever and was given away for it; the engine is done with a
+    // landing when it reports.
+    Ok((report, unsafe { &mut *lent }))
 }
 
 /// Asks a child that has not been waited for to end.

@@ -12,6 +12,7 @@ use crate::failure::Failure;
 
 /// The hidden command `__bench-child`: a spec on standard input, answers on standard output.
 pub fn child(console: &Console) -> Result<Exit, Failure> {
+    console.interrupt.be_patient();
     let mut text = String::new();
     io::stdin()
         .read_to_string(&mut text)

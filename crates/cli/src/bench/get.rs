@@ -1,6 +1,6 @@
 //! `flatout bench get`: repetitions in turn, each in a process of its own, floor and flatout side by side.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
@@ -164,7 +164,11 @@ impl<'a> Bench<'a> {
         let bar = Bar::new(self.console, Carries::Lines, &name);
         let failed = |error: std::io::Error| Failure::local("bench", "a child process", &error);
         let armed = self.console.interrupt.arm();
-        let _removed = Removed(&self.spec.landing);
+        // It goes after the child: a child that a signal ends removes nothing. [`refuse_existing`] made sure that it is ours.
+        let _removed = match &self.spec.landing {
+            Landing::File(path) => Some(self.console.interrupt.temporary(path)),
+            _ => None,
+        };
         let mut child = spawn().map_err(failed)?;
         let id = child.id();
         armed.on_signal(move || sys::terminate(id));
@@ -201,21 +205,6 @@ impl<'a> Bench<'a> {
 
     fn spec_source(&self) -> String {
         origin::masked(&self.spec.source)
-    }
-}
-
-/// The file of a run, or the folder of many, goes with this value, after the child: a child that a signal ends removes nothing.
-/// [`refuse_existing`] made sure that the file is ours.
-struct Removed<'a>(&'a Landing);
-
-impl Drop for Removed<'_> {
-    fn drop(&mut self) {
-        if let Landing::File(path) = self.0 {
-            let _ = match path.is_dir() {
-                true => fs::remove_dir_all(path),
-                false => fs::remove_file(path),
-            };
-        }
     }
 }
 

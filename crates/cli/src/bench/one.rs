@@ -6,7 +6,7 @@ use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use flatout_engine::{Client, Get, Landing, PartRecord, Report, stream};
+use flatout_engine::{Client, Get, Landing, PartRecord, Report, Watch, stream};
 use flatout_wire::endpoint::Scheme;
 use flatout_wire::location::Location;
 use flatout_wire::request::Request;
@@ -53,6 +53,17 @@ impl<'a> ByEngine<'a> {
         Ok((report, elapsed))
     }
 
+    fn land_in(
+        &self,
+        buffer: &'static mut [u8],
+        mut clock: Clock,
+    ) -> Result<(Report, &'static mut [u8], Elapsed), Failure> {
+        let sampled = |watch: Watch| clock.sample(move || watch.progress().landed_bytes);
+        let (report, buffer) = sys::get_into(buffer, &self.client, &self.location, self.console, sampled)?;
+        let elapsed = clock.stop(report.bytes);
+        Ok((report, buffer, elapsed))
+    }
+
     /// As `flatout cat` does it.
     fn through(&self, mut pipe: File, mut clock: Clock) -> Result<(Report, Elapsed), Failure> {
         let (writer, mut reader) = stream();
@@ -75,10 +86,9 @@ impl Prepared for ByEngine<'_> {
             Target::Nowhere => self.land(Landing::Nowhere, clock)?,
             Target::File(path) => self.land(Landing::File(path), clock)?,
             Target::Memory(buffer) => {
-                let (landing, loan) = sys::lend(buffer);
-                let outcome = self.land(landing, clock)?;
-                self.target = Target::Memory(loan.repaid(&outcome.0));
-                outcome
+                let (report, buffer, elapsed) = self.land_in(buffer, clock)?;
+                self.target = Target::Memory(buffer);
+                (report, elapsed)
             }
             Target::Stream(drain, pipe) => {
                 let outcome = self.through(pipe, clock)?;

@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::args::BenchPeer;
 use crate::bench::clock::Clock;
@@ -48,6 +48,9 @@ fn spec(args: &BenchPeer, console: &Console) -> Result<Spec, Failure> {
         (landing, _) => landing.clone(),
     };
     [&landing, &checked(args)].into_iter().try_for_each(refuse_taken)?;
+    if let (Landing::File(landed), Some(check)) = (&args.landing, &args.check) {
+        refuse_within(landed, check)?;
+    }
     let bench = match args.recursive {
         true => many::prepare(&args.source, &args.knobs, &landing, console)?,
         false => Bench::new(&args.source, &args.knobs, landing, console)?,
@@ -72,6 +75,23 @@ fn refuse_taken(landing: &Landing) -> Result<(), Failure> {
         Landing::File(path) if fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none()) => Ok(()),
         landing => refuse_existing(landing),
     }
+}
+
+/// A copy onto itself empties a file, and one into itself has no end.
+fn refuse_within(landed: &Path, check: &Path) -> Result<(), Failure> {
+    let (landed, check) = (resolved(landed), resolved(check));
+    if !landed.starts_with(&check) && !check.starts_with(&landed) {
+        return Ok(());
+    }
+    let failure = Failure::usage(format!("bench peer: {}: is where the bytes land, too", check.display()));
+    Err(failure.with_hint("name another place for --check, or leave it out and read what landed"))
+}
+
+/// Where a path leads that need not be there yet, by way of the folder around it.
+fn resolved(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let beside = |folder: &Path| Some(fs::canonicalize(folder).ok()?.join(path.file_name()?));
+    fs::canonicalize(&path).ok().or_else(|| beside(path.parent()?)).unwrap_or(path.clone())
 }
 
 fn of_one(shape: Shape, tls: bool) -> Result<Shape, Failure> {

@@ -67,6 +67,16 @@ impl Run {
         Some(self.cpu_seconds * 1e6 / self.objects? as f64)
     }
 
+    /// Whether it still has its samples, with the rows of its parts.
+    pub fn has_course(&self) -> bool {
+        !self.samples.is_empty()
+    }
+
+    /// Keeps the figures alone.
+    pub fn drop_course(&mut self) {
+        (self.rows, self.samples) = (Vec::new(), Vec::new());
+    }
+
     fn gib(&self) -> f64 {
         self.bytes as f64 / (1u64 << 30) as f64
     }

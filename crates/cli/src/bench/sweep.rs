@@ -3,6 +3,7 @@
 mod combination;
 mod document;
 mod machine;
+mod outcome;
 mod page;
 mod table;
 
@@ -14,7 +15,7 @@ use flatout_wire::time::format_iso_seconds;
 use crate::args::BenchSweep;
 use crate::bench::get::{Bench, refuse_existing};
 use crate::bench::report::{Op, run_event};
-use crate::bench::run::{Run, median};
+use crate::bench::run::Run;
 use crate::bench::spec::Work;
 use crate::console::{Carries, Console};
 use crate::exit::Exit;
@@ -24,12 +25,21 @@ use crate::origin;
 
 pub use combination::Combination;
 use document::Document;
+use outcome::Outcome;
 use page::Page;
+
+/// Courses that a combination keeps. One is drawn in the end, and which is not known before: with this many, all that
+/// a sweep of 256 combinations keeps stays under 50 MB.
+const MOST_COURSES: usize = 5;
 
 pub fn sweep(args: &BenchSweep, console: &Console) -> Result<Exit, Failure> {
     refuse_existing(&args.landing)?;
     let combinations = combination::all(&args.knobs)?;
-    let page = args.report.as_deref().map(Page::new).transpose()?;
+    let page = args.report.as_deref().map(|path| Page::new(path, &console.interrupt)).transpose()?;
+    if page.is_some() {
+        // What is measured is for the page as well.
+        console.outlast_reader();
+    }
     // Between two runs, too, a signal is to leave time to remove what there is.
     let _armed = console.interrupt.arm();
     let (_, any) = &combinations[0];
@@ -37,13 +47,13 @@ pub fn sweep(args: &BenchSweep, console: &Console) -> Result<Exit, Failure> {
     let started = now();
     let mut sweep = Sweep::new(args, bench, combinations, console);
     sweep.introduce()?;
-    sweep.measure()?;
-    table::show(console, &sweep.cells)?;
-    if let Some(page) = page {
-        page.write(&Document::new(&sweep, args, started)?)?;
-        console.say(&format!("report: {page}"))?;
+    match sweep.measure() {
+        Ok(()) => sweep.conclude(page.as_ref(), started, None).map(|()| sweep.exit()),
+        Err(failure) => {
+            sweep.interrupted(page.as_ref(), started, &failure);
+            Err(failure)
+        }
     }
-    Ok(sweep.exit())
 }
 
 fn now() -> String {
@@ -66,6 +76,12 @@ struct Cell {
     runs: Vec<Run>,
     /// What ended it; there are no runs after that.
     failure: Option<Failure>,
+}
+
+/// How far a combination came, in the words of events and pages.
+struct State<'a> {
+    name: &'static str,
+    reason: Option<&'a str>,
 }
 
 impl<'a> Sweep<'a> {
@@ -102,7 +118,8 @@ impl<'a> Sweep<'a> {
 
     /// One run of one combination. Only an interrupt ends them all.
     fn run(&mut self, at: usize, number: usize) -> Result<(), Failure> {
-        let runs = self.cells.len() * self.args.repeat as usize;
+        let cells = self.cells.len();
+        let runs = cells * self.args.repeat as usize;
         let cell = &mut self.cells[at];
         if cell.failure.is_some() {
             return Ok(());
@@ -111,7 +128,7 @@ impl<'a> Sweep<'a> {
         let name = format!("{number}/{runs} {combination}");
         match self.bench.with_knobs(name, &cell.knobs).repetition(Work::Get) {
             Ok(run) => {
-                cell.runs.push(document::thinned(run));
+                cell.add(document::thinned(run, cells));
                 let (round, run) = (cell.runs.len() as u32, &cell.runs[cell.runs.len() - 1]);
                 run_event(self.console, Op::Sweep(combination), round, &self.args.landing, run)?;
                 self.console.flush()
@@ -126,6 +143,35 @@ impl<'a> Sweep<'a> {
         }
     }
 
+    /// A signal costs what it cuts off, not what is measured. The failure is what the run ends with in any case.
+    fn interrupted(&self, page: Option<&Page>, started: String, failure: &Failure) {
+        let runs = self.cells.iter().map(|cell| cell.runs.len()).sum();
+        if failure.exit != Exit::Interrupted || runs == 0 {
+            return;
+        }
+        if let Err(failure) = self.conclude(page, started, Some(runs)) {
+            self.console.failure(Carries::Lines, &failure);
+        }
+    }
+
+    /// Says and writes what there is; with `cut_off_after`, that it is not all.
+    fn conclude(
+        &self,
+        page: Option<&Page>,
+        started: String,
+        cut_off_after: Option<usize>,
+    ) -> Result<(), Failure> {
+        let outcome = Outcome::of(&self.cells);
+        if let Some(runs) = cut_off_after {
+            let all = self.cells.len() * self.args.repeat as usize;
+            self.console.answer(&format!("interrupted after {runs} of {all} runs"))?;
+        }
+        table::show(self.console, &self.cells, &outcome)?;
+        let Some(page) = page else { return Ok(()) };
+        page.write(&Document::new(self, &outcome, started, cut_off_after.is_some())?)?;
+        self.console.say(&format!("report: {page}"))
+    }
+
     /// Of several failures the worst is the run's.
     fn exit(&self) -> Exit {
         let failures = self.cells.iter().filter_map(|cell| cell.failure.as_ref());
@@ -134,15 +180,47 @@ impl<'a> Sweep<'a> {
 }
 
 impl Cell {
-    fn median(&self, figure: impl Fn(&Run) -> f64) -> f64 {
-        median(self.runs.iter().map(figure))
+    /// Whether it has figures, and no failure that takes their worth.
+    fn is_measured(&self) -> bool {
+        self.failure.is_none() && !self.runs.is_empty()
     }
 
-    /// The run in the middle by its time, the quicker one of two.
+    /// What became of it.
+    fn state(&self) -> State<'_> {
+        match &self.failure {
+            Some(failure) => State { name: "failed", reason: Some(&failure.message) },
+            None if self.runs.is_empty() => {
+                State { name: "unmeasured", reason: Some("interrupted before its first run") }
+            }
+            None => State { name: "ok", reason: None },
+        }
+    }
+
+    /// Lets go of the course of the run that is furthest from the middle, where there are many.
+    fn add(&mut self, run: Run) {
+        self.runs.push(run);
+        let order = self.nearest_to_the_middle();
+        for at in
+            order.into_iter().filter(|at| self.runs[*at].has_course()).skip(MOST_COURSES).collect::<Vec<_>>()
+        {
+            self.runs[at].drop_course();
+        }
+    }
+
+    /// The run in the middle by its time, the quicker one of two. Of more than [`MOST_COURSES`] runs the nearest one
+    /// whose course is kept.
     fn median_run(&self) -> Option<usize> {
+        let order = self.nearest_to_the_middle();
+        order.iter().copied().find(|at| self.runs[*at].has_course()).or(order.first().copied())
+    }
+
+    fn nearest_to_the_middle(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.runs.len()).collect();
         order.sort_by(|one, other| self.runs[*one].seconds.total_cmp(&self.runs[*other].seconds));
-        order.get(order.len().checked_sub(1)? / 2).copied()
+        let middle = order.len().saturating_sub(1) / 2;
+        let mut ranked: Vec<(usize, usize)> = order.into_iter().enumerate().collect();
+        ranked.sort_by_key(|(rank, _)| rank.abs_diff(middle));
+        ranked.into_iter().map(|(_, at)| at).collect()
     }
 }
 

@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::folder::{Folder, names};
 use crate::objects::{ACCESS_KEY, Buckets, SECRET_KEY, bytes};
-use crate::program::{ended, flatout, run, shell, signal};
+use crate::program::{ended, flatout, run, shell, signal, wait_until};
 use crate::raw::{Answer, Asked, Raw, Then, ranged, right};
 
 const MIB: usize = 1 << 20;
@@ -394,11 +394,7 @@ fn control_c_while_it_runs() {
         let (source, target) = (raw.url("bucket/object"), folder.at("model"));
         let arguments = ["cp", &source, &target, "--part-size", "256KiB"];
         let child = flatout(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let start = Instant::now();
-        while folder.names().len() < 2 {
-            assert!(start.elapsed() < Duration::from_secs(20), "no temporary file");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_until("a temporary file", || folder.names().len() >= 2);
         signal(name, child.id());
         let stopped = ended(child.wait_with_output().unwrap()).refused(130, &["/bucket/object", "cancelled"]);
         assert_eq!(stopped.text(), "");

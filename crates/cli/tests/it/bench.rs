@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::folder::Folder;
 use crate::objects::{ACCESS_KEY, Buckets, SECRET_KEY, bytes, synthetic};
-use crate::program::{ended, flatout, run, signal};
+use crate::program::{ended, flatout, run, signal, wait_until};
 use crate::raw::{Answer, Raw, Then, right};
 
 const BYTES: u64 = (3 << 20) + 5;
@@ -154,9 +154,7 @@ fn control_c_left_the_file_of_the_floor_behind() {
     let (source, landing) = (raw.url("x"), format!("file:{}", folder.at("measured")));
     let arguments = ["bench", "get", &source, "--floor", "--landing", &landing, "--part-size", "256KiB"];
     let bench = flatout(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    while folder.names().len() < 2 {
-        thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("a file beside the model", || folder.names().len() >= 2);
     signal("INT", bench.id());
     ended(bench.wait_with_output().unwrap()).refused(130, &["/x", "interrupted"]);
     folder.is_untouched();

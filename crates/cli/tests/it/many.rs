@@ -5,11 +5,11 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::folder::Folder;
 use crate::objects::{Buckets, bytes};
-use crate::program::{Ended, ended, flatout, run, signal};
+use crate::program::{Ended, ended, flatout, run, signal, wait_until};
 use crate::raw::{Answer, Asked, Raw, Then};
 
 /// Every file below a folder, by its path there. What vanishes meanwhile is none.
@@ -356,16 +356,12 @@ fn an_interrupt_leaves_whole_files_only() {
         ["cp", "-r", "s3://b", target.path().to_str().unwrap(), "--endpoint-url", url.trim_end_matches('/')];
     let mut command = flatout(&arguments);
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(60);
     let is_begun = |names: &[String]| {
         let whole = names.iter().filter(|name| ["a", "b"].contains(&name.as_str())).count();
         let hung = names.iter().filter(|name| name.starts_with("hung/") && name.contains("flatout")).count();
         (whole, hung) == (2, 2)
     };
-    while !is_begun(&names(target.path())) {
-        assert!(Instant::now() < deadline, "{:?}", names(target.path()));
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("two whole files and two begun", || is_begun(&names(target.path())));
     signal("INT", child.id());
     ended(child.wait_with_output().unwrap()).refused(130, &["interrupted, at least 2 objects are missing"]);
     assert_eq!(names(target.path()), ["a", "b"]);

@@ -4,12 +4,10 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
-use std::thread;
-use std::time::Duration;
 
 use crate::folder::{Folder, names};
 use crate::objects::{ACCESS_KEY, Buckets, SECRET_KEY, bytes};
-use crate::program::{Ended, flatout, signal};
+use crate::program::{Ended, flatout, signal, wait_until};
 use crate::raw::{Answer, Raw, Then, right};
 use crate::tls::Served;
 
@@ -162,6 +160,15 @@ fn a_failure_is_a_line_and_a_code() {
     refused(object, &["--landing", "stream"], 4, &["bench peer", "hint:"]);
     refused(object, &["--landing", &landing], 4, &["exists already"]);
     refused(object, &["--check", &taken], 4, &["exists already"]);
+    // One file for both became an empty one.
+    let (same, below) = (format!("file:{}", folder.at("new")), folder.at("new/below"));
+    refused(
+        object,
+        &["--landing", &same, "--check", &folder.at("./new")],
+        4,
+        &["is where the bytes land", "hint:"],
+    );
+    refused("s3://bucket/", &["-r", "--landing", &same, "--check", &below], 4, &["is where the bytes land"]);
     refused("s3://bucket/", &["-r", "--landing", "memory"], 4, &["many objects"]);
     refused("s3://bucket/", &["-r", "--floor", "epoll:4:1MiB"], 4, &["no epoll"]);
     let mut peer = Peer::start(&[object, "--endpoint-url", &url, "--floor", "recv:1000:1MiB"]);
@@ -207,9 +214,7 @@ fn a_signal_ends_it_whatever_it_waits_for() {
     let mut peer = Peer::start(&arguments);
     peer.says("ready\n");
     peer.go();
-    while folder.names().len() < 2 {
-        thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("a file beside the model", || folder.names().len() >= 2);
     signal("INT", peer.child.id());
     peer.says("failed ");
     assert_eq!(peer.end().code, Some(130));

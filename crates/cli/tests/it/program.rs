@@ -3,7 +3,7 @@
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How a run ended.
 pub struct Ended {
@@ -36,6 +36,27 @@ fn bare(command: &mut Command) {
 
 /// Longer than any run takes, on however busy a machine; a run that hangs ends here without a code.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Waits for what a program is about to do.
+#[track_caller]
+pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    wait_at_most(PATIENCE, what, is_so);
+}
+
+#[track_caller]
+fn wait_at_most(patience: Duration, what: &str, is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < patience, "awaited in vain: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+#[should_panic(expected = "awaited in vain: nothing")]
+fn a_wait_without_end_ends() {
+    wait_at_most(Duration::from_millis(10), "nothing", || false);
+}
 
 /// Runs it to its end. Whatever it did, nothing that it put out may hold a secret that it was given.
 #[track_caller]

@@ -2,15 +2,16 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::process::Stdio;
-use std::thread;
-use std::time::Duration;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
 use crate::folder::Folder;
 use crate::objects::{Buckets, bytes, synthetic};
-use crate::program::{ended, flatout, run, signal};
+use crate::program::{Ended, ended, flatout, run, signal, wait_until};
 use crate::raw::{Answer, Raw, Then, right};
 
 const BYTES: u64 = (3 << 20) + 5;
@@ -136,6 +137,27 @@ fn the_page_holds_every_combination_and_the_course_of_its_median_run() {
     assert_eq!(data["command"], command);
     assert!(data["started"].as_str().unwrap().ends_with('Z') && data["version"].is_string(), "{data}");
     assert!(data["machine"]["cores"].as_u64() > Some(0) && data["machine"]["kernel"].is_string(), "{data}");
+    check_fields(&data["machine"], &["cores", "cpu", "kernel", "memory_gib"]);
+    check_fields(
+        &data,
+        &[
+            "as_fast",
+            "cells",
+            "command",
+            "fastest",
+            "interrupted",
+            "kind",
+            "landing",
+            "machine",
+            "object_bytes",
+            "repeat",
+            "schema",
+            "source",
+            "started",
+            "version",
+        ],
+    );
+    assert_eq!((&data["repeat"], &data["interrupted"]), (&json!(3), &json!(false)));
     let cells = data["cells"].as_array().unwrap();
     assert_eq!(cells.iter().map(combination).collect::<Vec<_>>(), COMBINATIONS);
     for cell in cells {
@@ -143,11 +165,67 @@ fn the_page_holds_every_combination_and_the_course_of_its_median_run() {
     }
 }
 
+/// What the page and docs/json.md know, and nothing besides: a field that is renamed here would leave a page of dashes.
+#[track_caller]
+fn check_fields(of: &Value, expected: &[&str]) {
+    let fields: Vec<&str> = of.as_object().expect("an object").keys().map(String::as_str).collect();
+    assert_eq!(fields, expected);
+}
+
+const MEDIANS: [&str; 6] = ["cpu_s_per_gib", "gbit_avg", "gbit_peak", "gib_per_s", "peak_rss_mib", "seconds"];
+
 fn check_cell(cell: &Value) {
+    check_fields(
+        cell,
+        &[
+            "median_run",
+            "medians",
+            "parallel",
+            "part_bytes",
+            "parts",
+            "parts_left_out",
+            "reason",
+            "runs",
+            "samples",
+            "state",
+        ],
+    );
     assert_eq!(
         (&cell["state"], &cell["reason"], &cell["parts_left_out"]),
         (&json!("ok"), &Value::Null, &json!(0))
     );
+    check_fields(&cell["medians"], &MEDIANS);
+    for run in cell["runs"].as_array().unwrap() {
+        check_fields(
+            run,
+            &[
+                "connections",
+                "cpu_s_per_gib",
+                "gbit_avg",
+                "gbit_peak",
+                "gib_per_s",
+                "peak_rss_mib",
+                "retries",
+                "seconds",
+            ],
+        );
+        assert!((1..=4).contains(&run["connections"].as_u64().unwrap()) && run["retries"] == 0, "{run}");
+    }
+    for figure in MEDIANS {
+        let mut figures: Vec<f64> =
+            cell["runs"].as_array().unwrap().iter().map(|run| run[figure].as_f64().expect(figure)).collect();
+        figures.sort_by(f64::total_cmp);
+        assert!(figures[0] >= 0.0 && cell["medians"][figure] == figures[1], "{figure}: {cell}");
+    }
+    for part in cell["parts"].as_array().unwrap() {
+        check_fields(
+            part,
+            &["address", "attempts", "bytes", "connection", "end_s", "first_byte_s", "index", "start_s"],
+        );
+        let time = |name: &str| part[name].as_f64().expect(name);
+        assert!(time("start_s") <= time("first_byte_s") && time("first_byte_s") <= time("end_s"), "{part}");
+        assert!(part["attempts"] == 1 && part["address"].is_string() && part["index"].is_u64(), "{part}");
+    }
     let (runs, parts) = (cell["runs"].as_array().unwrap(), cell["parts"].as_array().unwrap());
     let seconds = |run: &Value| run["seconds"].as_f64().unwrap();
     let mut all: Vec<f64> = runs.iter().map(seconds).collect();
@@ -161,6 +239,63 @@ fn check_cell(cell: &Value) {
     assert!(samples.len() >= 2 && samples.is_sorted() && samples[0] == (0.0, 0), "{cell}");
     let (end, landed) = samples[samples.len() - 1];
     assert!(landed == BYTES && (end - median).abs() < 1e-5, "{cell}");
+}
+
+/// Of two runs the page took the quicker one, and the table their mean.
+#[test]
+fn table_events_and_page_name_the_same_fastest() {
+    let origin = synthetic(BYTES);
+    let source = format!("{}/demo/object", origin.url());
+    let folder = Folder::new();
+    for more in [&["--json"][..], &[]] {
+        let page = folder.at("page.html");
+        let arguments = ["bench", "sweep", &source, "--report", &page, "--repeat", "2"];
+        let shown = run(&mut flatout(&[&arguments, &LISTS[..], more].concat())).clean();
+        let data = data(&page);
+        let fastest = &data["fastest"];
+        let cells = data["cells"].as_array().unwrap();
+        let least = cells.iter().min_by(|one, other| seconds(one).total_cmp(&seconds(other))).unwrap();
+        assert_eq!(combination(fastest), combination(least));
+        for cell in cells {
+            let runs: Vec<f64> =
+                cell["runs"].as_array().unwrap().iter().map(|run| run["seconds"].as_f64().unwrap()).collect();
+            assert!((seconds(cell) - (runs[0] + runs[1]) / 2.0).abs() < 1e-9, "{cell}");
+        }
+        let as_fast: Vec<_> = data["as_fast"].as_array().unwrap().iter().map(combination).collect();
+        match more {
+            [] => agrees_with_text(shown.text(), fastest, &as_fast),
+            _ => agrees_with_events(&shown.events(), cells, fastest, &as_fast),
+        }
+    }
+}
+
+/// The median of a page's cell.
+fn seconds(cell: &Value) -> f64 {
+    cell["medians"]["seconds"].as_f64().unwrap()
+}
+
+#[track_caller]
+fn agrees_with_text(text: &str, fastest: &Value, as_fast: &[(u64, u64)]) {
+    let size = |bytes: u64| if bytes == 1 << 20 { "1MiB" } else { "512KiB" };
+    let (parallel, part_bytes) = combination(fastest);
+    let flags = format!("fastest: --parallel {parallel} --part-size {}\n", size(part_bytes));
+    assert!(text.contains(&flags), "{text}lacks {flags}");
+    let names: Vec<String> =
+        as_fast.iter().map(|(parallel, part)| format!("{parallel} x {}", size(*part))).collect();
+    let line = format!("as fast in some of their runs: {}\n", names.join(", "));
+    assert_eq!(text.contains(&line), !names.is_empty(), "{text}{line}");
+}
+
+#[track_caller]
+fn agrees_with_events(events: &[Value], cells: &[Value], fastest: &Value, as_fast: &[(u64, u64)]) {
+    let events = events.iter().filter(|event| event["event"] == "combination");
+    for (event, cell) in events.zip(cells) {
+        assert_eq!(event["fastest"], combination(event) == combination(fastest), "{event}");
+        assert_eq!(event["as_fast"], as_fast.contains(&combination(event)), "{event}");
+        for figure in MEDIANS {
+            assert_eq!(event[figure], cell["medians"][figure], "{figure}");
+        }
+    }
 }
 
 #[test]
@@ -258,6 +393,7 @@ fn a_combination_that_fails_stops_no_other() {
         let failed = cell["part_bytes"] == 512 << 10;
         assert_eq!(cell["state"], if failed { "failed" } else { "ok" });
         assert_eq!(cell["reason"].is_string() && cell["median_run"].is_null(), failed, "{cell}");
+        assert_eq!(cell["medians"].is_null(), failed, "{cell}");
         assert_eq!(cell["runs"].as_array().unwrap().len(), if failed { 0 } else { 2 });
     }
 }
@@ -311,25 +447,134 @@ fn a_page_replaces_what_a_link_points_to() {
 }
 
 #[test]
-fn control_c_leaves_nothing() {
+fn a_page_keeps_its_mode_and_its_dangling_link() {
+    let origin = synthetic(1000);
+    let folder = Folder::new();
+    let source = format!("{}/demo/object", origin.url());
+    let one = ["--parallel", "1", "--part-size", "1MiB", "--repeat", "1"];
+    let write = |page: &str| {
+        let shown =
+            run(&mut flatout(&[&["bench", "sweep", &source, "--report", page], &one[..]].concat())).clean();
+        assert!(!shown.text().contains("small differences"), "nothing is compared");
+    };
+    fs::set_permissions(folder.at("model"), PermissionsExt::from_mode(0o600)).unwrap();
+    write(&folder.at("model"));
+    assert_eq!(fs::metadata(folder.at("model")).unwrap().permissions().mode() & 0o777, 0o600);
+    symlink("page.html", folder.at("link")).unwrap();
+    write(&folder.at("link"));
+    assert!(fs::symlink_metadata(folder.at("link")).unwrap().is_symlink());
+    assert_eq!(data(&folder.at("page.html"))["kind"], "sweep");
+    symlink("round", folder.at("round")).unwrap();
+    let round = folder.at("round");
+    run(&mut flatout(&[&["bench", "sweep", &source, "--report", &round], &one[..]].concat()))
+        .refused(1, &["/round"]);
+}
+
+#[test]
+fn a_page_is_written_though_nobody_reads_the_events() {
+    let raw = picky("403 Forbidden");
+    let folder = Folder::new();
+    let (source, page) = (raw.url("x"), folder.at("page.html"));
+    for json in ["--json", "--quiet"] {
+        let arguments = ["bench", "sweep", &source, "--report", &page, json];
+        let mut command = flatout(&[&arguments, &LISTS[..]].concat());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        drop(child.stdout.take());
+        // The code is that of the measurement.
+        assert_eq!(child.wait().unwrap().code(), Some(5), "{json}");
+        assert_eq!(data(&page)["cells"].as_array().unwrap().len(), 4, "{json}");
+        fs::remove_file(&page).unwrap();
+    }
+}
+
+#[test]
+fn one_run_each_is_said_to_prove_little() {
+    let origin = synthetic(1000);
+    let source = format!("{}/demo/object", origin.url());
+    for (repeat, said) in [("1", true), ("2", false)] {
+        let arguments = ["bench", "sweep", &source, "--repeat", repeat];
+        let shown = run(&mut flatout(&[&arguments, &LISTS[..]].concat())).clean();
+        assert_eq!(shown.text().contains("one run each: small differences mean nothing"), said, "{repeat}");
+    }
+}
+
+#[test]
+fn the_reason_of_a_failure_tells_no_secret() {
+    let raw = picky("403 Forbidden");
+    let folder = Folder::new();
+    let page = folder.at("page.html");
+    let source = format!("http://user:PASSWORDPASSWORD@{}/x?X-Amz-Signature=SIGNATURESIGNATURE", raw.address);
+    let arguments = ["bench", "sweep", &source, "--report", &page, "--repeat", "1"];
+    assert_eq!(run(&mut flatout(&[&arguments, &LISTS[..]].concat())).code, Some(5));
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(data(&page)["cells"][0]["reason"].as_str().unwrap().contains("/x"), "{html}");
+    assert!(!html.contains("PASSWORDPASSWORD") && !html.contains("SIGNATURESIGNATURE"));
+}
+
+/// A sweep into a file and a page, held up once so many requests have their answers, and then told by `tell`.
+fn told(answered: usize, folder: &Folder, tell: impl Fn(u32)) -> Ended {
     let object = bytes(1 << 20);
+    let silent = Arc::new(AtomicBool::new(false));
+    let is_silent = silent.clone();
     let raw = Raw::start(move |asked| {
         let answer = right(asked, &object, "\"one\"");
-        // The probe and the first run have their answers.
-        if asked.number > 5 { answer.then(Then::Silence) } else { answer }
+        if asked.number < answered {
+            return answer;
+        }
+        is_silent.store(true, Ordering::SeqCst);
+        answer.then(Then::Silence)
     });
-    let folder = Folder::new();
     let (source, landing) = (raw.url("x"), format!("file:{}", folder.at("measured")));
     let page = folder.at("page.html");
     let arguments = ["bench", "sweep", &source, "--landing", &landing, "--report", &page];
     let lists = ["--parallel", "1,2", "--part-size", "512KiB,256KiB"];
     let command = &mut flatout(&[&arguments, &lists[..]].concat());
-    let sweep = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    while folder.names().len() < 2 {
-        thread::sleep(Duration::from_millis(5));
-    }
-    signal("INT", sweep.id());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let sweep = command.spawn().unwrap();
+    wait_until("a run that hangs", || silent.load(Ordering::SeqCst) && folder.names().len() >= 2);
+    tell(sweep.id());
     // Standard error is closed only when the child has gone as well: it has it, too.
-    ended(sweep.wait_with_output().unwrap()).refused(130, &["/x", "interrupted"]);
+    ended(sweep.wait_with_output().unwrap())
+}
+
+/// As a terminal does it: to everyone at once.
+fn control_c(leader: u32) {
+    let kill = format!("kill -INT -{leader}");
+    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+}
+
+#[test]
+fn control_c_before_any_run_is_done_leaves_nothing() {
+    let folder = Folder::new();
+    let ended = told(1, &folder, control_c).refused(130, &["/x", "interrupted"]);
+    assert!(!ended.text().contains("concurrency"), "{}", ended.text());
+    folder.is_untouched();
+}
+
+#[test]
+fn control_c_leaves_table_and_page_of_what_is_measured() {
+    let folder = Folder::new();
+    // The probe, and two parts of the first combination.
+    let ended = told(4, &folder, control_c).refused(130, &["/x", "interrupted"]);
+    let text = ended.text();
+    for says in ["interrupted after 1 of 12 runs", "fastest: --parallel 1 --part-size 512KiB", "unmeasured"] {
+        assert!(text.contains(says), "{text}lacks {says}");
+    }
+    assert_eq!(folder.names(), ["model", "page.html"]);
+    let data = data(&folder.at("page.html"));
+    assert_eq!((&data["interrupted"], &data["repeat"]), (&json!(true), &json!(3)));
+    let states: Vec<&Value> = data["cells"].as_array().unwrap().iter().map(|cell| &cell["state"]).collect();
+    assert_eq!(states, ["ok", "unmeasured", "unmeasured", "unmeasured"]);
+    assert!(data["cells"][0]["medians"].is_object() && data["cells"][1]["medians"].is_null(), "{data}");
+}
+
+#[test]
+fn a_second_signal_leaves_nothing_either() {
+    let folder = Folder::new();
+    let ended = told(1, &folder, |id| {
+        signal("INT", id);
+        let _ = Command::new("sh").args(["-c", &format!("kill -TERM {id} 2> /dev/null")]).status();
+    });
+    assert_eq!(ended.code, Some(130), "{}", ended.stderr);
     folder.is_untouched();
 }

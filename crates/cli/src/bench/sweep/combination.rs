@@ -1,5 +1,6 @@
 //! Which combinations of concurrency and part size are measured.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::thread;
 
@@ -8,8 +9,11 @@ use flatout_settings::{format_size, parse_size};
 use crate::failure::Failure;
 use crate::knobs::Knobs;
 
+/// A table and a page that one can still read, and a memory that holds them.
+pub const MOST: usize = 256;
+
 /// One way to fetch an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Combination {
     pub parallel: u32,
     pub part_bytes: u64,
@@ -38,18 +42,28 @@ impl Combination {
 /// to write the same are one.
 pub fn all(knobs: &Knobs) -> Result<Vec<(Combination, Knobs)>, Failure> {
     let mut all: Vec<(Combination, Knobs)> = Vec::new();
+    let mut known = HashSet::new();
     let sizes = typed(knobs, "part-size").unwrap_or_else(part_sizes);
     for parallel in typed(knobs, "parallel").unwrap_or_else(parallels) {
         for size in &sizes {
             let knobs = knobs.clone().with("parallel", &parallel).with("part-size", size);
             let settings = flatout_ambient::gather(knobs.given())?.settings;
             let combination = Combination { parallel: settings.parallel, part_bytes: settings.part_bytes };
-            if all.iter().all(|(known, _)| *known != combination) {
+            if known.insert(combination) {
                 all.push((combination, knobs));
+            }
+            if all.len() > MOST {
+                return Err(too_many());
             }
         }
     }
     Ok(all)
+}
+
+fn too_many() -> Failure {
+    let failure =
+        Failure::usage(format!("sweep: more than {MOST} combinations of --parallel and --part-size"));
+    failure.with_hint("name fewer of either; then sweep again around the fastest")
 }
 
 fn typed(knobs: &Knobs, name: &str) -> Option<Vec<String>> {
@@ -107,6 +121,10 @@ mod tests {
         };
         check(&[("parallel", "2"), ("parallel", "0")], "parallel: 0 is out of bounds");
         check(&[("part-size", "2MiB"), ("part-size", "")], "part-size");
+        let many: Vec<String> = (1..=129).map(|parallel| parallel.to_string()).collect();
+        let mut many: Vec<(&str, &str)> = many.iter().map(|value| ("parallel", value.as_str())).collect();
+        many.extend([("part-size", "1MiB"), ("part-size", "2MiB")]);
+        check(&many, "more than 256 combinations");
         check(&[("part-size", "2MiB"), ("part-size", "512B")], "part-size");
         check(&[("part-size", "2MiB"), ("part-size", "32MiB"), ("window", "8MiB")], "window");
     }

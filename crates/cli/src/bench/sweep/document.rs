@@ -7,8 +7,8 @@ use flatout_settings::Kind;
 use serde::Serialize;
 
 use super::machine::Machine;
+use super::outcome::{Medians, Name, Outcome};
 use super::{Cell, Combination, Sweep};
-use crate::args::BenchSweep;
 use crate::bench::run::{Row, Run};
 use crate::bench::samples::{Sample, thin};
 use crate::bench::spec::Landing;
@@ -20,6 +20,9 @@ const MOST_SAMPLES: usize = 500;
 
 /// As many bars as one can still tell apart, and a page of a few MB.
 const MOST_PARTS: usize = 4000;
+
+/// Of all combinations together: a page of some 10 MB at most.
+const MOST_PARTS_IN_ALL: usize = 64_000;
 
 /// The whole report.
 #[derive(Serialize)]
@@ -33,6 +36,12 @@ pub struct Document<'a> {
     command: String,
     version: &'static str,
     machine: Machine,
+    /// How many runs of each were asked for.
+    repeat: u32,
+    /// Whether a signal came before they were all done.
+    interrupted: bool,
+    fastest: Option<Name>,
+    as_fast: Vec<Name>,
     cells: Vec<CellData<'a>>,
 }
 
@@ -42,6 +51,7 @@ struct CellData<'a> {
     part_bytes: u64,
     state: &'static str,
     reason: Option<&'a str>,
+    medians: Option<Medians>,
     runs: Vec<RunData>,
     /// Whose samples and parts follow.
     median_run: Option<usize>,
@@ -63,32 +73,46 @@ struct RunData {
 }
 
 impl<'a> Document<'a> {
-    pub fn new(sweep: &'a Sweep, args: &BenchSweep, started: String) -> Result<Document<'a>, Failure> {
+    pub fn new(
+        sweep: &'a Sweep,
+        outcome: &Outcome,
+        started: String,
+        interrupted: bool,
+    ) -> Result<Document<'a>, Failure> {
+        let args = sweep.args;
         let source = origin::object("read", &args.source)?.to_string();
+        let name = |at: usize| Name::from(sweep.cells[at].combination);
+        let cells = sweep.cells.iter().zip(&outcome.medians);
         Ok(Document {
             schema: 1,
             kind: "sweep",
-            command: command(sweep, args, &source)?,
+            command: command(sweep, &source)?,
             source,
             object_bytes: sweep.bench.spec().bytes,
             landing: args.landing.to_string(),
             started,
             version: env!("CARGO_PKG_VERSION"),
             machine: Machine::this(),
-            cells: sweep.cells.iter().map(CellData::new).collect(),
+            repeat: args.repeat,
+            interrupted,
+            fastest: outcome.fastest.map(name),
+            as_fast: outcome.as_fast.iter().copied().map(name).collect(),
+            cells: cells.map(|(cell, medians)| CellData::new(cell, *medians)).collect(),
         })
     }
 }
 
 impl<'a> CellData<'a> {
-    fn new(cell: &'a Cell) -> CellData<'a> {
+    fn new(cell: &'a Cell, medians: Option<Medians>) -> CellData<'a> {
+        let state = cell.state();
         let median_run = cell.median_run().filter(|_| cell.failure.is_none());
         let median = median_run.map(|at| &cell.runs[at]);
         CellData {
             parallel: cell.combination.parallel,
             part_bytes: cell.combination.part_bytes,
-            state: if cell.failure.is_none() { "ok" } else { "failed" },
-            reason: cell.failure.as_ref().map(|failure| failure.message.as_str()),
+            state: state.name,
+            reason: state.reason,
+            medians,
             runs: cell.runs.iter().map(RunData::new).collect(),
             median_run,
             samples: median.map_or(&[], |run| &run.samples),
@@ -114,11 +138,12 @@ impl RunData {
 }
 
 /// A run as it is kept until the end: no more of its course than a page can show, times to the microsecond.
-pub fn thinned(mut run: Run) -> Run {
+pub fn thinned(mut run: Run, cells: usize) -> Run {
     run.samples = thin(&run.samples, MOST_SAMPLES);
     run.samples.iter_mut().for_each(|(at, _)| *at = to_microsecond(*at));
     run.rows.sort_by(|one, other| one.start_s.total_cmp(&other.start_s));
-    run.rows.truncate(MOST_PARTS);
+    run.rows.truncate(MOST_PARTS.min(MOST_PARTS_IN_ALL / cells));
+    run.rows.shrink_to_fit();
     for row in &mut run.rows {
         for time in [&mut row.start_s, &mut row.first_byte_s, &mut row.end_s] {
             *time = to_microsecond(*time);
@@ -132,7 +157,8 @@ fn to_microsecond(seconds: f64) -> f64 {
 }
 
 /// What to type for the same again, secrets masked. What the environment and the config file say is not in it.
-fn command(sweep: &Sweep, args: &BenchSweep, source: &str) -> Result<String, Failure> {
+fn command(sweep: &Sweep, source: &str) -> Result<String, Failure> {
+    let args = sweep.args;
     let landing = match &args.landing {
         Landing::File(path) => format!("file:{}", path.display()),
         other => other.to_string(),

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process;
@@ -10,6 +10,7 @@ use std::process;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::signal::Interrupt;
 
 /// Draws whatever data stands in it; the lab's own pages are made from the same one.
 const TEMPLATE: &str = include_str!("../page.html");
@@ -17,14 +18,18 @@ const TEMPLATE: &str = include_str!("../page.html");
 /// Where the data goes, once.
 const MARKER: &str = "/*DATA*/null/*END*/";
 
+/// As many as Linux itself follows.
+const MOST_LINKS: usize = 40;
+
 /// A page that is to stand at a path.
 pub struct Page {
     path: PathBuf,
+    interrupt: Interrupt,
 }
 
 impl Page {
     /// Finds out whether it can be written, which is better known before a measurement than after it.
-    pub fn new(path: &Path) -> Result<Page, Failure> {
+    pub fn new(path: &Path, interrupt: &Interrupt) -> Result<Page, Failure> {
         let failed = |error: io::Error| Failure::local("write", path.display(), &error);
         if fs::metadata(path).is_ok_and(|known| !known.is_file()) {
             let failure = Failure::usage(format!("report: {}: is no file", path.display()));
@@ -32,23 +37,25 @@ impl Page {
                 failure.with_hint("name a file: it is made new, or replaced when the report is whole")
             );
         }
-        // Behind a link stands the file that is meant.
-        let page = Page { path: fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()) };
-        let trial = page.temporary();
-        File::create_new(&trial).map_err(failed)?;
-        fs::remove_file(&trial).map_err(failed)?;
+        let page = Page { path: behind_links(path).map_err(failed)?, interrupt: interrupt.clone() };
+        interrupt.temporary_file(&page.temporary()).map_err(failed)?;
         Ok(page)
     }
 
     /// Makes it, whole or not at all.
     pub fn write(&self, data: &impl Serialize) -> Result<(), Failure> {
-        let temporary = self.temporary();
-        let written = fill(&temporary, &html(data)).and_then(|()| fs::rename(&temporary, &self.path));
-        written.map_err(|error| {
-            // What is left of it, if anything.
-            let _ = fs::remove_file(&temporary);
-            Failure::local("write", self.path.display(), &error)
-        })
+        self.replace(&html(data)).map_err(|error| Failure::local("write", self.path.display(), &error))
+    }
+
+    fn replace(&self, html: &str) -> io::Result<()> {
+        let (temporary, mut file) = self.interrupt.temporary_file(&self.temporary())?;
+        // Whoever may read what stands there may read what replaces it, and nobody else.
+        if let Ok(known) = fs::metadata(&self.path) {
+            file.set_permissions(known.permissions())?;
+        }
+        file.write_all(html.as_bytes())?;
+        file.sync_all()?;
+        temporary.rename(&self.path)
     }
 
     /// Beside it, so that a rename can replace it at once.
@@ -66,10 +73,17 @@ impl fmt::Display for Page {
     }
 }
 
-fn fill(path: &Path, html: &str) -> io::Result<()> {
-    let mut file = File::create_new(path)?;
-    file.write_all(html.as_bytes())?;
-    file.sync_all()
+/// The file that is meant, whether it is there or not: behind a link stands another.
+fn behind_links(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        match fs::read_link(&path) {
+            // From the folder of the link, unless it begins at the root.
+            Ok(target) => path = path.parent().unwrap_or(Path::new("")).join(target),
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(io::Error::from_raw_os_error(libc::ELOOP))
 }
 
 /// No `<` of the data is left as one: `</script>` in a key would end the element.
