@@ -25,8 +25,10 @@ test: ## install what the tests need, then run every check and test
 	@$(MAKE) --no-print-directory check
 	cargo test --workspace
 	cargo test -p flatout-cli --test real
-	$(PYTHON) -m unittest discover --buffer --start-directory bench/tests
+	# Its page is then opened by the tests of the page.
+	@rm -rf target/lab-smoke
 	$(PYTHON) bench/lab run --suite smoke --flatout target/debug/flatout --out target/lab-smoke --wait 600
+	$(PYTHON) -m unittest discover --buffer --start-directory bench/tests
 
 lab: ## measure flatout beside its peers, about 15 minutes; SUITE=full for everything (bench/README.md)
 	$(PYTHON) bench/lab run --suite $(SUITE)
