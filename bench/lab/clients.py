@@ -16,6 +16,8 @@ from sizes import MIB
 
 # Beside what a peer adds: no client sees the lab's own environment.
 ENVIRONMENT = {
+    # In the checks and the rounds of Python programs alike, nothing is left beside them.
+    "PYTHONDONTWRITEBYTECODE": "1",
     "LANG": "C.UTF-8",
     "AWS_ACCESS_KEY_ID": ACCESS_KEY,
     "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
@@ -140,9 +142,12 @@ def check_amount(cell: Cell, measured: Measured, ground: Ground):
         if size != total:
             raise RunFailed("it ended well and left no file" if size is None else f"its file has {size} bytes of {total}")
     if cell.case.landing == "files":
-        count = len(files_below(ground.target))
-        if count != cell.objects.count:
-            raise RunFailed(f"it left {count} files of {cell.objects.count}")
+        files = files_below(ground.target)
+        if len(files) != cell.objects.count:
+            raise RunFailed(f"it left {len(files)} files of {cell.objects.count}")
+        size = sum(file.stat().st_size for file in files)
+        if size != total:
+            raise RunFailed(f"its files have {size} bytes of {total}")
 
 
 def compare(size: int, sha256: str, wanted_size: int, wanted_sha256: str, what: str):

@@ -11,7 +11,7 @@ from pathlib import Path
 import results
 from errors import UsageError
 from sizes import GIB
-from statistics import CONFIDENCE, median, ratios, shift
+from estimates import CONFIDENCE, median, ratios, shift
 from summary import aligned
 
 # By measure: what a ratio over 1 means.

@@ -15,7 +15,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 
-from pipes import Drain, Lines, Tail
+from streams import Drain, Lines, Tail
 from sampler import Loopback, Sampler, peak_rate
 from sizes import rounded
 from tree import Reaped, Stuck, Tree, clock_of, cpu_since, memory_of
@@ -75,15 +75,21 @@ class Measured:
 
 
 def run(client: Client, around: Surroundings) -> Measured:
-    """Raises RunFailed. Nothing of the client lives when it returns."""
+    """Raises RunFailed. Nothing of the client lives when it returns, but what no signal ends: that is a failure too."""
     process = Process(client, around)
     try:
         process.start()
-        return process.talk() if client.talks else process.last()
-    except Stuck as error:
-        raise RunFailed(str(error)) from None
+        measured = process.talk() if client.talks else process.last()
+    except RunFailed as error:
+        process.end()
+        if process.stuck:
+            raise RunFailed(f"{error}; then {process.stuck}") from None
+        raise
     finally:
         process.end()
+    if process.stuck:
+        raise RunFailed(process.stuck)
+    return measured
 
 
 class Process:
@@ -104,6 +110,8 @@ class Process:
         self.left = Reaped()
         self.lab_peak = 0
         self.ended = False
+        # What of it no signal ended.
+        self.stuck: str | None = None
 
     def start(self):
         # A child counts the memory of the process that it was forked from as its own (setmax_mm_hiwater_rss).
@@ -296,6 +304,8 @@ class Process:
         self.ended = True
         try:
             self.kill()
+        except Stuck as error:
+            self.stuck = str(error)
         finally:
             self.close()
 

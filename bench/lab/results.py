@@ -5,14 +5,14 @@ import os
 from dataclasses import asdict
 from pathlib import Path
 
-import statistics
+import estimates
 from cases import Case
 from catalogue import Cell
 from errors import UsageError
 from peers import Peer
 from rounds import Result, Round
 from sizes import GIB, MIB
-from statistics import Estimate, estimate, median, ratios
+from estimates import Estimate, estimate, median, ratios
 
 SCHEMA = 1
 # From here on the origin, or the machine, is what was measured.
@@ -158,13 +158,13 @@ def rounded(found: Estimate) -> dict:
 
 
 def method(rounds: int, limit_s: float, memory_limit_bytes: int) -> dict:
-    rank = statistics.interval_rank(rounds)
+    rank = estimates.interval_rank(rounds)
     return {
         "rounds": rounds,
         "warmups": 1,
-        "confidence": statistics.CONFIDENCE,
+        "confidence": estimates.CONFIDENCE,
         # What that many rounds come to: the narrowest interval above, or less, where even their range is less sure.
-        "confidence_reached": round(statistics.interval_confidence(rounds, rank), 4),
+        "confidence_reached": round(estimates.interval_confidence(rounds, rank), 4),
         "interval_ranks": [rank, rounds + 1 - rank],
         "limit_s": limit_s,
         "memory_limit_mib": memory_limit_bytes // MIB,

@@ -1,6 +1,7 @@
 """The runs: first each cell once, with its bytes checked, which warms everything up; then rounds, in each of which every cell
 has its turn, in an order of the round's own."""
 
+import contextlib
 import random
 import time
 from dataclasses import dataclass, field
@@ -90,16 +91,21 @@ def one_run(result: Result, what: str, is_check: bool, keep, bench: Bench):
     cell, ground = result.cell, bench.ground
     bench.progress.running(cell, f"{cell.case.name}, {what}, {cell.label}")
     started = time.monotonic()
-    ground.clean()
-    called = client(cell, bench.installed[cell.peer.name], ground, is_check)
-    result.argv = called.argv
     try:
+        ground.clean()
+        called = client(cell, bench.installed[cell.peer.name], ground, is_check)
+        result.argv = called.argv
         keep(run(called, bench.around))
         bench.progress.ran(cell, time.monotonic() - started)
     except RunFailed as error:
         fail(result, str(error), bench.progress)
+    except OSError as error:
+        # It vanishes while it is looked at, cannot be read, or there is no space.
+        fail(result, f"the lab could not run it, or look at what it delivered: {error}", bench.progress)
     finally:
-        ground.clean()
+        # What cannot be removed now fails the next run, by name.
+        with contextlib.suppress(OSError):
+            ground.clean()
 
 
 def fail(result: Result, reason: str, progress: Progress):

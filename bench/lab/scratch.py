@@ -80,7 +80,8 @@ def remove(made: Path):
     for where, folders, _ in os.walk(made):
         for path in (os.path.join(where, name) for name in folders):
             if not os.path.islink(path):
-                os.chmod(path, 0o700)
+                with contextlib.suppress(OSError):
+                    os.chmod(path, 0o700)
     shutil.rmtree(made, ignore_errors=True)
 
 

@@ -6,7 +6,7 @@ import time
 import unittest
 
 import support  # first: it finds the lab's modules
-from pipes import Lines, Tail
+from streams import Lines, Tail
 from support import MIB
 
 SPIN = """

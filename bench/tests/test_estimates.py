@@ -5,7 +5,7 @@ import math
 import unittest
 
 import support  # noqa: F401: first, it finds the lab's modules
-from statistics import (
+from estimates import (
     estimate,
     interval_confidence,
     interval_rank,
