@@ -1,11 +1,15 @@
 """One run of one client, whatever the client does."""
 
+import contextlib
 import hashlib
 import os
+import subprocess
 import time
 import unittest
+from unittest import mock
 
 import support  # first: it finds the lab's modules
+import tree
 from streams import Lines, Tail
 from support import MIB
 
@@ -135,6 +139,37 @@ class Failures(support.WithClients):
         self.assertLessEqual(len(tail.kept), 65536)
         self.assertLessEqual(len(lines.whole), 300)
 
+    def test_no_signal_ends_it(self):
+        """As a process that the kernel keeps: it fails its run, and later ones neither wait for it nor count it."""
+        with self.spare():
+            with self.assertRaisesRegex(support.RunFailed, r"^it ran for 0.3 s, which is the limit: killed; then process \d+ does not end, even by SIGKILL$"):
+                support.run(*self.client("a = b'x' * (64 << 20); time.sleep(1000)", seconds=0.3))
+            self.assertEqual(len(tree.stuck), 1)
+            started = time.monotonic()
+            found = support.run(*self.client("time.sleep(0.1)"))
+            self.assertLess(found.peak_rss, 50 * MIB)
+            self.assertLess(time.monotonic() - started, 5)
+
+    def test_a_leftover_that_no_signal_ends(self):
+        with self.spare(), self.assertRaisesRegex(support.RunFailed, r"^process \d+ does not end, even by SIGKILL$"):
+            support.run(*self.client(f"if os.fork() == 0: {HOLD}"))
+
+    @contextlib.contextmanager
+    def spare(self):
+        """No signal reaches whoever comes first."""
+        send, spared = tree.send, []
+
+        def pretend(pid, number):
+            spared.append(pid)
+            if pid != spared[0]:
+                send(pid, number)
+
+        with mock.patch.object(tree, "send", pretend), mock.patch.object(tree, "GONE_S", 0.2):
+            yield
+        os.kill(spared[0], 9)
+        os.waitpid(spared[0], 0)
+        tree.stuck.clear()
+
     def test_cannot_be_started(self):
         around = support.Surroundings(support.Limits(1, MIB), [], self.loopback, support.DRAIN)
         client = support.Client([str(self.folder / "none")], {}, str(self.folder))
@@ -165,6 +200,15 @@ class Talking(support.WithClients):
         alive = "if os.fork() == 0: spin(0.2); time.sleep(1000)"
         left = self.run_talker(SPIN + f"say('ready'); input()\n{alive}\ntime.sleep(0.5); say('done 0')")
         self.assertGreater(left.cpu_seconds, 0.17)
+
+    def test_what_a_dead_child_used_before_go_does_not_count(self):
+        code = """
+r, w = os.pipe(); a, b = os.pipe()
+if os.fork() == 0: spin(0.4); os.write(w, b"x"); os.read(a, 1); os._exit(0)
+os.read(r, 1); say("ready"); input(); os.write(b, b"x"); os.wait(); say("done 0")
+"""
+        found = self.run_talker(SPIN + code)
+        self.assertLess(found.cpu_seconds, 0.2)
 
     def test_memory_at_done(self):
         found = self.run_talker("a = b'x' * (64 << 20); say('ready'); input(); say('done 0')")
@@ -202,6 +246,23 @@ class Talking(support.WithClients):
 
     def test_reads_no_go(self):
         self.assertEqual(self.why("say('ready'); os.close(0); sys.exit(2)"), "exit status 2 (it had not said done)")
+
+
+class Numbers(support.WithClients):
+    def test_a_number_that_is_given_again(self):
+        """Who had it before it began anew was none of the client's."""
+        child = subprocess.Popen(["sleep", "1000"])
+        try:
+            found = tree.Tree(set())
+            found.inside[child.pid], found.newest = False, 1 << 30
+            self.assertEqual(found.pids(), [child.pid])
+        finally:
+            child.kill()
+            child.wait()
+
+    def test_who_was_not_killed_may_have_a_follower(self):
+        with mock.patch.dict(tree.stuck, {os.getpid(): "1"}):
+            self.assertFalse(tree.is_stuck(os.getpid()))
 
 
 class Counter(support.WithClients):
