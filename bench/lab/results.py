@@ -1,6 +1,7 @@
 """What the rounds come to, in the form that the page and `compare` read (schema 1), and how it is kept."""
 
 import json
+import math
 import os
 from dataclasses import asdict
 from pathlib import Path
@@ -69,7 +70,7 @@ def cells_of(results: list[Result], origin_cores: dict[str, int]) -> list[dict]:
 def floor_of(case: Case, results: list[Result]) -> Result | None:
     """The best of the floor's settings: what a peer is compared with."""
     there = [each for each in results if each.cell.case is case and each.cell.peer.name == case.floor and not each.failed]
-    return max(there, key=lambda each: median([throughput(each.cell, turn) for turn in each.rounds]), default=None)
+    return max(there, key=lambda each: median(throughputs(each)), default=None)
 
 
 def cell_of(result: Result, cores: int, floor: Result | None) -> dict:
@@ -141,16 +142,21 @@ def of_floor(result: Result, floor: Result | None) -> dict | None:
 
 
 def throughputs(result: Result) -> list[float]:
-    return [throughput(result.cell, turn) for turn in result.rounds]
-
-
-def throughput(cell: Cell, turn: Round) -> float:
-    return cell.objects.bytes / GIB / turn.measured.seconds
+    return [throughput(result.cell.objects.bytes, turn.measured.seconds) for turn in result.rounds]
 
 
 def costs(result: Result) -> list[float]:
+    return [cost(result.cell.objects.bytes, turn.measured.cpu_seconds) for turn in result.rounds]
+
+
+def throughput(size: int, seconds: float) -> float:
+    """GiB a second."""
+    return size / GIB / seconds
+
+
+def cost(size: int, cpu_seconds: float) -> float:
     """CPU seconds a GiB; never nothing, since ratios are made of them."""
-    return [max(turn.measured.cpu_seconds, 1e-6) / (result.cell.objects.bytes / GIB) for turn in result.rounds]
+    return max(cpu_seconds, 1e-6) / (size / GIB)
 
 
 def rounded(found: Estimate) -> dict:
@@ -206,11 +212,25 @@ def check(path: Path, data):
         raise UsageError(f"{path}: schema {data.get('schema')!r} is not the one read here, {SCHEMA}: measure again")
     try:
         data["machine"]["id"]
-        cases = {case["name"]: case["object_bytes"] * case["objects"] for case in data["cases"]}
+        cases = {case["name"]: case for case in data["cases"]}
+        for name, case in cases.items():
+            if not case["object_bytes"] * case["objects"] > 0:
+                raise ValueError(f"case {name}: its size must be over 0")
         for cell in data["cells"]:
             cases[cell["case"]]
-            cell["peer"], cell["settings"], cell["state"]
-            for turn in cell["rounds"]:
-                turn["round"], turn["seconds"] + turn["cpu_seconds"]
-    except (KeyError, TypeError) as error:
+            check_rounds(cell)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"{path}: is broken: {type(error).__name__}: {error}") from None
+
+
+def check_rounds(cell: dict):
+    """Raises what `check` turns into words."""
+    where = f"{cell['case']}, {cell['peer']} {cell['settings']}"
+    numbers = [turn["round"] for turn in cell["rounds"]]
+    if cell["state"] == "ok" and not numbers:
+        raise ValueError(f"{where}: is ok and has no rounds")
+    if len(set(numbers)) != len(numbers):
+        raise ValueError(f"{where}: has a round twice")
+    for turn in cell["rounds"]:
+        if not (0 < turn["seconds"] < math.inf and 0 <= turn["cpu_seconds"] < math.inf):
+            raise ValueError(f"{where}: round {turn['round']}: {turn['seconds']} s and {turn['cpu_seconds']} CPU s cannot be")
