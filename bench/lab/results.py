@@ -99,6 +99,8 @@ def round_of(turn: Round) -> dict:
         "cpu_seconds": round(measured.cpu_seconds, 6),
         "peak_rss_mib": round(measured.peak_rss / MIB, 2),
         "origin_cpu_seconds": round(measured.origin_cpu_seconds, 6),
+        "drain_cpu_seconds": round(measured.drain_cpu_seconds, 6),
+        "foreign_cpu_seconds": round(measured.foreign_cpu_seconds, 3),
         "fetched_bytes": measured.fetched_bytes,
         "peak_gib_per_s": round(measured.peak_bytes_per_s / GIB, 4),
     }
@@ -108,7 +110,10 @@ def summary(result: Result, cores: int, floor: Result | None) -> dict:
     cell, turns = result.cell, [each.measured for each in result.rounds]
     seconds = [each.seconds for each in turns]
     origin_busy = median([each.origin_cpu_seconds / each.seconds / cores for each in turns])
-    machine_busy = median([(each.cpu_seconds + each.origin_cpu_seconds) / each.seconds / (os.cpu_count() or 1) for each in turns])
+    all_cores = os.cpu_count() or 1
+    ours = [each.cpu_seconds + each.origin_cpu_seconds + each.drain_cpu_seconds for each in turns]
+    machine_busy = median([used / each.seconds / all_cores for used, each in zip(ours, turns)])
+    foreign_busy = median([each.foreign_cpu_seconds / each.seconds / all_cores for each in turns])
     many = cell.case.work == "many"
     return {
         "gib_per_s": rounded(estimate(throughputs(result))),
@@ -119,6 +124,7 @@ def summary(result: Result, cores: int, floor: Result | None) -> dict:
         "fetched_over_delivered": round(median([each.fetched_bytes / cell.objects.bytes for each in turns]), 4),
         "origin_busy": round(origin_busy, 3),
         "machine_busy": round(machine_busy, 3),
+        "foreign_busy": round(foreign_busy, 3),
         "bound": bound(origin_busy, machine_busy),
         "of_floor": of_floor(result, floor),
     }

@@ -50,11 +50,17 @@ PEERS = {
     "eater": "a = []\nwhile True: a.append(b'x' * (64 << 20))",
     "orphan": "put(get())\nif os.fork() == 0: os.setsid(); time.sleep(1000)",
     "later": "put(get())\nif os.path.exists(marks + '/later'): sys.exit('the second time')\nmark('later')",
+    "assassin": """
+for each in open(f"/proc/{os.getppid()}/task/{os.getppid()}/children").read().split():
+    if "nginx" in open(f"/proc/{each}/comm").read(): os.kill(int(each), signal.SIGKILL)
+sys.exit("sorry")""",
+    "filler": "signal.signal(signal.SIGXFSZ, signal.SIG_DFL); os.truncate(os.open(target, os.O_CREAT | os.O_WRONLY), 1 << 32)",
     "honest": "talk(lambda data: data)",
     "liar": "talk(lambda data: data[:70000] + b'xyz' + data[70003:])",
     "untidy": "put(get()); os.mkdir('locked'); open('locked/file', 'w').close(); os.chmod('locked', 0)",
 }
-TALKERS = {"honest", "liar"}
+# Of tests of their own.
+OTHERS = {"honest", "liar", "assassin", "filler"}
 TOML = """
 name = "{name}"
 about = "a client"
@@ -149,7 +155,7 @@ class WithLab(support.WithFolder):
 class Cells(WithLab):
     def test_every_failure_is_shown_and_the_others_go_on(self):
         self.shorten_limits(1.0)
-        self.write(*(PEERS.keys() - TALKERS))
+        self.write(*(PEERS.keys() - OTHERS))
         code, out, errors = self.run_lab()
         found = {cell["peer"]: cell["reason"] for cell in self.results()["cells"]}
         self.assertEqual(code, 1, errors)
@@ -217,6 +223,19 @@ class Cells(WithLab):
             self.assertEqual((honest["reason"], honest["talks"], len(honest["rounds"])), (None, True, 2))
             self.assertNotIn("--check", honest["command"])
             self.assertEqual(liar["reason"], "wrong bytes of big-1MiB: 1048576 of 1048576, different from offset 70000")
+
+    def test_an_origin_that_dies(self):
+        self.write("good", "assassin")
+        code, _, errors = self.run_lab()
+        found = {cell["peer"]: cell for cell in self.results()["cells"]}
+        self.assertEqual((code, found["good"]["reason"]), (1, None), errors)
+        self.assertRegex(found["assassin"]["reason"], "^exit status 1: sorry; origin nginx: ended with status -9: ")
+
+    def test_who_fills_the_memory(self):
+        self.write("good", "filler")
+        code, _, errors = self.run_lab()
+        found = {cell["peer"]: cell["reason"] for cell in self.results()["cells"]}
+        self.assertEqual((code, found), (1, {"good": None, "filler": "ended by SIGXFSZ"}), errors)
 
     def test_an_origin_that_does_not_start(self):
         self.write("good")

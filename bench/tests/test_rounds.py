@@ -18,6 +18,8 @@ from test_results import ONCE, cell
 
 MANY = SimpleNamespace(name="small", work="many", landing="files", origin="nginx", floor=None)
 
+ALIVE = SimpleNamespace(died=lambda: None)
+
 
 class Delivered(support.WithFolder):
     """What is looked at in each round."""
@@ -69,14 +71,14 @@ class Failures(unittest.TestCase):
         def keep(_):
             raise FileNotFoundError(2, "No such file or directory", "target")
 
-        found = self.one_run(SimpleNamespace(clean=lambda: None), keep)
+        found = self.one_run(SimpleNamespace(clean=lambda: None, origin=ALIVE), keep)
         self.assertEqual(found.reason, "the lab could not run it, or look at what it delivered: [Errno 2] No such file or directory: 'target'")
 
     def test_no_space(self):
         def clean():
             raise OSError(28, "No space left on device")
 
-        self.assertIn("No space left on device", self.one_run(SimpleNamespace(clean=clean)).reason)
+        self.assertIn("No space left on device", self.one_run(SimpleNamespace(clean=clean, origin=ALIVE)).reason)
 
     def test_nothing_wrong(self):
         self.assertIsNone(self.one_run(SimpleNamespace(clean=contextlib.nullcontext)).reason)
