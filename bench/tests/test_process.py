@@ -6,6 +6,7 @@ import os
 import subprocess
 import time
 import unittest
+from dataclasses import replace
 from unittest import mock
 
 import support  # first: it finds the lab's modules
@@ -58,6 +59,28 @@ class Commands(support.WithClients):
         large = b"x" * (200 * MIB)
         found = self.run_client("time.sleep(0.1)")
         self.assertLess(found.peak_rss, 50 * MIB, f"the lab holds {len(large)}")
+
+    def test_others_at_work_are_seen(self):
+        classify = tree.Tree.classify
+        other = subprocess.Popen(["sh", "-c", "while :; do :; done"])
+        around = self.client("time.sleep(0.5)")
+        try:
+            with mock.patch.object(tree.Tree, "classify", lambda found, pid: classify(found, pid) if pid != other.pid else False):
+                found = support.run(*around)
+        finally:
+            other.kill()
+            other.wait()
+        self.assertGreater(found.foreign_cpu_seconds, 0.1)
+
+    def test_a_file_too_large(self):
+        client, around = self.client("open('large', 'wb').write(b'x' * (4 << 20))")
+        around = replace(around, limits=replace(around.limits, file_bytes=MIB))
+        with self.assertRaisesRegex(support.RunFailed, "File too large|SIGXFSZ"):
+            support.run(client, around)
+
+    def test_no_space_is_left_for_others(self):
+        with mock.patch("process.SHM_KEPT_BYTES", 1 << 60):
+            self.assertRegex(self.reason(HOLD), "^left less than .* free in /dev/shm: killed$")
 
     def test_memory_of_the_whole_tree(self):
         found = self.run_client("pid = os.fork(); a = b'x' * (40 << 20); time.sleep(0.3)\nif pid: os.wait()")
@@ -211,7 +234,7 @@ os.read(r, 1); say("ready"); input(); os.write(b, b"x"); os.wait(); say("done 0"
         self.assertLess(found.cpu_seconds, 0.2)
 
     def test_memory_at_done(self):
-        found = self.run_talker("a = b'x' * (64 << 20); say('ready'); input(); say('done 0')")
+        found = self.run_talker("a = b'x' * (64 << 20); say('ready'); input(); say('done 0'); sys.stdin.read()")
         self.assertTrue(64 * MIB < found.peak_rss < 90 * MIB, found)
 
     def test_failed_before_ready(self):

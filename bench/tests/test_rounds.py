@@ -11,6 +11,7 @@ import support  # first: it finds the lab's modules
 import rounds
 from cases import Objects
 from clients import check_amount
+from errors import LabError
 from process import RunFailed
 from progress import Progress
 from rounds import Bench, Result
@@ -79,6 +80,21 @@ class Failures(unittest.TestCase):
             raise OSError(28, "No space left on device")
 
         self.assertIn("No space left on device", self.one_run(SimpleNamespace(clean=clean, origin=ALIVE)).reason)
+
+    def test_the_origin_died(self):
+        for again, lost in ((lambda: None, 0), (mock.Mock(side_effect=LabError("no port")), 1)):
+            origin = SimpleNamespace(died=lambda: "origin nginx: ended with status -9", again=again, pids=[7])
+            around = SimpleNamespace(origin_pids=[6])
+            bench = Bench(SimpleNamespace(origin=origin), around, {}, Progress(1, io.StringIO()), [])
+            self.assertEqual(rounds.with_origin("exit status 1", bench), "exit status 1; origin nginx: ended with status -9")
+            self.assertEqual((len(bench.lost), around.origin_pids), (lost, [6] if lost else [7]))
+
+    def test_no_origin_any_more(self):
+        result = Result(cell("one"))
+        progress = Progress(1, io.StringIO())
+        progress.expect(result.cell, 1)
+        rounds.one_run(result, "check", True, None, Bench(SimpleNamespace(), None, {}, progress, ["it is gone"]))
+        self.assertEqual(result.reason, "it is gone")
 
     def test_nothing_wrong(self):
         self.assertIsNone(self.one_run(SimpleNamespace(clean=contextlib.nullcontext)).reason)
