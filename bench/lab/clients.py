@@ -92,9 +92,10 @@ def values_of(cell: Cell, ground: Ground) -> dict[str, str]:
     values = {
         "folder": str(cell.peer.folder),
         "endpoint": origin.endpoint,
-        "host": "127.0.0.1",
-        "port": str(origin.port),
         "bucket": BUCKET,
+        "access_key": ACCESS_KEY,
+        "secret_key": SECRET_KEY,
+        "cores": str(os.cpu_count() or 1),
         "ca": str(origin.ca or ""),
         "work": str(ground.work),
         "target": str(ground.target),
@@ -105,8 +106,7 @@ def values_of(cell: Cell, ground: Ground) -> dict[str, str]:
     if cell.case.work == "get":
         key = content.keys(objects, False)[0]
         return {**values, "key": key, "url": f"{origin.endpoint}/{BUCKET}/{key}", "bytes": str(objects.size)}
-    counts = {"count": str(objects.count), "total_bytes": str(objects.bytes)}
-    return {**values, **counts, "prefix": content.prefix(objects), "keys": str(keys_file(cell, ground))}
+    return {**values, "prefix": content.prefix(objects), "keys": str(keys_file(cell, ground))}
 
 
 def keys_file(cell: Cell, ground: Ground) -> Path:
