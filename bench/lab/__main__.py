@@ -1,6 +1,7 @@
 """python3 bench/lab: peers side by side, on this machine, in one command."""
 
 import argparse
+import os
 import shutil
 import sys
 import textwrap
@@ -65,6 +66,8 @@ def main() -> int:
     except (LabError, install.InstallError) as error:
         print(f"lab: error: {error}", file=sys.stderr)
         return getattr(error, "exit_code", 1)
+    except BrokenPipeError:
+        raise
     except OSError as error:
         print(f"lab: error: {error}", file=sys.stderr)
         return 1
@@ -207,5 +210,6 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except BrokenPipeError:
-        # Whoever read, as head does, has enough.
+        # Whoever read, as head does, has enough; nor is there anybody to flush the rest to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)

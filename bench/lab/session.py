@@ -26,7 +26,7 @@ from errors import LabError
 from install import Installed, InstallError
 from peers import Peer
 from process import Limits, Surroundings
-from progress import Progress
+from progress import Progress, say
 from rounds import Bench, Result, fail, measure
 from sampler import Loopback
 from sizes import GIB, MIB, format_size
@@ -228,7 +228,3 @@ def write(done: dict, options: Options) -> list[Path]:
         say(f"no page: {error}")
         return [data]
     return [data, html]
-
-
-def say(line: str):
-    print(f"lab: {line}", file=sys.stderr, flush=True)

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import os
 import unittest
 from dataclasses import replace
 from types import SimpleNamespace
@@ -9,8 +10,9 @@ from unittest import mock
 
 import support  # first: it finds the lab's modules
 import rounds
+import variables
 from cases import Objects
-from clients import check_amount
+from clients import check_amount, values_of
 from errors import LabError
 from process import RunFailed
 from progress import Progress
@@ -54,6 +56,16 @@ class Delivered(support.WithFolder):
         (self.target / "below/1").symlink_to("none")
         with self.assertRaises(FileNotFoundError):
             self.check()
+
+
+class Variables(unittest.TestCase):
+    def test_each_has_a_value(self):
+        one = cell("one", objects=Objects(100, 1))
+        one.peer.folder = "/peer"
+        origin = SimpleNamespace(endpoint="http://127.0.0.1:1", ca=None)
+        found = values_of(one, SimpleNamespace(origin=origin, work="/work", target="/work/target"))
+        self.assertEqual((variables.ALWAYS | variables.OF_WORK["get"]) - found.keys(), variables.SPLICED)
+        self.assertEqual((found["access_key"], found["cores"]), ("labadmin", str(os.cpu_count())))
 
 
 class Failures(unittest.TestCase):
