@@ -276,9 +276,11 @@ def legend(found: Comparison, tolerance: float) -> list[str]:
     counts = {word: sum(each.verdict == word for each in judged) for word in ("better", "worse", "same", "unsure")}
     told = ", ".join(f"{count} {word}" for word, count in counts.items() if count or word == "worse")
     lines = [f"{told}; {len(found.left_out)} cells not compared."]
-    lines.append(f"Better or worse: the {CONFIDENCE:.0%} interval lies wholly beyond {tolerance:.0%}; unsure: it leaves out 1, and reaches into that.")
+    lines.append(f"Better or worse: the {CONFIDENCE:.0%} interval lies wholly beyond {tolerance:.0%}; unsure: it leaves out 1 and reaches into that, or there is none.")
     chance = (1 - CONFIDENCE) * len(judged)
     lines.append(f"Of {len(judged)} comparisons up to {chance:.0f} would leave out 1 by chance, were everything the same.")
+    if not tested:
+        return [*lines, f"{TESTED} is in none of them: nothing counts for the exit code."]
     worse, sure = (sum(each) for each in ([v.verdict == "worse" for v in tested], [v.counts_as_worse for v in tested]))
     holms = f"Holm over the {len(tested)}, which takes {rounds_for_holm(len(tested))} rounds or more"
     lines.append(f"{TESTED}: {worse} of {len(tested)} worse, {sure} of them beyond chance ({holms}): these alone count for the exit code.")

@@ -219,7 +219,10 @@ def check(path: Path, data):
     try:
         data["machine"]["id"]
         cases = {case["name"]: case for case in data["cases"]}
+        for each in [*data.get("peers", []), *data.get("origins", [])]:
+            each["name"], each.get("settings")
         for name, case in cases.items():
+            case["origin"]
             if not case["object_bytes"] * case["objects"] > 0:
                 raise ValueError(f"case {name}: its size must be over 0")
         for cell in data["cells"]:

@@ -230,6 +230,7 @@ class CommandLine(Compare):
         code, said = self.run_main(a, b)
         self.assertEqual(code, 0)
         self.assertIn("1 worse", said)
+        self.assertTrue(said.endswith("flatout is in none of them: nothing counts for the exit code.\n"), said)
 
     def test_an_interval_that_reaches_into_the_tolerance(self):
         a, b = results(cell("flatout", STEADY)), results(cell("flatout", times(1.03)))
@@ -277,6 +278,8 @@ class CommandLine(Compare):
             '{"kind": "lab", "schema": 1}': "is broken: KeyError: 'machine'",
             json.dumps({**self.same, "cells": [{"case": "none"}]}): "is broken: KeyError: 'none'",
             json.dumps({**self.same, "cells": 5}): "is broken: TypeError",
+            json.dumps({**self.same, "peers": [{}]}): "is broken: KeyError: 'name'",
+            json.dumps({**self.same, "origins": [5]}): "is broken: TypeError",
             json.dumps(results(cell("flatout", []))): "large, flatout default: is ok and has no rounds",
             json.dumps(results(cell("flatout", [1.0, 0.0]))): "large, flatout default: round 2: 0.0 s and 1.01 CPU s cannot be",
             json.dumps(results(cell("flatout", [1.0], [-1.0]))): "cannot be",
