@@ -1,6 +1,7 @@
 """python3 bench/lab: peers side by side, on this machine, in one command."""
 
 import argparse
+import os
 import shutil
 import sys
 import textwrap
@@ -50,10 +51,10 @@ exit codes: 0 done, 1 a cell failed or something was in the way, 4 usage, 130 in
 """
 
 COMPARE = """\
-Ratios B/A with their 95 % intervals (Hodges and Lehmann; exact, after Mann and Whitney). Where both runs have the floor,
-ratios to the floor of the same round are compared, so that a slower day of the machine cancels; the table says which.
-The floor's own rows show how the machine differed; they never count as worse.
-exit codes: 0 nothing is worse, 1 something is worse, 4 usage
+Ratios B/A with their 95 % intervals (Hodges and Lehmann; exact, after Mann and Whitney), of plain figures; and, by case, how
+the floor itself moved, which is the machine. --by-floor compares ratios to the floor of the same round instead: that takes
+out what the machine did to both and puts in how the floor scatters, which is mostly more.
+exit codes: 0 flatout is nowhere worse, 1 it is (interval wholly beyond the tolerance; Holm over all its comparisons), 4 usage
 """
 
 
@@ -66,9 +67,7 @@ def main() -> int:
         print(f"lab: error: {error}", file=sys.stderr)
         return getattr(error, "exit_code", 1)
     except BrokenPipeError:
-        # Whoever read, as head does, has enough.
-        sys.stdout = None
-        return 0
+        raise
     except OSError as error:
         print(f"lab: error: {error}", file=sys.stderr)
         return 1
@@ -113,6 +112,7 @@ def parser() -> Parser:
     judge.add_argument("a", type=Path, metavar="A.json", help="results from before")
     judge.add_argument("b", type=Path, metavar="B.json", help="results from after")
     judge.add_argument("--json", action="store_true", help="write JSON instead of a table")
+    judge.add_argument("--by-floor", action="store_true", help="compare ratios to the floor of the same round")
     judge.add_argument("--across-machines", action="store_true", help="compare results of different machines nevertheless")
     judge.add_argument("--tolerance", type=share, default=0.02, metavar="SHARE", help="smaller differences count as none (0.02)")
 
@@ -203,7 +203,7 @@ def told(start: str, text: str):
 
 
 def compare_results(arguments) -> int:
-    return compare.main(arguments.a, arguments.b, arguments.json, arguments.across_machines, arguments.tolerance)
+    return compare.main(arguments.a, arguments.b, arguments.json, arguments.across_machines, arguments.tolerance, arguments.by_floor)
 
 
 def make_page(arguments) -> int:
@@ -213,4 +213,9 @@ def make_page(arguments) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except BrokenPipeError:
+        # Whoever read, as head does, has enough; nor is there anybody to flush the rest to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

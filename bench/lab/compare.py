@@ -1,21 +1,23 @@
 """`compare A.json B.json`: per cell whether B is better, worse or the same, and how surely.
 
-Where both runs have a working floor, what is compared is the ratio to the floor of the same round: a machine that was
-slower on one day was slower for the floor too.
+Plain figures are compared, and beside them it is shown how the floor itself moved. Ratios to the floor (`by_floor`) take out
+what the machine did to both, and put in how the floor scatters: measured, that is mostly more.
 """
 
 import json
-from dataclasses import asdict, dataclass
+import re
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import results
 from errors import UsageError
-from sizes import GIB
-from statistics import CONFIDENCE, median, ratios, shift
+from estimates import CONFIDENCE, Shift, holm, median, rounds_for_holm, shift
 from summary import aligned
 
 # By measure: what a ratio over 1 means.
 MEASURES = {"throughput": "better", "cpu": "worse"}
+# What is tested; the other peers are there to be seen.
+TESTED = "flatout"
 
 
 @dataclass(frozen=True)
@@ -26,19 +28,25 @@ class Verdict:
     peer: str
     settings: str
     measure: str
-    # better, worse, same, or unsure: too few rounds.
+    # better, worse, same, or unsure: too few rounds, or an interval that reaches into the tolerance.
     verdict: str
     ratio: float
     low: float | None
     high: float | None
+    # How often chance alone would show as much.
+    p: float
     # The floor's settings that both were divided by, None for plain figures.
     of_floor: str | None
     # The floor itself: it shows how the machine differed, and is nothing that could have got worse.
     is_floor: bool
+    # What else differs: the peer's version, the origin.
+    note: str
+    # Worse, of what is tested, and no chance: all comparisons of it taken together.
+    counts_as_worse: bool = False
 
     @property
-    def counts_as_worse(self) -> bool:
-        return self.verdict == "worse" and not self.is_floor
+    def is_tested(self) -> bool:
+        return self.peer == TESTED and not self.is_floor
 
 
 @dataclass(frozen=True)
@@ -56,35 +64,53 @@ class Run:
         self.path, self.data = path, results.read(path)
         self.cases = {case["name"]: case for case in self.data["cases"]}
         self.cells = {(cell["case"], cell["peer"], cell["settings"]): cell for cell in self.data["cells"]}
+        self.peers = {peer["name"]: peer for peer in self.data.get("peers", [])}
+        self.origins = {origin["name"]: origin for origin in self.data.get("origins", [])}
 
     @property
     def machine(self) -> dict:
         return self.data["machine"]
 
-    def values(self, cell: dict, measure: str) -> list[float]:
+    def values(self, cell: dict, measure: str) -> dict[int, float]:
+        """By round."""
         case = self.cases[cell["case"]]
-        gib = case["objects"] * case["object_bytes"] / GIB
-        if measure == "throughput":
-            return [gib / turn["seconds"] for turn in cell["rounds"]]
-        return [max(turn["cpu_seconds"], 1e-6) / gib for turn in cell["rounds"]]
+        of = {"throughput": results.throughput, "cpu": results.cost}[measure]
+        size = case["objects"] * case["object_bytes"]
+        return {turn["round"]: of(size, turn[SECONDS[measure]]) for turn in cell["rounds"]}
 
     def floors(self, case: str) -> dict[str, dict]:
-        """The floor's cells in a case that worked, the fastest first."""
+        """The floor's cells in a case that worked, by settings."""
         floor = self.cases[case].get("floor")
-        cells = [cell for (of, peer, _), cell in self.cells.items() if of == case and peer == floor and cell["state"] == "ok"]
-        cells.sort(key=lambda cell: median(self.values(cell, "throughput")), reverse=True)
-        return {cell["settings"]: cell for cell in cells}
+        return {key[2]: cell for key, cell in self.cells.items() if key[:2] == (case, floor) and cell["state"] == "ok"}
+
+    def args(self, peer: str, settings: str) -> list[str] | None:
+        there = self.peers.get(peer, {}).get("settings", [])
+        return next((each.get("args") for each in there if each.get("name") == settings), None)
 
 
-def compare(a: Run, b: Run, tolerance: float) -> Comparison:
+SECONDS = {"throughput": "seconds", "cpu": "cpu_seconds"}
+
+
+def compare(a: Run, b: Run, tolerance: float, by_floor: bool = False) -> Comparison:
     verdicts, left_out = [], []
     for key in {**a.cells, **b.cells}:
         reason = incomparable(a, b, key)
+        floor = shared_floor(a, b, key) if by_floor and not reason else None
+        if floor and not reason:
+            reason = without_pairs(a, b, key, floor)
         if reason:
             left_out.append({"case": key[0], "peer": key[1], "settings": key[2], "reason": reason})
         else:
-            verdicts += [judge(a, b, key, measure, tolerance) for measure in MEASURES]
-    return Comparison(a.machine["id"] != b.machine["id"], verdicts, left_out)
+            verdicts += [judge(a, b, key, measure, tolerance, floor) for measure in MEASURES]
+    return Comparison(a.machine["id"] != b.machine["id"], counted(verdicts), left_out)
+
+
+def counted(verdicts: list[Verdict]) -> list[Verdict]:
+    """With those marked that are worse beyond chance, however many comparisons there were."""
+    tested = [at for at, each in enumerate(verdicts) if each.is_tested]
+    for at, sure in zip(tested, holm([verdicts[at].p for at in tested])):
+        verdicts[at] = replace(verdicts[at], counts_as_worse=sure and verdicts[at].verdict == "worse")
+    return verdicts
 
 
 def incomparable(a: Run, b: Run, key: tuple) -> str | None:
@@ -96,48 +122,97 @@ def incomparable(a: Run, b: Run, key: tuple) -> str | None:
         if cell["state"] != "ok":
             return f"failed in {name}: {cell.get('reason')}"
     one, other = a.cases[key[0]], b.cases[key[0]]
-    for field in ("objects", "object_bytes", "origin", "landing"):
-        if one[field] != other[field]:
-            return f"another case in B: {field} {other[field]} instead of {one[field]}"
+    for field in ("objects", "object_bytes", "origin", "work", "landing", "disk"):
+        if one.get(field) != other.get(field):
+            return f"another case in B: {field} {other.get(field)} instead of {one.get(field)}"
+    return called_differently(a, b, key)
+
+
+def called_differently(a: Run, b: Run, key: tuple) -> str | None:
+    _, peer, settings = key
+    args = [run.args(peer, settings) for run in (a, b)]
+    if args[0] != args[1]:
+        return f"other settings in B: {args[1]} instead of {args[0]}"
+    commands = [general(run.cells[key].get("command") or []) for run in (a, b)]
+    if commands[0] != commands[1]:
+        return f"another command in B: {' '.join(commands[1])} instead of {' '.join(commands[0])}"
     return None
 
 
-def judge(a: Run, b: Run, key: tuple, measure: str, tolerance: float) -> Verdict:
-    floor = shared_floor(a, b, key)
-    one, other = (figures(run, run.cells[key], measure, floor) for run in (a, b))
-    found = shift(one, other)
-    is_floor = key[1] == a.cases[key[0]].get("floor")
-    return Verdict(*key, measure, verdict(found, measure, tolerance), found.ratio, found.low, found.high, floor, is_floor)
+def general(command: list[str]) -> list[str]:
+    """A command without what differs from run to run: ports, and the folders of paths."""
+    return [re.sub(r"(?<![\w./])(/[^/\s]+)+/", "/", re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1", word)) for word in command]
+
+
+def note(a: Run, b: Run, key: tuple) -> str:
+    """What changed beside the program that is tested."""
+    case, peer, _ = key
+    notes = []
+    if peer not in (TESTED, a.cases[case].get("floor")):
+        notes += [changed("version", [run.peers.get(peer, {}).get("version") for run in (a, b)])]
+    notes += [changed("origin", [run.origins.get(run.cases[case]["origin"], {}).get("about") for run in (a, b)])]
+    return "; ".join(filter(None, notes))
+
+
+def changed(what: str, values: list) -> str:
+    return "" if values[0] == values[1] else f"{what} {values[0]} became {values[1]}"
 
 
 def shared_floor(a: Run, b: Run, key: tuple) -> str | None:
-    """The floor's settings that are the best in A of those that both have; None for the floor itself."""
+    """The floor's settings that are the best of those that both have, over A and B together: the best in one of them was
+    lucky in that one. None for the floor itself."""
     case, peer, _ = key
     if peer == a.cases[case].get("floor"):
         return None
-    there = b.floors(case)
-    return next((settings for settings in a.floors(case) if settings in there), None)
+    one, other = a.floors(case), b.floors(case)
+    pooled = {
+        settings: [*a.values(one[settings], "throughput").values(), *b.values(other[settings], "throughput").values()]
+        for settings in one
+        if settings in other
+    }
+    return max(pooled, key=lambda settings: median(pooled[settings]), default=None)
+
+
+def without_pairs(a: Run, b: Run, key: tuple, floor: str) -> str | None:
+    for run, name in ((a, "A"), (b, "B")):
+        if not figures(run, run.cells[key], "throughput", floor):
+            return f"shares no round with the floor in {name}"
+    return None
+
+
+def judge(a: Run, b: Run, key: tuple, measure: str, tolerance: float, floor: str | None) -> Verdict:
+    found = shift(*(figures(run, run.cells[key], measure, floor) for run in (a, b)))
+    is_floor = key[1] == a.cases[key[0]].get("floor")
+    said = verdict(found, measure, tolerance)
+    return Verdict(*key, measure, said, found.ratio, found.low, found.high, found.p, floor, is_floor, note(a, b, key))
 
 
 def figures(run: Run, cell: dict, measure: str, floor: str | None) -> list[float]:
+    """Plain, or as ratios to the floor of the same round, where that has it."""
     values = run.values(cell, measure)
-    return values if floor is None else ratios(values, run.values(run.floors(cell["case"])[floor], measure))
+    if floor is None:
+        return list(values.values())
+    of = run.values(run.floors(cell["case"])[floor], measure)
+    return [value / of[number] for number, value in values.items() if number in of]
 
 
-def verdict(found, measure: str, tolerance: float) -> str:
-    """Not the same only when the interval leaves out 1, and the difference is one that matters."""
+def verdict(found: Shift, measure: str, tolerance: float) -> str:
+    """Not the same only when the whole interval is beyond the tolerance."""
     if found.low is None:
         return "unsure"
-    if found.low <= 1 <= found.high or max(found.ratio, 1 / found.ratio) < 1 + tolerance:
+    most = 1 + tolerance
+    if found.low <= 1 <= found.high or 1 / most < found.ratio < most:
         return "same"
+    if 1 / most <= found.high and found.low <= most:
+        return "unsure"
     over = MEASURES[measure]
     return over if found.ratio > 1 else {"better": "worse", "worse": "better"}[over]
 
 
-def main(a: Path, b: Path, as_json: bool, across_machines: bool, tolerance: float) -> int:
-    """Exit code: 1 when something is worse, the machine aside."""
+def main(a: Path, b: Path, as_json: bool, across_machines: bool, tolerance: float, by_floor: bool = False) -> int:
+    """Exit code: 1 when flatout is worse."""
     one, other = Run(a), Run(b)
-    found = compare(one, other, tolerance)
+    found = compare(one, other, tolerance, by_floor)
     if found.machines_differ and not across_machines:
         raise UsageError(
             f"DIFFERENT MACHINES: {a} is of {named(one.machine)}, {b} of {named(other.machine)}. What differs between them "
@@ -156,6 +231,7 @@ def in_json(found: Comparison, a: Run, b: Run, tolerance: float) -> str:
             "machines": [a.machine, b.machine],
             "confidence": CONFIDENCE,
             "tolerance": tolerance,
+            "differences": differences(a, b),
             "cells": [asdict(each) for each in found.verdicts],
             "left_out": found.left_out,
         },
@@ -164,33 +240,50 @@ def in_json(found: Comparison, a: Run, b: Run, tolerance: float) -> str:
 
 
 def in_text(found: Comparison, a: Run, b: Run, tolerance: float) -> str:
-    lines = [f"A: {described(a)}", f"B: {described(b)}"]
+    lines = [f"A: {described(a)}", f"B: {described(b)}", *differences(a, b)]
     if found.machines_differ:
         lines.insert(0, f"DIFFERENT MACHINES: A is of {named(a.machine)}, B of {named(b.machine)}: what differs may be theirs.")
-    lines += ["", *aligned([["", "measure", "B is", "B/A", "interval", "compared by"], *map(row, found.verdicts)])]
+    lines += table("", [each for each in found.verdicts if not each.is_floor])
+    lines += table("How the floor itself moved:", [each for each in found.verdicts if each.is_floor])
     lines += [""] * bool(found.left_out)
     lines += [f"not compared: {each['case']}, {each['peer']} {each['settings']}: {each['reason']}" for each in found.left_out]
     return "\n".join([*lines, "", *legend(found, tolerance)])
 
 
+def differences(a: Run, b: Run) -> list[str]:
+    """Of the whole runs, beside the machine."""
+    values = {"suite": [run.data.get("suite") for run in (a, b)], "kernel": [run.machine.get("kernel") for run in (a, b)]}
+    return [f"DIFFERENT: {said}" for what, pair in values.items() if (said := changed(what, pair))]
+
+
+def table(title: str, verdicts: list[Verdict]) -> list[str]:
+    if not verdicts:
+        return []
+    return ["", *filter(None, [title]), *aligned([["", "measure", "B is", "B/A", "interval", "compared by", ""], *map(row, verdicts)])]
+
+
 def row(each: Verdict) -> list[str]:
     interval = "too few rounds" if each.low is None else f"{each.low:.3f}..{each.high:.3f}"
-    by = f"ratio to floor {each.of_floor}" if each.of_floor else "the machine" if each.is_floor else "plain figures"
-    return [f"{each.case}, {each.peer} {each.settings}", each.measure, each.verdict, f"{each.ratio:.3f}", interval, by]
+    by = f"ratio to floor {each.of_floor}" if each.of_floor else "plain figures"
+    counts = ["counts"] * each.counts_as_worse
+    words = "; ".join([*counts, *filter(None, [each.note])])
+    return [f"{each.case}, {each.peer} {each.settings}", each.measure, each.verdict, f"{each.ratio:.3f}", interval, by, words]
 
 
 def legend(found: Comparison, tolerance: float) -> list[str]:
     judged = [each for each in found.verdicts if not each.is_floor]
+    tested = [each for each in judged if each.is_tested]
     counts = {word: sum(each.verdict == word for each in judged) for word in ("better", "worse", "same", "unsure")}
     told = ", ".join(f"{count} {word}" for word, count in counts.items() if count or word == "worse")
     lines = [f"{told}; {len(found.left_out)} cells not compared."]
-    lines.append(f"Not the same: the {CONFIDENCE:.0%} interval leaves out 1, and the difference is {tolerance:.0%} or more.")
-    if len(judged) < len(found.verdicts):
-        lines.append("The floor's own rows show how the machine differed; they do not count. Ratios to the floor leave that out.")
-    if any(each.of_floor is None for each in judged):
-        lines.append("Plain figures (no floor in both) hold what the machine did as well.")
+    lines.append(f"Better or worse: the {CONFIDENCE:.0%} interval lies wholly beyond {tolerance:.0%}; unsure: it leaves out 1 and reaches into that, or there is none.")
     chance = (1 - CONFIDENCE) * len(judged)
-    lines.append(f"Of {len(judged)} comparisons about {chance:.0f} would look different by chance, were everything the same.")
+    lines.append(f"Of {len(judged)} comparisons up to {chance:.0f} would leave out 1 by chance, were everything the same.")
+    if not tested:
+        return [*lines, f"{TESTED} is in none of them: nothing counts for the exit code."]
+    worse, sure = (sum(each) for each in ([v.verdict == "worse" for v in tested], [v.counts_as_worse for v in tested]))
+    holms = f"Holm over the {len(tested)}, which takes {rounds_for_holm(len(tested))} rounds or more"
+    lines.append(f"{TESTED}: {worse} of {len(tested)} worse, {sure} of them beyond chance ({holms}): these alone count for the exit code.")
     return lines
 
 

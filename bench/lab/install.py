@@ -25,6 +25,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from progress import say
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 # Debian's own: another python3 in the caller's PATH may have no venv, or be gone at the next run.
@@ -547,7 +549,3 @@ def told(recipe: Recipe):
     say(f"{recipe.name}: {recipe.about()}")
     yield
     say(f"{recipe.name}: done in {time.monotonic() - start:.0f} s")
-
-
-def say(line: str):
-    print(f"lab: {line}", file=sys.stderr, flush=True)

@@ -65,6 +65,17 @@ class Origin:
     def __exit__(self, *_):
         self.stop()
 
+    def died(self) -> str | None:
+        """How it ended by itself; None while it lives."""
+        if self.process is None or self.process.poll() is None:
+            return None
+        return f"origin {self.name}: ended with status {self.process.returncode}: {self.last_words()}"
+
+    def again(self):
+        """In the place of one that died. Raises LabError."""
+        self.stop()
+        self.__enter__()
+
     @property
     def endpoint(self) -> str:
         return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}"

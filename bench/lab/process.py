@@ -7,15 +7,18 @@ A command is measured from its start to its exit. A program that talks is measur
     program: done BYTES     or: failed REASON
 """
 
+import contextlib
 import hashlib
 import os
+import resource
 import select
 import signal
 import subprocess
 import time
 from dataclasses import dataclass
 
-from pipes import Drain, Lines, Tail
+from streams import Drain, Lines, Tail
+from machine import busy_seconds
 from sampler import Loopback, Sampler, peak_rate
 from sizes import rounded
 from tree import Reaped, Stuck, Tree, clock_of, cpu_since, memory_of
@@ -25,6 +28,9 @@ FAREWELL_S = 10.0
 # The kernel counts resident pages in batches.
 SLACK_BYTES = 1 << 20
 REASON_CHARACTERS = 300
+SHM = "/dev/shm"
+# Who fills it to here fails; a full one would fail the origins and the lab.
+SHM_KEPT_BYTES = 16 << 20
 
 
 class RunFailed(Exception):
@@ -35,6 +41,8 @@ class RunFailed(Exception):
 class Limits:
     seconds: float
     memory_bytes: int
+    # The largest file that a client may write.
+    file_bytes: int = resource.RLIM_INFINITY
 
 
 @dataclass(frozen=True)
@@ -67,6 +75,10 @@ class Measured:
     origin_cpu_seconds: float
     fetched_bytes: int
     peak_bytes_per_s: float
+    # Of what empties the client's pipe.
+    drain_cpu_seconds: float = 0.0
+    # Of whoever else was at work on this machine, or on its host.
+    foreign_cpu_seconds: float = 0.0
     # What a program that talks says it delivered.
     said_bytes: int | None = None
     # Of standard output, where it was to be hashed.
@@ -75,15 +87,21 @@ class Measured:
 
 
 def run(client: Client, around: Surroundings) -> Measured:
-    """Raises RunFailed. Nothing of the client lives when it returns."""
+    """Raises RunFailed. Nothing of the client lives when it returns, but what no signal ends: that is a failure too."""
     process = Process(client, around)
     try:
         process.start()
-        return process.talk() if client.talks else process.last()
-    except Stuck as error:
-        raise RunFailed(str(error)) from None
+        measured = process.talk() if client.talks else process.last()
+    except RunFailed as error:
+        process.end()
+        if process.stuck:
+            raise RunFailed(f"{error}; then {process.stuck}") from None
+        raise
     finally:
         process.end()
+    if process.stuck:
+        raise RunFailed(process.stuck)
+    return measured
 
 
 class Process:
@@ -104,6 +122,8 @@ class Process:
         self.left = Reaped()
         self.lab_peak = 0
         self.ended = False
+        # What of it no signal ended.
+        self.stuck: str | None = None
 
     def start(self):
         # A child counts the memory of the process that it was forked from as its own (setmax_mm_hiwater_rss).
@@ -123,6 +143,8 @@ class Process:
             )
         except OSError as error:
             raise RunFailed(f"cannot start {self.client.argv[0]}: {error.strerror}") from None
+        with contextlib.suppress(ProcessLookupError):
+            resource.prlimit(self.child.pid, resource.RLIMIT_FSIZE, (self.around.limits.file_bytes,) * 2)
         if self.drain:
             self.drain.close_input()
         self.exit_fd = os.pidfd_open(self.child.pid)
@@ -147,7 +169,8 @@ class Process:
 
     def begin(self):
         """The clocks start, and the limit of time with them."""
-        self.origin_cpu = sum(map(clock_of, self.around.origin_pids))
+        self.origin_cpu, self.drain_cpu = self.origins(), self.drains()
+        self.busy, self.lab_cpu = busy_seconds(), time.process_time()
         self.sampler.start()
         self.started = time.perf_counter()
         self.limit(self.around.limits.seconds)
@@ -193,7 +216,15 @@ class Process:
     def stop_clocks(self) -> tuple[float, float]:
         now = time.perf_counter()
         self.sampler.stop(now)
-        return now - self.started, sum(map(clock_of, self.around.origin_pids)) - self.origin_cpu
+        self.drain_cpu = self.drains() - self.drain_cpu
+        self.busy, self.lab_cpu = busy_seconds() - self.busy, time.process_time() - self.lab_cpu
+        return now - self.started, self.origins() - self.origin_cpu
+
+    def origins(self) -> float:
+        return sum(map(clock_of, self.around.origin_pids))
+
+    def drains(self) -> float:
+        return clock_of(self.drain.pid) if self.drain else 0.0
 
     def measured(self, seconds, origin_cpu, cpu_seconds, peak_rss, said=None) -> Measured:
         hashed = self.client.stdout == "hash"
@@ -204,6 +235,9 @@ class Process:
             origin_cpu_seconds=origin_cpu,
             fetched_bytes=self.sampler.fetched,
             peak_bytes_per_s=peak_rate(self.sampler.samples),
+            drain_cpu_seconds=self.drain_cpu,
+            # Counted in ticks of 10 ms on each core, so that nothing can come out as less.
+            foreign_cpu_seconds=max(0.0, self.busy - cpu_seconds - origin_cpu - self.drain_cpu - self.lab_cpu),
             said_bytes=said,
             stdout_bytes=self.digested if hashed else None,
             stdout_sha256=self.digest.hexdigest() if hashed else None,
@@ -281,6 +315,10 @@ class Process:
         if self.sampler.memory.now > limit:
             raise RunFailed(f"took {rounded(self.sampler.memory.now)} of memory, over the limit of {rounded(limit)}: killed")
 
+        space = os.statvfs(SHM)
+        if space.f_bavail * space.f_frsize < SHM_KEPT_BYTES:
+            raise RunFailed(f"left less than {rounded(SHM_KEPT_BYTES)} free in {SHM}: killed")
+
     def why_it_ended(self) -> str:
         how = f"exit status {self.status}" if self.status >= 0 else f"ended by {signal_name(-self.status)}"
         return self.with_words(how)
@@ -296,6 +334,8 @@ class Process:
         self.ended = True
         try:
             self.kill()
+        except Stuck as error:
+            self.stuck = str(error)
         finally:
             self.close()
 

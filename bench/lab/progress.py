@@ -56,13 +56,16 @@ class Progress:
     def say(self, line: str):
         """A line that stays."""
         self.wipe()
-        self.stream.write(f"lab: {line}\n")
-        self.stream.flush()
+        say(line, self.stream)
 
     def wipe(self):
         if self.shown:
             self.stream.write("\r\x1b[K")
             self.shown = False
+
+
+def say(line: str, stream=None):
+    print(f"lab: {line}", file=stream or sys.stderr, flush=True)
 
 
 def clock(seconds: float) -> str:

@@ -2,18 +2,19 @@
 
 import contextlib
 import json
+import math
 import os
 from dataclasses import asdict
 from pathlib import Path
 
-import statistics
+import estimates
 from cases import Case
 from catalogue import Cell
 from errors import LabError, UsageError
 from peers import Peer
 from rounds import Result, Round
 from sizes import GIB, MIB
-from statistics import Estimate, estimate, median, ratios
+from estimates import Estimate, estimate, median, ratios
 
 SCHEMA = 1
 # From here on the origin, or the machine, is what was measured.
@@ -70,7 +71,7 @@ def cells_of(results: list[Result], origin_cores: dict[str, int]) -> list[dict]:
 def floor_of(case: Case, results: list[Result]) -> Result | None:
     """The best of the floor's settings: what a peer is compared with."""
     there = [each for each in results if each.cell.case is case and each.cell.peer.name == case.floor and not each.failed]
-    return max(there, key=lambda each: median([throughput(each.cell, turn) for turn in each.rounds]), default=None)
+    return max(there, key=lambda each: median(throughputs(each)), default=None)
 
 
 def cell_of(result: Result, cores: int, floor: Result | None) -> dict:
@@ -99,6 +100,8 @@ def round_of(turn: Round) -> dict:
         "cpu_seconds": round(measured.cpu_seconds, 6),
         "peak_rss_mib": round(measured.peak_rss / MIB, 2),
         "origin_cpu_seconds": round(measured.origin_cpu_seconds, 6),
+        "drain_cpu_seconds": round(measured.drain_cpu_seconds, 6),
+        "foreign_cpu_seconds": round(measured.foreign_cpu_seconds, 3),
         "fetched_bytes": measured.fetched_bytes,
         "peak_gib_per_s": round(measured.peak_bytes_per_s / GIB, 4),
     }
@@ -108,7 +111,10 @@ def summary(result: Result, cores: int, floor: Result | None) -> dict:
     cell, turns = result.cell, [each.measured for each in result.rounds]
     seconds = [each.seconds for each in turns]
     origin_busy = median([each.origin_cpu_seconds / each.seconds / cores for each in turns])
-    machine_busy = median([(each.cpu_seconds + each.origin_cpu_seconds) / each.seconds / (os.cpu_count() or 1) for each in turns])
+    all_cores = os.cpu_count() or 1
+    ours = [each.cpu_seconds + each.origin_cpu_seconds + each.drain_cpu_seconds for each in turns]
+    machine_busy = median([used / each.seconds / all_cores for used, each in zip(ours, turns)])
+    foreign_busy = median([each.foreign_cpu_seconds / each.seconds / all_cores for each in turns])
     many = cell.case.work == "many"
     return {
         "gib_per_s": rounded(estimate(throughputs(result))),
@@ -119,6 +125,7 @@ def summary(result: Result, cores: int, floor: Result | None) -> dict:
         "fetched_over_delivered": round(median([each.fetched_bytes / cell.objects.bytes for each in turns]), 4),
         "origin_busy": round(origin_busy, 3),
         "machine_busy": round(machine_busy, 3),
+        "foreign_busy": round(foreign_busy, 3),
         "bound": bound(origin_busy, machine_busy),
         "of_floor": of_floor(result, floor),
     }
@@ -142,16 +149,21 @@ def of_floor(result: Result, floor: Result | None) -> dict | None:
 
 
 def throughputs(result: Result) -> list[float]:
-    return [throughput(result.cell, turn) for turn in result.rounds]
-
-
-def throughput(cell: Cell, turn: Round) -> float:
-    return cell.objects.bytes / GIB / turn.measured.seconds
+    return [throughput(result.cell.objects.bytes, turn.measured.seconds) for turn in result.rounds]
 
 
 def costs(result: Result) -> list[float]:
+    return [cost(result.cell.objects.bytes, turn.measured.cpu_seconds) for turn in result.rounds]
+
+
+def throughput(size: int, seconds: float) -> float:
+    """GiB a second."""
+    return size / GIB / seconds
+
+
+def cost(size: int, cpu_seconds: float) -> float:
     """CPU seconds a GiB; never nothing, since ratios are made of them."""
-    return [max(turn.measured.cpu_seconds, 1e-6) / (result.cell.objects.bytes / GIB) for turn in result.rounds]
+    return max(cpu_seconds, 1e-6) / (size / GIB)
 
 
 def rounded(found: Estimate) -> dict:
@@ -159,13 +171,13 @@ def rounded(found: Estimate) -> dict:
 
 
 def method(rounds: int, limit_s: float, memory_limit_bytes: int) -> dict:
-    rank = statistics.interval_rank(rounds)
+    rank = estimates.interval_rank(rounds)
     return {
         "rounds": rounds,
         "warmups": 1,
-        "confidence": statistics.CONFIDENCE,
+        "confidence": estimates.CONFIDENCE,
         # What that many rounds come to: the narrowest interval above, or less, where even their range is less sure.
-        "confidence_reached": round(statistics.interval_confidence(rounds, rank), 4),
+        "confidence_reached": round(estimates.interval_confidence(rounds, rank), 4),
         "interval_ranks": [rank, rounds + 1 - rank],
         "limit_s": limit_s,
         "memory_limit_mib": memory_limit_bytes // MIB,
@@ -213,11 +225,28 @@ def check(path: Path, data):
         raise UsageError(f"{path}: schema {data.get('schema')!r} is not the one read here, {SCHEMA}: measure again")
     try:
         data["machine"]["id"]
-        cases = {case["name"]: case["object_bytes"] * case["objects"] for case in data["cases"]}
+        cases = {case["name"]: case for case in data["cases"]}
+        for each in [*data.get("peers", []), *data.get("origins", [])]:
+            each["name"], each.get("settings")
+        for name, case in cases.items():
+            case["origin"]
+            if not case["object_bytes"] * case["objects"] > 0:
+                raise ValueError(f"case {name}: its size must be over 0")
         for cell in data["cells"]:
             cases[cell["case"]]
-            cell["peer"], cell["settings"], cell["state"]
-            for turn in cell["rounds"]:
-                turn["round"], turn["seconds"] + turn["cpu_seconds"]
-    except (KeyError, TypeError) as error:
+            check_rounds(cell)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"{path}: is broken: {type(error).__name__}: {error}") from None
+
+
+def check_rounds(cell: dict):
+    """Raises what `check` turns into words."""
+    where = f"{cell['case']}, {cell['peer']} {cell['settings']}"
+    numbers = [turn["round"] for turn in cell["rounds"]]
+    if cell["state"] == "ok" and not numbers:
+        raise ValueError(f"{where}: is ok and has no rounds")
+    if len(set(numbers)) != len(numbers):
+        raise ValueError(f"{where}: has a round twice")
+    for turn in cell["rounds"]:
+        if not (0 < turn["seconds"] < math.inf and 0 <= turn["cpu_seconds"] < math.inf):
+            raise ValueError(f"{where}: round {turn['round']}: {turn['seconds']} s and {turn['cpu_seconds']} CPU s cannot be")

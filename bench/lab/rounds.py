@@ -1,12 +1,14 @@
 """The runs: first each cell once, with its bytes checked, which warms everything up; then rounds, in each of which every cell
 has its turn, in an order of the round's own."""
 
+import contextlib
 import random
 import time
 from dataclasses import dataclass, field
 
 from catalogue import Cell
 from clients import Ground, check_amount, check_delivery, client
+from errors import LabError
 from install import Installed
 from process import Measured, RunFailed, Surroundings, run
 from progress import Progress
@@ -45,6 +47,8 @@ class Bench:
     around: Surroundings
     installed: dict[str, Installed | str]
     progress: Progress
+    # Why there is no origin any more.
+    lost: list[str] = field(default_factory=list)
 
 
 def measure(cells: list[Cell], rounds: int, bench: Bench) -> list[Result]:
@@ -88,18 +92,40 @@ def take_turn(result: Result, number: int, rounds: int, position: int, bench: Be
 def one_run(result: Result, what: str, is_check: bool, keep, bench: Bench):
     """Runs the cell's client once, in an empty folder; a failure is the cell's, and the others go on."""
     cell, ground = result.cell, bench.ground
+    if bench.lost:
+        fail(result, bench.lost[0], bench.progress)
+        return
     bench.progress.running(cell, f"{cell.case.name}, {what}, {cell.label}")
     started = time.monotonic()
-    ground.clean()
-    called = client(cell, bench.installed[cell.peer.name], ground, is_check)
-    result.argv = called.argv
     try:
+        ground.clean()
+        called = client(cell, bench.installed[cell.peer.name], ground, is_check)
+        result.argv = called.argv
         keep(run(called, bench.around))
         bench.progress.ran(cell, time.monotonic() - started)
     except RunFailed as error:
-        fail(result, str(error), bench.progress)
+        fail(result, with_origin(str(error), bench), bench.progress)
+    except OSError as error:
+        # It vanishes while it is looked at, cannot be read, or there is no space.
+        fail(result, with_origin(f"the lab could not run it, or look at what it delivered: {error}", bench), bench.progress)
     finally:
-        ground.clean()
+        # What cannot be removed now fails the next run, by name.
+        with contextlib.suppress(OSError):
+            ground.clean()
+
+
+def with_origin(reason: str, bench: Bench) -> str:
+    """A failure's reason, with that of an origin that died. The others find it started again, or fail for want of it."""
+    origin = bench.ground.origin
+    died = origin.died()
+    if died is None:
+        return reason
+    try:
+        origin.again()
+        bench.around.origin_pids[:] = origin.pids
+    except (LabError, OSError) as error:
+        bench.lost.append(f"{died}; and it did not start again: {error}")
+    return f"{reason}; {died}"
 
 
 def fail(result: Result, reason: str, progress: Progress):

@@ -11,6 +11,7 @@ from pathlib import Path
 from cases import Case, Objects
 from errors import LabError
 from machine import memory_bytes
+from process import SHM_KEPT_BYTES
 from sizes import GIB, rounded
 from tree import Stuck, Tree
 
@@ -80,7 +81,8 @@ def remove(made: Path):
     for where, folders, _ in os.walk(made):
         for path in (os.path.join(where, name) for name in folders):
             if not os.path.islink(path):
-                os.chmod(path, 0o700)
+                with contextlib.suppress(OSError):
+                    os.chmod(path, 0o700)
     shutil.rmtree(made, ignore_errors=True)
 
 
@@ -90,7 +92,7 @@ def check_room(cases: list[tuple[Case, Objects]]):
     needed, what = room(cases)
     tmpfs = os.statvfs(SHM)
     free = tmpfs.f_bavail * tmpfs.f_frsize
-    if needed > free:
+    if needed + SHM_KEPT_BYTES > free:
         raise LabError(f"{SHM} has {rounded(free)} free, and this needs {rounded(needed)} ({what}): choose fewer cases, or a smaller suite")
     available = memory_bytes("MemAvailable")
     if needed + RESERVE_BYTES > available:

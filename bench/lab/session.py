@@ -27,14 +27,16 @@ from errors import LabError
 from install import Installed, InstallError
 from peers import Peer
 from process import Limits, Surroundings
-from progress import Progress
+from progress import Progress, say
 from rounds import Bench, Result, fail, measure
 from sampler import Loopback
-from sizes import GIB, format_size
+from sizes import GIB, MIB, format_size
 from summary import summary
 
 ROOT = Path(__file__).resolve().parents[2]
 MEMORY_LIMIT_BYTES = 8 * GIB
+# What a client's file may be larger than twice the object: logs, and what it keeps for itself.
+FILE_MARGIN_BYTES = 256 * MIB
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,8 @@ class Session:
         scratch.check_room([(cell.case, cell.objects) for cell in self.cells])
         described = machine.describe()
         self.install()
+        # Not before: building a peer is a load of our own.
+        described["load_before"] = machine.load()
         self.say_what_comes(described)
         measured = self.measure()
         return self.described(measured, described, started, time.monotonic() - clock_started)
@@ -128,17 +132,26 @@ class Session:
         cases = [case for case in self.cases.values() if case.origin == name]
         origin = origins.origin(name, site)
         self.origins[name] = {"name": name, "about": "did not start", "cores": origin.cores}
+        found: dict[str, list[Result]] = {}
         try:
             with origin:
                 self.origins[name]["about"] = origin.about()
-                return {case.name: self.measure_case(case, origin, site) for case in cases}
-        except LabError as error:
-            return {case.name: [self.failed(cell, str(error)) for cell in self.cells_of(case)] for case in cases}
+                for case in cases:
+                    found[case.name] = self.measure_case(case, origin, site)
+        except (LabError, OSError) as error:
+            # What was measured before stays.
+            for case in cases:
+                if case.name not in found:
+                    found[case.name] = [self.failed(cell, str(error)) for cell in self.cells_of(case)]
+        return found
 
     def measure_case(self, case: Case, origin: origins.Origin, site: origins.Site) -> list[Result]:
+        if origin.process is None:
+            raise LabError(f"origin {origin.name}: it ended, and did not start again")
         loopback = Loopback()
         try:
-            limits = Limits(self.suite.limit_s, MEMORY_LIMIT_BYTES)
+            largest = max(cell.objects.bytes for cell in self.cells_of(case))
+            limits = Limits(self.suite.limit_s, MEMORY_LIMIT_BYTES, 2 * largest + FILE_MARGIN_BYTES)
             around = Surroundings(limits, origin.pids, loopback, [*self.flatout.argv, "__drain"])
             with scratch.folder(say, scratch.DISK) if case.disk else contextlib.nullcontext(site.scratch) as folder:
                 ground = Ground(folder / "work", site.content, origin, case.disk)
@@ -238,7 +251,3 @@ def write_into(folder: Path, done: dict, options: Options) -> list[Path]:
         say(f"no page: {error}")
         return [data]
     return [data, html]
-
-
-def say(line: str):
-    print(f"lab: {line}", file=sys.stderr, flush=True)

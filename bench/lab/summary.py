@@ -1,5 +1,8 @@
 """The results in a terminal."""
 
+# Of all cores, in the median of the rounds.
+FOREIGN_BUSY = 0.1
+
 
 def summary(done: dict) -> str:
     """A table for each case."""
@@ -34,8 +37,14 @@ def row(cell: dict, many: bool) -> list[str]:
         f"{found['cpu_s_per_gib']['median']:.3f}",
         f"{floor['cpu']['median']:.2f}" if floor else "",
         f"{found['peak_rss_mib']:.0f}",
-        found["bound"] or "",
+        ", ".join(filter(None, [found["bound"], disturbed(found)])),
     ]
+
+
+def disturbed(found: dict) -> str:
+    """Others that took so much of the machine that the figures are not the client's alone."""
+    busy = found["foreign_busy"]
+    return f"others took {busy:.0%}" if busy > FOREIGN_BUSY else ""
 
 
 def label(cell: dict) -> str:

@@ -21,6 +21,10 @@ class Stuck(Exception):
     """A process that no signal ends."""
 
 
+# Such processes, with when they started: of no later run, neither counted nor killed again.
+stuck: dict[int, str] = {}
+
+
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -62,28 +66,30 @@ class Tree:
         # Of the lab's own children: origins and drains, and whatever they start.
         self.ours = ours
         self.inside: dict[int, bool] = {}
-        self.newest = ""
+        self.newest = 0
 
     def known(self) -> list[int]:
         """As `pids`, without looking for new ones when no process or thread was made on this machine since; may name the dead."""
-        with open("/proc/loadavg", "rb", 0) as file:
-            newest = file.read().split()[-1]
-        if newest != self.newest:
-            self.newest = newest
+        if newest_pid() != self.newest:
             return self.pids()
         return [pid for pid, inside in self.inside.items() if inside]
 
     def pids(self) -> list[int]:
+        newest, before = newest_pid(), self.newest
+        self.newest = newest
+        if newest < before:
+            # The numbers began anew, and one that was seen may be another process now.
+            self.inside.clear()
         there = {int(name) for name in os.listdir("/proc") if name[0].isdigit()}
         for gone in self.inside.keys() - there:
             del self.inside[gone]
         for pid in there:
             self.classify(pid)
-        return [pid for pid in there if self.inside.get(pid)]
+        return [pid for pid in there if self.inside.get(pid) and not is_stuck(pid)]
 
     def classify(self, pid: int) -> bool | None:
         """Whether it is the client's. None for who vanishes meanwhile: its children have another parent the next time."""
-        if pid in (0, 1, self.lab) or pid in self.ours:
+        if pid in (0, 1, self.lab) or pid in self.ours or is_stuck(pid):
             return False
         if pid not in self.inside:
             parent = parent_of(pid)
@@ -111,6 +117,7 @@ class Tree:
                 send(pid, signal.SIGKILL)
             reaped = self.reap(pids, reaped)
             if time.monotonic() > deadline:
+                stuck.update({pid: started for pid in pids if (started := start_of(pid))})
                 raise Stuck(f"process {pids[0]} does not end, even by SIGKILL")
             time.sleep(0.001)
         return reaped
@@ -129,11 +136,9 @@ class Tree:
 
 
 def cpu_since(before: dict[int, tuple[float, float]], after: dict[int, tuple[float, float]]) -> float:
-    """CPU seconds of a tree between two readings."""
-    return sum(
-        own - before.get(pid, (0.0, 0.0))[0] + waited - before.get(pid, (0.0, 0.0))[1]
-        for pid, (own, waited) in after.items()
-    )
+    """CPU seconds of a tree between two readings. Who died meanwhile is in what its parent waited for, with its whole life:
+    what it had used by the first reading goes off with the sum. (A parent that ignores SIGCHLD keeps no count: never below 0.)"""
+    return max(0.0, sum(map(sum, after.values())) - sum(map(sum, before.values())))
 
 
 def clock_of(pid: int) -> float:
@@ -150,9 +155,25 @@ def waited_cpu(pid: int) -> float:
     return (int(fields[13]) + int(fields[14])) / TICKS if fields else 0.0
 
 
+def newest_pid() -> int:
+    """The number that was given to a process or thread last: they rise, and begin anew at the end."""
+    with open("/proc/loadavg", "rb", 0) as file:
+        return int(file.read().split()[-1])
+
+
 def parent_of(pid: int) -> int | None:
     fields = stat(pid)
     return int(fields[1]) if fields else None
+
+
+def start_of(pid: int) -> str | None:
+    """In ticks since the machine started: with it the number of a process is its own for ever."""
+    fields = stat(pid)
+    return fields[19] if fields else None
+
+
+def is_stuck(pid: int) -> bool:
+    return pid in stuck and stuck[pid] == start_of(pid)
 
 
 def stat(pid: int) -> list[str] | None:

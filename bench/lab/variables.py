@@ -7,9 +7,9 @@ from errors import nearest
 NAME = re.compile(r"\{([A-Za-z_]*)\}")
 
 # In every command line.
-ALWAYS = {"program", "folder", "endpoint", "host", "port", "bucket", "ca", "work", "settings", "tls"}
+ALWAYS = {"program", "folder", "endpoint", "bucket", "access_key", "secret_key", "ca", "work", "cores", "settings", "tls"}
 # What a kind of work, or a landing, adds.
-OF_WORK = {"get": {"url", "key", "bytes"}, "many": {"prefix", "keys", "count", "total_bytes"}}
+OF_WORK = {"get": {"url", "key", "bytes"}, "many": {"prefix", "keys"}}
 OF_LANDING = {"file": {"target"}, "files": {"target"}}
 OF_SWEEP = {"parallel", "part_bytes", "part_mib"}
 

@@ -40,15 +40,17 @@ class WithClients(WithFolder):
 
     def run_client(self, code: str, talks=False, stdout="keep", seconds=10.0, memory_mib=1024):
         """What one run measured. Raises RunFailed."""
-        program = self.folder / "client.py"
-        program.write_text("import os, signal, sys, time\nsay = lambda line: print(line, flush=True)\n" + code)
-        client = Client([PYTHON, "-S", str(program)], {"FOLDER": str(self.folder)}, str(self.folder), talks, stdout)
-        around = Surroundings(Limits(seconds, memory_mib * MIB), [], self.loopback, DRAIN)
         try:
-            return run(client, around)
+            return run(*self.client(code, talks, stdout, seconds, memory_mib))
         finally:
             self.assertEqual(processes_of(self.folder), [], "processes are left")
             self.assertEqual(Tree(set()).pids(), [], "children are left")
+
+    def client(self, code: str, talks=False, stdout="keep", seconds=10.0, memory_mib=1024) -> tuple[Client, Surroundings]:
+        program = self.folder / "client.py"
+        program.write_text("import os, signal, sys, time\nsay = lambda line: print(line, flush=True)\n" + code)
+        client = Client([PYTHON, "-S", str(program)], {"FOLDER": str(self.folder)}, str(self.folder), talks, stdout)
+        return client, Surroundings(Limits(seconds, memory_mib * MIB), [], self.loopback, DRAIN)
 
     def reason(self, code: str, **more) -> str:
         """Why the run failed, which it must."""

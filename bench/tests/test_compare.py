@@ -40,8 +40,8 @@ class Compare(support.WithFolder):
         path.write_text(data if isinstance(data, str) else json.dumps(data))
         return path
 
-    def compared(self, a: dict, b: dict, tolerance=0.02) -> compare.Comparison:
-        return compare.compare(compare.Run(self.put("a", a)), compare.Run(self.put("b", b)), tolerance)
+    def compared(self, a: dict, b: dict, tolerance=0.02, by_floor=False) -> compare.Comparison:
+        return compare.compare(compare.Run(self.put("a", a)), compare.Run(self.put("b", b)), tolerance, by_floor)
 
     def verdict(self, a: dict, b: dict, measure="throughput", peer="flatout", **more) -> compare.Verdict:
         verdicts = self.compared(a, b, **more).verdicts
@@ -97,7 +97,7 @@ class Floors(Compare):
     def test_a_slower_day_cancels(self):
         a = results(cell("flatout", STEADY), cell("floor", times(0.5), settings="recv"))
         b = results(cell("flatout", times(1.5)), cell("floor", times(0.75), settings="recv"))
-        found = self.verdict(a, b)
+        found = self.verdict(a, b, by_floor=True)
         self.assertEqual((found.verdict, found.of_floor), ("same", "recv"))
         self.assertAlmostEqual(found.ratio, 1)
 
@@ -105,7 +105,7 @@ class Floors(Compare):
         drift = [1, 2, 3, 4, 5, 6, 7]
         a = results(cell("flatout", drift), cell("floor", drift, settings="recv"))
         b = results(cell("flatout", times(0.9, drift)), cell("floor", drift, settings="recv"))
-        found = self.verdict(a, b)
+        found = self.verdict(a, b, by_floor=True)
         self.assertEqual(found.verdict, "better")
         self.assertAlmostEqual(found.low, found.high)
 
@@ -118,17 +118,49 @@ class Floors(Compare):
     def test_a_slower_machine_is_not_worse(self):
         a = results(cell("flatout", STEADY), cell("floor", times(0.5), settings="recv"))
         b = results(cell("flatout", times(1.5)), cell("floor", times(0.75), settings="recv"))
-        code, said = self.run_main(a, b)
+        code, said = self.run_main(a, b, by_floor=True)
         self.assertEqual(code, 0)
-        self.assertRegex(said, r"large, floor recv +throughput +worse +.* the machine\n")
+        self.assertRegex(said, r"\n\nHow the floor itself moved:\n.*\n *large, floor recv +throughput +worse +.* plain figures\n")
         self.assertIn("0 worse, 2 same; 0 cells not compared", said)
 
     def test_the_best_that_both_have(self):
         a = results(cell("flatout", STEADY), cell("floor", times(0.1), settings="best"), cell("floor", times(0.5), settings="good"))
         b = results(cell("flatout", STEADY), cell("floor", times(0.5), settings="good"), {**failed("floor"), "settings": "best"})
-        self.assertEqual(self.verdict(a, b).of_floor, "good")
+        self.assertEqual(self.verdict(a, b, by_floor=True).of_floor, "good")
         b = results(cell("flatout", STEADY))
-        self.assertIsNone(self.verdict(a, b).of_floor)
+        self.assertIsNone(self.verdict(a, b, by_floor=True).of_floor)
+
+    def test_plain_figures_unless_it_is_asked_for(self):
+        a = results(cell("flatout", STEADY), cell("floor", times(0.5), settings="recv"))
+        b = results(cell("flatout", times(1.5)), cell("floor", times(0.75), settings="recv"))
+        found = self.verdict(a, b)
+        self.assertEqual((found.verdict, found.of_floor), ("worse", None))
+
+    def test_the_best_over_both(self):
+        """In A it was lucky; over both it is the other."""
+        a = results(cell("flatout", STEADY), cell("floor", times(0.49), settings="lucky"), cell("floor", times(0.5), settings="good"))
+        b = results(cell("flatout", STEADY), cell("floor", times(0.9), settings="lucky"), cell("floor", times(0.5), settings="good"))
+        self.assertEqual(self.verdict(a, b, by_floor=True).of_floor, "good")
+
+    def test_fewer_rounds_than_the_floor(self):
+        a = results(cell("flatout", STEADY[:5]), cell("floor", STEADY, settings="recv"))
+        found = self.verdict(a, a, by_floor=True)
+        self.assertEqual((found.verdict, found.ratio), ("same", 1))
+
+    def test_paired_by_number(self):
+        drift = [1, 2, 3, 4, 5, 6, 7]
+        one, floor = cell("flatout", drift), cell("floor", drift, settings="recv")
+        one["rounds"].reverse()
+        a = results(one, floor)
+        found = self.verdict(a, a, by_floor=True)
+        self.assertAlmostEqual(found.low, found.high)
+
+    def test_no_round_in_common(self):
+        a = results(cell("flatout", STEADY), cell("floor", STEADY, settings="recv"))
+        for turn in a["cells"][0]["rounds"]:
+            turn["round"] += 10
+        found = self.compared(a, a, by_floor=True).left_out
+        self.assertEqual([each["reason"] for each in found], ["shares no round with the floor in A"])
 
 
 class LeftOut(Compare):
@@ -151,6 +183,39 @@ class LeftOut(Compare):
         self.assertEqual(self.reasons(a, b), {"curl": f"another case in B: object_bytes 1 instead of {GIB}"})
 
 
+    def test_called_differently(self):
+        a, b = results(cell("curl", STEADY)), results(cell("curl", STEADY))
+        a["cells"][0]["command"] = ["/cache/curl-1/curl", "http://127.0.0.1:4321/big", "-o", "/dev/shm/flatout-lab.1-a/work/target"]
+        b["cells"][0]["command"] = ["/cache/curl-2/curl", "http://127.0.0.1:9999/big", "-o", "/dev/shm/flatout-lab.2-b/work/target"]
+        self.assertEqual(self.reasons(a, b), {})
+        b["cells"][0]["command"].append("--http2")
+        self.assertIn("another command in B: /curl http://127.0.0.1/big -o /target --http2 instead of", self.reasons(a, b)["curl"])
+
+    def test_other_settings(self):
+        a, b = results(cell("curl", STEADY)), results(cell("curl", STEADY))
+        a["peers"] = [{"name": "curl", "version": "1", "settings": [{"name": "default", "args": ["-Z"]}]}]
+        b["peers"] = [{"name": "curl", "version": "1", "settings": [{"name": "default", "args": []}]}]
+        self.assertEqual(self.reasons(a, b), {"curl": "other settings in B: [] instead of ['-Z']"})
+
+    def test_another_work_or_disk(self):
+        for field, value in (("disk", True), ("work", "many"), ("landing", "pipe"), ("origin", "minio")):
+            a, b = results(cell("curl", STEADY)), results(cell("curl", STEADY))
+            b["cases"][0][field] = value
+            self.assertIn(f"another case in B: {field} {value}", self.reasons(a, b)["curl"])
+
+    def test_other_versions_are_said(self):
+        a, b = results(cell("curl", STEADY)), results(cell("curl", STEADY))
+        for of, version in ((a, "1"), (b, "2")):
+            of["peers"] = [{"name": "curl", "version": version, "settings": []}]
+            of["origins"] = [{"name": "nginx", "about": f"nginx {version}"}]
+            of["machine"]["kernel"] = f"6.{version}"
+        b["suite"] = "full"
+        self.assertEqual(self.verdict(a, b, peer="curl").note, "version 1 became 2; origin nginx 1 became nginx 2")
+        said = self.run_main(a, b)[1]
+        self.assertIn("DIFFERENT: suite quick became full\nDIFFERENT: kernel 6.1 became 6.2\n", said)
+        self.assertIn("version 1 became 2; origin", said)
+
+
 class CommandLine(Compare):
     same = results(cell("flatout", STEADY))
     slower = results(cell("flatout", times(1.5)))
@@ -159,6 +224,30 @@ class CommandLine(Compare):
         self.assertEqual(self.run_main(self.same, self.same)[0], 0)
         self.assertEqual(self.run_main(self.slower, self.same)[0], 0)
         self.assertEqual(self.run_main(self.same, self.slower)[0], 1)
+
+    def test_only_flatout_counts(self):
+        a, b = results(cell("curl", STEADY)), results(cell("curl", times(1.5)))
+        code, said = self.run_main(a, b)
+        self.assertEqual(code, 0)
+        self.assertIn("1 worse", said)
+        self.assertTrue(said.endswith("flatout is in none of them: nothing counts for the exit code.\n"), said)
+
+    def test_an_interval_that_reaches_into_the_tolerance(self):
+        a, b = results(cell("flatout", STEADY)), results(cell("flatout", times(1.03)))
+        found = self.verdict(a, b)
+        self.assertTrue(0.98 < found.high < 1, found)
+        self.assertEqual((found.verdict, self.run_main(a, b)[0]), ("unsure", 0))
+
+    def test_chance_among_many(self):
+        """Separate but for little, it counts alone, and not as one of forty."""
+        slower = [0.975, 1.1, 1.2, 1.3, 1.25, 1.15, 1.35]
+        few, more = results(cell("flatout", [0.97, 0.98, 0.99, 0.96, 0.95, 0.94, 0.93])), results(cell("flatout", slower))
+        self.assertEqual(self.verdict(few, more).verdict, "worse")
+        self.assertEqual(self.run_main(few, more)[0], 1)
+        for each in (few, more):
+            each["cells"] += [cell("flatout", STEADY, settings=f"{at}") for at in range(40)]
+        self.assertEqual(self.verdict(few, more).verdict, "worse")
+        self.assertEqual(self.run_main(few, more)[0], 0)
 
     def test_table(self):
         said = self.run_main(self.same, self.slower)[1]
@@ -189,6 +278,13 @@ class CommandLine(Compare):
             '{"kind": "lab", "schema": 1}': "is broken: KeyError: 'machine'",
             json.dumps({**self.same, "cells": [{"case": "none"}]}): "is broken: KeyError: 'none'",
             json.dumps({**self.same, "cells": 5}): "is broken: TypeError",
+            json.dumps({**self.same, "peers": [{}]}): "is broken: KeyError: 'name'",
+            json.dumps({**self.same, "origins": [5]}): "is broken: TypeError",
+            json.dumps(results(cell("flatout", []))): "large, flatout default: is ok and has no rounds",
+            json.dumps(results(cell("flatout", [1.0, 0.0]))): "large, flatout default: round 2: 0.0 s and 1.01 CPU s cannot be",
+            json.dumps(results(cell("flatout", [1.0], [-1.0]))): "cannot be",
+            json.dumps(results(cell("flatout", ["1"]))): "is broken: TypeError",
+            json.dumps({**self.same, "cells": [{**cell("flatout", [1.0]), "rounds": [{"round": 1, "seconds": 1, "cpu_seconds": 1}] * 2}]}): "has a round twice",
         }
         for text, reason in broken.items():
             with self.subTest(text=text[:40]):

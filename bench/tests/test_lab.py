@@ -27,6 +27,14 @@ url, target, marks = sys.argv[1:4]
 get = lambda: urllib.request.urlopen(url).read()
 put = lambda data: open(target, "wb").write(data)
 mark = lambda name: open(marks + "/" + name, "w").close()
+def talk(change):
+    global target
+    print("ready", flush=True)
+    input()
+    data = change(get())
+    if sys.argv[4:5] == ["--check"]: target = sys.argv[5]; put(data)
+    print("done", len(data), flush=True)
+    sys.stdin.read()
 """
 # Peers that all have the same peer.toml, with a program of their own.
 PEERS = {
@@ -42,8 +50,17 @@ PEERS = {
     "eater": "a = []\nwhile True: a.append(b'x' * (64 << 20))",
     "orphan": "put(get())\nif os.fork() == 0: os.setsid(); time.sleep(1000)",
     "later": "put(get())\nif os.path.exists(marks + '/later'): sys.exit('the second time')\nmark('later')",
+    "assassin": """
+for each in open(f"/proc/{os.getppid()}/task/{os.getppid()}/children").read().split():
+    if "nginx" in open(f"/proc/{each}/comm").read(): os.kill(int(each), signal.SIGKILL)
+sys.exit("sorry")""",
+    "filler": "signal.signal(signal.SIGXFSZ, signal.SIG_DFL); os.truncate(os.open(target, os.O_CREAT | os.O_WRONLY), 1 << 32)",
+    "honest": "talk(lambda data: data)",
+    "liar": "talk(lambda data: data[:70000] + b'xyz' + data[70003:])",
     "untidy": "put(get()); os.mkdir('locked'); open('locked/file', 'w').close(); os.chmod('locked', 0)",
 }
+# Of tests of their own.
+OTHERS = {"honest", "liar", "assassin", "filler"}
 TOML = """
 name = "{name}"
 about = "a client"
@@ -54,6 +71,12 @@ program = "python3"
 run = ["{{program}}", "-S", "{{folder}}/client.py", "{{url}}", "{{target}}", "{marks}"]
 [get.pipe]
 run = ["{{program}}", "-S", "{{folder}}/client.py", "{{url}}", "/dev/stdout", "{marks}"]
+[get.nowhere]
+run = ["{{program}}", "-S", "{{folder}}/client.py", "{{url}}", "nowhere", "{marks}"]
+talks = true
+[get.memory]
+run = ["{{program}}", "-S", "{{folder}}/client.py", "{{url}}", "nowhere", "{marks}"]
+talks = true
 """
 CASE = """
 title = "A case"
@@ -92,13 +115,13 @@ class WithLab(support.WithFolder):
         """Of the labs of this test: on this machine others may run."""
         return [str(path) for lab in self.labs for path in Path("/dev/shm").glob(f"flatout-lab.{lab}-*")]
 
-    def write(self, *names: str, landing="file", more=""):
+    def write(self, *names: str, landing="file", more="", case="one"):
         for name in names:
             folder = self.folder / "bench/peers" / name
-            folder.mkdir(parents=True)
+            folder.mkdir(parents=True, exist_ok=True)
             (folder / "peer.toml").write_text(TOML.format(name=name, marks=self.marks))
             (folder / "client.py").write_text(FETCH + PEERS[name])
-        (self.folder / "bench/cases/one.toml").write_text(CASE.format(landing=landing, peers=json.dumps(names)) + more)
+        (self.folder / f"bench/cases/{case}.toml").write_text(CASE.format(landing=landing, peers=json.dumps(names)) + more)
 
     def start(self, *arguments: str) -> subprocess.Popen:
         command = [support.PYTHON, str(self.folder / "bench/lab"), "run", "--suite", "smoke", "--wait", "300"]
@@ -132,7 +155,7 @@ class WithLab(support.WithFolder):
 class Cells(WithLab):
     def test_every_failure_is_shown_and_the_others_go_on(self):
         self.shorten_limits(1.0)
-        self.write(*PEERS)
+        self.write(*(PEERS.keys() - OTHERS))
         code, out, errors = self.run_lab()
         found = {cell["peer"]: cell["reason"] for cell in self.results()["cells"]}
         self.assertEqual(code, 1, errors)
@@ -188,6 +211,31 @@ class Cells(WithLab):
         good, wrong = self.results()["cells"]
         self.assertEqual((code, good["state"]), (1, "ok"), errors)
         self.assertIn("wrong bytes: it wrote 1048576, as many as it should, but their SHA-256 is", wrong["reason"])
+
+    def test_programs_that_talk(self):
+        self.write("honest", "liar", landing="nowhere")
+        self.write("honest", "liar", landing="memory", case="two")
+        code, _, errors = self.run_lab()
+        found = {(cell["case"], cell["peer"]): cell for cell in self.results()["cells"]}
+        self.assertEqual((code, len(found)), (1, 4), errors)
+        for case in ("one", "two"):
+            honest, liar = found[case, "honest"], found[case, "liar"]
+            self.assertEqual((honest["reason"], honest["talks"], len(honest["rounds"])), (None, True, 2))
+            self.assertNotIn("--check", honest["command"])
+            self.assertEqual(liar["reason"], "wrong bytes of big-1MiB: 1048576 of 1048576, different from offset 70000")
+
+    def test_an_origin_that_dies(self):
+        self.write("good", "assassin")
+        code, _, errors = self.run_lab()
+        found = {cell["peer"]: cell for cell in self.results()["cells"]}
+        self.assertEqual((code, found["good"]["reason"]), (1, None), errors)
+        self.assertRegex(found["assassin"]["reason"], "^exit status 1: sorry; origin nginx: ended with status -9: ")
+
+    def test_who_fills_the_memory(self):
+        self.write("good", "filler")
+        code, _, errors = self.run_lab()
+        found = {cell["peer"]: cell["reason"] for cell in self.results()["cells"]}
+        self.assertEqual((code, found), (1, {"good": None, "filler": "ended by SIGXFSZ"}), errors)
 
     def test_an_origin_that_does_not_start(self):
         self.write("good")

@@ -1,12 +1,17 @@
 """One run of one client, whatever the client does."""
 
+import contextlib
 import hashlib
 import os
+import subprocess
 import time
 import unittest
+from dataclasses import replace
+from unittest import mock
 
 import support  # first: it finds the lab's modules
-from pipes import Lines, Tail
+import tree
+from streams import Lines, Tail
 from support import MIB
 
 SPIN = """
@@ -54,6 +59,28 @@ class Commands(support.WithClients):
         large = b"x" * (200 * MIB)
         found = self.run_client("time.sleep(0.1)")
         self.assertLess(found.peak_rss, 50 * MIB, f"the lab holds {len(large)}")
+
+    def test_others_at_work_are_seen(self):
+        classify = tree.Tree.classify
+        other = subprocess.Popen(["sh", "-c", "while :; do :; done"])
+        around = self.client("time.sleep(0.5)")
+        try:
+            with mock.patch.object(tree.Tree, "classify", lambda found, pid: classify(found, pid) if pid != other.pid else False):
+                found = support.run(*around)
+        finally:
+            other.kill()
+            other.wait()
+        self.assertGreater(found.foreign_cpu_seconds, 0.1)
+
+    def test_a_file_too_large(self):
+        client, around = self.client("open('large', 'wb').write(b'x' * (4 << 20))")
+        around = replace(around, limits=replace(around.limits, file_bytes=MIB))
+        with self.assertRaisesRegex(support.RunFailed, "File too large|SIGXFSZ"):
+            support.run(client, around)
+
+    def test_no_space_is_left_for_others(self):
+        with mock.patch("process.SHM_KEPT_BYTES", 1 << 60):
+            self.assertRegex(self.reason(HOLD), "^left less than .* free in /dev/shm: killed$")
 
     def test_memory_of_the_whole_tree(self):
         found = self.run_client("pid = os.fork(); a = b'x' * (40 << 20); time.sleep(0.3)\nif pid: os.wait()")
@@ -135,6 +162,37 @@ class Failures(support.WithClients):
         self.assertLessEqual(len(tail.kept), 65536)
         self.assertLessEqual(len(lines.whole), 300)
 
+    def test_no_signal_ends_it(self):
+        """As a process that the kernel keeps: it fails its run, and later ones neither wait for it nor count it."""
+        with self.spare():
+            with self.assertRaisesRegex(support.RunFailed, r"^it ran for 0.3 s, which is the limit: killed; then process \d+ does not end, even by SIGKILL$"):
+                support.run(*self.client("a = b'x' * (64 << 20); time.sleep(1000)", seconds=0.3))
+            self.assertEqual(len(tree.stuck), 1)
+            started = time.monotonic()
+            found = support.run(*self.client("time.sleep(0.1)"))
+            self.assertLess(found.peak_rss, 50 * MIB)
+            self.assertLess(time.monotonic() - started, 5)
+
+    def test_a_leftover_that_no_signal_ends(self):
+        with self.spare(), self.assertRaisesRegex(support.RunFailed, r"^process \d+ does not end, even by SIGKILL$"):
+            support.run(*self.client(f"if os.fork() == 0: {HOLD}"))
+
+    @contextlib.contextmanager
+    def spare(self):
+        """No signal reaches whoever comes first."""
+        send, spared = tree.send, []
+
+        def pretend(pid, number):
+            spared.append(pid)
+            if pid != spared[0]:
+                send(pid, number)
+
+        with mock.patch.object(tree, "send", pretend), mock.patch.object(tree, "GONE_S", 0.2):
+            yield
+        os.kill(spared[0], 9)
+        os.waitpid(spared[0], 0)
+        tree.stuck.clear()
+
     def test_cannot_be_started(self):
         around = support.Surroundings(support.Limits(1, MIB), [], self.loopback, support.DRAIN)
         client = support.Client([str(self.folder / "none")], {}, str(self.folder))
@@ -166,8 +224,17 @@ class Talking(support.WithClients):
         left = self.run_talker(SPIN + f"say('ready'); input()\n{alive}\ntime.sleep(0.5); say('done 0')")
         self.assertGreater(left.cpu_seconds, 0.17)
 
+    def test_what_a_dead_child_used_before_go_does_not_count(self):
+        code = """
+r, w = os.pipe(); a, b = os.pipe()
+if os.fork() == 0: spin(0.4); os.write(w, b"x"); os.read(a, 1); os._exit(0)
+os.read(r, 1); say("ready"); input(); os.write(b, b"x"); os.wait(); say("done 0")
+"""
+        found = self.run_talker(SPIN + code)
+        self.assertLess(found.cpu_seconds, 0.2)
+
     def test_memory_at_done(self):
-        found = self.run_talker("a = b'x' * (64 << 20); say('ready'); input(); say('done 0')")
+        found = self.run_talker("a = b'x' * (64 << 20); say('ready'); input(); say('done 0'); sys.stdin.read()")
         self.assertTrue(64 * MIB < found.peak_rss < 90 * MIB, found)
 
     def test_failed_before_ready(self):
@@ -202,6 +269,23 @@ class Talking(support.WithClients):
 
     def test_reads_no_go(self):
         self.assertEqual(self.why("say('ready'); os.close(0); sys.exit(2)"), "exit status 2 (it had not said done)")
+
+
+class Numbers(support.WithClients):
+    def test_a_number_that_is_given_again(self):
+        """Who had it before it began anew was none of the client's."""
+        child = subprocess.Popen(["sleep", "1000"])
+        try:
+            found = tree.Tree(set())
+            found.inside[child.pid], found.newest = False, 1 << 30
+            self.assertEqual(found.pids(), [child.pid])
+        finally:
+            child.kill()
+            child.wait()
+
+    def test_who_was_not_killed_may_have_a_follower(self):
+        with mock.patch.dict(tree.stuck, {os.getpid(): "1"}):
+            self.assertFalse(tree.is_stuck(os.getpid()))
 
 
 class Counter(support.WithClients):

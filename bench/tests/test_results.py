@@ -6,8 +6,10 @@ import os
 import unittest
 from dataclasses import replace
 from types import SimpleNamespace
+from unittest import mock
 
 import support  # first: it finds the lab's modules
+import machine
 import page
 import results
 from cases import Objects
@@ -17,7 +19,7 @@ from progress import Progress, clock
 from rounds import Result, Round, order
 from sampler import peak_rate
 from sizes import GIB, MIB
-from summary import summary
+from summary import disturbed, summary
 
 
 
@@ -77,6 +79,15 @@ class Summaries(unittest.TestCase):
         all_cores = {"cpu_seconds": 0.97 * os.cpu_count(), "origin_cpu_seconds": 0.0}
         self.assertEqual(summary_of(result("one", all_cores))["bound"], "machine")
 
+    def test_what_empties_the_pipe_is_busy_too(self):
+        some = {"cpu_seconds": 0.5 * os.cpu_count(), "origin_cpu_seconds": 0.0, "drain_cpu_seconds": 0.48 * os.cpu_count()}
+        self.assertEqual(summary_of(result("one", some))["bound"], "machine")
+
+    def test_others_at_work_are_marked(self):
+        for share, said in ((0.05, ""), (0.2, "others took 20%")):
+            found = summary_of(result("one", *[{"foreign_cpu_seconds": share * os.cpu_count()}] * 3, {}))
+            self.assertEqual((found["foreign_busy"], disturbed(found)), (share, said))
+
     def test_of_the_best_floor_round_by_round(self):
         slow = result("floor", {"seconds": 8.0}, {"seconds": 8.0}, {"seconds": 8.0}, settings="slow")
         fast = result("floor", {"seconds": 0.5}, {"seconds": 1.0}, {"seconds": 2.0}, settings="fast")
@@ -94,6 +105,30 @@ class Summaries(unittest.TestCase):
     def test_how_sure(self):
         self.assertEqual(results.method(7, 60, GIB)["confidence_reached"], 0.9844)
         self.assertEqual(results.method(9, 60, GIB)["interval_ranks"], [2, 8])
+
+
+class Machines(support.WithFolder):
+    def id_with(self, number: str) -> dict:
+        file = self.folder / "machine-id"
+        file.write_text(number)
+        own = machine.own_number
+        with mock.patch.object(machine, "own_number", lambda: own(file)):
+            return machine.describe()
+
+    def test_two_of_one_type(self):
+        one, other = self.id_with("abcdef\n"), self.id_with("fedcba\n")
+        self.assertNotEqual(one.pop("id"), other.pop("id"))
+        self.assertEqual(one, other)
+        self.assertNotIn("abcdef", json.dumps(one))
+
+    def test_a_new_kernel_is_the_same_machine(self):
+        before = machine.describe()
+        with mock.patch("platform.release", lambda: "99.0"):
+            after = machine.describe()
+        self.assertEqual((before["id"], after["kernel"]), (after["id"], "99.0"))
+
+    def test_no_number(self):
+        self.assertEqual(machine.own_number(self.folder / "none"), "")
 
 
 class Rounds(unittest.TestCase):

@@ -55,6 +55,8 @@ class Shift:
     ratio: float
     low: float | None
     high: float | None
+    # How often chance alone would show as much (two-sided, exact but for ties).
+    p: float = 1.0
 
 
 def shift(a: list[float], b: list[float], confidence: float = CONFIDENCE) -> Shift:
@@ -63,9 +65,30 @@ def shift(a: list[float], b: list[float], confidence: float = CONFIDENCE) -> Shi
     differences = sorted(math.log(y) - math.log(x) for x in a for y in b)
     ratio = math.exp(median(differences))
     rank = shift_rank(len(a), len(b), confidence)
+    p = p_value(differences, len(a), len(b))
     if rank is None:
-        return Shift(ratio, None, None)
-    return Shift(ratio, math.exp(differences[rank - 1]), math.exp(differences[-rank]))
+        return Shift(ratio, None, None, p)
+    return Shift(ratio, math.exp(differences[rank - 1]), math.exp(differences[-rank]), p)
+
+
+def p_value(differences: list[float], a: int, b: int) -> float:
+    """Mann and Whitney's, two-sided; ties count half, and what is half counts against a difference."""
+    ties = differences.count(0.0)
+    below = sum(each < 0 for each in differences)
+    u = min(below, len(differences) - ties - below) + ties / 2
+    ways = u_distribution(a, b)
+    return min(1.0, 2 * sum(ways[: math.ceil(u) + 1]) / math.comb(a + b, a))
+
+
+def holm(values: list[float], alpha: float = 1 - CONFIDENCE) -> list[bool]:
+    """Which of them still count, so that in all of them together chance shows one at most that often."""
+    kept = [False] * len(values)
+    for rank, at in enumerate(sorted(range(len(values)), key=values.__getitem__)):
+        # Floats, as above: a bound that is met counts.
+        if values[at] * (len(values) - rank) > alpha * (1 + 1e-9):
+            break
+        kept[at] = True
+    return kept
 
 
 def shift_rank(a: int, b: int, confidence: float = CONFIDENCE) -> int | None:
@@ -85,6 +108,14 @@ def mann_whitney_critical(a: int, b: int, alpha: float = 0.05) -> int | None:
             break
         critical = u
     return critical
+
+
+def rounds_for_holm(comparisons: int, alpha: float = 1 - CONFIDENCE) -> int:
+    """How many runs on each side it takes until the clearest of differences can count among so many comparisons."""
+    rounds = 1
+    while 2 * comparisons / math.comb(2 * rounds, rounds) > alpha * (1 + 1e-9):
+        rounds += 1
+    return rounds
 
 
 @lru_cache(maxsize=None)

@@ -5,13 +5,15 @@ import math
 import unittest
 
 import support  # noqa: F401: first, it finds the lab's modules
-from statistics import (
+from estimates import (
     estimate,
+    holm,
     interval_confidence,
     interval_rank,
     mann_whitney_critical,
     median,
     ratios,
+    rounds_for_holm,
     shift,
     shift_rank,
     u_distribution,
@@ -106,6 +108,17 @@ class Shifts(unittest.TestCase):
         there, back = shift(a, b), shift(b, a)
         self.assertAlmostEqual(there.ratio, 1 / back.ratio)
         self.assertAlmostEqual(there.low, 1 / back.high)
+
+    def test_p_counted_out(self):
+        # Complete separation: two orders of 70 are as extreme.
+        self.assertAlmostEqual(shift([1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]).p, 2 / 70)
+        self.assertAlmostEqual(shift([1.0, 2.0, 3.0, 5.0], [4.0, 6.0, 7.0, 8.0]).p, 4 / 70)
+        self.assertEqual(shift([1.0, 2.0], [1.0, 2.0]).p, 1)
+
+    def test_holm(self):
+        self.assertEqual(holm([0.01, 0.04, 0.03, 0.005]), [True, False, False, True])
+        self.assertEqual((holm([]), holm([0.05]), holm([0.03, 0.03])), ([], [True], [False, False]))
+        self.assertEqual((rounds_for_holm(1), rounds_for_holm(42), rounds_for_holm(86)), (4, 7, 8))
 
     def test_too_few(self):
         found = shift([1.0, 2.0], [4.0, 8.0])
