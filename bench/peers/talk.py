@@ -44,7 +44,6 @@ def arguments(about, options):
     parser.add_argument("--bytes", type=int, help="size of the object")
     parser.add_argument("--keys", metavar="FILE", help="one key a line")
     parser.add_argument("--prefix", default="", help="what of a key is no part of its file's name")
-    parser.add_argument("--total-bytes", type=int)
     parser.add_argument("--target", help="a file, or a folder for many")
     parser.add_argument("--ca", metavar="FILE", help="the authority of a TLS origin")
     parser.add_argument("--parallel", type=int, help="requests at a time")
@@ -82,6 +81,19 @@ def in_flight(get, *arguments):
     """What `get` returns for each of the arguments, by as many threads as objects are to be in flight."""
     with ThreadPoolExecutor(IN_FLIGHT) as threads:
         yield from threads.map(get, *arguments)
+
+
+def many_to_nowhere(job, keys, read):
+    """The transfer of many objects that drops what `read` returns for a key; under --check it is kept in files."""
+    if not job.check:
+        return lambda: sum(in_flight(lambda key: len(read(key)), keys))
+
+    def keep(key, path):
+        with open(path, "wb") as file:
+            return file.write(read(key))
+
+    paths = files(job, job.check)
+    return lambda: sum(in_flight(keep, keys, paths))
 
 
 def landed(*paths):

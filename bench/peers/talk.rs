@@ -6,6 +6,9 @@ use std::error::Error;
 use std::io::{self, BufRead, Read};
 use std::process::ExitCode;
 
+/// Of many objects: what those cases are about.
+pub const IN_FLIGHT: usize = 128;
+
 pub type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// The arguments, each a flag with a value: `--key big`.

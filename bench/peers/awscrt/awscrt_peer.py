@@ -20,6 +20,8 @@ from s3transfer.manager import TransferConfig
 import talk
 
 REGION = "us-east-1"
+# As s3transfer asks for every download.
+VERIFIED = s3.S3ChecksumConfig(validate_response=True)
 
 
 def get_file(job):
@@ -50,35 +52,40 @@ def many_files(job):
 
 def get_nowhere(job):
     client = crt_client(job)
-    return lambda: drop(client, job, [job.key], open(job.check, "wb") if job.check else None)
+    return lambda: drop(client, job, [job.key], [job.check])
 
 
 def many_nowhere(job):
-    if job.check:
-        job.prefix, job.target = "", job.check
-        return many_files(job)
     client, keys = crt_client(job), talk.keys(job)
-    return lambda: drop(client, job, keys)
+    kept = talk.files(job, job.check) if job.check else [None] * len(keys)
+    return lambda: drop(client, job, keys, kept)
 
 
-def drop(client, job, keys, file=None):
-    """Gets each key, no more than 128 at a time; returns the bytes of all that `on_body` was given."""
-    free, delivered = threading.Semaphore(128), []
+def drop(client, job, keys, kept):
+    """Gets each key, no more than so many at a time; returns the bytes of all that `on_body` was given."""
+    free, delivered = threading.Semaphore(talk.IN_FLIGHT), []
 
-    def on_body(chunk, offset, **_):
+    def count(chunk, **_):
         delivered.append(len(chunk))
-        if file:
-            os.pwrite(file.fileno(), chunk, offset)
+
+    def keep_in(path):
+        def keep(chunk, offset, **_):
+            file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+            delivered.append(os.pwrite(file, chunk, offset))
+            os.close(file)
+
+        return keep
 
     requests = []
-    for key in keys:
+    for key, path in zip(keys, kept):
         free.acquire()
         requests.append(
             client.make_request(
                 type=s3.S3RequestType.GET_OBJECT,
                 request=get_request(job, key),
                 max_active_connections_override=job.parallel,
-                on_body=on_body,
+                checksum_config=VERIFIED,
+                on_body=keep_in(path) if path else count,
                 on_done=lambda **_: free.release(),
             )
         )
@@ -107,6 +114,7 @@ def crt_client(job):
     given = {
         "target_throughput": job.target_gbps * 1_000_000_000 / 8,
         "part_size": job.part_bytes,
+        "num_threads": job.event_loops,
         "verify": job.ca,
     }
     return create_s3_crt_client(
@@ -126,5 +134,5 @@ if __name__ == "__main__":
             ("many", "files"): many_files,
             ("many", "nowhere"): many_nowhere,
         },
-        options=[("--target-gbps", 0.0)],
+        options=[("--target-gbps", 0.0), ("--event-loops", 0)],
     )

@@ -16,11 +16,9 @@ use std::sync::Arc;
 
 use aws_sdk_s3_transfer_manager::types::{ConcurrencyMode, PartSize};
 use aws_sdk_s3_transfer_manager::{Client, Config};
-use talk::{Arguments, Result};
+use talk::{Arguments, IN_FLIGHT, Result};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-
-const IN_FLIGHT: usize = 128;
 
 /// What `PartSize::Auto` is for downloads, and the least that the library allows: less is rounded up without a word.
 /// It is given rather than left to Auto because Auto takes an ETag `x-N` for that of an upload in N parts and then asks

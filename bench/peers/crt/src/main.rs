@@ -18,9 +18,7 @@ use mountpoint_s3_client::config::{
 };
 use mountpoint_s3_client::types::GetObjectParams;
 use mountpoint_s3_client::{ObjectClient, S3CrtClient};
-use talk::{Arguments, Result};
-
-const IN_FLIGHT: usize = 128;
+use talk::{Arguments, IN_FLIGHT, Result};
 
 fn main() -> ExitCode {
     talk::finish(run())
@@ -48,8 +46,8 @@ fn client(arguments: &Arguments) -> Result<S3CrtClient> {
     if let Some(gbps) = arguments.number("target-gbps")? {
         config = config.throughput_target_gbps(gbps as f64);
     }
-    if let Some(bytes) = arguments.number("part-bytes")? {
-        config = config.read_part_size(bytes as usize);
+    if let Some(loops) = arguments.number("event-loops")? {
+        config = config.event_loop_threads(u16::try_from(loops)?);
     }
     Ok(S3CrtClient::new(config)?)
 }
