@@ -93,6 +93,29 @@ class Origin:
     def fill(self):
         """For who does not serve the folder as it is."""
 
+    def put_all(self):
+        """One curl puts all objects, over connections that it keeps."""
+        wanted = self.folder / "puts"
+        with wanted.open("w") as file:
+            for key in self.site.content.sha256:
+                file.write(f'url = "{self.endpoint}/{BUCKET}/{key}"\nupload-file = "{self.site.content.bucket / key}"\noutput = "/dev/null"\n')
+        self.must("took not all objects", ["--fail-early", "--parallel", "--parallel-max", "8", "--config", str(wanted)])
+
+    def must(self, what: str, arguments: list[str]):
+        wrong = self.curl(arguments)
+        if wrong is not None:
+            raise LabError(f"origin {self.name}: {what}: {wrong}")
+
+    def curl(self, arguments: list[str]) -> str | None:
+        """What went wrong, None when nothing did."""
+        trust = ["--cacert", str(self.ca)] if self.ca else []
+        sign = ["--aws-sigv4", "aws:amz:us-east-1:s3", "--user", f"{ACCESS_KEY}:{SECRET_KEY}"]
+        # Else curl would hash each body before it sends it.
+        sign += ["--header", "x-amz-content-sha256: UNSIGNED-PAYLOAD"]
+        command = [found("curl", "curl"), "--silent", "--show-error", "--fail", "--globoff", *trust, *sign, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+        return None if done.returncode == 0 else done.stderr.strip() or f"curl: exit status {done.returncode}"
+
     def about(self) -> str:
         raise NotImplementedError
 
@@ -207,28 +230,9 @@ class MinIo(Origin):
         return super().answers() and self.curl(["--output", "/dev/null", f"{self.endpoint}/minio/health/ready"]) is None
 
     def fill(self):
-        """By PUT, since it keeps objects in a form of its own. One curl puts all of them, over connections that it keeps."""
+        """By PUT, since it keeps objects in a form of its own."""
         self.must("made no bucket", ["--request", "PUT", f"{self.endpoint}/{BUCKET}"])
-        wanted = self.folder / "puts"
-        with wanted.open("w") as file:
-            for key in self.site.content.sha256:
-                file.write(f'url = "{self.endpoint}/{BUCKET}/{key}"\nupload-file = "{self.site.content.bucket / key}"\noutput = "/dev/null"\n')
-        self.must("took not all objects", ["--fail-early", "--parallel", "--parallel-max", "8", "--config", str(wanted)])
-
-    def must(self, what: str, arguments: list[str]):
-        wrong = self.curl(arguments)
-        if wrong is not None:
-            raise LabError(f"origin {self.name}: {what}: {wrong}")
-
-    def curl(self, arguments: list[str]) -> str | None:
-        """What went wrong, None when nothing did."""
-        trust = ["--cacert", str(self.ca)] if self.ca else []
-        sign = ["--aws-sigv4", "aws:amz:us-east-1:s3", "--user", f"{ACCESS_KEY}:{SECRET_KEY}"]
-        # Else curl would hash each body before it sends it.
-        sign += ["--header", "x-amz-content-sha256: UNSIGNED-PAYLOAD"]
-        command = [found("curl", "curl"), "--silent", "--show-error", "--fail", "--globoff", *trust, *sign, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace")
-        return None if done.returncode == 0 else done.stderr.strip() or f"curl: exit status {done.returncode}"
+        self.put_all()
 
     def about(self) -> str:
         # Built from its module it does not know its version; the folder that scripts/deps.sh built it into does.
@@ -245,6 +249,11 @@ class Serve(Origin):
         shape = SHAPE if self.kind == "shaped" else []
         where = ["--root", str(self.site.content.www), "--listen", f"127.0.0.1:{self.port}"]
         return [self.site.flatout, "serve", *where, *keys, *secure, *shape]
+
+    def fill(self):
+        """What was put through it has a checksum that it states. Shaped, each of many would take its time."""
+        if self.kind == "serve":
+            self.put_all()
 
     def about(self) -> str:
         shape = f", {SHAPE[1]} before each answer, {SHAPE[3]} a connection" if self.kind == "shaped" else ""

@@ -109,7 +109,8 @@ fn check_part_number(asked: Option<i32>) -> S3Result<()> {
 }
 
 fn checksum(object: &object::Object, mode: Option<ChecksumMode>) -> Option<String> {
-    let asked = mode.is_some_and(|mode| mode.as_str() == ChecksumMode::ENABLED);
+    // The CRT writes it in small letters, which S3 takes.
+    let asked = mode.is_some_and(|mode| mode.as_str().eq_ignore_ascii_case(ChecksumMode::ENABLED));
     asked
         .then(|| object.known.crcs())
         .flatten()
