@@ -148,6 +148,7 @@ fn checksums_are_stated_when_asked_for() {
         for (method, headers, stated) in [
             ("GET", vec![asked], true),
             ("HEAD", vec![asked], true),
+            ("GET", vec![("x-amz-checksum-mode", "enabled")], true),
             ("GET", vec![], false),
             ("HEAD", vec![], false),
             ("GET", vec![asked, ("range", "bytes=1-5")], false),
