@@ -220,9 +220,13 @@ def installed(peer: Peer, options: Options) -> Installed | str:
 def check_place(options: Options):
     """That results can be written, before hours go into them."""
     folder = place(options)
+    made = not folder.exists()
     trial = folder / f".trial.{os.getpid()}"
     results.write(trial, "")
     trial.unlink()
+    if made:
+        # A run that is broken off leaves nothing.
+        folder.rmdir()
 
 
 def place(options: Options) -> Path:
