@@ -68,7 +68,7 @@ class Catalogue:
                 found += [told(case, objects, peer, base, *pair, "one of the sweep") for pair in pairs]
             else:
                 found += [Cell(case, objects, peer, each) for each in chosen]
-            if case.alike and peer.sweep and name != case.floor:
+            if case.alike and peer.sweep and name != case.floor and not any(cell.peer is peer and cell.parallel for cell in found):
                 found.append(told(case, objects, peer, Settings("", None, [], {}), *case.alike, "the same for every peer that can be told"))
         return found
 
