@@ -31,6 +31,10 @@ class Cell:
         return f"{self.peer.name}:{self.settings.name}"
 
 
+# Nothing beside what a case tells.
+PLAIN = Settings("", None, [], {})
+
+
 @dataclass(frozen=True)
 class Catalogue:
     peers: dict[str, Peer]
@@ -38,38 +42,35 @@ class Catalogue:
 
     def cells(self, suite: str, case_globs: list[str] = [], peer_globs: list[str] = []) -> list[Cell]:
         """The cells of a suite, those of a case together; none at all is an error."""
-        unmatched = [glob for glob in case_globs if not any(fnmatch(name, glob) for name in self.cases)]
-        if unmatched:
-            raise UsageError(f"no case matches {unmatched[0]}{nearest(unmatched[0], self.cases)}")
+        check_globs("case", case_globs, self.cases)
         cases = [case for case in self.cases.values() if suite in case.suites and matches(case.name, case_globs)]
         if not cases:
             there = [case.name for case in self.cases.values() if suite in case.suites]
             raise UsageError(f"no case of suite {suite} matches {' '.join(case_globs) or '*'}; there are: {', '.join(there) or 'none'}")
-        unmatched = [glob for glob in peer_globs if not any(fnmatch(name, glob) for name in self.peers)]
-        if unmatched:
-            raise UsageError(f"no peer matches {unmatched[0]}{nearest(unmatched[0], self.peers)}")
+        check_globs("peer", peer_globs, self.peers)
         found = [cell for case in cases for cell in self.cells_of(case, suite) if matches(cell.peer.name, peer_globs)]
         if not found:
             raise UsageError(f"no peer of the chosen cases matches {' '.join(peer_globs)}; there are: {', '.join(self.peers)}")
         return found
 
     def cells_of(self, case: Case, suite: str) -> list[Cell]:
-        found = []
+        found, objects = [], case.suites[suite]
         for entry in case.peers:
             name, _, settings = entry.partition(":")
             if name in case.without[suite]:
                 continue
             peer = self.peers[name]
             chosen = [peer.settings[settings]] if settings else list(peer.settings.values())
-            objects = case.suites[suite]
             if case.sweep and name != case.floor:
-                base = chosen[0] if settings else Settings("", None, [], {})
+                base = chosen[0] if settings else PLAIN
                 pairs = [(parallel, size) for parallel in case.sweep.parallel for size in case.sweep.part_bytes]
                 found += [told(case, objects, peer, base, *pair, "one of the sweep") for pair in pairs]
             else:
                 found += [Cell(case, objects, peer, each) for each in chosen]
-            if case.alike and peer.sweep and name != case.floor and not any(cell.peer is peer and cell.parallel for cell in found):
-                found.append(told(case, objects, peer, Settings("", None, [], {}), *case.alike, "the same for every peer that can be told"))
+        if case.alike:
+            # Once a peer, however many of its settings the case names.
+            peers = {cell.peer.name: cell.peer for cell in found if cell.peer.sweep and cell.peer.name != case.floor}
+            found += [told(case, objects, peer, PLAIN, *case.alike, "the same for every peer that can be told") for peer in peers.values()]
         return found
 
 
@@ -85,6 +86,13 @@ def labels_of(entry: str, peers: dict[str, Peer]) -> list[str]:
     """What an entry of a case stands for."""
     name, _, settings = entry.partition(":")
     return [entry] if settings else [f"{name}:{each}" for each in peers[name].settings]
+
+
+def check_globs(what: str, globs: list[str], names):
+    """Each matches something: what matches nothing is a mistake, whatever the others match."""
+    for glob in globs:
+        if not any(fnmatch(name, glob) for name in names):
+            raise UsageError(f"no {what} matches {glob}{nearest(glob, names)}")
 
 
 def matches(name: str, globs: list[str]) -> bool:
