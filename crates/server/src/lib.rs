@@ -31,6 +31,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alarm;
 mod aws_chunked;
 mod buffer;
 mod conditions;
@@ -55,10 +56,13 @@ mod stock;
 mod stream;
 mod sums;
 mod synthetic;
+mod tunnel;
 mod uploads;
 
 pub use folder::unservable;
 pub use identity::Identity;
-pub use origin::{Options, Origin, Store};
+pub use origin::{Listen, Options, Origin, Store};
 pub use pattern::synthetic_bytes;
+pub use rate::Rates;
 pub use shelf::BUCKET_RULE;
+pub use tunnel::{ErrorCode, Fault, FaultKind, Tunnel};

@@ -18,14 +18,15 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use http_body_util::BodyExt;
-use hyper::Method;
 use hyper::header::HeaderValue;
+use hyper::http::request::Parts;
+use hyper::{Method, StatusCode};
 use s3s::{Body, HttpRequest, HttpResponse};
 
 use crate::stock::Stock;
 use answer::Answer;
 use asked::Asked;
-pub(crate) use asked::speaks_oss;
+pub(crate) use asked::{Named, speaks_oss};
 use auth::Keys;
 use refusal::Refusal;
 
@@ -53,16 +54,27 @@ impl Oss {
             Ok(asked) => self.answer(&asked, &mut body).await,
             Err(refusal) => Err(refusal),
         };
-        let mut response = match answered {
+        let response = match answered {
             Ok(answer) => answer.into_response(),
             Err(refusal) => {
                 drain(&mut body).await;
                 refusal.into_response(&head, &id)
             }
         };
-        let id = HeaderValue::try_from(id).expect("hexadecimal digits are a header value");
-        response.headers_mut().insert("x-oss-request-id", id);
-        response
+        with_id(response, id)
+    }
+
+    /// A refusal of the request, the `number`th of this origin, that is no fault of its own.
+    pub(crate) fn refuse(
+        &self,
+        number: u64,
+        head: &Parts,
+        status: StatusCode,
+        code: &'static str,
+        why: &str,
+    ) -> HttpResponse {
+        let id = format!("{number:024X}");
+        with_id(Refusal::new(status.as_u16(), code, why).into_response(head, &id), id)
     }
 
     async fn answer(&self, asked: &Asked, body: &mut Body) -> Result<Answer, Refusal> {
@@ -117,6 +129,12 @@ impl Oss {
             _ => Err(refusal::not_implemented(asked)),
         }
     }
+}
+
+fn with_id(mut response: HttpResponse, id: String) -> HttpResponse {
+    let id = HeaderValue::try_from(id).expect("hexadecimal digits are a header value");
+    response.headers_mut().insert("x-oss-request-id", id);
+    response
 }
 
 /// Bucket and key.
