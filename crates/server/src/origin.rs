@@ -24,13 +24,14 @@ use crate::front::Front;
 use crate::identity::Identity;
 use crate::memory::Memory;
 use crate::rate::Rates;
+use crate::series::Series;
 use crate::shelf::Shelf;
 use crate::sink::Sink;
 use crate::socket::{Shaping, Socket};
 use crate::stock::Stock;
 use crate::stream::Stream;
 use crate::synthetic::Synthetic;
-use crate::tunnel::{Cue, Ending, Passage, Tunnel, Wind};
+use crate::tunnel::{Cue, Ending, Passage, Replaced, Tunnel, Wind};
 
 /// Bytes that hyper queues for one `writev(2)` when they cost no memory of their own: several frames, so that
 /// a socket buffer of some MiB is filled by few calls.
@@ -111,6 +112,8 @@ pub enum Store {
     Memory,
     /// Bucket, key and size in bytes of each object.
     Synthetic(Vec<(String, String, u64)>),
+    /// The same, and rows of objects that are numbered.
+    Series(Vec<(String, String, u64)>, Vec<Series>),
 }
 
 /// A running origin. Dropping it closes all connections, stops its threads and waits for them.
@@ -132,7 +135,6 @@ impl Origin {
     /// An address that cannot be bound, a root that is no folder, a synthetic object that S3 would not allow;
     /// the text names it.
     pub fn start(options: Options) -> io::Result<Origin> {
-        let shelf = open_shelf(options.store.clone(), options.sink)?;
         let listeners = bind(&options.listen)?;
         let scheme = if options.tls.is_some() { "https" } else { "http" };
         let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
@@ -140,10 +142,12 @@ impl Origin {
         let dead = addresses.iter().zip(&options.listen).filter(|(_, listen)| listen.dead);
         let fillers = dead.map(|(address, _)| fill(*address)).collect::<io::Result<_>>()?;
         let alive: Vec<bool> = options.listen.iter().map(|listen| !listen.dead).collect();
+        let clock = options.tunnel.clock;
         let wind = Wind::new(options.tunnel)?.map(Arc::new);
+        let shelf = replace_in(open_shelf(options.store, options.sink)?, wind.as_deref());
         let server = Server {
             acceptor: options.tls.map(|identity| TlsAcceptor::from(identity.0)),
-            front: Front::new(Stock::new(shelf), options.auth),
+            front: Front::new(Stock::new(shelf), options.auth, clock),
             wind: wind.clone(),
             shaping: Shaping::new(
                 options.latency,
@@ -238,8 +242,16 @@ fn open_shelf(store: Store, sink: bool) -> io::Result<Box<dyn Shelf>> {
         Store::Root(root) => Box::new(Folder::open(&root)?),
         Store::Memory => Box::new(Memory::default()),
         Store::Synthetic(objects) => Box::new(Synthetic::new(objects)?),
+        Store::Series(objects, rows) => Box::new(Synthetic::new(objects)?.with_rows(rows)?),
     };
     Ok(if sink { Box::new(Sink { inner: shelf }) } else { shelf })
+}
+
+fn replace_in(inner: Box<dyn Shelf>, wind: Option<&Wind>) -> Box<dyn Shelf> {
+    match wind.and_then(|wind| wind.replacing.clone()) {
+        Some(replacing) => Box::new(Replaced { inner, replacing }),
+        None => inner,
+    }
 }
 
 fn bind(addresses: &[Listen]) -> io::Result<Vec<TcpListener>> {

@@ -4,12 +4,14 @@
 //! and which; faults of the body are [`Blown`]'s, and where a connection has to end [`Cue`] tells its socket.
 //! Without a tunnel a connection is served by the front itself, and none of this is on its road.
 
+mod admission;
 mod blown;
 mod choice;
 mod code;
 mod cue;
 mod log;
 mod passage;
+mod replaced;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -18,6 +20,7 @@ use std::time::Duration;
 pub use code::ErrorCode;
 pub(crate) use cue::{Cue, Ending};
 pub(crate) use passage::{Passage, Wind};
+pub(crate) use replaced::Replaced;
 
 /// What goes wrong at an origin. By default nothing.
 ///

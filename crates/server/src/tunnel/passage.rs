@@ -9,19 +9,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use flatout_wire::range::ContentRange;
+use flatout_wire::time::format_http;
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderMap, HeaderValue, RANGE};
+use hyper::header::{CONTENT_LENGTH, CONTENT_RANGE, DATE, HeaderMap, HeaderValue, RANGE};
 use hyper::http::request::Parts;
 use hyper::{Method, Request};
 use s3s::{Body, HttpResponse, StdError};
 
+use super::admission::{Admission, Refused};
 use super::blown::{Blown, Fate};
 use super::choice::{Chosen, Subject, choose};
 use super::cue::{Act, Cue};
 use super::log::{Entry, Log};
+use super::replaced::Replacing;
 use super::{FaultKind, Tunnel};
 use crate::front::Front;
-use crate::oss::Named;
+use crate::oss::{self, Named, drain};
 use crate::rate::Rate;
 
 /// A tunnel at work: what all connections share.
@@ -29,6 +32,8 @@ pub(crate) struct Wind {
     tunnel: Tunnel,
     log: Arc<Log>,
     attempts: Mutex<HashMap<Subject, u64>>,
+    admission: Admission,
+    pub replacing: Option<Arc<Replacing>>,
 }
 
 impl Wind {
@@ -38,7 +43,13 @@ impl Wind {
             return Ok(None);
         }
         let log = Arc::new(Log::open(tunnel.log.as_deref())?);
-        Ok(Some(Wind { log, attempts: Mutex::default(), tunnel }))
+        Ok(Some(Wind {
+            log,
+            attempts: Mutex::default(),
+            admission: Admission::new(&tunnel, Instant::now()),
+            replacing: tunnel.replace_after.map(|after| Arc::new(Replacing::new(after))),
+            tunnel,
+        }))
     }
 
     /// An error when the log is not whole.
@@ -76,9 +87,18 @@ impl hyper::service::Service<Request<Incoming>> for Passage {
         entry.line.bucket.clone_from(&asked.bucket);
         entry.line.key.clone_from(&asked.key);
         entry.line.range = asked_range(&head);
-        let answer = self.front.call(Request::from_parts(head.clone(), body));
         let (front, wind, cue) = (self.front.clone(), self.wind.clone(), self.cue.clone());
-        Box::pin(async move { Ok(Answer { front, wind, cue, head, asked, entry }.blow(answer.await?)) })
+        if let Err(refused) = wind.admission.check(&head, !asked.key.is_empty(), Instant::now()) {
+            entry.line.fault = Some(refused.name());
+            let answer = Answer { front, wind, cue, head, asked, entry };
+            return Box::pin(async move { Ok(answer.refuse(refused, Body::from(body)).await) });
+        }
+        if let (Some(replacing), Operation::Get) = (&wind.replacing, asked.operation) {
+            replacing.on_get(&asked.bucket, &asked.key);
+        }
+        let answered = self.front.call(Request::from_parts(head.clone(), body));
+        let answer = Answer { front, wind, cue, head, asked, entry };
+        Box::pin(async move { Ok(answer.blow(answered.await?)) })
     }
 }
 
@@ -154,7 +174,23 @@ impl Answer {
             Some(chosen) => self.meet(chosen, response),
             None => (response, Fate::Pass),
         };
+        self.send(response, fate)
+    }
+
+    /// Takes the body of the request in first: who is still sending it would not hear why it is refused.
+    async fn refuse(self, refused: Refused, mut body: Body) -> HttpResponse {
+        drain(&mut body).await;
+        let response = self.wind.admission.refuse(refused, &self.front, &self.head);
+        self.send(response, Fate::Pass)
+    }
+
+    fn send(mut self, mut response: HttpResponse, fate: Fate) -> HttpResponse {
         self.entry.line.status = Some(response.status().as_u16());
+        let clock = self.wind.tunnel.clock;
+        if clock != 0 {
+            let date = HeaderValue::try_from(format_http(oss::unix_s(clock)));
+            response.headers_mut().insert(DATE, date.expect("a date is a header value"));
+        }
         if matches!(fate, Fate::Pass) && !self.wind.log.is_kept() {
             return response;
         }

@@ -4,6 +4,9 @@ mod bodies;
 mod errors;
 mod lines;
 mod listeners;
+mod replaced;
+mod sealed;
+mod throttled;
 
 use std::io::{ErrorKind, Read};
 use std::net::SocketAddr;
