@@ -28,7 +28,7 @@ pub fn show(args: &ConfigShow, console: &Console) -> Result<Exit, Failure> {
         console.event(Carries::Lines, &setting(row))?;
     }
     for signer in signers {
-        let Signer { dialect, provider, key, note } = signer;
+        let Signer { dialect, provider, key, note, .. } = signer;
         console.event(Carries::Lines, &events::Credentials { dialect, provider, key, note })?;
     }
     console.event(Carries::Lines, &config(path))?;
