@@ -55,8 +55,6 @@ pub struct Progress {
     pub in_flight: u32,
     /// Attempts that were tried again.
     pub retries: u32,
-    /// Connections opened for it; a client that was used before may have had some.
-    pub connections: u32,
 }
 
 /// How a transfer ended well.
@@ -160,7 +158,6 @@ impl Counters {
             fetched_bytes: self.fetched_bytes.load(Ordering::Relaxed),
             in_flight: self.in_flight.load(Ordering::Relaxed),
             retries: self.retries.load(Ordering::Relaxed),
-            connections: self.connections.load(Ordering::Relaxed),
         }
     }
 }
