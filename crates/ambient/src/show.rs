@@ -28,6 +28,17 @@ pub struct Signer {
 }
 
 impl Ambient {
+    /// What an engine is made from.
+    pub fn config(&self) -> Config {
+        Config {
+            settings: self.settings.clone(),
+            aws_credentials: self.aws_credentials.clone(),
+            oss_credentials: self.oss_credentials.clone(),
+            proxies: self.proxies.clone(),
+            oss: self.oss.clone(),
+        }
+    }
+
     /// Every knob's value and where it came from, in the order of the table of knobs.
     pub fn table(&self) -> Vec<Row> {
         let mut rows = self.rows.clone();
@@ -46,13 +57,7 @@ impl Ambient {
 
     /// The same for some dialects; plain URLs are not signed.
     pub fn signers_of(&self, dialects: &[Dialect]) -> Vec<Signer> {
-        let config = Config {
-            settings: self.settings.clone(),
-            aws_credentials: self.aws_credentials.clone(),
-            oss_credentials: self.oss_credentials.clone(),
-            proxies: self.proxies.clone(),
-            oss: self.oss.clone(),
-        };
+        let config = self.config();
         // Settings that make no client are said by whoever needs one; the keys do not depend on an endpoint.
         let plain = Config { settings: Settings::default(), ..config.clone() };
         let Ok(client) = Client::new(config).or_else(|_| Client::new(plain)) else { return Vec::new() };

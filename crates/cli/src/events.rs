@@ -194,6 +194,36 @@ pub struct Config {
     pub exists: bool,
 }
 
+/// One thing that a doctor looked at.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "finding")]
+pub struct Finding<'a> {
+    pub area: &'static str,
+    pub topic: &'static str,
+    /// `good`, `note` or `bad`.
+    pub level: &'static str,
+    pub found: &'a str,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    pub details: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub means: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice: Option<&'a str>,
+    /// Numbers and names behind the words.
+    pub facts: &'a serde_json::Map<String, serde_json::Value>,
+}
+
+/// The last event of a doctor's visit.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "summary")]
+pub struct DoctorSummary {
+    pub action: &'static str,
+    pub good: usize,
+    pub notes: usize,
+    pub bad: usize,
+    pub exit: u8,
+}
+
 /// The program's version.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "version")]

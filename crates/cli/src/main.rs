@@ -65,6 +65,7 @@ fn dispatch(command: &Command, console: &Console) -> Result<Exit, Failure> {
         Command::Bench(Bench::Peer(args)) => bench::peer(args, console),
         Command::Config(Config::Show(args)) => commands::config::show(args, console),
         Command::Config(Config::Path) => commands::config::path(console),
+        Command::Doctor(args) => commands::doctor::run(args, console),
         Command::Version => commands::version::run(console),
         Command::BenchChild => bench::child(console),
         Command::Drain => bench::drain(),

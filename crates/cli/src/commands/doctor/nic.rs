@@ -74,7 +74,10 @@ mod tests {
         for (speed, expected) in [("-1\n", None), ("100000\n", Some(100_000)), ("", None)] {
             fs::write(eth0.join("speed"), speed).unwrap();
             let nic = Nic::look(folder.path(), "eth0".into(), false);
-            assert_eq!((nic.mtu, nic.mbit_per_s, nic.driver.as_deref()), (Some(9_001), expected, Some("ena")));
+            assert_eq!(
+                (nic.mtu, nic.mbit_per_s, nic.driver.as_deref()),
+                (Some(9_001), expected, Some("ena"))
+            );
         }
         let gone = Nic::look(folder.path(), "eth1".into(), false);
         assert_eq!((gone.mtu, gone.mbit_per_s, gone.driver), (None, None, None));

@@ -1,0 +1,269 @@
+//! What a second of reading means: how fast, and what limits it.
+
+use flatout_settings::format_size;
+use flatout_wire::endpoint::Scheme;
+
+use super::speed;
+use crate::commands::doctor::finding::Finding;
+use crate::commands::doctor::machine::Machine;
+use crate::commands::doctor::probe::{Probe, is_throttled};
+use crate::commands::doctor::road::Road;
+
+/// Of what there is, this much counts as all of it.
+const FULL: f64 = 0.85;
+/// Less than this in a second tells of waiting, not of speed.
+const BYTES_MIN: u64 = 1 << 20;
+
+/// How fast it was, and why not faster.
+pub fn probe(probe: &Probe, road: &Road, machine: &Machine) -> Vec<Finding> {
+    if let Some(failure) = &probe.failure {
+        let advice =
+            failure.hint.clone().unwrap_or_else(|| "try again, then with a smaller --parallel".into());
+        let finding = Finding::bad("probe", failure.message.clone())
+            .means("transfers like this one fail")
+            .advise(advice)
+            .ending(failure.exit);
+        return vec![if is_throttled(failure) {
+            finding.fact("throttled", Some(true.into()))
+        } else {
+            finding
+        }];
+    }
+    vec![fast(probe), limit(probe, road, machine)]
+}
+
+fn fast(probe: &Probe) -> Finding {
+    let found = format!("{}, {} in the best 100 ms", speed(probe.gbit()), speed(probe.gbit_peak));
+    let others = probe.other_cores.map_or(String::new(), |cores| format!(", {cores:.1} by all else"));
+    let details = vec![
+        format!("{} of {} in {:.2} s", format_size(probe.bytes), probe.object, probe.seconds),
+        format!(
+            "{} connections, {:.0} MB/s each; {} retries",
+            probe.connections,
+            probe.mb_per_connection(),
+            probe.retries
+        ),
+        format!("{:.1} cores kept busy{others}", probe.own_cores),
+    ];
+    Finding::good("speed", found)
+        .details(details)
+        .fact("gbit", Some(probe.gbit().into()))
+        .fact("gbit_peak", Some(probe.gbit_peak.into()))
+        .fact("bytes", Some(probe.bytes.into()))
+        .fact("seconds", Some(probe.seconds.into()))
+        .fact("connections", Some(probe.connections.into()))
+        .fact("mb_per_s_each", Some(probe.mb_per_connection().into()))
+        .fact("retries", Some(probe.retries.into()))
+        .fact("own_cores", Some(probe.own_cores.into()))
+        .fact("other_cores", probe.other_cores.map(Into::into))
+}
+
+/// The first of these that holds; what is checked for earlier hides what would come after.
+fn limit(probe: &Probe, road: &Road, machine: &Machine) -> Finding {
+    let usable = machine.usable_cores();
+    let all_busy = probe.own_cores + probe.other_cores.unwrap_or_default();
+    let filling = u64::from(probe.parallel).saturating_mul(probe.part_bytes);
+    let nic = road.nic.as_ref().filter(|nic| !nic.is_loopback);
+    let nic_gbit = nic.and_then(|nic| nic.mbit_per_s).map(|mbit| mbit as f64 / 1e3);
+    let tls = road.way.endpoint.scheme == Scheme::Https;
+    let is = |name: &str, finding: Finding| finding.fact("by", Some(name.into()));
+    if probe.bytes < BYTES_MIN || probe.object_bytes.is_some_and(|bytes| bytes < filling) {
+        let size = probe.object_bytes.map_or(String::new(), |bytes| format!(" of {}", format_size(bytes)));
+        return is(
+            "object",
+            Finding::note("limit", format!("the object{size} is too small"))
+                .means(format!(
+                    "{} parts of {} would be in flight",
+                    probe.parallel,
+                    format_size(probe.part_bytes)
+                ))
+                .advise("name a larger object, or a smaller --part-size, for a figure that holds"),
+        );
+    }
+    if let Some(gbit) = nic_gbit.filter(|gbit| probe.gbit() >= gbit * FULL) {
+        return is(
+            "network",
+            Finding::good(
+                "limit",
+                format!("the network: {} of the interface's {}", speed(probe.gbit()), speed(gbit)),
+            )
+            .means("this is as fast as the machine can be reached"),
+        );
+    }
+    if probe.own_cores >= usable * FULL {
+        let advice = match tls {
+            true => "more cores; http:// inside a network that you trust halves the work",
+            false => "more cores, or larger parts (--part-size 16MiB)",
+        };
+        return is(
+            "cpu",
+            Finding::note("limit", format!("the cores: {:.1} of {usable:.1} are flatout's", probe.own_cores))
+                .means(if tls {
+                    "TLS is the greater part of it"
+                } else {
+                    "the kernel's receive path is the greater part of it"
+                })
+                .advise(advice),
+        );
+    }
+    if probe.own_cores >= f64::from(probe.shards) * FULL && f64::from(probe.shards) + 0.5 < usable {
+        return is(
+            "shards",
+            Finding::note("limit", format!("the shards: {} of them are busy all the time", probe.shards))
+                .means(format!("{usable:.1} cores could work"))
+                .advise(format!("--shards {:.0}", usable.floor())),
+        );
+    }
+    if all_busy >= f64::from(machine.cores.max(1)) * FULL {
+        return is(
+            "machine",
+            Finding::note("limit", "other programs have the cores")
+                .means(format!(
+                    "of {} cores {:.1} are others'",
+                    machine.cores,
+                    probe.other_cores.unwrap_or_default()
+                ))
+                .advise(if road.nic.as_ref().is_some_and(|nic| nic.is_loopback) {
+                    "the origin is on this machine and one of them: measure from another one"
+                } else {
+                    "stop them, or measure when they rest"
+                }),
+        );
+    }
+    if probe.retries > 0 {
+        return is(
+            "origin",
+            Finding::note("limit", format!("the origin: {} requests had to be sent again", probe.retries))
+                .means("it throttles, or connections to it break")
+                .advise("a smaller --parallel; flatout serve --log, or the store's own metrics, tell which"),
+        );
+    }
+    let known = match nic_gbit {
+        Some(gbit) => format!("the interface could take {}", speed(gbit)),
+        None => "how fast the interface is, it does not say".to_owned(),
+    };
+    let more = probe.parallel.saturating_mul(2).min(4_096);
+    is(
+        "connections",
+        Finding::note("limit", "the origin, the network between, or too few connections")
+            .means(format!(
+                "neither cores nor interface are full: {known}, and {:.1} of {usable:.1} cores worked",
+                probe.own_cores
+            ))
+            .advise(format!(
+                "see whether it doubles with --parallel {more}; flatout bench sweep finds the best"
+            )),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use flatout_engine::{Dialect, Way};
+    use flatout_wire::endpoint::Endpoint;
+
+    use super::*;
+    use crate::commands::doctor::finding::Level::{self, Bad, Good, Note};
+    use crate::commands::doctor::nic::Nic;
+    use crate::exit::Exit;
+    use crate::failure::Failure;
+
+    /// A second that brought 8 Gbit/s by 8 connections with one busy core of four.
+    fn usual() -> Probe {
+        Probe {
+            object: "s3://bucket/key".into(),
+            object_bytes: Some(4 << 30),
+            seconds: 1.0,
+            bytes: 1_000_000_000,
+            gbit_peak: 9.0,
+            connections: 8,
+            retries: 0,
+            own_cores: 1.0,
+            other_cores: Some(0.2),
+            failure: None,
+            parallel: 8,
+            part_bytes: 8 << 20,
+            shards: 2,
+        }
+    }
+
+    fn over(url: &str, mbit_per_s: Option<u64>, is_loopback: bool) -> Road {
+        let nic = Nic { name: "eth0".into(), mtu: Some(9_001), mbit_per_s, driver: None, is_loopback };
+        let (endpoint, _) = Endpoint::parse(url).unwrap();
+        Road {
+            dialect: Dialect::S3,
+            way: Way { endpoint, proxy: None },
+            oss: None,
+            survey: None,
+            nic: Some(nic),
+        }
+    }
+
+    #[track_caller]
+    fn check(facts: &Probe, road: &Road, level: Level, by: &str, says: &str) {
+        let machine = Machine { cores: 4, allowed_cores: 4, ..Machine::default() };
+        let findings = probe(facts, road, &machine);
+        let [speed, limit] = &findings[..] else { panic!("{findings:?}") };
+        assert_eq!((speed.level, speed.topic), (Good, "speed"));
+        assert_eq!((limit.level, limit.facts["by"].as_str()), (level, Some(by)), "{limit:?}");
+        assert!(format!("{limit:?}").contains(says), "{limit:?} lacks {says}");
+    }
+
+    #[test]
+    fn what_limits() {
+        let (plain, tls) = (over("http://h", None, false), over("https://h", None, false));
+        check(&usual(), &plain, Note, "connections", "--parallel 16");
+        check(&usual(), &over("http://h", Some(10_000), false), Note, "connections", "could take 10 Gbit/s");
+        check(
+            &Probe { bytes: 1_200_000_000, ..usual() },
+            &over("http://h", Some(10_000), false),
+            Good,
+            "network",
+            "10 Gbit/s of",
+        );
+        check(&Probe { own_cores: 3.6, ..usual() }, &tls, Note, "cpu", "http://");
+        check(&Probe { own_cores: 3.6, ..usual() }, &plain, Note, "cpu", "receive path");
+        check(&Probe { own_cores: 1.9, ..usual() }, &plain, Note, "shards", "--shards 4");
+        check(&Probe { other_cores: Some(2.6), ..usual() }, &plain, Note, "machine", "when they rest");
+        check(
+            &Probe { other_cores: Some(2.6), ..usual() },
+            &over("http://h", None, true),
+            Note,
+            "machine",
+            "on this machine",
+        );
+        check(&Probe { retries: 3, ..usual() }, &plain, Note, "origin", "3 requests");
+        check(
+            &Probe { object_bytes: Some(1 << 20), ..usual() },
+            &plain,
+            Note,
+            "object",
+            "of 1MiB is too small",
+        );
+        check(&Probe { bytes: 100, object_bytes: None, ..usual() }, &plain, Note, "object", "too small");
+    }
+
+    #[test]
+    fn a_probe_that_fails_is_bad() {
+        let failure = Failure {
+            exit: Exit::Throttled,
+            kind: "throttled".into(),
+            ..Failure::usage("read: x: asks for less")
+        };
+        let findings = probe(
+            &Probe { failure: Some(failure), ..usual() },
+            &over("http://h", None, false),
+            &Machine::default(),
+        );
+        assert_eq!((findings.len(), findings[0].level, findings[0].exit), (1, Bad, Exit::Throttled));
+    }
+
+    #[test]
+    fn figures_of_a_second() {
+        let probe = usual();
+        assert_eq!((probe.gbit(), probe.mb_per_connection()), (8.0, 125.0));
+        let finding = fast(&probe);
+        assert_eq!(finding.found, "8.0 Gbit/s, 9.0 Gbit/s in the best 100 ms");
+        assert!(finding.details[1].contains("8 connections, 125 MB/s each"), "{finding:?}");
+        assert_eq!(Probe { seconds: 0.0, ..usual() }.gbit(), 0.0);
+    }
+}
