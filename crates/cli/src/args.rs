@@ -65,8 +65,8 @@ pub enum Command {
     /// Examine this machine, its settings and keys, and with a URL the road to an origin: what limits speed, what to do
     #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor(Doctor),
-    /// Print the version
-    Version,
+    /// Print the version; for a bug report with --verbose, which says how it was built, for what, and what is set
+    Version(Version),
     /// One repetition of a measurement, asked for on standard input
     #[command(name = "__bench-child", hide = true)]
     BenchChild,
@@ -321,6 +321,13 @@ pub enum Config {
     Show(ConfigShow),
     /// Where the config file is, or would be
     Path,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Version {
+    /// Commit, compiler, libraries, machine, and the settings that are not as by default; secrets are masked
+    #[arg(long, short)]
+    pub verbose: bool,
 }
 
 #[derive(Debug, clap::Args)]

@@ -230,6 +230,36 @@ pub struct DoctorSummary {
 pub struct Version {
     pub program: &'static str,
     pub version: &'static str,
+    /// With `--verbose`.
+    #[serde(flatten)]
+    pub build: Option<Build>,
+}
+
+/// How the program was built, and where it runs.
+#[derive(Serialize)]
+pub struct Build {
+    /// `null` where the build did not record it.
+    pub commit: Option<&'static str>,
+    pub profile: &'static str,
+    pub target: &'static str,
+    pub rustc: &'static str,
+    /// `rustls 0.23.44`
+    pub libraries: Vec<&'static str>,
+    pub features: Vec<&'static str>,
+    pub allocator: &'static str,
+    pub c_library: String,
+    pub kernel: String,
+    pub system: Option<String>,
+    pub container: Option<&'static str>,
+    pub cpu: String,
+    pub cores: u32,
+    pub allowed_cores: u32,
+    pub quota_cores: Option<f64>,
+    pub memory_bytes: u64,
+    /// Those that are not as by default.
+    pub settings: Vec<Setting>,
+    /// Why they cannot be read.
+    pub settings_error: Option<String>,
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ fn dispatch(command: &Command, console: &Console) -> Result<Exit, Failure> {
         Command::Config(Config::Show(args)) => commands::config::show(args, console),
         Command::Config(Config::Path) => commands::config::path(console),
         Command::Doctor(args) => commands::doctor::run(args, console),
-        Command::Version => commands::version::run(console),
+        Command::Version(args) => commands::version::run(args, console),
         Command::BenchChild => bench::child(console),
         Command::Drain => bench::drain(),
     }

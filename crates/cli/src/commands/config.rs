@@ -95,7 +95,8 @@ fn aligned(lines: Vec<Line>) -> Vec<String> {
     lines.iter().map(line).collect()
 }
 
-fn setting(row: Row) -> events::Setting {
+/// A row as an event.
+pub fn setting(row: Row) -> events::Setting {
     let Row { name, mut values, layer, place } = row;
     let many = flatout_settings::knob(name).is_some_and(|knob| knob.kind == Kind::Many);
     let value = match many {

@@ -6,7 +6,7 @@
 mod cgroup;
 mod finding;
 mod judge;
-mod machine;
+pub mod machine;
 mod nic;
 mod probe;
 mod road;
@@ -74,7 +74,8 @@ fn hurried(found: &Ambient) -> Result<Client, Failure> {
 
 fn places() -> Vec<Place> {
     let root = Path::new("/");
-    let here = Place::look(root, "this folder", PathBuf::from("."));
+    let here = PathBuf::from(".");
+    let here = Place::look(root, "this folder", here.canonicalize().unwrap_or(here));
     vec![here, Place::look(root, "TMPDIR", flatout_ambient::temporary_folder())]
 }
 

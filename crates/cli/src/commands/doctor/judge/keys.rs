@@ -11,13 +11,13 @@ use crate::exit::Exit;
 /// Keys that end sooner end during a large job, and somebody has to have new ones by then.
 const SOON_S: u64 = 900;
 
-/// What is set otherwise than by default, and what of it does not fit the machine. `rows` are masked.
+/// What is set or found, and what of it does not fit the machine. `rows` are masked.
 pub fn settings(settings: &Settings, rows: &[Row], notes: &[String], machine: &Machine) -> Vec<Finding> {
     let set: Vec<&Row> =
         rows.iter().filter(|row| row.layer != Layer::Default && !row.values.is_empty()).collect();
     let found = match set.len() {
         0 => "all as by default".to_owned(),
-        count => format!("{count} not as by default"),
+        count => format!("{count} set or found"),
     };
     let mut all = Finding::good("settings", found);
     for row in set {
@@ -151,7 +151,7 @@ mod tests {
             |name, value: &str, layer| Row { name, values: vec![value.into()], layer, place: "--x".into() };
         let rows = [row("parallel", "32", Layer::Flag), row("retries", "5", Layer::Default)];
         let plain = settings(&Settings::default(), &rows, &[], &machine);
-        assert_eq!((plain.len(), plain[0].found.as_str()), (1, "1 not as by default"));
+        assert_eq!((plain.len(), plain[0].found.as_str()), (1, "1 set or found"));
         assert_eq!(plain[0].details, ["parallel 32 (--x)"]);
         let odd = Settings { shards: 16, verify: false, ..Settings::default() };
         let findings = settings(&odd, &[], &["~/.aliyun/config.json:1: no JSON".into()], &machine);

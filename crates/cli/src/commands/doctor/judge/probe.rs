@@ -58,102 +58,123 @@ fn fast(probe: &Probe) -> Finding {
         .fact("other_cores", probe.other_cores.map(Into::into))
 }
 
-/// The first of these that holds; what is checked for earlier hides what would come after.
+/// The first of these that holds; each hides those behind it.
 fn limit(probe: &Probe, road: &Road, machine: &Machine) -> Finding {
+    too_small(probe)
+        .or_else(|| full_network(probe, road))
+        .or_else(|| full_cores(probe, road, machine))
+        .or_else(|| full_shards(probe, machine))
+        .or_else(|| shared_cores(probe, road, machine))
+        .or_else(|| unsteady(probe))
+        .unwrap_or_else(|| neither(probe, road, machine))
+}
+
+fn by(name: &str, finding: Finding) -> Option<Finding> {
+    Some(finding.fact("by", Some(name.into())))
+}
+
+fn too_small(probe: &Probe) -> Option<Finding> {
+    let filling_bytes = u64::from(probe.parallel).saturating_mul(probe.part_bytes);
+    let small = probe.object_bytes.filter(|bytes| *bytes < filling_bytes);
+    if small.is_none() && probe.bytes >= BYTES_MIN {
+        return None;
+    }
+    let found = match small {
+        Some(bytes) => format!("the object of {} is too small to tell", format_size(bytes)),
+        None => "too few bytes came to tell".to_owned(),
+    };
+    let (parallel, part) = (probe.parallel, format_size(probe.part_bytes));
+    by(
+        "object",
+        Finding::note("limit", found)
+            .means(format!("{parallel} parts of {part} would be in flight at once"))
+            .advise("name a larger object, or a smaller --part-size, for a figure that holds"),
+    )
+}
+
+fn full_network(probe: &Probe, road: &Road) -> Option<Finding> {
+    let gbit = nic_gbit(road).filter(|gbit| probe.gbit() >= gbit * FULL)?;
+    let found = format!("the network: {} of the interface's {}", speed(probe.gbit()), speed(gbit));
+    by("network", Finding::good("limit", found).means("this is as fast as the machine can be reached"))
+}
+
+fn full_cores(probe: &Probe, road: &Road, machine: &Machine) -> Option<Finding> {
     let usable = machine.usable_cores();
-    let all_busy = probe.own_cores + probe.other_cores.unwrap_or_default();
-    let filling = u64::from(probe.parallel).saturating_mul(probe.part_bytes);
-    let nic = road.nic.as_ref().filter(|nic| !nic.is_loopback);
-    let nic_gbit = nic.and_then(|nic| nic.mbit_per_s).map(|mbit| mbit as f64 / 1e3);
-    let tls = road.way.endpoint.scheme == Scheme::Https;
-    let is = |name: &str, finding: Finding| finding.fact("by", Some(name.into()));
-    if probe.bytes < BYTES_MIN || probe.object_bytes.is_some_and(|bytes| bytes < filling) {
-        let size = probe.object_bytes.map_or(String::new(), |bytes| format!(" of {}", format_size(bytes)));
-        return is(
-            "object",
-            Finding::note("limit", format!("the object{size} is too small"))
-                .means(format!(
-                    "{} parts of {} would be in flight",
-                    probe.parallel,
-                    format_size(probe.part_bytes)
-                ))
-                .advise("name a larger object, or a smaller --part-size, for a figure that holds"),
-        );
+    if probe.own_cores < usable * FULL {
+        return None;
     }
-    if let Some(gbit) = nic_gbit.filter(|gbit| probe.gbit() >= gbit * FULL) {
-        return is(
-            "network",
-            Finding::good(
-                "limit",
-                format!("the network: {} of the interface's {}", speed(probe.gbit()), speed(gbit)),
-            )
-            .means("this is as fast as the machine can be reached"),
-        );
+    let (means, advice) = match road.way.endpoint.scheme {
+        Scheme::Https => (
+            "TLS is the greater part of it",
+            "more cores; http:// inside a network that you trust halves the work",
+        ),
+        Scheme::Http => (
+            "the kernel's receive path is the greater part of it",
+            "more cores, or larger parts (--part-size 16MiB)",
+        ),
+    };
+    let found = format!("the cores: flatout keeps {:.1} of {usable:.1} busy", probe.own_cores);
+    by("cpu", Finding::note("limit", found).means(means).advise(advice))
+}
+
+fn full_shards(probe: &Probe, machine: &Machine) -> Option<Finding> {
+    let (shards, usable) = (f64::from(probe.shards), machine.usable_cores());
+    if probe.own_cores < shards * FULL || usable < shards + 1.0 {
+        return None;
     }
-    if probe.own_cores >= usable * FULL {
-        let advice = match tls {
-            true => "more cores; http:// inside a network that you trust halves the work",
-            false => "more cores, or larger parts (--part-size 16MiB)",
-        };
-        return is(
-            "cpu",
-            Finding::note("limit", format!("the cores: {:.1} of {usable:.1} are flatout's", probe.own_cores))
-                .means(if tls {
-                    "TLS is the greater part of it"
-                } else {
-                    "the kernel's receive path is the greater part of it"
-                })
-                .advise(advice),
-        );
+    by(
+        "shards",
+        Finding::note("limit", format!("the shards: {} of them are busy all the time", probe.shards))
+            .means(format!("{usable:.1} cores could work"))
+            .advise(format!("--shards {:.0}", usable.floor())),
+    )
+}
+
+fn shared_cores(probe: &Probe, road: &Road, machine: &Machine) -> Option<Finding> {
+    let others = probe.other_cores?;
+    if probe.own_cores + others < f64::from(machine.cores.max(1)) * FULL {
+        return None;
     }
-    if probe.own_cores >= f64::from(probe.shards) * FULL && f64::from(probe.shards) + 0.5 < usable {
-        return is(
-            "shards",
-            Finding::note("limit", format!("the shards: {} of them are busy all the time", probe.shards))
-                .means(format!("{usable:.1} cores could work"))
-                .advise(format!("--shards {:.0}", usable.floor())),
-        );
+    let found = format!(
+        "the cores: flatout keeps {:.1} of {} busy, others {others:.1}",
+        probe.own_cores, machine.cores
+    );
+    let at_home = road.nic.as_ref().is_some_and(|nic| nic.is_loopback);
+    let (means, advice) = match at_home {
+        true => ("the origin is on this machine, and one of the others", "measure from another machine"),
+        false => ("other programs take a part of them", "stop them, or measure when they rest"),
+    };
+    by("machine", Finding::note("limit", found).means(means).advise(advice))
+}
+
+fn unsteady(probe: &Probe) -> Option<Finding> {
+    if probe.retries == 0 {
+        return None;
     }
-    if all_busy >= f64::from(machine.cores.max(1)) * FULL {
-        return is(
-            "machine",
-            Finding::note("limit", "other programs have the cores")
-                .means(format!(
-                    "of {} cores {:.1} are others'",
-                    machine.cores,
-                    probe.other_cores.unwrap_or_default()
-                ))
-                .advise(if road.nic.as_ref().is_some_and(|nic| nic.is_loopback) {
-                    "the origin is on this machine and one of them: measure from another one"
-                } else {
-                    "stop them, or measure when they rest"
-                }),
-        );
-    }
-    if probe.retries > 0 {
-        return is(
-            "origin",
-            Finding::note("limit", format!("the origin: {} requests had to be sent again", probe.retries))
-                .means("it throttles, or connections to it break")
-                .advise("a smaller --parallel; flatout serve --log, or the store's own metrics, tell which"),
-        );
-    }
-    let known = match nic_gbit {
+    by(
+        "origin",
+        Finding::note("limit", format!("the origin: {} requests were sent again", probe.retries))
+            .means("it throttles, or connections to it break")
+            .advise("a smaller --parallel; the store's own metrics tell which of both"),
+    )
+}
+
+fn neither(probe: &Probe, road: &Road, machine: &Machine) -> Finding {
+    let interface = match nic_gbit(road) {
         Some(gbit) => format!("the interface could take {}", speed(gbit)),
         None => "how fast the interface is, it does not say".to_owned(),
     };
+    let (own, usable) = (probe.own_cores, machine.usable_cores());
     let more = probe.parallel.saturating_mul(2).min(4_096);
-    is(
-        "connections",
-        Finding::note("limit", "the origin, the network between, or too few connections")
-            .means(format!(
-                "neither cores nor interface are full: {known}, and {:.1} of {usable:.1} cores worked",
-                probe.own_cores
-            ))
-            .advise(format!(
-                "see whether it doubles with --parallel {more}; flatout bench sweep finds the best"
-            )),
-    )
+    Finding::note("limit", "the origin, the network between, or too few connections")
+        .means(format!("{own:.1} of {usable:.1} cores worked, and {interface}"))
+        .advise(format!("see whether it doubles with --parallel {more}; flatout bench sweep finds the best"))
+        .fact("by", Some("connections".into()))
+}
+
+fn nic_gbit(road: &Road) -> Option<f64> {
+    let nic = road.nic.as_ref().filter(|nic| !nic.is_loopback)?;
+    nic.mbit_per_s.map(|mbit| mbit as f64 / 1e3)
 }
 
 #[cfg(test)]
@@ -218,7 +239,7 @@ mod tests {
             &over("http://h", Some(10_000), false),
             Good,
             "network",
-            "10 Gbit/s of",
+            "9.6 Gbit/s of",
         );
         check(&Probe { own_cores: 3.6, ..usual() }, &tls, Note, "cpu", "http://");
         check(&Probe { own_cores: 3.6, ..usual() }, &plain, Note, "cpu", "receive path");

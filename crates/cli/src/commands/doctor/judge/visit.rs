@@ -26,8 +26,8 @@ pub fn visit(visit: &Visit, dialect: Dialect, round_trip_s: Option<f64>) -> Vec<
 }
 
 fn access(visit: &Visit) -> Finding {
-    let listed = visit.listed.map(|count| format!("{count} keys on the first page; "));
-    let listed = listed.unwrap_or_default();
+    let keys = |count| if count == 1 { "1 key".to_owned() } else { format!("{count} keys") };
+    let listed = visit.listed.map(|count| format!("{} on the first page; ", keys(count))).unwrap_or_default();
     match &visit.outcome {
         Ok(Some(object)) => {
             let size = object.bytes.map_or("of unknown size".to_owned(), format_size);
