@@ -260,7 +260,7 @@ mod tests {
             "object",
             "of 1MiB is too small",
         );
-        check(&Probe { bytes: 100, object_bytes: None, ..usual() }, &plain, Note, "object", "too small");
+        check(&Probe { bytes: 100, object_bytes: None, ..usual() }, &plain, Note, "object", "too few bytes");
     }
 
     #[test]
