@@ -53,6 +53,8 @@ fn commit(git: &Path) -> Option<String> {
         Err(_) => git.to_owned(),
     };
     let head = watched(&folder.join("HEAD"))?;
+    // A line more with every commit, wherever the branch itself is written.
+    let _ = watched(&folder.join("logs/HEAD"));
     let Some(name) = head.strip_prefix("ref: ") else { return Some(head) };
     let shared = fs::read_to_string(folder.join("commondir")).map(|path| folder.join(path.trim()));
     let folders = [folder.clone(), shared.unwrap_or_else(|_| folder.clone())];

@@ -108,6 +108,10 @@ async fn survey_all(core: &Arc<Core>, way: &Way, connects: u32) -> Result<Survey
     let begun = Instant::now();
     let addresses = core.endpoints.addresses(way.nearest(), core.connect_timeout()).await?;
     let resolve_s = begun.elapsed().as_secs_f64();
+    if way.endpoint.scheme == Scheme::Https {
+        // Reading the system's certificates is no part of a handshake.
+        core.tls.config();
+    }
     let mut trials = JoinSet::new();
     for (place, address) in addresses.into_iter().enumerate() {
         let (core, endpoint) = (core.clone(), way.endpoint.clone());

@@ -308,6 +308,17 @@ fn a_proxy_is_in_the_way() {
 }
 
 #[test]
+fn a_server_without_ranges_sends_one_stream() {
+    let raw = Raw::start(|_| {
+        let body = bytes(4 * MIB);
+        Answer::new("200 OK", &[("Content-Length", &body.len().to_string())], &body).then(Then::Close)
+    });
+    let sheet = examine(&mut at(&raw.url("big"), &[]));
+    sheet.says("access", "good", &["4MiB"]).says("limit", "note", &["one stream and no ranges"]).ends(0);
+    assert_eq!(sheet.topic("speed")["facts"]["connections"], 1);
+}
+
+#[test]
 fn limits_of_the_process_are_seen() {
     let line = "ulimit -n 128; exec \"$0\" doctor --parallel 200 --json";
     let ended: Ended = run(&mut shell(line, &[]));

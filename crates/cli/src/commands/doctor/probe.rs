@@ -33,6 +33,8 @@ pub struct Probe {
     pub gbit_peak: f64,
     /// Parts in flight at once, each on a connection of its own.
     pub connections: u32,
+    /// Whether the origin answers ranges; one that does not sends one stream.
+    pub serves_ranges: bool,
     pub retries: u32,
     /// How many cores this process kept busy.
     pub own_cores: f64,
@@ -55,6 +57,7 @@ impl Probe {
             bytes: 0,
             gbit_peak: 0.0,
             connections: 0,
+            serves_ranges: object.serves_ranges,
             retries: 0,
             own_cores: 0.0,
             other_cores: None,
@@ -116,7 +119,7 @@ impl Probe {
         loop {
             let ended = transfer.wait_timeout(LOOK);
             let progress = transfer.progress();
-            self.connections = self.connections.max(progress.in_flight).max(1);
+            self.connections = self.connections.max(progress.in_flight);
             samples.push((begun.elapsed().as_secs_f64(), before_bytes + progress.landed_bytes));
             if ended || begun.elapsed() >= LASTS {
                 return ended;

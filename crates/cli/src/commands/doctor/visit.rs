@@ -36,6 +36,8 @@ pub struct Object {
     pub cold_s: Option<f64>,
     /// The same on the connection that is open then.
     pub warm_s: Option<f64>,
+    /// Whether the origin answers ranges, or sends the whole whatever is asked for.
+    pub serves_ranges: bool,
 }
 
 impl Visit {
@@ -93,32 +95,40 @@ fn can_be_read(listed: &Listed) -> bool {
 }
 
 fn open(client: &Client, location: &Location) -> Result<Object, Failure> {
-    let object = |bytes| Object { location: location.clone(), bytes, cold_s: None, warm_s: None };
-    let first = match read_first(client, location) {
-        Ok(report) => report,
+    let mut object =
+        Object { location: location.clone(), bytes: None, cold_s: None, warm_s: None, serves_ranges: true };
+    match read_first(client, location, 0) {
+        Ok(report) => (object.bytes, object.cold_s) = (report.version.size, first_byte_s(&report)),
         // No range of an empty object can be had.
         Err(refused) => match client.stat(location) {
-            Ok(stat) if stat.version.size == Some(0) => return Ok(object(Some(0))),
+            Ok(stat) if stat.version.size == Some(0) => return Ok(Object { bytes: Some(0), ..object }),
             _ => return Err(refused),
         },
-    };
-    let second = read_first(client, location)?;
-    let first_byte_s = |report: &Report| report.parts.first().map(|part| part.first_byte_s);
-    let (cold_s, warm_s) = (first_byte_s(&first), first_byte_s(&second));
-    Ok(Object { cold_s, warm_s, ..object(first.version.size) })
+    }
+    // From the second byte on: who knows no ranges cannot answer that.
+    match read_first(client, location, 1) {
+        Ok(report) => object.warm_s = first_byte_s(&report),
+        Err(refused) if refused.kind == exit::name(ErrorKind::Unsupported) => object.serves_ranges = false,
+        // There is no second byte.
+        Err(refused) if refused.kind == exit::name(ErrorKind::Usage) => {}
+        Err(refused) => return Err(refused),
+    }
+    Ok(object)
 }
 
-fn read_first(client: &Client, location: &Location) -> Result<Report, Failure> {
-    let get = Get::new(location.clone(), Landing::Nowhere).with_span(Span::Slice(0..FIRST_BYTES));
+fn first_byte_s(report: &Report) -> Option<f64> {
+    report.parts.first().map(|part| part.first_byte_s)
+}
+
+fn read_first(client: &Client, location: &Location, from: u64) -> Result<Report, Failure> {
+    let get = Get::new(location.clone(), Landing::Nowhere).with_span(Span::Slice(from..FIRST_BYTES));
     let transfer = client.get(get.with_part_records())?;
     if !transfer.wait_timeout(PATIENCE) {
+        let seconds = PATIENCE.as_secs();
         return Err(Failure {
             exit: exit::of(ErrorKind::Timeout),
             kind: exit::name(ErrorKind::Timeout).into(),
-            message: format!(
-                "read: {location}: its first bytes did not arrive within {} seconds",
-                PATIENCE.as_secs()
-            ),
+            message: format!("read: {location}: its first bytes did not arrive within {seconds} seconds"),
             hint: None,
         });
     }

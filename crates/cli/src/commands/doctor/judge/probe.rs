@@ -35,14 +35,13 @@ pub fn probe(probe: &Probe, road: &Road, machine: &Machine) -> Vec<Finding> {
 fn fast(probe: &Probe) -> Finding {
     let found = format!("{}, {} in the best 100 ms", speed(probe.gbit()), speed(probe.gbit_peak));
     let others = probe.other_cores.map_or(String::new(), |cores| format!(", {cores:.1} by all else"));
+    let connections = match probe.connections {
+        0 | 1 => "1 connection".to_owned(),
+        several => format!("{several} connections, {:.0} MB/s each", probe.mb_per_connection()),
+    };
     let details = vec![
         format!("{} of {} in {:.2} s", format_size(probe.bytes), probe.object, probe.seconds),
-        format!(
-            "{} connections, {:.0} MB/s each; {} retries",
-            probe.connections,
-            probe.mb_per_connection(),
-            probe.retries
-        ),
+        format!("{connections}; {} retries", probe.retries),
         format!("{:.1} cores kept busy{others}", probe.own_cores),
     ];
     Finding::good("speed", found)
@@ -51,7 +50,7 @@ fn fast(probe: &Probe) -> Finding {
         .fact("gbit_peak", Some(probe.gbit_peak.into()))
         .fact("bytes", Some(probe.bytes.into()))
         .fact("seconds", Some(probe.seconds.into()))
-        .fact("connections", Some(probe.connections.into()))
+        .fact("connections", Some(probe.connections.max(1).into()))
         .fact("mb_per_s_each", Some(probe.mb_per_connection().into()))
         .fact("retries", Some(probe.retries.into()))
         .fact("own_cores", Some(probe.own_cores.into()))
@@ -62,6 +61,7 @@ fn fast(probe: &Probe) -> Finding {
 fn limit(probe: &Probe, road: &Road, machine: &Machine) -> Finding {
     too_small(probe)
         .or_else(|| full_network(probe, road))
+        .or_else(|| one_stream(probe))
         .or_else(|| full_cores(probe, road, machine))
         .or_else(|| full_shards(probe, machine))
         .or_else(|| shared_cores(probe, road, machine))
@@ -96,6 +96,18 @@ fn full_network(probe: &Probe, road: &Road) -> Option<Finding> {
     let gbit = nic_gbit(road).filter(|gbit| probe.gbit() >= gbit * FULL)?;
     let found = format!("the network: {} of the interface's {}", speed(probe.gbit()), speed(gbit));
     by("network", Finding::good("limit", found).means("this is as fast as the machine can be reached"))
+}
+
+fn one_stream(probe: &Probe) -> Option<Finding> {
+    if probe.serves_ranges {
+        return None;
+    }
+    by(
+        "stream",
+        Finding::note("limit", "the origin: it sends one stream and no ranges")
+            .means("one connection carries everything, whatever --parallel says")
+            .advise("a server that answers ranges, or a store that speaks S3 or OSS"),
+    )
 }
 
 fn full_cores(probe: &Probe, road: &Road, machine: &Machine) -> Option<Finding> {
@@ -197,6 +209,7 @@ mod tests {
             bytes: 1_000_000_000,
             gbit_peak: 9.0,
             connections: 8,
+            serves_ranges: true,
             retries: 0,
             own_cores: 1.0,
             other_cores: Some(0.2),
@@ -252,6 +265,7 @@ mod tests {
             "machine",
             "on this machine",
         );
+        check(&Probe { serves_ranges: false, ..usual() }, &plain, Note, "stream", "no ranges");
         check(&Probe { retries: 3, ..usual() }, &plain, Note, "origin", "3 requests");
         check(
             &Probe { object_bytes: Some(1 << 20), ..usual() },

@@ -145,7 +145,7 @@ fn addresses(road: &Road, survey: &Survey) -> Finding {
                 .ending(failure.exit)
         }
         (Some(_), _) => Finding::note("addresses", found)
-            .means("a new connection that is sent there first waits for --connect-timeout")
+            .means("connections that are tried there lose time, up to --connect-timeout")
             .advise("leave them out: --resolve HOST:ADDRESS,ADDRESS with those that answer"),
         (None, 1) if !literal && !nearest.is_loopback() => Finding::note("addresses", found)
             .means("all connections end at one server or balancer")

@@ -84,15 +84,20 @@ fn clock(ahead_s: i64, dialect: Dialect) -> Finding {
 }
 
 fn first_byte(object: &Object, round_trip_s: Option<f64>) -> Option<Finding> {
-    let (cold_s, warm_s) = (object.cold_s?, object.warm_s?);
-    let found = format!("{} on a new connection, {} on an open one", time(cold_s), time(warm_s));
-    let finding = match warm_s - round_trip_s.unwrap_or_default() > SLOW_S {
+    let (cold_s, warm_s) = (object.cold_s?, object.warm_s);
+    let warm = warm_s.map_or(String::new(), |warm_s| format!(", {} on an open one", time(warm_s)));
+    let found = format!("{} on a new connection{warm}", time(cold_s));
+    let finding = match warm_s.unwrap_or_default() - round_trip_s.unwrap_or_default() > SLOW_S {
         true => Finding::note("first byte", found)
             .means("the origin itself takes that long: small objects and small parts wait most of their time")
             .advise("larger parts (--part-size) and more at once (--parallel)"),
         false => Finding::good("first byte", found),
     };
-    Some(finding.fact("cold_ms", Some((cold_s * 1e3).into())).fact("warm_ms", Some((warm_s * 1e3).into())))
+    Some(
+        finding
+            .fact("cold_ms", Some((cold_s * 1e3).into()))
+            .fact("warm_ms", warm_s.map(|warm_s| (warm_s * 1e3).into())),
+    )
 }
 
 #[cfg(test)]
@@ -105,8 +110,13 @@ mod tests {
 
     fn of(clock_ahead_s: Option<i64>, warm_s: f64) -> Visit {
         let location = Location::parse("s3://bucket/key").unwrap();
-        let object =
-            Object { location, bytes: Some(4 << 30), cold_s: Some(warm_s * 2.0), warm_s: Some(warm_s) };
+        let object = Object {
+            location,
+            bytes: Some(4 << 30),
+            cold_s: Some(warm_s * 2.0),
+            warm_s: Some(warm_s),
+            serves_ranges: true,
+        };
         Visit {
             asked: "read of s3://bucket/key".into(),
             outcome: Ok(Some(object)),
