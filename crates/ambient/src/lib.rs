@@ -118,6 +118,11 @@ fn providers(settings: &Settings, environment: &Environment) -> [Arc<dyn Provide
     [Arc::new(AwsKeys::new(environment, profile)), Arc::new(AlibabaKeys::new(environment, profile))]
 }
 
+/// Where other programs put what is temporary: `TMPDIR`, or `/tmp`.
+pub fn temporary_folder() -> PathBuf {
+    std::env::temp_dir()
+}
+
 /// Where our config file is or would be; none where neither `FLATOUT_CONFIG` nor a home says so.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! What was settled, for people: every value with its place, what follows from others filled in, secrets masked.
 
 use flatout_engine::credentials::{Grant, Refused};
-use flatout_engine::{Client, Config};
+use flatout_engine::{Client, Config, Dialect};
 use flatout_settings::Settings;
 use flatout_wire::oss::{EndpointKind, Oss};
 use flatout_wire::s3::{Addressing, S3};
@@ -21,9 +21,24 @@ pub struct Signer {
     pub key: Option<String>,
     /// Why there are none.
     pub note: Option<String>,
+    /// When the keys end, in seconds since 1970; none for keys that stay.
+    pub expires: Option<u64>,
+    /// Why there are none is that somebody who was to have some failed: requests will, too.
+    pub failed: bool,
 }
 
 impl Ambient {
+    /// What an engine is made from.
+    pub fn config(&self) -> Config {
+        Config {
+            settings: self.settings.clone(),
+            aws_credentials: self.aws_credentials.clone(),
+            oss_credentials: self.oss_credentials.clone(),
+            proxies: self.proxies.clone(),
+            oss: self.oss.clone(),
+        }
+    }
+
     /// Every knob's value and where it came from, in the order of the table of knobs.
     pub fn table(&self) -> Vec<Row> {
         let mut rows = self.rows.clone();
@@ -37,17 +52,21 @@ impl Ambient {
 
     /// Who has the keys for each dialect: asked now, as at the first request.
     pub fn signers(&self) -> Vec<Signer> {
-        let config = Config {
-            settings: self.settings.clone(),
-            aws_credentials: self.aws_credentials.clone(),
-            oss_credentials: self.oss_credentials.clone(),
-            proxies: self.proxies.clone(),
-            oss: self.oss.clone(),
-        };
+        self.signers_of(&[Dialect::S3, Dialect::Oss])
+    }
+
+    /// The same for some dialects; plain URLs are not signed.
+    pub fn signers_of(&self, dialects: &[Dialect]) -> Vec<Signer> {
+        let config = self.config();
         // Settings that make no client are said by whoever needs one; the keys do not depend on an endpoint.
         let plain = Config { settings: Settings::default(), ..config.clone() };
         let Ok(client) = Client::new(config).or_else(|_| Client::new(plain)) else { return Vec::new() };
-        vec![signer("s3", client.who_has_aws_keys()), signer("oss", client.who_has_oss_keys())]
+        let asked = |dialect: &Dialect| match dialect {
+            Dialect::S3 => Some(signer("s3", client.who_has_aws_keys())),
+            Dialect::Oss => Some(signer("oss", client.who_has_oss_keys())),
+            Dialect::Plain => None,
+        };
+        dialects.iter().filter_map(asked).collect()
     }
 
     /// `wire` takes S3's region from the endpoint's name and AWS's endpoint from the region; here it is said.
@@ -94,10 +113,15 @@ impl Ambient {
 
 fn signer(dialect: &'static str, asked: Result<Grant, Refused>) -> Signer {
     match asked {
-        Ok(Grant { credentials, provider, .. }) => {
-            Signer { dialect, provider: Some(provider), key: Some(tail(&credentials.access_key)), note: None }
+        Ok(Grant { credentials, provider, expires }) => {
+            let key = Some(tail(&credentials.access_key));
+            Signer { dialect, provider: Some(provider), key, note: None, expires, failed: false }
         }
-        Err(refused) => Signer { dialect, provider: None, key: None, note: Some(refused.to_string()) },
+        Err(refused) => {
+            let failed = refused.0.iter().any(|tried| tried.failed);
+            let note = Some(refused.to_string());
+            Signer { dialect, provider: None, key: None, note, expires: None, failed }
+        }
     }
 }
 

@@ -64,8 +64,11 @@ pub enum Command {
     /// Show what is set, and which flag, variable or file says so
     #[command(subcommand, after_help = CONFIG_SHORT, after_long_help = CONFIG_LONG)]
     Config(Config),
-    /// Print the version
-    Version,
+    /// Examine this machine, its settings and keys, and with a URL the road to an origin: what limits speed, what to do
+    #[command(after_help = DOCTOR_EXAMPLES)]
+    Doctor(Doctor),
+    /// Print the version; for a bug report with --verbose, which says how it was built, for what, and what is set
+    Version(Version),
     /// One repetition of a measurement, asked for on standard input
     #[command(name = "__bench-child", hide = true)]
     BenchChild,
@@ -302,6 +305,22 @@ pub enum Config {
 }
 
 #[derive(Debug, clap::Args)]
+pub struct Version {
+    /// Commit, compiler, libraries, machine, and the settings that are not as by default; secrets are masked
+    #[arg(long, short)]
+    pub verbose: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Doctor {
+    /// s3://BUCKET[/KEY], oss://BUCKET[/KEY] or http[s]://HOST[:PORT]/PATH; without it the network is left alone
+    #[arg(value_name = "URL")]
+    pub url: Option<String>,
+    #[command(flatten)]
+    pub knobs: Knobs,
+}
+
+#[derive(Debug, clap::Args)]
 pub struct ConfigShow {
     #[command(flatten)]
     pub knobs: Knobs,
@@ -434,6 +453,20 @@ Examples:
   flatout config show
   flatout config show --profile minio
   flatout config show --json | jq -r 'select(.layer == \"found\") | .name'";
+
+const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  flatout doctor
+  flatout doctor s3://models/llama/model.safetensors
+  flatout doctor oss://data --oss-region cn-hangzhou
+  flatout doctor https://host/file.bin --json | jq -r 'select(.level != \"good\") | .topic, .advice'
+
+With a URL every address of the endpoint is connected to, the object (or the largest on the first page of the listing) is \
+read for one second, and nothing is written anywhere. Waits are short: --connect-timeout and --stall-timeout count for at \
+most 3s and 5s, --retries for one.
+
+Each finding is good, a note (it costs speed, or may) or bad (transfers fail by it). Exit code 0 when nothing is bad, else \
+that of the worst: 1 failed, 4 usage, 5 access refused (keys, policy, clock), 6 throttled.";
 
 const DEMO_EXAMPLES: &str = "\
 The bytes go nowhere: memory that was never touched would cost more than the transfer. Everything stays on this \

@@ -194,12 +194,72 @@ pub struct Config {
     pub exists: bool,
 }
 
+/// One thing that a doctor looked at.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "finding")]
+pub struct Finding<'a> {
+    pub area: &'static str,
+    pub topic: &'static str,
+    /// `good`, `note` or `bad`.
+    pub level: &'static str,
+    pub found: &'a str,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    pub details: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub means: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice: Option<&'a str>,
+    /// Numbers and names behind the words.
+    pub facts: &'a serde_json::Map<String, serde_json::Value>,
+}
+
+/// The last event of a doctor's visit.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "summary")]
+pub struct DoctorSummary {
+    pub action: &'static str,
+    pub good: usize,
+    pub notes: usize,
+    pub bad: usize,
+    pub exit: u8,
+}
+
 /// The program's version.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "version")]
 pub struct Version {
     pub program: &'static str,
     pub version: &'static str,
+    /// With `--verbose`.
+    #[serde(flatten)]
+    pub build: Option<Build>,
+}
+
+/// How the program was built, and where it runs.
+#[derive(Serialize)]
+pub struct Build {
+    /// `null` where the build did not record it.
+    pub commit: Option<&'static str>,
+    pub profile: &'static str,
+    pub target: &'static str,
+    pub rustc: &'static str,
+    /// `rustls 0.23.44`
+    pub libraries: Vec<&'static str>,
+    pub features: Vec<&'static str>,
+    pub allocator: &'static str,
+    pub c_library: String,
+    pub kernel: String,
+    pub system: Option<String>,
+    pub container: Option<&'static str>,
+    pub cpu: String,
+    pub cores: u32,
+    pub allowed_cores: u32,
+    pub quota_cores: Option<f64>,
+    pub memory_bytes: u64,
+    /// Those that are not as by default.
+    pub settings: Vec<Setting>,
+    /// Why they cannot be read.
+    pub settings_error: Option<String>,
 }
 
 #[cfg(test)]

@@ -66,7 +66,8 @@ fn dispatch(command: &Command, console: &Console) -> Result<Exit, Failure> {
         Command::Bench(Bench::Peer(args)) => bench::peer(args, console),
         Command::Config(Config::Show(args)) => commands::config::show(args, console),
         Command::Config(Config::Path) => commands::config::path(console),
-        Command::Version => commands::version::run(console),
+        Command::Doctor(args) => commands::doctor::run(args, console),
+        Command::Version(args) => commands::version::run(args, console),
         Command::BenchChild => bench::child(console),
         Command::Drain => bench::drain(),
     }

@@ -1,6 +1,6 @@
 //! From what was typed to an engine and a location, with every refusal in the user's terms.
 
-use flatout_engine::Client;
+use flatout_engine::{Client, Config};
 use flatout_wire::location::Location;
 
 use crate::failure::Failure;
@@ -8,8 +8,12 @@ use crate::knobs::Knobs;
 
 /// An engine with the settings and keys of flags and environment. It starts nothing before its first use.
 pub fn client(knobs: &Knobs) -> Result<Client, Failure> {
-    let found = flatout_ambient::gather(knobs.given())?;
-    Client::new(found.into()).map_err(|error| {
+    client_of(flatout_ambient::gather(knobs.given())?.into())
+}
+
+/// An engine with these settings and keys.
+pub fn client_of(config: Config) -> Result<Client, Failure> {
+    Client::new(config).map_err(|error| {
         let failure = Failure::from(error);
         Failure { message: format!("settings: {}", failure.message), ..failure }
     })

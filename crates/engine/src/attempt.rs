@@ -105,6 +105,7 @@ async fn exchange(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result
         };
         match connection.exchange(&head).await {
             Ok(head) => {
+                shard.core.clock.note(head.date);
                 let body = Incoming::new(head.body);
                 return Ok(Answer { connection, head, body, pen });
             }

@@ -25,6 +25,7 @@ use crate::many::{Batch, Many, Wanted};
 use crate::proxy::{Proxies, Routes};
 use crate::shard::{Job, ShardHandle};
 use crate::stats::{Report, Stat, Version};
+use crate::survey::{self, Clock, Survey, Way};
 use crate::tls::Tls;
 use crate::transfer::{Get, Hold, Pace, Running, Transfer};
 
@@ -84,6 +85,7 @@ impl Client {
             endpoints: Endpoints::new(&settings.resolve)?,
             routes: Routes::new(settings.proxy.as_deref(), settings.no_proxy.as_deref(), &config.proxies)?,
             tls: Tls::new(settings.ca_bundle.as_deref())?,
+            clock: Clock::default(),
             settings,
             pool: Arc::default(),
             shards: Mutex::new(Some(Vec::new())),
@@ -205,6 +207,37 @@ impl Client {
         self.core.account.oss_keys.ask(&self.core)
     }
 
+    /// What requests for `location` are sent to. Nothing is sent.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`] for settings that lead nowhere.
+    pub fn way(&self, location: &Location) -> Result<Way, Error> {
+        survey::way_to(&self.core, location).map_err(|error| error.during("look for", location))
+    }
+
+    /// What requests that are about no bucket are sent to. Nothing is sent.
+    ///
+    /// # Errors
+    /// As [`Client::way`]; [`ErrorKind::Unsupported`] for a dialect without buckets.
+    pub fn way_to_buckets(&self, dialect: Dialect) -> Result<Way, Error> {
+        survey::way_to_buckets(&self.core, dialect)
+    }
+
+    /// Connects to every address of `way`, `connects` times each, and shakes hands once where TLS is spoken; no request is
+    /// sent. Look-up, connects and handshake may each take the connect timeout. What an address refuses stands with it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Network`] and [`ErrorKind::Timeout`] when the name has no address.
+    pub fn survey(&self, way: &Way, connects: u32) -> Result<Survey, Error> {
+        survey::survey(&self.core, way, connects)
+    }
+
+    /// By how many seconds the clock of the origin that answered last is ahead of this machine's, negative where it is
+    /// behind; a second more or less, as it states whole ones. `None` before an answer that had a date.
+    pub fn origin_ahead_s(&self) -> Option<i64> {
+        self.core.clock.ahead_s()
+    }
+
     /// The buckets of the account in one dialect.
     ///
     /// # Errors
@@ -269,6 +302,7 @@ pub(crate) struct Core {
     pub(crate) endpoints: Endpoints,
     pub(crate) routes: Routes,
     pub(crate) tls: Tls,
+    pub(crate) clock: Clock,
     pub(crate) pool: Arc<Pool>,
     /// The shards that have been started; `None` once the client is closed, so that nothing starts any after.
     shards: Mutex<Option<Vec<ShardHandle>>>,

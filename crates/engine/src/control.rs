@@ -126,6 +126,7 @@ async fn exchange(shard: &Rc<Shard>, request: &Request) -> Result<(Head, Bytes),
     let (caller, answer) = send(shard, request).await?;
     let headers = answer.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
     let head = Head::from_http(answer.status().as_u16(), headers);
+    shard.core.clock.note(head.date);
     let body = collected(answer, ANSWER_BYTES_MAX).await?;
     shard.callers.borrow_mut().entry(request.endpoint.clone()).or_default().push(caller);
     Ok((head, body))

@@ -14,7 +14,7 @@ use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedCipherSuite};
+use rustls::{ClientConfig, ClientConnection, ProtocolVersion, RootCertStore, SupportedCipherSuite};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -168,6 +168,17 @@ impl TlsStream {
     /// The socket underneath, for its options.
     pub(crate) fn tcp(&self) -> &TcpStream {
         &self.tcp
+    }
+
+    /// Version and cipher suite, in words: `TLS 1.3`, `TLS13_AES_128_GCM_SHA256`.
+    pub(crate) fn agreed(&self) -> (String, String) {
+        let version = match self.session.protocol_version() {
+            Some(ProtocolVersion::TLSv1_3) => "TLS 1.3".to_owned(),
+            Some(ProtocolVersion::TLSv1_2) => "TLS 1.2".to_owned(),
+            other => format!("{other:?}"),
+        };
+        let suite = self.session.negotiated_cipher_suite();
+        (version, suite.map_or(String::new(), |suite| format!("{:?}", suite.suite())))
     }
 
     async fn shake_hands(&mut self, endpoint: &Endpoint) -> Result<(), Error> {

@@ -24,5 +24,6 @@ pub use drain::drain;
 pub use floor::Shape;
 pub use get::get;
 pub use peer::peer;
+pub use samples::peak_gbit;
 pub use spec::Landing;
 pub use sweep::sweep;

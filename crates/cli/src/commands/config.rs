@@ -28,7 +28,7 @@ pub fn show(args: &ConfigShow, console: &Console) -> Result<Exit, Failure> {
         console.event(Carries::Lines, &setting(row))?;
     }
     for signer in signers {
-        let Signer { dialect, provider, key, note } = signer;
+        let Signer { dialect, provider, key, note, .. } = signer;
         console.event(Carries::Lines, &events::Credentials { dialect, provider, key, note })?;
     }
     console.event(Carries::Lines, &config(path))?;
@@ -95,7 +95,8 @@ fn aligned(lines: Vec<Line>) -> Vec<String> {
     lines.iter().map(line).collect()
 }
 
-fn setting(row: Row) -> events::Setting {
+/// A row as an event.
+pub fn setting(row: Row) -> events::Setting {
     let Row { name, mut values, layer, place } = row;
     let many = flatout_settings::knob(name).is_some_and(|knob| knob.kind == Kind::Many);
     let value = match many {

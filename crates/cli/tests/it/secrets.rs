@@ -48,6 +48,7 @@ fn check_everywhere(url: &str, endpoint: &str) {
             &["bench", "get", url],
             &sweep,
             &["bench", "peer", url],
+            &["doctor", url],
         ] {
             let more = ["--endpoint-url", endpoint, "--retries", "0"];
             check(keys(&mut flatout(&[arguments, &more[..], json].concat())));
@@ -123,7 +124,13 @@ fn urls_of_providers() {
     ];
     for (url, tables) in [("s3://bucket/key", aws), ("oss://bucket/key", oss)] {
         for variables in tables {
-            for arguments in [&["config", "show"][..], &["config", "show", "--json"], &["stat", url]] {
+            for arguments in [
+                &["config", "show"][..],
+                &["config", "show", "--json"],
+                &["stat", url],
+                &["doctor", url],
+                &["doctor", "--json"],
+            ] {
                 let mut command = flatout(arguments);
                 command.env("AWS_CONFIG_FILE", folder.at("config")).env("HOME", folder.path());
                 command.env("FLATOUT_ENDPOINT_URL", "http://127.0.0.1:1").env("FLATOUT_RETRIES", "0");
@@ -156,16 +163,20 @@ fn folders_and_presigned_urls_of_oss() {
 fn settings_that_are_shown() {
     for json in [&["--json"][..], &[]] {
         let endpoint = ["--endpoint-url", "http://user:PASSWORD/PASSWORDPASSWORD@127.0.0.1:1"];
-        let arguments =
-            [&["config", "show", "--proxy", "http://TOKENUSERTOKENUSER@proxy:1"], &endpoint[..], json];
-        check(keys(&mut flatout(&arguments.concat())));
-        let mut proxies = flatout(&[&["config", "show"], json].concat());
-        let proxies = keys(&mut proxies)
-            .env("HTTP_PROXY", "http://user:PASSWORDPASSWORD@proxy:1")
-            .env("ALL_PROXY", "user:PASSWORDPASSWORD@proxy:1")
-            .env("OSS_ENDPOINT", "user:PASSWORDPASSWORD@oss")
-            .env("AWS_ENDPOINT_URL", "http://h/?X-Amz-Signature=SIGNATURESIGNATURE");
-        check(proxies);
+        let proxy = ["--proxy", "http://TOKENUSERTOKENUSER@proxy:1"];
+        for command in [&["config", "show"][..], &["doctor"]] {
+            check(keys(&mut flatout(&[command, &proxy, &endpoint[..], json].concat())));
+            check(keys(&mut flatout(&[command, &proxy, json].concat())));
+        }
+        for command in [&["config", "show"][..], &["doctor"], &["version", "--verbose"]] {
+            let mut proxies = flatout(&[command, json].concat());
+            let proxies = keys(&mut proxies)
+                .env("HTTP_PROXY", "http://user:PASSWORDPASSWORD@proxy:1")
+                .env("ALL_PROXY", "user:PASSWORDPASSWORD@proxy:1")
+                .env("OSS_ENDPOINT", "user:PASSWORDPASSWORD@oss")
+                .env("AWS_ENDPOINT_URL", "http://h/?X-Amz-Signature=SIGNATURESIGNATURE");
+            check(proxies);
+        }
     }
 }
 

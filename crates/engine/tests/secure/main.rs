@@ -5,6 +5,7 @@ mod certificates;
 mod proxied;
 mod proxy;
 mod secure_origin;
+mod surveyed;
 mod trust;
 
 // The origin in plain HTTP, and what a right answer is, are those of the road's tests.

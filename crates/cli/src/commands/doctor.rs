@@ -1,0 +1,126 @@
+//! `flatout doctor`: what stands between this machine and the speed of its link, and what to do about it.
+//!
+//! Facts are gathered apart from what they mean: `machine`, `nic`, `road`, `visit` and `probe` look, `judge` decides,
+//! `sheet` tells.
+
+mod cgroup;
+mod finding;
+mod judge;
+pub mod machine;
+mod nic;
+mod probe;
+mod road;
+mod sheet;
+mod visit;
+
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use flatout_ambient::Ambient;
+use flatout_engine::{Client, Dialect};
+use flatout_settings::Settings;
+use flatout_wire::location::Location;
+
+use crate::args::Doctor;
+use crate::console::Console;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::origin;
+
+use finding::Finding;
+use machine::{Machine, Place};
+use probe::Probe;
+use road::Road;
+use sheet::Sheet;
+use visit::Visit;
+
+/// An origin that is dead is to be called so within seconds, whatever patience transfers are set to have.
+const CONNECT_MS_MAX: u64 = 3_000;
+const STALL_MS_MAX: u64 = 5_000;
+const RETRIES_MAX: u32 = 1;
+
+pub fn run(args: &Doctor, console: &Console) -> Result<Exit, Failure> {
+    let location = args.url.as_deref().map(|url| origin::location("examine", url)).transpose()?;
+    let found = flatout_ambient::gather(args.knobs.given())?;
+    let client = hurried(&found)?;
+    let machine = Machine::look(Path::new("/"));
+    let mut sheet = Sheet::new(console);
+    sheet.section("machine", judge::machine(&machine, &found.settings))?;
+    sheet.section("files", places().iter().map(judge::place).collect())?;
+    let settings = judge::settings(&found.settings, &found.table(), &found.notes, &machine);
+    sheet.section("settings", settings)?;
+    match &location {
+        Some(location) => {
+            sheet.section("keys", keys(&found, &[Dialect::of(location)]))?;
+            examine(&mut sheet, &client, &found.settings, &machine, location)?;
+        }
+        None => {
+            sheet.section("keys", keys(&found, &[Dialect::S3, Dialect::Oss]))?;
+            sheet.section("endpoint", endpoints(&client, &found.settings, &machine))?;
+        }
+    }
+    sheet.finish()
+}
+
+/// A client that waits no longer than a doctor's visit may last.
+fn hurried(found: &Ambient) -> Result<Client, Failure> {
+    let mut config = found.config();
+    let settings = &mut config.settings;
+    settings.connect_timeout_ms = settings.connect_timeout_ms.min(CONNECT_MS_MAX);
+    settings.stall_timeout_ms = settings.stall_timeout_ms.min(STALL_MS_MAX);
+    settings.retries = settings.retries.min(RETRIES_MAX);
+    origin::client_of(config)
+}
+
+fn places() -> Vec<Place> {
+    let root = Path::new("/");
+    let here = PathBuf::from(".");
+    let here = Place::look(root, "this folder", here.canonicalize().unwrap_or(here));
+    vec![here, Place::look(root, "TMPDIR", flatout_ambient::temporary_folder())]
+}
+
+/// Asks who has keys. They are needed for what is asked for; where nothing is, one dialect's will do.
+fn keys(found: &Ambient, dialects: &[Dialect]) -> Vec<Finding> {
+    let signers = found.signers_of(dialects);
+    let nobody = signers.iter().all(|signer| signer.provider.is_none());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    signers.iter().map(|signer| judge::keys(signer, nobody, &found.settings, now)).collect()
+}
+
+/// Where settings lead, by name alone: nothing is sent anywhere.
+fn endpoints(client: &Client, settings: &Settings, machine: &Machine) -> Vec<Finding> {
+    let roads = [Dialect::S3, Dialect::Oss].into_iter();
+    // Without a region or an endpoint there is no way to OSS, and nothing wrong with that.
+    let roads = roads.filter_map(|dialect| Road::by_name(client, settings, dialect).ok());
+    let mut findings: Vec<Finding> = Vec::new();
+    for finding in roads.flat_map(|road| judge::road(&road, machine, settings.parallel)) {
+        if !findings.contains(&finding) {
+            findings.push(finding);
+        }
+    }
+    findings
+}
+
+/// The road to an origin, what it answers, and a second of reading from it; each only where what comes before allows it.
+fn examine(
+    sheet: &mut Sheet<'_>,
+    client: &Client,
+    settings: &Settings,
+    machine: &Machine,
+    location: &Location,
+) -> Result<(), Failure> {
+    let road = Road::survey(client, settings, location)?;
+    sheet.section("endpoint", judge::road(&road, machine, settings.parallel))?;
+    if !road.is_open() {
+        return Ok(());
+    }
+    let visit = Visit::pay(client, location);
+    sheet.section("origin", judge::visit(&visit, road.dialect, road.round_trip_s()))?;
+    match &visit.outcome {
+        Ok(Some(object)) if object.bytes != Some(0) => {
+            let probe = Probe::run(client, settings, object);
+            sheet.section("probe", judge::probe(&probe, &road, machine))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,304 @@
+//! What a second of reading means: how fast, and what limits it.
+
+use flatout_settings::format_size;
+use flatout_wire::endpoint::Scheme;
+
+use super::speed;
+use crate::commands::doctor::finding::Finding;
+use crate::commands::doctor::machine::Machine;
+use crate::commands::doctor::probe::{Probe, is_throttled};
+use crate::commands::doctor::road::Road;
+
+/// Of what there is, this much counts as all of it.
+const FULL: f64 = 0.85;
+/// Less than this in a second tells of waiting, not of speed.
+const BYTES_MIN: u64 = 1 << 20;
+
+/// How fast it was, and why not faster.
+pub fn probe(probe: &Probe, road: &Road, machine: &Machine) -> Vec<Finding> {
+    if let Some(failure) = &probe.failure {
+        let advice =
+            failure.hint.clone().unwrap_or_else(|| "try again, then with a smaller --parallel".into());
+        let finding = Finding::bad("probe", failure.message.clone())
+            .means("transfers like this one fail")
+            .advise(advice)
+            .ending(failure.exit);
+        return vec![if is_throttled(failure) {
+            finding.fact("throttled", Some(true.into()))
+        } else {
+            finding
+        }];
+    }
+    vec![fast(probe), limit(probe, road, machine)]
+}
+
+fn fast(probe: &Probe) -> Finding {
+    let found = format!("{}, {} in the best 100 ms", speed(probe.gbit()), speed(probe.gbit_peak));
+    let others = probe.other_cores.map_or(String::new(), |cores| format!(", {cores:.1} by all else"));
+    let connections = match probe.connections {
+        0 | 1 => "1 connection".to_owned(),
+        several => format!("{several} connections, {:.0} MB/s each", probe.mb_per_connection()),
+    };
+    let details = vec![
+        format!("{} of {} in {:.2} s", format_size(probe.bytes), probe.object, probe.seconds),
+        format!("{connections}; {} retries", probe.retries),
+        format!("{:.1} cores kept busy{others}", probe.own_cores),
+    ];
+    Finding::good("speed", found)
+        .details(details)
+        .fact("gbit", Some(probe.gbit().into()))
+        .fact("gbit_peak", Some(probe.gbit_peak.into()))
+        .fact("bytes", Some(probe.bytes.into()))
+        .fact("seconds", Some(probe.seconds.into()))
+        .fact("connections", Some(probe.connections.max(1).into()))
+        .fact("mb_per_s_each", Some(probe.mb_per_connection().into()))
+        .fact("retries", Some(probe.retries.into()))
+        .fact("own_cores", Some(probe.own_cores.into()))
+        .fact("other_cores", probe.other_cores.map(Into::into))
+}
+
+/// The first of these that holds; each hides those behind it.
+fn limit(probe: &Probe, road: &Road, machine: &Machine) -> Finding {
+    too_small(probe)
+        .or_else(|| full_network(probe, road))
+        .or_else(|| one_stream(probe))
+        .or_else(|| full_cores(probe, road, machine))
+        .or_else(|| full_shards(probe, machine))
+        .or_else(|| shared_cores(probe, road, machine))
+        .or_else(|| unsteady(probe))
+        .unwrap_or_else(|| neither(probe, road, machine))
+}
+
+fn by(name: &str, finding: Finding) -> Option<Finding> {
+    Some(finding.fact("by", Some(name.into())))
+}
+
+fn too_small(probe: &Probe) -> Option<Finding> {
+    let filling_bytes = u64::from(probe.parallel).saturating_mul(probe.part_bytes);
+    let small = probe.object_bytes.filter(|bytes| *bytes < filling_bytes);
+    if small.is_none() && probe.bytes >= BYTES_MIN {
+        return None;
+    }
+    let found = match small {
+        Some(bytes) => format!("the object of {} is too small to tell", format_size(bytes)),
+        None => "too few bytes came to tell".to_owned(),
+    };
+    let (parallel, part) = (probe.parallel, format_size(probe.part_bytes));
+    by(
+        "object",
+        Finding::note("limit", found)
+            .means(format!("{parallel} parts of {part} would be in flight at once"))
+            .advise("name a larger object, or a smaller --part-size, for a figure that holds"),
+    )
+}
+
+fn full_network(probe: &Probe, road: &Road) -> Option<Finding> {
+    let gbit = nic_gbit(road).filter(|gbit| probe.gbit() >= gbit * FULL)?;
+    let found = format!("the network: {} of the interface's {}", speed(probe.gbit()), speed(gbit));
+    by("network", Finding::good("limit", found).means("this is as fast as the machine can be reached"))
+}
+
+fn one_stream(probe: &Probe) -> Option<Finding> {
+    if probe.serves_ranges {
+        return None;
+    }
+    by(
+        "stream",
+        Finding::note("limit", "the origin: it sends one stream and no ranges")
+            .means("one connection carries everything, whatever --parallel says")
+            .advise("a server that answers ranges, or a store that speaks S3 or OSS"),
+    )
+}
+
+fn full_cores(probe: &Probe, road: &Road, machine: &Machine) -> Option<Finding> {
+    let usable = machine.usable_cores();
+    if probe.own_cores < usable * FULL {
+        return None;
+    }
+    let (means, advice) = match road.way.endpoint.scheme {
+        Scheme::Https => (
+            "TLS is the greater part of it",
+            "more cores; http:// inside a network that you trust halves the work",
+        ),
+        Scheme::Http => (
+            "the kernel's receive path is the greater part of it",
+            "more cores, or larger parts (--part-size 16MiB)",
+        ),
+    };
+    let found = format!("the cores: flatout keeps {:.1} of {usable:.1} busy", probe.own_cores);
+    by("cpu", Finding::note("limit", found).means(means).advise(advice))
+}
+
+fn full_shards(probe: &Probe, machine: &Machine) -> Option<Finding> {
+    let (shards, usable) = (f64::from(probe.shards), machine.usable_cores());
+    if probe.own_cores < shards * FULL || usable < shards + 1.0 {
+        return None;
+    }
+    by(
+        "shards",
+        Finding::note("limit", format!("the shards: {} of them are busy all the time", probe.shards))
+            .means(format!("{usable:.1} cores could work"))
+            .advise(format!("--shards {:.0}", usable.floor())),
+    )
+}
+
+fn shared_cores(probe: &Probe, road: &Road, machine: &Machine) -> Option<Finding> {
+    let others = probe.other_cores?;
+    if probe.own_cores + others < f64::from(machine.cores.max(1)) * FULL {
+        return None;
+    }
+    let found = format!(
+        "the cores: flatout keeps {:.1} of {} busy, others {others:.1}",
+        probe.own_cores, machine.cores
+    );
+    let at_home = road.nic.as_ref().is_some_and(|nic| nic.is_loopback);
+    let (means, advice) = match at_home {
+        true => ("the origin is on this machine, and one of the others", "measure from another machine"),
+        false => ("other programs take a part of them", "stop them, or measure when they rest"),
+    };
+    by("machine", Finding::note("limit", found).means(means).advise(advice))
+}
+
+fn unsteady(probe: &Probe) -> Option<Finding> {
+    if probe.retries == 0 {
+        return None;
+    }
+    by(
+        "origin",
+        Finding::note("limit", format!("the origin: {} requests were sent again", probe.retries))
+            .means("it throttles, or connections to it break")
+            .advise("a smaller --parallel; the store's own metrics tell which of both"),
+    )
+}
+
+fn neither(probe: &Probe, road: &Road, machine: &Machine) -> Finding {
+    let interface = match nic_gbit(road) {
+        Some(gbit) => format!("the interface could take {}", speed(gbit)),
+        None => "how fast the interface is, it does not say".to_owned(),
+    };
+    let (own, usable) = (probe.own_cores, machine.usable_cores());
+    let more = probe.parallel.saturating_mul(2).min(4_096);
+    Finding::note("limit", "the origin, the network between, or too few connections")
+        .means(format!("{own:.1} of {usable:.1} cores worked, and {interface}"))
+        .advise(format!("see whether it doubles with --parallel {more}; flatout bench sweep finds the best"))
+        .fact("by", Some("connections".into()))
+}
+
+fn nic_gbit(road: &Road) -> Option<f64> {
+    let nic = road.nic.as_ref().filter(|nic| !nic.is_loopback)?;
+    nic.mbit_per_s.map(|mbit| mbit as f64 / 1e3)
+}
+
+#[cfg(test)]
+mod tests {
+    use flatout_engine::{Dialect, Way};
+    use flatout_wire::endpoint::Endpoint;
+
+    use super::*;
+    use crate::commands::doctor::finding::Level::{self, Bad, Good, Note};
+    use crate::commands::doctor::nic::Nic;
+    use crate::exit::Exit;
+    use crate::failure::Failure;
+
+    /// A second that brought 8 Gbit/s by 8 connections with one busy core of four.
+    fn usual() -> Probe {
+        Probe {
+            object: "s3://bucket/key".into(),
+            object_bytes: Some(4 << 30),
+            seconds: 1.0,
+            bytes: 1_000_000_000,
+            gbit_peak: 9.0,
+            connections: 8,
+            serves_ranges: true,
+            retries: 0,
+            own_cores: 1.0,
+            other_cores: Some(0.2),
+            failure: None,
+            parallel: 8,
+            part_bytes: 8 << 20,
+            shards: 2,
+        }
+    }
+
+    fn over(url: &str, mbit_per_s: Option<u64>, is_loopback: bool) -> Road {
+        let nic = Nic { name: "eth0".into(), mtu: Some(9_001), mbit_per_s, driver: None, is_loopback };
+        let (endpoint, _) = Endpoint::parse(url).unwrap();
+        Road {
+            dialect: Dialect::S3,
+            way: Way { endpoint, proxy: None },
+            oss: None,
+            survey: None,
+            nic: Some(nic),
+        }
+    }
+
+    #[track_caller]
+    fn check(facts: &Probe, road: &Road, level: Level, by: &str, says: &str) {
+        let machine = Machine { cores: 4, allowed_cores: 4, ..Machine::default() };
+        let findings = probe(facts, road, &machine);
+        let [speed, limit] = &findings[..] else { panic!("{findings:?}") };
+        assert_eq!((speed.level, speed.topic), (Good, "speed"));
+        assert_eq!((limit.level, limit.facts["by"].as_str()), (level, Some(by)), "{limit:?}");
+        assert!(format!("{limit:?}").contains(says), "{limit:?} lacks {says}");
+    }
+
+    #[test]
+    fn what_limits() {
+        let (plain, tls) = (over("http://h", None, false), over("https://h", None, false));
+        check(&usual(), &plain, Note, "connections", "--parallel 16");
+        check(&usual(), &over("http://h", Some(10_000), false), Note, "connections", "could take 10 Gbit/s");
+        check(
+            &Probe { bytes: 1_200_000_000, ..usual() },
+            &over("http://h", Some(10_000), false),
+            Good,
+            "network",
+            "9.6 Gbit/s of",
+        );
+        check(&Probe { own_cores: 3.6, ..usual() }, &tls, Note, "cpu", "http://");
+        check(&Probe { own_cores: 3.6, ..usual() }, &plain, Note, "cpu", "receive path");
+        check(&Probe { own_cores: 1.9, ..usual() }, &plain, Note, "shards", "--shards 4");
+        check(&Probe { other_cores: Some(2.6), ..usual() }, &plain, Note, "machine", "when they rest");
+        check(
+            &Probe { other_cores: Some(2.6), ..usual() },
+            &over("http://h", None, true),
+            Note,
+            "machine",
+            "on this machine",
+        );
+        check(&Probe { serves_ranges: false, ..usual() }, &plain, Note, "stream", "no ranges");
+        check(&Probe { retries: 3, ..usual() }, &plain, Note, "origin", "3 requests");
+        check(
+            &Probe { object_bytes: Some(1 << 20), ..usual() },
+            &plain,
+            Note,
+            "object",
+            "of 1MiB is too small",
+        );
+        check(&Probe { bytes: 100, object_bytes: None, ..usual() }, &plain, Note, "object", "too few bytes");
+    }
+
+    #[test]
+    fn a_probe_that_fails_is_bad() {
+        let failure = Failure {
+            exit: Exit::Throttled,
+            kind: "throttled".into(),
+            ..Failure::usage("read: x: asks for less")
+        };
+        let findings = probe(
+            &Probe { failure: Some(failure), ..usual() },
+            &over("http://h", None, false),
+            &Machine::default(),
+        );
+        assert_eq!((findings.len(), findings[0].level, findings[0].exit), (1, Bad, Exit::Throttled));
+    }
+
+    #[test]
+    fn figures_of_a_second() {
+        let probe = usual();
+        assert_eq!((probe.gbit(), probe.mb_per_connection()), (8.0, 125.0));
+        let finding = fast(&probe);
+        assert_eq!(finding.found, "8.0 Gbit/s, 9.0 Gbit/s in the best 100 ms");
+        assert!(finding.details[1].contains("8 connections, 125 MB/s each"), "{finding:?}");
+        assert_eq!(Probe { seconds: 0.0, ..usual() }.gbit(), 0.0);
+    }
+}

@@ -1,0 +1,136 @@
+//! Facts that the origin itself tells: what may be read, what there is to read, when its first byte comes, how late it is.
+
+use std::time::Duration;
+
+use flatout_engine::{Client, Entry, ErrorKind, Get, Landing, Listed, Report};
+use flatout_wire::location::Location;
+use flatout_wire::range::Span;
+
+use crate::exit;
+use crate::failure::Failure;
+
+/// Of a first page no more than this is looked at.
+const PAGE_KEYS: usize = 1_000;
+/// What is read of an object to see that it can be, and when it comes.
+const FIRST_BYTES: u64 = 64 << 10;
+/// Longer than the waits that doctor sets together with their one repetition: what is slower than that is a trickle.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// What came of asking.
+pub struct Visit {
+    /// What was asked: `read of s3://…`, `list of s3://…`.
+    pub asked: String,
+    /// What there is to read; `None` where the listing has nothing that can be.
+    pub outcome: Result<Option<Object>, Failure>,
+    /// How many keys the first page of the listing had, where there was one.
+    pub listed: Option<usize>,
+    /// By how many seconds the origin's clock is ahead of ours.
+    pub clock_ahead_s: Option<i64>,
+}
+
+/// An object that can be read.
+pub struct Object {
+    pub location: Location,
+    pub bytes: Option<u64>,
+    /// From the call to the first byte, on a new connection.
+    pub cold_s: Option<f64>,
+    /// The same on the connection that is open then.
+    pub warm_s: Option<f64>,
+    /// Whether the origin answers ranges, or sends the whole whatever is asked for.
+    pub serves_ranges: bool,
+}
+
+impl Visit {
+    /// Reads the first bytes of the object, or of the largest that the first page of the listing has.
+    pub fn pay(client: &Client, location: &Location) -> Visit {
+        let mut visit = Visit {
+            asked: format!("read of {location}"),
+            outcome: Ok(None),
+            listed: None,
+            clock_ahead_s: None,
+        };
+        let names_a_folder =
+            location.in_bucket().is_some_and(|(_, key)| key.is_empty() || key.ends_with('/'));
+        visit.outcome = match names_a_folder {
+            true => visit.by_listing(client, location),
+            false => match open(client, location) {
+                // What is no object may be the beginning of some keys.
+                Err(missing) if is_missing(&missing) && location.in_bucket().is_some() => {
+                    match visit.by_listing(client, location) {
+                        Ok(None) | Err(_) => Err(missing),
+                        found => found,
+                    }
+                }
+                opened => opened.map(Some),
+            },
+        };
+        visit.clock_ahead_s = client.origin_ahead_s();
+        visit
+    }
+
+    fn by_listing(&mut self, client: &Client, location: &Location) -> Result<Option<Object>, Failure> {
+        self.asked = format!("list of {location}");
+        let mut objects = Vec::new();
+        for entry in client.list(location, true)?.take(PAGE_KEYS) {
+            if let Entry::Object(listed) = entry? {
+                objects.push(listed);
+            }
+        }
+        self.listed = Some(objects.len());
+        let largest = objects.into_iter().filter(can_be_read).max_by_key(|listed| listed.size);
+        let Some(location) = largest.and_then(|listed| location.with_key(listed.key)) else {
+            return Ok(None);
+        };
+        open(client, &location).map(Some)
+    }
+}
+
+fn is_missing(failure: &Failure) -> bool {
+    failure.kind == exit::name(ErrorKind::NotFound)
+}
+
+fn can_be_read(listed: &Listed) -> bool {
+    let class = listed.storage_class.as_deref().unwrap_or_default().to_ascii_lowercase();
+    listed.size > 0 && !["archive", "glacier"].iter().any(|cold| class.contains(cold))
+}
+
+fn open(client: &Client, location: &Location) -> Result<Object, Failure> {
+    let mut object =
+        Object { location: location.clone(), bytes: None, cold_s: None, warm_s: None, serves_ranges: true };
+    match read_first(client, location, 0) {
+        Ok(report) => (object.bytes, object.cold_s) = (report.version.size, first_byte_s(&report)),
+        // No range of an empty object can be had.
+        Err(refused) => match client.stat(location) {
+            Ok(stat) if stat.version.size == Some(0) => return Ok(Object { bytes: Some(0), ..object }),
+            _ => return Err(refused),
+        },
+    }
+    // From the second byte on: who knows no ranges cannot answer that.
+    match read_first(client, location, 1) {
+        Ok(report) => object.warm_s = first_byte_s(&report),
+        Err(refused) if refused.kind == exit::name(ErrorKind::Unsupported) => object.serves_ranges = false,
+        // There is no second byte.
+        Err(refused) if refused.kind == exit::name(ErrorKind::Usage) => {}
+        Err(refused) => return Err(refused),
+    }
+    Ok(object)
+}
+
+fn first_byte_s(report: &Report) -> Option<f64> {
+    report.parts.first().map(|part| part.first_byte_s)
+}
+
+fn read_first(client: &Client, location: &Location, from: u64) -> Result<Report, Failure> {
+    let get = Get::new(location.clone(), Landing::Nowhere).with_span(Span::Slice(from..FIRST_BYTES));
+    let transfer = client.get(get.with_part_records())?;
+    if !transfer.wait_timeout(PATIENCE) {
+        let seconds = PATIENCE.as_secs();
+        return Err(Failure {
+            exit: exit::of(ErrorKind::Timeout),
+            kind: exit::name(ErrorKind::Timeout).into(),
+            message: format!("read: {location}: its first bytes did not arrive within {seconds} seconds"),
+            hint: None,
+        });
+    }
+    Ok(transfer.wait()?)
+}
