@@ -212,7 +212,7 @@ impl Reading {
         lower.copy_from_slice(name.as_bytes());
         lower.make_ascii_lowercase();
         let text = String::from_utf8_lossy(value);
-        let text = text.trim();
+        let text = bare(&text);
         let head = &mut self.head;
         match &*lower {
             b"content-length" => self.take_length(text),
@@ -242,7 +242,7 @@ impl Reading {
     /// doubt.
     fn take_length(&mut self, text: &str) {
         for item in text.split(',') {
-            let length = number(item.trim());
+            let length = number(bare(item));
             match (length, self.head.content_length) {
                 (Some(length), None) => self.head.content_length = Some(length),
                 (Some(length), Some(known)) if length == known => {}
@@ -259,7 +259,7 @@ impl Reading {
     }
 
     fn take_connection(&mut self, text: &str) {
-        for word in text.split(',').map(str::trim) {
+        for word in text.split(',').map(bare) {
             self.says_close |= word.eq_ignore_ascii_case("close");
             self.says_keep_alive |= word.eq_ignore_ascii_case("keep-alive");
         }
@@ -284,10 +284,10 @@ impl Reading {
 
     fn take_metadata(&mut self, name: &str, value: &[u8]) {
         let lower = name.to_ascii_lowercase();
-        let bare = lower.strip_prefix("x-amz-meta-").or_else(|| lower.strip_prefix("x-oss-meta-"));
-        if let Some(bare) = bare {
+        let name = lower.strip_prefix("x-amz-meta-").or_else(|| lower.strip_prefix("x-oss-meta-"));
+        if let Some(name) = name {
             let text = String::from_utf8_lossy(value);
-            self.head.metadata.push((bare.into(), text.trim().into()));
+            self.head.metadata.push((name.into(), bare(&text).into()));
         }
     }
 
@@ -332,7 +332,7 @@ impl Reading {
 
 /// `base64`, or `base64-N` for a composite of N parts; nothing where it is neither.
 fn parse_checksum(algorithm: Algorithm, value: &[u8]) -> Option<Checksum> {
-    let text = std::str::from_utf8(value).ok()?.trim();
+    let text = bare(std::str::from_utf8(value).ok()?);
     let (value, kind) = match text.split_once('-') {
         Some((value, parts)) => (value, Kind::Composite { parts: parts.parse().ok()? }),
         None => (text, Kind::Full),
@@ -343,6 +343,12 @@ fn parse_checksum(algorithm: Algorithm, value: &[u8]) -> Option<Checksum> {
 /// `Retry-After` is seconds or a date (RFC 9110 §10.2.3); there is no clock here but the origin's.
 fn seconds_to_wait(text: &str, date: Option<u64>) -> Option<u64> {
     number(text).or_else(|| Some(parse_http(text)?.saturating_sub(date?)))
+}
+
+/// A value without the blanks around it. Only spaces and tabs are (RFC 9110 §5.6.3): what Unicode calls white space is
+/// part of the value, and another reader on the way takes it for that.
+pub(crate) fn bare(text: &str) -> &str {
+    text.trim_matches([' ', '\t'])
 }
 
 fn some(text: &str) -> Option<String> {

@@ -138,6 +138,23 @@ fn heads_in_doubt_are_refused() {
 }
 
 #[test]
+fn white_space_beyond_ascii_is_part_of_a_value() {
+    for lines in
+        ["Content-Length: 5\u{a0}", "Content-Length: 5,\u{2003}5", "Transfer-Encoding: \u{85}chunked"]
+    {
+        let refused = head(&format!("HTTP/1.1 200 OK\n{lines}"), Method::Get);
+        assert!(refused.is_err(), "{lines:?}: {refused:?}");
+    }
+    check_body(
+        "HTTP/1.1 200 OK\nContent-Length: 5\nConnection: close\u{a0}",
+        Method::Get,
+        Body::Length(5),
+        true,
+    );
+    check_body("HTTP/1.1 200 OK\nContent-Length:\t5, 5 \t", Method::Get, Body::Length(5), true);
+}
+
+#[test]
 fn lengths_of_heads() {
     let of_length = |bytes: usize| {
         let start = "HTTP/1.1 200 OK\r\nX: ";
