@@ -85,6 +85,8 @@ pub enum HeadError {
     ContentLength(String),
     #[error("the answer has the transfer coding `{0}`, which was not asked for")]
     TransferEncoding(String),
+    #[error("the answer switches to another protocol, which was not asked for")]
+    Switch,
 }
 
 /// Parses the head at the start of `buf`, the answer to a `request`: the head and its length in bytes; `None`
@@ -93,7 +95,8 @@ pub enum HeadError {
 /// 1xx heads are returned like others, with [`Body::None`]: the final one follows.
 ///
 /// # Errors
-/// What is not HTTP/1.0 or 1.1, is too long, folds lines, or leaves the length of its body in doubt.
+/// What is not HTTP/1.0 or 1.1, is too long, folds lines, switches to another protocol, or leaves the length of its body
+/// in doubt.
 pub fn parse(buf: &[u8], request: Method) -> Result<Option<(Head, usize)>, HeadError> {
     let window = &buf[..buf.len().min(LONGEST_BYTES)];
     let mut usual = [const { MaybeUninit::uninit() }; USUAL_HEADERS];
@@ -185,8 +188,8 @@ impl Head {
 struct Reading {
     head: Head,
     bad_length: Option<String>,
-    /// All `Transfer-Encoding` values, in lower case and joined.
-    transfer_encoding: String,
+    /// All `Transfer-Encoding` values, in lower case and joined; `None` where there is no such line.
+    transfer_encoding: Option<String>,
     says_close: bool,
     says_keep_alive: bool,
     retry_after: Option<String>,
@@ -198,7 +201,7 @@ impl Reading {
         Reading {
             head: Head::empty(status),
             bad_length: None,
-            transfer_encoding: String::new(),
+            transfer_encoding: None,
             says_close: false,
             says_keep_alive: false,
             retry_after: None,
@@ -252,10 +255,11 @@ impl Reading {
     }
 
     fn take_transfer_encoding(&mut self, text: &str) {
-        if !self.transfer_encoding.is_empty() {
-            self.transfer_encoding.push(',');
+        let coding = self.transfer_encoding.get_or_insert_default();
+        if !coding.is_empty() {
+            coding.push(',');
         }
-        self.transfer_encoding.push_str(&text.to_ascii_lowercase());
+        coding.push_str(&text.to_ascii_lowercase());
     }
 
     fn take_connection(&mut self, text: &str) {
@@ -295,23 +299,31 @@ impl Reading {
     fn finish(mut self, is_http_11: bool, request: Method) -> Result<Head, HeadError> {
         let status = self.head.status;
         let bodiless = request == Method::Head || matches!(status, 100..=199 | 204 | 304);
-        let coding = std::mem::take(&mut self.transfer_encoding);
+        let coding = self.transfer_encoding.take();
+        if status == 101 {
+            return Err(HeadError::Switch);
+        }
         let mut keep_alive =
             if is_http_11 { !self.says_close } else { self.says_keep_alive && !self.says_close };
-        self.head.body = match coding.as_str() {
+        self.head.body = match coding.as_deref() {
             _ if bodiless => Body::None,
-            "" | "identity" => match (self.bad_length.take(), self.head.content_length) {
-                (Some(bad), _) => return Err(HeadError::ContentLength(bad)),
-                (None, Some(length)) => Body::Length(length),
-                (None, None) => Body::UntilClose,
-            },
-            "chunked" => {
+            None | Some("identity") => {
+                // RFC 2616 called no coding that. To readers of today any coding beside a length is an attack, and whoever
+                // stands between may be one: what comes behind this body is nobody's.
+                keep_alive &= coding.is_none();
+                match (self.bad_length.take(), self.head.content_length) {
+                    (Some(bad), _) => return Err(HeadError::ContentLength(bad)),
+                    (None, Some(length)) => Body::Length(length),
+                    (None, None) => Body::UntilClose,
+                }
+            }
+            Some("chunked") => {
                 // Both at once is how answers are smuggled: the coding wins, the connection ends.
                 keep_alive &= is_http_11 && self.head.content_length.is_none() && self.bad_length.is_none();
                 self.head.content_length = None;
                 Body::Chunked
             }
-            other => return Err(HeadError::TransferEncoding(excerpt(other))),
+            Some(other) => return Err(HeadError::TransferEncoding(excerpt(other))),
         };
         let mut head = self.finish_fields();
         head.keep_alive = keep_alive && head.body != Body::UntilClose;

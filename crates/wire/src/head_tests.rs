@@ -96,7 +96,8 @@ fn bodies_end_as_the_rfc_says() {
     check_body("HTTP/1.0 200 OK\nTransfer-Encoding: chunked\nConnection: keep-alive", Get, Chunked, false);
     check_body("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\nContent-Length: 5", Get, Chunked, false);
     check_body("HTTP/1.1 200 OK\nContent-Length: 5, 6\nTransfer-Encoding: chunked", Get, Chunked, false);
-    check_body("HTTP/1.1 200 OK\nTransfer-Encoding: identity\nContent-Length: 5", Get, Length(5), true);
+    check_body("HTTP/1.1 200 OK\nTransfer-Encoding: identity\nContent-Length: 5", Get, Length(5), false);
+    check_body("HTTP/1.1 200 OK\nTransfer-Encoding:\nTransfer-Encoding: chunked", Get, Chunked, true);
     check_body("HTTP/1.1 200 OK\nContent-Length: 5", Head, None, true);
     check_body("HTTP/1.1 200 OK\nTransfer-Encoding: chunked", Head, None, true);
     check_body("HTTP/1.1 304 Not Modified\nContent-Length: 5", Get, None, true);
@@ -122,6 +123,8 @@ fn heads_in_doubt_are_refused() {
         ("HTTP/1.1 200 OK\nContent-Length: 18446744073709551616", "`18446744073709551616`"),
         ("HTTP/1.1 200 OK\nTransfer-Encoding: gzip, chunked", "`gzip, chunked`"),
         ("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\nTransfer-Encoding: chunked", "`chunked,chunked`"),
+        ("HTTP/1.1 200 OK\nTransfer-Encoding:\nContent-Length: 5", "transfer coding ``"),
+        ("HTTP/1.1 101 Switching Protocols\nUpgrade: h2c", "another protocol"),
         ("HTTP/1.1 200 OK\nA: b\n folded", "folded"),
         ("HTTP/1.1 200 OK\nA b: c", "header name"),
         ("HTTP/1.1 200 OK\nA : c", "header name"),
