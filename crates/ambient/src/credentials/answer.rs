@@ -134,7 +134,8 @@ pub(super) fn time(text: &str) -> Option<u64> {
     let Some(sign_at) = sign_at else { return parse_iso(text) };
     let (date, (sign, offset)) = (&text[..sign_at], text[sign_at..].split_at(1));
     let (hours, minutes) = offset.split_once(':').or_else(|| offset.split_at_checked(2))?;
-    if !(offset.is_ascii() && hours.len() == 2 && minutes.len() == 2) {
+    let two_digits = |text: &str| text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !(two_digits(hours) && two_digits(minutes)) {
         return None;
     }
     let seconds = hours.parse::<u64>().ok()? * 3_600 + minutes.parse::<u64>().ok()? * 60;
@@ -165,6 +166,8 @@ mod tests {
         check("1970-01-02T00:00:00+0000", Some(86_400));
         check("1970-01-02T00:00:00+00", None);
         check("1970-01-02T00:00:00+-1:00", None);
+        check("1970-01-02T00:00:00++1:00", None);
+        check("1970-01-02T00:00:00+01:+0", None);
         check("1970-01-02T00:00:00+é", None);
         check("tomorrow", None);
         check("", None);
