@@ -300,6 +300,9 @@ impl Reading {
         let status = self.head.status;
         let bodiless = request == Method::Head || matches!(status, 100..=199 | 204 | 304);
         let coding = self.transfer_encoding.take();
+        if status < 100 {
+            return Err(HeadError::Syntax("a bad status"));
+        }
         if status == 101 {
             return Err(HeadError::Switch);
         }

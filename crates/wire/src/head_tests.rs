@@ -130,6 +130,8 @@ fn heads_in_doubt_are_refused() {
         ("HTTP/1.1 200 OK\nA : c", "header name"),
         ("HTTP/1.1 200 OK\nA: \0", "header"),
         ("HTTP/1.1 2000 OK", "no HTTP/1"),
+        ("HTTP/1.1 020 OK", "a bad status"),
+        ("HTTP/1.1 000 OK", "a bad status"),
         ("HTTP/2.0 200 OK", "another version"),
         ("SSH-2.0-OpenSSH_9.2", "no HTTP"),
         ("<html>", "no HTTP"),
