@@ -86,6 +86,49 @@ pub const ALLOWED: &[Allowed] = &[
                 && says(bytes, "http/1.0")
         },
     },
+    Allowed {
+        what: "hyper parses trailers, and refuses some; we pass over them, whatever they hold.",
+        why: "Nothing of them is used, and where they end is never in doubt.",
+        is_so: |difference, _| {
+            let words = [
+                "invalid header name",
+                "invalid header value",
+                "invalid new line",
+                "invalid token",
+                "Partial header",
+                "chunk trailers",
+            ];
+            let is_of_body = |why: &str| why.starts_with("error reading a body");
+            let HyperRefuses(why) = difference else { return false };
+            is_of_body(why) && words.into_iter().any(|word| why.contains(word))
+        },
+    },
+    Allowed {
+        what: "hyper passes a bare LF within trailers; we refuse it.",
+        why: "RFC 9112 §7.1.2 has CRLF there. hyper refuses one everywhere else in the coding, so trailers are meant.",
+        is_so: |difference, _| matches!(difference, WeRefuse(why) if why.contains("does not end where")),
+    },
+    Allowed {
+        what: "hyper takes 16 KiB of extensions in a body; we take as much in each line.",
+        why: "Some servers sign each chunk in an extension, and bodies here have thousands of chunks.",
+        is_so: |difference, _| matches!(difference, HyperRefuses(why) if why.contains("chunk extensions over limit")),
+    },
+    Allowed {
+        what: "hyper takes 100 headers; we take what fits into 64 KiB, at most 4096.",
+        why: "An object may have more than 100 words of metadata.",
+        is_so: |difference, bytes| {
+            let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
+            matches!(difference, HyperRefuses(why) if why.contains("too large")) && lines > 100
+        },
+    },
+    Allowed {
+        what: "We take heads of at most 64 KiB; hyper takes more.",
+        why: "The largest of S3 are a tenth of it.",
+        is_so: |difference, bytes| {
+            matches!(difference, WeRefuse(why) if why.contains("longer than 64 KiB"))
+                && bytes.len() > 64 << 10
+        },
+    },
 ];
 
 /// Whether the bytes have these words, in any case.
