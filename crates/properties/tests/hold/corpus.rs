@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use flatout_properties::TARGETS;
+use flatout_properties::{ALLOWED, TARGETS};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::{Config, TestRunner};
@@ -181,4 +181,19 @@ fn locations_holds() {
 #[test]
 fn ranges_holds() {
     holds("ranges");
+}
+
+#[test]
+fn the_page_of_fuzzing_has_every_difference_that_is_meant() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/fuzzing.md");
+    let page = fs::read_to_string(page).unwrap();
+    for allowed in ALLOWED {
+        let row = format!("| {} | {} |", allowed.what, allowed.why);
+        assert!(page.contains(&row), "docs/fuzzing.md lacks:\n{row}");
+    }
+    let rows = page
+        .lines()
+        .filter(|line| line.starts_with("| ") && !line.starts_with("| `") && line.contains("hyper"))
+        .count();
+    assert_eq!(rows, ALLOWED.len() + 1, "rows of hyper in docs/fuzzing.md, its heading included");
 }

@@ -1,6 +1,7 @@
 //! Every property over its corpus, over what chance makes of that corpus, and over whatever else chance brings.
 
 mod corpus;
+mod large;
 mod made;
 
 use std::fs;
@@ -12,9 +13,9 @@ use flatout_properties::{TARGETS, Target};
 fn corpus_of(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let files = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-    let mut files: Vec<PathBuf> = files.map(|file| file.unwrap().path()).collect();
+    let mut files: Vec<PathBuf> = files.map(|file| file.expect("a file").path()).collect();
     files.sort();
-    files.into_iter().map(|file| (file.clone(), fs::read(&file).unwrap())).collect()
+    files.into_iter().map(|file| (file.clone(), fs::read(&file).expect("a file"))).collect()
 }
 
 fn target(name: &str) -> Target {
