@@ -1,13 +1,15 @@
 # Every chore by one word. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lab compare deny deps install fmt docs clean
+.PHONY: help demo test check fuzz lab compare deny deps install fmt docs clean
 
 # As root into /usr/local/bin, as a user into ~/.local/bin; PREFIX=/somewhere for elsewhere.
 PREFIX ?= $(if $(filter 0,$(shell id -u)),/usr/local,$(HOME)/.local)
 BUILT = target/release/flatout
 # Debian's, as in scripts/deps.sh.
 PYTHON = /usr/bin/python3
+# Of fuzzing: how long each target.
+SECONDS ?= 600
 # Of the lab: quick or full.
 SUITE ?= quick
 
@@ -29,6 +31,9 @@ test: ## install what the tests need, then run every check and test
 	@rm -rf target/lab-smoke
 	$(PYTHON) bench/lab run --suite smoke --flatout target/debug/flatout --out target/lab-smoke --wait 600
 	$(PYTHON) -m unittest discover --buffer --start-directory bench/tests
+
+fuzz: ## libFuzzer, ten minutes a target: make fuzz [TARGET=head] [SECONDS=60] (docs/fuzzing.md)
+	@scripts/fuzz.sh $(SECONDS) $(TARGET)
 
 lab: ## measure flatout beside its peers, about 15 minutes; SUITE=full for everything (bench/README.md)
 	$(PYTHON) bench/lab run --suite $(SUITE)

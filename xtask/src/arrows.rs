@@ -16,6 +16,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("flatout-cli", 4),
     ("flatout-python", 4),
     ("flatout-csi", 4),
+    ("flatout-properties", 4),
     ("xtask", 4),
 ];
 

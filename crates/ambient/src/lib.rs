@@ -3,6 +3,8 @@
 //! came from, and answers the engine's question for keys. It knows nothing of argv, terminals or sockets.
 #![forbid(unsafe_code)]
 
+#[doc(hidden)]
+pub mod answers;
 mod aws_profile;
 mod config_file;
 mod credentials;

@@ -416,3 +416,7 @@ impl StallClock {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "connection_tests.rs"]
+mod tests;

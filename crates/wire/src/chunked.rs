@@ -50,6 +50,8 @@ enum State {
     /// Before the first digit of a size.
     SizeStart,
     Size(u64),
+    /// Behind a size, in blanks.
+    Blank(u64),
     Extension(u64),
     SizeLf(u64),
     PayloadCr,
@@ -94,15 +96,17 @@ impl Chunked {
         match (self.state, byte) {
             (State::SizeStart, _) => Ok(State::Size(hex_digit(byte).ok_or(ChunkError::Size)?.into())),
             (State::Size(size), b'\r') => Ok(State::SizeLf(size)),
+            (State::Size(size) | State::Blank(size), b';') => Ok(State::Extension(size)),
             // Spaces before an extension, or before the line's end, are an old fault of servers (RFC 9112
             // §7.1.1, BWS).
-            (State::Size(size), b';' | b' ' | b'\t') => Ok(State::Extension(size)),
+            (State::Size(size) | State::Blank(size), b' ' | b'\t') => Ok(State::Blank(size)),
             (State::Size(size), _) => {
                 let digit = hex_digit(byte).ok_or(ChunkError::Size)?;
                 let shifted = size.checked_mul(16).ok_or(ChunkError::TooLarge)?;
                 Ok(State::Size(shifted | u64::from(digit)))
             }
-            (State::Extension(size), b'\r') => Ok(State::SizeLf(size)),
+            (State::Blank(size) | State::Extension(size), b'\r') => Ok(State::SizeLf(size)),
+            (State::Blank(_), _) => Err(ChunkError::Size),
             (State::Extension(_), b'\n') => Err(ChunkError::LineBreak),
             (State::Extension(size), _) => Ok(State::Extension(size)),
             (State::SizeLf(0), b'\n') => Ok(State::TrailerStart),
@@ -209,6 +213,19 @@ mod tests {
         assert_eq!(endless("5;", "x"), Err(ChunkError::TooLong));
         assert_eq!(endless("", "0"), Err(ChunkError::TooLong));
         assert_eq!(endless("0\r\n", "x: y\r\n"), Err(ChunkError::TooLong));
+    }
+
+    #[test]
+    fn a_size_is_not_followed_by_another_word() {
+        for (body, found) in [
+            ("5 5\r\nhello", Err(ChunkError::Size)),
+            ("5\tx;", Err(ChunkError::Size)),
+            ("5 \n", Err(ChunkError::Size)),
+            ("5 \t;x", Ok(None)),
+            ("5\t \r\nhel", Ok(None)),
+        ] {
+            assert_eq!(decode(&[body.as_bytes()]), found, "{body:?}");
+        }
     }
 
     #[test]

@@ -146,6 +146,10 @@ pub fn printable(path_and_query: &str) -> String {
 pub(crate) fn shown(text: &str) -> String {
     const LONGEST: usize = 80;
     let plain = text.split(['?', '#']).next().unwrap_or(text);
+    // A password may hold either of the two, and then its first half looks like a path or a port.
+    if plain.contains(':') && text[plain.len()..].contains('@') {
+        return "…".into();
+    }
     let plain = match plain.rsplit_once('@') {
         // An '@' in the path of something without a password is a part of the name.
         Some((before, after)) if before.contains(':') || !before.contains('/') => after,

@@ -85,6 +85,8 @@ pub enum HeadError {
     ContentLength(String),
     #[error("the answer has the transfer coding `{0}`, which was not asked for")]
     TransferEncoding(String),
+    #[error("the answer switches to another protocol, which was not asked for")]
+    Switch,
 }
 
 /// Parses the head at the start of `buf`, the answer to a `request`: the head and its length in bytes; `None`
@@ -93,7 +95,8 @@ pub enum HeadError {
 /// 1xx heads are returned like others, with [`Body::None`]: the final one follows.
 ///
 /// # Errors
-/// What is not HTTP/1.0 or 1.1, is too long, folds lines, or leaves the length of its body in doubt.
+/// What is not HTTP/1.0 or 1.1, is too long, folds lines, switches to another protocol, or leaves the length of its body
+/// in doubt.
 pub fn parse(buf: &[u8], request: Method) -> Result<Option<(Head, usize)>, HeadError> {
     let window = &buf[..buf.len().min(LONGEST_BYTES)];
     let mut usual = [const { MaybeUninit::uninit() }; USUAL_HEADERS];
@@ -185,8 +188,8 @@ impl Head {
 struct Reading {
     head: Head,
     bad_length: Option<String>,
-    /// All `Transfer-Encoding` values, in lower case and joined.
-    transfer_encoding: String,
+    /// All `Transfer-Encoding` values, in lower case and joined; `None` where there is no such line.
+    transfer_encoding: Option<String>,
     says_close: bool,
     says_keep_alive: bool,
     retry_after: Option<String>,
@@ -198,7 +201,7 @@ impl Reading {
         Reading {
             head: Head::empty(status),
             bad_length: None,
-            transfer_encoding: String::new(),
+            transfer_encoding: None,
             says_close: false,
             says_keep_alive: false,
             retry_after: None,
@@ -212,7 +215,7 @@ impl Reading {
         lower.copy_from_slice(name.as_bytes());
         lower.make_ascii_lowercase();
         let text = String::from_utf8_lossy(value);
-        let text = text.trim();
+        let text = bare(&text);
         let head = &mut self.head;
         match &*lower {
             b"content-length" => self.take_length(text),
@@ -242,7 +245,7 @@ impl Reading {
     /// doubt.
     fn take_length(&mut self, text: &str) {
         for item in text.split(',') {
-            let length = number(item.trim());
+            let length = number(bare(item));
             match (length, self.head.content_length) {
                 (Some(length), None) => self.head.content_length = Some(length),
                 (Some(length), Some(known)) if length == known => {}
@@ -252,14 +255,15 @@ impl Reading {
     }
 
     fn take_transfer_encoding(&mut self, text: &str) {
-        if !self.transfer_encoding.is_empty() {
-            self.transfer_encoding.push(',');
+        let coding = self.transfer_encoding.get_or_insert_default();
+        if !coding.is_empty() {
+            coding.push(',');
         }
-        self.transfer_encoding.push_str(&text.to_ascii_lowercase());
+        coding.push_str(&text.to_ascii_lowercase());
     }
 
     fn take_connection(&mut self, text: &str) {
-        for word in text.split(',').map(str::trim) {
+        for word in text.split(',').map(bare) {
             self.says_close |= word.eq_ignore_ascii_case("close");
             self.says_keep_alive |= word.eq_ignore_ascii_case("keep-alive");
         }
@@ -284,10 +288,10 @@ impl Reading {
 
     fn take_metadata(&mut self, name: &str, value: &[u8]) {
         let lower = name.to_ascii_lowercase();
-        let bare = lower.strip_prefix("x-amz-meta-").or_else(|| lower.strip_prefix("x-oss-meta-"));
-        if let Some(bare) = bare {
+        let name = lower.strip_prefix("x-amz-meta-").or_else(|| lower.strip_prefix("x-oss-meta-"));
+        if let Some(name) = name {
             let text = String::from_utf8_lossy(value);
-            self.head.metadata.push((bare.into(), text.trim().into()));
+            self.head.metadata.push((name.into(), bare(&text).into()));
         }
     }
 
@@ -295,23 +299,34 @@ impl Reading {
     fn finish(mut self, is_http_11: bool, request: Method) -> Result<Head, HeadError> {
         let status = self.head.status;
         let bodiless = request == Method::Head || matches!(status, 100..=199 | 204 | 304);
-        let coding = std::mem::take(&mut self.transfer_encoding);
+        let coding = self.transfer_encoding.take();
+        if status < 100 {
+            return Err(HeadError::Syntax("a bad status"));
+        }
+        if status == 101 {
+            return Err(HeadError::Switch);
+        }
         let mut keep_alive =
             if is_http_11 { !self.says_close } else { self.says_keep_alive && !self.says_close };
-        self.head.body = match coding.as_str() {
+        self.head.body = match coding.as_deref() {
             _ if bodiless => Body::None,
-            "" | "identity" => match (self.bad_length.take(), self.head.content_length) {
-                (Some(bad), _) => return Err(HeadError::ContentLength(bad)),
-                (None, Some(length)) => Body::Length(length),
-                (None, None) => Body::UntilClose,
-            },
-            "chunked" => {
+            None | Some("identity") => {
+                // RFC 2616 called no coding that. To readers of today any coding beside a length is an attack, and whoever
+                // stands between may be one: what comes behind this body is nobody's.
+                keep_alive &= coding.is_none();
+                match (self.bad_length.take(), self.head.content_length) {
+                    (Some(bad), _) => return Err(HeadError::ContentLength(bad)),
+                    (None, Some(length)) => Body::Length(length),
+                    (None, None) => Body::UntilClose,
+                }
+            }
+            Some("chunked") => {
                 // Both at once is how answers are smuggled: the coding wins, the connection ends.
                 keep_alive &= is_http_11 && self.head.content_length.is_none() && self.bad_length.is_none();
                 self.head.content_length = None;
                 Body::Chunked
             }
-            other => return Err(HeadError::TransferEncoding(excerpt(other))),
+            Some(other) => return Err(HeadError::TransferEncoding(excerpt(other))),
         };
         let mut head = self.finish_fields();
         head.keep_alive = keep_alive && head.body != Body::UntilClose;
@@ -332,7 +347,7 @@ impl Reading {
 
 /// `base64`, or `base64-N` for a composite of N parts; nothing where it is neither.
 fn parse_checksum(algorithm: Algorithm, value: &[u8]) -> Option<Checksum> {
-    let text = std::str::from_utf8(value).ok()?.trim();
+    let text = bare(std::str::from_utf8(value).ok()?);
     let (value, kind) = match text.split_once('-') {
         Some((value, parts)) => (value, Kind::Composite { parts: parts.parse().ok()? }),
         None => (text, Kind::Full),
@@ -343,6 +358,12 @@ fn parse_checksum(algorithm: Algorithm, value: &[u8]) -> Option<Checksum> {
 /// `Retry-After` is seconds or a date (RFC 9110 §10.2.3); there is no clock here but the origin's.
 fn seconds_to_wait(text: &str, date: Option<u64>) -> Option<u64> {
     number(text).or_else(|| Some(parse_http(text)?.saturating_sub(date?)))
+}
+
+/// A value without the blanks around it. Only spaces and tabs are (RFC 9110 §5.6.3): what Unicode calls white space is
+/// part of the value, and another reader on the way takes it for that.
+pub(crate) fn bare(text: &str) -> &str {
+    text.trim_matches([' ', '\t'])
 }
 
 fn some(text: &str) -> Option<String> {

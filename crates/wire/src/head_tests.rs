@@ -96,7 +96,8 @@ fn bodies_end_as_the_rfc_says() {
     check_body("HTTP/1.0 200 OK\nTransfer-Encoding: chunked\nConnection: keep-alive", Get, Chunked, false);
     check_body("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\nContent-Length: 5", Get, Chunked, false);
     check_body("HTTP/1.1 200 OK\nContent-Length: 5, 6\nTransfer-Encoding: chunked", Get, Chunked, false);
-    check_body("HTTP/1.1 200 OK\nTransfer-Encoding: identity\nContent-Length: 5", Get, Length(5), true);
+    check_body("HTTP/1.1 200 OK\nTransfer-Encoding: identity\nContent-Length: 5", Get, Length(5), false);
+    check_body("HTTP/1.1 200 OK\nTransfer-Encoding:\nTransfer-Encoding: chunked", Get, Chunked, true);
     check_body("HTTP/1.1 200 OK\nContent-Length: 5", Head, None, true);
     check_body("HTTP/1.1 200 OK\nTransfer-Encoding: chunked", Head, None, true);
     check_body("HTTP/1.1 304 Not Modified\nContent-Length: 5", Get, None, true);
@@ -122,11 +123,15 @@ fn heads_in_doubt_are_refused() {
         ("HTTP/1.1 200 OK\nContent-Length: 18446744073709551616", "`18446744073709551616`"),
         ("HTTP/1.1 200 OK\nTransfer-Encoding: gzip, chunked", "`gzip, chunked`"),
         ("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\nTransfer-Encoding: chunked", "`chunked,chunked`"),
+        ("HTTP/1.1 200 OK\nTransfer-Encoding:\nContent-Length: 5", "transfer coding ``"),
+        ("HTTP/1.1 101 Switching Protocols\nUpgrade: h2c", "another protocol"),
         ("HTTP/1.1 200 OK\nA: b\n folded", "folded"),
         ("HTTP/1.1 200 OK\nA b: c", "header name"),
         ("HTTP/1.1 200 OK\nA : c", "header name"),
         ("HTTP/1.1 200 OK\nA: \0", "header"),
         ("HTTP/1.1 2000 OK", "no HTTP/1"),
+        ("HTTP/1.1 020 OK", "a bad status"),
+        ("HTTP/1.1 000 OK", "a bad status"),
         ("HTTP/2.0 200 OK", "another version"),
         ("SSH-2.0-OpenSSH_9.2", "no HTTP"),
         ("<html>", "no HTTP"),
@@ -135,6 +140,23 @@ fn heads_in_doubt_are_refused() {
         let error = head(lines, Method::Get).expect_err(lines).to_string();
         assert!(error.contains(expected), "{lines}: {error}");
     }
+}
+
+#[test]
+fn white_space_beyond_ascii_is_part_of_a_value() {
+    for lines in
+        ["Content-Length: 5\u{a0}", "Content-Length: 5,\u{2003}5", "Transfer-Encoding: \u{85}chunked"]
+    {
+        let refused = head(&format!("HTTP/1.1 200 OK\n{lines}"), Method::Get);
+        assert!(refused.is_err(), "{lines:?}: {refused:?}");
+    }
+    check_body(
+        "HTTP/1.1 200 OK\nContent-Length: 5\nConnection: close\u{a0}",
+        Method::Get,
+        Body::Length(5),
+        true,
+    );
+    check_body("HTTP/1.1 200 OK\nContent-Length:\t5, 5 \t", Method::Get, Body::Length(5), true);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::percent;
 use crate::time::parse_iso;
-use crate::xml::walk;
+use crate::xml::{excerpt, walk};
 
 /// One page of a bucket's objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -142,11 +142,11 @@ pub fn parse_buckets(xml: &[u8]) -> Result<Buckets, XmlError> {
 }
 
 fn expect_root(found: &str, expected: &'static str) -> Result<(), XmlError> {
-    if found == expected { Ok(()) } else { Err(XmlError::Unexpected { expected, found: found.into() }) }
+    if found == expected { Ok(()) } else { Err(XmlError::Unexpected { expected, found: excerpt(found) }) }
 }
 
 fn value<T>(element: &'static str, text: &str, parsed: Option<T>) -> Result<T, XmlError> {
-    parsed.ok_or_else(|| XmlError::BadValue { element, text: text.into() })
+    parsed.ok_or_else(|| XmlError::BadValue { element, text: excerpt(text) })
 }
 
 fn some(text: &str) -> Option<String> {
@@ -166,7 +166,7 @@ fn decode_keys(page: &mut Page) -> Result<(), XmlError> {
 fn decode_key(encoded: &str) -> Result<String, XmlError> {
     let spaced = encoded.replace('+', " ");
     let decoded = percent::decode(&spaced).into_owned();
-    String::from_utf8(decoded).map_err(|_| XmlError::KeyNotUtf8(encoded.into()))
+    String::from_utf8(decoded).map_err(|_| XmlError::KeyNotUtf8(excerpt(encoded)))
 }
 
 #[cfg(test)]
@@ -241,6 +241,24 @@ mod tests {
         for (xml, expected) in rows {
             let error = parse_page(xml.as_bytes()).expect_err(expected).to_string();
             assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn errors_are_fit_for_a_terminal() {
+        let red = "\u{1b}[31m".to_owned() + &"x".repeat(9999);
+        let rows = [
+            format!("<{}/>", "x".repeat(9999)),
+            format!("<ListBucketResult><Contents><Size>{red}</Size></Contents></ListBucketResult>"),
+            format!(
+                "<ListBucketResult><EncodingType>url</EncodingType><Contents><Key>{red}%FF</Key></Contents></ListBucketResult>"
+            ),
+            format!("<ListBucketResult>&{red};</ListBucketResult>"),
+            format!("<ListBucketResult></{red}>"),
+        ];
+        for xml in rows {
+            let said = parse_page(xml.as_bytes()).expect_err(&xml).to_string();
+            assert!(!said.contains(char::is_control) && said.len() < 300, "{said:?}");
         }
     }
 

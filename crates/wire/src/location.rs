@@ -60,6 +60,10 @@ pub enum LocationError {
     EndpointScheme { scheme: String },
     #[error("no host before the first '/': write a '/' in a user or password as %2F")]
     SlashInUserInfo,
+    #[error(
+        "{scheme}:// carries no credentials: write {scheme}://BUCKET/KEY, and the keys into the environment or a profile"
+    )]
+    BucketCredentials { scheme: &'static str },
     #[error("an endpoint carries no credentials: leave out what stands before the '@'")]
     EndpointCredentials,
     #[error("an endpoint carries no query: leave out what stands behind the '?' or '#'")]
@@ -237,13 +241,13 @@ impl fmt::Display for HttpUrl {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}://", self.endpoint.scheme.name())?;
         match &self.user_info {
-            // A user without a password is often a token: it is no name to show.
-            Some(UserInfo { password: None, .. }) => out.write_str("***@")?,
-            Some(UserInfo { user, .. }) => {
+            Some(UserInfo { user, password: Some(password) }) if !password.is_empty() => {
                 let mut encoded = String::new();
                 percent::encode_query(user, &mut encoded);
                 write!(out, "{encoded}:***@")?;
             }
+            // A user without a password is often a token: it is no name to show.
+            Some(_) => out.write_str("***@")?,
             None => {}
         }
         write!(out, "{}{}", self.endpoint.host_header(), masked_target(&self.path_and_query))
@@ -303,7 +307,11 @@ fn parse_bucket(scheme: &'static str, rest: &str) -> Result<(String, String), Lo
     if bucket.is_empty() {
         return Err(LocationError::NoBucket { scheme });
     }
-    check_bucket(bucket)?;
+    check_bucket(bucket).map_err(|error| {
+        // As rclone and others write it. A '/' in the secret, which many have, cuts it in two: neither half is shown.
+        let has_keys = bucket.contains(':') && rest.contains('@');
+        if has_keys { LocationError::BucketCredentials { scheme } } else { error }
+    })?;
     Ok((bucket.into(), key.into()))
 }
 

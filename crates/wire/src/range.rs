@@ -4,6 +4,8 @@
 use std::ops::Range;
 use std::str::FromStr;
 
+use crate::head::bare;
+
 /// What `Content-Range` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContentRange {
@@ -53,8 +55,8 @@ impl ContentRange {
     /// Parses `bytes 0-99/1000`, `bytes 0-99/*` and `bytes */1000` (RFC 9110 §14.4); `None` for anything
     /// else, also for a range that ends before it starts or behind the total.
     pub fn parse(text: &str) -> Option<ContentRange> {
-        let (unit, rest) = text.trim().split_once(' ')?;
-        let (range, total) = rest.trim_start().split_once('/')?;
+        let (unit, rest) = bare(text).split_once(' ')?;
+        let (range, total) = bare(rest).split_once('/')?;
         if !unit.eq_ignore_ascii_case("bytes") {
             return None;
         }
@@ -169,6 +171,8 @@ mod tests {
             "bytes 0 - 1/2",
             "bytes 0-1/",
             "bytes /2",
+            "bytes 0-1/2\u{a0}",
+            "bytes \u{2003}0-1/2",
         ];
         for text in bad {
             assert_eq!(ContentRange::parse(text), None, "{text}");

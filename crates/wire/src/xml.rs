@@ -60,7 +60,14 @@ fn resolve(reference: &BytesRef<'_>) -> Result<String, XmlError> {
 }
 
 fn malformed(why: impl std::fmt::Display) -> XmlError {
-    XmlError::Malformed(why.to_string())
+    XmlError::Malformed(excerpt(&why.to_string()))
+}
+
+/// An origin's words in an error: few, and nothing that a terminal would obey.
+pub(crate) fn excerpt(text: &str) -> String {
+    const LONGEST: usize = 200;
+    let clean: String = text.chars().filter(|c| !c.is_control()).take(LONGEST).collect();
+    if text.chars().count() > LONGEST { clean + "…" } else { clean }
 }
 
 #[cfg(test)]

@@ -65,7 +65,7 @@ pub(super) fn fit(credentials: &Credentials) -> Result<(), String> {
 ///
 /// # Errors
 /// The service's refusal in its own words, or what is wrong with the answer.
-pub(super) fn json_grant(who: &str, reply: &Reply, path: &[&str]) -> Result<Grant, String> {
+pub(crate) fn json_grant(who: &str, reply: &Reply, path: &[&str]) -> Result<Grant, String> {
     let parsed: Result<Value, _> = serde_json::from_slice(&reply.body);
     if reply.status != 200 {
         return Err(refusal(who, reply.status, parsed.ok().as_ref()));
@@ -101,7 +101,7 @@ fn refused(who: &str, status: u16, code: &str, message: &str) -> String {
 ///
 /// # Errors
 /// As [`json_grant`].
-pub(super) fn sts_grant(reply: &Reply) -> Result<Grant, String> {
+pub(crate) fn sts_grant(reply: &Reply) -> Result<Grant, String> {
     let mut keys = serde_json::Map::new();
     let (mut code, mut message) = (String::new(), String::new());
     let walked = xml::walk(&reply.body, |path, text| {
@@ -134,7 +134,8 @@ pub(super) fn time(text: &str) -> Option<u64> {
     let Some(sign_at) = sign_at else { return parse_iso(text) };
     let (date, (sign, offset)) = (&text[..sign_at], text[sign_at..].split_at(1));
     let (hours, minutes) = offset.split_once(':').or_else(|| offset.split_at_checked(2))?;
-    if !(offset.is_ascii() && hours.len() == 2 && minutes.len() == 2) {
+    let two_digits = |text: &str| text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !(two_digits(hours) && two_digits(minutes)) {
         return None;
     }
     let seconds = hours.parse::<u64>().ok()? * 3_600 + minutes.parse::<u64>().ok()? * 60;
@@ -165,6 +166,8 @@ mod tests {
         check("1970-01-02T00:00:00+0000", Some(86_400));
         check("1970-01-02T00:00:00+00", None);
         check("1970-01-02T00:00:00+-1:00", None);
+        check("1970-01-02T00:00:00++1:00", None);
+        check("1970-01-02T00:00:00+01:+0", None);
         check("1970-01-02T00:00:00+é", None);
         check("tomorrow", None);
         check("", None);

@@ -9,8 +9,9 @@ mod process;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use alibaba::AlibabaKeys;
-pub(crate) use aws::AwsKeys;
+pub(crate) use alibaba::{AlibabaKeys, printed as printed_by_alibaba};
+pub(crate) use answer::{json_grant, sts_grant};
+pub(crate) use aws::{AwsKeys, printed as printed_by_aws};
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -24,7 +25,7 @@ use crate::mask::masked;
 
 /// Why a provider has no keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Lack {
+pub(crate) enum Lack {
     /// It is not set up: the next one is asked.
     Nothing(String),
     /// It is set up and failed: nobody else is asked, since other keys than those that were meant could do harm.
@@ -32,7 +33,7 @@ enum Lack {
 }
 
 /// What a provider says.
-type Answer = Result<Grant, Lack>;
+pub(crate) type Answer = Result<Grant, Lack>;
 
 /// A provider's name, and the question.
 type Link<'a> = (String, Box<dyn FnOnce() -> Answer + 'a>);

@@ -111,14 +111,19 @@ impl Profiles<'_> {
 
     /// The command prints a profile of its own.
     fn process(&self, line: &str) -> Answer {
-        let printed = process::run(line, self.asking.environment)
+        let said = process::run(line, self.asking.environment)
             .map_err(|why| Lack::Failed(format!("process_command: {why}")))?;
-        let answer: Value = serde_json::from_slice(&printed)
-            .map_err(|_| Lack::Failed("process_command: it did not print JSON".into()))?;
-        own_keys(&answer).map_err(|lack| match in_earnest(lack) {
-            Lack::Failed(why) | Lack::Nothing(why) => Lack::Failed(format!("process_command: {why}")),
-        })
+        printed(&said)
     }
+}
+
+/// What a `process_command` prints.
+pub(crate) fn printed(bytes: &[u8]) -> Answer {
+    let answer: Value = serde_json::from_slice(bytes)
+        .map_err(|_| Lack::Failed("process_command: it did not print JSON".into()))?;
+    own_keys(&answer).map_err(|lack| match in_earnest(lack) {
+        Lack::Failed(why) | Lack::Nothing(why) => Lack::Failed(format!("process_command: {why}")),
+    })
 }
 
 fn of_profile(name: &str, profile: &Value) -> Answer {

@@ -8,6 +8,8 @@ mod config;
 mod metadata;
 mod sts;
 
+pub(crate) use config::printed;
+
 use std::fmt;
 
 use flatout_engine::Patience;

@@ -5,6 +5,8 @@ mod profile;
 mod sso;
 mod sts;
 
+pub(crate) use profile::printed;
+
 use std::fmt;
 
 use flatout_engine::credentials::{Grant, Provider, Refused, Web};

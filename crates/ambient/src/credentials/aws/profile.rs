@@ -125,16 +125,21 @@ impl Profiles<'_> {
     }
 
     fn process(&self, line: &str) -> Answer {
-        let printed = process::run(line, self.asking.environment)
+        let said = process::run(line, self.asking.environment)
             .map_err(|why| Lack::Failed(format!("credential_process: {why}")))?;
-        let wrong = |why: &str| Lack::Failed(format!("credential_process: {why}"));
-        let answer: serde_json::Value =
-            serde_json::from_slice(&printed).map_err(|_| wrong("it did not print JSON"))?;
-        if answer.get("Version").and_then(serde_json::Value::as_u64) != Some(1) {
-            return Err(wrong("it did not print Version 1"));
-        }
-        grant(&answer).map_err(|why| wrong(&why))
+        printed(&said)
     }
+}
+
+/// What a `credential_process` prints.
+pub(crate) fn printed(bytes: &[u8]) -> Answer {
+    let wrong = |why: &str| Lack::Failed(format!("credential_process: {why}"));
+    let answer: serde_json::Value =
+        serde_json::from_slice(bytes).map_err(|_| wrong("it did not print JSON"))?;
+    if answer.get("Version").and_then(serde_json::Value::as_u64) != Some(1) {
+        return Err(wrong("it did not print Version 1"));
+    }
+    grant(&answer).map_err(|why| wrong(&why))
 }
 
 fn own_keys(profile: &Section) -> Result<Option<Credentials>, Lack> {

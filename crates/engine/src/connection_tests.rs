@@ -1,0 +1,137 @@
+//! What `Connection` and `Incoming` make of an answer is what hyper makes of it: over the corpus of the differential
+//! fuzzer, through real sockets, however the bytes are cut.
+
+use std::cell::RefCell;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty};
+
+use super::*;
+use crate::landing::{Ground, Landing};
+use crate::lease::Pool;
+use crate::verify::Ledger;
+
+/// Files of the corpus that the two read differently, each for a reason in docs/fuzzing.md.
+const MEANT: [&str; 5] = ["found_empty_coding", "found_odd_trailer", "found_switch", "gzip", "old_chunked"];
+const PATIENCE: Duration = Duration::from_secs(60);
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: h\r\n\r\n";
+
+/// Status and body of an answer; `None` where there is none to be had.
+type Answer = Option<(u16, Vec<u8>)>;
+
+#[test]
+fn answers_are_read_as_hyper_reads_them() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/differential");
+    let mut differing = Vec::new();
+    let files = std::fs::read_dir(&corpus).unwrap_or_else(|error| panic!("{}: {error}", corpus.display()));
+    let mut count = 0;
+    for file in files.map(|file| file.expect("a file").path()) {
+        let bytes = std::fs::read(&file).expect("a file");
+        let name = file.file_name().expect("a name").to_string_lossy().into_owned();
+        count += 1;
+        let hyper = asked_by(bytes.clone(), bytes.len(), by_hyper);
+        // Whole, then byte by byte, then in between.
+        for piece_bytes in [bytes.len(), 1, 7] {
+            let collected = asked_by(bytes.clone(), piece_bytes, |address| by_us(address, By::Collecting));
+            let landed = asked_by(bytes.clone(), piece_bytes, |address| by_us(address, By::Landing));
+            assert_eq!(collected, landed, "{name} in pieces of {piece_bytes}");
+            if landed != hyper {
+                assert!(MEANT.contains(&&*name), "{name}: {landed:?}, to hyper {hyper:?}");
+                differing.push(name.clone());
+            }
+        }
+    }
+    assert!(count >= 30, "{count} files");
+    differing.sort();
+    differing.dedup();
+    assert_eq!(differing, MEANT, "MEANT names what does not differ any more");
+}
+
+/// What a client makes of an origin that says `bytes` in pieces and closes.
+fn asked_by<F: Future<Output = Answer>>(
+    bytes: Vec<u8>,
+    piece_bytes: usize,
+    ask: impl FnOnce(SocketAddr) -> F,
+) -> Answer {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let origin = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a connection");
+        stream.set_nodelay(true).expect("an option");
+        let mut asked = Vec::new();
+        while !asked.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).expect("a request");
+            asked.extend(byte);
+        }
+        for piece in bytes.chunks(piece_bytes.max(1)) {
+            // The client has closed, since it has heard enough.
+            if stream.write_all(piece).is_err() {
+                return;
+            }
+            thread::yield_now();
+        }
+        let _ = stream.shutdown(Shutdown::Write);
+        // Until the client closes too: a reset could overtake what was said.
+        let _ = stream.read(&mut [0]);
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let answer = runtime.block_on(async { tokio::time::timeout(PATIENCE, ask(address)).await });
+    drop(runtime);
+    origin.join().expect("the origin");
+    answer.expect("an end")
+}
+
+/// The two ways in which a body is taken in.
+enum By {
+    Collecting,
+    Landing,
+}
+
+async fn by_us(address: SocketAddr, by: By) -> Answer {
+    let tls = Tls::new(None).expect("the system's certificates are not read yet");
+    let (endpoint, _) = Endpoint::parse(&format!("http://{address}")).expect("an endpoint");
+    let socket = connect(&endpoint, None, address, &tls, PATIENCE).await.expect("a connection");
+    let mut connection = Connection::new(socket, endpoint, address, 0, PATIENCE);
+    let head = connection.exchange(REQUEST).await.ok()?;
+    let mut body = Incoming::new(head.body);
+    let bytes = match by {
+        By::Collecting => body.collect(&mut connection).await.ok()?,
+        By::Landing => landed(&mut body, &mut connection).await?,
+    };
+    Some((head.status, bytes))
+}
+
+/// Receives into a file by the road of a part.
+async fn landed(body: &mut Incoming, connection: &mut Connection) -> Option<Vec<u8>> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let target = folder.path().join("body");
+    let ground = Ground::open(Landing::File(target.clone())).expect("a new file");
+    let scratch = RefCell::new(Arc::new(Pool::default()).lease(RECEIVE_BYTES).expect("memory"));
+    let mut hash = Ledger::default().start_part();
+    let mut place = ground.place(0, 0);
+    while body.receive(connection, &mut place, &mut hash, &scratch, u64::MAX).await.ok()? > 0 {}
+    ground.commit(place.filled()).expect("a rename");
+    Some(std::fs::read(&target).expect("the file"))
+}
+
+async fn by_hyper(address: SocketAddr) -> Answer {
+    let stream = TcpStream::connect(address).await.expect("a connection");
+    let io = hyper_util::rt::TokioIo::new(stream);
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await.ok()?;
+    let connection = tokio::spawn(connection);
+    let asked = hyper::Request::get("/").header("host", "h").body(Empty::<Bytes>::new()).expect("a request");
+    let answer = async {
+        let answer = sender.send_request(asked).await.ok()?;
+        let status = answer.status().as_u16();
+        Some((status, answer.into_body().collect().await.ok()?.to_bytes().to_vec()))
+    };
+    let answer = answer.await;
+    connection.abort();
+    answer
+}
