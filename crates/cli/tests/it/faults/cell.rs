@@ -89,7 +89,7 @@ impl Cell<'_> {
         let mut options = Options::new(Store::Synthetic(objects.collect()));
         options.auth = Some((ACCESS_KEY.to_owned(), SECRET_KEY.to_owned()));
         options.tls = self.tls.map(|authority| authority.identity.clone());
-        options.total = self.row.total.map(Into::into);
+        options.total = self.row.total.clone();
         options.tunnel = self.row.tunnel.clone();
         (options.tunnel.seed, options.tunnel.log) = (seed, Some(scene.log()));
         match self.row.addresses {

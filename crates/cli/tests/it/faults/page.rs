@@ -134,8 +134,10 @@ fn flags(row: &Row) -> String {
     if tunnel.clock != 0 {
         flags.push(format!("--clock {:+}s", tunnel.clock));
     }
-    flags.extend(row.total.map(|(first, after, then)| {
-        format!("--total {}KiB/s@{after:?}:{}KiB/s", first >> 10, then >> 10)
+    flags.extend(row.total.as_ref().map(|rates| {
+        let rate = |rate: u64| format!("{}KiB/s", rate >> 10);
+        let then = rates.then.iter().map(|(from, then)| format!("@{from:?}:{}", rate(*then)));
+        format!("--total {}{}", rate(rates.first), then.collect::<String>())
     }));
     flags.extend(match row.addresses {
         Addresses::One => None,

@@ -72,8 +72,10 @@ fn is_there(group: u32) -> bool {
 }
 
 impl Run {
+    /// All that it said; an object's bytes are no words.
     pub fn said(&self) -> String {
-        format!("{}{}", String::from_utf8_lossy(&self.stdout), self.stderr)
+        let words = std::str::from_utf8(&self.stdout).unwrap_or_default();
+        format!("{words}{}", self.stderr)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use flatout_server::{Fault, FaultKind, Tunnel};
+use flatout_server::{Fault, FaultKind, Rates, Tunnel};
 
 /// Where the bytes go: each is a command of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,8 +83,8 @@ pub struct Row {
     /// What flatout does about it.
     pub does: &'static str,
     pub tunnel: Tunnel,
-    /// As `flatout serve --total` has it: bytes a second, and a second rate from then on.
-    pub total: Option<(u64, Duration, u64)>,
+    /// Of all connections together.
+    pub total: Option<Rates>,
     pub addresses: Addresses,
     pub keys: Keys,
     /// `--retries` of the run.
@@ -445,7 +445,7 @@ fn ways() -> Vec<Row> {
             name: "rate-falls",
             day: "The origin's rate falls to a third in the middle of the transfer.",
             does: "Nothing: what is slow is not broken.",
-            total: Some((3 << 20, Duration::from_millis(200), 1 << 20)),
+            total: Some(Rates { first: 3 << 20, then: vec![(Duration::from_millis(200), 1 << 20)] }),
             ..Row::fair()
         },
         Row {
