@@ -2,21 +2,24 @@
 //! signatures, which nobody checks.
 
 use std::future::Future;
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, HeaderValue, RANGE};
-use hyper::{StatusCode, Uri};
+use hyper::http::request::Parts;
+use hyper::{Method, StatusCode, Uri};
 use s3s::auth::{S3Auth, SecretKey};
+use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::host::{S3Host, VirtualHost};
 use s3s::service::{S3Service, S3ServiceBuilder};
-use s3s::{Body, HttpRequest, HttpResponse, S3Result, StdError, s3_error};
+use s3s::{Body, HttpRequest, HttpResponse, S3Error, S3ErrorCode, S3Result, StdError, s3_error};
 
 use crate::aws_chunked::Unframed;
-use crate::oss::{Oss, speaks_oss};
-use crate::s3::Dialect;
+use crate::oss::{self, Oss, speaks_oss};
+use crate::s3::{Dialect, dated};
 use crate::shelf::BUCKET_RULE;
 use crate::stock::Stock;
 
@@ -37,25 +40,68 @@ const SIGNATURE_PARAMETERS: [&str; 10] = [
 /// The service that hyper calls with each request. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Front {
+    stock: Arc<Stock>,
     s3: S3Service,
     oss: Arc<Oss>,
     /// No keys: signed or not, everything is let in.
     open: bool,
+    /// Seconds by which the clock is ahead.
+    clock: i64,
     requests: Arc<AtomicU64>,
 }
 
 impl Front {
-    /// `keys` are an access key and its secret key; without them the origin is open.
-    pub(crate) fn new(stock: Stock, keys: Option<(String, String)>) -> Front {
+    /// `keys` are an access key and its secret key; without them the origin is open. The clock is so many seconds ahead.
+    pub(crate) fn new(stock: Stock, keys: Option<(String, String)>, clock: i64) -> Front {
         let stock = Arc::new(stock);
-        let oss = Arc::new(Oss::new(stock.clone(), keys.clone()));
+        let oss = Arc::new(Oss::new(stock.clone(), keys.clone(), clock));
         let open = keys.is_none();
-        let mut builder = S3ServiceBuilder::new(Dialect { stock });
+        let mut builder = S3ServiceBuilder::new(Dialect { stock: stock.clone() });
         builder.set_host(Localhost);
         if let Some((access_key, secret_key)) = keys {
             builder.set_auth(Keys { access_key, secret_key: SecretKey::from(secret_key) });
         }
-        Front { s3: builder.build(), oss, open, requests: Arc::default() }
+        if clock != 0 {
+            // s3s would look at the machine's clock. That a URL has expired by that one it says all the same.
+            let mut config = S3Config::default();
+            config.presigned_url_max_skew_time_secs = u32::MAX;
+            builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
+        }
+        Front { stock, s3: builder.build(), oss, open, clock, requests: Arc::default() }
+    }
+
+    /// A refusal in the dialect that the request is in; a bare one where there is no code.
+    pub(crate) fn refuse(
+        &self,
+        head: &Parts,
+        status: StatusCode,
+        code: Option<&'static str>,
+        why: &str,
+    ) -> HttpResponse {
+        match code {
+            Some(code) if speaks_oss(head) => self.oss.refuse(self.next_id(), head, status, code, why),
+            Some(code) => with_id(refuse_s3(head, status, code, why), self.next_id()),
+            None => bare(status),
+        }
+    }
+
+    /// Bytes of an object, to be sent; None when it is not there, or has not as many.
+    pub(crate) fn body(&self, bucket: &str, key: &str, range: Range<u64>) -> Option<Body> {
+        let object = self.stock.shelf.open(bucket, key).ok()?;
+        (range.end <= object.size).then(|| Body::http_body(object.body(range)))
+    }
+
+    /// OSS has its own check of the time.
+    fn check_time(&self, head: &Parts, to_oss: bool) -> Result<(), HttpResponse> {
+        if self.clock == 0 || self.open || to_oss {
+            return Ok(());
+        }
+        let judged = dated::check(head, oss::unix_s(self.clock));
+        judged.map_err(|(code, why)| self.refuse(head, StatusCode::FORBIDDEN, Some(code), why))
+    }
+
+    fn next_id(&self) -> u64 {
+        self.requests.fetch_add(1, Ordering::Relaxed)
     }
 }
 
@@ -65,9 +111,12 @@ impl hyper::service::Service<hyper::Request<Incoming>> for Front {
     type Future = Pin<Box<dyn Future<Output = Result<HttpResponse, StdError>> + Send>>;
 
     fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
-        let id = self.requests.fetch_add(1, Ordering::Relaxed);
+        let id = self.next_id();
         let (head, body) = request.into_parts();
         let to_oss = speaks_oss(&head);
+        if let Err(refused) = self.check_time(&head, to_oss) {
+            return Box::pin(async { Ok(refused) });
+        }
         let request = hyper::Request::from_parts(head, body);
         if to_oss {
             let oss = self.oss.clone();
@@ -76,13 +125,35 @@ impl hyper::service::Service<hyper::Request<Incoming>> for Front {
         let request = if self.open { admit(request) } else { request.map(Body::from) };
         let s3 = self.s3.clone();
         Box::pin(async move {
-            let mut response = with_bucket_rule(s3.call(request).await?);
-            let id =
-                HeaderValue::try_from(format!("{id:016X}")).expect("hexadecimal digits are a header value");
-            response.headers_mut().insert("x-amz-request-id", id);
-            Ok(response)
+            let response = with_bucket_rule(s3.call(request).await?);
+            Ok(with_id(response, id))
         })
     }
+}
+
+/// An answer of S3 with its number.
+fn with_id(mut response: HttpResponse, id: u64) -> HttpResponse {
+    let id = HeaderValue::try_from(format!("{id:016X}")).expect("hexadecimal digits are a header value");
+    response.headers_mut().insert("x-amz-request-id", id);
+    response
+}
+
+fn refuse_s3(head: &Parts, status: StatusCode, code: &str, why: &str) -> HttpResponse {
+    let code = S3ErrorCode::from_bytes(code.as_bytes()).unwrap_or(S3ErrorCode::InternalError);
+    let mut error = S3Error::with_message(code, why.to_owned());
+    error.set_status_code(status);
+    match error.to_http_response() {
+        // A HEAD's refusal is its status.
+        Ok(response) if head.method == Method::HEAD => bare(response.status()),
+        Ok(response) => response,
+        Err(_) => bare(status),
+    }
+}
+
+fn bare(status: StatusCode) -> HttpResponse {
+    let mut response = HttpResponse::new(Body::empty());
+    *response.status_mut() = status;
+    response
 }
 
 /// What s3s refuses for the bucket's name has a code and no sentence.

@@ -26,11 +26,12 @@
 //!   can be read through but are not listed, nor are names that are not UTF-8. Uploads in progress are files
 //!   in the root's folder `.flatout`, which an origin that is killed leaves behind.
 //! - [`Store::Memory`]: buckets and objects live as long as the origin.
-//! - [`Store::Synthetic`]: objects of any size whose bytes are computed from their offset
+//! - [`Store::Synthetic`], [`Store::Series`]: objects of any size whose bytes are computed from their offset
 //!   ([`synthetic_bytes`]) and whose CRCs are known without reading them. Read-only.
 
 #![forbid(unsafe_code)]
 
+mod alarm;
 mod aws_chunked;
 mod buffer;
 mod conditions;
@@ -47,6 +48,7 @@ mod page;
 mod pattern;
 mod rate;
 mod s3;
+mod series;
 mod shelf;
 mod sink;
 mod socket;
@@ -55,10 +57,14 @@ mod stock;
 mod stream;
 mod sums;
 mod synthetic;
+mod tunnel;
 mod uploads;
 
 pub use folder::unservable;
 pub use identity::Identity;
-pub use origin::{Options, Origin, Store};
+pub use origin::{Listen, Options, Origin, Store};
 pub use pattern::synthetic_bytes;
+pub use rate::Rates;
+pub use series::Series;
 pub use shelf::BUCKET_RULE;
+pub use tunnel::{ErrorCode, Fault, FaultKind, Tunnel};

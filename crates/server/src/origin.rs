@@ -1,13 +1,19 @@
 //! Starts and stops: listeners, one thread with its own runtime a core, and an acceptor that deals out
 //! connections in turn. A connection stays on its thread.
 
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::service::Service;
 use hyper_util::rt::TokioIo;
+use s3s::{HttpResponse, StdError};
 use socket2::{Domain, Protocol, Type};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
@@ -17,16 +23,25 @@ use crate::folder::Folder;
 use crate::front::Front;
 use crate::identity::Identity;
 use crate::memory::Memory;
+use crate::rate::Rates;
+use crate::series::Series;
 use crate::shelf::Shelf;
 use crate::sink::Sink;
 use crate::socket::{Shaping, Socket};
 use crate::stock::Stock;
 use crate::stream::Stream;
 use crate::synthetic::Synthetic;
+use crate::tunnel::{Cue, Ending, Passage, Replaced, Tunnel, Wind};
 
 /// Bytes that hyper queues for one `writev(2)` when they cost no memory of their own: several frames, so that
 /// a socket buffer of some MiB is filled by few calls.
 const QUEUE_BYTES: usize = 1 << 20;
+
+/// Connections that may wait for their turn to be accepted.
+const BACKLOG: i32 = 1024;
+
+/// How long a dead address may take to take the one connection that it does take.
+const FILL_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long to wait when a connection cannot be accepted, which is for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
@@ -37,8 +52,8 @@ const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 /// What an origin serves, where and how slowly. Not `Debug`: it holds a secret key.
 #[derive(Clone)]
 pub struct Options {
-    /// Addresses to listen on, at least one; port 0 finds a free port.
-    pub listen: Vec<SocketAddr>,
+    /// Addresses to listen on, at least one that is not dead.
+    pub listen: Vec<Listen>,
     pub store: Store,
     /// Access key and secret key; `None` lets every request in, signed or not.
     pub auth: Option<(String, String)>,
@@ -47,11 +62,46 @@ pub struct Options {
     /// Bytes a second for each connection, in each direction.
     pub per_connection: Option<u64>,
     /// Bytes a second for all connections together, in each direction.
-    pub total: Option<u64>,
+    pub total: Option<Rates>,
     /// Take writes of objects and forget them.
     pub sink: bool,
     /// Speak TLS, as whom; what is slowed down is what TLS carries.
     pub tls: Option<Identity>,
+    pub tunnel: Tunnel,
+}
+
+impl Options {
+    /// On a free port of 127.0.0.1, for everybody, as fast as it can.
+    pub fn new(store: Store) -> Options {
+        Options {
+            listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()],
+            store,
+            auth: None,
+            latency: Duration::ZERO,
+            per_connection: None,
+            total: None,
+            sink: false,
+            tls: None,
+            tunnel: Tunnel::default(),
+        }
+    }
+}
+
+/// An address to listen on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// Port 0 finds a free port.
+    pub address: SocketAddr,
+    /// Bytes a second for all its connections together, in each direction.
+    pub rate: Option<u64>,
+    /// Never answers: who connects waits until they have enough of it.
+    pub dead: bool,
+}
+
+impl From<SocketAddr> for Listen {
+    fn from(address: SocketAddr) -> Listen {
+        Listen { address, rate: None, dead: false }
+    }
 }
 
 /// Where the objects are: see the [crate] on what each store can do.
@@ -62,12 +112,17 @@ pub enum Store {
     Memory,
     /// Bucket, key and size in bytes of each object.
     Synthetic(Vec<(String, String, u64)>),
+    /// The same, and rows of objects that are numbered.
+    Series(Vec<(String, String, u64)>, Vec<Series>),
 }
 
 /// A running origin. Dropping it closes all connections, stops its threads and waits for them.
-#[derive(Debug)]
 pub struct Origin {
     addresses: Vec<SocketAddr>,
+    first_alive: usize,
+    wind: Option<Arc<Wind>>,
+    /// Connections that keep the queues of dead addresses full.
+    _fillers: Vec<TcpStream>,
     scheme: &'static str,
     stop: Option<oneshot::Sender<()>>,
     threads: Vec<JoinHandle<()>>,
@@ -80,14 +135,27 @@ impl Origin {
     /// An address that cannot be bound, a root that is no folder, a synthetic object that S3 would not allow;
     /// the text names it.
     pub fn start(options: Options) -> io::Result<Origin> {
-        let shelf = open_shelf(options.store.clone(), options.sink)?;
         let listeners = bind(&options.listen)?;
         let scheme = if options.tls.is_some() { "https" } else { "http" };
-        let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<_>>()?;
+        let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
+        let first_alive = options.listen.iter().position(|listen| !listen.dead).unwrap_or_default();
+        let dead = addresses.iter().zip(&options.listen).filter(|(_, listen)| listen.dead);
+        let fillers = dead.map(|(address, _)| fill(*address)).collect::<io::Result<_>>()?;
+        let alive: Vec<bool> = options.listen.iter().map(|listen| !listen.dead).collect();
+        let clock = options.tunnel.clock;
+        let wind = Wind::new(options.tunnel)?.map(Arc::new);
+        let shelf = replace_in(open_shelf(options.store, options.sink)?, wind.as_deref());
         let server = Server {
             acceptor: options.tls.map(|identity| TlsAcceptor::from(identity.0)),
-            front: Front::new(Stock::new(shelf), options.auth),
-            shaping: Shaping::new(options.latency, options.per_connection, options.total),
+            front: Front::new(Stock::new(shelf), options.auth, clock),
+            wind: wind.clone(),
+            shaping: Shaping::new(
+                options.latency,
+                options.per_connection,
+                options.total.as_ref(),
+                options.listen.iter().map(|listen| listen.rate),
+            )
+            .into(),
         };
         let (stop, stopped) = oneshot::channel();
         let mut threads = Vec::new();
@@ -102,12 +170,12 @@ impl Origin {
         }
         let runtime = runtime()?;
         threads.push(spawn("origin-accept".to_owned(), move || {
-            runtime.block_on(accept_all(listeners, workers, stopped));
+            runtime.block_on(accept_all(listeners, &alive, workers, stopped));
         })?);
-        Ok(Origin { addresses, scheme, stop: Some(stop), threads })
+        Ok(Origin { addresses, first_alive, wind, _fillers: fillers, scheme, stop: Some(stop), threads })
     }
 
-    /// The addresses that it listens on, in the order of [`Options::listen`], with their real ports.
+    /// The addresses that it listens on, dead ones among them, in the order of [`Options::listen`], with their real ports.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -117,19 +185,20 @@ impl Origin {
         self.scheme
     }
 
-    /// `http://HOST:PORT` (`https` with TLS) of the first address, as a client on this machine reaches it.
+    /// `http://HOST:PORT` (`https` with TLS) of the first address that is not dead, as a client on this machine reaches it.
     pub fn url(&self) -> String {
-        let mut address = self.addresses[0];
-        match address.ip() {
-            IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
-            IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
-            _ => {}
-        }
-        format!("{}://{address}", self.scheme)
+        format!("{}://{}", self.scheme, reachable(self.addresses[self.first_alive]))
     }
 
     /// Closes all connections, stops the threads and waits for them; as dropping does.
-    pub fn stop(self) {}
+    ///
+    /// # Errors
+    /// The tunnel's log lacks lines, which could not be written.
+    pub fn stop(mut self) -> io::Result<()> {
+        let wind = self.wind.take();
+        drop(self);
+        wind.map_or(Ok(()), |wind| wind.check_log())
+    }
 
     /// Serves until the process gets SIGINT or SIGTERM, then stops.
     pub fn run_until_stopped(mut self) {
@@ -138,6 +207,12 @@ impl Origin {
             // Without handlers the signals end the process by themselves: serve until then.
             self.threads.drain(..).for_each(|thread| drop(thread.join()));
         }
+    }
+}
+
+impl fmt::Debug for Origin {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Origin").field("url", &self.url()).finish_non_exhaustive()
     }
 }
 
@@ -157,7 +232,9 @@ impl Drop for Origin {
 struct Server {
     acceptor: Option<TlsAcceptor>,
     front: Front,
-    shaping: Option<Shaping>,
+    wind: Option<Arc<Wind>>,
+    /// By the number of the listener.
+    shaping: Arc<[Option<Shaping>]>,
 }
 
 fn open_shelf(store: Store, sink: bool) -> io::Result<Box<dyn Shelf>> {
@@ -165,21 +242,32 @@ fn open_shelf(store: Store, sink: bool) -> io::Result<Box<dyn Shelf>> {
         Store::Root(root) => Box::new(Folder::open(&root)?),
         Store::Memory => Box::new(Memory::default()),
         Store::Synthetic(objects) => Box::new(Synthetic::new(objects)?),
+        Store::Series(objects, rows) => Box::new(Synthetic::new(objects)?.with_rows(rows)?),
     };
     Ok(if sink { Box::new(Sink { inner: shelf }) } else { shelf })
 }
 
-fn bind(addresses: &[SocketAddr]) -> io::Result<Vec<TcpListener>> {
-    if addresses.is_empty() {
+fn replace_in(inner: Box<dyn Shelf>, wind: Option<&Wind>) -> Box<dyn Shelf> {
+    match wind.and_then(|wind| wind.replacing.clone()) {
+        Some(replacing) => Box::new(Replaced { inner, replacing }),
+        None => inner,
+    }
+}
+
+fn bind(addresses: &[Listen]) -> io::Result<Vec<TcpListener>> {
+    if addresses.iter().all(|listen| listen.dead) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "no address to listen on"));
     }
     let named = |address: &SocketAddr, error: io::Error| {
         io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
     };
-    addresses.iter().map(|address| listen(*address).map_err(|error| named(address, error))).collect()
+    let open = |at: &Listen| {
+        listen(at.address, if at.dead { 0 } else { BACKLOG }).map_err(|error| named(&at.address, error))
+    };
+    addresses.iter().map(open).collect()
 }
 
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+fn listen(address: SocketAddr, backlog: i32) -> io::Result<TcpListener> {
     let socket = socket2::Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if address.is_ipv6() {
         // So that 0.0.0.0 and [::] may stand side by side.
@@ -187,9 +275,26 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     }
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
-    socket.listen(1024)?;
+    socket.listen(backlog)?;
     socket.set_nonblocking(true)?;
     Ok(socket.into())
+}
+
+/// Fills the queue of a listener that nobody accepts from: it has room for one. Linux drops what others send then, so
+/// that their connects wait, and ask again, until they time out; as with an address behind which is no machine.
+fn fill(address: SocketAddr) -> io::Result<TcpStream> {
+    let connected = TcpStream::connect_timeout(&reachable(address), FILL_PATIENCE);
+    connected.map_err(|error| io::Error::new(error.kind(), format!("cannot play dead on {address}: {error}")))
+}
+
+/// How a client on this machine reaches a listener.
+fn reachable(mut address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    address
 }
 
 fn runtime() -> io::Result<Runtime> {
@@ -200,15 +305,22 @@ fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHa
     std::thread::Builder::new().name(name).spawn(run)
 }
 
+/// A connection, and the number of the listener that it came to.
+type Accepted = (usize, TcpStream);
+
 /// Deals out connections, until told to stop (or the origin is gone).
 async fn accept_all(
     listeners: Vec<TcpListener>,
-    workers: Vec<mpsc::UnboundedSender<TcpStream>>,
+    alive: &[bool],
+    workers: Vec<mpsc::UnboundedSender<Accepted>>,
     stopped: oneshot::Receiver<()>,
 ) {
     let (accepted, mut connections) = mpsc::unbounded_channel();
-    for listener in listeners {
-        tokio::spawn(accept(listener, accepted.clone()));
+    // The dead ones stay open, and nobody accepts from them.
+    let (served, _dead): (Vec<_>, Vec<_>) =
+        listeners.into_iter().enumerate().partition(|(number, _)| alive[*number]);
+    for (number, listener) in served {
+        tokio::spawn(accept(number, listener, accepted.clone()));
     }
     let deal = async {
         let mut turns = workers.iter().cycle();
@@ -223,12 +335,12 @@ async fn accept_all(
     }
 }
 
-async fn accept(listener: TcpListener, accepted: mpsc::UnboundedSender<TcpStream>) {
+async fn accept(number: usize, listener: TcpListener, accepted: mpsc::UnboundedSender<Accepted>) {
     let listener = tokio::net::TcpListener::from_std(listener).expect("the listener is non-blocking");
     loop {
         match listener.accept().await.and_then(|(connection, _)| connection.into_std()) {
             Ok(connection) => {
-                if accepted.send(connection).is_err() {
+                if accepted.send((number, connection)).is_err() {
                     return;
                 }
             }
@@ -238,13 +350,13 @@ async fn accept(listener: TcpListener, accepted: mpsc::UnboundedSender<TcpStream
 }
 
 /// A worker: serves what it is given, until nothing more can come.
-async fn serve_all(server: Server, mut connections: mpsc::UnboundedReceiver<TcpStream>) {
+async fn serve_all(server: Server, mut connections: mpsc::UnboundedReceiver<Accepted>) {
     while let Some(connection) = connections.recv().await {
         tokio::spawn(serve(server.clone(), connection));
     }
 }
 
-async fn serve(server: Server, connection: TcpStream) {
+async fn serve(server: Server, (listener, connection): Accepted) {
     // A connection that was reset before its turn has nothing to be served.
     let Ok(stream) = tokio::net::TcpStream::from_std(connection) else { return };
     // An answer's last segment must not wait for an acknowledgement (Nagle meets delayed ACK: 40 ms).
@@ -257,12 +369,24 @@ async fn serve(server: Server, connection: TcpStream) {
             Ok(Err(_)) | Err(_) => return,
         },
     };
-    let socket = TokioIo::new(Socket::new(stream, server.shaping.as_ref()));
+    let shaping = server.shaping[listener].as_ref();
+    let Some(wind) = server.wind else {
+        return converse(Socket::new(stream, shaping, None), server.front).await;
+    };
+    let cue = Arc::<Cue>::default();
+    let socket = Socket::new(stream, shaping, Some(Ending::new(cue.clone())));
+    converse(socket, Passage { front: server.front, wind, cue, listener }).await;
+}
+
+async fn converse<S>(socket: Socket, service: S)
+where
+    S: Service<Request<Incoming>, Response = HttpResponse, Error = StdError>,
+{
     let served = hyper::server::conn::http1::Builder::new()
         // The origin does not read while it answers: no call to learn that nothing came.
         .half_close(true)
         .max_buf_size(QUEUE_BYTES)
-        .serve_connection(socket, server.front);
+        .serve_connection(TokioIo::new(socket), service);
     // Its error is the client's business: it went away, or sent what is no HTTP and was told so.
     let _ = served.await;
 }

@@ -8,25 +8,48 @@ const SLACK: Duration = Duration::from_millis(20);
 /// The largest booking, in time: several connections that share a rate take turns this often.
 const GRAIN: Duration = Duration::from_millis(4);
 
-/// A rate in bytes a second and the time at which its next free slot starts.
+/// A rate that may change: bytes a second.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rates {
+    /// From the start of the origin on.
+    pub first: u64,
+    /// Another one each, from a time after the start on; in the order of these times.
+    pub then: Vec<(Duration, u64)>,
+}
+
+impl Rates {
+    /// The rate at a time after the start, at least one byte a second.
+    fn at(&self, since: Duration) -> u64 {
+        let then = self.then.iter().take_while(|(from, _)| *from <= since).last();
+        then.map_or(self.first, |(_, rate)| *rate).max(1)
+    }
+}
+
+impl From<u64> for Rates {
+    fn from(bytes_per_second: u64) -> Rates {
+        Rates { first: bytes_per_second, then: Vec::new() }
+    }
+}
+
+/// A rate and the time at which its next free slot starts.
 ///
 /// Booking instead of a bucket that everyone polls: turns are first come, first served, and one lock per
 /// booking is all the sharing.
 #[derive(Debug)]
 pub(crate) struct Rate {
-    bytes_per_second: u64,
+    rates: Rates,
+    start: Instant,
     next: Instant,
 }
 
 impl Rate {
-    /// A rate of at least one byte a second.
-    pub(crate) fn new(bytes_per_second: u64, now: Instant) -> Rate {
-        Rate { bytes_per_second: bytes_per_second.max(1), next: now }
+    pub(crate) fn new(rates: impl Into<Rates>, now: Instant) -> Rate {
+        Rate { rates: rates.into(), start: now, next: now }
     }
 
     /// How many bytes of `want` to book at once: at least one.
-    pub(crate) fn grain(&self, want: usize) -> usize {
-        let grain = self.bytes_per_second.saturating_mul(GRAIN.as_millis() as u64) / 1000;
+    pub(crate) fn grain(&self, want: usize, now: Instant) -> usize {
+        let grain = self.bytes_per_second(now).saturating_mul(GRAIN.as_millis() as u64) / 1000;
         want.min(usize::try_from(grain).unwrap_or(usize::MAX)).max(1)
     }
 
@@ -34,8 +57,13 @@ impl Rate {
     pub(crate) fn book(&mut self, bytes: usize, now: Instant) -> Instant {
         let earliest = now.checked_sub(SLACK).unwrap_or(now);
         let start = self.next.max(earliest);
-        self.next = start + Duration::from_secs_f64(bytes as f64 / self.bytes_per_second as f64);
+        self.next = start + Duration::from_secs_f64(bytes as f64 / self.bytes_per_second(now) as f64);
         start
+    }
+
+    /// Of the next free slot.
+    fn bytes_per_second(&self, now: Instant) -> u64 {
+        self.rates.at(self.next.max(now).duration_since(self.start))
     }
 }
 
@@ -44,12 +72,12 @@ mod tests {
     use super::*;
 
     /// Moves `total` bytes through a rate, sleeping exactly until each slot: when is the last one due?
-    fn seconds_for(bytes_per_second: u64, want: usize, total: usize) -> f64 {
+    fn seconds_for(rates: impl Into<Rates>, want: usize, total: usize) -> f64 {
         let start = Instant::now();
-        let mut rate = Rate::new(bytes_per_second, start);
+        let mut rate = Rate::new(rates, start);
         let (mut now, mut left) = (start, total);
         while left > 0 {
-            let bytes = rate.grain(want.min(left));
+            let bytes = rate.grain(want.min(left), now);
             assert!(bytes > 0 && bytes <= want.min(left));
             now = now.max(rate.book(bytes, now));
             left -= bytes;
@@ -73,13 +101,31 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_changes_when_its_time_has_come() {
+        let seconds = |then: &[(u64, u64)], total| {
+            let then = then.iter().map(|(from_s, rate)| (Duration::from_secs(*from_s), *rate)).collect();
+            seconds_for(Rates { first: 1_000_000, then }, 1 << 20, total)
+        };
+        for (then, total, expected_s) in [
+            (&[][..], 10_000_000, 10.0),
+            (&[(5, 10_000_000)], 15_000_000, 6.0),
+            (&[(5, 100_000)], 5_500_000, 10.0),
+            (&[(2, 500_000), (4, 2_000_000)], 5_000_000, 5.0),
+            (&[(0, 2_000_000)], 10_000_000, 5.0),
+        ] {
+            let seconds = seconds(then, total);
+            assert!((seconds - expected_s).abs() < 0.1, "{then:?}: {seconds} s");
+        }
+    }
+
+    #[test]
     fn an_idle_rate_saves_up_no_more_than_its_slack() {
         let start = Instant::now();
         let mut rate = Rate::new(1000, start);
         let later = start + Duration::from_secs(60);
         let mut free = 0;
         loop {
-            let bytes = rate.grain(1000);
+            let bytes = rate.grain(1000, later);
             if rate.book(bytes, later) > later {
                 break;
             }

@@ -1,6 +1,5 @@
 //! A connection as seen by hyper, slowed down where the origin was asked to: latency and rates.
 
-use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -8,40 +7,68 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::Sleep;
 
-use crate::rate::Rate;
+use crate::alarm::Alarm;
+use crate::rate::{Rate, Rates};
 use crate::stream::Stream;
+use crate::tunnel::Ending;
 
-/// What every connection of an origin is held to. A link is full duplex: each direction has its own rates.
+/// What the connections of one listener are held to. A link is full duplex: each direction has its own rates.
 #[derive(Clone)]
 pub(crate) struct Shaping {
     latency: Duration,
     per_connection: Option<u64>,
-    total_in: Option<Arc<Mutex<Rate>>>,
-    total_out: Option<Arc<Mutex<Rate>>>,
+    inward: Shared,
+    outward: Shared,
 }
 
+/// What connections share in one direction: the rate of all, and that of those that came to the same listener.
+#[derive(Clone, Default)]
+struct Shared([Option<Arc<Mutex<Rate>>>; 2]);
+
 impl Shaping {
-    /// `None` when nothing is to be slowed down. Rates are bytes a second.
-    pub(crate) fn new(latency: Duration, per_connection: Option<u64>, total: Option<u64>) -> Option<Shaping> {
-        if latency.is_zero() && per_connection.is_none() && total.is_none() {
-            return None;
-        }
-        let shared = || total.map(|rate| Arc::new(Mutex::new(Rate::new(rate, Instant::now()))));
-        Some(Shaping { latency, per_connection, total_in: shared(), total_out: shared() })
+    /// For each listener, by its rate; `None` where nothing is to be slowed down. Rates are bytes a second.
+    pub(crate) fn new(
+        latency: Duration,
+        per_connection: Option<u64>,
+        total: Option<&Rates>,
+        listeners: impl Iterator<Item = Option<u64>>,
+    ) -> Vec<Option<Shaping>> {
+        let now = Instant::now();
+        let shared = |rates: Rates| Arc::new(Mutex::new(Rate::new(rates, now)));
+        let all = || total.cloned().map(shared);
+        let (all_in, all_out) = (all(), all());
+        let shaping = |listener: Option<u64>| {
+            let own = || listener.map(|rate| shared(rate.into()));
+            let shaping = Shaping {
+                latency,
+                per_connection,
+                inward: Shared([all_in.clone(), own()]),
+                outward: Shared([all_out.clone(), own()]),
+            };
+            let still = latency.is_zero() && per_connection.is_none() && shaping.inward.is_none();
+            (!still).then_some(shaping)
+        };
+        listeners.map(shaping).collect()
     }
 }
 
-/// A connection; without shaping it adds nothing to the socket but one branch a call.
+impl Shared {
+    fn is_none(&self) -> bool {
+        self.0.iter().all(Option::is_none)
+    }
+}
+
+/// A connection; without shaping and outside of the wind tunnel it adds nothing to the socket but one branch a call.
 pub(crate) struct Socket {
     stream: Stream,
     shape: Option<Box<Shape>>,
+    ending: Option<Ending>,
 }
 
 impl Socket {
-    pub(crate) fn new(stream: Stream, shaping: Option<&Shaping>) -> Socket {
-        Socket { stream, shape: shaping.map(|shaping| Box::new(Shape::new(shaping))) }
+    pub(crate) fn new(stream: Stream, shaping: Option<&Shaping>, ending: Option<Ending>) -> Socket {
+        Socket { stream, shape: shaping.map(|shaping| Box::new(Shape::new(shaping))), ending }
     }
 }
 
@@ -51,7 +78,7 @@ impl AsyncRead for Socket {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let Socket { stream, shape } = &mut *self;
+        let Socket { stream, shape, .. } = &mut *self;
         let Some(shape) = shape else { return stream.poll_read(cx, buf) };
         let allowed = ready!(shape.inward.poll(buf.remaining(), cx));
         let mut limited = ReadBuf::new(buf.initialize_unfilled_to(allowed));
@@ -65,7 +92,7 @@ impl AsyncRead for Socket {
 
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let Socket { stream, shape } = &mut *self;
+        let Socket { stream, shape, .. } = &mut *self;
         let Some(shape) = shape else { return stream.poll_send(cx, &[IoSlice::new(buf)]) };
         ready!(shape.poll_latency(cx));
         let allowed = ready!(shape.outward.poll(buf.len(), cx));
@@ -91,7 +118,12 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream.poll_flush(cx)
+        let Socket { stream, ending, .. } = &mut *self;
+        ready!(stream.poll_flush(cx))?;
+        match ending {
+            None => Poll::Ready(Ok(())),
+            Some(ending) => ending.poll(stream, cx),
+        }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -115,8 +147,8 @@ impl Shape {
             latency: shaping.latency,
             asked: None,
             alarm: Alarm::default(),
-            inward: Gate::new(shaping.per_connection, shaping.total_in.clone()),
-            outward: Gate::new(shaping.per_connection, shaping.total_out.clone()),
+            inward: Gate::new(shaping.per_connection, shaping.inward.clone()),
+            outward: Gate::new(shaping.per_connection, shaping.outward.clone()),
         }
     }
 
@@ -139,14 +171,14 @@ impl Shape {
 /// One direction of a connection: bytes may pass once they are booked and their time has come.
 struct Gate {
     own: Option<Rate>,
-    shared: Option<Arc<Mutex<Rate>>>,
+    shared: Shared,
     booked: usize,
     due: Instant,
     alarm: Alarm,
 }
 
 impl Gate {
-    fn new(own: Option<u64>, shared: Option<Arc<Mutex<Rate>>>) -> Gate {
+    fn new(own: Option<u64>, shared: Shared) -> Gate {
         let now = Instant::now();
         Gate {
             own: own.map(|rate| Rate::new(rate, now)),
@@ -172,35 +204,19 @@ impl Gate {
     /// Books the same bytes with every rate there is; the latest slot counts.
     fn book(&mut self, want: usize) {
         let now = Instant::now();
-        let mut shared =
-            self.shared.as_ref().map(|rate| rate.lock().expect("nothing panics while it holds a rate"));
-        let mut rates: [Option<&mut Rate>; 2] = [self.own.as_mut(), shared.as_deref_mut()];
-        self.booked = rates.iter().flatten().fold(want, |bytes, rate| rate.grain(bytes));
+        // All connections take them in this order.
+        let [mut all, mut listener] =
+            self.shared.0.each_ref().map(|rate| {
+                rate.as_ref().map(|rate| rate.lock().expect("nothing panics while it holds a rate"))
+            });
+        let mut rates: [Option<&mut Rate>; 3] =
+            [self.own.as_mut(), all.as_deref_mut(), listener.as_deref_mut()];
+        self.booked = rates.iter().flatten().fold(want, |bytes, rate| rate.grain(bytes, now));
         let slots = rates.iter_mut().flatten().map(|rate| rate.book(self.booked, now));
         self.due = slots.max().unwrap_or(now);
     }
 
     fn spend(&mut self, bytes: usize) {
         self.booked = self.booked.saturating_sub(bytes);
-    }
-}
-
-/// A reusable timer; tokio's timers are never early and up to a millisecond late.
-#[derive(Default)]
-struct Alarm {
-    sleep: Option<Pin<Box<Sleep>>>,
-}
-
-impl Alarm {
-    fn poll(&mut self, at: Instant, cx: &mut Context<'_>) -> Poll<()> {
-        if at <= Instant::now() {
-            return Poll::Ready(());
-        }
-        let at = tokio::time::Instant::from_std(at);
-        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at)));
-        if sleep.deadline() != at {
-            sleep.as_mut().reset(at);
-        }
-        sleep.as_mut().poll(cx)
     }
 }

@@ -23,6 +23,18 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
+    /// What carries it all.
+    pub(crate) fn tcp(&self) -> &TcpStream {
+        match self {
+            Stream::Plain(stream) => stream,
+            Stream::Tls(stream) => stream.get_ref().0,
+        }
+    }
+
+    pub(crate) fn is_tls(&self) -> bool {
+        matches!(self, Stream::Tls(_))
+    }
+
     pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self {
             Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buf),

@@ -38,7 +38,7 @@ pub fn run(args: &Serve, console: &Console) -> Result<Exit, Failure> {
     console.flush()?;
     // An error means that the sender is gone, which it is not before `armed`.
     let _ = end.recv();
-    origin.stop();
+    origin.stop().map_err(|error| Failure::local("serve", "log", &error))?;
     Ok(Exit::Clean)
 }
 
@@ -83,14 +83,15 @@ fn write_authority(path: &Path, authority: &str) -> Result<(), Failure> {
 
 fn options(args: &Serve) -> Result<Options, Failure> {
     Ok(Options {
-        listen: args.listen.clone(),
+        listen: args.listen.iter().map(|address| (*address).into()).collect(),
         store: store(&args.store)?,
         auth: auth(args)?,
         latency: args.latency.unwrap_or_default(),
         per_connection: args.per_connection,
-        total: args.total,
+        total: args.total.map(flatout_server::Rates::from),
         sink: args.sink,
         tls: None,
+        tunnel: flatout_server::Tunnel::default(),
     })
 }
 

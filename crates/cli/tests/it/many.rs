@@ -5,7 +5,6 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
 
 use crate::folder::Folder;
 use crate::objects::{Buckets, bytes};
@@ -370,17 +369,8 @@ fn an_interrupt_leaves_whole_files_only() {
 /// A hundred made-up objects of 10 KiB.
 fn synthetic() -> flatout_server::Origin {
     let objects = (0..100).map(|n| ("many".to_owned(), format!("f{}/k{n}", n % 3), 10 << 10)).collect();
-    flatout_server::Origin::start(flatout_server::Options {
-        listen: vec!["127.0.0.1:0".parse().unwrap()],
-        store: flatout_server::Store::Synthetic(objects),
-        auth: None,
-        latency: Duration::ZERO,
-        per_connection: None,
-        total: None,
-        sink: false,
-        tls: None,
-    })
-    .unwrap()
+    flatout_server::Origin::start(flatout_server::Options::new(flatout_server::Store::Synthetic(objects)))
+        .unwrap()
 }
 
 #[test]

@@ -1,9 +1,7 @@
 //! Origins of our own kind, embedded, with objects whose bytes are known.
 
 use std::fs;
-use std::net::SocketAddr;
 use std::path::Path;
-use std::time::Duration;
 
 use flatout_server::{Options, Origin, Store};
 
@@ -58,16 +56,5 @@ pub fn synthetic(length: u64) -> Origin {
 }
 
 pub fn start(store: Store, auth: Option<(String, String)>) -> Origin {
-    let listen: SocketAddr = "127.0.0.1:0".parse().unwrap();
-    Origin::start(Options {
-        listen: vec![listen],
-        store,
-        auth,
-        latency: Duration::ZERO,
-        per_connection: None,
-        total: None,
-        sink: false,
-        tls: None,
-    })
-    .expect("an origin on a free port")
+    Origin::start(Options { auth, ..Options::new(store) }).expect("an origin on a free port")
 }

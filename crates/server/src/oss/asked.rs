@@ -55,6 +55,27 @@ pub(crate) fn speaks_oss(head: &Parts) -> bool {
         || head.headers.keys().any(|header| header.as_str().starts_with("x-oss-"))
 }
 
+/// What a request of either dialect names; names that are not there or not allowed are empty.
+pub(crate) struct Named {
+    pub bucket: String,
+    pub key: String,
+    /// No query parameter chooses another operation than that of the method.
+    pub plain: bool,
+}
+
+impl Named {
+    pub(crate) fn of(head: &Parts) -> Named {
+        match Asked::of(head) {
+            Ok(asked) => Named {
+                plain: asked.subresource().is_none(),
+                bucket: asked.bucket.unwrap_or_default(),
+                key: asked.key.unwrap_or_default(),
+            },
+            Err(_) => Named { bucket: String::new(), key: String::new(), plain: false },
+        }
+    }
+}
+
 pub(super) struct Asked {
     pub method: Method,
     /// None asks for the service: the list of buckets.

@@ -18,14 +18,15 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use http_body_util::BodyExt;
-use hyper::Method;
 use hyper::header::HeaderValue;
+use hyper::http::request::Parts;
+use hyper::{Method, StatusCode};
 use s3s::{Body, HttpRequest, HttpResponse};
 
 use crate::stock::Stock;
 use answer::Answer;
 use asked::Asked;
-pub(crate) use asked::speaks_oss;
+pub(crate) use asked::{Named, speaks_oss};
 use auth::Keys;
 use refusal::Refusal;
 
@@ -37,12 +38,14 @@ pub(crate) struct Oss {
     stock: Arc<Stock>,
     /// None lets everybody in.
     keys: Option<Keys>,
+    /// Seconds by which the clock is ahead.
+    clock: i64,
 }
 
 impl Oss {
-    pub(crate) fn new(stock: Arc<Stock>, keys: Option<(String, String)>) -> Oss {
+    pub(crate) fn new(stock: Arc<Stock>, keys: Option<(String, String)>, clock: i64) -> Oss {
         let keys = keys.map(|(access_key, secret_key)| Keys { access_key, secret_key });
-        Oss { stock, keys }
+        Oss { stock, keys, clock }
     }
 
     /// Answers one request, the `number`th of this origin.
@@ -53,21 +56,32 @@ impl Oss {
             Ok(asked) => self.answer(&asked, &mut body).await,
             Err(refusal) => Err(refusal),
         };
-        let mut response = match answered {
+        let response = match answered {
             Ok(answer) => answer.into_response(),
             Err(refusal) => {
                 drain(&mut body).await;
                 refusal.into_response(&head, &id)
             }
         };
-        let id = HeaderValue::try_from(id).expect("hexadecimal digits are a header value");
-        response.headers_mut().insert("x-oss-request-id", id);
-        response
+        with_id(response, id)
+    }
+
+    /// A refusal of the request, the `number`th of this origin, that is no fault of its own.
+    pub(crate) fn refuse(
+        &self,
+        number: u64,
+        head: &Parts,
+        status: StatusCode,
+        code: &'static str,
+        why: &str,
+    ) -> HttpResponse {
+        let id = format!("{number:024X}");
+        with_id(Refusal::new(status.as_u16(), code, why).into_response(head, &id), id)
     }
 
     async fn answer(&self, asked: &Asked, body: &mut Body) -> Result<Answer, Refusal> {
         if let Some(keys) = &self.keys {
-            auth::check(keys, asked, unix_s())?;
+            auth::check(keys, asked, unix_s(self.clock))?;
         }
         let Some(bucket) = &asked.bucket else { return self.answer_service(asked) };
         match &asked.key {
@@ -119,12 +133,18 @@ impl Oss {
     }
 }
 
+fn with_id(mut response: HttpResponse, id: String) -> HttpResponse {
+    let id = HeaderValue::try_from(id).expect("hexadecimal digits are a header value");
+    response.headers_mut().insert("x-oss-request-id", id);
+    response
+}
+
 /// Bucket and key.
 type At<'a> = (&'a str, &'a str);
 
 /// Reads what is left of a body that nobody wants, up to a bound: a client that is still sending would find its
 /// connection reset before it could read why.
-async fn drain(body: &mut Body) {
+pub(crate) async fn drain(body: &mut Body) {
     let mut left = DRAINED_BYTES;
     while let Some(Ok(frame)) = body.frame().await {
         let Some(still) = left.checked_sub(frame.data_ref().map_or(0, |bytes| bytes.len())) else { return };
@@ -132,8 +152,9 @@ async fn drain(body: &mut Body) {
     }
 }
 
-fn unix_s() -> u64 {
-    seconds(SystemTime::now())
+/// Unix seconds by a clock that is so many ahead.
+pub(crate) fn unix_s(clock: i64) -> u64 {
+    seconds(SystemTime::now()).saturating_add_signed(clock)
 }
 
 /// Unix seconds, as HTTP and XML write them.

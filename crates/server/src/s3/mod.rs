@@ -1,6 +1,7 @@
 //! S3's operations as `s3s` hands them over, each answered in the module of its kind.
 
 mod bucket;
+pub(crate) mod dated;
 mod get;
 mod multipart;
 mod put;

@@ -2,18 +2,25 @@
 
 use std::time::SystemTime;
 
-use flatout_server::{Options, Origin, Store};
+use flatout_server::{Options, Origin, Store, Tunnel};
 use flatout_wire::request::Request;
 use flatout_wire::s3::{Addressing, S3};
 use flatout_wire::sign::{Credentials, Signer};
+use flatout_wire::time::parse_http;
 
 use crate::client::{Answer, options, send};
 
 const KEYS: (&str, &str) = ("AKIDEXAMPLE", "secret/+=key");
 
 fn guarded() -> Origin {
+    guarded_by(0)
+}
+
+/// By a clock that is so many seconds ahead.
+fn guarded_by(clock: i64) -> Origin {
     let auth = Some((KEYS.0.to_owned(), KEYS.1.to_owned()));
-    Origin::start(Options { auth, ..options(object()) }).unwrap()
+    let tunnel = Tunnel { clock, ..Tunnel::default() };
+    Origin::start(Options { auth, tunnel, ..options(object()) }).unwrap()
 }
 
 fn object() -> Store {
@@ -82,6 +89,36 @@ fn others_are_refused() {
     check("InvalidAccessKeyId", &|request| signer("AKIDOTHER", KEYS.1).sign(request, now()));
     check("RequestTimeTooSkewed", &|request| signer(KEYS.0, KEYS.1).sign(request, now() - 3600));
     check("AccessDenied", &|request| signer(KEYS.0, KEYS.1).presign(request, 60, now() - 3600));
+}
+
+#[test]
+fn an_origin_whose_clock_is_off_judges_by_it_and_shows_it() {
+    for clock in [3600, -3600] {
+        let origin = guarded_by(clock);
+        let its_now = now().saturating_add_signed(clock);
+        for request in requests(&origin) {
+            let check = |code: &str, sign: &dyn Fn(&mut Request)| {
+                let mut request = request.clone();
+                sign(&mut request);
+                let answer = perform(&origin, &request);
+                let said = match answer.status {
+                    200 | 206 => String::new(),
+                    // A HEAD has no body to say why.
+                    403 => answer.xml("Code").unwrap_or_else(|| code.to_owned()),
+                    other => panic!("{other}"),
+                };
+                assert_eq!(said, code, "{clock} {}", request.target());
+                let date = parse_http(answer.header("date").unwrap()).unwrap();
+                assert!(date.abs_diff(its_now) < 300, "{date} {its_now}");
+            };
+            check("RequestTimeTooSkewed", &|request| signer(KEYS.0, KEYS.1).sign(request, now()));
+            check("", &|request| signer(KEYS.0, KEYS.1).sign(request, its_now));
+            check("SignatureDoesNotMatch", &|request| signer(KEYS.0, "wrong").sign(request, its_now));
+            // Either it has expired or it is not good yet.
+            check("AccessDenied", &|request| signer(KEYS.0, KEYS.1).presign(request, 60, now()));
+            check("", &|request| signer(KEYS.0, KEYS.1).presign(request, 7200, its_now));
+        }
+    }
 }
 
 #[test]

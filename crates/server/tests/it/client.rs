@@ -81,16 +81,7 @@ pub fn parse(bytes: &[u8]) -> Answer {
 }
 
 pub fn options(store: Store) -> Options {
-    Options {
-        listen: vec!["127.0.0.1:0".parse().unwrap()],
-        store,
-        auth: None,
-        latency: Duration::ZERO,
-        per_connection: None,
-        total: None,
-        sink: false,
-        tls: None,
-    }
+    Options::new(store)
 }
 
 /// An origin that nobody else knows, with a bucket named `bucket`.

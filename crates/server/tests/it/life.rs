@@ -1,11 +1,15 @@
 //! How an origin starts and stops.
 
 use std::io::Read;
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 
-use flatout_server::{Options, Origin, Store};
+use flatout_server::{Listen, Options, Origin, Store};
 
 use crate::client::{connect, options, send, write_head};
+
+fn listen(text: &str) -> Listen {
+    Listen::from(text.parse::<SocketAddr>().unwrap())
+}
 
 fn endless() -> Options {
     options(Store::Synthetic(vec![("bucket".to_owned(), "k".to_owned(), 1 << 50)]))
@@ -13,18 +17,18 @@ fn endless() -> Options {
 
 #[test]
 fn every_address_is_served() {
-    let mut listen = vec!["127.0.0.1:0".parse().unwrap(), "0.0.0.0:0".parse().unwrap()];
-    let ipv6 = "[::1]:0".parse().unwrap();
+    let mut addresses = vec![listen("127.0.0.1:0"), listen("0.0.0.0:0")];
+    let ipv6: SocketAddr = "[::1]:0".parse().unwrap();
     // A machine without IPv6 is told so.
-    match TcpListener::bind::<std::net::SocketAddr>(ipv6) {
-        Ok(_) => listen.push(ipv6),
+    match TcpListener::bind(ipv6) {
+        Ok(_) => addresses.push(ipv6.into()),
         Err(_) => {
-            let error = Origin::start(Options { listen: vec![ipv6], ..endless() }).unwrap_err();
+            let error = Origin::start(Options { listen: vec![ipv6.into()], ..endless() }).unwrap_err();
             assert!(error.to_string().contains("[::1]:0"), "{error}");
         }
     }
-    let count = listen.len();
-    let origin = Origin::start(Options { listen, ..endless() }).unwrap();
+    let count = addresses.len();
+    let origin = Origin::start(Options { listen: addresses, ..endless() }).unwrap();
     assert_eq!(origin.addresses().len(), count);
     for address in origin.addresses() {
         assert_ne!(address.port(), 0);
@@ -37,7 +41,7 @@ fn every_address_is_served() {
 fn an_address_that_is_taken_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
-    let error = Origin::start(Options { listen: vec![address], ..endless() }).unwrap_err();
+    let error = Origin::start(Options { listen: vec![address.into()], ..endless() }).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
     assert!(error.to_string().contains(&address.to_string()), "{error}");
     assert!(Origin::start(Options { listen: Vec::new(), ..endless() }).is_err());
@@ -53,14 +57,14 @@ fn stopping_closes_connections_and_frees_the_port() {
         write_head(connection, "GET", "/bucket/k", &[], 0);
         connection.read_exact(&mut [0; 100_000]).unwrap();
     }
-    origin.stop();
+    origin.stop().unwrap();
     assert!(matches!(idle.read(&mut [0]), Ok(0) | Err(_)));
     for mut connection in busy {
         // What is in the socket's buffers still comes, then the end.
         while matches!(connection.read(&mut [0; 100_000]), Ok(1..)) {}
     }
     assert!(TcpStream::connect(address).is_err());
-    drop(Origin::start(Options { listen: vec![address], ..endless() }).unwrap());
+    drop(Origin::start(Options { listen: vec![address.into()], ..endless() }).unwrap());
 }
 
 #[test]

@@ -12,4 +12,5 @@ mod root;
 mod shaping;
 mod synthetic;
 mod tls;
+mod tunnel;
 mod uploads;

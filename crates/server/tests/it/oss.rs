@@ -3,9 +3,9 @@
 use std::time::SystemTime;
 
 use base64_simd::STANDARD as BASE64;
-use flatout_server::{Options, Origin, Store};
+use flatout_server::{Options, Origin, Store, Tunnel};
 use flatout_wire::checksum::Algorithm;
-use flatout_wire::time::{format_amz, format_http};
+use flatout_wire::time::{format_amz, format_http, parse_http};
 use hmac::{Hmac, KeyInit, Mac};
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
@@ -263,13 +263,37 @@ fn copies_lists_and_deletes() {
 const KEYS: (&str, &str) = ("AKEXAMPLE", "secret/+=key");
 
 fn guarded() -> Origin {
+    guarded_by(0)
+}
+
+/// By a clock that is so many seconds ahead.
+fn guarded_by(clock: i64) -> Origin {
     let auth = Some((KEYS.0.to_owned(), KEYS.1.to_owned()));
+    let tunnel = Tunnel { clock, ..Tunnel::default() };
     let object = ("bucket".to_owned(), "a b/ü+1".to_owned(), 100);
-    Origin::start(Options { auth, ..options(Store::Synthetic(vec![object])) }).unwrap()
+    Origin::start(Options { auth, tunnel, ..options(Store::Synthetic(vec![object])) }).unwrap()
 }
 
 fn now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()
+}
+
+#[test]
+fn an_origin_whose_clock_is_off_judges_by_it_and_shows_it() {
+    for clock in [3600, -3600] {
+        let origin = guarded_by(clock);
+        let its_now = now().saturating_add_signed(clock);
+        for get in [get_v1, get_v4, get_v4_by_http_date] {
+            let refused = get(&origin, KEYS, now()).expect(403);
+            assert_eq!(refused.xml("Code").as_deref(), Some("RequestTimeTooSkewed"));
+            let let_in = get(&origin, KEYS, its_now);
+            assert!(let_in.status < 300, "{}", let_in.status);
+            for answer in [refused, let_in] {
+                let date = parse_http(answer.header("date").unwrap()).unwrap();
+                assert!(date.abs_diff(its_now) < 300, "{date} {its_now}");
+            }
+        }
+    }
 }
 
 /// A GET of the origin's one object, signed as version 1 says.

@@ -179,7 +179,7 @@ fn nothing_of_the_origin_stays_in_the_folder() {
     assert_eq!(std::fs::read_dir(lab.path().join(".flatout")).unwrap().count(), 1);
     let Lab { origin, root } = lab;
     let root = root.unwrap();
-    origin.stop();
+    origin.stop().unwrap();
     let names: Vec<_> =
         std::fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["bucket"]);

@@ -33,9 +33,10 @@ fn rates_are_kept() {
     // Bursts and the first grain are worth 24 ms; a fifth is margin enough for them.
     let per_connection = seconds(Options { per_connection: Some(2 * SIZE), ..object() }, 1);
     assert!(per_connection > 0.4, "{per_connection} s for half a second's bytes");
-    let total = seconds(Options { total: Some(4 * SIZE), ..object() }, 2);
+    let total = seconds(Options { total: Some((4 * SIZE).into()), ..object() }, 2);
     assert!(total > 0.4, "{total} s for half a second's bytes");
-    let both = seconds(Options { per_connection: Some(2 * SIZE), total: Some(1 << 40), ..object() }, 2);
+    let both =
+        seconds(Options { per_connection: Some(2 * SIZE), total: Some((1 << 40).into()), ..object() }, 2);
     assert!(both > 0.4, "{both} s for half a second's bytes");
 }
 

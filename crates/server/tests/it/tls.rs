@@ -17,13 +17,17 @@ use crate::client::{Answer, bytes, connect, options, parse};
 
 fn origin() -> (Origin, RootCertStore) {
     let (identity, authority) = Identity::for_this_run(&["127.0.0.2:1".parse().unwrap()]).unwrap();
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(authority.as_bytes()).unwrap()).unwrap();
     let origin = Origin::start(Options { tls: Some(identity), ..options(Store::Memory) }).unwrap();
-    (origin, roots)
+    (origin, trusted(&authority))
 }
 
-fn client(roots: &RootCertStore, version: &'static SupportedProtocolVersion) -> Arc<ClientConfig> {
+pub fn trusted(authority: &str) -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(authority.as_bytes()).unwrap()).unwrap();
+    roots
+}
+
+pub fn client(roots: &RootCertStore, version: &'static SupportedProtocolVersion) -> Arc<ClientConfig> {
     let provider = Arc::new(tokio_rustls::rustls::crypto::aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_protocol_versions(&[version]).unwrap();
     Arc::new(config.with_root_certificates(roots.clone()).with_no_client_auth())
@@ -127,8 +131,7 @@ fn a_client_that_speaks_no_tls_or_nothing_holds_nobody_up() {
 #[test]
 fn what_is_slowed_down_is_slow_over_tls_too() {
     let (identity, authority) = Identity::for_this_run(&[]).unwrap();
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(authority.as_bytes()).unwrap()).unwrap();
+    let roots = trusted(&authority);
     let store = Store::Synthetic(vec![("bucket".into(), "k".into(), 1_000_000)]);
     let slow = Options {
         tls: Some(identity),
