@@ -254,13 +254,16 @@ impl Cell<'_> {
 
     /// An object that was replaced while it was read is all of the one or all of the other.
     fn is_right(&self, name: &str, found: &[u8], expected: &[u8]) -> bool {
-        let replaced = || {
-            let mut bytes = expected.to_vec();
-            bytes.iter_mut().for_each(|byte| *byte = !*byte);
-            bytes
-        };
         let may_be_new = self.row.tunnel.replace_after.is_some() && name.starts_with("new/");
-        found == expected || may_be_new && found == replaced()
+        found == expected || may_be_new && found == self.replaced(name, expected.len() as u64)
+    }
+
+    /// What the tunnel puts in an object's place: the same pattern, from its second byte on.
+    fn replaced(&self, name: &str, bytes: u64) -> Vec<u8> {
+        let mut body = vec![0; bytes as usize];
+        let key = format!("{}/many/{}", self.name(), name.trim_start_matches("new/"));
+        synthetic_bytes(BUCKET, &key, 1..bytes + 1, &mut body);
+        body
     }
 
     fn bytes(&self, key: &str, bytes: u64) -> Vec<u8> {
@@ -290,7 +293,9 @@ impl Scene {
             ),
         ] {
             let keys = keys.replace("\"AK\"", &format!("\"{ACCESS_KEY}\""));
-            let keys = keys.replace("\"SK\"", &format!("\"{SECRET_KEY}\"")).replace("TOKEN$n", &format!("{TOKEN}$n"));
+            let keys = keys
+                .replace("\"SK\"", &format!("\"{SECRET_KEY}\""))
+                .replace("TOKEN$n", &format!("{TOKEN}$n"));
             let script = format!("{count}\nn=$(wc -l < \"$0.count\")\ncat <<EOF\n{keys}\nEOF\n");
             fs::write(at(name), script).unwrap();
         }

@@ -58,7 +58,8 @@ impl Log {
         }
         let key = line["key"].as_str().expect("a key").to_owned();
         // Who asks for the whole asks for its last byte.
-        let of_whole = || objects.iter().find(|(known, _)| *known == key).and_then(|(_, bytes)| bytes.checked_sub(1));
+        let of_whole =
+            || objects.iter().find(|(known, _)| *known == key).and_then(|(_, bytes)| bytes.checked_sub(1));
         let last = line["range"].get(1).and_then(Value::as_u64).or_else(of_whole);
         let answers = self.gets.entry(Wanted { key, last }).or_default();
         answers.asked += 1;

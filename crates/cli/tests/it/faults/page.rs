@@ -66,7 +66,9 @@ fn section(page: &mut String, row: &Row) {
     for landing in LANDINGS {
         let [s3, oss] = DIALECTS.map(|dialect| line(&(row.seen)(landing, dialect), row));
         let command = command(landing);
-        let both = if s3 == oss { vec![(command.to_owned(), s3)] } else {
+        let both = if s3 == oss {
+            vec![(command.to_owned(), s3)]
+        } else {
             vec![(of(command, Dialect::S3), s3), (of(command, Dialect::Oss), oss)]
         };
         for (command, seen) in both {
@@ -106,9 +108,13 @@ fn line(seen: &Seen, row: &Row) -> String {
         None => "the right bytes",
     };
     match seen {
-        Seen::Whole => format!("0 | {right}; a part is asked for once more for each answer that was no good, and else never"),
+        Seen::Whole => format!(
+            "0 | {right}; a part is asked for once more for each answer that was no good, and else never"
+        ),
         Seen::Fails(end) => format!("{} | {}", end.exit, words(end)),
-        Seen::WhenHit(end) => format!("0 or {} | where no answer is hit, {right}; else {}", end.exit, words(end)),
+        Seen::WhenHit(end) => {
+            format!("0 or {} | where no answer is hit, {right}; else {}", end.exit, words(end))
+        }
         Seen::Nothing(why) => format!("| nothing to see: {why}"),
     }
 }

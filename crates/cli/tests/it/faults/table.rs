@@ -165,7 +165,9 @@ fn bodies() -> Vec<Row> {
             tunnel: blows(ALWAYS, STALL),
             retries: FEW,
             settings: &["--parallel", "16"],
-            seen: |_, _| Seen::Fails(end(1, IN_VAIN, &["the connection broke: no byte came in time (tried "])),
+            seen: |_, _| {
+                Seen::Fails(end(1, IN_VAIN, &["the connection broke: no byte came in time (tried "]))
+            },
             ..Row::fair()
         },
         Row {
@@ -181,7 +183,9 @@ fn bodies() -> Vec<Row> {
             does: "As with stalls: attempts in a row that bring nothing worth while are counted.",
             tunnel: blows(ALWAYS, FaultKind::Reset),
             retries: FEW,
-            seen: |_, _| Seen::Fails(end(1, IN_VAIN, &["the connection broke: Connection reset by peer (tried "])),
+            seen: |_, _| {
+                Seen::Fails(end(1, IN_VAIN, &["the connection broke: Connection reset by peer (tried "]))
+            },
             ..Row::fair()
         },
         Row {
@@ -198,7 +202,11 @@ fn bodies() -> Vec<Row> {
             tunnel: blows(ALWAYS, FaultKind::Truncate),
             retries: FEW,
             seen: |_, _| {
-                Seen::Fails(end(1, IN_VAIN, &["the origin closed the connection ", " bytes before the end of the body"]))
+                Seen::Fails(end(
+                    1,
+                    IN_VAIN,
+                    &["the origin closed the connection ", " bytes before the end of the body"],
+                ))
             },
             ..Row::fair()
         },
@@ -223,7 +231,9 @@ fn bodies() -> Vec<Row> {
             does: "Nothing lands. Objects that fit in one part are asked for whole with `-r`, and those are right.",
             tunnel: blows(ALWAYS, FaultKind::WrongRange),
             retries: FEW,
-            seen: |_, _| Seen::Fails(end(1, 2..=2, &["the answer does not match the request: asked for bytes "])),
+            seen: |_, _| {
+                Seen::Fails(end(1, 2..=2, &["the answer does not match the request: asked for bytes "]))
+            },
             ..Row::fair()
         },
         Row {
@@ -267,7 +277,9 @@ fn refusals() -> Vec<Row> {
             does: "A part, a HEAD and a page of a listing give up after `--retries` in a row.",
             tunnel: error(ALWAYS, "InternalError"),
             retries: FEW,
-            seen: |_, _| Seen::Fails(end(1, 2..=2, &["the origin failed (500 InternalError: ", "(tried 2 times)"])),
+            seen: |_, _| {
+                Seen::Fails(end(1, 2..=2, &["the origin failed (500 InternalError: ", "(tried 2 times)"]))
+            },
             ..Row::fair()
         },
         Row {
@@ -300,7 +312,13 @@ fn refusals() -> Vec<Row> {
             does: "As with 503 always.",
             tunnel: Tunnel { throttle: Some(0.01), ..Tunnel::default() },
             retries: FEW,
-            seen: |_, _| Seen::Fails(End { attempts: 2..=6, ..throttled() }),
+            seen: |_, dialect| {
+                let says: &[_] = match dialect {
+                    Dialect::S3 => &["the origin asks for less (503 SlowDown"],
+                    Dialect::Oss => &["the origin asks for less (503 TotalQpsLimitExceeded"],
+                };
+                Seen::Fails(end(6, 2..=6, says))
+            },
             ..Row::fair()
         },
         Row {
@@ -374,7 +392,7 @@ fn objects() -> Vec<Row> {
         day: "After a few requests the object is replaced by another of the same length.",
         does: "Every range is pinned to the version of the first answer, and every answer held against it: bytes of two versions \
                are never mixed. `-r` reads such an object once more, whole; a single one is the user's to start again.",
-        tunnel: Tunnel { replace_after: Some(4), ..Tunnel::default() },
+        tunnel: Tunnel { replace_after: Some(3), ..Tunnel::default() },
         seen: |landing, _| match landing {
             Landing::Folder => Seen::Whole,
             _ => Seen::Fails(end(1, ONCE, &["the object was replaced while it was read"])),
@@ -406,10 +424,14 @@ fn keys() -> Vec<Row> {
             keys: Keys::SameToken,
             settings: &["--parallel", "2"],
             seen: |_, dialect| {
-                Seen::Fails(end(5, ONCE, match dialect {
-                    Dialect::S3 => &["the keys have expired (", "ExpiredToken"],
-                    Dialect::Oss => &["the keys have expired (", "SecurityTokenExpired"],
-                }))
+                Seen::Fails(end(
+                    5,
+                    ONCE,
+                    match dialect {
+                        Dialect::S3 => &["the keys have expired (", "ExpiredToken"],
+                        Dialect::Oss => &["the keys have expired (", "SecurityTokenExpired"],
+                    },
+                ))
             },
             ..Row::fair()
         },
@@ -418,7 +440,14 @@ fn keys() -> Vec<Row> {
             day: "This machine's clock is an hour behind the origin's.",
             does: "The refusal is final, and the hint says by how much the clock is wrong.",
             tunnel: Tunnel { clock: 3_600, ..Tunnel::default() },
-            seen: |_, _| Seen::Fails(skewed(&[SKEWED, "(403 RequestTimeTooSkewed", "hint: the clock is", "minutes behind"])),
+            seen: |_, _| {
+                Seen::Fails(skewed(&[
+                    SKEWED,
+                    "(403 RequestTimeTooSkewed",
+                    "hint: the clock is",
+                    "minutes behind",
+                ]))
+            },
             ..Row::fair()
         },
         Row {
@@ -426,7 +455,14 @@ fn keys() -> Vec<Row> {
             day: "This machine's clock is three hours ahead of the origin's.",
             does: "The same.",
             tunnel: Tunnel { clock: -3 * 3_600, ..Tunnel::default() },
-            seen: |_, _| Seen::Fails(skewed(&[SKEWED, "(403 RequestTimeTooSkewed", "hint: the clock is", "hours ahead"])),
+            seen: |_, _| {
+                Seen::Fails(skewed(&[
+                    SKEWED,
+                    "(403 RequestTimeTooSkewed",
+                    "hint: the clock is",
+                    "hours ahead",
+                ]))
+            },
             ..Row::fair()
         },
     ]
