@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Arg, Parser, Subcommand};
+use flatout_server::{Listen, Rates};
 use flatout_wire::range::Span;
 
 use crate::bench::{Landing, Shape};
 use crate::knobs::{Knobs, is_of_the_origin};
 use crate::select::Filters;
+use crate::weather::{self, Synthetic, Weather};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -55,7 +57,7 @@ pub enum Command {
     Stat(Stat),
     /// Serve S3, OSS and plain HTTP from a folder, from memory or made up: an origin for development and measurement
     #[command(after_help = SERVE_EXAMPLES)]
-    Serve(Serve),
+    Serve(Box<Serve>),
     /// Measure: throughput, CPU and memory, beside the floor that plain sockets set
     #[command(subcommand)]
     Bench(Bench),
@@ -143,9 +145,10 @@ pub struct Stat {
 
 #[derive(Debug, clap::Args)]
 pub struct Serve {
-    /// Where to listen; may be given several times; port 0 takes a free one
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:9000", value_parser = listen)]
-    pub listen: Vec<SocketAddr>,
+    /// Where to listen; may be given several times; port 0 takes a free one; ,rate=16MiB/s is for all connections there,
+    /// ,dead never answers
+    #[arg(long, value_name = "ADDR:PORT[,rate=RATE][,dead]", default_value = "127.0.0.1:9000", value_parser = weather::listen)]
+    pub listen: Vec<Listen>,
     #[command(flatten)]
     pub store: Store,
     /// Let in only requests signed with this key
@@ -163,9 +166,9 @@ pub struct Serve {
     /// At most this much through each connection, as in 16MiB/s
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub per_connection: Option<u64>,
-    /// At most this much through all connections together
-    #[arg(long, value_name = "RATE", value_parser = rate)]
-    pub total: Option<u64>,
+    /// At most this much through all connections together; 64MiB/s@5s:1MiB/s is another rate from 5 s on
+    #[arg(long, value_name = "RATE[@TIME:RATE]", value_parser = weather::rates)]
+    pub total: Option<Rates>,
     /// Take writes and forget them
     #[arg(long)]
     pub sink: bool,
@@ -179,6 +182,8 @@ pub struct Serve {
     /// The key of that certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
+    #[command(flatten)]
+    pub weather: Weather,
 }
 
 #[derive(Debug, clap::Args)]
@@ -190,34 +195,10 @@ pub struct Store {
     /// Serve what was put, from memory
     #[arg(long)]
     pub memory: bool,
-    /// Serve bytes computed from their offset; with xCOUNT that many objects, numbered behind KEY from 0; may be given
-    /// several times
-    #[arg(long, value_name = "BUCKET/KEY=SIZE[xCOUNT]", value_parser = synthetic)]
+    /// Serve bytes computed from their offset; with *COUNT that many objects, numbered from 0 where %07d stands in KEY;
+    /// may be given several times
+    #[arg(long, value_name = "BUCKET/KEY=SIZE[*COUNT]", value_parser = weather::synthetic)]
     pub synthetic: Vec<Synthetic>,
-}
-
-/// Objects that exist only as arithmetic.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Synthetic {
-    bucket: String,
-    key: String,
-    bytes: u64,
-    /// Behind the key of each of several stands its number, in as many digits as the last has.
-    count: Option<u32>,
-}
-
-impl Synthetic {
-    /// Bucket, key and size of each.
-    pub fn objects(&self) -> impl Iterator<Item = (String, String, u64)> + '_ {
-        let digits = self.count.map(|count| count.saturating_sub(1).to_string().len());
-        (0..self.count.unwrap_or(1)).map(move |number| {
-            let key = match digits {
-                Some(digits) => format!("{}{number:0digits$}", self.key),
-                None => self.key.clone(),
-            };
-            (self.bucket.clone(), key, self.bytes)
-        })
-    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -387,12 +368,16 @@ Examples:
   flatout serve --root ./buckets --no-auth
   flatout serve --memory --access-key test --secret-key testtest --listen 127.0.0.1:9000
   flatout serve --synthetic demo/object=4GiB --no-auth --listen 127.0.0.1:0
-  flatout serve --synthetic many/file=128KiBx10000 --no-auth
+  flatout serve --synthetic 'many/file-%04d=128KiB*10000' --no-auth
   flatout serve --synthetic far/object=1GiB --no-auth --latency 30ms --per-connection 90MB/s
+  flatout serve --synthetic bad/object=1GiB --no-auth --stall 2%:30s --reset 5% --error 1%:InternalError --seed 7
+  flatout serve --root ./buckets --no-auth --flip 0.1 --log requests.jsonl
   flatout serve --memory --no-auth --tls ca.pem
   flatout ls s3:// --endpoint-url https://localhost:9000 --ca-bundle ca.pem
 
-When ready it prints 'listening on http://ADDR:PORT' (https with --tls) for each address. Ctrl-C or SIGTERM ends it, exit code 0.";
+When ready it prints 'listening on http://ADDR:PORT' (https with --tls) for each address. Ctrl-C or SIGTERM ends it, exit code 0.
+
+The wind tunnel makes bad days. An answer meets with the first fault, in the order typed, that chance chooses for it: by seed, object, last byte asked for and attempt, not by when it is asked. docs/wind-tunnel.md says more.";
 
 const GET_EXAMPLES: &str = "\
 Examples:
@@ -478,22 +463,22 @@ fn listed_where_swept(arg: Arg) -> Arg {
     }
 }
 
-fn listen(text: &str) -> Result<SocketAddr, String> {
+pub fn socket_address(text: &str) -> Result<SocketAddr, String> {
     let numeric = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
     let wrong = |_| "write an IP address and port, as in 127.0.0.1:9000 or [::1]:0".to_owned();
     numeric.as_deref().unwrap_or(text).parse().map_err(wrong)
 }
 
-fn size(text: &str) -> Result<u64, String> {
+pub fn size(text: &str) -> Result<u64, String> {
     flatout_settings::parse_size(text).map_err(|expected| format!("not {expected}"))
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     let ms = flatout_settings::parse_duration(text).map_err(|expected| format!("not {expected}"))?;
     Ok(Duration::from_millis(ms))
 }
 
-fn rate(text: &str) -> Result<u64, String> {
+pub fn rate(text: &str) -> Result<u64, String> {
     let bytes = text
         .strip_suffix("/s")
         .ok_or_else(|| "not a rate: write bytes per second, as in 16MiB/s".to_owned())?;
@@ -501,26 +486,6 @@ fn rate(text: &str) -> Result<u64, String> {
         0 => Err("a rate of nothing moves nothing".into()),
         bytes => Ok(bytes),
     }
-}
-
-fn synthetic(text: &str) -> Result<Synthetic, String> {
-    let wrong = || {
-        "write BUCKET/KEY=SIZE or BUCKET/KEY=SIZExCOUNT, as in demo/object=4GiB or demo/f=128KiBx10000"
-            .to_owned()
-    };
-    let (name, bytes) = text.rsplit_once('=').ok_or_else(wrong)?;
-    let (bucket, key) = name.split_once('/').ok_or_else(wrong)?;
-    let (bytes, count) = match bytes.split_once('x') {
-        Some((bytes, count)) => {
-            let count: u32 = count.parse().map_err(|_| wrong())?;
-            (bytes, Some(count).filter(|count| (1..=10_000_000).contains(count)).ok_or_else(wrong)?.into())
-        }
-        None => (bytes, None),
-    };
-    if bucket.is_empty() || key.is_empty() {
-        return Err(wrong());
-    }
-    Ok(Synthetic { bucket: bucket.to_owned(), key: key.to_owned(), bytes: size(bytes)?, count })
 }
 
 #[cfg(test)]
@@ -536,7 +501,7 @@ mod tests {
     #[test]
     fn an_address_to_listen_on_has_a_port() {
         let check = |text: &str, expected: Option<&str>| {
-            assert_eq!(listen(text).ok(), expected.map(|address| address.parse().unwrap()), "{text}");
+            assert_eq!(socket_address(text).ok(), expected.map(|address| address.parse().unwrap()), "{text}");
         };
         check("127.0.0.1:9000", Some("127.0.0.1:9000"));
         check("[::1]:0", Some("[::1]:0"));
@@ -553,16 +518,5 @@ mod tests {
         check("90MB/s", Some(90_000_000));
         check("16MiB", None);
         check("0/s", None);
-        let objects = |text: &str| synthetic(text).unwrap().objects().collect::<Vec<_>>();
-        let object = |key: &str, bytes: u64| ("b".to_owned(), key.to_owned(), bytes);
-        assert_eq!(objects("b/k/l=v=1KiB"), [object("k/l=v", 1024)]);
-        assert_eq!(objects("b/k=7x2"), [object("k0", 7), object("k1", 7)]);
-        assert_eq!(objects("b/f/=0x11").last(), Some(&object("f/10", 0)));
-        assert_eq!(objects("b/f/=0x11")[9], object("f/09", 0));
-        for wrong in
-            ["b=1KiB", "/k=1", "b/=1", "b/k", "b/k=x", "b/k=1x", "b/k=1x0", "b/k=1x-1", "b/k=1x99999999"]
-        {
-            assert!(synthetic(wrong).is_err(), "{wrong}");
-        }
     }
 }

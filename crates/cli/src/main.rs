@@ -16,6 +16,7 @@ mod select;
 mod signal;
 mod stdout;
 mod sys;
+mod weather;
 
 use std::process::ExitCode;
 

@@ -256,7 +256,7 @@ fn replace_in(inner: Box<dyn Shelf>, wind: Option<&Wind>) -> Box<dyn Shelf> {
 
 fn bind(addresses: &[Listen]) -> io::Result<Vec<TcpListener>> {
     if addresses.iter().all(|listen| listen.dead) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no address to listen on"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no address to listen on that answers"));
     }
     let named = |address: &SocketAddr, error: io::Error| {
         io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))

@@ -19,7 +19,7 @@ use crate::shelf::{Listed, Next, Shelf, Visit, no_bucket, no_key};
 pub(crate) struct Synthetic {
     buckets: BTreeMap<String, Bucket>,
     /// CRCs of objects in rows that were asked for, by where their bytes begin in the pattern and their sizes.
-    crcs: Mutex<HashMap<(u64, u64), Arc<OnceLock<Crcs>>>>,
+    crcs: Mutex<HashMap<(u64, u64), Computed>>,
 }
 
 /// CRCs of objects in rows that are remembered: some 100 bytes each.
@@ -33,8 +33,11 @@ struct Bucket {
 
 struct Entry {
     size: u64,
-    crcs: Arc<OnceLock<Crcs>>,
+    crcs: Computed,
 }
+
+/// What was computed when it was first asked for.
+type Computed = Arc<OnceLock<Crcs>>;
 
 impl Synthetic {
     /// Objects as (bucket, key, size in bytes).
@@ -61,7 +64,7 @@ impl Synthetic {
         self.buckets.get(bucket).ok_or_else(|| no_bucket(bucket))
     }
 
-    fn crcs_in_row(&self, shift: u64, size: u64) -> Arc<OnceLock<Crcs>> {
+    fn crcs_in_row(&self, shift: u64, size: u64) -> Computed {
         let mut crcs = self.crcs.lock().unwrap_or_else(PoisonError::into_inner);
         if crcs.len() >= REMEMBERED {
             crcs.clear();
@@ -83,7 +86,7 @@ fn check(bucket: &str, key: &str, size: u64) -> io::Result<()> {
 
 impl Bucket {
     /// The size of an object, and its CRCs where it is no object of a row.
-    fn find(&self, key: &str) -> Option<(u64, Option<&Arc<OnceLock<Crcs>>>)> {
+    fn find(&self, key: &str) -> Option<(u64, Option<&Computed>)> {
         if let Some(entry) = self.objects.get(key) {
             return Some((entry.size, Some(&entry.crcs)));
         }

@@ -2,16 +2,18 @@
 
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::mpsc;
 
-use flatout_server::{Identity, Options, Origin, Store};
+use flatout_server::{Identity, Options, Origin, Store, Tunnel};
 
 use crate::args::{self, Serve};
 use crate::console::{Carries, Console};
 use crate::events::Listening;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::weather::Synthetic;
 
 /// A signal is how one ends a server: exit code 0.
 pub fn run(args: &Serve, console: &Console) -> Result<Exit, Failure> {
@@ -24,6 +26,7 @@ pub fn run(args: &Serve, console: &Console) -> Result<Exit, Failure> {
     if let Some(root) = &args.store.root {
         warn_of_folders(root, console);
     }
+    warn_of_weather(&args.weather.tunnel(), console);
     let tls = identity(args)?;
     let options = Options { tls: tls.as_ref().map(|tls| tls.identity.clone()), ..options(args)? };
     let origin = Origin::start(options).map_err(|error| refused(&error))?;
@@ -52,7 +55,8 @@ fn identity(args: &Serve) -> Result<Option<Tls<'_>>, Failure> {
     let refused = |error: io::Error| Failure::usage(format!("serve: tls: {error}"));
     if let Some(path) = &args.tls {
         refuse_other_files(path)?;
-        let (identity, authority) = Identity::for_this_run(&args.listen).map_err(refused)?;
+        let addresses: Vec<SocketAddr> = args.listen.iter().map(|listen| listen.address).collect();
+        let (identity, authority) = Identity::for_this_run(&addresses).map_err(refused)?;
         return Ok(Some(Tls { identity, authority: Some((path, authority)) }));
     }
     let Some((certificate, key)) = args.tls_cert.as_ref().zip(args.tls_key.as_ref()) else { return Ok(None) };
@@ -83,15 +87,15 @@ fn write_authority(path: &Path, authority: &str) -> Result<(), Failure> {
 
 fn options(args: &Serve) -> Result<Options, Failure> {
     Ok(Options {
-        listen: args.listen.iter().map(|address| (*address).into()).collect(),
+        listen: args.listen.clone(),
         store: store(&args.store)?,
         auth: auth(args)?,
         latency: args.latency.unwrap_or_default(),
         per_connection: args.per_connection,
-        total: args.total.map(flatout_server::Rates::from),
+        total: args.total.clone(),
         sink: args.sink,
         tls: None,
-        tunnel: flatout_server::Tunnel::default(),
+        tunnel: args.weather.tunnel(),
     })
 }
 
@@ -101,6 +105,24 @@ fn warn_of_folders(root: &Path, console: &Console) {
         let folder = folder.display();
         console.warn(&format!("serve: {folder}: is not served: {}", flatout_server::BUCKET_RULE));
     }
+}
+
+/// Nobody should look for a fault of their own that was asked for here.
+fn warn_of_weather(tunnel: &Tunnel, console: &Console) {
+    if !tunnel.is_still() {
+        console.warn(&format!("serve: bad weather on purpose: {tunnel}"));
+    }
+}
+
+fn made_up(synthetic: &[Synthetic]) -> Store {
+    let (mut objects, mut rows) = (Vec::new(), Vec::new());
+    for one in synthetic.iter().cloned() {
+        match one {
+            Synthetic::One(bucket, key, bytes) => objects.push((bucket, key, bytes)),
+            Synthetic::Row(row) => rows.push(row),
+        }
+    }
+    Store::Series(objects, rows)
 }
 
 /// An origin is open only to who says so.
@@ -126,7 +148,7 @@ fn store(args: &args::Store) -> Result<Store, Failure> {
     let Some(root) = &args.root else {
         return Ok(match args.synthetic.is_empty() {
             true => Store::Memory,
-            false => Store::Synthetic(args.synthetic.iter().flat_map(args::Synthetic::objects).collect()),
+            false => made_up(&args.synthetic),
         });
     };
     match root.is_dir() {

@@ -394,6 +394,63 @@ fn serve_was_silent_about_folders_that_are_no_buckets() {
 }
 
 #[test]
+fn serve_makes_the_weather_that_is_asked_for_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("requests.jsonl");
+    let arguments = [
+        &[
+            "serve",
+            "--synthetic",
+            "bucket/k-%07d=1KiB*1000000",
+            "--synthetic",
+            "bucket/one=1MiB",
+            "--no-auth",
+        ],
+        &["--listen", "127.0.0.1:0", "--listen", "127.0.0.1:0,dead", "--seed", "7", "--flip", "0"][..],
+        &["--error", "1:InternalError", "--log", log.to_str().unwrap()],
+    ]
+    .concat();
+    let mut server = flatout(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+    let urls: Vec<String> = (0..2).map(|_| lines.next().unwrap().unwrap()).collect();
+    let url = urls[0].strip_prefix("listening on ").expect(&urls[0]);
+    assert!(urls[1].starts_with("listening on http://"), "{}", urls[1]);
+    let refused = run(&mut flatout(&["cat", &format!("{url}/bucket/k-0999999"), "--retries", "1"]));
+    assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+    signal("TERM", server.id());
+    let ended = server.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(0));
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(said, "flatout: serve: bad weather on purpose: flip 0, error 1:InternalError; seed 7\n");
+    let log = fs::read_to_string(log).unwrap();
+    let lines: Vec<serde_json::Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(!lines.is_empty());
+    for line in lines {
+        let named = ["bucket", "key", "fault", "status", "listener"].map(|name| line[name].to_string());
+        assert_eq!(named, ["\"bucket\"", "\"k-0999999\"", "\"error\"", "500", "0"], "{line}");
+    }
+}
+
+#[test]
+fn serve_refuses_weather_that_is_none() {
+    let check = |arguments: &[&str], code: i32, says: &[&str]| {
+        run(&mut flatout(&[&["serve", "--memory", "--no-auth"], arguments].concat())).refused(code, says);
+    };
+    check(&["--reset", "2"], 4, &["--reset", "0 to 1, or 0% to 100%"]);
+    check(&["--error", "1:SlowDon"], 4, &["--error", "SlowDown"]);
+    check(&["--listen", "127.0.0.1:0,late"], 4, &["late", ",dead"]);
+    check(&["--total", "1MiB/s@5s"], 4, &["RATE@TIME:RATE"]);
+    check(&["--log", "/proc/no/log", "--listen", "127.0.0.1:0"], 1, &["/proc/no/log", "No such file"]);
+    check(&["--listen", "127.0.0.1:0,dead"], 1, &["cannot start"]);
+    let help = run(&mut flatout(&["serve", "--help"])).clean();
+    assert!(
+        help.text().contains("Wind tunnel:") && help.text().contains("--wrong-range <P>"),
+        "{}",
+        help.text()
+    );
+}
+
+#[test]
 fn serve_refuses_what_it_cannot_do() {
     let check = |arguments: &[&str], code: i32, says: &[&str]| {
         run(&mut flatout(&[&["serve"], arguments].concat())).refused(code, says);

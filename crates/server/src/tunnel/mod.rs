@@ -49,9 +49,22 @@ pub struct Tunnel {
 }
 
 impl Tunnel {
-    /// Whether nothing is asked of it.
+    /// Whether nothing goes wrong: a log alone is kept in the best of weather.
     pub fn is_still(&self) -> bool {
-        *self == Tunnel { seed: self.seed, ..Tunnel::default() }
+        *self == Tunnel { seed: self.seed, log: self.log.clone(), ..Tunnel::default() }
+    }
+}
+
+impl fmt::Display for Tunnel {
+    /// What is asked of it, by the names of the flags of `flatout serve`; a log alone is no weather.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut all: Vec<String> = self.faults.iter().map(Fault::to_string).collect();
+        all.extend(self.throttle.map(|rate| format!("throttle {rate}/s")));
+        all.extend(self.qos_delay.map(|delay| format!("qos-delay {}", delay.as_millis())));
+        all.extend(self.replace_after.map(|gets| format!("replace-after {gets}")));
+        all.extend(self.expire_token.map(|life| format!("expire-token {life:?}")));
+        all.extend((self.clock != 0).then(|| format!("clock {:+}s", self.clock)));
+        write!(out, "{}; seed {}", all.join(", "), self.seed)
     }
 }
 

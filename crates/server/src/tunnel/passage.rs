@@ -39,7 +39,7 @@ pub(crate) struct Wind {
 impl Wind {
     /// None where nothing is asked of it.
     pub(crate) fn new(tunnel: Tunnel) -> io::Result<Option<Wind>> {
-        if tunnel.is_still() {
+        if tunnel.is_still() && tunnel.log.is_none() {
             return Ok(None);
         }
         let log = Arc::new(Log::open(tunnel.log.as_deref())?);
