@@ -1,7 +1,7 @@
 # Every chore by one word. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fuzz lab compare deny deps install fmt docs clean
+.PHONY: help demo test check faults fuzz lab compare deny deps install fmt docs clean
 
 # As root into /usr/local/bin, as a user into ~/.local/bin; PREFIX=/somewhere for elsewhere.
 PREFIX ?= $(if $(filter 0,$(shell id -u)),/usr/local,$(HOME)/.local)
@@ -12,6 +12,8 @@ PYTHON = /usr/bin/python3
 SECONDS ?= 600
 # Of the lab: quick or full.
 SUITE ?= quick
+# Of the fault matrix: how many, from 1 on.
+SEEDS ?= 10
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +33,9 @@ test: ## install what the tests need, then run every check and test
 	@rm -rf target/lab-smoke
 	$(PYTHON) bench/lab run --suite smoke --flatout target/debug/flatout --out target/lab-smoke --wait 600
 	$(PYTHON) -m unittest discover --buffer --start-directory bench/tests
+
+faults: ## the fault matrix with many seeds: make faults SEEDS=100 (docs/faults.md)
+	FLATOUT_SEEDS=$(SEEDS) cargo test -p flatout-cli --test it faults:: -- --nocapture
 
 fuzz: ## libFuzzer, ten minutes a target: make fuzz [TARGET=head] [SECONDS=60] (docs/fuzzing.md)
 	@scripts/fuzz.sh $(SECONDS) $(TARGET)

@@ -342,6 +342,15 @@ impl Pen {
         }
     }
 
+    /// The origin has let in what was signed with these keys.
+    pub(crate) fn on_accepted(&self) {
+        match self {
+            Pen::Plain => {}
+            Pen::S3(held) => held.on_accepted(),
+            Pen::Oss(held) => held.on_accepted(),
+        }
+    }
+
     /// Another number is another pair of keys.
     pub(crate) fn number(&self) -> u64 {
         match self {

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use flatout_wire::head::{Body, Head};
 use flatout_wire::request::Method;
@@ -37,10 +38,12 @@ pub(crate) async fn ask(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> 
     let (mut went_back, mut renewed, mut moves) = (false, false, 0);
     for _ in 0..=REDIRECTS_MAX {
         let mut answer = exchange(shard, running, asked).await?;
+        shard.core.clock.note(answer.head.date);
         if (200..300).contains(&answer.head.status) {
+            answer.pen.on_accepted();
             return Ok(answer);
         }
-        let body = answer.body.collect(&mut answer.connection).await.unwrap_or_default();
+        let body = answer.body.collect(&mut answer.connection).await;
         if follow(running, &answer.head)? {
             answer.finish(shard).await;
             continue;
@@ -92,30 +95,37 @@ async fn exchange(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result
         Some(proxy) => proxy.absolute(&endpoint, &head),
         None => head,
     };
-    loop {
-        let idle = shard.idle_connection(&endpoint);
-        let was_idle = idle.is_some();
-        let mut connection = match idle {
-            Some(connection) => connection,
-            None => {
-                let (socket, address) = shard.connect(&endpoint, Purpose::Store).await?;
-                running.counters.connections.fetch_add(1, Ordering::Relaxed);
-                shard.new_connection(socket, endpoint.clone(), address)
-            }
-        };
+    while let Some(mut connection) = shard.idle_connection(&endpoint) {
         match connection.exchange(&head).await {
-            Ok(head) => {
-                shard.core.clock.note(head.date);
-                let body = Incoming::new(head.body);
-                return Ok(Answer { connection, head, body, pen });
-            }
-            Err(closed) if was_idle && closed.kind() == ErrorKind::Network && !connection.is_answering() => {}
+            Ok(head) => return Ok(Answer::new(connection, head, pen)),
+            Err(closed) if closed.kind() == ErrorKind::Network && !connection.is_answering() => {}
             Err(error) => return Err(error.into()),
+        }
+    }
+    let begun = Instant::now();
+    let (socket, address) = shard.connect(&endpoint, Purpose::Store).await?;
+    running.counters.connections.fetch_add(1, Ordering::Relaxed);
+    let mut connection = shard.new_connection(socket, endpoint, address);
+    match connection.exchange(&head).await {
+        Ok(head) => {
+            shard.core.endpoints.on_answered(address);
+            Ok(Answer::new(connection, head, pen))
+        }
+        Err(error) => {
+            if error.may_pass() {
+                shard.core.endpoints.on_failed(address, begun);
+            }
+            Err(error.into())
         }
     }
 }
 
 impl Answer {
+    fn new(connection: Connection, head: Head, pen: Pen) -> Answer {
+        let body = Incoming::new(head.body);
+        Answer { connection, head, body, pen }
+    }
+
     /// Checks that this is the range that was asked for, of the version that is being read.
     pub(crate) fn check(&self, wanted: &Range<u64>, version: &Version) -> Result<(), Failure> {
         let range = self.content_range()?;
@@ -185,6 +195,7 @@ impl Answer {
                 break;
             }
             landed += received;
+            shard.landed_bytes.set(shard.landed_bytes.get() + received);
             running.counters.fetched_bytes.fetch_add(received, Ordering::Relaxed);
             running.counters.landed_bytes.fetch_add(received, Ordering::Relaxed);
         }

@@ -164,8 +164,7 @@ impl Connection {
     /// Sends a request's head and waits for the answer's. Interim answers (1xx) are passed over.
     pub(crate) async fn exchange(&mut self, request_head: &[u8]) -> Result<Head, Error> {
         self.socket.set_floor(1).map_err(broke)?;
-        self.socket.write_all(request_head).await.map_err(broke)?;
-        self.socket.flush().await.map_err(broke)?;
+        self.send(request_head).await.map_err(broke)?;
         loop {
             let parsed = head::parse(&self.ahead, Method::Get).map_err(|nonsense| {
                 if is_alert(&self.ahead) {
@@ -183,6 +182,17 @@ impl Connection {
                 None => self.read_ahead().await?,
             }
         }
+    }
+
+    /// An origin that takes nothing is as silent as one that sends nothing.
+    async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let socket = &mut self.socket;
+        let sent = async {
+            socket.write_all(bytes).await?;
+            socket.flush().await
+        };
+        let silent = |_elapsed| io::Error::new(io::ErrorKind::TimedOut, "nothing could be sent in time");
+        tokio::time::timeout(self.stall.timeout(), sent).await.map_err(silent)?
     }
 
     /// Whether anything of an answer has arrived.
@@ -313,23 +323,29 @@ impl Incoming {
         }
     }
 
-    /// The whole of a short body, such as an error document; what is beyond 1 MiB is left unread.
-    pub(crate) async fn collect(&mut self, connection: &mut Connection) -> Result<Vec<u8>, Error> {
+    /// The whole of a short body, such as an error document, or what came of one that broke off; what is beyond 1 MiB is
+    /// left unread.
+    pub(crate) async fn collect(&mut self, connection: &mut Connection) -> Vec<u8> {
         let mut body = Vec::new();
+        if self.collect_into(connection, &mut body).await.is_err() {
+            // Nothing more can be known of where it ends.
+            *self = Incoming::UntilClose;
+        }
+        body
+    }
+
+    async fn collect_into(&mut self, connection: &mut Connection, body: &mut Vec<u8>) -> Result<(), Error> {
         while body.len() < COLLECT_BYTES_MAX {
             let wanted = self.payload(connection).await?;
             if wanted == 0 {
                 break;
             }
-            let taken = take_ahead(connection, wanted, &mut body).await;
-            match taken {
+            match take_ahead(connection, wanted, body).await {
                 Ok(bytes) => self.on_received(bytes),
-                Err(closed) => {
-                    self.on_close().map_err(|_| closed)?;
-                }
+                Err(closed) => self.on_close().map_err(|_| closed)?,
             }
         }
-        Ok(body)
+        Ok(())
     }
 }
 
@@ -390,6 +406,10 @@ struct StallClock {
 impl StallClock {
     fn new(timeout: Duration) -> StallClock {
         StallClock { tick: timeout / STALL_TICKS, sleep: None, idle_ticks: 0 }
+    }
+
+    fn timeout(&self) -> Duration {
+        self.tick * STALL_TICKS
     }
 
     /// Reads once; `TimedOut` when nothing has come for the whole timeout.

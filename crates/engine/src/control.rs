@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use flatout_wire::endpoint::Scheme;
+use flatout_wire::endpoint::{Endpoint, Scheme};
 use flatout_wire::head::Head;
 use flatout_wire::location::HttpUrl;
 use flatout_wire::request::{self, Method, Request};
@@ -19,7 +19,7 @@ use crate::attempt::{MOVES_MAX, REDIRECTS_MAX, is_redirect};
 use crate::error::{Error, ErrorKind};
 use crate::proxy::{Proxy, Purpose};
 use crate::refusal::{self, Failure};
-use crate::retry::{self, Fault};
+use crate::retry::{self, Attempts, Fault};
 use crate::shard::Shard;
 
 /// A page of a listing with 1,000 keys of 1 KiB, escaped, is well under this.
@@ -43,7 +43,8 @@ impl Call {
 
 /// One call and its whole answer, tried again as often as a part would be.
 pub(crate) async fn call_with_retries(shard: &Rc<Shard>, mut call: Call) -> Result<(Head, Bytes), Error> {
-    let (mut attempt, mut redirects, mut renewed, mut moves) = (1, 0, false, 0);
+    let mut attempts = Attempts::default();
+    let (mut redirects, mut renewed, mut moves) = (0, false, 0);
     let account = &shard.core.account;
     loop {
         let mut pen = account.pen(&shard.core, call.errand.dialect()).await?;
@@ -68,12 +69,15 @@ pub(crate) async fn call_with_retries(shard: &Rc<Shard>, mut call: Call) -> Resu
                 }
                 match refused(shard, &request, &head, &body, pen.note()) {
                     Some(failure) => failure,
-                    None => return Ok((head, body)),
+                    None => {
+                        pen.on_accepted();
+                        return Ok((head, body));
+                    }
                 }
             }
             Err(failure) => failure,
         };
-        shard.wait_or_give_up(failure, &mut attempt).await?;
+        shard.wait_or_give_up(failure, &mut attempts).await?;
     }
 }
 
@@ -111,43 +115,65 @@ impl Call {
     }
 }
 
-/// One exchange within the time that a silent origin is given.
+/// One exchange. An origin is silent when nothing comes of its head, or of the rest of its body, for that time: a page of
+/// a listing may take longer in all.
 async fn answer(shard: &Rc<Shard>, request: &Request) -> Result<(Head, Bytes), Failure> {
-    let answered = tokio::time::timeout(shard.core.stall_timeout(), exchange(shard, request)).await;
-    answered.unwrap_or_else(|_elapsed| {
-        Err(Failure::transient(Error::new(
-            ErrorKind::Timeout,
-            format!("{} did not answer in time", request.endpoint),
-        )))
-    })
-}
-
-async fn exchange(shard: &Rc<Shard>, request: &Request) -> Result<(Head, Bytes), Failure> {
-    let (caller, answer) = send(shard, request).await?;
+    let patience = shard.core.stall_timeout();
+    let (caller, answer) = send(shard, request, patience).await?;
     let headers = answer.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
     let head = Head::from_http(answer.status().as_u16(), headers);
     shard.core.clock.note(head.date);
-    let body = collected(answer, ANSWER_BYTES_MAX).await?;
+    let body = collected(answer, ANSWER_BYTES_MAX, &request.endpoint, patience).await?;
     shard.callers.borrow_mut().entry(request.endpoint.clone()).or_default().push(caller);
     Ok((head, body))
 }
 
-async fn collected(answer: hyper::Response<Incoming>, bytes_max: usize) -> Result<Bytes, Failure> {
-    let body = Limited::new(answer.into_body(), bytes_max).collect().await.map_err(|error| {
-        Failure::transient(Error::new(ErrorKind::Network, format!("the answer broke off: {error}")))
-    })?;
-    Ok(body.to_bytes())
+/// The whole body, of which something must come every now and then.
+async fn collected(
+    answer: hyper::Response<Incoming>,
+    bytes_max: usize,
+    endpoint: &Endpoint,
+    patience: Duration,
+) -> Result<Bytes, Failure> {
+    let mut body = Limited::new(answer.into_body(), bytes_max);
+    let mut bytes = Vec::new();
+    while let Some(frame) = within(patience, endpoint, body.frame()).await? {
+        let frame = frame.map_err(|error| {
+            let cause = format!("the answer broke off: {error}");
+            Failure::transient(Error::new(ErrorKind::Network, cause))
+        })?;
+        bytes.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
+    }
+    Ok(bytes.into())
 }
 
-/// Sends on an idle connection, or on a new one where the origin closed the idle one meanwhile.
-async fn send(shard: &Rc<Shard>, request: &Request) -> Result<(Caller, hyper::Response<Incoming>), Failure> {
-    if let Some(mut caller) = idle_caller(shard, request).await
-        && let Ok(answer) = caller.send_request(rendered(shard, request, Bytes::new(), Purpose::Store)?).await
-    {
-        return Ok((caller, answer));
+/// What comes in that time, or the failure that nothing came.
+async fn within<T>(
+    patience: Duration,
+    endpoint: &Endpoint,
+    coming: impl Future<Output = T>,
+) -> Result<T, Failure> {
+    tokio::time::timeout(patience, coming).await.map_err(|_elapsed| {
+        let cause = format!("{endpoint} did not answer in time");
+        Failure::transient(Error::new(ErrorKind::Timeout, cause))
+    })
+}
+
+/// Sends on an idle connection, or on a new one where the origin closed the idle one meanwhile; the head of the answer.
+async fn send(
+    shard: &Rc<Shard>,
+    request: &Request,
+    patience: Duration,
+) -> Result<(Caller, hyper::Response<Incoming>), Failure> {
+    if let Some(mut caller) = idle_caller(shard, request).await {
+        let sent = sent(shard, &mut caller, request, Bytes::new(), Purpose::Store);
+        if let Ok(answer) = within(patience, &request.endpoint, sent).await? {
+            return Ok((caller, answer));
+        }
     }
     let mut caller = open_caller(shard, request, Purpose::Store).await?;
-    let answer = sent(shard, &mut caller, request, Bytes::new(), Purpose::Store).await?;
+    let sent = sent(shard, &mut caller, request, Bytes::new(), Purpose::Store);
+    let answer = within(patience, &request.endpoint, sent).await??;
     Ok((caller, answer))
 }
 
@@ -290,20 +316,14 @@ pub(crate) async fn ask(shard: &Rc<Shard>, question: Question) -> Result<Reply, 
 }
 
 async fn ask_once(shard: &Rc<Shard>, question: &Question) -> Result<Reply, Failure> {
-    let endpoint = &question.request.endpoint;
-    let silent = |_elapsed| {
-        let cause = format!("{endpoint} did not answer in time");
-        Failure::transient(Error::new(ErrorKind::Timeout, cause))
-    };
-    let opened =
-        tokio::time::timeout(question.patience.connect, open_caller(shard, &question.request, Purpose::Keys))
-            .await;
-    let mut caller = opened.map_err(silent)??;
+    let Question { request, body, patience } = question;
+    let opening = open_caller(shard, request, Purpose::Keys);
+    let mut caller = within(patience.connect, &request.endpoint, opening).await??;
     let exchange = async {
-        let answer =
-            sent(shard, &mut caller, &question.request, question.body.clone(), Purpose::Keys).await?;
+        let answer = sent(shard, &mut caller, request, body.clone(), Purpose::Keys).await?;
         let status = answer.status().as_u16();
-        Ok(Reply { status, body: collected(answer, REPLY_BYTES_MAX).await? })
+        let body = collected(answer, REPLY_BYTES_MAX, &request.endpoint, patience.answer).await?;
+        Ok(Reply { status, body })
     };
-    tokio::time::timeout(question.patience.answer, exchange).await.map_err(silent)?
+    within(patience.answer, &request.endpoint, exchange).await?
 }

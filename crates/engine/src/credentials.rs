@@ -5,6 +5,7 @@
 //! for it but by a future, so that a shard can carry the very calls that the provider makes.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -132,6 +133,8 @@ pub(crate) struct Held<S> {
     /// What the user should know of these keys when the origin refuses: why there are none, or no newer ones.
     pub(crate) note: Option<String>,
     since: u64,
+    /// An origin has let a request in that was signed with them.
+    was_accepted: AtomicBool,
 }
 
 struct State<S> {
@@ -190,8 +193,10 @@ impl<S: Send + Sync + 'static> Keys<S> {
             if held.number != number {
                 return true;
             }
-            // Whoever comes while the question is out waits for its answer; whoever comes later has it.
-            if !state.spent && (now < state.renew_at || !(sure || held.is_suspect(now))) {
+            // Whoever comes while the question is out waits for its answer; whoever comes later has it. Keys that worked
+            // and are too old now are renewed however short they lived; new ones that never did are no reason to ask.
+            let too_soon = now < state.renew_at && !held.was_accepted.load(Ordering::Relaxed);
+            if !state.spent && (too_soon || !(sure || held.is_suspect(now))) {
                 return false;
             }
             state.renew_at = now + FAILED_S;
@@ -260,6 +265,14 @@ impl<S> Held<S> {
     /// The keys themselves.
     pub(crate) fn credentials(&self) -> Option<&Credentials> {
         self.grant.as_ref().map(|grant| &grant.credentials)
+    }
+
+    /// An origin has let a request in that was signed with these.
+    pub(crate) fn on_accepted(&self) {
+        // Most often it is known: a look is cheaper than a write that all shards see.
+        if !self.was_accepted.load(Ordering::Relaxed) {
+            self.was_accepted.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Keys that may have ended without having said when.
@@ -339,7 +352,8 @@ impl<S> State<S> {
         let made = grant.as_ref().map(|grant| signer(grant.credentials.clone()));
         let number = if same { number } else { number + 1 };
         let since = before.filter(|_| same).map_or(now, |before| before.since);
-        self.held = Some(Arc::new(Held { number, signer: made, grant, note, since }));
+        let was_accepted = AtomicBool::new(false);
+        self.held = Some(Arc::new(Held { number, signer: made, grant, note, since, was_accepted }));
     }
 }
 

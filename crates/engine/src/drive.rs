@@ -14,6 +14,7 @@ use crate::object::Asked;
 use crate::part::Part;
 use crate::plan::Plan;
 use crate::refusal::Failure;
+use crate::retry::Attempts;
 use crate::shard::Shard;
 use crate::single::Single;
 use crate::stats::Version;
@@ -127,7 +128,7 @@ async fn first_answer(shard: &Rc<Shard>, running: &Running) -> Result<Answer, Er
         }
         Span::Last(_) => Asked::LastByte,
     };
-    let mut attempt = 1;
+    let mut attempts = Attempts::default();
     loop {
         let failure = match ask(shard, running, &asked).await {
             Ok(answer) => match check_first(&answer, &asked) {
@@ -143,7 +144,7 @@ async fn first_answer(shard: &Rc<Shard>, running: &Running) -> Result<Answer, Er
             }
             Err(failure) => failure,
         };
-        wait_or_give_up(shard, running, failure, &mut attempt).await?;
+        wait_or_give_up(shard, running, failure, &mut attempts).await?;
     }
 }
 
@@ -225,9 +226,9 @@ pub(crate) async fn wait_or_give_up(
     shard: &Shard,
     running: &Running,
     failure: Failure,
-    attempt: &mut u32,
+    attempts: &mut Attempts,
 ) -> Result<(), Error> {
-    shard.wait_or_give_up(failure, attempt).await?;
+    shard.wait_or_give_up(failure, attempts).await?;
     running.counters.retries.fetch_add(1, Ordering::Relaxed);
     Ok(())
 }

@@ -1,14 +1,16 @@
-//! Endpoints: the addresses behind a name. Every address is used; new connections are spread over them in turn.
+//! Endpoints: the addresses behind a name. Every address is used; new connections are spread over them in turn, and an
+//! address that fails rests (`rest.rs`).
 
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use flatout_wire::endpoint::Endpoint;
 
 use crate::error::{Error, ErrorKind};
+use crate::rest::Rests;
 
 /// Object stores answer with few of many addresses and change them every few seconds (reference/cli.md §3.3).
 const RESOLVE_AGAIN: Duration = Duration::from_secs(30);
@@ -16,7 +18,13 @@ const RESOLVE_AGAIN: Duration = Duration::from_secs(30);
 /// What is known of every name that a client talks to.
 pub(crate) struct Endpoints {
     fixed: Vec<Fixed>,
-    known: Mutex<HashMap<(String, u16), Arc<Addresses>>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    known: HashMap<(String, u16), Known>,
+    rests: Rests,
 }
 
 /// One `--resolve HOST[:PORT]:ADDRESS[,ADDRESS…]`.
@@ -27,50 +35,56 @@ struct Fixed {
     addresses: Vec<IpAddr>,
 }
 
-struct Addresses {
+/// The addresses of one name, and how often they were handed out.
+struct Known {
     list: Vec<SocketAddr>,
     resolved: Instant,
-    turn: Mutex<usize>,
+    turn: usize,
 }
 
 impl Endpoints {
     pub(crate) fn new(resolve: &[String]) -> Result<Endpoints, Error> {
         let fixed = resolve.iter().map(|text| Fixed::parse(text)).collect::<Result<_, _>>()?;
-        Ok(Endpoints { fixed, known: Mutex::default() })
+        Ok(Endpoints { fixed, state: Mutex::default() })
     }
 
-    /// All addresses of `endpoint`, never none, beginning with the one whose turn it is. A look-up ends `within` that time.
+    /// All addresses of `endpoint`, never none, in the order in which to try them: beginning with the one whose turn it is,
+    /// those that rest last. A look-up ends `within` that time; what was known before serves on when it fails.
     pub(crate) async fn addresses(
         &self,
         endpoint: &Endpoint,
         within: Duration,
     ) -> Result<Vec<SocketAddr>, Error> {
-        let addresses = match self.fresh(endpoint) {
-            Some(addresses) => addresses,
-            None => self.resolve(endpoint, within).await?,
+        let name = (endpoint.host.clone(), endpoint.port);
+        if let Some(addresses) = self.lock().turn(&name, true) {
+            return Ok(addresses);
+        }
+        let found = match self.fixed(endpoint) {
+            Some(list) => Ok(list),
+            None => look_up(endpoint, within).await,
         };
-        let mut turn = addresses.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut list = addresses.list.clone();
-        list.rotate_left(*turn);
-        *turn = (*turn + 1) % list.len();
-        Ok(list)
+        let mut state = self.lock();
+        match found {
+            Ok(list) => state.learn(&name, list),
+            // A name server that is down for a while is no reason to leave an origin that is not.
+            Err(error) if !state.known.contains_key(&name) => return Err(error),
+            Err(_) => state.keep(&name),
+        }
+        Ok(state.turn(&name, false).expect("it was learnt, now or before"))
     }
 
-    fn fresh(&self, endpoint: &Endpoint) -> Option<Arc<Addresses>> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let addresses = known.get(&(endpoint.host.clone(), endpoint.port))?;
-        (addresses.resolved.elapsed() < RESOLVE_AGAIN).then(|| addresses.clone())
+    /// A connection to `address` that was begun then could not be opened, or brought no answer to its first request.
+    pub(crate) fn on_failed(&self, address: SocketAddr, begun: Instant) {
+        self.lock().rests.on_failed(address, begun, Instant::now());
     }
 
-    async fn resolve(&self, endpoint: &Endpoint, within: Duration) -> Result<Arc<Addresses>, Error> {
-        let list = match self.fixed(endpoint) {
-            Some(list) => list,
-            None => look_up(endpoint, within).await?,
-        };
-        let addresses = Arc::new(Addresses { list, resolved: Instant::now(), turn: Mutex::default() });
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert((endpoint.host.clone(), endpoint.port), addresses.clone());
-        Ok(addresses)
+    /// A new connection to `address` has brought an answer.
+    pub(crate) fn on_answered(&self, address: SocketAddr) {
+        self.lock().rests.on_answered(address);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn fixed(&self, endpoint: &Endpoint) -> Option<Vec<SocketAddr>> {
@@ -80,6 +94,31 @@ impl Endpoints {
         };
         let fixed = self.fixed.iter().find(matches)?;
         Some(fixed.addresses.iter().map(|&address| SocketAddr::new(address, endpoint.port)).collect())
+    }
+}
+
+impl State {
+    /// The addresses of a name in the order of this turn; `None` where it is not known, or, with `fresh`, not any more.
+    fn turn(&mut self, name: &(String, u16), fresh: bool) -> Option<Vec<SocketAddr>> {
+        let now = Instant::now();
+        let is_fresh = |known: &&mut Known| !fresh || now.duration_since(known.resolved) < RESOLVE_AGAIN;
+        let known = self.known.get_mut(name).filter(is_fresh)?;
+        let turn = known.turn;
+        known.turn = known.turn.wrapping_add(1);
+        Some(self.rests.order(&known.list, turn, now))
+    }
+
+    /// A look-up has failed: it is time for the next as if it had brought what was known.
+    fn keep(&mut self, name: &(String, u16)) {
+        if let Some(known) = self.known.get_mut(name) {
+            known.resolved = Instant::now();
+        }
+    }
+
+    /// A look-up has brought these. Turns go on: many that look a name up at once do not all begin with the first.
+    fn learn(&mut self, name: &(String, u16), list: Vec<SocketAddr>) {
+        let turn = self.known.get(name).map_or(0, |known| known.turn);
+        self.known.insert(name.clone(), Known { list, resolved: Instant::now(), turn });
     }
 }
 
@@ -167,5 +206,29 @@ mod tests {
             [turn(), turn(), turn()].map(|list| list.join(" ")),
             ["127.0.0.1 127.0.0.2", "127.0.0.2 127.0.0.1", "127.0.0.1 127.0.0.2",]
         );
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_looked_up_again_keeps_its_addresses() {
+        let endpoints = Endpoints::new(&[]).expect("no --resolve");
+        let (endpoint, _) = Endpoint::parse("http://origin.invalid:8080").expect("an endpoint");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let ask = || runtime.block_on(endpoints.addresses(&endpoint, Duration::from_millis(500)));
+        assert!(ask().is_err(), "nothing was known");
+        let list: Vec<SocketAddr> = vec![([127, 0, 0, 1], 8080).into(), ([127, 0, 0, 2], 8080).into()];
+        let name = (endpoint.host.clone(), endpoint.port);
+        endpoints.lock().learn(&name, list.clone());
+        let long_ago = Instant::now() - 2 * RESOLVE_AGAIN;
+        endpoints.lock().known.get_mut(&name).expect("it was learnt").resolved = long_ago;
+        assert_eq!(ask().expect("the old addresses"), list);
+        assert!(endpoints.lock().turn(&name, true).is_some(), "not looked up again for each connection");
+        endpoints.on_failed(list[1], Instant::now());
+        for turn in 0..2 {
+            assert_eq!(
+                ask().expect("the old addresses"),
+                list,
+                "{turn}: the second rests, whosever turn it is"
+            );
+        }
     }
 }

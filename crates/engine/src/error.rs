@@ -111,6 +111,11 @@ impl Error {
         self.0.kind
     }
 
+    /// Whether the same may go well a moment later, or at another address.
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Network | ErrorKind::Timeout)
+    }
+
     /// What was being done: "read", "write", "list", …; empty when unknown.
     pub fn doing(&self) -> &str {
         self.0.doing

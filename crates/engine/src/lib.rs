@@ -23,6 +23,7 @@ mod part;
 mod plan;
 mod proxy;
 mod refusal;
+mod rest;
 mod retry;
 mod shard;
 mod single;

@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::landing::Place;
 use crate::object::Asked;
 use crate::refusal::Failure;
+use crate::retry::Attempts;
 use crate::shard::Shard;
 use crate::stats::{Counters, PartRecord, Version};
 use crate::transfer::Running;
@@ -55,9 +56,12 @@ impl<'a> Part<'a> {
 
     /// Fetches the part, beginning with an `answer` that is there already.
     pub(crate) async fn fetch(mut self, shard: &Rc<Shard>, mut answer: Option<Answer>) -> Result<(), Error> {
-        let mut attempt = 1;
-        while let Err(failure) = self.attempt(shard, answer.take()).await {
-            wait_or_give_up(shard, self.running, failure, &mut attempt).await?;
+        let mut attempts = Attempts::default();
+        loop {
+            let before = self.place.filled();
+            let Err(failure) = self.attempt(shard, answer.take()).await else { break };
+            attempts.on_landed(self.place.filled() - before);
+            wait_or_give_up(shard, self.running, failure, &mut attempts).await?;
         }
         self.finish();
         Ok(())

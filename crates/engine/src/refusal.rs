@@ -11,6 +11,9 @@ use crate::error::{Error, ErrorKind};
 use crate::object::unix_seconds;
 use crate::retry::Fault;
 
+/// Signatures are refused beyond it (S3 and OSS: RequestTimeTooSkewed).
+const SKEW_REFUSED_S: u64 = 15 * 60;
+const SET_THE_CLOCK: &str = "set the clock, for example with chrony or systemd-timesyncd";
 const START_AGAIN: &str = "start again to read the new version";
 
 /// A failed attempt: whether to try again, and the error if not.
@@ -62,7 +65,10 @@ impl Failure {
                     .with_hint("try again later, or with a smaller --parallel")
             }
             Fault::Transient => Error::new(ErrorKind::Network, sentence(&refusal, "the origin failed")),
-            Fault::Final => refused(&refusal, note, head.date),
+            Fault::Final => {
+                let is_explained = !body.is_empty() || head.error_document.is_some();
+                refused(&refusal, note, head.date, is_explained)
+            }
         };
         let retry_after =
             head.retry_after_s.map(Duration::from_secs).or(head.qos_delay_ms.map(Duration::from_millis));
@@ -73,10 +79,7 @@ impl Failure {
 impl From<Error> for Failure {
     /// What the network did may be over a moment later; everything else stays as it is.
     fn from(error: Error) -> Failure {
-        match error.kind() {
-            ErrorKind::Network | ErrorKind::Timeout => Failure::transient(error),
-            _ => Failure::last(error),
-        }
+        if error.may_pass() { Failure::transient(error) } else { Failure::last(error) }
     }
 }
 
@@ -140,8 +143,13 @@ pub(crate) fn doubts_keys(head: &Head, body: &[u8], method: Method) -> Doubt {
     }
 }
 
-fn refused(refusal: &Refusal, note: Option<&str>, date: Option<u64>) -> Error {
-    let keys = note.unwrap_or("check that the keys are right and the policy allows it").to_string();
+/// A refusal that is not `is_explained` has nothing but its status: the refusal of a HEAD.
+fn refused(refusal: &Refusal, note: Option<&str>, date: Option<u64>, is_explained: bool) -> Error {
+    let skew = |least_s| date.and_then(|date| skew(unix_seconds(), date, least_s));
+    let keys = match skew(SKEW_REFUSED_S).filter(|_| !is_explained) {
+        Some(skew) => format!("the clock is {skew}, which may be why: {SET_THE_CLOCK}"),
+        None => note.unwrap_or("check that the keys are right and the policy allows it").into(),
+    };
     let (kind, what, hint) = match refusal.reason() {
         Reason::NotFound => (
             ErrorKind::NotFound,
@@ -160,10 +168,9 @@ fn refused(refusal: &Refusal, note: Option<&str>, date: Option<u64>) -> Error {
         }
         Reason::ClockSkew => {
             let what = "this machine's clock differs too much from the origin's";
-            let set = "set the clock, for example with chrony or systemd-timesyncd";
-            let hint = match date.and_then(|date| skew(unix_seconds(), date)) {
-                Some(skew) => format!("the clock is {skew}: {set}"),
-                None => set.into(),
+            let hint = match skew(2) {
+                Some(skew) => format!("the clock is {skew}: {SET_THE_CLOCK}"),
+                None => SET_THE_CLOCK.into(),
             };
             (ErrorKind::Denied, what, hint)
         }
@@ -213,12 +220,12 @@ fn refused(refusal: &Refusal, note: Option<&str>, date: Option<u64>) -> Error {
     Error::new(kind, sentence(refusal, what)).with_hint(hint)
 }
 
-/// How far off this machine's clock is, by the date of the origin's answer; nothing where both agree.
-fn skew(now: u64, date: u64) -> Option<String> {
+/// How far off this machine's clock is, by the date of the origin's answer; nothing where it is less than `least_s`.
+fn skew(now: u64, date: u64, least_s: u64) -> Option<String> {
     let direction = if now > date { "ahead" } else { "behind" };
     let words = match now.abs_diff(date) {
-        0..=1 => return None,
-        seconds @ 2..=119 => format!("{seconds} seconds"),
+        seconds if seconds < least_s => return None,
+        seconds @ 0..=119 => format!("{seconds} seconds"),
         seconds @ 120..=7_199 => format!("{} minutes", seconds / 60),
         seconds @ 7_200..=172_799 => format!("{} hours", seconds / 3_600),
         seconds => format!("{} days", seconds / 86_400),
@@ -260,6 +267,21 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_without_a_word_names_a_clock_that_is_far_off() {
+        let hint = |date: u64, body: &[u8]| {
+            let mut head = Head::from_http(403, [].into_iter());
+            head.date = Some(date);
+            let failure = Failure::of_answer(&head, body, None).expect("a failure");
+            failure.error.hint().expect("a hint").to_owned()
+        };
+        let now = unix_seconds();
+        assert!(hint(now - 7_200, b"").contains("the clock is 2 hours ahead"), "{}", hint(now - 7_200, b""));
+        assert!(hint(now - 60, b"").contains("check that the keys"));
+        let explained = b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>";
+        assert!(hint(now - 7_200, explained).contains("check that the keys"), "the origin has its reason");
+    }
+
+    #[test]
     fn skews_in_words() {
         let rows = [
             (1_000_000, 1_000_000, None),
@@ -270,7 +292,7 @@ mod tests {
             (0, 1_000_000, Some("11 days behind")),
         ];
         for (now, date, expected) in rows {
-            assert_eq!(skew(now, date).as_deref(), expected, "{now} {date}");
+            assert_eq!(skew(now, date, 2).as_deref(), expected, "{now} {date}");
         }
     }
 }

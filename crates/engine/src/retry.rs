@@ -1,4 +1,5 @@
-//! When to try again: one pure function of fault, attempt and chance. Full jitter, so that parts do not return in step.
+//! When to try again: a pure function of fault, attempt and chance, and what counts as an attempt in vain. Full jitter, so
+//! that parts do not return in step.
 
 use std::time::Duration;
 
@@ -40,6 +41,61 @@ pub(crate) fn wait(
     Some(asked.map_or(jittered, |asked| asked.min(Duration::from_millis(WAIT_MAX_MS)) + jittered / 4))
 }
 
+/// An attempt that landed this much was worth its request: a body that breaks again and again ends all the same.
+const WORTH_BYTES: u64 = 64 << 10;
+
+/// The attempts at one thing that failed so far, and how many of the last ones brought nothing worth while.
+#[derive(Debug, Default)]
+pub(crate) struct Attempts {
+    failed: u32,
+    /// In a row since something worth while landed: these are what `--retries` bounds.
+    in_vain: u32,
+    /// In a row since then, those included in which the origin served others meanwhile: by these the waits grow.
+    in_row: u32,
+    /// By the attempt that is under way.
+    landed_bytes: u64,
+    /// What all had landed at the last failure.
+    all_bytes: u64,
+}
+
+impl Attempts {
+    /// The attempt under way has landed that much more.
+    pub(crate) fn on_landed(&mut self, bytes: u64) {
+        self.landed_bytes += bytes;
+    }
+
+    /// The attempt under way has failed: how long to wait before the next, or `None` to give up. `all_bytes` is what has
+    /// landed by now of all that is under way: an origin that throttles one of them while it serves the others is
+    /// working, however long that lasts.
+    pub(crate) fn on_failure(
+        &mut self,
+        fault: Fault,
+        all_bytes: u64,
+        retries_max: u32,
+        asked: Option<Duration>,
+        chance: f64,
+    ) -> Option<Duration> {
+        let was_worth_it = std::mem::take(&mut self.landed_bytes) >= WORTH_BYTES;
+        let serves_others = fault == Fault::Throttled && all_bytes != self.all_bytes;
+        (self.in_vain, self.in_row) = match (was_worth_it, serves_others) {
+            (true, _) => (1, 1),
+            (false, true) => (self.in_vain.max(1), self.in_row + 1),
+            (false, false) => (self.in_vain + 1, self.in_row + 1),
+        };
+        self.failed += 1;
+        self.all_bytes = all_bytes;
+        if self.in_vain > retries_max {
+            return None;
+        }
+        wait(fault, self.in_row, u32::MAX, asked, chance)
+    }
+
+    /// How many attempts failed, those that were worth it included.
+    pub(crate) fn failed(&self) -> u32 {
+        self.failed
+    }
+}
+
 /// Chance for jitter: SplitMix64 over a seed (Steele et al., 2014), enough to spread waits.
 pub(crate) struct Dice(u64);
 
@@ -79,6 +135,62 @@ mod tests {
         check(Fault::Throttled, 1, Some(3), 0.0, Some(3_000));
         check(Fault::Throttled, 1, Some(3_600), 0.0, Some(20_000));
         check(Fault::Final, 1, None, 0.5, None);
+    }
+
+    /// A row of failures, each after an attempt that landed that many KiB and with that much landed by all, in KiB; the
+    /// most that is waited before each next attempt, in ms. Two retries.
+    fn check_row(failures: &[(Fault, u64, u64, Option<u64>)]) {
+        let mut attempts = Attempts::default();
+        for (number, (fault, landed_kib, all_kib, expected_ms)) in (1..).zip(failures) {
+            attempts.on_landed(landed_kib << 10);
+            let wait = attempts.on_failure(*fault, all_kib << 10, 2, None, 1.0);
+            assert_eq!(wait, expected_ms.map(Duration::from_millis), "failure {number} of {failures:?}");
+            assert_eq!(attempts.failed(), number);
+        }
+    }
+
+    #[test]
+    fn only_attempts_in_vain_use_up_the_retries() {
+        use Fault::{Final, Throttled, Transient};
+        check_row(&[(Transient, 0, 0, Some(100)), (Transient, 0, 0, Some(200)), (Transient, 0, 0, None)]);
+        // What lands less than is worth a request is in vain.
+        check_row(&[
+            (Transient, 63, 63, Some(100)),
+            (Transient, 63, 126, Some(200)),
+            (Transient, 63, 189, None),
+        ]);
+        // What is worth it starts the count, and the waits, again; what fails then fails as at first.
+        check_row(&[
+            (Transient, 0, 0, Some(100)),
+            (Transient, 0, 0, Some(200)),
+            (Transient, 64, 64, Some(100)),
+            (Transient, 9_999, 9_999, Some(100)),
+            (Transient, 0, 9_999, Some(200)),
+            (Transient, 0, 9_999, None),
+        ]);
+        // While others are served a throttled one waits longer and longer, and does not give up.
+        check_row(&[
+            (Throttled, 0, 0, Some(1_000)),
+            (Throttled, 0, 1, Some(2_000)),
+            (Throttled, 0, 2, Some(4_000)),
+            (Throttled, 0, 3, Some(8_000)),
+            (Throttled, 0, 4, Some(16_000)),
+            (Throttled, 0, 5, Some(20_000)),
+            (Throttled, 0, 5, Some(20_000)),
+            (Throttled, 0, 5, None),
+        ]);
+        // That others are served says nothing about one that stalls or breaks.
+        check_row(&[(Transient, 0, 1, Some(100)), (Transient, 0, 2, Some(200)), (Transient, 0, 3, None)]);
+        check_row(&[(Final, 9_999, 9_999, None)]);
+    }
+
+    #[test]
+    fn without_retries_nothing_is_tried_again() {
+        for landed_bytes in [0, WORTH_BYTES] {
+            let mut attempts = Attempts::default();
+            attempts.on_landed(landed_bytes);
+            assert_eq!(attempts.on_failure(Fault::Transient, landed_bytes, 0, None, 0.5), None);
+        }
     }
 
     #[test]

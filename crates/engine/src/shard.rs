@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use bytes::Bytes;
 use flatout_wire::endpoint::Endpoint;
@@ -17,12 +18,12 @@ use crate::client::Core;
 use crate::connection::{self, Connection, RECEIVE_BYTES, Socket};
 use crate::control::{self, Call, Caller, Question, Reply};
 use crate::drive::{drive_lead, drive_worker};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::lease::Lease;
 use crate::many::{Worker, drive_many};
 use crate::proxy::Purpose;
 use crate::refusal::Failure;
-use crate::retry::{self, Dice};
+use crate::retry::{Attempts, Dice};
 use crate::tls_errors::{is_tls, wants_tls};
 use crate::transfer::Hold;
 
@@ -120,6 +121,8 @@ pub(crate) struct Shard {
     idle: RefCell<HashMap<Endpoint, Vec<Connection>>>,
     dice: RefCell<Dice>,
     next_connection: Cell<u32>,
+    /// Bytes that have landed through this shard, of whatever transfer.
+    pub(crate) landed_bytes: Cell<u64>,
 }
 
 impl Shard {
@@ -134,6 +137,7 @@ impl Shard {
             dice: RefCell::new(Dice::new(seed)),
             // Numbers are unique within the client: each shard has its own million.
             next_connection: Cell::new(number * 1_000_000),
+            landed_bytes: Cell::new(0),
         }
     }
 
@@ -142,8 +146,8 @@ impl Shard {
         self.idle.borrow_mut().get_mut(endpoint)?.pop()
     }
 
-    /// A new connection to the first address of `endpoint`, or of the proxy that leads there, in turn, that can be
-    /// reached.
+    /// A new connection to the first address of `endpoint`, or of the proxy that leads there, that can be reached: in
+    /// turn, and those that failed a while ago last.
     pub(crate) async fn connect(
         &self,
         endpoint: &Endpoint,
@@ -160,10 +164,12 @@ impl Shard {
             None => error,
         })?;
         for address in addresses {
+            let begun = Instant::now();
             match connection::connect(endpoint, proxy, address, &core.tls, within).await {
                 Ok(socket) => return Ok((socket, address)),
                 // Another address may do better; what certificate and settings forbid stays forbidden.
-                Err(error) if matches!(error.kind(), ErrorKind::Network | ErrorKind::Timeout) => {
+                Err(error) if error.may_pass() => {
+                    core.endpoints.on_failed(address, begun);
                     refused = Some(error);
                 }
                 Err(error) => return Err(error),
@@ -183,12 +189,16 @@ impl Shard {
     }
 
     /// Waits before the next attempt, or gives the error back when there is to be none.
-    pub(crate) async fn wait_or_give_up(&self, failure: Failure, attempt: &mut u32) -> Result<(), Error> {
+    pub(crate) async fn wait_or_give_up(
+        &self,
+        failure: Failure,
+        attempts: &mut Attempts,
+    ) -> Result<(), Error> {
         let (retries_max, chance) = (self.core.settings.retries, self.chance());
-        match retry::wait(failure.fault, *attempt, retries_max, failure.retry_after, chance) {
-            None => Err(failure.error.after_attempts(*attempt)),
+        let Failure { fault, error, retry_after, .. } = failure;
+        match attempts.on_failure(fault, self.landed_bytes.get(), retries_max, retry_after, chance) {
+            None => Err(error.after_attempts(attempts.failed())),
             Some(wait) => {
-                *attempt += 1;
                 tokio::time::sleep(wait).await;
                 Ok(())
             }

@@ -11,6 +11,7 @@ use crate::landing::Ground;
 use crate::object::Asked;
 use crate::part::Part;
 use crate::refusal::Failure;
+use crate::retry::Attempts;
 use crate::shard::Shard;
 use crate::stats::Version;
 use crate::transfer::Running;
@@ -21,12 +22,12 @@ pub(crate) struct Single<'a> {
     shard: &'a Rc<Shard>,
     running: &'a Running,
     answer: Option<Answer>,
-    attempt: u32,
+    attempts: Attempts,
 }
 
 impl<'a> Single<'a> {
     pub(crate) fn new(shard: &'a Rc<Shard>, running: &'a Running, answer: Answer) -> Single<'a> {
-        Single { shard, running, answer: Some(answer), attempt: 1 }
+        Single { shard, running, answer: Some(answer), attempts: Attempts::default() }
     }
 
     /// Lands all that is wanted of the stream.
@@ -49,9 +50,14 @@ impl<'a> Single<'a> {
     /// Lands one part; whether the stream, whose length was not known, ended with it.
     async fn land_part(&mut self, part: &mut Part<'_>) -> Result<bool, Error> {
         loop {
-            match self.advance(part).await {
+            let before = part.missing().start;
+            let advanced = self.advance(part).await;
+            self.attempts.on_landed(part.missing().start - before);
+            match advanced {
                 Ok(ended) => return Ok(ended),
-                Err(failure) => wait_or_give_up(self.shard, self.running, failure, &mut self.attempt).await?,
+                Err(failure) => {
+                    wait_or_give_up(self.shard, self.running, failure, &mut self.attempts).await?
+                }
             }
         }
     }

@@ -55,7 +55,7 @@ impl Tls {
         })?;
         let session = ClientConnection::new(self.config().clone(), name)
             .map_err(|why| Error::new(ErrorKind::Internal, format!("TLS cannot start: {why}")))?;
-        let mut stream = TlsStream { tcp, session };
+        let mut stream = TlsStream { tcp, session, refused: None };
         match stream.shake_hands(endpoint).await {
             Ok(()) => Ok(stream),
             Err(why) => {
@@ -162,6 +162,8 @@ pub fn tls_config(ca_bundle: Option<&str>) -> Result<Arc<ClientConfig>, Error> {
 pub(crate) struct TlsStream {
     tcp: TcpStream,
     session: ClientConnection,
+    /// What the socket refused with behind bytes that had to go first: it says so once.
+    refused: Option<io::Error>,
 }
 
 impl TlsStream {
@@ -242,14 +244,21 @@ impl AsyncRead for TlsStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let before = buf.filled().len();
+        if let Some(refused) = this.refused.take() {
+            return Poll::Ready(Err(refused));
+        }
         while buf.remaining() > 0 {
             match this.session.reader().read(buf.initialize_unfilled()) {
                 Ok(0) => break,
                 Ok(bytes) => buf.advance(bytes),
                 Err(empty) if empty.kind() == io::ErrorKind::WouldBlock => match this.poll_records(cx) {
                     Poll::Ready(Ok(_)) => {}
-                    // What has been decrypted goes first; the error comes again.
-                    _ if buf.filled().len() > before => break,
+                    // What has been decrypted goes first.
+                    Poll::Ready(Err(refused)) if buf.filled().len() > before => {
+                        this.refused = Some(refused);
+                        break;
+                    }
+                    Poll::Pending if buf.filled().len() > before => break,
                     Poll::Ready(Err(refused)) => return Poll::Ready(Err(refused)),
                     Poll::Pending => return Poll::Pending,
                 },

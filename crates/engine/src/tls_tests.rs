@@ -58,7 +58,7 @@ fn nothing_beyond_the_handshake_is_taken_in_and_the_secrets_come_out() {
             let tcp =
                 TcpStream::connect((endpoint.host.as_str(), endpoint.port)).await.expect("a connection");
             let stream = tls.handshake(tcp, &endpoint).await.expect("a handshake");
-            let TlsStream { mut tcp, session } = stream;
+            let TlsStream { mut tcp, session, .. } = stream;
             let secrets = session.dangerous_extract_secrets().expect("secrets of a finished handshake");
             // In TLS 1.2 the Finished message is the first that the keys seal.
             assert_eq!((secrets.rx.0, secrets.tx.0), (sealed, sealed));
@@ -99,4 +99,25 @@ fn there_are_roots_without_a_bundle() {
     assert!(tls.config().enable_secret_extraction);
     assert_eq!(tls.config().alpn_protocols, [b"http/1.1"]);
     assert!(Arc::ptr_eq(tls.config(), tls.config()), "one store of sessions for all");
+}
+
+#[test]
+fn a_reset_behind_what_was_decrypted_was_taken_for_an_end() {
+    use tokio::io::AsyncWriteExt;
+    let (endpoint, tls, thread) = server(&TLS13, b"what came before");
+    run(async {
+        let tcp = TcpStream::connect((endpoint.host.as_str(), endpoint.port)).await.expect("a connection");
+        let mut stream = tls.handshake(tcp, &endpoint).await.expect("a handshake");
+        // The server's handshake takes nothing of this; then it reads one byte and closes: a reset, behind what it said.
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        stream.write_all(b"a request").await.expect("room");
+        stream.flush().await.expect("room");
+        tokio::task::spawn_blocking(|| thread.join()).await.expect("a thread").expect("the server ends");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        let mut text = [0; 100];
+        let came = stream.read(&mut text).await.expect("what came before");
+        assert_eq!(&text[..came], b"what came before");
+        let refused = stream.read(&mut text).await.expect_err("it was reset");
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionReset, "{refused}");
+    });
 }

@@ -187,7 +187,7 @@ pub const KNOBS: &[Knob] = &[
         name: "retries",
         kind: Kind::Count { min: 0, max: 100 },
         default: "5",
-        doc: "How often a part is asked for again before the transfer fails",
+        doc: "How often in a row a part is asked for again in vain before the transfer fails",
         group: Group::Patience,
     },
     Knob {

@@ -15,6 +15,11 @@ impl Folder {
         Folder(folder)
     }
 
+    /// What the earlier file holds.
+    pub fn earlier() -> Vec<u8> {
+        EARLIER.to_vec()
+    }
+
     pub fn path(&self) -> &Path {
         self.0.path()
     }

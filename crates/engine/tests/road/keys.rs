@@ -1,5 +1,6 @@
 //! Keys on the road: asked for once by all, renewed while parts are on their way, refused with the reasons.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -54,10 +55,14 @@ fn failed(why: &str, failed: bool) -> Refused {
 }
 
 fn client(origin: &Origin, provider: Arc<dyn Provider>, shards: u32) -> Client {
+    client_of(origin, provider, shards, 8)
+}
+
+fn client_of(origin: &Origin, provider: Arc<dyn Provider>, shards: u32, parallel: u32) -> Client {
     let mut config = Config { aws_credentials: provider, ..config() };
     config.settings.endpoint_url = Some(format!("http://{}", origin.address));
     config.settings.shards = shards;
-    config.settings.parallel = 8;
+    config.settings.parallel = parallel;
     Client::new(config).expect("good settings")
 }
 
@@ -124,6 +129,34 @@ fn a_token_that_expires_on_the_way_is_renewed_once() {
         assert!(old.count() <= 5 + 9, "{code}: one refusal for each part in flight and the HEAD");
         assert!(asked.len() as u64 >= SIZE / PART);
     }
+}
+
+#[test]
+fn tokens_that_live_for_a_moment_are_renewed_as_often_as_it_takes() {
+    // Each token serves four requests: the second renewal came within seconds of the first, and was not asked for.
+    let served: Mutex<HashMap<String, u32>> = Mutex::default();
+    let origin = guarded("ExpiredToken", move |token, _| {
+        let mut served = served.lock().unwrap();
+        let count = served.entry(token.to_owned()).or_default();
+        *count += 1;
+        *count <= 4
+    });
+    let provider = scripted(|number, _| numbered(number));
+    let client = client_of(&origin, provider.clone(), 1, 1);
+    assert!(read(&client).expect("the object arrives") == object(SIZE));
+    let asked = provider.asked.load(Ordering::SeqCst) as u64;
+    assert!((4..=14).contains(&asked), "{asked} questions for 13 parts and a HEAD");
+}
+
+#[test]
+fn new_keys_that_are_refused_at_once_are_asked_for_once() {
+    let origin = guarded("ExpiredToken", |_, _| false);
+    let provider = scripted(|number, _| numbered(number));
+    let client = client(&origin, provider.clone(), 1);
+    for _ in 0..3 {
+        assert_eq!(read(&client).expect_err("they are refused").kind(), ErrorKind::Denied);
+    }
+    assert_eq!(provider.asked.load(Ordering::SeqCst), 2, "not once more for each transfer");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// One request as it arrived.
 #[derive(Clone, Debug)]
@@ -39,6 +40,8 @@ pub enum Reply {
     Close(Vec<u8>),
     /// Sends the bytes and then nothing, until the client goes.
     Hang(Vec<u8>),
+    /// Sends the pieces, each after that time, and keeps the connection.
+    Trickle(Vec<Vec<u8>>, Duration),
 }
 
 pub struct Origin {
@@ -109,6 +112,12 @@ fn serve(stream: TcpStream, log: &Mutex<Vec<Asked>>, answer: &dyn Fn(&Asked) -> 
         match answer(&asked) {
             Reply::Keep(bytes) => drop(stream.write_all(&bytes)),
             Reply::Close(bytes) => return drop(stream.write_all(&bytes)),
+            Reply::Trickle(pieces, pause) => {
+                for piece in pieces {
+                    std::thread::sleep(pause);
+                    drop(stream.write_all(&piece));
+                }
+            }
             Reply::Hang(bytes) => {
                 drop(stream.write_all(&bytes));
                 drop(lines.next());

@@ -176,6 +176,7 @@ fn serve(
         let (bytes, close) = match answer(&asked) {
             Reply::Keep(bytes) => (bytes, false),
             Reply::Close(bytes) | Reply::Hang(bytes) => (bytes, true),
+            Reply::Trickle(pieces, _) => (pieces.concat(), false),
         };
         stream.write_all(&bytes).ok()?;
         stream.flush().ok()?;

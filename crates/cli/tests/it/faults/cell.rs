@@ -1,0 +1,357 @@
+//! One cell: an origin in its weather, a run of the program against it, and whether what is seen is what the table says.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use flatout_server::{Identity, Listen, Options, Origin, Store, synthetic_bytes};
+
+use super::log::Log;
+use super::run::{Run, run};
+use super::table::{Addresses, Dialect, End, Keys, Landing, Row, SETTINGS, Seen};
+use crate::folder::Folder;
+use crate::objects::{ACCESS_KEY, SECRET_KEY};
+use crate::program::flatout;
+
+/// A part of every run, as in [`SETTINGS`].
+pub const PART_BYTES: u64 = 128 << 10;
+/// The last of eight parts is a short one.
+const OBJECT_BYTES: u64 = (1 << 20) - 1_000;
+/// What lies in the folder: nothing, one part, and several.
+const SIZES: [u64; 7] = [0, 20_000, 20_001, 20_002, 20_003, PART_BYTES, 2 * PART_BYTES + 40_000];
+const BUCKET: &str = "bucket";
+/// What a busy machine may take for a stall.
+const SLACK: usize = 2;
+/// The beginning of every token that the programs give.
+const TOKEN: &str = "FwoGZXIvYXdzEJr-";
+
+/// One square of the table.
+#[derive(Clone, Copy)]
+pub struct Cell<'a> {
+    pub row: &'a Row,
+    pub landing: Landing,
+    pub dialect: Dialect,
+    pub tls: Option<&'a Authority>,
+}
+
+/// What a cell's files are in; gone with it.
+struct Scene {
+    /// Where the bytes land.
+    folder: Folder,
+    /// The log, and what gives keys.
+    aside: tempfile::TempDir,
+}
+
+impl Cell<'_> {
+    /// `stall/file/s3/plain`
+    pub fn name(&self) -> String {
+        let landing = format!("{:?}", self.landing).to_lowercase();
+        let dialect = format!("{:?}", self.dialect).to_lowercase();
+        let tls = if self.tls.is_some() { "tls" } else { "plain" };
+        format!("{}/{landing}/{dialect}/{tls}", self.row.name)
+    }
+
+    pub fn seen(&self) -> Seen {
+        (self.row.seen)(self.landing, self.dialect)
+    }
+
+    /// Runs it; how many answers met with something.
+    ///
+    /// # Errors
+    /// What is not as the table says, and what was seen instead.
+    pub fn check(&self, seed: u64) -> Result<usize, String> {
+        let scene = Scene { folder: Folder::new(), aside: tempfile::tempdir().unwrap() };
+        let origin = self.origin(seed, &scene);
+        let run = run(&mut self.command(&origin, &scene), self.landing);
+        // Whatever was still on its way is in the log then.
+        drop(origin);
+        let log = Log::read(&scene.log(), &self.objects());
+        let judged = self.judge(&run, &log, &scene);
+        judged.map(|()| log.hits).map_err(|wrong| format!("{wrong}\n{run}{log:?}"))
+    }
+
+    /// Keys and sizes; the keys begin with the cell's name, so that chance is another in every cell.
+    fn objects(&self) -> Vec<(String, u64)> {
+        match self.landing {
+            Landing::Folder => {
+                let sizes = SIZES.iter().enumerate();
+                sizes.map(|(number, bytes)| (format!("{}/many/{number}", self.name()), *bytes)).collect()
+            }
+            _ => vec![(format!("{}/object", self.name()), OBJECT_BYTES)],
+        }
+    }
+
+    fn origin(&self, seed: u64, scene: &Scene) -> Origin {
+        let objects = self.objects().into_iter().map(|(key, bytes)| (BUCKET.to_owned(), key, bytes));
+        let mut options = Options::new(Store::Synthetic(objects.collect()));
+        options.auth = Some((ACCESS_KEY.to_owned(), SECRET_KEY.to_owned()));
+        options.tls = self.tls.map(|authority| authority.identity.clone());
+        options.total = self.row.total.clone();
+        options.tunnel = self.row.tunnel.clone();
+        (options.tunnel.seed, options.tunnel.log) = (seed, Some(scene.log()));
+        match self.row.addresses {
+            Addresses::One => Origin::start(options).expect("an origin on a free port"),
+            Addresses::Dead | Addresses::DeadAndLive => on_two_addresses(options),
+        }
+    }
+
+    fn command(&self, origin: &Origin, scene: &Scene) -> Command {
+        let scheme = origin.scheme();
+        // Of two addresses the first is dead; both have the same port.
+        let (dead, port) = (origin.addresses()[0].ip(), origin.addresses()[0].port());
+        let (host, resolve) = match self.row.addresses {
+            Addresses::One => ("127.0.0.1", None),
+            Addresses::Dead => ("localhost", Some(format!("localhost:{port}:{dead}"))),
+            Addresses::DeadAndLive => ("localhost", Some(format!("localhost:{port}:{dead},127.0.0.1"))),
+        };
+        let endpoint = format!("{scheme}://{host}:{port}");
+        let (key, folder) = (format!("{}/object", self.name()), &scene.folder);
+        let bucket = match self.dialect {
+            Dialect::S3 => format!("s3://{BUCKET}"),
+            Dialect::Oss => format!("oss://{BUCKET}"),
+        };
+        let (source, many) = (format!("{bucket}/{key}"), format!("{bucket}/{}/many/", self.name()));
+        let mut command = match self.landing {
+            Landing::File => flatout(&["cp", &source, &folder.at("model")]),
+            Landing::Stream => flatout(&["cat", &source]),
+            Landing::Folder => flatout(&["cp", "-r", &many, &folder.at("new")]),
+            Landing::Memory => {
+                flatout(&["bench", "peer", &source, "--landing", "memory", "--check", &folder.at("new")])
+            }
+            Landing::Nowhere => flatout(&["bench", "peer", &source]),
+        };
+        match self.dialect {
+            Dialect::S3 => command.args(["--endpoint-url", &endpoint]),
+            Dialect::Oss => command.args(["--oss-endpoint", &endpoint, "--oss-region", "cn-hangzhou"]),
+        };
+        command.args(self.settings()).args(["--retries", &self.row.retries.to_string()]);
+        if let Some(authority) = self.tls {
+            command.arg("--ca-bundle").arg(authority.file.path());
+        }
+        if let Some(resolve) = resolve {
+            command.args(["--resolve", &resolve]);
+        }
+        self.give_keys(&mut command, scene);
+        command
+    }
+
+    /// Those of the row, and of all rows where that says nothing.
+    fn settings(&self) -> impl Iterator<Item = &'static str> {
+        let own = self.row.settings;
+        let common = SETTINGS.chunks(2).filter(|pair| !own.contains(&pair[0])).flatten();
+        common.chain(own).copied()
+    }
+
+    fn give_keys(&self, command: &mut Command, scene: &Scene) {
+        let names = match self.dialect {
+            Dialect::S3 => ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"],
+            Dialect::Oss => ["OSS_ACCESS_KEY_ID", "OSS_ACCESS_KEY_SECRET"],
+        };
+        match self.row.keys {
+            Keys::Variables => command.envs(names.into_iter().zip([ACCESS_KEY, SECRET_KEY])),
+            Keys::NewTokens | Keys::SameToken => {
+                scene.write_programs(self.row.keys == Keys::NewTokens);
+                command.env("HOME", scene.aside.path())
+            }
+        };
+    }
+
+    fn judge(&self, run: &Run, log: &Log, scene: &Scene) -> Result<(), String> {
+        for secret in [SECRET_KEY, TOKEN] {
+            ensure(!run.said().contains(secret), || format!("gave away {secret}"))?;
+        }
+        ensure(!run.left_processes, || "left a process behind".into())?;
+        let all = self.objects();
+        let came: Vec<&(String, u64)> =
+            all.iter().filter(|(key, bytes)| log.is_listed() && log.came(key, *bytes)).collect();
+        let end = match self.seen() {
+            Seen::Whole => None,
+            Seen::Fails(end) => Some(end),
+            Seen::WhenHit(end) => (came.len() < all.len()).then_some(end),
+            Seen::Nothing(_) => unreachable!("it is not run"),
+        };
+        match &end {
+            None => {
+                ensure(came.len() == all.len(), || "gave up on an object".into())?;
+                ensure(run.code == Some(0) && run.stderr.is_empty(), || "is no clean end".into())?;
+                log.unexplained(SLACK).map_or(Ok(()), Err)?;
+            }
+            Some(end) => self.judge_end(end, run, log)?,
+        }
+        self.judge_bytes(&came, end.is_some(), run, scene)
+    }
+
+    fn judge_end(&self, end: &End, run: &Run, log: &Log) -> Result<(), String> {
+        ensure(run.code == Some(end.exit), || format!("the exit code is not {}", end.exit))?;
+        let most = log.most_asked();
+        ensure(end.attempts.contains(&most), || format!("{most} attempts, not {:?}", end.attempts))?;
+        let mut rest = run.stderr.as_str();
+        for words in end.says {
+            let at = rest.find(words);
+            rest = &rest[at.ok_or_else(|| format!("does not say {words:?} in its place"))? + words.len()..];
+        }
+        let mut lines = run.stderr.lines();
+        let in_form = |line: &str| line.starts_with("flatout: error: ") || line.starts_with("  hint: ");
+        ensure(lines.all(in_form), || "standard error has a line in another form".into())?;
+        let lines = run.stderr.lines().count();
+        ensure(self.landing == Landing::Folder || lines <= 2, || "says more than an error and a hint".into())
+    }
+
+    /// What has landed is whole, and nothing else is there.
+    fn judge_bytes(
+        &self,
+        came: &[&(String, u64)],
+        failed: bool,
+        run: &Run,
+        scene: &Scene,
+    ) -> Result<(), String> {
+        let object = || self.bytes(&self.objects()[0].0, OBJECT_BYTES);
+        let mut expected = BTreeMap::from([("model".to_owned(), Folder::earlier())]);
+        match self.landing {
+            Landing::File if !failed => {
+                expected.insert("model".into(), object());
+            }
+            Landing::File => {}
+            Landing::Stream => {
+                // What came before the failure is right; but a wrong bit is known only at the end.
+                let (came, object) = (&run.stdout, object());
+                let flips = self.row.name.starts_with("flip");
+                let is_right = flips || object.starts_with(came);
+                let is_all = if failed { came.len() <= object.len() } else { came.len() == object.len() };
+                ensure(is_right && is_all, || format!("standard output is wrong: {} bytes", came.len()))?;
+            }
+            Landing::Folder => {
+                for (key, bytes) in came.iter().copied() {
+                    let name = key.rsplit('/').next().unwrap_or_default();
+                    expected.insert(format!("new/{name}"), self.bytes(key, *bytes));
+                }
+            }
+            Landing::Memory if !failed => {
+                expected.insert("new".into(), object());
+            }
+            Landing::Memory | Landing::Nowhere => {}
+        }
+        if matches!(self.landing, Landing::Memory | Landing::Nowhere) {
+            let said = String::from_utf8_lossy(&run.stdout);
+            let last = said.lines().last().unwrap_or_default();
+            let done = format!("done {OBJECT_BYTES}");
+            let is_told = if failed { last.starts_with("failed ") } else { last == done };
+            ensure(is_told, || format!("the lab is told {last:?}"))?;
+        }
+        let found = files(scene.folder.path(), "");
+        let names = |files: &BTreeMap<String, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>().join(" ");
+        ensure(names(&found) == names(&expected), || {
+            format!("there are the files {}; there should be {}", names(&found), names(&expected))
+        })?;
+        match found.iter().find(|(name, bytes)| !self.is_right(name, bytes, &expected[*name])) {
+            Some((name, _)) => Err(format!("{name} has wrong bytes")),
+            None => Ok(()),
+        }
+    }
+
+    /// An object that was replaced while it was read is all of the one or all of the other.
+    fn is_right(&self, name: &str, found: &[u8], expected: &[u8]) -> bool {
+        let may_be_new = self.row.tunnel.replace_after.is_some() && name.starts_with("new/");
+        found == expected || may_be_new && found == self.replaced(name, expected.len() as u64)
+    }
+
+    /// What the tunnel puts in an object's place: the same pattern, from its second byte on.
+    fn replaced(&self, name: &str, bytes: u64) -> Vec<u8> {
+        let mut body = vec![0; bytes as usize];
+        let key = format!("{}/many/{}", self.name(), name.trim_start_matches("new/"));
+        synthetic_bytes(BUCKET, &key, 1..bytes + 1, &mut body);
+        body
+    }
+
+    fn bytes(&self, key: &str, bytes: u64) -> Vec<u8> {
+        let mut body = vec![0; bytes as usize];
+        synthetic_bytes(BUCKET, key, 0..bytes, &mut body);
+        body
+    }
+}
+
+impl Scene {
+    fn log(&self) -> std::path::PathBuf {
+        self.aside.path().join("log")
+    }
+
+    /// Programs that print keys, and the files that name them, of both clouds.
+    fn write_programs(&self, new_tokens: bool) {
+        let at = |name: &str| self.aside.path().join(name);
+        let count = if new_tokens { "echo . >> \"$0.count\"" } else { "echo . > \"$0.count\"" };
+        for (name, keys) in [
+            (
+                "aws.sh",
+                r#"{"Version": 1, "AccessKeyId": "AK", "SecretAccessKey": "SK", "SessionToken": "TOKEN$n"}"#,
+            ),
+            (
+                "aliyun.sh",
+                r#"{"mode": "StsToken", "access_key_id": "AK", "access_key_secret": "SK", "sts_token": "TOKEN$n"}"#,
+            ),
+        ] {
+            let keys = keys.replace("\"AK\"", &format!("\"{ACCESS_KEY}\""));
+            let keys = keys
+                .replace("\"SK\"", &format!("\"{SECRET_KEY}\""))
+                .replace("TOKEN$n", &format!("{TOKEN}$n"));
+            let script = format!("{count}\nn=$(wc -l < \"$0.count\")\ncat <<EOF\n{keys}\nEOF\n");
+            fs::write(at(name), script).unwrap();
+        }
+        fs::create_dir(at(".aws")).unwrap();
+        let process = format!("[default]\ncredential_process = sh {}\n", at("aws.sh").display());
+        fs::write(at(".aws/config"), process).unwrap();
+        fs::create_dir(at(".aliyun")).unwrap();
+        let command = format!("sh {}", at("aliyun.sh").display());
+        let profile = serde_json::json!({"name": "default", "mode": "External", "process_command": command});
+        let file = serde_json::json!({"current": "default", "profiles": [profile]});
+        fs::write(at(".aliyun/config.json"), file.to_string()).unwrap();
+    }
+}
+
+/// On a port that is free on both addresses; another test may take it in between, and then on another.
+fn on_two_addresses(mut options: Options) -> Origin {
+    loop {
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+        let dead = SocketAddr::from(([127, 0, 0, 2], free.port()));
+        options.listen = vec![Listen { dead: true, ..dead.into() }, free.into()];
+        match Origin::start(options.clone()) {
+            Ok(origin) => return origin,
+            Err(_) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
+/// One identity for the origins of all cells, and the file for their clients.
+pub struct Authority {
+    identity: Identity,
+    file: tempfile::NamedTempFile,
+}
+
+impl Authority {
+    pub fn new() -> Authority {
+        let (identity, pem) = Identity::for_this_run(&[]).expect("randomness");
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), pem).unwrap();
+        Authority { identity, file }
+    }
+}
+
+/// Everything below a folder that is no folder: path and content.
+fn files(folder: &Path, before: &str) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        let name = format!("{before}{}", entry.file_name().to_string_lossy());
+        match entry.file_type().unwrap().is_dir() {
+            true => found.extend(files(&entry.path(), &format!("{name}/"))),
+            false => drop(found.insert(name, fs::read(entry.path()).unwrap())),
+        }
+    }
+    found
+}
+
+fn ensure(is_so: bool, wrong: impl FnOnce() -> String) -> Result<(), String> {
+    if is_so { Ok(()) } else { Err(wrong()) }
+}

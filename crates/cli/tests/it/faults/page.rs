@@ -1,0 +1,154 @@
+//! docs/faults.md, written from the table.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use super::table::{Addresses, DIALECTS, Dialect, End, Keys, LANDINGS, Landing, Row, SETTINGS, Seen};
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/faults.md");
+const REWRITE: &str = "FLATOUT_FAULTS_PAGE";
+
+/// Holds the page against the table, or writes it anew where the environment says so.
+pub fn check(rows: &[Row]) {
+    let (page, path) = (render(rows), Path::new(PAGE));
+    if std::env::var_os(REWRITE).is_some_and(|value| value == "write") {
+        fs::write(path, &page).unwrap();
+    }
+    let found = fs::read_to_string(path).unwrap_or_default();
+    let differs = page.lines().zip(found.lines()).find(|(expected, found)| expected != found);
+    assert!(
+        found == page,
+        "docs/faults.md is not that of the table, first where it should say {:?}: \
+         {REWRITE}=write cargo test -p flatout-cli --test it faults::the_page",
+        differs.map_or("", |(expected, _)| expected)
+    );
+}
+
+fn render(rows: &[Row]) -> String {
+    let mut page = format!(
+        "# Bad days\n\n\
+        What goes wrong between an origin and here, what flatout does about it, and what is seen of it. Every line of this page is \
+        a test: the fault matrix runs each fault for each command, for S3 and for OSS, over plain HTTP and over TLS, which \
+        makes no difference to what is seen. The page is written from its table (`crates/cli/tests/it/faults/table.rs`), by \
+        `{REWRITE}=write cargo test -p flatout-cli --test it faults::the_page`; a test compares.\n\n\
+        Whatever happens: nothing stands under a file's name that is not whole, and what stood there before stays; no temporary \
+        file and no process is left; no key, token or password is in what is said. What `cat` has put out before it fails \
+        is right as far as it goes, but for a flipped bit, and the exit code says that it is not all.\n\n\
+        Exit codes: 0 done, 1 failed, 5 access refused, 6 throttled out. With `-r` one object's failure stops no other; the worst \
+        code is the run's. `--retries` (5) bounds the attempts in a row that bring nothing worth while: one that landed 64 KiB starts \
+        the count again. The runs here have `{}`, an object of eight parts, and a folder with an empty object, small ones and \
+        one of three parts. To see a day yourself, start `flatout serve` with the flags that stand there (and \
+        `--seed N`, `--log FILE`), and point a command at it.\n\n\
+        `make faults SEEDS=100` runs the matrix with a hundred seeds; a cell that fails prints the command that runs it again.\n",
+        SETTINGS.join(" ")
+    );
+    for row in rows {
+        section(&mut page, row);
+    }
+    page
+}
+
+fn section(page: &mut String, row: &Row) {
+    let Row { name, day, does, .. } = row;
+    write!(page, "\n## {name}\n\n{day}\n\n{does}\n\n").unwrap();
+    let mut how = vec![format!("`flatout serve … {}`", flags(row))];
+    let mut settings = row.settings.join(" ");
+    write!(settings, "{}--retries {}", if settings.is_empty() { "" } else { " " }, row.retries).unwrap();
+    how.push(format!("`{settings}`"));
+    match row.keys {
+        Keys::Variables => {}
+        Keys::NewTokens => how.push("keys from a `credential_process` with a new token each time".into()),
+        Keys::SameToken => how.push("keys from a `credential_process` with the same token each time".into()),
+    }
+    write!(page, "{}\n\n| command | exit | what is seen |\n|---|---|---|\n", how.join(", ")).unwrap();
+    let mut lines: Vec<(String, Vec<String>)> = Vec::new();
+    for landing in LANDINGS {
+        let [s3, oss] = DIALECTS.map(|dialect| line(&(row.seen)(landing, dialect), row));
+        let command = command(landing);
+        let both = if s3 == oss {
+            vec![(command.to_owned(), s3)]
+        } else {
+            vec![(of(command, Dialect::S3), s3), (of(command, Dialect::Oss), oss)]
+        };
+        for (command, seen) in both {
+            match lines.iter_mut().find(|(known, _)| *known == seen) {
+                Some((_, commands)) => commands.push(command),
+                None => lines.push((seen, vec![command])),
+            }
+        }
+    }
+    for (seen, commands) in lines {
+        let all = if commands.len() == LANDINGS.len() { "all".to_owned() } else { commands.join(", ") };
+        writeln!(page, "| {all} | {seen} |").unwrap();
+    }
+}
+
+fn command(landing: Landing) -> &'static str {
+    match landing {
+        Landing::File => "`cp` to a file",
+        Landing::Stream => "`cat`",
+        Landing::Folder => "`cp -r`",
+        Landing::Memory => "`bench peer --landing memory`",
+        Landing::Nowhere => "`bench peer`",
+    }
+}
+
+fn of(command: &str, dialect: Dialect) -> String {
+    match dialect {
+        Dialect::S3 => format!("{command} of S3"),
+        Dialect::Oss => format!("{command} of OSS"),
+    }
+}
+
+/// Exit code and what is seen, as two columns.
+fn line(seen: &Seen, row: &Row) -> String {
+    let right = match row.tunnel.replace_after {
+        Some(_) => "the bytes of one version, old or new",
+        None => "the right bytes",
+    };
+    match seen {
+        Seen::Whole => format!(
+            "0 | {right}; a part is asked for once more for each answer that was no good, and else never"
+        ),
+        Seen::Fails(end) => format!("{} | {}", end.exit, words(end)),
+        Seen::WhenHit(end) => {
+            format!("0 or {} | where no answer is hit, {right}; else {}", end.exit, words(end))
+        }
+        Seen::Nothing(why) => format!("| nothing to see: {why}"),
+    }
+}
+
+fn words(end: &End) -> String {
+    let attempts = match (end.attempts.start(), end.attempts.end()) {
+        (0, 0) => String::new(),
+        (1, 1) => ", asked for once".into(),
+        (least, most) if least == most => format!(", asked for {least} times"),
+        (least, most) => format!(", asked for {least} to {most} times"),
+    };
+    format!("`{}`{attempts}", end.says.join("…").replace("\n", " "))
+}
+
+/// The flags of `flatout serve` that make such a day.
+fn flags(row: &Row) -> String {
+    let tunnel = &row.tunnel;
+    let mut flags: Vec<String> = tunnel.faults.iter().map(|fault| format!("--{fault}")).collect();
+    flags.extend(tunnel.throttle.map(|rate| format!("--throttle {rate}/s")));
+    flags.extend(tunnel.qos_delay.map(|delay| format!("--qos-delay {}", delay.as_millis())));
+    flags.extend(tunnel.replace_after.map(|gets| format!("--replace-after {gets}")));
+    flags.extend(tunnel.expire_token.map(|after| format!("--expire-token {after:?}")));
+    if tunnel.clock != 0 {
+        flags.push(format!("--clock {:+}s", tunnel.clock));
+    }
+    flags.extend(row.total.as_ref().map(|rates| {
+        let rate = |rate: u64| format!("{}KiB/s", rate >> 10);
+        let then = rates.then.iter().map(|(from, then)| format!("@{from:?}:{}", rate(*then)));
+        format!("--total {}{}", rate(rates.first), then.collect::<String>())
+    }));
+    flags.extend(match row.addresses {
+        Addresses::One => None,
+        Addresses::Dead => Some("--listen 127.0.0.2:9000,dead".to_owned()),
+        Addresses::DeadAndLive => Some("--listen 127.0.0.2:9000,dead --listen 127.0.0.1:9000".to_owned()),
+    });
+    flags.join(" ")
+}

@@ -1,0 +1,507 @@
+//! The table: every fault of the wind tunnel, and what must be seen of it wherever the bytes land and whoever is asked.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use flatout_server::{Fault, FaultKind, Rates, Tunnel};
+
+/// Where the bytes go: each is a command of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Landing {
+    /// `flatout cp URL FILE`, over an earlier file of that name.
+    File,
+    /// `flatout cat URL`.
+    Stream,
+    /// `flatout cp -r URL/ FOLDER`: an empty object, some small ones and one of several parts.
+    Folder,
+    /// `flatout bench peer --landing memory`.
+    Memory,
+    /// `flatout bench peer`.
+    Nowhere,
+}
+
+pub const LANDINGS: [Landing; 5] =
+    [Landing::File, Landing::Stream, Landing::Folder, Landing::Memory, Landing::Nowhere];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    S3,
+    Oss,
+}
+
+pub const DIALECTS: [Dialect; 2] = [Dialect::S3, Dialect::Oss];
+
+/// What is to be seen in a cell. What each part met with is counted in the tunnel's log.
+#[derive(Clone, Debug)]
+pub enum Seen {
+    /// Exit code 0 and the right bytes: each part is asked for once, and once more for each answer that was no good.
+    Whole,
+    /// Always this end. In a folder, objects that met with nothing land all the same.
+    Fails(End),
+    /// This end where chance has it that an answer is hit, and else the right bytes.
+    WhenHit(End),
+    /// There is nothing to see, and this is why.
+    Nothing(&'static str),
+}
+
+/// How a run fails.
+#[derive(Clone, Debug)]
+pub struct End {
+    pub exit: i32,
+    /// How often that which was asked for most often was asked for.
+    pub attempts: RangeInclusive<usize>,
+    /// What the error says, in this order.
+    pub says: &'static [&'static str],
+}
+
+/// What listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Addresses {
+    One,
+    /// The name has two addresses, the first of which takes no connection.
+    DeadAndLive,
+    /// The only one takes no connection.
+    Dead,
+}
+
+/// Where the keys come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keys {
+    Variables,
+    /// From a program that gives a new token each time.
+    NewTokens,
+    /// From a program that gives the same token each time.
+    SameToken,
+}
+
+/// A fault and its cells.
+#[derive(Clone, Debug)]
+pub struct Row {
+    pub name: &'static str,
+    /// What the bad day is.
+    pub day: &'static str,
+    /// What flatout does about it.
+    pub does: &'static str,
+    pub tunnel: Tunnel,
+    /// Of all connections together.
+    pub total: Option<Rates>,
+    pub addresses: Addresses,
+    pub keys: Keys,
+    /// `--retries` of the run.
+    pub retries: u32,
+    /// Settings in which the run differs from [`SETTINGS`].
+    pub settings: &'static [&'static str],
+    pub seen: fn(Landing, Dialect) -> Seen,
+}
+
+/// What all runs are given.
+pub const SETTINGS: [&str; 8] =
+    ["--part-size", "128KiB", "--parallel", "4", "--stall-timeout", "1s", "--connect-timeout", "5s"];
+
+/// Giving up by chance is as good as impossible: three in ten answers are bad, and 0.3^21 is 10^-11.
+const MANY: u32 = 20;
+/// Giving up is what is to be seen.
+const FEW: u32 = 1;
+/// What a part is asked for when every attempt is in vain: once, as often again as there are retries, and once more where
+/// the first attempt was worth its while.
+const IN_VAIN: RangeInclusive<usize> = 2..=3;
+const ONCE: RangeInclusive<usize> = 1..=1;
+
+const STALL: FaultKind = FaultKind::Stall(Duration::from_secs(60));
+const SOME: f64 = 0.3;
+const ALWAYS: f64 = 1.0;
+
+impl Row {
+    /// Fair weather.
+    fn fair() -> Row {
+        Row {
+            name: "",
+            day: "",
+            does: "",
+            tunnel: Tunnel::default(),
+            total: None,
+            addresses: Addresses::One,
+            keys: Keys::Variables,
+            retries: MANY,
+            settings: &[],
+            seen: |_, _| Seen::Whole,
+        }
+    }
+}
+
+/// A tunnel with one fault.
+fn blows(chance: f64, kind: FaultKind) -> Tunnel {
+    Tunnel { faults: vec![Fault { chance, kind }], ..Tunnel::default() }
+}
+
+fn error(chance: f64, code: &str) -> Tunnel {
+    blows(chance, FaultKind::Error(code.parse().unwrap()))
+}
+
+fn end(exit: i32, attempts: RangeInclusive<usize>, says: &'static [&'static str]) -> End {
+    End { exit, attempts, says }
+}
+
+/// All rows, in the page's order.
+pub fn rows() -> Vec<Row> {
+    [bodies(), refusals(), objects(), keys(), ways()].concat()
+}
+
+/// What happens to bodies on their way.
+fn bodies() -> Vec<Row> {
+    vec![
+        Row {
+            name: "stall",
+            day: "Three answers in ten fall silent in the middle of the body.",
+            does: "No byte for `--stall-timeout` is a stall: the connection is left, what has landed stays, and the rest is \
+                   asked for on another connection.",
+            tunnel: blows(SOME, STALL),
+            ..Row::fair()
+        },
+        Row {
+            name: "stall-always",
+            day: "Every answer falls silent in the middle of the body.",
+            does: "A part gives up after `--retries` attempts in a row that brought nothing worth while (64 KiB).",
+            tunnel: blows(ALWAYS, STALL),
+            retries: FEW,
+            settings: &["--parallel", "16"],
+            seen: |_, _| {
+                Seen::Fails(end(1, IN_VAIN, &["the connection broke: no byte came in time (tried "]))
+            },
+            ..Row::fair()
+        },
+        Row {
+            name: "reset",
+            day: "Three connections in ten are reset in the middle of the body.",
+            does: "The rest of the part is asked for on another connection.",
+            tunnel: blows(SOME, FaultKind::Reset),
+            ..Row::fair()
+        },
+        Row {
+            name: "reset-always",
+            day: "Every connection is reset in the middle of the body.",
+            does: "As with stalls: attempts in a row that bring nothing worth while are counted.",
+            tunnel: blows(ALWAYS, FaultKind::Reset),
+            retries: FEW,
+            seen: |_, _| {
+                Seen::Fails(end(1, IN_VAIN, &["the connection broke: Connection reset by peer (tried "]))
+            },
+            ..Row::fair()
+        },
+        Row {
+            name: "truncate",
+            day: "Three bodies in ten end before their length is reached, in good order, as behind a proxy that lost its origin.",
+            does: "Lengths are counted: a body that ends early is never taken for whole. The rest is asked for.",
+            tunnel: blows(SOME, FaultKind::Truncate),
+            ..Row::fair()
+        },
+        Row {
+            name: "truncate-always",
+            day: "Every body ends before its length is reached.",
+            does: "As with stalls.",
+            tunnel: blows(ALWAYS, FaultKind::Truncate),
+            retries: FEW,
+            seen: |_, _| {
+                Seen::Fails(end(
+                    1,
+                    IN_VAIN,
+                    &["the origin closed the connection ", " bytes before the end of the body"],
+                ))
+            },
+            ..Row::fair()
+        },
+        Row {
+            name: "slow",
+            day: "Every body trickles: a part takes longer than the stall timeout.",
+            does: "A slow body is no stall: as long as bytes come, nothing is given up and nothing asked for twice.",
+            tunnel: blows(ALWAYS, FaultKind::Slow(100 << 10)),
+            settings: &["--parallel", "8"],
+            ..Row::fair()
+        },
+        Row {
+            name: "wrong-range",
+            day: "Three ranges in ten are answered with another range, as by a cache that mixes them up.",
+            does: "Content-Range and length are held against what was asked for before a byte lands; the range is asked for again.",
+            tunnel: blows(SOME, FaultKind::WrongRange),
+            ..Row::fair()
+        },
+        Row {
+            name: "wrong-range-always",
+            day: "Every range is answered with another range.",
+            does: "Nothing lands. Objects that fit in one part are asked for whole with `-r`, and those are right.",
+            tunnel: blows(ALWAYS, FaultKind::WrongRange),
+            retries: FEW,
+            seen: |_, _| {
+                Seen::Fails(end(1, 2..=2, &["the answer does not match the request: asked for bytes "]))
+            },
+            ..Row::fair()
+        },
+        Row {
+            name: "flip",
+            day: "One body in ten has a bit that is another; lengths and checksums are those of the true bytes.",
+            does: "The object's checksum is held against the bytes: they never get the file's name, and are not asked for again. \
+                   What has gone into a pipe cannot be taken back: the exit code says that it was wrong. Where the origin \
+                   states no checksum of the whole, and for a range of an object, nobody can see it: `verified: none` says so.",
+            tunnel: blows(0.1, FaultKind::Flip),
+            seen: |_, _| Seen::WhenHit(corrupt()),
+            ..Row::fair()
+        },
+        Row {
+            name: "flip-always",
+            day: "Every body has a bit that is another.",
+            does: "The same.",
+            tunnel: blows(ALWAYS, FaultKind::Flip),
+            seen: |_, _| Seen::Fails(corrupt()),
+            ..Row::fair()
+        },
+    ]
+}
+
+fn corrupt() -> End {
+    end(1, ONCE, &["the bytes are not those of the origin: ", " is ", ", stated is "])
+}
+
+/// What an origin answers instead of the object.
+fn refusals() -> Vec<Row> {
+    vec![
+        Row {
+            name: "error-500",
+            day: "Three requests in ten are answered with 500 InternalError.",
+            does: "They are sent again after a short wait that doubles and is spread.",
+            tunnel: error(SOME, "InternalError"),
+            ..Row::fair()
+        },
+        Row {
+            name: "error-500-always",
+            day: "Every request is answered with 500 InternalError.",
+            does: "A part, a HEAD and a page of a listing give up after `--retries` in a row.",
+            tunnel: error(ALWAYS, "InternalError"),
+            retries: FEW,
+            seen: |_, _| {
+                Seen::Fails(end(1, 2..=2, &["the origin failed (500 InternalError: ", "(tried 2 times)"]))
+            },
+            ..Row::fair()
+        },
+        Row {
+            name: "error-503",
+            day: "One request in ten is answered with 503 SlowDown.",
+            does: "It is sent again after a longer wait; while others are served, that goes on however long it takes.",
+            tunnel: error(0.1, "SlowDown"),
+            ..Row::fair()
+        },
+        Row {
+            name: "error-503-always",
+            day: "Every request is answered with 503 SlowDown.",
+            does: "After `--retries` in a row, with nothing landing meanwhile, the origin's word is taken: exit code 6.",
+            tunnel: error(ALWAYS, "SlowDown"),
+            retries: FEW,
+            seen: |_, _| Seen::Fails(throttled()),
+            ..Row::fair()
+        },
+        Row {
+            name: "throttle",
+            day: "The origin lets 40 requests a second in and answers the others with 503 SlowDown.",
+            does: "Those wait and come again; a part does not give up as long as others are served.",
+            tunnel: Tunnel { throttle: Some(40.0), ..Tunnel::default() },
+            settings: &["--parallel", "16"],
+            ..Row::fair()
+        },
+        Row {
+            name: "throttle-out",
+            day: "The origin lets hardly any request in.",
+            does: "As with 503 always.",
+            tunnel: Tunnel { throttle: Some(0.01), ..Tunnel::default() },
+            retries: FEW,
+            seen: |_, dialect| {
+                let says: &[_] = match dialect {
+                    Dialect::S3 => &["the origin asks for less (503 SlowDown"],
+                    Dialect::Oss => &["the origin asks for less (503 TotalQpsLimitExceeded"],
+                };
+                Seen::Fails(end(6, 2..=6, says))
+            },
+            ..Row::fair()
+        },
+        Row {
+            name: "qos-delay",
+            day: "The origin lets 40 requests a second in and tells the others how long they were held back.",
+            does: "`x-oss-qos-delay-time` is waited for, as `Retry-After` is.",
+            tunnel: Tunnel {
+                throttle: Some(40.0),
+                qos_delay: Some(Duration::from_millis(50)),
+                ..Tunnel::default()
+            },
+            settings: &["--parallel", "16"],
+            seen: |_, dialect| match dialect {
+                Dialect::Oss => Seen::Whole,
+                Dialect::S3 => Seen::Nothing("the header is one of OSS"),
+            },
+            ..Row::fair()
+        },
+        Row {
+            name: "error-403",
+            day: "One request in ten is answered with 403 AccessDenied.",
+            does: "Asking again would bring the same: the object fails at once. The HEAD that asks S3 for a checksum may be \
+                   refused without that: the object is whole, and `verified: none` says why.",
+            tunnel: error(0.1, "AccessDenied"),
+            seen: |_, _| Seen::WhenHit(denied()),
+            ..Row::fair()
+        },
+        Row {
+            name: "error-403-always",
+            day: "Every request is answered with 403 AccessDenied.",
+            does: "The first refusal ends it, with a hint at keys and policy.",
+            tunnel: error(ALWAYS, "AccessDenied"),
+            seen: |_, _| Seen::Fails(denied()),
+            ..Row::fair()
+        },
+        Row {
+            name: "error-404",
+            day: "One request in ten is answered with 404 NoSuchKey, as when the object is deleted while it is read.",
+            does: "The object fails at once.",
+            tunnel: error(0.1, "NoSuchKey"),
+            seen: |_, _| Seen::WhenHit(missing()),
+            ..Row::fair()
+        },
+        Row {
+            name: "error-404-always",
+            day: "Every request is answered with 404 NoSuchKey.",
+            does: "The first refusal ends it.",
+            tunnel: error(ALWAYS, "NoSuchKey"),
+            seen: |_, _| Seen::Fails(missing()),
+            ..Row::fair()
+        },
+    ]
+}
+
+fn throttled() -> End {
+    end(6, 2..=2, &["the origin asks for less (503 SlowDown"])
+}
+
+fn denied() -> End {
+    end(5, ONCE, &["access denied (403 AccessDenied"])
+}
+
+fn missing() -> End {
+    end(1, ONCE, &["no such object (404 NoSuchKey"])
+}
+
+/// Objects that are not what they were.
+fn objects() -> Vec<Row> {
+    vec![Row {
+        name: "replace",
+        day: "After a few requests the object is replaced by another of the same length.",
+        does: "Every range is pinned to the version of the first answer, and every answer held against it: bytes of two versions \
+               are never mixed. `-r` reads such an object once more, whole; a single one is the user's to start again.",
+        tunnel: Tunnel { replace_after: Some(3), ..Tunnel::default() },
+        seen: |landing, _| match landing {
+            Landing::Folder => Seen::Whole,
+            _ => Seen::Fails(end(1, ONCE, &["the object was replaced while it was read"])),
+        },
+        ..Row::fair()
+    }]
+}
+
+/// Who asks, and when.
+fn keys() -> Vec<Row> {
+    // A part takes 0.64 s, the object four rounds of that: no token lasts for all of it.
+    let slow = blows(ALWAYS, FaultKind::Slow(200 << 10));
+    let expires = Tunnel { expire_token: Some(Duration::from_millis(450)), ..slow };
+    vec![
+        Row {
+            name: "expired-token",
+            day: "The session token expires while the object is read; whoever gives keys has new ones.",
+            does: "The provider is asked once, all parts wait for its answer, and each is asked for again with the new keys.",
+            tunnel: expires.clone(),
+            keys: Keys::NewTokens,
+            settings: &["--parallel", "2"],
+            ..Row::fair()
+        },
+        Row {
+            name: "expired-token-stays",
+            day: "The session token expires while the object is read, and there is no newer one.",
+            does: "The provider is asked once; the same keys are not sent again.",
+            tunnel: expires,
+            keys: Keys::SameToken,
+            settings: &["--parallel", "2"],
+            seen: |_, dialect| {
+                Seen::Fails(end(
+                    5,
+                    ONCE,
+                    match dialect {
+                        Dialect::S3 => &["the keys have expired (", "ExpiredToken"],
+                        Dialect::Oss => &["the keys have expired (", "SecurityTokenExpired"],
+                    },
+                ))
+            },
+            ..Row::fair()
+        },
+        Row {
+            name: "clock-behind",
+            day: "This machine's clock is an hour behind the origin's.",
+            does: "The refusal is final, and the hint says by how much the clock is wrong.",
+            tunnel: Tunnel { clock: 3_600, ..Tunnel::default() },
+            seen: |_, _| {
+                Seen::Fails(skewed(&[
+                    SKEWED,
+                    "(403 RequestTimeTooSkewed",
+                    "hint: the clock is",
+                    "minutes behind",
+                ]))
+            },
+            ..Row::fair()
+        },
+        Row {
+            name: "clock-ahead",
+            day: "This machine's clock is three hours ahead of the origin's.",
+            does: "The same.",
+            tunnel: Tunnel { clock: -3 * 3_600, ..Tunnel::default() },
+            seen: |_, _| {
+                Seen::Fails(skewed(&[
+                    SKEWED,
+                    "(403 RequestTimeTooSkewed",
+                    "hint: the clock is",
+                    "hours ahead",
+                ]))
+            },
+            ..Row::fair()
+        },
+    ]
+}
+
+const SKEWED: &str = "this machine's clock differs too much from the origin's";
+
+fn skewed(says: &'static [&'static str]) -> End {
+    end(5, ONCE, says)
+}
+
+/// The way to the origin.
+fn ways() -> Vec<Row> {
+    vec![
+        Row {
+            name: "rate-falls",
+            day: "The origin's rate falls to a third in the middle of the transfer.",
+            does: "Nothing: what is slow is not broken.",
+            total: Some(Rates { first: 3 << 20, then: vec![(Duration::from_millis(200), 1 << 20)] }),
+            ..Row::fair()
+        },
+        Row {
+            name: "dead-address",
+            day: "The origin's only address takes no connection.",
+            does: "After `--connect-timeout` the address is given up, and tried again as often as `--retries` says.",
+            addresses: Addresses::Dead,
+            retries: FEW,
+            settings: &["--connect-timeout", "500ms"],
+            seen: |_, _| Seen::Fails(end(1, 0..=0, &["cannot connect to ", "timed out (tried 2 times)"])),
+            ..Row::fair()
+        },
+        Row {
+            name: "dead-and-live-address",
+            day: "One of the origin's two addresses takes no connection.",
+            does: "It costs one connect timeout and no retry; then it rests, and all connections go to the other. After 10 s one \
+                   connection tries it again.",
+            addresses: Addresses::DeadAndLive,
+            settings: &["--connect-timeout", "1s"],
+            ..Row::fair()
+        },
+    ]
+}
