@@ -79,8 +79,14 @@ fn section(page: &mut String, row: &Row) {
         }
     }
     for (seen, commands) in lines {
-        let all = if commands.len() == LANDINGS.len() { "all".to_owned() } else { commands.join(", ") };
-        writeln!(page, "| {all} | {seen} |").unwrap();
+        let of_all =
+            |dialect| commands.len() == LANDINGS.len() && commands[0] == of(command(LANDINGS[0]), dialect);
+        let who = match DIALECTS.into_iter().find(|dialect| of_all(*dialect)) {
+            Some(dialect) => of("all", dialect),
+            None if commands.len() == LANDINGS.len() => "all".to_owned(),
+            None => commands.join(", "),
+        };
+        writeln!(page, "| {who} | {seen} |").unwrap();
     }
 }
 

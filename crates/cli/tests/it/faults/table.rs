@@ -300,9 +300,9 @@ fn refusals() -> Vec<Row> {
         },
         Row {
             name: "throttle",
-            day: "The origin lets 40 requests a second in and answers the others with 503 SlowDown.",
+            day: "The origin lets four requests a second in and answers the others with 503 SlowDown.",
             does: "Those wait and come again; a part does not give up as long as others are served.",
-            tunnel: Tunnel { throttle: Some(40.0), ..Tunnel::default() },
+            tunnel: Tunnel { throttle: Some(4.0), ..Tunnel::default() },
             settings: &["--parallel", "16"],
             ..Row::fair()
         },
@@ -323,10 +323,10 @@ fn refusals() -> Vec<Row> {
         },
         Row {
             name: "qos-delay",
-            day: "The origin lets 40 requests a second in and tells the others how long they were held back.",
+            day: "The origin lets four requests a second in and tells the others how long they were held back.",
             does: "`x-oss-qos-delay-time` is waited for, as `Retry-After` is.",
             tunnel: Tunnel {
-                throttle: Some(40.0),
+                throttle: Some(4.0),
                 qos_delay: Some(Duration::from_millis(50)),
                 ..Tunnel::default()
             },
