@@ -28,6 +28,7 @@ mod shard;
 mod single;
 mod stats;
 mod stream;
+mod temporary;
 mod tls;
 mod tls_errors;
 mod transfer;
@@ -44,6 +45,7 @@ pub use many::{Finished, Many, ManyProgress, ManyWatch, Wanted};
 pub use proxy::Proxies;
 pub use stats::{PartRecord, Progress, Report, Stat, Verified, Version};
 pub use stream::{StreamReader, StreamWriter, stream};
+pub use temporary::is_temporary_name;
 #[doc(hidden)]
 pub use tls::tls_config;
 pub use transfer::{CancelSwitch, Get, Transfer, Watch};

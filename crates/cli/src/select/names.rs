@@ -2,8 +2,12 @@
 
 use std::collections::HashSet;
 
+use flatout_engine::is_temporary_name;
+
 /// The longest name of a file on Linux's file systems, in bytes.
 const NAME_BYTES_MAX: usize = 255;
+
+const TEMPORARY: &str = "its name is that of our temporary files, which the next run clears";
 
 /// What a key means as a file.
 #[derive(Debug, PartialEq, Eq)]
@@ -96,14 +100,18 @@ fn impossible(path: &str) -> Option<&'static str> {
     if path.contains('\0') {
         return Some("no file name can hold a NUL");
     }
-    path.split('/').find_map(|name| match name {
-        "" => Some("a path with an empty name in it (a `/` at its start, or `//`) would be another object's"),
-        "." | ".." => Some("a name `.` or `..` in it would lead elsewhere"),
-        name if name.len() > NAME_BYTES_MAX => {
-            Some("a name in it is longer than the 255 bytes that a file's may have")
-        }
-        _ => None,
-    })
+    path.split('/')
+        .find_map(|name| match name {
+            "" => Some(
+                "a path with an empty name in it (a `/` at its start, or `//`) would be another object's",
+            ),
+            "." | ".." => Some("a name `.` or `..` in it would lead elsewhere"),
+            name if name.len() > NAME_BYTES_MAX => {
+                Some("a name in it is longer than the 255 bytes that a file's may have")
+            }
+            _ => None,
+        })
+        .or_else(|| is_temporary_name(path.rsplit('/').next()?).then_some(TEMPORARY))
 }
 
 #[cfg(test)]
