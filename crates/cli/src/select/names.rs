@@ -7,8 +7,6 @@ use flatout_engine::is_temporary_name;
 /// The longest name of a file on Linux's file systems, in bytes.
 const NAME_BYTES_MAX: usize = 255;
 
-const TEMPORARY: &str = "its name is that of our temporary files, which the next run clears";
-
 /// What a key means as a file.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Named {
@@ -100,18 +98,17 @@ fn impossible(path: &str) -> Option<&'static str> {
     if path.contains('\0') {
         return Some("no file name can hold a NUL");
     }
-    path.split('/')
-        .find_map(|name| match name {
-            "" => Some(
-                "a path with an empty name in it (a `/` at its start, or `//`) would be another object's",
-            ),
-            "." | ".." => Some("a name `.` or `..` in it would lead elsewhere"),
-            name if name.len() > NAME_BYTES_MAX => {
-                Some("a name in it is longer than the 255 bytes that a file's may have")
-            }
-            _ => None,
-        })
-        .or_else(|| is_temporary_name(path.rsplit('/').next()?).then_some(TEMPORARY))
+    path.split('/').find_map(|name| match name {
+        "" => Some("a path with an empty name in it (a `/` at its start, or `//`) would be another object's"),
+        "." | ".." => Some("a name `.` or `..` in it would lead elsewhere"),
+        name if name.len() > NAME_BYTES_MAX => {
+            Some("a name in it is longer than the 255 bytes that a file's may have")
+        }
+        name if is_temporary_name(name) => {
+            Some("a name in it has the form of our temporary files, which the next run clears")
+        }
+        _ => None,
+    })
 }
 
 #[cfg(test)]
@@ -146,6 +143,8 @@ mod tests {
                 ("/etc/passwd", Some("empty name")),
                 ("a//b", Some("empty name")),
                 ("a\0b", Some("NUL")),
+                ("d/.x.flatout-0123456789abcdef-0", Some("temporary")),
+                (".x.flatout-1-0", None),
                 (&long, None),
                 (&longer, Some("255 bytes")),
                 ("...", None),
