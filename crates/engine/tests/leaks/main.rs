@@ -47,7 +47,7 @@ fn one(client: &Client, number: usize, folder: &Path) -> Result<(), Error> {
             let (writer, mut reader) = stream();
             let transfer = get(Landing::Stream(writer))?;
             // Every other reader has enough after the first chunk.
-            while reader.next().is_some() && number % 2 == 0 {}
+            while reader.next().is_some() && number.is_multiple_of(2) {}
             drop(reader);
             transfer.wait().map(drop)
         }
@@ -102,7 +102,7 @@ fn transfers(client: &Client, count: usize) -> usize {
 fn calls(client: &Client, numbers: Range<usize>, folder: &Path) -> usize {
     let (mut number, mut failed) = (numbers.start, 0);
     while number < numbers.end {
-        if number / MANY % 2 == 0 {
+        if (number / MANY).is_multiple_of(2) {
             failed += usize::from(one(client, number, folder).is_err());
             number += 1;
         } else {
