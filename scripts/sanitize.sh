@@ -18,5 +18,5 @@ export ASAN_OPTIONS="detect_leaks=1:detect_stack_use_after_return=1:strict_strin
 # What is never given back on purpose.
 export LSAN_OPTIONS="suppressions=$PWD/scripts/leaks-meant.txt:print_suppressions=0"
 
-cargo test --target "$target" -p flatout-engine --lib --tests -- "$@"
-cargo test --target "$target" -p flatout-cli --bins --test it -- "$@"
+cargo test --no-fail-fast --target "$target" -p flatout-engine --lib --tests -- "$@"
+cargo test --no-fail-fast --target "$target" -p flatout-cli --bins --test it -- "$@"

@@ -158,7 +158,9 @@ fn faulty_transfers_leave_the_process_as_it_was() {
         grown >> 10
     );
     assert!(failed * 2 > count && failed < count, "{failed} of {count} failed: {} faults", FAULTS.len());
-    assert!(grown < RSS_BYTES_MAX, "{grown} bytes of memory more");
+    // AddressSanitizer keeps what was freed for a while, and looks for leaks itself.
+    let is_counted = std::env::var_os("ASAN_OPTIONS").is_none();
+    assert!(grown < RSS_BYTES_MAX || !is_counted, "{grown} bytes of memory more");
     let kept = counts().threads.saturating_sub(threads);
     assert!(kept <= 8, "{kept} threads more, beside those of the origin's open connections");
     drop(client);
