@@ -47,7 +47,7 @@ check: ## format, clippy, tidy, licences
 leaks: ## ten thousand transfers that go wrong: memory, descriptors and threads stay as they were, about 2 minutes
 	FLATOUT_LEAKS=10000 cargo test -p flatout-engine --test leaks -- --nocapture
 
-sanitize: ## the tests of what holds `unsafe` under AddressSanitizer and LeakSanitizer, about 15 minutes on two cores
+sanitize: ## the tests of what holds `unsafe` under AddressSanitizer and LeakSanitizer, about 8 minutes on two cores
 	scripts/sanitize.sh
 
 deny: ## licences, bans and sources by cargo-deny (docs/decisions/licences-without-cargo-deny.md)
