@@ -1,29 +1,28 @@
 //! Files: written under a temporary name beside their own, put in place only when they are whole, removed otherwise.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, RenameFlags, Stat};
 use rustix::io::Errno;
 
 use crate::error::{Error, ErrorKind};
 use crate::folder::{self, Folder};
+use crate::temporary::Temporary;
 
 /// Below this a reservation costs as much as the write itself, and a full disk is found by the first write.
 const SMALL_BYTES: u64 = 1 << 20;
 
 /// A file that is written under a temporary name, and removed unless it is committed.
 pub(crate) struct FileGround {
-    file: File,
+    temporary: Temporary,
     folder: Arc<OwnedFd>,
     name: OsString,
-    temporary: OsString,
     /// As errors name it.
     shown: PathBuf,
     reserved_bytes: AtomicU64,
@@ -38,7 +37,10 @@ impl FileGround {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let folder = folder::open(parent).map_err(refused_there)?;
         let name = path.file_name().unwrap_or_default().to_os_string();
-        FileGround::create_in(Arc::new(folder), name, path)
+        let ground = FileGround::create_in(Arc::new(folder), name, path)?;
+        // Of many files a `Sweeper` does it.
+        ground.temporary.clear_behind(&ground.folder, &ground.name);
+        Ok(ground)
     }
 
     /// A file beneath `folder`, at the relative path `name`; folders on the way are made. A link under the file's own
@@ -53,28 +55,16 @@ impl FileGround {
     }
 
     fn create_in(folder: Arc<OwnedFd>, name: OsString, shown: PathBuf) -> Result<FileGround, Error> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let process = std::process::id();
-        loop {
-            let temporary = temporary_beside(&name, process);
-            match rustix::fs::openat(&*folder, &temporary, flags, Mode::from_raw_mode(0o666)) {
-                Ok(file) => {
-                    return Ok(FileGround {
-                        file: file.into(),
-                        folder,
-                        name,
-                        temporary,
-                        shown,
-                        reserved_bytes: AtomicU64::new(0),
-                        committed: AtomicBool::new(false),
-                        process,
-                    });
-                }
-                // Left by a killed process that had our number, as happens in containers: take the next name.
-                Err(Errno::EXIST) => {}
-                Err(refused) => return Err(refused_there(refused.into())),
-            }
-        }
+        let temporary = Temporary::create(&folder, &name).map_err(|refused| refused_there(refused.into()))?;
+        Ok(FileGround {
+            temporary,
+            folder,
+            name,
+            shown,
+            reserved_bytes: AtomicU64::new(0),
+            committed: AtomicBool::new(false),
+            process: std::process::id(),
+        })
     }
 
     /// Where the file will be, for messages.
@@ -92,7 +82,7 @@ impl FileGround {
                 .during("write", self.shown())
         };
         loop {
-            match rustix::fs::fallocate(&self.file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
+            match rustix::fs::fallocate(&self.temporary.file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
                 Ok(()) => {
                     self.reserved_bytes.store(bytes, Ordering::Relaxed);
                     return Ok(());
@@ -105,7 +95,8 @@ impl FileGround {
     }
 
     pub(crate) fn write(&self, bytes: &[u8], at: u64) -> Result<(), Error> {
-        self.file
+        self.temporary
+            .file
             .write_all_at(bytes, at)
             .map_err(|refused| Error::local("cannot write", refused).during("write", self.shown()))
     }
@@ -113,23 +104,29 @@ impl FileGround {
     /// Puts the whole file under its name. Where that takes an earlier file's place, its mode is kept, and the bytes are
     /// on disk before.
     pub(crate) fn commit(&self, bytes: u64) -> Result<(), Error> {
+        let file = &self.temporary.file;
         if self.reserved_bytes.load(Ordering::Relaxed) > bytes {
-            self.file.set_len(bytes).map_err(|refused| Error::local("cannot set the length", refused))?;
+            file.set_len(bytes).map_err(|refused| Error::local("cannot set the length", refused))?;
+        }
+        if !self.temporary.is_ours(&self.folder) {
+            return Err(Error::new(
+                ErrorKind::LocalIo,
+                "its temporary file was taken away while it was written",
+            ));
         }
         // Where nothing stands under the name this is all, and nothing that appears meanwhile is overwritten.
-        let fresh = RenameFlags::NOREPLACE;
-        if rustix::fs::renameat_with(&*self.folder, &self.temporary, &*self.folder, &self.name, fresh).is_ok()
-        {
+        let (folder, from) = (&*self.folder, &self.temporary.name);
+        if rustix::fs::renameat_with(folder, from, folder, &self.name, RenameFlags::NOREPLACE).is_ok() {
             self.committed.store(true, Ordering::Relaxed);
             return Ok(());
         }
         if let Some(mode) = self.earlier_mode()? {
-            rustix::fs::fchmod(&self.file, mode).map_err(|refused| {
+            rustix::fs::fchmod(file, mode).map_err(|refused| {
                 Error::local("cannot keep the earlier file's permissions", refused.into())
             })?;
-            self.file.sync_all().map_err(|refused| Error::local("cannot sync to disk", refused))?;
+            file.sync_all().map_err(|refused| Error::local("cannot sync to disk", refused))?;
         }
-        rustix::fs::renameat(&*self.folder, &self.temporary, &*self.folder, &self.name)
+        rustix::fs::renameat(folder, from, folder, &self.name)
             .map_err(|refused| Error::local("cannot put the file under its name", refused.into()))?;
         self.committed.store(true, Ordering::Relaxed);
         Ok(())
@@ -153,7 +150,7 @@ impl FileGround {
     /// After a commit the temporary name is gone and this does nothing; in a forked child it is not ours.
     pub(crate) fn remove_temporary(&self) {
         if !self.committed.load(Ordering::Relaxed) && self.process == std::process::id() {
-            let _ = rustix::fs::unlinkat(&*self.folder, &self.temporary, AtFlags::empty());
+            let _ = rustix::fs::unlinkat(&*self.folder, &self.temporary.name, AtFlags::empty());
         }
     }
 }
@@ -165,7 +162,12 @@ impl Drop for FileGround {
 }
 
 fn refused_there(refused: io::Error) -> Error {
-    Error::local("cannot create a file there", refused)
+    let taken = refused.kind() == io::ErrorKind::AlreadyExists;
+    let error = Error::local("cannot create a file there", refused);
+    match taken {
+        true => error.with_hint("remove what killed runs left beside it: .NAME.flatout-*"),
+        false => error,
+    }
 }
 
 fn is_folder() -> Error {
@@ -202,13 +204,4 @@ fn final_path(path: &Path) -> Result<PathBuf, Error> {
         return Err(is_special());
     }
     Ok(path)
-}
-
-/// `.NAME.flatout-PID-N` in the same folder, so that a rename can replace the target at once.
-pub(crate) fn temporary_beside(name: &OsStr, process: u32) -> OsString {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    // A name may have 255 bytes; ours adds up to 40.
-    let name: String = name.to_string_lossy().chars().take(50).collect();
-    format!(".{name}.flatout-{process}-{number}").into()
 }

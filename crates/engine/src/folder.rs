@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::error::{Error, ErrorKind};
-use crate::file::temporary_beside;
+use crate::temporary::Temporary;
 
 /// Folders kept open: a listing comes folder by folder, so few are in use at once.
 const OPEN_MAX: usize = 64;
@@ -51,15 +51,13 @@ impl Folder {
     /// [`ErrorKind::LocalIo`] when no file can be made in it.
     pub fn folds_case(&self) -> Result<bool, Error> {
         let root = &*self.0.root;
-        let lower = temporary_beside("case".as_ref(), std::process::id());
-        let upper = lower.to_string_lossy().to_uppercase();
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        rustix::fs::openat(root, &lower, flags, Mode::from_raw_mode(0o600)).map_err(|refused| {
+        let lower = Temporary::create(root, "case".as_ref()).map_err(|refused| {
             Error::local("cannot create a file there", refused.into()).during("write", self.path().display())
         })?;
+        let upper = lower.name.to_string_lossy().to_uppercase();
         let folds = rustix::fs::statat(root, upper, AtFlags::SYMLINK_NOFOLLOW).is_ok();
         // What cannot be removed is seen by whoever looks; there is nothing else to do about it.
-        let _ = rustix::fs::unlinkat(root, &lower, AtFlags::empty());
+        let _ = rustix::fs::unlinkat(root, &lower.name, AtFlags::empty());
         Ok(folds)
     }
 
@@ -82,6 +80,14 @@ impl Folder {
         }
         below.insert(path.to_owned(), opened.clone());
         Ok(opened)
+    }
+
+    /// The folder at a relative path beneath this one, where it is there already.
+    pub(crate) fn existing(&self, path: &str) -> Result<Arc<OwnedFd>, Errno> {
+        match path.is_empty() {
+            true => Ok(self.0.root.clone()),
+            false => self.open_below(path).map(Arc::new),
+        }
     }
 
     fn make_below(&self, path: &str) -> Result<OwnedFd, Error> {

@@ -30,6 +30,7 @@ mod single;
 mod stats;
 mod stream;
 mod survey;
+mod temporary;
 mod tls;
 mod tls_errors;
 mod transfer;
@@ -47,6 +48,7 @@ pub use proxy::Proxies;
 pub use stats::{PartRecord, Progress, Report, Stat, Verified, Version};
 pub use stream::{StreamReader, StreamWriter, stream};
 pub use survey::{Handshake, Survey, Surveyed, Way};
+pub use temporary::is_temporary_name;
 #[doc(hidden)]
 pub use tls::tls_config;
 pub use transfer::{CancelSwitch, Get, Transfer, Watch};

@@ -195,14 +195,14 @@ impl<'a> Copy<'a> {
         let mut many: Many = client.get_many(selection, Some(folder))?;
         let watch = many.watch();
         armed.on_signal(move || watch.cancel());
-        let mut is_full = false;
+        let mut is_hopeless = false;
         let bar = Bar::new(self.console, Carries::Lines, "");
         while let Some(ended) = many.next(POLL) {
             bar.show_many(&many.progress());
             bar.above(|| {
                 ended.iter().try_for_each(|finished| self.tell(finished))?;
-                if !is_full && ended.iter().any(fills_the_disk) {
-                    is_full = true;
+                if !is_hopeless && ended.iter().any(|finished| self.ends_all(finished)) {
+                    is_hopeless = true;
                     many.watch().cancel();
                 }
                 told.try_iter().try_for_each(|left| self.tell_left(&left))
@@ -215,7 +215,7 @@ impl<'a> Copy<'a> {
         if self.console.interrupt.raised() {
             let why = format!("cp: {}: interrupted, at least {untried} objects are missing", self.source);
             self.fail(&Failure::interrupted(why));
-        } else if is_full {
+        } else if is_hopeless {
             self.fail(&no_room(&self.target, untried));
         } else if let Some(error) = many.incomplete() {
             self.broke_off(error);
@@ -321,6 +321,19 @@ impl<'a> Copy<'a> {
         self.fail(&Failure { exit, ..Failure::from(error) });
     }
 
+    /// Whether no other object will find room either: each would be fetched in vain.
+    fn ends_all(&self, finished: &Finished) -> bool {
+        use std::io::ErrorKind::{NotFound, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+        let Err(error) = &finished.result else { return false };
+        let refused =
+            std::error::Error::source(error).and_then(|source| source.downcast_ref::<std::io::Error>());
+        refused.is_some_and(|refused| match refused.kind() {
+            StorageFull | QuotaExceeded | ReadOnlyFilesystem => true,
+            NotFound => error.kind() == ErrorKind::LocalIo && !self.target.exists(),
+            _ => false,
+        })
+    }
+
     /// One line for each failure; a hint that has just been given is not given again.
     fn fail(&mut self, failure: &Failure) {
         self.exit = self.exit.max(failure.exit);
@@ -379,26 +392,23 @@ fn failed(error: &Error) -> Failure {
     }
 }
 
-/// Whether no other object will find room either: each would be fetched in vain.
-fn fills_the_disk(finished: &Finished) -> bool {
-    use std::io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
-    let Err(error) = &finished.result else { return false };
-    let refused = std::error::Error::source(error).and_then(|source| source.downcast_ref::<std::io::Error>());
-    refused.is_some_and(|refused| matches!(refused.kind(), StorageFull | QuotaExceeded | ReadOnlyFilesystem))
-}
-
 fn no_room(target: &Path, untried: u64) -> Failure {
+    let (why, hint) = match target.exists() {
+        true => (
+            "nothing more can be written",
+            "free some space, or choose another folder, and start again with --no-clobber",
+        ),
+        false => ("the folder is gone", "it was removed or renamed while objects came: start again"),
+    };
+    let missing = match untried {
+        0 => String::new(),
+        _ => format!(", at least {untried} objects are missing"),
+    };
     Failure {
         exit: Exit::Failed,
         kind: "local_io".into(),
-        message: match untried {
-            0 => format!("cp: {}: nothing more can be written", target.display()),
-            _ => format!(
-                "cp: {}: nothing more can be written, at least {untried} objects are missing",
-                target.display()
-            ),
-        },
-        hint: Some("free some space, or choose another folder, and start again with --no-clobber".into()),
+        message: format!("cp: {}: {why}{missing}", target.display()),
+        hint: Some(hint.into()),
     }
 }
 

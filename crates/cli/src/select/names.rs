@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use flatout_engine::is_temporary_name;
+
 /// The longest name of a file on Linux's file systems, in bytes.
 const NAME_BYTES_MAX: usize = 255;
 
@@ -102,6 +104,9 @@ fn impossible(path: &str) -> Option<&'static str> {
         name if name.len() > NAME_BYTES_MAX => {
             Some("a name in it is longer than the 255 bytes that a file's may have")
         }
+        name if is_temporary_name(name) => {
+            Some("a name in it has the form of our temporary files, which the next run clears")
+        }
         _ => None,
     })
 }
@@ -138,6 +143,8 @@ mod tests {
                 ("/etc/passwd", Some("empty name")),
                 ("a//b", Some("empty name")),
                 ("a\0b", Some("NUL")),
+                ("d/.x.flatout-0123456789abcdef-0", Some("temporary")),
+                (".x.flatout-1-0", None),
                 (&long, None),
                 (&longer, Some("255 bytes")),
                 ("...", None),

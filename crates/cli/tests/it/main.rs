@@ -7,6 +7,7 @@ mod commands;
 mod config;
 mod credentials;
 mod doctor;
+mod ends;
 mod faults;
 mod folder;
 mod many;

@@ -14,6 +14,7 @@ use crate::error::{Error, ErrorKind};
 use crate::folder::Folder;
 use crate::landing::Landing;
 use crate::stats::Report;
+use crate::temporary::Sweeper;
 use crate::transfer::{Get, Hold, Pace, Running};
 
 /// Objects known and not yet reported: a listing runs this far ahead, which is four pages and about 2 MiB.
@@ -105,12 +106,17 @@ impl Batch {
         self.process == std::process::id()
     }
 
-    /// Reads what is wanted, as far ahead as there is room.
+    /// Reads what is wanted, as far ahead as there is room. What killed runs left in a folder goes before its first file
+    /// comes: this thread may wait for a disk, while those of the shards may not.
     pub(super) fn feed(&self, wanted: impl Iterator<Item = Result<Wanted, Error>>) {
         let mut fed = Fed(self, Some(Error::new(ErrorKind::Internal, "the list of objects panicked")));
+        let mut sweeper = self.folder.clone().map(Sweeper::new);
         for wanted in wanted {
             match wanted {
                 Ok(wanted) => {
+                    if let Some(sweeper) = &mut sweeper {
+                        sweeper.before(&wanted.name);
+                    }
                     if !self.push(wanted) {
                         break;
                     }

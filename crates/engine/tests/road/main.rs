@@ -465,20 +465,6 @@ fn a_stream_of_unknown_length_may_be_shorter_than_its_range() {
 }
 
 #[test]
-fn a_left_over_temporary_name_is_passed_over() {
-    let origin = Origin::start(|asked| Reply::Keep(right(asked, &object(SIZE))));
-    let folder = tempfile::tempdir().expect("a folder");
-    for number in 0..64 {
-        let name = format!(".file.flatout-{}-{number}", std::process::id());
-        std::fs::write(folder.path().join(name), b"left by a killed process").expect("a file");
-    }
-    let client = Client::new(config()).expect("good settings");
-    let get = Get::new(location(&origin), Landing::File(folder.path().join("file")));
-    client.get(get).expect("a start").wait().expect("the object arrives");
-    assert!(std::fs::read(folder.path().join("file")).expect("the file") == object(SIZE));
-}
-
-#[test]
 fn a_closed_client_starts_nothing() {
     let origin = stating(0);
     let mut config = config();

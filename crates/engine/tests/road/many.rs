@@ -348,3 +348,24 @@ fn a_client_that_is_closed_ends_what_it_began() {
     assert!(ended.values().all(|finished| kind(finished) == Some(ErrorKind::Cancelled)));
     assert_eq!(many.incomplete().expect("why").kind(), ErrorKind::Cancelled);
 }
+
+#[test]
+fn what_killed_runs_left_goes_from_the_folders_that_are_written_into() {
+    let origin = Origin::start(serve);
+    let target = tempfile::tempdir().expect("a folder");
+    let left = |folder: &str| {
+        std::fs::create_dir_all(target.path().join(folder)).expect("a folder");
+        let path = target.path().join(folder).join(".gone.flatout-0123456789abcdef-0");
+        std::fs::write(path, b"half").expect("a file");
+    };
+    ["", "a", "a/b", "elsewhere"].into_iter().for_each(left);
+    let objects = [("a-1", Some(1)), ("a/b/x-1", Some(1)), ("a/c-1", Some(1)), ("new/x-1", Some(1))];
+    let client = client(&origin);
+    let mut many = start(&client, &objects, Some(target.path()));
+    for finished in drain(&mut many).into_values() {
+        finished.result.expect("it lands");
+    }
+    let names: Vec<String> = files(target.path()).into_keys().collect();
+    let kept = "elsewhere/.gone.flatout-0123456789abcdef-0";
+    assert_eq!(names, ["a-1", "a/b/x-1", "a/c-1", kept, "new/x-1"], "others are another run's to sweep");
+}

@@ -1,0 +1,255 @@
+//! Temporary files: each is locked for as long as its owner lives, so that whoever comes next can tell the dead from the
+//! living (docs/decisions/temporary-files-are-locked.md).
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+
+use flatout_wire::checksum::Algorithm;
+use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use crate::folder::Folder;
+
+/// Owners of one name at the same time, and what dead ones leave on a file system whose locks say nothing.
+const SLOTS: u32 = 10_000;
+
+/// A new file under a temporary name, `.NAME.flatout-HASH-SLOT` in the folder of its own, so that a rename can replace
+/// the target at once. Who writes the same file takes the first slot that has no living owner: what a killed run left is
+/// found without reading the folder.
+pub(crate) struct Temporary {
+    pub(crate) file: File,
+    pub(crate) name: OsString,
+    slot: u32,
+    is_locked: bool,
+}
+
+impl Temporary {
+    /// For the file `name` in `folder`.
+    ///
+    /// # Errors
+    /// `EXIST` when all slots are taken; else the reason why no file can be made there.
+    pub(crate) fn create(folder: &OwnedFd, name: &OsStr) -> Result<Temporary, Errno> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let stem = stem(name);
+        let mut slot = 0;
+        while slot < SLOTS {
+            let name = in_slot(&stem, slot);
+            match rustix::fs::openat(folder, &name, flags, Mode::from_raw_mode(0o666)) {
+                Ok(file) => match lock(&file) {
+                    // Who clears may have taken it for a dead one before it was locked, and removed it.
+                    Lock::Held if !is_linked(&file) => {}
+                    Lock::Taken => slot += 1,
+                    lock => {
+                        let is_locked = lock == Lock::Held;
+                        return Ok(Temporary { file: file.into(), name, slot, is_locked });
+                    }
+                },
+                Err(Errno::EXIST) if clear(folder, &name) == Found::Kept => slot += 1,
+                Err(Errno::EXIST) => {}
+                Err(refused) => return Err(refused),
+            }
+        }
+        Err(Errno::EXIST)
+    }
+
+    /// Clears the slots behind this one, up to the first that nobody has used.
+    pub(crate) fn clear_behind(&self, folder: &OwnedFd, name: &OsStr) {
+        let stem = stem(name);
+        let mut later = self.slot + 1..SLOTS;
+        let _end = later.find(|slot| clear(folder, &in_slot(&stem, *slot)) == Found::Nothing);
+    }
+
+    /// Whether the name still leads to this file. With its lock held nobody else gives it away.
+    pub(crate) fn is_ours(&self, folder: &OwnedFd) -> bool {
+        self.is_locked
+            || rustix::fs::fstat(&self.file).is_ok_and(|known| leads_to(folder, &self.name, &known))
+    }
+}
+
+/// Up to the slot: the name, shortened, for whoever looks; its hash for us, which tells long names apart.
+fn stem(name: &OsStr) -> String {
+    let hash = Algorithm::Crc64Nvme.of(name.as_bytes());
+    // A name may have 255 bytes; ours adds up to 32.
+    let shown: String = name.to_string_lossy().chars().take(50).collect();
+    format!(".{shown}.flatout-{hash:016x}-")
+}
+
+fn in_slot(stem: &str, slot: u32) -> OsString {
+    format!("{stem}{slot}").into()
+}
+
+/// Whether a file of this name may be removed by a later run, as one that a killed run left: nothing else may bear it.
+pub fn is_temporary_name(name: &str) -> bool {
+    let Some((_, end)) = name.strip_prefix('.').and_then(|rest| rest.rsplit_once(".flatout-")) else {
+        return false;
+    };
+    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    end.split_once('-').is_some_and(|(hash, slot)| {
+        hash.len() == 16 && hash.bytes().all(is_hex) && slot.parse::<u32>().is_ok_and(|slot| slot < SLOTS)
+    })
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lock {
+    Held,
+    Taken,
+    /// The file system has none.
+    Unknown,
+}
+
+/// The lock belongs to the open file, not to the process: it ends with the last descriptor, whatever the end.
+fn lock(file: &OwnedFd) -> Lock {
+    loop {
+        match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Lock::Held,
+            Err(Errno::WOULDBLOCK) => return Lock::Taken,
+            Err(Errno::INTR) => {}
+            Err(_) => return Lock::Unknown,
+        }
+    }
+}
+
+fn is_linked(file: &OwnedFd) -> bool {
+    rustix::fs::fstat(file).is_ok_and(|known| known.st_nlink > 0)
+}
+
+fn leads_to(folder: &OwnedFd, name: &OsStr, known: &Stat) -> bool {
+    rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|there| (there.st_dev, there.st_ino) == (known.st_dev, known.st_ino))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    Cleared,
+    /// It has an owner, or nobody can tell, or it is not to be removed by us.
+    Kept,
+}
+
+/// Removes a temporary file whose owner is certainly dead.
+fn clear(folder: &OwnedFd, name: &OsStr) -> Found {
+    // For writing, as NFS wants it of who locks alone; a pipe or a link of that name is not waited for, and not followed.
+    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match rustix::fs::openat(folder, name, flags, Mode::empty()) {
+        Ok(file) => file,
+        Err(Errno::NOENT) => return Found::Nothing,
+        Err(_) => return Found::Kept,
+    };
+    let Ok(known) = rustix::fs::fstat(&file) else { return Found::Kept };
+    let is_plain = FileType::from_raw_mode(known.st_mode) == FileType::RegularFile && known.st_nlink == 1;
+    // While we hold the lock a name that leads to this file has no owner: one who made it just now finds the lock taken.
+    let is_dead = is_plain
+        && reaches_every_owner(&file, &known)
+        && lock(&file) == Lock::Held
+        && leads_to(folder, name, &known);
+    match is_dead && rustix::fs::unlinkat(folder, name, AtFlags::empty()).is_ok() {
+        true => Found::Cleared,
+        false => Found::Kept,
+    }
+}
+
+/// File systems that one kernel alone has mounted: whoever can have a file there open sees the same locks. By `f_type` of
+/// statfs(2): ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs, F2FS, ZFS, bcachefs, ramfs.
+const LOCAL: [u32; 9] = [
+    0xEF53,
+    0x5846_5342,
+    0x9123_683E,
+    0x0102_1994,
+    0x794C_7630,
+    0xF2F5_2010,
+    0x2FC1_2FC1,
+    0xCA45_1A4E,
+    0x8584_58F6,
+];
+const NFS: u32 = 0x6969;
+
+/// Whether a lock here is seen by every owner that the file may have: where another host may have it open and its locks
+/// stay there, a lock that we get says nothing.
+fn reaches_every_owner(file: &OwnedFd, known: &Stat) -> bool {
+    let Ok(system) = rustix::fs::fstatfs(file) else { return false };
+    match system.f_type as u32 {
+        NFS => {
+            let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+            asks_the_server(&mounts, (rustix::fs::major(known.st_dev), rustix::fs::minor(known.st_dev)))
+        }
+        system => LOCAL.contains(&system),
+    }
+}
+
+/// Whether flock(2) goes to the server of the NFS that is this device: `nolock` and `local_lock=` keep it here.
+fn asks_the_server(mounts: &str, (major, minor): (u32, u32)) -> bool {
+    let device = format!("{major}:{minor}");
+    let options = |line: &str| line.rsplit(' ').next().map(String::from).unwrap_or_default();
+    let mut of_device =
+        mounts.lines().filter(|line| line.split(' ').nth(2) == Some(&device)).map(options).peekable();
+    of_device.peek().is_some() && of_device.all(|all| all.split(',').any(|one| one == "local_lock=none"))
+}
+
+/// Removes what dead owners left in the folder; what cannot be read or removed stays.
+fn sweep(folder: &OwnedFd) {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(readable) = rustix::fs::openat(folder, ".", flags, Mode::empty()) else { return };
+    let Ok(entries) = Dir::new(readable) else { return };
+    for entry in entries.map_while(Result::ok) {
+        if entry.file_name().to_str().is_ok_and(is_temporary_name) {
+            clear(folder, OsStr::from_bytes(entry.file_name().to_bytes()));
+        }
+    }
+}
+
+/// Sweeps each folder that a sorted list of files goes into once, before its first file.
+pub(crate) struct Sweeper {
+    beneath: Folder,
+    last_name: String,
+    /// Folders that were swept and may come again: each holds the next, as a sorted list leaves a folder for good.
+    open: Vec<String>,
+}
+
+impl Sweeper {
+    pub(crate) fn new(beneath: Folder) -> Sweeper {
+        Sweeper { beneath, last_name: String::new(), open: Vec::new() }
+    }
+
+    /// To be told of every file, by its relative path.
+    pub(crate) fn before(&mut self, name: &str) {
+        if self.is_new(name)
+            && let Ok(folder) = self.beneath.existing(parent(name))
+        {
+            sweep(&folder);
+        }
+    }
+
+    /// Whether the file's folder has not been swept. In a list without order a folder could come again for each of its
+    /// files: from there on none is new.
+    fn is_new(&mut self, name: &str) -> bool {
+        if *name < *self.last_name {
+            return false;
+        }
+        name.clone_into(&mut self.last_name);
+        let parent = parent(name);
+        while self.open.last().is_some_and(|open| !holds(open, parent)) {
+            self.open.pop();
+        }
+        if self.open.last().is_some_and(|open| open == parent) {
+            return false;
+        }
+        self.open.push(parent.to_owned());
+        true
+    }
+}
+
+fn parent(name: &str) -> &str {
+    name.rsplit_once('/').map_or("", |(parent, _)| parent)
+}
+
+/// Whether `path` is the folder or lies in it.
+fn holds(folder: &str, path: &str) -> bool {
+    folder.is_empty()
+        || path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+#[path = "temporary_tests.rs"]
+mod tests;

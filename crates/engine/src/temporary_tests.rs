@@ -1,0 +1,164 @@
+//! Tests: the dead are cleared, the living and everything else stays.
+
+use std::path::Path;
+
+use super::*;
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).expect("the folder can be read");
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+fn open(folder: &Path) -> OwnedFd {
+    crate::folder::open(folder).expect("the folder opens")
+}
+
+fn create(folder: &Path, name: &str) -> Temporary {
+    Temporary::create(&open(folder), name.as_ref()).expect("a temporary file")
+}
+
+/// The slot of a temporary name.
+fn slot(name: &OsStr) -> u32 {
+    name.to_str().and_then(|name| name.rsplit_once('-')).expect("a slot").1.parse().expect("a number")
+}
+
+#[test]
+fn the_living_keep_their_slots_and_the_dead_lose_them() {
+    let base = tempfile::tempdir().expect("a folder");
+    let folder = base.path();
+    let (first, second, third) = (create(folder, "x"), create(folder, "x"), create(folder, "x"));
+    assert_eq!([&first, &second, &third].map(|one| slot(&one.name)), [0, 1, 2]);
+    std::fs::write(folder.join(&second.name), b"half").expect("a write");
+    // What kill -9 does: the descriptor is closed, the name stays.
+    drop((second, third));
+    assert_eq!(names(folder).len(), 3);
+    let next = create(folder, "x");
+    assert_eq!((slot(&next.name), next.file.metadata().expect("it is there").len()), (1, 0), "made anew");
+    next.clear_behind(&open(folder), "x".as_ref());
+    assert_eq!(names(folder), [&first, &next].map(|one| one.name.to_string_lossy().into_owned()));
+}
+
+#[test]
+fn a_sweep_takes_the_dead_and_nothing_else() {
+    let base = tempfile::tempdir().expect("a folder");
+    let folder = base.path();
+    let alive = create(folder, "alive");
+    let dead = [create(folder, "dead"), create(folder, "dead"), create(folder, &"long".repeat(60))];
+    let names_of_dead = dead.each_ref().map(|dead| folder.join(&dead.name));
+    drop(dead);
+    let others = [
+        ".x.flatout-1-0",
+        ".x.flatout-0123456789abcdef",
+        ".x.flatout-0123456789ABCDEF-0",
+        "x.flatout-0123456789abcdef-0",
+        ".x.flatout-0123456789abcdef-0.txt",
+        "model",
+    ];
+    others.iter().for_each(|name| std::fs::write(folder.join(name), b"mine").expect("a file"));
+    // Of our pattern, but neither of them a file of its own.
+    let (link, twin) = (".x.flatout-0123456789abcdef-0", ".y.flatout-0123456789abcdef-0");
+    std::os::unix::fs::symlink("model", folder.join(link)).expect("a link");
+    std::fs::hard_link(folder.join("model"), folder.join(twin)).expect("a second name");
+    std::fs::create_dir(folder.join(".z.flatout-0123456789abcdef-0")).expect("a folder");
+    let before = names(folder).len();
+    sweep(&open(folder));
+    assert!(names_of_dead.iter().all(|dead| dead.symlink_metadata().is_err()));
+    assert_eq!(names(folder).len(), before - 3, "{:?}", names(folder));
+    assert!(folder.join(&alive.name).exists());
+}
+
+#[test]
+fn who_clears_and_who_creates_never_take_a_file_from_each_other() {
+    let base = tempfile::tempdir().expect("a folder");
+    let folder = base.path();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                sweep(&open(folder));
+            }
+        });
+        let creators: Vec<_> = (0..3)
+            .map(|_| {
+                scope.spawn(|| {
+                    for _ in 0..500 {
+                        let ours = create(folder, "x");
+                        let known = rustix::fs::fstat(&ours.file).expect("it is open");
+                        std::thread::yield_now();
+                        assert!(
+                            leads_to(&open(folder), &ours.name, &known),
+                            "an owner's file was taken away"
+                        );
+                    }
+                })
+            })
+            .collect();
+        let ended: Vec<_> = creators.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(ended.iter().all(Result::is_ok), "a creator failed");
+    });
+    sweep(&open(folder));
+    assert_eq!(names(folder), [""; 0]);
+}
+
+#[test]
+fn a_name_is_ours_in_one_form_only() {
+    let base = tempfile::tempdir().expect("a folder");
+    for name in ["x", "a.flatout-b", "🚀", "", &"n".repeat(255)] {
+        let made = stem(OsStr::new(name)) + "0";
+        assert!(is_temporary_name(&made) && made.len() < 255, "{made}");
+        assert!(std::fs::write(base.path().join(&made), b"").is_ok(), "{made}");
+    }
+    assert_ne!(stem("n".repeat(60).as_ref()), stem("n".repeat(61).as_ref()), "long names are told apart");
+    for other in
+        ["", ".", "x", ".x.flatout-", ".x.flatout-0123456789abcdef-", ".x.flatout-0123456789abcdef-10000"]
+    {
+        assert!(!is_temporary_name(other), "{other}");
+    }
+}
+
+#[test]
+fn a_folder_is_swept_once_in_a_sorted_list_and_a_list_without_order_no_further() {
+    let base = tempfile::tempdir().expect("a folder");
+    let swept = |names: &[&str]| -> Vec<bool> {
+        let mut sweeper = Sweeper::new(Folder::open(base.path()).expect("the folder"));
+        names.iter().map(|name| sweeper.is_new(name)).collect()
+    };
+    assert_eq!(
+        swept(&["a", "x-1", "x/a", "x/b/1", "x/b/2", "x/c", "x/d/1", "x/e", "x0", "x0/a/b", "x0/c"]),
+        [true, false, true, true, false, false, true, false, false, true, true]
+    );
+    assert_eq!(swept(&["a/1", "b/1", "a/2", "b/2", "a/3"]), [true, true, false, false, false]);
+}
+
+#[test]
+fn the_locks_of_nfs_count_where_they_go_to_the_server() {
+    let line = |device: &str, options: &str| {
+        format!(
+            "36 35 {device} / /mnt rw,relatime shared:1 - nfs4 h:/export rw,vers=4.2,{options},addr=10.0.0.1\n"
+        )
+    };
+    for (options, expected) in [
+        ("local_lock=none", true),
+        ("local_lock=all", false),
+        ("local_lock=flock", false),
+        ("nolock,local_lock=all", false),
+        ("hard", false),
+    ] {
+        let mounts = line("0:41", "local_lock=none") + &line("0:42", options);
+        assert_eq!(asks_the_server(&mounts, (0, 42)), expected, "{options}");
+    }
+    assert!(!asks_the_server(&line("0:41", "local_lock=none"), (0, 42)), "no such mount");
+    let both = line("0:42", "local_lock=none") + &line("0:42", "local_lock=all");
+    assert!(!asks_the_server(&both, (0, 42)));
+}
+
+#[test]
+fn proc_is_no_file_system_whose_locks_count() {
+    let file = OwnedFd::from(File::open("/proc/self/status").expect("it is there"));
+    let known = rustix::fs::fstat(&file).expect("it is open");
+    assert!(!reaches_every_owner(&file, &known));
+}
