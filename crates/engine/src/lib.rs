@@ -25,6 +25,8 @@ mod proxy;
 mod refusal;
 mod retry;
 mod shard;
+#[cfg(test)]
+mod sim;
 mod single;
 mod stats;
 mod stream;

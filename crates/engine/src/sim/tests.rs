@@ -1,0 +1,100 @@
+//! The seeds, and the runs that have a name.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use super::check::{check, waits};
+use super::run::run;
+use super::scenario::Scenario;
+use super::world::World;
+
+/// Seeds that a plain run goes through.
+const SEEDS: u64 = 1_000;
+/// Failing seeds that are shown.
+const SHOWN: usize = 5;
+
+fn number(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is a number, not {text:?}")))
+}
+
+/// What is wrong with the run of a scenario.
+fn faults(scenario: &Scenario, tells: bool) -> (Option<Rc<World>>, Vec<String>) {
+    let ran = catch_unwind(AssertUnwindSafe(|| {
+        let (world, outcome) = run(scenario, tells);
+        let wrong = check(&world, &outcome);
+        for ended in outcome.gets.iter().filter(|_| tells) {
+            println!("{:?} bytes landed: {:?}", ended.landed.as_ref().map(Vec::len), ended.result);
+        }
+        (world, wrong)
+    }));
+    match ran {
+        Ok((world, wrong)) => (Some(world), wrong),
+        Err(_) => (None, vec!["it panicked".into()]),
+    }
+}
+
+#[test]
+fn every_seed_keeps_every_promise() {
+    if let Some(seed) = number("FLATOUT_SEED") {
+        return replay(seed);
+    }
+    let (seeds, began) = (number("FLATOUT_SEEDS").unwrap_or(SEEDS), Instant::now());
+    let mut failed = 0;
+    for seed in 0..seeds {
+        let scenario = Scenario::of(seed);
+        let (_, wrong) = faults(&scenario, false);
+        if wrong.is_empty() {
+            continue;
+        }
+        failed += 1;
+        if failed <= SHOWN {
+            println!("\nseed {seed}: {}\n{scenario}", wrong.join("; "));
+            println!("FLATOUT_SEED={seed} cargo test -p flatout-engine sim -- --nocapture");
+        }
+    }
+    println!("{seeds} seeds in {:?}", began.elapsed());
+    assert!(failed == 0, "{failed} of {seeds} seeds fail: the first are shown above");
+}
+
+/// One seed, with all that happened.
+fn replay(seed: u64) {
+    let scenario = Scenario::of(seed);
+    println!("seed {seed}\n{scenario}\n");
+    let (world, wrong) = faults(&scenario, true);
+    for event in world.iter().flat_map(|world| world.log.borrow().events.clone()) {
+        println!("{event}");
+    }
+    assert!(wrong.is_empty(), "seed {seed}: {}", wrong.join("; "));
+}
+
+#[test]
+fn a_seed_is_the_same_run_every_time() {
+    for seed in 0..50 {
+        let trace = |()| {
+            let world = run(&Scenario::of(seed), true).0;
+            let events = world.log.borrow().events.clone();
+            events
+        };
+        assert_eq!(trace(()), trace(()), "seed {seed}");
+    }
+}
+
+#[test]
+fn waits_double_from_attempt_to_attempt() {
+    let mut found: Vec<(u32, Duration)> = Vec::new();
+    for seed in 0..1_000 {
+        let scenario = Scenario::of(seed);
+        if ["breaks", "fails"].contains(&scenario.shape) {
+            found.extend(waits(&run(&scenario, false).0));
+        }
+    }
+    let mean = |wanted: u32| {
+        let of: Vec<f64> = found.iter().filter(|(n, _)| *n == wanted).map(|(_, gap)| gap.as_secs_f64()).collect();
+        assert!(of.len() > 30, "{} waits after attempt {wanted}", of.len());
+        of.iter().sum::<f64>() / of.len() as f64
+    };
+    // Half of 100, 200 and 400 ms; a new connection's time is in it too.
+    assert!(mean(2) > 1.2 * mean(1) && mean(3) > 1.2 * mean(2), "{} {} {}", mean(1), mean(2), mean(3));
+}
