@@ -143,14 +143,14 @@ impl Line {
         (self.read, self.arrived) = (0, 0);
         let origin = &self.world.scenario.origin;
         let wait = Duration::from_millis(origin.first_byte_ms + self.draw.between(0, origin.jitter_ms));
-        self.schedule(Instant::now() + wait);
+        self.next = Some((Instant::now() + wait, 0));
         if let Some(reader) = self.reader.take() {
             reader.wake();
         }
     }
 
-    /// The next piece leaves not before `from`.
-    fn schedule(&mut self, mut from: Instant) {
+    /// The next piece leaves at `from`, which has come: what is to leave later takes no room on the link before.
+    fn schedule(&mut self, from: Instant) {
         self.next = None;
         let end = self.answer.bytes.len();
         if let Some((at, cut)) = self.answer.cut
@@ -162,11 +162,9 @@ impl Line {
                 Cut::Reset => self.ended = Some(End::Reset),
                 Cut::End => self.ended = Some(End::Clean),
                 Cut::Silence => {}
-                Cut::Pause(pause) => from += pause,
+                Cut::Pause(pause) => self.next = Some((from + pause, at)),
             }
-            if !matches!(cut, Cut::Pause(_)) {
-                return;
-            }
+            return;
         }
         if self.arrived == end {
             match self.answer.closes {

@@ -217,7 +217,16 @@ impl Scenario {
         let mut scenario = super::shapes::fair(&mut draw);
         (scenario.seed, scenario.shape) = (seed, name);
         shape(&mut scenario, &mut draw);
+        scenario.soften_pieces();
         scenario
+    }
+
+    /// No piece is on its way so long that it looks like a stall: of a slow origin bytes trickle.
+    fn soften_pieces(&mut self) {
+        let (origin, tuning) = (&mut self.origin, &self.tuning);
+        let slowest = (origin.total_rate / u64::from(tuning.parallel)).min(origin.rate);
+        let most = (slowest * tuning.stall_ms / 8_000).max(1);
+        origin.pieces = (origin.pieces.0.min(most), origin.pieces.1.min(most));
     }
 
     /// Whether nothing stands in the way of success.

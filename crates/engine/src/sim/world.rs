@@ -86,6 +86,11 @@ impl Exchange {
     fn is_open(&self) -> bool {
         self.is_get && self.ended_at.is_none()
     }
+
+    /// Whether bytes of its body may land; those of a wrong range may not.
+    fn may_land(&self) -> bool {
+        self.is_open() && !matches!(self.fault, Some(Fault::WrongRange(_)))
+    }
 }
 
 /// A stream's reader, as far as the model must know him to say what may be on its way.
@@ -138,7 +143,7 @@ impl World {
 
     /// Notes an event for the trace.
     pub(super) fn tell(&self, event: impl FnOnce() -> String) {
-        if self.tells {
+        if self.tells && self.stopped.get().is_none() {
             let line = format!("{:>10.3} s  {}", self.now().as_secs_f64(), event());
             self.log.borrow_mut().events.push(line);
         }
@@ -205,7 +210,8 @@ impl World {
     fn check_request(&self, exchange: &Exchange) {
         let overlaps = self.log.borrow().exchanges.iter().any(|other| {
             let left = other.body.start + other.received..other.body.end;
-            other.is_open()
+            other.may_land()
+                && exchange.may_land()
                 && other.object == exchange.object
                 && left.start.max(exchange.body.start) < left.end.min(exchange.body.end)
         });
