@@ -100,6 +100,9 @@ impl Drop for StreamReader {
         if let Some(space) = self.ring.space.get() {
             space.permits.close();
         }
+        if let Some(stop) = self.ring.stop.get() {
+            stop.close();
+        }
     }
 }
 
@@ -114,6 +117,8 @@ pub(crate) struct Ring {
     space: OnceLock<Space>,
     state: Mutex<State>,
     readable: Condvar,
+    /// The transfer's, closed when the reader leaves: an origin that is silent would not let it notice.
+    stop: OnceLock<Arc<Semaphore>>,
 }
 
 /// The memory of a ring, taken when the first answer tells how much there is to come.
@@ -175,6 +180,19 @@ impl Ring {
             true => Err(reader_has_gone()),
             false => Ok(()),
         }
+    }
+
+    pub(crate) fn stop_when_abandoned(&self, stop: &Arc<Semaphore>) {
+        let state = self.lock();
+        let fresh = self.stop.set(stop.clone()).is_ok();
+        assert!(fresh, "a writer lands one transfer");
+        if state.abandoned {
+            stop.close();
+        }
+    }
+
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.lock().abandoned
     }
 
     /// Waits until a slot is free for the next part; `false` when the reader has gone.
@@ -249,9 +267,7 @@ impl Ring {
         self.advance(state);
         let slot = state.slots.get(state.head_slot()).copied().unwrap_or_default();
         match slot.filled > state.taken {
-            true => {
-                Look::Bytes(state.head, state.taken, (slot.filled - state.taken).min(CHUNK_BYTES_MAX))
-            }
+            true => Look::Bytes(state.head, state.taken, (slot.filled - state.taken).min(CHUNK_BYTES_MAX)),
             false if state.ended => Look::End,
             false => Look::Nothing,
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::run::{Ended, ManyEnded, Outcome};
 use super::scenario::{Address, Fault, Framing, Land, Scenario, Task, Wrong};
-use super::world::{Exchange, World};
+use super::world::{Exchange, WHOLE, World};
 use crate::error::{Error, ErrorKind};
 use crate::stats::{Report, Verified};
 
@@ -58,7 +58,10 @@ fn attempts(exchanges: &[Exchange]) -> Vec<Attempts<'_>> {
     for exchange in exchanges.iter().filter(|exchange| exchange.is_get) {
         let first = *begun.entry((exchange.transfer, exchange.object)).or_insert(exchange.key);
         let at = *index.entry((exchange.transfer, exchange.object, exchange.key)).or_insert_with(|| {
-            found.push(Attempts { exchanges: Vec::new(), is_first: exchange.key == first || exchange.key == u64::MAX });
+            found.push(Attempts {
+                exchanges: Vec::new(),
+                is_first: exchange.key == first || exchange.key == WHOLE,
+            });
             found.len() - 1
         });
         found[at].exchanges.push(exchange);
@@ -69,14 +72,17 @@ fn attempts(exchanges: &[Exchange]) -> Vec<Attempts<'_>> {
 /// A part is given up after `--retries` attempts in a row that brought nothing worth while.
 fn check_count(scenario: &Scenario, attempts: &Attempts<'_>) -> Option<String> {
     let twice = 1 + u32::from(attempts.is_first);
-    let again = 1 + u32::from(matches!(scenario.task, Task::Many { .. }) && scenario.origin.replaced.is_some());
+    let again =
+        1 + u32::from(matches!(scenario.task, Task::Many { .. }) && scenario.origin.replaced.is_some());
     let most = (scenario.tuning.retries + 1) * twice * again;
     let mut in_a_row = 0;
     for exchange in &attempts.exchanges {
         in_a_row = if exchange.received >= WORTHWHILE_BYTES { 0 } else { in_a_row + 1 };
         if in_a_row > most {
             let (object, key) = (exchange.object, exchange.key);
-            return Some(format!("object-{object} up to {key}: more than {most} attempts in a row for nothing"));
+            return Some(format!(
+                "object-{object} up to {key}: more than {most} attempts in a row for nothing"
+            ));
         }
     }
     None
@@ -88,13 +94,17 @@ fn check_waits(scenario: &Scenario, attempts: &Attempts<'_>) -> Vec<String> {
     for (attempt, gap, failed) in gaps(attempts) {
         let asked = failed.asked_to_wait().unwrap_or_default().min(WAIT_MAX);
         if gap < asked {
-            wrong.push(format!("attempt {attempt} was followed after {gap:?}, the origin asked for {asked:?}"));
+            wrong.push(format!(
+                "attempt {attempt} was followed after {gap:?}, the origin asked for {asked:?}"
+            ));
         }
         let base_ms = if failed.status == 503 { 500 } else { 50 };
         let ceiling = Duration::from_millis(base_ms << attempt.min(16)).min(WAIT_MAX);
         let connects = Duration::from_millis(scenario.origin.connect_ms + 10);
         if reaches(scenario) && gap > asked + ceiling + connects {
-            wrong.push(format!("attempt {attempt} was followed only after {gap:?}, at most {ceiling:?} is policy"));
+            wrong.push(format!(
+                "attempt {attempt} was followed only after {gap:?}, at most {ceiling:?} is policy"
+            ));
         }
     }
     wrong
@@ -163,7 +173,8 @@ fn check_success(world: &World, ended: &Ended, report: &Report) -> Option<String
     let is_right = |landed: &Vec<u8>| {
         let (landed, rest) = landed.split_at(bytes.min(landed.len()));
         let untouched = matches!(scenario.task, Task::One { land: Land::Memory, .. });
-        (versions.contains(&landed) || is_flipped) && (rest.is_empty() || untouched && rest.iter().all(|&b| b == 0xA5))
+        (versions.contains(&landed) || is_flipped)
+            && (rest.is_empty() || untouched && rest.iter().all(|&b| b == 0xA5))
     };
     if !versions.iter().any(|version| version.len() == bytes) {
         return Some(format!("it ended well with {bytes} bytes, which no version has"));
@@ -190,9 +201,10 @@ fn check_fair(scenario: &Scenario, ended: &Ended, report: &Report) -> Option<Str
     let parts = report.bytes.div_ceil(tuning.part_bytes).max(1);
     let slots = if scenario.streams() { tuning.window_bytes / tuning.part_bytes } else { u64::MAX };
     let lanes = u64::from(tuning.parallel).min(slots).min(parts);
-    if !origin.closes_each && ended.connections as u64 > lanes + 1 {
+    let workers = u64::from(tuning.parallel).min(parts);
+    if !origin.closes_each && ended.connections as u64 > workers + 1 {
         let opened = ended.connections;
-        return Some(format!("{opened} connections were opened for {parts} parts, {lanes} at once and a HEAD"));
+        return Some(format!("{opened} connections were opened by {workers} workers and for a HEAD"));
     }
     let seconds = |ms: u64| ms as f64 / 1e3;
     let exchange = seconds(origin.connect_ms + origin.first_byte_ms + origin.jitter_ms + 3);
@@ -225,7 +237,7 @@ fn check_failure(world: &World, ended: &Ended, error: &Error) -> Option<String> 
     let resolves = |version| span.resolve(world.content(0, version).len() as u64).is_ok();
     let explained = match error.kind() {
         ErrorKind::Usage => !(0..versions).all(resolves),
-        ErrorKind::Unsupported => !scenario.origin.has_ranges,
+        ErrorKind::Unsupported => !scenario.origin.has_ranges || scenario.origin.framing != Framing::Length,
         kind => log.explained.contains(&(None, kind)) || log.explained.contains(&(Some(0), kind)),
     };
     if !explained {
@@ -242,7 +254,10 @@ fn check_giving_up(scenario: &Scenario, error: &Error) -> Option<String> {
         return None;
     }
     if is_bearable(scenario) {
-        return Some(format!("every attempt after the first {} would have been well: {error}", scenario.origin.faulty_attempts));
+        return Some(format!(
+            "every attempt after the first {} would have been well: {error}",
+            scenario.origin.faulty_attempts
+        ));
     }
     let tried = error.cause().rsplit_once("(tried ").and_then(|(_, rest)| rest.split_once(" times)"));
     let tried: u32 = tried.map_or(1, |(times, _)| times.parse().unwrap_or(0));
@@ -275,7 +290,9 @@ fn check_many(world: &World, many: &ManyEnded) -> Vec<String> {
             Err(error) => wrong.extend(check_one_failed(world, many, object, error)),
         }
     }
-    wrong.extend(seen.iter().filter(|(_, times)| **times > 1).map(|(at, _)| format!("object-{at} ended twice")));
+    wrong.extend(
+        seen.iter().filter(|(_, times)| **times > 1).map(|(at, _)| format!("object-{at} ended twice")),
+    );
     let is_whole = many.finished.len() == scenario.objects.len();
     if !is_whole && scenario.interruption.is_none() {
         wrong.push(format!("{} of {} objects have ended", many.finished.len(), scenario.objects.len()));
@@ -286,7 +303,10 @@ fn check_many(world: &World, many: &ManyEnded) -> Vec<String> {
     let ok = many.finished.iter().filter_map(|finished| finished.result.as_ref().ok());
     let (count, bytes) = ok.fold((0, 0), |(count, bytes), report| (count + 1, bytes + report.bytes));
     if (many.progress.ok, many.progress.landed_bytes) != (count, bytes) && is_whole {
-        wrong.push(format!("{count} objects of {bytes} bytes are well, its progress says {:?}", many.progress));
+        wrong.push(format!(
+            "{count} objects of {bytes} bytes are well, its progress says {:?}",
+            many.progress
+        ));
     }
     wrong
 }
@@ -295,7 +315,8 @@ fn check_one_of_many(world: &World, many: &ManyEnded, object: usize, report: &Re
     let scenario = &*world.scenario;
     let versions = 1 + u32::from(scenario.origin.replaced.is_some());
     let mut contents = (0..versions).map(|version| world.content(object, version));
-    let is_flipped = world.log.borrow().flipped.contains(&object) && matches!(report.verified, Verified::None(_));
+    let is_flipped =
+        world.log.borrow().flipped.contains(&object) && matches!(report.verified, Verified::None(_));
     let right = contents.any(|content| {
         let same = match scenario.task {
             Task::Many { land: Land::File } => many.files.get(&object).is_some_and(|file| file == content),
@@ -312,7 +333,10 @@ fn check_one_failed(world: &World, many: &ManyEnded, object: usize, error: &Erro
         return Some(format!("object-{object} failed and has a file"));
     }
     if super::run::is_cancelled(error) {
-        return scenario.interruption.is_none().then(|| format!("nobody has cancelled object-{object}: {error}"));
+        return scenario
+            .interruption
+            .is_none()
+            .then(|| format!("nobody has cancelled object-{object}: {error}"));
     }
     let log = world.log.borrow();
     let explained = [None, Some(object)].iter().any(|&met| log.explained.contains(&(met, error.kind())));

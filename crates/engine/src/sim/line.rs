@@ -43,7 +43,8 @@ pub(crate) async fn connect(address: SocketAddr) -> Option<io::Result<Line>> {
 
 async fn open(world: Rc<World>, address: SocketAddr) -> io::Result<Line> {
     let origin = &world.scenario.origin;
-    let at = usize::from(address.ip().to_string().rsplit('.').next().map_or(1, |n| n.parse().unwrap_or(1u8))) - 1;
+    let at =
+        usize::from(address.ip().to_string().rsplit('.').next().map_or(1, |n| n.parse().unwrap_or(1u8))) - 1;
     let (refused, silent) = {
         let mut draw = world.draw.borrow_mut();
         (draw.happens(origin.refuses), draw.happens(origin.silent))
@@ -211,7 +212,11 @@ impl Line {
 }
 
 impl AsyncRead for Line {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let line = self.get_mut();
         loop {
             line.close_if_idle();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use flatout_wire::checksum::Algorithm;
 
 use super::scenario::{Ask, Etag, Fault, Framing, Wrong};
-use super::world::{Exchange, World};
+use super::world::{Exchange, LAST_BYTE, WHOLE, World};
 use crate::account::Dialect;
 use crate::error::ErrorKind;
 
@@ -47,11 +47,10 @@ pub(super) fn answer(world: &World, line: u32, text: &str) -> Answer {
     let size = content.len() as u64;
     let range = request.resolve(size);
     let key = match (&request.range, &range) {
-        (None, _) | (_, None) => u64::MAX,
+        (None, _) | (_, None) => WHOLE,
         // Whatever is asked for, all of it comes.
-        _ if !world.scenario.origin.has_ranges => u64::MAX,
-        // The question for the last byte is not one for a part.
-        (Some(range), _) if range.starts_with("bytes=-") => u64::MAX - 1,
+        _ if !world.scenario.origin.has_ranges => WHOLE,
+        (Some(range), _) if range.starts_with("bytes=-") => LAST_BYTE,
         (_, Some(range)) => range.end,
     };
     let attempt = {
@@ -134,8 +133,9 @@ impl Request {
             .filter_map(|line| line.split_once(':'))
             .map(|(name, value)| (name.to_ascii_lowercase(), value.trim()))
             .collect();
-        let header =
-            |wanted: &str| headers.iter().find(|(name, _)| name == wanted).map(|(_, value)| (*value).to_owned());
+        let header = |wanted: &str| {
+            headers.iter().find(|(name, _)| name == wanted).map(|(_, value)| (*value).to_owned())
+        };
         Request {
             is_get: first.starts_with("GET "),
             object: object.expect("the engine asks for the modelled objects only"),
@@ -171,7 +171,13 @@ struct Made {
 }
 
 impl Made {
-    fn of(world: &World, request: &Request, version: u32, range: Option<Range<u64>>, fault: Option<Fault>) -> Made {
+    fn of(
+        world: &World,
+        request: &Request,
+        version: u32,
+        range: Option<Range<u64>>,
+        fault: Option<Fault>,
+    ) -> Made {
         match fault {
             Some(Fault::Fails) => return Made::refusal(500, "InternalError"),
             Some(Fault::Throttles(ask)) => return Made::throttle(ask),
@@ -188,7 +194,8 @@ impl Made {
                 return Made::refusal(412, "PreconditionFailed");
             }
         }
-        let ranged = request.range.is_some() && origin.has_ranges && fault != Some(Fault::WrongRange(Wrong::Whole));
+        let ranged =
+            request.range.is_some() && origin.has_ranges && fault != Some(Fault::WrongRange(Wrong::Whole));
         let (status, range) = match range {
             _ if !ranged => (200, 0..size),
             Some(range) => (206, range),
@@ -241,7 +248,8 @@ impl Made {
     }
 
     fn refusal(status: u16, code: &str) -> Made {
-        let content = format!("<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>m</Message></Error>");
+        let content =
+            format!("<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>m</Message></Error>");
         Made { status, headers: Vec::new(), content: content.into_bytes(), body: 0..0 }
     }
 

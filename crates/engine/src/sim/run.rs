@@ -335,7 +335,11 @@ impl Running {
             (None, Some(folder)) => {
                 let left: Vec<_> = std::fs::read_dir(folder.path()).expect("the folder").collect();
                 if left.len() != usize::from(result.is_ok()) {
-                    world.object_to(format!("{} files are in the folder, the end is {:?}", left.len(), result.is_ok()));
+                    world.object_to(format!(
+                        "{} files are in the folder, the end is {:?}",
+                        left.len(),
+                        result.is_ok()
+                    ));
                 }
                 std::fs::read(folder.path().join("object")).ok()
             }

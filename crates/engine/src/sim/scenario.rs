@@ -260,7 +260,11 @@ impl fmt::Display for Scenario {
         writeln!(f, "settings: {tuning:?}")?;
         match objects.as_slice() {
             [object] => writeln!(f, "object: {} bytes", object.bytes)?,
-            objects => writeln!(f, "objects: {}", objects.iter().map(|o| o.bytes.to_string() + " ").collect::<String>())?,
+            objects => writeln!(
+                f,
+                "objects: {}",
+                objects.iter().map(|o| o.bytes.to_string() + " ").collect::<String>()
+            )?,
         }
         writeln!(f, "task: {task:?}")?;
         match interruption {

@@ -272,7 +272,8 @@ fn storm(scenario: &mut Scenario, draw: &mut Draw) {
         (some(draw), Fault::WrongRange(draw.pick(&[Wrong::Shifted, Wrong::Shorter, Wrong::Unnamed]))),
     ];
     scenario.origin.refuses = some(draw);
-    scenario.origin.closes_idle = draw.happens(0.5).then(|| Duration::from_millis(draw.between_orders(1, 500)));
+    scenario.origin.closes_idle =
+        draw.happens(0.5).then(|| Duration::from_millis(draw.between_orders(1, 500)));
 }
 
 /// No attempt ever brings the whole of a part.

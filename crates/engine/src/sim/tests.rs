@@ -4,9 +4,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use flatout_wire::range::Span;
+
 use super::check::{check, waits};
 use super::run::run;
-use super::scenario::{Fault, Scenario};
+use super::scenario::{Fault, Interruption, Land, Scenario, Task};
 use super::shapes::SHAPES;
 use super::world::World;
 
@@ -59,6 +61,24 @@ fn every_seed_keeps_every_promise() {
     assert!(failed == 0, "{failed} of {seeds} seeds fail: the first are shown above");
 }
 
+/// A run of its own: fair weather, changed.
+fn check_one(change: impl FnOnce(&mut Scenario)) {
+    let mut scenario = Scenario::of(0);
+    change(&mut scenario);
+    let wrong = faults(&scenario, false).1;
+    assert!(wrong.is_empty(), "{}\n{scenario}", wrong.join("; "));
+}
+
+#[test]
+fn a_reader_that_leaves_ends_the_transfer_of_a_silent_origin() {
+    check_one(|scenario| {
+        scenario.task = Task::One { span: Span::All, land: Land::Stream(None), pauses: Vec::new() };
+        scenario.tuning.stall_ms = 20_000;
+        scenario.origin.faults = vec![(1.0, Fault::Silence)];
+        scenario.interruption = Some((Interruption::ReaderLeaves, Duration::from_millis(300)));
+    });
+}
+
 /// One seed, with all that happened.
 fn replay(seed: u64) {
     let scenario = Scenario::of(seed);
@@ -94,7 +114,8 @@ fn waits_double_from_attempt_to_attempt() {
         found.extend(waits(&run(&scenario, false).0));
     }
     let mean = |wanted: u32| {
-        let of: Vec<f64> = found.iter().filter(|(n, _)| *n == wanted).map(|(_, gap)| gap.as_secs_f64()).collect();
+        let of: Vec<f64> =
+            found.iter().filter(|(n, _)| *n == wanted).map(|(_, gap)| gap.as_secs_f64()).collect();
         assert!(of.len() > 30, "{} waits after attempt {wanted}", of.len());
         of.iter().sum::<f64>() / of.len() as f64
     };
