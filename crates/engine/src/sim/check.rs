@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::run::{Ended, ManyEnded, Outcome};
 use super::scenario::{Address, Fault, Framing, Land, Scenario, Task, Wrong};
 use super::world::{Exchange, WHOLE, World};
+use crate::account::Dialect;
 use crate::error::{Error, ErrorKind};
 use crate::stats::{Report, Verified};
 
@@ -202,9 +203,10 @@ fn check_fair(scenario: &Scenario, ended: &Ended, report: &Report) -> Option<Str
     let slots = if scenario.streams() { tuning.window_bytes / tuning.part_bytes } else { u64::MAX };
     let lanes = u64::from(tuning.parallel).min(slots).min(parts);
     let workers = u64::from(tuning.parallel).min(parts);
-    if !origin.closes_each && ended.connections as u64 > workers + 1 {
+    let heads = u64::from(origin.dialect == Dialect::S3);
+    if !origin.closes_each && ended.connections as u64 > workers + heads {
         let opened = ended.connections;
-        return Some(format!("{opened} connections were opened by {workers} workers and for a HEAD"));
+        return Some(format!("{opened} connections were opened by {workers} workers and for {heads} HEADs"));
     }
     let seconds = |ms: u64| ms as f64 / 1e3;
     let exchange = seconds(origin.connect_ms + origin.first_byte_ms + origin.jitter_ms + 3);

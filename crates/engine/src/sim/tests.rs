@@ -11,6 +11,7 @@ use super::run::run;
 use super::scenario::{Fault, Interruption, Land, Scenario, Task};
 use super::shapes::SHAPES;
 use super::world::World;
+use crate::account::Dialect;
 
 /// Seeds that a plain run goes through.
 const SEEDS: u64 = 1_000;
@@ -76,6 +77,25 @@ fn a_reader_that_leaves_ends_the_transfer_of_a_silent_origin() {
         scenario.tuning.stall_ms = 20_000;
         scenario.origin.faults = vec![(1.0, Fault::Silence)];
         scenario.interruption = Some((Interruption::ReaderLeaves, Duration::from_millis(300)));
+    });
+}
+
+#[test]
+fn the_end_of_an_empty_object_is_empty_and_no_error() {
+    for span in [Span::All, Span::Last(2), Span::From(0)] {
+        check_one(|scenario| {
+            scenario.objects[0].bytes = 0;
+            scenario.task = Task::One { span, land: Land::Memory, pauses: Vec::new() };
+        });
+    }
+}
+
+#[test]
+fn the_question_for_the_end_leaves_its_connection_to_the_parts() {
+    check_one(|scenario| {
+        scenario.objects[0].bytes = 300_000;
+        (scenario.tuning.parallel, scenario.origin.dialect) = (1, Dialect::Plain);
+        scenario.task = Task::One { span: Span::Last(200_000), land: Land::Memory, pauses: Vec::new() };
     });
 }
 
