@@ -32,10 +32,7 @@ pub(super) fn check(world: &World, outcome: &Outcome) -> Vec<String> {
     if open > parallel {
         wrong.push(format!("{open} connections were open at once, --parallel is {parallel}"));
     }
-    for attempts in attempts(&world.log.borrow().exchanges) {
-        wrong.extend(check_count(scenario, &attempts));
-        wrong.extend(check_waits(scenario, &attempts));
-    }
+    wrong.extend(check_attempts(scenario, &world.log.borrow().exchanges));
     for ended in &outcome.gets {
         wrong.extend(check_get(world, ended).into_iter().flatten());
     }
@@ -43,6 +40,14 @@ pub(super) fn check(world: &World, outcome: &Outcome) -> Vec<String> {
         wrong.extend(check_many(world, many));
     }
     wrong
+}
+
+/// How often it was tried, and how long waited between.
+pub(super) fn check_attempts(scenario: &Scenario, exchanges: &[Exchange]) -> Vec<String> {
+    let check = |attempts: Attempts<'_>| {
+        check_count(scenario, &attempts).into_iter().chain(check_waits(scenario, &attempts))
+    };
+    attempts(exchanges).into_iter().flat_map(check).collect()
 }
 
 /// The attempts at the same bytes, in order.

@@ -1,16 +1,17 @@
 //! The seeds, and the runs that have a name.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use flatout_wire::range::Span;
 
-use super::check::{check, waits};
+use super::check::{check, check_attempts, waits};
 use super::run::run;
-use super::scenario::{Fault, Interruption, Land, Scenario, Task};
+use super::scenario::{Ask, Fault, Interruption, Land, Scenario, Task};
 use super::shapes::SHAPES;
-use super::world::World;
+use super::world::{Exchange, Window, World};
 use crate::account::Dialect;
 
 /// Seeds that a plain run goes through.
@@ -141,4 +142,89 @@ fn waits_double_from_attempt_to_attempt() {
     };
     // Half of 100, 200 and 400 ms; a new connection's time is in it too.
     assert!(mean(2) > 1.2 * mean(1) && mean(3) > 1.2 * mean(2), "{} {} {}", mean(1), mean(2), mean(3));
+}
+
+/// A request for `body` and what came of it, times in milliseconds.
+fn exchange(
+    line: u32,
+    body: Range<u64>,
+    fault: Option<Fault>,
+    asked_ms: u64,
+    ended_ms: Option<u64>,
+) -> Exchange {
+    Exchange {
+        transfer: 0,
+        line,
+        is_get: true,
+        object: 0,
+        key: body.end,
+        status: 206,
+        fault,
+        body,
+        received: 0,
+        asked_at: Duration::from_millis(asked_ms),
+        ended_at: ended_ms.map(Duration::from_millis),
+    }
+}
+
+/// What a world of fair weather objects to.
+fn objections(happens: impl FnOnce(&World)) -> String {
+    let world = World::new(Rc::new(Scenario::of(0)), false);
+    for _ in 0..3 {
+        world.on_open();
+    }
+    happens(&world);
+    let violations = world.log.borrow().violations.join("; ");
+    violations
+}
+
+#[test]
+fn the_model_sees_what_must_not_happen() {
+    let twice = objections(|world| {
+        world.on_request(exchange(0, 0..10, None, 0, None));
+        world.on_request(exchange(1, 5..15, None, 0, None));
+    });
+    assert!(twice.contains("another attempt at them runs"), "{twice}");
+    let beyond = objections(|world| {
+        let window = Window { start: 0, part_bytes: 10, window_bytes: 20, read_bytes: 9 };
+        *world.window.borrow_mut() = Some(window);
+        world.on_request(exchange(0, 10..20, None, 0, Some(1)));
+        world.on_request(exchange(1, 20..30, None, 0, None));
+    });
+    assert!(beyond.starts_with("bytes 20..30 are asked for, the window ends at 20"), "{beyond}");
+    let early = objections(|world| {
+        world.on_request(exchange(0, 0..10, None, 0, None));
+        world.on_end_of_transfer();
+    });
+    assert!(early.contains("the end was told while 1"), "{early}");
+    let well = objections(|world| {
+        world.on_request(exchange(0, 0..10, None, 0, None));
+        world.end_exchange(0);
+        world.on_request(exchange(0, 10..20, None, 0, None));
+        world.on_close(0);
+        world.on_end_of_transfer();
+    });
+    assert_eq!(well, "");
+}
+
+#[test]
+fn the_checks_see_attempts_that_are_too_many_too_early_or_too_late() {
+    let scenario = Scenario::of(0);
+    let throttled = Some(Fault::Throttles(Some(Ask::RetryAfter(Duration::from_secs(2)))));
+    let check = |exchanges: &[Exchange], expected: &str| {
+        let wrong = check_attempts(&scenario, exchanges).join("; ");
+        assert!(wrong.contains(expected) && (expected.is_empty() == wrong.is_empty()), "{wrong}");
+    };
+    let tries = |count: u32, fault, apart_ms: u64| -> Vec<Exchange> {
+        let first = exchange(0, 0..5, None, 0, Some(0));
+        let tries =
+            (0..u64::from(count)).map(|at| exchange(0, 5..10, fault, at * apart_ms, Some(at * apart_ms)));
+        std::iter::once(first).chain(tries).collect()
+    };
+    let most = scenario.tuning.retries + 1;
+    check(&tries(most, Some(Fault::Reset), 60), "");
+    check(&tries(most + 1, Some(Fault::Reset), 60), "attempts in a row for nothing");
+    check(&tries(2, throttled, 1_900), "the origin asked for 2s");
+    check(&tries(2, throttled, 2_010), "");
+    check(&tries(2, Some(Fault::Reset), 5_000), "is policy");
 }
