@@ -67,9 +67,12 @@ impl Source {
         self.path.strip_prefix("crates/").unwrap_or(&self.path).split('/').next().unwrap_or_default()
     }
 
-    /// A file of tests, whole; a `mod tests` at the end of another file is not meant.
+    /// A file of tests, whole, such as those of the simulation; a `mod tests` at the end of another file is not meant.
     pub fn is_test(&self) -> bool {
-        self.path.contains("/tests/") || self.path.ends_with("/tests.rs") || self.path.ends_with("_tests.rs")
+        self.path.contains("/tests/")
+            || self.path.contains("/src/sim/")
+            || self.path.ends_with("/tests.rs")
+            || self.path.ends_with("_tests.rs")
     }
 
     /// Code that users run: no test, no example, nothing of the lab.
@@ -103,6 +106,7 @@ mod tests {
         let table = [
             ("crates/engine/src/lib.rs", "engine", false, true),
             ("crates/engine/src/plan/tests.rs", "engine", true, false),
+            ("crates/engine/src/sim/world.rs", "engine", true, false),
             ("crates/cli/tests/it/main.rs", "cli", true, false),
             ("crates/engine/examples/get.rs", "engine", false, false),
             ("xtask/src/main.rs", "xtask", false, true),

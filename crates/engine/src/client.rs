@@ -94,6 +94,11 @@ impl Client {
         Ok(Client { core: Arc::new(core) })
     }
 
+    #[cfg(test)]
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
     /// Starts a get.
     ///
     /// # Errors
@@ -310,7 +315,13 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    fn pace(&self) -> Pace {
+    /// Takes shards that are served elsewhere instead of starting its own.
+    #[cfg(test)]
+    pub(crate) fn adopt(&self, handles: Vec<ShardHandle>) {
+        *self.shards.lock().unwrap_or_else(PoisonError::into_inner) = Some(handles);
+    }
+
+    pub(crate) fn pace(&self) -> Pace {
         let Settings { parallel, part_bytes, window_bytes, .. } = self.settings;
         Pace { parallel, part_bytes, window_bytes }
     }
@@ -370,7 +381,7 @@ impl Core {
 
     /// Sends a job to a shard, starting shards up to it. Threads do not survive a fork: a child process needs a client
     /// of its own.
-    fn send(self: &Arc<Core>, shard: usize, job: Job) -> Result<(), Error> {
+    pub(crate) fn send(self: &Arc<Core>, shard: usize, job: Job) -> Result<(), Error> {
         if self.process != std::process::id() {
             return Err(Error::new(
                 ErrorKind::Internal,

@@ -42,6 +42,8 @@ pub(crate) struct Socket {
 enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream>),
+    #[cfg(test)]
+    Modelled(crate::sim::Line),
 }
 
 /// Connects to `address`, of the endpoint itself or of the proxy that leads to it; all of it `within` that time.
@@ -59,6 +61,10 @@ pub(crate) async fn connect(
             .with_hint("check --proxy, HTTPS_PROXY and HTTP_PROXY, or name the host in --no-proxy"),
     };
     let connected = async {
+        #[cfg(test)]
+        if let Some(opened) = crate::sim::connect(address).await {
+            return opened.map(Stream::Modelled).map_err(unreachable);
+        }
         let mut tcp = TcpStream::connect(address).await.map_err(unreachable)?;
         tcp.set_nodelay(true).map_err(unreachable)?;
         if endpoint.scheme == Scheme::Http {
@@ -82,6 +88,11 @@ impl Socket {
             Stream::Plain(stream) => (stream, bytes),
             // Up to a record of what is waited for may have been taken in already, in part.
             Stream::Tls(stream) => (stream.tcp(), bytes.saturating_sub(RECORD_BYTES_MAX).max(1)),
+            #[cfg(test)]
+            Stream::Modelled(line) => {
+                line.set_floor(bytes);
+                return Ok(());
+            }
         };
         if self.floor_bytes == bytes {
             return Ok(());
@@ -110,6 +121,8 @@ impl AsyncRead for Socket {
         match &mut self.get_mut().stream {
             Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
             Stream::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+            #[cfg(test)]
+            Stream::Modelled(line) => Pin::new(line).poll_read(cx, buf),
         }
     }
 }
@@ -119,6 +132,8 @@ impl AsyncWrite for Socket {
         match &mut self.get_mut().stream {
             Stream::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
             Stream::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+            #[cfg(test)]
+            Stream::Modelled(line) => Pin::new(line).poll_write(cx, buf),
         }
     }
 
@@ -126,6 +141,8 @@ impl AsyncWrite for Socket {
         match &mut self.get_mut().stream {
             Stream::Plain(stream) => Pin::new(stream).poll_flush(cx),
             Stream::Tls(stream) => Pin::new(stream).poll_flush(cx),
+            #[cfg(test)]
+            Stream::Modelled(line) => Pin::new(line).poll_flush(cx),
         }
     }
 
@@ -133,6 +150,8 @@ impl AsyncWrite for Socket {
         match &mut self.get_mut().stream {
             Stream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
             Stream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+            #[cfg(test)]
+            Stream::Modelled(line) => Pin::new(line).poll_shutdown(cx),
         }
     }
 }

@@ -64,7 +64,7 @@ async fn work(shard: &Rc<Shard>, running: &Running) -> Result<(), Error> {
 async fn lead(shard: &Rc<Shard>, hold: &Hold) -> Result<(), Error> {
     let running: &Running = hold;
     let start_s = running.clock_s();
-    let answer = first_answer(shard, running).await?;
+    let mut answer = first_answer(shard, running).await?;
     if answer.head.status == 200 {
         return lead_single(shard, hold, answer).await;
     }
@@ -79,7 +79,9 @@ async fn lead(shard: &Rc<Shard>, hold: &Hold) -> Result<(), Error> {
     }
     ask_for_statement(shard, hold);
     if found.start != range.start {
-        // The probe for the object's end: its one byte is not part of the plan's first part.
+        // The probe for the object's end: its one byte is not part of the plan's first part. It is read so that the
+        // connection can carry a part; a connection that breaks over it is not kept.
+        let _ = answer.body.collect(&mut answer.connection).await;
         answer.finish(shard).await;
         start_workers(shard, hold);
         return work(shard, running).await;
@@ -105,6 +107,10 @@ async fn lead_single(shard: &Rc<Shard>, hold: &Hold, answer: Answer) -> Result<(
             span.resolve(total).map_err(|why| Error::new(ErrorKind::Usage, why.to_string()))?
         }
     };
+    if wanted.start > 0 {
+        // It was empty a moment ago, or the origin thought so.
+        return Err(Failure::changed("it is longer now").error);
+    }
     let expected = (wanted.end < u64::MAX).then_some(wanted.end - wanted.start);
     running.settle(&answer, wanted, expected, &shard.core.pool)?;
     if !answer.head.checksums.is_empty() {
@@ -135,9 +141,11 @@ async fn first_answer(shard: &Rc<Shard>, running: &Running) -> Result<Answer, Er
                 Ok(()) => return Ok(answer),
                 Err(failure) => failure,
             },
-            // No range of an empty object can be satisfied; the whole of it can.
+            // No range of an empty object can be satisfied; the whole of it can, where no byte is asked for by number.
             Err(failure)
-                if failure.status == Some(416) && running.span == Span::All && asked != Asked::Whole =>
+                if failure.status == Some(416)
+                    && running.span.resolve(0).is_ok()
+                    && asked != Asked::Whole =>
             {
                 asked = Asked::Whole;
                 continue;

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use tokio::sync::Semaphore;
+
 use crate::error::{Error, ErrorKind};
 use crate::file::FileGround;
 use crate::folder::Folder;
@@ -99,6 +101,18 @@ impl Ground {
             Ground::Stream(writer) => writer.0.admit().await,
             _ => true,
         }
+    }
+
+    /// Closes `stop` when nobody wants the bytes any more, at once where that is so already.
+    pub(crate) fn stop_when_abandoned(&self, stop: &Arc<Semaphore>) {
+        if let Ground::Stream(writer) = self {
+            writer.0.stop_when_abandoned(stop);
+        }
+    }
+
+    /// Whether nobody wants the bytes any more.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        matches!(self, Ground::Stream(writer) if writer.0.is_abandoned())
     }
 
     /// There was no part left for the room that `admit` found: the next who waits may look for himself.

@@ -26,6 +26,8 @@ mod refusal;
 mod rest;
 mod retry;
 mod shard;
+#[cfg(test)]
+mod sim;
 mod single;
 mod stats;
 mod stream;

@@ -55,6 +55,13 @@ impl ShardHandle {
         Ok(ShardHandle { jobs, thread: Some(thread) })
     }
 
+    /// A shard without a thread of its own: whoever has the queue serves it.
+    #[cfg(test)]
+    pub(crate) fn threadless() -> (ShardHandle, mpsc::UnboundedReceiver<Job>) {
+        let (jobs, queue) = mpsc::unbounded_channel();
+        (ShardHandle { jobs, thread: None }, queue)
+    }
+
     /// Hands a job over. A shard that has stopped drops it, and with it the hold on its transfer.
     pub(crate) fn send(&self, job: Job) {
         let _ = self.jobs.send(job);
@@ -70,46 +77,50 @@ impl ShardHandle {
     }
 }
 
-fn run(core: Arc<Core>, number: u32, scratch: Lease, mut queue: mpsc::UnboundedReceiver<Job>) {
+fn run(core: Arc<Core>, number: u32, scratch: Lease, queue: mpsc::UnboundedReceiver<Job>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .build_local(Default::default());
     let runtime: LocalRuntime = runtime.expect("an epoll descriptor can be had for each shard");
-    let shard = Rc::new(Shard::new(core, number, scratch));
-    runtime.block_on(async {
-        while let Some(job) = queue.recv().await {
-            match job {
-                Job::Lead(hold) => {
-                    hold.join_shard(number);
-                    tokio::task::spawn_local(drive_lead(shard.clone(), hold));
-                }
-                Job::Work(hold) => {
-                    hold.join_shard(number);
-                    tokio::task::spawn_local(drive_worker(shard.clone(), hold));
-                }
-                Job::Many(worker) => {
-                    tokio::task::spawn_local(drive_many(shard.clone(), number, worker));
-                }
-                Job::Call(call, reply) => {
-                    let shard = shard.clone();
-                    tokio::task::spawn_local(async move {
-                        // Whoever asked may have gone; then nobody needs the answer.
-                        let _ = reply.send(control::call_with_retries(&shard, call).await);
-                    });
-                }
-                Job::Ask(question, reply) => {
-                    let shard = shard.clone();
-                    tokio::task::spawn_local(async move {
-                        let _ = reply.send(control::ask(&shard, question).await);
-                    });
-                }
-                Job::Stop => break,
-            }
-        }
-    });
+    let seed = u64::from(std::process::id()) << 32 ^ crate::object::unix_seconds() ^ u64::from(number) << 20;
+    let shard = Rc::new(Shard::new(core, number, scratch, seed));
+    runtime.block_on(serve(shard, number, queue));
     // A name look-up that hangs in the system's resolver must not hold up whoever closes the client.
     runtime.shutdown_background();
+}
+
+/// A job in, a task of its own on the shard's runtime.
+pub(crate) async fn serve(shard: Rc<Shard>, number: u32, mut queue: mpsc::UnboundedReceiver<Job>) {
+    while let Some(job) = queue.recv().await {
+        match job {
+            Job::Lead(hold) => {
+                hold.join_shard(number);
+                tokio::task::spawn_local(drive_lead(shard.clone(), hold));
+            }
+            Job::Work(hold) => {
+                hold.join_shard(number);
+                tokio::task::spawn_local(drive_worker(shard.clone(), hold));
+            }
+            Job::Many(worker) => {
+                tokio::task::spawn_local(drive_many(shard.clone(), number, worker));
+            }
+            Job::Call(call, reply) => {
+                let shard = shard.clone();
+                tokio::task::spawn_local(async move {
+                    // Whoever asked may have gone; then nobody needs the answer.
+                    let _ = reply.send(control::call_with_retries(&shard, call).await);
+                });
+            }
+            Job::Ask(question, reply) => {
+                let shard = shard.clone();
+                tokio::task::spawn_local(async move {
+                    let _ = reply.send(control::ask(&shard, question).await);
+                });
+            }
+            Job::Stop => break,
+        }
+    }
 }
 
 /// What one thread owns.
@@ -126,9 +137,8 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    fn new(core: Arc<Core>, number: u32, scratch: Lease) -> Shard {
-        let seed =
-            u64::from(std::process::id()) << 32 ^ crate::object::unix_seconds() ^ u64::from(number) << 20;
+    /// `seed` is for the jitter of its waits.
+    pub(crate) fn new(core: Arc<Core>, number: u32, scratch: Lease, seed: u64) -> Shard {
         Shard {
             core,
             scratch: RefCell::new(scratch),

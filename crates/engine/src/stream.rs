@@ -7,6 +7,8 @@
 //! Backpressure is a permit held, never a message: a part is asked for only when a slot is free for all of it.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+#[cfg(test)]
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
@@ -51,25 +53,44 @@ impl StreamReader {
     pub fn next(&mut self) -> Option<&[u8]> {
         let mut state = self.ring.lock();
         state.taken += std::mem::take(&mut self.lent_bytes);
-        loop {
-            self.ring.advance(&mut state);
-            let slot = state.slots.get(state.head_slot()).copied().unwrap_or_default();
-            if slot.filled > state.taken {
-                let (head, taken) = (state.head, state.taken);
-                let bytes = (slot.filled - taken).min(CHUNK_BYTES_MAX);
-                drop(state);
-                self.lent_bytes = bytes;
-                return Some(self.ring.filled(head, taken, bytes));
-            }
-            if state.ended {
-                return None;
+        let (head, taken, bytes) = loop {
+            match self.ring.look(&mut state) {
+                Look::Bytes(head, taken, bytes) => break (head, taken, bytes),
+                Look::End => return None,
+                Look::Nothing => {}
             }
             state.reader_waits = true;
             let waited = self.ring.readable.wait_timeout(state, LOOK_AGAIN);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
             state.reader_waits = false;
-        }
+        };
+        drop(state);
+        self.lent_bytes = bytes;
+        Some(self.ring.filled(head, taken, bytes))
     }
+
+    /// As [`StreamReader::next`] for a reader whose clock stands still while it waits: `Pending` where that would wait.
+    #[cfg(test)]
+    pub(crate) fn try_next(&mut self) -> Poll<Option<&[u8]>> {
+        let mut state = self.ring.lock();
+        state.taken += std::mem::take(&mut self.lent_bytes);
+        let (head, taken, bytes) = match self.ring.look(&mut state) {
+            Look::Bytes(head, taken, bytes) => (head, taken, bytes),
+            Look::End => return Poll::Ready(None),
+            Look::Nothing => return Poll::Pending,
+        };
+        drop(state);
+        self.lent_bytes = bytes;
+        Poll::Ready(Some(self.ring.filled(head, taken, bytes)))
+    }
+}
+
+/// What a reader finds.
+enum Look {
+    /// Of this part, from this byte on, so many bytes.
+    Bytes(u64, usize, usize),
+    Nothing,
+    End,
 }
 
 impl Drop for StreamReader {
@@ -78,6 +99,9 @@ impl Drop for StreamReader {
         state.abandoned = true;
         if let Some(space) = self.ring.space.get() {
             space.permits.close();
+        }
+        if let Some(stop) = self.ring.stop.get() {
+            stop.close();
         }
     }
 }
@@ -93,6 +117,8 @@ pub(crate) struct Ring {
     space: OnceLock<Space>,
     state: Mutex<State>,
     readable: Condvar,
+    /// The transfer's, closed when the reader leaves: an origin that is silent would not let it notice.
+    stop: OnceLock<Arc<Semaphore>>,
 }
 
 /// The memory of a ring, taken when the first answer tells how much there is to come.
@@ -154,6 +180,19 @@ impl Ring {
             true => Err(reader_has_gone()),
             false => Ok(()),
         }
+    }
+
+    pub(crate) fn stop_when_abandoned(&self, stop: &Arc<Semaphore>) {
+        let state = self.lock();
+        let fresh = self.stop.set(stop.clone()).is_ok();
+        assert!(fresh, "a writer lands one transfer");
+        if state.abandoned {
+            stop.close();
+        }
+    }
+
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.lock().abandoned
     }
 
     /// Waits until a slot is free for the next part; `false` when the reader has gone.
@@ -221,6 +260,16 @@ impl Ring {
             state.head += 1;
             state.taken = 0;
             self.space().permits.add_permits(1);
+        }
+    }
+
+    fn look(&self, state: &mut State) -> Look {
+        self.advance(state);
+        let slot = state.slots.get(state.head_slot()).copied().unwrap_or_default();
+        match slot.filled > state.taken {
+            true => Look::Bytes(state.head, state.taken, (slot.filled - state.taken).min(CHUNK_BYTES_MAX)),
+            false if state.ended => Look::End,
+            false => Look::Nothing,
         }
     }
 

@@ -158,7 +158,7 @@ pub(crate) struct Running {
     bytes_done: AtomicU64,
     failure: Mutex<Option<Error>>,
     /// Holds no permit, ever; closed when the transfer is to stop.
-    stop: Semaphore,
+    stop: Arc<Semaphore>,
     holds: AtomicU32,
     end: Mutex<End>,
     ended: Condvar,
@@ -186,6 +186,8 @@ impl Running {
     /// Opens the landing; nothing is sent yet.
     pub(crate) fn start(get: Get, account: Arc<Account>, pace: Pace, verify: bool) -> Result<Running, Error> {
         let name = get.location.to_string();
+        let (ground, stop) = (Ground::open(get.landing)?, Arc::new(Semaphore::new(0)));
+        ground.stop_when_abandoned(&stop);
         let ledger = Ledger::default();
         if !verify {
             ledger.state(Statement::Nothing("switched off"));
@@ -194,7 +196,7 @@ impl Running {
             name,
             object: ObjectRequests::new(account, get.location),
             span: get.span,
-            ground: Ground::open(get.landing)?,
+            ground,
             pace,
             ledger,
             counters: Counters::default(),
@@ -208,7 +210,7 @@ impl Running {
             whole: AtomicBool::new(false),
             bytes_done: AtomicU64::new(0),
             failure: Mutex::default(),
-            stop: Semaphore::new(0),
+            stop,
             holds: AtomicU32::new(0),
             end: Mutex::new(End::Running),
             ended: Condvar::new(),
@@ -350,6 +352,9 @@ impl Running {
 
     fn conclude(&self) -> Result<Report, Error> {
         let Some(settled) = self.settled.get().filter(|_| self.whole.load(Ordering::Acquire)) else {
+            if self.ground.is_abandoned() {
+                return Err(reader_has_gone());
+            }
             // Every other end has left its error: only a job that was never begun leaves none.
             return Err(Error::new(ErrorKind::Cancelled, "the client was closed while the transfer ran"));
         };

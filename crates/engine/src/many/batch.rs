@@ -108,7 +108,7 @@ impl Batch {
 
     /// Reads what is wanted, as far ahead as there is room. What killed runs left in a folder goes before its first file
     /// comes: this thread may wait for a disk, while those of the shards may not.
-    pub(super) fn feed(&self, wanted: impl Iterator<Item = Result<Wanted, Error>>) {
+    pub(crate) fn feed(&self, wanted: impl Iterator<Item = Result<Wanted, Error>>) {
         let mut fed = Fed(self, Some(Error::new(ErrorKind::Internal, "the list of objects panicked")));
         let mut sweeper = self.folder.clone().map(Sweeper::new);
         for wanted in wanted {
@@ -269,7 +269,7 @@ impl Batch {
     }
 
     /// What has ended since the last call; `None` when all is over.
-    pub(super) fn next(&self, within: Duration) -> Option<Vec<Finished>> {
+    pub(crate) fn next(&self, within: Duration) -> Option<Vec<Finished>> {
         let little = |state: &mut State| state.finished.len() < NEWS && !state.is_over();
         let waited = self.news.wait_timeout_while(self.lock(), within, little);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -282,18 +282,18 @@ impl Batch {
         Some(finished)
     }
 
-    pub(super) fn take_incomplete(&self) -> Option<Error> {
+    pub(crate) fn take_incomplete(&self) -> Option<Error> {
         self.lock().incomplete.take()
     }
 
-    pub(super) fn progress(&self) -> ManyProgress {
+    pub(crate) fn progress(&self) -> ManyProgress {
         let state = self.lock();
         let on_their_way: u64 = state.large.iter().map(|running| running.progress().landed_bytes).sum();
         let landed_bytes = state.progress.landed_bytes + on_their_way;
         ManyProgress { landed_bytes, is_complete: state.is_fed, ..state.progress }
     }
 
-    pub(super) fn cancel(&self) {
+    pub(crate) fn cancel(&self) {
         let large = {
             // Under the lock, so that nobody who looks under it misses it.
             let state = self.lock();
@@ -364,7 +364,7 @@ impl Drop for Fed<'_> {
 }
 
 impl Worker {
-    pub(super) fn new(batch: &Arc<Batch>, number: u32) -> Worker {
+    pub(crate) fn new(batch: &Arc<Batch>, number: u32) -> Worker {
         batch.lock().workers += 1;
         // One of each kind in turn, and the other way round for the next two: with two shards each has both kinds.
         Worker { batch: batch.clone(), prefers_parts: (number + number / 2).is_multiple_of(2) }

@@ -11,6 +11,8 @@ use flatout_wire::location::Location;
 
 pub(crate) use batch::{Batch, Member, Worker};
 pub(crate) use drive::drive_many;
+#[cfg(test)]
+pub(crate) use queue::{Queue, Task as QueueTask, Work};
 
 use crate::error::{Error, ErrorKind};
 use crate::stats::Report;

@@ -9,15 +9,15 @@ use std::collections::VecDeque;
 
 /// An object's turn to be fetched.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Task<W> {
-    pub(super) wanted: W,
+pub(crate) struct Task<W> {
+    pub(crate) wanted: W,
     /// It was replaced while it was read, and is read once more.
-    pub(super) again: bool,
+    pub(crate) again: bool,
 }
 
 /// What a worker does next.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Work<W, O> {
+pub(crate) enum Work<W, O> {
     /// Begin an object.
     Object(Task<W>),
     /// Fetch a part of one that others have begun.
@@ -25,37 +25,37 @@ pub(super) enum Work<W, O> {
 }
 
 /// Objects that wait, and objects that have parts to take.
-pub(super) struct Queue<W, O> {
+pub(crate) struct Queue<W, O> {
     small: VecDeque<Task<W>>,
     large: VecDeque<Task<W>>,
     open: VecDeque<O>,
 }
 
 impl<W, O: Clone> Queue<W, O> {
-    pub(super) fn new() -> Queue<W, O> {
+    pub(crate) fn new() -> Queue<W, O> {
         Queue { small: VecDeque::new(), large: VecDeque::new(), open: VecDeque::new() }
     }
 
     /// A task waits for its turn.
-    pub(super) fn push(&mut self, task: Task<W>, is_small: bool) {
+    pub(crate) fn push(&mut self, task: Task<W>, is_small: bool) {
         if is_small { self.small.push_back(task) } else { self.large.push_back(task) }
     }
 
     /// An object has parts to take.
-    pub(super) fn open(&mut self, object: O) {
+    pub(crate) fn open(&mut self, object: O) {
         self.open.push_back(object);
     }
 
     /// Objects have no part left: they are given back, since they may have to be dropped elsewhere.
     #[must_use]
-    pub(super) fn close(&mut self, is_closed: impl Fn(&O) -> bool) -> Option<O> {
+    pub(crate) fn close(&mut self, is_closed: impl Fn(&O) -> bool) -> Option<O> {
         let at = self.open.iter().position(is_closed)?;
         self.open.remove(at)
     }
 
     /// Everything that was open, given back for the same reason.
     #[must_use]
-    pub(super) fn clear(&mut self) -> VecDeque<O> {
+    pub(crate) fn clear(&mut self) -> VecDeque<O> {
         self.small.clear();
         self.large.clear();
         std::mem::take(&mut self.open)
@@ -63,7 +63,7 @@ impl<W, O: Clone> Queue<W, O> {
 
     /// `may_begin` says whether another large object may be begun: one that waits for its checksum alone holds a file
     /// and no worker.
-    pub(super) fn take(&mut self, prefers_parts: bool, may_begin: bool) -> Option<Work<W, O>> {
+    pub(crate) fn take(&mut self, prefers_parts: bool, may_begin: bool) -> Option<Work<W, O>> {
         match prefers_parts {
             true => self.take_large(may_begin).or_else(|| self.take_small()),
             false => self.take_small().or_else(|| self.take_large(may_begin)),

@@ -1,0 +1,354 @@
+//! What must hold of every run, whatever the seed.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::run::{Ended, ManyEnded, Outcome};
+use super::scenario::{Address, Fault, Framing, Land, Scenario, Task, Wrong};
+use super::world::{Exchange, WHOLE, World};
+use crate::account::Dialect;
+use crate::error::{Error, ErrorKind};
+use crate::stats::{Report, Verified};
+
+/// An attempt that brought this much was worth while: the count of those in a row begins anew.
+const WORTHWHILE_BYTES: u64 = 64 << 10;
+/// Longer than this nobody waits between two attempts.
+const WAIT_MAX: Duration = Duration::from_secs(20);
+/// From a cancel to the end, in virtual time: what the looks of the simulated caller are apart, and a tick.
+const LET_GO_WITHIN: Duration = Duration::from_millis(500);
+/// A fair run lasts at most so many times what its requests need one after the other on each of its connections…
+const FAIR_FACTOR: f64 = 1.5;
+/// … and this, for the looks of the simulated caller and reader.
+const FAIR_SLACK: Duration = Duration::from_millis(500);
+
+/// Everything that is wrong with a run, in words; nothing where all is well.
+pub(super) fn check(world: &World, outcome: &Outcome) -> Vec<String> {
+    let scenario = &*world.scenario;
+    let mut wrong = world.log.borrow().violations.clone();
+    if outcome.held_bytes > 0 {
+        wrong.push(format!("{} bytes are still leased when all is over", outcome.held_bytes));
+    }
+    let (open, parallel) = (world.log.borrow().open_at_most, scenario.tuning.parallel as usize);
+    if open > parallel {
+        wrong.push(format!("{open} connections were open at once, --parallel is {parallel}"));
+    }
+    wrong.extend(check_attempts(scenario, &world.log.borrow().exchanges));
+    for ended in &outcome.gets {
+        wrong.extend(check_get(world, ended).into_iter().flatten());
+    }
+    if let Some(many) = &outcome.many {
+        wrong.extend(check_many(world, many));
+    }
+    wrong
+}
+
+/// How often it was tried, and how long waited between.
+pub(super) fn check_attempts(scenario: &Scenario, exchanges: &[Exchange]) -> Vec<String> {
+    let check = |attempts: Attempts<'_>| {
+        check_count(scenario, &attempts).into_iter().chain(check_waits(scenario, &attempts))
+    };
+    attempts(exchanges).into_iter().flat_map(check).collect()
+}
+
+/// The attempts at the same bytes, in order.
+struct Attempts<'a> {
+    exchanges: Vec<&'a Exchange>,
+    /// The bytes that tell size and version: asked for until there is an answer, and then until they are landed.
+    is_first: bool,
+}
+
+fn attempts(exchanges: &[Exchange]) -> Vec<Attempts<'_>> {
+    let mut found: Vec<Attempts<'_>> = Vec::new();
+    let mut index: HashMap<(u32, usize, u64), usize> = HashMap::new();
+    let mut begun = HashMap::new();
+    for exchange in exchanges.iter().filter(|exchange| exchange.is_get) {
+        let first = *begun.entry((exchange.transfer, exchange.object)).or_insert(exchange.key);
+        let at = *index.entry((exchange.transfer, exchange.object, exchange.key)).or_insert_with(|| {
+            found.push(Attempts {
+                exchanges: Vec::new(),
+                is_first: exchange.key == first || exchange.key == WHOLE,
+            });
+            found.len() - 1
+        });
+        found[at].exchanges.push(exchange);
+    }
+    found
+}
+
+/// A part is given up after `--retries` attempts in a row that brought nothing worth while.
+fn check_count(scenario: &Scenario, attempts: &Attempts<'_>) -> Option<String> {
+    let twice = 1 + u32::from(attempts.is_first);
+    let again =
+        1 + u32::from(matches!(scenario.task, Task::Many { .. }) && scenario.origin.replaced.is_some());
+    let most = (scenario.tuning.retries + 1) * twice * again;
+    let mut in_a_row = 0;
+    for exchange in &attempts.exchanges {
+        in_a_row = if exchange.received >= WORTHWHILE_BYTES { 0 } else { in_a_row + 1 };
+        if in_a_row > most {
+            let (object, key) = (exchange.object, exchange.key);
+            return Some(format!(
+                "object-{object} up to {key}: more than {most} attempts in a row for nothing"
+            ));
+        }
+    }
+    None
+}
+
+/// The waits between attempts: as long as the origin asks for, no longer than the policy says.
+fn check_waits(scenario: &Scenario, attempts: &Attempts<'_>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (attempt, gap, failed) in gaps(attempts) {
+        let asked = failed.asked_to_wait().unwrap_or_default().min(WAIT_MAX);
+        if gap < asked {
+            wrong.push(format!(
+                "attempt {attempt} was followed after {gap:?}, the origin asked for {asked:?}"
+            ));
+        }
+        let base_ms = if failed.status == 503 { 500 } else { 50 };
+        let ceiling = Duration::from_millis(base_ms << attempt.min(16)).min(WAIT_MAX);
+        let connects = Duration::from_millis(scenario.origin.connect_ms + 10);
+        if reaches(scenario) && gap > asked + ceiling + connects {
+            wrong.push(format!(
+                "attempt {attempt} was followed only after {gap:?}, at most {ceiling:?} is policy"
+            ));
+        }
+    }
+    wrong
+}
+
+/// Failed attempts by number, and the wait between their end and the next.
+fn gaps<'a>(attempts: &Attempts<'a>) -> impl Iterator<Item = (u32, Duration, &'a Exchange)> {
+    let pairs: Vec<_> = attempts.exchanges.windows(2).map(|pair| (pair[0], pair[1])).collect();
+    (1..).zip(pairs).filter_map(|(attempt, (failed, next))| {
+        let has_failed = failed.fault.is_some() && failed.status != 412;
+        let ended = failed.ended_at.filter(|_| has_failed)?;
+        Some((attempt, next.asked_at.saturating_sub(ended), failed))
+    })
+}
+
+/// The waits after failures that no origin asked to wait for: how often it was tried, and how long until the next.
+pub(super) fn waits(world: &World) -> Vec<(u32, Duration)> {
+    if !reaches(&world.scenario) {
+        return Vec::new();
+    }
+    let log = world.log.borrow();
+    let attempts = attempts(&log.exchanges);
+    let parts = attempts.iter().filter(|attempts| !attempts.is_first).flat_map(gaps);
+    parts.filter(|(.., failed)| failed.status != 503).map(|(attempt, gap, _)| (attempt, gap)).collect()
+}
+
+/// Whether every connection comes about, at its time.
+fn reaches(scenario: &Scenario) -> bool {
+    let origin = &scenario.origin;
+    origin.refuses == 0.0
+        && origin.silent == 0.0
+        && origin.addresses.iter().all(|&address| address == Address::Alive)
+        && origin.replaced.is_none()
+}
+
+fn check_get(world: &World, ended: &Ended) -> [Option<String>; 2] {
+    let interrupted = ended.interrupted.map(|at| ended.ended.saturating_sub(at));
+    let late = interrupted
+        .filter(|&took| took > LET_GO_WITHIN)
+        .map(|took| format!("it ended only {took:?} after it was interrupted"));
+    let wrong = match &ended.result {
+        Ok(report) => check_success(world, ended, report),
+        Err(error) => check_failure(world, ended, error),
+    };
+    [late, wrong]
+}
+
+/// What landing may hold: the bytes asked for of each version that was ever there.
+fn expected(world: &World) -> Vec<&'static [u8]> {
+    let Task::One { span, .. } = &world.scenario.task else { return Vec::new() };
+    let versions = 1 + u32::from(world.scenario.origin.replaced.is_some());
+    let contents = (0..versions).map(|version| world.content(0, version));
+    contents
+        .filter_map(|content| {
+            let range = span.resolve(content.len() as u64).ok()?;
+            Some(&content[range.start as usize..range.end as usize])
+        })
+        .collect()
+}
+
+fn check_success(world: &World, ended: &Ended, report: &Report) -> Option<String> {
+    let scenario = &*world.scenario;
+    let is_flipped = world.log.borrow().flipped.contains(&0) && matches!(report.verified, Verified::None(_));
+    let bytes = report.bytes as usize;
+    let versions = expected(world);
+    let is_right = |landed: &Vec<u8>| {
+        let (landed, rest) = landed.split_at(bytes.min(landed.len()));
+        let untouched = matches!(scenario.task, Task::One { land: Land::Memory, .. });
+        (versions.contains(&landed) || is_flipped)
+            && (rest.is_empty() || untouched && rest.iter().all(|&b| b == 0xA5))
+    };
+    if !versions.iter().any(|version| version.len() == bytes) {
+        return Some(format!("it ended well with {bytes} bytes, which no version has"));
+    }
+    if ended.landed.as_ref().is_some_and(|landed| !is_right(landed)) {
+        return Some("it ended well, and the bytes are not those of one version".into());
+    }
+    let asked_once = scenario.origin.has_ranges;
+    if asked_once && report.fetched_bytes != report.bytes {
+        return Some(format!("{} bytes were fetched to land {bytes}", report.fetched_bytes));
+    }
+    if scenario.is_fair() && report.retries > 0 {
+        return Some(format!("{} attempts were tried again, and nothing had failed", report.retries));
+    }
+    if scenario.is_fair() && scenario.origin.closes_idle.is_none() {
+        return check_fair(scenario, ended, report);
+    }
+    None
+}
+
+/// A run without faults: in the time that it needs, over connections that are used again.
+fn check_fair(scenario: &Scenario, ended: &Ended, report: &Report) -> Option<String> {
+    let (origin, tuning) = (&scenario.origin, &scenario.tuning);
+    let parts = report.bytes.div_ceil(tuning.part_bytes).max(1);
+    let slots = if scenario.streams() { tuning.window_bytes / tuning.part_bytes } else { u64::MAX };
+    let lanes = u64::from(tuning.parallel).min(slots).min(parts);
+    let workers = u64::from(tuning.parallel).min(parts);
+    let heads = u64::from(origin.dialect == Dialect::S3);
+    if !origin.closes_each && ended.connections as u64 > workers + heads {
+        let opened = ended.connections;
+        return Some(format!("{opened} connections were opened by {workers} workers and for {heads} HEADs"));
+    }
+    let seconds = |ms: u64| ms as f64 / 1e3;
+    let exchange = seconds(origin.connect_ms + origin.first_byte_ms + origin.jitter_ms + 3);
+    let each = exchange + tuning.part_bytes.min(report.bytes.max(1)) as f64 / origin.rate as f64;
+    let rounds = 1 + (parts - 1).div_ceil(lanes);
+    let whole = report.bytes as f64;
+    let alone = if origin.has_ranges { each * rounds as f64 } else { exchange + whole / origin.rate as f64 };
+    let read = scenario.stream_rate().map_or(0.0, |rate| whole / rate as f64);
+    // Of the last byte's question and of the HEAD.
+    let ideal = alone + 2.0 * exchange + whole / origin.total_rate as f64 + read;
+    let took = ended.ended.saturating_sub(ended.began);
+    let most = Duration::from_secs_f64(ideal * FAIR_FACTOR) + FAIR_SLACK;
+    (took > most).then(|| format!("it took {took:?}, at most {most:?} are fair"))
+}
+
+fn check_failure(world: &World, ended: &Ended, error: &Error) -> Option<String> {
+    let scenario = &*world.scenario;
+    let log = world.log.borrow();
+    if let Some(landed) = ended.landed.as_ref().filter(|_| scenario.streams() && log.flipped.is_empty())
+        && !expected(world).iter().any(|version| version.starts_with(landed))
+        && !landed.is_empty()
+    {
+        return Some("what was read before the failure is not the object's beginning".into());
+    }
+    if super::run::is_cancelled(error) {
+        return scenario.interruption.is_none().then(|| format!("nobody has cancelled: {error}"));
+    }
+    let Task::One { span, .. } = &scenario.task else { return None };
+    let versions = 1 + u32::from(scenario.origin.replaced.is_some());
+    let resolves = |version| span.resolve(world.content(0, version).len() as u64).is_ok();
+    let explained = match error.kind() {
+        ErrorKind::Usage => !(0..versions).all(resolves),
+        ErrorKind::Unsupported => !scenario.origin.has_ranges || scenario.origin.framing != Framing::Length,
+        kind => log.explained.contains(&(None, kind)) || log.explained.contains(&(Some(0), kind)),
+    };
+    if !explained {
+        return Some(format!("nothing explains the error: {error}"));
+    }
+    check_giving_up(scenario, error)
+}
+
+/// What may pass is tried as often as the settings say.
+fn check_giving_up(scenario: &Scenario, error: &Error) -> Option<String> {
+    let may_pass = matches!(error.kind(), ErrorKind::Network | ErrorKind::Timeout | ErrorKind::Throttled);
+    let is_final = |&(_, fault): &(f64, Fault)| fault == Fault::WrongRange(Wrong::Whole);
+    if !may_pass || scenario.origin.faults.iter().any(is_final) {
+        return None;
+    }
+    if is_bearable(scenario) {
+        return Some(format!(
+            "every attempt after the first {} would have been well: {error}",
+            scenario.origin.faulty_attempts
+        ));
+    }
+    let tried = error.cause().rsplit_once("(tried ").and_then(|(_, rest)| rest.split_once(" times)"));
+    let tried: u32 = tried.map_or(1, |(times, _)| times.parse().unwrap_or(0));
+    let meant = scenario.tuning.retries + 1;
+    (tried < meant).then(|| format!("it was given up after {tried} attempts, {meant} are meant: {error}"))
+}
+
+/// Whether no part meets more faults than there are retries.
+fn is_bearable(scenario: &Scenario) -> bool {
+    reaches(scenario)
+        && scenario.origin.faulty_attempts <= scenario.tuning.retries
+        && scenario.origin.framing != Framing::UntilClose
+}
+
+fn check_many(world: &World, many: &ManyEnded) -> Vec<String> {
+    let scenario = &*world.scenario;
+    let mut wrong = Vec::new();
+    if let Some(at) = many.interrupted
+        && many.ended.saturating_sub(at) > LET_GO_WITHIN
+    {
+        wrong.push(format!("it ended only {:?} after it was interrupted", many.ended - at));
+    }
+    let mut seen = HashMap::new();
+    for finished in &many.finished {
+        let name = finished.wanted.name.rsplit('-').next().unwrap_or_default();
+        let object: usize = name.parse().expect("names end with their number");
+        *seen.entry(object).or_insert(0) += 1;
+        match &finished.result {
+            Ok(report) => wrong.extend(check_one_of_many(world, many, object, report)),
+            Err(error) => wrong.extend(check_one_failed(world, many, object, error)),
+        }
+    }
+    wrong.extend(
+        seen.iter().filter(|(_, times)| **times > 1).map(|(at, _)| format!("object-{at} ended twice")),
+    );
+    let is_whole = many.finished.len() == scenario.objects.len();
+    if !is_whole && scenario.interruption.is_none() {
+        wrong.push(format!("{} of {} objects have ended", many.finished.len(), scenario.objects.len()));
+    }
+    if many.incomplete.is_some() && many.interrupted.is_none() {
+        wrong.push("the list broke off without a reason".into());
+    }
+    let ok = many.finished.iter().filter_map(|finished| finished.result.as_ref().ok());
+    let (count, bytes) = ok.fold((0, 0), |(count, bytes), report| (count + 1, bytes + report.bytes));
+    if (many.progress.ok, many.progress.landed_bytes) != (count, bytes) && is_whole {
+        wrong.push(format!(
+            "{count} objects of {bytes} bytes are well, its progress says {:?}",
+            many.progress
+        ));
+    }
+    wrong
+}
+
+fn check_one_of_many(world: &World, many: &ManyEnded, object: usize, report: &Report) -> Option<String> {
+    let scenario = &*world.scenario;
+    let versions = 1 + u32::from(scenario.origin.replaced.is_some());
+    let mut contents = (0..versions).map(|version| world.content(object, version));
+    let is_flipped =
+        world.log.borrow().flipped.contains(&object) && matches!(report.verified, Verified::None(_));
+    let right = contents.any(|content| {
+        let same = match scenario.task {
+            Task::Many { land: Land::File } => many.files.get(&object).is_some_and(|file| file == content),
+            _ => content.len() as u64 == report.bytes,
+        };
+        same || is_flipped
+    });
+    (!right).then(|| format!("object-{object} ended well, and its bytes are not those of one version"))
+}
+
+fn check_one_failed(world: &World, many: &ManyEnded, object: usize, error: &Error) -> Option<String> {
+    let scenario = &*world.scenario;
+    if many.files.contains_key(&object) {
+        return Some(format!("object-{object} failed and has a file"));
+    }
+    if super::run::is_cancelled(error) {
+        return scenario
+            .interruption
+            .is_none()
+            .then(|| format!("nobody has cancelled object-{object}: {error}"));
+    }
+    let log = world.log.borrow();
+    let explained = [None, Some(object)].iter().any(|&met| log.explained.contains(&(met, error.kind())));
+    if !explained {
+        return Some(format!("nothing explains the error of object-{object}: {error}"));
+    }
+    check_giving_up(scenario, error)
+}

@@ -1,0 +1,275 @@
+//! What a seed stands for: an origin with its habits and faults, settings, and what is asked of the engine.
+
+use std::fmt;
+use std::time::Duration;
+
+use flatout_wire::range::Span;
+
+use crate::account::Dialect;
+use crate::retry::Dice;
+
+/// Where all chance comes from.
+pub(super) struct Draw(Dice);
+
+impl Draw {
+    pub(super) fn new(seed: u64) -> Draw {
+        Draw(Dice::new(seed))
+    }
+
+    /// Whether something of this `probability` happens.
+    pub(super) fn happens(&mut self, probability: f64) -> bool {
+        self.0.roll() < probability
+    }
+
+    /// A number from `low` to `high`, both included.
+    pub(super) fn between(&mut self, low: u64, high: u64) -> u64 {
+        low + ((high - low + 1) as f64 * self.0.roll()) as u64
+    }
+
+    /// The same, each order of magnitude as likely as another.
+    pub(super) fn between_orders(&mut self, low: u64, high: u64) -> u64 {
+        let (least, most) = ((low as f64).ln(), (high as f64 + 1.0).ln());
+        ((least + (most - least) * self.0.roll()).exp() as u64).clamp(low, high)
+    }
+
+    pub(super) fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        from[self.between(0, from.len() as u64 - 1) as usize].clone()
+    }
+
+    pub(super) fn seed(&mut self) -> u64 {
+        (self.0.roll() * (1u64 << 53) as f64) as u64
+    }
+}
+
+/// Everything about one run.
+#[derive(Clone, Debug)]
+pub(super) struct Scenario {
+    pub(super) seed: u64,
+    pub(super) shape: &'static str,
+    pub(super) origin: Origin,
+    pub(super) tuning: Tuning,
+    pub(super) objects: Vec<Object>,
+    pub(super) task: Task,
+    pub(super) interruption: Option<(Interruption, Duration)>,
+}
+
+/// An object as it is stored.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Object {
+    pub(super) bytes: u64,
+    /// What a listing says of its size.
+    pub(super) listed: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Task {
+    /// The first object; once more on the same client after each of these pauses.
+    One { span: Span, land: Land, pauses: Vec<Duration> },
+    /// All of them.
+    Many { land: Land },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Land {
+    Nowhere,
+    Memory,
+    File,
+    /// Read by somebody who takes so many bytes a second, `None` for all there are.
+    Stream(Option<u64>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Interruption {
+    Cancel,
+    /// The reader of a stream leaves.
+    ReaderLeaves,
+    /// The client is closed, its shards stop.
+    ClientCloses,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Tuning {
+    pub(super) parallel: u32,
+    pub(super) part_bytes: u64,
+    pub(super) window_bytes: u64,
+    pub(super) shards: u32,
+    pub(super) retries: u32,
+    pub(super) stall_ms: u64,
+    pub(super) connect_ms: u64,
+}
+
+/// How an origin is, on good days and bad ones.
+#[derive(Clone, Debug)]
+pub(super) struct Origin {
+    pub(super) dialect: Dialect,
+    pub(super) has_ranges: bool,
+    pub(super) framing: Framing,
+    pub(super) etag: Etag,
+    /// Whether it states checksums of whole objects.
+    pub(super) states_checksum: bool,
+    pub(super) addresses: Vec<Address>,
+    pub(super) connect_ms: u64,
+    pub(super) first_byte_ms: u64,
+    /// At most so much later, each answer by its own chance.
+    pub(super) jitter_ms: u64,
+    /// Bytes a second of one connection, and of all.
+    pub(super) rate: u64,
+    pub(super) total_rate: u64,
+    /// Bytes arrive in pieces of a size from here to there.
+    pub(super) pieces: (u64, u64),
+    pub(super) closes_each: bool,
+    pub(super) closes_idle: Option<Duration>,
+    /// Chances of a connection to be refused, and to be met by silence.
+    pub(super) refuses: f64,
+    pub(super) silent: f64,
+    /// Chance of each in an answer; the first that happens is it.
+    pub(super) faults: Vec<(f64, Fault)>,
+    /// Attempts at the same bytes from the first on that may meet a fault; those after do not.
+    pub(super) faulty_attempts: u32,
+    pub(super) replaced: Option<Replaced>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Framing {
+    Length,
+    Chunked,
+    UntilClose,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Etag {
+    Strong,
+    Weak,
+    /// Versions differ by Last-Modified.
+    None,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Address {
+    Alive,
+    Refuses,
+    Silent,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// Part of the body, then a reset.
+    Reset,
+    /// Part of the body, then a clean end.
+    Truncate,
+    /// Part of the body, then nothing for this long; for ever where it is longer than patience.
+    Stall(Duration),
+    /// No answer.
+    Silence,
+    /// 500.
+    Fails,
+    /// 503, perhaps with the wait that it asks for.
+    Throttles(Option<Ask>),
+    WrongRange(Wrong),
+    /// One bit of the body is another.
+    Flip,
+}
+
+/// How an origin asks to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ask {
+    RetryAfter(Duration),
+    /// OSS: `x-oss-qos-delay-time`.
+    QosDelay(Duration),
+}
+
+impl Ask {
+    pub(super) fn wait(self) -> Duration {
+        match self {
+            Ask::RetryAfter(wait) | Ask::QosDelay(wait) => wait,
+        }
+    }
+}
+
+/// What is wrong with the answer to a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wrong {
+    /// It begins one byte later.
+    Shifted,
+    /// It ends one byte before its end.
+    Shorter,
+    /// No Content-Range.
+    Unnamed,
+    /// 200, and the whole object.
+    Whole,
+}
+
+/// The object is replaced once it has been asked for so many times.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Replaced {
+    pub(super) after_gets: u32,
+    pub(super) bytes: u64,
+    /// Whether `If-Match` is answered with 412; an origin that ignores it sends the new bytes.
+    pub(super) keeps_if_match: bool,
+}
+
+impl Scenario {
+    /// The scenario of a seed: a shape of the list, drawn by it.
+    pub(super) fn of(seed: u64) -> Scenario {
+        let mut draw = Draw::new(seed);
+        // So that neighbouring seeds go round all shapes.
+        let (name, shape) = super::shapes::SHAPES[(seed % super::shapes::SHAPES.len() as u64) as usize];
+        let mut scenario = super::shapes::fair(&mut draw);
+        (scenario.seed, scenario.shape) = (seed, name);
+        shape(&mut scenario, &mut draw);
+        scenario.soften_pieces();
+        scenario
+    }
+
+    /// No piece is on its way so long that it looks like a stall: of a slow origin bytes trickle.
+    fn soften_pieces(&mut self) {
+        let (origin, tuning) = (&mut self.origin, &self.tuning);
+        let slowest = (origin.total_rate / u64::from(tuning.parallel)).min(origin.rate);
+        let most = (slowest * tuning.stall_ms / 8_000).max(1);
+        origin.pieces = (origin.pieces.0.min(most), origin.pieces.1.min(most));
+    }
+
+    /// Whether nothing stands in the way of success.
+    pub(super) fn is_fair(&self) -> bool {
+        let Origin { faults, replaced, addresses, refuses, silent, .. } = &self.origin;
+        faults.is_empty()
+            && replaced.is_none()
+            && self.interruption.is_none()
+            && addresses.iter().all(|&address| address == Address::Alive)
+            && *refuses == 0.0
+            && *silent == 0.0
+    }
+
+    pub(super) fn streams(&self) -> bool {
+        matches!(self.task, Task::One { land: Land::Stream(_), .. })
+    }
+
+    pub(super) fn stream_rate(&self) -> Option<u64> {
+        match self.task {
+            Task::One { land: Land::Stream(rate), .. } => rate,
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Scenario { shape, origin, tuning, objects, task, interruption, .. } = self;
+        writeln!(f, "shape: {shape}")?;
+        writeln!(f, "origin: {origin:?}")?;
+        writeln!(f, "settings: {tuning:?}")?;
+        match objects.as_slice() {
+            [object] => writeln!(f, "object: {} bytes", object.bytes)?,
+            objects => writeln!(
+                f,
+                "objects: {}",
+                objects.iter().map(|o| o.bytes.to_string() + " ").collect::<String>()
+            )?,
+        }
+        writeln!(f, "task: {task:?}")?;
+        match interruption {
+            Some((interruption, at)) => write!(f, "interrupted: {interruption:?} after {at:?}"),
+            None => write!(f, "not interrupted"),
+        }
+    }
+}

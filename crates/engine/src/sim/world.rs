@@ -1,0 +1,297 @@
+//! The world around the engine while one scenario runs: its clock, its one link, and a log of all that happened there.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::scenario::{Ask, Draw, Fault, Scenario};
+use crate::error::ErrorKind;
+use crate::lease::Pool;
+
+/// What heads bring along of a body: it may have been received twice where the rest of the body never came.
+pub(super) const AHEAD_BYTES: u64 = 4 << 10;
+
+/// Keys of requests that ask for no part: for all there is, and for the last byte, which tells where the end is.
+pub(super) const WHOLE: u64 = u64::MAX;
+pub(super) const LAST_BYTE: u64 = u64::MAX - 1;
+
+pub(super) struct World {
+    pub(super) scenario: Rc<Scenario>,
+    pub(super) start: Instant,
+    pub(super) draw: RefCell<Draw>,
+    pub(super) log: RefCell<Log>,
+    /// Counts the gets that the scenario asks for, one after the other.
+    pub(super) transfer: Cell<u32>,
+    pub(super) pool: OnceCell<(Arc<Pool>, u64)>,
+    pub(super) window: RefCell<Option<Window>>,
+    pub(super) gets: RefCell<HashMap<usize, u32>>,
+    pub(super) attempts: RefCell<HashMap<(u32, usize, u64), u32>>,
+    link_free: Cell<Option<Instant>>,
+    tells: bool,
+    stopped: Cell<Option<Duration>>,
+}
+
+/// What happened, for the checks at the end.
+#[derive(Default)]
+pub(super) struct Log {
+    pub(super) exchanges: Vec<Exchange>,
+    pub(super) lines: Vec<LineNote>,
+    /// The most connections with a GET behind them that were open at once.
+    pub(super) open_at_most: usize,
+    /// What an error may be put down to: its kind, and the object, where the fault was met by one alone.
+    pub(super) explained: Vec<(Option<usize>, ErrorKind)>,
+    /// Bits were flipped in this object.
+    pub(super) flipped: Vec<usize>,
+    pub(super) violations: Vec<String>,
+    /// What the trace shows, if it is wanted.
+    pub(super) events: Vec<String>,
+}
+
+/// A connection.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LineNote {
+    pub(super) gets: u32,
+    pub(super) is_open: bool,
+}
+
+/// A request and its answer.
+#[derive(Clone, Debug)]
+pub(super) struct Exchange {
+    pub(super) transfer: u32,
+    pub(super) line: u32,
+    pub(super) is_get: bool,
+    pub(super) object: usize,
+    /// Names the bytes asked for by their end: what is asked for again keeps it.
+    pub(super) key: u64,
+    pub(super) status: u16,
+    pub(super) fault: Option<Fault>,
+    /// Bytes of the object that the body was to carry.
+    pub(super) body: Range<u64>,
+    /// How many of them the engine has received.
+    pub(super) received: u64,
+    pub(super) asked_at: Duration,
+    /// When its last byte was received, or its connection dropped.
+    pub(super) ended_at: Option<Duration>,
+}
+
+impl Exchange {
+    pub(super) fn asked_to_wait(&self) -> Option<Duration> {
+        match self.fault {
+            Some(Fault::Throttles(ask)) => ask.map(Ask::wait),
+            _ => None,
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        self.is_get && self.ended_at.is_none()
+    }
+
+    /// Whether bytes of its body may land; those of a wrong range may not.
+    fn may_land(&self) -> bool {
+        self.is_open() && !matches!(self.fault, Some(Fault::WrongRange(_)))
+    }
+}
+
+/// A stream's reader, as far as the model must know him to say what may be on its way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    /// Where in the object the stream begins.
+    pub(super) start: u64,
+    pub(super) part_bytes: u64,
+    pub(super) window_bytes: u64,
+    /// What he is done with.
+    pub(super) read_bytes: u64,
+}
+
+impl Window {
+    /// The end of what may be asked for: the window begins with the part that is being read.
+    fn end(&self) -> u64 {
+        let head = self.read_bytes / self.part_bytes * self.part_bytes;
+        self.start + head + self.window_bytes.max(self.part_bytes)
+    }
+}
+
+impl World {
+    pub(super) fn new(scenario: Rc<Scenario>, tells: bool) -> World {
+        let draw = RefCell::new(Draw::new(scenario.seed ^ 0xF1A7));
+        World {
+            scenario,
+            start: Instant::now(),
+            draw,
+            log: RefCell::default(),
+            transfer: Cell::new(0),
+            pool: OnceCell::new(),
+            window: RefCell::default(),
+            gets: RefCell::default(),
+            attempts: RefCell::default(),
+            link_free: Cell::new(None),
+            tells,
+            stopped: Cell::new(None),
+        }
+    }
+
+    /// Virtual time since the start.
+    pub(super) fn now(&self) -> Duration {
+        self.stopped.get().unwrap_or_else(|| self.start.elapsed())
+    }
+
+    /// The runtime and its clock go away; what still happens, happens now.
+    pub(super) fn stop_clock(&self) {
+        self.stopped.set(Some(self.now()));
+    }
+
+    /// Notes an event for the trace.
+    pub(super) fn tell(&self, event: impl FnOnce() -> String) {
+        if self.tells && self.stopped.get().is_none() {
+            let line = format!("{:>10.3} s  {}", self.now().as_secs_f64(), event());
+            self.log.borrow_mut().events.push(line);
+        }
+    }
+
+    /// Notes that a rule was broken.
+    pub(super) fn object_to(&self, what: String) {
+        self.tell(|| format!("BROKEN: {what}"));
+        let at = self.now();
+        self.log.borrow_mut().violations.push(format!("{what} (at {at:?})"));
+    }
+
+    pub(super) fn explain(&self, object: Option<usize>, kind: ErrorKind) {
+        self.log.borrow_mut().explained.push((object, kind));
+    }
+
+    /// When `bytes` that leave at `from` are through the link that all connections share.
+    pub(super) fn cross_link(&self, from: Instant, bytes: usize) -> Instant {
+        let begins = self.link_free.get().map_or(from, |free| free.max(from));
+        let through = begins + Duration::from_secs_f64(bytes as f64 / self.scenario.origin.total_rate as f64);
+        self.link_free.set(Some(through));
+        through
+    }
+
+    /// The object's bytes in its `version`.
+    pub(super) fn content(&self, object: usize, version: u32) -> &'static [u8] {
+        let (scenario, pattern) = (&self.scenario, pattern());
+        let bytes = match scenario.origin.replaced {
+            Some(replaced) if version > 0 => replaced.bytes,
+            _ => scenario.objects[object].bytes,
+        } as usize;
+        let from = (scenario.seed * 7 + object as u64 * 4_099 + u64::from(version) * 65_537) as usize
+            % (pattern.len() - bytes);
+        &pattern[from..from + bytes]
+    }
+
+    pub(super) fn on_open(&self) -> u32 {
+        let mut log = self.log.borrow_mut();
+        log.lines.push(LineNote { gets: 0, is_open: true });
+        log.lines.len() as u32 - 1
+    }
+
+    pub(super) fn on_close(&self, line: u32) {
+        self.end_exchange(line);
+        self.log.borrow_mut().lines[line as usize].is_open = false;
+        self.tell(|| format!("#{line} let go"));
+    }
+
+    /// A request has come: is it one that may be made now?
+    pub(super) fn on_request(&self, exchange: Exchange) {
+        self.check_pool();
+        if exchange.is_get {
+            self.check_request(&exchange);
+        }
+        let mut log = self.log.borrow_mut();
+        if exchange.is_get {
+            log.lines[exchange.line as usize].gets += 1;
+            let open = log.lines.iter().filter(|line| line.is_open && line.gets > 0).count();
+            log.open_at_most = log.open_at_most.max(open);
+        }
+        log.exchanges.push(exchange);
+    }
+
+    fn check_request(&self, exchange: &Exchange) {
+        let overlaps = self.log.borrow().exchanges.iter().any(|other| {
+            let left = other.body.start + other.received..other.body.end;
+            other.may_land()
+                && exchange.may_land()
+                && other.object == exchange.object
+                && left.start.max(exchange.body.start) < left.end.min(exchange.body.end)
+        });
+        if overlaps {
+            self.object_to(format!(
+                "bytes {:?} are asked for while another attempt at them runs",
+                exchange.body
+            ));
+        }
+        if let Some(window) = *self.window.borrow()
+            && self.scenario.origin.has_ranges
+            && exchange.status == 206
+            && exchange.key != LAST_BYTE
+            && exchange.body.end > window.end()
+        {
+            self.object_to(format!(
+                "bytes {:?} are asked for, the window ends at {}",
+                exchange.body,
+                window.end()
+            ));
+        }
+    }
+
+    /// Memory is held within the budget.
+    fn check_pool(&self) {
+        if let Some((pool, most)) = self.pool.get()
+            && pool.held_bytes() > *most
+        {
+            self.object_to(format!("{} bytes are leased, at most {most} may be", pool.held_bytes()));
+        }
+    }
+
+    /// The engine has received `bytes` more of a body.
+    pub(super) fn on_body(&self, line: u32, bytes: u64) {
+        let beyond = {
+            let mut log = self.log.borrow_mut();
+            let Some(exchange) = log.exchanges.iter_mut().rev().find(|exchange| exchange.line == line) else {
+                return;
+            };
+            exchange.received += bytes;
+            let reached = exchange.body.start + exchange.received;
+            let window = *self.window.borrow();
+            let is_for_a_part = exchange.is_get && exchange.key != LAST_BYTE;
+            window
+                .filter(|window| is_for_a_part && reached > window.end() + AHEAD_BYTES)
+                .map(|window| (reached, window))
+        };
+        if let Some((reached, window)) = beyond {
+            self.object_to(format!("byte {reached} was received, the window ends at {}", window.end()));
+        }
+        self.check_pool();
+    }
+
+    /// Nothing more will be received of what a connection carries.
+    pub(super) fn end_exchange(&self, line: u32) {
+        let now = self.now();
+        let mut log = self.log.borrow_mut();
+        if let Some(exchange) = log.exchanges.iter_mut().rev().find(|exchange| exchange.line == line) {
+            exchange.ended_at.get_or_insert(now);
+        }
+    }
+
+    /// A get has ended: nobody may still receive for it.
+    pub(super) fn on_end_of_transfer(&self) {
+        let open = self.log.borrow().exchanges.iter().filter(|exchange| exchange.is_open()).count();
+        if open > 0 {
+            self.object_to(format!("the end was told while {open} answers were still being received"));
+        }
+    }
+}
+
+/// Random bytes, made once: an object is a slice of them.
+fn pattern() -> &'static [u8] {
+    static PATTERN: OnceLock<Vec<u8>> = OnceLock::new();
+    PATTERN.get_or_init(|| {
+        let mut draw = Draw::new(1);
+        (0..1 << 19).flat_map(|_| draw.seed().to_le_bytes()).collect()
+    })
+}
