@@ -202,6 +202,13 @@ pub struct Version {
     pub version: &'static str,
 }
 
+/// A manual page that was written.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "page")]
+pub struct Written {
+    pub path: String,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
