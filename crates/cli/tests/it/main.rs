@@ -6,6 +6,7 @@ mod bench;
 mod commands;
 mod config;
 mod credentials;
+mod errors;
 mod examples;
 mod folder;
 mod many;
