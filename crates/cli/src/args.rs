@@ -257,7 +257,7 @@ pub struct BenchGet {
     #[arg(long, value_name = "LANDING", default_value = "nowhere", value_hint = ValueHint::Other)]
     pub landing: Landing,
     /// How many runs
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = repeat)]
     pub repeat: u32,
     /// Take turns with the floor: plain loops that receive the same ranges into the same landing
     #[arg(long)]
@@ -279,7 +279,7 @@ pub struct BenchSweep {
     #[arg(long, value_name = "LANDING", default_value = "nowhere", value_hint = ValueHint::Other)]
     pub landing: Landing,
     /// How many runs of each combination
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = repeat)]
     pub repeat: u32,
     /// Write the figures, throughput over time and the course of all parts as one self-contained HTML page
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -383,6 +383,11 @@ fn listen(text: &str) -> Result<SocketAddr, String> {
     let numeric = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
     let wrong = |_| "write an IP address and port, as in 127.0.0.1:9000 or [::1]:0".to_owned();
     numeric.as_deref().unwrap_or(text).parse().map_err(wrong)
+}
+
+fn repeat(text: &str) -> Result<u32, String> {
+    let within = text.parse().ok().filter(|count| (1..=10_000).contains(count));
+    within.ok_or_else(|| "write a whole number from 1 to 10000".into())
 }
 
 fn size(text: &str) -> Result<u64, String> {

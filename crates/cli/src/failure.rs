@@ -29,13 +29,12 @@ impl Failure {
 
     /// A local file, pipe or process refused.
     pub fn local(what: &str, object: impl fmt::Display, cause: &io::Error) -> Failure {
-        let why = cause.to_string();
-        let why = why.split(" (os error").next().unwrap_or_default();
+        let why = plain(cause);
         Failure {
             exit: Exit::Failed,
             kind: "local_io".into(),
             message: format!("{what}: {object}: {why}"),
-            hint: None,
+            hint: flatout_engine::remedy(cause).map(String::from),
         }
     }
 
@@ -113,6 +112,11 @@ impl fmt::Display for Failure {
             None => Ok(()),
         }
     }
+}
+
+/// The system's sentence without Rust's "(os error 28)".
+pub fn plain(cause: &io::Error) -> String {
+    cause.to_string().split(" (os error").next().unwrap_or_default().to_owned()
 }
 
 /// Control characters that an origin or a key brings along neither break the line nor reach the terminal.

@@ -81,7 +81,8 @@ fn flag(knob: &'static Knob) -> Arg {
             .overrides_with(knob.name)
             .value_parser(AnyTextOr { choices })
             .hide_possible_values(true),
-        _ => valued(arg).action(ArgAction::Set).overrides_with(knob.name),
+        // So that it is settings that say what is wrong with -1.
+        _ => valued(arg).action(ArgAction::Set).overrides_with(knob.name).allow_negative_numbers(true),
     }
 }
 

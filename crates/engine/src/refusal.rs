@@ -61,7 +61,8 @@ impl Failure {
                 Error::new(ErrorKind::Throttled, sentence(&refusal, "the origin asks for less"))
                     .with_hint("try again later, or with a smaller --parallel")
             }
-            Fault::Transient => Error::new(ErrorKind::Network, sentence(&refusal, "the origin failed")),
+            Fault::Transient => Error::new(ErrorKind::Network, sentence(&refusal, "the origin failed"))
+                .with_hint("try again later; if it stays so, look at the origin"),
             Fault::Final => refused(&refusal, note, head.date),
         };
         let retry_after =
@@ -141,6 +142,8 @@ pub(crate) fn doubts_keys(head: &Head, body: &[u8], method: Method) -> Doubt {
 }
 
 fn refused(refusal: &Refusal, note: Option<&str>, date: Option<u64>) -> Error {
+    // OSS alone numbers its errors, and has flags of its own.
+    let is_oss = refusal.ec.is_some();
     let keys = note.unwrap_or("check that the keys are right and the policy allows it").to_string();
     let (kind, what, hint) = match refusal.reason() {
         Reason::NotFound => (
@@ -155,9 +158,11 @@ fn refused(refusal: &Refusal, note: Option<&str>, date: Option<u64>) -> Error {
         ),
         Reason::AccessDenied => (ErrorKind::Denied, "access denied", keys),
         Reason::BadCredentials => (ErrorKind::Denied, "the origin does not accept the keys", keys),
-        Reason::ExpiredCredentials => {
-            (ErrorKind::Denied, "the keys have expired", note.unwrap_or("get new ones").into())
-        }
+        Reason::ExpiredCredentials => (
+            ErrorKind::Denied,
+            "the keys have expired",
+            note.unwrap_or("renew them; `flatout config show` says where they come from").into(),
+        ),
         Reason::ClockSkew => {
             let what = "this machine's clock differs too much from the origin's";
             let set = "set the clock, for example with chrony or systemd-timesyncd";
@@ -173,17 +178,21 @@ fn refused(refusal: &Refusal, note: Option<&str>, date: Option<u64>) -> Error {
         Reason::BadRange => {
             (ErrorKind::Usage, "the object has no such range", "`flatout stat` tells its size".into())
         }
-        Reason::WrongRegion { region: Some(region) } => {
-            (ErrorKind::Usage, "the bucket is in another region", format!("use --region {region}"))
+        Reason::WrongRegion { region } => {
+            let flag = if is_oss { "--oss-region" } else { "--region" };
+            let hint = match region {
+                Some(region) => format!("use {flag} {region}"),
+                None => format!("name its region with {flag}"),
+            };
+            (ErrorKind::Usage, "the bucket is in another region", hint)
         }
-        Reason::WrongRegion { region: None } => {
-            (ErrorKind::Usage, "the bucket is in another region", "name its region with --region".into())
+        Reason::WrongEndpoint { endpoint } => {
+            let hint = match is_oss || endpoint.ends_with(".aliyuncs.com") {
+                true => format!("use --oss-endpoint {endpoint}"),
+                false => format!("use --endpoint-url https://{endpoint}"),
+            };
+            (ErrorKind::Usage, "the bucket is reached by another endpoint", hint)
         }
-        Reason::WrongEndpoint { endpoint } => (
-            ErrorKind::Usage,
-            "the bucket is reached by another endpoint",
-            format!("use --endpoint-url https://{endpoint}"),
-        ),
         Reason::WrongAddressing => (
             ErrorKind::Usage,
             "the origin wants the bucket in the host's name",
@@ -226,14 +235,14 @@ fn skew(now: u64, date: u64) -> Option<String> {
     Some(format!("{words} {direction}"))
 }
 
-/// `what (404 NoSuchKey: The specified key does not exist., request 17A…)`
+/// `what (404 NoSuchKey: The specified key does not exist, request 17A…)`
 fn sentence(refusal: &Refusal, what: &str) -> String {
     let mut words = refusal.status.to_string();
-    if !refusal.code.is_empty() {
+    if !refusal.code.is_empty() && refusal.code != format!("Http{}", refusal.status) {
         words += &format!(" {}", refusal.code);
     }
     if !refusal.message.is_empty() && refusal.message != refusal.code {
-        words += &format!(": {}", refusal.message);
+        words += &format!(": {}", refusal.message.trim_end_matches('.'));
     }
     if let Some(ec) = &refusal.ec {
         words += &format!(", EC {ec}");

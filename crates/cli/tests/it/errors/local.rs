@@ -20,15 +20,12 @@ pub fn all(snapshot: &mut Snapshot) {
         &at("folder"),
         &at(&long),
         &at("link"),
-        // No file can be made there, by root neither.
-        "/sys/object",
         "/dev/null",
     ] {
         snapshot.line(&["cp", &plain, target]);
     }
     snapshot.run(Case::within("ulimit -f 64; @", &["cp", &plain, &at("new")]));
     snapshot.line(&["cp", "-r", "s3://bucket/folder/", &at("file"), "--endpoint-url", &url]);
-    snapshot.line(&["cp", "-r", "s3://bucket/folder/", "/sys/new", "--endpoint-url", &url]);
     snapshot.line(&[
         "bench",
         "get",
@@ -41,7 +38,6 @@ pub fn all(snapshot: &mut Snapshot) {
     snapshot.line(&["bench", "get", &plain, "--repeat", "1", "--parts", &at("missing/parts.csv")]);
     snapshot.line(&["bench", "sweep", &plain, "--repeat", "1", "--report", &at("missing/sweep.html")]);
     snapshot.line(&["man", &at("file")]);
-    snapshot.line(&["man", "/sys/man1"]);
 
     snapshot.section("Standard output");
     for line in [

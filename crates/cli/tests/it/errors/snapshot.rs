@@ -92,8 +92,11 @@ fn steady(text: &str) -> String {
         format!("{}/\\.tmp[A-Za-z0-9]{{6}}", regex::escape(&std::env::temp_dir().display().to_string()));
     let rules = [
         (temporary.as_str(), "/tmp/DIR"),
-        (r"127\.0\.0\.1:[1-9]\d{3,4}\b", "127.0.0.1:PORT"),
-        (r"\b[0-9A-F]{16}\b", "REQUEST"),
+        (r"127\.0\.0\.(\d):[1-9]\d{3,4}\b", "127.0.0.$1:PORT"),
+        (r", request [^)]*\)", ", request ID)"),
+        // What it says depends on whether there is a network.
+        (r"(cannot resolve [^:]*): .*", "$1: WHY"),
+        (r"\d+ days ahead", "DAYS days ahead"),
     ];
     let mut text = text.to_owned();
     for (pattern, to) in rules {
@@ -108,8 +111,9 @@ fn out_of_form(line: &str) -> Option<String> {
     if !["flatout: ", "  hint: "].iter().any(|start| line.starts_with(start)) {
         return Some(format!("is out of form: {line}"));
     }
-    let rust = ["os error", "Os {", "Some(", "None", "Error {", "Err(", "kind:", "panicked", "\\\"", "::"];
-    let blame = ["you must", "illegal", "please", "sorry", "oops", "failed to"];
+    let rust =
+        ["(os error", "Os {", "Some(", "None", "Error {", "Err(", "kind:", "panicked", "\\\"", "..=", "()"];
+    let blame = ["you must", "illegal", "sorry", "oops", "failed to"];
     if let Some(foreign) = rust.iter().find(|word| line.contains(*word)) {
         return Some(format!("says {foreign:?}, which only Rust understands: {line}"));
     }
