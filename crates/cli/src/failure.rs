@@ -144,7 +144,7 @@ mod tests {
         let full = io::Error::from_raw_os_error(libc::ENOSPC);
         check(
             Failure::local("write", "standard output", &full),
-            "flatout: error: write: standard output: No space left on device",
+            "flatout: error: write: standard output: No space left on device\n  hint: free some space, or choose another folder",
         );
     }
 

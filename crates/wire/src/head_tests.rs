@@ -114,14 +114,14 @@ fn a_head_request_still_tells_the_size() {
 #[test]
 fn heads_in_doubt_are_refused() {
     let rows = [
-        ("HTTP/1.1 200 OK\nContent-Length: 5\nContent-Length: 6", "`6`"),
-        ("HTTP/1.1 200 OK\nContent-Length: 5,6", "`5,6`"),
-        ("HTTP/1.1 200 OK\nContent-Length: -5", "`-5`"),
-        ("HTTP/1.1 200 OK\nContent-Length: +5", "`+5`"),
-        ("HTTP/1.1 200 OK\nContent-Length: ", "``"),
-        ("HTTP/1.1 200 OK\nContent-Length: 18446744073709551616", "`18446744073709551616`"),
-        ("HTTP/1.1 200 OK\nTransfer-Encoding: gzip, chunked", "`gzip, chunked`"),
-        ("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\nTransfer-Encoding: chunked", "`chunked,chunked`"),
+        ("HTTP/1.1 200 OK\nContent-Length: 5\nContent-Length: 6", "'6'"),
+        ("HTTP/1.1 200 OK\nContent-Length: 5,6", "'5,6'"),
+        ("HTTP/1.1 200 OK\nContent-Length: -5", "'-5'"),
+        ("HTTP/1.1 200 OK\nContent-Length: +5", "'+5'"),
+        ("HTTP/1.1 200 OK\nContent-Length: ", "''"),
+        ("HTTP/1.1 200 OK\nContent-Length: 18446744073709551616", "'18446744073709551616'"),
+        ("HTTP/1.1 200 OK\nTransfer-Encoding: gzip, chunked", "'gzip, chunked'"),
+        ("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\nTransfer-Encoding: chunked", "'chunked,chunked'"),
         ("HTTP/1.1 200 OK\nA: b\n folded", "folded"),
         ("HTTP/1.1 200 OK\nA b: c", "header name"),
         ("HTTP/1.1 200 OK\nA : c", "header name"),
