@@ -6,6 +6,7 @@
 # As root into /usr/local/bin, as a user into ~/.local/bin; PREFIX=/somewhere for elsewhere.
 PREFIX ?= $(if $(filter 0,$(shell id -u)),/usr/local,$(HOME)/.local)
 BUILT = target/release/flatout
+SHARE = $(DESTDIR)$(PREFIX)/share
 # Debian's, as in scripts/deps.sh.
 PYTHON = /usr/bin/python3
 # Of fuzzing: how long each target.
@@ -67,10 +68,15 @@ deny: ## licences, bans and sources by cargo-deny (docs/decisions/licences-witho
 deps: ## install what the tests need and is missing (sudo make deps)
 	@scripts/deps.sh install
 
-install: ## build the program and put it into PREFIX/bin
+install: ## build the program and put it, its manual pages and its completions below PREFIX
 	cargo build --release -p flatout-cli
 	install -D -m 755 $(BUILT) $(DESTDIR)$(PREFIX)/bin/flatout
-	@echo "installed: $(DESTDIR)$(PREFIX)/bin/flatout"
+	install -d $(addprefix $(SHARE)/,man/man1 bash-completion/completions zsh/site-functions fish/vendor_completions.d)
+	$(BUILT) man --quiet $(SHARE)/man/man1
+	$(BUILT) completions bash > $(SHARE)/bash-completion/completions/flatout
+	$(BUILT) completions zsh > $(SHARE)/zsh/site-functions/_flatout
+	$(BUILT) completions fish > $(SHARE)/fish/vendor_completions.d/flatout.fish
+	@echo "installed: $(DESTDIR)$(PREFIX)/bin/flatout, and below $(SHARE) its manual pages and completions"
 
 fmt: ## format the code
 	cargo fmt --all

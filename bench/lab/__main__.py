@@ -54,7 +54,8 @@ COMPARE = """\
 Ratios B/A with their 95 % intervals (Hodges and Lehmann; exact, after Mann and Whitney), of plain figures; and, by case, how
 the floor itself moved, which is the machine. --by-floor compares ratios to the floor of the same round instead: that takes
 out what the machine did to both and puts in how the floor scatters, which is mostly more.
-exit codes: 0 flatout is nowhere worse, 1 it is (interval wholly beyond the tolerance; Holm over all its comparisons), 4 usage
+exit codes: 0 flatout is nowhere worse; 1 it is (interval wholly beyond the tolerance; Holm over all its comparisons), a cell that
+worked in A fails in B, or nothing could be compared; 4 usage
 """
 
 

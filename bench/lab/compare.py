@@ -53,7 +53,7 @@ class Verdict:
 class Comparison:
     machines_differ: bool
     verdicts: list[Verdict]
-    # What could not be compared, and why.
+    # What could not be compared, and why; `broke`: it worked in A and fails in B.
     left_out: list[dict]
 
 
@@ -99,7 +99,7 @@ def compare(a: Run, b: Run, tolerance: float, by_floor: bool = False) -> Compari
         if floor and not reason:
             reason = without_pairs(a, b, key, floor)
         if reason:
-            left_out.append({"case": key[0], "peer": key[1], "settings": key[2], "reason": reason})
+            left_out.append({"case": key[0], "peer": key[1], "settings": key[2], "reason": reason, "broke": broke(a, b, key)})
         else:
             verdicts += [judge(a, b, key, measure, tolerance, floor) for measure in MEASURES]
     return Comparison(a.machine["id"] != b.machine["id"], counted(verdicts), left_out)
@@ -126,6 +126,12 @@ def incomparable(a: Run, b: Run, key: tuple) -> str | None:
         if one.get(field) != other.get(field):
             return f"another case in B: {field} {other.get(field)} instead of {one.get(field)}"
     return called_differently(a, b, key)
+
+
+def broke(a: Run, b: Run, key: tuple) -> bool:
+    """Whether it worked in A and fails in B; a cell that B never ran, as with --case, did not fail."""
+    states = [run.cells.get(key, {}).get("state") for run in (a, b)]
+    return states[0] == "ok" and states[1] not in ("ok", None)
 
 
 def called_differently(a: Run, b: Run, key: tuple) -> str | None:
@@ -210,7 +216,7 @@ def verdict(found: Shift, measure: str, tolerance: float) -> str:
 
 
 def main(a: Path, b: Path, as_json: bool, across_machines: bool, tolerance: float, by_floor: bool = False) -> int:
-    """Exit code: 1 when flatout is worse."""
+    """Exit code: 1 when flatout is worse, when what worked fails, and when there was nothing to compare."""
     one, other = Run(a), Run(b)
     found = compare(one, other, tolerance, by_floor)
     if found.machines_differ and not across_machines:
@@ -219,7 +225,23 @@ def main(a: Path, b: Path, as_json: bool, across_machines: bool, tolerance: floa
             "is not what changed in the program. Measure both on one machine; to compare nevertheless: --across-machines"
         )
     print(in_json(found, one, other, tolerance) if as_json else in_text(found, one, other, tolerance))
-    return 1 if any(each.counts_as_worse for each in found.verdicts) else 0
+    return 1 if counting(found, one) else 0
+
+
+def counting(found: Comparison, a: Run) -> list[str]:
+    """All that makes the exit code 1, in words."""
+    worse = sum(each.counts_as_worse for each in found.verdicts)
+    words = [f"{TESTED} is worse beyond chance (comparisons: {worse})"] * bool(worse)
+    words += [f"worked in A and fails in B: {named_cell(each)}" for each in found.left_out if each["broke"]]
+    if not found.verdicts:
+        words.append("no cell of A could be compared with one of B")
+    elif not any(each.is_tested for each in found.verdicts) and any(peer == TESTED for _, peer, _ in a.cells):
+        words.append(f"no cell of {TESTED} could be compared")
+    return words
+
+
+def named_cell(each: dict) -> str:
+    return f"{each['case']}, {each['peer']} {each['settings']}"
 
 
 def in_json(found: Comparison, a: Run, b: Run, tolerance: float) -> str:
@@ -234,6 +256,7 @@ def in_json(found: Comparison, a: Run, b: Run, tolerance: float) -> str:
             "differences": differences(a, b),
             "cells": [asdict(each) for each in found.verdicts],
             "left_out": found.left_out,
+            "counts": counting(found, a),
         },
         indent=1,
     )
@@ -246,8 +269,9 @@ def in_text(found: Comparison, a: Run, b: Run, tolerance: float) -> str:
     lines += table("", [each for each in found.verdicts if not each.is_floor])
     lines += table("How the floor itself moved:", [each for each in found.verdicts if each.is_floor])
     lines += [""] * bool(found.left_out)
-    lines += [f"not compared: {each['case']}, {each['peer']} {each['settings']}: {each['reason']}" for each in found.left_out]
-    return "\n".join([*lines, "", *legend(found, tolerance)])
+    lines += [f"not compared: {named_cell(each)}: {each['reason']}" for each in found.left_out]
+    ends = [f"Exit code 1: {words}." for words in counting(found, a)]
+    return "\n".join([*lines, "", *legend(found, tolerance), *ends])
 
 
 def differences(a: Run, b: Run) -> list[str]:
@@ -277,13 +301,14 @@ def legend(found: Comparison, tolerance: float) -> list[str]:
     told = ", ".join(f"{count} {word}" for word, count in counts.items() if count or word == "worse")
     lines = [f"{told}; {len(found.left_out)} cells not compared."]
     lines.append(f"Better or worse: the {CONFIDENCE:.0%} interval lies wholly beyond {tolerance:.0%}; unsure: it leaves out 1 and reaches into that, or there is none.")
-    chance = (1 - CONFIDENCE) * len(judged)
-    lines.append(f"Of {len(judged)} comparisons up to {chance:.0f} would leave out 1 by chance, were everything the same.")
+    if judged:
+        chance = (1 - CONFIDENCE) * len(judged)
+        lines.append(f"Of {len(judged)} comparisons up to {chance:.0f} would leave out 1 by chance, were everything the same.")
     if not tested:
-        return [*lines, f"{TESTED} is in none of them: nothing counts for the exit code."]
+        return [*lines, f"{TESTED} is in none of them."]
     worse, sure = (sum(each) for each in ([v.verdict == "worse" for v in tested], [v.counts_as_worse for v in tested]))
     holms = f"Holm over the {len(tested)}, which takes {rounds_for_holm(len(tested))} rounds or more"
-    lines.append(f"{TESTED}: {worse} of {len(tested)} worse, {sure} of them beyond chance ({holms}): these alone count for the exit code.")
+    lines.append(f"{TESTED}: {worse} of {len(tested)} worse, {sure} of them beyond chance ({holms}).")
     return lines
 
 

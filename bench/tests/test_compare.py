@@ -230,7 +230,31 @@ class CommandLine(Compare):
         code, said = self.run_main(a, b)
         self.assertEqual(code, 0)
         self.assertIn("1 worse", said)
-        self.assertTrue(said.endswith("flatout is in none of them: nothing counts for the exit code.\n"), said)
+        self.assertTrue(said.endswith("flatout is in none of them.\n"), said)
+
+    def test_what_worked_and_fails_counts(self):
+        a, b = results(cell("flatout", STEADY), cell("curl", STEADY)), results(cell("flatout", STEADY), failed("curl"))
+        code, said = self.run_main(a, b)
+        self.assertEqual(code, 1)
+        self.assertTrue(said.endswith("Exit code 1: worked in A and fails in B: large, curl default.\n"), said)
+        code, said = self.run_main(a, b, as_json=True)
+        self.assertEqual((code, json.loads(said)["counts"]), (1, ["worked in A and fails in B: large, curl default"]))
+        # It failed before, it works now, or it was not asked for: none of these is a loss.
+        for before, after in ((b, b), (b, a), (a, self.same)):
+            self.assertEqual(self.run_main(before, after)[0], 0)
+
+    def test_nothing_to_compare_is_no_success(self):
+        for a, b in ((results(), results()), (self.same, results()), (results(failed("flatout")), results(failed("flatout")))):
+            code, said = self.run_main(a, b)
+            self.assertEqual(code, 1)
+            self.assertTrue(said.endswith("Exit code 1: no cell of A could be compared with one of B.\n"), said)
+
+    def test_nothing_of_flatout_to_compare(self):
+        """What is tested has to be among what was compared; where A is of peers alone, nothing was to be tested."""
+        a, b = results(cell("flatout", STEADY), cell("curl", STEADY)), results(cell("curl", STEADY))
+        code, said = self.run_main(a, b)
+        self.assertEqual(code, 1)
+        self.assertTrue(said.endswith("Exit code 1: no cell of flatout could be compared.\n"), said)
 
     def test_an_interval_that_reaches_into_the_tolerance(self):
         a, b = results(cell("flatout", STEADY)), results(cell("flatout", times(1.03)))

@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
-use clap::{Arg, Parser, Subcommand};
+use clap::{Arg, Parser, Subcommand, ValueHint};
+use clap_complete::Shell;
 use flatout_server::{Listen, Rates};
 use flatout_wire::range::Span;
 
 use crate::bench::{Landing, Shape};
+use crate::help;
 use crate::knobs::{Knobs, is_of_the_origin};
 use crate::select::Filters;
 use crate::weather::{self, Synthetic, Weather};
@@ -18,16 +20,15 @@ use crate::weather::{self, Synthetic, Weather};
 #[command(
     name = "flatout",
     version,
-    about = "Moves bytes between object storage and compute, as fast as machine and network allow",
-    after_help = TOP_EXAMPLES,
-    max_term_width = 110,
-    disable_help_subcommand = true
+    about = "Move bytes between object storage and compute, as fast as machine and network allow",
+    after_help = help::TOP,
+    max_term_width = 110
 )]
 pub struct Line {
     #[command(subcommand)]
     pub command: Command,
 
-    /// Newline-delimited JSON events (docs/json.md) instead of text; on standard error while standard output carries
+    /// Newline-delimited JSON events (docs/json.md) instead of text; on standard error where standard output carries
     /// an object
     #[arg(long, global = true, help_heading = "Output")]
     pub json: bool,
@@ -44,31 +45,37 @@ pub struct Line {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Copy objects: one to a file, into a folder or to standard output; a folder or a pattern of them into a folder
-    #[command(after_help = CP_EXAMPLES)]
+    #[command(after_help = help::CP)]
     Cp(Cp),
     /// Write objects to standard output, one after the other
-    #[command(after_help = CAT_EXAMPLES)]
+    #[command(after_help = help::CAT)]
     Cat(Cat),
     /// List a bucket or what lies under a prefix; without a URL, the buckets
-    #[command(after_help = LS_EXAMPLES)]
+    #[command(after_help = help::LS)]
     Ls(Ls),
     /// Show what the origin says about an object, without fetching it
-    #[command(after_help = STAT_EXAMPLES)]
+    #[command(after_help = help::STAT)]
     Stat(Stat),
     /// Serve S3, OSS and plain HTTP from a folder, from memory or made up: an origin for development and measurement
-    #[command(after_help = SERVE_EXAMPLES)]
+    #[command(after_help = help::SERVE)]
     Serve(Box<Serve>),
-    /// Measure: throughput, CPU and memory, beside the floor that plain sockets set
-    #[command(subcommand)]
+    /// Measure throughput, CPU and memory, beside the floor: what plain sockets cost on this machine
+    #[command(subcommand, after_help = help::BENCH, disable_help_subcommand = true)]
     Bench(Bench),
     /// Show what is set, and which flag, variable or file says so
-    #[command(subcommand, after_help = CONFIG_SHORT, after_long_help = CONFIG_LONG)]
+    #[command(subcommand, after_help = help::CONFIG, disable_help_subcommand = true)]
     Config(Config),
     /// Examine this machine, its settings and keys, and with a URL the road to an origin: what limits speed, what to do
-    #[command(after_help = DOCTOR_EXAMPLES)]
+    #[command(after_help = help::DOCTOR)]
     Doctor(Doctor),
     /// Print the version; for a bug report with --verbose, which says how it was built, for what, and what is set
     Version(Version),
+    /// Print the completions of a shell, to be put where it looks for them
+    #[command(after_help = help::COMPLETIONS)]
+    Completions(Completions),
+    /// Print the manual page, or write those of all commands into a folder
+    #[command(after_help = help::MAN)]
+    Man(Man),
     /// One repetition of a measurement, asked for on standard input
     #[command(name = "__bench-child", hide = true)]
     BenchChild,
@@ -79,23 +86,23 @@ pub enum Command {
 
 #[derive(Debug, clap::Args)]
 pub struct Cp {
-    /// s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH; s3://BUCKET[/FOLDER] with -r; a pattern of keys,
-    /// as in 's3://BUCKET/FOLDER/*.bin'
-    #[arg(value_name = "SRC")]
+    /// s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH; a pattern of keys, as in 's3://BUCKET/FOLDER/*.bin';
+    /// with -r a folder, as s3://BUCKET[/FOLDER]
+    #[arg(value_name = "SRC", value_hint = ValueHint::Url)]
     pub source: String,
     /// A file, a folder (existing, or ending in '/'), or - for standard output
-    #[arg(value_name = "DST")]
+    #[arg(value_name = "DST", value_hint = ValueHint::AnyPath)]
     pub target: String,
-    /// Only these bytes: FIRST-LAST (both included, as in HTTP), FIRST- or -COUNT from the end; bytes=0-1 too
+    /// Only these bytes, counted from 0: FIRST-LAST (both included), FIRST- to the end, or the last ones: -COUNT
     #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
     pub range: Option<Span>,
-    /// Everything below a folder of a bucket, into the folder DST; with a pattern, what lies in folders that match too
+    /// Everything below a folder of a bucket, into the folder DST; with a pattern, also what lies in folders that match
     #[arg(long, short, conflicts_with = "range")]
     pub recursive: bool,
     /// Skip objects whose file exists, whatever is in it
     #[arg(long, short)]
     pub no_clobber: bool,
-    /// Only say what would be copied
+    /// Only say what would be copied, and copy nothing
     #[arg(long)]
     pub dry_run: bool,
     #[command(flatten)]
@@ -107,9 +114,9 @@ pub struct Cp {
 #[derive(Debug, clap::Args)]
 pub struct Cat {
     /// s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH
-    #[arg(value_name = "URL", required = true)]
+    #[arg(value_name = "URL", required = true, value_hint = ValueHint::Url)]
     pub sources: Vec<String>,
-    /// Only these bytes of each: FIRST-LAST (both included, as in HTTP), FIRST- or -COUNT from the end; bytes=0-1 too
+    /// Only these bytes of each, counted from 0: FIRST-LAST (both included), FIRST- to the end, or the last ones: -COUNT
     #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
     pub range: Option<Span>,
     #[command(flatten)]
@@ -118,11 +125,11 @@ pub struct Cat {
 
 #[derive(Debug, clap::Args)]
 pub struct Ls {
-    /// s3://BUCKET[/PREFIX], oss://BUCKET[/PREFIX], or a pattern as in 's3://BUCKET/*.bin'; s3://, oss:// or nothing (s3://)
-    /// lists the buckets
-    #[arg(value_name = "URL")]
+    /// s3://BUCKET[/PREFIX] or oss://BUCKET[/PREFIX]; a pattern of keys, as in 's3://BUCKET/*.bin'; s3:// (or nothing) and
+    /// oss:// list the buckets
+    #[arg(value_name = "URL", value_hint = ValueHint::Url)]
     pub location: Option<String>,
-    /// Time and size too
+    /// Show time and size too
     #[arg(long, short)]
     pub long: bool,
     /// Everything under the prefix, not only the next level
@@ -140,7 +147,7 @@ pub struct Ls {
 #[derive(Debug, clap::Args)]
 pub struct Stat {
     /// s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH
-    #[arg(value_name = "URL")]
+    #[arg(value_name = "URL", value_hint = ValueHint::Url)]
     pub source: String,
     #[command(flatten)]
     pub knobs: Knobs,
@@ -207,13 +214,13 @@ pub struct Store {
 #[derive(Debug, Subcommand)]
 pub enum Bench {
     /// Fetch one object, or many, again and again, each time in a process of its own, and report each run
-    #[command(after_help = GET_EXAMPLES)]
+    #[command(after_help = help::BENCH_GET)]
     Get(BenchGet),
     /// See it work: an origin on this machine, one large object, and the floor beside it
-    #[command(after_help = DEMO_EXAMPLES, mut_args(hidden_where_ignored))]
+    #[command(after_help = help::BENCH_DEMO, mut_args(hidden_where_ignored))]
     Demo(BenchDemo),
     /// Fetch one object by every combination of concurrency and part size, in turn, and name the fastest
-    #[command(after_help = SWEEP_EXAMPLES, mut_args(listed_where_swept))]
+    #[command(after_help = help::BENCH_SWEEP, mut_args(listed_where_swept))]
     Sweep(BenchSweep),
     /// One fetch in this process, for a lab that measures it from outside: 'ready' when everything is prepared, 'go' on
     /// standard input starts it, 'done BYTES' ends it
@@ -223,24 +230,24 @@ pub enum Bench {
 
 #[derive(Debug, clap::Args)]
 pub struct BenchGet {
-    /// s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH; s3://BUCKET[/FOLDER] with -r
-    #[arg(value_name = "URL")]
+    /// s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH; with -r a folder, as s3://BUCKET[/FOLDER]
+    #[arg(value_name = "URL", value_hint = ValueHint::Url)]
     pub source: String,
     /// Everything below a folder of a bucket, listed before the clock starts; the landing is nowhere or file:DIR
     #[arg(long, short, conflicts_with = "parts")]
     pub recursive: bool,
     /// Where the bytes go: nowhere, memory (one buffer, touched before the clock starts), stream (a pipe that is read
     /// and dropped) or file:PATH (new each time, removed afterwards; a folder with -r)
-    #[arg(long, value_name = "LANDING", default_value = "nowhere")]
+    #[arg(long, value_name = "LANDING", default_value = "nowhere", value_hint = ValueHint::Other)]
     pub landing: Landing,
     /// How many runs
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = repeat)]
     pub repeat: u32,
-    /// Alternate with the floor: plain loops that receive the same ranges into the same landing
+    /// Take turns with the floor: plain loops that receive the same ranges into the same landing
     #[arg(long)]
     pub floor: bool,
     /// Write a CSV row for each part of each run: times in seconds since the run's start
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub parts: Option<PathBuf>,
     #[command(flatten)]
     pub knobs: Knobs,
@@ -249,17 +256,17 @@ pub struct BenchGet {
 #[derive(Debug, clap::Args)]
 pub struct BenchSweep {
     /// s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH
-    #[arg(value_name = "URL")]
+    #[arg(value_name = "URL", value_hint = ValueHint::Url)]
     pub source: String,
     /// Where the bytes go: nowhere, memory (one buffer, touched before the clock starts), stream (a pipe that is read
     /// and dropped) or file:PATH (new each time, removed afterwards)
-    #[arg(long, value_name = "LANDING", default_value = "nowhere")]
+    #[arg(long, value_name = "LANDING", default_value = "nowhere", value_hint = ValueHint::Other)]
     pub landing: Landing,
     /// How many runs of each combination
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = repeat)]
     pub repeat: u32,
     /// Write the figures, throughput over time and the course of all parts as one self-contained HTML page
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub report: Option<PathBuf>,
     #[command(flatten)]
     pub knobs: Knobs,
@@ -267,14 +274,14 @@ pub struct BenchSweep {
 
 #[derive(Debug, clap::Args)]
 pub struct BenchPeer {
-    /// s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH; s3://BUCKET[/FOLDER] with -r
-    #[arg(value_name = "URL")]
+    /// s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH; with -r a folder, as s3://BUCKET[/FOLDER]
+    #[arg(value_name = "URL", value_hint = ValueHint::Url)]
     pub source: String,
     /// Everything below a folder of a bucket
     #[arg(long, short)]
     pub recursive: bool,
     /// nowhere, memory (one buffer, touched before 'ready') or file:PATH (new; it stays)
-    #[arg(long, value_name = "LANDING", default_value = "nowhere")]
+    #[arg(long, value_name = "LANDING", default_value = "nowhere", value_hint = ValueHint::Other)]
     pub landing: Landing,
     /// The plain loop of this shape in flatout's place: recv:N:SIZE or epoll:N:SIZE, connections and bytes a call
     #[arg(long, value_name = "SHAPE")]
@@ -295,10 +302,24 @@ pub struct BenchDemo {
     pub knobs: Knobs,
 }
 
+#[derive(Debug, clap::Args)]
+pub struct Completions {
+    /// Whose
+    #[arg(value_name = "SHELL")]
+    pub shell: Shell,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Man {
+    /// Where the pages go, flatout.1 and one for each command; without it that of flatout is printed
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub folder: Option<PathBuf>,
+}
+
 #[derive(Debug, Subcommand)]
 pub enum Config {
     /// Every setting, its value and where it came from; secrets are masked
-    #[command(after_help = CONFIG_SHORT)]
+    #[command(after_help = help::CONFIG_SHOW)]
     Show(ConfigShow),
     /// Where the config file is, or would be
     Path,
@@ -326,156 +347,6 @@ pub struct ConfigShow {
     pub knobs: Knobs,
 }
 
-const TOP_EXAMPLES: &str = "\
-Examples:
-  flatout cp s3://models/llama/model.safetensors .
-  flatout cat http://127.0.0.1:9000/logs/today.zst | zstd -dc
-  flatout ls -lH s3://models/llama/
-  flatout bench get s3://models/llama/model.safetensors --floor
-
-Keys come from where aws and aliyun have theirs: environment, profiles (--profile), SSO, roles of pods and machines; \
---no-sign-request asks for none. The endpoint comes from --endpoint-url, \
-AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL; flatout config show says what is set and where. Sizes take units: 8MiB.
-
-Exit codes: 0 done, 1 failed, 2 something left out, 3 not all is known, 4 usage, 5 access refused, 6 throttled, \
-130 interrupted.";
-
-const CP_EXAMPLES: &str = "\
-Examples:
-  flatout cp s3://models/llama/model.safetensors .
-  flatout cp s3://models/llama/model.safetensors /dev/shm/model --parallel 32
-  flatout cp http://127.0.0.1:9000/models/readme.txt docs/
-  flatout cp s3://models/big.tar - | tar -x
-  flatout cp s3://models/big.tar head.bin --range 0-1048575
-  flatout cp -r s3://models/llama/ llama/
-  flatout cp -r s3://data/ . --exclude '/tmp/' --include '*.parquet'
-  flatout cp 's3://logs/2026-11-2?/*.zst' logs/
-
-The file appears under its name only when it is whole and, where the origin states a checksum, verified; until then, \
-and whenever something fails, what stood there before stays.
-
-With -r the source is a folder, and what lies below it goes below DST under its name relative to that folder; a / at \
-the end of either changes nothing. Of a pattern, names are relative to the last folder before the first wildcard; * and \
-? stay within a folder, ** does not. A key that holds such characters is found as it stands first. Of --include and \
---exclude, in the order typed, the first that matches decides. Objects that no file can stand for (a/../b, a//b, a and a/b \
-at once) are left out with a warning and exit code 2: docs/names.md.";
-
-const CAT_EXAMPLES: &str = "\
-Examples:
-  flatout cat s3://logs/2026-11-21.zst | zstd -dc | grep error
-  flatout cat s3://data/part-0 s3://data/part-1 > whole
-  flatout cat --range -65536 s3://data/table.parquet | tail -c 4
-
-Many connections fetch ahead, at most --window bytes; the output is in order. The first failure ends it. When the \
-reader closes the pipe (as head does) flatout ends quietly with exit code 0.";
-
-const LS_EXAMPLES: &str = "\
-Examples:
-  flatout ls
-  flatout ls s3://models/
-  flatout ls -lH s3://models/llama/
-  flatout ls 's3://models/**/*.safetensors'
-  flatout ls -r s3://models/llama/ --json | jq -r 'select(.event==\"entry\").key'";
-
-const STAT_EXAMPLES: &str = "\
-Examples:
-  flatout stat s3://models/llama/model.safetensors
-  flatout stat s3://models/llama/model.safetensors --json | jq .bytes";
-
-const SERVE_EXAMPLES: &str = "\
-Examples:
-  flatout serve --root ./buckets --no-auth
-  flatout serve --memory --access-key test --secret-key testtest --listen 127.0.0.1:9000
-  flatout serve --synthetic demo/object=4GiB --no-auth --listen 127.0.0.1:0
-  flatout serve --synthetic 'many/file-%04d=128KiB*10000' --no-auth
-  flatout serve --synthetic far/object=1GiB --no-auth --latency 30ms --per-connection 90MB/s
-  flatout serve --synthetic bad/object=1GiB --no-auth --stall 2%:30s --reset 5% --error 1%:InternalError --seed 7
-  flatout serve --root ./buckets --no-auth --flip 0.1 --log requests.jsonl
-  flatout serve --memory --no-auth --tls ca.pem
-  flatout ls s3:// --endpoint-url https://localhost:9000 --ca-bundle ca.pem
-
-When ready it prints 'listening on http://ADDR:PORT' (https with --tls) for each address. Ctrl-C or SIGTERM ends it, exit code 0.
-
-The wind tunnel makes bad days. An answer meets with the first fault, in the order typed, that chance chooses for it: by seed, object, last byte asked for and attempt, not by when it is asked. docs/wind-tunnel.md says more.";
-
-const GET_EXAMPLES: &str = "\
-Examples:
-  flatout bench get http://127.0.0.1:9000/demo/object --repeat 7 --floor
-  flatout bench get s3://models/big --landing memory --parallel 32 --shards 4 --json
-  flatout bench get s3://models/big --landing file:/dev/shm/x --parts parts.csv
-  flatout bench get -r s3://data/small/ --landing file:/dev/shm/x --floor
-
-The floor is the best of plain blocking recv(2) on 1, 2, 4 and 8 connections, a thread each, with 256 KiB and 1 MiB a \
-call, and of one epoll thread over 4 connections. All shapes run once, the three fastest twice more; the one with the \
-best median then alternates with flatout. Over https it is a bare tokio-rustls loop, a thread for each connection.
-
-With -r the floor is a thread for each of 1, 2, 4 or 8 connections that asks for the same objects one after the \
-other and writes the same files; over https it has none.";
-
-const SWEEP_EXAMPLES: &str = "\
-Examples:
-  flatout bench sweep s3://models/big --parallel 4,16,64 --part-size 2MiB,8MiB,32MiB
-  flatout bench sweep s3://models/big --report sweep.html
-  flatout bench sweep https://host/file.bin --parallel 8,16 --part-size 8MiB --landing file:/dev/shm/x --repeat 7
-
-Each run is a process of its own; the combinations take turns, in another order in each round, so that a drift of machine \
-or network favours none. The table holds medians. A combination that fails is a row that says why; the others go on, and \
-the exit code is the failure's.";
-
-const CONFIG_SHORT: &str = "\
-Examples:
-  flatout config show
-  flatout config show --profile minio
-  flatout config show --json | jq -r 'select(.layer == \"found\") | .name'";
-
-const CONFIG_LONG: &str = "\
-A value comes from the first of these that has one:
-  flag         --region
-  environment  FLATOUT_REGION
-  profile      ~/.config/flatout/config.toml, or the file that FLATOUT_CONFIG names
-  found        AWS_REGION, ~/.aws/config, OSS_REGION, ~/.aliyun/config.json, ~/.ossutilconfig, HTTPS_PROXY, ...
-  default
-
-The config file is TOML. Keys are the flags without their dashes; those at the top are the default profile's, a \
-table [profile.NAME] holds those of another, which takes nothing from the default one:
-
-  part-size = \"16MiB\"
-  resolve = [\"minio:9000:10.0.0.1\", \"minio:9000:10.0.0.2\"]
-
-  [profile.minio]
-  endpoint-url = \"http://minio:9000\"
-
---profile, or FLATOUT_PROFILE, chooses a profile of this file, of ~/.aws and of ~/.aliyun; without it AWS_PROFILE and \
-ALIBABA_CLOUD_PROFILE choose among their own tools' files. The file holds no keys: those stay with AWS's and Alibaba \
-Cloud's own.
-
-Examples:
-  flatout config show
-  flatout config show --profile minio
-  flatout config show --json | jq -r 'select(.layer == \"found\") | .name'";
-
-const DOCTOR_EXAMPLES: &str = "\
-Examples:
-  flatout doctor
-  flatout doctor s3://models/llama/model.safetensors
-  flatout doctor oss://data --oss-region cn-hangzhou
-  flatout doctor https://host/file.bin --json | jq -r 'select(.level != \"good\") | .topic, .advice'
-
-With a URL every address of the endpoint is connected to, the object (or the largest on the first page of the listing) is \
-read for one second, and nothing is written anywhere. Waits are short: --connect-timeout and --stall-timeout count for at \
-most 3s and 5s, --retries for one.
-
-Each finding is good, a note (it costs speed, or may) or bad (transfers fail by it). Exit code 0 when nothing is bad, else \
-that of the worst: 1 failed, 4 usage, 5 access refused (keys, policy, clock), 6 throttled.";
-
-const DEMO_EXAMPLES: &str = "\
-The bytes go nowhere: memory that was never touched would cost more than the transfer. Everything stays on this \
-machine.
-
-Examples:
-  flatout bench demo
-  flatout bench demo --size 1GiB --parallel 4";
-
 /// The demo brings its own origin: what says where another one is has no effect there.
 fn hidden_where_ignored(arg: Arg) -> Arg {
     let ignored = is_of_the_origin(&arg);
@@ -486,7 +357,7 @@ fn hidden_where_ignored(arg: Arg) -> Arg {
 fn listed_where_swept(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         "parallel" => arg.value_delimiter(',').value_name("N,...").help(
-            "Parts in flight, one number after the other [default: 1, 2 and 4 times the cores, at least 4,8,16]",
+            "Parts asked for at a time, one number after the other [default: 1, 2 and 4 times the cores, at least 4,8,16]",
         ),
         "part-size" => arg
             .value_delimiter(',')
@@ -500,6 +371,11 @@ pub fn socket_address(text: &str) -> Result<SocketAddr, String> {
     let numeric = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
     let wrong = |_| "write an IP address and port, as in 127.0.0.1:9000 or [::1]:0".to_owned();
     numeric.as_deref().unwrap_or(text).parse().map_err(wrong)
+}
+
+fn repeat(text: &str) -> Result<u32, String> {
+    let within = text.parse().ok().filter(|count| (1..=10_000).contains(count));
+    within.ok_or_else(|| "write a whole number from 1 to 10000".into())
 }
 
 pub fn size(text: &str) -> Result<u64, String> {

@@ -262,6 +262,13 @@ pub struct Build {
     pub settings_error: Option<String>,
 }
 
+/// A manual page that was written.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "page")]
+pub struct Written {
+    pub path: String,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -29,13 +29,12 @@ impl Failure {
 
     /// A local file, pipe or process refused.
     pub fn local(what: &str, object: impl fmt::Display, cause: &io::Error) -> Failure {
-        let why = cause.to_string();
-        let why = why.split(" (os error").next().unwrap_or_default();
+        let why = plain(cause);
         Failure {
             exit: Exit::Failed,
             kind: "local_io".into(),
             message: format!("{what}: {object}: {why}"),
-            hint: None,
+            hint: flatout_engine::remedy(cause).map(String::from),
         }
     }
 
@@ -115,6 +114,11 @@ impl fmt::Display for Failure {
     }
 }
 
+/// The system's sentence without Rust's "(os error 28)".
+pub fn plain(cause: &io::Error) -> String {
+    cause.to_string().split(" (os error").next().unwrap_or_default().to_owned()
+}
+
 /// Control characters that an origin or a key brings along neither break the line nor reach the terminal.
 pub fn one_line(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
@@ -140,7 +144,7 @@ mod tests {
         let full = io::Error::from_raw_os_error(libc::ENOSPC);
         check(
             Failure::local("write", "standard output", &full),
-            "flatout: error: write: standard output: No space left on device",
+            "flatout: error: write: standard output: No space left on device\n  hint: free some space, or choose another folder",
         );
     }
 

@@ -1,7 +1,9 @@
 //! Every knob of `settings` as a flag, so that it is written down once; actions are clap derive (args.rs).
 
-use clap::builder::Command;
-use clap::{Arg, ArgAction, ArgMatches, Args, Error, FromArgMatches};
+use std::ffi::OsStr;
+
+use clap::builder::{Command, PossibleValue, StringValueParser, TypedValueParser};
+use clap::{Arg, ArgAction, ArgMatches, Args, Error, FromArgMatches, ValueHint};
 use flatout_settings::{Group, KNOBS, Kind, Knob};
 
 /// The knobs given on the command line, by name, as typed; `ambient` reads them together with the environment.
@@ -69,10 +71,36 @@ impl FromArgMatches for Knobs {
 /// whether the value came from a flag or from the environment.
 fn flag(knob: &'static Knob) -> Arg {
     let arg = Arg::new(knob.name).long(knob.name).help(help(knob)).help_heading(knob.group.title());
+    let (value_name, hint) = value(knob);
+    let valued = |arg: Arg| arg.value_name(value_name).value_hint(hint);
     match knob.kind {
         Kind::Switch => arg.action(ArgAction::SetTrue).overrides_with(knob.name),
-        Kind::Many => arg.action(ArgAction::Append).value_name(value_name(knob)),
-        _ => arg.action(ArgAction::Set).value_name(value_name(knob)).overrides_with(knob.name),
+        Kind::Many => valued(arg).action(ArgAction::Append),
+        // The help names the choices; here they are for the completions.
+        Kind::Choice(choices) => valued(arg)
+            .overrides_with(knob.name)
+            .value_parser(AnyTextOr { choices })
+            .hide_possible_values(true),
+        // So that it is settings that say what is wrong with -1.
+        _ => valued(arg).action(ArgAction::Set).overrides_with(knob.name).allow_negative_numbers(true),
+    }
+}
+
+/// Takes any text, and lets shells complete the choices.
+#[derive(Clone)]
+struct AnyTextOr {
+    choices: &'static [&'static str],
+}
+
+impl TypedValueParser for AnyTextOr {
+    type Value = String;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<String, Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.choices.iter().map(|choice| PossibleValue::new(*choice))))
     }
 }
 
@@ -89,7 +117,7 @@ fn typed(knob: &Knob, matches: &ArgMatches) -> Vec<String> {
     }
 }
 
-/// The line of prose, then default and variable. The variable is named here and read by `ambient`, not by clap.
+/// The line of prose, then choices, default and variable. The variable is named here and read by `ambient`, not by clap.
 fn help(knob: &Knob) -> String {
     let default = match knob.default {
         "" | "false" => String::new(),
@@ -102,10 +130,17 @@ fn help(knob: &Knob) -> String {
     format!("{} [{choices}{default}env: {}]", knob.doc, knob.env())
 }
 
-fn value_name(knob: &Knob) -> &'static str {
-    match (knob.name, knob.kind) {
-        ("endpoint-url", _) => "URL",
-        ("region", _) => "NAME",
-        (_, kind) => kind.value_name().unwrap_or("VALUE"),
+/// What stands for the value in the help, and how a shell may complete it.
+fn value(knob: &Knob) -> (&'static str, ValueHint) {
+    match knob.name {
+        "endpoint-url" | "proxy" => ("URL", ValueHint::Url),
+        "oss-endpoint" => ("HOST", ValueHint::Hostname),
+        "no-proxy" => ("HOSTS", ValueHint::Hostname),
+        "resolve" => ("HOST:ADDR", ValueHint::Hostname),
+        "region" | "oss-region" | "profile" => ("NAME", ValueHint::Other),
+        "addressing" => ("STYLE", ValueHint::Other),
+        "oss-signature" => ("VERSION", ValueHint::Other),
+        "ca-bundle" => ("FILE", ValueHint::FilePath),
+        _ => (knob.kind.value_name().unwrap_or("VALUE"), ValueHint::Other),
     }
 }

@@ -8,7 +8,9 @@ mod download;
 mod events;
 mod exit;
 mod failure;
+mod help;
 mod knobs;
+mod manual;
 mod origin;
 mod progress;
 mod refusal;
@@ -22,7 +24,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::args::{Bench, Command, Config, Line};
+use crate::args::{Bench, Command, Config, Line, Man};
 use crate::console::{Carries, Console};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -68,6 +70,8 @@ fn dispatch(command: &Command, console: &Console) -> Result<Exit, Failure> {
         Command::Config(Config::Path) => commands::config::path(console),
         Command::Doctor(args) => commands::doctor::run(args, console),
         Command::Version(args) => commands::version::run(args, console),
+        Command::Completions(args) => commands::completions::run(args),
+        Command::Man(args) => commands::man::run(args, console),
         Command::BenchChild => bench::child(console),
         Command::Drain => bench::drain(),
     }
@@ -76,7 +80,7 @@ fn dispatch(command: &Command, console: &Console) -> Result<Exit, Failure> {
 /// Standard output is the object's when the object goes there.
 fn carries(command: &Command) -> Carries {
     match command {
-        Command::Cat(_) => Carries::Bytes,
+        Command::Cat(_) | Command::Completions(_) | Command::Man(Man { folder: None }) => Carries::Bytes,
         Command::Cp(args) if args.target == "-" => Carries::Bytes,
         _ => Carries::Lines,
     }

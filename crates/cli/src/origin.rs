@@ -1,5 +1,6 @@
 //! From what was typed to an engine and a location, with every refusal in the user's terms.
 
+use flatout_ambient::Row;
 use flatout_engine::{Client, Config};
 use flatout_wire::location::Location;
 
@@ -8,22 +9,41 @@ use crate::knobs::Knobs;
 
 /// An engine with the settings and keys of flags and environment. It starts nothing before its first use.
 pub fn client(knobs: &Knobs) -> Result<Client, Failure> {
-    client_of(flatout_ambient::gather(knobs.given())?.into())
+    let found = flatout_ambient::gather(knobs.given())?;
+    let rows = found.table();
+    client_of(found.into(), &rows)
 }
 
-/// An engine with these settings and keys.
-pub fn client_of(config: Config) -> Result<Client, Failure> {
-    Client::new(config).map_err(|error| {
-        let failure = Failure::from(error);
-        Failure { message: format!("settings: {}", failure.message), ..failure }
-    })
+/// An engine with these settings and keys; `rows` say where the settings came from.
+pub fn client_of(config: Config, rows: &[Row]) -> Result<Client, Failure> {
+    Client::new(config).map_err(|error| wrong_setting(&error, rows))
+}
+
+/// A setting is named by where its value came from: `--region`, `AWS_REGION`, a place in a file.
+fn wrong_setting(error: &flatout_engine::Error, rows: &[Row]) -> Failure {
+    let failure = Failure::from(error);
+    if error.doing() != "settings" {
+        return Failure { message: format!("settings: {}", failure.message), ..failure };
+    }
+    let name = error.object();
+    // The variables of proxies are rows of their own.
+    let others = ["https-proxy", "http-proxy"].iter().filter(|_| name == "proxy");
+    let names = std::iter::once(&name).chain(others);
+    let row =
+        names.filter_map(|name| rows.iter().find(|row| row.name == *name && !row.place.is_empty())).next();
+    let place = row.map_or(name, |row| row.place.as_str());
+    Failure { message: format!("settings: {place}: {}", error.cause()), ..failure }
 }
 
 /// The location that `typed` means.
 pub fn location(doing: &str, typed: &str) -> Result<Location, Failure> {
     Location::parse(typed).map_err(|wrong| {
-        Failure::usage(format!("{doing}: {}: {wrong}", masked(typed)))
-            .with_hint("objects are named s3://BUCKET/KEY, oss://BUCKET/KEY or https://HOST[:PORT]/PATH")
+        let failure = Failure::usage(format!("{doing}: {}: {wrong}", masked(typed)));
+        match failure.message.contains("write s3://") {
+            true => failure,
+            false => failure
+                .with_hint("objects are named s3://BUCKET/KEY, oss://BUCKET/KEY or https://HOST[:PORT]/PATH"),
+        }
     })
 }
 
@@ -36,10 +56,10 @@ pub fn object(doing: &str, typed: &str) -> Result<Location, Failure> {
     }
     let what = if key.is_empty() { "a bucket" } else { "a prefix" };
     let failure = Failure::usage(format!("{doing}: {location}: this names {what}, and one object is wanted"));
-    let whole = if doing == "read" { "; flatout cp -r copies all below it" } else { "" };
+    let whole = if doing == "read" { "; `flatout cp -r` copies all below it" } else { "" };
     let scheme = location.scheme();
     Err(failure.with_hint(format!(
-        "name an object; flatout ls {scheme}://{bucket}/{key} shows what there is{whole}"
+        "name an object; `flatout ls {scheme}://{bucket}/{key}` shows what there is{whole}"
     )))
 }
 
@@ -78,7 +98,7 @@ mod tests {
         let check = |typed: &str, why: &str| {
             let failure = object("read", typed).unwrap_err();
             assert!(failure.message.contains(why), "{}", failure.message);
-            assert!(failure.hint.is_some(), "{}", failure.message);
+            assert!(failure.hint.is_some() || failure.message.contains("write "), "{}", failure.message);
         };
         check("s3://bucket", "a bucket");
         check("s3://bucket/folder/", "a prefix");

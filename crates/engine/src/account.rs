@@ -202,7 +202,11 @@ impl Account {
     }
 
     fn oss(&self) -> Result<&Oss, Error> {
-        self.oss.as_ref().map_err(|why| Error::new(ErrorKind::Usage, why.to_string()))
+        self.oss.as_ref().map_err(|why| match why {
+            LocationError::NoOssEndpoint => Error::new(ErrorKind::Usage, why.to_string()),
+            LocationError::BadRegion { .. } => Error::new(ErrorKind::Usage, format!("oss-region: {why}")),
+            _ => Error::new(ErrorKind::Usage, format!("oss-endpoint: {why}")),
+        })
     }
 
     fn s3_for(&self, bucket: &str) -> Arc<S3> {
@@ -336,7 +340,9 @@ impl Pen {
     /// Why the request is not signed, or what else there is to know of its keys.
     pub(crate) fn note(&self) -> Option<&str> {
         match self {
-            Pen::Plain => None,
+            Pen::Plain => Some(
+                "plain URLs are asked for as they are: use a presigned one that has not expired, or s3:// with --endpoint-url",
+            ),
             Pen::S3(held) => held.note.as_deref(),
             Pen::Oss(held) => held.note.as_deref(),
         }

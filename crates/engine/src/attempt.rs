@@ -70,7 +70,9 @@ pub(crate) async fn ask(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> 
         answer.finish(shard).await;
         return Err(failure.unwrap_or_else(|| unexpected(status)));
     }
-    Err(Failure::last(Error::new(ErrorKind::Network, "the origin redirects in a circle")))
+    Err(Failure::last(
+        Error::new(ErrorKind::Network, "the origin redirects in a circle").with_hint("name the final URL"),
+    ))
 }
 
 pub(crate) fn is_redirect(status: u16) -> bool {
@@ -137,8 +139,11 @@ impl Answer {
         let end = total.map_or(wanted.end, |total| wanted.end.min(total));
         if range.start != wanted.start || range.end != end {
             return Err(mismatch(&format!(
-                "asked for bytes {}..{end}, the answer's Content-Range says {}..{}",
-                wanted.start, range.start, range.end
+                "asked for bytes {}-{}, the answer's Content-Range says {}-{}",
+                wanted.start,
+                end.saturating_sub(1),
+                range.start,
+                range.end.saturating_sub(1)
             )));
         }
         Ok(())

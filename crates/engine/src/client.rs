@@ -7,7 +7,7 @@ use bytes::Bytes;
 use flatout_settings::Settings;
 use flatout_wire::head::Head;
 use flatout_wire::listing;
-use flatout_wire::location::Location;
+use flatout_wire::location::{Location, LocationError};
 use flatout_wire::range::Span;
 use flatout_wire::request::Request;
 use flatout_wire::sign::Credentials;
@@ -16,7 +16,7 @@ use crate::account::{Account, Dialect, Errand, OssSettings};
 use crate::control::{Call, Patience, Question, Reply};
 use crate::credentials::{Anonymous, Grant, Keys, Provider, Refused};
 use crate::endpoint::Endpoints;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, SETTINGS};
 use crate::folder::Folder;
 use crate::landing::{Landing, Memory};
 use crate::lease::Pool;
@@ -67,7 +67,8 @@ impl Client {
     /// A client of its own, sharing nothing with any other.
     ///
     /// # Errors
-    /// [`ErrorKind::Usage`] for settings that make no sense.
+    /// [`ErrorKind::Usage`] for settings that make no sense. Where it is about one of them, [`Error::doing`] is `settings`
+    /// and [`Error::object`] the name of its knob.
     pub fn new(config: Config) -> Result<Client, Error> {
         let usage = |why: String| Error::new(ErrorKind::Usage, why);
         let settings = config.settings;
@@ -79,7 +80,8 @@ impl Client {
             }
             false => (config.aws_credentials, config.oss_credentials),
         };
-        let account = Account::new(&settings, &config.oss, aws, oss).map_err(|why| usage(why.to_string()))?;
+        let account = Account::new(&settings, &config.oss, aws, oss)
+            .map_err(|why| usage(why.to_string()).during(SETTINGS, knob_of(&why)))?;
         let core = Core {
             account: Arc::new(account),
             endpoints: Endpoints::new(&settings.resolve)?,
@@ -268,8 +270,20 @@ impl Client {
     fn bucket_page(&self, dialect: Dialect, marker: Option<String>) -> Result<listing::Buckets, Error> {
         let (_, body) = self.core.call(Call::new(Errand::Buckets { dialect, marker }))?;
         listing::parse_buckets(&body).map_err(|nonsense| {
-            Error::new(ErrorKind::Network, format!("the answer is no list of buckets: {nonsense}"))
+            Error::new(ErrorKind::Network, format!("the answer is no list of buckets: {nonsense}")).with_hint(
+                format!("does this endpoint speak {}?", if dialect == Dialect::Oss { "OSS" } else { "S3" }),
+            )
         })
+    }
+}
+
+/// The knob whose value a location's error is about.
+fn knob_of(error: &LocationError) -> &'static str {
+    match error {
+        LocationError::BadRegion { .. } => "region",
+        LocationError::BadAddressing { .. } => "addressing",
+        LocationError::BadSignature { .. } => "oss-signature",
+        _ => "endpoint-url",
     }
 }
 

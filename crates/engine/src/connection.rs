@@ -1,6 +1,6 @@
 //! One connection: our own HTTP/1.1 for ranged GETs. Heads in a buffer of their own, bodies straight into the landing.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
@@ -55,11 +55,14 @@ pub(crate) async fn connect(
     within: Duration,
 ) -> Result<Socket, Error> {
     let unreachable = |refused| match proxy {
-        None => Error::network(format_args!("cannot connect to {endpoint} ({address})"), refused)
-            .with_hint("check the endpoint, and that the origin is running and can be reached"),
+        None => {
+            Error::network(format_args!("cannot connect to {endpoint}{}", at(endpoint, address)), refused)
+                .with_hint("check the endpoint, and that the origin is running and can be reached")
+        }
         Some(proxy) => Error::network(format_args!("cannot connect to {proxy} ({address})"), refused)
             .with_hint("check --proxy, HTTPS_PROXY and HTTP_PROXY, or name the host in --no-proxy"),
     };
+    let is_up = Cell::new(false);
     let connected = async {
         #[cfg(test)]
         if let Some(opened) = crate::sim::connect(address).await {
@@ -73,11 +76,25 @@ pub(crate) async fn connect(
         if let Some(proxy) = proxy {
             proxy.tunnel(&mut tcp, endpoint).await?;
         }
+        is_up.set(true);
         Ok(Stream::Tls(Box::new(tls.handshake(tcp, endpoint).await?)))
     };
     match tokio::time::timeout(within, connected).await {
         Ok(connected) => connected.map(|stream| Socket { stream, floor_bytes: 1 }),
+        Err(_elapsed) if is_up.get() => {
+            let cause = format!("no TLS handshake with {endpoint}{} came about", at(endpoint, address));
+            Err(Error::network(cause, io::ErrorKind::TimedOut.into())
+                .with_hint("check the port, or use http://"))
+        }
         Err(_elapsed) => Err(unreachable(io::ErrorKind::TimedOut.into())),
+    }
+}
+
+/// The address behind a name; nothing where the endpoint is that address.
+fn at(endpoint: &Endpoint, address: SocketAddr) -> String {
+    match endpoint.host.trim_matches(['[', ']']) == address.ip().to_string() {
+        true => String::new(),
+        false => format!(" ({address})"),
     }
 }
 
@@ -189,7 +206,9 @@ impl Connection {
                 if is_alert(&self.ahead) {
                     return is_tls(&self.endpoint);
                 }
-                Error::new(ErrorKind::Network, format!("the answer is not HTTP: {nonsense}"))
+                Error::new(ErrorKind::Network, nonsense.to_string()).with_hint(
+                    "check host and port: something else than an origin of objects may listen there",
+                )
             })?;
             match parsed {
                 Some((head, used)) => {
@@ -236,11 +255,19 @@ impl Connection {
 }
 
 fn broke(refused: io::Error) -> Error {
-    Error::network("the connection broke", refused)
+    let hint = match refused.kind() {
+        io::ErrorKind::TimedOut => "an origin that is slower than that needs a longer --stall-timeout",
+        _ => LOOK_BETWEEN,
+    };
+    Error::network("the connection broke", refused).with_hint(hint)
 }
 
+/// What can be done where a connection ends too early.
+pub(crate) const LOOK_BETWEEN: &str =
+    "try again later; if it stays so, look at the origin and at what stands between";
+
 fn closed_early(when: &str) -> Error {
-    Error::new(ErrorKind::Network, format!("the origin closed the connection {when}"))
+    Error::new(ErrorKind::Network, format!("the origin closed the connection {when}")).with_hint(LOOK_BETWEEN)
 }
 
 /// A body on its way: how its end is found, and how much is left.

@@ -101,7 +101,11 @@ async fn by_us(address: SocketAddr, by: By) -> Answer {
     let head = connection.exchange(REQUEST).await.ok()?;
     let mut body = Incoming::new(head.body);
     let bytes = match by {
-        By::Collecting => body.collect(&mut connection).await.ok()?,
+        By::Collecting => {
+            let mut bytes = Vec::new();
+            body.collect_into(&mut connection, &mut bytes).await.ok()?;
+            bytes
+        }
         By::Landing => landed(&mut body, &mut connection).await?,
     };
     Some((head.status, bytes))

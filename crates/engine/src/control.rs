@@ -16,6 +16,7 @@ use hyper_util::rt::TokioIo;
 
 use crate::account::{Dialect, Errand};
 use crate::attempt::{MOVES_MAX, REDIRECTS_MAX, is_redirect};
+use crate::connection::LOOK_BETWEEN;
 use crate::error::{Error, ErrorKind};
 use crate::proxy::{Proxy, Purpose};
 use crate::refusal::{self, Failure};
@@ -188,7 +189,8 @@ async fn sent(
         if error.is_parse() && request.endpoint.scheme == Scheme::Http {
             return Failure::last(answers_nonsense(request, &error));
         }
-        Failure::transient(Error::new(ErrorKind::Network, format!("the call broke: {error}")))
+        let cause = format!("the connection broke: {error}");
+        Failure::transient(Error::new(ErrorKind::Network, cause).with_hint(LOOK_BETWEEN))
     })
 }
 
@@ -217,8 +219,9 @@ async fn open_caller(shard: &Rc<Shard>, request: &Request, purpose: Purpose) -> 
 
 /// hyper shows no byte of what it could not parse: that it is TLS is a guess.
 fn answers_nonsense(request: &Request, error: &hyper::Error) -> Error {
-    let cause = format!("the answer of {} is not HTTP: {error}", request.endpoint);
-    Error::new(ErrorKind::Network, cause).with_hint("if the port is one for TLS, use https://")
+    let cause = format!("the answer of {} cannot be read: {error}", request.endpoint);
+    Error::new(ErrorKind::Network, cause)
+        .with_hint("check host and port: is it HTTP that is spoken there? If it is TLS, use https://")
 }
 
 /// An origin decides what a redirect or a listing leads to, a service what a role is called: that may be more than a

@@ -386,7 +386,9 @@ fn no_keys(refused: &Refused) -> Error {
     };
     let error = Error::new(ErrorKind::Denied, format!("there are no keys to sign with: {}", Refused(failed)));
     match passed.is_empty() {
-        true => error,
+        // Half a pair says so itself.
+        true if error.cause().contains("--no-sign-request") => error,
+        true => error.with_hint("choose other keys with --profile, or none with --no-sign-request"),
         false => error.with_hint(format!("tried before: {}", Refused(passed))),
     }
 }

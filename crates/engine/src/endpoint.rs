@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use flatout_wire::endpoint::Endpoint;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, SETTINGS};
 use crate::rest::Rests;
 
 /// Object stores answer with few of many addresses and change them every few seconds (reference/cli.md §3.3).
@@ -148,7 +148,8 @@ async fn look_up(endpoint: &Endpoint, within: Duration) -> Result<Vec<SocketAddr
 impl Fixed {
     fn parse(text: &str) -> Result<Fixed, Error> {
         let malformed = || {
-            Error::new(ErrorKind::Usage, format!("--resolve {text:?} is not HOST[:PORT]:ADDRESS[,ADDRESS…]"))
+            Error::new(ErrorKind::Usage, format!("'{text}' is not HOST[:PORT]:ADDR[,ADDR...]"))
+                .during(SETTINGS, "resolve")
                 .with_hint("for example --resolve s3.example.com:443:192.0.2.7,192.0.2.8")
         };
         let (host, rest) = text.split_once(':').ok_or_else(malformed)?;

@@ -48,6 +48,9 @@ struct Body {
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
+/// What an error about a setting was doing: its object is the knob's name.
+pub(crate) const SETTINGS: &str = "settings";
+
 impl Error {
     /// An error of `kind` with its cause in words; say what was being done with [`Error::during`].
     pub fn new(kind: ErrorKind, cause: impl Into<String>) -> Error {
@@ -64,7 +67,7 @@ impl Error {
     /// A local I/O error, its errno in words.
     pub(crate) fn local(cause: &str, source: std::io::Error) -> Error {
         let mut error = Error::new(ErrorKind::LocalIo, format!("{cause}: {}", plain(&source)));
-        error.0.hint = local_hint(&source).map(String::from);
+        error.0.hint = remedy(&source).map(String::from);
         error.0.source = Some(Box::new(source));
         error
     }
@@ -152,16 +155,18 @@ impl std::error::Error for Error {
     }
 }
 
-/// The system's sentence without Rust's "(os error 28)".
+/// The system's sentence without Rust's "(os error 28)", nor what it says of its resolver.
 pub(crate) fn plain(error: &std::io::Error) -> String {
     let text = error.to_string();
+    let text = text.trim_start_matches("failed to lookup address information: ");
     match text.find(" (os error") {
         Some(at) => text[..at].to_string(),
-        None => text,
+        None => text.to_string(),
     }
 }
 
-fn local_hint(error: &std::io::Error) -> Option<&'static str> {
+/// What can be done where a local file, folder or disk refuses.
+pub fn remedy(error: &std::io::Error) -> Option<&'static str> {
     match error.raw_os_error()? {
         libc::ENOSPC => Some("free some space, or choose another folder"),
         libc::EDQUOT => Some("the disk quota is used up: free some space, or choose another folder"),
@@ -170,6 +175,7 @@ fn local_hint(error: &std::io::Error) -> Option<&'static str> {
         libc::EROFS => Some("the file system is mounted read-only: choose another folder"),
         libc::ENOENT => Some("create the folder first"),
         libc::ENOTDIR => Some("a file stands where a folder is meant: choose another folder"),
+        libc::ENAMETOOLONG => Some("choose a shorter name"),
         _ => None,
     }
 }

@@ -12,7 +12,7 @@ use flatout_wire::request::{self, Method};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, SETTINGS};
 
 /// No proxy's answer to CONNECT is longer.
 const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -198,9 +198,9 @@ impl Proxy {
     /// Parses `[http://][user[:password]@]host[:port]`. The port is 80 where none is named, as in Go and Python.
     fn parse(text: &str) -> Result<Proxy, Error> {
         let usage = |why: String| {
-            Error::new(ErrorKind::Usage, format!("proxy: {why}")).with_hint(
-                "write --proxy http://HOST:PORT or http://USER:PASSWORD@HOST:PORT; the variables HTTPS_PROXY and HTTP_PROXY likewise",
-            )
+            Error::new(ErrorKind::Usage, why)
+                .during(SETTINGS, "proxy")
+                .with_hint("write http://HOST:PORT or http://USER:PASSWORD@HOST:PORT")
         };
         let text = text.trim();
         let scheme = text.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());

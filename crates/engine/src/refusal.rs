@@ -64,7 +64,8 @@ impl Failure {
                 Error::new(ErrorKind::Throttled, sentence(&refusal, "the origin asks for less"))
                     .with_hint("try again later, or with a smaller --parallel")
             }
-            Fault::Transient => Error::new(ErrorKind::Network, sentence(&refusal, "the origin failed")),
+            Fault::Transient => Error::new(ErrorKind::Network, sentence(&refusal, "the origin failed"))
+                .with_hint("try again later; if it stays so, look at the origin"),
             Fault::Final => {
                 let is_explained = !body.is_empty() || head.error_document.is_some();
                 refused(&refusal, note, head.date, is_explained)
@@ -146,6 +147,8 @@ pub(crate) fn doubts_keys(head: &Head, body: &[u8], method: Method) -> Doubt {
 /// A refusal that is not `is_explained` has nothing but its status: the refusal of a HEAD.
 fn refused(refusal: &Refusal, note: Option<&str>, date: Option<u64>, is_explained: bool) -> Error {
     let skew = |least_s| date.and_then(|date| skew(unix_seconds(), date, least_s));
+    // OSS alone numbers its errors, and has flags of its own.
+    let is_oss = refusal.ec.is_some();
     let keys = match skew(SKEW_REFUSED_S).filter(|_| !is_explained) {
         Some(skew) => format!("the clock is {skew}, which may be why: {SET_THE_CLOCK}"),
         None => note.unwrap_or("check that the keys are right and the policy allows it").into(),
@@ -163,9 +166,11 @@ fn refused(refusal: &Refusal, note: Option<&str>, date: Option<u64>, is_explaine
         ),
         Reason::AccessDenied => (ErrorKind::Denied, "access denied", keys),
         Reason::BadCredentials => (ErrorKind::Denied, "the origin does not accept the keys", keys),
-        Reason::ExpiredCredentials => {
-            (ErrorKind::Denied, "the keys have expired", note.unwrap_or("get new ones").into())
-        }
+        Reason::ExpiredCredentials => (
+            ErrorKind::Denied,
+            "the keys have expired",
+            note.unwrap_or("renew them; `flatout config show` says where they come from").into(),
+        ),
         Reason::ClockSkew => {
             let what = "this machine's clock differs too much from the origin's";
             let hint = match skew(2) {
@@ -180,17 +185,21 @@ fn refused(refusal: &Refusal, note: Option<&str>, date: Option<u64>, is_explaine
         Reason::BadRange => {
             (ErrorKind::Usage, "the object has no such range", "`flatout stat` tells its size".into())
         }
-        Reason::WrongRegion { region: Some(region) } => {
-            (ErrorKind::Usage, "the bucket is in another region", format!("use --region {region}"))
+        Reason::WrongRegion { region } => {
+            let flag = if is_oss { "--oss-region" } else { "--region" };
+            let hint = match region {
+                Some(region) => format!("use {flag} {region}"),
+                None => format!("name its region with {flag}"),
+            };
+            (ErrorKind::Usage, "the bucket is in another region", hint)
         }
-        Reason::WrongRegion { region: None } => {
-            (ErrorKind::Usage, "the bucket is in another region", "name its region with --region".into())
+        Reason::WrongEndpoint { endpoint } => {
+            let hint = match is_oss || endpoint.ends_with(".aliyuncs.com") {
+                true => format!("use --oss-endpoint {endpoint}"),
+                false => format!("use --endpoint-url https://{endpoint}"),
+            };
+            (ErrorKind::Usage, "the bucket is reached by another endpoint", hint)
         }
-        Reason::WrongEndpoint { endpoint } => (
-            ErrorKind::Usage,
-            "the bucket is reached by another endpoint",
-            format!("use --endpoint-url https://{endpoint}"),
-        ),
         Reason::WrongAddressing => (
             ErrorKind::Usage,
             "the origin wants the bucket in the host's name",
@@ -233,14 +242,14 @@ fn skew(now: u64, date: u64, least_s: u64) -> Option<String> {
     Some(format!("{words} {direction}"))
 }
 
-/// `what (404 NoSuchKey: The specified key does not exist., request 17A…)`
+/// `what (404 NoSuchKey: The specified key does not exist, request 17A…)`
 fn sentence(refusal: &Refusal, what: &str) -> String {
     let mut words = refusal.status.to_string();
-    if !refusal.code.is_empty() {
+    if !refusal.code.is_empty() && refusal.code != format!("Http{}", refusal.status) {
         words += &format!(" {}", refusal.code);
     }
     if !refusal.message.is_empty() && refusal.message != refusal.code {
-        words += &format!(": {}", refusal.message);
+        words += &format!(": {}", refusal.message.trim_end_matches('.'));
     }
     if let Some(ec) = &refusal.ec {
         words += &format!(", EC {ec}");

@@ -26,13 +26,13 @@ impl Version {
 
     /// What differs between this version and a later answer; `None` when it may be the same object.
     pub(crate) fn difference(&self, later: &Version) -> Option<String> {
-        fn differs<T: PartialEq + fmt::Debug>(
+        fn differs<T: PartialEq + fmt::Display>(
             name: &str,
             ours: &Option<T>,
             theirs: &Option<T>,
         ) -> Option<String> {
             match (ours, theirs) {
-                (Some(a), Some(b)) if a != b => Some(format!("{name} was {a:?}, now {b:?}")),
+                (Some(a), Some(b)) if a != b => Some(format!("{name} was {a}, now {b}")),
                 _ => None,
             }
         }

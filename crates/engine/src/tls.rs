@@ -18,7 +18,7 @@ use rustls::{ClientConfig, ClientConnection, ProtocolVersion, RootCertStore, Sup
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, SETTINGS};
 use crate::tls_errors::{explain, not_tls};
 
 /// Sessions to resume. rustls keeps eight for each name.
@@ -131,7 +131,8 @@ fn system_roots() -> RootCertStore {
 
 fn read_bundle(path: &str) -> Result<RootCertStore, Error> {
     let usage = |why: String| {
-        Error::new(ErrorKind::Usage, format!("ca-bundle: {path}: {why}"))
+        Error::new(ErrorKind::Usage, format!("{path}: {why}"))
+            .during(SETTINGS, "ca-bundle")
             .with_hint("name a file of certificates in PEM form, each from -----BEGIN CERTIFICATE----- on")
     };
     let unreadable = |why: pem::Error| match why {

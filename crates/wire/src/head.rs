@@ -81,9 +81,9 @@ pub enum HeadError {
     Syntax(&'static str),
     #[error("the answer's head is longer than 64 KiB")]
     TooLong,
-    #[error("the answer has no usable Content-Length: `{0}`")]
+    #[error("the answer has no usable Content-Length: '{0}'")]
     ContentLength(String),
-    #[error("the answer has the transfer coding `{0}`, which was not asked for")]
+    #[error("the answer has the transfer coding '{0}', which was not asked for")]
     TransferEncoding(String),
     #[error("the answer switches to another protocol, which was not asked for")]
     Switch,

@@ -40,21 +40,21 @@ pub struct UserInfo {
 /// What is wrong with a location or an endpoint, and what to write instead. Shows no secret of the URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LocationError {
-    #[error("`{text}` is no location: write s3://{text}, oss://{text} or https://HOST/PATH")]
+    #[error("this is no location: write s3://{text}, oss://{text} or https://HOST/PATH")]
     NotALocation { text: String },
     #[error("{scheme}:// is not known: write s3://BUCKET/KEY, oss://BUCKET/KEY or https://HOST/PATH")]
     UnknownScheme { scheme: String },
-    #[error("`{text}` has too few slashes: write {scheme}://{rest}")]
+    #[error("this has too few slashes: write {scheme}://{rest}")]
     Slashes { text: String, scheme: &'static str, rest: String },
     #[error("no bucket in the location: write {scheme}://BUCKET/KEY")]
     NoBucket { scheme: &'static str },
-    #[error("`{bucket}` is no bucket name: it has letters, digits, '-', '.' and '_', at most 255 of them")]
+    #[error("'{bucket}' is no bucket name: it has letters, digits, '-', '.' and '_', at most 255 of them")]
     BadBucket { bucket: String },
-    #[error("`{host}` is no host: write a name or an address, an IPv6 address in brackets")]
+    #[error("'{host}' is no host: write a name or an address, an IPv6 address in brackets")]
     BadHost { host: String },
-    #[error("`{port}` is no port: write a number from 1 to 65535")]
+    #[error("'{port}' is no port: write a number from 1 to 65535")]
     BadPort { port: String },
-    #[error("`{url}` has no scheme: write http://{url} or https://{url}")]
+    #[error("'{url}' has no scheme: write http://{url} or https://{url}")]
     NoScheme { url: String },
     #[error("{scheme}:// is no endpoint: write http:// or https:// and a host")]
     EndpointScheme { scheme: String },
@@ -68,17 +68,17 @@ pub enum LocationError {
     EndpointCredentials,
     #[error("an endpoint carries no query: leave out what stands behind the '?' or '#'")]
     EndpointQuery,
-    #[error("`{region}` is no region: write something like eu-west-1 or cn-hangzhou")]
+    #[error("'{region}' is no region: write something like eu-west-1 or cn-hangzhou")]
     BadRegion { region: String },
-    #[error("`{text}` is no addressing: write auto, path or virtual")]
+    #[error("'{text}' is no addressing: write auto, path or virtual")]
     BadAddressing { text: String },
-    #[error("`{text}` is no signature: write v4 or v1")]
+    #[error("'{text}' is no signature: write v4 or v1")]
     BadSignature { text: String },
     #[error(
-        "oss:// needs a region or an endpoint: write --region cn-hangzhou or --endpoint-url https://oss-cn-hangzhou.aliyuncs.com"
+        "oss:// needs a region or an endpoint: write --oss-region cn-hangzhou or --oss-endpoint oss-cn-hangzhou.aliyuncs.com"
     )]
     NoOssEndpoint,
-    #[error("the endpoint has the bucket `{bucket}` in front: write {host}")]
+    #[error("the endpoint has the bucket '{bucket}' in front: write {host}")]
     BucketInEndpoint { bucket: String, host: String },
 }
 

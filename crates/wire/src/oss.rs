@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn no_services() {
         let rows = [
-            (None, None, "--region"),
+            (None, None, "--oss-region"),
             (None, Some("a b"), "is no region"),
             (Some("bucket.oss-cn-beijing.aliyuncs.com"), None, "write oss-cn-beijing.aliyuncs.com"),
             (Some("https://a.b.oss-accelerate.aliyuncs.com"), None, "write oss-accelerate.aliyuncs.com"),

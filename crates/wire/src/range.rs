@@ -32,7 +32,7 @@ pub enum Span {
 /// Why a span means nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RangeError {
-    #[error("`{0}` is no range: write FIRST-LAST (both counted from 0, LAST included), FIRST- or -COUNT")]
+    #[error("this is no range: write FIRST-LAST (both counted from 0, LAST included), FIRST- or -COUNT")]
     Syntax(String),
     #[error("range {first}-{last} ends before it starts: write {last}-{first}")]
     Backward { first: u64, last: u64 },

@@ -242,21 +242,21 @@ fn looks_like_error(body: &[u8]) -> bool {
 
 fn synthesised(status: u16) -> Refusal {
     let (code, message): (Cow<'static, str>, &str) = match status {
-        301 | 302 | 303 | 307 | 308 => ("Redirect".into(), "the origin sends elsewhere"),
+        301 | 302 | 303 | 307 | 308 => ("Redirect".into(), ""),
         304 => ("NotModified".into(), "not modified"),
         400 => ("BadRequest".into(), "the origin does not understand the request"),
         401 => ("Unauthorized".into(), "the origin asks for credentials"),
-        403 => ("AccessDenied".into(), "access denied"),
-        404 | 410 => ("NotFound".into(), "not found"),
+        403 => ("AccessDenied".into(), ""),
+        404 | 410 => ("NotFound".into(), ""),
         408 => ("RequestTimeout".into(), "the origin waited too long for the request"),
-        412 => ("PreconditionFailed".into(), "the object is no longer the one asked for"),
-        416 => ("InvalidRange".into(), "the range lies outside the object"),
+        412 => ("PreconditionFailed".into(), ""),
+        416 => ("InvalidRange".into(), ""),
         429 => ("TooManyRequests".into(), "too many requests"),
-        500 => ("InternalError".into(), "the origin failed"),
+        500 => ("InternalError".into(), ""),
         502 => ("BadGateway".into(), "a gateway got no answer from the origin"),
         503 => ("ServiceUnavailable".into(), "the origin is overloaded or down"),
         504 => ("GatewayTimeout".into(), "a gateway waited too long for the origin"),
-        _ => (format!("Http{status}").into(), "an answer without an explanation"),
+        _ => (format!("Http{status}").into(), ""),
     };
     Refusal { status, code: code.into_owned(), message: message.into(), ..Refusal::default() }
 }

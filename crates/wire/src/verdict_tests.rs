@@ -59,7 +59,7 @@ fn statuses_without_a_body() {
         if let Some(reason) = reason {
             let refusal = refusal(verdict);
             assert_eq!(refusal.reason(), reason, "{status}");
-            assert!(!refusal.code.is_empty() && !refusal.message.is_empty(), "{status}");
+            assert!(!refusal.code.is_empty(), "{status}");
         }
     }
 }

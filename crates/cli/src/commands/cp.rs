@@ -91,9 +91,9 @@ fn refuse_what_comes_later(args: &Cp) -> Result<(), Failure> {
         },
         (false, true) => {
             let failure = Failure::usage(format!("cp: {target}: uploads come in a later version"));
-            Err(failure.with_hint("to download, name the object first: flatout cp s3://BUCKET/KEY FILE"))
+            Err(failure.with_hint("to download, name the object first: `flatout cp s3://BUCKET/KEY FILE`"))
         }
-        (false, false) => origin::location("cp", source).map(drop),
+        (false, false) => origin::location("read", source).map(drop),
     }
 }
 
@@ -117,7 +117,7 @@ fn target(typed: &str, source: &Location) -> Result<Target, Failure> {
     match source.name() {
         // Anything else would leave the folder that was named.
         "" | "." | ".." => {
-            Err(Failure::usage(format!("cp: {source}: has no name to use in the folder {typed}"))
+            Err(Failure::usage(format!("cp: {source}: has no name to use in the folder '{typed}'"))
                 .with_hint("name the file as well"))
         }
         name if name.contains(['/', '\0']) => {

@@ -413,7 +413,8 @@ fn no_room(target: &Path, untried: u64) -> Failure {
 }
 
 fn nothing_there(source: &str) -> Failure {
-    let failure = Failure::not_found(format!("cp: {source}: no object there is meant"));
-    failure
-        .with_hint("flatout ls shows what there is; folders are copied with -r; see --include and --exclude")
+    let failure = Failure::not_found(format!("cp: {source}: no object to copy there"));
+    failure.with_hint(
+        "`flatout ls` shows what there is; folders are copied with -r; see --include and --exclude",
+    )
 }

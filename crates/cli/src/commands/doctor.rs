@@ -69,7 +69,7 @@ fn hurried(found: &Ambient) -> Result<Client, Failure> {
     settings.connect_timeout_ms = settings.connect_timeout_ms.min(CONNECT_MS_MAX);
     settings.stall_timeout_ms = settings.stall_timeout_ms.min(STALL_MS_MAX);
     settings.retries = settings.retries.min(RETRIES_MAX);
-    origin::client_of(config)
+    origin::client_of(config, &found.table())
 }
 
 fn places() -> Vec<Place> {

@@ -1,11 +1,13 @@
 //! One file per command.
 
 pub mod cat;
+pub mod completions;
 pub mod config;
 pub mod cp;
 pub mod cp_many;
 pub mod doctor;
 pub mod ls;
+pub mod man;
 pub mod serve;
 pub mod stat;
 pub mod version;

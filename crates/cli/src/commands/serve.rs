@@ -12,7 +12,7 @@ use crate::args::{self, Serve};
 use crate::console::{Carries, Console};
 use crate::events::Listening;
 use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::failure::{Failure, plain};
 use crate::weather::Synthetic;
 
 /// A signal is how one ends a server: exit code 0.
@@ -137,8 +137,10 @@ fn auth(args: &Serve) -> Result<Option<(String, String)>, Failure> {
 
 /// The origin's own errors name the address or the object.
 fn refused(error: &io::Error) -> Failure {
-    let failure = Failure::local("serve", "cannot start", error);
+    let failure =
+        Failure { message: format!("serve: {}", plain(error)), ..Failure::local("serve", "", error) };
     match error.kind() {
+        io::ErrorKind::InvalidInput => Failure::usage(failure.message),
         io::ErrorKind::AddrInUse => failure.with_hint("choose another port, or 0 for a free one"),
         _ => failure,
     }

@@ -14,7 +14,7 @@ use crate::failure::{Failure, one_line};
 use crate::origin;
 
 pub fn run(args: &args::Stat, console: &Console) -> Result<Exit, Failure> {
-    let location = origin::object("look at", &args.source)?;
+    let location = origin::object("stat", &args.source)?;
     let stat = origin::client(&args.knobs)?.stat(&location)?;
     console.answer(&one_line(&location.to_string()))?;
     for (name, value) in rows(&stat) {

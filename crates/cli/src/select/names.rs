@@ -65,7 +65,7 @@ impl Names {
         let file = self.open.iter().find(|file| path.as_bytes().get(file.len()) == Some(&b'/'));
         if let Some(file) = file {
             return Some(format!(
-                "{file:?} is an object too, and would have to be a file and a folder at once"
+                "'{file}' is an object too, and would have to be a file and a folder at once"
             ));
         }
         self.open.push(path.to_owned());
@@ -84,7 +84,7 @@ impl Folded {
         let folders: Vec<&str> = path.match_indices('/').map(|(at, _)| &path[..at]).collect();
         if let Some(file) = folders.iter().find(|folder| self.files.contains(**folder)) {
             return Some(format!(
-                "{file:?} is an object too, and would have to be a file and a folder at once"
+                "'{file}' is an object too, and would have to be a file and a folder at once"
             ));
         }
         self.folders.extend(folders.into_iter().map(str::to_owned));
@@ -99,8 +99,8 @@ fn impossible(path: &str) -> Option<&'static str> {
         return Some("no file name can hold a NUL");
     }
     path.split('/').find_map(|name| match name {
-        "" => Some("a path with an empty name in it (a `/` at its start, or `//`) would be another object's"),
-        "." | ".." => Some("a name `.` or `..` in it would lead elsewhere"),
+        "" => Some("a path with an empty name in it (a '/' at its start, or '//') would be another object's"),
+        "." | ".." => Some("a name '.' or '..' in it would lead elsewhere"),
         name if name.len() > NAME_BYTES_MAX => {
             Some("a name in it is longer than the 255 bytes that a file's may have")
         }

@@ -8,6 +8,8 @@ mod config;
 mod credentials;
 mod doctor;
 mod ends;
+mod errors;
+mod examples;
 mod faults;
 mod folder;
 mod many;

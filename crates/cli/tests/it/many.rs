@@ -185,7 +185,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_made() {
     }
     for source in ["s3://bucket/nothing", "s3://bucket/data/*.gz"] {
         let arguments = ["cp", "-r", source, new, "--endpoint-url", &url];
-        run(&mut flatout(&arguments)).refused(1, &["no object there is meant"]);
+        run(&mut flatout(&arguments)).refused(1, &["no object to copy there"]);
     }
     let denied = Buckets::locked(&[("bucket/data/a", b"a")]);
     let arguments = ["cp", "-r", "s3://bucket/data", &format!("{new}2"), "--endpoint-url", &denied.url()];
@@ -418,7 +418,7 @@ fn what_finds_nothing_leaves_nothing() {
         let folder = Folder::new();
         let target = folder.at("new");
         let mut command = flatout(&["cp", "-r", source, &target, "--endpoint-url", &buckets.url()]);
-        run(command.arg("--no-sign-request")).refused(1, &[source, "no object there is meant"]);
+        run(command.arg("--no-sign-request")).refused(1, &[source, "no object to copy there"]);
         folder.is_untouched();
     }
 }

@@ -135,7 +135,7 @@ fn a_wrong_endpoint_is_answered_with_the_right_one() {
             "oss://bucket/key",
             "reached by another endpoint",
             "EC 0003-00001403, request 5C3D9175B6FC2012",
-            "--endpoint-url https://oss-cn-beijing.aliyuncs.com",
+            "--oss-endpoint oss-cn-beijing.aliyuncs.com",
         ],
     );
     folder.is_untouched();

@@ -1,4 +1,5 @@
-//! The program against servers and clients that nobody here wrote: nginx, MinIO, curl, ossutil, the SDKs of OSS and S3.
+//! The program against servers and clients that nobody here wrote: nginx, MinIO, curl, ossutil, the SDKs of OSS and S3;
+//! shells that complete it, and readers of manual pages.
 //!
 //! Not part of a plain `cargo test`, which needs Rust alone: `cargo test -p flatout-cli --test real`. A part that is
 //! missing fails its tests and names the command that installs it.
@@ -22,6 +23,7 @@ mod region;
 mod replaced;
 mod s3_clients;
 mod served;
+mod shells;
 mod tls;
 mod versitygw;
 

@@ -1,0 +1,303 @@
+//! What stands below the flags in each command's help, and in its manual page: examples, and what flags alone do not say.
+//!
+//! Paragraphs are separated by an empty line; lines that begin with two spaces stand as they are, and none of them is
+//! longer than 78 characters, so that they can be copied from any terminal. One that begins with `Examples:` holds
+//! command lines: a test reads each of them as the program would.
+
+/// Of `flatout` itself.
+pub const TOP: &str = "\
+Examples:
+  flatout cp s3://models/llama/model.safetensors .
+  flatout cat http://127.0.0.1:9000/logs/today.zst | zstd -dc
+  flatout ls -lH s3://models/llama/
+  flatout bench get s3://models/llama/model.safetensors --floor
+
+Keys come from where aws and aliyun have theirs: environment, profiles (--profile), SSO, roles of pods and machines; \
+--no-sign-request asks for none. The endpoint comes from --endpoint-url, AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL; \
+flatout config show says what is set and where. Sizes take units, as in 8MiB, and so do times: 200ms, 5s, 1m.
+
+Exit codes: 0 done, 1 failed, 2 something left out, 3 a listing broke off, 4 usage, 5 access refused, 6 throttled, \
+130 interrupted.";
+
+pub const CP: &str = "\
+Examples:
+  flatout cp s3://models/llama/model.safetensors .
+  flatout cp s3://models/llama/model.safetensors /dev/shm/model --parallel 32
+  flatout cp http://127.0.0.1:9000/models/readme.txt docs/
+  flatout cp s3://models/big.tar - | tar -x
+  flatout cp s3://models/big.tar head.bin --range 0-1048575
+  flatout cp -r s3://models/llama/ llama/
+  flatout cp -r s3://data/ . --exclude '/tmp/' --include '*.parquet'
+  flatout cp 's3://logs/2026-11-2?/*.zst' logs/
+
+The file appears under its name only when it is whole and, where the origin states a checksum, verified; until then, \
+and whenever something fails, what stood there before stays.
+
+With -r the source is a folder, and what lies below it goes below DST under its name relative to that folder; a / at \
+the end of either changes nothing. Of a pattern, names are relative to the last folder before the first wildcard; * and \
+? stay within a folder, ** does not. An object whose key is the pattern itself, wildcards and all, comes first. Of \
+--include and --exclude, in the order typed, the first that matches decides. Objects that no file can stand for (a/../b, \
+a//b, a and a/b at once) are left out with a warning and exit code 2: docs/names.md.";
+
+pub const CAT: &str = "\
+Examples:
+  flatout cat s3://logs/2026-11-21.zst | zstd -dc | grep error
+  flatout cat s3://data/part-0 s3://data/part-1 > whole
+  flatout cat --range -65536 s3://data/table.parquet | tail -c 4
+
+Many connections fetch ahead, at most --window bytes; the output is in order. The first failure ends it. When the \
+reader closes the pipe (as head does) flatout ends quietly with exit code 0.";
+
+pub const LS: &str = "\
+Examples:
+  flatout ls
+  flatout ls s3://models/
+  flatout ls -lH s3://models/llama/
+  flatout ls 's3://models/**/*.safetensors'
+  flatout ls -r s3://models/llama/ --json | jq -r 'select(.event==\"entry\").key'";
+
+pub const STAT: &str = "\
+Examples:
+  flatout stat s3://models/llama/model.safetensors
+  flatout stat s3://models/llama/model.safetensors --json | jq .bytes";
+
+pub const SERVE: &str = "\
+Examples:
+  flatout serve --root ./buckets --no-auth
+  flatout serve --memory --access-key test --secret-key testtest
+  flatout serve --synthetic demo/object=4GiB --no-auth --listen 127.0.0.1:0
+  flatout serve --synthetic 'many/file-%04d=128KiB*10000' --no-auth
+  flatout serve --synthetic far/object=1GiB --no-auth --latency 30ms --per-connection 90MB/s
+  flatout serve --synthetic bad/object=1GiB --no-auth --stall 2%:30s --reset 5% --error 1%:InternalError --seed 7
+  flatout serve --root ./buckets --no-auth --flip 0.1 --log requests.jsonl
+  flatout serve --memory --no-auth --tls ca.pem
+  flatout ls s3:// --endpoint-url https://localhost:9000 --ca-bundle ca.pem
+
+When ready it prints 'listening on http://ADDR:PORT' (https with --tls) for each address. Ctrl-C or SIGTERM ends it, exit code 0.
+
+The wind tunnel makes bad days. An answer meets with the first fault, in the order typed, that chance chooses for it: by seed, object, last byte asked for and attempt, not by when it is asked. docs/wind-tunnel.md says more.";
+
+pub const DOCTOR: &str = "\
+Examples:
+  flatout doctor
+  flatout doctor s3://models/llama/model.safetensors
+  flatout doctor oss://data --oss-region cn-hangzhou
+  flatout doctor https://host/file.bin --json | jq -r 'select(.level != \"good\") | .topic, .advice'
+
+With a URL every address of the endpoint is connected to, the object (or the largest on the first page of the listing) is \
+read for one second, and nothing is written anywhere. Waits are short: --connect-timeout and --stall-timeout count for at \
+most 3s and 5s, --retries for one.
+
+Each finding is good, a note (it costs speed, or may) or bad (transfers fail by it). Exit code 0 when nothing is bad, else \
+that of the worst: 1 failed, 4 usage, 5 access refused (keys, policy, clock), 6 throttled.";
+
+pub const BENCH: &str = "\
+Examples:
+  flatout bench demo
+  flatout bench get s3://models/big --floor
+  flatout bench sweep s3://models/big --report sweep.html";
+
+pub const BENCH_GET: &str = "\
+Examples:
+  flatout bench get http://127.0.0.1:9000/demo/object --repeat 7 --floor
+  flatout bench get s3://models/big --landing memory --parallel 32 --shards 4
+  flatout bench get s3://models/big --landing file:/dev/shm/x --parts parts.csv
+  flatout bench get -r s3://data/small/ --landing file:/dev/shm/x --floor
+
+The floor is the best of plain blocking recv(2) on 1, 2, 4 and 8 connections, a thread each, with 256 KiB and 1 MiB a \
+call, and of one epoll thread over 4 connections. All shapes run once, the three fastest twice more; the one with the \
+best median then takes turns with flatout. Over https it is a bare tokio-rustls loop, a thread for each connection.
+
+With -r the floor is a thread for each of 1, 2, 4 or 8 connections that asks for the same objects one after the \
+other and writes the same files; over https it has none.";
+
+pub const BENCH_SWEEP: &str = "\
+Examples:
+  flatout bench sweep s3://models/big --parallel 4,16 --part-size 2MiB,8MiB
+  flatout bench sweep s3://models/big --report sweep.html
+  flatout bench sweep https://host/file.bin --landing file:/dev/shm/x --repeat 7
+
+Each run is a process of its own; the combinations take turns, in another order in each round, so that a drift of machine \
+or network favours none. The table holds medians. A combination that fails is a row that says why; the others go on, and \
+the exit code is the failure's. Ctrl-C leaves table and page of what is measured.";
+
+pub const BENCH_DEMO: &str = "\
+Examples:
+  flatout bench demo
+  flatout bench demo --size 1GiB --parallel 4
+
+The bytes go nowhere: memory that was never touched would cost more than the transfer. Everything stays on this \
+machine.";
+
+pub const CONFIG: &str = "\
+Examples:
+  flatout config show
+  flatout config show --profile minio
+  flatout config path
+
+A value comes from the first of these that has one:
+
+  flag         --region
+  environment  FLATOUT_REGION
+  profile      ~/.config/flatout/config.toml, or the file of FLATOUT_CONFIG
+  found        AWS_REGION, ~/.aws/config, OSS_REGION, ~/.aliyun/config.json,
+               ~/.ossutilconfig, HTTPS_PROXY, ...
+  default
+
+The config file is TOML. Keys are the flags without their dashes; those at the top are the default profile's, a \
+table [profile.NAME] holds those of another, which takes nothing from the default one:
+
+  part-size = \"16MiB\"
+  resolve = [\"minio:9000:10.0.0.1\", \"minio:9000:10.0.0.2\"]
+
+  [profile.minio]
+  endpoint-url = \"http://minio:9000\"
+
+--profile, or FLATOUT_PROFILE, chooses a profile of this file, of ~/.aws and of ~/.aliyun; without it AWS_PROFILE and \
+ALIBABA_CLOUD_PROFILE choose among their own tools' files. The file holds no keys: those stay with AWS's and Alibaba \
+Cloud's own.";
+
+pub const CONFIG_SHOW: &str = "\
+Examples:
+  flatout config show
+  flatout config show --profile minio
+  flatout config show --json | jq -r 'select(.layer == \"found\") | .name'
+
+Lines are name, value, and which of flag, environment, profile, found or default it came from; flatout config --help \
+tells what these are. The flags are those of the other commands: what they would do is shown, and nothing is sent.";
+
+pub const COMPLETIONS: &str = "\
+Examples:
+  flatout completions bash > ~/.local/share/bash-completion/completions/flatout
+  flatout completions zsh > \"${fpath[1]}/_flatout\"
+  flatout completions fish > ~/.config/fish/completions/flatout.fish
+
+They complete commands, flags, and the values of those that have few; make install puts them in place.";
+
+pub const MAN: &str = "\
+Examples:
+  flatout man | man -l -
+  flatout man ~/.local/share/man/man1
+
+The folder is made where it is missing; pages of the same name in it are replaced. make install puts them in place.";
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    use clap::{Command, CommandFactory, Parser};
+
+    use crate::args::Line;
+
+    /// Every command of the tree with the text below its flags.
+    fn below_flags(command: &Command, texts: &mut Vec<(String, String)>) {
+        let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        texts.push((command.get_name().to_owned(), text));
+        for each in command.get_subcommands().filter(|each| !each.is_hide_set()) {
+            below_flags(each, texts);
+        }
+    }
+
+    fn texts() -> Vec<(String, String)> {
+        let mut texts = Vec::new();
+        below_flags(&Line::command(), &mut texts);
+        texts
+    }
+
+    /// What the shell would give to the program: the words up to a pipe, a redirection or a comment.
+    #[track_caller]
+    fn check_line(line: &str) {
+        let words = shlex::split(line).unwrap_or_else(|| panic!("no shell reads this: {line}"));
+        let words: Vec<String> =
+            words.into_iter().take_while(|word| !["|", ">", "&"].contains(&word.as_str())).collect();
+        if let Err(refused) = Line::try_parse_from(&words) {
+            panic!("{line}\n{refused}");
+        }
+    }
+
+    #[test]
+    fn every_example_is_a_command_line() {
+        let mut count = 0;
+        for (name, text) in texts() {
+            let examples = text.split("\n\n").filter(|piece| piece.starts_with("Examples:"));
+            let lines: Vec<&str> = examples.flat_map(str::lines).skip(1).collect();
+            let has_flags_of_its_own = !["path", "version", "doctor"].contains(&name.as_str());
+            assert!(!lines.is_empty() || !has_flags_of_its_own, "{name} has no examples");
+            for line in lines {
+                check_line(line);
+                count += 1;
+            }
+        }
+        assert!(count > 30, "{count}");
+    }
+
+    #[test]
+    fn what_can_be_copied_fits_a_narrow_terminal() {
+        for (name, text) in texts() {
+            for line in text.lines().filter(|line| line.starts_with("  ")) {
+                assert!(line.chars().count() <= 80, "{name}: {line}");
+            }
+        }
+    }
+
+    /// README, and all pages of docs and bench.
+    fn pages() -> Vec<PathBuf> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let of = |folder: &Path| -> Vec<PathBuf> {
+            let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+            entries.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect()
+        };
+        [of(&root), of(&root.join("docs")), of(&root.join("docs/decisions")), of(&root.join("bench"))]
+            .concat()
+    }
+
+    #[test]
+    fn every_command_line_of_the_pages_is_one() {
+        let mut count = 0;
+        for page in pages() {
+            let text = fs::read_to_string(&page).unwrap();
+            for line in text.lines().map(str::trim_start).filter(|line| line.starts_with("flatout ")) {
+                // A sentence that begins so is none.
+                if line.ends_with(['.', ',', ':', ';', ')']) || line.contains(['`', '…', '·']) {
+                    continue;
+                }
+                check_line(line);
+                count += 1;
+            }
+        }
+        assert!(count >= 8, "{count}");
+    }
+
+    /// In running text: `flatout bench get --floor` names a command and a flag that there are.
+    #[test]
+    fn commands_and_flags_that_the_pages_name_exist() {
+        let mut top = Line::command();
+        top.build();
+        let mut count = 0;
+        for page in pages() {
+            let text = fs::read_to_string(&page).unwrap();
+            for code in text.split('`').skip(1).step_by(2).filter_map(|code| code.strip_prefix("flatout ")) {
+                let mut words = code.split_whitespace().peekable();
+                let mut command = &top;
+                while let Some(found) = words.peek().and_then(|word| command.find_subcommand(word)) {
+                    command = found;
+                    words.next();
+                }
+                let page = page.display();
+                assert!(
+                    command.get_name() != "flatout" || words.peek().is_none_or(|word| word.starts_with('-')),
+                    "{page}: flatout {code}"
+                );
+                for word in words.take_while(|word| *word != "|") {
+                    let Some(flag) = word.strip_prefix("--") else { continue };
+                    let flag = flag.split(['=', ',', '.']).next().unwrap_or_default();
+                    let known = command.get_arguments().any(|arg| arg.get_long() == Some(flag));
+                    assert!(known, "{page}: flatout {code}: there is no --{flag}");
+                    count += 1;
+                }
+            }
+        }
+        assert!(count >= 5, "{count}");
+    }
+}
