@@ -467,7 +467,7 @@ fn serve_refuses_what_it_cannot_do() {
         );
     }
     check(&["--memory", "--access-key", "a"], 4, &["--secret-key"]);
-    check(&["--root", "/nonexistent", "--no-auth"], 4, &["/nonexistent", "is not a folder"]);
+    check(&["--root", "/proc/nonexistent", "--no-auth"], 4, &["/proc/nonexistent", "is not a folder"]);
     check(&["--synthetic", "bucket", "--no-auth"], 4, &["BUCKET/KEY=SIZE"]);
     check(&["--memory", "--no-auth", "--listen", "192.0.2.1:1"], 1, &["192.0.2.1:1"]);
     let buckets = Buckets::new(&[]);
