@@ -116,8 +116,7 @@ fn a_seed_is_the_same_run_every_time() {
     for seed in 0..50 {
         let trace = || {
             let world = run(&Scenario::of(seed), true).0;
-            let events = world.log.borrow().events.clone();
-            events
+            world.log.borrow().events.clone()
         };
         let (first, second) = (trace(), trace());
         let differs = first.iter().zip(&second).find(|(a, b)| a != b);
@@ -174,8 +173,7 @@ fn objections(happens: impl FnOnce(&World)) -> String {
         world.on_open();
     }
     happens(&world);
-    let violations = world.log.borrow().violations.join("; ");
-    violations
+    world.log.borrow().violations.join("; ")
 }
 
 #[test]
