@@ -214,7 +214,7 @@ impl Made {
         }
         made.headers.push(("Last-Modified", format!("Wed, 21 Oct 2015 07:28:0{version} GMT")));
         if status == 206 {
-            made.name_range(range, size, fault);
+            made.name_range(content, range, fault);
         }
         if origin.states_checksum {
             made.state_checksum(origin.dialect, content, request.wants_checksum && !ranged);
@@ -222,7 +222,8 @@ impl Made {
         made
     }
 
-    fn name_range(&mut self, range: Range<u64>, size: u64, fault: Option<Fault>) {
+    fn name_range(&mut self, whole: &[u8], range: Range<u64>, fault: Option<Fault>) {
+        let size = whole.len() as u64;
         let (first, last) = (range.start, range.end - 1);
         let (first, last) = match fault {
             Some(Fault::WrongRange(Wrong::Shifted)) if last + 1 < size => (first + 1, last + 1),
@@ -230,7 +231,7 @@ impl Made {
             Some(Fault::WrongRange(_)) => return,
             _ => (first, last),
         };
-        self.content.truncate((last + 1 - first) as usize);
+        self.content = whole[first as usize..=last as usize].to_vec();
         self.headers.push(("Content-Range", format!("bytes {first}-{last}/{size}")));
     }
 
