@@ -67,8 +67,8 @@ Examples:
   flatout serve --memory --access-key test --secret-key testtest
   flatout serve --synthetic demo/object=4GiB --no-auth --listen 127.0.0.1:0
   flatout serve --synthetic 'many/file-%04d=128KiB*10000' --no-auth
-  flatout serve --synthetic far/object=1GiB --no-auth --latency 30ms --per-connection 90MB/s
-  flatout serve --synthetic bad/object=1GiB --no-auth --stall 2%:30s --reset 5% --error 1%:InternalError --seed 7
+  flatout serve --synthetic far/x=1GiB --no-auth --latency 30ms --total 1GB/s
+  flatout serve --synthetic bad/x=1GiB --no-auth --stall 2%:30s --reset 5%
   flatout serve --root ./buckets --no-auth --flip 0.1 --log requests.jsonl
   flatout serve --memory --no-auth --tls ca.pem
   flatout ls s3:// --endpoint-url https://localhost:9000 --ca-bundle ca.pem
@@ -82,7 +82,7 @@ Examples:
   flatout doctor
   flatout doctor s3://models/llama/model.safetensors
   flatout doctor oss://data --oss-region cn-hangzhou
-  flatout doctor https://host/file.bin --json | jq -r 'select(.level != \"good\") | .topic, .advice'
+  flatout doctor https://host/file.bin --json | jq -r .advice
 
 With a URL every address of the endpoint is connected to, the object (or the largest on the first page of the listing) is \
 read for one second, and nothing is written anywhere. Waits are short: --connect-timeout and --stall-timeout count for at \

@@ -26,7 +26,8 @@ pub(crate) struct FileGround {
     /// As errors name it.
     shown: PathBuf,
     reserved_bytes: AtomicU64,
-    committed: AtomicBool,
+    /// The temporary name leads to this file no more: it has its own, or was removed. It may be another's by now.
+    is_unnamed: AtomicBool,
     process: u32,
 }
 
@@ -62,7 +63,7 @@ impl FileGround {
             name,
             shown,
             reserved_bytes: AtomicU64::new(0),
-            committed: AtomicBool::new(false),
+            is_unnamed: AtomicBool::new(false),
             process: std::process::id(),
         })
     }
@@ -117,7 +118,7 @@ impl FileGround {
         // Where nothing stands under the name this is all, and nothing that appears meanwhile is overwritten.
         let (folder, from) = (&*self.folder, &self.temporary.name);
         if rustix::fs::renameat_with(folder, from, folder, &self.name, RenameFlags::NOREPLACE).is_ok() {
-            self.committed.store(true, Ordering::Relaxed);
+            self.is_unnamed.store(true, Ordering::Relaxed);
             return Ok(());
         }
         if let Some(mode) = self.earlier_mode()? {
@@ -128,7 +129,7 @@ impl FileGround {
         }
         rustix::fs::renameat(folder, from, folder, &self.name)
             .map_err(|refused| Error::local("cannot put the file under its name", refused.into()))?;
-        self.committed.store(true, Ordering::Relaxed);
+        self.is_unnamed.store(true, Ordering::Relaxed);
         Ok(())
     }
 
@@ -147,9 +148,9 @@ impl FileGround {
         }
     }
 
-    /// After a commit the temporary name is gone and this does nothing; in a forked child it is not ours.
+    /// Once at most, and not after a commit; in a forked child it is not ours.
     pub(crate) fn remove_temporary(&self) {
-        if !self.committed.load(Ordering::Relaxed) && self.process == std::process::id() {
+        if self.process == std::process::id() && !self.is_unnamed.swap(true, Ordering::Relaxed) {
             let _ = rustix::fs::unlinkat(&*self.folder, &self.temporary.name, AtFlags::empty());
         }
     }

@@ -41,6 +41,9 @@ pub(crate) fn wait(
     Some(asked.map_or(jittered, |asked| asked.min(Duration::from_millis(WAIT_MAX_MS)) + jittered / 4))
 }
 
+/// How many times its retries something throttled is asked for again while the origin serves others.
+const THROTTLED_PATIENCE: u32 = 4;
+
 /// An attempt that landed this much was worth its request: a body that breaks again and again ends all the same.
 const WORTH_BYTES: u64 = 64 << 10;
 
@@ -66,7 +69,7 @@ impl Attempts {
 
     /// The attempt under way has failed: how long to wait before the next, or `None` to give up. `all_bytes` is what has
     /// landed by now of all that is under way: an origin that throttles one of them while it serves the others is
-    /// working, however long that lasts.
+    /// working, and has more patience, which ends too: one object may be refused for ever.
     pub(crate) fn on_failure(
         &mut self,
         fault: Fault,
@@ -84,7 +87,7 @@ impl Attempts {
         };
         self.failed += 1;
         self.all_bytes = all_bytes;
-        if self.in_vain > retries_max {
+        if self.in_vain > retries_max || self.in_row > retries_max.saturating_mul(THROTTLED_PATIENCE) {
             return None;
         }
         wait(fault, self.in_row, u32::MAX, asked, chance)
@@ -168,7 +171,7 @@ mod tests {
             (Transient, 0, 9_999, Some(200)),
             (Transient, 0, 9_999, None),
         ]);
-        // While others are served a throttled one waits longer and longer, and does not give up.
+        // While others are served a throttled one waits longer and longer, and gives up late.
         check_row(&[
             (Throttled, 0, 0, Some(1_000)),
             (Throttled, 0, 1, Some(2_000)),
@@ -179,6 +182,10 @@ mod tests {
             (Throttled, 0, 5, Some(20_000)),
             (Throttled, 0, 5, None),
         ]);
+        let served = |all_kib: u64, expected_ms: Option<u64>| (Throttled, 0, all_kib, expected_ms);
+        let waits = [1_000, 2_000, 4_000, 8_000, 16_000, 20_000, 20_000, 20_000];
+        let row = waits.iter().zip(1..).map(|(wait, all_kib)| served(all_kib, Some(*wait)));
+        check_row(&row.chain([served(9, None)]).collect::<Vec<_>>());
         // That others are served says nothing about one that stalls or breaks.
         check_row(&[(Transient, 0, 1, Some(100)), (Transient, 0, 2, Some(200)), (Transient, 0, 3, None)]);
         check_row(&[(Final, 9_999, 9_999, None)]);

@@ -75,12 +75,16 @@ fn attempts(exchanges: &[Exchange]) -> Vec<Attempts<'_>> {
     found
 }
 
-/// A part is given up after `--retries` attempts in a row that brought nothing worth while.
+/// A part is given up after `--retries` attempts in a row that brought nothing worth while, and after four times as many
+/// where the origin throttles it and serves others.
 fn check_count(scenario: &Scenario, attempts: &Attempts<'_>) -> Option<String> {
     let twice = 1 + u32::from(attempts.is_first);
     let again =
         1 + u32::from(matches!(scenario.task, Task::Many { .. }) && scenario.origin.replaced.is_some());
-    let most = (scenario.tuning.retries + 1) * twice * again;
+    let is_throttled =
+        attempts.exchanges.iter().any(|exchange| matches!(exchange.fault, Some(Fault::Throttles(_))));
+    let in_vain = scenario.tuning.retries * if is_throttled { 4 } else { 1 } + 1;
+    let most = in_vain * twice * again;
     let mut in_a_row = 0;
     for exchange in &attempts.exchanges {
         in_a_row = if exchange.received >= WORTHWHILE_BYTES { 0 } else { in_a_row + 1 };

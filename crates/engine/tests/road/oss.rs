@@ -183,7 +183,7 @@ fn refusals_say_what_to_do() {
             "AccessDenied",
             elsewhere,
             ErrorKind::Usage,
-            &["EC 0003-00001403", "request 5C1B", "--endpoint-url https://oss-cn-beijing.aliyuncs.com"],
+            &["EC 0003-00001403", "request 5C1B", "--oss-endpoint oss-cn-beijing.aliyuncs.com"],
         ),
         ("403 Forbidden", "AccessDenied", "", ErrorKind::Denied, &["access denied"]),
         ("403 Forbidden", "InvalidAccessKeyId", "", ErrorKind::Denied, &["does not accept the keys"]),
@@ -294,7 +294,7 @@ fn a_refused_head_says_why_in_a_header() {
         Reply::Keep(head.into())
     });
     let error = error.expect_err("a refusal");
-    assert_eq!(error.hint(), Some("use --endpoint-url https://oss-cn-beijing.aliyuncs.com"));
+    assert_eq!(error.hint(), Some("use --oss-endpoint oss-cn-beijing.aliyuncs.com"));
     assert!(error.to_string().contains("EC 0003-00001403, request 5C1B"), "{error}");
 }
 

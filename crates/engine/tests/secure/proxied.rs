@@ -164,7 +164,10 @@ fn a_proxy_that_is_none_is_refused_at_once() {
         let error = Client::new(through(&authority, proxy)).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Usage);
         let said = said(&error);
-        assert!(said.contains(words) && said.contains("--proxy http://HOST:PORT"), "{said}");
+        assert!(
+            said.contains(words) && said.contains("settings: proxy: ") && said.contains("http://HOST:PORT"),
+            "{said}"
+        );
         assert!(!said.contains("hunter2"), "{said}");
     }
 }
