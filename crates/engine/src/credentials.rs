@@ -195,7 +195,8 @@ impl<S: Send + Sync + 'static> Keys<S> {
             }
             // Whoever comes while the question is out waits for its answer; whoever comes later has it. Keys that worked
             // and are too old now are renewed however short they lived; new ones that never did are no reason to ask.
-            let too_soon = now < state.renew_at && !held.was_accepted.load(Ordering::Relaxed);
+            let worked = sure && held.was_accepted.load(Ordering::Relaxed);
+            let too_soon = now < state.renew_at && !worked;
             if !state.spent && (too_soon || !(sure || held.is_suspect(now))) {
                 return false;
             }

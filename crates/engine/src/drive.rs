@@ -80,10 +80,10 @@ async fn lead(shard: &Rc<Shard>, hold: &Hold) -> Result<(), Error> {
     ask_for_statement(shard, hold);
     if found.start != range.start {
         // The probe for the object's end: its one byte is not part of the plan's first part. It is read so that the
-        // connection can carry a part; a connection that breaks over it is not kept.
+        // connection can carry a part; a connection that breaks over it is not kept. The others need not wait for that.
+        start_workers(shard, hold);
         let _ = answer.body.collect(&mut answer.connection).await;
         answer.finish(shard).await;
-        start_workers(shard, hold);
         return work(shard, running).await;
     }
     let Some((index, first)) = running.take_part().await? else { return Ok(()) };

@@ -150,7 +150,8 @@ impl FileGround {
 
     /// Once at most, and not after a commit; in a forked child it is not ours.
     pub(crate) fn remove_temporary(&self) {
-        if self.process == std::process::id() && !self.is_unnamed.swap(true, Ordering::Relaxed) {
+        let is_named = self.process == std::process::id() && !self.is_unnamed.swap(true, Ordering::Relaxed);
+        if is_named && self.temporary.is_ours(&self.folder) {
             let _ = rustix::fs::unlinkat(&*self.folder, &self.temporary.name, AtFlags::empty());
         }
     }

@@ -15,6 +15,9 @@ use crate::folder::Folder;
 /// Owners of one name at the same time, and what dead ones leave on a file system whose locks say nothing.
 const SLOTS: u32 = 10_000;
 
+/// Slots that are looked at in a row before one that nobody has used ends the search: one openat(2) each.
+const GAP: u32 = 16;
+
 /// A new file under a temporary name, `.NAME.flatout-HASH-SLOT` in the folder of its own, so that a rename can replace
 /// the target at once. Who writes the same file takes the first slot that has no living owner: what a killed run left is
 /// found without reading the folder.
@@ -22,7 +25,6 @@ pub(crate) struct Temporary {
     pub(crate) file: File,
     pub(crate) name: OsString,
     slot: u32,
-    is_locked: bool,
 }
 
 impl Temporary {
@@ -41,10 +43,7 @@ impl Temporary {
                     // Who clears may have taken it for a dead one before it was locked, and removed it.
                     Lock::Held if !is_linked(&file) => {}
                     Lock::Taken => slot += 1,
-                    lock => {
-                        let is_locked = lock == Lock::Held;
-                        return Ok(Temporary { file: file.into(), name, slot, is_locked });
-                    }
+                    Lock::Held | Lock::Unknown => return Ok(Temporary { file: file.into(), name, slot }),
                 },
                 Err(Errno::EXIST) if clear(folder, &name) == Found::Kept => slot += 1,
                 Err(Errno::EXIST) => {}
@@ -54,17 +53,22 @@ impl Temporary {
         Err(Errno::EXIST)
     }
 
-    /// Clears the slots behind this one, up to the first that nobody has used.
+    /// Clears the slots behind this one: the next few, since those between two that died may have ended well, and on to
+    /// the first that nobody has used.
     pub(crate) fn clear_behind(&self, folder: &OwnedFd, name: &OsStr) {
         let stem = stem(name);
-        let mut later = self.slot + 1..SLOTS;
-        let _end = later.find(|slot| clear(folder, &in_slot(&stem, *slot)) == Found::Nothing);
+        for slot in self.slot + 1..SLOTS {
+            let found = clear(folder, &in_slot(&stem, slot));
+            if found == Found::Nothing && slot >= self.slot + GAP {
+                break;
+            }
+        }
     }
 
-    /// Whether the name still leads to this file. With its lock held nobody else gives it away.
+    /// Whether the name still leads to this file. Its lock keeps other runs from it, and nobody from `rm`: the name is
+    /// then free, and the next run's.
     pub(crate) fn is_ours(&self, folder: &OwnedFd) -> bool {
-        self.is_locked
-            || rustix::fs::fstat(&self.file).is_ok_and(|known| leads_to(folder, &self.name, &known))
+        rustix::fs::fstat(&self.file).is_ok_and(|known| leads_to(folder, &self.name, &known))
     }
 }
 
@@ -87,7 +91,9 @@ pub fn is_temporary_name(name: &str) -> bool {
     };
     let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     end.split_once('-').is_some_and(|(hash, slot)| {
-        hash.len() == 16 && hash.bytes().all(is_hex) && slot.parse::<u32>().is_ok_and(|slot| slot < SLOTS)
+        hash.len() == 16
+            && hash.bytes().all(is_hex)
+            && slot.parse::<u32>().is_ok_and(|number| number < SLOTS && number.to_string() == slot)
     })
 }
 
@@ -222,7 +228,7 @@ impl Sweeper {
     }
 
     /// Whether the file's folder has not been swept. In a list without order a folder could come again for each of its
-    /// files: from there on none is new.
+    /// files: a name that belongs before one that was there makes none new.
     fn is_new(&mut self, name: &str) -> bool {
         if *name < *self.last_name {
             return false;

@@ -42,6 +42,32 @@ fn the_living_keep_their_slots_and_the_dead_lose_them() {
 }
 
 #[test]
+fn a_dead_one_behind_those_that_ended_well_was_never_cleared() {
+    let base = tempfile::tempdir().expect("a folder");
+    let folder = base.path();
+    let [first, second, third] = [(); 3].map(|()| create(folder, "x"));
+    for ended in [&first, &second] {
+        std::fs::remove_file(folder.join(&ended.name)).expect("it is there");
+    }
+    drop((first, second, third));
+    let next = create(folder, "x");
+    assert_eq!(slot(&next.name), 0);
+    next.clear_behind(&open(folder), "x".as_ref());
+    assert_eq!(names(folder), [next.name.to_string_lossy().into_owned()]);
+}
+
+#[test]
+fn who_lost_his_name_took_the_file_of_the_next_owner() {
+    let base = tempfile::tempdir().expect("a folder");
+    let folder = open(base.path());
+    let first = create(base.path(), "x");
+    std::fs::remove_file(base.path().join(&first.name)).expect("somebody tidies up");
+    let second = create(base.path(), "x");
+    assert_eq!(first.name, second.name);
+    assert!(second.is_ours(&folder) && !first.is_ours(&folder), "with its lock and without the name");
+}
+
+#[test]
 fn a_sweep_takes_the_dead_and_nothing_else() {
     let base = tempfile::tempdir().expect("a folder");
     let folder = base.path();
@@ -113,9 +139,16 @@ fn a_name_is_ours_in_one_form_only() {
         assert!(std::fs::write(base.path().join(&made), b"").is_ok(), "{made}");
     }
     assert_ne!(stem("n".repeat(60).as_ref()), stem("n".repeat(61).as_ref()), "long names are told apart");
-    for other in
-        ["", ".", "x", ".x.flatout-", ".x.flatout-0123456789abcdef-", ".x.flatout-0123456789abcdef-10000"]
-    {
+    for other in [
+        "",
+        ".",
+        "x",
+        ".x.flatout-",
+        ".x.flatout-0123456789abcdef-",
+        ".x.flatout-0123456789abcdef-10000",
+        ".x.flatout-0123456789abcdef-007",
+        ".x.flatout-0123456789abcdef-+5",
+    ] {
         assert!(!is_temporary_name(other), "{other}");
     }
 }
