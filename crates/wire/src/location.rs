@@ -45,7 +45,7 @@ pub enum LocationError {
     #[error("{scheme}:// is not known: write s3://BUCKET/KEY, oss://BUCKET/KEY or https://HOST/PATH")]
     UnknownScheme { scheme: String },
     #[error("this has too few slashes: write {scheme}://{rest}")]
-    Slashes { text: String, scheme: &'static str, rest: String },
+    Slashes { scheme: &'static str, rest: String },
     #[error("no bucket in the location: write {scheme}://BUCKET/KEY")]
     NoBucket { scheme: &'static str },
     #[error("'{bucket}' is no bucket name: it has letters, digits, '-', '.' and '_', at most 255 of them")]
@@ -327,7 +327,7 @@ fn no_scheme(text: &str) -> LocationError {
     for scheme in ["s3", "oss", "https", "http"] {
         if let Some(rest) = text.strip_prefix(scheme).and_then(|rest| rest.strip_prefix(':')) {
             let rest = shown(rest.trim_start_matches('/'));
-            return LocationError::Slashes { text: shown(text), scheme, rest };
+            return LocationError::Slashes { scheme, rest };
         }
     }
     LocationError::NotALocation { text: shown(text.trim_start_matches('/')) }
