@@ -6,18 +6,14 @@ use std::path::{Path, PathBuf};
 /// A temporary folder with an earlier file named `model`, which failures must leave alone.
 pub struct Folder(tempfile::TempDir);
 
-const EARLIER: &[u8] = b"the earlier file";
+/// What that earlier file holds.
+pub const EARLIER: &[u8] = b"the earlier file";
 
 impl Folder {
     pub fn new() -> Folder {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("model"), EARLIER).unwrap();
         Folder(folder)
-    }
-
-    /// What the earlier file holds.
-    pub fn earlier() -> Vec<u8> {
-        EARLIER.to_vec()
     }
 
     pub fn path(&self) -> &Path {

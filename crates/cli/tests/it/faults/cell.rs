@@ -12,7 +12,7 @@ use flatout_server::{Identity, Listen, Options, Origin, Store, synthetic_bytes};
 use super::log::Log;
 use super::run::{Run, run};
 use super::table::{Addresses, Dialect, End, Keys, Landing, Row, SETTINGS, Seen};
-use crate::folder::Folder;
+use crate::folder::{EARLIER, Folder};
 use crate::objects::{ACCESS_KEY, SECRET_KEY};
 use crate::program::flatout;
 
@@ -209,7 +209,7 @@ impl Cell<'_> {
         scene: &Scene,
     ) -> Result<(), String> {
         let object = || self.bytes(&self.objects()[0].0, OBJECT_BYTES);
-        let mut expected = BTreeMap::from([("model".to_owned(), Folder::earlier())]);
+        let mut expected = BTreeMap::from([("model".to_owned(), EARLIER.to_vec())]);
         match self.landing {
             Landing::File if !failed => {
                 expected.insert("model".into(), object());
