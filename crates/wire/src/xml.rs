@@ -26,11 +26,16 @@ pub fn walk(xml: &[u8], mut visit: impl FnMut(&str, &str) -> Result<(), XmlError
         match reader.read_event().map_err(malformed)? {
             Event::Start(_) if parents.len() == DEEPEST => return Err(malformed("nested too deep")),
             Event::Start(element) => {
+                let name = element.local_name().into_inner();
+                // quick-xml takes any bytes for a name; one of these would make another element's path.
+                if name.is_empty() || name.contains('/') {
+                    return Err(malformed("an element without a proper name"));
+                }
                 parents.push(path.len());
                 if !path.is_empty() {
                     path.push('/');
                 }
-                path.push_str(element.local_name().into_inner());
+                path.push_str(name);
                 text.clear();
             }
             Event::End(_) => {
@@ -105,6 +110,25 @@ mod tests {
         }
         assert!(leaves(&"<a>".repeat(1000)).is_err());
         assert!(walk(b"<a>\xff</a>", |_, _| Ok(())).is_err());
+    }
+
+    #[test]
+    fn an_element_has_a_name_and_no_path() {
+        for xml in [
+            "<></>",
+            "< x></ x>",
+            "<n:></n:>",
+            "< ><Error/></ >",
+            "<Error/Code>x</Error/Code>",
+            "<a><b/c/></a>",
+        ] {
+            assert!(leaves(xml).is_err(), "{xml}");
+        }
+        assert_eq!(
+            leaves("<a />").ok(),
+            leaves("<a></a>").ok(),
+            "a slash that ends an element is none of its name"
+        );
     }
 
     proptest! {
