@@ -117,7 +117,10 @@ fn entries(
         exit: Exit::Failed,
         kind: "not_found".into(),
         message: format!("list: {location}: nothing there"),
-        hint: Some("a prefix is part of a key: look one level up".into()),
+        hint: Some(match Source::is_pattern(location) {
+            true => "no key matches this pattern: `flatout ls` of what stands before its first *, ? or [ shows what there is".into(),
+            false => "a prefix is part of a key: look one level up".into(),
+        }),
     })
 }
 

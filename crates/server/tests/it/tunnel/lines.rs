@@ -91,7 +91,7 @@ fn lines_of_many_connections_and_of_two_origins_are_whole() {
     let log = folder.path().join("log");
     let start = || {
         let tunnel = Tunnel { log: Some(log.clone()), ..Tunnel::default() };
-        let store = Store::Synthetic(vec![("bucket".to_owned(), "k".repeat(500), 10)]);
+        let store = Store::Synthetic(vec![("bucket".to_owned(), "k".repeat(500), 10)], vec![]);
         Origin::start(Options { tunnel, ..options(store) }).unwrap()
     };
     let origins = [start(), start()];
