@@ -48,6 +48,7 @@ fn failure(refused: &clap::Error) -> Failure {
         ErrorKind::UnknownArgument if flag.starts_with('-') => format!("there is no flag '{flag}' here"),
         ErrorKind::UnknownArgument => format!("'{}' is one argument too many", one(ContextKind::InvalidArg)),
         ErrorKind::MissingRequiredArgument => format!("{} is missing", one(ContextKind::InvalidArg)),
+        ErrorKind::InvalidValue if value.is_empty() && !flag.starts_with('-') => format!("{flag} is empty"),
         ErrorKind::InvalidValue if value.is_empty() => {
             format!("{flag}: a value is missing: write {}", one(ContextKind::InvalidArg))
         }

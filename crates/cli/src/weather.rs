@@ -97,7 +97,8 @@ impl Args for Faults {
     fn augment_args(command: Command) -> Command {
         FAULTS.iter().fold(command, |command, (name, value, help, read)| {
             let parser = ValueParser::new(|text: &str| fault(*read, text));
-            let flag = Arg::new(*name).long(*name).value_name(*value).help(*help);
+            let flag =
+                Arg::new(*name).long(*name).value_name(*value).help(*help).allow_negative_numbers(true);
             command.arg(flag.action(ArgAction::Append).value_parser(parser).help_heading(HEADING))
         })
     }
@@ -281,6 +282,7 @@ mod tests {
         for (typed, said) in [
             ("--reset 1.5", "0 to 1, or 0% to 100%"),
             ("--reset=-0.1", "0 to 1"),
+            ("--reset -0.1", "0 to 1"),
             ("--reset NaN", "0 to 1"),
             ("--reset 5%:3", "P alone"),
             ("--stall 0.5", "0.05:30s"),

@@ -118,7 +118,9 @@ fn entries(
         kind: "not_found".into(),
         message: format!("list: {location}: nothing there"),
         hint: Some(match Source::is_pattern(location) {
-            true => "no key matches this pattern: `flatout ls` of what stands before its first *, ? or [ shows what there is".into(),
+            true => {
+                format!("no key matches this pattern; `flatout ls {}` shows what there is", source.location)
+            }
             false => "a prefix is part of a key: look one level up".into(),
         }),
     })

@@ -147,6 +147,7 @@ fn refused(error: &io::Error) -> Failure {
         Failure { message: format!("serve: {}", plain(error)), ..Failure::local("serve", "", error) };
     match error.kind() {
         io::ErrorKind::InvalidInput => Failure::usage(failure.message),
+        io::ErrorKind::NotFound => failure.with_hint("create the folder first"),
         io::ErrorKind::AddrInUse => failure.with_hint("choose another port, or 0 for a free one"),
         _ => failure,
     }

@@ -46,7 +46,7 @@ fn numbered(text: &str) -> Result<ErrorCode, String> {
     let status = text.parse().ok().and_then(|status| StatusCode::from_u16(status).ok());
     let status = status.filter(|status| status.is_client_error() || status.is_server_error());
     let status =
-        status.ok_or_else(|| format!("{text} is no status of an error: those go from 400 to 599"))?;
+        status.ok_or_else(|| format!("{text} is no status of an error: write one from 400 to 599"))?;
     let known = CODES.iter().find(|(_, number)| *number == status.as_u16());
     Ok(ErrorCode { status, code: known.map(|(code, _)| *code) })
 }

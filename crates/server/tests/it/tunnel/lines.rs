@@ -112,6 +112,20 @@ fn lines_of_many_connections_and_of_two_origins_are_whole() {
     assert!(lines.iter().all(|line| line["fault"].is_null() && line["bytes"] == 10));
 }
 
+/// OSS allows 1023 bytes.
+#[test]
+fn the_longest_key_of_s3_has_its_fault_and_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, key) = (folder.path().join("log"), "k".repeat(1024));
+    let tunnel = Tunnel { log: Some(log.clone()), ..always(FaultKind::Truncate) };
+    let store = Store::Synthetic(vec![("bucket".to_owned(), key.clone(), 1000)], vec![]);
+    let origin = Origin::start(Options { tunnel, ..options(store) }).unwrap();
+    let came = get(origin.addresses()[0], &format!("/bucket/{key}"), &[]).0.body.len();
+    let line = &lines(&log, 1)[0];
+    assert_eq!((&line["key"], &line["fault"]), (&json!(key), &json!("truncate")));
+    assert!(came < 1000, "{came}");
+}
+
 #[test]
 fn a_log_that_lost_lines_is_told_of_at_the_end() {
     let tunnel = Tunnel { log: Some("/dev/full".into()), ..Tunnel::default() };
