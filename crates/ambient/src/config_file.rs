@@ -4,12 +4,12 @@
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
+use flatout_engine::plain;
 use flatout_settings::{KNOBS, Kind, Knob, Settings, knob, nearest};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::error::{AmbientError, ConfigError};
-use crate::files::plain;
 use crate::place::Home;
 use crate::{Environment, text};
 

@@ -74,7 +74,7 @@ pub enum ConfigError {
         named: bool,
     },
     /// No TOML.
-    #[error("{place}: {why}")]
+    #[error("{place}: this is no TOML: {why}")]
     Syntax {
         /// Where.
         place: String,
@@ -169,7 +169,10 @@ impl ConfigError {
                     .into(),
             ),
             ConfigError::Misplaced { hint, .. } => Some((*hint).into()),
-            ConfigError::Unreadable { .. } | ConfigError::Syntax { .. } | ConfigError::Kind { .. } => None,
+            ConfigError::Syntax { .. } => {
+                Some("a setting is a line as region = \"eu-west-1\" or parallel = 64: text stands in quotes".into())
+            }
+            ConfigError::Unreadable { .. } | ConfigError::Kind { .. } => None,
         }
     }
 }

@@ -3,6 +3,8 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use flatout_engine::plain;
+
 use crate::{Environment, text};
 
 /// Configuration and tokens are far under this; a path that leads to something else must not fill memory.
@@ -41,10 +43,4 @@ pub(crate) fn read_named(path: &Path, name: &str) -> Result<Option<String>, Stri
     let bytes = std::fs::read(path).map_err(|error| refused(&plain(&error)))?;
     let text = String::from_utf8(bytes).map_err(|_| refused("this is not UTF-8"))?;
     Ok(Some(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text)))
-}
-
-/// The system's sentence without Rust's "(os error 2)".
-pub(crate) fn plain(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_owned()
 }

@@ -392,7 +392,7 @@ pub fn rate(text: &str) -> Result<u64, String> {
         .strip_suffix("/s")
         .ok_or_else(|| "not a rate: write bytes per second, as in 16MiB/s".to_owned())?;
     match size(bytes)? {
-        0 => Err("a rate of nothing moves nothing".into()),
+        0 => Err("a rate of nothing moves nothing: write bytes per second, as in 16MiB/s".into()),
         bytes => Ok(bytes),
     }
 }

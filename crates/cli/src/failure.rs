@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 
 use flatout_ambient::AmbientError;
+use flatout_engine::plain;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::{self, Exit};
@@ -57,7 +58,10 @@ impl Failure {
     pub fn stdout(cause: &io::Error) -> Failure {
         match cause.kind() {
             io::ErrorKind::BrokenPipe => Failure::reader_gone(),
-            _ => Failure::local("write", "standard output", cause),
+            _ => Failure {
+                hint: remedy_of_stdout(cause).map(String::from),
+                ..Failure::local("write", "standard output", cause)
+            },
         }
     }
 
@@ -114,9 +118,13 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The system's sentence without Rust's "(os error 28)".
-pub fn plain(cause: &io::Error) -> String {
-    cause.to_string().split(" (os error").next().unwrap_or_default().to_owned()
+/// What can be done where standard output refuses: it was not chosen as a folder is.
+fn remedy_of_stdout(cause: &io::Error) -> Option<&'static str> {
+    match cause.raw_os_error()? {
+        libc::ENOSPC | libc::EDQUOT => Some("free some space where it leads, or send it elsewhere"),
+        libc::EFBIG => flatout_engine::remedy(cause),
+        _ => None,
+    }
 }
 
 /// Control characters that an origin or a key brings along neither break the line nor reach the terminal.
@@ -143,8 +151,12 @@ mod tests {
         check(Failure::usage("a\nb\x1b[31m"), "flatout: error: a\\nb\\u{1b}[31m");
         let full = io::Error::from_raw_os_error(libc::ENOSPC);
         check(
-            Failure::local("write", "standard output", &full),
-            "flatout: error: write: standard output: No space left on device\n  hint: free some space, or choose another folder",
+            Failure::local("write", "/disk/x", &full),
+            "flatout: error: write: /disk/x: No space left on device\n  hint: free some space, or choose another folder",
+        );
+        check(
+            Failure::stdout(&full),
+            "flatout: error: write: standard output: No space left on device\n  hint: free some space where it leads, or send it elsewhere",
         );
     }
 

@@ -73,9 +73,9 @@ Examples:
   flatout serve --memory --no-auth --tls ca.pem
   flatout ls s3:// --endpoint-url https://localhost:9000 --ca-bundle ca.pem
 
-When ready it prints 'listening on http://ADDR:PORT' (https with --tls) for each address. Ctrl-C or SIGTERM ends it, exit code 0.
+When ready it prints 'listening on http://ADDR:PORT' (https with --tls) for each address that is not dead. Ctrl-C or SIGTERM ends it, exit code 0.
 
-The wind tunnel makes bad days. An answer meets with the first fault, in the order typed, that chance chooses for it: by seed, object, last byte asked for and attempt, not by when it is asked. docs/wind-tunnel.md says more.";
+The wind tunnel makes bad days. An answer meets with the first fault, in the order typed, that chance chooses for it: by seed, object, last byte asked for and attempt, not by when it is asked. Attempts are counted for as long as serve runs: start it anew to repeat a run. docs/wind-tunnel.md says more.";
 
 pub const DOCTOR: &str = "\
 Examples:

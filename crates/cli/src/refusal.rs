@@ -48,7 +48,10 @@ fn failure(refused: &clap::Error) -> Failure {
         ErrorKind::UnknownArgument if flag.starts_with('-') => format!("there is no flag '{flag}' here"),
         ErrorKind::UnknownArgument => format!("'{}' is one argument too many", one(ContextKind::InvalidArg)),
         ErrorKind::MissingRequiredArgument => format!("{} is missing", one(ContextKind::InvalidArg)),
-        ErrorKind::InvalidValue if value.is_empty() => format!("{flag}: a value is missing"),
+        ErrorKind::InvalidValue if value.is_empty() && !flag.starts_with('-') => format!("{flag} is empty"),
+        ErrorKind::InvalidValue if value.is_empty() => {
+            format!("{flag}: a value is missing: write {}", one(ContextKind::InvalidArg))
+        }
         ErrorKind::InvalidValue => {
             format!("{flag}: '{value}' is not one of {}", words(ContextKind::ValidValue).join(", "))
         }
@@ -80,12 +83,17 @@ fn hint(refused: &clap::Error, what: &str) -> Option<String> {
     if what.contains("write ") {
         return None;
     }
+    let missing = strings(refused, ContextKind::InvalidArg);
     let usage = strings(refused, ContextKind::Usage).concat();
     let usage = usage.trim_start_matches("Usage: ").trim();
     let command: Vec<&str> =
         usage.split_whitespace().take_while(|word| !word.starts_with(['-', '<', '['])).collect();
     Some(match (command.is_empty(), refused.kind()) {
         (true, _) => "`flatout --help`, or --help behind a command, shows what there is".to_owned(),
+        // The usage that clap knows then lacks what was typed.
+        (false, ErrorKind::MissingRequiredArgument) if missing.iter().all(|arg| arg.starts_with("--")) => {
+            format!("add {}; `{} --help` explains it", missing.join(" "), command.join(" "))
+        }
         (false, ErrorKind::MissingRequiredArgument) => {
             format!("{usage}; `{} --help` explains it", command.join(" "))
         }
@@ -132,6 +140,14 @@ mod tests {
     #[test]
     fn what_is_missing_or_wrong_is_named() {
         check(&["cp", "a"], &["<DST>"]);
+        check(
+            &["cp", "a", "b", "--part-size"],
+            &["--part-size: a value is missing: write --part-size <SIZE>"],
+        );
+        check(
+            &["serve", "--memory", "--access-key", "AK"],
+            &["--secret-key <SK> is missing", "hint: add --secret-key <SK>; `flatout serve --help`"],
+        );
         check(&["serve", "--no-auth"], &["--root", "--memory", "--synthetic"]);
         check(&["cp", "a", "b", "--range", "x"], &["--range"]);
         check(&["serve", "--memory", "--no-auth", "--total", "1GiB"], &["--total", "16MiB/s"]);

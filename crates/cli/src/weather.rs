@@ -24,7 +24,7 @@ pub struct Weather {
     #[arg(long, value_name = "MS", value_parser = milliseconds, requires = "throttle")]
     qos_delay: Option<Duration>,
     /// From the Nth GET of an object on it has other bytes and another ETag
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = nth)]
     replace_after: Option<u64>,
     /// Take each session token for so long after its first use, then call it expired
     #[arg(long, value_name = "AFTER", value_parser = duration)]
@@ -32,8 +32,8 @@ pub struct Weather {
     /// Set the origin's clock ahead or back, as in +1h or -20m: its Date, and the times of signatures
     #[arg(long, value_name = "+TIME", value_parser = clock, allow_hyphen_values = true)]
     clock: Option<i64>,
-    /// The same number gives the same faults, whatever the timing
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    /// The same number gives the same faults, whatever the timing; start serve anew to repeat a run
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = seed)]
     seed: u64,
     /// Append a line of JSON for each request: what it asked for, its fault, status and bytes (docs/wind-tunnel.md)
     #[arg(long, value_name = "FILE", value_parser = NonEmptyStringValueParser::new().map(PathBuf::from))]
@@ -59,30 +59,46 @@ impl Weather {
 #[derive(Clone, Debug, Default)]
 struct Faults(Vec<Fault>);
 
-/// Name, value and help of each.
-const FAULTS: [(&str, &str, &str); 7] = [
+/// What a fault is, by what stands behind its P.
+type Read = fn(Option<&str>) -> Result<FaultKind, String>;
+
+/// Name, value and help of each, and how its value is read.
+const FAULTS: [(&str, &str, &str, Read); 7] = [
     (
         "stall",
         "P:TIME",
         "In P of the bodies nothing comes for so long, then the rest; P is 0 to 1 or a percentage",
+        |rest| Ok(FaultKind::Stall(duration(wanted(rest, "TIME, as in 0.05:30s")?)?)),
     ),
-    ("reset", "P", "In the middle of P of the bodies the connection is reset"),
-    ("truncate", "P", "In the middle of P of the bodies the connection ends in good order"),
-    ("slow", "P:RATE", "P of the bodies come at this rate, as in 5%:64KiB/s"),
+    ("reset", "P", "In the middle of P of the bodies the connection is reset", |rest| {
+        alone(rest, FaultKind::Reset)
+    }),
+    ("truncate", "P", "In the middle of P of the bodies the connection ends in good order", |rest| {
+        alone(rest, FaultKind::Truncate)
+    }),
+    ("slow", "P:RATE", "P of the bodies come at this rate, as in 5%:64KiB/s", |rest| {
+        Ok(FaultKind::Slow(rate(wanted(rest, "RATE, as in 5%:64KiB/s")?)?))
+    }),
     (
         "error",
         "P:CODE",
         "Refuse P of the GETs, HEADs and listings: InternalError, SlowDown, ...; a bare status as 502",
+        |rest| Ok(FaultKind::Error(wanted(rest, "CODE, as in 0.01:InternalError")?.parse()?)),
     ),
-    ("wrong-range", "P", "Answer P of the ranges by the one beside it"),
-    ("flip", "P", "One bit of P of the bodies is wrong; checksums stay those of the true bytes"),
+    ("wrong-range", "P", "Answer P of the ranges by the one beside it", |rest| {
+        alone(rest, FaultKind::WrongRange)
+    }),
+    ("flip", "P", "One bit of P of the bodies is wrong; checksums stay those of the true bytes", |rest| {
+        alone(rest, FaultKind::Flip)
+    }),
 ];
 
 impl Args for Faults {
     fn augment_args(command: Command) -> Command {
-        FAULTS.iter().fold(command, |command, (name, value, help)| {
-            let parser = ValueParser::new(move |text: &str| fault(name, text));
-            let flag = Arg::new(*name).long(*name).value_name(*value).help(*help);
+        FAULTS.iter().fold(command, |command, (name, value, help, read)| {
+            let parser = ValueParser::new(|text: &str| fault(*read, text));
+            let flag =
+                Arg::new(*name).long(*name).value_name(*value).help(*help).allow_negative_numbers(true);
             command.arg(flag.action(ArgAction::Append).value_parser(parser).help_heading(HEADING))
         })
     }
@@ -109,21 +125,17 @@ impl FromArgMatches for Faults {
     }
 }
 
-/// The value of the flag of this name.
-fn fault(name: &str, text: &str) -> Result<Fault, String> {
+fn fault(read: Read, text: &str) -> Result<Fault, String> {
     let (chance, rest) = text.split_once(':').map_or((text, None), |(chance, rest)| (chance, Some(rest)));
-    let wanted = |example: &str| rest.ok_or_else(|| format!("write P:{example}"));
-    let kind = match name {
-        "stall" => FaultKind::Stall(duration(wanted("TIME, as in 0.05:30s")?)?),
-        "slow" => FaultKind::Slow(rate(wanted("RATE, as in 5%:64KiB/s")?)?),
-        "error" => FaultKind::Error(wanted("CODE, as in 0.01:InternalError")?.parse()?),
-        _ if rest.is_some() => return Err("write P alone, as in 0.05 or 5%".to_owned()),
-        "reset" => FaultKind::Reset,
-        "truncate" => FaultKind::Truncate,
-        "wrong-range" => FaultKind::WrongRange,
-        _ => FaultKind::Flip,
-    };
-    Ok(Fault { chance: self::chance(chance)?, kind })
+    Ok(Fault { kind: read(rest)?, chance: self::chance(chance)? })
+}
+
+fn wanted<'a>(rest: Option<&'a str>, example: &str) -> Result<&'a str, String> {
+    rest.ok_or_else(|| format!("write P:{example}"))
+}
+
+fn alone(rest: Option<&str>, kind: FaultKind) -> Result<FaultKind, String> {
+    rest.map_or(Ok(kind), |_| Err("write P alone, as in 0.05 or 5%".to_owned()))
 }
 
 /// From 0 to 1, or a percentage.
@@ -132,7 +144,7 @@ fn chance(text: &str) -> Result<f64, String> {
     let chance = number.trim().parse::<f64>().ok().map(|number| number / scale);
     chance
         .filter(|chance| (0.0..=1.0).contains(chance))
-        .ok_or_else(|| format!("{text:?} is no chance: write 0 to 1, or 0% to 100%"))
+        .ok_or_else(|| "P is no chance: write 0 to 1, or 0% to 100%".to_owned())
 }
 
 fn throttle(text: &str) -> Result<f64, String> {
@@ -140,6 +152,15 @@ fn throttle(text: &str) -> Result<f64, String> {
     number
         .filter(|number| number.is_finite() && *number > 0.0)
         .ok_or_else(|| "write requests a second, as in 100/s or 0.5/s".to_owned())
+}
+
+fn nth(text: &str) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| "write a whole number from 1 on".to_owned())
+}
+
+fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "write a whole number from 0 on".to_owned())
 }
 
 /// A number of milliseconds, or a duration.
@@ -165,7 +186,7 @@ pub fn rates(text: &str) -> Result<Rates, String> {
             word.split_once(':').ok_or_else(|| "write RATE@TIME:RATE, as in 64MiB/s@5s:1MiB/s".to_owned())?;
         let from = duration(from)?;
         if rates.then.last().is_some_and(|(before, _)| *before >= from) {
-            return Err(format!("{text}: the times go up, as in 64MiB/s@5s:1MiB/s@10s:64MiB/s"));
+            return Err("write times that go up, as in 64MiB/s@5s:1MiB/s@10s:64MiB/s".to_owned());
         }
         rates.then.push((from, rate(then)?));
     }
@@ -180,7 +201,7 @@ pub fn listen(text: &str) -> Result<Listen, String> {
         match word.split_once('=') {
             Some(("rate", text)) => listen.rate = Some(rate(text)?),
             None if word == "dead" => listen.dead = true,
-            _ => return Err(format!("{word:?} is unknown: an address may have ,rate=16MiB/s and ,dead")),
+            _ => return Err(format!("'{word}' is unknown: write ADDR:PORT,rate=16MiB/s or ADDR:PORT,dead")),
         }
     }
     Ok(listen)
@@ -261,20 +282,21 @@ mod tests {
         for (typed, said) in [
             ("--reset 1.5", "0 to 1, or 0% to 100%"),
             ("--reset=-0.1", "0 to 1"),
+            ("--reset -0.1", "0 to 1"),
             ("--reset NaN", "0 to 1"),
             ("--reset 5%:3", "P alone"),
             ("--stall 0.5", "0.05:30s"),
             ("--stall 0.5:30", "a duration"),
             ("--slow 0.5:30MiB", "16MiB/s"),
             ("--error 1", "InternalError"),
-            ("--error 1:SlowDon", "perhaps SlowDown"),
+            ("--error 1:SlowDon", "write SlowDown"),
             ("--error 1:200", "400 to 599"),
             ("--throttle 5", "100/s"),
             ("--throttle 0/s", "100/s"),
             ("--qos-delay 5", "--throttle"),
-            ("--replace-after 0", "replace-after"),
+            ("--replace-after 0", "from 1 on"),
             ("--clock soon", "a duration"),
-            ("--seed x", "seed"),
+            ("--seed x", "from 0 on"),
         ] {
             let refused = tunnel(&typed.split(' ').collect::<Vec<_>>()).unwrap_err();
             assert!(refused.contains(said), "{typed}: {refused}");
@@ -294,7 +316,7 @@ mod tests {
             assert_eq!(listen(text), Ok(expected), "{text}");
         }
         for (text, said) in [
-            ("127.0.0.1:9000,slow", "\"slow\""),
+            ("127.0.0.1:9000,slow", "'slow'"),
             ("127.0.0.1:9000,rate=16", "16MiB/s"),
             ("localhost,dead", "IP address"),
         ] {

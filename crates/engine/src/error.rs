@@ -156,7 +156,7 @@ impl std::error::Error for Error {
 }
 
 /// The system's sentence without Rust's "(os error 28)", nor what it says of its resolver.
-pub(crate) fn plain(error: &std::io::Error) -> String {
+pub fn plain(error: &std::io::Error) -> String {
     let text = error.to_string();
     let text = text.trim_start_matches("failed to lookup address information: ");
     match text.find(" (os error") {

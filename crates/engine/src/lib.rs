@@ -41,7 +41,7 @@ mod verify;
 pub use account::{Dialect, OssSettings};
 pub use client::{Client, Config};
 pub use control::{Patience, Reply};
-pub use error::{Error, ErrorKind, remedy};
+pub use error::{Error, ErrorKind, plain, remedy};
 pub use folder::Folder;
 pub use landing::{Landing, Memory};
 pub use list::{Bucket, Entry, Listed, Listing};

@@ -26,7 +26,7 @@
 //!   can be read through but are not listed, nor are names that are not UTF-8. Uploads in progress are files
 //!   in the root's folder `.flatout`, which an origin that is killed leaves behind.
 //! - [`Store::Memory`]: buckets and objects live as long as the origin.
-//! - [`Store::Synthetic`], [`Store::Series`]: objects of any size whose bytes are computed from their offset
+//! - [`Store::Synthetic`]: objects of any size whose bytes are computed from their offset
 //!   ([`synthetic_bytes`]) and whose CRCs are known without reading them. Read-only.
 
 #![forbid(unsafe_code)]

@@ -110,10 +110,8 @@ pub enum Store {
     /// A folder whose folders are buckets.
     Root(PathBuf),
     Memory,
-    /// Bucket, key and size in bytes of each object.
-    Synthetic(Vec<(String, String, u64)>),
-    /// The same, and rows of objects that are numbered.
-    Series(Vec<(String, String, u64)>, Vec<Series>),
+    /// Bucket, key and size in bytes of each object, and rows of objects that are numbered.
+    Synthetic(Vec<(String, String, u64)>, Vec<Series>),
 }
 
 /// A running origin. Dropping it closes all connections, stops its threads and waits for them.
@@ -241,8 +239,7 @@ fn open_shelf(store: Store, sink: bool) -> io::Result<Box<dyn Shelf>> {
     let shelf: Box<dyn Shelf> = match store {
         Store::Root(root) => Box::new(Folder::open(&root)?),
         Store::Memory => Box::new(Memory::default()),
-        Store::Synthetic(objects) => Box::new(Synthetic::new(objects)?),
-        Store::Series(objects, rows) => Box::new(Synthetic::new(objects)?.with_rows(rows)?),
+        Store::Synthetic(objects, rows) => Box::new(Synthetic::new(objects)?.with_rows(rows)?),
     };
     Ok(if sink { Box::new(Sink { inner: shelf }) } else { shelf })
 }
@@ -256,7 +253,10 @@ fn replace_in(inner: Box<dyn Shelf>, wind: Option<&Wind>) -> Box<dyn Shelf> {
 
 fn bind(addresses: &[Listen]) -> io::Result<Vec<TcpListener>> {
     if addresses.iter().all(|listen| listen.dead) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no address to listen on that answers"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "no address to listen on that answers: name one that is not dead",
+        ));
     }
     let named = |address: &SocketAddr, error: io::Error| {
         io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))

@@ -29,14 +29,16 @@ impl Series {
         let places = places(pattern);
         let [(place, digits)] = &places[..] else {
             return Err(format!(
-                "{pattern:?} has {} places for the number: write one, as in part-%07d",
+                "'{pattern}' has {} places for the number: write one, as in part-%07d",
                 places.len()
             ));
         };
         let needed = count.saturating_sub(1).to_string().len();
         match () {
-            () if count == 0 => Err("a row of no objects".to_owned()),
-            () if *digits > MOST_DIGITS => Err(format!("%0{digits}d is too wide: at most %0{MOST_DIGITS}d")),
+            () if count == 0 => Err("a row of no objects: write *1 or more".to_owned()),
+            () if *digits > MOST_DIGITS => {
+                Err(format!("%0{digits}d is too wide: write at most %0{MOST_DIGITS}d"))
+            }
             () if needed > *digits => Err(format!(
                 "the last of {count} has {needed} digits: write %0{needed}d, so that keys are listed in the order of their numbers"
             )),

@@ -75,7 +75,7 @@ impl Synthetic {
 
 fn check(bucket: &str, key: &str, size: u64) -> io::Result<()> {
     let refused = match () {
-        () if !s3s::path::check_bucket_name(bucket) => "S3 allows no bucket of this name",
+        () if !s3s::path::check_bucket_name(bucket) => crate::shelf::BUCKET_RULE,
         () if key.is_empty() || !s3s::path::check_key(key) => "a key has 1 to 1024 bytes",
         () if i64::try_from(size).is_err() => "no object is larger than 2^63 - 1 bytes",
         () => return Ok(()),

@@ -7,8 +7,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use flatout_engine::plain;
+
 use crate::Environment;
-use crate::files::plain;
 
 /// Long enough for one that asks a person in a browser.
 const PATIENCE: Duration = Duration::from_secs(60);

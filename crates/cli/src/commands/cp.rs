@@ -108,8 +108,10 @@ fn target(typed: &str, source: &Location) -> Result<Target, Failure> {
     }
     let path = Path::new(typed);
     if leads_to_a_descriptor(path) {
-        return Err(Failure::usage(format!("cp: {typed}: an open descriptor is no file to be replaced"))
-            .with_hint("use - for standard output"));
+        return Err(Failure::usage(format!(
+            "cp: {typed}: leads to what is open already, and a copy makes a new file"
+        ))
+        .with_hint("use - for standard output"));
     }
     if !typed.ends_with('/') && !path.is_dir() {
         return Ok(Target::File(path.to_path_buf()));

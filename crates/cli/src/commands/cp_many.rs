@@ -216,7 +216,7 @@ impl<'a> Copy<'a> {
             let why = format!("cp: {}: interrupted, at least {untried} objects are missing", self.source);
             self.fail(&Failure::interrupted(why));
         } else if is_hopeless {
-            self.fail(&no_room(&self.target, untried));
+            self.fail(&hopeless(&self.target, untried));
         } else if let Some(error) = many.incomplete() {
             self.broke_off(error);
         }
@@ -392,7 +392,8 @@ fn failed(error: &Error) -> Failure {
     }
 }
 
-fn no_room(target: &Path, untried: u64) -> Failure {
+/// Why nothing more can land in the folder.
+fn hopeless(target: &Path, untried: u64) -> Failure {
     let (why, hint) = match target.exists() {
         true => (
             "nothing more can be written",

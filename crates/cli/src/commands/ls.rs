@@ -117,7 +117,12 @@ fn entries(
         exit: Exit::Failed,
         kind: "not_found".into(),
         message: format!("list: {location}: nothing there"),
-        hint: Some("a prefix is part of a key: look one level up".into()),
+        hint: Some(match Source::is_pattern(location) {
+            true => {
+                format!("no key matches this pattern; `flatout ls {}` shows what there is", source.location)
+            }
+            false => "a prefix is part of a key: look one level up".into(),
+        }),
     })
 }
 

@@ -20,6 +20,10 @@ pub fn run(args: &Man, console: &Console) -> Result<Exit, Failure> {
         stdout::write(&mut out, first.text.as_bytes()).map_err(|error| Failure::stdout(&error))?;
         return Ok(Exit::Clean);
     };
+    if folder.exists() && !folder.is_dir() {
+        // What the kernel says of making it is that it is there already.
+        return Err(refused(folder, &std::io::Error::from_raw_os_error(libc::ENOTDIR)));
+    }
     fs::create_dir_all(folder).map_err(|error| refused(folder, &error))?;
     for Page { name, text } in pages {
         let path = folder.join(name);

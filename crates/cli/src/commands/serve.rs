@@ -6,13 +6,14 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::mpsc;
 
+use flatout_engine::plain;
 use flatout_server::{Identity, Options, Origin, Store, Tunnel};
 
 use crate::args::{self, Serve};
 use crate::console::{Carries, Console};
 use crate::events::Listening;
 use crate::exit::Exit;
-use crate::failure::{Failure, plain};
+use crate::failure::Failure;
 use crate::weather::Synthetic;
 
 /// A signal is how one ends a server: exit code 0.
@@ -33,8 +34,13 @@ pub fn run(args: &Serve, console: &Console) -> Result<Exit, Failure> {
     if let Some((path, authority)) = tls.as_ref().and_then(|tls| tls.authority.as_ref()) {
         write_authority(path, authority)?;
     }
-    for address in origin.addresses() {
+    for (address, listen) in origin.addresses().iter().zip(&args.listen) {
         let url = format!("{}://{address}", origin.scheme());
+        if listen.dead {
+            // Who takes the first line for an origin that is ready would wait for ever.
+            console.warn(&format!("serve: bad weather on purpose: {url} never answers"));
+            continue;
+        }
         console.answer(&format!("listening on {url}"))?;
         console.event(Carries::Lines, &Listening { url })?;
     }
@@ -122,7 +128,7 @@ fn made_up(synthetic: &[Synthetic]) -> Store {
             Synthetic::Row(row) => rows.push(row),
         }
     }
-    Store::Series(objects, rows)
+    Store::Synthetic(objects, rows)
 }
 
 /// An origin is open only to who says so.
@@ -130,7 +136,7 @@ fn auth(args: &Serve) -> Result<Option<(String, String)>, Failure> {
     let keys = args.access_key.clone().zip(args.secret_key.clone());
     match keys.is_some() || args.no_auth {
         true => Ok(keys),
-        false => Err(Failure::usage("serve: who is let in is not said")
+        false => Err(Failure::usage("serve: neither a key nor --no-auth says who is let in")
             .with_hint("--no-auth, or --access-key and --secret-key")),
     }
 }
@@ -141,6 +147,7 @@ fn refused(error: &io::Error) -> Failure {
         Failure { message: format!("serve: {}", plain(error)), ..Failure::local("serve", "", error) };
     match error.kind() {
         io::ErrorKind::InvalidInput => Failure::usage(failure.message),
+        io::ErrorKind::NotFound => failure.with_hint("create the folder first"),
         io::ErrorKind::AddrInUse => failure.with_hint("choose another port, or 0 for a free one"),
         _ => failure,
     }

@@ -404,28 +404,31 @@ fn serve_makes_the_weather_that_is_asked_for_and_says_so() {
             "bucket/one=1MiB",
             "--no-auth",
         ],
-        &["--listen", "127.0.0.1:0", "--listen", "127.0.0.1:0,dead", "--seed", "7", "--flip", "0"][..],
+        &["--listen", "127.0.0.2:0,dead", "--listen", "127.0.0.1:0", "--seed", "7", "--flip", "0"][..],
         &["--error", "1:InternalError", "--log", log.to_str().unwrap()],
     ]
     .concat();
     let mut server = flatout(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
-    let urls: Vec<String> = (0..2).map(|_| lines.next().unwrap().unwrap()).collect();
-    let url = urls[0].strip_prefix("listening on ").expect(&urls[0]);
-    assert!(urls[1].starts_with("listening on http://"), "{}", urls[1]);
+    let line = lines.next().unwrap().unwrap();
+    let url = line.strip_prefix("listening on ").expect(&line);
     let refused = run(&mut flatout(&["cat", &format!("{url}/bucket/k-0999999"), "--retries", "1"]));
     assert_eq!(refused.code, Some(1), "{}", refused.stderr);
     signal("TERM", server.id());
     let ended = server.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(0));
     let said = String::from_utf8(ended.stderr).unwrap();
-    assert_eq!(said, "flatout: serve: bad weather on purpose: flip 0, error 1:InternalError; seed 7\n");
+    let said: Vec<&str> = said.lines().collect();
+    assert_eq!(said[0], "flatout: serve: bad weather on purpose: flip 0, error 1:InternalError; seed 7");
+    assert!(said[1].starts_with("flatout: serve: bad weather on purpose: http://127.0.0.2:"), "{said:?}");
+    assert!(said[1].ends_with(" never answers") && said.len() == 2, "{said:?}");
+    assert!(url.starts_with("http://127.0.0.1:") && lines.next().is_none(), "the dead one is not announced");
     let log = fs::read_to_string(log).unwrap();
     let lines: Vec<serde_json::Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(!lines.is_empty());
     for line in lines {
         let named = ["bucket", "key", "fault", "status", "listener"].map(|name| line[name].to_string());
-        assert_eq!(named, ["\"bucket\"", "\"k-0999999\"", "\"error\"", "500", "0"], "{line}");
+        assert_eq!(named, ["\"bucket\"", "\"k-0999999\"", "\"error\"", "500", "1"], "{line}");
     }
 }
 

@@ -199,7 +199,7 @@ fn tls_is_told_of() {
 #[test]
 fn oss_in_its_own_dialect() {
     let auth = Some((ACCESS_KEY.to_owned(), SECRET_KEY.to_owned()));
-    let store = flatout_server::Store::Synthetic(vec![("bucket".into(), "key".into(), 64 << 20)]);
+    let store = flatout_server::Store::Synthetic(vec![("bucket".into(), "key".into(), 64 << 20)], vec![]);
     let origin = start(store, auth);
     let address = origin.addresses()[0];
     let host = "bucket.oss-cn-hangzhou.aliyuncs.com";

@@ -369,8 +369,11 @@ fn an_interrupt_leaves_whole_files_only() {
 /// A hundred made-up objects of 10 KiB.
 fn synthetic() -> flatout_server::Origin {
     let objects = (0..100).map(|n| ("many".to_owned(), format!("f{}/k{n}", n % 3), 10 << 10)).collect();
-    flatout_server::Origin::start(flatout_server::Options::new(flatout_server::Store::Synthetic(objects)))
-        .unwrap()
+    flatout_server::Origin::start(flatout_server::Options::new(flatout_server::Store::Synthetic(
+        objects,
+        vec![],
+    )))
+    .unwrap()
 }
 
 #[test]

@@ -52,7 +52,7 @@ impl Buckets {
 
 /// An origin with one made-up object, `demo/object`.
 pub fn synthetic(length: u64) -> Origin {
-    start(Store::Synthetic(vec![("demo".into(), "object".into(), length)]), None)
+    start(Store::Synthetic(vec![("demo".into(), "object".into(), length)], vec![]), None)
 }
 
 pub fn start(store: Store, auth: Option<(String, String)>) -> Origin {

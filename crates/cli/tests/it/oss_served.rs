@@ -12,7 +12,7 @@ const SIZE: usize = 5_000_000;
 /// One object, for those who have the keys or for everybody.
 fn origin(locked: bool) -> Origin {
     let auth = locked.then(|| (ACCESS_KEY.to_owned(), SECRET_KEY.to_owned()));
-    start(Store::Synthetic(vec![("bucket".into(), KEY.into(), SIZE as u64)]), auth)
+    start(Store::Synthetic(vec![("bucket".into(), KEY.into(), SIZE as u64)], vec![]), auth)
 }
 
 fn body() -> Vec<u8> {

@@ -55,7 +55,7 @@ pub(crate) fn speaks_oss(head: &Parts) -> bool {
         || head.headers.keys().any(|header| header.as_str().starts_with("x-oss-"))
 }
 
-/// What a request of either dialect names; names that are not there or not allowed are empty.
+/// What a request of either dialect names, whether or not the dialect allows it; a name that is not there is empty.
 pub(crate) struct Named {
     pub bucket: String,
     pub key: String,
@@ -65,13 +65,12 @@ pub(crate) struct Named {
 
 impl Named {
     pub(crate) fn of(head: &Parts) -> Named {
-        match Asked::of(head) {
-            Ok(asked) => Named {
-                plain: asked.subresource().is_none(),
-                bucket: asked.bucket.unwrap_or_default(),
-                key: asked.key.unwrap_or_default(),
-            },
-            Err(_) => Named { bucket: String::new(), key: String::new(), plain: false },
+        let (bucket, key) = places(head, &host(head));
+        let is_other = |name: &str| SUBRESOURCES.iter().any(|other| unescape(name) == other.as_bytes());
+        Named {
+            plain: !parameters(head).any(|(name, _)| is_other(name)),
+            bucket,
+            key: String::from_utf8_lossy(&unescape(key)).into_owned(),
         }
     }
 }
@@ -93,13 +92,8 @@ impl Asked {
     /// Fails on names that OSS does not allow.
     pub(super) fn of(head: &Parts) -> Result<Asked, Refusal> {
         let host = host(head);
-        let path = head.uri.path().strip_prefix('/').unwrap_or_default();
-        let in_host = bucket_of(without_port(&host));
-        let (bucket, key) = match &in_host {
-            Some(bucket) => (bucket.as_str(), path),
-            None => path.split_once('/').unwrap_or((path, "")),
-        };
-        let bucket = Some(bucket).filter(|bucket| !bucket.is_empty()).map(str::to_owned);
+        let (bucket, key) = places(head, &host);
+        let bucket = Some(bucket).filter(|bucket| !bucket.is_empty());
         let key = decode(key).ok_or_else(|| invalid_name("the key is not UTF-8"))?;
         if bucket.as_deref().is_some_and(|bucket| !s3s::path::check_bucket_name(bucket)) {
             return Err(Refusal::new(400, "InvalidBucketName", crate::shelf::BUCKET_RULE));
@@ -154,6 +148,18 @@ impl Asked {
     }
 }
 
+/// The bucket, in the host or at the start of the path, and the key as it stands there.
+fn places<'a>(head: &'a Parts, host: &str) -> (String, &'a str) {
+    let path = head.uri.path().strip_prefix('/').unwrap_or_default();
+    bucket_of(without_port(host)).map_or_else(
+        || {
+            let (bucket, key) = path.split_once('/').unwrap_or((path, ""));
+            (bucket.to_owned(), key)
+        },
+        |bucket| (bucket, path),
+    )
+}
+
 /// The pairs of a query as they stand there.
 fn parameters(head: &Parts) -> impl Iterator<Item = (&str, &str)> {
     let pairs = head.uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
@@ -188,8 +194,13 @@ fn bucket_of(name: &str) -> Option<String> {
     (!labels.is_empty()).then(|| labels.join("."))
 }
 
-/// What percent-encoding stands for; a `%` that starts no triple stays. None when it is not UTF-8.
+/// What percent-encoding stands for. None when it is not UTF-8.
 pub(super) fn decode(text: &str) -> Option<String> {
+    String::from_utf8(unescape(text)).ok()
+}
+
+/// What percent-encoding stands for; a `%` that starts no triple stays.
+fn unescape(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, tail)) = rest.split_first() {
@@ -205,7 +216,7 @@ pub(super) fn decode(text: &str) -> Option<String> {
             }
         }
     }
-    String::from_utf8(bytes).ok()
+    bytes
 }
 
 fn invalid_name(why: &str) -> Refusal {
@@ -269,6 +280,28 @@ pub(super) mod tests {
         ] {
             let asked = Asked::of(&head(&format!("GET {target}"), &[("host", host)])).ok().unwrap();
             assert_eq!((asked.bucket.as_deref(), asked.key.as_deref()), (bucket, key), "{host} {target}");
+        }
+    }
+
+    #[test]
+    fn names_are_told_whatever_oss_allows() {
+        let long = format!("/bucket/{}", "x".repeat(1024));
+        for (target, bucket, key, plain) in [
+            ("/bucket/a%2Fb?versionId=1", "bucket", "a/b", true),
+            ("/bucket/k?x=%FF", "bucket", "k", true),
+            ("/bucket/k?%61cl", "bucket", "k", false),
+            ("/bucket/%FF", "bucket", "\u{fffd}", true),
+            ("/B_/k", "B_", "k", true),
+            ("/bucket", "bucket", "", true),
+            ("/", "", "", true),
+            (&long, "bucket", &long[8..], true),
+        ] {
+            let named = Named::of(&head(&format!("GET {target}"), &[]));
+            assert_eq!(
+                (named.bucket.as_str(), named.key.as_str(), named.plain),
+                (bucket, key, plain),
+                "{target}"
+            );
         }
     }
 

@@ -46,7 +46,7 @@ fn numbered(text: &str) -> Result<ErrorCode, String> {
     let status = text.parse().ok().and_then(|status| StatusCode::from_u16(status).ok());
     let status = status.filter(|status| status.is_client_error() || status.is_server_error());
     let status =
-        status.ok_or_else(|| format!("{text} is no status of an error: those go from 400 to 599"))?;
+        status.ok_or_else(|| format!("{text} is no status of an error: write one from 400 to 599"))?;
     let known = CODES.iter().find(|(_, number)| *number == status.as_u16());
     Ok(ErrorCode { status, code: known.map(|(code, _)| *code) })
 }
@@ -61,7 +61,7 @@ impl FromStr for ErrorCode {
         }
         ErrorCode::named(text).ok_or_else(|| {
             let near: Vec<&str> = nearest(text).into_iter().take(3).collect();
-            format!("no code {text:?}: perhaps {}; or a status, as 502", near.join(", "))
+            format!("there is no code '{text}': write {} or a status as 502", near.join(", "))
         })
     }
 }
@@ -113,11 +113,11 @@ mod tests {
             ("200", "from 400 to 599"),
             ("4000", "from 400 to 599"),
             ("5x", "from 400 to 599"),
-            ("SlowDwn", "perhaps SlowDown"),
-            ("Slow", "perhaps SlowDown"),
-            ("Timeout", "perhaps RequestTimeout"),
-            ("AccesDenied", "perhaps AccessDenied"),
-            ("", "perhaps "),
+            ("SlowDwn", "write SlowDown"),
+            ("Slow", "write SlowDown"),
+            ("Timeout", "write RequestTimeout"),
+            ("AccesDenied", "write AccessDenied"),
+            ("", "write "),
         ] {
             let refused = text.parse::<ErrorCode>().unwrap_err();
             assert!(refused.contains(said), "{text}: {refused}");

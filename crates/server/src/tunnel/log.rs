@@ -19,7 +19,7 @@ pub(super) struct Log {
 impl Log {
     pub(super) fn open(path: Option<&Path>) -> io::Result<Log> {
         let named = |error: io::Error, path: &Path| {
-            let text = format!("the log {} cannot be written: {error}", path.display());
+            let text = format!("log: {}: {error}", path.display());
             io::Error::new(error.kind(), text)
         };
         let open = |path: &Path| OpenOptions::new().append(true).create(true).open(path);

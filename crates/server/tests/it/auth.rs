@@ -24,7 +24,7 @@ fn guarded_by(clock: i64) -> Origin {
 }
 
 fn object() -> Store {
-    Store::Synthetic(vec![("bucket".to_owned(), "a b/ü+1".to_owned(), 100)])
+    Store::Synthetic(vec![("bucket".to_owned(), "a b/ü+1".to_owned(), 100)], vec![])
 }
 
 fn signer(access_key: &str, secret_key: &str) -> Signer {

@@ -12,7 +12,7 @@ fn listen(text: &str) -> Listen {
 }
 
 fn endless() -> Options {
-    options(Store::Synthetic(vec![("bucket".to_owned(), "k".to_owned(), 1 << 50)]))
+    options(Store::Synthetic(vec![("bucket".to_owned(), "k".to_owned(), 1 << 50)], vec![]))
 }
 
 #[test]

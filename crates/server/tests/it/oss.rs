@@ -271,7 +271,7 @@ fn guarded_by(clock: i64) -> Origin {
     let auth = Some((KEYS.0.to_owned(), KEYS.1.to_owned()));
     let tunnel = Tunnel { clock, ..Tunnel::default() };
     let object = ("bucket".to_owned(), "a b/ü+1".to_owned(), 100);
-    Origin::start(Options { auth, tunnel, ..options(Store::Synthetic(vec![object])) }).unwrap()
+    Origin::start(Options { auth, tunnel, ..options(Store::Synthetic(vec![object], vec![])) }).unwrap()
 }
 
 fn now() -> u64 {
@@ -367,7 +367,8 @@ fn who_has_the_keys_is_let_in_and_nobody_else() {
 #[test]
 fn an_open_origin_asks_nobody() {
     let open =
-        Origin::start(options(Store::Synthetic(vec![("bucket".into(), "a b/ü+1".into(), 100)]))).unwrap();
+        Origin::start(options(Store::Synthetic(vec![("bucket".into(), "a b/ü+1".into(), 100)], vec![])))
+            .unwrap();
     for get in [get_v1, get_v4] {
         assert!([200, 206].contains(&get(&open, ("ANY", "key"), 0).status));
     }

@@ -25,7 +25,7 @@ fn seconds(options: Options, gets: u32) -> f64 {
 }
 
 fn object() -> Options {
-    options(Store::Synthetic(vec![("bucket".to_owned(), "k".to_owned(), SIZE)]))
+    options(Store::Synthetic(vec![("bucket".to_owned(), "k".to_owned(), SIZE)], vec![]))
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::client::{Lab, crc64nvme, options, send};
 fn synthetic(sink: bool) -> Lab {
     let objects = [("bucket", "small", 1), ("bucket", "dir/medium", 5_000_000), ("other", "huge", 1 << 50)];
     let objects = objects.map(|(bucket, key, size)| (bucket.to_owned(), key.to_owned(), size)).to_vec();
-    let options = Options { sink, ..options(Store::Synthetic(objects)) };
+    let options = Options { sink, ..options(Store::Synthetic(objects, vec![])) };
     Lab { origin: Origin::start(options).unwrap(), root: None }
 }
 
@@ -82,7 +82,7 @@ fn memory_behind_a_sink_stays_empty() {
 #[test]
 fn objects_that_s3_would_not_allow_are_named() {
     for (bucket, key, size) in [("Bad_Bucket", "k", 1), ("bucket", "", 1), ("bucket", "k", u64::MAX)] {
-        let store = Store::Synthetic(vec![(bucket.to_owned(), key.to_owned(), size)]);
+        let store = Store::Synthetic(vec![(bucket.to_owned(), key.to_owned(), size)], vec![]);
         let error = Origin::start(options(store)).unwrap_err();
         assert!(error.to_string().contains(&format!("{bucket}/{key}")), "{error}");
     }

@@ -132,7 +132,7 @@ fn a_client_that_speaks_no_tls_or_nothing_holds_nobody_up() {
 fn what_is_slowed_down_is_slow_over_tls_too() {
     let (identity, authority) = Identity::for_this_run(&[]).unwrap();
     let roots = trusted(&authority);
-    let store = Store::Synthetic(vec![("bucket".into(), "k".into(), 1_000_000)]);
+    let store = Store::Synthetic(vec![("bucket".into(), "k".into(), 1_000_000)], vec![]);
     let slow = Options {
         tls: Some(identity),
         latency: Duration::from_millis(100),

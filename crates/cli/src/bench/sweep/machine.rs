@@ -1,14 +1,16 @@
 //! The machine that measured, as a report describes it.
 
-use std::fs;
-use std::thread;
+use std::path::Path;
 
 use serde::Serialize;
+
+use crate::commands::doctor::machine::Machine as Facts;
 
 /// What figures depend on. Empty or 0 where the kernel does not say.
 #[derive(Serialize)]
 pub struct Machine {
     cpu: String,
+    /// As many as their time may be used of, by the process's mask and its control group.
     cores: usize,
     memory_gib: f64,
     kernel: String,
@@ -16,29 +18,20 @@ pub struct Machine {
 
 impl Machine {
     pub fn this() -> Machine {
-        let read = |path| fs::read_to_string(path).unwrap_or_default();
-        Machine {
-            cpu: field(&read("/proc/cpuinfo"), "model name")
-                .unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
-            cores: thread::available_parallelism().map_or(0, usize::from),
-            memory_gib: memory_gib(&read("/proc/meminfo")),
-            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
-        }
+        Machine::from(Facts::look(Path::new("/")))
     }
 }
 
-/// `MemTotal: 24610036 kB`, to a tenth.
-fn memory_gib(meminfo: &str) -> f64 {
-    let total = field(meminfo, "MemTotal").unwrap_or_default();
-    let kib: f64 = total.trim_end_matches(" kB").parse().unwrap_or(0.0);
-    (kib / f64::from(1 << 20) * 10.0).round() / 10.0
-}
-
-/// The value of the first line `NAME : VALUE`.
-fn field(text: &str, name: &str) -> Option<String> {
-    let mut pairs = text.lines().filter_map(|line| line.split_once(':'));
-    let (_, value) = pairs.find(|(key, _)| key.trim() == name)?;
-    Some(value.trim().to_owned())
+impl From<Facts> for Machine {
+    fn from(facts: Facts) -> Machine {
+        Machine {
+            cores: (facts.usable_cores() as usize).max(1),
+            cpu: if facts.cpu.is_empty() { std::env::consts::ARCH.to_owned() } else { facts.cpu },
+            // To a tenth.
+            memory_gib: (facts.memory_bytes as f64 / f64::from(1 << 30) * 10.0).round() / 10.0,
+            kernel: facts.kernel,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -46,11 +39,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_of_proc() {
-        let cpuinfo = "processor\t: 0\nmodel name\t: A CPU: fast\nprocessor\t: 1\nmodel name\t: Another\n";
-        assert_eq!(field(cpuinfo, "model name").as_deref(), Some("A CPU: fast"));
-        assert_eq!(field(cpuinfo, "name"), None);
-        assert_eq!(memory_gib("MemTotal:       24641536 kB\nMemFree: 1 kB\n"), 23.5);
-        assert_eq!(memory_gib(""), 0.0);
+    fn a_report_tells_what_the_doctor_saw() {
+        let check = |facts: Facts, cpu: &str, cores: usize, memory_gib: f64| {
+            let machine = Machine::from(facts);
+            assert_eq!((machine.cpu.as_str(), machine.cores, machine.memory_gib), (cpu, cores, memory_gib));
+        };
+        let facts = Facts {
+            cpu: "A CPU: fast".into(),
+            allowed_cores: 4,
+            memory_bytes: 24_641_536 << 10,
+            ..Facts::default()
+        };
+        check(facts.clone(), "A CPU: fast", 4, 23.5);
+        check(Facts { quota_cores: Some(1.5), ..facts.clone() }, "A CPU: fast", 1, 23.5);
+        check(Facts { quota_cores: Some(0.5), ..facts }, "A CPU: fast", 1, 23.5);
+        check(Facts::default(), std::env::consts::ARCH, 1, 0.0);
     }
 }

@@ -27,8 +27,9 @@ impl Disk {
             (true, _) => ("-m", &["--mount"]),
             (_, true) => ("-rm", &["--mount", "--user", "--preserve-credentials"]),
             _ => panic!(
-                "a disk that fills up needs a mount namespace: run the tests as root with CAP_SYS_ADMIN (docker run --cap-add \
-                 SYS_ADMIN), or let users make namespaces (sysctl kernel.apparmor_restrict_unprivileged_userns=0)"
+                "a disk that fills up needs a mount namespace: install util-linux (unshare, nsenter, mount), and run the tests as \
+                 root with CAP_SYS_ADMIN (docker run --cap-add SYS_ADMIN) or let users make namespaces (sysctl \
+                 kernel.apparmor_restrict_unprivileged_userns=0)"
             ),
         };
         let line = format!("mount -t tmpfs -o size={bytes} none \"$1\" && echo mounted && exec cat");

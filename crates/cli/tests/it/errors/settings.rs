@@ -64,6 +64,9 @@ fn variables(snapshot: &mut Snapshot) {
         let url = if name.starts_with("OSS") { "oss://bucket/key" } else { "s3://bucket/key" };
         snapshot.run(Case::new(&["stat", url]).env(name, value));
     }
+    snapshot.run(Case::new(&["doctor"]).env("FLATOUT_PARALEL", "3"));
+    snapshot.text += "\n(they are what a bug report is about: it has them in its own rows)\n";
+    snapshot.run(Case::new(&["version", "--verbose"]).env("FLATOUT_PARALEL", "3"));
 }
 
 fn files(snapshot: &mut Snapshot) {

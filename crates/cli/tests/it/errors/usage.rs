@@ -5,6 +5,7 @@ use super::snapshot::{Case, Snapshot};
 pub fn all(snapshot: &mut Snapshot) {
     command_lines(snapshot);
     serve(snapshot);
+    weather(snapshot);
     locations(snapshot);
 }
 
@@ -41,6 +42,13 @@ fn command_lines(snapshot: &mut Snapshot) {
         &["config", "shwo"],
         &["completions", "tcsh"],
         &["completions"],
+        &["completions", "zsh", "bash"],
+        &["man", "a", "b"],
+        &["man", "/proc/none"],
+        &["man", ""],
+        &["doctor", "--frobnicate"],
+        &["doctor", "s3://b/k", "s3://c/k"],
+        &["doctor", "--parallel", "many"],
         &["help", "copy"],
         &["version", "--verbos"],
     ] {
@@ -66,8 +74,16 @@ fn serve(snapshot: &mut Snapshot) {
         &["--memory", "--no-auth", "--latency", "3"],
         &["--memory", "--no-auth", "--total", "1GiB"],
         &["--memory", "--no-auth", "--per-connection", "0/s"],
+        &["--memory", "--no-auth", "--total", "1MiB/s@5s"],
+        &["--memory", "--no-auth", "--total", "1MiB/s@5s:2MiB/s@5s:1MiB/s"],
         &["--synthetic", "demo=1GiB", "--no-auth"],
         &["--synthetic", "Demo/x=1GiB", "--no-auth"],
+        &["--synthetic", "demo/x=big", "--no-auth"],
+        &["--synthetic", "demo/x=1KiB*10", "--no-auth"],
+        &["--synthetic", "demo/%d-%d=1KiB*10", "--no-auth"],
+        &["--synthetic", "demo/x-%d=1KiB*11", "--no-auth"],
+        &["--synthetic", "demo/x-%020d=1KiB*11", "--no-auth"],
+        &["--synthetic", "demo/x-%d=1KiB*0", "--no-auth"],
         &["--root", &at("missing"), "--no-auth"],
         &["--memory", "--no-auth", "--tls-cert", &missing],
         &["--memory", "--no-auth", "--tls-cert", &missing, "--tls-key", &missing],
@@ -76,6 +92,39 @@ fn serve(snapshot: &mut Snapshot) {
         &["--memory", "--no-auth", "--listen", "127.0.0.1:0", "--tls", &at("missing/ca.pem")],
     ] {
         snapshot.line(&[&["serve"], more].concat());
+    }
+}
+
+/// The wind tunnel's flags.
+fn weather(snapshot: &mut Snapshot) {
+    snapshot.section("flatout serve: the wind tunnel");
+    for more in [
+        &["--stall"][..],
+        &["--stall", "0.5"],
+        &["--stall", "0.5:30"],
+        &["--stall", "2:30s"],
+        &["--reset", "half"],
+        &["--reset", "5%:3"],
+        &["--slow", "5%:64KiB"],
+        &["--error", "1%"],
+        &["--error", "1%:SlowDon"],
+        &["--error", "1%:200"],
+        &["--flip", "-1"],
+        &["--throttle", "5"],
+        &["--throttle", "0/s"],
+        &["--qos-delay", "5"],
+        &["--qos-delay", "soon", "--throttle", "5/s"],
+        &["--replace-after", "0"],
+        &["--expire-token", "10"],
+        &["--clock", "soon"],
+        &["--seed", "x"],
+        &["--log", ""],
+        &["--log", "/proc/none/log", "--listen", "127.0.0.1:0"],
+        &["--listen", "127.0.0.1:0,slow"],
+        &["--listen", "127.0.0.1:0,rate=16"],
+        &["--listen", "127.0.0.1:0,dead"],
+    ] {
+        snapshot.line(&[&["serve", "--memory", "--no-auth"], more].concat());
     }
 }
 
@@ -108,6 +157,10 @@ fn locations(snapshot: &mut Snapshot) {
         &["bench", "get", "s3://bucket"],
         &["bench", "get", "-r", "http://host/folder/"],
         &["bench", "sweep", "s3://bucket/"],
+        &["doctor", "bucket"],
+        &["doctor", "s3://"],
+        &["doctor", "s3://buc ket/key"],
+        &["doctor", "oss://bucket/key"],
         &["cp", "http://host/x", ""],
         &["cp", "http://host/x", "/dev/stdout"],
         &["cp", "http://host/x", "file://o/x"],

@@ -86,7 +86,7 @@ impl Cell<'_> {
 
     fn origin(&self, seed: u64, scene: &Scene) -> Origin {
         let objects = self.objects().into_iter().map(|(key, bytes)| (BUCKET.to_owned(), key, bytes));
-        let mut options = Options::new(Store::Synthetic(objects.collect()));
+        let mut options = Options::new(Store::Synthetic(objects.collect(), vec![]));
         options.auth = Some((ACCESS_KEY.to_owned(), SECRET_KEY.to_owned()));
         options.tls = self.tls.map(|authority| authority.identity.clone());
         options.total = self.row.total.clone();

@@ -91,7 +91,7 @@ fn lines_of_many_connections_and_of_two_origins_are_whole() {
     let log = folder.path().join("log");
     let start = || {
         let tunnel = Tunnel { log: Some(log.clone()), ..Tunnel::default() };
-        let store = Store::Synthetic(vec![("bucket".to_owned(), "k".repeat(500), 10)]);
+        let store = Store::Synthetic(vec![("bucket".to_owned(), "k".repeat(500), 10)], vec![]);
         Origin::start(Options { tunnel, ..options(store) }).unwrap()
     };
     let origins = [start(), start()];
@@ -110,6 +110,20 @@ fn lines_of_many_connections_and_of_two_origins_are_whole() {
     let lines = lines(&log, 200);
     assert_eq!(lines.len(), 200);
     assert!(lines.iter().all(|line| line["fault"].is_null() && line["bytes"] == 10));
+}
+
+/// OSS allows 1023 bytes.
+#[test]
+fn the_longest_key_of_s3_has_its_fault_and_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, key) = (folder.path().join("log"), "k".repeat(1024));
+    let tunnel = Tunnel { log: Some(log.clone()), ..always(FaultKind::Truncate) };
+    let store = Store::Synthetic(vec![("bucket".to_owned(), key.clone(), 1000)], vec![]);
+    let origin = Origin::start(Options { tunnel, ..options(store) }).unwrap();
+    let came = get(origin.addresses()[0], &format!("/bucket/{key}"), &[]).0.body.len();
+    let line = &lines(&log, 1)[0];
+    assert_eq!((&line["key"], &line["fault"]), (&json!(key), &json!("truncate")));
+    assert!(came < 1000, "{came}");
 }
 
 #[test]

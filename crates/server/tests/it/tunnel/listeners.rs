@@ -13,7 +13,7 @@ fn any() -> Listen {
 }
 
 fn object(size: u64) -> Store {
-    Store::Synthetic(vec![("bucket".to_owned(), "k".to_owned(), size)])
+    Store::Synthetic(vec![("bucket".to_owned(), "k".to_owned(), size)], vec![])
 }
 
 #[test]

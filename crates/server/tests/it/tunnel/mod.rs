@@ -31,7 +31,7 @@ pub fn sometimes(chance: f64, kind: FaultKind) -> Tunnel {
 
 /// An origin with the object `bucket/k` of these many computed bytes, and those bytes.
 pub fn origin(size: usize, tunnel: Tunnel) -> (Origin, Vec<u8>) {
-    let store = Store::Synthetic(vec![("bucket".to_owned(), "k".to_owned(), size as u64)]);
+    let store = Store::Synthetic(vec![("bucket".to_owned(), "k".to_owned(), size as u64)], vec![]);
     let mut bytes = vec![0; size];
     flatout_server::synthetic_bytes("bucket", "k", 0..size as u64, &mut bytes);
     (Origin::start(Options { tunnel, ..options(store) }).unwrap(), bytes)
