@@ -262,7 +262,7 @@ fn who_has_the_keys_is_asked_once() {
     let endpoint = locked.url();
     let sheet =
         examine(at("s3://bucket/key", &["--endpoint-url", &endpoint]).env("AWS_CONFIG_FILE", &config));
-    sheet.says("keys for s3", "good", &["credential_process"]).says("access", "good", &["1MiB"]).ends(0);
+    sheet.says("keys for s3", "good", &["profile default"]).says("access", "good", &["1MiB"]).ends(0);
     assert_eq!(std::fs::read_to_string(&asked).unwrap().lines().count(), 1);
 }
 
