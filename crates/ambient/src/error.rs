@@ -13,9 +13,6 @@ pub enum AmbientError {
         /// What is wrong with the value.
         cause: Box<SettingError>,
     },
-    /// Values that are each right and wrong together.
-    #[error(transparent)]
-    Together(Box<SettingError>),
     /// A variable of our prefix that no knob has.
     #[error("{name}: there is no such setting")]
     Unknown {
@@ -148,7 +145,7 @@ impl AmbientError {
             }
             AmbientError::BadKey { .. } => Some("set it again without quotes, spaces or line ends".into()),
             AmbientError::NotText(name) => Some(format!("unset {name}, or set it to plain text")),
-            AmbientError::Setting { .. } | AmbientError::Together(_) => None,
+            AmbientError::Setting { .. } => None,
         }
     }
 }
@@ -181,6 +178,7 @@ impl ConfigError {
 fn without_name(cause: &SettingError) -> String {
     let text = cause.to_string();
     match cause {
+        SettingError::Together { cause, .. } => cause.clone(),
         SettingError::Value { knob, .. } | SettingError::Bounds { knob, .. } => {
             text.strip_prefix(&format!("{knob}: ")).unwrap_or(&text).to_owned()
         }

@@ -161,7 +161,9 @@ pub(crate) fn settle(layers: &Layers<'_>) -> Result<(Settings, Vec<Row>), Ambien
             window.place = "two parts".into();
         }
     }
-    settings.check().map_err(|cause| AmbientError::Together(Box::new(cause)))?;
+    settings
+        .check()
+        .map_err(|cause| AmbientError::Setting { place: window.place.clone(), cause: Box::new(cause) })?;
     Ok((settings, rows))
 }
 

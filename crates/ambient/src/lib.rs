@@ -42,7 +42,7 @@ use layers::Layers;
 
 pub use error::{AmbientError, ConfigError};
 pub use layers::{Layer, Row};
-pub use show::Signer;
+pub use show::{Signer, signers_of};
 
 /// Variables by name.
 pub type Environment = BTreeMap<OsString, OsString>;

@@ -52,21 +52,11 @@ impl Ambient {
 
     /// Who has the keys for each dialect: asked now, as at the first request.
     pub fn signers(&self) -> Vec<Signer> {
-        self.signers_of(&[Dialect::S3, Dialect::Oss])
-    }
-
-    /// The same for some dialects; plain URLs are not signed.
-    pub fn signers_of(&self, dialects: &[Dialect]) -> Vec<Signer> {
         let config = self.config();
         // Settings that make no client are said by whoever needs one; the keys do not depend on an endpoint.
         let plain = Config { settings: Settings::default(), ..config.clone() };
         let Ok(client) = Client::new(config).or_else(|_| Client::new(plain)) else { return Vec::new() };
-        let asked = |dialect: &Dialect| match dialect {
-            Dialect::S3 => Some(signer("s3", client.who_has_aws_keys())),
-            Dialect::Oss => Some(signer("oss", client.who_has_oss_keys())),
-            Dialect::Plain => None,
-        };
-        dialects.iter().filter_map(asked).collect()
+        signers_of(&client, &[Dialect::S3, Dialect::Oss])
     }
 
     /// `wire` takes S3's region from the endpoint's name and AWS's endpoint from the region; here it is said.
@@ -109,6 +99,17 @@ impl Ambient {
             }
         }
     }
+}
+
+/// Who has the keys that `client` signs with in some dialects: asked now, and kept for its requests. Plain URLs are not
+/// signed.
+pub fn signers_of(client: &Client, dialects: &[Dialect]) -> Vec<Signer> {
+    let asked = |dialect: &Dialect| match dialect {
+        Dialect::S3 => Some(signer("s3", client.who_has_aws_keys())),
+        Dialect::Oss => Some(signer("oss", client.who_has_oss_keys())),
+        Dialect::Plain => None,
+    };
+    dialects.iter().filter_map(asked).collect()
 }
 
 fn signer(dialect: &'static str, asked: Result<Grant, Refused>) -> Signer {

@@ -245,8 +245,6 @@ pub struct Build {
     pub rustc: &'static str,
     /// `rustls 0.23.44`
     pub libraries: Vec<&'static str>,
-    pub features: Vec<&'static str>,
-    pub allocator: &'static str,
     pub c_library: String,
     pub kernel: String,
     pub system: Option<String>,

@@ -1,22 +1,30 @@
 //! From what was typed to an engine and a location, with every refusal in the user's terms.
 
 use flatout_ambient::Row;
-use flatout_engine::{Client, Config};
+use flatout_engine::{Client, Config, Dialect};
 use flatout_wire::location::Location;
 
 use crate::failure::Failure;
 use crate::knobs::Knobs;
 
-/// An engine with the settings and keys of flags and environment. It starts nothing before its first use.
-pub fn client(knobs: &Knobs) -> Result<Client, Failure> {
+/// An engine with the settings and keys of flags and environment, for locations of these dialects. It starts nothing before
+/// its first use.
+pub fn client(knobs: &Knobs, dialects: &[Dialect]) -> Result<Client, Failure> {
     let found = flatout_ambient::gather(knobs.given())?;
     let rows = found.table();
-    client_of(found.into(), &rows)
+    client_of(found.into(), &rows, dialects)
 }
 
-/// An engine with these settings and keys; `rows` say where the settings came from.
-pub fn client_of(config: Config, rows: &[Row]) -> Result<Client, Failure> {
-    Client::new(config).map_err(|error| wrong_setting(&error, rows))
+/// An engine with these settings and keys; `rows` say where the settings came from. Those of OSS that are wrong are wrong
+/// only for whoever wants `dialects` with it: they may be another program's.
+pub fn client_of(config: Config, rows: &[Row], dialects: &[Dialect]) -> Result<Client, Failure> {
+    let client = Client::new(config).map_err(|error| wrong_setting(&error, rows))?;
+    match client.way_to_buckets(Dialect::Oss) {
+        Err(error) if dialects.contains(&Dialect::Oss) && error.doing() == "settings" => {
+            Err(wrong_setting(&error, rows))
+        }
+        _ => Ok(client),
+    }
 }
 
 /// A setting is named by where its value came from: `--region`, `AWS_REGION`, a place in a file.

@@ -14,7 +14,7 @@ use flatout_wire::sign::Signer;
 
 use crate::client::Core;
 use crate::credentials::{Held, Keys, Provider};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, SETTINGS};
 use crate::object::unix_seconds;
 use crate::proxy::is_metadata;
 use crate::refusal::{self, Doubt};
@@ -202,10 +202,13 @@ impl Account {
     }
 
     fn oss(&self) -> Result<&Oss, Error> {
-        self.oss.as_ref().map_err(|why| match why {
-            LocationError::NoOssEndpoint => Error::new(ErrorKind::Usage, why.to_string()),
-            LocationError::BadRegion { .. } => Error::new(ErrorKind::Usage, format!("oss-region: {why}")),
-            _ => Error::new(ErrorKind::Usage, format!("oss-endpoint: {why}")),
+        self.oss.as_ref().map_err(|why| {
+            let error = Error::new(ErrorKind::Usage, why.to_string());
+            match why {
+                LocationError::NoOssEndpoint => error,
+                LocationError::BadRegion { .. } => error.during(SETTINGS, "oss-region"),
+                _ => error.during(SETTINGS, "oss-endpoint"),
+            }
         })
     }
 

@@ -70,9 +70,7 @@ pub(crate) async fn ask(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> 
         answer.finish(shard).await;
         return Err(failure.unwrap_or_else(|| unexpected(status)));
     }
-    Err(Failure::last(
-        Error::new(ErrorKind::Network, "the origin redirects in a circle").with_hint("name the final URL"),
-    ))
+    Err(Failure::circle())
 }
 
 pub(crate) fn is_redirect(status: u16) -> bool {
@@ -84,10 +82,7 @@ fn follow(running: &Running, head: &Head) -> Result<bool, Failure> {
     let Some(target) = head.location.as_deref().filter(|_| is_redirect(head.status)) else {
         return Ok(false);
     };
-    running.object.redirect(target).map_err(|why| {
-        let error = Error::new(ErrorKind::Network, format!("the origin redirects, and not to a URL: {why}"));
-        Failure::last(error.with_hint("name the final URL"))
-    })
+    running.object.redirect(target).map_err(|why| Failure::redirected_to_no_url(&why))
 }
 
 /// One exchange on an idle connection or a new one. An idle one that the origin closed meanwhile costs no attempt.

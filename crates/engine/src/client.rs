@@ -198,7 +198,8 @@ impl Client {
         self.core.keys(&self.core.account.oss_keys)
     }
 
-    /// Asks who has the keys for S3, past those that are kept: for whoever shows how things stand.
+    /// Asks who has the keys for S3, past those that are kept: for whoever shows how things stand. Requests after it are
+    /// signed with these.
     ///
     /// # Errors
     /// Each provider that was tried, and why it had nothing.

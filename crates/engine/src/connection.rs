@@ -254,7 +254,7 @@ impl Connection {
     }
 }
 
-fn broke(refused: io::Error) -> Error {
+pub(crate) fn broke(refused: io::Error) -> Error {
     let hint = match refused.kind() {
         io::ErrorKind::TimedOut => "an origin that is slower than that needs a longer --stall-timeout",
         _ => LOOK_BETWEEN,
@@ -266,7 +266,7 @@ fn broke(refused: io::Error) -> Error {
 pub(crate) const LOOK_BETWEEN: &str =
     "try again later; if it stays so, look at the origin and at what stands between";
 
-fn closed_early(when: &str) -> Error {
+pub(crate) fn closed_early(when: &str) -> Error {
     Error::new(ErrorKind::Network, format!("the origin closed the connection {when}")).with_hint(LOOK_BETWEEN)
 }
 

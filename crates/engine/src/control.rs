@@ -1,6 +1,7 @@
 //! Control requests: HEAD and listings, small and whole, by hyper over the shard's own connections.
 
 use std::fmt;
+use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -16,12 +17,13 @@ use hyper_util::rt::TokioIo;
 
 use crate::account::{Dialect, Errand};
 use crate::attempt::{MOVES_MAX, REDIRECTS_MAX, is_redirect};
-use crate::connection::LOOK_BETWEEN;
+use crate::connection::{LOOK_BETWEEN, broke, closed_early};
 use crate::error::{Error, ErrorKind};
 use crate::proxy::{Proxy, Purpose};
 use crate::refusal::{self, Failure};
 use crate::retry::{self, Attempts, Fault};
 use crate::shard::Shard;
+use crate::tls_errors::alert_in;
 
 /// A page of a listing with 1,000 keys of 1 KiB, escaped, is well under this.
 const ANSWER_BYTES_MAX: usize = 32 << 20;
@@ -55,8 +57,11 @@ pub(crate) async fn call_with_retries(shard: &Rc<Shard>, mut call: Call) -> Resu
         };
         let failure = match answer(shard, &request).await {
             Ok((mut head, body)) => {
-                if redirects < REDIRECTS_MAX && call.follow(&request, &head) {
+                if call.follow(&request, &head).map_err(|failure| failure.error)? {
                     redirects += 1;
+                    if redirects > REDIRECTS_MAX {
+                        return Err(Failure::circle().error);
+                    }
                     continue;
                 }
                 if moves < MOVES_MAX && account.learn(&call.errand, &mut head, &body) {
@@ -96,23 +101,22 @@ fn refused(
 
 impl Call {
     /// Follows the redirect of a plain server; credentials go along to the same endpoint only.
-    fn follow(&mut self, from: &Request, head: &Head) -> bool {
+    fn follow(&mut self, from: &Request, head: &Head) -> Result<bool, Failure> {
         let Some(target) = head.location.as_deref().filter(|_| is_redirect(head.status)) else {
-            return false;
+            return Ok(false);
         };
         if self.errand.dialect() != Dialect::Plain {
-            return false;
+            return Ok(false);
         }
-        let Ok(url) = HttpUrl::new(from.endpoint.clone(), &from.target()).follow(target) else {
-            return false;
-        };
+        let url = HttpUrl::new(from.endpoint.clone(), &from.target()).follow(target);
+        let url = url.map_err(|why| Failure::redirected_to_no_url(&why))?;
         let mut request = request::get_url(&url);
         request.method = from.method;
         if let Some(secret) = from.header("authorization").filter(|_| url.endpoint == from.endpoint) {
             request.set("authorization", secret);
         }
         self.redirected = Some(request);
-        true
+        Ok(true)
     }
 }
 
@@ -139,9 +143,12 @@ async fn collected(
     let mut body = Limited::new(answer.into_body(), bytes_max);
     let mut bytes = Vec::new();
     while let Some(frame) = within(patience, endpoint, body.frame()).await? {
-        let frame = frame.map_err(|error| {
-            let cause = format!("the answer broke off: {error}");
-            Failure::transient(Error::new(ErrorKind::Network, cause))
+        let frame = frame.map_err(|error| match error.downcast_ref::<hyper::Error>() {
+            Some(error) => Failure::from(in_our_words(error, endpoint)),
+            None => Failure::last(Error::new(
+                ErrorKind::Network,
+                format!("the answer is longer than {bytes_max} bytes: nothing that was asked for is"),
+            )),
         })?;
         bytes.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
     }
@@ -187,11 +194,37 @@ async fn sent(
 ) -> Result<hyper::Response<Incoming>, Failure> {
     caller.send_request(rendered(shard, request, body, purpose)?).await.map_err(|error| {
         if error.is_parse() && request.endpoint.scheme == Scheme::Http {
-            return Failure::last(answers_nonsense(request, &error));
+            // hyper shows no byte of what it could not parse: that it is TLS is a guess.
+            let hint = "check host and port: is it HTTP that is spoken there? If it is TLS, use https://";
+            return Failure::last(Error::new(ErrorKind::Network, NO_HTTP).with_hint(hint));
         }
-        let cause = format!("the connection broke: {error}");
-        Failure::transient(Error::new(ErrorKind::Network, cause).with_hint(LOOK_BETWEEN))
+        Failure::from(in_our_words(&error, &request.endpoint))
     })
+}
+
+const NO_HTTP: &str = "the answer is no HTTP/1 that can be read";
+
+/// What hyper met, as the data path would have said it.
+fn in_our_words(error: &hyper::Error, endpoint: &Endpoint) -> Error {
+    if error.is_parse() {
+        return Error::new(ErrorKind::Network, NO_HTTP).with_hint(LOOK_BETWEEN);
+    }
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<io::Error>());
+    match source.map(|source| (source, source.kind())) {
+        // hyper says so of a body.
+        Some((_, io::ErrorKind::UnexpectedEof)) => closed_early("before its answer was whole"),
+        Some((_, io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput)) => {
+            Error::new(ErrorKind::Network, "the chunked body is broken").with_hint(LOOK_BETWEEN)
+        }
+        Some((source, kind)) => alert_in(source, endpoint)
+            .unwrap_or_else(|| broke(io::Error::new(kind, crate::error::plain(source)))),
+        None if error.is_incomplete_message() || error.is_canceled() || error.is_closed() => {
+            closed_early("before its answer was whole")
+        }
+        None => {
+            Error::new(ErrorKind::Network, format!("the connection broke: {error}")).with_hint(LOOK_BETWEEN)
+        }
+    }
 }
 
 /// An idle connection that is still open.
@@ -215,13 +248,6 @@ async fn open_caller(shard: &Rc<Shard>, request: &Request, purpose: Purpose) -> 
         let _ = connection.await;
     });
     Ok(caller)
-}
-
-/// hyper shows no byte of what it could not parse: that it is TLS is a guess.
-fn answers_nonsense(request: &Request, error: &hyper::Error) -> Error {
-    let cause = format!("the answer of {} cannot be read: {error}", request.endpoint);
-    Error::new(ErrorKind::Network, cause)
-        .with_hint("check host and port: is it HTTP that is spoken there? If it is TLS, use https://")
 }
 
 /// An origin decides what a redirect or a listing leads to, a service what a role is called: that may be more than a

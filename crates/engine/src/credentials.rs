@@ -206,9 +206,10 @@ impl<S: Send + Sync + 'static> Keys<S> {
         self.current(core).await.is_ok_and(|held| held.number != number)
     }
 
-    /// What the provider says now, past what is kept; blocks.
-    pub(crate) fn ask(&self, core: &Arc<Core>) -> Result<Grant, Refused> {
-        self.provider.provide(&Web(core.clone()))
+    /// What the provider says now, past what is kept; kept in its place, so that requests use what was told. Blocks.
+    pub(crate) fn ask(self: &Arc<Keys<S>>, core: &Arc<Core>) -> Result<Grant, Refused> {
+        self.lock().asking = true;
+        Asking { keys: self.clone(), answered: false }.ask(&Web(core.clone()))
     }
 
     fn look(self: &Arc<Keys<S>>, core: &Arc<Core>) -> Next<S> {
@@ -225,7 +226,7 @@ impl<S: Send + Sync + 'static> Keys<S> {
     fn start_asking(self: &Arc<Keys<S>>, web: Web) {
         let asking = Asking { keys: self.clone(), answered: false };
         // A thread that cannot start drops `asking`, and that is an answer.
-        let _ = std::thread::Builder::new().name("flatout-keys".into()).spawn(move || asking.ask(&web));
+        let _ = std::thread::Builder::new().name("flatout-keys".into()).spawn(move || drop(asking.ask(&web)));
     }
 
     fn answer(&self, answer: Result<Grant, Refused>) {
@@ -246,10 +247,11 @@ struct Asking<S: Send + Sync + 'static> {
 }
 
 impl<S: Send + Sync + 'static> Asking<S> {
-    fn ask(mut self, web: &Web) {
+    fn ask(mut self, web: &Web) -> Result<Grant, Refused> {
         let answer = self.keys.provider.provide(web);
         self.answered = true;
-        self.keys.answer(answer);
+        self.keys.answer(answer.clone());
+        answer
     }
 }
 

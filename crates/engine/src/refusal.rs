@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use flatout_wire::head::Head;
-use flatout_wire::location::{HttpUrl, Location};
+use flatout_wire::location::{HttpUrl, Location, LocationError};
 use flatout_wire::request::Method;
 use flatout_wire::verdict::{self, Reason, Refusal, Verdict};
 
@@ -14,6 +14,7 @@ use crate::retry::Fault;
 /// Signatures are refused beyond it (S3 and OSS: RequestTimeTooSkewed).
 const SKEW_REFUSED_S: u64 = 15 * 60;
 const SET_THE_CLOCK: &str = "set the clock, for example with chrony or systemd-timesyncd";
+pub(crate) const NAME_THE_FINAL_URL: &str = "name the final URL";
 const START_AGAIN: &str = "start again to read the new version";
 
 /// A failed attempt: whether to try again, and the error if not.
@@ -50,6 +51,18 @@ impl Failure {
         Failure::transient(Error::new(ErrorKind::Network, cause))
     }
 
+    /// Every redirect led to another.
+    pub(crate) fn circle() -> Failure {
+        let error = Error::new(ErrorKind::Network, "the origin redirects in a circle");
+        Failure::last(error.with_hint(NAME_THE_FINAL_URL))
+    }
+
+    /// A redirect whose Location cannot be followed.
+    pub(crate) fn redirected_to_no_url(why: &LocationError) -> Failure {
+        let error = Error::new(ErrorKind::Network, format!("the origin redirects, and not to a URL: {why}"));
+        Failure::last(error.with_hint(NAME_THE_FINAL_URL))
+    }
+
     /// The failure that an answer with this head and body tells of; `None` when it tells of success.
     /// `note` says what the user should know of the keys, where that is more than that there are some.
     pub(crate) fn of_answer(head: &Head, body: &[u8], note: Option<&str>) -> Option<Failure> {
@@ -68,7 +81,7 @@ impl Failure {
                 .with_hint("try again later; if it stays so, look at the origin"),
             Fault::Final => {
                 let is_explained = !body.is_empty() || head.error_document.is_some();
-                refused(&refusal, note, head.date, is_explained)
+                refused(&refusal, note, head, is_explained)
             }
         };
         let retry_after =
@@ -145,8 +158,8 @@ pub(crate) fn doubts_keys(head: &Head, body: &[u8], method: Method) -> Doubt {
 }
 
 /// A refusal that is not `is_explained` has nothing but its status: the refusal of a HEAD.
-fn refused(refusal: &Refusal, note: Option<&str>, date: Option<u64>, is_explained: bool) -> Error {
-    let skew = |least_s| date.and_then(|date| skew(unix_seconds(), date, least_s));
+fn refused(refusal: &Refusal, note: Option<&str>, head: &Head, is_explained: bool) -> Error {
+    let skew = |least_s| head.date.and_then(|date| skew(unix_seconds(), date, least_s));
     // OSS alone numbers its errors, and has flags of its own.
     let is_oss = refusal.ec.is_some();
     let keys = match skew(SKEW_REFUSED_S).filter(|_| !is_explained) {
@@ -210,11 +223,10 @@ fn refused(refusal: &Refusal, note: Option<&str>, date: Option<u64>, is_explaine
             "the object is archived",
             "restore it first, and wait until that is done".into(),
         ),
-        Reason::Redirect => (
-            ErrorKind::Network,
-            "the origin redirects elsewhere",
-            "use the endpoint that it names, with --endpoint-url or --region".into(),
-        ),
+        Reason::Redirect => {
+            let (what, hint) = redirected(head);
+            (ErrorKind::Network, what, hint)
+        }
         Reason::Other if refusal.code == "InvalidBucketName" => (
             ErrorKind::Usage,
             "this is no name of a bucket",
@@ -227,6 +239,20 @@ fn refused(refusal: &Refusal, note: Option<&str>, date: Option<u64>, is_explaine
         ),
     };
     Error::new(kind, sentence(refusal, what)).with_hint(hint)
+}
+
+/// A redirect that is not followed. What it leads to may hold a signature: of its URL only the endpoint is shown.
+fn redirected(head: &Head) -> (&'static str, String) {
+    let Some(location) = head.location.as_deref() else {
+        return ("the origin redirects and does not say where", NAME_THE_FINAL_URL.into());
+    };
+    let hint = match Location::parse(location) {
+        Ok(Location::Http { url }) => {
+            format!("if you trust it: --endpoint-url {}, or its --region", url.endpoint)
+        }
+        _ => "use the endpoint of the bucket's region, with --endpoint-url or --region".into(),
+    };
+    ("the origin redirects elsewhere", hint)
 }
 
 /// How far off this machine's clock is, by the date of the origin's answer; nothing where it is less than `least_s`.
@@ -245,7 +271,7 @@ fn skew(now: u64, date: u64, least_s: u64) -> Option<String> {
 /// `what (404 NoSuchKey: The specified key does not exist, request 17A…)`
 fn sentence(refusal: &Refusal, what: &str) -> String {
     let mut words = refusal.status.to_string();
-    if !refusal.code.is_empty() && refusal.code != format!("Http{}", refusal.status) {
+    if !refusal.code.is_empty() && !refusal.code_is_ours {
         words += &format!(" {}", refusal.code);
     }
     if !refusal.message.is_empty() && refusal.message != refusal.code {

@@ -31,6 +31,8 @@ pub struct Refusal {
     pub status: u16,
     /// S3's code (`NoSuchKey`), or the nearest to it for a status without one.
     pub code: String,
+    /// The code is the nearest to the status: the origin named none.
+    pub code_is_ours: bool,
     /// For people: control characters are gone, and it is at most 500 characters long.
     pub message: String,
     pub request_id: Option<String>,
@@ -160,7 +162,10 @@ impl Refusal {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} {}", self.status, self.code)?;
+        write!(out, "{}", self.status)?;
+        if !self.code_is_ours {
+            write!(out, " {}", self.code)?;
+        }
         if !self.message.is_empty() {
             write!(out, ": {}", self.message)?;
         }
@@ -258,7 +263,13 @@ fn synthesised(status: u16) -> Refusal {
         504 => ("GatewayTimeout".into(), "a gateway waited too long for the origin"),
         _ => (format!("Http{status}").into(), ""),
     };
-    Refusal { status, code: code.into_owned(), message: message.into(), ..Refusal::default() }
+    Refusal {
+        status,
+        code: code.into_owned(),
+        code_is_ours: true,
+        message: message.into(),
+        ..Refusal::default()
+    }
 }
 
 /// An origin's words, fit for a terminal.

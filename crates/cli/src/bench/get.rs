@@ -6,7 +6,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use flatout_engine::{Client, Get, Landing as EngineLanding};
+use flatout_engine::{Client, Dialect, Get, Landing as EngineLanding};
 use flatout_wire::endpoint::Scheme;
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
@@ -77,7 +77,7 @@ impl<'a> Bench<'a> {
         console: &'a Console,
     ) -> Result<Bench<'a>, Failure> {
         let location = origin::object("read", source)?;
-        let client = origin::client(knobs)?;
+        let client = origin::client(knobs, &[Dialect::of(&location)])?;
         let probe = Get::new(location.clone(), EngineLanding::Nowhere)
             .with_span(Span::Slice(0..1))
             .with_part_records();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use flatout_engine::{Client, Entry, Folder, Get, Landing as EngineLanding, Wanted};
+use flatout_engine::{Client, Dialect, Entry, Folder, Get, Landing as EngineLanding, Wanted};
 use flatout_wire::endpoint::Scheme;
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
@@ -59,7 +59,7 @@ pub fn prepare<'a>(
         let failure = Failure::usage(format!("bench: many objects cannot land in {landing}"));
         return Err(failure.with_hint("--landing nowhere, or --landing file:DIR"));
     }
-    let client = origin::client(knobs)?;
+    let client = client(source, knobs)?;
     let wanted = list(source, &client)?;
     let bytes = wanted.iter().filter_map(|wanted| wanted.size).sum();
     let first = wanted.iter().find(|wanted| wanted.size > Some(0)).ok_or_else(|| {
@@ -105,6 +105,10 @@ fn best_shape(bench: &Bench) -> Result<Shape, Failure> {
     Ok(best.expect("there is a shape").1)
 }
 
+fn client(source: &str, knobs: &Knobs) -> Result<Client, Failure> {
+    origin::client(knobs, &[Dialect::of(&origin::location("read", source)?)])
+}
+
 /// All objects below the source that can be files.
 fn list(source: &str, client: &Client) -> Result<Vec<Wanted>, Failure> {
     let location = origin::location("read", source)?;
@@ -132,9 +136,9 @@ pub struct ByEngine<'a> {
 impl<'a> ByEngine<'a> {
     pub fn prepare(spec: &'a Spec, knobs: &Knobs, console: &'a Console) -> Result<ByEngine<'a>, Failure> {
         // By a client of its own: the one that is measured starts cold.
-        let wanted = list(&spec.source, &origin::client(knobs)?)?;
+        let wanted = list(&spec.source, &client(&spec.source, knobs)?)?;
         let shards = flatout_ambient::gather(knobs.given())?.settings.shards;
-        let client = origin::client(knobs)?;
+        let client = client(&spec.source, knobs)?;
         // Cold, but with the keys at hand: whoever has them may take his time, and that is not what is measured.
         if let Some(first) = wanted.first() {
             client.signed_get(&first.location)?;
@@ -181,7 +185,7 @@ pub struct ByFloor<'a> {
 
 impl<'a> ByFloor<'a> {
     pub fn prepare(spec: &'a Spec, knobs: &Knobs, shape: Shape) -> Result<ByFloor<'a>, Failure> {
-        let client = origin::client(knobs)?;
+        let client = client(&spec.source, knobs)?;
         let objects = list(&spec.source, &client)?.into_iter().map(|wanted| request(&client, wanted));
         let objects = objects.collect::<Result<_, _>>()?;
         let folder = target(spec);

@@ -6,7 +6,7 @@ use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use flatout_engine::{Client, Get, Landing, PartRecord, Report, Watch, stream};
+use flatout_engine::{Client, Dialect, Get, Landing, PartRecord, Report, Watch, stream};
 use flatout_wire::endpoint::Scheme;
 use flatout_wire::location::Location;
 use flatout_wire::request::Request;
@@ -37,7 +37,7 @@ pub struct ByEngine<'a> {
 impl<'a> ByEngine<'a> {
     pub fn prepare(spec: &'a Spec, knobs: &Knobs, console: &'a Console) -> Result<ByEngine<'a>, Failure> {
         let location = origin::object("read", &spec.source)?;
-        let client = origin::client(knobs)?;
+        let client = origin::client(knobs, &[Dialect::of(&location)])?;
         // Whoever has the keys may take his time, and that is not what is measured.
         client.signed_get(&location)?;
         Ok(ByEngine { spec, console, client, location, target: Target::new(spec)? })

@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use flatout_engine::Dialect;
+
 use crate::args::Cat;
 use crate::commands::cp::object_event;
 use crate::console::{Carries, Console};
@@ -15,7 +17,8 @@ use crate::origin;
 pub fn run(args: &Cat, console: &Console) -> Result<Exit, Failure> {
     let sources: Vec<_> =
         args.sources.iter().map(|typed| origin::object("read", typed)).collect::<Result<_, _>>()?;
-    let client = origin::client(&args.knobs)?;
+    let dialects: Vec<_> = sources.iter().map(Dialect::of).collect();
+    let client = origin::client(&args.knobs, &dialects)?;
     let start = Instant::now();
     let mut summary = Summary { action: "download", objects: sources.len() as u64, ..Default::default() };
     let mut exit = Exit::Clean;

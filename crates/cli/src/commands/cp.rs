@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use flatout_engine::{Client, Report};
+use flatout_engine::{Client, Dialect, Report};
 use flatout_settings::format_size;
 use flatout_wire::location::Location;
 
@@ -33,8 +33,9 @@ impl Target {
 
 pub fn run(args: &Cp, console: &Console) -> Result<Exit, Failure> {
     refuse_what_comes_later(args)?;
-    let client = origin::client(&args.knobs)?;
-    if let Some(source) = many(args, &client)? {
+    let location = origin::location("read", &args.source)?;
+    let client = origin::client(&args.knobs, &[Dialect::of(&location)])?;
+    if let Some(source) = many(args, &location, &client)? {
         return cp_many::run(args, &source, &client, console);
     }
     let source = origin::object("read", &args.source)?;
@@ -54,15 +55,14 @@ pub fn run(args: &Cp, console: &Console) -> Result<Exit, Failure> {
 }
 
 /// The source as many objects, if it is that. Wildcards may be part of a key: an object that is called so comes first.
-fn many(args: &Cp, client: &Client) -> Result<Option<Source>, Failure> {
-    let location = origin::location("read", &args.source)?;
-    let is_pattern = Source::is_pattern(&location) && (args.recursive || client.stat(&location).is_err());
+fn many(args: &Cp, location: &Location, client: &Client) -> Result<Option<Source>, Failure> {
+    let is_pattern = Source::is_pattern(location) && (args.recursive || client.stat(location).is_err());
     if is_pattern {
-        return Source::pattern(&location, args.recursive);
+        return Source::pattern(location, args.recursive);
     }
     match args.recursive {
         false => Ok(None),
-        true => Source::folder(&location).map(Some).ok_or_else(|| cp_many::no_listing("cp", &location)),
+        true => Source::folder(location).map(Some).ok_or_else(|| cp_many::no_listing("cp", location)),
     }
 }
 

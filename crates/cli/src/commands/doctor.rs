@@ -16,8 +16,7 @@ mod visit;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use flatout_ambient::Ambient;
-use flatout_engine::{Client, Dialect};
+use flatout_engine::{Client, Config, Dialect};
 use flatout_settings::Settings;
 use flatout_wire::location::Location;
 
@@ -42,7 +41,8 @@ const RETRIES_MAX: u32 = 1;
 pub fn run(args: &Doctor, console: &Console) -> Result<Exit, Failure> {
     let location = args.url.as_deref().map(|url| origin::location("examine", url)).transpose()?;
     let found = flatout_ambient::gather(args.knobs.given())?;
-    let client = hurried(&found)?;
+    let dialects = location.as_ref().map(Dialect::of);
+    let client = origin::client_of(hurried(found.config()), &found.table(), dialects.as_slice())?;
     let machine = Machine::look(Path::new("/"));
     let mut sheet = Sheet::new(console);
     sheet.section("machine", judge::machine(&machine, &found.settings))?;
@@ -51,25 +51,24 @@ pub fn run(args: &Doctor, console: &Console) -> Result<Exit, Failure> {
     sheet.section("settings", settings)?;
     match &location {
         Some(location) => {
-            sheet.section("keys", keys(&found, &[Dialect::of(location)]))?;
+            sheet.section("keys", keys(&client, &found.settings, &[Dialect::of(location)]))?;
             examine(&mut sheet, &client, &found.settings, &machine, location)?;
         }
         None => {
-            sheet.section("keys", keys(&found, &[Dialect::S3, Dialect::Oss]))?;
+            sheet.section("keys", keys(&client, &found.settings, &[Dialect::S3, Dialect::Oss]))?;
             sheet.section("endpoint", endpoints(&client, &found.settings, &machine))?;
         }
     }
     sheet.finish()
 }
 
-/// A client that waits no longer than a doctor's visit may last.
-fn hurried(found: &Ambient) -> Result<Client, Failure> {
-    let mut config = found.config();
+/// A client made from it waits no longer than a doctor's visit may last.
+fn hurried(mut config: Config) -> Config {
     let settings = &mut config.settings;
     settings.connect_timeout_ms = settings.connect_timeout_ms.min(CONNECT_MS_MAX);
     settings.stall_timeout_ms = settings.stall_timeout_ms.min(STALL_MS_MAX);
     settings.retries = settings.retries.min(RETRIES_MAX);
-    origin::client_of(config, &found.table())
+    config
 }
 
 fn places() -> Vec<Place> {
@@ -80,11 +79,12 @@ fn places() -> Vec<Place> {
 }
 
 /// Asks who has keys. They are needed for what is asked for; where nothing is, one dialect's will do.
-fn keys(found: &Ambient, dialects: &[Dialect]) -> Vec<Finding> {
-    let signers = found.signers_of(dialects);
+/// What follows is signed with what they gave: a process or a person is not asked twice.
+fn keys(client: &Client, settings: &Settings, dialects: &[Dialect]) -> Vec<Finding> {
+    let signers = flatout_ambient::signers_of(client, dialects);
     let nobody = signers.iter().all(|signer| signer.provider.is_none());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    signers.iter().map(|signer| judge::keys(signer, nobody, &found.settings, now)).collect()
+    signers.iter().map(|signer| judge::keys(signer, nobody, settings, now)).collect()
 }
 
 /// Where settings lead, by name alone: nothing is sent anywhere.
@@ -122,5 +122,24 @@ fn examine(
             sheet.section("probe", judge::probe(&probe, &road, machine))
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_visit_is_hurried_but_never_slowed_down() {
+        let check = |given: [u64; 3], expected: [u64; 3]| {
+            let [connect_timeout_ms, stall_timeout_ms, retries] = given;
+            let retries = u32::try_from(retries).unwrap();
+            let settings = Settings { connect_timeout_ms, stall_timeout_ms, retries, ..Settings::default() };
+            let hurried = hurried(Config { settings, ..Config::default() }).settings;
+            let found = [hurried.connect_timeout_ms, hurried.stall_timeout_ms, hurried.retries.into()];
+            assert_eq!(found, expected, "{given:?}");
+        };
+        check([60_000, 600_000, 100], [3_000, 5_000, 1]);
+        check([300, 200, 0], [300, 200, 0]);
     }
 }

@@ -14,7 +14,8 @@ use crate::origin;
 use crate::select::Source;
 
 pub fn run(args: &Ls, console: &Console) -> Result<Exit, Failure> {
-    let client = origin::client(&args.knobs)?;
+    let is_oss = args.location.as_deref().is_some_and(|typed| typed.starts_with("oss://"));
+    let client = origin::client(&args.knobs, &[if is_oss { Dialect::Oss } else { Dialect::S3 }])?;
     let mut summary = events::ListSummary { action: "list", ..Default::default() };
     let outcome = match args.location.as_deref() {
         None | Some("s3://" | "s3:///") => buckets(args, Dialect::S3, &client, console, &mut summary),

@@ -1,6 +1,6 @@
 //! `flatout stat`: what the origin says about an object.
 
-use flatout_engine::Stat;
+use flatout_engine::{Dialect, Stat};
 use flatout_settings::format_size;
 use flatout_wire::checksum;
 use flatout_wire::head::{Checksum, Kind};
@@ -15,7 +15,7 @@ use crate::origin;
 
 pub fn run(args: &args::Stat, console: &Console) -> Result<Exit, Failure> {
     let location = origin::object("stat", &args.source)?;
-    let stat = origin::client(&args.knobs)?.stat(&location)?;
+    let stat = origin::client(&args.knobs, &[Dialect::of(&location)])?.stat(&location)?;
     console.answer(&one_line(&location.to_string()))?;
     for (name, value) in rows(&stat) {
         console.answer(&format!("  {name:14} {}", one_line(&value)))?;

@@ -41,9 +41,6 @@ fn build() -> Build {
         target: env!("BUILD_TARGET"),
         rustc: env!("BUILD_RUSTC"),
         libraries: env!("BUILD_LIBRARIES").split(", ").filter(|library| !library.is_empty()).collect(),
-        // There are none to choose among.
-        features: Vec::new(),
-        allocator: "system",
         c_library: sys::c_library(),
         kernel: machine.kernel,
         system: system(&fs::read_to_string("/etc/os-release").unwrap_or_default()),
@@ -76,8 +73,6 @@ fn rows(build: &Build) -> Vec<(&'static str, String)> {
         ("commit", build.commit.map_or_else(|| format!("{} in this build", unknown()), str::to_owned)),
         ("built", format!("{} for {} by {}", build.profile, build.target, some(build.rustc))),
         ("libraries", some(&build.libraries.join(", "))),
-        ("features", "none".to_owned()),
-        ("allocator", build.allocator.to_owned()),
         ("C library", build.c_library.clone()),
         ("kernel", some(&build.kernel)),
         ("system", build.system.clone().unwrap_or_else(unknown)),

@@ -240,6 +240,32 @@ fn refusals_are_said_in_words() {
     missing.says("access", "bad", &["no such object"]).ends(1);
 }
 
+#[test]
+fn a_missing_object_is_told_of_as_what_was_asked_for() {
+    let locked = Buckets::locked(&[("bucket/key", &bytes(MIB))]);
+    let endpoint = locked.url();
+    let sheet = examine(at("s3://bucket/nothing", &["--endpoint-url", &endpoint]).envs(KEYS));
+    sheet.says("access", "bad", &["no such object"]).ends(1);
+    assert_eq!(sheet.topic("access")["facts"]["asked"], "read of s3://bucket/nothing");
+}
+
+#[test]
+fn who_has_the_keys_is_asked_once() {
+    let locked = Buckets::locked(&[("bucket/key", &bytes(MIB))]);
+    let folder = tempfile::tempdir().unwrap();
+    let (config, asked) = (folder.path().join("config"), folder.path().join("asked"));
+    let script = folder.path().join("keys.sh");
+    let keys =
+        format!(r#"{{"Version": 1, "AccessKeyId": "{ACCESS_KEY}", "SecretAccessKey": "{SECRET_KEY}"}}"#);
+    std::fs::write(&script, format!("echo >>{}\necho '{keys}'\n", asked.display())).unwrap();
+    std::fs::write(&config, format!("[default]\ncredential_process = sh {}\n", script.display())).unwrap();
+    let endpoint = locked.url();
+    let sheet =
+        examine(at("s3://bucket/key", &["--endpoint-url", &endpoint]).env("AWS_CONFIG_FILE", &config));
+    sheet.says("keys for s3", "good", &["profile default"]).says("access", "good", &["1MiB"]).ends(0);
+    assert_eq!(std::fs::read_to_string(&asked).unwrap().lines().count(), 1);
+}
+
 /// An origin whose clock is `ahead_s` ahead of ours.
 fn in_time_zone(ahead_s: i64) -> Raw {
     Raw::start(move |asked: &Asked| {
@@ -374,14 +400,8 @@ fn the_version_tells_what_a_bug_report_needs() {
         run(command.env("FLATOUT_ENDPOINT_URL", "http://user:PASSWORDPASSWORD@h").env("FLATOUT_SHARDS", "3"));
     let text = long.clean().text().to_owned();
     assert!(text.starts_with(short.text()), "{text}");
-    for part in [
-        "rustc 1.",
-        "rustls 0.",
-        "kernel ",
-        "setting     shards 3 (FLATOUT_SHARDS)",
-        "http://***@h",
-        "allocator",
-    ] {
+    for part in ["rustc 1.", "rustls 0.", "kernel ", "setting     shards 3 (FLATOUT_SHARDS)", "http://***@h"]
+    {
         assert!(text.contains(part), "{text} lacks {part}");
     }
     let events = run(&mut flatout(&["version", "--verbose", "--json"])).clean().events();

@@ -42,10 +42,11 @@ impl Nic {
             text.trim().parse::<i64>().ok().filter(|number| *number > 0)
         };
         let driver = fs::read_link(folder.join("device/driver")).ok();
+        let speed = if is_told_of_hardware(&folder) { number("speed") } else { None };
         Nic {
             mtu: number("mtu").and_then(|mtu| u32::try_from(mtu).ok()),
             // -1, or an error, where the driver does not know.
-            mbit_per_s: number("speed").and_then(|speed| u64::try_from(speed).ok()),
+            mbit_per_s: speed.and_then(|speed| u64::try_from(speed).ok()),
             driver: driver.and_then(|path| path.file_name().map(|name| name.to_string_lossy().into_owned())),
             name,
             is_loopback,
@@ -53,9 +54,36 @@ impl Nic {
     }
 }
 
+/// Whether the speed of an interface is that of some device: a bond and a VLAN pass on what theirs say. Others make one up,
+/// a veth 10000 and a tun 10, whatever the host has.
+fn is_told_of_hardware(folder: &Path) -> bool {
+    let is_vlan = || {
+        let uevent = fs::read_to_string(folder.join("uevent")).unwrap_or_default();
+        uevent.lines().any(|line| line == "DEVTYPE=vlan")
+    };
+    folder.join("device").exists() || folder.join("bonding").exists() || is_vlan()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_speed_without_a_device_is_made_up() {
+        let check = |kind: &str, file: &str, text: &str, expected: Option<u64>| {
+            let root = tempfile::tempdir().unwrap();
+            let folder = root.path().join("sys/class/net/x0");
+            fs::create_dir_all(folder.join(file).parent().unwrap()).unwrap();
+            fs::write(folder.join(file), text).unwrap();
+            fs::write(folder.join("speed"), "10000\n").unwrap();
+            assert_eq!(Nic::look(root.path(), "x0".into(), false).mbit_per_s, expected, "{kind}");
+        };
+        check("veth", "uevent", "INTERFACE=x0\nIFINDEX=2\n", None);
+        check("tun", "tun_flags", "0x1002\n", None);
+        check("hardware", "device/vendor", "0x1d0f\n", Some(10_000));
+        check("bond", "bonding/mode", "802.3ad 4\n", Some(10_000));
+        check("VLAN", "uevent", "DEVTYPE=vlan\nINTERFACE=x0\n", Some(10_000));
+    }
 
     #[test]
     fn loopback_leads_to_loopback() {

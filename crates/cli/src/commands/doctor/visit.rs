@@ -1,5 +1,7 @@
 //! Facts that the origin itself tells: what may be read, what there is to read, when its first byte comes, how late it is.
 
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::Duration;
 
 use flatout_engine::{Client, Entry, ErrorKind, Get, Landing, Listed, Report};
@@ -52,13 +54,22 @@ impl Visit {
         let names_a_folder =
             location.in_bucket().is_some_and(|(_, key)| key.is_empty() || key.ends_with('/'));
         visit.outcome = match names_a_folder {
-            true => visit.by_listing(client, location),
+            true => {
+                visit.asked = format!("list of {location}");
+                by_listing(client, location).map(|(object, listed)| {
+                    visit.listed = Some(listed);
+                    object
+                })
+            }
             false => match open(client, location) {
                 // What is no object may be the beginning of some keys.
                 Err(missing) if is_missing(&missing) && location.in_bucket().is_some() => {
-                    match visit.by_listing(client, location) {
-                        Ok(None) | Err(_) => Err(missing),
-                        found => found,
+                    match by_listing(client, location) {
+                        Ok((Some(object), listed)) => {
+                            (visit.asked, visit.listed) = (format!("list of {location}"), Some(listed));
+                            Ok(Some(object))
+                        }
+                        Ok((None, _)) | Err(_) => Err(missing),
                     }
                 }
                 opened => opened.map(Some),
@@ -67,21 +78,54 @@ impl Visit {
         visit.clock_ahead_s = client.origin_ahead_s();
         visit
     }
+}
 
-    fn by_listing(&mut self, client: &Client, location: &Location) -> Result<Option<Object>, Failure> {
-        self.asked = format!("list of {location}");
-        let mut objects = Vec::new();
-        for entry in client.list(location, true)?.take(PAGE_KEYS) {
-            if let Entry::Object(listed) = entry? {
-                objects.push(listed);
-            }
+/// The largest object below a prefix that can be read, and how many keys there are on the first page.
+fn by_listing(client: &Client, location: &Location) -> Result<(Option<Object>, usize), Failure> {
+    let objects = list_first(client, location, PATIENCE)?;
+    let listed = objects.len();
+    let largest = objects.into_iter().filter(can_be_read).max_by_key(|listed| listed.size);
+    let object = match largest.and_then(|listed| location.with_key(listed.key)) {
+        Some(location) => Some(open(client, &location)?),
+        None => None,
+    };
+    Ok((object, listed))
+}
+
+/// The objects on the first page of a listing.
+fn list_first(client: &Client, location: &Location, patience: Duration) -> Result<Vec<Listed>, Failure> {
+    let entries = client.list(location, true)?.take(PAGE_KEYS);
+    let (page, arriving) = mpsc::channel();
+    // A page that trickles in breaks no patience of the engine's: whoever waits for it does so apart, and is left behind.
+    let waiting = thread::Builder::new().name("listing".to_owned());
+    let started = waiting.spawn(move || {
+        // Nobody listens once it is late.
+        let _ = page.send(entries.collect::<Result<Vec<Entry>, _>>());
+    });
+    started.map_err(|refused| Failure::local("list", location, &refused))?;
+    match arriving.recv_timeout(patience) {
+        Ok(entries) => Ok(entries?.into_iter().filter_map(object_of).collect()),
+        Err(RecvTimeoutError::Timeout) => Err(late(format!("list: {location}: its first page"), patience)),
+        Err(RecvTimeoutError::Disconnected) => {
+            Err(Failure::internal(format!("list: {location}: the listing came to no end")))
         }
-        self.listed = Some(objects.len());
-        let largest = objects.into_iter().filter(can_be_read).max_by_key(|listed| listed.size);
-        let Some(location) = largest.and_then(|listed| location.with_key(listed.key)) else {
-            return Ok(None);
-        };
-        open(client, &location).map(Some)
+    }
+}
+
+fn object_of(entry: Entry) -> Option<Listed> {
+    match entry {
+        Entry::Object(listed) => Some(listed),
+        Entry::Prefix(_) => None,
+    }
+}
+
+/// `what` was waited for that long.
+fn late(what: String, patience: Duration) -> Failure {
+    Failure {
+        exit: exit::of(ErrorKind::Timeout),
+        kind: exit::name(ErrorKind::Timeout).into(),
+        message: format!("{what} did not arrive within {} seconds", patience.as_secs()),
+        hint: None,
     }
 }
 
@@ -124,13 +168,42 @@ fn read_first(client: &Client, location: &Location, from: u64) -> Result<Report,
     let get = Get::new(location.clone(), Landing::Nowhere).with_span(Span::Slice(from..FIRST_BYTES));
     let transfer = client.get(get.with_part_records())?;
     if !transfer.wait_timeout(PATIENCE) {
-        let seconds = PATIENCE.as_secs();
-        return Err(Failure {
-            exit: exit::of(ErrorKind::Timeout),
-            kind: exit::name(ErrorKind::Timeout).into(),
-            message: format!("read: {location}: its first bytes did not arrive within {seconds} seconds"),
-            hint: None,
-        });
+        return Err(late(format!("read: {location}: its first bytes"), PATIENCE));
     }
     Ok(transfer.wait()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use flatout_engine::Config;
+    use flatout_settings::Settings;
+
+    use super::*;
+
+    #[test]
+    fn a_listing_that_trickles_in_is_given_up() {
+        let origin = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", origin.local_addr().unwrap());
+        let trickle = thread::spawn(move || {
+            let (mut socket, _) = origin.accept().unwrap();
+            let _ = socket.read(&mut [0; 4096]);
+            let mut said = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n");
+            // Until the client is gone, and with it the connection.
+            while said.is_ok() {
+                thread::sleep(Duration::from_millis(5));
+                said = socket.write_all(b" ");
+            }
+        });
+        let settings = Settings { endpoint_url: Some(url), ..Settings::default() };
+        let client = Client::new(Config { settings, ..Config::default() }).unwrap();
+        let bucket = Location::parse("s3://bucket").unwrap();
+        let failure = list_first(&client, &bucket, Duration::from_secs(1)).unwrap_err();
+        assert_eq!(failure.message, "list: s3://bucket: its first page did not arrive within 1 seconds");
+        assert_eq!(failure.kind, "timeout");
+        drop(client);
+        trickle.join().unwrap();
+    }
 }

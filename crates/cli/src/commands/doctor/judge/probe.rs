@@ -11,8 +11,12 @@ use crate::commands::doctor::road::Road;
 
 /// Of what there is, this much counts as all of it.
 const FULL: f64 = 0.85;
+/// An interface that carries more than this much of what it states does not know how fast it is.
+const BELIEVED: f64 = 1.1;
 /// Less than this in a second tells of waiting, not of speed.
 const BYTES_MIN: u64 = 1 << 20;
+/// The knob's upper bound.
+const PARALLEL_MAX: u32 = 4_096;
 
 /// How fast it was, and why not faster.
 pub fn probe(probe: &Probe, road: &Road, machine: &Machine) -> Vec<Finding> {
@@ -59,8 +63,9 @@ fn fast(probe: &Probe) -> Finding {
 
 /// The first of these that holds; each hides those behind it.
 fn limit(probe: &Probe, road: &Road, machine: &Machine) -> Finding {
-    too_small(probe)
+    too_few_bytes(probe)
         .or_else(|| full_network(probe, road))
+        .or_else(|| small_object(probe))
         .or_else(|| one_stream(probe))
         .or_else(|| full_cores(probe, road, machine))
         .or_else(|| full_shards(probe, machine))
@@ -73,16 +78,20 @@ fn by(name: &str, finding: Finding) -> Option<Finding> {
     Some(finding.fact("by", Some(name.into())))
 }
 
-fn too_small(probe: &Probe) -> Option<Finding> {
-    let filling_bytes = u64::from(probe.parallel).saturating_mul(probe.part_bytes);
-    let small = probe.object_bytes.filter(|bytes| *bytes < filling_bytes);
-    if small.is_none() && probe.bytes >= BYTES_MIN {
+fn too_few_bytes(probe: &Probe) -> Option<Finding> {
+    if probe.bytes >= BYTES_MIN {
         return None;
     }
-    let found = match small {
-        Some(bytes) => format!("the object of {} is too small to tell", format_size(bytes)),
-        None => "too few bytes came to tell".to_owned(),
-    };
+    small_object(probe).or_else(|| too_small(probe, "too few bytes came to tell".to_owned()))
+}
+
+fn small_object(probe: &Probe) -> Option<Finding> {
+    let filling_bytes = u64::from(probe.parallel).saturating_mul(probe.part_bytes);
+    let bytes = probe.object_bytes.filter(|bytes| *bytes < filling_bytes)?;
+    too_small(probe, format!("the object of {} is too small to tell", format_size(bytes)))
+}
+
+fn too_small(probe: &Probe, found: String) -> Option<Finding> {
     let (parallel, part) = (probe.parallel, format_size(probe.part_bytes));
     by(
         "object",
@@ -93,7 +102,7 @@ fn too_small(probe: &Probe) -> Option<Finding> {
 }
 
 fn full_network(probe: &Probe, road: &Road) -> Option<Finding> {
-    let gbit = nic_gbit(road).filter(|gbit| probe.gbit() >= gbit * FULL)?;
+    let gbit = nic_gbit(road).filter(|gbit| (gbit * FULL..=gbit * BELIEVED).contains(&probe.gbit()))?;
     let found = format!("the network: {} of the interface's {}", speed(probe.gbit()), speed(gbit));
     by("network", Finding::good("limit", found).means("this is as fast as the machine can be reached"))
 }
@@ -173,14 +182,23 @@ fn unsteady(probe: &Probe) -> Option<Finding> {
 
 fn neither(probe: &Probe, road: &Road, machine: &Machine) -> Finding {
     let interface = match nic_gbit(road) {
+        Some(gbit) if probe.gbit() > gbit * BELIEVED => {
+            format!("the interface carries more than the {} that it states", speed(gbit))
+        }
         Some(gbit) => format!("the interface could take {}", speed(gbit)),
         None => "how fast the interface is, it does not say".to_owned(),
     };
     let (own, usable) = (probe.own_cores, machine.usable_cores());
-    let more = probe.parallel.saturating_mul(2).min(4_096);
+    let advice = match probe.parallel {
+        PARALLEL_MAX.. => "--parallel goes no higher; flatout bench sweep finds the best".to_owned(),
+        parallel => format!(
+            "see whether it doubles with --parallel {}; flatout bench sweep finds the best",
+            (parallel * 2).min(PARALLEL_MAX)
+        ),
+    };
     Finding::note("limit", "the origin, the network between, or too few connections")
         .means(format!("{own:.1} of {usable:.1} cores worked, and {interface}"))
-        .advise(format!("see whether it doubles with --parallel {more}; flatout bench sweep finds the best"))
+        .advise(advice)
         .fact("by", Some("connections".into()))
 }
 
@@ -254,6 +272,22 @@ mod tests {
             "network",
             "9.6 Gbit/s of",
         );
+        // A small object can fill a slow link; a handful of bytes tells nothing of it.
+        let small = Probe { object_bytes: Some(50 << 20), bytes: 118_000_000, ..usual() };
+        check(&small, &over("http://h", Some(1_000), false), Good, "network", "0.9 Gbit/s of");
+        let few = Probe { bytes: 100_000, seconds: 0.001, ..small };
+        check(&few, &over("http://h", Some(1_000), false), Note, "object", "of 50MiB is too small");
+        // What carries more than it states has stated nothing.
+        check(
+            &usual(),
+            &over("http://h", Some(1_000), false),
+            Note,
+            "connections",
+            "more than the 1.0 Gbit/s",
+        );
+        let many = |parallel| Probe { parallel, part_bytes: 1 << 20, ..usual() };
+        check(&many(3_000), &plain, Note, "connections", "--parallel 4096");
+        check(&many(4_096), &plain, Note, "connections", "no higher");
         check(&Probe { own_cores: 3.6, ..usual() }, &tls, Note, "cpu", "http://");
         check(&Probe { own_cores: 3.6, ..usual() }, &plain, Note, "cpu", "receive path");
         check(&Probe { own_cores: 1.9, ..usual() }, &plain, Note, "shards", "--shards 4");

@@ -282,7 +282,7 @@ fn interface(nic: &Nic, parallel: u32) -> Finding {
             "six packets where a jumbo frame of 9000 would be one; inside a cloud's network that costs CPU";
         Finding::note("interface", format!("{}{driver}, {link}{mtu}", nic.name))
             .means(means)
-            .advise(format!("where the network has jumbo frames (8500 at Alibaba Cloud, 9001 at AWS), as root: ip link set {} mtu 8500", nic.name))
+            .advise(format!("where the network carries jumbo frames (8500 at Alibaba Cloud, 9001 at AWS; elsewhere connections hang), as root: ip link set {} mtu 8500", nic.name))
     } else {
         let unknown = "virtual machines often have no figure: see the instance type's";
         let finding = Finding::good("interface", format!("{}{driver}, {link}{mtu}", nic.name));
@@ -473,7 +473,12 @@ mod tests {
         check(&nic(9_001, Some(10_000), false), "interface", Good, &["10 Gbit/s"]);
         check(&nic(9_001, Some(100_000), false), "interface", Note, &["100 Gbit/s", "--parallel 144"]);
         check(&nic(1_500, Some(1_000), false), "interface", Good, &["MTU 1500"]);
-        check(&nic(1_500, None, false), "interface", Note, &["MTU 1500", "ip link set eth0 mtu 8500"]);
+        check(
+            &nic(1_500, None, false),
+            "interface",
+            Note,
+            &["MTU 1500", "where the network carries jumbo frames", "ip link set eth0 mtu 8500"],
+        );
         check(&nic(8_500, None, false), "interface", Good, &["speed not told", "instance type"]);
     }
 }
