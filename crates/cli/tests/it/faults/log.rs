@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::ops::Range;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -25,11 +26,24 @@ pub struct Answers {
     pub good: usize,
 }
 
-/// All GETs of a run.
+/// A request, in the order in which they came.
+#[derive(Clone, Debug)]
+struct Ask {
+    /// In seconds since the origin started.
+    t_s: f64,
+    /// None of a HEAD.
+    wanted: Option<Wanted>,
+    fault: Option<String>,
+    is_served: bool,
+    listener: u64,
+}
+
+/// All requests of a run.
 #[derive(Debug, Default)]
 pub struct Log {
+    asks: Vec<Ask>,
     gets: BTreeMap<Wanted, Answers>,
-    /// Answers that met with something, HEADs included.
+    /// Answers that met with a fault or were refused, HEADs included, whether or not anybody minds.
     pub hits: usize,
 }
 
@@ -40,12 +54,14 @@ impl Log {
     /// `objects` are the keys and sizes of what there is.
     pub fn read(path: &Path, objects: &[(String, u64)]) -> Log {
         let mut log = Log::default();
-        // Without a request there is no file.
-        let text = fs::read_to_string(path).unwrap_or_default();
+        // The origin makes it when it starts.
+        let text = fs::read_to_string(path).expect("the tunnel's log is there");
         for line in text.lines() {
             let line: Value = serde_json::from_str(line).unwrap_or_else(|wrong| panic!("{wrong}: {line}"));
             log.add(&line, objects);
         }
+        // They are written when their answers end.
+        log.asks.sort_by(|one, other| one.t_s.total_cmp(&other.t_s));
         log
     }
 
@@ -53,7 +69,15 @@ impl Log {
         let fault = line["fault"].as_str();
         let is_served = line["status"].as_u64().is_some_and(|status| (200..300).contains(&status));
         self.hits += usize::from(fault.is_some() || !is_served);
+        let mut ask = Ask {
+            t_s: line["t_s"].as_f64().expect("a time"),
+            wanted: None,
+            fault: fault.map(str::to_owned),
+            is_served,
+            listener: line["listener"].as_u64().expect("a listener"),
+        };
         if line["method"] != "GET" {
+            self.asks.push(ask);
             return;
         }
         let key = line["key"].as_str().expect("a key").to_owned();
@@ -61,7 +85,10 @@ impl Log {
         let of_whole =
             || objects.iter().find(|(known, _)| *known == key).and_then(|(_, bytes)| bytes.checked_sub(1));
         let last = line["range"].get(1).and_then(Value::as_u64).or_else(of_whole);
-        let answers = self.gets.entry(Wanted { key, last }).or_default();
+        let wanted = Wanted { key, last };
+        ask.wanted = Some(wanted.clone());
+        self.asks.push(ask);
+        let answers = self.gets.entry(wanted).or_default();
         answers.asked += 1;
         answers.good += usize::from(is_served && matches!(fault, None | Some("slow")));
     }
@@ -88,13 +115,67 @@ impl Log {
         }
     }
 
-    /// What was asked for too seldom, or more often than its bad answers are a reason for.
-    pub fn unexplained(&self, slack: usize) -> Option<String> {
-        self.gets.iter().filter(|(wanted, _)| wanted.last != PROBE).find_map(|(wanted, answers)| {
-            let Answers { asked, good } = *answers;
-            (good == 0 || good > 1 + slack)
-                .then(|| format!("{wanted:?} was asked for {asked} times, of which {good} brought it"))
+    /// What never came, or came more often than once, if that is more than `spare` answers too many in the whole run.
+    pub fn unexplained(&self, spare: usize) -> Option<String> {
+        let parts = || self.gets.iter().filter(|(wanted, _)| wanted.last != PROBE);
+        let surplus: usize = parts().map(|(_, answers)| answers.good.saturating_sub(1)).sum();
+        let wrong = |good| good == 0 || good > 1 && surplus > spare;
+        parts().find(|(_, answers)| wrong(answers.good)).map(|(wanted, Answers { asked, good })| {
+            format!(
+                "{wanted:?} was asked for {asked} times, of which {good} brought it; {surplus} came in vain"
+            )
         })
+    }
+
+    /// What was refused for its being too much and asked for again before this time was over.
+    pub fn hurried(&self, delay: Duration) -> Option<String> {
+        let is_refused = |ask: &Ask| ask.fault.as_deref() == Some("throttle");
+        let wanted =
+            self.gets.keys().map(|wanted| self.asks.iter().filter(|ask| ask.wanted.as_ref() == Some(wanted)));
+        let mut pairs = wanted.flat_map(|asks| asks.clone().zip(asks.skip(1)));
+        let early = pairs.find(|(one, next)| is_refused(one) && next.t_s - one.t_s < delay.as_secs_f64());
+        early.map(|(one, next)| format!("{:?} came back after {:.3} s", one.wanted, next.t_s - one.t_s))
+    }
+
+    /// How many tokens have expired that live so long from their first use on. Who still comes with the one before has not
+    /// met with the end of another.
+    pub fn expired_tokens(&self, life: Duration) -> usize {
+        // The tunnel's watch and the log's are read one after the other.
+        let life_s = life.as_secs_f64() - 0.02;
+        let (mut first_s, mut expired) = (None, 0);
+        for ask in &self.asks {
+            match (ask.fault.as_deref(), first_s) {
+                (Some("expire-token"), Some(first)) if ask.t_s - first >= life_s => {
+                    (first_s, expired) = (None, expired + 1)
+                }
+                (Some("expire-token"), _) => {}
+                (_, None) => first_s = Some(ask.t_s),
+                _ => {}
+            }
+        }
+        expired
+    }
+
+    /// How many bodies had another bit.
+    pub fn flips(&self) -> usize {
+        self.asks.iter().filter(|ask| ask.fault.as_deref() == Some("flip")).count()
+    }
+
+    /// Requests came before this time and after it.
+    pub fn goes_across(&self, time: Duration) -> bool {
+        let is_before = |ask: &Ask| ask.t_s < time.as_secs_f64();
+        self.asks.first().is_some_and(is_before) && self.asks.last().is_some_and(|last| !is_before(last))
+    }
+
+    /// How many requests the first address had.
+    pub fn at_first_address(&self) -> usize {
+        self.asks.iter().filter(|ask| ask.listener == 0).count()
+    }
+
+    /// The one who asked for a checksum by HEAD was refused for good.
+    pub fn has_refused_head(&self) -> bool {
+        self.asks.iter().any(|ask| ask.wanted.is_none())
+            && !self.asks.iter().any(|ask| ask.wanted.is_none() && ask.is_served)
     }
 }
 

@@ -2,11 +2,18 @@
 
 use std::fmt::Write;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
-use super::table::{Addresses, DIALECTS, Dialect, End, Keys, LANDINGS, Landing, Row, SETTINGS, Seen};
+use super::table::{DIALECTS, Dialect, End, Keys, LANDINGS, Landing, Row, SETTINGS, Seen};
+use crate::program::{flatout, signal};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/faults.md");
+/// How the line begins that says how a day is made.
+const SERVE: &str = "`flatout serve … ";
+/// Of `flatout serve` where nothing else is said.
+const PORT: u16 = 9000;
 const REWRITE: &str = "FLATOUT_FAULTS_PAGE";
 
 /// Holds the page against the table, or writes it anew where the environment says so.
@@ -25,10 +32,36 @@ pub fn check(rows: &[Row]) {
     );
 }
 
+/// Starts `flatout serve` with the flags of each section, on free ports; how many there are.
+pub fn start_all(rows: &[Row]) -> usize {
+    let page = render(rows);
+    let lines = page.lines().filter_map(|line| line.strip_prefix(SERVE)?.split_once('`'));
+    let started = lines.map(|(flags, _)| {
+        let flags = flags.replace(&format!(":{PORT}"), ":0");
+        let mut serve = flatout(&["serve", "--no-auth"]);
+        serve.args(flags.split(' '));
+        if !flags.contains("--listen ") {
+            serve.args(["--listen", "127.0.0.1:0"]);
+        }
+        starts(&mut serve);
+    });
+    started.count()
+}
+
+fn starts(serve: &mut Command) {
+    let mut child = serve.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+    let mut first = String::new();
+    BufReader::new(child.stdout.take().expect("it is piped")).read_line(&mut first).unwrap();
+    signal("TERM", child.id());
+    let ended = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(first.starts_with("listening on "), "{serve:?}: {said}");
+}
+
 fn render(rows: &[Row]) -> String {
     let mut page = format!(
         "# Bad days\n\n\
-        What goes wrong between an origin and here, what flatout does about it, and what is seen of it. Every line of this page is \
+        What goes wrong between an origin and here, what flatout does about it, and what is seen of it. Every line of the tables is \
         a test: the fault matrix runs each fault for each command, for S3 and for OSS, over plain HTTP and over TLS, which \
         makes no difference to what is seen. The page is written from its table (`crates/cli/tests/it/faults/table.rs`), by \
         `{REWRITE}=write cargo test -p flatout-cli --test it faults::the_page`; a test compares.\n\n\
@@ -39,7 +72,7 @@ fn render(rows: &[Row]) -> String {
         code is the run's. `--retries` (5) bounds the attempts in a row that bring nothing worth while: one that landed 64 KiB starts \
         the count again. The runs here have `{}`, an object of eight parts, and a folder with an empty object, small ones and \
         one of three parts. To see a day yourself, start `flatout serve` with the flags that stand there (and \
-        `--seed N`, `--log FILE`), and point a command at it.\n\n\
+        `--seed N`, `--log FILE`), and point a command at it with those that stand behind.\n\n\
         `make faults SEEDS=100` runs the matrix with a hundred seeds; a cell that fails prints the command that runs it again.\n",
         SETTINGS.join(" ")
     );
@@ -52,10 +85,13 @@ fn render(rows: &[Row]) -> String {
 fn section(page: &mut String, row: &Row) {
     let Row { name, day, does, .. } = row;
     write!(page, "\n## {name}\n\n{day}\n\n{does}\n\n").unwrap();
-    let mut how = vec![format!("`flatout serve … {}`", flags(row))];
+    let mut how = vec![format!("{SERVE}{}`", flags(row))];
     let mut settings = row.settings.join(" ");
     write!(settings, "{}--retries {}", if settings.is_empty() { "" } else { " " }, row.retries).unwrap();
     how.push(format!("`{settings}`"));
+    if let Some(resolve) = row.addresses.resolve(PORT) {
+        how.push(format!("`--resolve {resolve}`, and `localhost:{PORT}` in the endpoint"));
+    }
     match row.keys {
         Keys::Variables => {}
         Keys::NewTokens => how.push("keys from a `credential_process` with a new token each time".into()),
@@ -113,9 +149,16 @@ fn line(seen: &Seen, row: &Row) -> String {
         Some(_) => "the bytes of one version, old or new",
         None => "the right bytes",
     };
+    let never = match (row.tunnel.replace_after, row.spare) {
+        (_, 0) => "never".to_owned(),
+        (Some(_), spare) => format!("where it came before the object was replaced, at most {spare} of a run"),
+        (None, spare) => {
+            format!("where a busy machine's silence passes for a stall, at most {spare} times in a run")
+        }
+    };
     match seen {
         Seen::Whole => format!(
-            "0 | {right}; a part is asked for once more for each answer that was no good, and else never"
+            "0 | {right}; a part is asked for once more for each answer that was no good, and else {never}"
         ),
         Seen::Fails(end) => format!("{} | {}", end.exit, words(end)),
         Seen::WhenHit(end) => {
@@ -151,10 +194,9 @@ fn flags(row: &Row) -> String {
         let then = rates.then.iter().map(|(from, then)| format!("@{from:?}:{}", rate(*then)));
         format!("--total {}{}", rate(rates.first), then.collect::<String>())
     }));
-    flags.extend(match row.addresses {
-        Addresses::One => None,
-        Addresses::Dead => Some("--listen 127.0.0.2:9000,dead".to_owned()),
-        Addresses::DeadAndLive => Some("--listen 127.0.0.2:9000,dead --listen 127.0.0.1:9000".to_owned()),
-    });
+    flags.extend(row.addresses.listen(PORT).iter().map(|listen| {
+        let rate = listen.rate.map_or(String::new(), |rate| format!(",rate={}KiB/s", rate >> 10));
+        format!("--listen {}{rate}{}", listen.address, if listen.dead { ",dead" } else { "" })
+    }));
     flags.join(" ")
 }

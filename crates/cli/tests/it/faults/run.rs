@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::table::Landing;
 use crate::program::signal;
@@ -21,6 +21,7 @@ pub struct Run {
     pub code: Option<i32>,
     pub stdout: Vec<u8>,
     pub stderr: String,
+    pub took: Duration,
     /// A process that it started is there still.
     pub left_processes: bool,
 }
@@ -28,6 +29,7 @@ pub struct Run {
 /// Runs it to its end; one that hangs is ended, and has no code.
 pub fn run(command: &mut Command, landing: Landing) -> Run {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let begun = Instant::now();
     let mut child = command.spawn().expect("the program starts");
     let id = child.id();
     if matches!(landing, Landing::Memory | Landing::Nowhere) {
@@ -41,6 +43,7 @@ pub fn run(command: &mut Command, landing: Landing) -> Run {
         }
     });
     let output = child.wait_with_output().expect("the program can be waited for");
+    let took = begun.elapsed();
     drop(ended);
     watchdog.join().expect("the watchdog ends");
     Run {
@@ -48,6 +51,7 @@ pub fn run(command: &mut Command, landing: Landing) -> Run {
         code: output.status.code(),
         stdout: output.stdout,
         stderr: String::from_utf8(output.stderr).expect("errors are text"),
+        took,
         left_processes: is_there(id),
     }
 }

@@ -1,9 +1,10 @@
 //! The table: every fault of the wind tunnel, and what must be seen of it wherever the bytes land and whoever is asked.
 
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use flatout_server::{Fault, FaultKind, Rates, Tunnel};
+use flatout_server::{Fault, FaultKind, Listen, Rates, Tunnel};
 
 /// Where the bytes go: each is a command of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,14 +55,43 @@ pub struct End {
     pub says: &'static [&'static str],
 }
 
-/// What listens.
+/// What the endpoint's name stands for. An origin that has a bad address has a good one too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Addresses {
     One,
     /// The name has two addresses, the first of which takes no connection.
     DeadAndLive,
-    /// The only one takes no connection.
+    /// The name has one address, which takes no connection.
     Dead,
+    /// The name has two addresses, the first of which is slow.
+    SlowAndLive,
+}
+
+impl Addresses {
+    /// Where the origin listens, the bad address first; nothing is said of where it does without one.
+    pub fn listen(self, port: u16) -> Vec<Listen> {
+        let [bad, good] = [2, 1].map(|last| Listen::from(SocketAddr::from(([127, 0, 0, last], port))));
+        match self {
+            Addresses::One => Vec::new(),
+            Addresses::DeadAndLive | Addresses::Dead => vec![Listen { dead: true, ..bad }, good],
+            Addresses::SlowAndLive => vec![Listen { rate: Some(SLOW_ADDRESS), ..bad }, good],
+        }
+    }
+
+    /// `--resolve` of the run, which asks `localhost` then.
+    pub fn resolve(self, port: u16) -> Option<String> {
+        match self {
+            Addresses::One => None,
+            Addresses::Dead => Some(format!("localhost:{port}:127.0.0.2")),
+            Addresses::DeadAndLive | Addresses::SlowAndLive => {
+                Some(format!("localhost:{port}:127.0.0.2,127.0.0.1"))
+            }
+        }
+    }
+
+    pub fn has_dead(self) -> bool {
+        matches!(self, Addresses::DeadAndLive | Addresses::Dead)
+    }
 }
 
 /// Where the keys come from.
@@ -89,6 +119,8 @@ pub struct Row {
     pub keys: Keys,
     /// `--retries` of the run.
     pub retries: u32,
+    /// How many answers of the whole run, at most, that were good may be asked for once more.
+    pub spare: usize,
     /// Settings in which the run differs from [`SETTINGS`].
     pub settings: &'static [&'static str],
     pub seen: fn(Landing, Dialect) -> Seen,
@@ -96,7 +128,7 @@ pub struct Row {
 
 /// What all runs are given.
 pub const SETTINGS: [&str; 8] =
-    ["--part-size", "128KiB", "--parallel", "4", "--stall-timeout", "1s", "--connect-timeout", "5s"];
+    ["--part-size", "128KiB", "--parallel", "4", "--stall-timeout", "10s", "--connect-timeout", "5s"];
 
 /// Giving up by chance is as good as impossible: three in ten answers are bad, and 0.3^21 is 10^-11.
 const MANY: u32 = 20;
@@ -107,8 +139,16 @@ const FEW: u32 = 1;
 const IN_VAIN: RangeInclusive<usize> = 2..=3;
 const ONCE: RangeInclusive<usize> = 1..=1;
 
+/// Where a second of silence is a stall: a busy machine may be silent for as long.
+const BUSY: usize = 2;
+/// Bytes a second, of all connections to the address together.
+const SLOW_ADDRESS: u64 = 256 << 10;
+/// What connecting to a dead address takes at least, in both rows.
+pub const CONNECTING: Duration = Duration::from_secs(1);
+
 const STALL: FaultKind = FaultKind::Stall(Duration::from_secs(60));
 const SOME: f64 = 0.3;
+const FEWER: f64 = 0.2;
 const ALWAYS: f64 = 1.0;
 
 impl Row {
@@ -123,6 +163,7 @@ impl Row {
             addresses: Addresses::One,
             keys: Keys::Variables,
             retries: MANY,
+            spare: 0,
             settings: &[],
             seen: |_, _| Seen::Whole,
         }
@@ -156,6 +197,8 @@ fn bodies() -> Vec<Row> {
             does: "No byte for `--stall-timeout` is a stall: the connection is left, what has landed stays, and the rest is \
                    asked for on another connection.",
             tunnel: blows(SOME, STALL),
+            spare: BUSY,
+            settings: &["--stall-timeout", "1s"],
             ..Row::fair()
         },
         Row {
@@ -164,7 +207,7 @@ fn bodies() -> Vec<Row> {
             does: "A part gives up after `--retries` attempts in a row that brought nothing worth while (64 KiB).",
             tunnel: blows(ALWAYS, STALL),
             retries: FEW,
-            settings: &["--parallel", "16"],
+            settings: &["--parallel", "16", "--stall-timeout", "1s"],
             seen: |_, _| {
                 Seen::Fails(end(1, IN_VAIN, &["the connection broke: no byte came in time (tried "]))
             },
@@ -215,7 +258,8 @@ fn bodies() -> Vec<Row> {
             day: "Every body trickles: a part takes longer than the stall timeout.",
             does: "A slow body is no stall: as long as bytes come, nothing is given up and nothing asked for twice.",
             tunnel: blows(ALWAYS, FaultKind::Slow(100 << 10)),
-            settings: &["--parallel", "8"],
+            spare: BUSY,
+            settings: &["--parallel", "8", "--stall-timeout", "1s"],
             ..Row::fair()
         },
         Row {
@@ -238,11 +282,11 @@ fn bodies() -> Vec<Row> {
         },
         Row {
             name: "flip",
-            day: "One body in ten has a bit that is another; lengths and checksums are those of the true bytes.",
+            day: "Two bodies in ten have a bit that is another; lengths and checksums are those of the true bytes.",
             does: "The object's checksum is held against the bytes: they never get the file's name, and are not asked for again. \
                    What has gone into a pipe cannot be taken back: the exit code says that it was wrong. Where the origin \
                    states no checksum of the whole, and for a range of an object, nobody can see it: `verified: none` says so.",
-            tunnel: blows(0.1, FaultKind::Flip),
+            tunnel: blows(FEWER, FaultKind::Flip),
             seen: |_, _| Seen::WhenHit(corrupt()),
             ..Row::fair()
         },
@@ -284,9 +328,9 @@ fn refusals() -> Vec<Row> {
         },
         Row {
             name: "error-503",
-            day: "One request in ten is answered with 503 SlowDown.",
-            does: "It is sent again after a longer wait; while others are served, that goes on however long it takes.",
-            tunnel: error(0.1, "SlowDown"),
+            day: "Two requests in ten are answered with 503 SlowDown.",
+            does: "They are sent again after a longer wait; while others are served, that goes on however long it takes.",
+            tunnel: error(FEWER, "SlowDown"),
             ..Row::fair()
         },
         Row {
@@ -296,6 +340,38 @@ fn refusals() -> Vec<Row> {
             tunnel: error(ALWAYS, "SlowDown"),
             retries: FEW,
             seen: |_, _| Seen::Fails(throttled()),
+            ..Row::fair()
+        },
+        Row {
+            name: "error-502",
+            day: "Three requests in ten are answered with a bare 502, without a document, as by a proxy that does not reach its origin.",
+            does: "The status alone is judged: they are sent again as after a 500.",
+            tunnel: error(SOME, "502"),
+            ..Row::fair()
+        },
+        Row {
+            name: "error-502-always",
+            day: "Every request is answered with a bare 502.",
+            does: "As with 500 always.",
+            tunnel: error(ALWAYS, "502"),
+            retries: FEW,
+            seen: |_, _| Seen::Fails(end(1, 2..=2, &["the origin failed (502", "(tried 2 times)"])),
+            ..Row::fair()
+        },
+        Row {
+            name: "error-429",
+            day: "Two requests in ten are answered with 429 TooManyRequests.",
+            does: "As with 503.",
+            tunnel: error(FEWER, "429"),
+            ..Row::fair()
+        },
+        Row {
+            name: "error-429-always",
+            day: "Every request is answered with 429 TooManyRequests.",
+            does: "As with 503 always.",
+            tunnel: error(ALWAYS, "429"),
+            retries: FEW,
+            seen: |_, _| Seen::Fails(end(6, 2..=2, &["the origin asks for less (429 TooManyRequests"])),
             ..Row::fair()
         },
         Row {
@@ -327,7 +403,7 @@ fn refusals() -> Vec<Row> {
             does: "`x-oss-qos-delay-time` is waited for, as `Retry-After` is.",
             tunnel: Tunnel {
                 throttle: Some(4.0),
-                qos_delay: Some(Duration::from_millis(50)),
+                qos_delay: Some(Duration::from_millis(400)),
                 ..Tunnel::default()
             },
             settings: &["--parallel", "16"],
@@ -339,10 +415,10 @@ fn refusals() -> Vec<Row> {
         },
         Row {
             name: "error-403",
-            day: "One request in ten is answered with 403 AccessDenied.",
+            day: "Two requests in ten are answered with 403 AccessDenied.",
             does: "Asking again would bring the same: the object fails at once. The HEAD that asks S3 for a checksum may be \
                    refused without that: the object is whole, and `verified: none` says why.",
-            tunnel: error(0.1, "AccessDenied"),
+            tunnel: error(FEWER, "AccessDenied"),
             seen: |_, _| Seen::WhenHit(denied()),
             ..Row::fair()
         },
@@ -356,9 +432,9 @@ fn refusals() -> Vec<Row> {
         },
         Row {
             name: "error-404",
-            day: "One request in ten is answered with 404 NoSuchKey, as when the object is deleted while it is read.",
+            day: "Two requests in ten are answered with 404 NoSuchKey, as when the object is deleted while it is read.",
             does: "The object fails at once.",
-            tunnel: error(0.1, "NoSuchKey"),
+            tunnel: error(FEWER, "NoSuchKey"),
             seen: |_, _| Seen::WhenHit(missing()),
             ..Row::fair()
         },
@@ -391,7 +467,10 @@ fn objects() -> Vec<Row> {
         name: "replace",
         day: "After a few requests the object is replaced by another of the same length.",
         does: "Every range is pinned to the version of the first answer, and every answer held against it: bytes of two versions \
-               are never mixed. `-r` reads such an object once more, whole; a single one is the user's to start again.",
+               are never mixed. `-r` reads such an object once more, whole, with what had come of it; a single one is the user's to \
+               start again.",
+        // Of three parts.
+        spare: 2,
         tunnel: Tunnel { replace_after: Some(3), ..Tunnel::default() },
         seen: |landing, _| match landing {
             Landing::Folder => Seen::Whole,
@@ -410,7 +489,7 @@ fn keys() -> Vec<Row> {
         Row {
             name: "expired-token",
             day: "The session token expires while the object is read; whoever gives keys has new ones.",
-            does: "The provider is asked once, all parts wait for its answer, and each is asked for again with the new keys.",
+            does: "Each time the provider is asked once, all parts wait for its answer, and each is asked for again with the new keys.",
             tunnel: expires.clone(),
             keys: Keys::NewTokens,
             settings: &["--parallel", "2"],
@@ -419,7 +498,7 @@ fn keys() -> Vec<Row> {
         Row {
             name: "expired-token-stays",
             day: "The session token expires while the object is read, and there is no newer one.",
-            does: "The provider is asked once; the same keys are not sent again.",
+            does: "The provider is asked once more; the same keys are not sent again.",
             tunnel: expires,
             keys: Keys::SameToken,
             settings: &["--parallel", "2"],
@@ -481,12 +560,12 @@ fn ways() -> Vec<Row> {
             name: "rate-falls",
             day: "The origin's rate falls to a third in the middle of the transfer.",
             does: "Nothing: what is slow is not broken.",
-            total: Some(Rates { first: 3 << 20, then: vec![(Duration::from_millis(200), 1 << 20)] }),
+            total: Some(Rates { first: 1 << 20, then: vec![(Duration::from_millis(400), 341 << 10)] }),
             ..Row::fair()
         },
         Row {
             name: "dead-address",
-            day: "The origin's only address takes no connection.",
+            day: "The only address that the origin's name has takes no connection.",
             does: "After `--connect-timeout` the address is given up, and tried again as often as `--retries` says.",
             addresses: Addresses::Dead,
             retries: FEW,
@@ -500,7 +579,15 @@ fn ways() -> Vec<Row> {
             does: "It costs one connect timeout and no retry; then it rests, and all connections go to the other. After 10 s one \
                    connection tries it again.",
             addresses: Addresses::DeadAndLive,
+            retries: 0,
             settings: &["--connect-timeout", "1s"],
+            ..Row::fair()
+        },
+        Row {
+            name: "slow-and-live-address",
+            day: "One of the origin's two addresses is slow.",
+            does: "Nothing: both are used, and what is slow is not broken.",
+            addresses: Addresses::SlowAndLive,
             ..Row::fair()
         },
     ]
