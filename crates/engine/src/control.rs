@@ -1,6 +1,7 @@
 //! Control requests: HEAD and listings, small and whole, by hyper over the shard's own connections.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
+use tokio::time::Instant;
 
 use crate::account::{Dialect, Errand};
 use crate::attempt::{MOVES_MAX, REDIRECTS_MAX, is_redirect};
@@ -124,7 +126,7 @@ async fn answer(shard: &Rc<Shard>, request: &Request) -> Result<(Head, Bytes), F
     let headers = answer.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
     let head = Head::from_http(answer.status().as_u16(), headers);
     shard.core.clock.note(head.date);
-    let body = collected(answer, ANSWER_BYTES_MAX, &request.endpoint, patience).await?;
+    let body = collected(answer, &request.endpoint, patience).await?;
     shard.callers.borrow_mut().entry(request.endpoint.clone()).or_default().push(caller);
     Ok((head, body))
 }
@@ -132,20 +134,20 @@ async fn answer(shard: &Rc<Shard>, request: &Request) -> Result<(Head, Bytes), F
 /// The whole body, of which something must come every now and then.
 async fn collected(
     answer: hyper::Response<Incoming>,
-    bytes_max: usize,
     endpoint: &Endpoint,
     patience: Duration,
 ) -> Result<Bytes, Failure> {
-    let mut body = Limited::new(answer.into_body(), bytes_max);
+    let mut body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX);
     let mut bytes = Vec::new();
     while let Some(frame) = within(patience, endpoint, body.frame()).await? {
-        let frame = frame.map_err(|error| {
-            let cause = format!("the answer broke off: {error}");
-            Failure::transient(Error::new(ErrorKind::Network, cause))
-        })?;
+        let frame = frame.map_err(broke_off)?;
         bytes.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
     }
     Ok(bytes.into())
+}
+
+fn broke_off(why: Box<dyn std::error::Error + Send + Sync>) -> Failure {
+    Failure::transient(Error::new(ErrorKind::Network, format!("the answer broke off: {why}")))
 }
 
 /// What comes in that time, or the failure that nothing came.
@@ -172,10 +174,11 @@ async fn send(
             return Ok((caller, answer));
         }
     }
-    let mut caller = open_caller(shard, request, Purpose::Store).await?;
-    let sent = sent(shard, &mut caller, request, Bytes::new(), Purpose::Store);
-    let answer = within(patience, &request.endpoint, sent).await??;
-    Ok((caller, answer))
+    let mut opened = open_caller(shard, request, Purpose::Store).await?;
+    let sent = sent(shard, &mut opened.caller, request, Bytes::new(), Purpose::Store);
+    let answer = within(patience, &request.endpoint, sent).await.flatten();
+    opened.tell(shard, &answer);
+    Ok((opened.caller, answer?))
 }
 
 async fn sent(
@@ -204,8 +207,28 @@ async fn idle_caller(shard: &Rc<Shard>, request: &Request) -> Option<Caller> {
     }
 }
 
-async fn open_caller(shard: &Rc<Shard>, request: &Request, purpose: Purpose) -> Result<Caller, Failure> {
-    let (socket, _) = shard.connect(&request.endpoint, purpose).await?;
+/// A connection that has not carried anything yet.
+struct Opened {
+    caller: Caller,
+    address: SocketAddr,
+    begun: Instant,
+}
+
+impl Opened {
+    /// Tells what came of its first request: the address rests, or does not rest any more.
+    fn tell<T>(&self, shard: &Shard, came: &Result<T, Failure>) {
+        let endpoints = &shard.core.endpoints;
+        match came {
+            Ok(_) => endpoints.on_answered(self.address),
+            Err(failure) if failure.fault == Fault::Transient => endpoints.on_failed(self.address, self.begun),
+            Err(_) => {}
+        }
+    }
+}
+
+async fn open_caller(shard: &Rc<Shard>, request: &Request, purpose: Purpose) -> Result<Opened, Failure> {
+    let begun = Instant::now();
+    let (socket, address) = shard.connect(&request.endpoint, purpose).await?;
     let opened = http1::handshake(TokioIo::new(socket)).await;
     let (caller, connection) = opened.map_err(|error| {
         Failure::transient(Error::new(ErrorKind::Network, format!("cannot speak HTTP there: {error}")))
@@ -214,7 +237,7 @@ async fn open_caller(shard: &Rc<Shard>, request: &Request, purpose: Purpose) -> 
         // What goes wrong with the connection is told to the request that is on it.
         let _ = connection.await;
     });
-    Ok(caller)
+    Ok(Opened { caller, address, begun })
 }
 
 /// hyper shows no byte of what it could not parse: that it is TLS is a guess.
@@ -321,12 +344,14 @@ pub(crate) async fn ask(shard: &Rc<Shard>, question: Question) -> Result<Reply, 
 async fn ask_once(shard: &Rc<Shard>, question: &Question) -> Result<Reply, Failure> {
     let Question { request, body, patience } = question;
     let opening = open_caller(shard, request, Purpose::Keys);
-    let mut caller = within(patience.connect, &request.endpoint, opening).await??;
+    let mut opened = within(patience.connect, &request.endpoint, opening).await??;
     let exchange = async {
-        let answer = sent(shard, &mut caller, request, body.clone(), Purpose::Keys).await?;
+        let answer = sent(shard, &mut opened.caller, request, body.clone(), Purpose::Keys).await?;
         let status = answer.status().as_u16();
-        let body = collected(answer, REPLY_BYTES_MAX, &request.endpoint, patience.answer).await?;
-        Ok(Reply { status, body })
+        let body = Limited::new(answer.into_body(), REPLY_BYTES_MAX).collect().await.map_err(broke_off)?;
+        Ok(Reply { status, body: body.to_bytes() })
     };
-    within(patience.answer, &request.endpoint, exchange).await?
+    let replied = within(patience.answer, &request.endpoint, exchange).await.flatten();
+    opened.tell(shard, &replied);
+    replied
 }
