@@ -3,10 +3,10 @@
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use flatout_wire::head::{Body, Head};
 use flatout_wire::request::Method;
+use tokio::time::Instant;
 
 use crate::account::Pen;
 use crate::connection::{Connection, Incoming};

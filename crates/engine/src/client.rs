@@ -84,7 +84,7 @@ impl Client {
             .map_err(|why| usage(why.to_string()).during(SETTINGS, knob_of(&why)))?;
         let core = Core {
             account: Arc::new(account),
-            endpoints: Endpoints::new(&settings.resolve)?,
+            endpoints: Endpoints::new(&settings.resolve, longest_trial(&settings))?,
             routes: Routes::new(settings.proxy.as_deref(), settings.no_proxy.as_deref(), &config.proxies)?,
             tls: Tls::new(settings.ca_bundle.as_deref())?,
             clock: Clock::default(),
@@ -295,6 +295,11 @@ impl Drop for Client {
 }
 
 /// An object has a key; a bucket or a folder cannot be read.
+/// What it takes at most to see that an address is dead: nobody there, then nobody who takes a request, then no answer.
+fn longest_trial(settings: &Settings) -> Duration {
+    Duration::from_millis(settings.connect_timeout_ms + 2 * settings.stall_timeout_ms)
+}
+
 pub(crate) fn check_object(location: &Location) -> Result<(), Error> {
     match location {
         Location::S3 { key, .. } | Location::Oss { key, .. } if key.is_empty() => {

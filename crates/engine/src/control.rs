@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
+use tokio::time::Instant;
 
 use crate::account::{Dialect, Errand};
 use crate::attempt::{MOVES_MAX, REDIRECTS_MAX, is_redirect};
@@ -128,7 +130,7 @@ async fn answer(shard: &Rc<Shard>, request: &Request) -> Result<(Head, Bytes), F
     let headers = answer.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
     let head = Head::from_http(answer.status().as_u16(), headers);
     shard.core.clock.note(head.date);
-    let body = collected(answer, ANSWER_BYTES_MAX, &request.endpoint, patience).await?;
+    let body = collected(answer, &request.endpoint, patience).await?;
     shard.callers.borrow_mut().entry(request.endpoint.clone()).or_default().push(caller);
     Ok((head, body))
 }
@@ -136,23 +138,27 @@ async fn answer(shard: &Rc<Shard>, request: &Request) -> Result<(Head, Bytes), F
 /// The whole body, of which something must come every now and then.
 async fn collected(
     answer: hyper::Response<Incoming>,
-    bytes_max: usize,
     endpoint: &Endpoint,
     patience: Duration,
 ) -> Result<Bytes, Failure> {
-    let mut body = Limited::new(answer.into_body(), bytes_max);
+    let mut body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX);
     let mut bytes = Vec::new();
     while let Some(frame) = within(patience, endpoint, body.frame()).await? {
-        let frame = frame.map_err(|error| match error.downcast_ref::<hyper::Error>() {
-            Some(error) => Failure::from(in_our_words(error, endpoint)),
-            None => Failure::last(Error::new(
-                ErrorKind::Network,
-                format!("the answer is longer than {bytes_max} bytes: nothing that was asked for is"),
-            )),
-        })?;
+        let frame = frame.map_err(|why| broke_off(&*why, ANSWER_BYTES_MAX, endpoint))?;
         bytes.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
     }
     Ok(bytes.into())
+}
+
+/// What ended a body before its end: the origin, or our limit.
+fn broke_off(why: &(dyn std::error::Error + 'static), bytes_max: usize, endpoint: &Endpoint) -> Failure {
+    match why.downcast_ref::<hyper::Error>() {
+        Some(error) => Failure::from(in_our_words(error, endpoint)),
+        None => Failure::last(Error::new(
+            ErrorKind::Network,
+            format!("the answer is longer than {bytes_max} bytes: nothing that was asked for is"),
+        )),
+    }
 }
 
 /// What comes in that time, or the failure that nothing came.
@@ -179,10 +185,11 @@ async fn send(
             return Ok((caller, answer));
         }
     }
-    let mut caller = open_caller(shard, request, Purpose::Store).await?;
-    let sent = sent(shard, &mut caller, request, Bytes::new(), Purpose::Store);
-    let answer = within(patience, &request.endpoint, sent).await??;
-    Ok((caller, answer))
+    let mut opened = open_caller(shard, request, Purpose::Store).await?;
+    let sent = sent(shard, &mut opened.caller, request, Bytes::new(), Purpose::Store);
+    let answer = within(patience, &request.endpoint, sent).await.flatten();
+    opened.tell(shard, &answer);
+    Ok((opened.caller, answer?))
 }
 
 async fn sent(
@@ -237,8 +244,30 @@ async fn idle_caller(shard: &Rc<Shard>, request: &Request) -> Option<Caller> {
     }
 }
 
-async fn open_caller(shard: &Rc<Shard>, request: &Request, purpose: Purpose) -> Result<Caller, Failure> {
-    let (socket, _) = shard.connect(&request.endpoint, purpose).await?;
+/// A connection that has not carried anything yet.
+struct Opened {
+    caller: Caller,
+    address: SocketAddr,
+    begun: Instant,
+}
+
+impl Opened {
+    /// Tells what came of its first request: the address rests, or does not rest any more.
+    fn tell<T>(&self, shard: &Shard, came: &Result<T, Failure>) {
+        let endpoints = &shard.core.endpoints;
+        match came {
+            Ok(_) => endpoints.on_answered(self.address),
+            Err(failure) if failure.fault == Fault::Transient => {
+                endpoints.on_failed(self.address, self.begun)
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+async fn open_caller(shard: &Rc<Shard>, request: &Request, purpose: Purpose) -> Result<Opened, Failure> {
+    let begun = Instant::now();
+    let (socket, address) = shard.connect(&request.endpoint, purpose).await?;
     let opened = http1::handshake(TokioIo::new(socket)).await;
     let (caller, connection) = opened.map_err(|error| {
         Failure::transient(Error::new(ErrorKind::Network, format!("cannot speak HTTP there: {error}")))
@@ -247,7 +276,7 @@ async fn open_caller(shard: &Rc<Shard>, request: &Request, purpose: Purpose) -> 
         // What goes wrong with the connection is told to the request that is on it.
         let _ = connection.await;
     });
-    Ok(caller)
+    Ok(Opened { caller, address, begun })
 }
 
 /// An origin decides what a redirect or a listing leads to, a service what a role is called: that may be more than a
@@ -347,12 +376,15 @@ pub(crate) async fn ask(shard: &Rc<Shard>, question: Question) -> Result<Reply, 
 async fn ask_once(shard: &Rc<Shard>, question: &Question) -> Result<Reply, Failure> {
     let Question { request, body, patience } = question;
     let opening = open_caller(shard, request, Purpose::Keys);
-    let mut caller = within(patience.connect, &request.endpoint, opening).await??;
+    let mut opened = within(patience.connect, &request.endpoint, opening).await??;
     let exchange = async {
-        let answer = sent(shard, &mut caller, request, body.clone(), Purpose::Keys).await?;
+        let answer = sent(shard, &mut opened.caller, request, body.clone(), Purpose::Keys).await?;
         let status = answer.status().as_u16();
-        let body = collected(answer, REPLY_BYTES_MAX, &request.endpoint, patience.answer).await?;
-        Ok(Reply { status, body })
+        let body = Limited::new(answer.into_body(), REPLY_BYTES_MAX).collect().await;
+        let body = body.map_err(|why| broke_off(&*why, REPLY_BYTES_MAX, &request.endpoint))?;
+        Ok(Reply { status, body: body.to_bytes() })
     };
-    within(patience.answer, &request.endpoint, exchange).await?
+    let replied = within(patience.answer, &request.endpoint, exchange).await.flatten();
+    opened.tell(shard, &replied);
+    replied
 }

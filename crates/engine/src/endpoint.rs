@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use flatout_wire::endpoint::Endpoint;
+use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind, SETTINGS};
 use crate::rest::Rests;
@@ -18,6 +19,8 @@ const RESOLVE_AGAIN: Duration = Duration::from_secs(30);
 /// What is known of every name that a client talks to.
 pub(crate) struct Endpoints {
     fixed: Vec<Fixed>,
+    /// What it takes at most to see that an address is dead.
+    trial: Duration,
     state: Mutex<State>,
 }
 
@@ -43,9 +46,9 @@ struct Known {
 }
 
 impl Endpoints {
-    pub(crate) fn new(resolve: &[String]) -> Result<Endpoints, Error> {
+    pub(crate) fn new(resolve: &[String], trial: Duration) -> Result<Endpoints, Error> {
         let fixed = resolve.iter().map(|text| Fixed::parse(text)).collect::<Result<_, _>>()?;
-        Ok(Endpoints { fixed, state: Mutex::default() })
+        Ok(Endpoints { fixed, trial, state: Mutex::default() })
     }
 
     /// All addresses of `endpoint`, never none, in the order in which to try them: beginning with the one whose turn it is,
@@ -56,7 +59,7 @@ impl Endpoints {
         within: Duration,
     ) -> Result<Vec<SocketAddr>, Error> {
         let name = (endpoint.host.clone(), endpoint.port);
-        if let Some(addresses) = self.lock().turn(&name, true) {
+        if let Some(addresses) = self.lock().turn(&name, self.trial, true) {
             return Ok(addresses);
         }
         let found = match self.fixed(endpoint) {
@@ -70,12 +73,12 @@ impl Endpoints {
             Err(error) if !state.known.contains_key(&name) => return Err(error),
             Err(_) => state.keep(&name),
         }
-        Ok(state.turn(&name, false).expect("it was learnt, now or before"))
+        Ok(state.turn(&name, self.trial, false).expect("it was learnt, now or before"))
     }
 
     /// A connection to `address` that was begun then could not be opened, or brought no answer to its first request.
     pub(crate) fn on_failed(&self, address: SocketAddr, begun: Instant) {
-        self.lock().rests.on_failed(address, begun, Instant::now());
+        self.lock().rests.on_failed(address, begun.into_std(), Instant::now().into_std());
     }
 
     /// A new connection to `address` has brought an answer.
@@ -99,13 +102,13 @@ impl Endpoints {
 
 impl State {
     /// The addresses of a name in the order of this turn; `None` where it is not known, or, with `fresh`, not any more.
-    fn turn(&mut self, name: &(String, u16), fresh: bool) -> Option<Vec<SocketAddr>> {
+    fn turn(&mut self, name: &(String, u16), trial: Duration, fresh: bool) -> Option<Vec<SocketAddr>> {
         let now = Instant::now();
         let is_fresh = |known: &&mut Known| !fresh || now.duration_since(known.resolved) < RESOLVE_AGAIN;
         let known = self.known.get_mut(name).filter(is_fresh)?;
         let turn = known.turn;
         known.turn = known.turn.wrapping_add(1);
-        Some(self.rests.order(&known.list, turn, now))
+        Some(self.rests.order(&known.list, turn, trial, now.into_std()))
     }
 
     /// A look-up has failed: it is time for the next as if it had brought what was known.
@@ -173,6 +176,8 @@ impl Fixed {
 mod tests {
     use super::*;
 
+    const TRIAL: Duration = Duration::from_secs(30);
+
     fn check(text: &str, expected: Option<(&str, Option<u16>, &[&str])>) {
         let expected = expected.map(|(host, port, addresses)| Fixed {
             host: host.into(),
@@ -195,7 +200,7 @@ mod tests {
 
     #[test]
     fn every_address_of_a_name_is_used_in_turn() {
-        let endpoints = Endpoints::new(&["h:127.0.0.1,127.0.0.2".into()]).expect("a good --resolve");
+        let endpoints = Endpoints::new(&["h:127.0.0.1,127.0.0.2".into()], TRIAL).expect("a good --resolve");
         let (endpoint, _) = Endpoint::parse("http://h:8080").expect("an endpoint");
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let turn = || {
@@ -211,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_name_that_cannot_be_looked_up_again_keeps_its_addresses() {
-        let endpoints = Endpoints::new(&[]).expect("no --resolve");
+        let endpoints = Endpoints::new(&[], TRIAL).expect("no --resolve");
         let (endpoint, _) = Endpoint::parse("http://origin.invalid:8080").expect("an endpoint");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
         let ask = || runtime.block_on(endpoints.addresses(&endpoint, Duration::from_millis(500)));
@@ -222,7 +227,10 @@ mod tests {
         let long_ago = Instant::now() - 2 * RESOLVE_AGAIN;
         endpoints.lock().known.get_mut(&name).expect("it was learnt").resolved = long_ago;
         assert_eq!(ask().expect("the old addresses"), list);
-        assert!(endpoints.lock().turn(&name, true).is_some(), "not looked up again for each connection");
+        assert!(
+            endpoints.lock().turn(&name, TRIAL, true).is_some(),
+            "not looked up again for each connection"
+        );
         endpoints.on_failed(list[1], Instant::now());
         for turn in 0..2 {
             assert_eq!(

@@ -6,13 +6,13 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Instant;
 
 use bytes::Bytes;
 use flatout_wire::endpoint::Endpoint;
 use flatout_wire::head::Head;
 use tokio::runtime::LocalRuntime;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use crate::client::Core;
 use crate::connection::{self, Connection, RECEIVE_BYTES, Socket};

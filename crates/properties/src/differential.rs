@@ -2,10 +2,12 @@
 //! and the other does not, the reason stands in [`ALLOWED`].
 
 use Difference::{HyperRefuses, TwoAnswers, WeRefuse};
+use flatout_wire::head;
 use flatout_wire::request::Method;
 
+use crate::head::Lines;
 use crate::hyper_reader;
-use crate::our_reader::{self, Outcome};
+use crate::our_reader::{self, Answer, Outcome};
 use crate::pieces;
 
 /// `bytes` are all that an origin says in answer to a GET, and to a HEAD, before it closes.
@@ -38,17 +40,19 @@ enum Difference<'a> {
     WeRefuse(&'a str),
     /// Why hyper has no answer where we have one.
     HyperRefuses(&'a str),
-    /// Two answers, and not the same.
-    TwoAnswers,
+    /// Two answers, and not the same: ours, and hyper's.
+    TwoAnswers(&'a Answer, &'a Answer),
 }
 
 /// None where both refuse: each has its own words for it.
 fn difference<'a>(ours: &'a Outcome, theirs: &'a Outcome) -> Option<Difference<'a>> {
     match (ours, theirs) {
         (Outcome::Refused(_), Outcome::Refused(_)) => None,
-        (Outcome::Refused(why), _) => Some(WeRefuse(why)),
-        (_, Outcome::Refused(why)) => Some(HyperRefuses(why)),
-        _ => (ours != theirs).then_some(TwoAnswers),
+        (Outcome::Refused(why), Outcome::Delivered(_)) => Some(WeRefuse(why)),
+        (Outcome::Delivered(_), Outcome::Refused(why)) => Some(HyperRefuses(why)),
+        (Outcome::Delivered(ours), Outcome::Delivered(theirs)) => {
+            (ours != theirs).then_some(TwoAnswers(ours, theirs))
+        }
     }
 }
 
@@ -71,7 +75,16 @@ pub const ALLOWED: &[Allowed] = &[
     Allowed {
         what: "Of `Transfer-Encoding: identity` the body ends by Content-Length to us, by the close to hyper.",
         why: "Old servers send it beside a right length. We do not use the connection again, so nothing hides behind it.",
-        is_so: |_, bytes| says(bytes, "transfer-encoding:") && says(bytes, "identity"),
+        is_so: |difference, bytes| {
+            let is_length_or_close = match difference {
+                TwoAnswers(ours, theirs) => {
+                    ours.status == theirs.status && theirs.body.starts_with(&ours.body)
+                }
+                WeRefuse(why) => why == our_reader::CLOSED_WITHIN_BODY,
+                HyperRefuses(_) => false,
+            };
+            is_length_or_close && codings(bytes) == ["identity"]
+        },
     },
     Allowed {
         what: "We refuse a 101; hyper hands it over as the answer.",
@@ -130,6 +143,17 @@ pub const ALLOWED: &[Allowed] = &[
         },
     },
 ];
+
+/// The transfer codings of the first final answer to a GET.
+fn codings(mut bytes: &[u8]) -> Vec<String> {
+    while let Ok(Some((head, used))) = head::parse(bytes, Method::Get) {
+        if head.status >= 200 {
+            return Lines::of(&bytes[..used]).codings;
+        }
+        bytes = &bytes[used..];
+    }
+    Vec::new()
+}
 
 /// Whether the bytes have these words, in any case.
 fn says(bytes: &[u8], words: &str) -> bool {

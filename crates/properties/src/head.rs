@@ -50,13 +50,13 @@ fn no_prefix_differs(bytes: &[u8], request: Method, whole: &Result<Option<(Head,
 
 /// What the lines of a head say about its body, read without any of the parser's code.
 #[derive(Default)]
-struct Lines {
+pub(crate) struct Lines {
     lengths: Vec<String>,
-    codings: Vec<String>,
+    pub(crate) codings: Vec<String>,
 }
 
 impl Lines {
-    fn of(head: &[u8]) -> Lines {
+    pub(crate) fn of(head: &[u8]) -> Lines {
         let mut lines = Lines::default();
         for line in head.split(|byte| *byte == b'\n').skip(1) {
             let line = line.strip_suffix(b"\r").unwrap_or(line);

@@ -10,7 +10,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::our_reader::Outcome;
+use crate::our_reader::{Answer, Outcome};
 
 /// What is in the pipe at most.
 const PIPE_BYTES: usize = 64 << 10;
@@ -28,7 +28,7 @@ pub(crate) fn read(pieces: &[&[u8]], request: Method) -> Outcome {
             let (ours, theirs) = duplex(PIPE_BYTES);
             let read = async { tokio::join!(say(theirs, pieces), ask(ours, request)).1 };
             match tokio::time::timeout(PATIENCE, read).await.expect("hyper came to a halt") {
-                Ok((status, body)) => Outcome::Delivered { status, body },
+                Ok((status, body)) => Outcome::Delivered(Answer { status, body }),
                 Err(why) => Outcome::Refused(why),
             }
         })

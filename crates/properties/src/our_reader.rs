@@ -9,10 +9,19 @@ use flatout_wire::request::Method;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// An answer, whole.
-    Delivered { status: u16, body: Vec<u8> },
+    Delivered(Answer),
     /// Why there is none.
     Refused(String),
 }
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: Vec<u8>,
+}
+
+/// Why there is no answer where fewer bytes came than its Content-Length says.
+pub(crate) const CLOSED_WITHIN_BODY: &str = "closed within the body";
 
 /// Reads the first final answer to a request; the end of the pieces is a closed connection.
 pub(crate) fn read(pieces: &[&[u8]], request: Method) -> Outcome {
@@ -31,7 +40,7 @@ pub(crate) fn read(pieces: &[&[u8]], request: Method) -> Outcome {
         }
     };
     match body(&mut wire, head.body) {
-        Ok(body) => Outcome::Delivered { status: head.status, body },
+        Ok(body) => Outcome::Delivered(Answer { status: head.status, body }),
         Err(why) => Outcome::Refused(why),
     }
 }
@@ -68,7 +77,7 @@ fn body(wire: &mut Wire<'_>, body: Body) -> Result<Vec<u8>, String> {
     match body {
         Body::None => {}
         Body::Length(bytes) if wire.take(bytes, &mut payload) => {}
-        Body::Length(_) => return Err("closed within the body".into()),
+        Body::Length(_) => return Err(CLOSED_WITHIN_BODY.into()),
         Body::UntilClose => drop(wire.take(u64::MAX, &mut payload)),
         Body::Chunked => chunks(wire, &mut payload)?,
     }

@@ -12,6 +12,8 @@ use crate::stats::{Report, Verified};
 
 /// An attempt that brought this much was worth while: the count of those in a row begins anew.
 const WORTHWHILE_BYTES: u64 = 64 << 10;
+/// What is received with a head, and lands with what follows it.
+const AHEAD_BYTES: u64 = 4 << 10;
 /// Longer than this nobody waits between two attempts.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 /// From a cancel to the end, in virtual time: what the looks of the simulated caller are apart, and a tick.
@@ -120,10 +122,15 @@ fn check_waits(scenario: &Scenario, attempts: &Attempts<'_>) -> Vec<String> {
     wrong
 }
 
-/// Failed attempts by number, and the wait between their end and the next.
+/// Failed attempts by number, and the wait between their end and the next. Those that were worth while are the first
+/// anew.
 fn gaps<'a>(attempts: &Attempts<'a>) -> impl Iterator<Item = (u32, Duration, &'a Exchange)> {
     let pairs: Vec<_> = attempts.exchanges.windows(2).map(|pair| (pair[0], pair[1])).collect();
-    (1..).zip(pairs).filter_map(|(attempt, (failed, next))| {
+    let mut attempt = 0;
+    pairs.into_iter().filter_map(move |(failed, next)| {
+        // What came with the last head may not have landed.
+        let was_worth_it = failed.received >= WORTHWHILE_BYTES + AHEAD_BYTES;
+        attempt = if was_worth_it { 1 } else { attempt + 1 };
         let has_failed = failed.fault.is_some() && failed.status != 412;
         let ended = failed.ended_at.filter(|_| has_failed)?;
         Some((attempt, next.asked_at.saturating_sub(ended), failed))

@@ -53,9 +53,14 @@ async fn open(world: Rc<World>, address: SocketAddr) -> io::Result<Line> {
     match origin.addresses[at] {
         Address::Silent => silence(&world, address).await,
         Address::Refuses => Err(refusal(&world, address)),
-        Address::Alive if silent => silence(&world, address).await,
-        Address::Alive if refused => Err(refusal(&world, address)),
+        Address::Returns(at) if world.now() < at => Err(refusal(&world, address)),
+        Address::Alive | Address::Returns(_) if silent => silence(&world, address).await,
+        Address::Alive | Address::Returns(_) if refused => Err(refusal(&world, address)),
         Address::Alive => Ok(Line::new(world)),
+        Address::Returns(_) => {
+            world.tell(|| format!("{address} is back"));
+            Ok(Line::new(world))
+        }
     }
 }
 

@@ -149,6 +149,8 @@ pub(super) enum Address {
     Alive,
     Refuses,
     Silent,
+    /// Refuses until then.
+    Returns(Duration),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

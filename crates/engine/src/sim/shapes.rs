@@ -27,6 +27,7 @@ pub(super) const SHAPES: &[(&str, Shape)] = &[
     ("idle connections close", idle_closes),
     ("connections refused", refused),
     ("some addresses are dead", dead_addresses),
+    ("an address comes back", address_returns),
     ("nobody there", nobody_there),
     ("flipped bits", flipped_bits),
     ("a span", spans),
@@ -204,6 +205,17 @@ fn refused(scenario: &mut Scenario, draw: &mut Draw) {
 fn dead_addresses(scenario: &mut Scenario, draw: &mut Draw) {
     let dead = draw.pick(&[Address::Refuses, Address::Silent]);
     scenario.origin.addresses = vec![Address::Alive, dead, draw.pick(&[Address::Alive, dead]), dead];
+}
+
+fn address_returns(scenario: &mut Scenario, draw: &mut Draw) {
+    let returns = Address::Returns(Duration::from_millis(draw.between(0, 60_000)));
+    scenario.origin.addresses = vec![Address::Alive, returns, draw.pick(&[Address::Silent, returns])];
+    scenario.origin.closes_each = draw.happens(0.5);
+    let pauses: Vec<Duration> =
+        (0..draw.between(1, 5)).map(|_| Duration::from_millis(draw.between(0, 30_000))).collect();
+    if let Task::One { pauses: between, .. } = &mut scenario.task {
+        *between = pauses;
+    }
 }
 
 fn nobody_there(scenario: &mut Scenario, draw: &mut Draw) {

@@ -9,7 +9,7 @@ use flatout_wire::range::Span;
 
 use super::check::{check, check_attempts, waits};
 use super::run::run;
-use super::scenario::{Ask, Fault, Interruption, Land, Scenario, Task};
+use super::scenario::{Address, Ask, Fault, Interruption, Land, Scenario, Task};
 use super::shapes::SHAPES;
 use super::world::{Exchange, Window, World};
 use crate::account::Dialect;
@@ -97,6 +97,27 @@ fn the_question_for_the_end_leaves_its_connection_to_the_parts() {
         (scenario.tuning.parallel, scenario.origin.dialect) = (1, Dialect::Plain);
         scenario.task = Task::One { span: Span::Last(200_000), land: Land::Memory, pauses: Vec::new() };
     });
+}
+
+#[test]
+fn an_address_that_comes_back_is_found_when_its_rest_is_over() {
+    let mut scenario = Scenario::of(0);
+    scenario.objects[0].bytes = 1_000;
+    scenario.origin.addresses = vec![Address::Alive, Address::Returns(Duration::from_secs(5))];
+    (scenario.tuning.parallel, scenario.origin.closes_each) = (1, true);
+    // Refused at the second get; not asked again while it rests; there when its rest is over.
+    let pauses = [0, 3, 3, 1, 10, 0].map(Duration::from_secs).to_vec();
+    scenario.task = Task::One { span: Span::All, land: Land::Memory, pauses };
+    let (world, wrong) = faults(&scenario, true);
+    assert!(wrong.is_empty(), "{}\n{scenario}", wrong.join("; "));
+    let events = world.expect("it ran").log.borrow().events.clone();
+    let times = |what: &str| -> Vec<f64> {
+        let of = events.iter().filter(|event| event.contains(what));
+        of.map(|event| event.split_whitespace().next().unwrap_or_default().parse().unwrap_or(0.0)).collect()
+    };
+    let (refused, back) = (times("refuses"), times("is back"));
+    assert!(refused.len() == 1 && refused[0] < 3.0, "{events:#?}");
+    assert!(!back.is_empty() && back[0] > 10.0, "{events:#?}");
 }
 
 /// One seed, with all that happened.
@@ -224,4 +245,9 @@ fn the_checks_see_attempts_that_are_too_many_too_early_or_too_late() {
     check(&tries(2, throttled, 1_900), "the origin asked for 2s");
     check(&tries(2, throttled, 2_010), "");
     check(&tries(2, Some(Fault::Reset), 5_000), "is policy");
+    // The sixth of a row may wait for 3.2 s, and the first after something worth while for 100 ms.
+    let mut row = tries(7, Some(Fault::Reset), 60);
+    (row[5].received, row[6].asked_at, row[6].ended_at) = (1 << 20, row[5].asked_at, row[5].ended_at);
+    row[7].asked_at = row[6].asked_at + Duration::from_millis(300);
+    check(&row, "attempt 2 was followed only after 300ms");
 }
