@@ -110,10 +110,12 @@ impl FileGround {
             file.set_len(bytes).map_err(|refused| Error::local("cannot set the length", refused))?;
         }
         if !self.temporary.is_ours(&self.folder) {
-            return Err(Error::new(
-                ErrorKind::LocalIo,
-                "its temporary file was taken away while it was written",
-            ));
+            return Err(match self.is_folder_gone() {
+                true => Error::local("cannot put the file under its name", Errno::NOENT.into()),
+                false => {
+                    Error::new(ErrorKind::LocalIo, "its temporary file was taken away while it was written")
+                }
+            });
         }
         // Where nothing stands under the name this is all, and nothing that appears meanwhile is overwritten.
         let (folder, from) = (&*self.folder, &self.temporary.name);
@@ -131,6 +133,11 @@ impl FileGround {
             .map_err(|refused| Error::local("cannot put the file under its name", refused.into()))?;
         self.is_unnamed.store(true, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// A folder that was removed can be held, and has no name any more.
+    fn is_folder_gone(&self) -> bool {
+        rustix::fs::fstat(&self.folder).is_ok_and(|stat| stat.st_nlink == 0)
     }
 
     /// The mode of the regular file that stands there; what is neither a file nor a link is not to be replaced.

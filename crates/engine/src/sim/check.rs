@@ -123,13 +123,16 @@ fn check_waits(scenario: &Scenario, attempts: &Attempts<'_>) -> Vec<String> {
 }
 
 /// Failed attempts by number, and the wait between their end and the next. Those that were worth while are the first
-/// anew.
+/// anew; what had come before is passed over where there are no ranges, and is worth nothing.
 fn gaps<'a>(attempts: &Attempts<'a>) -> impl Iterator<Item = (u32, Duration, &'a Exchange)> {
     let pairs: Vec<_> = attempts.exchanges.windows(2).map(|pair| (pair[0], pair[1])).collect();
-    let mut attempt = 0;
+    let (mut attempt, mut furthest) = (0, 0);
     pairs.into_iter().filter_map(move |(failed, next)| {
+        let reached = failed.body.start + failed.received;
+        let new_bytes = reached.saturating_sub(furthest.max(failed.body.start));
+        furthest = furthest.max(reached);
         // What came with the last head may not have landed.
-        let was_worth_it = failed.received >= WORTHWHILE_BYTES + AHEAD_BYTES;
+        let was_worth_it = new_bytes >= WORTHWHILE_BYTES + AHEAD_BYTES;
         attempt = if was_worth_it { 1 } else { attempt + 1 };
         let has_failed = failed.fault.is_some() && failed.status != 412;
         let ended = failed.ended_at.filter(|_| has_failed)?;

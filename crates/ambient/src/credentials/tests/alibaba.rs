@@ -140,7 +140,7 @@ fn what_sts_may_say() {
         ];
         oss(&[], &table, expected);
     };
-    check(|_| Says::Gone, "failed RRSA: STS: the connection broke");
+    check(|_| Says::Gone, "failed RRSA: STS: the origin closed the connection before its answer was whole");
     check(
         |_| {
             Says::This(

@@ -223,7 +223,11 @@ fn web_identity_and_what_sts_may_say() {
         ("AWS_ROLE_ARN", "r"),
         ("AWS_ENDPOINT_URL_STS", &gone.url()),
     ];
-    aws(&[], &table, "failed web identity: STS: the connection broke");
+    aws(
+        &[],
+        &table,
+        "failed web identity: STS: the origin closed the connection before its answer was whole",
+    );
     assert_eq!(gone.asked().len(), 3, "a service is asked again");
     aws(&[], &table[..1], "AWS_WEB_IDENTITY_TOKEN_FILE is set but AWS_ROLE_ARN is not");
     aws(&[], &[("AWS_WEB_IDENTITY_TOKEN_FILE", "/no/token"), table[1]], "/no/token: there is no such file");

@@ -38,7 +38,7 @@ pub fn start_all(rows: &[Row]) -> usize {
     let lines = page.lines().filter_map(|line| line.strip_prefix(SERVE)?.split_once('`'));
     let started = lines.map(|(flags, _)| {
         let flags = flags.replace(&format!(":{PORT}"), ":0");
-        let mut serve = flatout(&["serve", "--no-auth"]);
+        let mut serve = flatout(&["serve", "--memory", "--no-auth"]);
         serve.args(flags.split(' '));
         if !flags.contains("--listen ") {
             serve.args(["--listen", "127.0.0.1:0"]);
