@@ -179,7 +179,9 @@ impl<'a> Bench<'a> {
         drop(input);
         let outcome = self.listen(&mut child, &bar);
         child.wait().map_err(failed)?;
-        if self.console.interrupt.raised() {
+        // A terminal tells both, and the child may have heard of it first.
+        let child_was = matches!(&outcome, Err(failure) if failure.exit == Exit::Interrupted);
+        if child_was || self.console.interrupt.raised() {
             return Err(Failure::interrupted(format!("bench: {}: interrupted", self.spec_source())));
         }
         outcome
