@@ -12,7 +12,6 @@ use crate::control::{self, Call};
 use crate::error::{Error, ErrorKind};
 use crate::object::Asked;
 use crate::part::Part;
-use crate::plan::Plan;
 use crate::refusal::Failure;
 use crate::retry::Attempts;
 use crate::shard::Shard;
@@ -55,8 +54,8 @@ impl Drop for LostWorker<'_> {
 }
 
 async fn work(shard: &Rc<Shard>, running: &Running) -> Result<(), Error> {
-    while let Some((index, range)) = running.take_part().await? {
-        Part::start(running, index, range).fetch(shard, None).await?;
+    while let Some(taken) = running.take_part().await? {
+        Part::start(running, taken).fetch(shard, None).await?;
     }
     Ok(())
 }
@@ -81,14 +80,15 @@ async fn lead(shard: &Rc<Shard>, hold: &Hold) -> Result<(), Error> {
     if found.start != range.start {
         // The probe for the object's end: its one byte is not part of the plan's first part. It is read so that the
         // connection can carry a part; a connection that breaks over it is not kept. The others need not wait for that.
-        start_workers(shard, hold);
+        start_workers(shard, hold, running.parts_left());
         let _ = answer.body.collect(&mut answer.connection).await;
         answer.finish(shard).await;
         return work(shard, running).await;
     }
-    let Some((index, first)) = running.take_part().await? else { return Ok(()) };
-    start_workers(shard, hold);
-    Part::start(running, index, first).asked_at(start_s).fetch(shard, Some(answer)).await?;
+    let first = found.end - found.start;
+    let Some(taken) = running.take_part_of(first.max(1)).await? else { return Ok(()) };
+    start_workers(shard, hold, 1 + running.parts_left());
+    Part::start(running, taken).asked_at(start_s).fetch(shard, Some(answer)).await?;
     match running.member {
         // One of many: its other parts are among what the workers of the batch choose from.
         Some(_) => Ok(()),
@@ -173,9 +173,8 @@ fn check_first(answer: &Answer, asked: &Asked) -> Result<(), Failure> {
     }
 }
 
-/// Starts the workers that have a part to take, spread over the shards.
-fn start_workers(shard: &Rc<Shard>, hold: &Hold) {
-    let parts = hold.plan().map_or(0, Plan::parts);
+/// Starts the workers that have one of `parts` to take, spread over the shards; the first is the lead's own.
+fn start_workers(shard: &Rc<Shard>, hold: &Hold, parts: u64) {
     if let Some(member) = &hold.member {
         return member.batch.open(hold, parts);
     }

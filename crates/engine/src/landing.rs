@@ -103,6 +103,14 @@ impl Ground {
         }
     }
 
+    /// The longest part that there is room for: a stream's window was made for parts of one size.
+    pub(crate) fn part_bytes_max(&self) -> u64 {
+        match self {
+            Ground::Stream(writer) => writer.0.slot_bytes(),
+            _ => u64::MAX,
+        }
+    }
+
     /// Closes `stop` when nobody wants the bytes any more, at once where that is so already.
     pub(crate) fn stop_when_abandoned(&self, stop: &Arc<Semaphore>) {
         if let Ground::Stream(writer) = self {

@@ -10,6 +10,7 @@ use crate::drive::wait_or_give_up;
 use crate::error::Error;
 use crate::landing::Place;
 use crate::object::Asked;
+use crate::plan::Taken;
 use crate::refusal::Failure;
 use crate::retry::Attempts;
 use crate::shard::Shard;
@@ -20,7 +21,7 @@ use crate::verify::PartHash;
 /// A part that one worker has taken.
 pub(crate) struct Part<'a> {
     running: &'a Running,
-    index: u64,
+    number: u64,
     range: Range<u64>,
     place: Place<'a>,
     hash: PartHash,
@@ -32,12 +33,13 @@ pub(crate) struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    pub(crate) fn start(running: &'a Running, index: u64, range: Range<u64>) -> Part<'a> {
-        let landing_start = running.plan().map_or(0, |plan| plan.range().start);
+    pub(crate) fn start(running: &'a Running, taken: Taken) -> Part<'a> {
+        let Taken { number, range } = taken;
+        let landing_start = running.range().map_or(0, |range| range.start);
         Part {
             running,
-            index,
-            place: running.ground.place(index, range.start - landing_start),
+            number,
+            place: running.ground.place(number, range.start - landing_start),
             hash: running.ledger.start_part(),
             range,
             attempts: 0,
@@ -113,11 +115,11 @@ impl<'a> Part<'a> {
     pub(crate) fn finish(self) {
         self.place.complete();
         let end_s = self.running.clock_s();
-        self.running.finish_part(self.index, self.place.filled(), &self.hash, || {
+        self.running.finish_part(self.range.start, self.place.filled(), &self.hash, || {
             let unknown = (SocketAddr::from(([0, 0, 0, 0], 0)), 0);
             let (address, connection) = self.served_by.unwrap_or(unknown);
             PartRecord {
-                index: self.index,
+                index: self.number,
                 address,
                 connection,
                 start_s: self.start_s,

@@ -1,40 +1,66 @@
-//! The plan of a get: which parts a range is cut into. Pure: no socket, no clock.
+//! The plan of a get: which parts what is missing is cut into, one after the other. Pure: no socket, no clock.
+//!
+//! ```text
+//!   of the range:  ████░░░░░░░░████░░░░░█     █ is there, ░ is missing
+//!   parts:             |0 |1 |2|   |3 |4|     each cut when it is taken, as long as parts are just then
+//! ```
 
+use std::collections::VecDeque;
 use std::ops::Range;
 
-/// A range of an object cut into parts of one size; only the last may be shorter.
+/// What nobody has taken yet of a range of an object: all of it at first, or what an earlier run has left over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    range: Range<u64>,
-    part_bytes: u64,
+    /// In order, none empty, none touching the next.
+    missing: VecDeque<Range<u64>>,
+    next_number: u64,
+}
+
+/// A part as it is taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    /// Its number in the order of taking, from 0.
+    pub(crate) number: u64,
+    /// Where it lies within the object.
+    pub(crate) range: Range<u64>,
 }
 
 impl Plan {
-    pub(crate) fn new(range: Range<u64>, part_bytes: u64) -> Plan {
-        assert!(
-            part_bytes > 0 && range.start <= range.end,
-            "settings keep part sizes positive, spans are ordered"
-        );
-        Plan { range, part_bytes }
+    /// A plan for ranges in order that do not overlap; empty ones are left out.
+    pub(crate) fn new(missing: impl IntoIterator<Item = Range<u64>>) -> Plan {
+        let mut joined: VecDeque<Range<u64>> = VecDeque::new();
+        for range in missing {
+            assert!(range.start <= range.end, "spans are ordered");
+            match joined.back_mut() {
+                _ if range.is_empty() => {}
+                Some(last) if last.end == range.start => last.end = range.end,
+                last => {
+                    assert!(last.is_none_or(|last| last.end < range.start), "what is missing is in order");
+                    joined.push_back(range);
+                }
+            }
+        }
+        Plan { missing: joined, next_number: 0 }
     }
 
-    pub(crate) fn range(&self) -> &Range<u64> {
-        &self.range
+    /// The next part in order, at most `part_bytes` long; a shorter one only where what is missing ends. `None` when all
+    /// has been taken. The size may be another at each call: an engine that chooses it takes multiples of 1 MiB.
+    pub(crate) fn take(&mut self, part_bytes: u64) -> Option<Taken> {
+        assert!(part_bytes > 0, "settings keep part sizes positive");
+        let missing = self.missing.front_mut()?;
+        let end = missing.start.saturating_add(part_bytes).min(missing.end);
+        let range = std::mem::replace(&mut missing.start, end)..end;
+        if missing.is_empty() {
+            self.missing.pop_front();
+        }
+        let number = self.next_number;
+        self.next_number += 1;
+        Some(Taken { number, range })
     }
 
-    pub(crate) fn bytes(&self) -> u64 {
-        self.range.end - self.range.start
-    }
-
-    /// How many parts there are; an empty range has none.
-    pub(crate) fn parts(&self) -> u64 {
-        self.bytes().div_ceil(self.part_bytes)
-    }
-
-    /// The range of part `index` within the object; `None` past the last.
-    pub(crate) fn part(&self, index: u64) -> Option<Range<u64>> {
-        let start = self.range.start.checked_add(index.checked_mul(self.part_bytes)?)?;
-        (start < self.range.end).then(|| start..start.saturating_add(self.part_bytes).min(self.range.end))
+    /// How many parts of that size are left to take.
+    pub(crate) fn left(&self, part_bytes: u64) -> u64 {
+        self.missing.iter().map(|range| (range.end - range.start).div_ceil(part_bytes)).sum()
     }
 }
 
@@ -42,21 +68,49 @@ impl Plan {
 mod tests {
     use super::*;
 
-    fn check(range: Range<u64>, part_bytes: u64, expected: &[Range<u64>]) {
-        let plan = Plan::new(range, part_bytes);
-        let parts: Vec<_> =
-            (0..plan.parts()).map(|index| plan.part(index).expect("a planned part")).collect();
-        assert_eq!(parts, expected);
-        assert_eq!(plan.part(plan.parts()), None);
+    fn check(missing: &[Range<u64>], sizes: &[u64], expected: &[Range<u64>]) {
+        let mut plan = Plan::new(missing.iter().cloned());
+        let mut sizes = sizes.iter().cycle();
+        for (number, range) in (0..).zip(expected) {
+            let size = *sizes.next().expect("a cycle has no end");
+            assert_eq!(plan.take(size), Some(Taken { number, range: range.clone() }), "{missing:?}");
+        }
+        assert_eq!((plan.take(1), plan.left(1)), (None, 0), "{missing:?}");
+    }
+
+    /// One range, so that a slice of it is no slice of numbers.
+    fn one(range: Range<u64>) -> [Range<u64>; 1] {
+        [range]
     }
 
     #[test]
-    fn parts_cover_the_range_once() {
-        check(0..0, 8, &[]);
-        check(0..8, 8, std::slice::from_ref(&(0..8)));
-        check(0..9, 8, &[0..8, 8..9]);
-        check(5..25, 10, &[5..15, 15..25]);
-        check(5..26, 10, &[5..15, 15..25, 25..26]);
-        check(u64::MAX - 3..u64::MAX, 2, &[u64::MAX - 3..u64::MAX - 1, u64::MAX - 1..u64::MAX]);
+    fn parts_cover_a_range_once() {
+        check(&one(0..0), &[8], &[]);
+        check(&one(0..8), &[8], &one(0..8));
+        check(&one(0..9), &[8], &[0..8, 8..9]);
+        check(&one(5..25), &[10], &[5..15, 15..25]);
+        check(&one(5..26), &[10], &[5..15, 15..25, 25..26]);
+        let end = u64::MAX;
+        check(&one(end - 3..end), &[2], &[end - 3..end - 1, end - 1..end]);
+    }
+
+    #[test]
+    fn parts_may_have_another_size_each_time() {
+        check(&one(0..20), &[2, 8, 4], &[0..2, 2..10, 10..14, 14..16, 16..20]);
+    }
+
+    #[test]
+    fn a_part_ends_where_what_is_missing_does() {
+        check(&[0..5, 10..12, 20..30], &[4], &[0..4, 4..5, 10..12, 20..24, 24..28, 28..30]);
+        check(&[0..4, 4..8, 8..8, 9..10], &[16], &[0..8, 9..10]);
+        check(&[], &[1], &[]);
+    }
+
+    #[test]
+    fn what_is_left_is_counted_in_parts_of_now() {
+        let mut plan = Plan::new([0..10, 20..25]);
+        assert_eq!((plan.left(10), plan.left(4), plan.left(1)), (2, 5, 15));
+        plan.take(8);
+        assert_eq!((plan.left(10), plan.left(4), plan.left(1)), (2, 3, 7));
     }
 }

@@ -32,8 +32,8 @@ impl<'a> Single<'a> {
 
     /// Lands all that is wanted of the stream.
     pub(crate) async fn land(mut self) -> Result<(), Error> {
-        while let Some((index, range)) = self.running.take_part().await? {
-            let mut part = Part::start(self.running, index, range);
+        while let Some(taken) = self.running.take_part().await? {
+            let mut part = Part::start(self.running, taken);
             let ended = self.land_part(&mut part).await?;
             part.finish();
             if ended {

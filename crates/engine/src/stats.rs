@@ -103,7 +103,7 @@ impl fmt::Display for Verified {
 /// The life of one part; times in seconds since the transfer started.
 #[derive(Clone, Debug)]
 pub struct PartRecord {
-    /// Its place in the plan, from 0.
+    /// Its number in the order in which parts were taken, from 0.
     pub index: u64,
     /// The address that served its last attempt.
     pub address: SocketAddr,

@@ -1,7 +1,8 @@
-//! The stream landing: an ordered, bounded window. Bytes are received straight into a ring of part-sized slots.
+//! The stream landing: an ordered, bounded window. Bytes are received straight into a ring of slots, each large enough
+//! for any part.
 //!
 //! ```text
-//!   plan:   0  1  2  3 | 4  5  6 …          slots = window / part size
+//!   plan:   0  1  2  3 | 4  5  6 …          slots = window / longest part
 //!           ^head      ^ not asked for before part 0 has been read and its permit came back
 //! ```
 //! Backpressure is a permit held, never a message: a part is asked for only when a slot is free for all of it.
@@ -124,7 +125,7 @@ pub(crate) struct Ring {
 /// The memory of a ring, taken when the first answer tells how much there is to come.
 struct Space {
     memory: Lease,
-    part_bytes: usize,
+    slot_bytes: usize,
     slots: usize,
     permits: Semaphore,
 }
@@ -158,7 +159,8 @@ fn slot_of(part: u64, slots: usize) -> usize {
 }
 
 impl Ring {
-    /// Takes the memory for `window_bytes`, in whole slots and no more than `total_bytes` need.
+    /// Takes the memory for `window_bytes`, in whole slots and no more than `total_bytes` need. `part_bytes` are those of
+    /// the longest part: shorter ones leave the rest of their slot empty.
     pub(crate) fn prepare(
         &self,
         pool: &Arc<Pool>,
@@ -169,9 +171,9 @@ impl Ring {
         let part_bytes = part_bytes.min(total_bytes.unwrap_or(part_bytes)).max(1);
         let parts = total_bytes.map_or(u64::MAX, |total| total.div_ceil(part_bytes));
         let slots = addressable((window_bytes / part_bytes).min(parts).max(1))?;
-        let part_bytes = addressable(part_bytes)?;
-        let memory = pool.lease(part_bytes.saturating_mul(slots))?;
-        let space = Space { memory, part_bytes, slots, permits: Semaphore::new(slots) };
+        let slot_bytes = addressable(part_bytes)?;
+        let memory = pool.lease(slot_bytes.saturating_mul(slots))?;
+        let space = Space { memory, slot_bytes, slots, permits: Semaphore::new(slots) };
         let fresh = self.space.set(space).is_ok();
         assert!(fresh, "a transfer prepares its landing once");
         let mut state = self.lock();
@@ -206,6 +208,11 @@ impl Ring {
         }
     }
 
+    /// How long a part may be.
+    pub(crate) fn slot_bytes(&self) -> u64 {
+        self.space().slot_bytes as u64
+    }
+
     /// Gives back a permit for which no part was left.
     pub(crate) fn dismiss(&self) {
         self.space().permits.add_permits(1);
@@ -215,7 +222,7 @@ impl Ring {
     pub(crate) fn slot(&self, index: u64) -> *mut u8 {
         let space = self.space();
         // SAFETY: the slot's number is below the number of slots, all of which lie within the lease.
-        unsafe { space.memory.as_ptr().add(slot_of(index, space.slots) * space.part_bytes) }
+        unsafe { space.memory.as_ptr().add(slot_of(index, space.slots) * space.slot_bytes) }
     }
 
     /// Tells the reader that `filled` bytes of part `index` are there; an error when it has gone.
@@ -293,17 +300,18 @@ impl Ring {
 mod tests {
     use super::*;
 
-    /// Fills `parts` of `part_bytes` through a window of `slots`, `last` bytes in the last, and reads them back.
-    fn check(slots: u64, part_bytes: usize, parts: u64, last: usize) {
+    /// Fills parts of these sizes, none longer than `longest`, through a window of `slots`, and reads them back.
+    fn check(slots: u64, longest: usize, sizes: &[usize]) {
         let (writer, mut reader) = stream();
-        let total = part_bytes as u64 * (parts - 1) + last as u64;
+        let total: usize = sizes.iter().sum();
         let pool = Arc::new(Pool::default());
-        writer.0.prepare(&pool, slots * part_bytes as u64, part_bytes as u64, Some(total)).expect("memory");
+        writer.0.prepare(&pool, slots * longest as u64, longest as u64, Some(total as u64)).expect("memory");
+        assert_eq!(writer.0.slot_bytes(), longest as u64);
+        let parts = sizes.to_vec();
         let filler = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-            for index in 0..parts {
+            for (index, bytes) in (0..).zip(parts) {
                 assert!(runtime.block_on(writer.0.admit()));
-                let bytes = if index + 1 == parts { last } else { part_bytes };
                 for filled in 1..=bytes {
                     // SAFETY: the slot is ours until it is complete, and `filled` stays within it.
                     unsafe { *writer.0.slot(index).add(filled - 1) = index as u8 };
@@ -317,15 +325,22 @@ mod tests {
             seen.extend_from_slice(bytes);
         }
         filler.join().expect("the filler ends");
-        let expected: Vec<u8> = (0..total).map(|at| (at / part_bytes as u64) as u8).collect();
+        let expected: Vec<u8> =
+            (0..).zip(sizes).flat_map(|(index, &bytes)| std::iter::repeat_n(index, bytes)).collect();
         assert_eq!(seen, expected);
     }
 
     #[test]
     fn bytes_come_in_order_through_any_window() {
-        check(1, 10, 7, 3);
-        check(3, 10, 7, 10);
-        check(16, 5, 2, 1);
+        check(1, 10, &[10, 10, 10, 10, 10, 10, 3]);
+        check(3, 10, &[10; 7]);
+        check(16, 5, &[5, 1]);
+    }
+
+    #[test]
+    fn parts_may_be_shorter_than_their_slots() {
+        check(3, 8, &[8, 2, 4, 8, 1, 1, 8, 3, 5]);
+        check(1, 8, &[1, 8, 2]);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::landing::{Ground, Landing};
 use crate::lease::Pool;
 use crate::many::Member;
 use crate::object::ObjectRequests;
-use crate::plan::Plan;
+use crate::plan::{Plan, Taken};
 use crate::stats::{Counters, PartRecord, Progress, Report, Version};
 use crate::stream::reader_has_gone;
 use crate::verify::{Ledger, PartHash, Statement};
@@ -153,7 +153,6 @@ pub(crate) struct Running {
     record_parts: bool,
     records: Mutex<Vec<PartRecord>>,
     settled: OnceLock<Settled>,
-    next_part: AtomicU64,
     whole: AtomicBool,
     bytes_done: AtomicU64,
     failure: Mutex<Option<Error>>,
@@ -171,9 +170,18 @@ struct Settled {
     version: Version,
     /// The ETag that pins later requests: a strong one, or none.
     pin: Option<String>,
-    plan: Plan,
+    /// Of the object, where the landing's first byte is its first.
+    range: Range<u64>,
+    /// One short lock a part, which is a mebibyte and more.
+    plan: Mutex<Plan>,
     /// Unknown where the origin sends one stream and does not say how long it is.
     total_bytes: Option<u64>,
+}
+
+impl Settled {
+    fn plan(&self) -> MutexGuard<'_, Plan> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 enum End {
@@ -206,7 +214,6 @@ impl Running {
             record_parts: get.record_parts,
             records: Mutex::default(),
             settled: OnceLock::new(),
-            next_part: AtomicU64::new(0),
             whole: AtomicBool::new(false),
             bytes_done: AtomicU64::new(0),
             failure: Mutex::default(),
@@ -245,9 +252,9 @@ impl Running {
         if total_bytes == Some(0) {
             self.whole.store(true, Ordering::Release);
         }
-        let plan = Plan::new(range, self.pace.part_bytes);
+        let plan = Mutex::new(Plan::new([range.clone()]));
         let pin = answer.head.strong_etag().map(String::from);
-        let fresh = self.settled.set(Settled { version, pin, plan, total_bytes }).is_ok();
+        let fresh = self.settled.set(Settled { version, pin, range, plan, total_bytes }).is_ok();
         assert!(fresh, "only the lead settles, once");
         Ok(())
     }
@@ -256,8 +263,19 @@ impl Running {
         self.settled.get().map(|settled| &settled.version)
     }
 
-    pub(crate) fn plan(&self) -> Option<&Plan> {
-        self.settled.get().map(|settled| &settled.plan)
+    /// What is read of the object; known once it is settled.
+    pub(crate) fn range(&self) -> Option<&Range<u64>> {
+        self.settled.get().map(|settled| &settled.range)
+    }
+
+    /// How many parts nobody has taken yet, if they stay as long as they are now.
+    pub(crate) fn parts_left(&self) -> u64 {
+        self.settled.get().map_or(0, |settled| settled.plan().left(self.part_bytes()))
+    }
+
+    /// How long the next part may be. Those of a stream are no longer than the slots of its window.
+    fn part_bytes(&self) -> u64 {
+        self.pace.part_bytes.min(self.ground.part_bytes_max())
     }
 
     /// The ETag that pins later requests; a weak one cannot (RFC 9110 §13.1.1).
@@ -268,32 +286,36 @@ impl Running {
     /// The next part that nobody has taken, once there is room for it; `None` when all are taken.
     /// Room comes before the number: parts that wait for room are then the next in order, and a window cannot fill with
     /// parts behind one that waits.
-    pub(crate) async fn take_part(&self) -> Result<Option<(u64, Range<u64>)>, Error> {
+    pub(crate) async fn take_part(&self) -> Result<Option<Taken>, Error> {
+        self.take_part_of(self.part_bytes()).await
+    }
+
+    /// The same for a part of at most so many bytes: what was asked for before there was a plan.
+    pub(crate) async fn take_part_of(&self, part_bytes: u64) -> Result<Option<Taken>, Error> {
         if !self.ground.admit().await {
             return Err(reader_has_gone());
         }
-        let index = self.next_part.fetch_add(1, Ordering::Relaxed);
-        let part = self.plan().and_then(|plan| plan.part(index));
-        if part.is_none() {
+        let taken = self.settled.get().and_then(|settled| settled.plan().take(part_bytes));
+        if taken.is_none() {
             self.ground.dismiss();
         }
-        Ok(part.map(|range| (index, range)))
+        Ok(taken)
     }
 
-    /// A part is whole at its landing.
+    /// The part that begins at `start` of the object is whole at its landing.
     pub(crate) fn finish_part(
         &self,
-        index: u64,
+        start: u64,
         bytes: u64,
         hash: &PartHash,
         record: impl FnOnce() -> PartRecord,
     ) {
-        self.ledger.finish_part(index, hash);
+        self.ledger.finish_part(start, hash);
         if self.record_parts {
             self.records.lock().unwrap_or_else(PoisonError::into_inner).push(record());
         }
         let done = self.bytes_done.fetch_add(bytes, Ordering::AcqRel) + bytes;
-        if self.plan().is_some_and(|plan| plan.bytes() == done) {
+        if self.range().is_some_and(|range| range.end - range.start == done) {
             self.whole.store(true, Ordering::Release);
         }
     }
@@ -361,7 +383,7 @@ impl Running {
         let bytes = self.bytes_done.load(Ordering::Acquire);
         let verified = self.ledger.conclude()?;
         self.ground.commit(bytes)?;
-        let start = settled.plan.range().start;
+        let start = settled.range.start;
         let mut parts = std::mem::take(&mut *self.records.lock().unwrap_or_else(PoisonError::into_inner));
         parts.sort_by_key(|part| part.index);
         Ok(Report {

@@ -40,15 +40,16 @@ impl Statement {
     }
 }
 
-/// The checksums of a transfer's parts, in the order of the plan.
+/// The checksums of a transfer's parts, wherever each begins and however long it is.
 #[derive(Default)]
 pub(crate) struct Ledger {
     statement: OnceLock<Statement>,
     parts: Mutex<Vec<PartSum>>,
 }
 
-#[derive(Clone, Debug, Default)]
 struct PartSum {
+    /// Where it begins.
+    start: u64,
     bytes: u64,
     sums: Vec<(Algorithm, u64)>,
 }
@@ -74,16 +75,11 @@ impl Ledger {
         PartHash { bytes: 0, hashers: algorithms.iter().map(|&a| (a, Hasher::new(a))).collect() }
     }
 
-    pub(crate) fn finish_part(&self, index: u64, hash: &PartHash) {
+    /// The part that begins at `start` is whole. Parts come in any order, and cover what is read once.
+    pub(crate) fn finish_part(&self, start: u64, hash: &PartHash) {
+        let sums = hash.hashers.iter().map(|(algorithm, hasher)| (*algorithm, hasher.value())).collect();
         let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = usize::try_from(index).expect("parts are fewer than addresses");
-        if parts.len() <= index {
-            parts.resize(index + 1, PartSum::default());
-        }
-        parts[index] = PartSum {
-            bytes: hash.bytes,
-            sums: hash.hashers.iter().map(|(algorithm, hasher)| (*algorithm, hasher.value())).collect(),
-        };
+        parts.push(PartSum { start, bytes: hash.bytes, sums });
     }
 
     /// Compares the combined parts with the statement, once every part is in.
@@ -93,7 +89,8 @@ impl Ledger {
             Some(Statement::Nothing(reason)) => return Ok(Verified::None(reason)),
             None => return Ok(Verified::None("not stated by the origin")),
         };
-        let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        parts.sort_unstable_by_key(|part| part.start);
         let Some(found) = combine(algorithm, &parts) else {
             return Ok(Verified::None("the origin stated its checksum too late"));
         };
@@ -110,7 +107,7 @@ impl Ledger {
     }
 }
 
-/// The combined checksum of all parts; `None` when one was not hashed in this form.
+/// The combined checksum of all parts, in order; `None` when one was not hashed in this form.
 fn combine(algorithm: Algorithm, parts: &[PartSum]) -> Option<u64> {
     let mut powers = Powers::new(algorithm);
     let mut whole = None;
@@ -141,6 +138,7 @@ impl PartHash {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::{Plan, Taken};
 
     const BODY: &[u8] = b"the quick brown fox jumps over the lazy dog";
 
@@ -149,11 +147,15 @@ mod tests {
         if !late {
             ledger.state(statement);
         }
-        for (index, part) in BODY.chunks(10).enumerate().rev() {
+        // Of sizes that differ, and the last first.
+        let mut plan = Plan::new([0..BODY.len() as u64]);
+        let parts: Vec<_> = (1..).map_while(|number| plan.take(3 * number)).collect();
+        for Taken { range, .. } in parts.into_iter().rev() {
+            let part = &BODY[range.start as usize..range.end as usize];
             let mut hash = ledger.start_part();
             hash.update(&part[..part.len() / 2]);
             hash.update(&part[part.len() / 2..]);
-            ledger.finish_part(index as u64, &hash);
+            ledger.finish_part(range.start, &hash);
         }
         ledger.state(statement);
         assert_eq!(ledger.conclude().map_err(|error| error.kind()), expected, "{statement:?} late {late}");

@@ -42,7 +42,7 @@ async fn part(shard: &Rc<Shard>, batch: &Batch, hold: &Hold) {
     }
     let one = async {
         match hold.take_part().await? {
-            Some((index, range)) => Part::start(hold, index, range).fetch(shard, None).await,
+            Some(taken) => Part::start(hold, taken).fetch(shard, None).await,
             None => {
                 batch.close(hold);
                 Ok(())
