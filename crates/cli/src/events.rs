@@ -36,6 +36,9 @@ pub struct Object {
     pub bytes: u64,
     pub fetched: u64,
     pub resumed: u64,
+    /// Why what an earlier run had left was not used, or not all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     pub verified: Option<String>,
     /// Why an object was skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,6 +61,7 @@ pub struct Summary {
     pub skipped: u64,
     pub bytes: u64,
     pub fetched: u64,
+    pub resumed: u64,
     pub seconds: f64,
     pub exit: u8,
 }

@@ -27,7 +27,7 @@ use crate::shard::{Job, ShardHandle};
 use crate::stats::{Report, Stat, Version};
 use crate::survey::{self, Clock, Survey, Way};
 use crate::tls::Tls;
-use crate::transfer::{Get, Hold, Pace, Running, Transfer};
+use crate::transfer::{Care, Get, Hold, Pace, Running, Transfer};
 
 /// What a client is made from.
 #[derive(Clone, Debug)]
@@ -108,8 +108,8 @@ impl Client {
     pub fn get(&self, get: Get) -> Result<Transfer, Error> {
         check_object(&get.location)?;
         check_span(&get.span).map_err(|error| error.during("read", &get.location))?;
-        let (account, verify) = (self.core.account.clone(), self.core.settings.verify);
-        let running = Arc::new(Running::start(get, account, self.core.pace(), verify)?);
+        let (account, care) = (self.core.account.clone(), self.core.care());
+        let running = Arc::new(Running::start(get, account, self.core.pace(), care)?);
         self.core.send(0, Job::Lead(Hold::new(running.clone())))?;
         Ok(Transfer::new(running))
     }
@@ -125,7 +125,7 @@ impl Client {
         folder: Option<Folder>,
     ) -> Result<Many, Error> {
         let settings = &self.core.settings;
-        let batch = Batch::new(self.core.account.clone(), self.core.pace(), settings.verify, folder);
+        let batch = Batch::new(self.core.account.clone(), self.core.pace(), self.core.care(), folder);
         Many::start(batch, wanted, |number, worker| {
             self.core.send((number % settings.shards.max(1)) as usize, Job::Many(worker))
         })
@@ -344,6 +344,11 @@ impl Core {
     pub(crate) fn pace(&self) -> Pace {
         let Settings { parallel, part_bytes, window_bytes, .. } = self.settings;
         Pace { parallel, part_bytes, window_bytes }
+    }
+
+    pub(crate) fn care(&self) -> Care {
+        let Settings { verify, resume, .. } = self.settings;
+        Care { verify, resume }
     }
 
     pub(crate) fn connect_timeout(&self) -> Duration {

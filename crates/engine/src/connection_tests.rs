@@ -115,7 +115,7 @@ async fn by_us(address: SocketAddr, by: By) -> Answer {
 async fn landed(body: &mut Incoming, connection: &mut Connection) -> Option<Vec<u8>> {
     let folder = tempfile::tempdir().expect("a folder");
     let target = folder.path().join("body");
-    let ground = Ground::open(Landing::File(target.clone())).expect("a new file");
+    let ground = Ground::open(Landing::File(target.clone()), false).expect("a new file");
     let scratch = RefCell::new(Arc::new(Pool::default()).lease(RECEIVE_BYTES).expect("memory"));
     let mut hash = Ledger::default().start_part();
     let mut place = ground.place(0, 0);

@@ -10,6 +10,7 @@ use flatout_wire::range::Span;
 use crate::attempt::{Answer, ask};
 use crate::control::{self, Call};
 use crate::error::{Error, ErrorKind};
+use crate::journal::Kept;
 use crate::object::Asked;
 use crate::part::Part;
 use crate::refusal::Failure;
@@ -72,23 +73,33 @@ async fn lead(shard: &Rc<Shard>, hold: &Hold) -> Result<(), Error> {
         Error::new(ErrorKind::Unsupported, "the origin does not tell the object's size in Content-Range")
     })?;
     let range = running.span.resolve(total).map_err(|why| Error::new(ErrorKind::Usage, why.to_string()))?;
-    running.settle(&answer, range.clone(), Some(range.end - range.start), &shard.core.pool)?;
+    running.note_span(&answer, &range);
     if let Some(statement) = Statement::of_range(&answer.head.checksums) {
         running.ledger.state(statement);
     }
+    let is_probe = running.may_resume() || found.start != range.start;
+    let kept = hold.running().kept(&answer, &range).await;
+    running.settle(&answer, range.clone(), Some(range.end - range.start), &kept, &shard.core.pool)?;
+    hold.running().keep_journal();
     ask_for_statement(shard, hold);
-    if found.start != range.start {
-        // The probe for the object's end: its one byte is not part of the plan's first part. It is read so that the
-        // connection can carry a part; a connection that breaks over it is not kept. The others need not wait for that.
-        start_workers(shard, hold, running.parts_left());
+    if is_probe {
+        // A probe for the object's end or its version: its one byte is not part of the plan's first part. It is read so that
+        // the connection can carry a part; one that breaks over it is not kept. The others need not wait for that.
+        let parts = running.parts_left();
+        start_workers(shard, hold, if running.member.is_some() { parts + 1 } else { parts });
         let _ = answer.body.collect(&mut answer.connection).await;
         answer.finish(shard).await;
-        return work(shard, running).await;
+        return work_on(shard, running).await;
     }
     let first = found.end - found.start;
     let Some(taken) = running.take_part_of(first.max(1)).await? else { return Ok(()) };
     start_workers(shard, hold, 1 + running.parts_left());
     Part::start(running, taken).asked_at(start_s).fetch(shard, Some(answer)).await?;
+    work_on(shard, running).await
+}
+
+/// What the lead does after the first answer.
+async fn work_on(shard: &Rc<Shard>, running: &Running) -> Result<(), Error> {
     match running.member {
         // One of many: its other parts are among what the workers of the batch choose from.
         Some(_) => Ok(()),
@@ -112,7 +123,8 @@ async fn lead_single(shard: &Rc<Shard>, hold: &Hold, answer: Answer) -> Result<(
         return Err(Failure::changed("it is longer now").error);
     }
     let expected = (wanted.end < u64::MAX).then_some(wanted.end - wanted.start);
-    running.settle(&answer, wanted, expected, &shard.core.pool)?;
+    running.note_span(&answer, &wanted);
+    running.settle(&answer, wanted, expected, &Kept::default(), &shard.core.pool)?;
     if !answer.head.checksums.is_empty() {
         running.ledger.state(Statement::of(&answer.head.checksums));
     } else if running.object.asks_for_the_whole() {
@@ -124,7 +136,8 @@ async fn lead_single(shard: &Rc<Shard>, hold: &Hold, answer: Answer) -> Result<(
 
 /// Asks for the first part of the span, which tells size and version; retries like any part.
 async fn first_answer(shard: &Rc<Shard>, running: &Running) -> Result<Answer, Error> {
-    let part_bytes = running.pace.part_bytes;
+    // Where something is there already, the version is what matters.
+    let part_bytes = if running.may_resume() { 1 } else { running.pace.part_bytes };
     let mut asked = match &running.span {
         Span::All if running.object.asks_for_the_whole() => Asked::Whole,
         Span::All => Asked::Range(0..part_bytes),

@@ -100,6 +100,16 @@ impl Error {
         self
     }
 
+    /// The same error with one thing more that the user can do.
+    #[must_use]
+    pub(crate) fn with_further_hint(mut self, hint: &str) -> Error {
+        self.0.hint = Some(match self.0.hint.take() {
+            Some(earlier) => format!("{earlier}; then {hint}"),
+            None => hint.to_owned(),
+        });
+        self
+    }
+
     /// The same error, saying how often it was tried.
     #[must_use]
     pub(crate) fn after_attempts(mut self, attempts: u32) -> Error {

@@ -1,19 +1,22 @@
 //! Files: written under a temporary name beside their own, put in place only when they are whole, removed otherwise.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use flatout_settings::format_size;
 use rustix::fs::{AtFlags, FileType, Mode, RenameFlags, Stat};
 use rustix::io::Errno;
 
 use crate::error::{Error, ErrorKind};
 use crate::folder::{self, Folder};
-use crate::temporary::Temporary;
+use crate::journal::{self, Journal, Kept, Log, Subject, Unreadable};
+use crate::temporary::{Earlier, Temporary};
 
 /// Below this a reservation costs as much as the write itself, and a full disk is found by the first write.
 const SMALL_BYTES: u64 = 1 << 20;
@@ -29,16 +32,22 @@ pub(crate) struct FileGround {
     /// The temporary name leads to this file no more: it has its own, or was removed. It may be another's by now.
     is_unnamed: AtomicBool,
     process: u32,
+    resume: bool,
+    /// What an earlier run left, until it is known what is wanted now.
+    earlier: Mutex<Option<Earlier>>,
+    journal: OnceLock<Log>,
+    /// Why nothing, or not all, of what an earlier run left is used.
+    note: Mutex<Option<String>>,
 }
 
 impl FileGround {
-    /// A file at `path`, whose links are followed.
-    pub(crate) fn create(path: &Path) -> Result<FileGround, Error> {
+    /// A file at `path`, whose links are followed. With `resume` what a killed run left of it is taken over.
+    pub(crate) fn create(path: &Path, resume: bool) -> Result<FileGround, Error> {
         let path = final_path(path)?;
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let folder = folder::open(parent).map_err(refused_there)?;
         let name = path.file_name().unwrap_or_default().to_os_string();
-        let ground = FileGround::create_in(Arc::new(folder), name, path)?;
+        let ground = FileGround::create_in(Arc::new(folder), name, path, resume)?;
         // Of many files a `Sweeper` does it.
         ground.temporary.clear_behind(&ground.folder, &ground.name);
         Ok(ground)
@@ -46,17 +55,24 @@ impl FileGround {
 
     /// A file beneath `folder`, at the relative path `name`; folders on the way are made. A link under the file's own
     /// name is replaced, not followed.
-    pub(crate) fn create_beneath(folder: &Folder, name: &str) -> Result<FileGround, Error> {
+    pub(crate) fn create_beneath(folder: &Folder, name: &str, resume: bool) -> Result<FileGround, Error> {
         let shown = folder.path().join(name);
         let (parent, file_name) = name.rsplit_once('/').unwrap_or(("", name));
         let opened = folder
             .below(parent)
-            .and_then(|opened| FileGround::create_in(opened, file_name.into(), shown.clone()));
+            .and_then(|opened| FileGround::create_in(opened, file_name.into(), shown.clone(), resume));
         opened.map_err(|error| error.during("write", shown.display()))
     }
 
-    fn create_in(folder: Arc<OwnedFd>, name: OsString, shown: PathBuf) -> Result<FileGround, Error> {
-        let temporary = Temporary::create(&folder, &name).map_err(|refused| refused_there(refused.into()))?;
+    fn create_in(
+        folder: Arc<OwnedFd>,
+        name: OsString,
+        shown: PathBuf,
+        resume: bool,
+    ) -> Result<FileGround, Error> {
+        let created = Temporary::create(&folder, &name, resume);
+        let mut temporary = created.map_err(|refused| refused_there(refused.into()))?;
+        let earlier = Mutex::new(temporary.earlier.take());
         Ok(FileGround {
             temporary,
             folder,
@@ -65,6 +81,10 @@ impl FileGround {
             reserved_bytes: AtomicU64::new(0),
             is_unnamed: AtomicBool::new(false),
             process: std::process::id(),
+            resume,
+            earlier,
+            journal: OnceLock::new(),
+            note: Mutex::default(),
         })
     }
 
@@ -95,6 +115,99 @@ impl FileGround {
         }
     }
 
+    /// What an earlier run noted of this file, if it may be of use.
+    pub(crate) fn earlier(&self) -> Option<Arc<Journal>> {
+        self.lock_earlier().as_ref().and_then(|earlier| earlier.journal.as_ref().ok()).cloned()
+    }
+
+    /// A handle to read what an earlier run left.
+    pub(crate) fn content(&self) -> &File {
+        &self.temporary.file
+    }
+
+    /// It is known what the file is to be a copy of, and that it has `kept` of that: what else an earlier run left is cut
+    /// off, and the journal begins or goes on. Without a `subject`, or for a small one, there is none.
+    pub(crate) fn begin(&self, subject: Option<&Subject>, kept: &Kept) -> Result<(), Error> {
+        let large = subject.filter(|subject| self.resume && subject.bytes() >= journal::SMALL_BYTES);
+        let log = match self.lock_earlier().take() {
+            Some(Earlier { file, journal: Ok(noted) }) if large == Some(&noted.subject) => {
+                self.note_losses(&noted, kept);
+                Log::go_on(file, &noted, &kept.ranges).ok()
+            }
+            Some(Earlier { file, journal }) => {
+                self.note_start_over(&journal, subject);
+                let emptied = self.temporary.file.set_len(0);
+                emptied.map_err(|refused| Error::local("cannot empty what an earlier run left", refused))?;
+                self.begin_journal(file, large)
+            }
+            None => large.and_then(|subject| {
+                self.begin_journal(self.temporary.journal_file(&self.folder)?, Some(subject))
+            }),
+        };
+        if let Some(log) = log {
+            let fresh = self.journal.set(log).is_ok();
+            assert!(fresh, "a transfer begins its landing once");
+        }
+        Ok(())
+    }
+
+    /// A download goes on without a journal that cannot be written.
+    fn begin_journal(&self, file: File, subject: Option<&Subject>) -> Option<Log> {
+        let removed = file.try_clone();
+        let log = subject.and_then(|subject| Log::begin(file, subject).ok().flatten());
+        if let (None, Ok(file)) = (&log, removed) {
+            self.temporary.remove_journal(&self.folder, &file);
+        }
+        log
+    }
+
+    fn note_losses(&self, noted: &Journal, kept: &Kept) {
+        let note = match (kept.bad_blocks as u64, noted.damaged) {
+            (0, 0) => return,
+            (0, damaged) => {
+                format!(
+                    "{damaged} records of an earlier run's journal are damaged: their blocks are fetched again"
+                )
+            }
+            (bad, _) => {
+                let bytes = format_size(bad * journal::BLOCK_BYTES);
+                format!("{bytes} of what an earlier run left are not as they were, and are fetched again")
+            }
+        };
+        self.set_note(note);
+    }
+
+    fn note_start_over(&self, journal: &Result<Arc<Journal>, Unreadable>, subject: Option<&Subject>) {
+        self.set_note(match (journal, subject) {
+            (Err(why), _) => format!("started over: the journal of an earlier run is of no use: {why}"),
+            (Ok(noted), Some(subject)) => {
+                let why = noted.subject.difference(subject);
+                let why = why.unwrap_or_else(|| "the origin tells another date".into());
+                format!("started over: what an earlier run left is of no use: {why}")
+            }
+            (Ok(_), None) => {
+                "started over: the origin does not tell by an ETag and ranges what an earlier run left".into()
+            }
+        });
+    }
+
+    fn set_note(&self, note: String) {
+        *self.note.lock().unwrap_or_else(PoisonError::into_inner) = Some(note);
+    }
+
+    pub(crate) fn note(&self) -> Option<String> {
+        self.note.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Where it is noted what has landed.
+    pub(crate) fn journal(&self) -> Option<&Log> {
+        self.journal.get()
+    }
+
+    fn lock_earlier(&self) -> MutexGuard<'_, Option<Earlier>> {
+        self.earlier.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn write(&self, bytes: &[u8], at: u64) -> Result<(), Error> {
         self.temporary
             .file
@@ -120,7 +233,7 @@ impl FileGround {
         // Where nothing stands under the name this is all, and nothing that appears meanwhile is overwritten.
         let (folder, from) = (&*self.folder, &self.temporary.name);
         if rustix::fs::renameat_with(folder, from, folder, &self.name, RenameFlags::NOREPLACE).is_ok() {
-            self.is_unnamed.store(true, Ordering::Relaxed);
+            self.on_named();
             return Ok(());
         }
         if let Some(mode) = self.earlier_mode()? {
@@ -131,8 +244,23 @@ impl FileGround {
         }
         rustix::fs::renameat(folder, from, folder, &self.name)
             .map_err(|refused| Error::local("cannot put the file under its name", refused.into()))?;
-        self.is_unnamed.store(true, Ordering::Relaxed);
+        self.on_named();
         Ok(())
+    }
+
+    /// The file has its own name: the journal has served.
+    fn on_named(&self) {
+        self.is_unnamed.store(true, Ordering::Relaxed);
+        self.remove_journal();
+    }
+
+    fn remove_journal(&self) {
+        if let Some(log) = self.journal.get() {
+            self.temporary.remove_journal(&self.folder, log.file());
+        }
+        if let Some(earlier) = self.lock_earlier().take() {
+            self.temporary.remove_journal(&self.folder, &earlier.file);
+        }
     }
 
     /// A folder that was removed can be held, and has no name any more.
@@ -155,18 +283,39 @@ impl FileGround {
         }
     }
 
-    /// Once at most, and not after a commit; in a forked child it is not ours.
-    pub(crate) fn remove_temporary(&self) {
+    /// Lets go of a file that was not committed: with `keep` it stays for the next run where that is worth while, and
+    /// is removed otherwise. The bytes that the next run will find; 0 when nothing stays, or the file has its name.
+    /// Once at most; in a forked child it is not ours.
+    pub(crate) fn let_go(&self, keep: bool) -> u64 {
         let is_named = self.process == std::process::id() && !self.is_unnamed.swap(true, Ordering::Relaxed);
-        if is_named && self.temporary.is_ours(&self.folder) {
-            let _ = rustix::fs::unlinkat(&*self.folder, &self.temporary.name, AtFlags::empty());
+        if !is_named || !self.temporary.is_ours(&self.folder) {
+            return 0;
         }
+        let kept_bytes = if keep { self.worth() } else { 0 };
+        if kept_bytes >= journal::WORTH_KEEPING_BYTES {
+            return kept_bytes;
+        }
+        let _ = rustix::fs::unlinkat(&*self.folder, &self.temporary.name, AtFlags::empty());
+        self.remove_journal();
+        0
+    }
+
+    /// Bytes in the journal's blocks; what was reserved behind the last of them is given back.
+    fn worth(&self) -> u64 {
+        if let Some(log) = self.journal.get() {
+            let (bytes, end) = log.flush();
+            // Where that fails the file is longer than it need be, and good.
+            let _ = self.temporary.file.set_len(end);
+            return bytes;
+        }
+        // It failed before anything was known: what was there is there still.
+        self.earlier().map_or(0, |noted| noted.bytes())
     }
 }
 
 impl Drop for FileGround {
     fn drop(&mut self) {
-        self.remove_temporary();
+        self.let_go(true);
     }
 }
 

@@ -51,7 +51,7 @@ impl Folder {
     /// [`ErrorKind::LocalIo`] when no file can be made in it.
     pub fn folds_case(&self) -> Result<bool, Error> {
         let root = &*self.0.root;
-        let lower = Temporary::create(root, "case".as_ref()).map_err(|refused| {
+        let lower = Temporary::create(root, "case".as_ref(), false).map_err(|refused| {
             Error::local("cannot create a file there", refused.into()).during("write", self.path().display())
         })?;
         let upper = lower.name.to_string_lossy().to_uppercase();
@@ -157,7 +157,7 @@ mod tests {
     use crate::verify::Ledger;
 
     fn put(folder: &Folder, name: &str) -> Result<(), Error> {
-        let ground = Ground::open(Landing::Beneath(folder.clone(), name.into()))?;
+        let ground = Ground::open(Landing::Beneath(folder.clone(), name.into()), true)?;
         ground.place(0, 0).fill(b"new", 3, &mut Ledger::default().start_part())?;
         ground.commit(3)
     }

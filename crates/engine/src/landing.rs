@@ -52,24 +52,35 @@ impl Memory {
 pub(crate) enum Ground {
     Nowhere,
     Memory(Memory),
-    File(FileGround),
+    File(Box<FileGround>),
     Stream(StreamWriter),
 }
 
 impl Ground {
     /// Opens the landing before anything is asked of the network, so that a bad target costs nothing.
-    pub(crate) fn open(landing: Landing) -> Result<Ground, Error> {
+    /// With `resume` a file takes over what a killed run left of it.
+    pub(crate) fn open(landing: Landing, resume: bool) -> Result<Ground, Error> {
         Ok(match landing {
             Landing::Nowhere => Ground::Nowhere,
             Landing::Memory(memory) => Ground::Memory(memory),
             Landing::File(path) => {
-                let opened =
-                    FileGround::create(&path).map_err(|error| error.during("write", path.display()))?;
-                Ground::File(opened)
+                let opened = FileGround::create(&path, resume)
+                    .map_err(|error| error.during("write", path.display()))?;
+                Ground::File(Box::new(opened))
             }
-            Landing::Beneath(folder, name) => Ground::File(FileGround::create_beneath(&folder, &name)?),
+            Landing::Beneath(folder, name) => {
+                Ground::File(Box::new(FileGround::create_beneath(&folder, &name, resume)?))
+            }
             Landing::Stream(writer) => Ground::Stream(writer),
         })
+    }
+
+    /// The file, where it is one.
+    pub(crate) fn file(&self) -> Option<&FileGround> {
+        match self {
+            Ground::File(file) => Some(file),
+            _ => None,
+        }
     }
 
     /// Makes room, once the first answer has told how many bytes will come (`None`: the origin does not say).
@@ -143,13 +154,15 @@ impl Ground {
         }
     }
 
-    /// Nothing more will come: a waiting reader is told, a file that was not committed is removed.
-    pub(crate) fn close(&self) {
+    /// Nothing more will come: a waiting reader is told, a file that was not committed is removed, or with `keep` left for
+    /// the next run. The bytes that this one will find.
+    pub(crate) fn close(&self, keep: bool) -> u64 {
         match self {
             Ground::Stream(writer) => writer.0.end(),
-            Ground::File(file) => file.remove_temporary(),
+            Ground::File(file) => return file.let_go(keep),
             Ground::Nowhere | Ground::Memory(_) => {}
         }
+        0
     }
 }
 
@@ -193,6 +206,7 @@ impl Place<'_> {
         hash.update(received);
         if let Ground::File(file) = self.ground {
             file.write(received, self.at + self.filled)?;
+            note(file, hash);
         }
         self.filled += bytes as u64;
         match self.ground {
@@ -201,10 +215,23 @@ impl Place<'_> {
         }
     }
 
+    /// A hash for the part, which is to begin here.
+    pub(crate) fn start_hash(&self, hash: PartHash) -> PartHash {
+        match self.ground.file().and_then(FileGround::journal) {
+            Some(_) => hash.for_journal(self.at),
+            None => hash,
+        }
+    }
+
     /// The part is whole.
-    pub(crate) fn complete(&self) {
-        if let Ground::Stream(writer) = self.ground {
-            writer.0.complete(self.index);
+    pub(crate) fn complete(&self, hash: &mut PartHash) {
+        match self.ground {
+            Ground::Stream(writer) => writer.0.complete(self.index),
+            Ground::File(file) => {
+                hash.cut();
+                note(file, hash);
+            }
+            Ground::Nowhere | Ground::Memory(_) => {}
         }
     }
 
@@ -217,6 +244,15 @@ impl Place<'_> {
             // SAFETY: the part's permit reserves its whole slot, and `filled` is within the part.
             Ground::Stream(writer) => Some(unsafe { writer.0.slot(self.index).add(self.filled as usize) }),
         }
+    }
+}
+
+/// Notes the blocks that have been written, if a journal is kept.
+fn note(file: &FileGround, hash: &mut PartHash) {
+    if hash.has_pieces()
+        && let Some(journal) = file.journal()
+    {
+        journal.on_pieces(hash.take_pieces());
     }
 }
 
@@ -242,7 +278,7 @@ mod tests {
         let target = folder.path().join("model");
         std::fs::write(&target, b"earlier").expect("the earlier file");
         for committed in [false, true] {
-            let ground = Ground::open(Landing::File(target.clone())).expect("a new file");
+            let ground = Ground::open(Landing::File(target.clone()), true).expect("a new file");
             ground.prepare(&Arc::new(Pool::default()), Some(3), 8, 8).expect("room");
             ground.place(0, 0).fill(b"new", 3, &mut Ledger::default().start_part()).expect("a write");
             assert_eq!(std::fs::read(&target).expect("the earlier file"), b"earlier");
@@ -262,7 +298,7 @@ mod tests {
         let (file, link) = (folder.path().join("file"), folder.path().join("link"));
         std::fs::write(&file, b"earlier").expect("a file");
         std::os::unix::fs::symlink(&file, &link).expect("a link");
-        let ground = Ground::open(Landing::File(link.clone())).expect("a new file");
+        let ground = Ground::open(Landing::File(link.clone()), true).expect("a new file");
         ground.place(0, 0).fill(b"new", 3, &mut Ledger::default().start_part()).expect("a write");
         ground.commit(3).expect("a rename");
         assert_eq!(std::fs::read(&file).expect("the file"), b"new");
@@ -277,7 +313,7 @@ mod tests {
             (PathBuf::from("/dev/null"), "not a regular file"),
             (folder.path().join("missing/file"), "No such file"),
         ] {
-            let error = Ground::open(Landing::File(target)).err().expect("a refusal");
+            let error = Ground::open(Landing::File(target), true).err().expect("a refusal");
             assert_eq!(error.kind(), ErrorKind::LocalIo);
             assert!(error.cause().contains(why) && error.hint().is_some(), "{error}");
         }

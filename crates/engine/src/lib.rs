@@ -14,6 +14,7 @@ mod endpoint;
 mod error;
 mod file;
 mod folder;
+mod journal;
 mod landing;
 mod lease;
 mod list;

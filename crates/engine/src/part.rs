@@ -36,11 +36,12 @@ impl<'a> Part<'a> {
     pub(crate) fn start(running: &'a Running, taken: Taken) -> Part<'a> {
         let Taken { number, range } = taken;
         let landing_start = running.range().map_or(0, |range| range.start);
+        let place = running.ground.place(number, range.start - landing_start);
         Part {
             running,
             number,
-            place: running.ground.place(number, range.start - landing_start),
-            hash: running.ledger.start_part(),
+            hash: place.start_hash(running.ledger.start_part()),
+            place,
             range,
             attempts: 0,
             start_s: running.clock_s(),
@@ -112,8 +113,8 @@ impl<'a> Part<'a> {
     }
 
     /// The part is whole, or the body of unknown length that it is the end of.
-    pub(crate) fn finish(self) {
-        self.place.complete();
+    pub(crate) fn finish(mut self) {
+        self.place.complete(&mut self.hash);
         let end_s = self.running.clock_s();
         self.running.finish_part(self.range.start, self.place.filled(), &self.hash, || {
             let unknown = (SocketAddr::from(([0, 0, 0, 0], 0)), 0);

@@ -68,6 +68,10 @@ pub struct Report {
     pub bytes: u64,
     /// Bytes of bodies received, those received twice included.
     pub fetched_bytes: u64,
+    /// Of the bytes landed, those that an earlier run had left in the file, checked and not fetched again.
+    pub resumed_bytes: u64,
+    /// Why what an earlier run had left was not used, or not all of it; in words.
+    pub resume_note: Option<String>,
     /// Whether the bytes are those that the origin states.
     pub verified: Verified,
     /// From the call to the end, landing committed.

@@ -3,20 +3,31 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use flatout_wire::checksum::Algorithm;
-use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat};
+use rustix::fs::{Access, AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::folder::Folder;
+use crate::journal::{self, Journal, Unreadable};
 
 /// Owners of one name at the same time, and what dead ones leave on a file system whose locks say nothing.
 const SLOTS: u32 = 10_000;
 
 /// Slots that are looked at in a row before one that nobody has used ends the search: one openat(2) each.
 const GAP: u32 = 16;
+
+/// Behind the name of a temporary file: that of its journal.
+const JOURNAL: &str = ".journal";
+/// A journal of 40 TiB is shorter; one that is longer is not read.
+const JOURNAL_BYTES_MAX: u64 = 1 << 30;
+/// How long a sweep leaves what the next run could go on from.
+const KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// A new file under a temporary name, `.NAME.flatout-HASH-SLOT` in the folder of its own, so that a rename can replace
 /// the target at once. Who writes the same file takes the first slot that has no living owner: what a killed run left is
@@ -25,15 +36,25 @@ pub(crate) struct Temporary {
     pub(crate) file: File,
     pub(crate) name: OsString,
     slot: u32,
+    /// Where it was taken over from a dead owner: what he noted.
+    pub(crate) earlier: Option<Earlier>,
+}
+
+/// A dead owner's journal, and the file of it, locked.
+pub(crate) struct Earlier {
+    pub(crate) file: File,
+    pub(crate) journal: Result<Arc<Journal>, Unreadable>,
 }
 
 impl Temporary {
-    /// For the file `name` in `folder`.
+    /// For the file `name` in `folder`. With `resume` one that a dead owner left with a journal is taken over, whatever it is
+    /// of; else it is removed.
     ///
     /// # Errors
     /// `EXIST` when all slots are taken; else the reason why no file can be made there.
-    pub(crate) fn create(folder: &OwnedFd, name: &OsStr) -> Result<Temporary, Errno> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    pub(crate) fn create(folder: &OwnedFd, name: &OsStr, resume: bool) -> Result<Temporary, Errno> {
+        // Reading is for whoever takes it over.
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let stem = stem(name);
         let mut slot = 0;
         while slot < SLOTS {
@@ -43,20 +64,57 @@ impl Temporary {
                     // Who clears may have taken it for a dead one before it was locked, and removed it.
                     Lock::Held if !is_linked(&file) => {}
                     Lock::Taken => slot += 1,
-                    Lock::Held | Lock::Unknown => return Ok(Temporary { file: file.into(), name, slot }),
+                    Lock::Held | Lock::Unknown => {
+                        return Ok(Temporary { file: file.into(), name, slot, earlier: None });
+                    }
                 },
-                Err(Errno::EXIST) if clear(folder, &name) == Found::Kept => slot += 1,
-                Err(Errno::EXIST) => {}
+                Err(Errno::EXIST) => {
+                    // Where nothing can be made nothing can be put in place either: that is known before all is fetched.
+                    if let Err(refused @ (Errno::ACCESS | Errno::ROFS)) = may_write(folder) {
+                        return Err(refused);
+                    }
+                    let taken_over = if resume { take_over(folder, &name) } else { None };
+                    if let Some((file, earlier)) = taken_over {
+                        return Ok(Temporary { file: file.into(), name, slot, earlier: Some(earlier) });
+                    }
+                    if clear(folder, &name) == Found::Kept {
+                        slot += 1;
+                    }
+                }
                 Err(refused) => return Err(refused),
             }
         }
         Err(Errno::EXIST)
     }
 
-    /// Clears the slots behind this one: the next few, since those between two that died may have ended well, and on to
+    /// A new file for this one's journal, locked; `None` where none can be had, or where no later run could take it over.
+    pub(crate) fn journal_file(&self, folder: &OwnedFd) -> Option<File> {
+        let known = rustix::fs::fstat(&self.file).ok()?;
+        if !reaches_every_owner(&self.file, &known) {
+            return None;
+        }
+        let name = journal_name(&self.name);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        // A dead owner's may stand there, whose file has its own name by now.
+        let file = rustix::fs::openat(folder, &name, flags, Mode::from_raw_mode(0o666)).ok()?;
+        lock_dead(folder, &name, &file, true).then(|| file.into())
+    }
+
+    /// Removes the journal; without the file it says nothing.
+    pub(crate) fn remove_journal(&self, folder: &OwnedFd, journal: &File) {
+        let name = journal_name(&self.name);
+        let is_ours = rustix::fs::fstat(journal).is_ok_and(|known| leads_to(folder, &name, &known));
+        if is_ours {
+            let _ = rustix::fs::unlinkat(folder, &name, AtFlags::empty());
+        }
+    }
+
+    /// Clears the journal that one who died at the very end left in this slot, and the slots behind it: the next few, since those between two that died may have ended well, and on to
     /// the first that nobody has used.
     pub(crate) fn clear_behind(&self, folder: &OwnedFd, name: &OsStr) {
         let stem = stem(name);
+        // One that we have taken over has our lock.
+        clear_one(folder, &journal_name(&self.name));
         for slot in self.slot + 1..SLOTS {
             let found = clear(folder, &in_slot(&stem, slot));
             if found == Found::Nothing && slot >= self.slot + GAP {
@@ -75,7 +133,7 @@ impl Temporary {
 /// Up to the slot: the name, shortened, for whoever looks; its hash for us, which tells long names apart.
 fn stem(name: &OsStr) -> String {
     let hash = Algorithm::Crc64Nvme.of(name.as_bytes());
-    // A name may have 255 bytes; ours adds up to 32.
+    // A name may have 255 bytes; ours adds up to 32, and its journal's 8.
     let shown: String = name.to_string_lossy().chars().take(50).collect();
     format!(".{shown}.flatout-{hash:016x}-")
 }
@@ -84,11 +142,18 @@ fn in_slot(stem: &str, slot: u32) -> OsString {
     format!("{stem}{slot}").into()
 }
 
+fn journal_name(name: &OsStr) -> OsString {
+    let mut journal = name.to_owned();
+    journal.push(JOURNAL);
+    journal
+}
+
 /// Whether a file of this name may be removed by a later run, as one that a killed run left: nothing else may bear it.
 pub fn is_temporary_name(name: &str) -> bool {
     let Some((_, end)) = name.strip_prefix('.').and_then(|rest| rest.rsplit_once(".flatout-")) else {
         return false;
     };
+    let end = end.strip_suffix(JOURNAL).unwrap_or(end);
     let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     end.split_once('-').is_some_and(|(hash, slot)| {
         hash.len() == 16
@@ -134,25 +199,66 @@ enum Found {
     Kept,
 }
 
-/// Removes a temporary file whose owner is certainly dead.
+/// For writing, as NFS wants it of who locks alone; a pipe or a link of that name is not waited for, and not followed.
+const FOUND: OFlags = OFlags::RDWR.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
+
+/// Removes a temporary file whose owner is certainly dead, and its journal.
 fn clear(folder: &OwnedFd, name: &OsStr) -> Found {
-    // For writing, as NFS wants it of who locks alone; a pipe or a link of that name is not waited for, and not followed.
-    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = match rustix::fs::openat(folder, name, flags, Mode::empty()) {
+    let found = clear_one(folder, name);
+    if found == Found::Cleared {
+        clear_one(folder, &journal_name(name));
+    }
+    found
+}
+
+fn clear_one(folder: &OwnedFd, name: &OsStr) -> Found {
+    let file = match rustix::fs::openat(folder, name, FOUND, Mode::empty()) {
         Ok(file) => file,
         Err(Errno::NOENT) => return Found::Nothing,
         Err(_) => return Found::Kept,
     };
-    let Ok(known) = rustix::fs::fstat(&file) else { return Found::Kept };
-    let is_plain = FileType::from_raw_mode(known.st_mode) == FileType::RegularFile && known.st_nlink == 1;
-    // While we hold the lock a name that leads to this file has no owner: one who made it just now finds the lock taken.
-    let is_dead = is_plain
-        && reaches_every_owner(&file, &known)
-        && lock(&file) == Lock::Held
-        && leads_to(folder, name, &known);
+    let is_dead = lock_dead(folder, name, &file, false);
     match is_dead && rustix::fs::unlinkat(folder, name, AtFlags::empty()).is_ok() {
         true => Found::Cleared,
         false => Found::Kept,
+    }
+}
+
+/// Whether the file of that name has no owner, and is ours from here on. While we hold the lock a name that leads to it has
+/// no other: one who made it just now finds the lock taken. With `own` it has to be our user's, too.
+fn lock_dead(folder: &OwnedFd, name: &OsStr, file: &OwnedFd, own: bool) -> bool {
+    let Ok(known) = rustix::fs::fstat(file) else { return false };
+    let is_plain = FileType::from_raw_mode(known.st_mode) == FileType::RegularFile && known.st_nlink == 1;
+    is_plain
+        && (!own || known.st_uid == rustix::process::geteuid().as_raw())
+        && reaches_every_owner(file, &known)
+        && lock(file) == Lock::Held
+        && leads_to(folder, name, &known)
+}
+
+fn may_write(folder: &OwnedFd) -> Result<(), Errno> {
+    rustix::fs::accessat(folder, ".", Access::WRITE_OK, AtFlags::EACCESS)
+}
+
+/// Takes a dead owner's file over, if there is a journal with it. What others may have written into a shared folder is
+/// nothing to go on from: both have to be our user's.
+fn take_over(folder: &OwnedFd, name: &OsStr) -> Option<(OwnedFd, Earlier)> {
+    let journal_name = journal_name(name);
+    let noted = rustix::fs::openat(folder, &journal_name, FOUND, Mode::empty()).ok()?;
+    let file = rustix::fs::openat(folder, name, FOUND, Mode::empty()).ok()?;
+    let is_ours = lock_dead(folder, name, &file, true) && lock_dead(folder, &journal_name, &noted, true);
+    is_ours.then(|| {
+        let noted = File::from(noted);
+        let journal = read_journal(&noted);
+        (file, Earlier { file: noted, journal })
+    })
+}
+
+fn read_journal(file: &File) -> Result<Arc<Journal>, Unreadable> {
+    let mut bytes = Vec::new();
+    match file.take(JOURNAL_BYTES_MAX).read_to_end(&mut bytes) {
+        Ok(_) => journal::read(&bytes).map(Arc::new),
+        Err(_) => Err(Unreadable::Damaged),
     }
 }
 
@@ -173,7 +279,7 @@ const NFS: u32 = 0x6969;
 
 /// Whether a lock here is seen by every owner that the file may have: where another host may have it open and its locks
 /// stay there, a lock that we get says nothing.
-fn reaches_every_owner(file: &OwnedFd, known: &Stat) -> bool {
+fn reaches_every_owner(file: &impl AsFd, known: &Stat) -> bool {
     let Ok(system) = rustix::fs::fstatfs(file) else { return false };
     match system.f_type as u32 {
         NFS => {
@@ -193,16 +299,37 @@ fn asks_the_server(mounts: &str, (major, minor): (u32, u32)) -> bool {
     of_device.peek().is_some() && of_device.all(|all| all.split(',').any(|one| one == "local_lock=none"))
 }
 
-/// Removes what dead owners left in the folder; what cannot be read or removed stays.
+/// Removes what dead owners left in the folder; what cannot be read or removed stays, and for a while what somebody could
+/// go on from.
 fn sweep(folder: &OwnedFd) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(readable) = rustix::fs::openat(folder, ".", flags, Mode::empty()) else { return };
     let Ok(entries) = Dir::new(readable) else { return };
     for entry in entries.map_while(Result::ok) {
-        if entry.file_name().to_str().is_ok_and(is_temporary_name) {
-            clear(folder, OsStr::from_bytes(entry.file_name().to_bytes()));
+        let Some(name) = entry.file_name().to_str().ok().filter(|name| is_temporary_name(name)) else {
+            continue;
+        };
+        match name.strip_suffix(JOURNAL) {
+            Some(file) if is_there(folder, file) => {}
+            Some(_) => drop(clear_one(folder, name.as_ref())),
+            None if is_worth_keeping(folder, name.as_ref()) => {}
+            None => drop(clear(folder, name.as_ref())),
         }
     }
+}
+
+fn is_there(folder: &OwnedFd, name: &str) -> bool {
+    rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+}
+
+/// Whether there is a journal beside it that was written not long ago.
+fn is_worth_keeping(folder: &OwnedFd, name: &OsStr) -> bool {
+    let Ok(known) = rustix::fs::statat(folder, journal_name(name), AtFlags::SYMLINK_NOFOLLOW) else {
+        return false;
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let written = Duration::from_secs(u64::try_from(known.st_mtime).unwrap_or(0));
+    known.st_size > 0 && now.saturating_sub(written) < KEPT_FOR
 }
 
 /// Sweeps each folder that a sorted list of files goes into once, before its first file.

@@ -17,7 +17,7 @@ fn open(folder: &Path) -> OwnedFd {
 }
 
 fn create(folder: &Path, name: &str) -> Temporary {
-    Temporary::create(&open(folder), name.as_ref()).expect("a temporary file")
+    Temporary::create(&open(folder), name.as_ref(), true).expect("a temporary file")
 }
 
 /// The slot of a temporary name.
@@ -96,6 +96,96 @@ fn a_sweep_takes_the_dead_and_nothing_else() {
     assert!(folder.join(&alive.name).exists());
 }
 
+/// A journal of its owner's beside a temporary file.
+fn noted(folder: &Path, one: &Temporary) -> File {
+    let file = one.journal_file(&open(folder)).expect("locks count in a temporary folder");
+    let version = crate::stats::Version::default();
+    let subject = journal::Subject { location: "s3://b/x".into(), version, range: 0..10 };
+    let log = journal::Log::begin(file, &subject).expect("a write").expect("a short name");
+    log.file().try_clone().expect("a descriptor")
+}
+
+#[test]
+fn who_comes_next_takes_a_dead_one_over_with_its_journal_and_a_living_one_never() {
+    let base = tempfile::tempdir().expect("a folder");
+    let folder = base.path();
+    let first = create(folder, "x");
+    let log = noted(folder, &first);
+    std::fs::write(folder.join(&first.name), b"half").expect("a write");
+    let second = create(folder, "x");
+    assert!(slot(&second.name) == 1 && second.earlier.is_none(), "the first lives");
+    drop((first, log));
+    let third = create(folder, "x");
+    let earlier = third.earlier.as_ref().expect("a dead owner's");
+    assert_eq!((slot(&third.name), &third.file.metadata().expect("it is there").len()), (0, &4));
+    assert_eq!(earlier.journal.as_ref().expect("it can be read").subject.location, "s3://b/x");
+    let fourth = create(folder, "x");
+    assert!(slot(&fourth.name) == 2 && fourth.earlier.is_none(), "it has an owner again");
+}
+
+#[test]
+fn a_journal_that_cannot_be_read_is_taken_over_as_such() {
+    let base = tempfile::tempdir().expect("a folder");
+    let folder = base.path();
+    let first = create(folder, "x");
+    std::fs::write(folder.join(journal_name(&first.name)), b"whatever this is").expect("a write");
+    drop(first);
+    let next = create(folder, "x");
+    let journal = next.earlier.expect("a dead owner's").journal;
+    assert_eq!(journal.err(), Some(Unreadable::NoJournal));
+}
+
+#[test]
+fn without_resume_a_dead_one_goes_and_its_journal_with_it() {
+    let base = tempfile::tempdir().expect("a folder");
+    let folder = base.path();
+    let first = create(folder, "x");
+    drop((noted(folder, &first), first));
+    let next = Temporary::create(&open(folder), "x".as_ref(), false).expect("a temporary file");
+    assert!(next.earlier.is_none());
+    assert_eq!(names(folder), [next.name.to_string_lossy().into_owned()]);
+}
+
+#[test]
+fn a_sweep_leaves_what_somebody_could_go_on_from_for_a_week() {
+    let base = tempfile::tempdir().expect("a folder");
+    let folder = base.path();
+    let [alive, young, old, lost] = ["alive", "young", "old", "lost"].map(|name| {
+        let one = create(folder, name);
+        let log = noted(folder, &one);
+        (one, log)
+    });
+    let past = SystemTime::now() - KEPT_FOR - Duration::from_secs(60);
+    for (_, log) in [&alive, &old] {
+        log.set_modified(past).expect("a date");
+    }
+    // One that died between its two names.
+    std::fs::rename(folder.join(&lost.0.name), folder.join("lost")).expect("a rename");
+    let expected = [&alive, &young]
+        .map(|(one, _)| one.name.to_string_lossy().into_owned())
+        .into_iter()
+        .flat_map(|name| [name.clone(), name + JOURNAL]);
+    let mut expected: Vec<String> = expected.chain(["lost".into()]).collect();
+    expected.sort();
+    drop((young, old, lost));
+    sweep(&open(folder));
+    assert_eq!(names(folder), expected);
+}
+
+#[test]
+fn a_single_copy_clears_what_was_left_of_its_own_name() {
+    let base = tempfile::tempdir().expect("a folder");
+    let folder = base.path();
+    let [first, second] = [(); 2].map(|()| create(folder, "x"));
+    let logs = [noted(folder, &first), noted(folder, &second)];
+    std::fs::rename(folder.join(&first.name), folder.join("x")).expect("it ended well, but for its journal");
+    drop((first, second, logs));
+    let next = create(folder, "x");
+    assert!(slot(&next.name) == 0 && next.earlier.is_none());
+    next.clear_behind(&open(folder), "x".as_ref());
+    assert_eq!(names(folder), [next.name.to_string_lossy().into_owned(), "x".into()]);
+}
+
 #[test]
 fn who_clears_and_who_creates_never_take_a_file_from_each_other() {
     let base = tempfile::tempdir().expect("a folder");
@@ -135,7 +225,8 @@ fn a_name_is_ours_in_one_form_only() {
     let base = tempfile::tempdir().expect("a folder");
     for name in ["x", "a.flatout-b", "🚀", "", &"n".repeat(255)] {
         let made = stem(OsStr::new(name)) + "0";
-        assert!(is_temporary_name(&made) && made.len() < 255, "{made}");
+        let journal = format!("{made}{JOURNAL}");
+        assert!(is_temporary_name(&made) && is_temporary_name(&journal) && journal.len() < 255, "{made}");
         assert!(std::fs::write(base.path().join(&made), b"").is_ok(), "{made}");
     }
     assert_ne!(stem("n".repeat(60).as_ref()), stem("n".repeat(61).as_ref()), "long names are told apart");
@@ -148,6 +239,8 @@ fn a_name_is_ours_in_one_form_only() {
         ".x.flatout-0123456789abcdef-10000",
         ".x.flatout-0123456789abcdef-007",
         ".x.flatout-0123456789abcdef-+5",
+        ".x.flatout-0123456789abcdef-.journal",
+        ".x.flatout-0123456789abcdef-0.journal.journal",
     ] {
         assert!(!is_temporary_name(other), "{other}");
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use flatout_settings::format_size;
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
 use tokio::sync::Semaphore;
@@ -12,6 +13,8 @@ use tokio::sync::Semaphore;
 use crate::account::Account;
 use crate::attempt::Answer;
 use crate::error::{Error, ErrorKind};
+use crate::file::FileGround;
+use crate::journal::{self, Kept, Subject};
 use crate::landing::{Ground, Landing};
 use crate::lease::Pool;
 use crate::many::Member;
@@ -137,6 +140,15 @@ pub(crate) struct Pace {
     pub(crate) window_bytes: u64,
 }
 
+/// What is done besides moving bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Care {
+    /// The bytes are compared with the checksum that the origin states.
+    pub(crate) verify: bool,
+    /// A large file goes on from what an earlier run left, and leaves something for the next one.
+    pub(crate) resume: bool,
+}
+
 /// What the shards of a transfer share.
 pub(crate) struct Running {
     pub(crate) name: String,
@@ -155,6 +167,9 @@ pub(crate) struct Running {
     settled: OnceLock<Settled>,
     whole: AtomicBool,
     bytes_done: AtomicU64,
+    resumed_bytes: AtomicU64,
+    /// Of a transfer that failed: what the next run will find.
+    pub(crate) kept_bytes: AtomicU64,
     failure: Mutex<Option<Error>>,
     /// Holds no permit, ever; closed when the transfer is to stop.
     stop: Arc<Semaphore>,
@@ -192,12 +207,12 @@ enum End {
 
 impl Running {
     /// Opens the landing; nothing is sent yet.
-    pub(crate) fn start(get: Get, account: Arc<Account>, pace: Pace, verify: bool) -> Result<Running, Error> {
+    pub(crate) fn start(get: Get, account: Arc<Account>, pace: Pace, care: Care) -> Result<Running, Error> {
         let name = get.location.to_string();
-        let (ground, stop) = (Ground::open(get.landing)?, Arc::new(Semaphore::new(0)));
+        let (ground, stop) = (Ground::open(get.landing, care.resume)?, Arc::new(Semaphore::new(0)));
         ground.stop_when_abandoned(&stop);
         let ledger = Ledger::default();
-        if !verify {
+        if !care.verify {
             ledger.state(Statement::Nothing("switched off"));
         }
         Ok(Running {
@@ -216,6 +231,8 @@ impl Running {
             settled: OnceLock::new(),
             whole: AtomicBool::new(false),
             bytes_done: AtomicU64::new(0),
+            resumed_bytes: AtomicU64::new(0),
+            kept_bytes: AtomicU64::new(0),
             failure: Mutex::default(),
             stop,
             holds: AtomicU32::new(0),
@@ -234,29 +251,101 @@ impl Running {
         self
     }
 
-    /// Fixes the version and the plan by the first answer, and makes room in the landing.
+    /// Whether an earlier run has left something that may be of use.
+    pub(crate) fn may_resume(&self) -> bool {
+        self.ground
+            .file()
+            .is_some_and(|file| file.earlier().is_some_and(|noted| noted.subject.location == self.name))
+    }
+
+    /// What of `range` an earlier run left in the file, if that was of the version that answers now. Reads it, which may
+    /// take a while.
+    pub(crate) async fn kept(self: &Arc<Running>, answer: &Answer, range: &Range<u64>) -> Kept {
+        let Some(noted) = self.ground.file().and_then(FileGround::earlier) else { return Kept::default() };
+        if Some(&noted.subject) != self.subject(answer, range).as_ref() {
+            return Kept::default();
+        }
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let running = self.clone();
+        let reader = std::thread::Builder::new().name("flatout-check".into()).spawn(move || {
+            let on_block = |bytes| {
+                running.counters.landed_bytes.fetch_add(bytes, Ordering::Relaxed);
+                !running.is_stopped()
+            };
+            let Some(file) = running.ground.file() else { return };
+            // Who asked may have been stopped meanwhile.
+            let _ = tell.send(journal::check(file.content(), &noted, &running.ledger, &on_block));
+        });
+        match reader {
+            Ok(_) => told.await.unwrap_or_default(),
+            // Without a thread to read it nothing is kept.
+            Err(_) => Kept::default(),
+        }
+    }
+
+    /// What the file is to be a copy of. Without an ETag that tells versions apart, old bytes could be taken for new ones:
+    /// nothing is noted then.
+    fn subject(&self, answer: &Answer, range: &Range<u64>) -> Option<Subject> {
+        answer.head.strong_etag()?;
+        let version = Version::of(&answer.head, answer.total());
+        Some(Subject { location: self.name.clone(), version, range: range.clone() })
+    }
+
+    /// A part of an object has no checksum that an origin would state.
+    pub(crate) fn note_span(&self, answer: &Answer, range: &Range<u64>) {
+        let whole = self.span == Span::All || (range.start == 0 && answer.total() == Some(range.end));
+        if !whole {
+            self.ledger.state(Statement::Nothing("a part of the object was read"));
+        }
+    }
+
+    /// Fixes the version and the plan by the first answer, and makes room in the landing, which has `kept` of it.
     /// `total_bytes` is `None` where the end of the range is not known.
     pub(crate) fn settle(
         &self,
         answer: &Answer,
         range: Range<u64>,
         total_bytes: Option<u64>,
+        kept: &Kept,
         pool: &Arc<Pool>,
     ) -> Result<(), Error> {
         let version = Version::of(&answer.head, answer.total());
-        let whole = self.span == Span::All || (range.start == 0 && version.size == Some(range.end));
-        if !whole {
-            self.ledger.state(Statement::Nothing("a part of the object was read"));
+        if let Some(file) = self.ground.file() {
+            let subject = self.subject(answer, &range).filter(|_| answer.head.status == 206);
+            file.begin(subject.as_ref(), kept).map_err(|error| error.during("write", file.shown()))?;
         }
         self.ground.prepare(pool, total_bytes, self.pace.part_bytes, self.pace.window_bytes)?;
-        if total_bytes == Some(0) {
+        self.resumed_bytes.store(kept.bytes, Ordering::Relaxed);
+        self.bytes_done.store(kept.bytes, Ordering::Release);
+        if total_bytes == Some(kept.bytes) {
             self.whole.store(true, Ordering::Release);
         }
-        let plan = Mutex::new(Plan::new([range.clone()]));
+        let plan = Mutex::new(Plan::new(kept.missing(&range)));
         let pin = answer.head.strong_etag().map(String::from);
         let fresh = self.settled.set(Settled { version, pin, range, plan, total_bytes }).is_ok();
         assert!(fresh, "only the lead settles, once");
         Ok(())
+    }
+
+    /// Writes the journal every now and then, on the shard of whoever calls, for as long as anybody has a hold.
+    pub(crate) fn keep_journal(self: &Arc<Running>) {
+        if self.ground.file().and_then(FileGround::journal).is_none() {
+            return;
+        }
+        let running = Arc::downgrade(self);
+        tokio::task::spawn_local(async move {
+            loop {
+                tokio::time::sleep(journal::BATCH_AGE).await;
+                let Some(running) = running.upgrade().filter(|running| running.is_held()) else { break };
+                if let Some(journal) = running.ground.file().and_then(FileGround::journal) {
+                    journal.flush();
+                }
+            }
+        });
+    }
+
+    fn is_held(&self) -> bool {
+        self.holds.load(Ordering::Acquire) > 0
     }
 
     pub(crate) fn version(&self) -> Option<&Version> {
@@ -363,8 +452,16 @@ impl Running {
             Some(error) => Err(error),
             None => self.conclude(),
         };
-        self.ground.close();
-        let result = result.map_err(|error| error.during("read", &self.name));
+        let kept_bytes = self.ground.close(result.as_ref().err().is_some_and(may_go_on));
+        self.kept_bytes.store(kept_bytes, Ordering::Relaxed);
+        let result = result.map_err(|error| {
+            let error = error.during("read", &self.name);
+            match kept_bytes {
+                0 => error,
+                _ => error
+                    .with_further_hint(&format!("run it again to go on from {}", format_size(kept_bytes))),
+            }
+        });
         if let Some(member) = &self.member {
             return member.batch.end(self, member, result);
         }
@@ -391,6 +488,8 @@ impl Running {
             range: start..start + bytes,
             bytes,
             fetched_bytes: self.counters.fetched_bytes.load(Ordering::Relaxed),
+            resumed_bytes: self.resumed_bytes.load(Ordering::Relaxed),
+            resume_note: self.ground.file().and_then(FileGround::note),
             verified,
             seconds: self.clock_s(),
             retries: self.counters.retries.load(Ordering::Relaxed),
@@ -407,6 +506,25 @@ impl Running {
 
     fn lock_end(&self) -> MutexGuard<'_, End> {
         self.end.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether what has landed is of use after this error: the object is as it was, as far as is known, and may be had again.
+fn may_go_on(error: &Error) -> bool {
+    match error.kind() {
+        ErrorKind::Network
+        | ErrorKind::Timeout
+        | ErrorKind::Throttled
+        | ErrorKind::Cancelled
+        | ErrorKind::Denied
+        | ErrorKind::Untrusted
+        | ErrorKind::LocalIo => true,
+        ErrorKind::Changed
+        | ErrorKind::Corrupt
+        | ErrorKind::NotFound
+        | ErrorKind::Usage
+        | ErrorKind::Unsupported
+        | ErrorKind::Internal => false,
     }
 }
 

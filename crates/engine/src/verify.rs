@@ -10,6 +10,7 @@ use flatout_wire::checksum::{Algorithm, Hasher, Powers};
 use flatout_wire::head::{Checksum, Kind};
 
 use crate::error::{Error, ErrorKind};
+use crate::journal::{BLOCK_BYTES, Piece};
 use crate::stats::Verified;
 
 /// The forms in which an S3 origin may state a whole object's checksum.
@@ -72,7 +73,8 @@ impl Ledger {
             Some(Statement::Whole(algorithm, _)) => std::slice::from_ref(algorithm),
             Some(Statement::Nothing(_)) => &[],
         };
-        PartHash { bytes: 0, hashers: algorithms.iter().map(|&a| (a, Hasher::new(a))).collect() }
+        let hashers = algorithms.iter().map(|&a| (a, Hasher::new(a))).collect();
+        PartHash { bytes: 0, hashers, marks: None }
     }
 
     /// The part that begins at `start` is whole. Parts come in any order, and cover what is read once.
@@ -123,14 +125,87 @@ fn combine(algorithm: Algorithm, parts: &[PartSum]) -> Option<u64> {
 pub(crate) struct PartHash {
     bytes: u64,
     hashers: Vec<(Algorithm, Hasher)>,
+    marks: Option<Marks>,
+}
+
+/// Where the blocks of a journal end within a part, and what the first hash was there: the CRC of what lies between two
+/// marks follows from the two, and nothing is hashed twice.
+struct Marks {
+    /// Where the part begins in its file.
+    part_start: u64,
+    /// How much of the part is in pieces already, and the hash up to there.
+    reached: u64,
+    value: u64,
+    powers: Powers,
+    pieces: Vec<Piece>,
 }
 
 impl PartHash {
     #[inline]
     pub(crate) fn update(&mut self, bytes: &[u8]) {
+        match self.marks {
+            None => self.hash(bytes),
+            Some(_) => self.hash_by_blocks(bytes),
+        }
+    }
+
+    /// The same for a part that begins at `part_start` of a file with a journal. Where nothing is stated about the object
+    /// its blocks are hashed all the same.
+    #[must_use]
+    pub(crate) fn for_journal(mut self, part_start: u64) -> PartHash {
+        if self.hashers.is_empty() {
+            self.hashers.push((CANDIDATES[0], Hasher::new(CANDIDATES[0])));
+        }
+        let powers = Powers::new(self.hashers[0].0);
+        self.marks = Some(Marks { part_start, reached: 0, value: 0, powers, pieces: Vec::new() });
+        self
+    }
+
+    /// The pieces of blocks that have been hashed to their end since the last call.
+    pub(crate) fn take_pieces(&mut self) -> impl Iterator<Item = Piece> {
+        let pieces = self.marks.as_mut().map(|marks| std::mem::take(&mut marks.pieces));
+        pieces.unwrap_or_default().into_iter()
+    }
+
+    pub(crate) fn has_pieces(&self) -> bool {
+        self.marks.as_ref().is_some_and(|marks| !marks.pieces.is_empty())
+    }
+
+    /// The part ends here, whether or not a block does.
+    pub(crate) fn cut(&mut self) {
+        let Some(marks) = &mut self.marks else { return };
+        let bytes = self.bytes - marks.reached;
+        if bytes == 0 {
+            return;
+        }
+        let (algorithm, hasher) = &self.hashers[0];
+        let value = hasher.value();
+        marks.pieces.push(Piece {
+            start: marks.part_start + marks.reached,
+            bytes,
+            algorithm: *algorithm,
+            // A combination is its own inverse: what is known here is the whole and its first half.
+            crc: marks.powers.combine(marks.value, value, bytes),
+        });
+        (marks.reached, marks.value) = (self.bytes, value);
+    }
+
+    fn hash(&mut self, bytes: &[u8]) {
         self.bytes += bytes.len() as u64;
         for (_, hasher) in &mut self.hashers {
             hasher.update(bytes);
+        }
+    }
+
+    fn hash_by_blocks(&mut self, mut bytes: &[u8]) {
+        while let Some(marks) = self.marks.as_ref().filter(|_| !bytes.is_empty()) {
+            let left = BLOCK_BYTES - (marks.part_start + self.bytes) % BLOCK_BYTES;
+            let (now, later) = bytes.split_at(bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX)));
+            self.hash(now);
+            if now.len() as u64 == left {
+                self.cut();
+            }
+            bytes = later;
         }
     }
 }
@@ -148,7 +223,7 @@ mod tests {
             ledger.state(statement);
         }
         // Of sizes that differ, and the last first.
-        let mut plan = Plan::new([0..BODY.len() as u64]);
+        let mut plan = Plan::new(std::iter::once(0..BODY.len() as u64));
         let parts: Vec<_> = (1..).map_while(|number| plan.take(3 * number)).collect();
         for Taken { range, .. } in parts.into_iter().rev() {
             let part = &BODY[range.start as usize..range.end as usize];
@@ -174,5 +249,38 @@ mod tests {
         let late = Verified::None("the origin stated its checksum too late");
         check(Statement::Whole(xz, xz.of(BODY)), true, Ok(late));
         check(Statement::Nothing("composite"), false, Ok(Verified::None("composite")));
+    }
+
+    #[test]
+    fn pieces_of_blocks_are_hashed_once_and_are_right() {
+        let content: Vec<u8> = (0..3 * BLOCK_BYTES + 77).map(|at| ((at * 13) >> 4) as u8).collect();
+        let statements =
+            [None, Some(Statement::Nothing("composite")), Some(Statement::Whole(Algorithm::Crc32, 1))];
+        for (statement, form) in
+            statements.into_iter().zip([Algorithm::Crc64Nvme, Algorithm::Crc64Nvme, Algorithm::Crc32])
+        {
+            let ledger = Ledger::default();
+            statement.into_iter().for_each(|statement| ledger.state(statement));
+            let start = BLOCK_BYTES / 3;
+            let mut hash = ledger.start_part().for_journal(start);
+            let mut pieces = Vec::new();
+            for received in content[start as usize..].chunks(250_000) {
+                hash.update(received);
+                pieces.extend(hash.take_pieces());
+            }
+            hash.cut();
+            assert!(hash.has_pieces());
+            pieces.extend(hash.take_pieces());
+            hash.cut();
+            assert!(!hash.has_pieces(), "nothing is cut twice");
+            let ends: Vec<u64> = pieces.iter().map(|piece| piece.start + piece.bytes).collect();
+            assert_eq!(ends, [BLOCK_BYTES, 2 * BLOCK_BYTES, 3 * BLOCK_BYTES, content.len() as u64]);
+            for Piece { start, bytes, algorithm, crc } in pieces {
+                let of = &content[start as usize..(start + bytes) as usize];
+                assert_eq!((algorithm, crc), (form, form.of(of)), "{start}");
+            }
+            let whole = hash.hashers[0].1.value();
+            assert_eq!(whole, form.of(&content[start as usize..]), "the part's own");
+        }
     }
 }

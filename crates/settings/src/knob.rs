@@ -197,6 +197,13 @@ pub const KNOBS: &[Knob] = &[
         doc: "Do not compare the bytes with the checksum that the origin states",
         group: Group::Proof,
     },
+    Knob {
+        name: "no-resume",
+        kind: Kind::Switch,
+        default: "false",
+        doc: "Start large files over, and keep nothing of one that fails for the next run",
+        group: Group::Proof,
+    },
 ];
 
 /// The knob of that exact name.

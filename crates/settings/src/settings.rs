@@ -37,6 +37,8 @@ pub struct Settings {
     pub retries: u32,
     /// Whether bytes are compared with the origin's checksum; the knob is its opposite, `no-verify`.
     pub verify: bool,
+    /// Whether a large file goes on from what an earlier run left of it; the knob is its opposite, `no-resume`.
+    pub resume: bool,
 }
 
 /// All fields by name; an endpoint's or a proxy's URL that may hold a password is left out.
@@ -65,6 +67,7 @@ impl fmt::Debug for Settings {
             stall_timeout_ms,
             retries,
             verify,
+            resume,
         } = self;
         let shown = |url: &Option<String>| {
             url.as_ref().map(|url| if url.contains('@') { "***".to_owned() } else { url.clone() })
@@ -91,6 +94,7 @@ impl fmt::Debug for Settings {
             .field("stall_timeout_ms", stall_timeout_ms)
             .field("retries", retries)
             .field("verify", verify)
+            .field("resume", resume)
             .finish()
     }
 }
@@ -119,6 +123,7 @@ impl Default for Settings {
             stall_timeout_ms: 0,
             retries: 0,
             verify: true,
+            resume: true,
         };
         // The table is the only place where a default is written.
         for knob in KNOBS.iter().filter(|knob| !knob.default.is_empty()) {
@@ -193,6 +198,7 @@ impl Settings {
             "no-sign-request" => self.no_sign_request = on,
             "request-payer" => self.request_payer = on,
             "no-verify" => self.verify = !on,
+            "no-resume" => self.resume = !on,
             _ => unreachable!("a test sets every knob: {name} has no field"),
         }
     }
@@ -280,6 +286,7 @@ mod tests {
             ("no-sign-request", "1", "no_sign_request: true"),
             ("no-verify", "on", "verify: false"),
             ("no-verify", "False", "verify: true"),
+            ("no-resume", "true", "resume: false"),
             ("addressing", "Path", r#"addressing: "path""#),
             ("parallel", " 16 ", "parallel: 16"),
             ("part-size", "1M", "part_bytes: 1048576"),

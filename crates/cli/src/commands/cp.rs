@@ -154,6 +154,7 @@ fn report(console: &Console, source: &Location, target: &Target, outcome: &Outco
     let (carries, event) = (target.carries(), event(source, target, outcome));
     let exit = match (&outcome.result, target) {
         (Ok(done), Target::File(path)) => {
+            warn_of_note(console, source, done);
             console.say(&sentence(source, path, done))?;
             Exit::Clean
         }
@@ -173,6 +174,7 @@ fn report(console: &Console, source: &Location, target: &Target, outcome: &Outco
         failed: 1 - ok,
         bytes: event.bytes,
         fetched: event.fetched,
+        resumed: event.resumed,
         seconds: event.seconds,
         exit: exit.code(),
         ..Default::default()
@@ -182,9 +184,14 @@ fn report(console: &Console, source: &Location, target: &Target, outcome: &Outco
 }
 
 fn sentence(source: &Location, path: &Path, done: &Report) -> String {
-    let rate = if done.seconds > 0.0 { done.bytes as f64 / done.seconds } else { 0.0 };
+    let resumed_bytes = done.resumed_bytes;
+    let rate = if done.seconds > 0.0 { (done.bytes - resumed_bytes) as f64 / done.seconds } else { 0.0 };
+    let resumed = match resumed_bytes {
+        0 => String::new(),
+        _ => format!(", resumed: {} of it", format_size(resumed_bytes)),
+    };
     format!(
-        "{} -> {}: {} in {:.2} s, {}/s, verified: {}",
+        "{} -> {}: {}{resumed} in {:.2} s, {}/s, verified: {}",
         one_line(&source.to_string()),
         one_line(&path.display().to_string()),
         format_size(done.bytes),
@@ -192,6 +199,13 @@ fn sentence(source: &Location, path: &Path, done: &Report) -> String {
         format_size(rate as u64),
         done.verified
     )
+}
+
+/// Says why what an earlier run had left was of no use.
+pub fn warn_of_note(console: &Console, source: &Location, done: &Report) {
+    if let Some(note) = &done.resume_note {
+        console.warn(&format!("{source}: {note}"));
+    }
 }
 
 /// The event of one object, whole or failed.
@@ -205,7 +219,8 @@ pub fn object_event(source: &Location, target: Option<&Path>, outcome: &Outcome)
         target: target.map(|path| path.display().to_string()),
         bytes: done.map_or(0, |done| done.bytes),
         fetched: outcome.fetched_bytes,
-        resumed: 0,
+        resumed: done.map_or(0, |done| done.resumed_bytes),
+        note: done.and_then(|done| done.resume_note.clone()),
         verified: done.map(|done| done.verified.to_string()),
         reason: None,
         etag: done.and_then(|done| done.version.etag.clone()),

@@ -10,6 +10,7 @@ use flatout_settings::format_size;
 use flatout_wire::location::Location;
 
 use crate::args::Cp;
+use crate::commands::cp::warn_of_note;
 use crate::console::{Carries, Console};
 use crate::events;
 use crate::exit::Exit;
@@ -214,7 +215,14 @@ impl<'a> Copy<'a> {
         let untried = many.progress().objects.saturating_sub(self.summary.ok + self.summary.failed);
         if self.console.interrupt.raised() {
             let why = format!("cp: {}: interrupted, at least {untried} objects are missing", self.source);
-            self.fail(&Failure::interrupted(why));
+            let interrupted = Failure::interrupted(why);
+            self.fail(&match many.progress().kept_bytes {
+                0 => interrupted,
+                bytes => interrupted.with_hint(format!(
+                    "run it again: of the large files that were on their way {} are kept",
+                    format_size(bytes)
+                )),
+            });
         } else if is_hopeless {
             self.fail(&hopeless(&self.target, untried));
         } else if let Some(error) = many.incomplete() {
@@ -252,6 +260,8 @@ impl<'a> Copy<'a> {
             Ok(done) => {
                 self.summary.ok += 1;
                 self.summary.bytes += done.bytes;
+                self.summary.resumed += done.resumed_bytes;
+                warn_of_note(self.console, &finished.wanted.location, done);
                 self.unverified += u64::from(matches!(done.verified, Verified::None(_)));
             }
             Err(error) => {
@@ -269,6 +279,8 @@ impl<'a> Copy<'a> {
         events::Object {
             bytes: done.map_or(0, |done| done.bytes),
             fetched: *fetched_bytes,
+            resumed: done.map_or(0, |done| done.resumed_bytes),
+            note: done.and_then(|done| done.resume_note.clone()),
             verified: done.map(|done| done.verified.to_string()),
             etag: done.and_then(|done| done.version.etag.clone()),
             seconds: *seconds,
@@ -304,6 +316,7 @@ impl<'a> Copy<'a> {
             bytes: 0,
             fetched: 0,
             resumed: 0,
+            note: None,
             verified: None,
             reason: None,
             etag: None,
@@ -365,12 +378,16 @@ impl<'a> Copy<'a> {
     }
 
     fn sentence(&self) -> String {
-        let events::Summary { ok, failed, skipped, bytes, seconds, .. } = self.summary;
-        let rate = if seconds > 0.0 { bytes as f64 / seconds } else { 0.0 };
+        let events::Summary { ok, failed, skipped, bytes, resumed, seconds, .. } = self.summary;
+        let rate = if seconds > 0.0 { (bytes - resumed) as f64 / seconds } else { 0.0 };
+        let of_it = match resumed {
+            0 => String::new(),
+            _ => format!(", resumed: {} of it", format_size(resumed)),
+        };
         let also =
             |count: u64, what: &str| if count > 0 { format!(", {count} {what}") } else { String::new() };
         format!(
-            "{} -> {}: {ok} objects{}{}, {} in {seconds:.2} s, {}/s, verified: {} of {ok}",
+            "{} -> {}: {ok} objects{}{}, {}{of_it} in {seconds:.2} s, {}/s, verified: {} of {ok}",
             one_line(&self.typed),
             one_line(&self.target.display().to_string()),
             also(failed, "failed"),

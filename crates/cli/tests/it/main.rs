@@ -19,6 +19,7 @@ mod oss_served;
 mod peer;
 mod program;
 mod raw;
+mod resume;
 mod secrets;
 mod sweep;
 mod tls;

@@ -15,7 +15,7 @@ use crate::folder::Folder;
 use crate::landing::Landing;
 use crate::stats::Report;
 use crate::temporary::Sweeper;
-use crate::transfer::{Get, Hold, Pace, Running};
+use crate::transfer::{Care, Get, Hold, Pace, Running};
 
 /// Objects known and not yet reported: a listing runs this far ahead, which is four pages and about 2 MiB.
 const AHEAD: usize = 4096;
@@ -28,7 +28,7 @@ const NEWS: usize = 512;
 pub(crate) struct Batch {
     account: Arc<Account>,
     pace: Pace,
-    verify: bool,
+    care: Care,
     folder: Option<Folder>,
     state: Mutex<State>,
     /// Wakes workers that found nothing to take.
@@ -72,7 +72,7 @@ pub(crate) struct Worker {
 }
 
 impl Batch {
-    pub(crate) fn new(account: Arc<Account>, pace: Pace, verify: bool, folder: Option<Folder>) -> Batch {
+    pub(crate) fn new(account: Arc<Account>, pace: Pace, care: Care, folder: Option<Folder>) -> Batch {
         let state = State {
             queue: Queue::new(),
             large: Vec::new(),
@@ -87,7 +87,7 @@ impl Batch {
         Batch {
             account,
             pace,
-            verify,
+            care,
             folder,
             state: Mutex::new(state),
             work: Notify::new(),
@@ -184,7 +184,7 @@ impl Batch {
                 Some(folder) => Landing::Beneath(folder.clone(), wanted.name.clone()),
             };
             let get = Get::new(wanted.location.clone(), landing);
-            Running::start(get, self.account.clone(), self.pace, self.verify)
+            Running::start(get, self.account.clone(), self.pace, self.care)
         });
         let member = Member { batch: self.clone(), wanted, again };
         match started {
@@ -225,6 +225,7 @@ impl Batch {
         let connections = running.counters.connections.load(Ordering::Relaxed);
         let is_changed = result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Changed);
         let mut state = self.lock();
+        state.progress.kept_bytes += running.kept_bytes.load(Ordering::Relaxed);
         state.let_go(running, connections);
         // Whoever waits for another to end before he begins one may look again.
         self.work.notify_one();

@@ -60,6 +60,8 @@ pub struct ManyProgress {
     pub landed_bytes: u64,
     /// Connections opened.
     pub connections: u32,
+    /// Bytes of large objects that failed or were cut off and are kept for the next run.
+    pub kept_bytes: u64,
 }
 
 /// A running get of many objects. Dropping it cancels, and waits until every shard has let go.

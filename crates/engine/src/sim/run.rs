@@ -421,7 +421,7 @@ async fn get_many(world: &Rc<World>, client: &Client, land: Land) -> RunningMany
     let (scenario, core) = (&world.scenario, client.core());
     let folder = (land == Land::File).then(|| tempfile::tempdir().expect("a folder"));
     let target = folder.as_ref().map(|folder| Folder::open(folder.path()).expect("the folder"));
-    let batch = Arc::new(Batch::new(core.account.clone(), core.pace(), true, target));
+    let batch = Arc::new(Batch::new(core.account.clone(), core.pace(), core.care(), target));
     let workers: Vec<Worker> = (0..scenario.tuning.parallel).map(|n| Worker::new(&batch, n)).collect();
     for (number, worker) in workers.into_iter().enumerate() {
         let shard = number % scenario.tuning.shards as usize;

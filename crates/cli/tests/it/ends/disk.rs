@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::super::program::shell;
+use super::super::resume::{Stuck, cp, noted, temporaries, whole};
 use super::*;
 
 /// A file system of its own in memory, which only processes of its mount namespace see under its path: no root is needed
@@ -164,6 +165,31 @@ fn a_disk_that_is_read_only_or_too_small_is_known_before_the_first_byte() {
     let shut = run(&mut disk.inside(&flatout(&["cp", &source, &target])));
     shut.refused(1, &[&target, "Read-only file system", "hint:"]);
     assert_eq!(names(&disk.seen("target")), [""; 0]);
+}
+
+#[test]
+fn a_disk_that_is_full_loses_nothing_that_the_next_run_could_go_on_from() {
+    let (stuck, disk) = (Stuck::new(), Disk::new(14 << 20));
+    let (target, seen) = (disk.at("target/new"), disk.seen("target"));
+    let mut first = disk.inside(&stuck.cp(&target));
+    let child = first.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("what comes", || noted(seen.join("new").to_str().unwrap(), 0) >= 12);
+    // Of the program itself: nsenter becomes it.
+    super::super::program::signal("INT", child.id());
+    end(child).refused(130, &["run it again to go on from 12MiB"]);
+    disk.fill();
+    let raw = whole(&stuck.object, "\"one\"");
+    let full = run(&mut disk.inside(&cp(&raw, &target)));
+    full.refused(
+        1,
+        &[&target, "No space left on device", "free some space", "then run it again to go on from 12MiB"],
+    );
+    assert_eq!(temporaries(&seen).len(), 2);
+    disk.free();
+    let done = run(&mut disk.inside(&cp(&raw, &target))).clean();
+    assert_eq!(done.events()[0]["resumed"], 12 << 20);
+    assert_eq!(fs::read(seen.join("new")).unwrap(), stuck.object);
+    assert_eq!(names(&seen), ["new"]);
 }
 
 #[test]

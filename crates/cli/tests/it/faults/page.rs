@@ -66,7 +66,7 @@ fn render(rows: &[Row]) -> String {
         makes no difference to what is seen. The page is written from its table (`crates/cli/tests/it/faults/table.rs`), by \
         `{REWRITE}=write cargo test -p flatout-cli --test it faults::the_page`; a test compares.\n\n\
         Whatever happens: nothing stands under a file's name that is not whole, and what stood there before stays; no temporary \
-        file and no process is left; no key, token or password is in what is said. What `cat` has put out before it fails \
+        file is left, but for what the next run goes on from of a large one (docs/decisions/journal.md), and no process; no key, token or password is in what is said. What `cat` has put out before it fails \
         is right as far as it goes, but for a flipped bit, and the exit code says that it is not all.\n\n\
         Exit codes: 0 done, 1 failed, 5 access refused, 6 throttled out. With `-r` one object's failure stops no other; the worst \
         code is the run's. `--retries` (5) bounds the attempts in a row that bring nothing worth while: one that landed 64 KiB starts \

@@ -1,0 +1,501 @@
+//! Large files that go on from where an earlier run was cut off, however that was, and never with a wrong byte.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use flatout_server::{Options, Origin, Store, synthetic_bytes};
+use serde_json::Value;
+
+use super::folder::{EARLIER, Folder, names};
+use super::objects::bytes;
+use super::program::{Ended, ended, flatout, run, signal, wait_until};
+use super::raw::{Answer, Asked, Raw, Then, right};
+
+const MIB: u64 = 1 << 20;
+/// A journal's record of one block.
+const RECORD_BYTES: u64 = 24;
+
+/// An origin that gives a made-up object at a rate that leaves time to be killed in.
+fn slow(size: u64, rate: u64) -> Origin {
+    let objects = vec![("demo".into(), "object".into(), size)];
+    let mut options = Options::new(Store::Synthetic(objects, vec![]));
+    options.total = Some(rate.into());
+    Origin::start(options).expect("an origin on a free port")
+}
+
+fn made_up(key: &str, size: u64) -> Vec<u8> {
+    let mut bytes = vec![0; usize::try_from(size).unwrap()];
+    synthetic_bytes("demo", key, 0..size, &mut bytes);
+    bytes
+}
+
+/// An object of which everything comes but the end of the last part, unless told otherwise.
+pub struct Stuck {
+    raw: Raw,
+    pub object: Vec<u8>,
+}
+
+/// Thirteen blocks, the last a short one.
+pub const SIZE: u64 = 12 * MIB + 12_345;
+
+impl Stuck {
+    pub fn new() -> Stuck {
+        Stuck::ending(Then::Silence)
+    }
+
+    /// How the last part's answer goes on after half of it.
+    fn ending(then: Then) -> Stuck {
+        let object = bytes(SIZE as usize);
+        let served = object.clone();
+        let raw = Raw::start(move |asked| {
+            let mut answer = right(asked, &served, "\"one\"");
+            let range = asked.range(served.len());
+            if asked.method() == "GET" && range.end == served.len() {
+                answer.bytes.truncate(answer.bytes.len() - range.len() / 2);
+                answer.then = then;
+            }
+            answer
+        });
+        Stuck { raw, object }
+    }
+
+    pub fn cp(&self, target: &str) -> Command {
+        cp(&self.raw, target)
+    }
+
+    /// Starts it, and waits until all is there that comes.
+    fn begin(&self, target: &str) -> Child {
+        begin(&mut self.cp(target), || noted(target, 0) >= 12)
+    }
+}
+
+/// A copy in parts of a block each, so that only the last lacks anything.
+pub fn cp(raw: &Raw, target: &str) -> Command {
+    let endpoint = format!("http://{}", raw.address);
+    flatout(&["cp", "s3://b/object", target, "--endpoint-url", &endpoint, "--part-size", "1MiB", "--json"])
+}
+
+pub fn whole(object: &[u8], etag: &'static str) -> Raw {
+    let object = object.to_vec();
+    Raw::start(move |asked| right(asked, &object, etag))
+}
+
+fn begin(command: &mut Command, until: impl Fn() -> bool) -> Child {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    wait_until("what is to have landed", until);
+    child
+}
+
+fn kill(mut child: Child) {
+    child.kill().unwrap();
+    assert_eq!(end(child).code, None, "by the signal");
+}
+
+fn end(child: Child) -> Ended {
+    ended(child.wait_with_output().unwrap())
+}
+
+/// Temporary files beside a target, those of journals last.
+fn pair(target: &str, slot: u32) -> Option<(PathBuf, PathBuf)> {
+    let target = Path::new(target);
+    let (folder, name) = (target.parent()?, target.file_name()?.to_str()?);
+    let is_it = |found: &&String| {
+        found.starts_with(&format!(".{name}.flatout-")) && found.ends_with(&format!("-{slot}.journal"))
+    };
+    let journal = names(folder).iter().find(is_it)?.clone();
+    let pair = (folder.join(journal.strip_suffix(".journal")?), folder.join(&journal));
+    pair.0.exists().then_some(pair)
+}
+
+/// Blocks that stand in a journal; its beginning is as long as this one's.
+pub fn noted(target: &str, slot: u32) -> u64 {
+    let Some((_, journal)) = pair(target, slot) else { return 0 };
+    let Ok(content) = fs::read(journal) else { return 0 };
+    let Some(body) = content.get(12..16) else { return 0 };
+    let head = 20 + u64::from(u32::from_le_bytes(body.try_into().unwrap()));
+    (content.len() as u64).saturating_sub(head) / RECORD_BYTES
+}
+
+pub fn temporaries(folder: &Path) -> Vec<String> {
+    names(folder).into_iter().filter(|name| name.contains(".flatout-")).collect()
+}
+
+/// The object's event of a run that ended well.
+#[track_caller]
+fn object_of(ended: &Ended) -> Value {
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    ended.events().into_iter().find(|event| event["event"] == "object").expect("an object's event")
+}
+
+#[track_caller]
+fn number(event: &Value, field: &str) -> u64 {
+    event[field].as_u64().unwrap_or_else(|| panic!("{field} of {event}"))
+}
+
+#[test]
+fn killed_at_any_moment_it_goes_on_and_fetches_nothing_twice_that_was_noted() {
+    let size = 40 * MIB + 4_321;
+    let origin = slow(size, 48 * MIB);
+    let right = made_up("object", size);
+    let copy = |target: &str| {
+        flatout(&[
+            "cp",
+            "s3://demo/object",
+            target,
+            "--endpoint-url",
+            &origin.url(),
+            "--json",
+            "--part-size",
+            "3MiB",
+        ])
+    };
+    let mut resumed_ever = 0;
+    for seed in 0..12_u64 {
+        let folder = Folder::new();
+        // Over an earlier file, and where there is none.
+        let target = folder.at(if seed % 2 == 0 { "model" } else { "new" });
+        let is_done = || fs::metadata(&target).is_ok_and(|found| found.len() == size);
+        let is_time = || match seed {
+            // Before anything is there.
+            0 | 1 => true,
+            // As soon as there is a file.
+            2 | 3 => !temporaries(folder.path()).is_empty(),
+            _ => noted(&target, 0) >= (seed - 3) * 4,
+        };
+        let child = begin(&mut copy(&target), || is_done() || is_time());
+        // The next batch may be half written by then.
+        std::thread::sleep(Duration::from_millis((seed * 37) % 130));
+        let before = noted(&target, 0);
+        kill_if_alive(child);
+        let was_cut = pair(&target, 0).is_some();
+        if seed % 2 == 0 && was_cut {
+            assert_eq!(fs::read(&target).unwrap(), EARLIER, "seed {seed}");
+        }
+        let ended = run(&mut copy(&target)).clean();
+        let object = object_of(&ended);
+        let (resumed, fetched) = (number(&object, "resumed"), number(&object, "fetched"));
+        assert!(resumed >= before * MIB || !was_cut, "seed {seed}: {before} blocks were noted: {object}");
+        assert!(resumed + fetched <= size, "seed {seed}: {object}");
+        assert_eq!(
+            (number(&object, "bytes"), number(&object, "retries")),
+            (size, 0),
+            "seed {seed}: {object}"
+        );
+        assert!(!object["verified"].as_str().unwrap().starts_with("none"), "seed {seed}: {object}");
+        assert!(fs::read(&target).unwrap() == right, "seed {seed}: other bytes");
+        assert_eq!(temporaries(folder.path()), [""; 0], "seed {seed}");
+        resumed_ever += resumed;
+    }
+    assert!(resumed_ever > size, "of twelve runs hardly one went on: {resumed_ever}");
+}
+
+/// It may have ended meanwhile.
+fn kill_if_alive(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn killed_again_and_again_it_comes_to_an_end() {
+    let stuck = Stuck::new();
+    let folder = Folder::new();
+    let target = folder.at("new");
+    for _ in 0..3 {
+        kill(stuck.begin(&target));
+    }
+    let raw = whole(&stuck.object, "\"one\"");
+    let object = object_of(&run(&mut cp(&raw, &target)).clean());
+    assert_eq!(number(&object, "resumed"), 12 * MIB);
+    assert_eq!(number(&object, "fetched"), SIZE - 12 * MIB);
+    assert_eq!(fs::read(&target).unwrap(), stuck.object);
+    assert_eq!(temporaries(folder.path()), [""; 0]);
+}
+
+#[test]
+fn the_large_ones_of_many_go_on() {
+    let size = 24 * MIB;
+    let objects = [("d/large", size), ("d/small", 1000), ("e", 2000)];
+    let listed = objects.map(|(key, size)| ("demo".to_owned(), key.to_owned(), size));
+    let mut options = Options::new(Store::Synthetic(listed.to_vec(), vec![]));
+    options.total = Some((24 * MIB).into());
+    let origin = Origin::start(options).expect("an origin on a free port");
+    for end_by in ["KILL", "INT"] {
+        let base = tempfile::tempdir().unwrap();
+        let folder = base.path().join("new");
+        let path = folder.to_str().unwrap();
+        let copy = || {
+            flatout(&[
+                "cp",
+                "-r",
+                "s3://demo/",
+                path,
+                "--endpoint-url",
+                &origin.url(),
+                "--json",
+                "--part-size",
+                "2MiB",
+            ])
+        };
+        let large = folder.join("d/large");
+        let large = large.to_str().unwrap();
+        let there = || folder.join("d").exists() && noted(large, 0) >= 5 && folder.join("e").exists();
+        let child = begin(&mut copy(), there);
+        signal(end_by, child.id());
+        let ended = end(child);
+        if end_by == "INT" {
+            assert_eq!(ended.code, Some(130), "{}", ended.stderr);
+            assert!(ended.stderr.contains("hint: run it again: of the large files"), "{}", ended.stderr);
+        }
+        assert_eq!(temporaries(&folder.join("d")).len(), 2, "{:?}", names(&folder.join("d")));
+        let ended = run(&mut copy()).clean();
+        let events = ended.events();
+        let summary = events.last().unwrap();
+        assert!(number(summary, "resumed") >= 5 * MIB, "{end_by}: {summary}");
+        assert!(number(summary, "fetched") < size, "{end_by}: {summary}");
+        for (key, size) in objects {
+            assert!(fs::read(folder.join(key)).unwrap() == made_up(key, size), "{end_by}: {key}");
+        }
+        assert_eq!(temporaries(&folder.join("d")), [""; 0]);
+    }
+}
+
+#[test]
+fn what_is_cut_off_says_what_it_is_worth_and_keeps_no_more_than_that() {
+    for name in ["INT", "TERM"] {
+        let (stuck, folder) = (Stuck::new(), Folder::new());
+        let target = folder.at("new");
+        let child = stuck.begin(&target);
+        signal(name, child.id());
+        let says = ["s3://b/object", "cancelled", "hint: run it again to go on from 12MiB"];
+        end(child).refused(130, &says);
+        let (file, journal) = pair(&target, 0).expect("a pair");
+        assert_eq!(fs::metadata(&file).unwrap().len(), 12 * MIB, "what was reserved is given back");
+        assert!(fs::metadata(&journal).unwrap().len() < 1000);
+        assert_eq!(temporaries(folder.path()).len(), 2);
+        // In words, too.
+        let raw = whole(&stuck.object, "\"one\"");
+        let endpoint = format!("http://{}", raw.address);
+        let ended = run(&mut flatout(&["cp", "s3://b/object", &target, "--endpoint-url", &endpoint])).clean();
+        assert!(ended.text().contains("12MiB, resumed: 12MiB of it in"), "{}", ended.text());
+        assert_eq!(fs::read(&target).unwrap(), stuck.object);
+        assert_eq!(temporaries(folder.path()), [""; 0]);
+    }
+}
+
+#[test]
+fn what_the_network_broke_off_goes_on_and_what_is_worthless_goes() {
+    let folder = Folder::new();
+    let target = folder.at("new");
+    let broken = Stuck::ending(Then::Close);
+    let failed = run(broken.cp(&target).args(["--retries", "0", "--parallel", "1"]));
+    failed.refused(1, &["s3://b/object", "run it again to go on from 12MiB"]);
+    assert_eq!(temporaries(folder.path()).len(), 2);
+    // Not there any more: it is of no use, and its room is needed.
+    let gone = Raw::start(|_| Answer::new("404 Not Found", &[("Content-Length", "0")], b""));
+    run(&mut cp(&gone, &target)).refused(1, &["s3://b/object"]);
+    assert_eq!(temporaries(folder.path()), [""; 0]);
+    // Whole, and not what the origin says it is.
+    let object = bytes(SIZE as usize);
+    let other = Raw::start(move |asked| match asked.method() {
+        "HEAD" => {
+            let length = SIZE.to_string();
+            let headers = [
+                ("Content-Length", length.as_str()),
+                ("ETag", "\"one\""),
+                ("x-amz-checksum-crc64nvme", "AAAAAAAAAAA="),
+                ("x-amz-checksum-type", "FULL_OBJECT"),
+            ];
+            Answer::new("200 OK", &headers, b"")
+        }
+        _ => right(asked, &object, "\"one\""),
+    });
+    run(&mut cp(&other, &target)).refused(1, &["not those of the origin"]);
+    folder.is_untouched();
+}
+
+#[test]
+fn without_resume_nothing_is_kept_and_nothing_used() {
+    let (stuck, folder) = (Stuck::new(), Folder::new());
+    let target = folder.at("new");
+    kill(stuck.begin(&target));
+    let raw = whole(&stuck.object, "\"one\"");
+    let object = object_of(&run(cp(&raw, &target).arg("--no-resume")).clean());
+    assert_eq!((number(&object, "resumed"), number(&object, "fetched")), (0, SIZE));
+    assert_eq!(temporaries(folder.path()), [""; 0]);
+
+    let broken = Stuck::ending(Then::Close);
+    let failed =
+        run(broken.cp(&folder.at("other")).args(["--retries", "0", "--parallel", "1", "--no-resume"]))
+            .refused(1, &[]);
+    assert!(!failed.stderr.contains("run it again"), "{}", failed.stderr);
+    assert_eq!(temporaries(folder.path()), [""; 0]);
+}
+
+#[test]
+fn another_version_or_object_starts_over_and_says_so() {
+    let other: Vec<u8> = bytes(SIZE as usize).into_iter().rev().collect();
+    let shorter = other[..9 << 20].to_vec();
+    let small = other[..100].to_vec();
+    for (object, etag, says) in [
+        (&other, "\"two\"", "ETag was \"one\", now \"two\""),
+        (&shorter, "\"one\"", "size was 12595257, now 9437184"),
+        (&other, "W/\"one\"", "does not tell by an ETag"),
+        (&small, "\"two\"", "ETag was \"one\", now \"two\""),
+    ] {
+        let (stuck, folder) = (Stuck::new(), Folder::new());
+        let target = folder.at("new");
+        kill(stuck.begin(&target));
+        let raw = whole(object, etag);
+        let ended = run(&mut cp(&raw, &target));
+        let event = object_of(&ended);
+        assert!(ended.stderr.contains("started over"), "{}", ended.stderr);
+        assert!(event["note"].as_str().unwrap_or_default().contains(says), "{event}");
+        assert_eq!(number(&event, "resumed"), 0, "{event}");
+        assert!(fs::read(&target).unwrap() == *object, "{etag}: other bytes");
+        assert_eq!(temporaries(folder.path()), [""; 0]);
+    }
+    // The same target, and another object.
+    let (stuck, folder) = (Stuck::new(), Folder::new());
+    let target = folder.at("new");
+    kill(stuck.begin(&target));
+    let raw = whole(&other, "\"one\"");
+    let endpoint = format!("http://{}", raw.address);
+    let ended = run(&mut flatout(&["cp", "s3://b/another", &target, "--endpoint-url", &endpoint, "--json"]));
+    let event = object_of(&ended);
+    assert!(event["note"].as_str().unwrap_or_default().contains("it was s3://b/object"), "{event}");
+    assert!(fs::read(&target).unwrap() == other);
+}
+
+#[test]
+fn whatever_is_damaged_never_a_wrong_byte() {
+    let (stuck, base) = (Stuck::new(), Folder::new());
+    kill(stuck.begin(&base.at("new")));
+    let (file, journal) = pair(&base.at("new"), 0).expect("a pair");
+    let raw = whole(&stuck.object, "\"one\"");
+    let left = [&file, &journal].map(|path| fs::read(path).unwrap());
+    let mut resumed_sometimes = 0;
+    for seed in 0..48_u64 {
+        let folder = Folder::new();
+        let mut damaged = left.clone();
+        let mut chance = seed;
+        let mut below = |bound: usize| {
+            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (chance >> 33) as usize % bound
+        };
+        let which = (seed % 2) as usize;
+        for _ in 0..=below(3) {
+            let at = below(damaged[which].len());
+            match seed % 6 {
+                // A byte, a page of zeros, the end.
+                0 | 1 => damaged[which][at] ^= 1 + below(255) as u8,
+                2 | 3 => damaged[which].iter_mut().skip(at).take(4096).for_each(|byte| *byte = 0),
+                _ => damaged[which].truncate(at.max(1)),
+            }
+            if damaged[which].len() < 2 {
+                break;
+            }
+        }
+        for (path, content) in [&file, &journal].into_iter().zip(&damaged) {
+            fs::write(folder.path().join(path.file_name().unwrap()), content).unwrap();
+        }
+        let ended = run(&mut cp(&raw, &folder.at("new")));
+        let event = object_of(&ended);
+        assert!(fs::read(folder.at("new")).unwrap() == stuck.object, "seed {seed}: wrong bytes");
+        let (resumed, fetched) = (number(&event, "resumed"), number(&event, "fetched"));
+        assert!(resumed + fetched <= SIZE && resumed <= 12 * MIB, "seed {seed}: {event}");
+        let lost = resumed < 12 * MIB;
+        let is_torn = which == 1 && seed % 6 > 3;
+        assert!(!lost || event["note"].is_string() || is_torn, "seed {seed}: {event}");
+        assert_eq!(temporaries(folder.path()), [""; 0], "seed {seed}");
+        resumed_sometimes += u64::from(resumed > 0);
+    }
+    assert!(resumed_sometimes > 20, "{resumed_sometimes} of 48");
+}
+
+#[test]
+fn two_at_once_never_touch_each_others() {
+    let (stuck, folder) = (Stuck::new(), Folder::new());
+    let target = folder.at("new");
+    let first = stuck.begin(&target);
+    let before = fs::read(pair(&target, 0).expect("a pair").1).unwrap();
+    // A second one to the same target comes to its end beside it.
+    let raw = whole(&stuck.object, "\"one\"");
+    let object = object_of(&run(&mut cp(&raw, &target)).clean());
+    assert_eq!(number(&object, "resumed"), 0);
+    assert_eq!(fs::read(&target).unwrap(), stuck.object);
+    assert_eq!(fs::read(pair(&target, 0).expect("a pair").1).unwrap(), before);
+    kill(first);
+    // And of two that find a dead one only one goes on from it.
+    let ends = [(); 2].map(|()| begin(&mut cp(&raw, &target), || true)).map(end);
+    let resumed = ends.iter().map(|end| number(&object_of(end), "resumed"));
+    assert!([0, 12 * MIB].contains(&resumed.min().unwrap()));
+    assert_eq!(fs::read(&target).unwrap(), stuck.object);
+    assert_eq!(temporaries(folder.path()), [""; 0]);
+}
+
+#[test]
+fn where_nothing_can_be_put_in_place_nothing_is_fetched_and_nothing_lost() {
+    let (stuck, folder) = (Stuck::new(), Folder::new());
+    let target = folder.at("new");
+    kill(stuck.begin(&target));
+    let asked = Arc::new(AtomicUsize::new(0));
+    let (object, counted) = (stuck.object.clone(), asked.clone());
+    let raw = Raw::start(move |asked| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        right(asked, &object, "\"one\"")
+    });
+    let mode = |mode| fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
+    mode(0o555);
+    // Root may write anywhere.
+    let may = fs::write(folder.path().join("probe"), b"").is_ok();
+    let ended = run(&mut cp(&raw, &target));
+    mode(0o755);
+    if may {
+        assert_eq!(number(&object_of(&ended), "resumed"), 12 * MIB);
+        return;
+    }
+    ended.refused(1, &[&target, "Permission denied"]);
+    assert_eq!(asked.load(Ordering::SeqCst), 0);
+    assert_eq!(number(&object_of(&run(&mut cp(&raw, &target)).clean()), "resumed"), 12 * MIB);
+}
+
+#[test]
+fn a_range_goes_on_as_that_range_only() {
+    let (stuck, folder) = (Stuck::new(), Folder::new());
+    let target = folder.at("new");
+    let range = format!("1000-{}", SIZE - 1);
+    let mut copy = stuck.cp(&target);
+    let child = begin(copy.args(["--range", &range]), || noted(&target, 0) >= 11);
+    kill(child);
+    let raw = whole(&stuck.object, "\"one\"");
+    let ended = run(&mut cp(&raw, &target));
+    assert!(ended.stderr.contains("another range of it was read"), "{}", ended.stderr);
+    assert_eq!(fs::read(&target).unwrap(), stuck.object);
+
+    let mut copy = stuck.cp(&target);
+    kill(begin(copy.args(["--range", &range]), || noted(&target, 0) >= 11));
+    let object = object_of(&run(cp(&raw, &target).args(["--range", &range])).clean());
+    assert!(number(&object, "resumed") >= 11 * MIB, "{object}");
+    assert_eq!(fs::read(&target).unwrap(), &stuck.object[1000..]);
+}
+
+/// A server without ranges: what landed of it is of no use.
+#[test]
+fn without_ranges_there_is_no_journal() {
+    let object = bytes(SIZE as usize);
+    let whole = move |_: &Asked| {
+        let length = object.len().to_string();
+        let mut answer = Answer::new("200 OK", &[("Content-Length", &length), ("ETag", "\"one\"")], &object);
+        answer.bytes.truncate(answer.bytes.len() - 1000);
+        answer.then(Then::Close)
+    };
+    let (raw, folder) = (Raw::start(whole), Folder::new());
+    run(cp(&raw, &folder.at("new")).args(["--retries", "0"])).refused(1, &["s3://b/object"]);
+    folder.is_untouched();
+}
