@@ -180,7 +180,9 @@ fn killed_at_any_moment_it_goes_on_and_fetches_nothing_twice_that_was_noted() {
         let ended = run(&mut copy(&target)).clean();
         let object = object_of(&ended);
         let (resumed, fetched) = (number(&object, "resumed"), number(&object, "fetched"));
-        assert!(resumed >= before * MIB || !was_cut, "seed {seed}: {before} blocks were noted: {object}");
+        // The last block is a short one.
+        let worth = before.saturating_sub(1) * MIB;
+        assert!(resumed >= worth || !was_cut, "seed {seed}: {before} blocks were noted: {object}");
         assert!(resumed + fetched <= size, "seed {seed}: {object}");
         assert_eq!(
             (number(&object, "bytes"), number(&object, "retries")),

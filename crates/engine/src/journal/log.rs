@@ -7,9 +7,9 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::block_range;
 use super::blocks::{Blocks, Piece};
 use super::record::{self, Block, Journal, RECORD_BYTES, Subject};
-use super::{BLOCK_BYTES, block_range};
 
 /// Blocks are written when so many wait: at 10 GB/s that is 150 writes of 1.5 KiB a second.
 const BATCH_BLOCKS: usize = 64;
@@ -28,7 +28,9 @@ struct State {
     end: u64,
     open: Blocks,
     waiting: Vec<u8>,
-    /// Bytes of the blocks that were noted, and where the last of them ends.
+    /// Of the blocks that wait.
+    waiting_bytes: u64,
+    /// Bytes of the blocks that are written, and where the last ends that was noted.
     noted_bytes: u64,
     noted_end: u64,
     /// A write failed: what was noted before stays, and nothing is added.
@@ -66,6 +68,7 @@ impl Log {
             end,
             open: Blocks::default(),
             waiting: Vec::with_capacity(BATCH_BLOCKS * RECORD_BYTES),
+            waiting_bytes: 0,
             noted_bytes: 0,
             noted_end: 0,
             is_broken: false,
@@ -94,7 +97,7 @@ impl Log {
     fn note(&self, state: &mut State, block: &Block) {
         let range = block_range(block.number, self.total_bytes).expect("a block of pieces of this file");
         state.waiting.extend(record::record(block));
-        state.noted_bytes += range.end - range.start;
+        state.waiting_bytes += range.end - range.start;
         state.noted_end = state.noted_end.max(range.end);
     }
 
@@ -102,14 +105,15 @@ impl Log {
     fn write(&self, state: &mut State) {
         if !state.is_broken {
             match self.file.write_all_at(&state.waiting, state.end) {
-                Ok(()) => state.end += state.waiting.len() as u64,
-                Err(_) => {
-                    state.is_broken = true;
-                    state.noted_bytes -= (state.waiting.len() / RECORD_BYTES) as u64 * BLOCK_BYTES;
+                Ok(()) => {
+                    state.end += state.waiting.len() as u64;
+                    state.noted_bytes += state.waiting_bytes;
                 }
+                Err(_) => state.is_broken = true,
             }
         }
         state.waiting.clear();
+        state.waiting_bytes = 0;
     }
 
     /// Writes what waits; to be called every [`BATCH_AGE`], and at the end. Bytes that the next run finds in whole blocks, and where the last of these ends.
@@ -131,6 +135,7 @@ mod tests {
     use flatout_wire::checksum::Algorithm;
 
     use super::*;
+    use crate::journal::BLOCK_BYTES;
     use crate::stats::Version;
 
     fn subject(blocks: u64) -> Subject {
@@ -192,8 +197,11 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("journal");
         drop(Log::begin(open(&path), &subject(9)).expect("a write"));
-        let log = Log::new(File::open(&path).expect("the file"), subject(9).bytes(), 100);
-        log.on_pieces([piece(1), piece(2)]);
+        // The last block is a short one.
+        let log = Log::new(File::open(&path).expect("the file"), 2 * BLOCK_BYTES + 5, 100);
+        log.on_pieces([piece(1), Piece { bytes: 5, ..piece(2) }]);
+        assert_eq!(log.flush().0, 0);
+        log.on_pieces([piece(0)]);
         assert_eq!(log.flush().0, 0);
     }
 }
