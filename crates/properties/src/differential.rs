@@ -146,7 +146,7 @@ pub const ALLOWED: &[Allowed] = &[
     },
 ];
 
-/// The transfer codings of the first final answer to a GET.
+/// The transfer codings of the first final answer to a GET, also where it is refused.
 fn codings(mut bytes: &[u8]) -> Vec<String> {
     while let Ok(Some((head, used))) = head::parse(bytes, Method::Get) {
         if head.status >= 200 {
@@ -154,7 +154,9 @@ fn codings(mut bytes: &[u8]) -> Vec<String> {
         }
         bytes = &bytes[used..];
     }
-    Vec::new()
+    let is_empty = |line: &&[u8]| matches!(line, [] | [b'\r']);
+    let lines: Vec<_> = bytes.split(|byte| *byte == b'\n').take_while(|line| !is_empty(line)).collect();
+    Lines::of(&lines.join(&b'\n')).codings
 }
 
 /// Whether the bytes have these words, in any case.
