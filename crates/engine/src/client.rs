@@ -220,7 +220,7 @@ impl Client {
     /// # Errors
     /// [`ErrorKind::Usage`] for settings that lead nowhere.
     pub fn way(&self, location: &Location) -> Result<Way, Error> {
-        survey::way_to(&self.core, location).map_err(|error| error.during("look for", location))
+        survey::way_to(&self.core, location).map_err(|error| error.during("examine", location))
     }
 
     /// What requests that are about no bucket are sent to. Nothing is sent.

@@ -89,6 +89,13 @@ pub enum HeadError {
     Switch,
 }
 
+impl HeadError {
+    /// What anything else than HTTP/1 is called.
+    pub const OTHER_VERSION: HeadError = HeadError::Syntax(OTHER_VERSION);
+}
+
+const OTHER_VERSION: &str = "another version, or no HTTP at all";
+
 /// Parses the head at the start of `buf`, the answer to a `request`: the head and its length in bytes; `None`
 /// while it is not whole. The answer does not depend on how the bytes arrived.
 ///
@@ -380,7 +387,7 @@ fn syntax(error: httparse::Error) -> &'static str {
         httparse::Error::HeaderValue => "a bad character in a header",
         httparse::Error::NewLine => "a bad line break",
         httparse::Error::Status => "a bad status",
-        httparse::Error::Version => "another version, or no HTTP at all",
+        httparse::Error::Version => OTHER_VERSION,
         httparse::Error::Token => "a bad character",
         httparse::Error::TooManyHeaders => "too many headers",
     }
