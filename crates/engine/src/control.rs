@@ -187,7 +187,7 @@ async fn send(
             return Ok((caller, answer));
         }
     }
-    let mut opened = open_caller(shard, request, Purpose::Store).await?;
+    let mut opened = open_caller(shard, request, Purpose::Store, shard.core.connect_timeout()).await?;
     let sent = sent(shard, &mut opened.caller, request, Bytes::new(), Purpose::Store);
     let answer = within(patience, silent, sent).await.flatten();
     opened.tell(shard, &answer);
@@ -272,9 +272,14 @@ impl Opened {
     }
 }
 
-async fn open_caller(shard: &Rc<Shard>, request: &Request, purpose: Purpose) -> Result<Opened, Failure> {
+async fn open_caller(
+    shard: &Rc<Shard>,
+    request: &Request,
+    purpose: Purpose,
+    within: Duration,
+) -> Result<Opened, Failure> {
     let begun = Instant::now();
-    let (socket, address) = shard.connect(&request.endpoint, purpose).await?;
+    let (socket, address) = shard.connect(&request.endpoint, purpose, within).await?;
     let opened = http1::handshake(TokioIo::new(socket)).await;
     let (caller, connection) =
         opened.map_err(|error| Failure::transient(in_our_words(&error, &request.endpoint)))?;
@@ -381,9 +386,8 @@ pub(crate) async fn ask(shard: &Rc<Shard>, question: Question) -> Result<Reply, 
 
 async fn ask_once(shard: &Rc<Shard>, question: &Question) -> Result<Reply, Failure> {
     let Question { request, body, patience } = question;
-    let opening = open_caller(shard, request, Purpose::Keys);
     let late = || Error::new(ErrorKind::Timeout, format!("{} did not answer in time", request.endpoint));
-    let mut opened = within(patience.connect, late, opening).await??;
+    let mut opened = open_caller(shard, request, Purpose::Keys, patience.connect).await?;
     let exchange = async {
         let answer = sent(shard, &mut opened.caller, request, body.clone(), Purpose::Keys).await?;
         let status = answer.status().as_u16();

@@ -9,10 +9,13 @@ pub use crate::checksum::{Checksum, Kind};
 use crate::range::{ContentRange, number};
 use crate::request::Method;
 use crate::time::parse_http;
+use crate::words::excerpt;
 
 /// A head longer than this is refused: the largest of S3 are a tenth of it.
 pub const LONGEST_BYTES: usize = 64 << 10;
 
+/// Characters of a value that an error shows.
+const SHOWN: usize = 40;
 /// Header lines that are parsed without an allocation; S3 sends about 15.
 const USUAL_HEADERS: usize = 64;
 /// As many as fit in [`LONGEST_BYTES`] at 16 bytes each.
@@ -256,7 +259,7 @@ impl Reading {
             match (length, self.head.content_length) {
                 (Some(length), None) => self.head.content_length = Some(length),
                 (Some(length), Some(known)) if length == known => {}
-                _ => self.bad_length = Some(excerpt(text)),
+                _ => self.bad_length = Some(excerpt(text, SHOWN)),
             }
         }
     }
@@ -333,7 +336,7 @@ impl Reading {
                 self.head.content_length = None;
                 Body::Chunked
             }
-            Some(other) => return Err(HeadError::TransferEncoding(excerpt(other))),
+            Some(other) => return Err(HeadError::TransferEncoding(excerpt(other, SHOWN))),
         };
         let mut head = self.finish_fields();
         head.keep_alive = keep_alive && head.body != Body::UntilClose;
@@ -375,10 +378,6 @@ pub(crate) fn bare(text: &str) -> &str {
 
 fn some(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.into())
-}
-
-fn excerpt(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(40).collect()
 }
 
 fn syntax(error: httparse::Error) -> &'static str {
