@@ -73,7 +73,7 @@ pub const ALLOWED: &[Allowed] = &[
         is_so: |difference, _| matches!(difference, WeRefuse(why) if why.contains("transfer coding")),
     },
     Allowed {
-        what: "Of `Transfer-Encoding: identity` the body ends by Content-Length to us, by the close to hyper.",
+        what: "Of `Transfer-Encoding: identity` the body ends by Content-Length to us, which has to be one, and by the close to hyper.",
         why: "Old servers send it beside a right length. We do not use the connection again, so nothing hides behind it.",
         is_so: |difference, bytes| {
             let is_length_or_close = match difference {
