@@ -47,7 +47,7 @@ fn wrong_setting(error: &flatout_engine::Error, rows: &[Row]) -> Failure {
 pub fn location(doing: &str, typed: &str) -> Result<Location, Failure> {
     Location::parse(typed).map_err(|wrong| {
         let failure = Failure::usage(format!("{doing}: {}: {wrong}", masked(typed)));
-        match failure.message.contains("write s3://") {
+        match ["write s3://", "write oss://"].iter().any(|form| failure.message.contains(form)) {
             true => failure,
             false => failure
                 .with_hint("objects are named s3://BUCKET/KEY, oss://BUCKET/KEY or https://HOST[:PORT]/PATH"),

@@ -47,7 +47,12 @@ fn failure(refused: &clap::Error) -> Failure {
         }
         ErrorKind::UnknownArgument if flag.starts_with('-') => format!("there is no flag '{flag}' here"),
         ErrorKind::UnknownArgument => format!("'{}' is one argument too many", one(ContextKind::InvalidArg)),
-        ErrorKind::MissingRequiredArgument => format!("{} is missing", one(ContextKind::InvalidArg)),
+        ErrorKind::MissingRequiredArgument => {
+            format!("{} is missing", choices(&one(ContextKind::InvalidArg)))
+        }
+        ErrorKind::InvalidValue if value.is_empty() && flag.starts_with('[') => {
+            format!("{flag} is empty: write one, or leave it out")
+        }
         ErrorKind::InvalidValue if value.is_empty() && !flag.starts_with('-') => format!("{flag} is empty"),
         ErrorKind::InvalidValue if value.is_empty() => {
             format!("{flag}: a value is missing: write {}", one(ContextKind::InvalidArg))
@@ -71,6 +76,14 @@ fn failure(refused: &clap::Error) -> Failure {
         Some(hint) => failure.with_hint(hint),
         None => failure,
     }
+}
+
+/// `--root <DIR> or --memory` of `<--root <DIR>|--memory>`.
+fn choices(missing: &str) -> String {
+    let group = missing.strip_prefix('<').and_then(|rest| rest.strip_suffix('>'));
+    group
+        .filter(|group| group.starts_with("--"))
+        .map_or(missing.to_owned(), |group| group.replace('|', " or "))
 }
 
 /// The nearest name; where the error does not say itself what to write, how the command is called.

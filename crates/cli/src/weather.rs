@@ -165,7 +165,8 @@ fn seed(text: &str) -> Result<u64, String> {
 
 /// A number of milliseconds, or a duration.
 fn milliseconds(text: &str) -> Result<Duration, String> {
-    text.parse().map(Duration::from_millis).or_else(|_| duration(text))
+    let number = text.parse().map(Duration::from_millis).or_else(|_| duration(text));
+    number.map_err(|_| "write milliseconds, as in 400, or a duration, as in 400ms".to_owned())
 }
 
 fn clock(text: &str) -> Result<i64, String> {

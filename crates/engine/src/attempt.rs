@@ -100,7 +100,7 @@ async fn exchange(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result
         }
     }
     let begun = Instant::now();
-    let (socket, address) = shard.connect(&endpoint, Purpose::Store).await?;
+    let (socket, address) = shard.connect(&endpoint, Purpose::Store, shard.core.connect_timeout()).await?;
     running.counters.connections.fetch_add(1, Ordering::Relaxed);
     let mut connection = shard.new_connection(socket, endpoint, address);
     match connection.exchange(&head).await {

@@ -13,6 +13,7 @@ use flatout_wire::request::Request;
 use flatout_wire::sign::Credentials;
 
 use crate::account::{Account, Dialect, Errand, OssSettings};
+use crate::connection::STALL_TICKS;
 use crate::control::{Call, Patience, Question, Reply};
 use crate::credentials::{Anonymous, Grant, Keys, Provider, Refused};
 use crate::endpoint::Endpoints;
@@ -220,7 +221,7 @@ impl Client {
     /// # Errors
     /// [`ErrorKind::Usage`] for settings that lead nowhere.
     pub fn way(&self, location: &Location) -> Result<Way, Error> {
-        survey::way_to(&self.core, location).map_err(|error| error.during("look for", location))
+        survey::way_to(&self.core, location).map_err(|error| error.during("examine", location))
     }
 
     /// What requests that are about no bucket are sent to. Nothing is sent.
@@ -294,12 +295,14 @@ impl Drop for Client {
     }
 }
 
-/// An object has a key; a bucket or a folder cannot be read.
-/// What it takes at most to see that an address is dead: nobody there, then nobody who takes a request, then no answer.
+/// What it takes at most to see that an address is dead: nobody is there, then nobody takes the request, then nothing comes
+/// of an answer, which is noticed a tick after its time.
 fn longest_trial(settings: &Settings) -> Duration {
-    Duration::from_millis(settings.connect_timeout_ms + 2 * settings.stall_timeout_ms)
+    let (connect_ms, stall_ms) = (settings.connect_timeout_ms, settings.stall_timeout_ms);
+    Duration::from_millis(connect_ms + 2 * stall_ms + stall_ms / u64::from(STALL_TICKS))
 }
 
+/// An object has a key; a bucket or a folder cannot be read.
 pub(crate) fn check_object(location: &Location) -> Result<(), Error> {
     match location {
         Location::S3 { key, .. } | Location::Oss { key, .. } if key.is_empty() => {

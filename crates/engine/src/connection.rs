@@ -206,9 +206,7 @@ impl Connection {
                 if is_alert(&self.ahead) {
                     return is_tls(&self.endpoint);
                 }
-                Error::new(ErrorKind::Network, nonsense.to_string()).with_hint(
-                    "check host and port: something else than an origin of objects may listen there",
-                )
+                Error::new(ErrorKind::Network, nonsense.to_string()).with_hint(LOOK_AT_THE_PORT)
             })?;
             match parsed {
                 Some((head, used)) => {
@@ -261,6 +259,15 @@ pub(crate) fn broke(refused: io::Error) -> Error {
     };
     Error::network("the connection broke", refused).with_hint(hint)
 }
+
+/// What a stall is called.
+pub(crate) fn silence() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "no byte came in time")
+}
+
+/// What can be done where something else than HTTP comes.
+pub(crate) const LOOK_AT_THE_PORT: &str =
+    "check host and port: something else than an origin of objects may listen there";
 
 /// What can be done where a connection ends too early.
 pub(crate) const LOOK_BETWEEN: &str =
@@ -439,7 +446,7 @@ impl Connection {
 }
 
 /// Ticks between two looks at a connection from which nothing comes.
-const STALL_TICKS: u32 = 4;
+pub(crate) const STALL_TICKS: u32 = 4;
 
 /// Counts ticks without a byte. A shard that was blocked sees one late tick, not all that it missed, so the time in
 /// which we did not listen is not held against the origin.
@@ -475,7 +482,7 @@ impl StallClock {
             sleep.as_mut().reset(Instant::now() + self.tick);
             self.idle_ticks += 1;
             if self.idle_ticks > STALL_TICKS {
-                return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "no byte came in time")));
+                return Poll::Ready(Err(silence()));
             }
             // A trickle below the floor is progress too: take whatever is there.
             socket.set_floor(1)?;

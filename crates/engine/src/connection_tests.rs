@@ -1,5 +1,11 @@
 //! What `Connection` and `Incoming` make of an answer is what hyper makes of it: over the corpus of the differential
-//! fuzzer, through real sockets, however the bytes are cut. And what no origin of the other tests does: it takes nothing.
+//! fuzzer, through real sockets, however the bytes are cut. And it is what that fuzzer's reader makes of it, which stands
+//! for them there. And what no origin of the other tests does: it takes nothing.
+
+#[path = "../../properties/tests/hold/answers.rs"]
+mod answers;
+#[path = "../../properties/src/our_reader.rs"]
+mod our_reader;
 
 use std::cell::RefCell;
 use std::io::{Read, Write};
@@ -10,6 +16,7 @@ use std::thread;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
+use proptest::prelude::*;
 
 use super::*;
 use crate::landing::{Ground, Landing};
@@ -17,7 +24,14 @@ use crate::lease::Pool;
 use crate::verify::Ledger;
 
 /// Files of the corpus that the two read differently, each for a reason in docs/fuzzing.md.
-const MEANT: [&str; 5] = ["found_empty_coding", "found_odd_trailer", "found_switch", "gzip", "old_chunked"];
+const MEANT: [&str; 6] = [
+    "found_empty_coding",
+    "found_identity_beside_no_length",
+    "found_odd_trailer",
+    "found_switch",
+    "gzip",
+    "old_chunked",
+];
 const PATIENCE: Duration = Duration::from_secs(60);
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: h\r\n\r\n";
 
@@ -50,6 +64,22 @@ fn answers_are_read_as_hyper_reads_them() {
     differing.sort();
     differing.dedup();
     assert_eq!(differing, MEANT, "MEANT names what does not differ any more");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
+
+    #[test]
+    fn the_fuzzers_reader_reads_as_we_do(bytes in answers::answer(), piece_bytes in 1usize..80) {
+        let expected = match our_reader::read(&[&bytes], Method::Get) {
+            our_reader::Outcome::Delivered(our_reader::Answer { status, body }) => Some((status, body)),
+            our_reader::Outcome::Refused(_) => None,
+        };
+        for by in [By::Collecting, By::Landing] {
+            let read = asked_by(bytes.clone(), piece_bytes, |address| by_us(address, by));
+            prop_assert_eq!(&read, &expected, "{:?}", String::from_utf8_lossy(&bytes));
+        }
+    }
 }
 
 /// What a client makes of an origin that says `bytes` in pieces and closes.
@@ -88,6 +118,7 @@ fn asked_by<F: Future<Output = Answer>>(
 }
 
 /// The two ways in which a body is taken in.
+#[derive(Clone, Copy)]
 enum By {
     Collecting,
     Landing,

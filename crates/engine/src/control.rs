@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use flatout_wire::endpoint::{Endpoint, Scheme};
-use flatout_wire::head::Head;
+use flatout_wire::head::{Head, HeadError};
 use flatout_wire::location::HttpUrl;
 use flatout_wire::request::{self, Method, Request};
 use http_body_util::{BodyExt, Full, Limited};
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use crate::account::{Dialect, Errand};
 use crate::attempt::{MOVES_MAX, REDIRECTS_MAX, is_redirect};
-use crate::connection::{LOOK_BETWEEN, broke, closed_early};
+use crate::connection::{LOOK_AT_THE_PORT, LOOK_BETWEEN, broke, closed_early, silence};
 use crate::error::{Error, ErrorKind};
 use crate::proxy::{Proxy, Purpose};
 use crate::refusal::{self, Failure};
@@ -143,7 +143,7 @@ async fn collected(
 ) -> Result<Bytes, Failure> {
     let mut body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX);
     let mut bytes = Vec::new();
-    while let Some(frame) = within(patience, endpoint, body.frame()).await? {
+    while let Some(frame) = within(patience, silent, body.frame()).await? {
         let frame = frame.map_err(|why| broke_off(&*why, ANSWER_BYTES_MAX, endpoint))?;
         bytes.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
     }
@@ -164,13 +164,15 @@ fn broke_off(why: &(dyn std::error::Error + 'static), bytes_max: usize, endpoint
 /// What comes in that time, or the failure that nothing came.
 async fn within<T>(
     patience: Duration,
-    endpoint: &Endpoint,
+    late: impl FnOnce() -> Error,
     coming: impl Future<Output = T>,
 ) -> Result<T, Failure> {
-    tokio::time::timeout(patience, coming).await.map_err(|_elapsed| {
-        let cause = format!("{endpoint} did not answer in time");
-        Failure::transient(Error::new(ErrorKind::Timeout, cause))
-    })
+    tokio::time::timeout(patience, coming).await.map_err(|_elapsed| Failure::transient(late()))
+}
+
+/// An origin that is silent, as the data path says it.
+fn silent() -> Error {
+    broke(silence())
 }
 
 /// Sends on an idle connection, or on a new one where the origin closed the idle one meanwhile; the head of the answer.
@@ -181,13 +183,13 @@ async fn send(
 ) -> Result<(Caller, hyper::Response<Incoming>), Failure> {
     if let Some(mut caller) = idle_caller(shard, request).await {
         let sent = sent(shard, &mut caller, request, Bytes::new(), Purpose::Store);
-        if let Ok(answer) = within(patience, &request.endpoint, sent).await? {
+        if let Ok(answer) = within(patience, silent, sent).await? {
             return Ok((caller, answer));
         }
     }
-    let mut opened = open_caller(shard, request, Purpose::Store).await?;
+    let mut opened = open_caller(shard, request, Purpose::Store, shard.core.connect_timeout()).await?;
     let sent = sent(shard, &mut opened.caller, request, Bytes::new(), Purpose::Store);
-    let answer = within(patience, &request.endpoint, sent).await.flatten();
+    let answer = within(patience, silent, sent).await.flatten();
     opened.tell(shard, &answer);
     Ok((opened.caller, answer?))
 }
@@ -200,21 +202,28 @@ async fn sent(
     purpose: Purpose,
 ) -> Result<hyper::Response<Incoming>, Failure> {
     caller.send_request(rendered(shard, request, body, purpose)?).await.map_err(|error| {
-        if error.is_parse() && request.endpoint.scheme == Scheme::Http {
-            // hyper shows no byte of what it could not parse: that it is TLS is a guess.
-            let hint = "check host and port: is it HTTP that is spoken there? If it is TLS, use https://";
-            return Failure::last(Error::new(ErrorKind::Network, NO_HTTP).with_hint(hint));
-        }
-        Failure::from(in_our_words(&error, &request.endpoint))
+        let said = in_our_words(&error, &request.endpoint);
+        let is_other = error.is_parse() && request.endpoint.scheme == Scheme::Http;
+        if is_other { Failure::last(said) } else { Failure::from(said) }
     })
 }
 
-const NO_HTTP: &str = "the answer is no HTTP/1 that can be read";
+/// An answer that hyper could not parse.
+fn no_http(error: &hyper::Error, endpoint: &Endpoint) -> Error {
+    // hyper tells what it was by its sentence alone.
+    let what = match error.to_string().contains("HTTP version") {
+        true => HeadError::OTHER_VERSION.to_string(),
+        false => "the answer is no HTTP/1 that can be read".to_owned(),
+    };
+    // And it shows no byte of it: that it is TLS is a guess.
+    let tls = if endpoint.scheme == Scheme::Http { "; if that is TLS, use https://" } else { "" };
+    Error::new(ErrorKind::Network, what).with_hint(format!("{LOOK_AT_THE_PORT}{tls}"))
+}
 
 /// What hyper met, as the data path would have said it.
 fn in_our_words(error: &hyper::Error, endpoint: &Endpoint) -> Error {
     if error.is_parse() {
-        return Error::new(ErrorKind::Network, NO_HTTP).with_hint(LOOK_BETWEEN);
+        return no_http(error, endpoint);
     }
     let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<io::Error>());
     match source.map(|source| (source, source.kind())) {
@@ -228,9 +237,7 @@ fn in_our_words(error: &hyper::Error, endpoint: &Endpoint) -> Error {
         None if error.is_incomplete_message() || error.is_canceled() || error.is_closed() => {
             closed_early("before its answer was whole")
         }
-        None => {
-            Error::new(ErrorKind::Network, format!("the connection broke: {error}")).with_hint(LOOK_BETWEEN)
-        }
+        None => Error::new(ErrorKind::Network, "the connection broke").with_hint(LOOK_BETWEEN),
     }
 }
 
@@ -265,13 +272,17 @@ impl Opened {
     }
 }
 
-async fn open_caller(shard: &Rc<Shard>, request: &Request, purpose: Purpose) -> Result<Opened, Failure> {
+async fn open_caller(
+    shard: &Rc<Shard>,
+    request: &Request,
+    purpose: Purpose,
+    within: Duration,
+) -> Result<Opened, Failure> {
     let begun = Instant::now();
-    let (socket, address) = shard.connect(&request.endpoint, purpose).await?;
+    let (socket, address) = shard.connect(&request.endpoint, purpose, within).await?;
     let opened = http1::handshake(TokioIo::new(socket)).await;
-    let (caller, connection) = opened.map_err(|error| {
-        Failure::transient(Error::new(ErrorKind::Network, format!("cannot speak HTTP there: {error}")))
-    })?;
+    let (caller, connection) =
+        opened.map_err(|error| Failure::transient(in_our_words(&error, &request.endpoint)))?;
     tokio::task::spawn_local(async move {
         // What goes wrong with the connection is told to the request that is on it.
         let _ = connection.await;
@@ -307,8 +318,8 @@ fn rendered(
         // RFC 9110 §8.6: said where a body could be; hyper leaves it out.
         builder = builder.header("content-length", "0");
     }
-    builder.body(Full::new(body)).map_err(|why| {
-        let cause = format!("{} leads to what cannot be asked for: {why}", request.endpoint);
+    builder.body(Full::new(body)).map_err(|_unasked| {
+        let cause = format!("{} leads to what cannot be asked for", request.endpoint);
         Failure::last(Error::new(ErrorKind::Network, cause))
     })
 }
@@ -375,8 +386,8 @@ pub(crate) async fn ask(shard: &Rc<Shard>, question: Question) -> Result<Reply, 
 
 async fn ask_once(shard: &Rc<Shard>, question: &Question) -> Result<Reply, Failure> {
     let Question { request, body, patience } = question;
-    let opening = open_caller(shard, request, Purpose::Keys);
-    let mut opened = within(patience.connect, &request.endpoint, opening).await??;
+    let late = || Error::new(ErrorKind::Timeout, format!("{} did not answer in time", request.endpoint));
+    let mut opened = open_caller(shard, request, Purpose::Keys, patience.connect).await?;
     let exchange = async {
         let answer = sent(shard, &mut opened.caller, request, body.clone(), Purpose::Keys).await?;
         let status = answer.status().as_u16();
@@ -384,7 +395,7 @@ async fn ask_once(shard: &Rc<Shard>, question: &Question) -> Result<Reply, Failu
         let body = body.map_err(|why| broke_off(&*why, REPLY_BYTES_MAX, &request.endpoint))?;
         Ok(Reply { status, body: body.to_bytes() })
     };
-    let replied = within(patience.answer, &request.endpoint, exchange).await.flatten();
+    let replied = within(patience.answer, late, exchange).await.flatten();
     opened.tell(shard, &replied);
     replied
 }

@@ -388,11 +388,12 @@ fn no_keys(refused: &Refused) -> Error {
         false => (failed, passed),
     };
     let error = Error::new(ErrorKind::Denied, format!("there are no keys to sign with: {}", Refused(failed)));
+    let choose = "choose other keys with --profile, or none with --no-sign-request";
     match passed.is_empty() {
         // Half a pair says so itself.
         true if error.cause().contains("--no-sign-request") => error,
-        true => error.with_hint("choose other keys with --profile, or none with --no-sign-request"),
-        false => error.with_hint(format!("tried before: {}", Refused(passed))),
+        true => error.with_hint(choose),
+        false => error.with_hint(format!("{choose}; tried before: {}", Refused(passed))),
     }
 }
 

@@ -57,6 +57,17 @@ impl Listing {
         Ok(Listing { core, under: location.clone(), deep, next: Next::First, entries: VecDeque::new() })
     }
 
+    /// What is left of the page that was asked for last, or else the next one, in one request; nothing behind the last.
+    ///
+    /// # Errors
+    /// As the iterator's.
+    pub fn page(&mut self) -> Result<Vec<Entry>, Error> {
+        if self.entries.is_empty() {
+            self.fetch_page().map_err(|error| error.during("list", &self.under))?;
+        }
+        Ok(self.entries.drain(..).collect())
+    }
+
     fn fetch_page(&mut self) -> Result<(), Error> {
         let token = match std::mem::replace(&mut self.next, Next::None) {
             Next::First => None,

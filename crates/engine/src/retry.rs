@@ -1,5 +1,5 @@
-//! When to try again: a pure function of fault, attempt and chance, and what counts as an attempt in vain. Full jitter, so
-//! that parts do not return in step.
+//! When to try again, and what counts as an attempt in vain. Pure: fault, chance and what has landed are arguments. Full
+//! jitter, so that parts do not return in step.
 
 use std::time::Duration;
 
@@ -67,9 +67,11 @@ impl Attempts {
         self.landed_bytes += bytes;
     }
 
-    /// The attempt under way has failed: how long to wait before the next, or `None` to give up. `all_bytes` is what has
-    /// landed by now of all that is under way: an origin that throttles one of them while it serves the others is
-    /// working, and has more patience, which ends too: one object may be refused for ever.
+    /// The attempt under way has failed: how long to wait before the next, or `None` to give up.
+    ///
+    /// `all_bytes` is what has landed by now of all that is under way: an origin that throttles one of them while it serves
+    /// the others is working, and has more patience, which ends too: one object may be refused for ever. Each shard counts
+    /// what lands through it, of whatever origin: what it misjudges by that is how long to be patient, never whether to end.
     pub(crate) fn on_failure(
         &mut self,
         fault: Fault,

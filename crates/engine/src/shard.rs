@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use bytes::Bytes;
 use flatout_wire::endpoint::Endpoint;
@@ -156,15 +157,15 @@ impl Shard {
         self.idle.borrow_mut().get_mut(endpoint)?.pop()
     }
 
-    /// A new connection to the first address of `endpoint`, or of the proxy that leads there, that can be reached: in
-    /// turn, and those that failed a while ago last.
+    /// A new connection to the first address of `endpoint`, or of the proxy that leads there, that can be reached `within`
+    /// that time: in turn, and those that failed a while ago last.
     pub(crate) async fn connect(
         &self,
         endpoint: &Endpoint,
         purpose: Purpose,
+        within: Duration,
     ) -> Result<(Socket, SocketAddr), Error> {
         let core = &self.core;
-        let within = core.connect_timeout();
         let proxy = core.routes.of(endpoint, purpose);
         let nearest = proxy.map_or(endpoint, |proxy| &proxy.endpoint);
         let mut refused = None;

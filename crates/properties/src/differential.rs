@@ -73,7 +73,7 @@ pub const ALLOWED: &[Allowed] = &[
         is_so: |difference, _| matches!(difference, WeRefuse(why) if why.contains("transfer coding")),
     },
     Allowed {
-        what: "Of `Transfer-Encoding: identity` the body ends by Content-Length to us, by the close to hyper.",
+        what: "Of `Transfer-Encoding: identity` the body ends by Content-Length to us, which has to be one, and by the close to hyper.",
         why: "Old servers send it beside a right length. We do not use the connection again, so nothing hides behind it.",
         is_so: |difference, bytes| {
             let is_length_or_close = match difference {
@@ -146,7 +146,7 @@ pub const ALLOWED: &[Allowed] = &[
     },
 ];
 
-/// The transfer codings of the first final answer to a GET.
+/// The transfer codings of the first final answer to a GET, also where it is refused.
 fn codings(mut bytes: &[u8]) -> Vec<String> {
     while let Ok(Some((head, used))) = head::parse(bytes, Method::Get) {
         if head.status >= 200 {
@@ -154,7 +154,9 @@ fn codings(mut bytes: &[u8]) -> Vec<String> {
         }
         bytes = &bytes[used..];
     }
-    Vec::new()
+    let is_empty = |line: &&[u8]| matches!(line, [] | [b'\r']);
+    let lines: Vec<_> = bytes.split(|byte| *byte == b'\n').take_while(|line| !is_empty(line)).collect();
+    Lines::of(&lines.join(&b'\n')).codings
 }
 
 /// Whether the bytes have these words, in any case.

@@ -118,11 +118,7 @@ fn named(path: &Path, why: &str) -> io::Error {
 
 fn unread(why: pem::Error) -> String {
     match why {
-        pem::Error::Io(refused) => {
-            // Without Rust's "(os error 2)".
-            let text = refused.to_string();
-            text.split(" (os error").next().unwrap_or_default().to_owned()
-        }
+        pem::Error::Io(refused) => refused.to_string(),
         pem::Error::NoItemsFound => "there is no such section in this PEM file".to_owned(),
         other => format!("is no PEM file: {other}"),
     }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::location::LocationError;
+use crate::words::excerpt;
 
 /// How bytes travel to an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -144,7 +145,6 @@ pub fn printable(path_and_query: &str) -> String {
 /// A short excerpt of what a user typed, for an error: without anything that could be `user:password@`,
 /// without a query, and without characters that would upset a terminal.
 pub(crate) fn shown(text: &str) -> String {
-    const LONGEST: usize = 80;
     let plain = text.split(['?', '#']).next().unwrap_or(text);
     // A password may hold either of the two, and then its first half looks like a path or a port.
     if plain.contains(':') && text[plain.len()..].contains('@') {
@@ -155,8 +155,7 @@ pub(crate) fn shown(text: &str) -> String {
         Some((before, after)) if before.contains(':') || !before.contains('/') => after,
         _ => plain,
     };
-    let clean: String = plain.chars().filter(|c| !c.is_control()).take(LONGEST).collect();
-    if plain.chars().count() > LONGEST { clean + "…" } else { clean }
+    excerpt(plain, 80)
 }
 
 fn check_name(host: &str) -> Result<(), LocationError> {

@@ -9,10 +9,13 @@ pub use crate::checksum::{Checksum, Kind};
 use crate::range::{ContentRange, number};
 use crate::request::Method;
 use crate::time::parse_http;
+use crate::words::excerpt;
 
 /// A head longer than this is refused: the largest of S3 are a tenth of it.
 pub const LONGEST_BYTES: usize = 64 << 10;
 
+/// Characters of a value that an error shows.
+const SHOWN: usize = 40;
 /// Header lines that are parsed without an allocation; S3 sends about 15.
 const USUAL_HEADERS: usize = 64;
 /// As many as fit in [`LONGEST_BYTES`] at 16 bytes each.
@@ -88,6 +91,13 @@ pub enum HeadError {
     #[error("the answer switches to another protocol, which was not asked for")]
     Switch,
 }
+
+impl HeadError {
+    /// What anything else than HTTP/1 is called.
+    pub const OTHER_VERSION: HeadError = HeadError::Syntax(OTHER_VERSION);
+}
+
+const OTHER_VERSION: &str = "another version, or no HTTP at all";
 
 /// Parses the head at the start of `buf`, the answer to a `request`: the head and its length in bytes; `None`
 /// while it is not whole. The answer does not depend on how the bytes arrived.
@@ -249,7 +259,7 @@ impl Reading {
             match (length, self.head.content_length) {
                 (Some(length), None) => self.head.content_length = Some(length),
                 (Some(length), Some(known)) if length == known => {}
-                _ => self.bad_length = Some(excerpt(text)),
+                _ => self.bad_length = Some(excerpt(text, SHOWN)),
             }
         }
     }
@@ -326,7 +336,7 @@ impl Reading {
                 self.head.content_length = None;
                 Body::Chunked
             }
-            Some(other) => return Err(HeadError::TransferEncoding(excerpt(other))),
+            Some(other) => return Err(HeadError::TransferEncoding(excerpt(other, SHOWN))),
         };
         let mut head = self.finish_fields();
         head.keep_alive = keep_alive && head.body != Body::UntilClose;
@@ -370,17 +380,13 @@ fn some(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.into())
 }
 
-fn excerpt(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(40).collect()
-}
-
 fn syntax(error: httparse::Error) -> &'static str {
     match error {
         httparse::Error::HeaderName => "a bad header name, or a folded line",
         httparse::Error::HeaderValue => "a bad character in a header",
         httparse::Error::NewLine => "a bad line break",
         httparse::Error::Status => "a bad status",
-        httparse::Error::Version => "another version, or no HTTP at all",
+        httparse::Error::Version => OTHER_VERSION,
         httparse::Error::Token => "a bad character",
         httparse::Error::TooManyHeaders => "too many headers",
     }

@@ -25,4 +25,5 @@ pub mod s3;
 pub mod sign;
 pub mod time;
 pub mod verdict;
+pub mod words;
 pub mod xml;

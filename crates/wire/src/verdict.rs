@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::oss::named_endpoint;
 use crate::s3::region_in_host;
+use crate::words::excerpt;
 use crate::xml;
 
 /// The longest message kept of an origin.
@@ -274,7 +275,7 @@ fn synthesised(status: u16) -> Refusal {
 
 /// An origin's words, fit for a terminal.
 fn cleaned(text: &str) -> String {
-    text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST_MESSAGE).collect()
+    excerpt(text.trim(), LONGEST_MESSAGE)
 }
 
 #[cfg(test)]

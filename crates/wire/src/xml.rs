@@ -5,6 +5,7 @@ use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::{BytesRef, Event};
 
 use crate::listing::XmlError;
+use crate::words;
 
 /// Nothing that S3 answers is nested deeper than five.
 const DEEPEST: usize = 32;
@@ -68,11 +69,9 @@ fn malformed(why: impl std::fmt::Display) -> XmlError {
     XmlError::Malformed(excerpt(&why.to_string()))
 }
 
-/// An origin's words in an error: few, and nothing that a terminal would obey.
+/// A document's words in an error.
 pub(crate) fn excerpt(text: &str) -> String {
-    const LONGEST: usize = 200;
-    let clean: String = text.chars().filter(|c| !c.is_control()).take(LONGEST).collect();
-    if text.chars().count() > LONGEST { clean + "…" } else { clean }
+    words::excerpt(text, 200)
 }
 
 #[cfg(test)]

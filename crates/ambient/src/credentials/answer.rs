@@ -4,6 +4,7 @@ use flatout_engine::Reply;
 use flatout_engine::credentials::Grant;
 use flatout_wire::sign::Credentials;
 use flatout_wire::time::parse_iso;
+use flatout_wire::words::excerpt;
 use flatout_wire::xml;
 use serde_json::Value;
 
@@ -145,7 +146,7 @@ pub(super) fn time(text: &str) -> Option<u64> {
 
 /// Another's words, fit for one line.
 fn cleaned(text: &str) -> String {
-    text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).take(WORDS_MAX).collect()
+    excerpt(text.trim(), WORDS_MAX)
 }
 
 #[cfg(test)]

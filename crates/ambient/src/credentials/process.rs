@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use flatout_engine::plain;
+use flatout_wire::words::excerpt;
 
 use crate::Environment;
 
@@ -100,8 +101,7 @@ fn said(bytes: &[u8], arguments: &[String]) -> String {
         .filter(secret)
         .fold(line.trim().to_owned(), |line, argument| line.replace(argument.as_str(), "***"));
     let masked: String = line.split_inclusive(|c: char| !is_of_secret(c)).map(masked).collect();
-    let clean = masked.chars().filter(|c| !c.is_control()).take(WORDS_MAX);
-    format!(": {}", clean.collect::<String>())
+    format!(": {}", excerpt(&masked, WORDS_MAX))
 }
 
 /// Base64 in both alphabets, hex, and what ids are made of.

@@ -433,6 +433,6 @@ fn hopeless(target: &Path, untried: u64) -> Failure {
 fn nothing_there(source: &str) -> Failure {
     let failure = Failure::not_found(format!("cp: {source}: no object to copy there"));
     failure.with_hint(
-        "`flatout ls` shows what there is; folders are copied with -r; see --include and --exclude",
+        "`flatout ls` shows what there is; folders need -r, and --include and --exclude leave objects out",
     )
 }

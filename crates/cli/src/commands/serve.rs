@@ -58,7 +58,7 @@ struct Tls<'a> {
 }
 
 fn identity(args: &Serve) -> Result<Option<Tls<'_>>, Failure> {
-    let refused = |error: io::Error| Failure::usage(format!("serve: tls: {error}"));
+    let refused = |error: io::Error| Failure::usage(format!("serve: tls: {}", plain(&error)));
     if let Some(path) = &args.tls {
         refuse_other_files(path)?;
         let addresses: Vec<SocketAddr> = args.listen.iter().map(|listen| listen.address).collect();

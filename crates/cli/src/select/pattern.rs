@@ -86,7 +86,11 @@ fn regex_of(glob: &str) -> Result<String, String> {
             other => push_literal(other, &mut regex),
         }
     }
-    if braces > 0 { Err("opens a { that it does not close".into()) } else { Ok(regex) }
+    if braces > 0 {
+        Err("opens a { that it does not close: write \\{ for the character itself".into())
+    } else {
+        Ok(regex)
+    }
 }
 
 /// A class, from behind its `[`: `!` or `^` first means any other, `]` first stands for itself.
@@ -98,7 +102,7 @@ fn push_class(rest: &mut std::iter::Peekable<std::str::Chars>, regex: &mut Strin
     }
     let mut is_first = true;
     loop {
-        match rest.next().ok_or("opens a [ that it does not close")? {
+        match rest.next().ok_or("opens a [ that it does not close: write \\[ for the character itself")? {
             ']' if !is_first => break,
             '-' => regex.push('-'),
             '\\' => push_literal(rest.next().ok_or("ends in a lone \\")?, regex),

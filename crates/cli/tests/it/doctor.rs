@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use flatout_wire::time::format_http;
@@ -247,6 +249,32 @@ fn a_missing_object_is_told_of_as_what_was_asked_for() {
     let sheet = examine(at("s3://bucket/nothing", &["--endpoint-url", &endpoint]).envs(KEYS));
     sheet.says("access", "bad", &["no such object"]).ends(1);
     assert_eq!(sheet.topic("access")["facts"]["asked"], "read of s3://bucket/nothing");
+}
+
+#[test]
+fn a_listing_is_asked_for_one_page_and_what_then_fails_is_the_read() {
+    let pages = Arc::new(AtomicUsize::new(0));
+    let counted = pages.clone();
+    let raw = Raw::start(move |asked: &Asked| {
+        let (status, body) = match asked.target().contains("list-type=2") {
+            true => {
+                let page = counted.fetch_add(1, Ordering::Relaxed);
+                let object =
+                    format!("<Contents><Key>{page}</Key><Size>1000</Size><ETag>\"e\"</ETag></Contents>");
+                let next = format!("<NextContinuationToken>{page}</NextContinuationToken>");
+                let more = format!("<IsTruncated>true</IsTruncated>{next}");
+                ("200 OK", format!("<ListBucketResult>{object}{more}</ListBucketResult>"))
+            }
+            false if asked.method() == "HEAD" => ("403 Forbidden", String::new()),
+            false => ("403 Forbidden", "<Error><Code>AccessDenied</Code></Error>".to_owned()),
+        };
+        Answer::new(status, &[("Content-Length", &body.len().to_string())], body.as_bytes())
+    });
+    let endpoint = format!("http://{}", raw.address);
+    let sheet = examine(at("s3://bucket", &["--endpoint-url", &endpoint]).envs(KEYS));
+    sheet.says("access", "bad", &["read: s3://bucket/0: access denied (403 AccessDenied"]).ends(5);
+    assert_eq!(sheet.topic("access")["facts"]["asked"], "read of s3://bucket/0");
+    assert_eq!(pages.load(Ordering::Relaxed), 1);
 }
 
 #[test]

@@ -1,11 +1,17 @@
 //! An origin of which most answers are wrong, each in a way that the object's number chooses. It keeps nothing itself.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use crate::certificates::Identity;
 
 /// Bytes of every object.
 pub const SIZE: u64 = 64 << 10;
@@ -56,7 +62,9 @@ pub struct Faulty {
 }
 
 impl Faulty {
-    pub fn start() -> Faulty {
+    /// Over TLS with that identity, else plain.
+    pub fn start(identity: Option<&Identity>) -> Faulty {
+        let tls = identity.map(|identity| Arc::new(config(identity)));
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("its address");
         let stop = Arc::new(AtomicBool::new(false));
@@ -67,7 +75,14 @@ impl Faulty {
                     return;
                 }
                 // A client that breaks off is half of the matter.
-                std::thread::spawn(move || drop(serve(socket)));
+                let tls = tls.clone();
+                std::thread::spawn(move || match tls {
+                    None => drop(serve(socket)),
+                    Some(tls) => {
+                        let session = ServerConnection::new(tls).expect("a session");
+                        drop(serve(StreamOwned::new(session, socket)));
+                    }
+                });
             }
         });
         Faulty { address, stop, thread: Some(thread) }
@@ -84,6 +99,42 @@ impl Drop for Faulty {
     }
 }
 
+fn config(identity: &Identity) -> ServerConfig {
+    let chain = CertificateDer::pem_slice_iter(identity.certificate.as_bytes()).map(Result::unwrap).collect();
+    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).expect("a key");
+    ServerConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
+        .expect("the certificate and its key")
+}
+
+/// What an answer is written to, and the socket beneath it. A clean end over TLS is the alert and then the FIN.
+trait Line: Read + Write {
+    fn socket(&self) -> &TcpStream;
+    fn end(&mut self) -> std::io::Result<()>;
+}
+
+impl Line for TcpStream {
+    fn socket(&self) -> &TcpStream {
+        self
+    }
+
+    fn end(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Line for StreamOwned<ServerConnection, TcpStream> {
+    fn socket(&self) -> &TcpStream {
+        &self.sock
+    }
+
+    fn end(&mut self) -> std::io::Result<()> {
+        self.conn.send_close_notify();
+        self.flush()
+    }
+}
+
 /// What was asked for: HEAD or not, which object, from where to where.
 struct Asked {
     is_head: bool,
@@ -91,7 +142,8 @@ struct Asked {
     range: Option<(u64, u64)>,
 }
 
-fn next(lines: &mut impl Iterator<Item = std::io::Result<String>>) -> Option<Asked> {
+fn next(line: &mut impl BufRead) -> Option<Asked> {
+    let mut lines = line.lines();
     let first = lines.next()?.ok()?;
     let mut asked = Asked { is_head: first.starts_with("HEAD"), number: 0, range: None };
     let path = first.split(' ').nth(1)?.split('?').next()?;
@@ -106,10 +158,10 @@ fn next(lines: &mut impl Iterator<Item = std::io::Result<String>>) -> Option<Ask
     Some(asked)
 }
 
-fn serve(mut socket: TcpStream) -> std::io::Result<()> {
-    socket.set_read_timeout(Some(Duration::from_secs(30)))?;
-    let mut lines = BufReader::new(socket.try_clone()?).lines();
-    while let Some(asked) = next(&mut lines) {
+fn serve(line: impl Line) -> std::io::Result<()> {
+    line.socket().set_read_timeout(Some(Duration::from_secs(30)))?;
+    let mut line = BufReader::new(line);
+    while let Some(asked) = next(&mut line) {
         let fault = FAULTS[asked.number % FAULTS.len()];
         let whole = (0, SIZE - 1);
         let (first, last) = asked.range.unwrap_or(whole);
@@ -128,36 +180,43 @@ fn serve(mut socket: TcpStream) -> std::io::Result<()> {
         head += "\r\n";
         let body = if asked.is_head { Vec::new() } else { vec![7; (last + 1 - first) as usize] };
         let half = [head.as_bytes(), &body[..body.len() / 2]].concat();
+        let out = line.get_mut();
         match fault {
-            Fault::Fair | Fault::Flip => socket.write_all(&[head.as_bytes(), &body].concat())?,
+            Fault::Fair | Fault::Flip => out.write_all(&[head.as_bytes(), &body].concat())?,
             Fault::WrongRange if asked.range.is_some() => {
-                socket.write_all(&[head.as_bytes(), &body].concat())?
+                out.write_all(&[head.as_bytes(), &body].concat())?
             }
             // A whole has no range to be wrong: it is cut instead.
-            Fault::Truncate | Fault::WrongRange => return socket.write_all(&half),
+            Fault::Truncate | Fault::WrongRange => {
+                out.write_all(&half)?;
+                return out.end();
+            }
             Fault::Reset => {
-                socket.write_all(&half)?;
-                return socket2::SockRef::from(&socket).set_linger(Some(Duration::ZERO));
+                out.write_all(&half)?;
+                return socket2::SockRef::from(out.socket()).set_linger(Some(Duration::ZERO));
             }
             Fault::Stall => {
-                socket.write_all(&half)?;
+                out.write_all(&half)?;
                 // Until the client goes.
-                drop(lines.next());
+                drop(line.lines().next());
                 return Ok(());
             }
             Fault::Unavailable => {
-                socket.write_all(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n")?;
+                out.write_all(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n")?;
             }
-            Fault::Denied => socket.write_all(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")?,
-            Fault::Garbage => return socket.write_all(b"SSH-2.0-not-http\r\n\r\n"),
-            Fault::Closed => return Ok(()),
+            Fault::Denied => out.write_all(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")?,
+            Fault::Garbage => {
+                out.write_all(b"SSH-2.0-not-http\r\n\r\n")?;
+                return out.end();
+            }
+            Fault::Closed => return out.end(),
             Fault::EndlessHead => {
-                let line = [b"x-more: ".as_slice(), &[b'x'; 1000], b"\r\n"].concat();
-                socket.write_all(b"HTTP/1.1 200 OK\r\n")?;
+                let header = [b"x-more: ".as_slice(), &[b'x'; 1000], b"\r\n"].concat();
+                out.write_all(b"HTTP/1.1 200 OK\r\n")?;
                 for _ in 0..100 {
-                    socket.write_all(&line)?;
+                    out.write_all(&header)?;
                 }
-                return Ok(());
+                return out.end();
             }
         }
     }

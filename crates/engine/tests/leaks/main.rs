@@ -1,31 +1,40 @@
 //! Thousands of transfers that go wrong in every way leave one process as it was: its descriptors, its threads, its memory,
 //! and the folder. A binary of its own, since it counts what the whole process has. `make leaks` takes ten thousand.
+#![allow(clippy::unwrap_used)] // Test code throughout; clippy.toml's exception knows only functions marked #[test].
 
+#[path = "../secure/certificates.rs"]
+mod certificates;
 mod faults;
 
 use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use certificates::{Authority, NOW};
 use faults::{FAULTS, Faulty, SIZE};
 use flatout_engine::{Client, Config, Error, Folder, Get, Landing, Wanted, stream};
 use flatout_wire::location::Location;
 
-/// Memory that may stay with the allocator and with the threads' stacks once they have been used.
-const RSS_BYTES_MAX: u64 = 8 << 20;
+/// Memory that may stay with the allocator and with the threads' stacks once they have been used: twice the most that was
+/// seen (docs/numbers.md), and far under a KiB for each of ten thousand transfers.
+const RSS_BYTES_MAX: u64 = 2 << 20;
 const WARM_UP: usize = 600;
+const PARALLEL: u32 = 4;
+const SHARDS: u32 = 2;
 /// Threads that call the one client.
 const CALLERS: usize = 24;
 /// Objects of one get of many: every fault a few times.
 const MANY: usize = 60;
 
-fn config(origin: &Faulty) -> Config {
+fn config(origin: &Faulty, authority: Option<&Authority>) -> Config {
     let mut config = Config::default();
-    config.settings.endpoint_url = Some(format!("http://{}", origin.address));
+    let scheme = if authority.is_some() { "https" } else { "http" };
+    config.settings.endpoint_url = Some(format!("{scheme}://{}", origin.address));
+    config.settings.ca_bundle = authority.map(Authority::bundle);
     config.settings.part_bytes = SIZE / 4;
     config.settings.window_bytes = SIZE;
-    config.settings.parallel = 4;
-    config.settings.shards = 2;
+    config.settings.parallel = PARALLEL;
+    config.settings.shards = SHARDS;
     config.settings.stall_timeout_ms = 20;
     config.settings.retries = 1;
     config
@@ -149,28 +158,40 @@ fn rss_bytes() -> u64 {
 #[test]
 fn faulty_transfers_leave_the_process_as_it_was() {
     let count = std::env::var("FLATOUT_LEAKS").map_or(1_200, |count| count.parse().expect("a number"));
-    let origin = Faulty::start();
     // Where a crate of the workspace wants signals of it, tokio makes a pair of sockets for them, once for the process.
     drop(tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime"));
+    round(count, None);
+    // Most of these cost a handshake: a quarter of them is enough.
+    round(count / 4, Some(&Authority::new()));
+}
+
+/// Transfers of one client, in plain or over TLS.
+fn round(count: usize, authority: Option<&Authority>) {
+    let identity = authority.map(|authority| authority.identity(&["127.0.0.1"], NOW));
+    let origin = Faulty::start(identity.as_ref());
     let before = counts();
-    let client = Client::new(config(&origin)).expect("good settings");
-    transfers(&client, WARM_UP);
+    let client = Client::new(config(&origin, authority)).expect("good settings");
+    transfers(&client, WARM_UP.min(count));
     // With a client that lives on: what it keeps is its own threads and idle connections.
     let (threads, rss) = (counts().threads, rss_bytes());
     let begun = Instant::now();
     let failed = transfers(&client, count);
     let seconds = begun.elapsed().as_secs_f64();
     let grown = rss_bytes().saturating_sub(rss);
+    let way = if authority.is_some() { "over TLS" } else { "in plain" };
     println!(
-        "{count} transfers in {seconds:.1} s, {failed} of them failed; resident memory grew by {} KiB",
+        "{count} transfers {way} in {seconds:.1} s, {failed} of them failed; resident memory grew by {} KiB",
         grown >> 10
     );
-    assert!(failed * 2 > count && failed < count, "{failed} of {count} failed: {} faults", FAULTS.len());
+    let kept = counts().threads.saturating_sub(threads);
+    // Of eleven kinds of answers one is right; of what is asked for one by one, which is half, a fifth is cancelled.
+    let share = failed * 100 / count;
+    assert!((75..=90).contains(&share), "{failed} of {count} failed: {} kinds of answers", FAULTS.len());
     // AddressSanitizer keeps what was freed for a while, and looks for leaks itself.
     let is_counted = std::env::var_os("ASAN_OPTIONS").is_none();
     assert!(grown < RSS_BYTES_MAX || !is_counted, "{grown} bytes of memory more");
-    let kept = counts().threads.saturating_sub(threads);
-    assert!(kept <= 8, "{kept} threads more, beside those of the origin's open connections");
+    // The origin has a thread for each connection, and a shard keeps so many idle ones.
+    assert!(kept <= (PARALLEL * SHARDS) as usize, "{kept} threads more");
     drop(client);
     assert_eq!(settled(&before), before, "with the client all is gone: {:?}", descriptors());
 }

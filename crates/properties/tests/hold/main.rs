@@ -1,5 +1,6 @@
 //! Every property over its corpus, over what chance makes of that corpus, and over whatever else chance brings.
 
+mod answers;
 mod corpus;
 mod large;
 mod made;

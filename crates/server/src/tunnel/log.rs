@@ -44,7 +44,7 @@ impl Log {
     /// An error when a line is missing.
     pub(super) fn check(&self) -> io::Result<()> {
         match self.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            Some(error) => Err(io::Error::new(error.kind(), format!("the log lacks lines: {error}"))),
+            Some(error) => Err(io::Error::new(error.kind(), format!("lines are missing: {error}"))),
             None => Ok(()),
         }
     }

@@ -11,8 +11,6 @@ use flatout_wire::range::Span;
 use crate::exit;
 use crate::failure::Failure;
 
-/// Of a first page no more than this is looked at.
-const PAGE_KEYS: usize = 1_000;
 /// What is read of an object to see that it can be, and when it comes.
 const FIRST_BYTES: u64 = 64 << 10;
 /// Longer than the waits that doctor sets together with their one repetition: what is slower than that is a trickle.
@@ -54,22 +52,17 @@ impl Visit {
         let names_a_folder =
             location.in_bucket().is_some_and(|(_, key)| key.is_empty() || key.ends_with('/'));
         visit.outcome = match names_a_folder {
-            true => {
-                visit.asked = format!("list of {location}");
-                by_listing(client, location).map(|(object, listed)| {
-                    visit.listed = Some(listed);
-                    object
-                })
-            }
+            true => visit.list(client, location),
             false => match open(client, location) {
                 // What is no object may be the beginning of some keys.
                 Err(missing) if is_missing(&missing) && location.in_bucket().is_some() => {
-                    match by_listing(client, location) {
-                        Ok((Some(object), listed)) => {
-                            (visit.asked, visit.listed) = (format!("list of {location}"), Some(listed));
+                    let mut instead = Visit { asked: String::new(), outcome: Ok(None), ..visit };
+                    match instead.list(client, location) {
+                        Ok(Some(object)) => {
+                            visit = instead;
                             Ok(Some(object))
                         }
-                        Ok((None, _)) | Err(_) => Err(missing),
+                        Ok(None) | Err(_) => Err(missing),
                     }
                 }
                 opened => opened.map(Some),
@@ -78,29 +71,30 @@ impl Visit {
         visit.clock_ahead_s = client.origin_ahead_s();
         visit
     }
-}
 
-/// The largest object below a prefix that can be read, and how many keys there are on the first page.
-fn by_listing(client: &Client, location: &Location) -> Result<(Option<Object>, usize), Failure> {
-    let objects = list_first(client, location, PATIENCE)?;
-    let listed = objects.len();
-    let largest = objects.into_iter().filter(can_be_read).max_by_key(|listed| listed.size);
-    let object = match largest.and_then(|listed| location.with_key(listed.key)) {
-        Some(location) => Some(open(client, &location)?),
-        None => None,
-    };
-    Ok((object, listed))
+    /// The largest object below a prefix that can be read. What is asked is told of as far as it came.
+    fn list(&mut self, client: &Client, location: &Location) -> Result<Option<Object>, Failure> {
+        self.asked = format!("list of {location}");
+        let objects = list_first(client, location, PATIENCE)?;
+        self.listed = Some(objects.len());
+        let largest = objects.into_iter().filter(can_be_read).max_by_key(|listed| listed.size);
+        let Some(location) = largest.and_then(|listed| location.with_key(listed.key)) else {
+            return Ok(None);
+        };
+        let opened = open(client, &location).inspect_err(|_| self.asked = format!("read of {location}"));
+        opened.map(Some)
+    }
 }
 
 /// The objects on the first page of a listing.
 fn list_first(client: &Client, location: &Location, patience: Duration) -> Result<Vec<Listed>, Failure> {
-    let entries = client.list(location, true)?.take(PAGE_KEYS);
+    let mut listing = client.list(location, true)?;
     let (page, arriving) = mpsc::channel();
     // A page that trickles in breaks no patience of the engine's: whoever waits for it does so apart, and is left behind.
     let waiting = thread::Builder::new().name("listing".to_owned());
     let started = waiting.spawn(move || {
         // Nobody listens once it is late.
-        let _ = page.send(entries.collect::<Result<Vec<Entry>, _>>());
+        let _ = page.send(listing.page());
     });
     started.map_err(|refused| Failure::local("list", location, &refused))?;
     match arriving.recv_timeout(patience) {

@@ -190,6 +190,9 @@ fn broken(snapshot: &mut Snapshot) {
     });
     case("busy", &[], |_, _| Answer::new("503 Slow Down", &[("Content-Length", "0")], b""));
     case("failing", &[], |_, _| Answer::new("500 Oops", &[("Content-Length", "0")], b""));
+    let mute = Raw::start(|_| Answer { bytes: Vec::new(), then: Then::Silence });
+    snapshot.text += "\n(never an answer)\n";
+    snapshot.line(&["stat", &mute.url("bucket/object"), "--retries", "1", "--stall-timeout", "100ms"]);
     corrupt(snapshot);
 }
 

@@ -83,15 +83,18 @@ fn files(snapshot: &mut Snapshot) {
         (".aws/config", "[default]\nendpoint_url = minio:9000\n"),
         (".aws/config", "region = eu-west-1\n"),
         (".aliyun/config.json", "{"),
+        (".config/flatout/config.toml", "oss-endpoint = 'ftp://oss'"),
+        (".config/flatout/config.toml", "oss-region = 'cn hangzhou'"),
     ] {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join(path);
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(&file, text).unwrap();
         snapshot.text += &format!("\n~/{path}: {}\n", text.trim_end().replace('\n', " / "));
-        snapshot.run(
-            Case::new(&["stat", "s3://bucket/key", "--endpoint-url", "http://127.0.0.1:1", "--retries", "0"])
-                .home(home.path()),
-        );
+        let line = match text.starts_with("oss-") {
+            true => &["stat", "oss://bucket/key"][..],
+            false => &["stat", "s3://bucket/key", "--endpoint-url", "http://127.0.0.1:1", "--retries", "0"],
+        };
+        snapshot.run(Case::new(line).home(home.path()));
     }
 }
