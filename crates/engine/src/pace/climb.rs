@@ -74,6 +74,8 @@ pub(super) struct Climb {
     depth: f64,
     rose: f64,
     patience: f64,
+    /// The ramp began from Hold, and nothing was found yet.
+    home: bool,
     /// Ups between two dips, and since the last.
     calm: u32,
     since_dip: u32,
@@ -100,8 +102,13 @@ impl Climb {
             calm: 1,
             rose: 0.0,
             patience: 3.0,
+            home: false,
             since_dip: 0,
         }
+    }
+
+    pub(super) fn is_ramping(&self) -> bool {
+        matches!(self.phase, Phase::Seed { .. } | Phase::Ramp { .. } | Phase::Fall { .. })
     }
 
     pub(super) fn brief(&self) -> String {
@@ -115,10 +122,10 @@ impl Climb {
     }
 
     /// A round of the present level has ended, and this is what its last part looked like: the level may be another now.
-    pub(super) fn on_round(&mut self, round: Span, glance: Option<Glance>) {
+    pub(super) fn on_round(&mut self, round: Span, glance: Option<Glance>, slow: u32) {
         match self.phase {
             Phase::Seed { rounds } => self.on_seed(rounds, round, glance),
-            Phase::Ramp { base, proven, tries } => self.on_ramp(base, proven, tries, round, glance),
+            Phase::Ramp { base, proven, tries } => self.on_ramp(base, proven, tries, round, glance, slow),
             Phase::Fall { base } => self.on_fall(base, round),
             Phase::Hold { rounds } => self.on_hold(rounds + 1.0, round),
             Phase::Up => self.on_up(round),
@@ -135,8 +142,9 @@ impl Climb {
                 self.phase = Phase::Ramp { base, proven, tries };
                 false
             }
-            Phase::Ramp { base, .. } if gain(&base, &span) >= 0.5 => {
-                let step = if rounds >= 2.0 { 4.0 } else { 2.0 };
+            Phase::Ramp { base, .. } if gain(&base, &span) >= 0.4 => {
+                self.home = false;
+                let step = if rounds >= 2.0 && self.level < 48.0 { 4.0 } else { 2.0 };
                 self.ramp(span, true, step);
                 true
             }
@@ -166,14 +174,18 @@ impl Climb {
         self.phase = Phase::Ramp { base, proven, tries: 0 };
     }
 
-    fn on_ramp(&mut self, base: Span, proven: bool, tries: u32, round: Span, glance: Option<Glance>) {
+    fn on_ramp(&mut self, base: Span, proven: bool, tries: u32, round: Span, glance: Option<Glance>, slow: u32) {
         if gain(&base, &round) >= WORTH {
+            self.home = false;
             return self.ramp(round, true, 2.0);
         }
-        let rises = glance.is_some_and(|glance| glance.span.rate() > 1.15 * round.rate());
-        if tries == 0 || (tries < 4 && rises) {
+        let rises = glance.is_some_and(|glance| glance.span.rate() > 1.05 * round.rate());
+        if tries < 1 + slow || (tries < 5 && rises) {
             self.phase = Phase::Ramp { base, proven, tries: tries + 1 };
             return;
+        }
+        if std::mem::take(&mut self.home) {
+            return self.hold();
         }
         if !proven {
             return self.fall(base);
@@ -273,12 +285,14 @@ impl Climb {
         let share = brought / (up.level() / held.level()).ln();
         let sure = brought / self.variance().sqrt();
         if share >= 2.0 * WORTH && sure >= 2.5 {
+            self.home = true;
             return self.ramp(held, true, 1.5);
         }
         if share >= 2.0 * WORTH && self.probe.rounds < UP_ROUNDS_MOST {
             return;
         }
-        if share >= 2.0 * WORTH && sure >= 1.5 {
+        if share >= 2.0 * WORTH && sure >= 2.0 {
+            self.home = true;
             return self.ramp(held, true, 1.5);
         }
         self.hold();
@@ -307,7 +321,7 @@ impl Climb {
         } else {
             self.depth = DIP;
             self.doubt *= 1.0 - trust;
-            self.calm = if off.abs() < 0.1 { (self.calm * 2).min(4) } else { 1 };
+            self.calm = if off.abs() < 0.1 { (self.calm * 2).min(6) } else { 1 };
         }
         self.hold();
     }

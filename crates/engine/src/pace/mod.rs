@@ -44,12 +44,12 @@ pub(crate) struct Pace {
 impl Pace {
     pub(crate) fn new(seed: f64, now: Instant) -> Pace {
         Pace {
-            climb: Climb::new(seed, 2.0, 1.0, 512.0),
+            climb: Climb::new(seed, if seed > 16.0 {1.5} else {2.0}, 1.0, 512.0),
             meter: Meter::new(now),
             first_byte: 0.0,
             last: now,
             part: 8 * MIB,
-            rate: 0.0,
+            rate: 16.0 * MIB as f64,
             dither: 0.0,
         }
     }
@@ -72,8 +72,8 @@ impl Pace {
         }
         if sample.receiving > 0 {
             let r = sample.bytes as f64 / elapsed.as_secs_f64() / sample.receiving as f64;
-            self.rate += (r - self.rate) * if self.rate == 0.0 { 1.0 } else { 0.1 };
-            let secs = (20.0 * self.first_byte).clamp(0.25, 1.25);
+            self.rate += (r - self.rate) * if r > self.rate { 0.3 } else { 0.1 };
+            let secs = (if self.climb.is_ramping() { 4.0 } else { 20.0 } * self.first_byte).clamp(0.25, 1.25);
             let want = (self.rate * secs / MIB as f64).clamp(1.0, 64.0);
             let have = (self.part / MIB) as f64;
             if want > have * 1.4 || want < have / 1.4 { self.part = want.round() as u64 * MIB; }
@@ -86,7 +86,7 @@ impl Pace {
         if let Some(glance) = glance && self.climb.on_glance(glance, age) {
             self.meter.restart(now);
         } else if let Some(span) = span {
-            self.climb.on_round(span, glance);
+            self.climb.on_round(span, glance, (self.first_byte / 0.05).round().min(3.0) as u32);
             if self.limit() != before { self.meter.restart(now); }
         }
     }

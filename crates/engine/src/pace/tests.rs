@@ -49,6 +49,10 @@ fn shapes() -> Vec<Shape> {
         Shape { noise: 0.2, ..base("64/5 500 noise .2", 64.0, 0.005, 500.0) },
         Shape { per_connection_later: 8.0 * M, ..base("16/30 500 conn halves", 16.0, 0.030, 500.0) },
     ];
+    for (name, per, total) in [("near 4/100 open", 4.0, 1e6), ("near 64/100 12000", 64.0, 12000.0), ("near 16/100 1000", 16.0, 1000.0), ("near 4/30 open", 4.0, 1e6)] {
+        let first = if name.contains("/30") { 0.03 } else { 0.1 };
+        all.push(Shape { round_trip: 0.001, ..base(name, per, first, total) });
+    }
     for core in [32.0] {
         all.push(Shape { cores_seed: core, ..base("64/5 500 seed 32", 64.0, 0.005, 500.0) });
         all.push(Shape { cores_seed: core, ..base("16/30 1000 seed 32", 16.0, 0.030, 1000.0) });
