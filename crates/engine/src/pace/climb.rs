@@ -73,7 +73,6 @@ pub(super) struct Climb {
     tried: Option<(Span, Span)>,
     depth: f64,
     rose: f64,
-    patience: f64,
     /// The ramp began from Hold, and nothing was found yet.
     home: bool,
     /// Ups between two dips, and since the last.
@@ -101,7 +100,6 @@ impl Climb {
             noise: 0.01,
             calm: 1,
             rose: 0.0,
-            patience: 3.0,
             home: false,
             since_dip: 0,
         }
@@ -214,7 +212,6 @@ impl Climb {
         self.held = Span::default();
         self.last = None;
         self.depth = DIP;
-        self.patience = 3.0;
         self.hold();
     }
 
@@ -240,10 +237,9 @@ impl Climb {
         self.rose = rose;
         self.held.fade(0.85);
         self.held.add(round);
-        if rounds < self.patience {
+        if rounds < if self.doubt >= 0.01 { 3.0 } else { HOLD_ROUNDS } {
             return;
         }
-        self.patience = HOLD_ROUNDS;
         if self.since_dip >= self.calm {
             self.dip();
         } else {
@@ -317,7 +313,6 @@ impl Climb {
             self.doubt = self.doubt.max(0.1 * 0.1);
             self.calm = 1;
             self.since_dip = 2;
-            self.patience = 2.0;
         } else {
             self.depth = DIP;
             self.doubt *= 1.0 - trust;

@@ -106,7 +106,7 @@ impl Meter {
 
     /// What the level just set carries so far, once that is worth a look: 50 ms of ticks.
     pub(super) fn glance(&self, now: Instant, round: Duration) -> Option<Glance> {
-        let seen = self.glance.span.seconds > 0.045 && (!self.glance.fresh || now - self.since >= round.min(Duration::from_millis(100)));
+        let seen = self.glance.span.seconds > if self.glance.fresh { 0.045 } else { 0.02 } && (!self.glance.fresh || now - self.since >= round.min(Duration::from_millis(100)));
         seen.then_some(self.glance)
     }
 

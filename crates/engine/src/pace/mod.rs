@@ -1,11 +1,13 @@
 //! Pace: how many parts are in flight toward an origin, and how large they are, found while they fly.
 
+mod bucket;
 mod climb;
 mod meter;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
 mod tests;
+mod throttle;
 
 use std::time::{Duration, Instant};
 
