@@ -1,109 +1,135 @@
-//! A fluid model of an origin, and of the workers that fetch from it, in steps of virtual time.
+//! A fluid model of an origin and of the workers that fetch from it, in steps of virtual time, all chance from a seed.
+//!
+//! A worker waits for its first byte, receives its part at the rate of its connection, and asks for the next. Connections
+//! share the total; beyond what is useful, each more in flight costs a little of it. One that was let go of stays open for
+//! the next worker; a new one takes two round trips to open and doubles its window in each that follows.
 
 use std::time::{Duration, Instant};
 
 use super::{MIB, Pace, Sample};
 use crate::retry::Dice;
 
-/// One step of the model; a tick of the pace is two.
-pub(super) const STEP: f64 = 0.0125;
-const TICK_STEPS: usize = 2;
+/// One step of the model and one tick of the pace, seconds.
+const STEP: f64 = 0.025;
 
-/// What an origin and the way to it are like. Rates are bytes a second, times seconds.
+/// The weather changes every tenth of a second.
+const STEPS_OF_WEATHER: usize = 4;
+
+/// What fits into the first window of a connection (RFC 6928).
+const FIRST_WINDOW: f64 = 14_600.0;
+
+/// What an origin and the way to it are like. Rates are MiB a second, times seconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
-    pub(super) name: &'static str,
     pub(super) per_connection: f64,
     pub(super) first_byte: f64,
     pub(super) total: f64,
-    /// From the middle of the run on, of `total` and of `per_connection`.
+    /// In the second half of the run.
     pub(super) total_later: f64,
     pub(super) per_connection_later: f64,
-    /// Round trips: a connection takes two to open, and doubles its window in each.
     pub(super) round_trip: f64,
-    /// Of a tenth of a second, common to all connections: the deviation of the logarithm.
+    /// Common to all connections, from one tenth of a second to the next: the deviation of the logarithm.
     pub(super) noise: f64,
-    /// Of one part, beside the others.
+    /// From one part to the next.
     pub(super) unevenness: f64,
-    /// What is lost of the total by each time that the useful number is in flight once more.
+    /// What is lost of the total each time that as many again are in flight as are useful.
     pub(super) penalty: f64,
-    pub(super) cores_seed: f64,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum State {
-    /// Until then nothing comes.
-    Waits { until: f64, asked: f64 },
-    Receives { left: f64 },
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Worker {
-    state: State,
-    /// Its own luck with this part.
-    luck: f64,
-    /// When its connection began to carry, for the slow start.
-    carries_since: f64,
-}
-
-/// What a run has shown, a row for each tick.
-#[derive(Debug, Default)]
-pub(super) struct Run {
-    /// Bytes of each tick.
-    pub(super) bytes: Vec<f64>,
-    pub(super) in_flight: Vec<f64>,
-}
-
-impl Run {
-    pub(super) fn total(&self) -> f64 {
-        self.bytes.iter().sum()
-    }
-    pub(super) fn connections(&self) -> f64 {
-        self.in_flight.iter().sum::<f64>() / self.in_flight.len() as f64
-    }
-    pub(super) fn rate(&self, from: f64, to: f64) -> f64 {
-        let tick = STEP * TICK_STEPS as f64;
-        let (from, to) = ((from / tick).round() as usize, (to / tick).round() as usize);
-        self.bytes[from..to].iter().sum::<f64>() / ((to - from) as f64 * tick)
-    }
-}
-
+/// What decides how many are in flight.
 pub(super) enum Control<'a> {
-    /// That many in flight, parts of that many bytes.
+    /// So many, with parts of so many MiB.
     Fixed(u32, f64),
     Paced(&'a mut Pace, Instant),
 }
 
-fn log_normal(dice: &mut Dice, deviation: f64) -> f64 {
-    if deviation == 0.0 {
-        return 1.0;
-    }
-    // Four uniform ones are near enough to a normal one: mean 0, variance 1.
-    let sum: f64 = (0..4).map(|_| dice.roll()).sum::<f64>();
-    let normal = (sum - 2.0) * 3f64.sqrt();
-    (deviation * normal - deviation * deviation / 2.0).exp()
+/// What a run has shown: bytes and attempts in flight of each step.
+#[derive(Debug, Default)]
+pub(super) struct Run {
+    bytes: Vec<f64>,
+    in_flight: Vec<f64>,
 }
 
+impl Run {
+    pub(super) fn bytes(&self) -> f64 {
+        self.bytes.iter().sum()
+    }
+
+    pub(super) fn connections(&self) -> f64 {
+        self.in_flight.iter().sum::<f64>() / self.in_flight.len() as f64
+    }
+
+    /// In flight between two times, on average.
+    pub(super) fn level(&self, from: f64, to: f64) -> f64 {
+        let steps = steps(from)..steps(to);
+        self.in_flight[steps.clone()].iter().sum::<f64>() / steps.len() as f64
+    }
+
+    /// Bytes a second between two times.
+    pub(super) fn rate(&self, from: f64, to: f64) -> f64 {
+        let steps = steps(from)..steps(to);
+        self.bytes[steps.clone()].iter().sum::<f64>() / (steps.len() as f64 * STEP)
+    }
+
+    /// When `rate` was first had for 0.3 s.
+    pub(super) fn reaches(&self, rate: f64) -> f64 {
+        let window = steps(0.3);
+        let at = self.bytes.windows(window).position(|bytes| bytes.iter().sum::<f64>() >= rate * 0.3);
+        at.map_or(f64::INFINITY, |at| (at + window) as f64 * STEP)
+    }
+}
+
+fn steps(seconds: f64) -> usize {
+    (seconds / STEP).round() as usize
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    Waits { until: f64, asked: f64 },
+    Receives { left: f64 },
+}
+
+#[derive(Clone, Copy)]
+struct Worker {
+    state: State,
+    /// Of this part, beside the others.
+    luck: f64,
+    /// When its connection began to carry, while that still matters.
+    young_since: Option<f64>,
+}
+
+impl Worker {
+    /// What its connection could carry at `time`, bytes a second.
+    fn speed(&mut self, time: f64, full: f64, round_trip: f64) -> f64 {
+        let full = full * self.luck;
+        let Some(since) = self.young_since else { return full };
+        let doublings = ((time - since) / round_trip).max(0.0);
+        let window = FIRST_WINDOW * doublings.min(40.0).exp2();
+        if window >= full * round_trip {
+            self.young_since = None;
+        }
+        full.min(window / round_trip)
+    }
+}
+
+/// Runs for `seconds`.
 pub(super) fn run(shape: &Shape, mut control: Control<'_>, seconds: f64, seed: u64) -> Run {
+    let mib = MIB as f64;
     let mut dice = Dice::new(seed);
     let mut weather = Dice::new(seed ^ 0x5EED);
+    let mut mood = 1.0;
     let mut run = Run::default();
     let mut workers: Vec<Worker> = Vec::new();
-    // Connections that were let go of and are still open.
+    // Connections that nobody uses.
     let mut idle = 0usize;
-    let mut mood = 1.0;
-    let steps = (seconds / STEP).round() as usize;
-    let (mut bytes, mut first_bytes, mut first_byte_sum) = (0.0, 0u32, 0.0);
-    let start = match &control {
-        Control::Paced(_, start) => *start,
-        Control::Fixed(..) => Instant::now(),
-    };
-    for step in 0..steps {
+    for step in 0..steps(seconds) {
         let now = step as f64 * STEP;
-        let later = now >= seconds / 2.0;
-        let total = if later { shape.total_later } else { shape.total };
-        let per_connection = if later { shape.per_connection_later } else { shape.per_connection };
-        if step % 8 == 0 {
+        let end = now + STEP;
+        let (total, full) = match now >= seconds / 2.0 {
+            true => (shape.total_later * mib, shape.per_connection_later * mib),
+            false => (shape.total * mib, shape.per_connection * mib),
+        };
+        if step % STEPS_OF_WEATHER == 0 {
             mood = log_normal(&mut weather, shape.noise);
         }
         let limit = match &control {
@@ -111,111 +137,88 @@ pub(super) fn run(shape: &Shape, mut control: Control<'_>, seconds: f64, seed: u
             Control::Paced(pace, _) => pace.limit(),
         } as usize;
         while workers.len() < limit {
-            let warm = idle > 0;
+            let asked = if idle > 0 { now } else { now + 2.0 * shape.round_trip };
+            let until = asked + shape.first_byte;
+            let young_since = (idle == 0 && shape.round_trip > 0.0).then_some(until);
             idle = idle.saturating_sub(1);
-            let opening = if warm { 0.0 } else { 2.0 * shape.round_trip };
-            let until = now + opening + shape.first_byte;
             let luck = log_normal(&mut dice, shape.unevenness);
-            let carries_since = if warm { f64::MIN } else { until };
-            workers.push(Worker { state: State::Waits { until, asked: now + opening }, luck, carries_since });
+            workers.push(Worker { state: State::Waits { until, asked }, luck, young_since });
         }
-        // What each could carry, and what all of them may.
-        let speed = |worker: &Worker, until: f64| {
-            let full = per_connection * worker.luck;
-            if shape.round_trip == 0.0 {
-                return full;
-            }
-            let first = 14_600.0 / shape.round_trip;
-            full.min(first * ((until - worker.carries_since) / shape.round_trip).clamp(0.0, 30.0).exp2())
-        };
-        let mut wanted = 0.0;
-        let mut receiving = 0u32;
-        for worker in &workers {
-            match worker.state {
-                State::Receives { .. } => {
-                    wanted += speed(worker, now);
-                    receiving += 1;
+        let wanted: f64 = workers
+            .iter_mut()
+            .map(|worker| match worker.state {
+                State::Waits { until, .. } if until >= end => 0.0,
+                State::Waits { until, .. } => {
+                    worker.speed(now, full, shape.round_trip) * (end - until.max(now)) / STEP
                 }
-                State::Waits { until, .. } if until < now + STEP => {
-                    wanted += speed(worker, now) * ((now + STEP - until) / STEP).min(1.0);
-                }
-                State::Waits { .. } => {}
-            }
-        }
-        let useful = total / per_connection;
-        let over = (workers.len() as f64 / useful.max(1.0) - 1.0).max(0.0);
-        let allowed = total * (1.0 - (shape.penalty * over).min(0.5));
-        let share = if wanted > allowed { allowed / wanted } else { 1.0 } * mood;
-        let mut at = 0;
-        let mut len = workers.len();
-        while at < len {
-            let mut worker = workers[at];
+                State::Receives { .. } => worker.speed(now, full, shape.round_trip),
+            })
+            .sum();
+        let beyond = (workers.len() as f64 / (total / full).max(1.0) - 1.0).max(0.0);
+        let allowed = total * (1.0 - (shape.penalty * beyond).min(0.5));
+        let share = (allowed / wanted.max(1.0)).min(1.0) * mood;
+        let (mut bytes, mut waited, mut answers, mut let_go) = (0.0, 0.0, 0u32, 0usize);
+        let surplus = workers.len().saturating_sub(limit);
+        workers.retain_mut(|worker| {
             let mut time = now;
-            let end = now + STEP;
-            let mut gone = false;
             loop {
                 match worker.state {
+                    State::Waits { until, .. } if until >= end => return true,
                     State::Waits { until, asked } => {
-                        if until >= end {
-                            break;
-                        }
                         time = time.max(until);
-                        first_bytes += 1;
-                        first_byte_sum += until - asked;
-                        let part = match &mut control {
-                            Control::Fixed(_, part) => *part,
-                            Control::Paced(pace, _) => pace.part_bytes() as f64,
+                        waited += until - asked;
+                        answers += 1;
+                        let left = match &mut control {
+                            Control::Fixed(_, part_mib) => *part_mib * mib,
+                            Control::Paced(pace, _) => pace.part_bytes(u64::MAX) as f64,
                         };
-                        worker.state = State::Receives { left: part };
+                        worker.state = State::Receives { left };
                     }
                     State::Receives { left } => {
-                        let rate = speed(&worker, time) * share;
-                        let take = left.min(rate * (end - time));
-                        bytes += take;
-                        if take < left {
-                            worker.state = State::Receives { left: left - take };
-                            break;
+                        let rate = worker.speed(time, full, shape.round_trip) * share;
+                        let most = rate * (end - time);
+                        bytes += left.min(most);
+                        if most < left {
+                            worker.state = State::Receives { left: left - most };
+                            return true;
                         }
                         time += left / rate;
-                        if len > limit {
-                            gone = true;
-                            break;
+                        if let_go < surplus {
+                            let_go += 1;
+                            return false;
                         }
                         worker.luck = log_normal(&mut dice, shape.unevenness);
-                        let jitter = 0.8 + 0.4 * dice.roll();
-                        let wait = shape.first_byte * jitter;
-                        worker.state = State::Waits { until: time + wait, asked: time };
+                        let until = time + shape.first_byte * (0.8 + 0.4 * dice.roll());
+                        worker.state = State::Waits { until, asked: time };
                     }
                 }
             }
-            if gone {
-                workers.swap_remove(at);
-                idle += 1;
-                len -= 1;
-            } else {
-                workers[at] = worker;
-                at += 1;
-            }
-        }
-        if (step + 1) % TICK_STEPS == 0 {
-            run.bytes.push(bytes);
-            run.in_flight.push(workers.len() as f64);
-            if let Control::Paced(pace, _) = &mut control {
-                let sample = Sample {
-                    bytes: bytes as u64,
-                    in_flight: workers.len() as u32,
-                    receiving,
-                    first_byte: (first_bytes > 0)
-                        .then(|| Duration::from_secs_f64(first_byte_sum / f64::from(first_bytes))),
-                    ..Sample::default()
-                };
-                pace.on_tick(start + Duration::from_secs_f64(now + STEP), sample);
-                if std::env::var("TRACE").is_ok() && (step + 1) % 4 == 0 {
-                    println!("{:.3} {:4} recv {:4} {:7.1} MiB/s {}", now + STEP, workers.len(), receiving, bytes / MIB as f64 / 0.025, pace.debug());
-                }
-            }
-            (bytes, first_bytes, first_byte_sum) = (0.0, 0, 0.0);
+        });
+        idle += let_go;
+        run.bytes.push(bytes);
+        run.in_flight.push(workers.len() as f64);
+        if let Control::Paced(pace, start) = &mut control {
+            let moving = workers.iter().filter(|worker| matches!(worker.state, State::Receives { .. })).count();
+            let first_byte = (answers > 0).then(|| Duration::from_secs_f64(waited / f64::from(answers)));
+            let sample = Sample {
+                bytes: bytes as u64,
+                in_flight: workers.len() as u32,
+                moving: moving as u32,
+                first_byte,
+                ..Sample::default()
+            };
+            pace.on_tick(*start + Duration::from_secs_f64(end), sample);
         }
     }
     run
+}
+
+/// A factor with that deviation of its logarithm, one on average.
+fn log_normal(dice: &mut Dice, deviation: f64) -> f64 {
+    if deviation == 0.0 {
+        return 1.0;
+    }
+    // Three dice are near enough to a normal distribution: half a roll each is their mean, a quarter their variance.
+    let normal = 2.0 * (dice.roll() + dice.roll() + dice.roll() - 1.5);
+    (deviation * normal - deviation * deviation / 2.0).exp()
 }
