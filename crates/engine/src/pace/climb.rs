@@ -31,6 +31,8 @@ const DIP: f64 = 0.86;
 /// The deepest dip: each that loses nothing is followed by a deeper one, up to this; then it falls.
 const DIP_DEEPEST: f64 = 0.5;
 const UP: f64 = 1.2;
+/// The first one of a level that was only remembered.
+const UP_REMEMBERED: f64 = 1.5;
 
 /// How many rounds each is measured for. An Up that looks good is measured longer before it is believed.
 const HOLD_ROUNDS: u32 = 7;
@@ -56,8 +58,8 @@ const CAREFUL_ROUNDS: u32 = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    /// The first level of all, until it is fully under way.
-    Seed { rounds: u32 },
+    /// The first level of all, until it is fully under way: its first parts end together, so its best moment counts.
+    Seed { rounds: u32, best: f64 },
     /// Above `base`, for `tries` rounds so far. `proven`: a ramp has brought something before.
     Ramp { base: Span, proven: bool, tries: u32 },
     /// Under `base`, or on the way there.
@@ -123,7 +125,7 @@ impl Climb {
         let (Start::Guess { level, .. } | Start::Remembered { level }) = start;
         let level = level.clamp(least, most);
         Climb {
-            phase: Phase::Seed { rounds: 0 },
+            phase: Phase::Seed { rounds: 0, best: 0.0 },
             start,
             level,
             least,
@@ -142,6 +144,11 @@ impl Climb {
             ups: 0,
             careful: 0,
         }
+    }
+
+    pub(super) fn debug(&self) -> String {
+        let phase = format!("{:?}", self.phase);
+        format!("{} {:.1} knee {:.1} doubt {:.3} noise {:.3} depth {:.2}", phase.split([' ', '{']).next().unwrap_or_default(), self.level, self.knee.exp(), self.doubt.sqrt(), self.noise.sqrt(), self.depth)
     }
 
     pub(super) fn level(&self) -> f64 {
@@ -186,7 +193,7 @@ impl Climb {
         self.careful = self.careful.saturating_sub(1);
         let end = glance.map_or(round.rate(), |glance| glance.span.rate());
         match self.phase {
-            Phase::Seed { rounds } => self.on_seed(rounds, round, end, glance),
+            Phase::Seed { rounds, best } => self.on_seed(rounds, best, round, end),
             Phase::Ramp { base, proven, tries } => {
                 // What still rises, or has just begun, is not judged.
                 let too_early = tries < 1 + slow || (tries < 5 && end > 1.05 * round.rate());
@@ -207,6 +214,10 @@ impl Climb {
     pub(super) fn on_glance(&mut self, glance: Glance) -> bool {
         let span = glance.span;
         match self.phase {
+            Phase::Seed { rounds, best } => {
+                self.phase = Phase::Seed { rounds, best: best.max(span.rate()) };
+                false
+            }
             // The level before has got further meanwhile.
             Phase::Ramp { mut base, proven, tries } if !glance.fresh => {
                 base.raise(span.rate());
@@ -228,13 +239,16 @@ impl Climb {
         }
     }
 
-    fn on_seed(&mut self, rounds: u32, round: Span, end: f64, glance: Option<Glance>) {
-        if rounds < 3 && end > 1.3 * round.rate() {
-            self.phase = Phase::Seed { rounds: rounds + 1 };
+    fn on_seed(&mut self, rounds: u32, best: f64, mut round: Span, end: f64) {
+        if rounds < 4 && end > 1.1 * round.rate() {
+            self.phase = Phase::Seed { rounds: rounds + 1, best };
             return;
         }
         match self.start {
-            Start::Guess { step, .. } => self.ramp(glance.map_or(round, |glance| glance.span), false, step),
+            Start::Guess { step, .. } => {
+                round.raise(best);
+                self.ramp(round, false, step);
+            }
             Start::Remembered { level } => {
                 self.stand(level / MARGIN);
                 (self.doubt, self.depth) = (DOUBT_REMEMBERED, DIP * DIP);
@@ -319,7 +333,8 @@ impl Climb {
         }
         self.held.fade(0.85);
         self.held.add(round);
-        let wanted = if self.doubt >= DOUBT { HOLD_ROUNDS_IN_DOUBT } else { HOLD_ROUNDS };
+        let in_haste = self.doubt >= DOUBT && self.careful == 0;
+        let wanted = if in_haste { HOLD_ROUNDS_IN_DOUBT } else { HOLD_ROUNDS };
         if rounds < wanted {
         } else if self.ups >= self.calm {
             self.dip();
@@ -334,7 +349,8 @@ impl Climb {
             self.phase = Phase::Hold { rounds: 0 };
             return;
         }
-        self.level = (self.level * UP).max(self.level + 1.0).min(self.most);
+        let step = if self.doubt >= DOUBT_REMEMBERED { UP_REMEMBERED } else { UP };
+        self.level = (self.level * step).max(self.level + 1.0).min(self.most);
         self.phase = Phase::Up;
     }
 
@@ -368,7 +384,7 @@ impl Climb {
             if self.careful > 0 || self.level >= self.most {
                 return self.stand(up.level() / MARGIN);
             }
-            self.ramp(held, false, 1.5);
+            self.ramp(held, false, if sure >= 4.0 { 2.0 } else { 1.5 });
             self.from_knee = true;
         }
     }

@@ -156,7 +156,7 @@ impl Meter {
             return;
         }
         let mut span = self.glance.span;
-        if span.seconds > GLANCE * 1.6 {
+        if span.seconds > GLANCE * 0.9 {
             span.fade(0.7);
         }
         span.add(Span::tick(sample, seconds));

@@ -212,8 +212,10 @@ struct Lately {
 impl Pace {
     pub(crate) fn new(seed: Seed, limits: Limits, now: Instant) -> Pace {
         let part = match seed.remembered {
+            // Short at first: the level may be far too high by now, and a slot is given up when its part ends.
             Some(found) => {
-                PartSize::new(limits.part_bytes, (found.part_bytes / MIB) as f64, found.connection_rate as f64)
+                let mib = (found.part_bytes as f64).min(found.connection_rate as f64 / 4.0) / MIB as f64;
+                PartSize::new(limits.part_bytes, mib, found.connection_rate as f64)
             }
             None => PartSize::new(limits.part_bytes, FIRST_PART_MIB, FIRST_RATE),
         };
@@ -228,6 +230,8 @@ impl Pace {
             lately: Lately::default(),
         }
     }
+
+    pub(crate) fn debug(&self) -> String { format!("{} part {}", self.climb.debug(), self.part.bytes() / MIB) }
 
     /// How many attempts should be in flight.
     pub(crate) fn limit(&self) -> u32 {

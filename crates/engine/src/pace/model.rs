@@ -208,6 +208,7 @@ pub(super) fn run(shape: &Shape, mut control: Control<'_>, seconds: f64, seed: u
                 ..Sample::default()
             };
             pace.on_tick(*start + Duration::from_secs_f64(end), sample);
+            if std::env::var("SHAPE").is_ok() { println!("TR {end:.3} {} {} {:.0} {}", sample.in_flight, sample.moving, bytes/STEP/mib, pace.debug()); }
         }
     }
     run

@@ -35,7 +35,7 @@ pub(super) struct PartSize {
 impl PartSize {
     /// `rate`: what a connection is expected to carry, bytes a second.
     pub(super) fn new(fixed: Option<u64>, mib: f64, rate: f64) -> PartSize {
-        PartSize { fixed, mib: mib.clamp(LEAST_MIB, MOST_MIB), rate, stretch: 1.0, turn: 0.0 }
+        PartSize { fixed, mib: mib.round().clamp(LEAST_MIB, MOST_MIB), rate, stretch: 1.0, turn: 0.0 }
     }
 
     pub(super) fn bytes(&self) -> u64 {
