@@ -59,12 +59,23 @@ const CAREFUL_ROUNDS: u32 = 100;
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
     /// The first level of all, until it is fully under way: its first parts end together, so its best moment counts.
-    Seed { rounds: u32, best: f64 },
+    Seed {
+        rounds: u32,
+        best: f64,
+    },
     /// Above `base`, for `tries` rounds so far. `proven`: a ramp has brought something before.
-    Ramp { base: Span, proven: bool, tries: u32 },
+    Ramp {
+        base: Span,
+        proven: bool,
+        tries: u32,
+    },
     /// Under `base`, or on the way there.
-    Fall { base: Span },
-    Hold { rounds: u32 },
+    Fall {
+        base: Span,
+    },
+    Hold {
+        rounds: u32,
+    },
     Up,
     Dip,
 }
@@ -87,7 +98,10 @@ pub(super) enum Standing {
     /// As high as may be, and more might carry more.
     Bound,
     /// What is carried, and what the last Up carried with more in flight.
-    Knee { held: Span, tried: Span },
+    Knee {
+        held: Span,
+        tried: Span,
+    },
 }
 
 #[derive(Debug)]
@@ -144,11 +158,6 @@ impl Climb {
             ups: 0,
             careful: 0,
         }
-    }
-
-    pub(super) fn debug(&self) -> String {
-        let phase = format!("{:?}", self.phase);
-        format!("{} {:.1} knee {:.1} doubt {:.3} noise {:.3} depth {:.2}", phase.split([' ', '{']).next().unwrap_or_default(), self.level, self.knee.exp(), self.doubt.sqrt(), self.noise.sqrt(), self.depth)
     }
 
     pub(super) fn level(&self) -> f64 {

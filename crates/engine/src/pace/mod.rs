@@ -231,8 +231,6 @@ impl Pace {
         }
     }
 
-    pub(crate) fn debug(&self) -> String { format!("{} part {}", self.climb.debug(), self.part.bytes() / MIB) }
-
     /// How many attempts should be in flight.
     pub(crate) fn limit(&self) -> u32 {
         let level = self.limits.parallel.unwrap_or_else(|| self.climb.level().round() as u32);

@@ -188,7 +188,8 @@ pub(super) fn run(shape: &Shape, mut control: Control<'_>, seconds: f64, seed: u
                             return false;
                         }
                         worker.luck = log_normal(&mut dice, shape.unevenness);
-                        let until = time + shape.first_byte * (0.8 + 0.4 * dice.roll());
+                        let until =
+                            time + shape.first_byte * (1.0 + shape.unevenness * (2.0 * dice.roll() - 1.0));
                         worker.state = State::Waits { until, asked: time };
                     }
                 }
@@ -198,7 +199,8 @@ pub(super) fn run(shape: &Shape, mut control: Control<'_>, seconds: f64, seed: u
         run.bytes.push(bytes);
         run.in_flight.push(workers.len() as f64);
         if let Control::Paced(pace, start) = &mut control {
-            let moving = workers.iter().filter(|worker| matches!(worker.state, State::Receives { .. })).count();
+            let moving =
+                workers.iter().filter(|worker| matches!(worker.state, State::Receives { .. })).count();
             let first_byte = (answers > 0).then(|| Duration::from_secs_f64(waited / f64::from(answers)));
             let sample = Sample {
                 bytes: bytes as u64,
@@ -208,7 +210,6 @@ pub(super) fn run(shape: &Shape, mut control: Control<'_>, seconds: f64, seed: u
                 ..Sample::default()
             };
             pace.on_tick(*start + Duration::from_secs_f64(end), sample);
-            if std::env::var("SHAPE").is_ok() { println!("TR {end:.3} {} {} {:.0} {}", sample.in_flight, sample.moving, bytes/STEP/mib, pace.debug()); }
         }
     }
     run

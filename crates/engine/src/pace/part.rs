@@ -48,7 +48,14 @@ impl PartSize {
 
     /// `rate`: bytes a second of one moving body in the last `seconds`. `short`: the level is being found.
     /// `by_requests`: the origin's limit of requests holds the transfer back.
-    pub(super) fn on_tick(&mut self, rate: f64, seconds: f64, first_byte: f64, short: bool, by_requests: bool) {
+    pub(super) fn on_tick(
+        &mut self,
+        rate: f64,
+        seconds: f64,
+        first_byte: f64,
+        short: bool,
+        by_requests: bool,
+    ) {
         // Connections begin slowly: what they reach counts sooner than what they fall to.
         self.rate += (rate - self.rate) * (seconds * if rate > self.rate { 12.0 } else { 4.0 }).min(1.0);
         let by = if by_requests { 1.0 + seconds } else { 1.0 - seconds * 0.1 };
@@ -83,7 +90,13 @@ mod tests {
 
     /// The size in MiB that is settled on for connections of that rate (MiB/s) and first byte (ms).
     #[track_caller]
-    fn check(rate: f64, first_byte_ms: f64, short: bool, by_requests: bool, expected: std::ops::RangeInclusive<u64>) {
+    fn check(
+        rate: f64,
+        first_byte_ms: f64,
+        short: bool,
+        by_requests: bool,
+        expected: std::ops::RangeInclusive<u64>,
+    ) {
         let mut part = PartSize::new(None, 8.0, 16.0 * MIB as f64);
         for _ in 0..800 {
             part.on_tick(rate * MIB as f64, 0.025, first_byte_ms / 1000.0, short, by_requests);

@@ -229,10 +229,13 @@ mod tests {
     #[test]
     fn an_unknown_limit_is_found_and_kept() {
         println!("limit saved workers | refused  first    last");
-        for (limit, later) in [(500.0, 500.0), (100.0, 100.0), (3500.0, 3500.0), (500.0, 250.0), (500.0, 750.0)] {
+        for (limit, later) in
+            [(500.0, 500.0), (100.0, 100.0), (3500.0, 3500.0), (500.0, 250.0), (500.0, 750.0)]
+        {
             for (saved, workers) in [(1.0, 64), (0.1, 64), (0.02, 32), (1.0, 256)] {
                 for seed in 0..3 {
-                    let Outcome { refused, first, last } = run(&Limited { limit, later, saved }, workers, seed);
+                    let Outcome { refused, first, last } =
+                        run(&Limited { limit, later, saved }, workers, seed);
                     let case = format!("{limit} then {later}, {saved} s saved, {workers} workers");
                     if seed == 0 {
                         println!("{case:42} | {:.2} % {first:6.0} {last:6.0}", refused * 100.0);
@@ -241,7 +244,9 @@ mod tests {
                     let first_volley = workers as f64 / (limit * 60.0);
                     assert!(refused < 0.01 + first_volley, "{case}: {refused} refused");
                     let reach = workers as f64 / 0.031;
-                    let near = |rate: f64, limit: f64, least: f64| rate > limit.min(reach) * least && rate < limit * 1.1;
+                    let near = |rate: f64, limit: f64, least: f64| {
+                        rate > limit.min(reach) * least && rate < limit * 1.1
+                    };
                     assert!(near(first, limit, 0.9), "{case}: {first} a second");
                     // A limit that was lifted is found without haste.
                     assert!(near(last, later, if later > limit { 0.8 } else { 0.9 }), "{case}: then {last}");
