@@ -4,9 +4,9 @@
 //! The owner ticks it every 25 ms or so while anything is in flight, starts or lets go of workers until their number is
 //! [`Pace::limit`], and cuts parts as long as [`Pace::part_bytes`] says. The bytes counted are those on the wire: finished
 //! parts are too coarse for rounds of a tenth of a second. What is not a matter of level stands beside it: a
-//! [`Throttle`] for each class of operation, a [`Bucket`] for `--bandwidth`.
+//! [`Throttle`](throttle::Throttle) for each class of operation, a [`Bucket`](bucket::Bucket) for `--bandwidth`.
 
-mod bucket;
+pub(crate) mod bucket;
 mod climb;
 mod meter;
 #[cfg(test)]
@@ -14,12 +14,9 @@ mod model;
 mod part;
 #[cfg(test)]
 mod tests;
-mod throttle;
+pub(crate) mod throttle;
 
 use std::time::{Duration, Instant};
-
-pub(crate) use bucket::Bucket;
-pub(crate) use throttle::Throttle;
 
 use climb::{Climb, Standing, Start};
 use meter::Meter;
@@ -143,7 +140,7 @@ pub(crate) struct Gated {
     pub(crate) reader: u32,
     /// `--bandwidth`.
     pub(crate) bandwidth: u32,
-    /// The [`Throttle`] of their class.
+    /// The [`Throttle`](throttle::Throttle) of their class.
     pub(crate) requests: u32,
 }
 
@@ -292,7 +289,7 @@ impl Pace {
         }
     }
 
-    /// [`Throttle::on_throttled`] of this direction's class has said that a verdict was news.
+    /// [`Throttle::on_throttled`](throttle::Throttle::on_throttled) of this direction's class has said that a verdict was news.
     pub(crate) fn on_throttled(&mut self, now: Instant) {
         let round = Duration::from_secs_f64(self.first_byte.clamp(ROUND_LEAST, ROUND_MOST));
         let again = self.throttled.is_some_and(|last| now.saturating_duration_since(last) < round);

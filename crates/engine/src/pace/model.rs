@@ -59,12 +59,6 @@ impl Run {
         self.in_flight.iter().sum::<f64>() / self.in_flight.len() as f64
     }
 
-    /// In flight between two times, on average.
-    pub(super) fn level(&self, from: f64, to: f64) -> f64 {
-        let steps = steps(from)..steps(to);
-        self.in_flight[steps.clone()].iter().sum::<f64>() / steps.len() as f64
-    }
-
     /// Bytes a second between two times.
     pub(super) fn rate(&self, from: f64, to: f64) -> f64 {
         let steps = steps(from)..steps(to);
