@@ -30,6 +30,8 @@ const MARGIN: f64 = 1.1;
 const DIP: f64 = 0.86;
 /// The deepest dip: each that loses nothing is followed by a deeper one, up to this; then it falls.
 const DIP_DEEPEST: f64 = 0.5;
+/// How many deviations of a round's noise a dip is deep at least.
+const DIP_SEEN: f64 = 1.2;
 const UP: f64 = 1.2;
 /// The first one of a level that was only remembered.
 const UP_REMEMBERED: f64 = 1.5;
@@ -366,7 +368,7 @@ impl Climb {
     /// Where rates are noisy a dip must be deep to be seen.
     fn dip(&mut self) {
         self.ups = 0;
-        let seen = (-1.2 * self.noise.sqrt()).exp();
+        let seen = (-DIP_SEEN * self.noise.sqrt()).exp();
         let depth = self.depth.min(seen).max(DIP_DEEPEST);
         self.level = (self.level * depth).round().min(self.level - 1.0).max(self.least);
         self.phase = Phase::Dip;
