@@ -31,7 +31,7 @@ const DIP: f64 = 0.86;
 /// The deepest dip: each that loses nothing is followed by a deeper one, up to this; then it falls.
 const DIP_DEEPEST: f64 = 0.5;
 /// How many deviations of a round's noise a dip is deep at least.
-const DIP_SEEN: f64 = 1.2;
+const DIP_SEEN: f64 = 1.6;
 const UP: f64 = 1.2;
 /// The first one of a level that was only remembered.
 const UP_REMEMBERED: f64 = 1.5;

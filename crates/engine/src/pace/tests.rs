@@ -11,7 +11,7 @@ const OPEN: f64 = 1e6;
 const SECONDS: f64 = 20.0;
 /// Of the bars, and of what is beside them.
 const SEEDS: u64 = 40;
-const FEW_SEEDS: u64 = 10;
+const FEW_SEEDS: u64 = 20;
 
 fn shape(per_connection: f64, first_byte_ms: f64, total: f64) -> Shape {
     Shape {
