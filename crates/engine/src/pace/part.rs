@@ -56,8 +56,13 @@ impl PartSize {
         short: bool,
         by_requests: bool,
     ) {
-        // Connections begin slowly: what they reach counts sooner than what they fall to.
-        self.rate += (rate - self.rate) * (seconds * if rate > self.rate { 12.0 } else { 4.0 }).min(1.0);
+        // Connections begin slowly: what they reach counts sooner than what they fall to, and too high a level is not for long.
+        let weight = match rate > self.rate {
+            true => 12.0,
+            false if short => 2.0,
+            false => 4.0,
+        };
+        self.rate += (rate - self.rate) * (seconds * weight).min(1.0);
         let by = if by_requests { 1.0 + seconds } else { 1.0 - seconds * 0.1 };
         self.stretch = (self.stretch * by).clamp(1.0, MOST_MIB);
         let latencies = if short { LATENCIES_SHORT } else { LATENCIES };
