@@ -20,6 +20,8 @@ mod lease;
 mod list;
 mod many;
 mod object;
+#[cfg_attr(not(test), expect(dead_code))] // wired by the next commits
+mod pace;
 mod part;
 mod plan;
 mod proxy;

@@ -1,0 +1,363 @@
+//! Pace: how many parts are in flight toward an origin, and how large they are, found while they fly. Pure: time is an
+//! argument, and what happened comes as samples.
+//!
+//! The owner ticks it every 25 ms or so while anything is in flight, starts or lets go of workers until their number is
+//! [`Pace::limit`], and cuts parts as long as [`Pace::part_bytes`] says. The bytes counted are those on the wire: finished
+//! parts are too coarse for rounds of a tenth of a second. What is not a matter of level stands beside it: a
+//! [`Throttle`](throttle::Throttle) for each class of operation, a [`Bucket`](bucket::Bucket) for `--bandwidth`.
+
+pub(crate) mod bucket;
+mod climb;
+mod meter;
+#[cfg(test)]
+mod model;
+mod part;
+#[cfg(test)]
+mod tests;
+pub(crate) mod throttle;
+
+use std::time::{Duration, Instant};
+
+use climb::{Climb, Standing, Start};
+use meter::Meter;
+use part::PartSize;
+
+const MIB: u64 = 1 << 20;
+
+/// A round of measuring is one first byte long, within these bounds: less is the luck of a few packets.
+const ROUND_LEAST: f64 = 0.1;
+const ROUND_MOST: f64 = 0.4;
+
+/// Ticks further apart than this say that nothing was in flight between them.
+const GAP: Duration = Duration::from_millis(500);
+
+/// The most attempts in flight, unless told otherwise. 100 Gbit/s takes 140 to 250 of the 50 to 90 MB/s that a connection
+/// to a large store carries, and 1024 are slower than 256 (reference/cli.md §3.1); 512 leave room for slow uploads.
+pub(crate) const LEVEL_MOST: u32 = 512;
+
+/// What one connection to a large store carries, bytes a second, when nothing is known: between the 50 MB/s that the CRT
+/// counts on and the 90 MB/s that AWS states. Somewhat high on purpose, as doubling costs less than having too many.
+const CONNECTION_RATE: f64 = 64.0 * MIB as f64;
+
+/// What a part is measured by before anything is: 16 MiB/s are 8 MiB in half a second.
+const FIRST_RATE: f64 = 16.0 * MIB as f64;
+const FIRST_PART_MIB: f64 = 8.0;
+
+/// A guess from the cores is no more than this: from 32 an origin that needs 512 is four doublings away, and one that needs
+/// 8 is found to need 8 before a run of 20 s has opened 1.3 times as many on average. From 64 neither gets better.
+const CORES_GUESS_MOST: f64 = 32.0;
+
+/// What is known before the first byte.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Seed {
+    /// Of this origin and direction, from an earlier run.
+    pub(crate) remembered: Option<Remembered>,
+    /// The speed of the link toward it, bytes a second.
+    pub(crate) link: Option<u64>,
+    pub(crate) cores: u32,
+}
+
+impl Seed {
+    fn start(&self) -> Start {
+        if let Some(remembered) = self.remembered {
+            return Start::Remembered { level: f64::from(remembered.level) };
+        }
+        let level = match self.link {
+            Some(link) => (link as f64 / CONNECTION_RATE).clamp(8.0, 128.0),
+            None => f64::from(self.cores * 8).clamp(16.0, CORES_GUESS_MOST),
+        };
+        Start::Guess { level, step: if level > 16.0 { 1.5 } else { 2.0 } }
+    }
+}
+
+/// What a run found, for the next one to begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Remembered {
+    pub(crate) level: u32,
+    /// Of one connection, bytes a second.
+    pub(crate) connection_rate: u64,
+    pub(crate) part_bytes: u64,
+    /// Seconds since 1970.
+    pub(crate) when: u64,
+}
+
+/// What bounds the search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// In flight at most, by open files or by [`LEVEL_MOST`].
+    pub(crate) most: u32,
+    /// `--parallel`: that many, whatever they carry.
+    pub(crate) parallel: Option<u32>,
+    /// `--part-size`.
+    pub(crate) part_bytes: Option<u64>,
+    /// What parts in flight may hold together, where a part holds its whole length.
+    pub(crate) memory: Option<u64>,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { most: LEVEL_MOST, parallel: None, part_bytes: None, memory: None }
+    }
+}
+
+impl Limits {
+    /// Parts shrink to a MiB before there are fewer of them: as many bytes in more parts carry more.
+    fn bound(&self) -> u32 {
+        let parts = self.memory.map_or(u64::MAX, |memory| memory / self.part_bytes.unwrap_or(MIB).max(1));
+        self.most.min(u32::try_from(parts).unwrap_or(u32::MAX)).max(1)
+    }
+}
+
+/// What happened between two ticks, and how things stand at the second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Sample {
+    /// That crossed the wire since the last tick.
+    pub(crate) bytes: u64,
+    /// Attempts that hold a slot now, whatever they are at.
+    pub(crate) in_flight: u32,
+    /// Of these, how many have a body under way: connected, answered, neither waiting nor done.
+    pub(crate) moving: u32,
+    /// Of these, how many wait for something of ours.
+    pub(crate) gated: Gated,
+    /// A slot was free and there was no part for it, at some time since the last tick.
+    pub(crate) starved: bool,
+    /// From request to first byte, the mean of the answers that began since the last tick.
+    pub(crate) first_byte: Option<Duration>,
+}
+
+impl Sample {
+    /// Something else than the origin or the way to it decided what was carried.
+    fn is_held_up(&self) -> bool {
+        self.starved || self.gated.all() * 10 > self.in_flight
+    }
+}
+
+/// Attempts that hold a slot and wait, by what for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Gated {
+    pub(crate) disk: u32,
+    pub(crate) memory: u32,
+    pub(crate) reader: u32,
+    /// `--bandwidth`.
+    pub(crate) bandwidth: u32,
+    /// The [`Throttle`](throttle::Throttle) of their class.
+    pub(crate) requests: u32,
+}
+
+impl Gated {
+    fn all(&self) -> u32 {
+        self.disk + self.memory + self.reader + self.bandwidth + self.requests
+    }
+
+    fn each(&self) -> [(Gate, u32); 5] {
+        let Gated { disk, memory, reader, bandwidth, requests } = *self;
+        use Gate::{Bandwidth, Disk, Memory, Reader, Requests};
+        [(Disk, disk), (Memory, memory), (Reader, reader), (Bandwidth, bandwidth), (Requests, requests)]
+    }
+}
+
+/// Something of ours that attempts wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gate {
+    Disk,
+    Memory,
+    Reader,
+    Bandwidth,
+    Requests,
+}
+
+/// What holds the speed back now, with the figures that prove it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum LimitedBy {
+    /// The level is still being found.
+    Ramp { in_flight: u32 },
+    /// That share of the attempts in flight waits for something of ours.
+    Gate { gate: Gate, share: f64 },
+    /// There were no more parts to be had.
+    Parts { in_flight: u32, limit: u32 },
+    /// The origin asked for less not long ago: `limit` is what is left of the level.
+    Throttled { limit: u32 },
+    /// The bound of the search, `--parallel`, memory or open files: more in flight might bring more.
+    Bound { limit: u32, rate: f64 },
+    /// The link, the origin or this machine's cores: `rate` bytes a second with `in_flight`, `tried_rate` with `tried`.
+    Plateau { in_flight: u32, rate: f64, tried: u32, tried_rate: f64 },
+}
+
+/// How one origin is asked in one direction; see the module.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    limits: Limits,
+    climb: Climb,
+    meter: Meter,
+    part: PartSize,
+    /// Smoothed, seconds.
+    first_byte: f64,
+    ticked: Instant,
+    throttled: Option<Instant>,
+    lately: Lately,
+}
+
+/// Half a second of samples, smoothed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lately {
+    in_flight: f64,
+    rate: f64,
+    starved: f64,
+    gated: [f64; 5],
+}
+
+impl Pace {
+    pub(crate) fn new(seed: Seed, limits: Limits, now: Instant) -> Pace {
+        let part = match seed.remembered {
+            // Short at first: the level may be far too high by now, and a slot is given up when its part ends.
+            Some(found) => {
+                let mib = (found.part_bytes as f64).min(found.connection_rate as f64 / 4.0) / MIB as f64;
+                PartSize::new(limits.part_bytes, mib, found.connection_rate as f64)
+            }
+            None => PartSize::new(limits.part_bytes, FIRST_PART_MIB, FIRST_RATE),
+        };
+        Pace {
+            limits,
+            climb: Climb::new(seed.start(), 1.0, f64::from(limits.bound())),
+            meter: Meter::new(now),
+            part,
+            first_byte: 0.0,
+            ticked: now,
+            throttled: None,
+            lately: Lately::default(),
+        }
+    }
+
+    /// How many attempts should be in flight.
+    pub(crate) fn limit(&self) -> u32 {
+        let level = self.limits.parallel.unwrap_or_else(|| self.climb.level().round() as u32);
+        level.min(self.limits.bound()).max(1)
+    }
+
+    /// How long to make the next part, of an object of which `left` bytes have not been given out: whole MiB, but for a
+    /// fixed size. It differs from call to call.
+    pub(crate) fn part_bytes(&mut self, left: u64) -> u64 {
+        self.part.next(left, self.limit(), self.limits.memory, self.first_byte)
+    }
+
+    /// Other bounds from now on: memory or files are shared with someone else, or no longer.
+    pub(crate) fn set_limits(&mut self, limits: Limits, now: Instant) {
+        let before = self.limit();
+        self.limits = limits;
+        self.climb.set_most(f64::from(limits.bound()));
+        if self.limit() != before {
+            self.meter.restart(now);
+        }
+    }
+
+    /// What happened since the last tick. [`Pace::limit`] may be another afterwards.
+    pub(crate) fn on_tick(&mut self, now: Instant, sample: Sample) {
+        let elapsed = now.saturating_duration_since(self.ticked);
+        self.ticked = now;
+        if elapsed.is_zero() || elapsed > GAP {
+            return self.meter.restart(now);
+        }
+        let seconds = elapsed.as_secs_f64();
+        self.lately.on_tick(&sample, seconds);
+        if let Some(first_byte) = sample.first_byte.map(|first_byte| first_byte.as_secs_f64()) {
+            let weight = if self.first_byte == 0.0 { 1.0 } else { 0.1 };
+            self.first_byte += (first_byte - self.first_byte) * weight;
+        }
+        if sample.moving > 0 {
+            let rate = sample.bytes as f64 / seconds / f64::from(sample.moving);
+            let by_requests = self.lately.waits_for(Gate::Requests);
+            self.part.on_tick(rate, seconds, self.first_byte, self.climb.is_climbing(), by_requests);
+        }
+        if self.limits.parallel.is_none() {
+            self.climb(now, elapsed, &sample);
+        }
+    }
+
+    fn climb(&mut self, now: Instant, elapsed: Duration, sample: &Sample) {
+        let round = Duration::from_secs_f64(self.first_byte.clamp(ROUND_LEAST, ROUND_MOST));
+        let before = self.limit();
+        let span = self.meter.on_tick(now, elapsed, sample, before, round);
+        let glance = self.meter.glance();
+        let changed = glance.is_some_and(|glance| self.climb.on_glance(glance));
+        if let (Some(span), false) = (span, changed) {
+            // A connection doubles its window every round trip, and a round trip is part of the first byte.
+            let slow = (self.first_byte / 0.05).round().min(3.0) as u32;
+            self.climb.on_round(span, glance, slow);
+        }
+        if self.limit() != before || changed {
+            self.meter.restart(now);
+        }
+    }
+
+    /// [`Throttle::on_throttled`](throttle::Throttle::on_throttled) of this direction's class has said that a verdict was news.
+    pub(crate) fn on_throttled(&mut self, now: Instant) {
+        let round = Duration::from_secs_f64(self.first_byte.clamp(ROUND_LEAST, ROUND_MOST));
+        let again = self.throttled.is_some_and(|last| now.saturating_duration_since(last) < round);
+        // Where requests wait for their throttle, it is the rate that was tried, and it was cut.
+        if again || self.lately.waits_for(Gate::Requests) {
+            return;
+        }
+        self.throttled = Some(now);
+        self.climb.on_throttled();
+        self.meter.restart(now);
+    }
+
+    /// For the next run, once there is something: `when` is in seconds since 1970.
+    pub(crate) fn remember(&self, when: u64) -> Option<Remembered> {
+        if self.limits.parallel.is_some() {
+            return None;
+        }
+        let level = self.climb.found()?.round() as u32;
+        let connection_rate = self.part.connection_rate() as u64;
+        Some(Remembered { level, connection_rate, part_bytes: self.part.bytes(), when })
+    }
+
+    pub(crate) fn limited_by(&self) -> LimitedBy {
+        let limit = self.limit();
+        let Lately { in_flight, rate, starved, .. } = self.lately;
+        let in_flight = in_flight.round() as u32;
+        if let Some((gate, share)) = self.lately.gate() {
+            return LimitedBy::Gate { gate, share };
+        }
+        if starved > 0.5 {
+            return LimitedBy::Parts { in_flight, limit };
+        }
+        if self.limits.parallel.is_some() {
+            return LimitedBy::Bound { limit, rate };
+        }
+        match self.climb.standing() {
+            Standing::Climbing => LimitedBy::Ramp { in_flight },
+            Standing::Throttled => LimitedBy::Throttled { limit },
+            Standing::Bound => LimitedBy::Bound { limit, rate },
+            Standing::Knee { held, tried } => LimitedBy::Plateau {
+                in_flight: held.level().round() as u32,
+                rate: held.rate(),
+                tried: tried.level().round() as u32,
+                tried_rate: tried.rate(),
+            },
+        }
+    }
+}
+
+impl Lately {
+    fn on_tick(&mut self, sample: &Sample, seconds: f64) {
+        let weight = (seconds / 0.5).min(1.0);
+        let toward = |value: &mut f64, now: f64| *value += (now - *value) * weight;
+        toward(&mut self.in_flight, f64::from(sample.in_flight));
+        toward(&mut self.rate, sample.bytes as f64 / seconds);
+        toward(&mut self.starved, f64::from(u8::from(sample.starved)));
+        for (share, (_, waiting)) in self.gated.iter_mut().zip(sample.gated.each()) {
+            toward(share, f64::from(waiting) / f64::from(sample.in_flight.max(1)));
+        }
+    }
+
+    /// What most wait for, when that is more than a tenth of all.
+    fn gate(&self) -> Option<(Gate, f64)> {
+        let shares = Gated::default().each().map(|(gate, _)| gate).into_iter().zip(self.gated);
+        shares.filter(|(_, share)| *share > 0.1).max_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    fn waits_for(&self, gate: Gate) -> bool {
+        self.gate().is_some_and(|(most, _)| most == gate)
+    }
+}
