@@ -9,9 +9,22 @@ use super::{Gate, Gated, LimitedBy, Limits, MIB, Pace, Remembered, Sample, Seed}
 const OPEN: f64 = 1e6;
 
 const SECONDS: f64 = 20.0;
-/// Of the bars, and of what is beside them.
-const SEEDS: u64 = 40;
-const FEW_SEEDS: u64 = 20;
+/// The best fixed setting is looked for without noise: less will do, ramp and all.
+const SECONDS_FIXED: f64 = 6.0;
+/// Seeds that a plain run goes through for each shape. Their medians stray: bars have some slack then.
+/// `FLATOUT_SEEDS=40` is for the bars themselves, and for the table of docs/decisions/pace-finds-the-knee.md.
+const SEEDS: u64 = 3;
+const SEEDS_WITHOUT_SLACK: u64 = 20;
+
+fn seeds() -> u64 {
+    let typed = std::env::var("FLATOUT_SEEDS").ok();
+    typed.map_or(SEEDS, |typed| typed.parse().expect("FLATOUT_SEEDS is a number"))
+}
+
+/// What a bar is multiplied with, or divided by.
+fn slack(of: f64) -> f64 {
+    if seeds() < SEEDS_WITHOUT_SLACK { of } else { 1.0 }
+}
 
 fn shape(per_connection: f64, first_byte_ms: f64, total: f64) -> Shape {
     Shape {
@@ -47,7 +60,7 @@ fn best_fixed(shape: &Shape) -> Fixed {
     let [eight, long] = [8.0, long].map(|part_mib| {
         let levels = (3..=9).map(|doublings| 1 << doublings);
         let calm = Shape { noise: 0.0, unevenness: shape.unevenness.min(0.2), ..*shape };
-        let bytes = |level| run(&calm, Control::Fixed(level, part_mib), SECONDS, 1).bytes();
+        let bytes = |level| run(&calm, Control::Fixed(level, part_mib), SECONDS_FIXED, 1).bytes();
         let all: Vec<(u32, f64)> = levels.map(|level| (level, bytes(level))).collect();
         let best = all.iter().map(|(_, bytes)| *bytes).fold(0.0, f64::max);
         let (level, bytes) =
@@ -66,9 +79,9 @@ struct Figures {
     connections: [f64; 2],
 }
 
-fn figures(shape: &Shape, fixed: &Fixed, begin: impl Fn(Instant) -> Pace, seeds: u64) -> Figures {
+fn figures(shape: &Shape, fixed: &Fixed, begin: impl Fn(Instant) -> Pace) -> Figures {
     let start = Instant::now();
-    let rows: Vec<[f64; 4]> = (1..=seeds)
+    let rows: Vec<[f64; 4]> = (1..=seeds())
         .map(|seed| {
             let best: Run = run(shape, Control::Fixed(fixed.level, fixed.part_mib), SECONDS, seed);
             let paced = run(shape, Control::Paced(&mut begin(start), start), SECONDS, seed);
@@ -96,16 +109,14 @@ struct Bar {
     reached_s: f64,
     bytes: f64,
     connections: f64,
-    seeds: u64,
 }
 
 /// The issue's.
-const BAR: Bar = Bar { reached_s: 2.0, bytes: 0.92, connections: 1.3, seeds: SEEDS };
-const ELSEWHERE: Bar = Bar { seeds: FEW_SEEDS, ..BAR };
+const BAR: Bar = Bar { reached_s: 2.0, bytes: 0.92, connections: 1.3 };
 
 fn check(name: &str, shape: &Shape, begin: impl Fn(Instant) -> Pace, bar: Bar) {
     let fixed = best_fixed(shape);
-    let Figures { reached_s, early, bytes, connections } = figures(shape, &fixed, begin, bar.seeds);
+    let Figures { reached_s, early, bytes, connections } = figures(shape, &fixed, begin);
     println!(
         "{name:36} {:4} | {:.2} {:.2} | {:.2} {:.2} | {:.3} {:.3} | {:.2} {:.2}",
         fixed.reference,
@@ -118,10 +129,10 @@ fn check(name: &str, shape: &Shape, begin: impl Fn(Instant) -> Pace, bar: Bar) {
         connections[0],
         connections[1]
     );
-    assert!(reached_s[0] <= bar.reached_s, "{name}: 90 % after {} s", reached_s[0]);
-    assert!(early[0] >= 0.9, "{name}: {} of best fixed between 2 and 4 s", early[0]);
-    assert!(bytes[0] >= bar.bytes, "{name}: {} of the bytes of best fixed", bytes[0]);
-    assert!(connections[0] <= bar.connections, "{name}: {} of its connections", connections[0]);
+    assert!(reached_s[0] <= bar.reached_s * slack(1.2), "{name}: 90 % after {} s", reached_s[0]);
+    assert!(early[0] * slack(1.05) >= 0.9, "{name}: {} of best fixed between 2 and 4 s", early[0]);
+    assert!(bytes[0] * slack(1.03) >= bar.bytes, "{name}: {} of the bytes of best fixed", bytes[0]);
+    assert!(connections[0] <= bar.connections * slack(1.2), "{name}: {} of its connections", connections[0]);
 }
 
 fn head() {
@@ -186,7 +197,7 @@ fn noise_does_not_walk_it_away() {
                 &name,
                 &Shape { noise, unevenness: 0.2 + noise, ..base },
                 fresh,
-                Bar { connections, ..ELSEWHERE },
+                Bar { connections, ..BAR },
             );
         }
     }
@@ -210,7 +221,7 @@ fn clockwork_does_not_mislead_it() {
         let base = shape(per_connection, first_byte_ms, total);
         let name = format!("clockwork: {per_connection} MiB/s, {first_byte_ms} ms, {total}");
         let clockwork = Shape { noise: 0.0, unevenness: 0.0, round_trip: 0.0, penalty: 0.0, ..base };
-        check(&name, &clockwork, fresh, ELSEWHERE);
+        check(&name, &clockwork, fresh, BAR);
     }
 }
 
@@ -220,12 +231,12 @@ fn clockwork_does_not_mislead_it() {
 fn far_origins_are_found_nearly_as_well() {
     head();
     for (per_connection, first_byte_ms, total, bar) in [
-        (4.0, 30.0, 1000.0, ELSEWHERE),
-        (16.0, 30.0, 2000.0, ELSEWHERE),
-        (16.0, 100.0, 1000.0, ELSEWHERE),
-        (64.0, 100.0, 1000.0, ELSEWHERE),
-        (64.0, 100.0, 12000.0, Bar { bytes: 0.9, reached_s: 2.5, ..ELSEWHERE }),
-        (4.0, 100.0, OPEN, Bar { bytes: 0.87, reached_s: 2.5, ..ELSEWHERE }),
+        (4.0, 30.0, 1000.0, BAR),
+        (16.0, 30.0, 2000.0, BAR),
+        (16.0, 100.0, 1000.0, BAR),
+        (64.0, 100.0, 1000.0, BAR),
+        (64.0, 100.0, 12000.0, Bar { bytes: 0.9, reached_s: 2.5, ..BAR }),
+        (4.0, 100.0, OPEN, Bar { bytes: 0.87, reached_s: 2.5, ..BAR }),
     ] {
         let base = shape(per_connection, first_byte_ms, total);
         let name = format!("far: {per_connection} MiB/s, {first_byte_ms} ms, {total}");
@@ -250,18 +261,18 @@ fn other_seeds_lead_to_the_same() {
         }
     };
     let (few, some, many) = (shape(64.0, 5.0, 500.0), shape(16.0, 30.0, 1000.0), shape(16.0, 30.0, 4000.0));
-    let more = Bar { connections: 1.4, ..ELSEWHERE };
+    let more = Bar { connections: 1.4, ..BAR };
     check("few, 128 cores", &few, cores(128), more);
     check("some, 128 cores", &some, cores(128), more);
-    check("many, 128 cores", &many, cores(128), ELSEWHERE);
-    check("few, a link of 500 MiB/s", &few, link(500 << 20), ELSEWHERE);
-    check("many, a link of 4000 MiB/s", &many, link(4000 << 20), ELSEWHERE);
-    check("few, remembered", &few, remembered(9), Bar { reached_s: 0.5, bytes: 0.97, ..ELSEWHERE });
-    check("some, remembered", &some, remembered(72), Bar { reached_s: 0.5, bytes: 0.97, ..ELSEWHERE });
-    check("many, remembered", &many, remembered(280), Bar { reached_s: 0.5, bytes: 0.97, ..ELSEWHERE });
+    check("many, 128 cores", &many, cores(128), BAR);
+    check("few, a link of 500 MiB/s", &few, link(500 << 20), BAR);
+    check("many, a link of 4000 MiB/s", &many, link(4000 << 20), BAR);
+    check("few, remembered", &few, remembered(9), Bar { reached_s: 0.5, bytes: 0.97, ..BAR });
+    check("some, remembered", &some, remembered(72), Bar { reached_s: 0.5, bytes: 0.97, ..BAR });
+    check("many, remembered", &many, remembered(280), Bar { reached_s: 0.5, bytes: 0.97, ..BAR });
     // Wrong by far: left within 2 s.
     let start = Instant::now();
-    for seed in 1..=FEW_SEEDS {
+    for seed in 1..=seeds() {
         let after = |shape: &Shape, level: u32, seconds: f64| {
             let mut pace = remembered(level)(start);
             run(shape, Control::Paced(&mut pace, start), seconds, seed);
