@@ -47,9 +47,13 @@ impl FileGround {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let folder = folder::open(parent).map_err(refused_there)?;
         let name = path.file_name().unwrap_or_default().to_os_string();
-        let ground = FileGround::create_in(Arc::new(folder), name, path, resume)?;
-        // Of many files a `Sweeper` does it.
-        ground.temporary.clear_behind(&ground.folder, &ground.name);
+        // Of many files only the first slot is looked at, and a `Sweeper` clears the others.
+        let left = if resume { Temporary::left_behind(&folder, &name) } else { None };
+        let ground = match left {
+            Some(temporary) => FileGround::of(temporary, Arc::new(folder), name, path, resume),
+            None => FileGround::create_in(Arc::new(folder), name, path, resume)?,
+        };
+        ground.temporary.clear_others(&ground.folder, &ground.name);
         Ok(ground)
     }
 
@@ -71,9 +75,19 @@ impl FileGround {
         resume: bool,
     ) -> Result<FileGround, Error> {
         let created = Temporary::create(&folder, &name, resume);
-        let mut temporary = created.map_err(|refused| refused_there(refused.into()))?;
+        let temporary = created.map_err(|refused| refused_there(refused.into()))?;
+        Ok(FileGround::of(temporary, folder, name, shown, resume))
+    }
+
+    fn of(
+        mut temporary: Temporary,
+        folder: Arc<OwnedFd>,
+        name: OsString,
+        shown: PathBuf,
+        resume: bool,
+    ) -> FileGround {
         let earlier = Mutex::new(temporary.earlier.take());
-        Ok(FileGround {
+        FileGround {
             temporary,
             folder,
             name,
@@ -85,7 +99,7 @@ impl FileGround {
             earlier,
             journal: OnceLock::new(),
             note: Mutex::default(),
-        })
+        }
     }
 
     /// Where the file will be, for messages.
@@ -120,27 +134,43 @@ impl FileGround {
         self.lock_earlier().as_ref().and_then(|earlier| earlier.journal.as_ref().ok()).cloned()
     }
 
+    /// The same if it is of just this subject, and one to go on from: what is kept of the file is decided here alone.
+    pub(crate) fn noted_of(&self, subject: &Subject) -> Option<Arc<Journal>> {
+        self.earlier().filter(|noted| self.keeps_journal_of(subject) && noted.subject == *subject)
+    }
+
+    fn keeps_journal_of(&self, subject: &Subject) -> bool {
+        self.resume && subject.bytes() >= journal::SMALL_BYTES
+    }
+
     /// A handle to read what an earlier run left.
     pub(crate) fn content(&self) -> &File {
         &self.temporary.file
     }
 
     /// It is known what the file is to be a copy of, and that it has `kept` of that: what else an earlier run left is cut
-    /// off, and the journal begins or goes on. Without a `subject`, or for a small one, there is none.
-    pub(crate) fn begin(&self, subject: Option<&Subject>, kept: &Kept) -> Result<(), Error> {
-        let large = subject.filter(|subject| self.resume && subject.bytes() >= journal::SMALL_BYTES);
-        let log = match self.lock_earlier().take() {
-            Some(Earlier { file, journal: Ok(noted) }) if large == Some(&noted.subject) => {
+    /// off, and the journal begins or goes on. Without a `subject`, without ranges, or for a small one, there is none.
+    pub(crate) fn begin(
+        &self,
+        subject: Option<&Subject>,
+        has_ranges: bool,
+        kept: &Kept,
+    ) -> Result<(), Error> {
+        let large = subject.filter(|subject| has_ranges && self.keeps_journal_of(subject));
+        let noted = large.and_then(|subject| self.noted_of(subject));
+        let earlier = self.lock_earlier().take();
+        let log = match (earlier, noted) {
+            (Some(Earlier { file, .. }), Some(noted)) => {
                 self.note_losses(&noted, kept);
-                Log::go_on(file, &noted, &kept.ranges).ok()
+                self.cut(noted.subject.bytes())?;
+                Some(Log::go_on(file, &noted, &kept.ranges))
             }
-            Some(Earlier { file, journal }) => {
-                self.note_start_over(&journal, subject);
-                let emptied = self.temporary.file.set_len(0);
-                emptied.map_err(|refused| Error::local("cannot empty what an earlier run left", refused))?;
+            (Some(Earlier { file, journal }), None) => {
+                self.note_start_over(&journal, subject, has_ranges);
+                self.cut(0)?;
                 self.begin_journal(file, large)
             }
-            None => large.and_then(|subject| {
+            (None, _) => large.and_then(|subject| {
                 self.begin_journal(self.temporary.journal_file(&self.folder)?, Some(subject))
             }),
         };
@@ -149,6 +179,14 @@ impl FileGround {
             assert!(fresh, "a transfer begins its landing once");
         }
         Ok(())
+    }
+
+    /// Cuts off what an earlier run left behind so many bytes.
+    fn cut(&self, bytes: u64) -> Result<(), Error> {
+        let file = &self.temporary.file;
+        let is_longer = file.metadata().map(|found| found.len() > bytes);
+        let cut = is_longer.and_then(|is_longer| if is_longer { file.set_len(bytes) } else { Ok(()) });
+        cut.map_err(|refused| Error::local("cannot cut off what an earlier run left", refused))
     }
 
     /// A download goes on without a journal that cannot be written.
@@ -177,18 +215,18 @@ impl FileGround {
         self.set_note(note);
     }
 
-    fn note_start_over(&self, journal: &Result<Arc<Journal>, Unreadable>, subject: Option<&Subject>) {
-        self.set_note(match (journal, subject) {
-            (Err(why), _) => format!("started over: the journal of an earlier run is of no use: {why}"),
-            (Ok(noted), Some(subject)) => {
-                let why = noted.subject.difference(subject);
-                let why = why.unwrap_or_else(|| "the origin tells another date".into());
-                format!("started over: what an earlier run left is of no use: {why}")
-            }
-            (Ok(_), None) => {
-                "started over: the origin does not tell by an ETag and ranges what an earlier run left".into()
-            }
-        });
+    fn note_start_over(
+        &self,
+        journal: &Result<Arc<Journal>, Unreadable>,
+        subject: Option<&Subject>,
+        has_ranges: bool,
+    ) {
+        let why = match (journal, subject) {
+            (Err(why), _) => format!("its journal cannot be read: {why}"),
+            (Ok(noted), Some(subject)) => noted.subject.difference(subject, has_ranges),
+            (Ok(_), None) => "the origin does not tell by an ETag which version it sends".into(),
+        };
+        self.set_note(format!("started over: what an earlier run left is of no use: {why}"));
     }
 
     fn set_note(&self, note: String) {
@@ -288,7 +326,12 @@ impl FileGround {
     /// Once at most; in a forked child it is not ours.
     pub(crate) fn let_go(&self, keep: bool) -> u64 {
         let is_named = self.process == std::process::id() && !self.is_unnamed.swap(true, Ordering::Relaxed);
-        if !is_named || !self.temporary.is_ours(&self.folder) {
+        if !is_named {
+            return 0;
+        }
+        if !self.temporary.is_ours(&self.folder) {
+            // Somebody took the file away: what was noted of it says nothing.
+            self.remove_journal();
             return 0;
         }
         let kept_bytes = if keep { self.worth() } else { 0 };

@@ -109,13 +109,25 @@ impl Temporary {
         }
     }
 
-    /// Clears the journal that one who died at the very end left in this slot, and the slots behind it: the next few, since those between two that died may have ended well, and on to
-    /// the first that nobody has used.
-    pub(crate) fn clear_behind(&self, folder: &OwnedFd, name: &OsStr) {
+    /// The first of the file `name` that a dead owner left with a journal, in whichever of the first slots: those before it
+    /// may be free, or have an owner.
+    pub(crate) fn left_behind(folder: &OwnedFd, name: &OsStr) -> Option<Temporary> {
         let stem = stem(name);
-        // One that we have taken over has our lock.
+        may_write(folder).ok()?;
+        (0..GAP).find_map(|slot| {
+            let name = in_slot(&stem, slot);
+            let (file, earlier) = take_over(folder, &name)?;
+            Some(Temporary { file: file.into(), name, slot, earlier: Some(earlier) })
+        })
+    }
+
+    /// Clears the journal that one who died at the very end left in this slot, and the other slots: all before it, the next
+    /// few behind it, since those between two that died may have ended well, and on to the first that nobody has used. Our
+    /// own has our lock.
+    pub(crate) fn clear_others(&self, folder: &OwnedFd, name: &OsStr) {
+        let stem = stem(name);
         clear_one(folder, &journal_name(&self.name));
-        for slot in self.slot + 1..SLOTS {
+        for slot in (0..SLOTS).filter(|slot| *slot != self.slot) {
             let found = clear(folder, &in_slot(&stem, slot));
             if found == Found::Nothing && slot >= self.slot + GAP {
                 break;

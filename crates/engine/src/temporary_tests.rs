@@ -37,7 +37,7 @@ fn the_living_keep_their_slots_and_the_dead_lose_them() {
     assert_eq!(names(folder).len(), 3);
     let next = create(folder, "x");
     assert_eq!((slot(&next.name), next.file.metadata().expect("it is there").len()), (1, 0), "made anew");
-    next.clear_behind(&open(folder), "x".as_ref());
+    next.clear_others(&open(folder), "x".as_ref());
     assert_eq!(names(folder), [&first, &next].map(|one| one.name.to_string_lossy().into_owned()));
 }
 
@@ -52,7 +52,7 @@ fn a_dead_one_behind_those_that_ended_well_was_never_cleared() {
     drop((first, second, third));
     let next = create(folder, "x");
     assert_eq!(slot(&next.name), 0);
-    next.clear_behind(&open(folder), "x".as_ref());
+    next.clear_others(&open(folder), "x".as_ref());
     assert_eq!(names(folder), [next.name.to_string_lossy().into_owned()]);
 }
 
@@ -124,6 +124,22 @@ fn who_comes_next_takes_a_dead_one_over_with_its_journal_and_a_living_one_never(
 }
 
 #[test]
+fn a_dead_one_with_a_journal_is_found_behind_a_free_slot_and_one_without_is_cleared() {
+    let base = tempfile::tempdir().expect("a folder");
+    let folder = base.path();
+    let [first, second, third] = [(); 3].map(|()| create(folder, "x"));
+    let log = noted(folder, &third);
+    std::fs::remove_file(folder.join(&first.name)).expect("it ended well");
+    drop((first, second, third, log));
+    let next = Temporary::left_behind(&open(folder), "x".as_ref()).expect("a dead owner's");
+    assert!(slot(&next.name) == 2 && next.earlier.is_some());
+    assert!(Temporary::left_behind(&open(folder), "x".as_ref()).is_none(), "it has an owner again");
+    next.clear_others(&open(folder), "x".as_ref());
+    let name = next.name.to_string_lossy().into_owned();
+    assert_eq!(names(folder), [name.clone(), name + JOURNAL]);
+}
+
+#[test]
 fn a_journal_that_cannot_be_read_is_taken_over_as_such() {
     let base = tempfile::tempdir().expect("a folder");
     let folder = base.path();
@@ -182,7 +198,7 @@ fn a_single_copy_clears_what_was_left_of_its_own_name() {
     drop((first, second, logs));
     let next = create(folder, "x");
     assert!(slot(&next.name) == 0 && next.earlier.is_none());
-    next.clear_behind(&open(folder), "x".as_ref());
+    next.clear_others(&open(folder), "x".as_ref());
     assert_eq!(names(folder), [next.name.to_string_lossy().into_owned(), "x".into()]);
 }
 

@@ -258,13 +258,19 @@ impl Running {
             .is_some_and(|file| file.earlier().is_some_and(|noted| noted.subject.location == self.name))
     }
 
+    /// Whether what an earlier run left is of another object, and still there.
+    fn is_of_another(&self) -> bool {
+        self.ground
+            .file()
+            .is_some_and(|file| file.earlier().is_some_and(|noted| noted.subject.location != self.name))
+    }
+
     /// What of `range` an earlier run left in the file, if that was of the version that answers now. Reads it, which may
     /// take a while.
     pub(crate) async fn kept(self: &Arc<Running>, answer: &Answer, range: &Range<u64>) -> Kept {
-        let Some(noted) = self.ground.file().and_then(FileGround::earlier) else { return Kept::default() };
-        if Some(&noted.subject) != self.subject(answer, range).as_ref() {
-            return Kept::default();
-        }
+        let subject = self.subject(answer, range);
+        let noted = self.ground.file().zip(subject).and_then(|(file, subject)| file.noted_of(&subject));
+        let Some(noted) = noted else { return Kept::default() };
         let (tell, told) = tokio::sync::oneshot::channel();
         let running = self.clone();
         let reader = std::thread::Builder::new().name("flatout-check".into()).spawn(move || {
@@ -311,8 +317,9 @@ impl Running {
     ) -> Result<(), Error> {
         let version = Version::of(&answer.head, answer.total());
         if let Some(file) = self.ground.file() {
-            let subject = self.subject(answer, &range).filter(|_| answer.head.status == 206);
-            file.begin(subject.as_ref(), kept).map_err(|error| error.during("write", file.shown()))?;
+            let (subject, has_ranges) = (self.subject(answer, &range), answer.head.status == 206);
+            let begun = file.begin(subject.as_ref(), has_ranges, kept);
+            begun.map_err(|error| error.during("write", file.shown()))?;
         }
         self.ground.prepare(pool, total_bytes, self.pace.part_bytes, self.pace.window_bytes)?;
         self.resumed_bytes.store(kept.bytes, Ordering::Relaxed);
@@ -452,7 +459,14 @@ impl Running {
             Some(error) => Err(error),
             None => self.conclude(),
         };
-        let kept_bytes = self.ground.close(result.as_ref().err().is_some_and(may_go_on));
+        let kept_bytes = match result.as_ref().err() {
+            // It says nothing about what was left of another object, or range: a slip in what was typed loses nothing.
+            Some(error) if self.is_of_another() || error.kind() == ErrorKind::Usage => {
+                self.ground.close(true);
+                0
+            }
+            error => self.ground.close(error.is_some_and(may_go_on)),
+        };
         self.kept_bytes.store(kept_bytes, Ordering::Relaxed);
         let result = result.map_err(|error| {
             let error = error.during("read", &self.name);

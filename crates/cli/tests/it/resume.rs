@@ -268,6 +268,34 @@ fn the_large_ones_of_many_go_on() {
 }
 
 #[test]
+fn of_many_a_changed_one_starts_over_and_says_so() {
+    let of = |size| {
+        let objects = vec![("demo".into(), "object".into(), size), ("demo".into(), "small".into(), 1000)];
+        let mut options = Options::new(Store::Synthetic(objects, vec![]));
+        options.total = Some((24 * MIB).into());
+        Origin::start(options).expect("an origin on a free port")
+    };
+    for size in [20 * MIB, 5000] {
+        let (before, after, base) = (of(24 * MIB), of(size), tempfile::tempdir().unwrap());
+        let copy = |origin: &Origin| {
+            let path = base.path().to_str().unwrap();
+            flatout(&["cp", "-r", "s3://demo/", path, "--endpoint-url", &origin.url(), "--json"])
+        };
+        let large = base.path().join("object");
+        kill(begin(&mut copy(&before), || noted(large.to_str().unwrap(), 0) >= 5));
+        let ended = run(&mut copy(&after));
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        assert!(ended.stderr.contains("s3://demo/object: started over"), "{}", ended.stderr);
+        let events = ended.events();
+        let event = events.iter().find(|event| event["key"] == "object").expect("its event");
+        let note = event["note"].as_str().unwrap_or_default();
+        assert!(note.contains("ETag was") || note.contains("size was"), "{event}");
+        assert!(fs::read(&large).unwrap() == made_up("object", size), "{size}: other bytes");
+        assert_eq!(temporaries(base.path()), [""; 0]);
+    }
+}
+
+#[test]
 fn what_is_cut_off_says_what_it_is_worth_and_keeps_no_more_than_that() {
     for name in ["INT", "TERM"] {
         let (stuck, folder) = (Stuck::new(), Folder::new());
@@ -418,6 +446,153 @@ fn whatever_is_damaged_never_a_wrong_byte() {
         resumed_sometimes += u64::from(resumed > 0);
     }
     assert!(resumed_sometimes > 20, "{resumed_sometimes} of 48");
+}
+
+/// What stands beside a target, and what becomes of it.
+fn check_left(what: &str, change: impl Fn(&mut Vec<u8>, &mut Vec<u8>), resumed: u64, says: Option<&str>) {
+    let (stuck, folder) = (Stuck::new(), Folder::new());
+    let target = folder.at("new");
+    kill(stuck.begin(&target));
+    let (file, journal) = pair(&target, 0).expect("a pair");
+    let [mut content, mut noted] = [&file, &journal].map(|path| fs::read(path).unwrap());
+    change(&mut content, &mut noted);
+    fs::write(&file, content).unwrap();
+    fs::write(&journal, noted).unwrap();
+    let ended = run(&mut cp(&whole(&stuck.object, "\"one\""), &target));
+    let event = object_of(&ended);
+    assert_eq!(number(&event, "resumed"), resumed, "{what}: {event}");
+    match says {
+        None => assert!(event["note"].is_null() && ended.stderr.is_empty(), "{what}: {event}"),
+        Some(says) => {
+            assert!(event["note"].as_str().is_some_and(|note| note.contains(says)), "{what}: {event}");
+            assert!(ended.stderr.contains(says), "{what}: {}", ended.stderr);
+        }
+    }
+    assert!(fs::read(&target).unwrap() == stuck.object, "{what}: wrong bytes");
+    assert_eq!(temporaries(folder.path()), [""; 0], "{what}");
+}
+
+#[test]
+fn a_journal_in_any_state_goes_on_or_starts_over_and_says_why() {
+    let all = 12 * MIB;
+    let block = RECORD_BYTES as usize;
+    check_left("as it was", |_, _| (), all, None);
+    check_left(
+        "empty",
+        |_, noted| noted.clear(),
+        0,
+        Some("started over: what an earlier run left is of no use"),
+    );
+    check_left("foreign", |_, noted| *noted = b"{\"some\": \"json\"}".repeat(9), 0, Some("it is no journal"));
+    check_left("newer", |_, noted| noted[8] += 1, 0, Some("another version of flatout wrote it"));
+    check_left("a head cut off", |_, noted| noted.truncate(40), 0, Some("its beginning is damaged"));
+    check_left("another name in the head", |_, noted| noted[50] ^= 1, 0, Some("its beginning is damaged"));
+    check_left("a record torn", |_, noted| noted.truncate(noted.len() - 5), all - MIB, None);
+    check_left("no records", |_, noted| noted.truncate(noted.len() - 12 * block), 0, None);
+    let spoil = |_: &mut Vec<u8>, noted: &mut Vec<u8>| {
+        let at = noted.len() - 3 * block;
+        noted[at] ^= 1;
+    };
+    check_left(
+        "a record spoilt",
+        spoil,
+        all - MIB,
+        Some("1 records of an earlier run's journal are damaged"),
+    );
+    let zeros = |_: &mut Vec<u8>, noted: &mut Vec<u8>| {
+        let at = noted.len() - 3 * block;
+        noted[at..].fill(0);
+    };
+    check_left("records that never reached the disk", zeros, all - 3 * MIB, Some("3 records"));
+    let shorter = |content: &mut Vec<u8>, _: &mut Vec<u8>| content.truncate(5 << 20);
+    check_left("a file shorter than noted", shorter, 5 * MIB, Some("7MiB of what an earlier run left"));
+    check_left("an empty file", |content, _| content.clear(), 0, Some("12MiB of what an earlier run left"));
+    let other = |content: &mut Vec<u8>, _: &mut Vec<u8>| content[3 << 20] ^= 1;
+    check_left("a file with another byte", other, all - MIB, Some("1MiB of what an earlier run left"));
+}
+
+/// It was longer than its object when it got its name.
+#[test]
+fn a_file_longer_than_its_object_is_cut_to_it() {
+    let longer = |content: &mut Vec<u8>, _: &mut Vec<u8>| content.resize(SIZE as usize + 5000, 7);
+    check_left("longer", longer, 12 * MIB, None);
+}
+
+/// Either of the pair was lost.
+#[test]
+fn one_without_the_other_is_of_no_use_and_goes() {
+    for lost in [0, 1] {
+        let (stuck, folder) = (Stuck::new(), Folder::new());
+        let target = folder.at("new");
+        kill(stuck.begin(&target));
+        let (file, journal) = pair(&target, 0).expect("a pair");
+        fs::remove_file([file, journal][lost].as_path()).unwrap();
+        let object = object_of(&run(&mut cp(&whole(&stuck.object, "\"one\""), &target)).clean());
+        assert_eq!((number(&object, "resumed"), number(&object, "fetched")), (0, SIZE));
+        assert_eq!(fs::read(&target).unwrap(), stuck.object);
+        assert_eq!(temporaries(folder.path()), [""; 0]);
+    }
+}
+
+/// Killed while the object's checksum was asked for: nothing is left to fetch.
+#[test]
+fn what_was_whole_is_verified_and_put_in_place() {
+    let folder = Folder::new();
+    let target = folder.at("new");
+    let object = bytes(SIZE as usize);
+    let served = object.clone();
+    let silent = Raw::start(move |asked| match asked.method() {
+        "HEAD" => Answer { bytes: Vec::new(), then: Then::Silence },
+        _ => right(asked, &served, "\"one\""),
+    });
+    kill(begin(&mut cp(&silent, &target), || noted(&target, 0) == 13));
+    let event = object_of(&run(&mut cp(&whole(&object, "\"one\""), &target)).clean());
+    assert_eq!((number(&event, "resumed"), number(&event, "fetched")), (SIZE, 0), "{event}");
+    assert_eq!(fs::read(&target).unwrap(), object);
+    assert_eq!(temporaries(folder.path()), [""; 0]);
+}
+
+/// A key, or a range, that is not there.
+#[test]
+fn a_slip_in_what_was_typed_loses_nothing() {
+    let (stuck, folder) = (Stuck::new(), Folder::new());
+    let target = folder.at("new");
+    kill(stuck.begin(&target));
+    let object = stuck.object.clone();
+    let raw = Raw::start(move |asked| match asked.path() {
+        "/b/object" if asked.header("range").is_some_and(|range| range.starts_with("bytes=999")) => {
+            let whole = format!("bytes */{SIZE}");
+            let headers = [("Content-Length", "0"), ("Content-Range", &whole)];
+            Answer::new("416 Range Not Satisfiable", &headers, b"")
+        }
+        "/b/object" => right(asked, &object, "\"one\""),
+        _ => Answer::new("404 Not Found", &[("Content-Length", "0")], b""),
+    });
+    let endpoint = format!("http://{}", raw.address);
+    let slip = run(&mut flatout(&["cp", "s3://b/objcet", &target, "--endpoint-url", &endpoint]));
+    let slip = slip.refused(1, &["s3://b/objcet", "404"]);
+    assert!(!slip.stderr.contains("go on from"), "{}", slip.stderr);
+    assert_eq!(temporaries(folder.path()).len(), 2);
+    let slip = run(cp(&raw, &target).args(["--range", "99999999999-"]));
+    assert_ne!(slip.code, Some(0));
+    assert!(slip.stderr.contains("s3://b/object") && !slip.stderr.contains("go on from"), "{}", slip.stderr);
+    assert_eq!(number(&object_of(&run(&mut cp(&raw, &target)).clean()), "resumed"), 12 * MIB);
+    assert_eq!(fs::read(&target).unwrap(), stuck.object);
+}
+
+/// Of two to one target the second was killed, and the first had ended: its slot was taken, and the other's cleared.
+#[test]
+fn a_killed_one_goes_on_though_the_slot_before_it_is_free() {
+    let (stuck, folder) = (Stuck::new(), Folder::new());
+    let target = folder.at("new");
+    let first = begin(stuck.cp(&target).arg("--no-resume"), || !temporaries(folder.path()).is_empty());
+    kill(begin(&mut stuck.cp(&target), || noted(&target, 1) >= 12));
+    signal("INT", first.id());
+    end(first).refused(130, &["cancelled"]);
+    let object = object_of(&run(&mut cp(&whole(&stuck.object, "\"one\""), &target)).clean());
+    assert_eq!(number(&object, "resumed"), 12 * MIB);
+    assert_eq!(fs::read(&target).unwrap(), stuck.object);
+    assert_eq!(temporaries(folder.path()), [""; 0]);
 }
 
 #[test]

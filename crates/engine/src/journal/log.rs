@@ -49,18 +49,15 @@ impl Log {
         Ok(Some(Log::new(file, subject.bytes(), head.len() as u64)))
     }
 
-    /// Goes on with the journal of an earlier run, of whose blocks `kept` were found good.
-    ///
-    /// # Errors
-    /// Where its torn end cannot be cut off.
-    pub(crate) fn go_on(file: File, journal: &Journal, kept: &[std::ops::Range<u64>]) -> io::Result<Log> {
-        file.set_len(journal.whole_bytes)?;
+    /// Goes on with the journal of an earlier run, of whose blocks `kept` were found good. A torn end is shorter than the
+    /// record that is written over it.
+    pub(crate) fn go_on(file: File, journal: &Journal, kept: &[std::ops::Range<u64>]) -> Log {
         let log = Log::new(file, journal.subject.bytes(), journal.whole_bytes);
         let mut state = log.lock();
         state.noted_bytes = kept.iter().map(|range| range.end - range.start).sum();
         state.noted_end = kept.last().map_or(0, |range| range.end);
         drop(state);
-        Ok(log)
+        log
     }
 
     fn new(file: File, total_bytes: u64, end: u64) -> Log {
@@ -116,7 +113,8 @@ impl Log {
         state.waiting_bytes = 0;
     }
 
-    /// Writes what waits; to be called every [`BATCH_AGE`], and at the end. Bytes that the next run finds in whole blocks, and where the last of these ends.
+    /// Writes what waits; to be called every [`BATCH_AGE`], and at the end. Bytes that the next run finds in whole blocks, and
+    /// where the last of these ends.
     pub(crate) fn flush(&self) -> (u64, u64) {
         let mut state = self.lock();
         if !state.waiting.is_empty() {
@@ -182,7 +180,7 @@ mod tests {
         let journal = read(&path);
         assert_eq!(journal.blocks.iter().map(|block| block.number).collect::<Vec<_>>(), [3]);
         let kept = 3 * BLOCK_BYTES..4 * BLOCK_BYTES;
-        let log = Log::go_on(open(&path), &journal, std::slice::from_ref(&kept)).expect("a cut");
+        let log = Log::go_on(open(&path), &journal, std::slice::from_ref(&kept));
         assert_eq!(log.flush(), (BLOCK_BYTES, 4 * BLOCK_BYTES));
         log.on_pieces([piece(9)]);
         assert_eq!(log.flush(), (2 * BLOCK_BYTES, 10 * BLOCK_BYTES));

@@ -41,19 +41,25 @@ impl Subject {
         self.range.end - self.range.start
     }
 
-    /// Why what landed of this is of no use for `wanted`; `None` when it is.
-    pub(crate) fn difference(&self, wanted: &Subject) -> Option<String> {
+    /// In words, why what landed of this is of no use for `wanted`, of which ranges can be had or not.
+    pub(crate) fn difference(&self, wanted: &Subject, has_ranges: bool) -> String {
+        let Version { etag, size, .. } = &self.version;
         if self.location != wanted.location {
-            return Some(format!("it was {}", self.location));
+            return format!("it was {}", self.location);
         }
         if let Some(difference) = self.version.difference(&wanted.version) {
-            return Some(difference);
+            return difference;
         }
-        // One of the two says nothing where the other does.
-        if self.version.etag != wanted.version.etag || self.version.size != wanted.version.size {
-            return Some("the origin no longer tells its version".into());
-        }
-        (self.range != wanted.range).then(|| "another range of it was read".into())
+        let why = match self.range == wanted.range {
+            _ if !has_ranges => "the origin sends no ranges of it",
+            // One of the two says nothing where the other does.
+            _ if *etag != wanted.version.etag || *size != wanted.version.size => {
+                "the origin no longer tells its version"
+            }
+            false => "another range of it was read",
+            true => "the origin no longer tells the same of it",
+        };
+        why.into()
     }
 }
 

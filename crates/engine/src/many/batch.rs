@@ -189,6 +189,8 @@ impl Batch {
         let member = Member { batch: self.clone(), wanted, again };
         match started {
             Ok(running) => {
+                // What an earlier run left was large for its parts.
+                let is_small = is_small && !running.may_resume();
                 let running = Arc::new(running.in_batch(member, is_small));
                 let mut state = self.lock();
                 state.begun += 1;
