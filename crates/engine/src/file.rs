@@ -202,11 +202,10 @@ impl FileGround {
     fn note_losses(&self, noted: &Journal, kept: &Kept) {
         let note = match (kept.bad_blocks as u64, noted.damaged) {
             (0, 0) => return,
-            (0, damaged) => {
-                format!(
-                    "{damaged} records of an earlier run's journal are damaged: their blocks are fetched again"
-                )
-            }
+            (0, damaged) => format!(
+                "the journal of an earlier run is damaged: {} of its blocks are fetched again",
+                if damaged == 1 { "one".into() } else { damaged.to_string() }
+            ),
             (bad, _) => {
                 let bytes = format_size(bad * journal::BLOCK_BYTES);
                 format!("{bytes} of what an earlier run left are not as they were, and are fetched again")

@@ -16,19 +16,19 @@ use super::objects::bytes;
 use super::program::{Ended, ended, flatout, run, signal, wait_until};
 use super::raw::{Answer, Asked, Raw, Then, right};
 
-const MIB: u64 = 1 << 20;
+pub const MIB: u64 = 1 << 20;
 /// A journal's record of one block.
 const RECORD_BYTES: u64 = 24;
 
 /// An origin that gives a made-up object at a rate that leaves time to be killed in.
-fn slow(size: u64, rate: u64) -> Origin {
+pub fn slow(size: u64, rate: u64) -> Origin {
     let objects = vec![("demo".into(), "object".into(), size)];
     let mut options = Options::new(Store::Synthetic(objects, vec![]));
     options.total = Some(rate.into());
     Origin::start(options).expect("an origin on a free port")
 }
 
-fn made_up(key: &str, size: u64) -> Vec<u8> {
+pub fn made_up(key: &str, size: u64) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(size).unwrap()];
     synthetic_bytes("demo", key, 0..size, &mut bytes);
     bytes
@@ -85,14 +85,14 @@ pub fn whole(object: &[u8], etag: &'static str) -> Raw {
     Raw::start(move |asked| right(asked, &object, etag))
 }
 
-fn begin(command: &mut Command, until: impl Fn() -> bool) -> Child {
+pub fn begin(command: &mut Command, until: impl Fn() -> bool) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
     wait_until("what is to have landed", until);
     child
 }
 
-fn kill(mut child: Child) {
+pub fn kill(mut child: Child) {
     child.kill().unwrap();
     assert_eq!(end(child).code, None, "by the signal");
 }
@@ -128,7 +128,7 @@ pub fn temporaries(folder: &Path) -> Vec<String> {
 
 /// The object's event of a run that ended well.
 #[track_caller]
-fn object_of(ended: &Ended) -> Value {
+pub fn object_of(ended: &Ended) -> Value {
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     ended.events().into_iter().find(|event| event["event"] == "object").expect("an object's event")
 }
@@ -493,17 +493,17 @@ fn a_journal_in_any_state_goes_on_or_starts_over_and_says_why() {
         let at = noted.len() - 3 * block;
         noted[at] ^= 1;
     };
-    check_left(
-        "a record spoilt",
-        spoil,
-        all - MIB,
-        Some("1 records of an earlier run's journal are damaged"),
-    );
+    check_left("a record spoilt", spoil, all - MIB, Some("is damaged: one of its blocks"));
     let zeros = |_: &mut Vec<u8>, noted: &mut Vec<u8>| {
         let at = noted.len() - 3 * block;
         noted[at..].fill(0);
     };
-    check_left("records that never reached the disk", zeros, all - 3 * MIB, Some("3 records"));
+    check_left(
+        "records that never reached the disk",
+        zeros,
+        all - 3 * MIB,
+        Some("is damaged: 3 of its blocks"),
+    );
     let shorter = |content: &mut Vec<u8>, _: &mut Vec<u8>| content.truncate(5 << 20);
     check_left("a file shorter than noted", shorter, 5 * MIB, Some("7MiB of what an earlier run left"));
     check_left("an empty file", |content, _| content.clear(), 0, Some("12MiB of what an earlier run left"));

@@ -6,7 +6,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::super::program::shell;
-use super::super::resume::{Stuck, cp, noted, temporaries, whole};
+use super::super::resume::{
+    MIB, Stuck, begin, cp, kill, made_up, noted, object_of, slow, temporaries, whole,
+};
 use super::*;
 
 /// A file system of its own in memory, which only processes of its mount namespace see under its path: no root is needed
@@ -80,6 +82,14 @@ impl Disk {
         let files = fs::read_dir(self.seen(folder)).unwrap().map(|entry| entry.unwrap());
         let half = files.filter(|file| is_temporary(&file.file_name().to_string_lossy()));
         half.map(|file| file.metadata().unwrap().blocks() * 512).sum()
+    }
+
+    /// Mounts it again, `ro` or `rw`.
+    fn remount(&self, how: &str) {
+        let mut remount = Command::new("mount");
+        remount.args(["-o", &format!("remount,{how}")]).arg(self.folder.path());
+        remount.envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+        assert!(self.inside(&remount).status().unwrap().success());
     }
 
     fn free(&self) {
@@ -158,10 +168,7 @@ fn a_disk_that_is_read_only_or_too_small_is_known_before_the_first_byte() {
     let small = run(&mut disk.inside(&flatout(&["cp", &source, &target])));
     small.refused(1, &[&target, "cannot reserve 2097152 bytes", "No space left on device", "hint:"]);
     assert_eq!(names(&disk.seen("target")), [""; 0]);
-    let mut remount = Command::new("mount");
-    remount.args(["-o", "remount,ro"]).arg(disk.folder.path());
-    remount.envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
-    assert!(disk.inside(&remount).status().unwrap().success());
+    disk.remount("ro");
     let shut = run(&mut disk.inside(&flatout(&["cp", &source, &target])));
     shut.refused(1, &[&target, "Read-only file system", "hint:"]);
     assert_eq!(names(&disk.seen("target")), [""; 0]);
@@ -186,9 +193,44 @@ fn a_disk_that_is_full_loses_nothing_that_the_next_run_could_go_on_from() {
     );
     assert_eq!(temporaries(&seen).len(), 2);
     disk.free();
+    disk.remount("ro");
+    run(&mut disk.inside(&cp(&raw, &target))).refused(1, &[&target, "Read-only file system", "hint:"]);
+    assert_eq!(temporaries(&seen).len(), 2);
+    disk.remount("rw");
     let done = run(&mut disk.inside(&cp(&raw, &target))).clean();
     assert_eq!(done.events()[0]["resumed"], 12 << 20);
     assert_eq!(fs::read(seen.join("new")).unwrap(), stuck.object);
+    assert_eq!(names(&seen), ["new"]);
+}
+
+/// The file's room is reserved, and its journal's second page is not there.
+#[test]
+fn a_journal_that_finds_no_room_stops_no_download_and_what_it_noted_stays() {
+    let size = 200 * MIB;
+    let (origin, disk) = (slow(size, 160 * MIB), Disk::new(size as usize + 4096));
+    let (target, seen) = (disk.at("target/new"), disk.seen("target"));
+    let copy = || {
+        let endpoint = origin.url();
+        disk.inside(&flatout(&["cp", "s3://demo/object", &target, "--endpoint-url", &endpoint, "--json"]))
+    };
+    let landed = || noted(seen.join("new").to_str().unwrap(), 0);
+    kill(begin(&mut copy(), || landed() >= 120));
+    let noted = landed();
+    let object = object_of(&run(&mut copy()).clean());
+    let resumed = object["resumed"].as_u64().unwrap();
+    assert!(resumed >= 120 * MIB && resumed <= noted * MIB, "{noted} were noted: {object}");
+    assert!(fs::read(seen.join("new")).unwrap() == made_up("object", size), "other bytes");
+    assert_eq!(names(&seen), ["new"]);
+    // From nothing to the end: of 200 blocks 165 at most find a place in a page.
+    fs::remove_file(seen.join("new")).unwrap();
+    let most = std::cell::Cell::new(0);
+    let is_done = || {
+        most.set(landed().max(most.get()));
+        seen.join("new").exists()
+    };
+    object_of(&end(begin(&mut copy(), is_done)).clean());
+    assert!((64..=165).contains(&most.get()), "{} blocks stood in the journal", most.get());
+    assert!(fs::read(seen.join("new")).unwrap() == made_up("object", size), "other bytes");
     assert_eq!(names(&seen), ["new"]);
 }
 
