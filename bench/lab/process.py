@@ -4,7 +4,7 @@ A command is measured from its start to its exit. A program that talks is measur
 
     program: ready          everything that a process makes once is made
     lab:     go             the clocks were read
-    program: done BYTES     or: failed REASON
+    program: done BYTES     or: failed REASON; it stays until its input ends, as who has gone has no clock
 """
 
 import contextlib

@@ -218,17 +218,17 @@ class Talking(support.WithClients):
 
     def test_cpu_of_its_children_counts(self):
         child = "if os.fork() == 0: spin(0.2); os._exit(0)"
-        waited = self.run_talker(SPIN + f"say('ready'); input()\n{child}\nos.wait(); say('done 0')")
+        waited = self.run_talker(SPIN + f"say('ready'); input()\n{child}\nos.wait(); say('done 0'); sys.stdin.read()")
         self.assertGreater(waited.cpu_seconds, 0.17)
         alive = "if os.fork() == 0: spin(0.2); time.sleep(1000)"
-        left = self.run_talker(SPIN + f"say('ready'); input()\n{alive}\ntime.sleep(0.5); say('done 0')")
+        left = self.run_talker(SPIN + f"say('ready'); input()\n{alive}\ntime.sleep(0.5); say('done 0'); sys.stdin.read()")
         self.assertGreater(left.cpu_seconds, 0.17)
 
     def test_what_a_dead_child_used_before_go_does_not_count(self):
         code = """
 r, w = os.pipe(); a, b = os.pipe()
 if os.fork() == 0: spin(0.4); os.write(w, b"x"); os.read(a, 1); os._exit(0)
-os.read(r, 1); say("ready"); input(); os.write(b, b"x"); os.wait(); say("done 0")
+os.read(r, 1); say("ready"); input(); os.write(b, b"x"); os.wait(); say("done 0"); sys.stdin.read()
 """
         found = self.run_talker(SPIN + code)
         self.assertLess(found.cpu_seconds, 0.2)

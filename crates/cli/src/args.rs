@@ -334,7 +334,7 @@ pub struct Version {
 
 #[derive(Debug, clap::Args)]
 pub struct Doctor {
-    /// s3://BUCKET[/KEY], oss://BUCKET[/KEY] or http[s]://HOST[:PORT]/PATH; without it the network is left alone
+    /// s3://BUCKET[/KEY], oss://BUCKET[/KEY] or http[s]://HOST[:PORT]/PATH; without it nobody is asked but who gives keys
     #[arg(value_name = "URL")]
     pub url: Option<String>,
     #[command(flatten)]

@@ -164,7 +164,8 @@ Examples:
   flatout config show --json | jq -r 'select(.layer == \"found\") | .name'
 
 Lines are name, value, and which of flag, environment, profile, found or default it came from; flatout config --help \
-tells what these are. The flags are those of the other commands: what they would do is shown, and nothing is sent.";
+tells what these are. The flags are those of the other commands: what they would do is shown. Nothing is sent but to \
+who gives keys.";
 
 pub const COMPLETIONS: &str = "\
 Examples:

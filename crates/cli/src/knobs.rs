@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 
 use clap::builder::{Command, PossibleValue, StringValueParser, TypedValueParser};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Args, Error, FromArgMatches, ValueHint};
 use flatout_settings::{Group, KNOBS, Kind, Knob};
 
@@ -54,11 +55,14 @@ impl Args for Knobs {
 
 impl FromArgMatches for Knobs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Knobs, Error> {
-        let given = KNOBS
+        let given: Vec<_> = KNOBS
             .iter()
             .flat_map(|knob| typed(knob, matches).into_iter().map(move |value| (knob.name, value)))
             .collect();
-        Ok(Knobs { given })
+        match given.iter().find(|(name, value)| value.is_empty() && !MAY_BE_EMPTY.contains(name)) {
+            Some((name, _)) => Err(empty(name)),
+            None => Ok(Knobs { given }),
+        }
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
@@ -84,6 +88,18 @@ fn flag(knob: &'static Knob) -> Arg {
         // So that it is settings that say what is wrong with -1.
         _ => valued(arg).action(ArgAction::Set).overrides_with(knob.name).allow_negative_numbers(true),
     }
+}
+
+/// Flags whose empty value says: none, whatever the environment has.
+const MAY_BE_EMPTY: [&str; 2] = ["proxy", "no-proxy"];
+
+/// `--endpoint-url "$UNSET"` is not to mean the endpoint of somebody else.
+fn empty(name: &str) -> Error {
+    let value_name = flatout_settings::knob(name).map_or("VALUE", |knob| value(knob).0);
+    let mut refused = Error::new(ErrorKind::InvalidValue);
+    refused.insert(ContextKind::InvalidArg, ContextValue::String(format!("--{name} <{value_name}>")));
+    refused.insert(ContextKind::InvalidValue, ContextValue::String(String::new()));
+    refused
 }
 
 /// Takes any text, and lets shells complete the choices.

@@ -22,7 +22,7 @@ pub fn show(refused: &clap::Error) -> Exit {
         }
         _ => {
             let failure = failure(refused);
-            if std::env::args().any(|argument| argument == "--json") {
+            if std::env::args_os().any(|argument| argument == "--json") {
                 let event = crate::events::Error::from(&failure);
                 let line = serde_json::to_string(&crate::events::Versioned::new(&event));
                 println!("{}", line.expect("events are maps with text for keys"));
@@ -60,6 +60,10 @@ fn failure(refused: &clap::Error) -> Failure {
         ErrorKind::InvalidValue => {
             format!("{flag}: '{value}' is not one of {}", words(ContextKind::ValidValue).join(", "))
         }
+        ErrorKind::InvalidUtf8 => match std::env::args_os().find(|argument| argument.to_str().is_none()) {
+            Some(argument) => format!("'{}' is not UTF-8", argument.display()),
+            None => "an argument is not UTF-8".to_owned(),
+        },
         ErrorKind::ValueValidation => match refused.source() {
             Some(why) => format!("{flag}: '{value}': {why}"),
             None => format!("{flag}: '{value}' is no value for it"),

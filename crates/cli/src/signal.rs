@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
@@ -17,13 +17,17 @@ use crate::exit::Exit;
 /// How long the work may take to end in good order, for instance while a full pipe blocks a write.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// Signals closer together are one: timeout(1) tells the program and then its group.
+const TOGETHER: Duration = Duration::from_millis(300);
+
 /// Knows whether a signal came, and what is to be ended when one comes.
 #[derive(Clone, Default)]
 pub struct Interrupt(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    raised: bool,
+    /// When the first signal came.
+    raised: Option<Instant>,
     /// Whether a second signal means no more than the first.
     patient: bool,
     next_id: u64,
@@ -76,7 +80,7 @@ impl Interrupt {
 
     /// Whether a signal came.
     pub fn raised(&self) -> bool {
-        self.state().raised
+        self.state().raised.is_some()
     }
 
     /// For a child: a terminal tells it what its parent tells it too, and that is one interrupt, not two.
@@ -104,13 +108,12 @@ impl Interrupt {
     /// With nothing to end in good order there is nothing to wait for.
     fn raise(&self) {
         let mut state = self.state();
-        if state.raised && state.patient {
-            return;
+        match state.raised {
+            Some(first) if state.patient || first.elapsed() < TOGETHER => return,
+            None if !state.hooks.is_empty() => {}
+            _ => end(&state),
         }
-        if state.raised || state.hooks.is_empty() {
-            end(&state);
-        }
-        state.raised = true;
+        state.raised = Some(Instant::now());
         state.hooks.iter().filter_map(|(_, hook)| hook.as_ref()).for_each(|hook| hook());
         let interrupt = self.clone();
         thread::spawn(move || {
@@ -169,7 +172,7 @@ impl Armed {
     /// Runs `hook` when the first signal comes, or now if it has come already.
     pub fn on_signal(&self, hook: impl Fn() + Send + 'static) {
         let mut state = self.interrupt.state();
-        if state.raised {
+        if state.raised.is_some() {
             hook();
         }
         let mine = state.hooks.iter_mut().find(|(id, _)| *id == self.id);

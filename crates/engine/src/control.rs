@@ -47,7 +47,12 @@ impl Call {
 }
 
 /// One call and its whole answer, tried again as often as a part would be.
-pub(crate) async fn call_with_retries(shard: &Rc<Shard>, mut call: Call) -> Result<(Head, Bytes), Error> {
+pub(crate) async fn call_with_retries(shard: &Rc<Shard>, call: Call) -> Result<(Head, Bytes), Error> {
+    try_call(shard, call).await.map_err(|failure| failure.error)
+}
+
+/// The same; a failure tells whether the origin does not want to, or could not be asked as often as that.
+pub(crate) async fn try_call(shard: &Rc<Shard>, mut call: Call) -> Result<(Head, Bytes), Failure> {
     let mut attempts = Attempts::default();
     let (mut redirects, mut renewed, mut moves) = (0, false, 0);
     let account = &shard.core.account;
@@ -59,10 +64,10 @@ pub(crate) async fn call_with_retries(shard: &Rc<Shard>, mut call: Call) -> Resu
         };
         let failure = match answer(shard, &request).await {
             Ok((mut head, body)) => {
-                if call.follow(&request, &head).map_err(|failure| failure.error)? {
+                if call.follow(&request, &head)? {
                     redirects += 1;
                     if redirects > REDIRECTS_MAX {
-                        return Err(Failure::circle().error);
+                        return Err(Failure::circle());
                     }
                     continue;
                 }
@@ -85,7 +90,9 @@ pub(crate) async fn call_with_retries(shard: &Rc<Shard>, mut call: Call) -> Resu
             }
             Err(failure) => failure,
         };
-        shard.wait_or_give_up(failure, &mut attempts).await?;
+        let (fault, status) = (failure.fault, failure.status);
+        let waited = shard.wait_or_give_up(failure, &mut attempts).await;
+        waited.map_err(|error| Failure { fault, error, retry_after: None, status })?;
     }
 }
 

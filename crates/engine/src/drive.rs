@@ -3,6 +3,7 @@
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use flatout_wire::head::Head;
 use flatout_wire::range::Span;
@@ -14,12 +15,15 @@ use crate::journal::Kept;
 use crate::object::Asked;
 use crate::part::Part;
 use crate::refusal::Failure;
-use crate::retry::Attempts;
+use crate::retry::{Attempts, Fault};
 use crate::shard::Shard;
 use crate::single::Single;
 use crate::stats::Version;
 use crate::transfer::{Hold, Running};
 use crate::verify::Statement;
+
+/// Between rounds of attempts to learn the checksum while the data come.
+const STATEMENT_PAUSE: Duration = Duration::from_millis(500);
 
 /// Leads a transfer: first answer, plan, the other workers, then parts like any worker.
 pub(crate) async fn drive_lead(shard: Rc<Shard>, hold: Hold) {
@@ -197,7 +201,9 @@ fn start_workers(shard: &Rc<Shard>, hold: &Hold, parts: u64) {
     }
 }
 
-/// Asks an S3 origin for the object's checksum, beside the data; OSS has stated its own with the first answer.
+/// Asks an S3 origin for the object's checksum, beside the data; OSS has stated its own with the first answer. One that
+/// refuses leaves the object unverified. One that is down may well state a checksum, and bytes that nobody compared are not
+/// to pass for whole because of that: it is asked as long as data come, and once more when they are all there.
 fn ask_for_statement(shard: &Rc<Shard>, hold: &Hold) {
     if hold.ledger.is_stated() {
         return;
@@ -209,9 +215,18 @@ fn ask_for_statement(shard: &Rc<Shard>, hold: &Hold) {
     let (shard, hold) = (shard.clone(), hold.clone());
     tokio::task::spawn_local(async move {
         let asked = async {
-            match control::call_with_retries(&shard, Call::new(errand)).await {
-                Ok((head, _)) => note_statement(&hold, &head),
-                Err(error) => hold.ledger.state(Statement::Nothing(unstated(error.kind()))),
+            loop {
+                let all_there = hold.is_whole();
+                match control::try_call(&shard, Call::new(errand.clone())).await {
+                    Ok((head, _)) => return note_statement(&hold, &head),
+                    Err(Failure { fault: Fault::Final, .. }) => {
+                        return hold.ledger.state(Statement::Nothing("the origin refused to state it"));
+                    }
+                    Err(failure) if all_there => {
+                        return hold.fail(failure.error.during("read the checksum", &hold.name));
+                    }
+                    Err(_) => tokio::time::sleep(STATEMENT_PAUSE).await,
+                }
             }
         };
         tokio::select! {
@@ -219,16 +234,6 @@ fn ask_for_statement(shard: &Rc<Shard>, hold: &Hold) {
             () = hold.stopped() => {}
         }
     });
-}
-
-/// Why an origin has stated nothing.
-fn unstated(kind: ErrorKind) -> &'static str {
-    match kind {
-        ErrorKind::Network | ErrorKind::Timeout | ErrorKind::Throttled => {
-            "the origin could not be asked for it"
-        }
-        _ => "the origin refused to state it",
-    }
 }
 
 /// A statement counts only for the version that is being read.

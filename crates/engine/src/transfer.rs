@@ -416,6 +416,11 @@ impl Running {
         }
     }
 
+    /// Whether every byte has landed.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.whole.load(Ordering::Acquire)
+    }
+
     /// The body of a single answer of unknown length has ended: what has landed is the whole.
     pub(crate) fn finish_unplanned(&self) {
         self.whole.store(true, Ordering::Release);
@@ -484,7 +489,7 @@ impl Running {
     }
 
     fn conclude(&self) -> Result<Report, Error> {
-        let Some(settled) = self.settled.get().filter(|_| self.whole.load(Ordering::Acquire)) else {
+        let Some(settled) = self.settled.get().filter(|_| self.is_whole()) else {
             if self.ground.is_abandoned() {
                 return Err(reader_has_gone());
             }

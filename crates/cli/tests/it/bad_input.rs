@@ -377,7 +377,7 @@ fn control_c_while_nobody_reads() {
     let mut first = [0];
     std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut first).unwrap();
     signal("INT", child.id());
-    std::thread::sleep(Duration::from_millis(200));
+    std::thread::sleep(Duration::from_millis(500));
     signal("INT", child.id());
     assert_eq!(child.wait().unwrap().code(), Some(130));
 }

@@ -480,3 +480,12 @@ fn serve_refuses_what_it_cannot_do() {
     );
     assert!(buckets.root().is_dir());
 }
+
+#[test]
+fn arguments_that_are_no_text_are_refused() {
+    use std::os::unix::ffi::OsStrExt;
+    let odd = std::ffi::OsStr::from_bytes(b"d\xff/y");
+    for arguments in [&["cp", "s3://b/k"][..], &["stat"], &["ls", "--json"]] {
+        run(flatout(arguments).arg(odd)).refused(4, &["d\u{fffd}/y", "not UTF-8"]);
+    }
+}

@@ -294,11 +294,15 @@ fn who_has_the_keys_is_asked_once() {
     assert_eq!(std::fs::read_to_string(&asked).unwrap().lines().count(), 1);
 }
 
-/// An origin whose clock is `ahead_s` ahead of ours.
+/// An origin whose clock is `ahead_s` ahead of ours, and which refuses what is signed too far from it.
 fn in_time_zone(ahead_s: i64) -> Raw {
     Raw::start(move |asked: &Asked| {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         let date = format_http(now.saturating_add_signed(ahead_s));
+        if ahead_s.abs() > 900 && asked.header("authorization").is_some() {
+            let head = format!("HTTP/1.1 403 Forbidden\r\nDate: {date}\r\nContent-Length: 0\r\n\r\n");
+            return Answer { bytes: head.into_bytes(), then: Then::Listen };
+        }
         let answer = right(asked, &bytes(MIB), "\"v1\"");
         let text = format!("HTTP/1.1 206 Partial Content\r\nDate: {date}\r\n");
         let end = answer.bytes.iter().position(|byte| *byte == b'\n').unwrap() + 1;
@@ -317,8 +321,12 @@ fn clocks_that_differ() {
         let endpoint = format!("http://{}", raw.address);
         let sheet = examine(at("s3://bucket/key", &["--endpoint-url", &endpoint]).envs(KEYS));
         sheet.says("clock", level, &[says]).ends(code);
+        let level = if ahead_s == 0 { "good" } else { "note" };
         let plain = examine(&mut at(&raw.url("bucket/key"), &[]));
-        plain.says("clock", if ahead_s == 0 { "good" } else { "note" }, &[says]).ends(0);
+        plain.says("clock", level, &[says]).ends(0);
+        let unsigned = ["--no-sign-request", "--endpoint-url", &endpoint];
+        let unsigned = examine(&mut at("s3://bucket/key", &unsigned));
+        unsigned.says("clock", level, &[says]).says("access", "good", &["1MiB"]).ends(0);
     }
 }
 

@@ -10,7 +10,7 @@ mod places;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use flatout_engine::{Client, Config, ErrorKind, Get, Landing, Report, Verified, stream};
+use flatout_engine::{Client, Config, Error, ErrorKind, Get, Landing, Report, Verified, stream};
 use flatout_wire::checksum::Algorithm;
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
@@ -392,12 +392,12 @@ fn stating(refusals: usize) -> Origin {
     })
 }
 
-fn read_s3(origin: &Origin, span: Span) -> Report {
+fn read_s3(origin: &Origin, span: Span) -> Result<Report, Error> {
     let mut config = config();
     config.settings.endpoint_url = Some(format!("http://{}", origin.address));
     let client = Client::new(config).expect("good settings");
     let location = Location::parse("s3://bucket/object").expect("a location");
-    client.get_into(&location, span, &mut vec![0; SIZE as usize]).expect("the object arrives")
+    client.get_into(&location, span, &mut vec![0; SIZE as usize])
 }
 
 #[test]
@@ -410,17 +410,23 @@ fn a_range_that_is_the_whole_is_verified() {
         (Span::Last(SIZE), whole),
         (Span::From(1), Verified::None("a part of the object was read")),
     ] {
-        assert_eq!(read_s3(&stating(0), span.clone()).verified, expected, "{span:?}");
+        let report = read_s3(&stating(0), span.clone()).expect("the object arrives");
+        assert_eq!(report.verified, expected, "{span:?}");
     }
 }
 
 #[test]
 fn a_statement_that_fails_once_is_asked_for_again() {
-    assert_eq!(read_s3(&stating(1), Span::All).verified, Verified::Whole(Algorithm::Crc32c));
-    assert_eq!(
-        read_s3(&stating(9), Span::All).verified,
-        Verified::None("the origin could not be asked for it")
-    );
+    let report = read_s3(&stating(1), Span::All).expect("the object arrives");
+    assert_eq!(report.verified, Verified::Whole(Algorithm::Crc32c));
+}
+
+/// Its bytes may be wrong, and nobody has compared them.
+#[test]
+fn an_object_whose_statement_could_not_be_asked_for_does_not_pass_for_whole() {
+    let error = read_s3(&stating(9), Span::All).expect_err("no statement");
+    assert_eq!(error.kind(), ErrorKind::Throttled);
+    assert!(error.to_string().starts_with("read the checksum: s3://bucket/object: "), "{error}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::super::folder::Folder;
-use super::super::program::signal;
+use super::super::program::{shell, signal};
 use super::*;
 
 const HEEDED: [&str; 3] = ["INT", "TERM", "HUP"];
@@ -19,6 +19,19 @@ fn a_signal_ends_one_object_in_good_order() {
             assert_eq!(stopped.text(), "", "{phase:?} {name}");
             folder.is_untouched();
         }
+    }
+}
+
+/// timeout(1) tells the program, and then the group that it is in.
+#[test]
+fn two_signals_at_once_are_one() {
+    for phase in OF_ONE {
+        let (held, folder) = (Held::at(phase), Folder::new());
+        let child = held.begin(held.cp(&folder.at("model")));
+        let pid = child.id();
+        run(&mut shell(&format!("kill -TERM {pid}; kill -TERM {pid}"), &[])).clean();
+        end(child).refused(130, &["s3://b/object", "cancelled"]);
+        folder.is_untouched();
     }
 }
 

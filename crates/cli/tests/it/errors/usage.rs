@@ -21,6 +21,7 @@ fn command_lines(snapshot: &mut Snapshot) {
         &["cp", "s3://b/k", "x", "--paralel", "3"],
         &["cp", "s3://b/k", "x", "--frobnicate"],
         &["cp", "s3://b/k", "x", "--part-size"],
+        &["cp", "s3://b/k", "x", "--endpoint-url", ""],
         &["cp", "s3://b/k", "x", "--range", "9-3"],
         &["cp", "s3://b/k", "x", "--range", "first"],
         &["cp", "-r", "s3://b/k/", "x", "--range", "0-1"],

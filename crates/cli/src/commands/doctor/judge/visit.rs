@@ -18,7 +18,7 @@ const SLOW_S: f64 = 0.1;
 /// What came of asking. `round_trip_s` is that of the nearest address.
 pub fn visit(visit: &Visit, dialect: Dialect, round_trip_s: Option<f64>) -> Vec<Finding> {
     let mut findings = vec![access(visit)];
-    findings.extend(visit.clock_ahead_s.map(|ahead_s| clock(ahead_s, dialect)));
+    findings.extend(visit.clock_ahead_s.map(|ahead_s| clock(ahead_s, dialect, visit.outcome.is_ok())));
     if let Ok(Some(object)) = &visit.outcome {
         findings.extend(first_byte(object, round_trip_s));
     }
@@ -56,7 +56,8 @@ fn access(visit: &Visit) -> Finding {
     }
 }
 
-fn clock(ahead_s: i64, dialect: Dialect) -> Finding {
+/// With `works`, the origin has answered as it should all the same: what it serves needs no signature.
+fn clock(ahead_s: i64, dialect: Dialect, works: bool) -> Finding {
     let seconds = ahead_s.unsigned_abs();
     // What the origin is ahead, this machine is behind.
     let direction = if ahead_s > 0 { "behind" } else { "ahead of" };
@@ -72,7 +73,7 @@ fn clock(ahead_s: i64, dialect: Dialect) -> Finding {
         (_, Dialect::Plain) => Finding::note("clock", found)
             .means("nothing is signed here; requests to buckets may be refused for it")
             .advise(set),
-        (..=REFUSED_S, _) => {
+        (seconds, _) if seconds <= REFUSED_S || works => {
             Finding::note("clock", found).means("signatures are refused from 15 minutes on").advise(set)
         }
         _ => Finding::bad("clock", found)
@@ -146,9 +147,15 @@ mod tests {
         check(60, Dialect::S3, Good, Exit::Clean, "60 s behind");
         check(-61, Dialect::Oss, Note, Exit::Clean, "61 s ahead");
         check(900, Dialect::S3, Note, Exit::Clean, "15 min behind");
-        check(901, Dialect::S3, Bad, Exit::Refused, "15 min behind");
-        check(-36_000, Dialect::Oss, Bad, Exit::Refused, "10 h ahead");
+        check(901, Dialect::S3, Note, Exit::Clean, "15 min behind");
         check(-36_000, Dialect::Plain, Note, Exit::Clean, "nothing is signed");
+        for (ahead_s, dialect, says) in
+            [(901, Dialect::S3, "15 min behind"), (-36_000, Dialect::Oss, "10 h ahead")]
+        {
+            let outcome = Err(Failure::usage("access denied"));
+            let refused = Visit { outcome, ..of(Some(ahead_s), 0.01) };
+            self::check(&refused, dialect, "clock", Bad, Exit::Refused, &[says]);
+        }
         assert_eq!(visit(&of(None, 0.01), Dialect::S3, None).len(), 2, "no date, no finding");
     }
 
