@@ -32,8 +32,10 @@ pub struct Outcome {
 
 impl Download<'_> {
     /// Into a file, which the engine shows under its name only when it is whole and verified.
-    pub fn to_file(&self, path: &Path) -> Outcome {
-        self.run(Landing::File(path.to_path_buf()), |transfer| {
+    /// With `keep_existing` it is not shown where another one has appeared there meanwhile.
+    pub fn to_file(&self, path: &Path, keep_existing: bool) -> Outcome {
+        let get = self.get(Landing::File(path.to_path_buf()));
+        self.run(if keep_existing { get.keeping_existing() } else { get }, |transfer| {
             Bar::new(self.console, Carries::Lines, self.location.name()).follow(&transfer);
             Ok(transfer.wait()?)
         })
@@ -42,7 +44,7 @@ impl Download<'_> {
     /// To standard output, in order.
     pub fn to_stdout(&self) -> Outcome {
         let (writer, mut reader) = stream();
-        self.run(Landing::Stream(writer), |transfer| {
+        self.run(self.get(Landing::Stream(writer)), |transfer| {
             let mut out = stdout::raw().map_err(|error| Failure::stdout(&error))?;
             let _bar =
                 Bar::new(self.console, Carries::Bytes, self.location.name()).follow_aside(transfer.watch());
@@ -59,9 +61,9 @@ impl Download<'_> {
         })
     }
 
-    fn run(&self, landing: Landing, deliver: impl FnOnce(Transfer) -> Result<Report, Failure>) -> Outcome {
+    fn run(&self, get: Get, deliver: impl FnOnce(Transfer) -> Result<Report, Failure>) -> Outcome {
         let begun = Instant::now();
-        let (progress, result) = match self.start(landing) {
+        let (progress, result) = match start(self.client, get, self.console) {
             Ok((transfer, _armed)) => {
                 let watch = transfer.watch();
                 let result = deliver(transfer);
@@ -73,12 +75,12 @@ impl Download<'_> {
         Outcome { result, fetched_bytes, retries, seconds: begun.elapsed().as_secs_f64() }
     }
 
-    fn start(&self, landing: Landing) -> Result<(Transfer, Armed), Error> {
+    fn get(&self, landing: Landing) -> Get {
         let mut get = Get::new(self.location.clone(), landing);
         if let Some(span) = self.span {
             get.span = span.clone();
         }
-        start(self.client, get, self.console)
+        get
     }
 }
 

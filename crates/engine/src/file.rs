@@ -33,6 +33,8 @@ pub(crate) struct FileGround {
     is_unnamed: AtomicBool,
     process: u32,
     resume: bool,
+    /// What stands under the name by the end is not replaced.
+    pub(crate) keep_existing: bool,
     /// What an earlier run left, until it is known what is wanted now.
     earlier: Mutex<Option<Earlier>>,
     journal: OnceLock<Log>,
@@ -96,6 +98,7 @@ impl FileGround {
             is_unnamed: AtomicBool::new(false),
             process: std::process::id(),
             resume,
+            keep_existing: false,
             earlier,
             journal: OnceLock::new(),
             note: Mutex::default(),
@@ -273,6 +276,9 @@ impl FileGround {
             self.on_named();
             return Ok(());
         }
+        if self.keep_existing {
+            return self.link();
+        }
         if let Some(mode) = self.earlier_mode()? {
             rustix::fs::fchmod(file, mode).map_err(|refused| {
                 Error::local("cannot keep the earlier file's permissions", refused.into())
@@ -283,6 +289,25 @@ impl FileGround {
             .map_err(|refused| Error::local("cannot put the file under its name", refused.into()))?;
         self.on_named();
         Ok(())
+    }
+
+    /// The same beside what may stand there. A link never replaces anything, on file systems that know no careful rename too.
+    fn link(&self) -> Result<(), Error> {
+        let (folder, from) = (&*self.folder, &self.temporary.name);
+        match rustix::fs::linkat(folder, from, folder, &self.name, AtFlags::empty()) {
+            Ok(()) => {
+                let _ = rustix::fs::unlinkat(folder, from, AtFlags::empty());
+                self.on_named();
+                Ok(())
+            }
+            Err(Errno::EXIST) => {
+                // The next run will leave it out: nothing is to go on from.
+                self.let_go(false);
+                let cause = "a file of that name appeared while this one was written: it stays as it is";
+                Err(Error::new(ErrorKind::LocalIo, cause).with_hint("leave out --no-clobber to replace it"))
+            }
+            Err(refused) => Err(Error::local("cannot put the file under its name", refused.into())),
+        }
     }
 
     /// The file has its own name: the journal has served.

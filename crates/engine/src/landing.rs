@@ -75,6 +75,13 @@ impl Ground {
         })
     }
 
+    /// Whether a file that stands under the name by the end is to stay.
+    pub(crate) fn set_keep_existing(&mut self, keep_existing: bool) {
+        if let Ground::File(file) = self {
+            file.keep_existing = keep_existing;
+        }
+    }
+
     /// The file, where it is one.
     pub(crate) fn file(&self) -> Option<&FileGround> {
         match self {

@@ -33,18 +33,26 @@ pub struct Get {
     /// Where its bytes land.
     pub landing: Landing,
     pub(crate) record_parts: bool,
+    pub(crate) keep_existing: bool,
 }
 
 impl Get {
     /// The whole of an object.
     pub fn new(location: Location, landing: Landing) -> Get {
-        Get { location, span: Span::All, landing, record_parts: false }
+        Get { location, span: Span::All, landing, record_parts: false, keep_existing: false }
     }
 
     /// A range of it only.
     #[must_use]
     pub fn with_span(mut self, span: Span) -> Get {
         self.span = span;
+        self
+    }
+
+    /// Leaves a file that stands under the target's name by the end as it is; the transfer fails then.
+    #[must_use]
+    pub fn keeping_existing(mut self) -> Get {
+        self.keep_existing = true;
         self
     }
 
@@ -209,7 +217,8 @@ impl Running {
     /// Opens the landing; nothing is sent yet.
     pub(crate) fn start(get: Get, account: Arc<Account>, pace: Pace, care: Care) -> Result<Running, Error> {
         let name = get.location.to_string();
-        let (ground, stop) = (Ground::open(get.landing, care.resume)?, Arc::new(Semaphore::new(0)));
+        let (mut ground, stop) = (Ground::open(get.landing, care.resume)?, Arc::new(Semaphore::new(0)));
+        ground.set_keep_existing(get.keep_existing);
         ground.stop_when_abandoned(&stop);
         let ledger = Ledger::default();
         if !care.verify {

@@ -119,7 +119,12 @@ fn list(source: &str, client: &Client) -> Result<Vec<Wanted>, Failure> {
         let Entry::Object(listed) = entry? else { continue };
         let Named::File(name) = names.name(&listed.key) else { continue };
         let location: Option<Location> = source.location.with_key(listed.key);
-        wanted.extend(location.map(|location| Wanted { location, size: Some(listed.size), name }));
+        wanted.extend(location.map(|location| Wanted {
+            location,
+            size: Some(listed.size),
+            name,
+            keep_existing: false,
+        }));
     }
     Ok(wanted)
 }

@@ -49,7 +49,7 @@ pub fn run(args: &Cp, console: &Console) -> Result<Exit, Failure> {
     let download = Download { client: &client, location: &source, span: args.range.as_ref(), console };
     let outcome = match &target {
         Target::Stdout => download.to_stdout(),
-        Target::File(path) => download.to_file(path),
+        Target::File(path) => download.to_file(path, args.no_clobber),
     };
     report(console, &source, &target, &outcome)
 }

@@ -125,7 +125,10 @@ impl Selection {
         let why = match named {
             Named::File(name) => match &self.existing {
                 Some(folder) if folder.join(&name).symlink_metadata().is_ok() => Why::Exists,
-                _ => return Some(Wanted { location, size: Some(listed.size), name }),
+                existing => {
+                    let (size, keep_existing) = (Some(listed.size), existing.is_some());
+                    return Some(Wanted { location, size, name, keep_existing });
+                }
             },
             Named::Marker => Why::Marker,
             Named::Unusable(why) => Why::Unusable(why),

@@ -183,7 +183,8 @@ impl Batch {
                 None => Landing::Nowhere,
                 Some(folder) => Landing::Beneath(folder.clone(), wanted.name.clone()),
             };
-            let get = Get::new(wanted.location.clone(), landing);
+            let mut get = Get::new(wanted.location.clone(), landing);
+            get.keep_existing = wanted.keep_existing;
             Running::start(get, self.account.clone(), self.pace, self.care)
         });
         let member = Member { batch: self.clone(), wanted, again };

@@ -26,6 +26,8 @@ pub struct Wanted {
     pub size: Option<u64>,
     /// Where it lands: a path relative to the target folder. Nowhere else can be reached by it.
     pub name: String,
+    /// A file that appears under that name meanwhile stays, and the object fails.
+    pub keep_existing: bool,
 }
 
 /// What became of one of many objects.

@@ -433,7 +433,12 @@ async fn get_many(world: &Rc<World>, client: &Client, land: Land) -> RunningMany
     }
     let wanted = scenario.objects.iter().enumerate().map(|(at, object)| {
         let name = format!("folder-{}/object-{at}", at % 3);
-        Ok(Wanted { location: location(scenario.origin.dialect, at), size: object.listed, name })
+        Ok(Wanted {
+            location: location(scenario.origin.dialect, at),
+            size: object.listed,
+            name,
+            keep_existing: false,
+        })
     });
     batch.feed(wanted);
     let mut running =

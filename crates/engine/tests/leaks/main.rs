@@ -74,6 +74,7 @@ fn many(client: &Client, numbers: Range<usize>, folder: &Path) -> usize {
         location: location(number),
         size: Some(if number.is_multiple_of(2) { SIZE } else { SIZE / 8 }),
         name: format!("{number:06}"),
+        keep_existing: false,
     };
     let wanted: Vec<_> = numbers.map(|number| Ok(wanted(number))).collect();
     let folder = Folder::open(folder).expect("the folder");

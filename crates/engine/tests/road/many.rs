@@ -26,7 +26,7 @@ fn client_with(origin: &Origin, mut config: Config) -> Client {
 
 fn wanted(key: &str, size: Option<u64>) -> Wanted {
     let location = Location::parse(&format!("s3://b/{key}")).expect("a location");
-    Wanted { location, size, name: key.to_owned() }
+    Wanted { location, size, name: key.to_owned(), keep_existing: false }
 }
 
 fn start(client: &Client, objects: &[(&str, Option<u64>)], folder: Option<&Path>) -> Many {

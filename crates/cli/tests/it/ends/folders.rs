@@ -123,3 +123,34 @@ fn without_override(command: Command) -> Command {
     plain.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     plain
 }
+
+#[test]
+fn a_file_that_appears_meanwhile_stays_where_none_is_to_be_replaced() {
+    for phase in OF_ONE {
+        let (held, base) = (Held::at(phase), tempfile::tempdir().unwrap());
+        let target = base.path().join("model");
+        let mut copy = held.cp(target.to_str().unwrap());
+        copy.arg("--no-clobber");
+        let child = held.begin(copy);
+        fs::write(&target, b"mine").unwrap();
+        held.go_on();
+        end(child)
+            .refused(1, &[target.to_str().unwrap(), "appeared while this one was written", "--no-clobber"]);
+        assert_eq!(
+            (fs::read(&target).unwrap(), names(base.path())),
+            (b"mine".to_vec(), vec!["model".to_owned()])
+        );
+    }
+    let (held, base) = (Held::at(Phase::Amid), tempfile::tempdir().unwrap());
+    let mut copy = held.cp(base.path().to_str().unwrap());
+    copy.arg("-n");
+    let child = held.begin(copy);
+    wait_until("its folder", || base.path().join("d").exists());
+    fs::write(base.path().join("d/b"), b"mine").unwrap();
+    held.go_on();
+    let ended = end(child);
+    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.contains("d/b: a file of that name appeared"), "{}", ended.stderr);
+    assert_eq!(fs::read(base.path().join("d/b")).unwrap(), b"mine");
+    assert_eq!(files(base.path()).len(), 4);
+}
