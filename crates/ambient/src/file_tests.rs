@@ -65,7 +65,7 @@ fn every_layer_beats_the_next() {
     // A text, a size, a switch, a repeatable knob: flag, variable, key of the file, default.
     for (name, flag, variable, key, default) in [
         ("addressing", "path", "virtual", "\"path\"", "auto"),
-        ("part-size", "1MiB", "2MiB", "\"3MiB\"", "8MiB"),
+        ("part-size", "1MiB", "2MiB", "\"3MiB\"", "auto"),
         ("no-verify", "true", "false", "true", "false"),
         (
             "resolve",
@@ -398,5 +398,5 @@ fn the_table_masks_and_says_what_follows() {
         "endpoint-url",
         (amazon, Layer::Found, "AWS's own, from the region"),
     );
-    check(&[("part-size", "33MiB")], &[], &[], "window", ("66MiB", Layer::Default, "two parts"));
+    check(&[("part-size", "33MiB")], &[], &[], "window", ("auto", Layer::Default, ""));
 }

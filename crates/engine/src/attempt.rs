@@ -93,7 +93,7 @@ async fn exchange(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result
         None => head,
     };
     while let Some(mut connection) = shard.idle_connection(&endpoint) {
-        match connection.exchange(&head).await {
+        match timed(shard, running, connection.exchange(&head)).await {
             Ok(head) => return Ok(Answer::new(connection, head, pen)),
             Err(closed) if closed.kind() == ErrorKind::Network && !connection.is_answering() => {}
             Err(error) => return Err(error.into()),
@@ -103,7 +103,7 @@ async fn exchange(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result
     let (socket, address) = shard.connect(&endpoint, Purpose::Store, shard.core.connect_timeout()).await?;
     running.counters.connections.fetch_add(1, Ordering::Relaxed);
     let mut connection = shard.new_connection(socket, endpoint, address);
-    match connection.exchange(&head).await {
+    match timed(shard, running, connection.exchange(&head)).await {
         Ok(head) => {
             shard.core.endpoints.on_answered(address);
             Ok(Answer::new(connection, head, pen))
@@ -115,6 +115,18 @@ async fn exchange(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result
             Err(error.into())
         }
     }
+}
+
+/// Notes how long the answer took to begin.
+async fn timed(
+    shard: &Shard,
+    running: &Running,
+    exchange: impl Future<Output = Result<Head, Error>>,
+) -> Result<Head, Error> {
+    let asked = Instant::now();
+    let head = exchange.await?;
+    shard.cell(running).on_first_byte(asked.elapsed());
+    Ok(head)
 }
 
 impl Answer {
@@ -187,7 +199,8 @@ impl Answer {
         hash: &mut PartHash,
         limit: u64,
     ) -> Result<u64, Failure> {
-        let mut landed = 0;
+        let (mut landed, cell) = (0, shard.cell(running));
+        let _moving = cell.moving();
         while landed < limit {
             let received =
                 self.body.receive(&mut self.connection, place, hash, &shard.scratch, limit - landed).await?;
@@ -195,6 +208,8 @@ impl Answer {
                 break;
             }
             landed += received;
+            cell.on_received(received);
+            cell.on_written(place.take_writing());
             shard.landed_bytes.set(shard.landed_bytes.get() + received);
             running.counters.fetched_bytes.fetch_add(received, Ordering::Relaxed);
             running.counters.landed_bytes.fetch_add(received, Ordering::Relaxed);

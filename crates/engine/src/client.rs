@@ -19,6 +19,7 @@ use crate::credentials::{Anonymous, Grant, Keys, Provider, Refused};
 use crate::endpoint::Endpoints;
 use crate::error::{Error, ErrorKind, SETTINGS};
 use crate::folder::Folder;
+use crate::gate::{Gate, Gates, Team};
 use crate::landing::{Landing, Memory};
 use crate::lease::Pool;
 use crate::list::{Bucket, Listing, repeats_a_page};
@@ -28,7 +29,7 @@ use crate::shard::{Job, ShardHandle};
 use crate::stats::{Report, Stat, Version};
 use crate::survey::{self, Clock, Survey, Way};
 use crate::tls::Tls;
-use crate::transfer::{Care, Get, Hold, Pace, Running, Transfer};
+use crate::transfer::{Care, Get, Hold, Running, Transfer};
 
 /// What a client is made from.
 #[derive(Clone, Debug)]
@@ -91,6 +92,7 @@ impl Client {
             clock: Clock::default(),
             settings,
             pool: Arc::default(),
+            gates: Gates::default(),
             shards: Mutex::new(Some(Vec::new())),
             process: std::process::id(),
         };
@@ -110,26 +112,27 @@ impl Client {
         check_object(&get.location)?;
         check_span(&get.span).map_err(|error| error.during("read", &get.location))?;
         let (account, care) = (self.core.account.clone(), self.core.care());
-        let running = Arc::new(Running::start(get, account, self.core.pace(), care)?);
-        self.core.send(0, Job::Lead(Hold::new(running.clone())))?;
+        let gate = self.core.gate_of(&get.location);
+        let running = Arc::new(Running::start(get, account, gate.clone(), care)?);
+        let slot = gate.join(Team::Transfer(Arc::downgrade(&running)), 0);
+        self.core.send(0, Job::Lead(Hold::new(running.clone()), slot))?;
         Ok(Transfer::new(running))
     }
 
-    /// Starts a get of many objects, which land beneath `folder`, or nowhere. `wanted` is read by a thread of its own,
-    /// ahead of the transfer and with bounded memory; its first error ends it ([`Many::incomplete`]).
+    /// Starts a get of many objects of the origin of `source`, which land beneath `folder`, or nowhere. `wanted` is read by a
+    /// thread of its own, ahead of the transfer and with bounded memory; its first error ends it ([`Many::incomplete`]).
     ///
     /// # Errors
     /// [`ErrorKind::LocalIo`] when no thread can be started.
     pub fn get_many(
         &self,
+        source: &Location,
         wanted: impl Iterator<Item = Result<Wanted, Error>> + Send + 'static,
         folder: Option<Folder>,
     ) -> Result<Many, Error> {
-        let settings = &self.core.settings;
-        let batch = Batch::new(self.core.account.clone(), self.core.pace(), self.core.care(), folder);
-        Many::start(batch, wanted, |number, worker| {
-            self.core.send((number % settings.shards.max(1)) as usize, Job::Many(worker))
-        })
+        let gate = self.core.gate_of(source);
+        let batch = Batch::new(self.core.account.clone(), gate, self.core.care(), folder);
+        Many::start(batch, wanted, &self.core)
     }
 
     /// Fills `buffer` with a range of an object and returns when it is filled; the buffer may be longer.
@@ -332,6 +335,7 @@ pub(crate) struct Core {
     pub(crate) tls: Tls,
     pub(crate) clock: Clock,
     pub(crate) pool: Arc<Pool>,
+    gates: Gates,
     /// The shards that have been started; `None` once the client is closed, so that nothing starts any after.
     shards: Mutex<Option<Vec<ShardHandle>>>,
     process: u32,
@@ -344,9 +348,11 @@ impl Core {
         *self.shards.lock().unwrap_or_else(PoisonError::into_inner) = Some(handles);
     }
 
-    pub(crate) fn pace(&self) -> Pace {
-        let Settings { parallel, part_bytes, window_bytes, .. } = self.settings;
-        Pace { parallel, part_bytes, window_bytes }
+    /// The gate toward the origin of a location.
+    pub(crate) fn gate_of(&self, location: &Location) -> Arc<Gate> {
+        // Whatever keeps a request from being made is told to whoever makes one.
+        let way = survey::way_to(self, location).ok();
+        self.gates.of(way.as_ref().map(|way| &way.endpoint), &self.settings)
     }
 
     pub(crate) fn care(&self) -> Care {
@@ -360,14 +366,6 @@ impl Core {
 
     pub(crate) fn stall_timeout(&self) -> Duration {
         Duration::from_millis(self.settings.stall_timeout_ms)
-    }
-
-    /// Hands a worker of a transfer to the shard whose turn it is.
-    pub(crate) fn start_worker(self: &Arc<Core>, worker: usize, hold: Hold) {
-        let shard = worker % self.settings.shards.max(1) as usize;
-        if let Err(error) = self.send(shard, Job::Work(hold.clone())) {
-            hold.fail(error);
-        }
     }
 
     /// A control request and its whole answer.

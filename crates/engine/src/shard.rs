@@ -20,18 +20,20 @@ use crate::connection::{self, Connection, RECEIVE_BYTES, Socket};
 use crate::control::{self, Call, Caller, Question, Reply};
 use crate::drive::{drive_lead, drive_worker};
 use crate::error::Error;
+use crate::gate::{Cell as Counters, Slot};
 use crate::lease::Lease;
 use crate::many::{Worker, drive_many};
+use crate::pace::LEVEL_MOST;
 use crate::proxy::Purpose;
 use crate::refusal::Failure;
 use crate::retry::{Attempts, Dice};
 use crate::tls_errors::{is_tls, wants_tls};
-use crate::transfer::Hold;
+use crate::transfer::{Hold, Running};
 
 /// What a shard is asked to do. A part crosses threads once in, as a number taken by a worker, and once out, by landing.
 pub(crate) enum Job {
-    Lead(Hold),
-    Work(Hold),
+    Lead(Hold, Slot),
+    Work(Hold, Slot),
     Many(Worker),
     Call(Call, std::sync::mpsc::Sender<Result<(Head, Bytes), Error>>),
     Ask(Question, std::sync::mpsc::Sender<Result<Reply, Error>>),
@@ -95,16 +97,16 @@ fn run(core: Arc<Core>, number: u32, scratch: Lease, queue: mpsc::UnboundedRecei
 pub(crate) async fn serve(shard: Rc<Shard>, number: u32, mut queue: mpsc::UnboundedReceiver<Job>) {
     while let Some(job) = queue.recv().await {
         match job {
-            Job::Lead(hold) => {
+            Job::Lead(hold, slot) => {
                 hold.join_shard(number);
-                tokio::task::spawn_local(drive_lead(shard.clone(), hold));
+                tokio::task::spawn_local(drive_lead(shard.clone(), hold, Some(slot)));
             }
-            Job::Work(hold) => {
+            Job::Work(hold, slot) => {
                 hold.join_shard(number);
-                tokio::task::spawn_local(drive_worker(shard.clone(), hold));
+                tokio::task::spawn_local(drive_worker(shard.clone(), hold, slot));
             }
             Job::Many(worker) => {
-                tokio::task::spawn_local(drive_many(shard.clone(), number, worker));
+                tokio::task::spawn_local(drive_many(shard.clone(), worker));
             }
             Job::Call(call, reply) => {
                 let shard = shard.clone();
@@ -127,6 +129,7 @@ pub(crate) async fn serve(shard: Rc<Shard>, number: u32, mut queue: mpsc::Unboun
 /// What one thread owns.
 pub(crate) struct Shard {
     pub(crate) core: Arc<Core>,
+    pub(crate) number: u32,
     /// Where bytes are received whose landing consumes them at once: one for the thread, since it receives one at a time.
     pub(crate) scratch: RefCell<Lease>,
     pub(crate) callers: RefCell<HashMap<Endpoint, Vec<Caller>>>,
@@ -142,6 +145,7 @@ impl Shard {
     pub(crate) fn new(core: Arc<Core>, number: u32, scratch: Lease, seed: u64) -> Shard {
         Shard {
             core,
+            number,
             scratch: RefCell::new(scratch),
             callers: RefCell::default(),
             idle: RefCell::default(),
@@ -216,6 +220,11 @@ impl Shard {
         }
     }
 
+    /// What this thread counts for the gate of a transfer.
+    pub(crate) fn cell<'a>(&self, running: &'a Running) -> &'a Counters {
+        running.gate.cell(self.number)
+    }
+
     /// A number in 0..1, for jitter.
     pub(crate) fn chance(&self) -> f64 {
         self.dice.borrow_mut().roll()
@@ -224,7 +233,7 @@ impl Shard {
     pub(crate) fn keep_connection(&self, connection: Connection) {
         let mut idle = self.idle.borrow_mut();
         let kept = idle.entry(connection.endpoint.clone()).or_default();
-        if kept.len() < self.core.settings.parallel as usize {
+        if kept.len() < self.core.settings.parallel.unwrap_or(LEVEL_MOST) as usize {
             kept.push(connection);
         }
     }

@@ -153,7 +153,8 @@ impl Prepared for ByEngine<'_> {
         let objects = wanted.len() as u64;
         let armed = self.console.interrupt.arm();
         let folder = target(self.spec).map(|path| Folder::open(&path)).transpose()?;
-        let mut many = self.client.get_many(wanted.into_iter().map(Ok), folder)?;
+        let source = origin::location("read", &self.spec.source)?;
+        let mut many = self.client.get_many(&source, wanted.into_iter().map(Ok), folder)?;
         let watch = many.watch();
         armed.on_signal(move || watch.cancel());
         let watch = many.watch();

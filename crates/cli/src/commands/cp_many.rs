@@ -193,7 +193,7 @@ impl<'a> Copy<'a> {
         told: &Receiver<Left>,
     ) -> Result<(), Failure> {
         let armed = self.console.interrupt.arm();
-        let mut many: Many = client.get_many(selection, Some(folder))?;
+        let mut many: Many = client.get_many(self.source, selection, Some(folder))?;
         let watch = many.watch();
         armed.on_signal(move || watch.cancel());
         let mut is_hopeless = false;
