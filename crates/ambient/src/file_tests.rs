@@ -137,12 +137,12 @@ fn profiles() {
     let amazon = |region: &str| format!("https://s3.{region}.amazonaws.com");
     check(&[], &[], "top", "1MiB", &amazon("top"));
     check(&[("profile", "default")], &[], "top", "1MiB", &amazon("top"));
-    check(&[("profile", "minio")], &[], "in-minio", "8MiB", &amazon("in-minio"));
-    check(&[], &[("FLATOUT_PROFILE", "minio")], "in-minio", "8MiB", &amazon("in-minio"));
-    check(&[("profile", "dev")], &[("FLATOUT_PROFILE", "minio")], "aws-dev", "8MiB", "http://s3:1");
+    check(&[("profile", "minio")], &[], "in-minio", "auto", &amazon("in-minio"));
+    check(&[], &[("FLATOUT_PROFILE", "minio")], "in-minio", "auto", &amazon("in-minio"));
+    check(&[("profile", "dev")], &[("FLATOUT_PROFILE", "minio")], "aws-dev", "auto", "http://s3:1");
     // AWS's own variable chooses in AWS's files alone, and in them where they lack the profile that was asked for.
     check(&[], &[("AWS_PROFILE", "dev")], "top", "1MiB", "http://s3:1");
-    check(&[("profile", "minio")], &[("AWS_PROFILE", "dev")], "in-minio", "8MiB", "http://s3:1");
+    check(&[("profile", "minio")], &[("AWS_PROFILE", "dev")], "in-minio", "auto", "http://s3:1");
     let ignored = ("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true");
     check(
         &[],

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use flatout_settings::Settings;
+use flatout_wire::endpoint::Endpoint;
 use flatout_wire::head::Head;
 use flatout_wire::listing;
 use flatout_wire::location::{Location, LocationError};
@@ -19,7 +20,7 @@ use crate::credentials::{Anonymous, Grant, Keys, Provider, Refused};
 use crate::endpoint::Endpoints;
 use crate::error::{Error, ErrorKind, SETTINGS};
 use crate::folder::Folder;
-use crate::gate::{Gate, Gates, Team};
+use crate::gate::{Bandwidth, FoundPace, Gate, Gates, Team, origin_of};
 use crate::landing::{Landing, Memory};
 use crate::lease::Pool;
 use crate::list::{Bucket, Listing, repeats_a_page};
@@ -44,6 +45,8 @@ pub struct Config {
     pub proxies: Proxies,
     /// Settings in which `oss://` differs.
     pub oss: OssSettings,
+    /// What earlier runs found of origins; see [`Client::paces`].
+    pub paces: Vec<FoundPace>,
 }
 
 impl Default for Config {
@@ -56,6 +59,7 @@ impl Default for Config {
             oss_credentials: nobody,
             proxies: Proxies::default(),
             oss: OssSettings::default(),
+            paces: Vec::new(),
         }
     }
 }
@@ -90,9 +94,10 @@ impl Client {
             routes: Routes::new(settings.proxy.as_deref(), settings.no_proxy.as_deref(), &config.proxies)?,
             tls: Tls::new(settings.ca_bundle.as_deref())?,
             clock: Clock::default(),
+            bandwidth: settings.bandwidth_bytes.map(Bandwidth::new),
             settings,
             pool: Arc::default(),
-            gates: Gates::default(),
+            gates: Gates::new(config.paces),
             shards: Mutex::new(Some(Vec::new())),
             process: std::process::id(),
         };
@@ -250,6 +255,12 @@ impl Client {
         self.core.clock.ahead_s()
     }
 
+    /// What has been found of the origins that were read from, worth being remembered for the next client: nothing of one
+    /// that was not read from for long enough, or with a fixed `--parallel`.
+    pub fn paces(&self) -> Vec<FoundPace> {
+        self.core.gates.found()
+    }
+
     /// The buckets of the account in one dialect.
     ///
     /// # Errors
@@ -336,6 +347,8 @@ pub(crate) struct Core {
     pub(crate) clock: Clock,
     pub(crate) pool: Arc<Pool>,
     gates: Gates,
+    /// `--bandwidth`, for all transfers together.
+    pub(crate) bandwidth: Option<Bandwidth>,
     /// The shards that have been started; `None` once the client is closed, so that nothing starts any after.
     shards: Mutex<Option<Vec<ShardHandle>>>,
     process: u32,
@@ -352,7 +365,13 @@ impl Core {
     pub(crate) fn gate_of(&self, location: &Location) -> Arc<Gate> {
         // Whatever keeps a request from being made is told to whoever makes one.
         let way = survey::way_to(self, location).ok();
-        self.gates.of(way.as_ref().map(|way| &way.endpoint), &self.settings)
+        let bucket = location.in_bucket().map_or("", |(bucket, _)| bucket);
+        self.gates.of(way.map(|way| origin_of(&way.endpoint, bucket)), &self.settings)
+    }
+
+    /// The gate toward the origin behind an endpoint, which may be that of a `bucket`.
+    pub(crate) fn gate_at(&self, endpoint: &Endpoint, bucket: &str) -> Arc<Gate> {
+        self.gates.of(Some(origin_of(endpoint, bucket)), &self.settings)
     }
 
     pub(crate) fn care(&self) -> Care {

@@ -10,7 +10,7 @@ use flatout_wire::range::Span;
 use crate::attempt::{Answer, ask};
 use crate::control::{self, Call};
 use crate::error::{Error, ErrorKind};
-use crate::gate::Slot;
+use crate::gate::{Class, Slot};
 use crate::journal::Kept;
 use crate::object::Asked;
 use crate::part::Part;
@@ -255,7 +255,7 @@ pub(crate) async fn wait_or_give_up(
     failure: Failure,
     attempts: &mut Attempts,
 ) -> Result<(), Error> {
-    shard.wait_or_give_up(failure, attempts).await?;
+    shard.wait_or_give_up((&running.gate, Class::Read), failure, attempts).await?;
     running.counters.retries.fetch_add(1, Ordering::Relaxed);
     Ok(())
 }

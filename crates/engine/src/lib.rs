@@ -46,6 +46,7 @@ pub use client::{Client, Config};
 pub use control::{Patience, Reply};
 pub use error::{Error, ErrorKind, plain, remedy};
 pub use folder::Folder;
+pub use gate::{FoundPace, LimitedBy};
 pub use landing::{Landing, Memory};
 pub use list::{Bucket, Entry, Listed, Listing};
 pub use many::{Finished, Many, ManyProgress, ManyWatch, Wanted};

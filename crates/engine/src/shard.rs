@@ -20,10 +20,11 @@ use crate::connection::{self, Connection, RECEIVE_BYTES, Socket};
 use crate::control::{self, Call, Caller, Question, Reply};
 use crate::drive::{drive_lead, drive_worker};
 use crate::error::Error;
-use crate::gate::{Cell as Counters, Slot};
+use crate::gate::{Cell as Counters, Class, Gate, Slot};
+use crate::gate::Bandwidth;
 use crate::lease::Lease;
 use crate::many::{Worker, drive_many};
-use crate::pace::LEVEL_MOST;
+use crate::pace::{Gate as Waits, LEVEL_MOST};
 use crate::proxy::Purpose;
 use crate::refusal::Failure;
 use crate::retry::{Attempts, Dice};
@@ -126,6 +127,9 @@ pub(crate) async fn serve(shard: Rc<Shard>, number: u32, mut queue: mpsc::Unboun
     }
 }
 
+/// The clock of a thread costs a system call, which a receive of 256 KiB is not to have each time.
+const CPU_NOTED_EVERY: Duration = Duration::from_millis(5);
+
 /// What one thread owns.
 pub(crate) struct Shard {
     pub(crate) core: Arc<Core>,
@@ -136,6 +140,7 @@ pub(crate) struct Shard {
     idle: RefCell<HashMap<Endpoint, Vec<Connection>>>,
     dice: RefCell<Dice>,
     next_connection: Cell<u32>,
+    cpu_noted: Cell<std::time::Instant>,
     /// Bytes that have landed through this shard, of whatever transfer.
     pub(crate) landed_bytes: Cell<u64>,
 }
@@ -152,6 +157,7 @@ impl Shard {
             dice: RefCell::new(Dice::new(seed)),
             // Numbers are unique within the client: each shard has its own million.
             next_connection: Cell::new(number * 1_000_000),
+            cpu_noted: Cell::new(std::time::Instant::now()),
             landed_bytes: Cell::new(0),
         }
     }
@@ -203,13 +209,15 @@ impl Shard {
         Some(Failure::last(error))
     }
 
-    /// Waits before the next attempt, or gives the error back when there is to be none.
+    /// Waits before the next attempt at what passes `gate`, or gives the error back when there is to be none.
     pub(crate) async fn wait_or_give_up(
         &self,
+        (gate, class): (&Gate, Class),
         failure: Failure,
         attempts: &mut Attempts,
     ) -> Result<(), Error> {
-        let (retries_max, chance) = (self.core.settings.retries, self.chance());
+        let retries_max = gate.on_failure(class, self.core.settings.retries);
+        let chance = self.chance();
         let Failure { fault, error, retry_after, .. } = failure;
         match attempts.on_failure(fault, self.landed_bytes.get(), retries_max, retry_after, chance) {
             None => Err(error.after_attempts(attempts.failed())),
@@ -223,6 +231,34 @@ impl Shard {
     /// What this thread counts for the gate of a transfer.
     pub(crate) fn cell<'a>(&self, running: &'a Running) -> &'a Counters {
         running.gate.cell(self.number)
+    }
+
+    /// Notes what the thread has used of its core, every now and then.
+    pub(crate) fn note_cpu(&self, counters: &Counters) {
+        let now = std::time::Instant::now();
+        if now.duration_since(self.cpu_noted.get()) < CPU_NOTED_EVERY {
+            return;
+        }
+        self.cpu_noted.set(now);
+        let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        let seconds = u64::try_from(used.tv_sec).unwrap_or(0);
+        let nanoseconds = u32::try_from(used.tv_nsec).unwrap_or(0);
+        counters.on_cpu(Duration::new(seconds, nanoseconds));
+    }
+
+    /// Bytes have been received: waits until `--bandwidth` has room for more.
+    pub(crate) async fn pay_for(&self, bytes: u64, counters: &Counters) {
+        let Some(bandwidth) = &self.core.bandwidth else { return };
+        let wait = bandwidth.spend(bytes);
+        if !wait.is_zero() {
+            let _waits = counters.waiting(Waits::Bandwidth);
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// How much to receive at once.
+    pub(crate) fn piece_bytes(&self) -> u64 {
+        self.core.bandwidth.as_ref().map_or(u64::MAX, Bandwidth::piece_bytes)
     }
 
     /// A number in 0..1, for jitter.

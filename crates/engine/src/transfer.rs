@@ -14,7 +14,7 @@ use crate::account::Account;
 use crate::attempt::Answer;
 use crate::error::{Error, ErrorKind};
 use crate::file::FileGround;
-use crate::gate::{Counted, Gate, Window};
+use crate::gate::{Counted, Gate, Tally, Window};
 use crate::journal::{self, Kept, Subject};
 use crate::landing::{Ground, Landing};
 use crate::lease::Pool;
@@ -149,6 +149,8 @@ pub(crate) struct Running {
     pub(crate) span: Span,
     pub(crate) ground: Ground,
     pub(crate) gate: Arc<Gate>,
+    /// What had held the gate back when it began.
+    tally: Tally,
     /// Where it lands in a stream.
     window: Option<Window>,
     /// Its parts may be taken by any number of workers.
@@ -218,6 +220,7 @@ impl Running {
             span: get.span,
             window: ground.is_stream().then(|| gate.window()),
             ground,
+            tally: gate.tally(),
             gate,
             is_open: AtomicBool::new(false),
             ledger,
@@ -483,7 +486,8 @@ impl Running {
     }
 
     pub(crate) fn progress(&self) -> Progress {
-        self.counters.progress(self.settled.get().and_then(|settled| settled.total_bytes))
+        let total_bytes = self.settled.get().and_then(|settled| settled.total_bytes);
+        self.counters.progress(total_bytes, self.gate.tally().now())
     }
 
     /// The last shard has let go: decides how it ended, commits the landing, tells who waits.
@@ -536,6 +540,7 @@ impl Running {
             retries: self.counters.retries.load(Ordering::Relaxed),
             connections: self.counters.connections.load(Ordering::Relaxed),
             shards: self.shards.load(Ordering::Relaxed).count_ones(),
+            limited_by: self.gate.tally().since(&self.tally),
             parts,
         })
     }

@@ -171,8 +171,11 @@ impl Prepared for ByEngine<'_> {
         if progress.ok != objects {
             return Err(Failure::interrupted("bench: interrupted"));
         }
+        origin::remember(&self.client);
         let verified = Vec::from_iter(verified).join(", ");
-        let words = Words { retries, connections: progress.connections, shards: self.shards, verified };
+        let limited_by = progress.mostly_limited_by;
+        let words =
+            Words { retries, connections: progress.connections, shards: self.shards, verified, limited_by };
         Ok(Run { objects: Some(objects), ..run(elapsed, Vec::new(), self.spec, words) })
     }
 }

@@ -102,7 +102,9 @@ impl Prepared for ByEngine<'_> {
             connections: report.connections,
             shards: report.shards,
             verified: report.verified.to_string(),
+            limited_by: report.limited_by,
         };
+        origin::remember(&self.client);
         Ok(run(elapsed, report.parts.iter().map(row).collect(), self.spec, words))
     }
 

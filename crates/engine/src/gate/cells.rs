@@ -15,6 +15,8 @@ pub(crate) struct Cell {
     first_bytes: AtomicU64,
     /// Spent in writing to files.
     disk_us: AtomicU64,
+    /// What the thread has used of its core since it began.
+    cpu_us: AtomicU64,
     in_flight: AtomicU32,
     moving: AtomicU32,
     memory: AtomicU32,
@@ -72,6 +74,11 @@ impl Cell {
         add(&self.first_bytes, 1);
     }
 
+    /// The thread has used so much of its core since it began.
+    pub(crate) fn on_cpu(&self, used: Duration) {
+        self.cpu_us.store(used.as_micros() as u64, Ordering::Relaxed);
+    }
+
     /// A write to a file took so long.
     pub(crate) fn on_written(&self, took: Duration) {
         add(&self.disk_us, took.as_micros() as u64);
@@ -94,11 +101,13 @@ pub(crate) struct Sums {
     first_byte_us: u64,
     first_bytes: u64,
     disk_us: u64,
+    cpu_us: u64,
 }
 
 impl Sums {
-    /// What happened in `elapsed` since these sums were taken; they are those of now afterwards.
-    pub(crate) fn advance(&mut self, cells: &[Cell], elapsed: Duration) -> Sample {
+    /// What happened in `elapsed` since these sums were taken, and what share of their time the threads used; the sums are
+    /// those of now afterwards.
+    pub(crate) fn advance(&mut self, cells: &[Cell], elapsed: Duration) -> (Sample, f64) {
         let sum = |of: fn(&Cell) -> &AtomicU64| -> u64 {
             cells.iter().map(|cell| of(cell).load(Ordering::Relaxed)).sum()
         };
@@ -112,14 +121,17 @@ impl Sums {
                 first_byte_us: sum(|cell| &cell.first_byte_us),
                 first_bytes: sum(|cell| &cell.first_bytes),
                 disk_us: sum(|cell| &cell.disk_us),
+                cpu_us: sum(|cell| &cell.cpu_us),
             },
         );
         let answers = self.first_bytes - before.first_bytes;
         let first_byte =
             (answers > 0).then(|| Duration::from_micros((self.first_byte_us - before.first_byte_us) / answers));
         let in_flight = count(|cell| &cell.in_flight);
-        let share = (self.disk_us - before.disk_us) as f64
-            / (elapsed.as_micros() as f64 * cells.len() as f64).max(1.0);
+        let threads_us = (elapsed.as_micros() as f64 * cells.len() as f64).max(1.0);
+        let share = (self.disk_us - before.disk_us) as f64 / threads_us;
+        // What a thread had used before it first counted here is not of this time.
+        let used = self.cpu_us.saturating_sub(before.cpu_us) as f64 / threads_us;
         let gated = Gated {
             disk: if share > DISK_SHARE { (f64::from(in_flight) * share.min(1.0)) as u32 } else { 0 },
             memory: count(|cell| &cell.memory),
@@ -127,14 +139,15 @@ impl Sums {
             bandwidth: count(|cell| &cell.bandwidth),
             requests: count(|cell| &cell.requests),
         };
-        Sample {
+        let sample = Sample {
             bytes: self.wire_bytes - before.wire_bytes,
             in_flight,
             moving: count(|cell| &cell.moving),
             gated,
             starved: false,
             first_byte,
-        }
+        };
+        (sample, if used <= 1.2 { used } else { 0.0 })
     }
 }
 
@@ -153,14 +166,18 @@ mod tests {
         cells[1].on_first_byte(Duration::from_millis(20));
         let moving = cells[1].moving();
         let waits = cells[0].waiting(Waits::Reader);
-        let sample = sums.advance(&cells, tick);
-        assert_eq!((sample.bytes, sample.in_flight, sample.moving), (111, 2, 1));
+        cells[1].on_cpu(Duration::from_millis(10));
+        let (sample, used) = sums.advance(&cells, tick);
+        assert_eq!((sample.bytes, sample.in_flight, sample.moving, used), (111, 2, 1, 0.2));
         assert_eq!(sample.gated, Gated { reader: 1, ..Gated::default() });
         assert_eq!(sample.first_byte, Some(Duration::from_millis(15)));
         drop((a, b, moving, waits));
         cells[0].on_received(5);
-        let sample = sums.advance(&cells, tick);
-        assert_eq!((sample.bytes, sample.in_flight, sample.first_byte), (5, 0, None));
+        let (sample, used) = sums.advance(&cells, tick);
+        assert_eq!((sample.bytes, sample.in_flight, sample.first_byte, used), (5, 0, None, 0.0));
+        // A thread that has worked for others before.
+        cells[0].on_cpu(Duration::from_secs(100));
+        assert_eq!(sums.advance(&cells, tick).1, 0.0);
     }
 
     #[test]
@@ -170,7 +187,7 @@ mod tests {
         let flights: Vec<_> = (0..10).map(|number| cells[number % 2].in_flight()).collect();
         for (each_ms, waiting) in [(10, 0), (18, 0), (20, 8), (25, 10), (40, 10)] {
             cells.iter().for_each(|cell| cell.on_written(Duration::from_millis(each_ms)));
-            assert_eq!(sums.advance(&cells, tick).gated.disk, waiting, "{each_ms} ms of each tick");
+            assert_eq!(sums.advance(&cells, tick).0.gated.disk, waiting, "{each_ms} ms of each tick");
         }
         drop(flights);
     }

@@ -8,7 +8,11 @@
 //!   staff:    hires workers, or lets them leave at the end of their part
 //! ```
 
+mod bandwidth;
+mod budget;
 mod cells;
+mod limited;
+mod requests;
 mod staff;
 
 use std::collections::HashMap;
@@ -22,15 +26,24 @@ use flatout_wire::endpoint::Endpoint;
 
 use crate::client::Core;
 use crate::many::Batch;
-use crate::pace::{LEVEL_MOST, Limits, Pace, Seed};
+use crate::object::unix_seconds;
+use crate::pace::{LEVEL_MOST, Limits, Pace, Remembered, Seed};
 use crate::shard::{Job, Shard};
 use crate::transfer::Running;
 pub(crate) use cells::{Cell, Counted};
+pub use limited::LimitedBy;
+pub(crate) use limited::Tally;
+pub(crate) use bandwidth::Bandwidth;
 use cells::Sums;
+use requests::Requests;
+pub(crate) use requests::{Class, Load};
 use staff::Staff;
 
 /// Rounds are 100 ms and more; a tick costs some microseconds.
 const TICK: Duration = Duration::from_millis(25);
+
+/// Figures for people are smoothed over so many seconds.
+const SMOOTHED_S: f64 = 0.5;
 
 /// Open files that are neither connections nor landings.
 const OTHER_FILES: u64 = 64;
@@ -39,21 +52,87 @@ const OTHER_FILES: u64 = 64;
 const WINDOW_BYTES: u64 = 128 << 20;
 const MIB: u64 = 1 << 20;
 
+/// What a run found of an origin, for the next one to begin with. Plain values: whoever keeps them decides where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundPace {
+    /// As in `https://s3.eu-west-1.amazonaws.com:443`: no bucket, no secret.
+    pub origin: String,
+    /// How many parts in flight brought most when it was read from.
+    pub parallel: u32,
+    /// What one connection carried, bytes a second.
+    pub connection_bytes: u64,
+    /// How long parts were.
+    pub part_bytes: u64,
+    /// When, in seconds since 1970.
+    pub when_s: u64,
+}
+
+impl FoundPace {
+    fn remembered(&self) -> Remembered {
+        Remembered {
+            level: self.parallel.max(1),
+            connection_rate: self.connection_bytes,
+            part_bytes: self.part_bytes,
+            when: self.when_s,
+        }
+    }
+}
+
 /// The gates of a client, one for each origin.
-#[derive(Default)]
-pub(crate) struct Gates(Mutex<HashMap<Endpoint, Arc<Gate>>>);
+pub(crate) struct Gates {
+    gates: Mutex<HashMap<Endpoint, Arc<Gate>>>,
+    known: Vec<FoundPace>,
+}
 
 impl Gates {
+    /// `known` is what earlier runs found.
+    pub(crate) fn new(known: Vec<FoundPace>) -> Gates {
+        Gates { gates: Mutex::default(), known }
+    }
+
     /// The gate of an origin, made at its first use; of one that nothing leads to, a gate for whoever asks alone.
-    pub(crate) fn of(&self, origin: Option<&Endpoint>, settings: &Settings) -> Arc<Gate> {
-        let Some(origin) = origin else { return Arc::new(Gate::new(settings)) };
-        let mut gates = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(gate) = gates.get(origin) {
+    pub(crate) fn of(&self, origin: Option<Endpoint>, settings: &Settings) -> Arc<Gate> {
+        let Some(origin) = origin else { return Arc::new(Gate::new(settings, None)) };
+        let mut gates = self.lock();
+        if let Some(gate) = gates.get(&origin) {
             return gate.clone();
         }
-        let gate = Arc::new(Gate::new(settings));
-        gates.insert(origin.clone(), gate.clone());
+        let name = origin.to_string();
+        let known = self.known.iter().find(|known| known.origin == name);
+        let gate = Arc::new(Gate::new(settings, known.map(FoundPace::remembered)));
+        gates.insert(origin, gate.clone());
         gate
+    }
+
+    /// What has been found; nothing of an origin that was not asked for long enough, or where it was fixed.
+    pub(crate) fn found(&self) -> Vec<FoundPace> {
+        let found = |(origin, gate): (&Endpoint, &Arc<Gate>)| {
+            let Remembered { level, connection_rate, part_bytes, when } =
+                gate.measured().pace.remember(unix_seconds())?;
+            Some(FoundPace {
+                origin: origin.to_string(),
+                parallel: level,
+                connection_bytes: connection_rate,
+                part_bytes,
+                when_s: when,
+            })
+        };
+        let mut found: Vec<FoundPace> = self.lock().iter().filter_map(found).collect();
+        found.sort_by(|one, other| one.origin.cmp(&other.origin));
+        found
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Endpoint, Arc<Gate>>> {
+        self.gates.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The endpoint without the bucket that may stand before its name: all buckets of a store share what is known of it.
+pub(crate) fn origin_of(endpoint: &Endpoint, bucket: &str) -> Endpoint {
+    let store = endpoint.host.strip_prefix(bucket).and_then(|rest| rest.strip_prefix('.'));
+    match store.filter(|store| !bucket.is_empty() && !store.is_empty()) {
+        Some(store) => Endpoint { host: store.to_owned(), ..endpoint.clone() },
+        None => endpoint.clone(),
     }
 }
 
@@ -70,6 +149,7 @@ pub(crate) struct Gate {
     /// Without streams.
     limits: Limits,
     window_bytes: Option<u64>,
+    requests: Requests,
 }
 
 struct Measured {
@@ -77,6 +157,10 @@ struct Measured {
     limits: Limits,
     sums: Sums,
     ticked: Instant,
+    /// Smoothed: the share of their time that the shards' threads use, and bytes received a second.
+    busy: f64,
+    rate: f64,
+    tally: Tally,
 }
 
 /// Whose workers they are.
@@ -113,26 +197,36 @@ fn most_by_files() -> u32 {
 }
 
 impl Gate {
-    fn new(settings: &Settings) -> Gate {
+    fn new(settings: &Settings, remembered: Option<Remembered>) -> Gate {
         let limits = Limits {
             most: settings.parallel.unwrap_or_else(|| LEVEL_MOST.min(most_by_files())),
             parallel: settings.parallel,
             part_bytes: settings.part_bytes,
             memory: None,
         };
-        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+        // A seed of the simulation is to be the same run on every machine.
+        let cores = if cfg!(test) { 2 } else { std::thread::available_parallelism().map_or(1, usize::from) as u32 };
         let now = now();
-        let pace = Pace::new(Seed { cores, ..Seed::default() }, limits, now);
+        let pace = Pace::new(Seed { remembered, link: None, cores }, limits, now);
         let shards = settings.shards.max(1) as usize;
         Gate {
             cells: (0..shards).map(|_| Cell::default()).collect(),
             limit: AtomicU32::new(pace.limit()),
-            measured: Mutex::new(Measured { pace, limits, sums: Sums::default(), ticked: now }),
+            measured: Mutex::new(Measured {
+                pace,
+                limits,
+                sums: Sums::default(),
+                ticked: now,
+                busy: 0.0,
+                rate: 0.0,
+                tally: Tally::default(),
+            }),
             staff: Mutex::new(Staff::new(shards)),
             is_starved: AtomicBool::new(false),
             is_ticking: AtomicBool::new(false),
             limits,
             window_bytes: settings.window_bytes,
+            requests: Requests::new(settings.request_rate, now),
         }
     }
 
@@ -149,6 +243,11 @@ impl Gate {
     /// How long to make the next part of an object of which `left` bytes have not been given out.
     pub(crate) fn part_bytes(&self, left: u64) -> u64 {
         self.measured().pace.part_bytes(left)
+    }
+
+    /// What has held the speed back so far.
+    pub(crate) fn tally(&self) -> Tally {
+        self.measured().tally
     }
 
     /// How long parts are just now, give or take a quarter.
@@ -169,6 +268,25 @@ impl Gate {
         let wanted = bytes / (u64::from(self.limit()) * 4).max(1);
         let part_bytes = (wanted / MIB * MIB).clamp(MIB, 8 * MIB).min((bytes / 2).max(1));
         Window { bytes, part_bytes }
+    }
+
+    /// Waits until a request may leave; when that was.
+    pub(crate) async fn start_request(&self, class: Class, shard: u32) -> Instant {
+        self.requests.start(class, self.cell(shard)).await
+    }
+
+    /// A request that left at `sent` was answered.
+    pub(crate) fn on_answer(&self, class: Class, sent: Instant, load: Load) {
+        if self.requests.on_answer(class, sent, load) && class == Class::Read {
+            let mut measured = self.measured();
+            measured.pace.on_throttled(now());
+            self.limit.store(measured.pace.limit(), Ordering::Relaxed);
+        }
+    }
+
+    /// An attempt has failed that may be tried again: how often in a row, of `retries_max`.
+    pub(crate) fn on_failure(&self, class: Class, retries_max: u32) -> u32 {
+        self.requests.on_failure(class, retries_max)
     }
 
     /// A new crew with its first worker, on `shard`.
@@ -217,12 +335,13 @@ impl Gate {
         let now = now();
         let elapsed = now.saturating_duration_since(measured.ticked);
         measured.ticked = now;
-        let mut sample = measured.sums.advance(&self.cells, elapsed);
+        let (mut sample, busy) = measured.sums.advance(&self.cells, elapsed);
         // Some of them wait for something to do.
         let idle = workers.saturating_sub(sample.in_flight);
         sample.starved = self.is_starved.swap(false, Ordering::Relaxed) || idle > (workers / 10).max(1);
         measured.pace.on_tick(now, sample);
         self.limit.store(measured.pace.limit(), Ordering::Relaxed);
+        measured.note(elapsed, sample.bytes, busy, self.requests.per_second(Class::Read));
         drop(measured);
         self.hire(core);
     }
@@ -256,6 +375,18 @@ impl Gate {
 
     fn staff(&self) -> MutexGuard<'_, Staff<Team>> {
         self.staff.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Measured {
+    /// Notes what held the speed back in the tick that has ended.
+    fn note(&mut self, elapsed: Duration, bytes: u64, busy: f64, per_s: Option<f64>) {
+        let seconds = elapsed.as_secs_f64().max(1e-6);
+        let weight = (seconds / SMOOTHED_S).min(1.0);
+        self.busy += (busy - self.busy) * weight;
+        self.rate += (bytes as f64 / seconds - self.rate) * weight;
+        let by = LimitedBy::of(self.pace.limited_by(), self.busy, self.rate, per_s);
+        self.tally.add(by, elapsed.min(TICK * 10));
     }
 }
 

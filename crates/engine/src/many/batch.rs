@@ -14,7 +14,7 @@ use crate::account::Account;
 use crate::client::{Core, check_object};
 use crate::error::{Error, ErrorKind};
 use crate::folder::Folder;
-use crate::gate::{Gate, Slot, Team};
+use crate::gate::{Gate, Slot, Tally, Team};
 use crate::landing::Landing;
 use crate::shard::Job;
 use crate::stats::Report;
@@ -32,6 +32,8 @@ const NEWS: usize = 512;
 pub(crate) struct Batch {
     account: Arc<Account>,
     pub(super) gate: Arc<Gate>,
+    /// What had held the gate back when it began.
+    tally: Tally,
     care: Care,
     folder: Option<Folder>,
     state: Mutex<State>,
@@ -92,6 +94,7 @@ impl Batch {
         };
         Batch {
             account,
+            tally: gate.tally(),
             gate,
             care,
             folder,
@@ -325,7 +328,14 @@ impl Batch {
         let state = self.lock();
         let on_their_way: u64 = state.large.iter().map(|running| running.progress().landed_bytes).sum();
         let landed_bytes = state.progress.landed_bytes + on_their_way;
-        ManyProgress { landed_bytes, is_complete: state.is_fed, ..state.progress }
+        let tally = self.gate.tally();
+        ManyProgress {
+            landed_bytes,
+            is_complete: state.is_fed,
+            limited_by: tally.now(),
+            mostly_limited_by: tally.since(&self.tally),
+            ..state.progress
+        }
     }
 
     pub(crate) fn cancel(&self) {

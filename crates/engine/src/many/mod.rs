@@ -16,6 +16,7 @@ pub(crate) use queue::{Queue, Task as QueueTask, Work};
 
 use crate::client::Core;
 use crate::error::{Error, ErrorKind};
+use crate::gate::LimitedBy;
 use crate::stats::Report;
 
 /// One of many objects.
@@ -63,6 +64,10 @@ pub struct ManyProgress {
     pub connections: u32,
     /// Bytes of large objects that failed or were cut off and are kept for the next run.
     pub kept_bytes: u64,
+    /// What holds the speed back now; `None` before somebody looked.
+    pub limited_by: Option<LimitedBy>,
+    /// What held it back longest so far.
+    pub mostly_limited_by: Option<LimitedBy>,
 }
 
 /// A running get of many objects. Dropping it cancels, and waits until every shard has let go.
