@@ -65,7 +65,7 @@ fn every_layer_beats_the_next() {
     // A text, a size, a switch, a repeatable knob: flag, variable, key of the file, default.
     for (name, flag, variable, key, default) in [
         ("addressing", "path", "virtual", "\"path\"", "auto"),
-        ("part-size", "1MiB", "2MiB", "\"3MiB\"", "8MiB"),
+        ("part-size", "1MiB", "2MiB", "\"3MiB\"", "auto"),
         ("no-verify", "true", "false", "true", "false"),
         (
             "resolve",
@@ -137,12 +137,12 @@ fn profiles() {
     let amazon = |region: &str| format!("https://s3.{region}.amazonaws.com");
     check(&[], &[], "top", "1MiB", &amazon("top"));
     check(&[("profile", "default")], &[], "top", "1MiB", &amazon("top"));
-    check(&[("profile", "minio")], &[], "in-minio", "8MiB", &amazon("in-minio"));
-    check(&[], &[("FLATOUT_PROFILE", "minio")], "in-minio", "8MiB", &amazon("in-minio"));
-    check(&[("profile", "dev")], &[("FLATOUT_PROFILE", "minio")], "aws-dev", "8MiB", "http://s3:1");
+    check(&[("profile", "minio")], &[], "in-minio", "auto", &amazon("in-minio"));
+    check(&[], &[("FLATOUT_PROFILE", "minio")], "in-minio", "auto", &amazon("in-minio"));
+    check(&[("profile", "dev")], &[("FLATOUT_PROFILE", "minio")], "aws-dev", "auto", "http://s3:1");
     // AWS's own variable chooses in AWS's files alone, and in them where they lack the profile that was asked for.
     check(&[], &[("AWS_PROFILE", "dev")], "top", "1MiB", "http://s3:1");
-    check(&[("profile", "minio")], &[("AWS_PROFILE", "dev")], "in-minio", "8MiB", "http://s3:1");
+    check(&[("profile", "minio")], &[("AWS_PROFILE", "dev")], "in-minio", "auto", "http://s3:1");
     let ignored = ("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true");
     check(
         &[],
@@ -398,5 +398,5 @@ fn the_table_masks_and_says_what_follows() {
         "endpoint-url",
         (amazon, Layer::Found, "AWS's own, from the region"),
     );
-    check(&[("part-size", "33MiB")], &[], &[], "window", ("66MiB", Layer::Default, "two parts"));
+    check(&[("part-size", "33MiB")], &[], &[], "window", ("auto", Layer::Default, ""));
 }

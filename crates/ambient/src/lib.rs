@@ -16,6 +16,7 @@ mod keys;
 mod layers;
 mod mask;
 mod ossutil;
+mod paces;
 mod place;
 mod proxies;
 mod show;
@@ -31,7 +32,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use flatout_engine::credentials::{Anonymous, Provider};
-use flatout_engine::{Config, OssSettings, Proxies};
+use flatout_engine::{Config, FoundPace, OssSettings, Proxies};
 use flatout_settings::{Settings, knob, nearest};
 
 use credentials::{AlibabaKeys, AwsKeys};
@@ -60,6 +61,8 @@ pub struct Ambient {
     pub proxies: Proxies,
     /// Settings in which `oss://` differs.
     pub oss: OssSettings,
+    /// What earlier runs found of origins; see [`remember`].
+    pub paces: Vec<FoundPace>,
     /// Files of other tools that could not be read, and why.
     pub notes: Vec<String>,
     /// Where each value came from, one row for each knob; [`Ambient::table`] shows them.
@@ -107,7 +110,8 @@ pub fn gather_from(flags: &[(&str, String)], environment: &Environment) -> Resul
     rows.splice(behind_proxy..behind_proxy, found);
     let oss = oss_settings(&rows);
     let [aws_credentials, oss_credentials] = providers(&settings, environment);
-    Ok(Ambient { settings, aws_credentials, oss_credentials, proxies, oss, notes: around.notes, rows })
+    let paces = paces::recall(environment);
+    Ok(Ambient { settings, aws_credentials, oss_credentials, proxies, oss, paces, notes: around.notes, rows })
 }
 
 /// Who is asked for the keys of S3 and of OSS. Nothing is read yet: half a pair of one is nothing to the other.
@@ -118,6 +122,20 @@ fn providers(settings: &Settings, environment: &Environment) -> [Arc<dyn Provide
     }
     let profile = settings.profile.as_deref();
     [Arc::new(AwsKeys::new(environment, profile)), Arc::new(AlibabaKeys::new(environment, profile))]
+}
+
+/// Keeps what a client found of origins ([`flatout_engine::Client::paces`]) in the user's cache folder, for the next run.
+/// Where there is none, or it cannot be written, the next run begins without.
+pub fn remember(found: &[FoundPace]) {
+    paces::remember(&std::env::vars_os().collect(), found);
+}
+
+/// Removes what was kept; the file's path where there was one.
+///
+/// # Errors
+/// When it is there and cannot be removed.
+pub fn forget() -> std::io::Result<Option<PathBuf>> {
+    paces::forget(&std::env::vars_os().collect())
 }
 
 /// Where other programs put what is temporary: `TMPDIR`, or `/tmp`.
@@ -161,6 +179,7 @@ impl From<Ambient> for Config {
             oss_credentials: found.oss_credentials,
             proxies: found.proxies,
             oss: found.oss,
+            paces: found.paces,
         }
     }
 }

@@ -36,6 +36,7 @@ impl Ambient {
             oss_credentials: self.oss_credentials.clone(),
             proxies: self.proxies.clone(),
             oss: self.oss.clone(),
+            paces: self.paces.clone(),
         }
     }
 

@@ -14,7 +14,7 @@ fn gathered(flags: Table, environment: Table) -> Result<Ambient, AmbientError> {
 #[test]
 fn the_first_layer_that_has_a_value_wins() {
     let check =
-        |flags: Table, environment: Table, endpoint: Option<&str>, region: Option<&str>, parallel: u32| {
+        |flags: Table, environment: Table, endpoint: Option<&str>, region: Option<&str>, parallel: Option<u32>| {
             let settings = gathered(flags, environment).unwrap().settings;
             assert_eq!(settings.endpoint_url.as_deref(), endpoint, "{flags:?} {environment:?}");
             assert_eq!(settings.region.as_deref(), region, "{flags:?} {environment:?}");
@@ -23,8 +23,8 @@ fn the_first_layer_that_has_a_value_wins() {
     let default = flatout_settings::Settings::default().parallel;
     let (a, b, c, d) = ("http://a:1", "http://b:2", "http://c:3", "http://d:4");
     check(&[], &[], None, None, default);
-    check(&[("parallel", "3")], &[("FLATOUT_PARALLEL", "5")], None, None, 3);
-    check(&[], &[("FLATOUT_PARALLEL", "5")], None, None, 5);
+    check(&[("parallel", "3")], &[("FLATOUT_PARALLEL", "5")], None, None, Some(3));
+    check(&[], &[("FLATOUT_PARALLEL", "5")], None, None, Some(5));
     check(&[], &[("FLATOUT_PARALLEL", "")], None, None, default);
     check(&[("endpoint-url", a)], &[("FLATOUT_ENDPOINT_URL", b)], Some(a), None, default);
     check(&[], &[("FLATOUT_ENDPOINT_URL", b), ("AWS_ENDPOINT_URL_S3", c)], Some(b), None, default);
@@ -81,16 +81,16 @@ fn a_misspelled_variable_was_ignored() {
 
 #[test]
 fn a_part_size_above_half_the_default_window_was_refused() {
-    let check = |flags: Table, environment: Table, window_mib: Option<u64>| {
+    let check = |flags: Table, environment: Table, window_mib: Option<Option<u64>>| {
         let window_bytes = gathered(flags, environment).ok().map(|found| found.settings.window_bytes);
-        assert_eq!(window_bytes, window_mib.map(|mib| mib << 20), "{flags:?} {environment:?}");
+        let expected = window_mib.map(|mib| mib.map(|mib| mib << 20));
+        assert_eq!(window_bytes, expected, "{flags:?} {environment:?}");
     };
-    check(&[("part-size", "32MiB")], &[], Some(64));
-    check(&[("part-size", "33MiB")], &[], Some(66));
-    check(&[], &[("FLATOUT_PART_SIZE", "4GiB")], Some(8 << 10));
+    check(&[("part-size", "33MiB")], &[], Some(None));
+    check(&[], &[("FLATOUT_PART_SIZE", "4GiB")], Some(None));
     check(&[("part-size", "33MiB"), ("window", "65MiB")], &[], None);
     check(&[("part-size", "33MiB")], &[("FLATOUT_WINDOW", "64MiB")], None);
-    check(&[("part-size", "33MiB"), ("window", "1GiB")], &[], Some(1 << 10));
+    check(&[("part-size", "33MiB"), ("window", "1GiB")], &[], Some(Some(1 << 10)));
 }
 
 #[test]

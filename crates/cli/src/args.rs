@@ -337,6 +337,9 @@ pub struct Doctor {
     /// s3://BUCKET[/KEY], oss://BUCKET[/KEY] or http[s]://HOST[:PORT]/PATH; without it nobody is asked but who gives keys
     #[arg(value_name = "URL")]
     pub url: Option<String>,
+    /// Forget what earlier runs found of origins: how many parts in flight bring most, and how long they are
+    #[arg(long, conflicts_with = "url")]
+    pub forget: bool,
     #[command(flatten)]
     pub knobs: Knobs,
 }

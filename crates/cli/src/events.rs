@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::limited::Limited;
 
 /// The version of the schema: it grows when a field changes its meaning or goes, not when one is added.
 const VERSION: u32 = 1;
@@ -63,6 +64,9 @@ pub struct Summary {
     pub fetched: u64,
     pub resumed: u64,
     pub seconds: f64,
+    /// Absent of a run that was over before somebody looked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limited_by: Option<Limited>,
     pub exit: u8,
 }
 
@@ -226,6 +230,14 @@ pub struct DoctorSummary {
     pub notes: usize,
     pub bad: usize,
     pub exit: u8,
+}
+
+/// What `doctor --forget` removed.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "forgotten")]
+pub struct Forgotten {
+    /// `null` where nothing was remembered.
+    pub path: Option<String>,
 }
 
 /// The program's version.

@@ -10,6 +10,7 @@ mod exit;
 mod failure;
 mod help;
 mod knobs;
+mod limited;
 mod manual;
 mod origin;
 mod progress;

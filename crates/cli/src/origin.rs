@@ -27,6 +27,11 @@ pub fn client_of(config: Config, rows: &[Row], dialects: &[Dialect]) -> Result<C
     }
 }
 
+/// Keeps for the next run what this one found of its origins.
+pub fn remember(client: &Client) {
+    flatout_ambient::remember(&client.paces());
+}
+
 /// A setting is named by where its value came from: `--region`, `AWS_REGION`, a place in a file.
 fn wrong_setting(error: &flatout_engine::Error, rows: &[Row]) -> Failure {
     let failure = Failure::from(error);

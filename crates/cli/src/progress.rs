@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use flatout_engine::{ManyProgress, Progress, Transfer, Watch};
+use flatout_engine::{LimitedBy, ManyProgress, Progress, Transfer, Watch};
 use flatout_settings::format_size;
 use indicatif::style::ProgressTracker;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
@@ -40,9 +40,10 @@ impl Bar {
         self.0.is_some()
     }
 
-    /// Draws what has landed. The total is known from the first answer on and then stays.
-    pub fn show(&self, landed_bytes: u64, total_bytes: Option<u64>) {
+    /// Draws what has landed, and what limits it. The total is known from the first answer on and then stays.
+    pub fn show(&self, landed_bytes: u64, total_bytes: Option<u64>, limited_by: Option<LimitedBy>) {
         let Some(bar) = &self.0 else { return };
+        bar.set_prefix(limited_by.map_or("", LimitedBy::name));
         if let Some(total_bytes) = total_bytes {
             if bar.is_hidden() {
                 bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
@@ -60,7 +61,7 @@ impl Bar {
         let Some(bar) = &self.0 else { return };
         let more = if progress.is_complete { "" } else { "+" };
         bar.set_message(format!("{}/{}{more}", progress.ok + progress.failed, progress.objects));
-        self.show(progress.landed_bytes, Some(progress.total_bytes));
+        self.show(progress.landed_bytes, Some(progress.total_bytes), progress.limited_by);
     }
 
     /// Says something on standard error, above the bar.
@@ -77,8 +78,8 @@ impl Bar {
             return;
         }
         while !transfer.wait_timeout(POLL) {
-            let Progress { landed_bytes, total_bytes, .. } = transfer.progress();
-            self.show(landed_bytes, total_bytes);
+            let Progress { landed_bytes, total_bytes, limited_by, .. } = transfer.progress();
+            self.show(landed_bytes, total_bytes, limited_by);
         }
     }
 
@@ -90,8 +91,8 @@ impl Bar {
         let (stop, stopped) = mpsc::channel::<()>();
         let thread = thread::spawn(move || {
             while stopped.recv_timeout(POLL) == Err(RecvTimeoutError::Timeout) {
-                let Progress { landed_bytes, total_bytes, .. } = watch.progress();
-                self.show(landed_bytes, total_bytes);
+                let Progress { landed_bytes, total_bytes, limited_by, .. } = watch.progress();
+                self.show(landed_bytes, total_bytes, limited_by);
             }
         });
         Aside(Some((stop, thread)))
@@ -99,9 +100,10 @@ impl Bar {
 }
 
 /// Of a line, two sizes take at most 19 columns, rate and time left 19 more, a name a quarter: a bar fits beside all of
-/// them from 64 columns on, and beside name and sizes from about 35.
+/// them from 64 columns on, and beside name and sizes from about 35. The word for what limits takes up to 11 more.
 fn style(columns: usize) -> ProgressStyle {
     let template = match columns {
+        78.. => "{msg} [{wide_bar}] {landed}/{total} {rate}/s ETA {eta} {prefix}",
         64.. => "{msg} [{wide_bar}] {landed}/{total} {rate}/s ETA {eta}",
         _ => "{msg} [{wide_bar}] {landed}/{total}",
     };
@@ -220,12 +222,13 @@ mod tests {
 
     #[test]
     fn the_bar_wrapped_at_80_and_40_columns() {
-        for columns in [40, 63, 64, 80, 200] {
+        for columns in [40, 63, 64, 77, 78, 80, 200] {
             let screen = Screen(columns, Arc::default());
             let target = ProgressDrawTarget::term_like_with_hz(Box::new(screen.clone()), 255);
             let bar = ProgressBar::with_draw_target(Some(0), target);
             bar.set_style(style(columns.into()));
             bar.set_message(shortened(&"name".repeat(20), usize::from(columns) / 4));
+            bar.set_prefix("throttling");
             bar.update(|state| {
                 state.set_len((1 << 40) - (1 << 30));
                 state.set_pos((1 << 40) - (3 << 30));

@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let location = Location::parse(&arguments.next().ok_or("usage: get URL [ENDPOINT]")?)?;
     let mut config = Config::default();
     config.settings.endpoint_url = arguments.next();
-    config.settings.parallel = 16;
+    config.settings.parallel = Some(16);
     if let (Ok(access_key), Ok(secret_key)) =
         (std::env::var("AWS_ACCESS_KEY_ID"), std::env::var("AWS_SECRET_ACCESS_KEY"))
     {

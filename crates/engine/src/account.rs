@@ -15,6 +15,7 @@ use flatout_wire::sign::Signer;
 use crate::client::Core;
 use crate::credentials::{Held, Keys, Provider};
 use crate::error::{Error, ErrorKind, SETTINGS};
+use crate::gate::Class;
 use crate::object::unix_seconds;
 use crate::proxy::is_metadata;
 use crate::refusal::{self, Doubt};
@@ -314,6 +315,18 @@ impl Errand {
             | Errand::Head(location)
             | Errand::Page { under: location, .. } => Dialect::of(location),
             Errand::Buckets { dialect, .. } => *dialect,
+        }
+    }
+
+    pub(crate) fn bucket(&self) -> &str {
+        self.resource().0
+    }
+
+    /// Whose limits at the origin it counts for.
+    pub(crate) fn class(&self) -> Class {
+        match self {
+            Errand::Get(_) | Errand::Whole(_) | Errand::Head(_) => Class::Read,
+            Errand::Page { .. } | Errand::Buckets { .. } => Class::List,
         }
     }
 

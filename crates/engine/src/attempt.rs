@@ -11,10 +11,12 @@ use tokio::time::Instant;
 use crate::account::Pen;
 use crate::connection::{Connection, Incoming};
 use crate::error::{Error, ErrorKind};
+use crate::gate::{Class, Load};
 use crate::landing::Place;
 use crate::object::{Asked, Outgoing};
 use crate::proxy::Purpose;
 use crate::refusal::{Failure, doubts_keys};
+use crate::retry::Fault;
 use crate::shard::Shard;
 use crate::stats::Version;
 use crate::transfer::Running;
@@ -37,9 +39,13 @@ pub(crate) struct Answer {
 pub(crate) async fn ask(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result<Answer, Failure> {
     let (mut went_back, mut renewed, mut moves) = (false, false, 0);
     for _ in 0..=REDIRECTS_MAX {
+        let sent = running.gate.start_request(Class::Read, shard.number).await;
+        let on_answer = |load| running.gate.on_answer(Class::Read, sent, load);
         let mut answer = exchange(shard, running, asked).await?;
         shard.core.clock.note(answer.head.date);
         if (200..300).contains(&answer.head.status) {
+            // OSS says so of an answer that it held back.
+            on_answer(if answer.head.qos_delay_ms.is_some() { Load::TooMuch } else { Load::Fine });
             answer.pen.on_accepted();
             return Ok(answer);
         }
@@ -68,7 +74,9 @@ pub(crate) async fn ask(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> 
             .misdirected(&answer.connection.endpoint, status, &body)
             .or_else(|| Failure::of_answer(&answer.head, &body, answer.pen.note()));
         answer.finish(shard).await;
-        return Err(failure.unwrap_or_else(|| unexpected(status)));
+        let failure = failure.unwrap_or_else(|| unexpected(status));
+        on_answer(if failure.fault == Fault::Throttled { Load::TooMuch } else { Load::Fine });
+        return Err(failure);
     }
     Err(Failure::circle())
 }
@@ -93,7 +101,7 @@ async fn exchange(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result
         None => head,
     };
     while let Some(mut connection) = shard.idle_connection(&endpoint) {
-        match connection.exchange(&head).await {
+        match timed(shard, running, connection.exchange(&head)).await {
             Ok(head) => return Ok(Answer::new(connection, head, pen)),
             Err(closed) if closed.kind() == ErrorKind::Network && !connection.is_answering() => {}
             Err(error) => return Err(error.into()),
@@ -103,7 +111,7 @@ async fn exchange(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result
     let (socket, address) = shard.connect(&endpoint, Purpose::Store, shard.core.connect_timeout()).await?;
     running.counters.connections.fetch_add(1, Ordering::Relaxed);
     let mut connection = shard.new_connection(socket, endpoint, address);
-    match connection.exchange(&head).await {
+    match timed(shard, running, connection.exchange(&head)).await {
         Ok(head) => {
             shard.core.endpoints.on_answered(address);
             Ok(Answer::new(connection, head, pen))
@@ -115,6 +123,18 @@ async fn exchange(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result
             Err(error.into())
         }
     }
+}
+
+/// Notes how long the answer took to begin.
+async fn timed(
+    shard: &Shard,
+    running: &Running,
+    exchange: impl Future<Output = Result<Head, Error>>,
+) -> Result<Head, Error> {
+    let asked = Instant::now();
+    let head = exchange.await?;
+    shard.cell(running).on_first_byte(asked.elapsed());
+    Ok(head)
 }
 
 impl Answer {
@@ -187,17 +207,23 @@ impl Answer {
         hash: &mut PartHash,
         limit: u64,
     ) -> Result<u64, Failure> {
-        let mut landed = 0;
+        let (mut landed, cell, piece_bytes) = (0, shard.cell(running), shard.piece_bytes());
+        let _moving = cell.moving();
         while landed < limit {
+            let wanted = (limit - landed).min(piece_bytes);
             let received =
-                self.body.receive(&mut self.connection, place, hash, &shard.scratch, limit - landed).await?;
+                self.body.receive(&mut self.connection, place, hash, &shard.scratch, wanted).await?;
             if received == 0 {
                 break;
             }
             landed += received;
+            cell.on_received(received);
+            cell.on_written(place.take_writing());
+            shard.note_cpu(cell);
             shard.landed_bytes.set(shard.landed_bytes.get() + received);
             running.counters.fetched_bytes.fetch_add(received, Ordering::Relaxed);
             running.counters.landed_bytes.fetch_add(received, Ordering::Relaxed);
+            shard.pay_for(received, cell).await;
         }
         Ok(landed)
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use flatout_settings::Settings;
+use flatout_wire::endpoint::Endpoint;
 use flatout_wire::head::Head;
 use flatout_wire::listing;
 use flatout_wire::location::{Location, LocationError};
@@ -19,6 +20,7 @@ use crate::credentials::{Anonymous, Grant, Keys, Provider, Refused};
 use crate::endpoint::Endpoints;
 use crate::error::{Error, ErrorKind, SETTINGS};
 use crate::folder::Folder;
+use crate::gate::{Bandwidth, FoundPace, Gate, Gates, Team, origin_of};
 use crate::landing::{Landing, Memory};
 use crate::lease::Pool;
 use crate::list::{Bucket, Listing, repeats_a_page};
@@ -28,7 +30,7 @@ use crate::shard::{Job, ShardHandle};
 use crate::stats::{Report, Stat, Version};
 use crate::survey::{self, Clock, Survey, Way};
 use crate::tls::Tls;
-use crate::transfer::{Care, Get, Hold, Pace, Running, Transfer};
+use crate::transfer::{Care, Get, Hold, Running, Transfer};
 
 /// What a client is made from.
 #[derive(Clone, Debug)]
@@ -43,6 +45,8 @@ pub struct Config {
     pub proxies: Proxies,
     /// Settings in which `oss://` differs.
     pub oss: OssSettings,
+    /// What earlier runs found of origins; see [`Client::paces`].
+    pub paces: Vec<FoundPace>,
 }
 
 impl Default for Config {
@@ -55,6 +59,7 @@ impl Default for Config {
             oss_credentials: nobody,
             proxies: Proxies::default(),
             oss: OssSettings::default(),
+            paces: Vec::new(),
         }
     }
 }
@@ -89,8 +94,10 @@ impl Client {
             routes: Routes::new(settings.proxy.as_deref(), settings.no_proxy.as_deref(), &config.proxies)?,
             tls: Tls::new(settings.ca_bundle.as_deref())?,
             clock: Clock::default(),
+            bandwidth: settings.bandwidth_bytes.map(Bandwidth::new),
             settings,
             pool: Arc::default(),
+            gates: Gates::new(config.paces),
             shards: Mutex::new(Some(Vec::new())),
             process: std::process::id(),
         };
@@ -110,26 +117,27 @@ impl Client {
         check_object(&get.location)?;
         check_span(&get.span).map_err(|error| error.during("read", &get.location))?;
         let (account, care) = (self.core.account.clone(), self.core.care());
-        let running = Arc::new(Running::start(get, account, self.core.pace(), care)?);
-        self.core.send(0, Job::Lead(Hold::new(running.clone())))?;
+        let gate = self.core.gate_of(&get.location);
+        let running = Arc::new(Running::start(get, account, gate.clone(), care)?);
+        let slot = gate.join(Team::Transfer(Arc::downgrade(&running)), 0);
+        self.core.send(0, Job::Lead(Hold::new(running.clone()), slot))?;
         Ok(Transfer::new(running))
     }
 
-    /// Starts a get of many objects, which land beneath `folder`, or nowhere. `wanted` is read by a thread of its own,
-    /// ahead of the transfer and with bounded memory; its first error ends it ([`Many::incomplete`]).
+    /// Starts a get of many objects of the origin of `source`, which land beneath `folder`, or nowhere. `wanted` is read by a
+    /// thread of its own, ahead of the transfer and with bounded memory; its first error ends it ([`Many::incomplete`]).
     ///
     /// # Errors
     /// [`ErrorKind::LocalIo`] when no thread can be started.
     pub fn get_many(
         &self,
+        source: &Location,
         wanted: impl Iterator<Item = Result<Wanted, Error>> + Send + 'static,
         folder: Option<Folder>,
     ) -> Result<Many, Error> {
-        let settings = &self.core.settings;
-        let batch = Batch::new(self.core.account.clone(), self.core.pace(), self.core.care(), folder);
-        Many::start(batch, wanted, |number, worker| {
-            self.core.send((number % settings.shards.max(1)) as usize, Job::Many(worker))
-        })
+        let gate = self.core.gate_of(source);
+        let batch = Batch::new(self.core.account.clone(), gate, self.core.care(), folder);
+        Many::start(batch, wanted, &self.core)
     }
 
     /// Fills `buffer` with a range of an object and returns when it is filled; the buffer may be longer.
@@ -247,6 +255,12 @@ impl Client {
         self.core.clock.ahead_s()
     }
 
+    /// What has been found of the origins that were read from, worth being remembered for the next client: nothing of one
+    /// that was not read from for long enough, or with a fixed `--parallel`.
+    pub fn paces(&self) -> Vec<FoundPace> {
+        self.core.gates.found()
+    }
+
     /// The buckets of the account in one dialect.
     ///
     /// # Errors
@@ -332,6 +346,9 @@ pub(crate) struct Core {
     pub(crate) tls: Tls,
     pub(crate) clock: Clock,
     pub(crate) pool: Arc<Pool>,
+    gates: Gates,
+    /// `--bandwidth`, for all transfers together.
+    pub(crate) bandwidth: Option<Bandwidth>,
     /// The shards that have been started; `None` once the client is closed, so that nothing starts any after.
     shards: Mutex<Option<Vec<ShardHandle>>>,
     process: u32,
@@ -344,9 +361,17 @@ impl Core {
         *self.shards.lock().unwrap_or_else(PoisonError::into_inner) = Some(handles);
     }
 
-    pub(crate) fn pace(&self) -> Pace {
-        let Settings { parallel, part_bytes, window_bytes, .. } = self.settings;
-        Pace { parallel, part_bytes, window_bytes }
+    /// The gate toward the origin of a location.
+    pub(crate) fn gate_of(&self, location: &Location) -> Arc<Gate> {
+        // Whatever keeps a request from being made is told to whoever makes one.
+        let way = survey::way_to(self, location).ok();
+        let bucket = location.in_bucket().map_or("", |(bucket, _)| bucket);
+        self.gates.of(way.map(|way| origin_of(&way.endpoint, bucket)), &self.settings)
+    }
+
+    /// The gate toward the origin behind an endpoint, which may be that of a `bucket`.
+    pub(crate) fn gate_at(&self, endpoint: &Endpoint, bucket: &str) -> Arc<Gate> {
+        self.gates.of(Some(origin_of(endpoint, bucket)), &self.settings)
     }
 
     pub(crate) fn care(&self) -> Care {
@@ -360,14 +385,6 @@ impl Core {
 
     pub(crate) fn stall_timeout(&self) -> Duration {
         Duration::from_millis(self.settings.stall_timeout_ms)
-    }
-
-    /// Hands a worker of a transfer to the shard whose turn it is.
-    pub(crate) fn start_worker(self: &Arc<Core>, worker: usize, hold: Hold) {
-        let shard = worker % self.settings.shards.max(1) as usize;
-        if let Err(error) = self.send(shard, Job::Work(hold.clone())) {
-            hold.fail(error);
-        }
     }
 
     /// A control request and its whole answer.

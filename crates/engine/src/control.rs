@@ -21,6 +21,7 @@ use crate::account::{Dialect, Errand};
 use crate::attempt::{MOVES_MAX, REDIRECTS_MAX, is_redirect};
 use crate::connection::{LOOK_AT_THE_PORT, LOOK_BETWEEN, broke, closed_early, silence};
 use crate::error::{Error, ErrorKind};
+use crate::gate::Load;
 use crate::proxy::{Proxy, Purpose};
 use crate::refusal::{self, Failure};
 use crate::retry::{self, Attempts, Fault};
@@ -62,6 +63,8 @@ pub(crate) async fn try_call(shard: &Rc<Shard>, mut call: Call) -> Result<(Head,
             Some(request) => request.clone(),
             None => account.request(&call.errand, &pen)?,
         };
+        let (gate, class) = (shard.core.gate_at(&request.endpoint, call.errand.bucket()), call.errand.class());
+        let sent = gate.start_request(class, shard.number).await;
         let failure = match answer(shard, &request).await {
             Ok((mut head, body)) => {
                 if call.follow(&request, &head)? {
@@ -81,8 +84,13 @@ pub(crate) async fn try_call(shard: &Rc<Shard>, mut call: Call) -> Result<(Head,
                     continue;
                 }
                 match refused(shard, &request, &head, &body, pen.note()) {
-                    Some(failure) => failure,
+                    Some(failure) => {
+                        let is_throttled = failure.fault == Fault::Throttled;
+                        gate.on_answer(class, sent, if is_throttled { Load::TooMuch } else { Load::Fine });
+                        failure
+                    }
                     None => {
+                        gate.on_answer(class, sent, Load::Fine);
                         pen.on_accepted();
                         return Ok((head, body));
                     }
@@ -91,7 +99,7 @@ pub(crate) async fn try_call(shard: &Rc<Shard>, mut call: Call) -> Result<(Head,
             Err(failure) => failure,
         };
         let (fault, status) = (failure.fault, failure.status);
-        let waited = shard.wait_or_give_up(failure, &mut attempts).await;
+        let waited = shard.wait_or_give_up((&gate, class), failure, &mut attempts).await;
         waited.map_err(|error| Failure { fault, error, retry_after: None, status })?;
     }
 }

@@ -11,6 +11,7 @@ use flatout_wire::range::Span;
 use crate::attempt::{Answer, ask};
 use crate::control::{self, Call};
 use crate::error::{Error, ErrorKind};
+use crate::gate::{Class, Slot};
 use crate::journal::Kept;
 use crate::object::Asked;
 use crate::part::Part;
@@ -25,14 +26,18 @@ use crate::verify::Statement;
 /// Between rounds of attempts to learn the checksum while the data come.
 const STATEMENT_PAUSE: Duration = Duration::from_millis(500);
 
-/// Leads a transfer: first answer, plan, the other workers, then parts like any worker.
-pub(crate) async fn drive_lead(shard: Rc<Shard>, hold: Hold) {
-    drive(&hold, lead(&shard, &hold)).await;
+/// Leads a transfer: first answer, plan, the other workers, then parts like any worker. One of many objects has the
+/// `slot` of whoever leads it.
+pub(crate) async fn drive_lead(shard: Rc<Shard>, hold: Hold, slot: Option<Slot>) {
+    if slot.is_some() {
+        hold.gate.keep_time(&shard);
+    }
+    drive(&hold, lead(&shard, &hold, slot)).await;
 }
 
-/// Takes parts until none is left.
-pub(crate) async fn drive_worker(shard: Rc<Shard>, hold: Hold) {
-    drive(&hold, work(&shard, &hold)).await;
+/// Takes parts until none is left, or there are too many who do.
+pub(crate) async fn drive_worker(shard: Rc<Shard>, hold: Hold, slot: Slot) {
+    drive(&hold, work(&shard, &hold, slot)).await;
 }
 
 /// Carries `work` to its end, or to that of its transfer.
@@ -58,15 +63,18 @@ impl Drop for LostWorker<'_> {
     }
 }
 
-async fn work(shard: &Rc<Shard>, running: &Running) -> Result<(), Error> {
-    while let Some(taken) = running.take_part().await? {
+async fn work(shard: &Rc<Shard>, running: &Running, mut slot: Slot) -> Result<(), Error> {
+    while slot.goes_on() {
+        let _in_flight = shard.cell(running).in_flight();
+        let Some(taken) = running.take_part(shard.number).await? else { break };
         Part::start(running, taken).fetch(shard, None).await?;
     }
     Ok(())
 }
 
-async fn lead(shard: &Rc<Shard>, hold: &Hold) -> Result<(), Error> {
+async fn lead(shard: &Rc<Shard>, hold: &Hold, slot: Option<Slot>) -> Result<(), Error> {
     let running: &Running = hold;
+    let in_flight = slot.as_ref().map(|_| shard.cell(running).in_flight());
     let start_s = running.clock_s();
     let mut answer = first_answer(shard, running).await?;
     if answer.head.status == 200 {
@@ -89,25 +97,26 @@ async fn lead(shard: &Rc<Shard>, hold: &Hold) -> Result<(), Error> {
     if is_probe {
         // A probe for the object's end or its version: its one byte is not part of the plan's first part. It is read so that
         // the connection can carry a part; one that breaks over it is not kept. The others need not wait for that.
-        let parts = running.parts_left();
-        start_workers(shard, hold, if running.member.is_some() { parts + 1 } else { parts });
+        start_workers(shard, hold, running.parts_left());
         let _ = answer.body.collect(&mut answer.connection).await;
         answer.finish(shard).await;
-        return work_on(shard, running).await;
+        drop(in_flight);
+        return work_on(shard, running, slot).await;
     }
     let first = found.end - found.start;
-    let Some(taken) = running.take_part_of(first.max(1)).await? else { return Ok(()) };
-    start_workers(shard, hold, 1 + running.parts_left());
+    let Some(taken) = running.take_part_of(shard.number, first.max(1)).await? else { return Ok(()) };
+    start_workers(shard, hold, running.parts_left());
     Part::start(running, taken).asked_at(start_s).fetch(shard, Some(answer)).await?;
-    work_on(shard, running).await
+    drop(in_flight);
+    work_on(shard, running, slot).await
 }
 
 /// What the lead does after the first answer.
-async fn work_on(shard: &Rc<Shard>, running: &Running) -> Result<(), Error> {
-    match running.member {
+async fn work_on(shard: &Rc<Shard>, running: &Running, slot: Option<Slot>) -> Result<(), Error> {
+    match slot {
         // One of many: its other parts are among what the workers of the batch choose from.
-        Some(_) => Ok(()),
-        None => work(shard, running).await,
+        None => Ok(()),
+        Some(slot) => work(shard, running, slot).await,
     }
 }
 
@@ -141,7 +150,7 @@ async fn lead_single(shard: &Rc<Shard>, hold: &Hold, answer: Answer) -> Result<(
 /// Asks for the first part of the span, which tells size and version; retries like any part.
 async fn first_answer(shard: &Rc<Shard>, running: &Running) -> Result<Answer, Error> {
     // Where something is there already, the version is what matters.
-    let part_bytes = if running.may_resume() { 1 } else { running.pace.part_bytes };
+    let part_bytes = if running.may_resume() { 1 } else { running.first_part_bytes() };
     let mut asked = match &running.span {
         Span::All if running.object.asks_for_the_whole() => Asked::Whole,
         Span::All => Asked::Range(0..part_bytes),
@@ -190,15 +199,13 @@ fn check_first(answer: &Answer, asked: &Asked) -> Result<(), Failure> {
     }
 }
 
-/// Starts the workers that have one of `parts` to take, spread over the shards; the first is the lead's own.
+/// Starts workers for the `parts` that are left to take.
 fn start_workers(shard: &Rc<Shard>, hold: &Hold, parts: u64) {
     if let Some(member) = &hold.member {
         return member.batch.open(hold, parts);
     }
-    let workers = u64::from(hold.pace.parallel).min(parts);
-    for worker in 1..workers {
-        shard.core.start_worker(worker as usize, hold.clone());
-    }
+    hold.open();
+    hold.gate.hire(&shard.core);
 }
 
 /// Asks an S3 origin for the object's checksum, beside the data; OSS has stated its own with the first answer. One that
@@ -253,7 +260,7 @@ pub(crate) async fn wait_or_give_up(
     failure: Failure,
     attempts: &mut Attempts,
 ) -> Result<(), Error> {
-    shard.wait_or_give_up(failure, attempts).await?;
+    shard.wait_or_give_up((&running.gate, Class::Read), failure, attempts).await?;
     running.counters.retries.fetch_add(1, Ordering::Relaxed);
     Ok(())
 }

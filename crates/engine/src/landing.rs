@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 
 use crate::error::{Error, ErrorKind};
 use crate::file::FileGround;
 use crate::folder::Folder;
+use crate::gate::Window;
 use crate::lease::Pool;
 use crate::stream::StreamWriter;
 use crate::verify::PartHash;
@@ -90,13 +92,17 @@ impl Ground {
         }
     }
 
-    /// Makes room, once the first answer has told how many bytes will come (`None`: the origin does not say).
+    pub(crate) fn is_stream(&self) -> bool {
+        matches!(self, Ground::Stream(_))
+    }
+
+    /// Makes room, once the first answer has told how many bytes will come (`None`: the origin does not say); of a stream
+    /// its `window`.
     pub(crate) fn prepare(
         &self,
         pool: &Arc<Pool>,
         total_bytes: Option<u64>,
-        part_bytes: u64,
-        window_bytes: u64,
+        window: Option<Window>,
     ) -> Result<(), Error> {
         match self {
             Ground::Nowhere => Ok(()),
@@ -109,7 +115,10 @@ impl Ground {
                 }
             },
             Ground::File(file) => file.reserve(total_bytes.unwrap_or(0)),
-            Ground::Stream(writer) => writer.0.prepare(pool, window_bytes, part_bytes, total_bytes),
+            Ground::Stream(writer) => {
+                let Window { bytes, part_bytes } = window.expect("a stream is opened with a window");
+                writer.0.prepare(pool, bytes, part_bytes, total_bytes)
+            }
         }
     }
 
@@ -150,7 +159,7 @@ impl Ground {
 
     /// The place of part `index`, which lands at `at` bytes from the start of the landing.
     pub(crate) fn place(&self, index: u64, at: u64) -> Place<'_> {
-        Place { ground: self, index, at, filled: 0 }
+        Place { ground: self, index, at, filled: 0, writing: Duration::ZERO }
     }
 
     /// Makes the landing final. Nothing is visible under a file's name before.
@@ -184,12 +193,19 @@ pub(crate) struct Place<'a> {
     index: u64,
     at: u64,
     filled: u64,
+    /// Spent in writing to a file since somebody asked.
+    writing: Duration,
 }
 
 impl Place<'_> {
     /// Bytes of the part that have landed.
     pub(crate) fn filled(&self) -> u64 {
         self.filled
+    }
+
+    /// How long writing to a file has taken since this was asked last.
+    pub(crate) fn take_writing(&mut self) -> Duration {
+        std::mem::take(&mut self.writing)
     }
 
     /// Where the next bytes are received, at most `bytes`: the landing itself, or `scratch` where it consumes at once.
@@ -212,8 +228,10 @@ impl Place<'_> {
         };
         hash.update(received);
         if let Ground::File(file) = self.ground {
+            let begun = Instant::now();
             file.write(received, self.at + self.filled)?;
             note(file, hash);
+            self.writing += begun.elapsed();
         }
         self.filled += bytes as u64;
         match self.ground {
@@ -286,7 +304,7 @@ mod tests {
         std::fs::write(&target, b"earlier").expect("the earlier file");
         for committed in [false, true] {
             let ground = Ground::open(Landing::File(target.clone()), true).expect("a new file");
-            ground.prepare(&Arc::new(Pool::default()), Some(3), 8, 8).expect("room");
+            ground.prepare(&Arc::new(Pool::default()), Some(3), None).expect("room");
             ground.place(0, 0).fill(b"new", 3, &mut Ledger::default().start_part()).expect("a write");
             assert_eq!(std::fs::read(&target).expect("the earlier file"), b"earlier");
             if committed {

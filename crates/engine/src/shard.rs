@@ -20,18 +20,21 @@ use crate::connection::{self, Connection, RECEIVE_BYTES, Socket};
 use crate::control::{self, Call, Caller, Question, Reply};
 use crate::drive::{drive_lead, drive_worker};
 use crate::error::Error;
+use crate::gate::{Cell as Counters, Class, Gate, Slot};
+use crate::gate::Bandwidth;
 use crate::lease::Lease;
 use crate::many::{Worker, drive_many};
+use crate::pace::{Gate as Waits, LEVEL_MOST};
 use crate::proxy::Purpose;
 use crate::refusal::Failure;
 use crate::retry::{Attempts, Dice};
 use crate::tls_errors::{is_tls, wants_tls};
-use crate::transfer::Hold;
+use crate::transfer::{Hold, Running};
 
 /// What a shard is asked to do. A part crosses threads once in, as a number taken by a worker, and once out, by landing.
 pub(crate) enum Job {
-    Lead(Hold),
-    Work(Hold),
+    Lead(Hold, Slot),
+    Work(Hold, Slot),
     Many(Worker),
     Call(Call, std::sync::mpsc::Sender<Result<(Head, Bytes), Error>>),
     Ask(Question, std::sync::mpsc::Sender<Result<Reply, Error>>),
@@ -95,16 +98,16 @@ fn run(core: Arc<Core>, number: u32, scratch: Lease, queue: mpsc::UnboundedRecei
 pub(crate) async fn serve(shard: Rc<Shard>, number: u32, mut queue: mpsc::UnboundedReceiver<Job>) {
     while let Some(job) = queue.recv().await {
         match job {
-            Job::Lead(hold) => {
+            Job::Lead(hold, slot) => {
                 hold.join_shard(number);
-                tokio::task::spawn_local(drive_lead(shard.clone(), hold));
+                tokio::task::spawn_local(drive_lead(shard.clone(), hold, Some(slot)));
             }
-            Job::Work(hold) => {
+            Job::Work(hold, slot) => {
                 hold.join_shard(number);
-                tokio::task::spawn_local(drive_worker(shard.clone(), hold));
+                tokio::task::spawn_local(drive_worker(shard.clone(), hold, slot));
             }
             Job::Many(worker) => {
-                tokio::task::spawn_local(drive_many(shard.clone(), number, worker));
+                tokio::task::spawn_local(drive_many(shard.clone(), worker));
             }
             Job::Call(call, reply) => {
                 let shard = shard.clone();
@@ -124,15 +127,20 @@ pub(crate) async fn serve(shard: Rc<Shard>, number: u32, mut queue: mpsc::Unboun
     }
 }
 
+/// The clock of a thread costs a system call, which a receive of 256 KiB is not to have each time.
+const CPU_NOTED_EVERY: Duration = Duration::from_millis(5);
+
 /// What one thread owns.
 pub(crate) struct Shard {
     pub(crate) core: Arc<Core>,
+    pub(crate) number: u32,
     /// Where bytes are received whose landing consumes them at once: one for the thread, since it receives one at a time.
     pub(crate) scratch: RefCell<Lease>,
     pub(crate) callers: RefCell<HashMap<Endpoint, Vec<Caller>>>,
     idle: RefCell<HashMap<Endpoint, Vec<Connection>>>,
     dice: RefCell<Dice>,
     next_connection: Cell<u32>,
+    cpu_noted: Cell<std::time::Instant>,
     /// Bytes that have landed through this shard, of whatever transfer.
     pub(crate) landed_bytes: Cell<u64>,
 }
@@ -142,12 +150,14 @@ impl Shard {
     pub(crate) fn new(core: Arc<Core>, number: u32, scratch: Lease, seed: u64) -> Shard {
         Shard {
             core,
+            number,
             scratch: RefCell::new(scratch),
             callers: RefCell::default(),
             idle: RefCell::default(),
             dice: RefCell::new(Dice::new(seed)),
             // Numbers are unique within the client: each shard has its own million.
             next_connection: Cell::new(number * 1_000_000),
+            cpu_noted: Cell::new(std::time::Instant::now()),
             landed_bytes: Cell::new(0),
         }
     }
@@ -199,13 +209,15 @@ impl Shard {
         Some(Failure::last(error))
     }
 
-    /// Waits before the next attempt, or gives the error back when there is to be none.
+    /// Waits before the next attempt at what passes `gate`, or gives the error back when there is to be none.
     pub(crate) async fn wait_or_give_up(
         &self,
+        (gate, class): (&Gate, Class),
         failure: Failure,
         attempts: &mut Attempts,
     ) -> Result<(), Error> {
-        let (retries_max, chance) = (self.core.settings.retries, self.chance());
+        let retries_max = gate.on_failure(class, self.core.settings.retries);
+        let chance = self.chance();
         let Failure { fault, error, retry_after, .. } = failure;
         match attempts.on_failure(fault, self.landed_bytes.get(), retries_max, retry_after, chance) {
             None => Err(error.after_attempts(attempts.failed())),
@@ -216,6 +228,39 @@ impl Shard {
         }
     }
 
+    /// What this thread counts for the gate of a transfer.
+    pub(crate) fn cell<'a>(&self, running: &'a Running) -> &'a Counters {
+        running.gate.cell(self.number)
+    }
+
+    /// Notes what the thread has used of its core, every now and then.
+    pub(crate) fn note_cpu(&self, counters: &Counters) {
+        let now = std::time::Instant::now();
+        if now.duration_since(self.cpu_noted.get()) < CPU_NOTED_EVERY {
+            return;
+        }
+        self.cpu_noted.set(now);
+        let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        let seconds = u64::try_from(used.tv_sec).unwrap_or(0);
+        let nanoseconds = u32::try_from(used.tv_nsec).unwrap_or(0);
+        counters.on_cpu(Duration::new(seconds, nanoseconds));
+    }
+
+    /// Bytes have been received: waits until `--bandwidth` has room for more.
+    pub(crate) async fn pay_for(&self, bytes: u64, counters: &Counters) {
+        let Some(bandwidth) = &self.core.bandwidth else { return };
+        let wait = bandwidth.spend(bytes);
+        if !wait.is_zero() {
+            let _waits = counters.waiting(Waits::Bandwidth);
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// How much to receive at once.
+    pub(crate) fn piece_bytes(&self) -> u64 {
+        self.core.bandwidth.as_ref().map_or(u64::MAX, Bandwidth::piece_bytes)
+    }
+
     /// A number in 0..1, for jitter.
     pub(crate) fn chance(&self) -> f64 {
         self.dice.borrow_mut().roll()
@@ -224,7 +269,7 @@ impl Shard {
     pub(crate) fn keep_connection(&self, connection: Connection) {
         let mut idle = self.idle.borrow_mut();
         let kept = idle.entry(connection.endpoint.clone()).or_default();
-        if kept.len() < self.core.settings.parallel as usize {
+        if kept.len() < self.core.settings.parallel.unwrap_or(LEVEL_MOST) as usize {
             kept.push(connection);
         }
     }

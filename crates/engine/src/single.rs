@@ -32,7 +32,7 @@ impl<'a> Single<'a> {
 
     /// Lands all that is wanted of the stream.
     pub(crate) async fn land(mut self) -> Result<(), Error> {
-        while let Some(taken) = self.running.take_part().await? {
+        while let Some(taken) = self.running.take_part(self.shard.number).await? {
             let mut part = Part::start(self.running, taken);
             let ended = self.land_part(&mut part).await?;
             part.finish();

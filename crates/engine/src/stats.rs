@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use flatout_wire::checksum::Algorithm;
 use flatout_wire::head::{Checksum, Head};
 
+use crate::gate::LimitedBy;
+
 /// An object's version, as far as the origin tells: every answer of a transfer is held against it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Version {
@@ -55,6 +57,8 @@ pub struct Progress {
     pub in_flight: u32,
     /// Attempts that were tried again.
     pub retries: u32,
+    /// What holds the speed back now, at the gate of its origin; `None` before somebody looked.
+    pub limited_by: Option<LimitedBy>,
 }
 
 /// How a transfer ended well.
@@ -82,6 +86,8 @@ pub struct Report {
     pub connections: u32,
     /// Shards that took part.
     pub shards: u32,
+    /// What held the speed back longest; `None` of a transfer that was over before somebody looked.
+    pub limited_by: Option<LimitedBy>,
     /// One record per part, when asked for by [`crate::Get::with_part_records`].
     pub parts: Vec<PartRecord>,
 }
@@ -155,13 +161,14 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    pub(crate) fn progress(&self, total_bytes: Option<u64>) -> Progress {
+    pub(crate) fn progress(&self, total_bytes: Option<u64>, limited_by: Option<LimitedBy>) -> Progress {
         Progress {
             landed_bytes: self.landed_bytes.load(Ordering::Relaxed),
             total_bytes,
             fetched_bytes: self.fetched_bytes.load(Ordering::Relaxed),
             in_flight: self.in_flight.load(Ordering::Relaxed),
             retries: self.retries.load(Ordering::Relaxed),
+            limited_by,
         }
     }
 }

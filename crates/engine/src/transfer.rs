@@ -14,6 +14,7 @@ use crate::account::Account;
 use crate::attempt::Answer;
 use crate::error::{Error, ErrorKind};
 use crate::file::FileGround;
+use crate::gate::{Counted, Gate, Tally, Window};
 use crate::journal::{self, Kept, Subject};
 use crate::landing::{Ground, Landing};
 use crate::lease::Pool;
@@ -140,14 +141,6 @@ impl CancelSwitch {
     }
 }
 
-/// How many parts may be in flight, and how large they are: fixed for now, found by the pace later.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
-    pub(crate) parallel: u32,
-    pub(crate) part_bytes: u64,
-    pub(crate) window_bytes: u64,
-}
-
 /// What is done besides moving bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Care {
@@ -163,7 +156,13 @@ pub(crate) struct Running {
     pub(crate) object: ObjectRequests,
     pub(crate) span: Span,
     pub(crate) ground: Ground,
-    pub(crate) pace: Pace,
+    pub(crate) gate: Arc<Gate>,
+    /// What had held the gate back when it began.
+    tally: Tally,
+    /// Where it lands in a stream.
+    window: Option<Window>,
+    /// Its parts may be taken by any number of workers.
+    is_open: AtomicBool,
     pub(crate) ledger: Ledger,
     pub(crate) counters: Counters,
     /// One bit per shard that took part; shards beyond 64 share bits.
@@ -215,7 +214,7 @@ enum End {
 
 impl Running {
     /// Opens the landing; nothing is sent yet.
-    pub(crate) fn start(get: Get, account: Arc<Account>, pace: Pace, care: Care) -> Result<Running, Error> {
+    pub(crate) fn start(get: Get, account: Arc<Account>, gate: Arc<Gate>, care: Care) -> Result<Running, Error> {
         let name = get.location.to_string();
         let (mut ground, stop) = (Ground::open(get.landing, care.resume)?, Arc::new(Semaphore::new(0)));
         ground.set_keep_existing(get.keep_existing);
@@ -228,8 +227,11 @@ impl Running {
             name,
             object: ObjectRequests::new(account, get.location),
             span: get.span,
+            window: ground.is_stream().then(|| gate.window()),
             ground,
-            pace,
+            tally: gate.tally(),
+            gate,
+            is_open: AtomicBool::new(false),
             ledger,
             counters: Counters::default(),
             shards: AtomicU64::new(0),
@@ -330,7 +332,7 @@ impl Running {
             let begun = file.begin(subject.as_ref(), has_ranges, kept);
             begun.map_err(|error| error.during("write", file.shown()))?;
         }
-        self.ground.prepare(pool, total_bytes, self.pace.part_bytes, self.pace.window_bytes)?;
+        self.ground.prepare(pool, total_bytes, self.window)?;
         self.resumed_bytes.store(kept.bytes, Ordering::Relaxed);
         self.bytes_done.store(kept.bytes, Ordering::Release);
         if total_bytes == Some(kept.bytes) {
@@ -364,6 +366,13 @@ impl Running {
         self.holds.load(Ordering::Acquire) > 0
     }
 
+    /// One more hold, unless the last one has been dropped.
+    pub(crate) fn hold(self: &Arc<Running>) -> Option<Hold> {
+        let more = |holds: u32| (holds > 0).then(|| holds + 1);
+        let held = self.holds.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        held.is_ok().then(|| Hold(self.clone()))
+    }
+
     pub(crate) fn version(&self) -> Option<&Version> {
         self.settled.get().map(|settled| &settled.version)
     }
@@ -375,12 +384,31 @@ impl Running {
 
     /// How many parts nobody has taken yet, if they stay as long as they are now.
     pub(crate) fn parts_left(&self) -> u64 {
-        self.settled.get().map_or(0, |settled| settled.plan().left(self.part_bytes()))
+        let Some(settled) = self.settled.get() else { return 0 };
+        let part_bytes = self.gate.usual_part_bytes().min(self.ground.part_bytes_max());
+        settled.plan().left(part_bytes)
     }
 
-    /// How long the next part may be. Those of a stream are no longer than the slots of its window.
-    fn part_bytes(&self) -> u64 {
-        self.pace.part_bytes.min(self.ground.part_bytes_max())
+    /// Lets the gate give its parts to as many workers as it sees fit.
+    pub(crate) fn open(&self) {
+        self.is_open.store(true, Ordering::Release);
+    }
+
+    /// How many more workers could take a part now.
+    pub(crate) fn wants_workers(&self) -> u64 {
+        match self.is_open.load(Ordering::Acquire) && !self.is_stopped() {
+            true => self.parts_left(),
+            false => 0,
+        }
+    }
+
+    pub(crate) fn window(&self) -> Option<Window> {
+        self.window
+    }
+
+    /// How long the first part may be, asked for before anything is known of the object.
+    pub(crate) fn first_part_bytes(&self) -> u64 {
+        self.gate.part_bytes(u64::MAX).min(self.window.map_or(u64::MAX, |window| window.part_bytes))
     }
 
     /// The ETag that pins later requests; a weak one cannot (RFC 9110 §13.1.1).
@@ -391,20 +419,36 @@ impl Running {
     /// The next part that nobody has taken, once there is room for it; `None` when all are taken.
     /// Room comes before the number: parts that wait for room are then the next in order, and a window cannot fill with
     /// parts behind one that waits.
-    pub(crate) async fn take_part(&self) -> Result<Option<Taken>, Error> {
-        self.take_part_of(self.part_bytes()).await
+    pub(crate) async fn take_part(&self, shard: u32) -> Result<Option<Taken>, Error> {
+        self.admit(shard).await?;
+        let Some(settled) = self.settled.get() else { return Ok(None) };
+        let left = settled.plan().left(1);
+        let part_bytes = self.gate.part_bytes(left).min(self.ground.part_bytes_max());
+        Ok(self.take(part_bytes))
     }
 
     /// The same for a part of at most so many bytes: what was asked for before there was a plan.
-    pub(crate) async fn take_part_of(&self, part_bytes: u64) -> Result<Option<Taken>, Error> {
-        if !self.ground.admit().await {
-            return Err(reader_has_gone());
+    pub(crate) async fn take_part_of(&self, shard: u32, part_bytes: u64) -> Result<Option<Taken>, Error> {
+        self.admit(shard).await?;
+        Ok(self.take(part_bytes))
+    }
+
+    /// Waits until the landing has room for a part.
+    async fn admit(&self, shard: u32) -> Result<(), Error> {
+        let _waits: Option<Counted<'_>> =
+            self.window.map(|_| self.gate.cell(shard).waiting(crate::pace::Gate::Reader));
+        match self.ground.admit().await {
+            true => Ok(()),
+            false => Err(reader_has_gone()),
         }
+    }
+
+    fn take(&self, part_bytes: u64) -> Option<Taken> {
         let taken = self.settled.get().and_then(|settled| settled.plan().take(part_bytes));
         if taken.is_none() {
             self.ground.dismiss();
         }
-        Ok(taken)
+        taken
     }
 
     /// The part that begins at `start` of the object is whole at its landing.
@@ -463,7 +507,8 @@ impl Running {
     }
 
     pub(crate) fn progress(&self) -> Progress {
-        self.counters.progress(self.settled.get().and_then(|settled| settled.total_bytes))
+        let total_bytes = self.settled.get().and_then(|settled| settled.total_bytes);
+        self.counters.progress(total_bytes, self.gate.tally().now())
     }
 
     /// The last shard has let go: decides how it ended, commits the landing, tells who waits.
@@ -523,6 +568,7 @@ impl Running {
             retries: self.counters.retries.load(Ordering::Relaxed),
             connections: self.counters.connections.load(Ordering::Relaxed),
             shards: self.shards.load(Ordering::Relaxed).count_ones(),
+            limited_by: self.gate.tally().since(&self.tally),
             parts,
         })
     }

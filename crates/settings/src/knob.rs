@@ -8,7 +8,8 @@ pub struct Knob {
     /// Kebab-case: the flag without its dashes and the key of the config file.
     pub name: &'static str,
     pub kind: Kind,
-    /// As a user would write it; empty when there is none.
+    /// As a user would write it; empty when there is none. Of a number it may be a word, which leaves the number open and
+    /// may be written too: `auto`, `unlimited`.
     pub default: &'static str,
     /// One line for `--help` and docs/settings.md, without a full stop.
     pub doc: &'static str,
@@ -24,6 +25,11 @@ pub enum Kind {
         max: u64,
     },
     Count {
+        min: u64,
+        max: u64,
+    },
+    /// Bytes a second.
+    Rate {
         min: u64,
         max: u64,
     },
@@ -144,15 +150,15 @@ pub const KNOBS: &[Knob] = &[
     Knob {
         name: "parallel",
         kind: Kind::Count { min: 1, max: 4096 },
-        default: "8",
-        doc: "Parts, or small objects, asked for at a time",
+        default: "auto",
+        doc: "Parts, or small objects, asked for at a time of an origin; auto finds how many bring most",
         group: Group::Speed,
     },
     Knob {
         name: "part-size",
         kind: Kind::Size { min: 1 << 10, max: 4 << 30 },
-        default: "8MiB",
-        doc: "Bytes asked for in one request",
+        default: "auto",
+        doc: "Bytes asked for in one request; auto takes 1MiB to 64MiB, by how fast a connection is",
         group: Group::Speed,
     },
     Knob {
@@ -165,8 +171,22 @@ pub const KNOBS: &[Knob] = &[
     Knob {
         name: "window",
         kind: Kind::Size { min: 2 << 10, max: 1 << 40 },
-        default: "64MiB",
-        doc: "Bytes that may wait to be read in order (cat, pipes): at least two parts; where it is not set it grows to that",
+        default: "auto",
+        doc: "Bytes that may wait to be read in order (cat, pipes): at least two parts",
+        group: Group::Speed,
+    },
+    Knob {
+        name: "bandwidth",
+        kind: Kind::Rate { min: 1 << 10, max: 1 << 40 },
+        default: "unlimited",
+        doc: "Bytes received a second at most, over all transfers, as in 100MiB/s",
+        group: Group::Speed,
+    },
+    Knob {
+        name: "request-rate",
+        kind: Kind::Count { min: 1, max: 1_000_000 },
+        default: "unlimited",
+        doc: "Requests sent to an origin a second at most, whatever they are for",
         group: Group::Speed,
     },
     Knob {
@@ -217,12 +237,29 @@ impl Knob {
         format!("FLATOUT_{}", self.name.to_ascii_uppercase().replace('-', "_"))
     }
 
+    /// The word that leaves a number open, where there is one.
+    pub fn word(&self) -> Option<&'static str> {
+        let is_number =
+            matches!(self.kind, Kind::Size { .. } | Kind::Count { .. } | Kind::Rate { .. } | Kind::Duration { .. });
+        Some(self.default).filter(|word| is_number && word.starts_with(|c: char| c.is_ascii_alphabetic()))
+    }
+
     /// Reads what a user wrote, within the bounds.
     pub(crate) fn read(&'static self, text: &str) -> Result<Value, SettingError> {
+        if self.word().is_some_and(|word| word.eq_ignore_ascii_case(text.trim())) {
+            return Ok(Value::Open);
+        }
         match self.kind {
             Kind::Size { min, max } => {
                 let bytes = parse_size(text).map_err(|expected| self.wrong(text, expected))?;
                 self.bounded(bytes, min, max, format_size)
+            }
+            Kind::Rate { min, max } => {
+                let size = text.trim().strip_suffix("/s").ok_or("not a rate");
+                let bytes = size.map_err(str::to_owned).and_then(parse_size);
+                let expected = || "a rate: write bytes a second, as in 100MiB/s".to_owned();
+                let bytes = bytes.map_err(|_| self.wrong(text, expected()))?;
+                self.bounded(bytes, min, max, format_rate)
             }
             Kind::Count { min, max } => {
                 let expected = || format!("a whole number: write {min} to {max}");
@@ -267,6 +304,10 @@ impl Knob {
     }
 
     fn wrong(&self, text: &str, expected: String) -> SettingError {
+        let expected = match self.word() {
+            Some(word) => format!("{expected}, or {word}"),
+            None => expected,
+        };
         SettingError::Value { knob: self.name, value: text.to_owned(), expected }
     }
 }
@@ -277,6 +318,7 @@ impl Kind {
         match self {
             Kind::Size { .. } => Some("SIZE"),
             Kind::Count { .. } => Some("N"),
+            Kind::Rate { .. } => Some("RATE"),
             Kind::Duration { .. } => Some("TIME"),
             Kind::Switch => None,
             Kind::Text => Some("TEXT"),
@@ -301,11 +343,18 @@ impl Group {
     }
 }
 
+/// `100MiB/s`
+pub(crate) fn format_rate(bytes: u64) -> String {
+    format!("{}/s", format_size(bytes))
+}
+
 /// A value of the right kind and within its bounds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Value {
-    /// Bytes, a count or milliseconds.
+    /// Bytes, a count, bytes a second or milliseconds.
     Number(u64),
+    /// The word for no number.
+    Open,
     Switch(bool),
     Text(String),
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::knob::format_rate;
 use crate::{Group, KNOBS, Kind, Knob, format_duration, format_size};
 
 const PREFACE: &str = "\
@@ -20,7 +21,8 @@ first of these that has one; `flatout config show` says each value and where it 
 An unknown name is an error that says the nearest one, and a wrong value one that says where it stands.
 
 Sizes take units: `K`, `Ki` and `KiB` are 1024 bytes, `KB` is 1000, and so on with `M`, `G`, `T`, `P`; a bare number is
-bytes. Times need one of `ms`, `s`, `m`, `h`. A switch is on as a bare flag; elsewhere write `true` or `false`.
+bytes. A rate is a size and `/s`. Times need one of `ms`, `s`, `m`, `h`. A switch is on as a bare flag; elsewhere write
+`true` or `false`.
 
 This page is generated: change `crates/settings/src/knob.rs` and run `cargo xtask docs`.
 ";
@@ -90,13 +92,15 @@ fn row(knob: &Knob) -> String {
     let Knob { name, doc, .. } = knob;
     // A file that chose the profile would be read by the profile that it chooses.
     let key = if *name == "profile" { "none".to_owned() } else { format!("`{name}`") };
-    format!("| `--{name}` | `{}` | {key} | {default} | {} | {doc} |\n", knob.env(), takes(knob.kind))
+    let word = knob.word().map(|word| format!(", `{word}`")).unwrap_or_default();
+    format!("| `--{name}` | `{}` | {key} | {default} | {}{word} | {doc} |\n", knob.env(), takes(knob.kind))
 }
 
 fn takes(kind: Kind) -> String {
     match kind {
         Kind::Size { min, max } => format!("{} to {}", format_size(min), format_size(max)),
         Kind::Count { min, max } => format!("{min} to {max}"),
+        Kind::Rate { min, max } => format!("{} to {}", format_rate(min), format_rate(max)),
         Kind::Duration { min_ms, max_ms } => {
             format!("{} to {}", format_duration(min_ms), format_duration(max_ms))
         }
@@ -120,7 +124,7 @@ mod tests {
             assert_eq!(page.matches(&format!("| `--{}` |", knob.name)).count(), 1, "{}", knob.name);
         }
         assert!(
-            page.contains("| `--part-size` | `FLATOUT_PART_SIZE` | `part-size` | `8MiB` | 1KiB to 4GiB |"),
+            page.contains("| `--part-size` | `FLATOUT_PART_SIZE` | `part-size` | `auto` | 1KiB to 4GiB, `auto` |"),
             "{page}"
         );
     }

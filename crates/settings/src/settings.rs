@@ -27,11 +27,17 @@ pub struct Settings {
     pub no_proxy: Option<String>,
     /// Each `HOST[:PORT]:ADDR[,ADDR...]`, as given.
     pub resolve: Vec<String>,
-    /// Parts in flight.
-    pub parallel: u32,
-    pub part_bytes: u64,
+    /// Parts in flight toward an origin; found where absent.
+    pub parallel: Option<u32>,
+    /// Found where absent.
+    pub part_bytes: Option<u64>,
     pub shards: u32,
-    pub window_bytes: u64,
+    /// Chosen by the size of the parts where absent.
+    pub window_bytes: Option<u64>,
+    /// Received a second at most.
+    pub bandwidth_bytes: Option<u64>,
+    /// Requests sent to an origin a second at most.
+    pub request_rate: Option<u32>,
     pub connect_timeout_ms: u64,
     pub stall_timeout_ms: u64,
     pub retries: u32,
@@ -63,6 +69,8 @@ impl fmt::Debug for Settings {
             part_bytes,
             shards,
             window_bytes,
+            bandwidth_bytes,
+            request_rate,
             connect_timeout_ms,
             stall_timeout_ms,
             retries,
@@ -90,6 +98,8 @@ impl fmt::Debug for Settings {
             .field("part_bytes", part_bytes)
             .field("shards", shards)
             .field("window_bytes", window_bytes)
+            .field("bandwidth_bytes", bandwidth_bytes)
+            .field("request_rate", request_rate)
             .field("connect_timeout_ms", connect_timeout_ms)
             .field("stall_timeout_ms", stall_timeout_ms)
             .field("retries", retries)
@@ -115,10 +125,12 @@ impl Default for Settings {
             proxy: None,
             no_proxy: None,
             resolve: Vec::new(),
-            parallel: 0,
-            part_bytes: 0,
+            parallel: None,
+            part_bytes: None,
             shards: 0,
-            window_bytes: 0,
+            window_bytes: None,
+            bandwidth_bytes: None,
+            request_rate: None,
             connect_timeout_ms: 0,
             stall_timeout_ms: 0,
             retries: 0,
@@ -145,16 +157,12 @@ impl Settings {
             return Err(SettingError::Unknown { name: name.to_owned(), nearest });
         };
         match knob.read(text)? {
-            Value::Number(number) => self.set_number(knob.name, number),
+            Value::Number(number) => self.set_number(knob.name, Some(number)),
+            Value::Open => self.set_number(knob.name, None),
             Value::Switch(on) => self.set_switch(knob.name, on),
             Value::Text(text) => self.set_text(knob.name, text),
         }
         Ok(())
-    }
-
-    /// Widens the window to two parts, for whoever set none: the default is for parts of up to 32 MiB.
-    pub fn fit_window(&mut self) {
-        self.window_bytes = self.window_bytes.max(self.least_window_bytes());
     }
 
     /// Whether the settings hold together; called once, after the last [`Settings::set`].
@@ -162,9 +170,11 @@ impl Settings {
     /// # Errors
     /// Two settings that exclude each other, with what to write instead.
     pub fn check(&self) -> Result<(), SettingError> {
-        let least_bytes = self.least_window_bytes();
-        if self.window_bytes < least_bytes {
-            let (window, part) = (exact_size(self.window_bytes), exact_size(self.part_bytes));
+        let (Some(window_bytes), Some(part_bytes)) = (self.window_bytes, self.part_bytes) else { return Ok(()) };
+        // With less than two parts the reader and the network would take turns instead of working at once.
+        let least_bytes = part_bytes.saturating_mul(2);
+        if window_bytes < least_bytes {
+            let (window, part) = (exact_size(window_bytes), exact_size(part_bytes));
             let wanted = exact_size(least_bytes);
             let cause = format!(
                 "{window} is too small for --part-size {part}: write --window {wanted} or more, or a smaller --part-size"
@@ -174,21 +184,19 @@ impl Settings {
         Ok(())
     }
 
-    /// With less than two parts the reader and the network would take turns instead of working at once.
-    fn least_window_bytes(&self) -> u64 {
-        self.part_bytes.saturating_mul(2)
-    }
-
-    fn set_number(&mut self, name: &'static str, number: u64) {
-        let count = || u32::try_from(number).expect("the bounds of every count fit in 32 bits");
-        match name {
-            "parallel" => self.parallel = count(),
-            "shards" => self.shards = count(),
-            "retries" => self.retries = count(),
-            "part-size" => self.part_bytes = number,
-            "window" => self.window_bytes = number,
-            "connect-timeout" => self.connect_timeout_ms = number,
-            "stall-timeout" => self.stall_timeout_ms = number,
+    /// `None` for those that may be left open only.
+    fn set_number(&mut self, name: &'static str, number: Option<u64>) {
+        let count = |number| u32::try_from(number).expect("the bounds of every count fit in 32 bits");
+        match (name, number) {
+            ("parallel", number) => self.parallel = number.map(count),
+            ("part-size", bytes) => self.part_bytes = bytes,
+            ("window", bytes) => self.window_bytes = bytes,
+            ("bandwidth", bytes) => self.bandwidth_bytes = bytes,
+            ("request-rate", number) => self.request_rate = number.map(count),
+            ("shards", Some(number)) => self.shards = count(number),
+            ("retries", Some(number)) => self.retries = count(number),
+            ("connect-timeout", Some(ms)) => self.connect_timeout_ms = ms,
+            ("stall-timeout", Some(ms)) => self.stall_timeout_ms = ms,
             _ => unreachable!("a test sets every knob: {name} has no field"),
         }
     }
@@ -251,8 +259,9 @@ mod tests {
     #[test]
     fn defaults_are_those_of_the_contract() {
         let settings = Settings::default();
-        assert_eq!((settings.parallel, settings.part_bytes), (8, 8 << 20));
-        assert_eq!((settings.shards, settings.window_bytes), (2, 64 << 20));
+        assert_eq!((settings.parallel, settings.part_bytes), (None, None));
+        assert_eq!((settings.shards, settings.window_bytes), (2, None));
+        assert_eq!((settings.bandwidth_bytes, settings.request_rate), (None, None));
         assert_eq!((settings.connect_timeout_ms, settings.stall_timeout_ms), (5_000, 20_000));
         assert_eq!((settings.retries, settings.verify), (5, true));
         assert_eq!((settings.addressing.as_str(), settings.no_sign_request), ("auto", false));
@@ -267,6 +276,7 @@ mod tests {
             let text = match knob.kind {
                 Kind::Size { max, .. } => max.to_string(),
                 Kind::Count { max, .. } => max.to_string(),
+                Kind::Rate { max, .. } => format!("{max}/s"),
                 Kind::Duration { max_ms, .. } => format!("{max_ms}ms"),
                 Kind::Switch => "true".to_owned(),
                 Kind::Choice(choices) => choices[choices.len() - 1].to_owned(),
@@ -288,9 +298,11 @@ mod tests {
             ("no-verify", "False", "verify: true"),
             ("no-resume", "true", "resume: false"),
             ("addressing", "Path", r#"addressing: "path""#),
-            ("parallel", " 16 ", "parallel: 16"),
-            ("part-size", "1M", "part_bytes: 1048576"),
-            ("window", "1G", "window_bytes: 1073741824"),
+            ("parallel", " 16 ", "parallel: Some(16)"),
+            ("part-size", "1M", "part_bytes: Some(1048576)"),
+            ("window", "1G", "window_bytes: Some(1073741824)"),
+            ("bandwidth", "100MiB/s", "bandwidth_bytes: Some(104857600)"),
+            ("request-rate", "500", "request_rate: Some(500)"),
             ("connect-timeout", "250ms", "connect_timeout_ms: 250"),
             ("stall-timeout", "1m", "stall_timeout_ms: 60000"),
             ("retries", "0", "retries: 0"),
@@ -303,6 +315,8 @@ mod tests {
             r#"resolve: ["a:127.0.0.1", "b:80:::1"]"#,
         );
         check(&[("region", "x"), ("region", "")], "region: None");
+        check(&[("parallel", "3"), ("parallel", "Auto")], "parallel: None");
+        check(&[("bandwidth", "1M/s"), ("bandwidth", "unlimited")], "bandwidth_bytes: None");
     }
 
     #[test]
@@ -322,12 +336,15 @@ mod tests {
             (
                 "part-size",
                 "8 blocks",
-                "part-size: '8 blocks' is not a size: write bytes or a unit, as in 8MiB, 8M, 1.5GB",
+                "part-size: '8 blocks' is not a size: write bytes or a unit, as in 8MiB, 8M, 1.5GB, or auto",
             ),
+            ("bandwidth", "8M", "bandwidth: '8M' is not a rate: write bytes a second, as in 100MiB/s, or unlimited"),
+            ("bandwidth", "1/s", "bandwidth: 1B/s is out of bounds: write 1KiB/s to 1TiB/s"),
+            ("shards", "auto", "shards: 'auto' is not a whole number: write 1 to 256"),
             ("part-size", "1", "part-size: 1B is out of bounds: write 1KiB to 4GiB"),
             ("parallel", "0", "parallel: 0 is out of bounds: write 1 to 4096"),
-            ("parallel", "many", "parallel: 'many' is not a whole number: write 1 to 4096"),
-            ("parallel", "-1", "parallel: '-1' is not a whole number: write 1 to 4096"),
+            ("parallel", "many", "parallel: 'many' is not a whole number: write 1 to 4096, or auto"),
+            ("parallel", "-1", "parallel: '-1' is not a whole number: write 1 to 4096, or auto"),
             (
                 "connect-timeout",
                 "5",
@@ -344,13 +361,14 @@ mod tests {
 
     #[test]
     fn a_window_holds_two_parts() {
-        check(&[("part-size", "32M")], "part_bytes: 33554432");
+        check(&[("part-size", "33M")], "part_bytes: Some(34603008)");
+        check(&[("window", "2KiB")], "window_bytes: Some(2048)");
         check(
-            &[("part-size", "33M")],
+            &[("part-size", "33M"), ("window", "64M")],
             "--window 64MiB is too small for --part-size 33MiB: write --window 66MiB or more, or a smaller --part-size",
         );
         check(
-            &[("window", "16777215")],
+            &[("window", "16777215"), ("part-size", "8M")],
             "--window 16777215B is too small for --part-size 8MiB: write --window 16MiB or more",
         );
     }

@@ -3,11 +3,14 @@
 use std::fs;
 use std::time::Instant;
 
+use flatout_engine::LimitedBy;
+
 use crate::bench::floor::Shape;
 use crate::bench::origin_process::{OriginProcess, Watched};
 use crate::bench::run::{Row, Run, ttfb_ms};
-use crate::bench::samples::{Sample, Sampler, peak_gbit};
+use crate::bench::samples::{Sample, Sampler, peak_gbit, plateau_s};
 use crate::bench::spec::Spec;
+use crate::limited::Limited;
 use crate::sys;
 
 /// A running clock.
@@ -72,6 +75,7 @@ pub struct Words {
     pub connections: u32,
     pub shards: u32,
     pub verified: String,
+    pub limited_by: Option<LimitedBy>,
 }
 
 impl Words {
@@ -81,6 +85,7 @@ impl Words {
             connections: shape.connections,
             shards: shape.shards(),
             verified: "none: the floor does not look at the bytes".into(),
+            limited_by: None,
         }
     }
 }
@@ -102,6 +107,8 @@ pub fn run(elapsed: Elapsed, rows: Vec<Row>, spec: &Spec, words: Words) -> Run {
         shards: words.shards,
         verified: words.verified,
         origin_busy: elapsed.origin_busy,
+        plateau_s: words.limited_by.and_then(|_| plateau_s(&elapsed.samples)),
+        limited_by: words.limited_by.map(Limited::from),
         rows: if spec.rows { rows } else { Vec::new() },
         samples: if spec.rows { elapsed.samples } else { Vec::new() },
     }

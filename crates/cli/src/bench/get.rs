@@ -192,7 +192,7 @@ impl<'a> Bench<'a> {
         for line in BufReader::new(output).lines() {
             let line = line.map_err(|error| Failure::local("bench", "a child process", &error))?;
             match serde_json::from_str(&line) {
-                Ok(Answer::Progress(bytes)) => bar.show(bytes, Some(self.spec.bytes)),
+                Ok(Answer::Progress(bytes)) => bar.show(bytes, Some(self.spec.bytes), None),
                 Ok(Answer::Done(run)) => return Ok(*run),
                 Ok(Answer::Failed(failure)) => return Err(failure),
                 Err(_) => break,

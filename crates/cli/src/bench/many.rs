@@ -158,7 +158,8 @@ impl Prepared for ByEngine<'_> {
         let objects = wanted.len() as u64;
         let armed = self.console.interrupt.arm();
         let folder = target(self.spec).map(|path| Folder::open(&path)).transpose()?;
-        let mut many = self.client.get_many(wanted.into_iter().map(Ok), folder)?;
+        let source = origin::location("read", &self.spec.source)?;
+        let mut many = self.client.get_many(&source, wanted.into_iter().map(Ok), folder)?;
         let watch = many.watch();
         armed.on_signal(move || watch.cancel());
         let watch = many.watch();
@@ -175,8 +176,11 @@ impl Prepared for ByEngine<'_> {
         if progress.ok != objects {
             return Err(Failure::interrupted("bench: interrupted"));
         }
+        origin::remember(&self.client);
         let verified = Vec::from_iter(verified).join(", ");
-        let words = Words { retries, connections: progress.connections, shards: self.shards, verified };
+        let limited_by = progress.mostly_limited_by;
+        let words =
+            Words { retries, connections: progress.connections, shards: self.shards, verified, limited_by };
         Ok(Run { objects: Some(objects), ..run(elapsed, Vec::new(), self.spec, words) })
     }
 }

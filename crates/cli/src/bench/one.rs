@@ -102,7 +102,9 @@ impl Prepared for ByEngine<'_> {
             connections: report.connections,
             shards: report.shards,
             verified: report.verified.to_string(),
+            limited_by: report.limited_by,
         };
+        origin::remember(&self.client);
         Ok(run(elapsed, report.parts.iter().map(row).collect(), self.spec, words))
     }
 
@@ -124,6 +126,9 @@ fn row(part: &PartRecord) -> Row {
     }
 }
 
+/// Parts of the floor where their size is open; docs/numbers.md has what other sizes cost.
+const FLOOR_PART_BYTES: u64 = 8 << 20;
+
 /// What it is held against.
 pub struct ByFloor<'a> {
     spec: &'a Spec,
@@ -142,7 +147,7 @@ impl<'a> ByFloor<'a> {
             return Err(Failure::usage(format!("floor: {location}: the floor knows no proxy"))
                 .with_hint("leave out --floor, or the proxy"));
         }
-        let part_bytes = found.settings.part_bytes;
+        let part_bytes = found.settings.part_bytes.unwrap_or(FLOOR_PART_BYTES);
         let ca_bundle = found.settings.ca_bundle.clone();
         let request = Client::new(found.into())?.signed_get(&location)?;
         let tls = match request.endpoint.scheme {

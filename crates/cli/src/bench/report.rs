@@ -11,6 +11,7 @@ use crate::bench::spec::Landing;
 use crate::bench::sweep::Combination;
 use crate::console::{Carries, Console};
 use crate::failure::Failure;
+use crate::limited::Limited;
 
 /// Who ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +110,9 @@ impl<'a> Report<'a> {
         if let Some(parts) = &mut self.parts {
             parts.flush().map_err(|error| Failure::local("write", "the file of --parts", &error))?;
         }
+        if let Some(line) = course(&self.runs) {
+            self.console.answer(&line)?;
+        }
         let Some(ratio) = ratio(&self.runs) else { return Ok(()) };
         let busy = ratio.origin_busy.map(|busy| format!(", the origin {:.0} % busy", busy * 100.0));
         self.console.answer(&format!(
@@ -124,6 +128,18 @@ impl<'a> Report<'a> {
         let Some(parts) = &mut self.parts else { return Ok(()) };
         writeln!(parts, "{line}").map_err(|error| Failure::local("write", "the file of --parts", &error))
     }
+}
+
+/// How soon flatout was at its speed, and what that was limited by: the medians, and the words of the last run.
+fn course(runs: &[(Op, Run)]) -> Option<String> {
+    let gets = || runs.iter().filter(|(op, _)| *op == Op::Get).map(|(_, run)| run);
+    let last = gets().filter_map(|run| run.limited_by.as_ref()).next_back()?;
+    let plateaus: Vec<f64> = gets().filter_map(|run| run.plateau_s).collect();
+    let reached = match plateaus.is_empty() {
+        true => String::new(),
+        false => format!("90 % of the plateau after {:.2} s; ", median(plateaus)),
+    };
+    Some(format!("{reached}limited by {}", last.says))
 }
 
 /// One run, with --json.
@@ -220,6 +236,10 @@ struct Line<'a> {
     shards: u32,
     verified: &'a str,
     origin_busy: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plateau_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limited_by: Option<&'a Limited>,
 }
 
 #[derive(Serialize)]
@@ -256,6 +276,8 @@ impl<'a> Line<'a> {
             shards: run.shards,
             verified: &run.verified,
             origin_busy: run.origin_busy,
+            plateau_s: run.plateau_s,
+            limited_by: run.limited_by.as_ref(),
         }
     }
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::bench::samples::Sample;
+use crate::limited::Limited;
 
 /// What one repetition measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -27,6 +28,10 @@ pub struct Run {
     pub verified: String,
     /// Cores' worth of CPU that the origin used meanwhile; `None` when it is not on this machine or not to be found.
     pub origin_busy: Option<f64>,
+    /// When 90 % of what the run settled at were reached, in seconds; `None` of a short run, and of the floor.
+    pub plateau_s: Option<f64>,
+    /// What limited it longest; `None` of a short run, and of the floor.
+    pub limited_by: Option<Limited>,
     /// Empty unless asked for.
     pub rows: Vec<Row>,
     /// Empty unless asked for: seconds since the run's start, bytes landed by then.

@@ -5,6 +5,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::bench::run::median;
 use crate::bench::spec::Answer;
 
 /// Fifty looks a second cost nothing that could be measured, and ten of them make the shortest window's edge 5 %.
@@ -69,6 +70,20 @@ pub fn peak_gbit(samples: &[Sample]) -> f64 {
     best.fold(average, f64::max) * 8.0 / 1e9
 }
 
+/// Under this a run is over before it has settled.
+const PLATEAU_RUN_S: f64 = 0.5;
+/// The rate of a moment is that of this window.
+const MOMENT_S: f64 = 0.1;
+
+/// When a run reached 90 % of what it settled at, which is the median rate of its second half.
+pub fn plateau_s(samples: &[Sample]) -> Option<f64> {
+    let &(seconds, _) = samples.last().filter(|(seconds, _)| *seconds >= PLATEAU_RUN_S)?;
+    let rate = |at: f64| (bytes_at(samples, at + MOMENT_S) - bytes_at(samples, at)) / MOMENT_S;
+    let starts = || samples.iter().map(|(at, _)| *at).filter(|at| at + MOMENT_S <= seconds);
+    let plateau = median(starts().filter(|at| *at >= seconds / 2.0).map(rate));
+    starts().find(|at| rate(*at) >= 0.9 * plateau)
+}
+
 /// Bytes landed at a moment between two looks, on the straight line between them.
 fn bytes_at(samples: &[Sample], moment: f64) -> f64 {
     let after = samples.partition_point(|(at, _)| *at < moment).min(samples.len() - 1);
@@ -104,6 +119,28 @@ mod tests {
         // From 3 s on: a whole second around them.
         check(&[(0.0, 0), (1.0, 0), (1.1, GIGABIT), (2.0, GIGABIT), (4.0, GIGABIT)], 1.0);
         check(&[], 0.0);
+    }
+
+    #[test]
+    fn a_run_settles_at_the_rate_of_its_second_half() {
+        // Looks 20 ms apart, `rates` of bytes a second for a tenth of a second each.
+        let check = |rates: &[u64], expected: Option<f64>| {
+            let mut samples = vec![(0.0, 0)];
+            for rate in rates {
+                for _ in 0..5 {
+                    let (at, bytes) = samples[samples.len() - 1];
+                    samples.push((at + 0.02, bytes + rate / 50));
+                }
+            }
+            let found = plateau_s(&samples);
+            let near = found.zip(expected).is_some_and(|(found, expected)| (found - expected).abs() < 0.021);
+            assert!(near || found == expected, "{found:?} is not {expected:?} of {rates:?}");
+        };
+        check(&[1000; 20], Some(0.0));
+        check(&[&[0, 100, 200, 400][..], &[1000; 16]].concat(), Some(0.4));
+        check(&[&[0, 100][..], &[800; 8], &[1000; 20]].concat(), Some(1.0));
+        check(&[1000; 4], None);
+        assert_eq!(plateau_s(&[]), None);
     }
 
     #[test]

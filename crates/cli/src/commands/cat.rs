@@ -11,6 +11,7 @@ use crate::download::Download;
 use crate::events::Summary;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::limited::{self, Limited};
 use crate::origin;
 
 /// The first failure ends it: what came after a hole would be taken for a whole.
@@ -21,13 +22,14 @@ pub fn run(args: &Cat, console: &Console) -> Result<Exit, Failure> {
     let client = origin::client(&args.knobs, &dialects)?;
     let start = Instant::now();
     let mut summary = Summary { action: "download", objects: sources.len() as u64, ..Default::default() };
-    let mut exit = Exit::Clean;
+    let (mut exit, mut limited_by) = (Exit::Clean, None);
     for location in &sources {
         let download = Download { client: &client, location, span: args.range.as_ref(), console };
         let outcome = download.to_stdout();
         if let Err(failure) = &outcome.result
             && failure.is_silent()
         {
+            origin::remember(&client);
             return Ok(failure.exit);
         }
         console.event(Carries::Bytes, &object_event(location, None, &outcome))?;
@@ -36,6 +38,7 @@ pub fn run(args: &Cat, console: &Console) -> Result<Exit, Failure> {
             Ok(done) => {
                 summary.ok += 1;
                 summary.bytes += done.bytes;
+                limited_by = done.limited_by.or(limited_by);
             }
             Err(failure) => {
                 summary.failed += 1;
@@ -45,9 +48,15 @@ pub fn run(args: &Cat, console: &Console) -> Result<Exit, Failure> {
             }
         }
     }
+    origin::remember(&client);
     summary.skipped = summary.objects - summary.ok - summary.failed;
     summary.seconds = start.elapsed().as_secs_f64();
+    summary.limited_by = limited_by.map(Limited::from);
     summary.exit = exit.code();
+    // Beside the bar, where somebody looks on.
+    if let Some(line) = limited::line(limited_by, summary.seconds).filter(|_| console.bar_wanted(Carries::Bytes)) {
+        console.warn(&line);
+    }
     console.event(Carries::Bytes, &summary)?;
     Ok(exit)
 }

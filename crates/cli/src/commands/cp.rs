@@ -13,6 +13,7 @@ use crate::download::{Download, Outcome};
 use crate::events;
 use crate::exit::Exit;
 use crate::failure::{Failure, one_line};
+use crate::limited::{self, Limited};
 use crate::origin;
 use crate::select::Source;
 
@@ -36,7 +37,9 @@ pub fn run(args: &Cp, console: &Console) -> Result<Exit, Failure> {
     let location = origin::location("read", &args.source)?;
     let client = origin::client(&args.knobs, &[Dialect::of(&location)])?;
     if let Some(source) = many(args, &location, &client)? {
-        return cp_many::run(args, &source, &client, console);
+        let exit = cp_many::run(args, &source, &client, console);
+        origin::remember(&client);
+        return exit;
     }
     let source = origin::object("read", &args.source)?;
     refuse_what_is_for_many(args, &source)?;
@@ -51,6 +54,7 @@ pub fn run(args: &Cp, console: &Console) -> Result<Exit, Failure> {
         Target::Stdout => download.to_stdout(),
         Target::File(path) => download.to_file(path, args.no_clobber),
     };
+    origin::remember(&client);
     report(console, &source, &target, &outcome)
 }
 
@@ -156,6 +160,7 @@ fn report(console: &Console, source: &Location, target: &Target, outcome: &Outco
         (Ok(done), Target::File(path)) => {
             warn_of_note(console, source, done);
             console.say(&sentence(source, path, done))?;
+            limited::line(done.limited_by, done.seconds).map_or(Ok(()), |line| console.say(&line))?;
             Exit::Clean
         }
         (Ok(_), Target::Stdout) => Exit::Clean,
@@ -176,6 +181,7 @@ fn report(console: &Console, source: &Location, target: &Target, outcome: &Outco
         fetched: event.fetched,
         resumed: event.resumed,
         seconds: event.seconds,
+        limited_by: outcome.result.as_ref().ok().and_then(|done| done.limited_by).map(Limited::from),
         exit: exit.code(),
         ..Default::default()
     };

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Instant;
 
-use flatout_engine::{Client, Entry, Error, ErrorKind, Finished, Folder, Listing, Many, Verified, Wanted};
+use flatout_engine::{
+    Client, Entry, Error, ErrorKind, Finished, Folder, LimitedBy, Listing, Many, Verified, Wanted,
+};
 use flatout_settings::format_size;
 use flatout_wire::location::Location;
 
@@ -15,6 +17,7 @@ use crate::console::{Carries, Console};
 use crate::events;
 use crate::exit::Exit;
 use crate::failure::{Failure, one_line};
+use crate::limited::{self, Limited};
 use crate::origin;
 use crate::progress::{Bar, POLL};
 use crate::select::{Filters, Named, Names, Source};
@@ -169,6 +172,7 @@ struct Copy<'a> {
     unverified: u64,
     exit: Exit,
     last_hint: Option<String>,
+    limited_by: Option<LimitedBy>,
     start: Instant,
 }
 
@@ -184,6 +188,7 @@ impl<'a> Copy<'a> {
             unverified: 0,
             exit: Exit::Clean,
             last_hint: None,
+            limited_by: None,
             start: Instant::now(),
         }
     }
@@ -196,7 +201,7 @@ impl<'a> Copy<'a> {
         told: &Receiver<Left>,
     ) -> Result<(), Failure> {
         let armed = self.console.interrupt.arm();
-        let mut many: Many = client.get_many(selection, Some(folder))?;
+        let mut many: Many = client.get_many(self.source, selection, Some(folder))?;
         let watch = many.watch();
         armed.on_signal(move || watch.cancel());
         let mut is_hopeless = false;
@@ -214,6 +219,7 @@ impl<'a> Copy<'a> {
             self.console.flush()?;
         }
         drop(bar);
+        self.limited_by = many.progress().mostly_limited_by;
         told.try_iter().try_for_each(|left| self.tell_left(&left))?;
         let untried = many.progress().objects.saturating_sub(self.summary.ok + self.summary.failed);
         if self.console.interrupt.raised() {
@@ -373,8 +379,11 @@ impl<'a> Copy<'a> {
         }
         self.summary.seconds = self.start.elapsed().as_secs_f64();
         self.summary.exit = self.exit.code();
+        self.summary.limited_by = self.limited_by.map(Limited::from);
         if self.summary.ok + self.summary.skipped > 0 {
             self.console.say(&self.sentence())?;
+            let line = limited::line(self.limited_by, self.summary.seconds);
+            line.map_or(Ok(()), |line| self.console.say(&line))?;
         }
         self.console.event(Carries::Lines, &self.summary)?;
         Ok(self.exit)

@@ -21,7 +21,8 @@ use flatout_settings::Settings;
 use flatout_wire::location::Location;
 
 use crate::args::Doctor;
-use crate::console::Console;
+use crate::console::{Carries, Console};
+use crate::events;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::origin;
@@ -39,6 +40,9 @@ const STALL_MS_MAX: u64 = 5_000;
 const RETRIES_MAX: u32 = 1;
 
 pub fn run(args: &Doctor, console: &Console) -> Result<Exit, Failure> {
+    if args.forget {
+        return forget(console);
+    }
     let location = args.url.as_deref().map(|url| origin::location("examine", url)).transpose()?;
     let found = flatout_ambient::gather(args.knobs.given())?;
     let dialects = location.as_ref().map(Dialect::of);
@@ -60,6 +64,18 @@ pub fn run(args: &Doctor, console: &Console) -> Result<Exit, Failure> {
         }
     }
     sheet.finish()
+}
+
+/// Removes what earlier runs have kept, and says so.
+fn forget(console: &Console) -> Result<Exit, Failure> {
+    let path = flatout_ambient::forget().map_err(|error| Failure::local("forget", "the paces of origins", &error))?;
+    let path = path.map(|path| path.display().to_string());
+    console.answer(&match &path {
+        Some(path) => format!("forgotten: {path}"),
+        None => "nothing was remembered".to_owned(),
+    })?;
+    console.event(Carries::Lines, &events::Forgotten { path })?;
+    Ok(Exit::Clean)
 }
 
 /// A client made from it waits no longer than a doctor's visit may last.

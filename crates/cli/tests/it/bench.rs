@@ -94,7 +94,9 @@ fn signed_and_plain() {
     let origin = synthetic(BYTES);
     let source = format!("{}/demo/object", origin.url());
     let shown = run(&mut flatout(&["bench", "get", &source, "--part-size", "1MiB", "--repeat", "2"])).clean();
-    assert_eq!(shown.text().lines().count(), 3, "{}", shown.text());
+    // A machine that is busy may take long enough for more to be said.
+    let lines = shown.text().lines().filter(|line| !line.contains("limited by"));
+    assert_eq!(lines.count(), 3, "{}", shown.text());
     assert!(shown.text().starts_with("run op"), "{}", shown.text());
 }
 

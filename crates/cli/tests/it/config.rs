@@ -57,7 +57,7 @@ fn each_value_and_where_it_came_from() {
     let minio = run(&mut at(&home, &["config", "show", "--profile", "minio"])).clean();
     says(&minio, "profile minio flag: --profile");
     says(&minio, "shards 1 profile: ~/.config/flatout/config.toml:4:1: shards");
-    says(&minio, "part-size 8MiB default");
+    says(&minio, "part-size auto default");
     assert!(minio.text().contains("environment: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set"));
 }
 

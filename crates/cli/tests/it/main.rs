@@ -16,6 +16,7 @@ mod many;
 mod objects;
 mod oss;
 mod oss_served;
+mod paces;
 mod peer;
 mod program;
 mod raw;

@@ -1,6 +1,8 @@
 //! What the workers, the feeder and the caller of a get of many objects share.
 
-use std::sync::atomic::Ordering;
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,13 +11,15 @@ use tokio::sync::{Notify, Semaphore};
 use super::queue::{Queue, Task, Work};
 use super::{Finished, ManyProgress, Wanted, closed_meanwhile};
 use crate::account::Account;
-use crate::client::check_object;
+use crate::client::{Core, check_object};
 use crate::error::{Error, ErrorKind};
 use crate::folder::Folder;
+use crate::gate::{Gate, Slot, Tally, Team};
 use crate::landing::Landing;
+use crate::shard::Job;
 use crate::stats::Report;
 use crate::temporary::Sweeper;
-use crate::transfer::{Care, Get, Hold, Pace, Running};
+use crate::transfer::{Care, Get, Hold, Running};
 
 /// Objects known and not yet reported: a listing runs this far ahead, which is four pages and about 2 MiB.
 const AHEAD: usize = 4096;
@@ -27,7 +31,9 @@ const NEWS: usize = 512;
 /// One get of many objects.
 pub(crate) struct Batch {
     account: Arc<Account>,
-    pace: Pace,
+    pub(super) gate: Arc<Gate>,
+    /// What had held the gate back when it began.
+    tally: Tally,
     care: Care,
     folder: Option<Folder>,
     state: Mutex<State>,
@@ -53,7 +59,8 @@ struct State {
     begun: usize,
     is_fed: bool,
     incomplete: Option<Error>,
-    workers: u32,
+    /// By shard, those who prefer small objects and those who prefer parts.
+    workers: HashMap<usize, [u32; 2]>,
     /// Without what large objects on their way have landed.
     progress: ManyProgress,
 }
@@ -69,10 +76,11 @@ pub(crate) struct Member {
 pub(crate) struct Worker {
     pub(super) batch: Arc<Batch>,
     pub(super) prefers_parts: bool,
+    pub(super) slot: Slot,
 }
 
 impl Batch {
-    pub(crate) fn new(account: Arc<Account>, pace: Pace, care: Care, folder: Option<Folder>) -> Batch {
+    pub(crate) fn new(account: Arc<Account>, gate: Arc<Gate>, care: Care, folder: Option<Folder>) -> Batch {
         let state = State {
             queue: Queue::new(),
             large: Vec::new(),
@@ -81,12 +89,13 @@ impl Batch {
             begun: 0,
             is_fed: false,
             incomplete: None,
-            workers: 0,
+            workers: HashMap::new(),
             progress: ManyProgress::default(),
         };
         Batch {
             account,
-            pace,
+            tally: gate.tally(),
+            gate,
             care,
             folder,
             state: Mutex::new(state),
@@ -98,8 +107,36 @@ impl Batch {
         }
     }
 
-    pub(super) fn parallel(&self) -> u32 {
-        self.pace.parallel
+    /// Starts the workers.
+    ///
+    /// # Errors
+    /// A client that has been closed.
+    pub(crate) fn open_for_work(self: &Arc<Batch>, core: &Arc<Core>) -> Result<(), Error> {
+        let slot = self.gate.join(Team::Batch(Arc::downgrade(self)), 0);
+        // Outside the lock, which a worker that is dropped needs.
+        let worker = Worker::new(self, &mut self.lock(), slot);
+        core.send(0, Job::Many(worker))?;
+        self.gate.hire(core);
+        Ok(())
+    }
+
+    /// One more worker, unless the last one has left.
+    pub(crate) fn employ(self: &Arc<Batch>, slot: Slot) -> Option<Worker> {
+        let mut state = self.lock();
+        if state.workers() == 0 {
+            // Outside the lock: who gives up a place at the gate needs the gate's, which comes before ours.
+            drop(state);
+            return None;
+        }
+        Some(Worker::new(self, &mut state, slot))
+    }
+
+    /// How many more workers could be of use: nobody knows how many objects are still to come.
+    pub(crate) fn wants_workers(&self) -> u64 {
+        match self.is_stopped() || self.lock().is_done() {
+            true => 0,
+            false => u64::MAX,
+        }
     }
 
     pub(super) fn is_ours(&self) -> bool {
@@ -151,7 +188,7 @@ impl Batch {
 
     /// Whether one plain GET is the shortest way.
     fn is_small(&self, size: Option<u64>) -> bool {
-        size.is_some_and(|size| size <= self.pace.part_bytes)
+        size.is_some_and(|size| size <= self.gate.usual_part_bytes())
     }
 
     /// What to do next; `None` when there will be nothing more.
@@ -160,7 +197,7 @@ impl Batch {
             let mut woken = std::pin::pin!(self.work.notified());
             {
                 let mut state = self.lock();
-                let may_begin = state.begun < OPEN_A_WORKER * self.pace.parallel as usize;
+                let may_begin = state.begun < OPEN_A_WORKER * self.gate.limit() as usize;
                 if let Some(work) = state.queue.take(prefers_parts, may_begin) {
                     return Some(work);
                 }
@@ -185,7 +222,7 @@ impl Batch {
             };
             let mut get = Get::new(wanted.location.clone(), landing);
             get.keep_existing = wanted.keep_existing;
-            Running::start(get, self.account.clone(), self.pace, self.care)
+            Running::start(get, self.account.clone(), self.gate.clone(), self.care)
         });
         let member = Member { batch: self.clone(), wanted, again };
         match started {
@@ -208,9 +245,9 @@ impl Batch {
         }
     }
 
-    /// An object has `parts` parts, of which the first is taken: the others are there for all workers.
+    /// An object has `parts` parts left to take: they are there for all workers.
     pub(crate) fn open(&self, hold: &Hold, parts: u64) {
-        if parts > 1 {
+        if parts > 0 {
             self.lock().queue.open(hold.clone());
             self.work.notify_waiters();
         }
@@ -225,10 +262,10 @@ impl Batch {
 
     /// A transfer of ours has ended, and its landing with it.
     pub(crate) fn end(&self, running: &Running, member: &Member, result: Result<Report, Error>) {
-        let connections = running.counters.connections.load(Ordering::Relaxed);
+        let connections = running.counters.connections.load(Relaxed);
         let is_changed = result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Changed);
         let mut state = self.lock();
-        state.progress.kept_bytes += running.kept_bytes.load(Ordering::Relaxed);
+        state.progress.kept_bytes += running.kept_bytes.load(Relaxed);
         state.let_go(running, connections);
         // Whoever waits for another to end before he begins one may look again.
         self.work.notify_one();
@@ -294,7 +331,14 @@ impl Batch {
         let state = self.lock();
         let on_their_way: u64 = state.large.iter().map(|running| running.progress().landed_bytes).sum();
         let landed_bytes = state.progress.landed_bytes + on_their_way;
-        ManyProgress { landed_bytes, is_complete: state.is_fed, ..state.progress }
+        let tally = self.gate.tally();
+        ManyProgress {
+            landed_bytes,
+            is_complete: state.is_fed,
+            limited_by: tally.now(),
+            mostly_limited_by: tally.since(&self.tally),
+            ..state.progress
+        }
     }
 
     pub(crate) fn cancel(&self) {
@@ -337,7 +381,11 @@ impl State {
 
     /// A statement that is still waited for keeps its object's landing open without a worker.
     fn is_over(&self) -> bool {
-        self.workers == 0 && self.begun == 0
+        self.workers() == 0 && self.begun == 0
+    }
+
+    fn workers(&self) -> u32 {
+        self.workers.values().flatten().sum()
     }
 
     /// A transfer has closed its landing.
@@ -368,18 +416,26 @@ impl Drop for Fed<'_> {
 }
 
 impl Worker {
-    pub(crate) fn new(batch: &Arc<Batch>, number: u32) -> Worker {
-        batch.lock().workers += 1;
-        // One of each kind in turn, and the other way round for the next two: with two shards each has both kinds.
-        Worker { batch: batch.clone(), prefers_parts: (number + number / 2).is_multiple_of(2) }
+    fn new(batch: &Arc<Batch>, state: &mut State, slot: Slot) -> Worker {
+        let shard = slot.shard();
+        let kinds = state.workers.entry(shard).or_default();
+        // Of either kind as many on each shard, and of the odd ones as many on all.
+        let prefers_parts = match kinds[0].cmp(&kinds[1]) {
+            Ordering::Equal => shard.is_multiple_of(2),
+            more_for_objects => more_for_objects == Ordering::Greater,
+        };
+        kinds[usize::from(prefers_parts)] += 1;
+        Worker { batch: batch.clone(), prefers_parts, slot }
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
         let mut state = self.batch.lock();
-        state.workers -= 1;
-        if state.workers > 0 {
+        if let Some(kinds) = state.workers.get_mut(&self.slot.shard()) {
+            kinds[usize::from(self.prefers_parts)] -= 1;
+        }
+        if state.workers() > 0 {
             return;
         }
         if !state.is_done() && !self.batch.is_stopped() {

@@ -10,21 +10,26 @@ use crate::shard::Shard;
 use crate::transfer::Hold;
 
 /// Works until the batch has nothing more to do, or is to stop; what is on its way then is dropped.
-pub(crate) async fn drive_many(shard: Rc<Shard>, number: u32, worker: Worker) {
+pub(crate) async fn drive_many(shard: Rc<Shard>, mut worker: Worker) {
+    let batch = worker.batch.clone();
+    batch.gate.keep_time(&shard);
     tokio::select! {
         biased;
-        () = work(&shard, number, &worker) => {}
-        () = worker.batch.stopped() => {}
+        () = work(&shard, &mut worker) => {}
+        () = batch.stopped() => {}
     }
 }
 
-async fn work(shard: &Rc<Shard>, number: u32, worker: &Worker) {
-    while let Some(work) = worker.batch.take(worker.prefers_parts).await {
+async fn work(shard: &Rc<Shard>, worker: &mut Worker) {
+    let number = shard.number;
+    while worker.slot.goes_on() {
+        let Some(work) = worker.batch.take(worker.prefers_parts).await else { break };
+        let _in_flight = worker.batch.gate.cell(number).in_flight();
         match work {
             Work::Object(task) => {
                 if let Some(hold) = worker.batch.begin(task) {
                     hold.join_shard(number);
-                    drive_lead(shard.clone(), hold).await;
+                    drive_lead(shard.clone(), hold, None).await;
                 }
             }
             Work::Part(hold) => {
@@ -41,7 +46,7 @@ async fn part(shard: &Rc<Shard>, batch: &Batch, hold: &Hold) {
         return batch.close(hold);
     }
     let one = async {
-        match hold.take_part().await? {
+        match hold.take_part(shard.number).await? {
             Some(taken) => Part::start(hold, taken).fetch(shard, None).await,
             None => {
                 batch.close(hold);

@@ -14,7 +14,9 @@ pub(crate) use drive::drive_many;
 #[cfg(test)]
 pub(crate) use queue::{Queue, Task as QueueTask, Work};
 
+use crate::client::Core;
 use crate::error::{Error, ErrorKind};
+use crate::gate::LimitedBy;
 use crate::stats::Report;
 
 /// One of many objects.
@@ -64,6 +66,10 @@ pub struct ManyProgress {
     pub connections: u32,
     /// Bytes of large objects that failed or were cut off and are kept for the next run.
     pub kept_bytes: u64,
+    /// What holds the speed back now; `None` before somebody looked.
+    pub limited_by: Option<LimitedBy>,
+    /// What held it back longest so far.
+    pub mostly_limited_by: Option<LimitedBy>,
 }
 
 /// A running get of many objects. Dropping it cancels, and waits until every shard has let go.
@@ -73,18 +79,15 @@ pub struct ManyProgress {
 pub struct Many(Arc<Batch>);
 
 impl Many {
-    /// Starts the workers by `send`, and the thread that reads what is wanted.
+    /// Starts the workers, and the thread that reads what is wanted.
     pub(crate) fn start(
         batch: Batch,
         wanted: impl Iterator<Item = Result<Wanted, Error>> + Send + 'static,
-        send: impl Fn(u32, Worker) -> Result<(), Error>,
+        core: &Arc<Core>,
     ) -> Result<Many, Error> {
         let batch = Arc::new(batch);
         let many = Many(batch.clone());
-        let workers: Vec<Worker> = (0..batch.parallel()).map(|number| Worker::new(&batch, number)).collect();
-        for (number, worker) in (0..).zip(workers) {
-            send(number, worker)?;
-        }
+        batch.open_for_work(core)?;
         let feeder = std::thread::Builder::new().name("flatout-feed".into());
         feeder
             .spawn(move || batch.feed(wanted))

@@ -52,6 +52,13 @@ impl Bucket {
         Err(Duration::from_secs_f64((needed - self.tokens) / self.rate).max(Duration::from_micros(1)))
     }
 
+    /// Takes `amount` at once, on credit if need be: how long until it is paid for, and the next should be taken.
+    pub(crate) fn spend(&mut self, amount: f64, now: Instant) -> Duration {
+        self.fill(now);
+        self.tokens -= amount;
+        Duration::from_secs_f64((-self.tokens / self.rate).max(0.0))
+    }
+
     fn fill(&mut self, now: Instant) {
         let elapsed = now.saturating_duration_since(self.filled);
         self.tokens = (self.tokens + self.rate * elapsed.as_secs_f64()).min(self.depth());
@@ -87,6 +94,16 @@ mod tests {
             let (all, due) = (taken(rate, amount), rate * 10.0);
             assert!(all >= due * 0.99 - amount && all <= due * 1.01 + amount.max(1.0), "{rate}: {all}");
         }
+    }
+
+    #[test]
+    fn what_is_spent_on_credit_is_paid_for_in_turn() {
+        let start = Instant::now();
+        let mut bucket = Bucket::new(1000.0, start);
+        let waits = [50.0, 100.0, 300.0].map(|amount| bucket.spend(amount, start).as_millis());
+        assert_eq!(waits, [0, 100, 400]);
+        assert_eq!(bucket.spend(0.0, start + Duration::from_millis(150)).as_millis(), 250);
+        assert_eq!(bucket.spend(1.0, start + Duration::from_secs(9)), Duration::ZERO);
     }
 
     #[test]

@@ -33,7 +33,7 @@ const GAP: Duration = Duration::from_millis(500);
 
 /// The most attempts in flight, unless told otherwise. 100 Gbit/s takes 140 to 250 of the 50 to 90 MB/s that a connection
 /// to a large store carries, and 1024 are slower than 256 (reference/cli.md §3.1); 512 leave room for slow uploads.
-pub(crate) const LEVEL_MOST: u32 = 512;
+pub const LEVEL_MOST: u32 = 512;
 
 /// What one connection to a large store carries, bytes a second, when nothing is known: between the 50 MB/s that the CRT
 /// counts on and the 90 MB/s that AWS states. Somewhat high on purpose, as doubling costs less than having too many.
@@ -238,6 +238,11 @@ impl Pace {
     /// fixed size. It differs from call to call.
     pub(crate) fn part_bytes(&mut self, left: u64) -> u64 {
         self.part.next(left, self.limit(), self.limits.memory, self.first_byte)
+    }
+
+    /// How long parts are just now, give or take a quarter.
+    pub(crate) fn usual_part_bytes(&self) -> u64 {
+        self.part.bytes()
     }
 
     /// Other bounds from now on: memory or files are shared with someone else, or no longer.

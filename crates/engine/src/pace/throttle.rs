@@ -25,6 +25,18 @@ const GROWTH: f64 = 0.01;
 const GROWTH_QUIET: f64 = 0.1;
 const QUIET: Duration = Duration::from_secs(20);
 
+/// No verdict leaves less than this many requests a second. An origin that takes fewer is sick, not full: retries wait for
+/// that, each longer than the one before. And where refusals have nothing to do with the rate, none would be low enough.
+const LEAST: f64 = 16.0;
+
+/// An origin that refuses at this share of what it served well in a second not long ago, whose memory of a burst included,
+/// does not refuse because there are too many: some object of it is out of order, or it is sick. Nothing is held back
+/// for `IMMUNE` then; retries wait by themselves.
+const FAR_BELOW: f64 = 0.2;
+const IMMUNE: Duration = Duration::from_secs(30);
+/// What is left after a second of what was served well before it: half of it after 13 s.
+const FORGETS: f64 = 0.95;
+
 /// How far back answers are counted.
 const COUNTED: Duration = Duration::from_secs(1);
 /// Verdicts that come together count once, and answers of less than this are no rate.
@@ -35,8 +47,6 @@ const ROUND_TRIP_LEAST: Duration = Duration::from_millis(50);
 pub(crate) struct Throttle {
     /// `None`: nothing was refused so far.
     bucket: Option<Bucket>,
-    /// By `--request-rate`: verdicts do not change it.
-    fixed: bool,
     /// Answers that were no refusals, by the slot of 50 ms they came in.
     answered: VecDeque<(Instant, u32)>,
     since: Instant,
@@ -47,21 +57,26 @@ pub(crate) struct Throttle {
     paused: Duration,
     /// The last rate that was refused.
     refused: f64,
+    /// The most that was answered well in a second, the past forgotten slowly; and so far in the present one.
+    peak: f64,
+    second: (Instant, u32),
+    immune: Option<Instant>,
     asked: Instant,
 }
 
 impl Throttle {
-    /// `request_rate`: requests a second, as the user fixed them.
-    pub(crate) fn new(request_rate: Option<f64>, now: Instant) -> Throttle {
+    pub(crate) fn new(now: Instant) -> Throttle {
         Throttle {
-            bucket: request_rate.map(|rate| Bucket::new(rate, now)),
-            fixed: request_rate.is_some(),
+            bucket: None,
             answered: VecDeque::new(),
             since: now,
             started: 0,
             verdict: None,
             paused: Duration::ZERO,
             refused: 0.0,
+            peak: 0.0,
+            second: (now, 0),
+            immune: None,
             asked: now,
         }
     }
@@ -80,7 +95,7 @@ impl Throttle {
         let wait = bucket.take(1.0, now);
         // Only what is used may grow: it holds somebody back now, and did a moment ago.
         let since = now.saturating_duration_since(self.asked);
-        if wait.is_err() && !self.fixed {
+        if wait.is_err() {
             let quiet = self.verdict.is_none_or(|verdict| now.saturating_duration_since(verdict) > QUIET);
             let growth = match bucket.rate() < FAR * self.refused {
                 true => GROWTH_FAR,
@@ -96,6 +111,8 @@ impl Throttle {
 
     /// An answer came that was no refusal of this kind.
     pub(crate) fn on_answered(&mut self, now: Instant) {
+        self.count_second(now);
+        self.second.1 += 1;
         match self.answered.back_mut() {
             Some((slot, count)) if now.saturating_duration_since(*slot) < ROUND_TRIP_LEAST => *count += 1,
             _ => self.answered.push_back((now, 1)),
@@ -108,21 +125,35 @@ impl Throttle {
     /// A request sent at `sent` was refused, or answered late, because there are too many. True when that was news: what
     /// was on its way when the last verdict came is not.
     pub(crate) fn on_throttled(&mut self, sent: Instant, now: Instant) -> bool {
-        if self.verdict.is_some_and(|verdict| sent <= verdict) {
+        self.count_second(now);
+        let known = self.verdict.is_some_and(|verdict| sent <= verdict);
+        if known || self.immune.is_some_and(|immune| now < immune) {
             return false;
         }
-        if !self.fixed {
-            let good = self.answered_well(now) * BELOW;
-            let before = self.per_second().unwrap_or_else(|| self.rate_unlimited(now));
-            let rate = good.clamp(before * CUT, before * BELOW);
-            self.refused = before;
-            self.paused = now.saturating_duration_since(sent).clamp(ROUND_TRIP_LEAST, COUNTED);
-            let bucket = self.bucket.get_or_insert_with(|| Bucket::new(rate, now));
-            bucket.set_rate(rate, now);
-            bucket.pause(self.paused, now);
+        let good = self.answered_well(now) * BELOW;
+        let before = self.per_second().unwrap_or_else(|| self.rate_unlimited(now));
+        let rate = good.clamp(before * CUT, before * BELOW).max(LEAST);
+        if rate < self.peak * FAR_BELOW {
+            (self.bucket, self.verdict, self.peak) = (None, None, 0.0);
+            self.immune = Some(now + IMMUNE);
+            return false;
         }
+        self.refused = before;
+        self.paused = now.saturating_duration_since(sent).clamp(ROUND_TRIP_LEAST, COUNTED);
+        let bucket = self.bucket.get_or_insert_with(|| Bucket::new(rate, now));
+        bucket.set_rate(rate, now);
+        bucket.pause(self.paused, now);
         self.verdict = Some(now);
         true
+    }
+
+    fn count_second(&mut self, now: Instant) {
+        let (since, count) = self.second;
+        let seconds = now.saturating_duration_since(since).as_secs_f64();
+        if seconds >= 1.0 {
+            self.peak = (self.peak * FORGETS.powf(seconds)).max(f64::from(count) / seconds);
+            self.second = (now, 0);
+        }
     }
 
     /// Requests a second while nothing was refused: those that were sent at first, when few can have been answered.
@@ -177,7 +208,7 @@ mod tests {
     fn run(origin: &Limited, workers: usize, seed: u64) -> Outcome {
         const MS: u64 = 60_000;
         let start = Instant::now();
-        let mut throttle = Throttle::new(None, start);
+        let mut throttle = Throttle::new(start);
         let mut dice = Dice::new(seed);
         // When each worker is next awake, and whether that is for a refusal or an answer of what was sent when.
         let mut awake: BinaryHeap<_> = (0..workers).map(|worker| Reverse((0, worker))).collect();
@@ -255,16 +286,34 @@ mod tests {
         }
     }
 
+    /// An origin that refuses one of ten whatever the rate is: how many of 32 workers' requests it answers a second.
     #[test]
-    fn a_fixed_rate_is_kept_and_one_verdict_counts_once() {
+    fn refusals_that_no_rate_prevents_are_not_slowed_down_for() {
+        let start = Instant::now();
+        let (mut throttle, mut dice) = (Throttle::new(start), Dice::new(7));
+        let (mut taken, mut each_second) = (0, Vec::new());
+        for ms in 0..20_000u64 {
+            let now = start + Duration::from_millis(ms);
+            // A request takes 32 ms: each of 32 workers asks once in that time.
+            if throttle.start(now).is_ok() {
+                match dice.roll() < 0.1 {
+                    true => drop(throttle.on_throttled(now, now + Duration::from_millis(32))),
+                    false => throttle.on_answered(now + Duration::from_millis(32)),
+                }
+                taken += 1;
+            }
+            if ms % 1000 == 999 {
+                each_second.push(std::mem::take(&mut taken));
+            }
+        }
+        assert!(each_second[10..].iter().all(|taken| *taken > 900), "{each_second:?}");
+    }
+
+    #[test]
+    fn one_verdict_counts_once() {
         let start = Instant::now();
         let at = |ms: u64| start + Duration::from_millis(ms);
-        let mut fixed = Throttle::new(Some(20.0), start);
-        assert!(fixed.start(start).is_ok());
-        assert!(fixed.on_throttled(at(1), at(50)));
-        assert_eq!(fixed.per_second(), Some(20.0));
-
-        let mut throttle = Throttle::new(None, start);
+        let mut throttle = Throttle::new(start);
         assert!(throttle.start(start).is_ok());
         assert_eq!(throttle.per_second(), None);
         for ms in 0..100 {

@@ -25,8 +25,8 @@ use crate::error::{Error, ErrorKind};
 use crate::folder::Folder;
 use crate::landing::{Landing, Memory};
 use crate::lease::{Lease, Pool};
-use crate::many::{Batch, Finished, ManyProgress, Wanted, Worker};
-use crate::shard::{Job, Shard, ShardHandle, serve};
+use crate::many::{Batch, Finished, ManyProgress, Wanted};
+use crate::shard::{Shard, ShardHandle, serve};
 use crate::stats::Report;
 use crate::stream::{StreamReader, stream};
 use crate::transfer::{Get, Transfer};
@@ -125,9 +125,10 @@ fn config(scenario: &Scenario) -> Config {
         addressing: "path".into(),
         no_sign_request: true,
         resolve: vec![format!("origin.test:9000:{}", addresses.join(","))],
-        parallel: tuning.parallel,
-        part_bytes: tuning.part_bytes,
-        window_bytes: tuning.window_bytes,
+        parallel: (!tuning.is_open).then_some(tuning.parallel),
+        part_bytes: Some(tuning.part_bytes),
+        window_bytes: Some(tuning.window_bytes),
+        request_rate: tuning.request_rate,
         shards: tuning.shards,
         retries: tuning.retries,
         stall_timeout_ms: tuning.stall_ms,
@@ -421,12 +422,9 @@ async fn get_many(world: &Rc<World>, client: &Client, land: Land) -> RunningMany
     let (scenario, core) = (&world.scenario, client.core());
     let folder = (land == Land::File).then(|| tempfile::tempdir().expect("a folder"));
     let target = folder.as_ref().map(|folder| Folder::open(folder.path()).expect("the folder"));
-    let batch = Arc::new(Batch::new(core.account.clone(), core.pace(), core.care(), target));
-    let workers: Vec<Worker> = (0..scenario.tuning.parallel).map(|n| Worker::new(&batch, n)).collect();
-    for (number, worker) in workers.into_iter().enumerate() {
-        let shard = number % scenario.tuning.shards as usize;
-        core.send(shard, Job::Many(worker)).expect("a shard that is served");
-    }
+    let gate = core.gate_of(&location(scenario.origin.dialect, 0));
+    let batch = Arc::new(Batch::new(core.account.clone(), gate, core.care(), target));
+    batch.open_for_work(core).expect("shards that are served");
     let late = world.draw.borrow_mut().happens(0.5);
     if late {
         sleep(Duration::from_millis(5)).await;

@@ -89,9 +89,14 @@ pub(super) enum Interruption {
 
 #[derive(Clone, Debug)]
 pub(super) struct Tuning {
+    /// Where it is open, more than there are parts.
     pub(super) parallel: u32,
+    /// How many are in flight is for the pace to find.
+    pub(super) is_open: bool,
     pub(super) part_bytes: u64,
     pub(super) window_bytes: u64,
+    /// Requests a second, of all kinds.
+    pub(super) request_rate: Option<u32>,
     pub(super) shards: u32,
     pub(super) retries: u32,
     pub(super) stall_ms: u64,

@@ -39,6 +39,11 @@ pub(super) const SHAPES: &[(&str, Shape)] = &[
     ("many, breaks", many_breaks),
     ("many, replaced", many_replaced),
     ("many, interrupted", many_interrupted),
+    ("open pace", open_pace),
+    ("open pace, storm", open_pace_storm),
+    ("open pace, throttles", open_pace_throttles),
+    ("open pace, interrupted", open_pace_interrupted),
+    ("many, open pace", many_open_pace),
 ];
 
 /// An origin without faults, and a get of one object.
@@ -84,8 +89,10 @@ pub(super) fn fair(draw: &mut Draw) -> Scenario {
         },
         tuning: Tuning {
             parallel: draw.between(1, 8) as u32,
+            is_open: false,
             part_bytes,
             window_bytes: part_bytes * 2 + draw.between(0, part_bytes * 6),
+            request_rate: None,
             shards: draw.between(1, 3) as u32,
             retries: draw.between(1, 5) as u32,
             stall_ms: draw.between_orders(200, 2_000),
@@ -337,6 +344,39 @@ fn many_interrupted(scenario: &mut Scenario, draw: &mut Draw) {
         storm(scenario, draw);
     }
     interrupted(scenario, draw);
+}
+
+/// Long enough for the level to change on the way.
+fn open_pace(scenario: &mut Scenario, draw: &mut Draw) {
+    (scenario.tuning.is_open, scenario.tuning.parallel) = (true, 64);
+    scenario.tuning.part_bytes = draw.between_orders(1 << 10, 48 << 10);
+    scenario.tuning.window_bytes = scenario.tuning.part_bytes * draw.between(2, 60);
+    scenario.objects[0].bytes = scenario.tuning.part_bytes * draw.between(1, 60);
+    scenario.origin.rate = draw.between_orders(5_000, 500_000);
+    scenario.origin.total_rate = draw.between_orders(scenario.origin.rate, scenario.origin.rate * 60);
+}
+
+fn open_pace_storm(scenario: &mut Scenario, draw: &mut Draw) {
+    open_pace(scenario, draw);
+    storm(scenario, draw);
+}
+
+fn open_pace_throttles(scenario: &mut Scenario, draw: &mut Draw) {
+    open_pace(scenario, draw);
+    throttles(scenario, draw);
+}
+
+fn open_pace_interrupted(scenario: &mut Scenario, draw: &mut Draw) {
+    open_pace(scenario, draw);
+    interrupted(scenario, draw);
+}
+
+fn many_open_pace(scenario: &mut Scenario, draw: &mut Draw) {
+    many(scenario, draw);
+    (scenario.tuning.is_open, scenario.tuning.parallel) = (true, 64);
+    if draw.happens(0.5) {
+        storm(scenario, draw);
+    }
 }
 
 fn scenario_lands_in_memory(scenario: &Scenario) -> bool {

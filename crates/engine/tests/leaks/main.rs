@@ -31,9 +31,9 @@ fn config(origin: &Faulty, authority: Option<&Authority>) -> Config {
     let scheme = if authority.is_some() { "https" } else { "http" };
     config.settings.endpoint_url = Some(format!("{scheme}://{}", origin.address));
     config.settings.ca_bundle = authority.map(Authority::bundle);
-    config.settings.part_bytes = SIZE / 4;
-    config.settings.window_bytes = SIZE;
-    config.settings.parallel = PARALLEL;
+    config.settings.part_bytes = Some(SIZE / 4);
+    config.settings.window_bytes = Some(SIZE);
+    config.settings.parallel = Some(PARALLEL);
     config.settings.shards = SHARDS;
     config.settings.stall_timeout_ms = 20;
     config.settings.retries = 1;
@@ -78,7 +78,7 @@ fn many(client: &Client, numbers: Range<usize>, folder: &Path) -> usize {
     };
     let wanted: Vec<_> = numbers.map(|number| Ok(wanted(number))).collect();
     let folder = Folder::open(folder).expect("the folder");
-    let mut many = client.get_many(wanted.into_iter(), Some(folder)).expect("it starts");
+    let mut many = client.get_many(&location(0), wanted.into_iter(), Some(folder)).expect("it starts");
     let mut failed = 0;
     while let Some(ended) = many.next(Duration::from_millis(20)) {
         failed += ended.iter().filter(|finished| finished.result.is_err()).count();

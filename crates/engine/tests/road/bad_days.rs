@@ -15,8 +15,8 @@ const SIZE: u64 = 1 << 20;
 
 fn config(part_bytes: u64, retries: u32) -> Config {
     let mut config = crate::config();
-    config.settings.part_bytes = part_bytes;
-    config.settings.window_bytes = 4 * SIZE;
+    config.settings.part_bytes = Some(part_bytes);
+    config.settings.window_bytes = Some(4 * SIZE);
     config.settings.retries = retries;
     config.settings.shards = 1;
     config
@@ -74,7 +74,7 @@ fn a_throttled_part_gave_up_while_the_others_were_served() {
         Reply::Keep(right(asked, &object(SIZE)))
     });
     let mut config = config(64 << 10, 1);
-    config.settings.parallel = 2;
+    config.settings.parallel = Some(2);
     config.settings.stall_timeout_ms = 20_000;
     assert_eq!(arrives(config, &origin.url()).retries, 3);
 }
@@ -125,7 +125,7 @@ fn an_address_that_fails_cost_its_time_again_and_again() {
     let (silent, port) = (silent(&origin), origin.address.port());
     let mut config = config(64 << 10, 2);
     config.settings.resolve = vec![format!("origin.test:{port}:127.0.0.2,127.0.0.1")];
-    config.settings.parallel = 2;
+    config.settings.parallel = Some(2);
     let report = arrives(config, &format!("http://origin.test:{port}/object"));
     assert!(report.connections >= 16, "each part needs a connection of its own: {}", report.connections);
     assert_eq!(report.retries, 1, "the silent address is tried once");

@@ -62,7 +62,7 @@ fn client_of(origin: &Origin, provider: Arc<dyn Provider>, shards: u32, parallel
     let mut config = Config { aws_credentials: provider, ..config() };
     config.settings.endpoint_url = Some(format!("http://{}", origin.address));
     config.settings.shards = shards;
-    config.settings.parallel = parallel;
+    config.settings.parallel = Some(parallel);
     Client::new(config).expect("good settings")
 }
 

@@ -21,9 +21,9 @@ const PART: u64 = 8_192;
 
 fn config() -> Config {
     let mut config = Config::default();
-    config.settings.part_bytes = PART;
-    config.settings.window_bytes = 4 * PART;
-    config.settings.parallel = 4;
+    config.settings.part_bytes = Some(PART);
+    config.settings.window_bytes = Some(4 * PART);
+    config.settings.parallel = Some(4);
     config.settings.stall_timeout_ms = 400;
     config.settings.retries = 3;
     config
@@ -132,8 +132,8 @@ fn a_stream_is_in_order_through_a_small_window() {
 fn more_workers_than_the_window_has_slots_all_end() {
     let origin = Origin::start(|asked| Reply::Keep(right(asked, &object(SIZE))));
     let mut config = config();
-    config.settings.parallel = 12;
-    config.settings.window_bytes = 2 * PART;
+    config.settings.parallel = Some(12);
+    config.settings.window_bytes = Some(2 * PART);
     assert!(read_stream_with(config, &origin).expect("the stream") == object(SIZE));
 }
 
@@ -153,7 +153,7 @@ fn a_stream_whose_reader_leaves_is_cancelled() {
         Reply::Keep(right(asked, &object(SIZE)))
     });
     let mut config = config();
-    config.settings.window_bytes = 2 * SIZE;
+    config.settings.window_bytes = Some(2 * SIZE);
     let client = Client::new(config).expect("good settings");
     let (writer, reader) = stream();
     let transfer = client.get(Get::new(location(&origin), Landing::Stream(writer))).expect("a start");
@@ -333,7 +333,7 @@ fn a_redirect_that_expires_is_asked_for_again() {
         Reply::Keep(head.into_bytes())
     });
     let mut config = config();
-    config.settings.parallel = 1;
+    config.settings.parallel = Some(1);
     let client = Client::new(config).expect("good settings");
     let mut buffer = vec![0; SIZE as usize];
     client.get_into(&location(&origin), Span::All, &mut buffer).expect("the object arrives");

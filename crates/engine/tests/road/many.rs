@@ -24,6 +24,10 @@ fn client_with(origin: &Origin, mut config: Config) -> Client {
     Client::new(config).expect("good settings")
 }
 
+fn bucket() -> Location {
+    Location::parse("s3://b").expect("a location")
+}
+
 fn wanted(key: &str, size: Option<u64>) -> Wanted {
     let location = Location::parse(&format!("s3://b/{key}")).expect("a location");
     Wanted { location, size, name: key.to_owned(), keep_existing: false }
@@ -32,7 +36,7 @@ fn wanted(key: &str, size: Option<u64>) -> Wanted {
 fn start(client: &Client, objects: &[(&str, Option<u64>)], folder: Option<&Path>) -> Many {
     let objects: Vec<_> = objects.iter().map(|(key, size)| Ok(wanted(key, *size))).collect();
     let folder = folder.map(|path| Folder::open(path).expect("a folder"));
-    client.get_many(objects.into_iter(), folder).expect("it starts")
+    client.get_many(&bucket(), objects.into_iter(), folder).expect("it starts")
 }
 
 fn drain(many: &mut Many) -> BTreeMap<String, Finished> {
@@ -153,7 +157,7 @@ fn one_worker_alone_does_it_all() {
     let origin = Origin::start(serve);
     let target = tempfile::tempdir().expect("a folder");
     let mut config = config();
-    config.settings.parallel = 1;
+    config.settings.parallel = Some(1);
     let client = client_with(&origin, config);
     let objects = [
         ("a-50000", Some(50_000)),
@@ -270,7 +274,7 @@ fn a_cancel_leaves_nothing_behind() {
         .chain((0u64..).map(|n| wanted(&format!("more{n}-9"), Some(9))))
         .map(Ok);
     let folder = Folder::open(target.path()).expect("a folder");
-    let mut many = client.get_many(endless, Some(folder)).expect("it starts");
+    let mut many = client.get_many(&bucket(), endless, Some(folder)).expect("it starts");
     while many.progress().ok < 1 || origin.asked().len() < 4 {
         assert!(many.next(SOON).is_some());
     }
@@ -294,11 +298,11 @@ fn a_list_that_breaks_off_is_told_when_all_it_named_has_landed() {
         Err(Error::new(ErrorKind::Network, "it broke off")),
         Ok(wanted("b-5", None)),
     ];
-    let mut many = client.get_many(broken.into_iter(), None).expect("it starts");
+    let mut many = client.get_many(&bucket(), broken.into_iter(), None).expect("it starts");
     let ended = drain(&mut many);
     assert_eq!(ended.into_keys().collect::<Vec<_>>(), ["a-5"]);
     assert_eq!(many.incomplete().expect("why").to_string(), "it broke off");
-    let mut none = client.get_many(std::iter::empty(), None).expect("it starts");
+    let mut none = client.get_many(&bucket(), std::iter::empty(), None).expect("it starts");
     assert!(drain(&mut none).is_empty() && none.incomplete().is_none());
 }
 
@@ -308,7 +312,7 @@ fn a_list_that_panics_ends_what_it_feeds() {
     let client = client(&origin);
     let broken =
         (0..2).map(|n| if n == 0 { Ok(wanted("a-5", Some(5))) } else { panic!("as the test wants it") });
-    let mut many = client.get_many(broken, None).expect("it starts");
+    let mut many = client.get_many(&bucket(), broken, None).expect("it starts");
     assert_eq!(drain(&mut many).len(), 1);
     assert_eq!(many.incomplete().expect("why").kind(), ErrorKind::Internal);
 }

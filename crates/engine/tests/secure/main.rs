@@ -31,9 +31,9 @@ const PART: u64 = 300_000;
 /// Settings under which nothing is tried twice and nothing ever gives up: what hangs is seen by [`in_time`].
 fn settings(authority: &Authority) -> Config {
     let mut config = Config::default();
-    config.settings.part_bytes = PART;
-    config.settings.window_bytes = 2 * PART;
-    config.settings.parallel = 3;
+    config.settings.part_bytes = Some(PART);
+    config.settings.window_bytes = Some(2 * PART);
+    config.settings.parallel = Some(3);
     config.settings.retries = 0;
     config.settings.stall_timeout_ms = 3_600_000;
     config.settings.connect_timeout_ms = 60_000;
@@ -134,8 +134,8 @@ fn sessions_are_resumed_by_all_shards() {
             Reply::Close(closing(right(asked, &object(SIZE))))
         });
         let mut config = settings(&authority);
-        (config.settings.parallel, config.settings.shards) = (2, 2);
-        config.settings.part_bytes = SIZE / 10;
+        (config.settings.parallel, config.settings.shards) = (Some(2), 2);
+        config.settings.part_bytes = Some(SIZE / 10);
         let url = format!("https://{}/object", origin.address);
         let (bytes, report) = in_time(move || read(config, &url).unwrap());
         assert!(bytes == object(SIZE));

@@ -48,7 +48,11 @@ pub fn all(knobs: &Knobs) -> Result<Vec<(Combination, Knobs)>, Failure> {
         for size in &sizes {
             let knobs = knobs.clone().with("parallel", &parallel).with("part-size", size);
             let settings = flatout_ambient::gather(knobs.given())?.settings;
-            let combination = Combination { parallel: settings.parallel, part_bytes: settings.part_bytes };
+            let (Some(parallel), Some(part_bytes)) = (settings.parallel, settings.part_bytes) else {
+                return Err(Failure::usage("sweep: auto is no number: a sweep compares fixed ones")
+                    .with_hint("flatout bench get measures what is found by itself"));
+            };
+            let combination = Combination { parallel, part_bytes };
             if known.insert(combination) {
                 all.push((combination, knobs));
             }
@@ -121,6 +125,7 @@ mod tests {
         };
         check(&[("parallel", "2"), ("parallel", "0")], "parallel: 0 is out of bounds");
         check(&[("part-size", "2MiB"), ("part-size", "")], "part-size");
+        check(&[("parallel", "auto"), ("part-size", "2MiB")], "auto is no number");
         let many: Vec<String> = (1..=129).map(|parallel| parallel.to_string()).collect();
         let mut many: Vec<(&str, &str)> = many.iter().map(|value| ("parallel", value.as_str())).collect();
         many.extend([("part-size", "1MiB"), ("part-size", "2MiB")]);

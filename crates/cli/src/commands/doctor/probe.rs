@@ -42,8 +42,8 @@ pub struct Probe {
     pub other_cores: Option<f64>,
     /// What ended it early.
     pub failure: Option<Failure>,
-    pub parallel: u32,
-    pub part_bytes: u64,
+    pub parallel: Option<u32>,
+    pub part_bytes: Option<u64>,
     pub shards: u32,
 }
 
@@ -134,6 +134,12 @@ impl Probe {
             samples[first..].iter().map(|(at, bytes)| (at - samples[first].0, *bytes)).collect();
         let (seconds, bytes) = arrived.last().copied().unwrap_or_default();
         (self.seconds, self.bytes, self.gbit_peak) = (seconds, bytes, peak_gbit(&arrived));
+    }
+
+    /// What is in flight at once at least, when it goes fast.
+    pub fn filling_bytes(&self) -> u64 {
+        let (parallel, part_bytes) = (self.parallel.unwrap_or(16), self.part_bytes.unwrap_or(8 << 20));
+        u64::from(parallel).saturating_mul(part_bytes)
     }
 
     /// On average.

@@ -1,5 +1,6 @@
 //! What a machine's facts mean for transfers with these settings.
 
+use flatout_engine::PARALLEL_FOUND_MAX;
 use flatout_settings::{Settings, format_size};
 
 use super::{PLAIN_GBIT_PER_CORE, TLS_GBIT_PER_CORE, speed};
@@ -98,8 +99,9 @@ fn memory(machine: &Machine) -> Finding {
 }
 
 /// A connection and perhaps a file for each part in flight, and what a program has open anyway.
-fn open_files(limit: Limit, parallel: u32) -> Finding {
-    let (least, wanted) = (u64::from(parallel) + 32, 2 * u64::from(parallel) + 64);
+fn open_files(limit: Limit, parallel: Option<u32>) -> Finding {
+    let most = u64::from(parallel.unwrap_or(PARALLEL_FOUND_MAX));
+    let (least, wanted) = (parallel.map_or(0, u64::from) + 32, 2 * most + 64);
     let shown = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |limit| limit.to_string());
     let found = format!("{} (at most {})", shown(limit.soft), shown(limit.hard));
     let raise = match limit.hard.is_none_or(|hard| hard >= wanted) {
@@ -110,14 +112,25 @@ fn open_files(limit: Limit, parallel: u32) -> Finding {
             "as root raise the hard limit to {wanted} or more (limits.conf, LimitNOFILE=, --ulimit nofile=)"
         ),
     };
+    let (fails, slows, enough) = match parallel {
+        Some(parallel) => (
+            format!("--parallel {parallel} alone needs {least}: transfers will fail"),
+            format!("many files at --parallel {parallel} need up to {wanted}"),
+            format!("enough for --parallel {parallel}"),
+        ),
+        None => {
+            let had = limit.soft.map_or(most, |soft| soft.saturating_sub(64) / 2);
+            (
+                "hardly a transfer can run with so few".to_owned(),
+                format!("no more than {had} parts are in flight at a time, of up to {most}"),
+                format!("enough for {most} parts in flight"),
+            )
+        }
+    };
     let finding = match limit.soft {
-        Some(soft) if soft < least => Finding::bad("open files", found)
-            .means(format!("--parallel {parallel} alone needs {least}: transfers will fail"))
-            .advise(raise),
-        Some(soft) if soft < wanted => Finding::note("open files", found)
-            .means(format!("many files at --parallel {parallel} need up to {wanted}"))
-            .advise(raise),
-        _ => Finding::good("open files", found).means(format!("enough for --parallel {parallel}")),
+        Some(soft) if soft < least => Finding::bad("open files", found).means(fails).advise(raise),
+        Some(soft) if soft < wanted => Finding::note("open files", found).means(slows).advise(raise),
+        _ => Finding::good("open files", found).means(enough),
     };
     finding.fact("soft", limit.soft.map(Into::into)).fact("hard", limit.hard.map(Into::into))
 }
@@ -217,8 +230,8 @@ mod tests {
 
     /// The finding of that topic is of that level and holds all of `says`.
     #[track_caller]
-    fn check(facts: &Machine, parallel: u32, topic: &str, level: Level, says: &[&str]) {
-        let settings = Settings { parallel, ..Settings::default() };
+    fn check(facts: &Machine, parallel: impl Into<Option<u32>>, topic: &str, level: Level, says: &[&str]) {
+        let settings = Settings { parallel: parallel.into(), ..Settings::default() };
         let findings = machine(facts, &settings);
         let finding = findings.iter().find(|finding| finding.topic == topic).expect(topic);
         assert_eq!(finding.level, level, "{finding:?}");
@@ -259,6 +272,9 @@ mod tests {
     fn limits_that_are_too_low_for_the_settings() {
         let with = |soft, hard| Machine { open_files: Some(Limit { soft, hard }), ..usual() };
         check(&with(Some(1_024), Some(4_096)), 8, "open files", Good, &["--parallel 8"]);
+        check(&with(Some(1_024), Some(4_096)), None, "open files", Note, &["no more than 480", "ulimit -n 4096"]);
+        check(&with(Some(4_096), Some(4_096)), None, "open files", Good, &["enough for 512"]);
+        check(&with(Some(20), Some(20)), None, "open files", Bad, &["so few"]);
         check(&with(Some(1_024), Some(4_096)), 500, "open files", Note, &["1064", "ulimit -n 4096"]);
         check(&with(Some(256), Some(4_096)), 256, "open files", Bad, &["288", "ulimit -n 4096"]);
         check(&with(Some(256), Some(256)), 256, "open files", Bad, &["as root", "LimitNOFILE="]);

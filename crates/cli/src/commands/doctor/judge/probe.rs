@@ -86,18 +86,17 @@ fn too_few_bytes(probe: &Probe) -> Option<Finding> {
 }
 
 fn small_object(probe: &Probe) -> Option<Finding> {
-    let filling_bytes = u64::from(probe.parallel).saturating_mul(probe.part_bytes);
+    let filling_bytes = probe.filling_bytes();
     let bytes = probe.object_bytes.filter(|bytes| *bytes < filling_bytes)?;
     too_small(probe, format!("the object of {} is too small to tell", format_size(bytes)))
 }
 
 fn too_small(probe: &Probe, found: String) -> Option<Finding> {
-    let (parallel, part) = (probe.parallel, format_size(probe.part_bytes));
     by(
         "object",
         Finding::note("limit", found)
-            .means(format!("{parallel} parts of {part} would be in flight at once"))
-            .advise("name a larger object, or a smaller --part-size, for a figure that holds"),
+            .means(format!("{} or more would be in flight at once", format_size(probe.filling_bytes())))
+            .advise("name a larger object for a figure that holds"),
     )
 }
 
@@ -190,8 +189,9 @@ fn neither(probe: &Probe, road: &Road, machine: &Machine) -> Finding {
     };
     let (own, usable) = (probe.own_cores, machine.usable_cores());
     let advice = match probe.parallel {
-        PARALLEL_MAX.. => "--parallel goes no higher; flatout bench sweep finds the best".to_owned(),
-        parallel => format!(
+        None => "flatout bench sweep shows what fixed numbers in flight bring".to_owned(),
+        Some(PARALLEL_MAX..) => "--parallel goes no higher; flatout bench sweep finds the best".to_owned(),
+        Some(parallel) => format!(
             "see whether it doubles with --parallel {}; flatout bench sweep finds the best",
             (parallel * 2).min(PARALLEL_MAX)
         ),
@@ -232,8 +232,8 @@ mod tests {
             own_cores: 1.0,
             other_cores: Some(0.2),
             failure: None,
-            parallel: 8,
-            part_bytes: 8 << 20,
+            parallel: Some(8),
+            part_bytes: Some(8 << 20),
             shards: 2,
         }
     }
@@ -285,7 +285,7 @@ mod tests {
             "connections",
             "more than the 1.0 Gbit/s",
         );
-        let many = |parallel| Probe { parallel, part_bytes: 1 << 20, ..usual() };
+        let many = |parallel| Probe { parallel: Some(parallel), part_bytes: Some(1 << 20), ..usual() };
         check(&many(3_000), &plain, Note, "connections", "--parallel 4096");
         check(&many(4_096), &plain, Note, "connections", "no higher");
         check(&Probe { own_cores: 3.6, ..usual() }, &tls, Note, "cpu", "http://");

@@ -27,7 +27,7 @@ const FAST_MBIT: u64 = 10_000;
 const SPREAD: f64 = 3.0;
 
 /// Everything up to the first request. `parallel` is how many connections there are to be.
-pub fn road(road: &Road, machine: &Machine, parallel: u32) -> Vec<Finding> {
+pub fn road(road: &Road, machine: &Machine, parallel: Option<u32>) -> Vec<Finding> {
     let mut findings = vec![endpoint(road), scheme(road, machine)];
     findings.extend(road.way.proxy.as_ref().map(|proxy| {
         Finding::note("proxy", proxy.to_string())
@@ -193,7 +193,7 @@ fn spread(values: &[f64]) -> Option<[f64; 3]> {
     Some([least, median(values)?, most])
 }
 
-fn round_trips(road: &Road, survey: &Survey, machine: &Machine, parallel: u32) -> Option<Finding> {
+fn round_trips(road: &Road, survey: &Survey, machine: &Machine, parallel: Option<u32>) -> Option<Finding> {
     let medians: Vec<f64> =
         survey.addresses.iter().filter_map(|surveyed| median(&surveyed.connects_s)).collect();
     let [least, middle, most] = spread(&medians)?;
@@ -211,15 +211,18 @@ fn round_trips(road: &Road, survey: &Survey, machine: &Machine, parallel: u32) -
                 speed(by_window * 8e-9)
             ))
             .advise(
-                "as root: sysctl -w net.ipv4.tcp_rmem=\"4096 131072 33554432\"; until then more --parallel",
+                "as root: sysctl -w net.ipv4.tcp_rmem=\"4096 131072 33554432\"; until then more --parallel, or auto",
             )
     } else if least > FAR_S {
         Finding::note("round trip", found)
             .means("far: each connection takes long to get fast, and each request waits that long")
-            .advise(format!(
-                "a bucket or endpoint nearer by, or more at once: --parallel {}",
-                parallel.saturating_mul(4).min(4_096)
-            ))
+            .advise(match parallel {
+                None => "a bucket or endpoint nearer by".to_owned(),
+                Some(parallel) => format!(
+                    "a bucket or endpoint nearer by, or more at once: --parallel {}, or auto",
+                    parallel.saturating_mul(4).min(4_096)
+                ),
+            })
     } else if medians.len() > 1 && most > least * SPREAD && most > NEAR_S {
         Finding::note("round trip", found)
             .means("some addresses are elsewhere: connections to them are the slow ones")
@@ -258,7 +261,7 @@ fn handshakes(survey: &Survey, machine: &Machine) -> Option<Finding> {
     )
 }
 
-fn interface(nic: &Nic, parallel: u32) -> Finding {
+fn interface(nic: &Nic, parallel: Option<u32>) -> Finding {
     let mtu = nic.mtu.map_or(String::new(), |mtu| format!(", MTU {mtu}"));
     let link = match nic.mbit_per_s {
         Some(mbit) => speed(mbit as f64 / 1e3),
@@ -269,14 +272,16 @@ fn interface(nic: &Nic, parallel: u32) -> Finding {
     let finding = if nic.is_loopback {
         Finding::good("interface", format!("{}{mtu}", nic.name))
             .means("this machine itself: only its cores count")
-    } else if let Some(wanted) = wanted.filter(|wanted| *wanted > f64::from(parallel) * 2.0) {
+    } else if let (Some(wanted), Some(parallel)) = (wanted, parallel)
+        && wanted > f64::from(parallel) * 2.0
+    {
         let more = (wanted.ceil() as u32).next_multiple_of(8).min(4_096);
         Finding::note("interface", format!("{}{driver}, {link}{mtu}", nic.name))
             .means(format!(
                 "object stores give a connection about {}: {parallel} of them do not fill it",
                 speed(CONNECTION_BYTES_PER_S * 8e-9)
             ))
-            .advise(format!("--parallel {more}"))
+            .advise(format!("--parallel {more}, or auto"))
     } else if nic.mtu.is_some_and(|mtu| mtu <= 1_500) && nic.mbit_per_s.is_none_or(|mbit| mbit >= FAST_MBIT) {
         let means =
             "six packets where a jumbo frame of 9000 would be one; inside a cloud's network that costs CPU";
@@ -348,7 +353,7 @@ mod tests {
 
     #[track_caller]
     fn check(facts: &Road, topic: &str, level: Level, says: &[&str]) -> Finding {
-        let findings = road(facts, &machine(), 8);
+        let findings = road(facts, &machine(), Some(8));
         let finding = findings.iter().find(|finding| finding.topic == topic).expect(topic);
         assert_eq!(finding.level, level, "{finding:?}");
         for part in says {

@@ -1,0 +1,194 @@
+//! What each shard counts for a gate, on a cache line of its own: bytes, and how attempts stand.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::pace::{Gate as Waits, Gated, Sample};
+
+/// The counters of one shard. Only its thread writes; a tick reads them all.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Cell {
+    wire_bytes: AtomicU64,
+    /// From request to first byte, of all answers so far, and how many they are.
+    first_byte_us: AtomicU64,
+    first_bytes: AtomicU64,
+    /// Spent in writing to files.
+    disk_us: AtomicU64,
+    /// What the thread has used of its core since it began.
+    cpu_us: AtomicU64,
+    in_flight: AtomicU32,
+    moving: AtomicU32,
+    memory: AtomicU32,
+    reader: AtomicU32,
+    bandwidth: AtomicU32,
+    requests: AtomicU32,
+}
+
+/// Counts one as long as it lives.
+#[must_use]
+pub(crate) struct Counted<'a>(&'a AtomicU32);
+
+impl<'a> Counted<'a> {
+    fn new(counter: &'a AtomicU32) -> Counted<'a> {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Counted(counter)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Cell {
+    /// A worker has something to do, whatever it is at.
+    pub(crate) fn in_flight(&self) -> Counted<'_> {
+        Counted::new(&self.in_flight)
+    }
+
+    /// A body is under way.
+    pub(crate) fn moving(&self) -> Counted<'_> {
+        Counted::new(&self.moving)
+    }
+
+    /// A worker that has something to do waits for something of ours. Waiting for a disk is not counted so: whoever writes
+    /// blocks his thread, see [`Cell::on_written`].
+    pub(crate) fn waiting(&self, waits: Waits) -> Counted<'_> {
+        Counted::new(match waits {
+            Waits::Memory | Waits::Disk => &self.memory,
+            Waits::Reader => &self.reader,
+            Waits::Bandwidth => &self.bandwidth,
+            Waits::Requests => &self.requests,
+        })
+    }
+
+    pub(crate) fn on_received(&self, bytes: u64) {
+        add(&self.wire_bytes, bytes);
+    }
+
+    /// An answer began so long after its request.
+    pub(crate) fn on_first_byte(&self, after: Duration) {
+        add(&self.first_byte_us, after.as_micros() as u64);
+        add(&self.first_bytes, 1);
+    }
+
+    /// The thread has used so much of its core since it began.
+    pub(crate) fn on_cpu(&self, used: Duration) {
+        self.cpu_us.store(used.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    /// A write to a file took so long.
+    pub(crate) fn on_written(&self, took: Duration) {
+        add(&self.disk_us, took.as_micros() as u64);
+    }
+}
+
+/// The thread is the only one that writes: no locked instruction is needed.
+fn add(counter: &AtomicU64, more: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+}
+
+/// A shard whose thread spends more than this share of its time in writing waits for the disk; less is what copying into
+/// the page cache costs beside an origin that is as fast as this machine.
+const DISK_SHARE: f64 = 0.75;
+
+/// The sums over all shards at the last tick.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sums {
+    wire_bytes: u64,
+    first_byte_us: u64,
+    first_bytes: u64,
+    disk_us: u64,
+    cpu_us: u64,
+}
+
+impl Sums {
+    /// What happened in `elapsed` since these sums were taken, and what share of their time the threads used; the sums are
+    /// those of now afterwards.
+    pub(crate) fn advance(&mut self, cells: &[Cell], elapsed: Duration) -> (Sample, f64) {
+        let sum = |of: fn(&Cell) -> &AtomicU64| -> u64 {
+            cells.iter().map(|cell| of(cell).load(Ordering::Relaxed)).sum()
+        };
+        let count = |of: fn(&Cell) -> &AtomicU32| -> u32 {
+            cells.iter().map(|cell| of(cell).load(Ordering::Relaxed)).sum()
+        };
+        let before = std::mem::replace(
+            self,
+            Sums {
+                wire_bytes: sum(|cell| &cell.wire_bytes),
+                first_byte_us: sum(|cell| &cell.first_byte_us),
+                first_bytes: sum(|cell| &cell.first_bytes),
+                disk_us: sum(|cell| &cell.disk_us),
+                cpu_us: sum(|cell| &cell.cpu_us),
+            },
+        );
+        let answers = self.first_bytes - before.first_bytes;
+        let first_byte =
+            (answers > 0).then(|| Duration::from_micros((self.first_byte_us - before.first_byte_us) / answers));
+        let in_flight = count(|cell| &cell.in_flight);
+        let threads_us = (elapsed.as_micros() as f64 * cells.len() as f64).max(1.0);
+        let share = (self.disk_us - before.disk_us) as f64 / threads_us;
+        // What a thread had used before it first counted here is not of this time.
+        let used = self.cpu_us.saturating_sub(before.cpu_us) as f64 / threads_us;
+        let gated = Gated {
+            disk: if share > DISK_SHARE { (f64::from(in_flight) * share.min(1.0)) as u32 } else { 0 },
+            memory: count(|cell| &cell.memory),
+            reader: count(|cell| &cell.reader),
+            bandwidth: count(|cell| &cell.bandwidth),
+            requests: count(|cell| &cell.requests),
+        };
+        let sample = Sample {
+            bytes: self.wire_bytes - before.wire_bytes,
+            in_flight,
+            moving: count(|cell| &cell.moving),
+            gated,
+            starved: false,
+            first_byte,
+        };
+        (sample, if used <= 1.2 { used } else { 0.0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_is_what_happened_since_the_last_one() {
+        let (cells, tick) = ([Cell::default(), Cell::default()], Duration::from_millis(25));
+        let mut sums = Sums::default();
+        let (a, b) = (cells[0].in_flight(), cells[1].in_flight());
+        cells[0].on_received(100);
+        cells[1].on_received(11);
+        cells[0].on_first_byte(Duration::from_millis(10));
+        cells[1].on_first_byte(Duration::from_millis(20));
+        let moving = cells[1].moving();
+        let waits = cells[0].waiting(Waits::Reader);
+        cells[1].on_cpu(Duration::from_millis(10));
+        let (sample, used) = sums.advance(&cells, tick);
+        assert_eq!((sample.bytes, sample.in_flight, sample.moving, used), (111, 2, 1, 0.2));
+        assert_eq!(sample.gated, Gated { reader: 1, ..Gated::default() });
+        assert_eq!(sample.first_byte, Some(Duration::from_millis(15)));
+        drop((a, b, moving, waits));
+        cells[0].on_received(5);
+        let (sample, used) = sums.advance(&cells, tick);
+        assert_eq!((sample.bytes, sample.in_flight, sample.first_byte, used), (5, 0, None, 0.0));
+        // A thread that has worked for others before.
+        cells[0].on_cpu(Duration::from_secs(100));
+        assert_eq!(sums.advance(&cells, tick).1, 0.0);
+    }
+
+    #[test]
+    fn threads_that_do_little_but_write_wait_for_the_disk() {
+        let (cells, tick) = ([Cell::default(), Cell::default()], Duration::from_millis(25));
+        let mut sums = Sums::default();
+        let flights: Vec<_> = (0..10).map(|number| cells[number % 2].in_flight()).collect();
+        for (each_ms, waiting) in [(10, 0), (18, 0), (20, 8), (25, 10), (40, 10)] {
+            cells.iter().for_each(|cell| cell.on_written(Duration::from_millis(each_ms)));
+            assert_eq!(sums.advance(&cells, tick).0.gated.disk, waiting, "{each_ms} ms of each tick");
+        }
+        drop(flights);
+    }
+}

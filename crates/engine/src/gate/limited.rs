@@ -1,0 +1,320 @@
+//! What holds the speed back, with the figure that proves it; and what did so for most of a transfer.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::pace::{Gate as Waits, LimitedBy as ByPace};
+
+/// What holds the speed back. Displayed as a short sentence: `the network or the origin: 12 in flight carry 1.2GiB/s, …`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitedBy {
+    /// How many parts in flight bring most is still being found.
+    Ramp {
+        /// Parts, or small objects, in flight.
+        in_flight: u32,
+    },
+    /// The threads of the shards have hardly a free moment.
+    Cpu {
+        /// Of their time, in percent.
+        busy_percent: u32,
+    },
+    /// Writing to files takes the time of the shards' threads.
+    Disk {
+        /// Parts that wait for it, in percent.
+        waiting_percent: u32,
+    },
+    /// Room in memory.
+    Memory {
+        /// Parts that wait for it, in percent.
+        waiting_percent: u32,
+    },
+    /// Whoever reads the stream.
+    Reader {
+        /// Parts that wait for him, in percent.
+        waiting_percent: u32,
+    },
+    /// `--bandwidth`.
+    Bandwidth {
+        /// What is received.
+        bytes_per_s: u64,
+    },
+    /// Requests wait: `--request-rate`, or what the origin was found to take.
+    Requests {
+        /// Parts that wait for their request, in percent.
+        waiting_percent: u32,
+        /// What the origin was found to take, where it refused more.
+        per_s: Option<u32>,
+    },
+    /// The origin asked for less not long ago.
+    Throttling {
+        /// Parts in flight that are left.
+        in_flight: u32,
+    },
+    /// There is less to ask for than could be in flight: few bytes, or small objects.
+    Objects {
+        /// Parts, or small objects, in flight.
+        in_flight: u32,
+        /// How many could be.
+        parallel: u32,
+    },
+    /// `--parallel`, open files or a stream's window: more in flight might bring more.
+    Parallel {
+        /// How many may be in flight.
+        parallel: u32,
+        /// What they carry.
+        bytes_per_s: u64,
+    },
+    /// The link, the origin, or what stands between: more in flight brought no more.
+    Network {
+        /// Parts in flight.
+        in_flight: u32,
+        /// What they carry.
+        bytes_per_s: u64,
+        /// How many were tried.
+        tried: u32,
+        /// What those carried.
+        tried_bytes_per_s: u64,
+    },
+}
+
+/// How many there are.
+const KINDS: usize = 11;
+
+/// From this on the threads are what limits: the rest is what a scheduler takes.
+const BUSY_PERCENT: u32 = 90;
+
+impl LimitedBy {
+    /// One word: `ramp`, `cpu`, `disk`, `memory`, `reader`, `bandwidth`, `requests`, `throttling`, `objects`, `parallel`,
+    /// `network`.
+    pub fn name(self) -> &'static str {
+        ["ramp", "cpu", "disk", "memory", "reader", "bandwidth", "requests", "throttling", "objects", "parallel", "network"]
+            [self.kind()]
+    }
+
+    /// The figures by name: rates in bytes a second, shares in percent.
+    pub fn figures(self) -> Vec<(&'static str, u64)> {
+        let count = u64::from;
+        match self {
+            LimitedBy::Ramp { in_flight } | LimitedBy::Throttling { in_flight } => {
+                vec![("in_flight", count(in_flight))]
+            }
+            LimitedBy::Cpu { busy_percent } => vec![("busy_percent", count(busy_percent))],
+            LimitedBy::Disk { waiting_percent }
+            | LimitedBy::Memory { waiting_percent }
+            | LimitedBy::Reader { waiting_percent } => vec![("waiting_percent", count(waiting_percent))],
+            LimitedBy::Bandwidth { bytes_per_s } => vec![("bytes_per_s", bytes_per_s)],
+            LimitedBy::Requests { waiting_percent, per_s } => {
+                let mut figures = vec![("waiting_percent", count(waiting_percent))];
+                figures.extend(per_s.map(|per_s| ("requests_per_s", count(per_s))));
+                figures
+            }
+            LimitedBy::Objects { in_flight, parallel } => {
+                vec![("in_flight", count(in_flight)), ("parallel", count(parallel))]
+            }
+            LimitedBy::Parallel { parallel, bytes_per_s } => {
+                vec![("parallel", count(parallel)), ("bytes_per_s", bytes_per_s)]
+            }
+            LimitedBy::Network { in_flight, bytes_per_s, tried, tried_bytes_per_s } => vec![
+                ("in_flight", count(in_flight)),
+                ("bytes_per_s", bytes_per_s),
+                ("tried", count(tried)),
+                ("tried_bytes_per_s", tried_bytes_per_s),
+            ],
+        }
+    }
+
+    fn kind(self) -> usize {
+        match self {
+            LimitedBy::Ramp { .. } => 0,
+            LimitedBy::Cpu { .. } => 1,
+            LimitedBy::Disk { .. } => 2,
+            LimitedBy::Memory { .. } => 3,
+            LimitedBy::Reader { .. } => 4,
+            LimitedBy::Bandwidth { .. } => 5,
+            LimitedBy::Requests { .. } => 6,
+            LimitedBy::Throttling { .. } => 7,
+            LimitedBy::Objects { .. } => 8,
+            LimitedBy::Parallel { .. } => 9,
+            LimitedBy::Network { .. } => 10,
+        }
+    }
+
+    /// What the pace says, where the threads have time left. `busy` is the share of it that they use, `rate` what is
+    /// received, bytes a second, `per_s` the requests that the origin was found to take.
+    pub(super) fn of(by: ByPace, busy: f64, rate: f64, per_s: Option<f64>) -> LimitedBy {
+        let (busy_percent, bytes_per_s) = (percent(busy), rate as u64);
+        match by {
+            ByPace::Gate { gate, share } => {
+                let waiting_percent = percent(share);
+                match gate {
+                    Waits::Disk => LimitedBy::Disk { waiting_percent },
+                    Waits::Memory => LimitedBy::Memory { waiting_percent },
+                    Waits::Reader => LimitedBy::Reader { waiting_percent },
+                    Waits::Bandwidth => LimitedBy::Bandwidth { bytes_per_s },
+                    Waits::Requests => {
+                        LimitedBy::Requests { waiting_percent, per_s: per_s.map(|per_s| per_s.round() as u32) }
+                    }
+                }
+            }
+            _ if busy_percent >= BUSY_PERCENT => LimitedBy::Cpu { busy_percent },
+            ByPace::Ramp { in_flight } => LimitedBy::Ramp { in_flight },
+            ByPace::Parts { in_flight, limit } => LimitedBy::Objects { in_flight, parallel: limit },
+            ByPace::Throttled { limit } => LimitedBy::Throttling { in_flight: limit },
+            ByPace::Bound { limit, rate } => LimitedBy::Parallel { parallel: limit, bytes_per_s: rate as u64 },
+            ByPace::Plateau { in_flight, rate, tried, tried_rate } => LimitedBy::Network {
+                in_flight,
+                bytes_per_s: rate as u64,
+                tried,
+                tried_bytes_per_s: tried_rate as u64,
+            },
+        }
+    }
+}
+
+fn percent(share: f64) -> u32 {
+    (share * 100.0).round().clamp(0.0, 100.0) as u32
+}
+
+impl fmt::Display for LimitedBy {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let speed = |bytes: u64| format!("{}/s", flatout_settings::format_size(bytes));
+        match *self {
+            LimitedBy::Ramp { in_flight } => write!(out, "the start: {in_flight} in flight, more are being tried"),
+            LimitedBy::Cpu { busy_percent } => {
+                write!(out, "the cores: the threads of the shards are busy {busy_percent} % of the time")
+            }
+            LimitedBy::Disk { waiting_percent } => {
+                write!(out, "the disk: {waiting_percent} % of the parts in flight wait for it")
+            }
+            LimitedBy::Memory { waiting_percent } => {
+                write!(out, "memory: {waiting_percent} % of the parts in flight wait for room")
+            }
+            LimitedBy::Reader { waiting_percent } => {
+                write!(out, "the reader: {waiting_percent} % of the parts in flight wait for it")
+            }
+            LimitedBy::Bandwidth { bytes_per_s } => write!(out, "--bandwidth: {} are received", speed(bytes_per_s)),
+            LimitedBy::Requests { waiting_percent, per_s: None } => {
+                write!(out, "--request-rate: {waiting_percent} % of the parts wait for their request")
+            }
+            LimitedBy::Requests { per_s: Some(per_s), .. } => {
+                write!(out, "the origin's throttling: it takes about {per_s} requests a second")
+            }
+            LimitedBy::Throttling { in_flight } => {
+                write!(out, "the origin's throttling: {in_flight} in flight are left")
+            }
+            LimitedBy::Objects { in_flight, parallel } => {
+                write!(out, "what is asked for: {in_flight} parts in flight of {parallel} that could be")
+            }
+            LimitedBy::Parallel { parallel, bytes_per_s } => {
+                write!(out, "how many may be in flight: {parallel} carry {}", speed(bytes_per_s))
+            }
+            LimitedBy::Network { in_flight, bytes_per_s, tried, tried_bytes_per_s } => write!(
+                out,
+                "the network or the origin: {in_flight} in flight carry {}, {tried} carried {}",
+                speed(bytes_per_s),
+                speed(tried_bytes_per_s)
+            ),
+        }
+    }
+}
+
+/// How long each of them held the speed back, and its last figures.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    times: [Duration; KINDS],
+    last: [Option<LimitedBy>; KINDS],
+    now: Option<LimitedBy>,
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, by: LimitedBy, elapsed: Duration) {
+        self.times[by.kind()] += elapsed;
+        self.last[by.kind()] = Some(by);
+        self.now = Some(by);
+    }
+
+    /// What does so now.
+    pub(crate) fn now(&self) -> Option<LimitedBy> {
+        self.now
+    }
+
+    /// What did so longest since `earlier`; `None` where nobody looked in between.
+    pub(crate) fn since(&self, earlier: &Tally) -> Option<LimitedBy> {
+        let time = |kind: &usize| self.times[*kind].saturating_sub(earlier.times[*kind]);
+        let longest = (0..KINDS).max_by_key(time)?;
+        self.last[longest].filter(|_| time(&longest) > Duration::ZERO)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_counts_with_its_last_figures() {
+        let mut tally = Tally::default();
+        assert_eq!((tally.now(), tally.since(&Tally::default())), (None, None));
+        let ms = Duration::from_millis;
+        tally.add(LimitedBy::Ramp { in_flight: 8 }, ms(900));
+        let start = tally;
+        assert_eq!(tally.since(&start), None);
+        tally.add(LimitedBy::Ramp { in_flight: 16 }, ms(100));
+        tally.add(LimitedBy::Cpu { busy_percent: 95 }, ms(100));
+        tally.add(LimitedBy::Cpu { busy_percent: 97 }, ms(100));
+        tally.add(LimitedBy::Objects { in_flight: 1, parallel: 8 }, ms(100));
+        assert_eq!(tally.since(&start), Some(LimitedBy::Cpu { busy_percent: 97 }));
+        assert_eq!(tally.since(&Tally::default()), Some(LimitedBy::Ramp { in_flight: 16 }));
+        assert_eq!(tally.now(), Some(LimitedBy::Objects { in_flight: 1, parallel: 8 }));
+    }
+
+    #[test]
+    fn words_and_figures() {
+        let check = |by: ByPace, busy: f64, name: &str, says: &str| {
+            let by = LimitedBy::of(by, busy, 3.0 * 1048576.0, Some(480.4));
+            assert_eq!(by.name(), name);
+            assert_eq!(by.to_string(), says);
+        };
+        let gate = |gate| ByPace::Gate { gate, share: 0.5 };
+        check(ByPace::Ramp { in_flight: 8 }, 0.5, "ramp", "the start: 8 in flight, more are being tried");
+        check(
+            ByPace::Ramp { in_flight: 8 },
+            0.93,
+            "cpu",
+            "the cores: the threads of the shards are busy 93 % of the time",
+        );
+        check(gate(Waits::Disk), 1.0, "disk", "the disk: 50 % of the parts in flight wait for it");
+        check(gate(Waits::Memory), 0.0, "memory", "memory: 50 % of the parts in flight wait for room");
+        check(gate(Waits::Reader), 0.0, "reader", "the reader: 50 % of the parts in flight wait for it");
+        check(gate(Waits::Bandwidth), 0.0, "bandwidth", "--bandwidth: 3MiB/s are received");
+        check(
+            gate(Waits::Requests),
+            0.0,
+            "requests",
+            "the origin's throttling: it takes about 480 requests a second",
+        );
+        check(
+            ByPace::Throttled { limit: 3 },
+            0.0,
+            "throttling",
+            "the origin's throttling: 3 in flight are left",
+        );
+        check(
+            ByPace::Parts { in_flight: 1, limit: 16 },
+            0.0,
+            "objects",
+            "what is asked for: 1 parts in flight of 16 that could be",
+        );
+        check(
+            ByPace::Bound { limit: 4, rate: 2048.0 },
+            0.0,
+            "parallel",
+            "how many may be in flight: 4 carry 2KiB/s",
+        );
+        check(
+            ByPace::Plateau { in_flight: 10, rate: 2048.0, tried: 12, tried_rate: 2050.0 },
+            0.0,
+            "network",
+            "the network or the origin: 10 in flight carry 2KiB/s, 12 carried 2KiB/s",
+        );
+    }
+}

@@ -1,0 +1,457 @@
+//! The gate toward an origin: its [`Pace`], and what moves by it. All transfers to the origin share it.
+//!
+//! ```text
+//!   shards:   Cell  Cell  Cell …      bytes, attempts in flight, moving, waiting: each thread writes its own
+//!                \   |   /
+//!   tick:     Sample → Pace → limit   every 25 ms while anybody works
+//!                               |
+//!   staff:    hires workers, or lets them leave at the end of their part
+//! ```
+
+mod bandwidth;
+mod budget;
+mod cells;
+mod limited;
+mod requests;
+mod staff;
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use flatout_settings::Settings;
+use flatout_wire::endpoint::Endpoint;
+
+use crate::client::Core;
+use crate::many::Batch;
+use crate::object::unix_seconds;
+use crate::pace::{LEVEL_MOST, Limits, Pace, Remembered, Seed};
+use crate::shard::{Job, Shard};
+use crate::transfer::Running;
+pub(crate) use cells::{Cell, Counted};
+pub use limited::LimitedBy;
+pub(crate) use limited::Tally;
+pub(crate) use bandwidth::Bandwidth;
+use cells::Sums;
+use requests::Requests;
+pub(crate) use requests::{Class, Load};
+use staff::Staff;
+
+/// Rounds are 100 ms and more; a tick costs some microseconds.
+const TICK: Duration = Duration::from_millis(25);
+
+/// Figures for people are smoothed over so many seconds.
+const SMOOTHED_S: f64 = 0.5;
+
+/// Open files that are neither connections nor landings.
+const OTHER_FILES: u64 = 64;
+
+/// A stream's window where none is set. Parts hold their place in it from request to reader.
+const WINDOW_BYTES: u64 = 128 << 20;
+const MIB: u64 = 1 << 20;
+
+/// What a run found of an origin, for the next one to begin with. Plain values: whoever keeps them decides where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundPace {
+    /// As in `https://s3.eu-west-1.amazonaws.com:443`: no bucket, no secret.
+    pub origin: String,
+    /// How many parts in flight brought most when it was read from.
+    pub parallel: u32,
+    /// What one connection carried, bytes a second.
+    pub connection_bytes: u64,
+    /// How long parts were.
+    pub part_bytes: u64,
+    /// When, in seconds since 1970.
+    pub when_s: u64,
+}
+
+impl FoundPace {
+    fn remembered(&self) -> Remembered {
+        Remembered {
+            level: self.parallel.max(1),
+            connection_rate: self.connection_bytes,
+            part_bytes: self.part_bytes,
+            when: self.when_s,
+        }
+    }
+}
+
+/// The gates of a client, one for each origin.
+pub(crate) struct Gates {
+    gates: Mutex<HashMap<Endpoint, Arc<Gate>>>,
+    known: Vec<FoundPace>,
+}
+
+impl Gates {
+    /// `known` is what earlier runs found.
+    pub(crate) fn new(known: Vec<FoundPace>) -> Gates {
+        Gates { gates: Mutex::default(), known }
+    }
+
+    /// The gate of an origin, made at its first use; of one that nothing leads to, a gate for whoever asks alone.
+    pub(crate) fn of(&self, origin: Option<Endpoint>, settings: &Settings) -> Arc<Gate> {
+        let Some(origin) = origin else { return Arc::new(Gate::new(settings, None)) };
+        let mut gates = self.lock();
+        if let Some(gate) = gates.get(&origin) {
+            return gate.clone();
+        }
+        let name = origin.to_string();
+        let known = self.known.iter().find(|known| known.origin == name);
+        let gate = Arc::new(Gate::new(settings, known.map(FoundPace::remembered)));
+        gates.insert(origin, gate.clone());
+        gate
+    }
+
+    /// What has been found; nothing of an origin that was not asked for long enough, or where it was fixed.
+    pub(crate) fn found(&self) -> Vec<FoundPace> {
+        let found = |(origin, gate): (&Endpoint, &Arc<Gate>)| {
+            let Remembered { level, connection_rate, part_bytes, when } =
+                gate.measured().pace.remember(unix_seconds())?;
+            Some(FoundPace {
+                origin: origin.to_string(),
+                parallel: level,
+                connection_bytes: connection_rate,
+                part_bytes,
+                when_s: when,
+            })
+        };
+        let mut found: Vec<FoundPace> = self.lock().iter().filter_map(found).collect();
+        found.sort_by(|one, other| one.origin.cmp(&other.origin));
+        found
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Endpoint, Arc<Gate>>> {
+        self.gates.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The endpoint without the bucket that may stand before its name: all buckets of a store share what is known of it.
+pub(crate) fn origin_of(endpoint: &Endpoint, bucket: &str) -> Endpoint {
+    let store = endpoint.host.strip_prefix(bucket).and_then(|rest| rest.strip_prefix('.'));
+    match store.filter(|store| !bucket.is_empty() && !store.is_empty()) {
+        Some(store) => Endpoint { host: store.to_owned(), ..endpoint.clone() },
+        None => endpoint.clone(),
+    }
+}
+
+/// The gate toward one origin, for reading.
+pub(crate) struct Gate {
+    cells: Vec<Cell>,
+    measured: Mutex<Measured>,
+    staff: Mutex<Staff<Team>>,
+    /// What the pace says, for whoever asks between ticks.
+    limit: AtomicU32,
+    /// There was less to do than there might have been, at some time since the last tick.
+    is_starved: AtomicBool,
+    is_ticking: AtomicBool,
+    /// Without streams.
+    limits: Limits,
+    window_bytes: Option<u64>,
+    requests: Requests,
+}
+
+struct Measured {
+    pace: Pace,
+    limits: Limits,
+    sums: Sums,
+    ticked: Instant,
+    /// Smoothed: the share of their time that the shards' threads use, and bytes received a second.
+    busy: f64,
+    rate: f64,
+    tally: Tally,
+}
+
+/// Whose workers they are.
+#[derive(Clone)]
+pub(crate) enum Team {
+    Transfer(Weak<Running>),
+    Batch(Weak<Batch>),
+}
+
+/// The window of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Window {
+    pub(crate) bytes: u64,
+    /// The longest part that it has room for.
+    pub(crate) part_bytes: u64,
+}
+
+impl Window {
+    fn parts(self) -> u64 {
+        (self.bytes / self.part_bytes).max(1)
+    }
+}
+
+/// The tokio clock, which is the simulation's own in its tests.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+/// Connections, and a file for each of them.
+fn most_by_files() -> u32 {
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let most = files.map_or(u64::MAX, |files| files.saturating_sub(OTHER_FILES) / 2);
+    u32::try_from(most).unwrap_or(u32::MAX).max(1)
+}
+
+impl Gate {
+    fn new(settings: &Settings, remembered: Option<Remembered>) -> Gate {
+        let limits = Limits {
+            most: settings.parallel.unwrap_or_else(|| LEVEL_MOST.min(most_by_files())),
+            parallel: settings.parallel,
+            part_bytes: settings.part_bytes,
+            memory: None,
+        };
+        // A seed of the simulation is to be the same run on every machine.
+        let cores = if cfg!(test) { 2 } else { std::thread::available_parallelism().map_or(1, usize::from) as u32 };
+        let now = now();
+        let pace = Pace::new(Seed { remembered, link: None, cores }, limits, now);
+        let shards = settings.shards.max(1) as usize;
+        Gate {
+            cells: (0..shards).map(|_| Cell::default()).collect(),
+            limit: AtomicU32::new(pace.limit()),
+            measured: Mutex::new(Measured {
+                pace,
+                limits,
+                sums: Sums::default(),
+                ticked: now,
+                busy: 0.0,
+                rate: 0.0,
+                tally: Tally::default(),
+            }),
+            staff: Mutex::new(Staff::new(shards)),
+            is_starved: AtomicBool::new(false),
+            is_ticking: AtomicBool::new(false),
+            limits,
+            window_bytes: settings.window_bytes,
+            requests: Requests::new(settings.request_rate, now),
+        }
+    }
+
+    /// What the thread of that shard counts.
+    pub(crate) fn cell(&self, shard: u32) -> &Cell {
+        &self.cells[shard as usize % self.cells.len()]
+    }
+
+    /// How many attempts should be in flight.
+    pub(crate) fn limit(&self) -> u32 {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// How long to make the next part of an object of which `left` bytes have not been given out.
+    pub(crate) fn part_bytes(&self, left: u64) -> u64 {
+        self.measured().pace.part_bytes(left)
+    }
+
+    /// What has held the speed back so far.
+    pub(crate) fn tally(&self) -> Tally {
+        self.measured().tally
+    }
+
+    /// How long parts are just now, give or take a quarter.
+    pub(crate) fn usual_part_bytes(&self) -> u64 {
+        self.measured().pace.usual_part_bytes()
+    }
+
+    /// The window for a stream that begins now. Where the size of the parts is open they are short enough for four times
+    /// as many as are in flight now: the window keeps them, and more may be found to be of use.
+    pub(crate) fn window(&self) -> Window {
+        let window = |part_bytes: u64| {
+            self.window_bytes.unwrap_or_else(|| WINDOW_BYTES.max(part_bytes.saturating_mul(2)))
+        };
+        if let Some(part_bytes) = self.limits.part_bytes {
+            return Window { bytes: window(part_bytes), part_bytes };
+        }
+        let bytes = window(MIB);
+        let wanted = bytes / (u64::from(self.limit()) * 4).max(1);
+        let part_bytes = (wanted / MIB * MIB).clamp(MIB, 8 * MIB).min((bytes / 2).max(1));
+        Window { bytes, part_bytes }
+    }
+
+    /// Waits until a request may leave; when that was.
+    pub(crate) async fn start_request(&self, class: Class, shard: u32) -> Instant {
+        self.requests.start(class, self.cell(shard)).await
+    }
+
+    /// A request that left at `sent` was answered.
+    pub(crate) fn on_answer(&self, class: Class, sent: Instant, load: Load) {
+        if self.requests.on_answer(class, sent, load) && class == Class::Read {
+            let mut measured = self.measured();
+            measured.pace.on_throttled(now());
+            self.limit.store(measured.pace.limit(), Ordering::Relaxed);
+        }
+    }
+
+    /// An attempt has failed that may be tried again: how often in a row, of `retries_max`.
+    pub(crate) fn on_failure(&self, class: Class, retries_max: u32) -> u32 {
+        self.requests.on_failure(class, retries_max)
+    }
+
+    /// A new crew with its first worker, on `shard`.
+    pub(crate) fn join(self: &Arc<Gate>, team: Team, shard: usize) -> Slot {
+        let crew = self.staff().join(team, shard);
+        self.fit_windows();
+        Slot { gate: self.clone(), crew, shard, has_left: false }
+    }
+
+    /// Starts workers until there are as many as there should be, or nothing is left for more of them.
+    pub(crate) fn hire(self: &Arc<Gate>, core: &Arc<Core>) {
+        let (hired, out_of_reach) = self.staff().hire(self.limit(), Team::wants);
+        if out_of_reach {
+            self.is_starved.store(true, Ordering::Relaxed);
+        }
+        for (crew, shard, team) in hired {
+            team.start(core, Slot { gate: self.clone(), crew, shard, has_left: false });
+        }
+    }
+
+    /// Ticks on this shard from now on, until nobody works, unless that is done already.
+    pub(crate) fn keep_time(self: &Arc<Gate>, shard: &Rc<Shard>) {
+        if self.is_ticking.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (gate, core) = (self.clone(), shard.core.clone());
+        tokio::task::spawn_local(async move {
+            loop {
+                tokio::time::sleep(TICK).await;
+                if gate.staff().workers() == 0 {
+                    gate.is_ticking.store(false, Ordering::Release);
+                    // Somebody may have come between the two, and found that there is a tick.
+                    if gate.staff().workers() == 0 || gate.is_ticking.swap(true, Ordering::AcqRel) {
+                        return;
+                    }
+                }
+                gate.tick(&core);
+            }
+        });
+    }
+
+    fn tick(self: &Arc<Gate>, core: &Arc<Core>) {
+        self.fit_windows();
+        let workers = self.staff().workers();
+        let mut measured = self.measured();
+        let now = now();
+        let elapsed = now.saturating_duration_since(measured.ticked);
+        measured.ticked = now;
+        let (mut sample, busy) = measured.sums.advance(&self.cells, elapsed);
+        // Some of them wait for something to do.
+        let idle = workers.saturating_sub(sample.in_flight);
+        sample.starved = self.is_starved.swap(false, Ordering::Relaxed) || idle > (workers / 10).max(1);
+        measured.pace.on_tick(now, sample);
+        self.limit.store(measured.pace.limit(), Ordering::Relaxed);
+        measured.note(elapsed, sample.bytes, busy, self.requests.per_second(Class::Read));
+        drop(measured);
+        self.hire(core);
+    }
+
+    /// Where all that comes goes through windows, these bound what may be in flight.
+    fn fit_windows(&self) {
+        let windows: Option<Vec<Window>> = {
+            let staff = self.staff();
+            staff.crews().map(Team::window).collect()
+        };
+        let limits = match windows.filter(|windows| !windows.is_empty()) {
+            None => self.limits,
+            Some(windows) => {
+                let parts: u64 = windows.iter().map(|window| window.parts()).sum();
+                let bytes = windows.iter().map(|window| window.bytes).sum();
+                let most = self.limits.most.min(u32::try_from(parts).unwrap_or(u32::MAX));
+                Limits { most, memory: Some(bytes), ..self.limits }
+            }
+        };
+        let mut measured = self.measured();
+        if limits != measured.limits {
+            measured.limits = limits;
+            measured.pace.set_limits(limits, now());
+            self.limit.store(measured.pace.limit(), Ordering::Relaxed);
+        }
+    }
+
+    fn measured(&self) -> MutexGuard<'_, Measured> {
+        self.measured.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn staff(&self) -> MutexGuard<'_, Staff<Team>> {
+        self.staff.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Measured {
+    /// Notes what held the speed back in the tick that has ended.
+    fn note(&mut self, elapsed: Duration, bytes: u64, busy: f64, per_s: Option<f64>) {
+        let seconds = elapsed.as_secs_f64().max(1e-6);
+        let weight = (seconds / SMOOTHED_S).min(1.0);
+        self.busy += (busy - self.busy) * weight;
+        self.rate += (bytes as f64 / seconds - self.rate) * weight;
+        let by = LimitedBy::of(self.pace.limited_by(), self.busy, self.rate, per_s);
+        self.tally.add(by, elapsed.min(TICK * 10));
+    }
+}
+
+impl Team {
+    /// How many more workers it could use.
+    fn wants(&self) -> u64 {
+        match self {
+            Team::Transfer(running) => running.upgrade().map_or(0, |running| running.wants_workers()),
+            Team::Batch(batch) => batch.upgrade().map_or(0, |batch| batch.wants_workers()),
+        }
+    }
+
+    fn window(&self) -> Option<Window> {
+        match self {
+            Team::Transfer(running) => running.upgrade()?.window(),
+            Team::Batch(_) => None,
+        }
+    }
+
+    /// Starts one more, unless all is over meanwhile.
+    fn start(&self, core: &Arc<Core>, slot: Slot) {
+        let shard = slot.shard;
+        match self {
+            Team::Transfer(running) => {
+                if let Some(hold) = running.upgrade().and_then(|running| running.hold())
+                    && let Err(error) = core.send(shard, Job::Work(hold.clone(), slot))
+                {
+                    hold.fail(error);
+                }
+            }
+            Team::Batch(batch) => {
+                if let Some(worker) = batch.upgrade().and_then(|batch| batch.employ(slot)) {
+                    // A client that is closed drops it, and with it the batch ends.
+                    let _ = core.send(shard, Job::Many(worker));
+                }
+            }
+        }
+    }
+}
+
+/// A worker's place at a gate, given up when it is dropped.
+pub(crate) struct Slot {
+    gate: Arc<Gate>,
+    crew: u64,
+    shard: usize,
+    has_left: bool,
+}
+
+impl Slot {
+    /// Whether its worker may go on to another part; one who may not has given up his place.
+    pub(crate) fn goes_on(&mut self) -> bool {
+        let goes_on = self.gate.staff().goes_on(self.crew, self.shard, self.gate.limit());
+        self.has_left = !goes_on;
+        goes_on
+    }
+
+    pub(crate) fn shard(&self) -> usize {
+        self.shard
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if !self.has_left {
+            self.gate.staff().leave(self.crew, self.shard);
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Requests on their way to an origin: each class keeps to what the origin takes of it, all keep to `--request-rate`.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::budget::Budget;
+use super::cells::{Cell, Counted};
+use super::now;
+use crate::pace::Gate as Waits;
+use crate::pace::bucket::Bucket;
+use crate::pace::throttle::Throttle;
+
+/// What stores have limits of their own for (reference/cli.md §3.6); writing and deleting join with uploads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    Read,
+    List,
+}
+
+/// What an answer says about how much is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Load {
+    Fine,
+    /// 503, 429, or an answer that says that it was held back (`x-oss-qos-delay-time`).
+    TooMuch,
+}
+
+/// The requests to one origin.
+pub(crate) struct Requests {
+    read: Lane,
+    list: Lane,
+    /// `--request-rate`.
+    rate: Option<Queue<Bucket>>,
+}
+
+/// Requests of one class.
+struct Lane {
+    throttle: Queue<Throttle>,
+    /// Until a verdict came, nobody waits in the queue.
+    is_throttled: AtomicBool,
+    budget: Mutex<Budget>,
+}
+
+/// Something that gives out one after the other. Who is first waits for it; the others wait for him, in order: all at
+/// once would ask for the same token.
+struct Queue<T> {
+    turn: tokio::sync::Mutex<()>,
+    of: Mutex<T>,
+}
+
+impl<T> Queue<T> {
+    fn new(of: T) -> Queue<T> {
+        Queue { turn: tokio::sync::Mutex::new(()), of: Mutex::new(of) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, T> {
+        self.of.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until `take` gives something, which says how long to wait where it does not.
+    async fn wait(&self, cell: &Cell, take: impl Fn(&mut T) -> Result<(), Duration>) {
+        let mut waits: Option<Counted<'_>> = None;
+        let _turn = match self.turn.try_lock() {
+            Ok(turn) => turn,
+            Err(_) => {
+                waits = Some(cell.waiting(Waits::Requests));
+                self.turn.lock().await
+            }
+        };
+        loop {
+            let taken = take(&mut self.lock());
+            let Err(wait) = taken else { return };
+            waits.get_or_insert_with(|| cell.waiting(Waits::Requests));
+            tokio::time::sleep(wait).await;
+        }
+    }
+}
+
+impl Lane {
+    fn new(now: Instant) -> Lane {
+        Lane {
+            throttle: Queue::new(Throttle::new(now)),
+            is_throttled: AtomicBool::new(false),
+            budget: Mutex::default(),
+        }
+    }
+
+    fn budget(&self) -> MutexGuard<'_, Budget> {
+        self.budget.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Requests {
+    /// `rate`: requests a second, of all classes together.
+    pub(crate) fn new(rate: Option<u32>, now: Instant) -> Requests {
+        let rate = rate.map(|rate| Queue::new(Bucket::new(f64::from(rate), now)));
+        Requests { read: Lane::new(now), list: Lane::new(now), rate }
+    }
+
+    fn lane(&self, class: Class) -> &Lane {
+        match class {
+            Class::Read => &self.read,
+            Class::List => &self.list,
+        }
+    }
+
+    /// Waits until a request may leave; when that was.
+    pub(crate) async fn start(&self, class: Class, cell: &Cell) -> Instant {
+        let throttle = &self.lane(class).throttle;
+        let is_throttled = self.lane(class).is_throttled.load(Ordering::Relaxed);
+        if is_throttled || throttle.lock().start(now()).is_err() {
+            throttle.wait(cell, |throttle| throttle.start(now())).await;
+        }
+        if let Some(rate) = &self.rate {
+            rate.wait(cell, |rate| rate.take(1.0, now())).await;
+        }
+        now()
+    }
+
+    /// A request that left at `sent` was answered. True when that the load is too much is news.
+    pub(crate) fn on_answer(&self, class: Class, sent: Instant, load: Load) -> bool {
+        let lane = self.lane(class);
+        let mut throttle = lane.throttle.lock();
+        match load {
+            Load::Fine => throttle.on_answered(now()),
+            Load::TooMuch => {
+                lane.is_throttled.store(true, Ordering::Relaxed);
+                return throttle.on_throttled(sent, now());
+            }
+        }
+        drop(throttle);
+        lane.budget().on_success();
+        false
+    }
+
+    /// An attempt has failed that may be tried again: how often in a row, of `retries_max`.
+    pub(crate) fn on_failure(&self, class: Class, retries_max: u32) -> u32 {
+        self.lane(class).budget().on_failure(retries_max)
+    }
+
+    /// Requests a second that the origin was found to take of a class, once it refused some.
+    pub(crate) fn per_second(&self, class: Class) -> Option<f64> {
+        self.lane(class).throttle.lock().per_second()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+
+    /// In virtual time: how many requests `workers` send in ten seconds, and the most that wait at a time.
+    fn sent(workers: usize, rate: Option<u32>, refusals: bool) -> (u32, f64) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build_local(Default::default())
+            .expect("a runtime without a driver");
+        runtime.block_on(async {
+            let requests = Rc::new((Requests::new(rate, now()), Cell::default()));
+            let count = Rc::new(std::cell::Cell::new(0));
+            for _ in 0..workers {
+                let (requests, count) = (requests.clone(), count.clone());
+                tokio::task::spawn_local(async move {
+                    loop {
+                        let sent = requests.0.start(Class::Read, &requests.1).await;
+                        count.set(count.get() + 1);
+                        tokio::time::sleep(Duration::from_millis(10)).await;
+                        let load = if refusals && count.get() % 50 == 0 { Load::TooMuch } else { Load::Fine };
+                        requests.0.on_answer(Class::Read, sent, load);
+                    }
+                });
+            }
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            (count.get(), requests.0.per_second(Class::Read).unwrap_or(f64::INFINITY))
+        })
+    }
+
+    #[test]
+    fn the_rate_is_kept_and_nobody_waits_without_one() {
+        assert_eq!(sent(8, None, false), (8_000, f64::INFINITY));
+        let (count, _) = sent(64, Some(100), false);
+        assert!((990..=1_010).contains(&count), "{count}");
+        let (count, _) = sent(3, Some(7), false);
+        assert!((69..=72).contains(&count), "{count}");
+    }
+
+    #[test]
+    fn a_class_that_is_refused_slows_down_and_others_do_not() {
+        let (count, per_second) = sent(8, None, true);
+        assert!(count < 4_000 && per_second < 600.0, "{count} requests, {per_second} a second");
+        assert!(per_second >= 16.0, "{per_second} a second");
+        let requests = Requests::new(None, now());
+        assert!(requests.on_answer(Class::List, now(), Load::TooMuch));
+        assert!(requests.per_second(Class::Read).is_none() && requests.per_second(Class::List).is_some());
+    }
+}
