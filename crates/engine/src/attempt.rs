@@ -1,5 +1,6 @@
 //! One attempt: an HTTP exchange for a part, or for what is missing of it, and its body on the way to the landing.
 
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -35,9 +36,19 @@ pub(crate) struct Answer {
 
 /// Sends the request and waits for the head of a good answer; anything else is a failure.
 pub(crate) async fn ask(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result<Answer, Failure> {
+    ask_elsewhere(shard, running, asked, None).await
+}
+
+/// The same, if possible over a connection to another address than `shunned`.
+pub(crate) async fn ask_elsewhere(
+    shard: &Rc<Shard>,
+    running: &Running,
+    asked: &Asked,
+    shunned: Option<SocketAddr>,
+) -> Result<Answer, Failure> {
     let (mut went_back, mut renewed, mut moves) = (false, false, 0);
     for _ in 0..=REDIRECTS_MAX {
-        let mut answer = exchange(shard, running, asked).await?;
+        let mut answer = exchange(shard, running, asked, shunned).await?;
         shard.core.clock.note(answer.head.date);
         if (200..300).contains(&answer.head.status) {
             answer.pen.on_accepted();
@@ -86,13 +97,18 @@ fn follow(running: &Running, head: &Head) -> Result<bool, Failure> {
 }
 
 /// One exchange on an idle connection or a new one. An idle one that the origin closed meanwhile costs no attempt.
-async fn exchange(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result<Answer, Failure> {
+async fn exchange(
+    shard: &Rc<Shard>,
+    running: &Running,
+    asked: &Asked,
+    shunned: Option<SocketAddr>,
+) -> Result<Answer, Failure> {
     let Outgoing { endpoint, head, pen } = running.object.get(&shard.core, asked, running.if_match()).await?;
     let head = match shard.core.routes.forwarder(&endpoint, Purpose::Store) {
         Some(proxy) => proxy.absolute(&endpoint, &head),
         None => head,
     };
-    while let Some(mut connection) = shard.idle_connection(&endpoint) {
+    while let Some(mut connection) = shard.idle_connection(&endpoint, shunned) {
         match connection.exchange(&head).await {
             Ok(head) => return Ok(Answer::new(connection, head, pen)),
             Err(closed) if closed.kind() == ErrorKind::Network && !connection.is_answering() => {}
@@ -100,7 +116,8 @@ async fn exchange(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result
         }
     }
     let begun = Instant::now();
-    let (socket, address) = shard.connect(&endpoint, Purpose::Store, shard.core.connect_timeout()).await?;
+    let within = shard.core.connect_timeout();
+    let (socket, address) = shard.connect(&endpoint, Purpose::Store, shunned, within).await?;
     running.counters.connections.fetch_add(1, Ordering::Relaxed);
     let mut connection = shard.new_connection(socket, endpoint, address);
     match connection.exchange(&head).await {

@@ -181,6 +181,7 @@ pub(crate) struct Connection {
     pub(crate) address: SocketAddr,
     /// Numbered within the client.
     pub(crate) number: u32,
+    pub(crate) opened: Instant,
     /// Received, not yet used: heads, chunk sizes, and what came behind them.
     ahead: Vec<u8>,
 }
@@ -194,7 +195,7 @@ impl Connection {
         stall_timeout: Duration,
     ) -> Connection {
         let ahead = Vec::with_capacity(HEAD_READ_BYTES);
-        Connection { socket, stall: StallClock::new(stall_timeout), endpoint, address, number, ahead }
+        Connection { socket, stall: StallClock::new(stall_timeout), endpoint, address, number, opened: Instant::now(), ahead }
     }
 
     /// Sends a request's head and waits for the answer's. Interim answers (1xx) are passed over.

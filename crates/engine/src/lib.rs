@@ -25,6 +25,7 @@ mod pace;
 mod part;
 mod plan;
 mod proxy;
+mod rank;
 mod refusal;
 mod rest;
 mod retry;

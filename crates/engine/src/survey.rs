@@ -106,7 +106,7 @@ pub(crate) fn survey(core: &Arc<Core>, way: &Way, connects: u32) -> Result<Surve
 
 async fn survey_all(core: &Arc<Core>, way: &Way, connects: u32) -> Result<Survey, Error> {
     let begun = Instant::now();
-    let addresses = core.endpoints.addresses(way.nearest(), core.connect_timeout()).await?;
+    let addresses = core.endpoints.addresses(way.nearest(), None, core.connect_timeout()).await?;
     let resolve_s = begun.elapsed().as_secs_f64();
     if way.endpoint.scheme == Scheme::Https {
         // Reading the system's certificates is no part of a handshake.
