@@ -109,7 +109,7 @@ async fn exchange(
         None => head,
     };
     while let Some(mut connection) = shard.idle_connection(&endpoint, shunned) {
-        match connection.exchange(&head).await {
+        match timed_exchange(&mut connection, &head).await {
             Ok(head) => return Ok(Answer::new(connection, head, pen)),
             Err(closed) if closed.kind() == ErrorKind::Network && !connection.is_answering() => {}
             Err(error) => return Err(error.into()),
@@ -120,7 +120,7 @@ async fn exchange(
     let (socket, address) = shard.connect(&endpoint, Purpose::Store, shunned, within).await?;
     running.counters.connections.fetch_add(1, Ordering::Relaxed);
     let mut connection = shard.new_connection(socket, endpoint, address);
-    match connection.exchange(&head).await {
+    match timed_exchange(&mut connection, &head).await {
         Ok(head) => {
             shard.core.endpoints.on_answered(address);
             Ok(Answer::new(connection, head, pen))
@@ -132,6 +132,13 @@ async fn exchange(
             Err(error.into())
         }
     }
+}
+
+async fn timed_exchange(connection: &mut Connection, head: &[u8]) -> Result<Head, Error> {
+    let asked = Instant::now();
+    let head = connection.exchange(head).await?;
+    connection.hedge.borrow_mut().on_first_byte(asked.elapsed());
+    Ok(head)
 }
 
 impl Answer {
@@ -206,17 +213,35 @@ impl Answer {
     ) -> Result<u64, Failure> {
         let mut landed = 0;
         while landed < limit {
-            let received =
-                self.body.receive(&mut self.connection, place, hash, &shard.scratch, limit - landed).await?;
+            let received = self.receive(shard, place, hash, limit - landed).await?;
             if received == 0 {
                 break;
             }
             landed += received;
-            shard.landed_bytes.set(shard.landed_bytes.get() + received);
-            running.counters.fetched_bytes.fetch_add(received, Ordering::Relaxed);
-            running.counters.landed_bytes.fetch_add(received, Ordering::Relaxed);
+            note_landed(shard, running, received);
         }
         Ok(landed)
+    }
+
+    /// One receive of at most `limit` bytes; 0 at the end of the body.
+    pub(crate) fn receive(
+        &mut self,
+        shard: &Shard,
+        place: &mut Place<'_>,
+        hash: &mut PartHash,
+        limit: u64,
+    ) -> impl Future<Output = Result<u64, Error>> {
+        self.body.receive(&mut self.connection, place, hash, &shard.scratch, limit)
+    }
+
+    /// Whether all of the body has been received; of a chunked one, what it ends with too.
+    pub(crate) fn is_at_end(&self) -> bool {
+        matches!(self.body, Incoming::Ended)
+    }
+
+    /// Leaves the rest of the body, which somebody else brings.
+    pub(crate) fn leave(self, running: &Running) {
+        running.counters.duplicated_bytes.fetch_add(self.connection.untaken_bytes(), Ordering::Relaxed);
     }
 
     /// Gives the connection back if it can carry another request.
@@ -227,6 +252,13 @@ impl Answer {
             shard.keep_connection(self.connection);
         }
     }
+}
+
+/// So many bytes of a body have landed.
+pub(crate) fn note_landed(shard: &Shard, running: &Running, bytes: u64) {
+    shard.landed_bytes.set(shard.landed_bytes.get() + bytes);
+    running.counters.fetched_bytes.fetch_add(bytes, Ordering::Relaxed);
+    running.counters.landed_bytes.fetch_add(bytes, Ordering::Relaxed);
 }
 
 pub(crate) fn unexpected(status: u16) -> Failure {

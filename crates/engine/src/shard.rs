@@ -20,6 +20,7 @@ use crate::connection::{self, Connection, RECEIVE_BYTES, Socket};
 use crate::control::{self, Call, Caller, Question, Reply};
 use crate::drive::{drive_lead, drive_worker};
 use crate::error::Error;
+use crate::hedge::Hedge;
 use crate::lease::Lease;
 use crate::many::{Worker, drive_many};
 use crate::proxy::Purpose;
@@ -133,6 +134,8 @@ pub(crate) struct Shard {
     idle: RefCell<HashMap<Endpoint, Vec<Connection>>>,
     dice: RefCell<Dice>,
     next_connection: Cell<u32>,
+    /// What is known of the bodies of each origin.
+    hedges: RefCell<HashMap<Endpoint, Rc<RefCell<Hedge>>>>,
     /// Bytes that have landed through this shard, of whatever transfer.
     pub(crate) landed_bytes: Cell<u64>,
 }
@@ -148,6 +151,7 @@ impl Shard {
             dice: RefCell::new(Dice::new(seed)),
             // Numbers are unique within the client: each shard has its own million.
             next_connection: Cell::new(number * 1_000_000),
+            hedges: RefCell::default(),
             landed_bytes: Cell::new(0),
         }
     }
@@ -298,6 +302,10 @@ impl Shard {
     ) -> Connection {
         let number = self.next_connection.get();
         self.next_connection.set(number + 1);
-        Connection::new(socket, endpoint, address, number, self.core.stall_timeout())
+        let hedge = self.hedges.borrow_mut().entry(endpoint.clone()).or_default().clone();
+        let mut connection =
+            Connection::new(socket, endpoint, address, number, hedge, self.core.stall_timeout());
+        connection.patience();
+        connection
     }
 }

@@ -78,6 +78,12 @@ pub struct Report {
     pub seconds: f64,
     /// Attempts that were tried again.
     pub retries: u32,
+    /// Parts whose bodies were silent, so that the rest was asked for a second time meanwhile.
+    pub hedged: u32,
+    /// Parts whose rest was asked for at another address, since theirs was slow beside others.
+    pub moved: u32,
+    /// Bytes that had come when their connection was left for another: they came twice.
+    pub duplicated_bytes: u64,
     /// Connections opened for it; a client that was used before may have had some.
     pub connections: u32,
     /// Shards that took part.
@@ -151,6 +157,9 @@ pub(crate) struct Counters {
     pub(crate) fetched_bytes: AtomicU64,
     pub(crate) in_flight: AtomicU32,
     pub(crate) retries: AtomicU32,
+    pub(crate) hedged: AtomicU32,
+    pub(crate) moved: AtomicU32,
+    pub(crate) duplicated_bytes: AtomicU64,
     pub(crate) connections: AtomicU32,
 }
 

@@ -14,6 +14,7 @@ use crate::account::Account;
 use crate::attempt::Answer;
 use crate::error::{Error, ErrorKind};
 use crate::file::FileGround;
+use crate::flight::Flights;
 use crate::journal::{self, Kept, Subject};
 use crate::landing::{Ground, Landing};
 use crate::lease::Pool;
@@ -158,6 +159,7 @@ pub(crate) struct Running {
     pub(crate) pace: Pace,
     pub(crate) ledger: Ledger,
     pub(crate) counters: Counters,
+    pub(crate) flights: Flights,
     /// One bit per shard that took part; shards beyond 64 share bits.
     shards: AtomicU64,
     started: Instant,
@@ -223,6 +225,7 @@ impl Running {
             pace,
             ledger,
             counters: Counters::default(),
+            flights: Flights::default(),
             shards: AtomicU64::new(0),
             started: Instant::now(),
             process: std::process::id(),
@@ -385,10 +388,23 @@ impl Running {
             return Err(reader_has_gone());
         }
         let taken = self.settled.get().and_then(|settled| settled.plan().take(part_bytes));
+        let taken = taken.or_else(|| self.take_rest());
         if taken.is_none() {
             self.ground.dismiss();
         }
         Ok(taken)
+    }
+
+    /// The end game: all parts are taken, and the rest of the slowest is shared. The parts of a stream have their slots.
+    fn take_rest(&self) -> Option<Taken> {
+        let settled = self.settled.get()?;
+        let waits = self.member.as_ref().is_some_and(|member| member.batch.has_more());
+        if waits || self.ground.part_bytes_max() < u64::MAX {
+            return None;
+        }
+        let rest = self.flights.split()?;
+        let taken = settled.plan().take_rest(rest);
+        Some(taken)
     }
 
     /// The part that begins at `start` of the object is whole at its landing.
@@ -493,6 +509,9 @@ impl Running {
             verified,
             seconds: self.clock_s(),
             retries: self.counters.retries.load(Ordering::Relaxed),
+            hedged: self.counters.hedged.load(Ordering::Relaxed),
+            moved: self.counters.moved.load(Ordering::Relaxed),
+            duplicated_bytes: self.counters.duplicated_bytes.load(Ordering::Relaxed),
             connections: self.counters.connections.load(Ordering::Relaxed),
             shards: self.shards.load(Ordering::Relaxed).count_ones(),
             parts,
