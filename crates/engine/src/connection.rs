@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use flatout_wire::endpoint::{Endpoint, Scheme};
 use flatout_wire::head::{self, Body, Head};
 use flatout_wire::request::Method;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, Sleep};
 
 use crate::error::{Error, ErrorKind};
@@ -48,11 +48,13 @@ enum Stream {
     Modelled(crate::sim::Line),
 }
 
-/// Connects to `address`, of the endpoint itself or of the proxy that leads to it; all of it `within` that time.
+/// Connects to `address`, of the endpoint itself or of the proxy that leads to it, from the address that `local` has for it; all
+/// of it `within` that time.
 pub(crate) async fn connect(
     endpoint: &Endpoint,
     proxy: Option<&Proxy>,
     address: SocketAddr,
+    local: io::Result<Option<IpAddr>>,
     tls: &Tls,
     within: Duration,
 ) -> Result<Socket, Error> {
@@ -70,7 +72,8 @@ pub(crate) async fn connect(
         if let Some(opened) = crate::sim::connect(address).await {
             return opened.map(Stream::Modelled).map_err(unreachable);
         }
-        let mut tcp = TcpStream::connect(address).await.map_err(unreachable)?;
+        let local = local.map_err(unreachable)?;
+        let mut tcp = open(address, local).await.map_err(unreachable)?;
         tcp.set_nodelay(true).map_err(unreachable)?;
         if endpoint.scheme == Scheme::Http {
             return Ok(Stream::Plain(tcp));
@@ -90,6 +93,14 @@ pub(crate) async fn connect(
         }
         Err(_elapsed) => Err(unreachable(io::ErrorKind::TimedOut.into())),
     }
+}
+
+/// A plain connection to `address`, from `local` where that is not the kernel's choice.
+pub(crate) async fn open(address: SocketAddr, local: Option<IpAddr>) -> io::Result<TcpStream> {
+    let Some(local) = local else { return TcpStream::connect(address).await };
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.bind(SocketAddr::new(local, 0))?;
+    socket.connect(address).await
 }
 
 /// The address behind a name; nothing where the endpoint is that address.
@@ -566,8 +577,8 @@ impl StallClock {
             if self.silence.so_far() + self.tick / 2 >= self.timeout {
                 return Poll::Ready(Err(silence()));
             }
-            // And every now and then it is taken, whatever there is.
-            if self.waited + self.tick / 2 >= self.timeout / STALL_TICKS {
+            // And it is taken, whatever there is: one sees how fast it comes, and a reader gets it.
+            if self.waited + self.tick / 2 >= (self.tick * 2).min(self.timeout / STALL_TICKS) {
                 socket.set_floor(1)?;
             }
         }

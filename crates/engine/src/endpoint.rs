@@ -395,9 +395,8 @@ mod tests {
         let endpoints = Endpoints::new(&["h:127.0.0.1,127.0.0.2".into()], TRIAL).expect("a good --resolve");
         let (endpoint, _) = Endpoint::parse("http://h:8080").expect("an endpoint");
         let runtime = runtime();
-        let turn = |shunned| {
-            runtime.block_on(endpoints.addresses(&endpoint, shunned, WITHIN)).expect("addresses")
-        };
+        let turn =
+            |shunned| runtime.block_on(endpoints.addresses(&endpoint, shunned, WITHIN)).expect("addresses");
         for expected in [[1, 2], [2, 1], [1, 2]] {
             assert_eq!(turn(None), list(&expected));
         }
@@ -438,7 +437,11 @@ mod tests {
             assert_eq!(endpoints.addresses(&endpoint, None, WITHIN).await.expect("known"), list(&[3]));
             assert!(endpoints.lock().known[&name].is_looked_up, "beside it");
             tokio::task::yield_now().await;
-            assert_eq!(endpoints.lock().known[&name].list, list(&[1, 2, 3]), "what is not named stays for a while");
+            assert_eq!(
+                endpoints.lock().known[&name].list,
+                list(&[1, 2, 3]),
+                "what is not named stays for a while"
+            );
             // A part that is carried finds it out, too, where no connection is made.
             endpoints.lock().known.get_mut(&name).expect("it is known").resolved = long_ago;
             endpoints.on_carried(list(&[1])[0], long_ago, 1, Duration::from_millis(1));

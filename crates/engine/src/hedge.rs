@@ -111,7 +111,11 @@ mod tests {
 
     /// The patience after bodies with these longest silences, in milliseconds.
     #[track_caller]
-    fn check(silences_ms: impl IntoIterator<Item = u64>, first_byte_ms: u64, expected_ms: std::ops::RangeInclusive<u64>) {
+    fn check(
+        silences_ms: impl IntoIterator<Item = u64>,
+        first_byte_ms: u64,
+        expected_ms: std::ops::RangeInclusive<u64>,
+    ) {
         let mut hedge = Hedge::default();
         hedge.on_first_byte(ms(first_byte_ms));
         for silence_ms in silences_ms {

@@ -70,15 +70,10 @@ pub(crate) enum Turn {
 impl Ranks {
     /// Those of `list` in the order for this turn. Whoever is given an address first whose rest is over tries it for all: it
     /// goes on resting for the others meanwhile, for as long as a `trial` can take.
-    pub(crate) fn order(
-        &mut self,
-        list: &[SocketAddr],
-        turn: usize,
-        trial: Duration,
-        now: Instant,
-    ) -> Turn {
+    pub(crate) fn order(&mut self, list: &[SocketAddr], turn: usize, trial: Duration, now: Instant) -> Turn {
         let head_start = self.head_start(list);
-        let tried = |address: &SocketAddr| self.0.get(address).and_then(|standing| standing.tried(trial, now));
+        let tried =
+            |address: &SocketAddr| self.0.get(address).and_then(|standing| standing.tried(trial, now));
         let (mut order, mut resting): (Vec<_>, Vec<_>) =
             list.iter().partition(|address| self.rests_until(address, now).is_none());
         let first = turn.checked_rem(order.len()).unwrap_or(0);
@@ -88,9 +83,11 @@ impl Ranks {
         {
             return Turn::Wait(begun + head_start);
         }
-        let (order, on_trial): (Vec<_>, Vec<_>) = order.into_iter().partition(|address| tried(address).is_none());
+        let (order, on_trial): (Vec<_>, Vec<_>) =
+            order.into_iter().partition(|address| tried(address).is_none());
         resting.sort_by_key(|address| self.rests_until(address, now));
-        let (failed, slow): (Vec<_>, Vec<_>) = resting.into_iter().partition(|address| self.is_failed(address, now));
+        let (failed, slow): (Vec<_>, Vec<_>) =
+            resting.into_iter().partition(|address| self.is_failed(address, now));
         let order = [order, slow, on_trial, failed].concat();
         if let Some(standing) = order.first().and_then(|first| self.0.get_mut(first)) {
             standing.rests().for_each(|rest| rest.try_until(now + trial));
@@ -111,7 +108,9 @@ impl Ranks {
     }
 
     fn is_failed(&self, address: &SocketAddr, now: Instant) -> bool {
-        self.0.get(address).is_some_and(|standing| standing.failed.is_some_and(|rest| rest.ends(now).is_some()))
+        self.0
+            .get(address)
+            .is_some_and(|standing| standing.failed.is_some_and(|rest| rest.ends(now).is_some()))
     }
 
     /// Somebody connects to `address`: where nobody knows whether it is alive, the others leave it to him.
@@ -190,7 +189,12 @@ impl Ranks {
 
     /// Bytes a second that one connection to a fellow of `address` carries now: the median over those of which that is
     /// known, the slow ones left out.
-    pub(crate) fn usual_rate(&self, address: SocketAddr, fellows: &[SocketAddr], now: Instant) -> Option<f64> {
+    pub(crate) fn usual_rate(
+        &self,
+        address: SocketAddr,
+        fellows: &[SocketAddr],
+        now: Instant,
+    ) -> Option<f64> {
         let others = fellows.iter().filter(|fellow| **fellow != address);
         let known = others.filter_map(|fellow| self.0.get(fellow));
         let mut rates: Vec<f64> = known
@@ -264,15 +268,30 @@ mod tests {
     enum Event {
         Connecting(char),
         Connected(char),
-        Fails { address: char, begun: u64 },
+        Fails {
+            address: char,
+            begun: u64,
+        },
         Answers(char),
         /// Each of these carries so many MiB in the tenth of a second that ends now, over connections opened then.
-        Carry { opened: u64, mib: [(char, u64); 3] },
-        Order { turn: usize, expected: &'static str },
+        Carry {
+            opened: u64,
+            mib: [(char, u64); 3],
+        },
+        Order {
+            turn: usize,
+            expected: &'static str,
+        },
         /// It is known by then.
-        Waits { turn: usize, until: u64 },
+        Waits {
+            turn: usize,
+            until: u64,
+        },
         /// Those of whom a connection that was opened then is let go.
-        LetsGo { opened: u64, expected: &'static str },
+        LetsGo {
+            opened: u64,
+            expected: &'static str,
+        },
     }
     use Event::{Answers, Carry, Connected, Connecting, Fails, LetsGo, Order, Waits};
 

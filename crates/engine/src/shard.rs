@@ -240,7 +240,9 @@ impl Shard {
         tokio::task::spawn_local(async move {
             let (core, begun) = (&shard.core, Instant::now());
             let proxy = core.routes.of(&endpoint, purpose);
-            let connected = connection::connect(&endpoint, proxy, address, &core.tls, within).await;
+            // A service of this machine is there for it wherever its objects come from.
+            let local = if purpose == Purpose::Store { core.binds.next(address) } else { Ok(None) };
+            let connected = connection::connect(&endpoint, proxy, address, local, &core.tls, within).await;
             match &connected {
                 Ok(_) => core.endpoints.on_connected(address, begun),
                 Err(error) if error.may_pass() => core.endpoints.on_failed(address, begun),

@@ -403,6 +403,7 @@ impl Running {
             return None;
         }
         let rest = self.flights.split()?;
+        self.counters.shared.fetch_add(1, Ordering::Relaxed);
         let taken = settled.plan().take_rest(rest);
         Some(taken)
     }
@@ -509,9 +510,7 @@ impl Running {
             verified,
             seconds: self.clock_s(),
             retries: self.counters.retries.load(Ordering::Relaxed),
-            hedged: self.counters.hedged.load(Ordering::Relaxed),
-            moved: self.counters.moved.load(Ordering::Relaxed),
-            duplicated_bytes: self.counters.duplicated_bytes.load(Ordering::Relaxed),
+            tails: self.counters.tails(),
             connections: self.counters.connections.load(Ordering::Relaxed),
             shards: self.shards.load(Ordering::Relaxed).count_ones(),
             parts,

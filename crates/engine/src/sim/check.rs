@@ -227,8 +227,8 @@ fn check_success(world: &World, ended: &Ended, report: &Report) -> Option<String
     if scenario.is_fair() && report.retries > 0 {
         return Some(format!("{} attempts were tried again, and nothing had failed", report.retries));
     }
-    if scenario.is_fair() && report.hedged + report.moved > 0 {
-        return Some(format!("{} parts were asked for twice, and nothing was silent", report.hedged));
+    if scenario.is_fair() && report.tails.hedged + report.tails.moved > 0 {
+        return Some(format!("nothing was silent or slow, and yet: {:?}", report.tails));
     }
     if scenario.is_fair() && scenario.origin.closes_idle.is_none() {
         return check_fair(scenario, ended, report);

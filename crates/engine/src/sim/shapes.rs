@@ -221,7 +221,8 @@ fn address_returns(scenario: &mut Scenario, draw: &mut Draw) {
 
 fn slow_address(scenario: &mut Scenario, draw: &mut Draw) {
     let slow = Address::Slow(draw.between(2, 30) as u32);
-    scenario.origin.addresses = vec![Address::Alive, slow, draw.pick(&[Address::Alive, slow]), Address::Alive];
+    scenario.origin.addresses =
+        vec![Address::Alive, slow, draw.pick(&[Address::Alive, slow]), Address::Alive];
     scenario.tuning.stall_ms *= 30;
     if draw.happens(0.3) {
         stalls(scenario, draw);

@@ -273,7 +273,8 @@ impl World {
         let reached = this.body.start + this.received;
         let new = reached - bytes..reached;
         let is_twice = |(number, other): (usize, &Exchange)| {
-            let (start, end) = (other.body.start, (other.body.start + other.received).saturating_sub(AHEAD_BYTES));
+            let (start, end) =
+                (other.body.start, (other.body.start + other.received).saturating_sub(AHEAD_BYTES));
             number != at
                 && counts(other)
                 && (other.transfer, other.object) == (this.transfer, this.object)
