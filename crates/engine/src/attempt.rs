@@ -1,5 +1,6 @@
 //! One attempt: an HTTP exchange for a part, or for what is missing of it, and its body on the way to the landing.
 
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -37,11 +38,21 @@ pub(crate) struct Answer {
 
 /// Sends the request and waits for the head of a good answer; anything else is a failure.
 pub(crate) async fn ask(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result<Answer, Failure> {
+    ask_elsewhere(shard, running, asked, None).await
+}
+
+/// The same, if possible over a connection to another address than `shunned`.
+pub(crate) async fn ask_elsewhere(
+    shard: &Rc<Shard>,
+    running: &Running,
+    asked: &Asked,
+    shunned: Option<SocketAddr>,
+) -> Result<Answer, Failure> {
     let (mut went_back, mut renewed, mut moves) = (false, false, 0);
     for _ in 0..=REDIRECTS_MAX {
         let sent = running.gate.start_request(Class::Read, shard.number).await;
         let on_answer = |load| running.gate.on_answer(Class::Read, sent, load);
-        let mut answer = exchange(shard, running, asked).await?;
+        let mut answer = exchange(shard, running, asked, shunned).await?;
         shard.core.clock.note(answer.head.date);
         if (200..300).contains(&answer.head.status) {
             // OSS says so of an answer that it held back.
@@ -94,24 +105,30 @@ fn follow(running: &Running, head: &Head) -> Result<bool, Failure> {
 }
 
 /// One exchange on an idle connection or a new one. An idle one that the origin closed meanwhile costs no attempt.
-async fn exchange(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result<Answer, Failure> {
+async fn exchange(
+    shard: &Rc<Shard>,
+    running: &Running,
+    asked: &Asked,
+    shunned: Option<SocketAddr>,
+) -> Result<Answer, Failure> {
     let Outgoing { endpoint, head, pen } = running.object.get(&shard.core, asked, running.if_match()).await?;
     let head = match shard.core.routes.forwarder(&endpoint, Purpose::Store) {
         Some(proxy) => proxy.absolute(&endpoint, &head),
         None => head,
     };
-    while let Some(mut connection) = shard.idle_connection(&endpoint) {
-        match timed(shard, running, connection.exchange(&head)).await {
+    while let Some(mut connection) = shard.idle_connection(&endpoint, shunned) {
+        match timed_exchange(shard, running, &mut connection, &head).await {
             Ok(head) => return Ok(Answer::new(connection, head, pen)),
             Err(closed) if closed.kind() == ErrorKind::Network && !connection.is_answering() => {}
             Err(error) => return Err(error.into()),
         }
     }
     let begun = Instant::now();
-    let (socket, address) = shard.connect(&endpoint, Purpose::Store, shard.core.connect_timeout()).await?;
+    let within = shard.core.connect_timeout();
+    let (socket, address) = shard.connect(&endpoint, Purpose::Store, shunned, within).await?;
     running.counters.connections.fetch_add(1, Ordering::Relaxed);
     let mut connection = shard.new_connection(socket, endpoint, address);
-    match timed(shard, running, connection.exchange(&head)).await {
+    match timed_exchange(shard, running, &mut connection, &head).await {
         Ok(head) => {
             shard.core.endpoints.on_answered(address);
             Ok(Answer::new(connection, head, pen))
@@ -126,14 +143,17 @@ async fn exchange(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result
 }
 
 /// Notes how long the answer took to begin.
-async fn timed(
+async fn timed_exchange(
     shard: &Shard,
     running: &Running,
-    exchange: impl Future<Output = Result<Head, Error>>,
+    connection: &mut Connection,
+    head: &[u8],
 ) -> Result<Head, Error> {
     let asked = Instant::now();
-    let head = exchange.await?;
-    shard.cell(running).on_first_byte(asked.elapsed());
+    let head = connection.exchange(head).await?;
+    let first_byte = asked.elapsed();
+    shard.cell(running).on_first_byte(first_byte);
+    connection.hedge.borrow_mut().on_first_byte(first_byte);
     Ok(head)
 }
 
@@ -207,25 +227,39 @@ impl Answer {
         hash: &mut PartHash,
         limit: u64,
     ) -> Result<u64, Failure> {
-        let (mut landed, cell, piece_bytes) = (0, shard.cell(running), shard.piece_bytes());
-        let _moving = cell.moving();
+        let mut landed = 0;
+        let _moving = shard.cell(running).moving();
         while landed < limit {
-            let wanted = (limit - landed).min(piece_bytes);
-            let received =
-                self.body.receive(&mut self.connection, place, hash, &shard.scratch, wanted).await?;
+            let received = self.receive(shard, place, hash, limit - landed).await?;
             if received == 0 {
                 break;
             }
             landed += received;
-            cell.on_received(received);
-            cell.on_written(place.take_writing());
-            shard.note_cpu(cell);
-            shard.landed_bytes.set(shard.landed_bytes.get() + received);
-            running.counters.fetched_bytes.fetch_add(received, Ordering::Relaxed);
-            running.counters.landed_bytes.fetch_add(received, Ordering::Relaxed);
-            shard.pay_for(received, cell).await;
+            note_landed(shard, running, place, received).await;
         }
         Ok(landed)
+    }
+
+    /// One receive of at most `limit` bytes; 0 at the end of the body.
+    pub(crate) fn receive(
+        &mut self,
+        shard: &Shard,
+        place: &mut Place<'_>,
+        hash: &mut PartHash,
+        limit: u64,
+    ) -> impl Future<Output = Result<u64, Error>> {
+        let wanted = limit.min(shard.piece_bytes());
+        self.body.receive(&mut self.connection, place, hash, &shard.scratch, wanted)
+    }
+
+    /// Whether all of the body has been received; of a chunked one, what it ends with too.
+    pub(crate) fn is_at_end(&self) -> bool {
+        matches!(self.body, Incoming::Ended)
+    }
+
+    /// Leaves the rest of the body, which somebody else brings.
+    pub(crate) fn leave(self, running: &Running) {
+        running.counters.duplicated_bytes.fetch_add(self.connection.untaken_bytes(), Ordering::Relaxed);
     }
 
     /// Gives the connection back if it can carry another request.
@@ -236,6 +270,18 @@ impl Answer {
             shard.keep_connection(self.connection);
         }
     }
+}
+
+/// So many bytes of a body have landed. Waits where `--bandwidth` has no room for more.
+pub(crate) async fn note_landed(shard: &Shard, running: &Running, place: &mut Place<'_>, bytes: u64) {
+    let cell = shard.cell(running);
+    cell.on_received(bytes);
+    cell.on_written(place.take_writing());
+    shard.note_cpu(cell);
+    shard.landed_bytes.set(shard.landed_bytes.get() + bytes);
+    running.counters.fetched_bytes.fetch_add(bytes, Ordering::Relaxed);
+    running.counters.landed_bytes.fetch_add(bytes, Ordering::Relaxed);
+    shard.pay_for(bytes, cell).await;
 }
 
 pub(crate) fn unexpected(status: u16) -> Failure {

@@ -21,6 +21,7 @@ use crate::endpoint::Endpoints;
 use crate::error::{Error, ErrorKind, SETTINGS};
 use crate::folder::Folder;
 use crate::gate::{Bandwidth, FoundPace, Gate, Gates, Team, origin_of};
+use crate::interface::Binds;
 use crate::landing::{Landing, Memory};
 use crate::lease::Pool;
 use crate::list::{Bucket, Listing, repeats_a_page};
@@ -91,6 +92,7 @@ impl Client {
         let core = Core {
             account: Arc::new(account),
             endpoints: Endpoints::new(&settings.resolve, longest_trial(&settings))?,
+            binds: Binds::new(&settings.bind)?,
             routes: Routes::new(settings.proxy.as_deref(), settings.no_proxy.as_deref(), &config.proxies)?,
             tls: Tls::new(settings.ca_bundle.as_deref())?,
             clock: Clock::default(),
@@ -342,6 +344,7 @@ pub(crate) struct Core {
     pub(crate) settings: Settings,
     pub(crate) account: Arc<Account>,
     pub(crate) endpoints: Endpoints,
+    pub(crate) binds: Binds,
     pub(crate) routes: Routes,
     pub(crate) tls: Tls,
     pub(crate) clock: Clock,

@@ -148,6 +148,13 @@ pub const KNOBS: &[Knob] = &[
         group: Group::Origin,
     },
     Knob {
+        name: "bind",
+        kind: Kind::Many,
+        default: "",
+        doc: "ADDR|INTERFACE: local address, or interface whose addresses, to connect from; may be given several times, and connections are spread over all",
+        group: Group::Origin,
+    },
+    Knob {
         name: "parallel",
         kind: Kind::Count { min: 1, max: 4096 },
         default: "auto",

@@ -27,6 +27,8 @@ pub struct Settings {
     pub no_proxy: Option<String>,
     /// Each `HOST[:PORT]:ADDR[,ADDR...]`, as given.
     pub resolve: Vec<String>,
+    /// Each a local address or an interface.
+    pub bind: Vec<String>,
     /// Parts in flight toward an origin; found where absent.
     pub parallel: Option<u32>,
     /// Found where absent.
@@ -65,6 +67,7 @@ impl fmt::Debug for Settings {
             proxy,
             no_proxy,
             resolve,
+            bind,
             parallel,
             part_bytes,
             shards,
@@ -94,6 +97,7 @@ impl fmt::Debug for Settings {
             .field("proxy", &shown(proxy))
             .field("no_proxy", no_proxy)
             .field("resolve", resolve)
+            .field("bind", bind)
             .field("parallel", parallel)
             .field("part_bytes", part_bytes)
             .field("shards", shards)
@@ -125,6 +129,7 @@ impl Default for Settings {
             proxy: None,
             no_proxy: None,
             resolve: Vec::new(),
+            bind: Vec::new(),
             parallel: None,
             part_bytes: None,
             shards: 0,
@@ -224,6 +229,7 @@ impl Settings {
             "proxy" => self.proxy = some(text),
             "no-proxy" => self.no_proxy = some(text),
             "resolve" => self.resolve.extend(some(text)),
+            "bind" => self.bind.extend(some(text)),
             _ => unreachable!("a test sets every knob: {name} has no field"),
         }
     }

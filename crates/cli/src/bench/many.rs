@@ -24,6 +24,7 @@ use crate::bench::spec::{Landing, Spec, Work};
 use crate::commands::cp_many::no_listing;
 use crate::console::{Carries, Console};
 use crate::download::start;
+use crate::events::Tails;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::knobs::Knobs;
@@ -178,9 +179,9 @@ impl Prepared for ByEngine<'_> {
         }
         origin::remember(&self.client);
         let verified = Vec::from_iter(verified).join(", ");
-        let limited_by = progress.mostly_limited_by;
-        let words =
-            Words { retries, connections: progress.connections, shards: self.shards, verified, limited_by };
+        let (tails, limited_by) = (Tails::default(), progress.mostly_limited_by);
+        let (connections, shards) = (progress.connections, self.shards);
+        let words = Words { retries, tails, connections, shards, verified, limited_by };
         Ok(Run { objects: Some(objects), ..run(elapsed, Vec::new(), self.spec, words) })
     }
 }
