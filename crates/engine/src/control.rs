@@ -58,7 +58,8 @@ pub(crate) async fn call_with_retries(shard: &Rc<Shard>, mut call: Call) -> Resu
             Some(request) => request.clone(),
             None => account.request(&call.errand, &pen)?,
         };
-        let (gate, class) = (shard.core.gate_at(&request.endpoint, call.errand.bucket()), call.errand.class());
+        let (gate, class) =
+            (shard.core.gate_at(&request.endpoint, call.errand.bucket()), call.errand.class());
         let sent = gate.start_request(class, shard.number).await;
         let failure = match answer(shard, &request).await {
             Ok((mut head, body)) => {

@@ -15,6 +15,7 @@ mod error;
 mod file;
 mod folder;
 mod gate;
+mod hold;
 mod journal;
 mod landing;
 mod lease;
