@@ -279,13 +279,8 @@ mod tests {
     fn limits_that_are_too_low_for_the_settings() {
         let with = |soft, hard| Machine { open_files: Some(Limit { soft, hard }), ..usual() };
         check(&with(Some(1_024), Some(4_096)), 8, "open files", Good, &["--parallel 8"]);
-        check(
-            &with(Some(1_024), Some(4_096)),
-            None,
-            "open files",
-            Note,
-            &["no more than 480", "ulimit -n 4096"],
-        );
+        check(&with(Some(1_024), Some(4_096)), None, "open files", Good, &["enough for 480"]);
+        check(&with(Some(256), Some(4_096)), None, "open files", Note, &["no more than 96", "ulimit -n"]);
         check(&with(Some(4_096), Some(4_096)), None, "open files", Good, &["enough for 512"]);
         check(&with(Some(20), Some(20)), None, "open files", Bad, &["so few"]);
         check(&with(Some(1_024), Some(4_096)), 500, "open files", Note, &["1064", "ulimit -n 4096"]);
