@@ -58,7 +58,9 @@ pub(crate) fn forget(environment: &Environment) -> io::Result<Option<PathBuf>> {
     let Some(path) = path(environment) else { return Ok(None) };
     match fs::remove_file(&path) {
         Ok(()) => Ok(Some(path)),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
 }
@@ -171,7 +173,12 @@ mod tests {
             ("", 0),
             ("flatout pace 2\n", 0),
             (&format!("{HEAD}\n{good}\n"), 1),
-            (&format!("{HEAD}\n{good}\nread http://b:1 parallel=x\n\nwrite http://c:1 parallel=1\n{good}0"), 2),
+            (
+                &format!(
+                    "{HEAD}\n{good}\nread http://b:1 parallel=x\n\nwrite http://c:1 parallel=1\n{good}0"
+                ),
+                2,
+            ),
             (&format!("{HEAD}\n{}\n", good.replace("=12", "=0")), 0),
             (&format!("{HEAD}\n{}\n", good.replace("=12", "=99999999999")), 0),
             (&format!("\u{0}{HEAD}\n{good}\n"), 0),

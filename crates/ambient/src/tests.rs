@@ -13,13 +13,16 @@ fn gathered(flags: Table, environment: Table) -> Result<Ambient, AmbientError> {
 
 #[test]
 fn the_first_layer_that_has_a_value_wins() {
-    let check =
-        |flags: Table, environment: Table, endpoint: Option<&str>, region: Option<&str>, parallel: Option<u32>| {
-            let settings = gathered(flags, environment).unwrap().settings;
-            assert_eq!(settings.endpoint_url.as_deref(), endpoint, "{flags:?} {environment:?}");
-            assert_eq!(settings.region.as_deref(), region, "{flags:?} {environment:?}");
-            assert_eq!(settings.parallel, parallel, "{flags:?} {environment:?}");
-        };
+    let check = |flags: Table,
+                 environment: Table,
+                 endpoint: Option<&str>,
+                 region: Option<&str>,
+                 parallel: Option<u32>| {
+        let settings = gathered(flags, environment).unwrap().settings;
+        assert_eq!(settings.endpoint_url.as_deref(), endpoint, "{flags:?} {environment:?}");
+        assert_eq!(settings.region.as_deref(), region, "{flags:?} {environment:?}");
+        assert_eq!(settings.parallel, parallel, "{flags:?} {environment:?}");
+    };
     let default = flatout_settings::Settings::default().parallel;
     let (a, b, c, d) = ("http://a:1", "http://b:2", "http://c:3", "http://d:4");
     check(&[], &[], None, None, default);

@@ -43,6 +43,9 @@ mod tests {
         assert_eq!(json, expected);
         assert_eq!(serde_json::from_str::<Limited>(&json).unwrap(), limited);
         let says = "limited by how many may be in flight: 8 carry 2KiB/s";
-        assert_eq!((line(Some(by), 2.0).as_deref(), line(Some(by), 0.5), line(None, 2.0)), (Some(says), None, None));
+        assert_eq!(
+            (line(Some(by), 2.0).as_deref(), line(Some(by), 0.5), line(None, 2.0)),
+            (Some(says), None, None)
+        );
     }
 }

@@ -63,7 +63,8 @@ pub(crate) async fn try_call(shard: &Rc<Shard>, mut call: Call) -> Result<(Head,
             Some(request) => request.clone(),
             None => account.request(&call.errand, &pen)?,
         };
-        let (gate, class) = (shard.core.gate_at(&request.endpoint, call.errand.bucket()), call.errand.class());
+        let (gate, class) =
+            (shard.core.gate_at(&request.endpoint, call.errand.bucket()), call.errand.class());
         let sent = gate.start_request(class, shard.number).await;
         let failure = match answer(shard, &request).await {
             Ok((mut head, body)) => {

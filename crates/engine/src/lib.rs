@@ -18,6 +18,7 @@ mod folder;
 mod gate;
 mod hedge;
 mod interface;
+mod hold;
 mod journal;
 mod landing;
 mod lease;

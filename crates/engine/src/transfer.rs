@@ -16,6 +16,7 @@ use crate::error::{Error, ErrorKind};
 use crate::file::FileGround;
 use crate::gate::{Counted, Gate, Tally, Window};
 use crate::flight::Flights;
+pub(crate) use crate::hold::Hold;
 use crate::journal::{self, Kept, Subject};
 use crate::landing::{Ground, Landing};
 use crate::lease::Pool;
@@ -182,7 +183,7 @@ pub(crate) struct Running {
     failure: Mutex<Option<Error>>,
     /// Holds no permit, ever; closed when the transfer is to stop.
     stop: Arc<Semaphore>,
-    holds: AtomicU32,
+    pub(crate) holds: AtomicU32,
     end: Mutex<End>,
     ended: Condvar,
     /// Set where this is one of many objects: who is told of its end.
@@ -216,7 +217,12 @@ enum End {
 
 impl Running {
     /// Opens the landing; nothing is sent yet.
-    pub(crate) fn start(get: Get, account: Arc<Account>, gate: Arc<Gate>, care: Care) -> Result<Running, Error> {
+    pub(crate) fn start(
+        get: Get,
+        account: Arc<Account>,
+        gate: Arc<Gate>,
+        care: Care,
+    ) -> Result<Running, Error> {
         let name = get.location.to_string();
         let (mut ground, stop) = (Ground::open(get.landing, care.resume)?, Arc::new(Semaphore::new(0)));
         ground.set_keep_existing(get.keep_existing);
@@ -367,13 +373,6 @@ impl Running {
 
     fn is_held(&self) -> bool {
         self.holds.load(Ordering::Acquire) > 0
-    }
-
-    /// One more hold, unless the last one has been dropped.
-    pub(crate) fn hold(self: &Arc<Running>) -> Option<Hold> {
-        let more = |holds: u32| (holds > 0).then(|| holds + 1);
-        let held = self.holds.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
-        held.is_ok().then(|| Hold(self.clone()))
     }
 
     pub(crate) fn version(&self) -> Option<&Version> {
@@ -529,7 +528,7 @@ impl Running {
     }
 
     /// The last shard has let go: decides how it ended, commits the landing, tells who waits.
-    fn finish(&self) {
+    pub(crate) fn finish(&self) {
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
         let result = match failure {
             Some(error) => Err(error),
@@ -617,42 +616,5 @@ fn may_go_on(error: &Error) -> bool {
         | ErrorKind::Usage
         | ErrorKind::Unsupported
         | ErrorKind::Internal => false,
-    }
-}
-
-/// A shard's hold on a transfer and its landing. The transfer ends when the last one is dropped, however that happens.
-pub(crate) struct Hold(Arc<Running>);
-
-impl Hold {
-    pub(crate) fn new(running: Arc<Running>) -> Hold {
-        running.holds.fetch_add(1, Ordering::AcqRel);
-        Hold(running)
-    }
-
-    /// What is held, for whoever looks on without a hold of his own.
-    pub(crate) fn running(&self) -> &Arc<Running> {
-        &self.0
-    }
-}
-
-impl Clone for Hold {
-    fn clone(&self) -> Hold {
-        Hold::new(self.0.clone())
-    }
-}
-
-impl std::ops::Deref for Hold {
-    type Target = Running;
-
-    fn deref(&self) -> &Running {
-        &self.0
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        if self.0.holds.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.finish();
-        }
     }
 }

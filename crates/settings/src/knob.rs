@@ -246,8 +246,10 @@ impl Knob {
 
     /// The word that leaves a number open, where there is one.
     pub fn word(&self) -> Option<&'static str> {
-        let is_number =
-            matches!(self.kind, Kind::Size { .. } | Kind::Count { .. } | Kind::Rate { .. } | Kind::Duration { .. });
+        let is_number = matches!(
+            self.kind,
+            Kind::Size { .. } | Kind::Count { .. } | Kind::Rate { .. } | Kind::Duration { .. }
+        );
         Some(self.default).filter(|word| is_number && word.starts_with(|c: char| c.is_ascii_alphabetic()))
     }
 

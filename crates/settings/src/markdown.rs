@@ -124,7 +124,9 @@ mod tests {
             assert_eq!(page.matches(&format!("| `--{}` |", knob.name)).count(), 1, "{}", knob.name);
         }
         assert!(
-            page.contains("| `--part-size` | `FLATOUT_PART_SIZE` | `part-size` | `auto` | 1KiB to 4GiB, `auto` |"),
+            page.contains(
+                "| `--part-size` | `FLATOUT_PART_SIZE` | `part-size` | `auto` | 1KiB to 4GiB, `auto` |"
+            ),
             "{page}"
         );
     }

@@ -175,7 +175,9 @@ impl Settings {
     /// # Errors
     /// Two settings that exclude each other, with what to write instead.
     pub fn check(&self) -> Result<(), SettingError> {
-        let (Some(window_bytes), Some(part_bytes)) = (self.window_bytes, self.part_bytes) else { return Ok(()) };
+        let (Some(window_bytes), Some(part_bytes)) = (self.window_bytes, self.part_bytes) else {
+            return Ok(());
+        };
         // With less than two parts the reader and the network would take turns instead of working at once.
         let least_bytes = part_bytes.saturating_mul(2);
         if window_bytes < least_bytes {
@@ -344,7 +346,11 @@ mod tests {
                 "8 blocks",
                 "part-size: '8 blocks' is not a size: write bytes or a unit, as in 8MiB, 8M, 1.5GB, or auto",
             ),
-            ("bandwidth", "8M", "bandwidth: '8M' is not a rate: write bytes a second, as in 100MiB/s, or unlimited"),
+            (
+                "bandwidth",
+                "8M",
+                "bandwidth: '8M' is not a rate: write bytes a second, as in 100MiB/s, or unlimited",
+            ),
             ("bandwidth", "1/s", "bandwidth: 1B/s is out of bounds: write 1KiB/s to 1TiB/s"),
             ("shards", "auto", "shards: 'auto' is not a whole number: write 1 to 256"),
             ("part-size", "1", "part-size: 1B is out of bounds: write 1KiB to 4GiB"),

@@ -54,7 +54,9 @@ pub fn run(args: &Cat, console: &Console) -> Result<Exit, Failure> {
     summary.limited_by = limited_by.map(Limited::from);
     summary.exit = exit.code();
     // Beside the bar, where somebody looks on.
-    if let Some(line) = limited::line(limited_by, summary.seconds).filter(|_| console.bar_wanted(Carries::Bytes)) {
+    if let Some(line) =
+        limited::line(limited_by, summary.seconds).filter(|_| console.bar_wanted(Carries::Bytes))
+    {
         console.warn(&line);
     }
     console.event(Carries::Bytes, &summary)?;

@@ -68,7 +68,8 @@ pub fn run(args: &Doctor, console: &Console) -> Result<Exit, Failure> {
 
 /// Removes what earlier runs have kept, and says so.
 fn forget(console: &Console) -> Result<Exit, Failure> {
-    let path = flatout_ambient::forget().map_err(|error| Failure::local("forget", "the paces of origins", &error))?;
+    let path = flatout_ambient::forget()
+        .map_err(|error| Failure::local("forget", "the paces of origins", &error))?;
     let path = path.map(|path| path.display().to_string());
     console.answer(&match &path {
         Some(path) => format!("forgotten: {path}"),

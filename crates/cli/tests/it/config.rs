@@ -113,7 +113,10 @@ fn a_wrong_file_is_a_usage_error_of_every_command() {
         ("[profile.x]\nparallel = 'many'", &["config.toml:2:1: parallel: 'many' is not a whole number"]),
         ("region = \"a", &["config.toml:1:"]),
         ("secret-key = 's3cr3t'", &["'secret-key' names a secret", "hint:"]),
-        ("window = '1MiB'", &["config.toml:1:1: window: 1MiB is too small", "--window 16MiB"]),
+        (
+            "window = '1MiB'\npart-size = '8MiB'",
+            &["config.toml:1:1: window: 1MiB is too small", "--window 16MiB"],
+        ),
     ] {
         let home = home(FILE, text);
         for arguments in [&["config", "show"][..], &["stat", "s3://b/k"], &["cat", "http://127.0.0.1:1/x"]] {

@@ -46,7 +46,7 @@ mod tests {
             for attempt in 1.. {
                 number += 1;
                 last += u32::from(thing + 100 >= things);
-                if good > 0 && number % good == 0 {
+                if u32::is_multiple_of(number, good) {
                     budget.on_success();
                     break;
                 }

@@ -125,8 +125,8 @@ impl Sums {
             },
         );
         let answers = self.first_bytes - before.first_bytes;
-        let first_byte =
-            (answers > 0).then(|| Duration::from_micros((self.first_byte_us - before.first_byte_us) / answers));
+        let first_byte = (answers > 0)
+            .then(|| Duration::from_micros((self.first_byte_us - before.first_byte_us) / answers));
         let in_flight = count(|cell| &cell.in_flight);
         let threads_us = (elapsed.as_micros() as f64 * cells.len() as f64).max(1.0);
         let share = (self.disk_us - before.disk_us) as f64 / threads_us;

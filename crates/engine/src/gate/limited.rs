@@ -87,8 +87,19 @@ impl LimitedBy {
     /// One word: `ramp`, `cpu`, `disk`, `memory`, `reader`, `bandwidth`, `requests`, `throttling`, `objects`, `parallel`,
     /// `network`.
     pub fn name(self) -> &'static str {
-        ["ramp", "cpu", "disk", "memory", "reader", "bandwidth", "requests", "throttling", "objects", "parallel", "network"]
-            [self.kind()]
+        [
+            "ramp",
+            "cpu",
+            "disk",
+            "memory",
+            "reader",
+            "bandwidth",
+            "requests",
+            "throttling",
+            "objects",
+            "parallel",
+            "network",
+        ][self.kind()]
     }
 
     /// The figures by name: rates in bytes a second, shares in percent.
@@ -151,16 +162,19 @@ impl LimitedBy {
                     Waits::Memory => LimitedBy::Memory { waiting_percent },
                     Waits::Reader => LimitedBy::Reader { waiting_percent },
                     Waits::Bandwidth => LimitedBy::Bandwidth { bytes_per_s },
-                    Waits::Requests => {
-                        LimitedBy::Requests { waiting_percent, per_s: per_s.map(|per_s| per_s.round() as u32) }
-                    }
+                    Waits::Requests => LimitedBy::Requests {
+                        waiting_percent,
+                        per_s: per_s.map(|per_s| per_s.round() as u32),
+                    },
                 }
             }
             _ if busy_percent >= BUSY_PERCENT => LimitedBy::Cpu { busy_percent },
             ByPace::Ramp { in_flight } => LimitedBy::Ramp { in_flight },
             ByPace::Parts { in_flight, limit } => LimitedBy::Objects { in_flight, parallel: limit },
             ByPace::Throttled { limit } => LimitedBy::Throttling { in_flight: limit },
-            ByPace::Bound { limit, rate } => LimitedBy::Parallel { parallel: limit, bytes_per_s: rate as u64 },
+            ByPace::Bound { limit, rate } => {
+                LimitedBy::Parallel { parallel: limit, bytes_per_s: rate as u64 }
+            }
             ByPace::Plateau { in_flight, rate, tried, tried_rate } => LimitedBy::Network {
                 in_flight,
                 bytes_per_s: rate as u64,
@@ -179,7 +193,9 @@ impl fmt::Display for LimitedBy {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let speed = |bytes: u64| format!("{}/s", flatout_settings::format_size(bytes));
         match *self {
-            LimitedBy::Ramp { in_flight } => write!(out, "the start: {in_flight} in flight, more are being tried"),
+            LimitedBy::Ramp { in_flight } => {
+                write!(out, "the start: {in_flight} in flight, more are being tried")
+            }
             LimitedBy::Cpu { busy_percent } => {
                 write!(out, "the cores: the threads of the shards are busy {busy_percent} % of the time")
             }
@@ -192,7 +208,9 @@ impl fmt::Display for LimitedBy {
             LimitedBy::Reader { waiting_percent } => {
                 write!(out, "the reader: {waiting_percent} % of the parts in flight wait for it")
             }
-            LimitedBy::Bandwidth { bytes_per_s } => write!(out, "--bandwidth: {} are received", speed(bytes_per_s)),
+            LimitedBy::Bandwidth { bytes_per_s } => {
+                write!(out, "--bandwidth: {} are received", speed(bytes_per_s))
+            }
             LimitedBy::Requests { waiting_percent, per_s: None } => {
                 write!(out, "--request-rate: {waiting_percent} % of the parts wait for their request")
             }

@@ -25,16 +25,17 @@ use flatout_settings::Settings;
 use flatout_wire::endpoint::Endpoint;
 
 use crate::client::Core;
+use crate::hold::Hold;
 use crate::many::Batch;
 use crate::object::unix_seconds;
 use crate::pace::{LEVEL_MOST, Limits, Pace, Remembered, Seed};
 use crate::shard::{Job, Shard};
 use crate::transfer::Running;
+pub(crate) use bandwidth::Bandwidth;
+use cells::Sums;
 pub(crate) use cells::{Cell, Counted};
 pub use limited::LimitedBy;
 pub(crate) use limited::Tally;
-pub(crate) use bandwidth::Bandwidth;
-use cells::Sums;
 use requests::Requests;
 pub(crate) use requests::{Class, Load};
 use staff::Staff;
@@ -205,7 +206,8 @@ impl Gate {
             memory: None,
         };
         // A seed of the simulation is to be the same run on every machine.
-        let cores = if cfg!(test) { 2 } else { std::thread::available_parallelism().map_or(1, usize::from) as u32 };
+        let cores =
+            if cfg!(test) { 2 } else { std::thread::available_parallelism().map_or(1, usize::from) as u32 };
         let now = now();
         let pace = Pace::new(Seed { remembered, link: None, cores }, limits, now);
         let shards = settings.shards.max(1) as usize;
@@ -411,7 +413,7 @@ impl Team {
         let shard = slot.shard;
         match self {
             Team::Transfer(running) => {
-                if let Some(hold) = running.upgrade().and_then(|running| running.hold())
+                if let Some(hold) = running.upgrade().and_then(|running| Hold::join(&running))
                     && let Err(error) = core.send(shard, Job::Work(hold.clone(), slot))
                 {
                     hold.fail(error);

@@ -66,7 +66,8 @@ impl<T: Clone> Staff<T> {
             hired.push((self.crews[at].number, shard, self.crews[at].of.clone()));
         }
         let share = self.share(limit);
-        self.is_hungry = self.crews.iter().zip(&wanted).any(|(crew, wanted)| crew.workers < share && *wanted > 0);
+        self.is_hungry =
+            self.crews.iter().zip(&wanted).any(|(crew, wanted)| crew.workers < share && *wanted > 0);
         (hired, false)
     }
 
@@ -104,7 +105,10 @@ mod tests {
     fn hire(staff: &mut Staff<char>, limit: u32, wants: &[(char, u64)]) -> (String, bool) {
         let wanted = |of: &char| wants.iter().find(|(name, _)| name == of).map_or(0, |(_, wanted)| *wanted);
         let (hired, out_of_reach) = staff.hire(limit, wanted);
-        (hired.iter().map(|(_, shard, of)| format!("{of}{shard}")).collect::<Vec<_>>().join(" "), out_of_reach)
+        (
+            hired.iter().map(|(_, shard, of)| format!("{of}{shard}")).collect::<Vec<_>>().join(" "),
+            out_of_reach,
+        )
     }
 
     #[test]
@@ -137,7 +141,8 @@ mod tests {
         let mut staff = Staff::new(2);
         let a = staff.join('a', 0);
         hire(&mut staff, 6, &[('a', 100)]);
-        let left = [0, 1, 0, 1, 0, 1].map(|shard| !staff.goes_on(a, shard, 2)).iter().filter(|left| **left).count();
+        let left =
+            [0, 1, 0, 1, 0, 1].map(|shard| !staff.goes_on(a, shard, 2)).iter().filter(|left| **left).count();
         assert_eq!((left, staff.workers()), (4, 2));
         let b = staff.join('b', 0);
         assert!(staff.goes_on(b, 0, 1), "the only one of its crew");

@@ -29,13 +29,12 @@ const QUIET: Duration = Duration::from_secs(20);
 /// that, each longer than the one before. And where refusals have nothing to do with the rate, none would be low enough.
 const LEAST: f64 = 16.0;
 
-/// An origin that refuses at this share of what it served well in a second not long ago, whose memory of a burst included,
-/// does not refuse because there are too many: some object of it is out of order, or it is sick. Nothing is held back
+/// Where so many verdicts in a row come with fewer good answers between each two, they have nothing to do with the rate: one
+/// that is under the limit brings hundreds. Some object is out of order, or the origin is sick. Nothing is held back
 /// for `IMMUNE` then; retries wait by themselves.
-const FAR_BELOW: f64 = 0.2;
+const IN_ROW: u32 = 8;
+const FEW: u32 = 50;
 const IMMUNE: Duration = Duration::from_secs(30);
-/// What is left after a second of what was served well before it: half of it after 13 s.
-const FORGETS: f64 = 0.95;
 
 /// How far back answers are counted.
 const COUNTED: Duration = Duration::from_secs(1);
@@ -57,9 +56,9 @@ pub(crate) struct Throttle {
     paused: Duration,
     /// The last rate that was refused.
     refused: f64,
-    /// The most that was answered well in a second, the past forgotten slowly; and so far in the present one.
-    peak: f64,
-    second: (Instant, u32),
+    /// Good answers since the last verdict that counted, and how many of these came with few before them.
+    good: u32,
+    in_row: u32,
     immune: Option<Instant>,
     asked: Instant,
 }
@@ -74,8 +73,8 @@ impl Throttle {
             verdict: None,
             paused: Duration::ZERO,
             refused: 0.0,
-            peak: 0.0,
-            second: (now, 0),
+            good: 0,
+            in_row: 0,
             immune: None,
             asked: now,
         }
@@ -111,8 +110,7 @@ impl Throttle {
 
     /// An answer came that was no refusal of this kind.
     pub(crate) fn on_answered(&mut self, now: Instant) {
-        self.count_second(now);
-        self.second.1 += 1;
+        self.good = self.good.saturating_add(1);
         match self.answered.back_mut() {
             Some((slot, count)) if now.saturating_duration_since(*slot) < ROUND_TRIP_LEAST => *count += 1,
             _ => self.answered.push_back((now, 1)),
@@ -125,19 +123,19 @@ impl Throttle {
     /// A request sent at `sent` was refused, or answered late, because there are too many. True when that was news: what
     /// was on its way when the last verdict came is not.
     pub(crate) fn on_throttled(&mut self, sent: Instant, now: Instant) -> bool {
-        self.count_second(now);
         let known = self.verdict.is_some_and(|verdict| sent <= verdict);
         if known || self.immune.is_some_and(|immune| now < immune) {
+            return false;
+        }
+        self.in_row = if std::mem::take(&mut self.good) < FEW { self.in_row + 1 } else { 1 };
+        if self.in_row > IN_ROW {
+            (self.bucket, self.in_row) = (None, 0);
+            self.immune = Some(now + IMMUNE);
             return false;
         }
         let good = self.answered_well(now) * BELOW;
         let before = self.per_second().unwrap_or_else(|| self.rate_unlimited(now));
         let rate = good.clamp(before * CUT, before * BELOW).max(LEAST);
-        if rate < self.peak * FAR_BELOW {
-            (self.bucket, self.verdict, self.peak) = (None, None, 0.0);
-            self.immune = Some(now + IMMUNE);
-            return false;
-        }
         self.refused = before;
         self.paused = now.saturating_duration_since(sent).clamp(ROUND_TRIP_LEAST, COUNTED);
         let bucket = self.bucket.get_or_insert_with(|| Bucket::new(rate, now));
@@ -145,15 +143,6 @@ impl Throttle {
         bucket.pause(self.paused, now);
         self.verdict = Some(now);
         true
-    }
-
-    fn count_second(&mut self, now: Instant) {
-        let (since, count) = self.second;
-        let seconds = now.saturating_duration_since(since).as_secs_f64();
-        if seconds >= 1.0 {
-            self.peak = (self.peak * FORGETS.powf(seconds)).max(f64::from(count) / seconds);
-            self.second = (now, 0);
-        }
     }
 
     /// Requests a second while nothing was refused: those that were sent at first, when few can have been answered.
@@ -296,9 +285,11 @@ mod tests {
             let now = start + Duration::from_millis(ms);
             // A request takes 32 ms: each of 32 workers asks once in that time.
             if throttle.start(now).is_ok() {
-                match dice.roll() < 0.1 {
-                    true => drop(throttle.on_throttled(now, now + Duration::from_millis(32))),
-                    false => throttle.on_answered(now + Duration::from_millis(32)),
+                let later = now + Duration::from_millis(32);
+                if dice.roll() < 0.1 {
+                    throttle.on_throttled(now, later);
+                } else {
+                    throttle.on_answered(later);
                 }
                 taken += 1;
             }

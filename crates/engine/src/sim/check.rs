@@ -131,7 +131,8 @@ fn check_waits(scenario: &Scenario, attempts: &Attempts<'_>) -> Vec<String> {
         let base_ms = if failed.status == 503 { 500 } else { 50 };
         let ceiling = Duration::from_millis(base_ms << attempt.min(16)).min(WAIT_MAX);
         let connects = Duration::from_millis(scenario.origin.connect_ms + 10);
-        let is_throttled = scenario.origin.faults.iter().any(|(_, fault)| matches!(fault, Fault::Throttles(_)));
+        let is_throttled =
+            scenario.origin.faults.iter().any(|(_, fault)| matches!(fault, Fault::Throttles(_)));
         let throttled = if is_throttled { THROTTLED_WAIT_MAX } else { Duration::ZERO };
         if reaches(scenario) && gap > asked + ceiling + connects + throttled {
             wrong.push(format!(

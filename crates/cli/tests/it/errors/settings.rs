@@ -78,7 +78,7 @@ fn files(snapshot: &mut Snapshot) {
         (".config/flatout/config.toml", "parallel = [1, 2]"),
         (".config/flatout/config.toml", "region = \"eu"),
         (".config/flatout/config.toml", "secret-key = 'hunter2hunter2'"),
-        (".config/flatout/config.toml", "window = '1MiB'"),
+        (".config/flatout/config.toml", "window = '1MiB'\npart-size = '8MiB'"),
         (".config/flatout/config.toml", "[profile.minio]\nparalel = 3"),
         (".config/flatout/config.toml", "[profiles.minio]\nparallel = 3"),
         (".aws/config", "[default]\nendpoint_url = minio:9000\n"),

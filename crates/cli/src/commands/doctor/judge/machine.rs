@@ -11,6 +11,8 @@ use crate::commands::doctor::machine::{Limit, Machine, Place};
 const MEMORY_BYTES_MIN: u64 = 512 << 20;
 /// Linux's default ceiling of a receive buffer; half of it is the window that a sender sees.
 const RECEIVE_BYTES_MIN: u64 = 6 << 20;
+/// What is found by itself to bring most is seldom more.
+const PARALLEL_USUAL_MAX: u64 = 128;
 /// A folder with less has room for nothing that is worth a doctor.
 const FREE_BYTES_MIN: u64 = 1 << 30;
 
@@ -100,8 +102,10 @@ fn memory(machine: &Machine) -> Finding {
 
 /// A connection and perhaps a file for each part in flight, and what a program has open anyway.
 fn open_files(limit: Limit, parallel: Option<u32>) -> Finding {
-    let most = u64::from(parallel.unwrap_or(PARALLEL_FOUND_MAX));
-    let (least, wanted) = (parallel.map_or(0, u64::from) + 32, 2 * most + 64);
+    let (least, wanted) = match parallel {
+        Some(parallel) => (u64::from(parallel) + 32, 2 * u64::from(parallel) + 64),
+        None => (96, 2 * PARALLEL_USUAL_MAX + 64),
+    };
     let shown = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |limit| limit.to_string());
     let found = format!("{} (at most {})", shown(limit.soft), shown(limit.hard));
     let raise = match limit.hard.is_none_or(|hard| hard >= wanted) {
@@ -119,11 +123,14 @@ fn open_files(limit: Limit, parallel: Option<u32>) -> Finding {
             format!("enough for --parallel {parallel}"),
         ),
         None => {
-            let had = limit.soft.map_or(most, |soft| soft.saturating_sub(64) / 2);
+            let most = u64::from(PARALLEL_FOUND_MAX);
+            let had = limit.soft.map_or(most, |soft| soft.saturating_sub(64) / 2).min(most);
             (
                 "hardly a transfer can run with so few".to_owned(),
-                format!("no more than {had} parts are in flight at a time, of up to {most}"),
-                format!("enough for {most} parts in flight"),
+                format!(
+                    "no more than {had} parts are in flight at a time, which is few for a store that is far away"
+                ),
+                format!("enough for {had} parts in flight"),
             )
         }
     };
@@ -272,7 +279,8 @@ mod tests {
     fn limits_that_are_too_low_for_the_settings() {
         let with = |soft, hard| Machine { open_files: Some(Limit { soft, hard }), ..usual() };
         check(&with(Some(1_024), Some(4_096)), 8, "open files", Good, &["--parallel 8"]);
-        check(&with(Some(1_024), Some(4_096)), None, "open files", Note, &["no more than 480", "ulimit -n 4096"]);
+        check(&with(Some(1_024), Some(4_096)), None, "open files", Good, &["enough for 480"]);
+        check(&with(Some(256), Some(4_096)), None, "open files", Note, &["no more than 96", "ulimit -n"]);
         check(&with(Some(4_096), Some(4_096)), None, "open files", Good, &["enough for 512"]);
         check(&with(Some(20), Some(20)), None, "open files", Bad, &["so few"]);
         check(&with(Some(1_024), Some(4_096)), 500, "open files", Note, &["1064", "ulimit -n 4096"]);
