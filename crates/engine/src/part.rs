@@ -31,8 +31,9 @@ use crate::verify::PartHash;
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// A silence says little of an address beyond that: one body may have met it.
 const SILENCE_TOLD: Duration = Duration::from_secs(1);
-/// What a shorter body says of its address is its head's time.
+/// What is shorter, and over sooner, says nothing of its address.
 const TOLD_BYTES: u64 = 256 << 10;
+const TOLD_TIME: Duration = Duration::from_millis(50);
 
 /// A part that one worker has taken.
 pub(crate) struct Part<'a> {
@@ -326,7 +327,8 @@ impl Watch {
 
     /// Nothing more is received of this body.
     fn end(mut self, shard: &Shard, answer: &Answer) {
-        if self.bytes - self.told.0 >= TOLD_BYTES {
+        let (bytes, since) = self.told;
+        if self.bytes - bytes >= TOLD_BYTES || since.elapsed() >= TOLD_TIME {
             self.tell(shard, answer);
         }
         let longest = self.silence.take_longest();
