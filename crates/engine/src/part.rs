@@ -60,6 +60,9 @@ enum Landed {
     Slow,
 }
 
+/// A second request for what is missing, on its way.
+type Race<'a> = Pin<Box<dyn Future<Output = Result<Answer, Failure>> + 'a>>;
+
 /// What comes first while a body is received.
 enum Comes {
     Bytes(Result<u64, Error>),
@@ -159,7 +162,7 @@ impl<'a> Part<'a> {
         let silence = watch.silence.clone();
         let (hedge, shunned) = (answer.connection.hedge.clone(), answer.connection.address);
         let mut patience = watch.patience;
-        let mut race: Option<Pin<Box<dyn Future<Output = Result<Answer, Failure>> + '_>>> = None;
+        let mut race: Option<Race<'_>> = None;
         loop {
             let at = self.start + self.place.filled();
             let wanted = self.aloft.claim(at, RECEIVE_BYTES as u64);

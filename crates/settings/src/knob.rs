@@ -145,7 +145,7 @@ pub const KNOBS: &[Knob] = &[
         name: "bind",
         kind: Kind::Many,
         default: "",
-        doc: "ADDR|INTERFACE: local address, or interface whose addresses, to connect from; may be given several times, and connections are spread over all",
+        doc: "Connect from this local address, or from those of this interface; may be given several times, and connections are spread over all",
         group: Group::Origin,
     },
     Knob {
