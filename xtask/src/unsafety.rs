@@ -8,6 +8,7 @@ use crate::sources::{Source, Sources};
 const ALLOWED: &[(&str, &str)] = &[
     ("crates/engine/src/client.rs", "a caller's buffer becomes a landing for as long as the call lasts"),
     ("crates/engine/src/connection.rs", "SO_RCVLOWAT, which neither std nor socket2 has"),
+    ("crates/engine/src/interface.rs", "getifaddrs(3), which neither std nor rustix has"),
     ("crates/engine/src/landing.rs", "attempts write disjoint ranges of one buffer at the same time"),
     ("crates/engine/src/lease.rs", "pages straight from mmap(2), reused without being zeroed"),
     ("crates/engine/src/sim/run.rs", "a simulated caller lends its buffer as a real one does"),

@@ -1,6 +1,7 @@
 //! The JSON events of schema v1, field for field as docs/json.md has them.
 
-use serde::Serialize;
+use flatout_engine::Report;
+use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 
@@ -47,6 +48,27 @@ pub struct Object {
     pub etag: Option<String>,
     pub seconds: f64,
     pub retries: u32,
+    #[serde(flatten)]
+    pub tails: Tails,
+}
+
+/// What was done about parts that would have ended late, as the engine counts it.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Tails {
+    pub hedged: u32,
+    pub moved: u32,
+    pub shared: u32,
+    /// Bytes.
+    pub duplicated: u64,
+}
+
+impl Tails {
+    /// Those of a transfer that ended well; none of one that did not.
+    pub fn of(report: Option<&Report>) -> Tails {
+        let flatout_engine::Tails { hedged, moved, shared, duplicated_bytes } =
+            report.map(|report| report.tails).unwrap_or_default();
+        Tails { hedged, moved, shared, duplicated: duplicated_bytes }
+    }
 }
 
 /// The last event of a run that moves bytes.

@@ -153,6 +153,7 @@ fn value(knob: &Knob) -> (&'static str, ValueHint) {
         "oss-endpoint" => ("HOST", ValueHint::Hostname),
         "no-proxy" => ("HOSTS", ValueHint::Hostname),
         "resolve" => ("HOST:ADDR", ValueHint::Hostname),
+        "bind" => ("ADDR", ValueHint::Other),
         "region" | "oss-region" | "profile" => ("NAME", ValueHint::Other),
         "addressing" => ("STYLE", ValueHint::Other),
         "oss-signature" => ("VERSION", ValueHint::Other),

@@ -3,7 +3,6 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -79,48 +78,6 @@ pub fn get_into(
     // SAFETY: `lent` came from a reference that lives for ever and was given away for it; the engine is done with a
     // landing when it reports.
     Ok((report, unsafe { &mut *lent }))
-}
-
-/// The name of the network interface that has this address.
-pub fn interface_of(address: IpAddr) -> io::Result<Option<String>> {
-    let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
-    // SAFETY: getifaddrs fills the pointer with a list of its own, freed below; on failure it fills nothing.
-    check(unsafe { libc::getifaddrs(&mut first) })?;
-    let (mut next, mut name) = (first, None);
-    // SAFETY: the list ends with a null pointer, and its entries live until it is freed.
-    while let Some(entry) = unsafe { next.as_ref() } {
-        // SAFETY: an entry's address is null or that of a sockaddr as long as its family says.
-        if unsafe { ip_of(entry.ifa_addr) } == Some(address) {
-            // SAFETY: an entry's name is a C string of the list, copied here.
-            name = Some(unsafe { CStr::from_ptr(entry.ifa_name) }.to_string_lossy().into_owned());
-            break;
-        }
-        next = entry.ifa_next;
-    }
-    // SAFETY: the list that getifaddrs made, freed once; nothing points into it any more.
-    unsafe { libc::freeifaddrs(first) };
-    Ok(name)
-}
-
-/// The IP address of a socket address; `None` for another family, and for none.
-///
-/// # Safety
-/// `address` is null or points to a sockaddr that is as long as its family says.
-unsafe fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
-    // SAFETY: the caller's promise; every sockaddr begins with its family.
-    match i32::from(unsafe { address.as_ref() }?.sa_family) {
-        libc::AF_INET => {
-            // SAFETY: of this family it is a sockaddr_in.
-            let address = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
-            Some(Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)).into())
-        }
-        libc::AF_INET6 => {
-            // SAFETY: of this family it is a sockaddr_in6.
-            let address = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
-            Some(Ipv6Addr::from(address.sin6_addr.s6_addr).into())
-        }
-        _ => None,
-    }
 }
 
 /// The version of the C library, where it is glibc.

@@ -1,5 +1,6 @@
 //! One attempt: an HTTP exchange for a part, or for what is missing of it, and its body on the way to the landing.
 
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -35,9 +36,19 @@ pub(crate) struct Answer {
 
 /// Sends the request and waits for the head of a good answer; anything else is a failure.
 pub(crate) async fn ask(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result<Answer, Failure> {
+    ask_elsewhere(shard, running, asked, None).await
+}
+
+/// The same, if possible over a connection to another address than `shunned`.
+pub(crate) async fn ask_elsewhere(
+    shard: &Rc<Shard>,
+    running: &Running,
+    asked: &Asked,
+    shunned: Option<SocketAddr>,
+) -> Result<Answer, Failure> {
     let (mut went_back, mut renewed, mut moves) = (false, false, 0);
     for _ in 0..=REDIRECTS_MAX {
-        let mut answer = exchange(shard, running, asked).await?;
+        let mut answer = exchange(shard, running, asked, shunned).await?;
         shard.core.clock.note(answer.head.date);
         if (200..300).contains(&answer.head.status) {
             answer.pen.on_accepted();
@@ -86,24 +97,30 @@ fn follow(running: &Running, head: &Head) -> Result<bool, Failure> {
 }
 
 /// One exchange on an idle connection or a new one. An idle one that the origin closed meanwhile costs no attempt.
-async fn exchange(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result<Answer, Failure> {
+async fn exchange(
+    shard: &Rc<Shard>,
+    running: &Running,
+    asked: &Asked,
+    shunned: Option<SocketAddr>,
+) -> Result<Answer, Failure> {
     let Outgoing { endpoint, head, pen } = running.object.get(&shard.core, asked, running.if_match()).await?;
     let head = match shard.core.routes.forwarder(&endpoint, Purpose::Store) {
         Some(proxy) => proxy.absolute(&endpoint, &head),
         None => head,
     };
-    while let Some(mut connection) = shard.idle_connection(&endpoint) {
-        match connection.exchange(&head).await {
+    while let Some(mut connection) = shard.idle_connection(&endpoint, shunned) {
+        match timed_exchange(&mut connection, &head).await {
             Ok(head) => return Ok(Answer::new(connection, head, pen)),
             Err(closed) if closed.kind() == ErrorKind::Network && !connection.is_answering() => {}
             Err(error) => return Err(error.into()),
         }
     }
     let begun = Instant::now();
-    let (socket, address) = shard.connect(&endpoint, Purpose::Store, shard.core.connect_timeout()).await?;
+    let within = shard.core.connect_timeout();
+    let (socket, address) = shard.connect(&endpoint, Purpose::Store, shunned, within).await?;
     running.counters.connections.fetch_add(1, Ordering::Relaxed);
     let mut connection = shard.new_connection(socket, endpoint, address);
-    match connection.exchange(&head).await {
+    match timed_exchange(&mut connection, &head).await {
         Ok(head) => {
             shard.core.endpoints.on_answered(address);
             Ok(Answer::new(connection, head, pen))
@@ -115,6 +132,13 @@ async fn exchange(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result
             Err(error.into())
         }
     }
+}
+
+async fn timed_exchange(connection: &mut Connection, head: &[u8]) -> Result<Head, Error> {
+    let asked = Instant::now();
+    let head = connection.exchange(head).await?;
+    connection.hedge.borrow_mut().on_first_byte(asked.elapsed());
+    Ok(head)
 }
 
 impl Answer {
@@ -189,17 +213,35 @@ impl Answer {
     ) -> Result<u64, Failure> {
         let mut landed = 0;
         while landed < limit {
-            let received =
-                self.body.receive(&mut self.connection, place, hash, &shard.scratch, limit - landed).await?;
+            let received = self.receive(shard, place, hash, limit - landed).await?;
             if received == 0 {
                 break;
             }
             landed += received;
-            shard.landed_bytes.set(shard.landed_bytes.get() + received);
-            running.counters.fetched_bytes.fetch_add(received, Ordering::Relaxed);
-            running.counters.landed_bytes.fetch_add(received, Ordering::Relaxed);
+            note_landed(shard, running, received);
         }
         Ok(landed)
+    }
+
+    /// One receive of at most `limit` bytes; 0 at the end of the body.
+    pub(crate) fn receive(
+        &mut self,
+        shard: &Shard,
+        place: &mut Place<'_>,
+        hash: &mut PartHash,
+        limit: u64,
+    ) -> impl Future<Output = Result<u64, Error>> {
+        self.body.receive(&mut self.connection, place, hash, &shard.scratch, limit)
+    }
+
+    /// Whether all of the body has been received; of a chunked one, what it ends with too.
+    pub(crate) fn is_at_end(&self) -> bool {
+        matches!(self.body, Incoming::Ended)
+    }
+
+    /// Leaves the rest of the body, which somebody else brings.
+    pub(crate) fn leave(self, running: &Running) {
+        running.counters.duplicated_bytes.fetch_add(self.connection.untaken_bytes(), Ordering::Relaxed);
     }
 
     /// Gives the connection back if it can carry another request.
@@ -210,6 +252,13 @@ impl Answer {
             shard.keep_connection(self.connection);
         }
     }
+}
+
+/// So many bytes of a body have landed.
+pub(crate) fn note_landed(shard: &Shard, running: &Running, bytes: u64) {
+    shard.landed_bytes.set(shard.landed_bytes.get() + bytes);
+    running.counters.fetched_bytes.fetch_add(bytes, Ordering::Relaxed);
+    running.counters.landed_bytes.fetch_add(bytes, Ordering::Relaxed);
 }
 
 pub(crate) fn unexpected(status: u16) -> Failure {

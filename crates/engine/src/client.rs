@@ -19,6 +19,7 @@ use crate::credentials::{Anonymous, Grant, Keys, Provider, Refused};
 use crate::endpoint::Endpoints;
 use crate::error::{Error, ErrorKind, SETTINGS};
 use crate::folder::Folder;
+use crate::interface::Binds;
 use crate::landing::{Landing, Memory};
 use crate::lease::Pool;
 use crate::list::{Bucket, Listing, repeats_a_page};
@@ -86,6 +87,7 @@ impl Client {
         let core = Core {
             account: Arc::new(account),
             endpoints: Endpoints::new(&settings.resolve, longest_trial(&settings))?,
+            binds: Binds::new(&settings.bind)?,
             routes: Routes::new(settings.proxy.as_deref(), settings.no_proxy.as_deref(), &config.proxies)?,
             tls: Tls::new(settings.ca_bundle.as_deref())?,
             clock: Clock::default(),
@@ -328,6 +330,7 @@ pub(crate) struct Core {
     pub(crate) settings: Settings,
     pub(crate) account: Arc<Account>,
     pub(crate) endpoints: Endpoints,
+    pub(crate) binds: Binds,
     pub(crate) routes: Routes,
     pub(crate) tls: Tls,
     pub(crate) clock: Clock,

@@ -3,9 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -14,10 +15,11 @@ use flatout_wire::endpoint::{Endpoint, Scheme};
 use flatout_wire::head::{self, Body, Head};
 use flatout_wire::request::Method;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, Sleep};
 
 use crate::error::{Error, ErrorKind};
+use crate::hedge::Hedge;
 use crate::landing::Place;
 use crate::lease::Lease;
 use crate::proxy::Proxy;
@@ -46,11 +48,13 @@ enum Stream {
     Modelled(crate::sim::Line),
 }
 
-/// Connects to `address`, of the endpoint itself or of the proxy that leads to it; all of it `within` that time.
+/// Connects to `address`, of the endpoint itself or of the proxy that leads to it, from the address that `local` has for it; all
+/// of it `within` that time.
 pub(crate) async fn connect(
     endpoint: &Endpoint,
     proxy: Option<&Proxy>,
     address: SocketAddr,
+    local: io::Result<Option<IpAddr>>,
     tls: &Tls,
     within: Duration,
 ) -> Result<Socket, Error> {
@@ -68,7 +72,8 @@ pub(crate) async fn connect(
         if let Some(opened) = crate::sim::connect(address).await {
             return opened.map(Stream::Modelled).map_err(unreachable);
         }
-        let mut tcp = TcpStream::connect(address).await.map_err(unreachable)?;
+        let local = local.map_err(unreachable)?;
+        let mut tcp = open(address, local).await.map_err(unreachable)?;
         tcp.set_nodelay(true).map_err(unreachable)?;
         if endpoint.scheme == Scheme::Http {
             return Ok(Stream::Plain(tcp));
@@ -88,6 +93,14 @@ pub(crate) async fn connect(
         }
         Err(_elapsed) => Err(unreachable(io::ErrorKind::TimedOut.into())),
     }
+}
+
+/// A plain connection to `address`, from `local` where that is not the kernel's choice.
+pub(crate) async fn open(address: SocketAddr, local: Option<IpAddr>) -> io::Result<TcpStream> {
+    let Some(local) = local else { return TcpStream::connect(address).await };
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.bind(SocketAddr::new(local, 0))?;
+    socket.connect(address).await
 }
 
 /// The address behind a name; nothing where the endpoint is that address.
@@ -130,6 +143,17 @@ impl Socket {
         }
         self.floor_bytes = bytes;
         Ok(())
+    }
+
+    /// Bytes that have come and wait in the kernel, below the floor. A socket that does not tell has none.
+    fn queued_bytes(&self) -> u64 {
+        let queued = match &self.stream {
+            Stream::Plain(stream) => rustix::io::ioctl_fionread(stream),
+            Stream::Tls(stream) => rustix::io::ioctl_fionread(stream.tcp()),
+            #[cfg(test)]
+            Stream::Modelled(line) => Ok(line.queued_bytes()),
+        };
+        queued.unwrap_or(0)
     }
 }
 
@@ -181,6 +205,9 @@ pub(crate) struct Connection {
     pub(crate) address: SocketAddr,
     /// Numbered within the client.
     pub(crate) number: u32,
+    pub(crate) opened: Instant,
+    /// What its shard knows of the bodies of this origin.
+    pub(crate) hedge: Rc<RefCell<Hedge>>,
     /// Received, not yet used: heads, chunk sizes, and what came behind them.
     ahead: Vec<u8>,
 }
@@ -191,10 +218,20 @@ impl Connection {
         endpoint: Endpoint,
         address: SocketAddr,
         number: u32,
+        hedge: Rc<RefCell<Hedge>>,
         stall_timeout: Duration,
     ) -> Connection {
         let ahead = Vec::with_capacity(HEAD_READ_BYTES);
-        Connection { socket, stall: StallClock::new(stall_timeout), endpoint, address, number, ahead }
+        Connection {
+            socket,
+            stall: StallClock::new(stall_timeout),
+            endpoint,
+            address,
+            number,
+            opened: Instant::now(),
+            hedge,
+            ahead,
+        }
     }
 
     /// Sends a request's head and waits for the answer's. Interim answers (1xx) are passed over.
@@ -228,7 +265,25 @@ impl Connection {
             socket.flush().await
         };
         let silent = |_elapsed| io::Error::new(io::ErrorKind::TimedOut, "nothing could be sent in time");
-        tokio::time::timeout(self.stall.timeout(), sent).await.map_err(silent)?
+        tokio::time::timeout(self.stall.timeout, sent).await.map_err(silent)?
+    }
+
+    /// How long the next body may be silent before somebody else is asked for the rest. It is looked twice in that time
+    /// whether anything has come; a tick that has begun keeps its length.
+    pub(crate) fn patience(&mut self) -> Duration {
+        let patience = self.hedge.borrow().patience(self.stall.timeout);
+        self.stall.tick = (patience / 2).min(self.stall.timeout / STALL_TICKS).max(Duration::from_millis(1));
+        patience
+    }
+
+    /// Tells for how long nothing has come.
+    pub(crate) fn silence(&self) -> Silence {
+        self.stall.silence.clone()
+    }
+
+    /// Bytes that have come and that nobody has taken: they are lost with the connection.
+    pub(crate) fn untaken_bytes(&self) -> u64 {
+        self.ahead.len() as u64 + self.socket.queued_bytes()
     }
 
     /// Whether anything of an answer has arrived.
@@ -451,18 +506,47 @@ pub(crate) const STALL_TICKS: u32 = 4;
 /// Counts ticks without a byte. A shard that was blocked sees one late tick, not all that it missed, so the time in
 /// which we did not listen is not held against the origin.
 struct StallClock {
+    timeout: Duration,
     tick: Duration,
     sleep: Option<Pin<Box<Sleep>>>,
     idle_ticks: u32,
+    /// Since the last receive, in whole ticks, and what had come below the floor at the last.
+    waited: Duration,
+    queued_bytes: u64,
+    silence: Silence,
+}
+
+/// For how long nothing has come, in whole ticks: for whoever looks on while somebody else receives.
+#[derive(Clone, Default)]
+pub(crate) struct Silence(Rc<(Cell<Duration>, Cell<Duration>)>);
+
+impl Silence {
+    pub(crate) fn so_far(&self) -> Duration {
+        self.0.0.get()
+    }
+
+    /// The longest since this was asked last.
+    pub(crate) fn take_longest(&self) -> Duration {
+        self.0.1.replace(self.so_far())
+    }
+
+    fn set(&self, so_far: Duration) {
+        self.0.0.set(so_far);
+        self.0.1.set(self.0.1.get().max(so_far));
+    }
 }
 
 impl StallClock {
     fn new(timeout: Duration) -> StallClock {
-        StallClock { tick: timeout / STALL_TICKS, sleep: None, idle_ticks: 0 }
-    }
-
-    fn timeout(&self) -> Duration {
-        self.tick * STALL_TICKS
+        StallClock {
+            timeout,
+            tick: timeout / STALL_TICKS,
+            sleep: None,
+            idle_ticks: 0,
+            waited: Duration::ZERO,
+            queued_bytes: 0,
+            silence: Silence::default(),
+        }
     }
 
     /// Reads once; `TimedOut` when nothing has come for the whole timeout.
@@ -474,18 +558,29 @@ impl StallClock {
     ) -> Poll<io::Result<()>> {
         loop {
             if let Poll::Ready(read) = Pin::new(&mut *socket).poll_read(cx, buffer) {
-                self.idle_ticks = 0;
+                (self.idle_ticks, self.waited, self.queued_bytes) = (0, Duration::ZERO, 0);
+                self.silence.set(Duration::ZERO);
                 return Poll::Ready(read);
             }
             let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(self.tick)));
             ready!(sleep.as_mut().poll(cx));
             sleep.as_mut().reset(Instant::now() + self.tick);
-            self.idle_ticks += 1;
-            if self.idle_ticks > STALL_TICKS {
+            self.waited += self.tick;
+            // What comes below the floor is progress too.
+            let queued_bytes = socket.queued_bytes();
+            match queued_bytes > self.queued_bytes {
+                true => (self.queued_bytes, self.idle_ticks) = (queued_bytes, 0),
+                false => self.idle_ticks += 1,
+            }
+            // Of the first tick a part had passed before the last byte came.
+            self.silence.set(self.tick * self.idle_ticks.saturating_sub(1));
+            if self.silence.so_far() + self.tick / 2 >= self.timeout {
                 return Poll::Ready(Err(silence()));
             }
-            // A trickle below the floor is progress too: take whatever is there.
-            socket.set_floor(1)?;
+            // And it is taken, whatever there is: one sees how fast it comes, and a reader gets it.
+            if self.waited + self.tick / 2 >= (self.tick * 2).min(self.timeout / STALL_TICKS) {
+                socket.set_floor(1)?;
+            }
         }
     }
 }

@@ -286,7 +286,7 @@ async fn open_caller(
     within: Duration,
 ) -> Result<Opened, Failure> {
     let begun = Instant::now();
-    let (socket, address) = shard.connect(&request.endpoint, purpose, within).await?;
+    let (socket, address) = shard.connect(&request.endpoint, purpose, None, within).await?;
     let opened = http1::handshake(TokioIo::new(socket)).await;
     let (caller, connection) =
         opened.map_err(|error| Failure::transient(in_our_words(&error, &request.endpoint)))?;

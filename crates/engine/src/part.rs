@@ -1,13 +1,22 @@
-//! One part on its way: attempts until it is whole, each asking only for what is missing.
+//! One part on its way: attempts until it is whole, each asking only for what is missing. A body that is silent for longer
+//! than is usual, or slow beside those of other addresses, is left for another attempt at the rest (docs/decisions/hedge.md).
 
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
 
-use crate::attempt::{Answer, ask};
+use tokio::time::Instant;
+
+use crate::attempt::{Answer, ask_elsewhere, note_landed};
+use crate::connection::{RECEIVE_BYTES, Silence};
 use crate::drive::wait_or_give_up;
 use crate::error::Error;
+use crate::flight::Aloft;
 use crate::landing::Place;
 use crate::object::Asked;
 use crate::plan::Taken;
@@ -18,11 +27,20 @@ use crate::stats::{Counters, PartRecord, Version};
 use crate::transfer::Running;
 use crate::verify::PartHash;
 
+/// So often it is told what a body carries, and looked whether another address would carry more.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// A silence says little of an address beyond that: one body may have met it.
+const SILENCE_TOLD: Duration = Duration::from_secs(1);
+/// What is shorter, and over sooner, says nothing of its address.
+const TOLD_BYTES: u64 = 256 << 10;
+const TOLD_TIME: Duration = Duration::from_millis(50);
+
 /// A part that one worker has taken.
 pub(crate) struct Part<'a> {
     running: &'a Running,
     number: u64,
-    range: Range<u64>,
+    start: u64,
+    aloft: Aloft<'a>,
     place: Place<'a>,
     hash: PartHash,
     attempts: u32,
@@ -30,6 +48,25 @@ pub(crate) struct Part<'a> {
     first_byte_s: Option<f64>,
     served_by: Option<(SocketAddr, u32)>,
     _in_flight: InFlight<'a>,
+}
+
+/// How the landing of a body ended.
+enum Landed {
+    /// With the part, or with the body.
+    End,
+    /// It was silent, and this brings the rest.
+    Rival(Box<Answer>),
+    /// It is slow beside others.
+    Slow,
+}
+
+/// A second request for what is missing, on its way.
+type Race<'a> = Pin<Box<dyn Future<Output = Result<Answer, Failure>> + 'a>>;
+
+/// What comes first while a body is received.
+enum Comes {
+    Bytes(Result<u64, Error>),
+    Rival(Box<Answer>),
 }
 
 impl<'a> Part<'a> {
@@ -42,7 +79,8 @@ impl<'a> Part<'a> {
             number,
             hash: place.start_hash(running.ledger.start_part()),
             place,
-            range,
+            start: range.start,
+            aloft: running.flights.start(&range),
             attempts: 0,
             start_s: running.clock_s(),
             first_byte_s: None,
@@ -59,39 +97,128 @@ impl<'a> Part<'a> {
 
     /// Fetches the part, beginning with an `answer` that is there already.
     pub(crate) async fn fetch(mut self, shard: &Rc<Shard>, mut answer: Option<Answer>) -> Result<(), Error> {
+        self.aloft.allow_cuts();
         let mut attempts = Attempts::default();
         loop {
-            let before = self.place.filled();
-            let Err(failure) = self.attempt(shard, answer.take()).await else { break };
-            attempts.on_landed(self.place.filled() - before);
+            let Err(failure) = self.attempt(shard, answer.take(), &mut attempts).await else { break };
             wait_or_give_up(shard, self.running, failure, &mut attempts).await?;
         }
         self.finish();
         Ok(())
     }
 
-    async fn attempt(&mut self, shard: &Rc<Shard>, answer: Option<Answer>) -> Result<(), Failure> {
-        let running = self.running;
-        let missing = self.missing();
+    async fn attempt(
+        &mut self,
+        shard: &Rc<Shard>,
+        answer: Option<Answer>,
+        attempts: &mut Attempts,
+    ) -> Result<(), Failure> {
         let mut answer = match answer {
             Some(answer) => answer,
-            None => {
-                let asked = ask(shard, running, &Asked::Range(missing.clone())).await;
-                let answer = asked.map_err(|failure| match failure.status {
-                    Some(416) => Failure::changed("it is shorter now"),
-                    _ => failure,
-                })?;
-                answer.check(&missing, running.version().unwrap_or(&Version::default()))?;
-                answer
-            }
+            None => ask_for(shard, self.running, self.missing(), None).await?,
         };
-        self.land(shard, &mut answer, missing.end - missing.start).await?;
+        loop {
+            let before = self.place.filled();
+            let landed = self.land_hedged(shard, &mut answer, attempts).await;
+            attempts.on_landed(self.place.filled() - before);
+            let shunned = answer.connection.address;
+            answer = match landed? {
+                Landed::End => break,
+                Landed::Rival(rival) => {
+                    attempts.on_left();
+                    answer.leave(self.running);
+                    *rival
+                }
+                Landed::Slow => {
+                    self.running.counters.moved.fetch_add(1, Ordering::Relaxed);
+                    answer.leave(self.running);
+                    ask_for(shard, self.running, self.missing(), Some(shunned)).await?
+                }
+            };
+        }
         let missing = self.missing();
         if !missing.is_empty() {
             return Err(Failure::ended_early(missing.end - missing.start));
         }
-        answer.finish(shard).await;
+        answer.connection.hedge.borrow_mut().on_success();
+        match self.aloft.is_cut() && !answer.is_at_end() {
+            // What is left of it is another's part.
+            true => answer.leave(self.running),
+            false => answer.finish(shard).await,
+        }
         Ok(())
+    }
+
+    /// Lands an answer's body up to where the part ends, which may come nearer meanwhile.
+    async fn land_hedged(
+        &mut self,
+        shard: &Rc<Shard>,
+        answer: &mut Answer,
+        attempts: &Attempts,
+    ) -> Result<Landed, Failure> {
+        self.on_first_byte(answer);
+        let running = self.running;
+        let mut watch = Watch::new(answer);
+        let silence = watch.silence.clone();
+        let (hedge, shunned) = (answer.connection.hedge.clone(), answer.connection.address);
+        let mut patience = watch.patience;
+        let mut race: Option<Race<'_>> = None;
+        loop {
+            let at = self.start + self.place.filled();
+            let wanted = self.aloft.claim(at, RECEIVE_BYTES as u64);
+            if wanted == 0 {
+                break;
+            }
+            let may_be_left = || attempts.may_be_left_after(watch.bytes, shard.core.settings.retries);
+            let comes = {
+                let mut receiving = pin!(answer.receive(shard, &mut self.place, &mut self.hash, wanted));
+                poll_fn(|cx| {
+                    if let Poll::Ready(received) = receiving.as_mut().poll(cx) {
+                        return Poll::Ready(Comes::Bytes(received));
+                    }
+                    if race.is_none() && silence.so_far() >= patience {
+                        patience = patience.saturating_mul(2);
+                        if may_be_left() && hedge.borrow_mut().spend() {
+                            running.counters.hedged.fetch_add(1, Ordering::Relaxed);
+                            let rest = at..self.aloft.end();
+                            race = Some(Box::pin(ask_for(shard, running, rest, Some(shunned))));
+                        }
+                    }
+                    match race.as_mut().map(|race| race.as_mut().poll(cx)) {
+                        Some(Poll::Ready(Ok(rival))) => Poll::Ready(Comes::Rival(Box::new(rival))),
+                        // Who is silent may still bring it; what is wrong shows when he is asked again.
+                        Some(Poll::Ready(Err(_))) => {
+                            race = None;
+                            Poll::Pending
+                        }
+                        Some(Poll::Pending) | None => Poll::Pending,
+                    }
+                })
+                .await
+            };
+            match comes {
+                Comes::Rival(rival) => {
+                    watch.end(shard, answer);
+                    return Ok(Landed::Rival(rival));
+                }
+                Comes::Bytes(received) => {
+                    let received = received?;
+                    if received == 0 {
+                        break;
+                    }
+                    // It goes on: the race, if there is one, is over.
+                    race = None;
+                    note_landed(shard, running, received);
+                    let left = self.missing();
+                    if watch.on_received(shard, answer, received, left.end - left.start) {
+                        watch.end(shard, answer);
+                        return Ok(Landed::Slow);
+                    }
+                }
+            }
+        }
+        watch.end(shard, answer);
+        Ok(Landed::End)
     }
 
     /// Lands up to `bytes` of an answer's body; how many came before its end.
@@ -101,22 +228,30 @@ impl<'a> Part<'a> {
         answer: &mut Answer,
         bytes: u64,
     ) -> Result<u64, Failure> {
-        self.attempts += 1;
-        self.first_byte_s.get_or_insert_with(|| self.running.clock_s());
-        self.served_by = Some((answer.connection.address, answer.connection.number));
+        self.on_first_byte(answer);
         answer.land(shard, self.running, &mut self.place, &mut self.hash, bytes).await
+    }
+
+    fn on_first_byte(&mut self, answer: &Answer) {
+        self.attempts += 1;
+        if self.first_byte_s.is_none() {
+            self.first_byte_s = Some(self.running.clock_s());
+            self.aloft.on_first_byte();
+        }
+        self.served_by = Some((answer.connection.address, answer.connection.number));
     }
 
     /// What has not landed yet.
     pub(crate) fn missing(&self) -> Range<u64> {
-        self.range.start + self.place.filled()..self.range.end
+        self.start + self.place.filled()..self.aloft.end()
     }
 
     /// The part is whole, or the body of unknown length that it is the end of.
     pub(crate) fn finish(mut self) {
         self.place.complete(&mut self.hash);
+        self.aloft.on_landed(self.place.filled());
         let end_s = self.running.clock_s();
-        self.running.finish_part(self.range.start, self.place.filled(), &self.hash, || {
+        self.running.finish_part(self.start, self.place.filled(), &self.hash, || {
             let unknown = (SocketAddr::from(([0, 0, 0, 0], 0)), 0);
             let (address, connection) = self.served_by.unwrap_or(unknown);
             PartRecord {
@@ -130,6 +265,77 @@ impl<'a> Part<'a> {
                 attempts: self.attempts,
             }
         });
+    }
+}
+
+/// Asks for a range of the version that is being read, if possible at another address than `shunned`.
+async fn ask_for(
+    shard: &Rc<Shard>,
+    running: &Running,
+    range: Range<u64>,
+    shunned: Option<SocketAddr>,
+) -> Result<Answer, Failure> {
+    let asked = ask_elsewhere(shard, running, &Asked::Range(range.clone()), shunned).await;
+    let answer = asked.map_err(|failure| match failure.status {
+        Some(416) => Failure::changed("it is shorter now"),
+        _ => failure,
+    })?;
+    answer.check(&range, running.version().unwrap_or(&Version::default()))?;
+    Ok(answer)
+}
+
+/// Looks on while one body is received: how fast it comes, and how long nothing came.
+struct Watch {
+    patience: Duration,
+    /// All that has come so far, and since when.
+    bytes: u64,
+    begun: Instant,
+    silence: Silence,
+    /// What had come when it was told last, and when that was.
+    told: (u64, Instant),
+}
+
+impl Watch {
+    fn new(answer: &mut Answer) -> Watch {
+        let patience = answer.connection.patience();
+        let (now, silence) = (Instant::now(), answer.connection.silence());
+        silence.take_longest();
+        Watch { patience, bytes: 0, begun: now, silence, told: (0, now) }
+    }
+
+    /// So many bytes more have come, and so many are left; whether those had better come from elsewhere.
+    fn on_received(&mut self, shard: &Shard, answer: &Answer, bytes: u64, left_bytes: u64) -> bool {
+        let now = Instant::now();
+        self.bytes += bytes;
+        if now - self.told.1 < LOOK_EVERY {
+            return false;
+        }
+        self.tell(shard, answer);
+        let (endpoints, connection) = (&shard.core.endpoints, &answer.connection);
+        endpoints.lets_go(connection.address, connection.opened)
+            && endpoints.usual_rate(connection.address).is_some_and(|usual| {
+                let own = self.bytes as f64 / (now - self.begun).as_secs_f64();
+                let (here_s, there_s) = (left_bytes as f64 / own, left_bytes as f64 / usual);
+                here_s > 2.0 * there_s + LOOK_EVERY.as_secs_f64()
+            })
+    }
+
+    fn tell(&mut self, shard: &Shard, answer: &Answer) {
+        let (bytes, since) = self.told;
+        let (now, connection) = (Instant::now(), &answer.connection);
+        let time = (now - since).min(SILENCE_TOLD);
+        shard.core.endpoints.on_carried(connection.address, connection.opened, self.bytes - bytes, time);
+        self.told = (self.bytes, now);
+    }
+
+    /// Nothing more is received of this body.
+    fn end(mut self, shard: &Shard, answer: &Answer) {
+        let (bytes, since) = self.told;
+        if self.bytes - bytes >= TOLD_BYTES || since.elapsed() >= TOLD_TIME {
+            self.tell(shard, answer);
+        }
+        let longest = self.silence.take_longest();
+        answer.connection.hedge.borrow_mut().on_body(longest, self.patience);
     }
 }
 

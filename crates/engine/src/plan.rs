@@ -58,6 +58,13 @@ impl Plan {
         Some(Taken { number, range })
     }
 
+    /// The rest of a part that was taken already becomes a part of its own.
+    pub(crate) fn take_rest(&mut self, rest: Range<u64>) -> Taken {
+        let number = self.next_number;
+        self.next_number += 1;
+        Taken { number, range: rest }
+    }
+
     /// How many parts of that size are left to take.
     pub(crate) fn left(&self, part_bytes: u64) -> u64 {
         self.missing.iter().map(|range| (range.end - range.start).div_ceil(part_bytes)).sum()
@@ -104,6 +111,14 @@ mod tests {
         check(&[0..5, 10..12, 20..30], &[4], &[0..4, 4..5, 10..12, 20..24, 24..28, 28..30]);
         check(&[0..4, 4..8, 8..8, 9..10], &[16], &[0..8, 9..10]);
         check(&[], &[1], &[]);
+    }
+
+    #[test]
+    fn the_rest_of_a_part_has_the_next_number() {
+        let mut plan = Plan::new([0..10]);
+        plan.take(10);
+        assert_eq!(plan.take_rest(5..10), Taken { number: 1, range: 5..10 });
+        assert_eq!(plan.take(10), None);
     }
 
     #[test]

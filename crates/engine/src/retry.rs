@@ -95,6 +95,19 @@ impl Attempts {
         wait(fault, self.in_row, u32::MAX, asked, chance)
     }
 
+    /// Whether the attempt under way, which has landed `bytes` and is silent, may be left for another: it then counts as one
+    /// that failed.
+    pub(crate) fn may_be_left_after(&self, bytes: u64, retries_max: u32) -> bool {
+        bytes >= WORTH_BYTES && retries_max > 0 || self.in_vain < retries_max
+    }
+
+    /// The attempt under way has been left for another, which has begun.
+    pub(crate) fn on_left(&mut self) {
+        let was_worth_it = std::mem::take(&mut self.landed_bytes) >= WORTH_BYTES;
+        (self.in_vain, self.in_row) = if was_worth_it { (1, 1) } else { (self.in_vain + 1, self.in_row + 1) };
+        self.failed += 1;
+    }
+
     /// How many attempts failed, those that were worth it included.
     pub(crate) fn failed(&self) -> u32 {
         self.failed
@@ -191,6 +204,22 @@ mod tests {
         // That others are served says nothing about one that stalls or breaks.
         check_row(&[(Transient, 0, 1, Some(100)), (Transient, 0, 2, Some(200)), (Transient, 0, 3, None)]);
         check_row(&[(Final, 9_999, 9_999, None)]);
+    }
+
+    #[test]
+    fn what_is_left_counts_as_failed() {
+        let mut attempts = Attempts::default();
+        for _ in 0..2 {
+            assert!(attempts.may_be_left_after(0, 2));
+            attempts.on_left();
+        }
+        assert!(!attempts.may_be_left_after(WORTH_BYTES - 1, 2), "the last of a row ends as it ends");
+        assert!(attempts.may_be_left_after(WORTH_BYTES, 2) && !attempts.may_be_left_after(WORTH_BYTES, 0));
+        attempts.on_landed(WORTH_BYTES);
+        attempts.on_left();
+        assert!(attempts.may_be_left_after(0, 2));
+        assert_eq!(attempts.on_failure(Fault::Transient, 0, 2, None, 1.0), Some(Duration::from_millis(200)));
+        assert_eq!((attempts.on_failure(Fault::Transient, 0, 2, None, 1.0), attempts.failed()), (None, 5));
     }
 
     #[test]

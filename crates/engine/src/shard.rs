@@ -20,6 +20,7 @@ use crate::connection::{self, Connection, RECEIVE_BYTES, Socket};
 use crate::control::{self, Call, Caller, Question, Reply};
 use crate::drive::{drive_lead, drive_worker};
 use crate::error::Error;
+use crate::hedge::Hedge;
 use crate::lease::Lease;
 use crate::many::{Worker, drive_many};
 use crate::proxy::Purpose;
@@ -133,6 +134,8 @@ pub(crate) struct Shard {
     idle: RefCell<HashMap<Endpoint, Vec<Connection>>>,
     dice: RefCell<Dice>,
     next_connection: Cell<u32>,
+    /// What is known of the bodies of each origin.
+    hedges: RefCell<HashMap<Endpoint, Rc<RefCell<Hedge>>>>,
     /// Bytes that have landed through this shard, of whatever transfer.
     pub(crate) landed_bytes: Cell<u64>,
 }
@@ -148,45 +151,106 @@ impl Shard {
             dice: RefCell::new(Dice::new(seed)),
             // Numbers are unique within the client: each shard has its own million.
             next_connection: Cell::new(number * 1_000_000),
+            hedges: RefCell::default(),
             landed_bytes: Cell::new(0),
         }
     }
 
-    /// The connection to `endpoint` that was used last: its congestion window is the warmest.
-    pub(crate) fn idle_connection(&self, endpoint: &Endpoint) -> Option<Connection> {
-        self.idle.borrow_mut().get_mut(endpoint)?.pop()
-    }
-
-    /// A new connection to the first address of `endpoint`, or of the proxy that leads there, that can be reached `within`
-    /// that time: in turn, and those that failed a while ago last.
-    pub(crate) async fn connect(
+    /// The connection to `endpoint` that was used last: its congestion window is the warmest. None to `shunned`, and none
+    /// that is better let go.
+    pub(crate) fn idle_connection(
         &self,
         endpoint: &Endpoint,
+        shunned: Option<SocketAddr>,
+    ) -> Option<Connection> {
+        let mut idle = self.idle.borrow_mut();
+        let kept = idle.get_mut(endpoint)?;
+        loop {
+            let at = kept.iter().rposition(|connection| Some(connection.address) != shunned)?;
+            let connection = kept.remove(at);
+            if !self.lets_go(&connection) {
+                return Some(connection);
+            }
+        }
+    }
+
+    fn lets_go(&self, connection: &Connection) -> bool {
+        self.core.endpoints.lets_go(connection.address, connection.opened)
+    }
+
+    /// A new connection to `endpoint`, or to the proxy that leads there: to the first of its addresses that can be reached
+    /// `within` that time, in the order of their ranking, and to `shunned` last. One that takes its time is not waited for: the
+    /// next is tried beside it, and what becomes of the first is noted all the same.
+    pub(crate) async fn connect(
+        self: &Rc<Shard>,
+        endpoint: &Endpoint,
         purpose: Purpose,
+        shunned: Option<SocketAddr>,
         within: Duration,
     ) -> Result<(Socket, SocketAddr), Error> {
         let core = &self.core;
         let proxy = core.routes.of(endpoint, purpose);
         let nearest = proxy.map_or(endpoint, |proxy| &proxy.endpoint);
-        let mut refused = None;
-        let addresses = core.endpoints.addresses(nearest, within).await;
+        let addresses = core.endpoints.addresses(nearest, shunned, within).await;
         let addresses = addresses.map_err(|error| match proxy {
             Some(proxy) => proxy.unresolved(&error),
             None => error,
         })?;
-        for address in addresses {
-            let begun = Instant::now();
-            match connection::connect(endpoint, proxy, address, &core.tls, within).await {
-                Ok(socket) => return Ok((socket, address)),
-                // Another address may do better; what certificate and settings forbid stays forbidden.
-                Err(error) if error.may_pass() => {
-                    core.endpoints.on_failed(address, begun);
-                    refused = Some(error);
-                }
-                Err(error) => return Err(error),
+        let head_start = core.endpoints.head_start(&addresses);
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let (mut waiting, mut under_way) = (addresses.into_iter(), 0_usize);
+        let mut refused = None;
+        loop {
+            if let Some(address) = waiting.next() {
+                self.start_connect(endpoint, purpose, address, within, tell.clone());
+                under_way += 1;
             }
+            if under_way == 0 {
+                core.endpoints.on_unreachable(nearest);
+                return Err(refused.expect("a name that resolves has an address"));
+            }
+            let ended = match waiting.len() {
+                0 => told.recv().await,
+                _ => match tokio::time::timeout(head_start, told.recv()).await {
+                    Ok(ended) => ended,
+                    Err(_elapsed) => continue,
+                },
+            };
+            match ended.expect("we could tell ourselves") {
+                (address, Ok(socket)) => return Ok((socket, address)),
+                // Another address may do better; what certificate and settings forbid stays forbidden.
+                (_, Err(error)) if error.may_pass() => refused = Some(error),
+                (_, Err(error)) => return Err(error),
+            }
+            under_way -= 1;
         }
-        Err(refused.expect("a name that resolves has an address"))
+    }
+
+    /// Connects to one address, and tells what came of it: the ranking always, and whoever still waits for it.
+    fn start_connect(
+        self: &Rc<Shard>,
+        endpoint: &Endpoint,
+        purpose: Purpose,
+        address: SocketAddr,
+        within: Duration,
+        tell: mpsc::UnboundedSender<(SocketAddr, Result<Socket, Error>)>,
+    ) {
+        let (shard, endpoint) = (self.clone(), endpoint.clone());
+        self.core.endpoints.on_connecting(address);
+        tokio::task::spawn_local(async move {
+            let (core, begun) = (&shard.core, Instant::now());
+            let proxy = core.routes.of(&endpoint, purpose);
+            // A service of this machine is there for it wherever its objects come from.
+            let local = if purpose == Purpose::Store { core.binds.next(address) } else { Ok(None) };
+            let connected = connection::connect(&endpoint, proxy, address, local, &core.tls, within).await;
+            match &connected {
+                Ok(_) => core.endpoints.on_connected(address, begun),
+                Err(error) if error.may_pass() => core.endpoints.on_failed(address, begun),
+                Err(_) => {}
+            }
+            // Whoever asked may have another by now.
+            let _ = tell.send((address, connected));
+        });
     }
 
     /// The failure that an answer tells of which is not the origin's own: the proxy's, or that of a port for TLS.
@@ -222,6 +286,9 @@ impl Shard {
     }
 
     pub(crate) fn keep_connection(&self, connection: Connection) {
+        if self.lets_go(&connection) {
+            return;
+        }
         let mut idle = self.idle.borrow_mut();
         let kept = idle.entry(connection.endpoint.clone()).or_default();
         if kept.len() < self.core.settings.parallel as usize {
@@ -237,6 +304,10 @@ impl Shard {
     ) -> Connection {
         let number = self.next_connection.get();
         self.next_connection.set(number + 1);
-        Connection::new(socket, endpoint, address, number, self.core.stall_timeout())
+        let hedge = self.hedges.borrow_mut().entry(endpoint.clone()).or_default().clone();
+        let mut connection =
+            Connection::new(socket, endpoint, address, number, hedge, self.core.stall_timeout());
+        connection.patience();
+        connection
     }
 }

@@ -78,12 +78,27 @@ pub struct Report {
     pub seconds: f64,
     /// Attempts that were tried again.
     pub retries: u32,
+    /// What was done about parts that would have ended late.
+    pub tails: Tails,
     /// Connections opened for it; a client that was used before may have had some.
     pub connections: u32,
     /// Shards that took part.
     pub shards: u32,
     /// One record per part, when asked for by [`crate::Get::with_part_records`].
     pub parts: Vec<PartRecord>,
+}
+
+/// What was done about parts that would have ended late.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tails {
+    /// Parts whose bodies were silent, so that the rest was asked for a second time meanwhile; one as often as that was done.
+    pub hedged: u32,
+    /// Parts whose rest was asked for at another address, since theirs was slow beside others.
+    pub moved: u32,
+    /// Parts that were made of the rest of another when none was left.
+    pub shared: u32,
+    /// Bytes that had come when their connection was left for another: they came twice.
+    pub duplicated_bytes: u64,
 }
 
 /// What verification found. Displays as `crc64nvme` or `none: the reason`.
@@ -151,10 +166,23 @@ pub(crate) struct Counters {
     pub(crate) fetched_bytes: AtomicU64,
     pub(crate) in_flight: AtomicU32,
     pub(crate) retries: AtomicU32,
+    pub(crate) hedged: AtomicU32,
+    pub(crate) moved: AtomicU32,
+    pub(crate) shared: AtomicU32,
+    pub(crate) duplicated_bytes: AtomicU64,
     pub(crate) connections: AtomicU32,
 }
 
 impl Counters {
+    pub(crate) fn tails(&self) -> Tails {
+        Tails {
+            hedged: self.hedged.load(Ordering::Relaxed),
+            moved: self.moved.load(Ordering::Relaxed),
+            shared: self.shared.load(Ordering::Relaxed),
+            duplicated_bytes: self.duplicated_bytes.load(Ordering::Relaxed),
+        }
+    }
+
     pub(crate) fn progress(&self, total_bytes: Option<u64>) -> Progress {
         Progress {
             landed_bytes: self.landed_bytes.load(Ordering::Relaxed),

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::account::{Dialect, Errand, Pen};
 use crate::client::Core;
+use crate::connection;
 use crate::error::{Error, ErrorKind};
 use crate::object::unix_seconds;
 use crate::proxy::Purpose;
@@ -106,7 +107,7 @@ pub(crate) fn survey(core: &Arc<Core>, way: &Way, connects: u32) -> Result<Surve
 
 async fn survey_all(core: &Arc<Core>, way: &Way, connects: u32) -> Result<Survey, Error> {
     let begun = Instant::now();
-    let addresses = core.endpoints.addresses(way.nearest(), core.connect_timeout()).await?;
+    let addresses = core.endpoints.addresses(way.nearest(), None, core.connect_timeout()).await?;
     let resolve_s = begun.elapsed().as_secs_f64();
     if way.endpoint.scheme == Scheme::Https {
         // Reading the system's certificates is no part of a handshake.
@@ -127,9 +128,9 @@ async fn try_address(core: &Core, endpoint: &Endpoint, address: SocketAddr, conn
     let within = core.connect_timeout();
     let trial = async {
         for _ in 1..connects {
-            surveyed.connects_s.push(connect(address, within).await?.0);
+            surveyed.connects_s.push(connect(core, address, within).await?.0);
         }
-        let (seconds, tcp) = connect(address, within).await?;
+        let (seconds, tcp) = connect(core, address, within).await?;
         surveyed.connects_s.push(seconds);
         match endpoint.scheme {
             Scheme::Http => Ok(None),
@@ -143,9 +144,10 @@ async fn try_address(core: &Core, endpoint: &Endpoint, address: SocketAddr, conn
     surveyed
 }
 
-async fn connect(address: SocketAddr, within: Duration) -> Result<(f64, TcpStream), Error> {
+async fn connect(core: &Core, address: SocketAddr, within: Duration) -> Result<(f64, TcpStream), Error> {
     let begun = Instant::now();
-    let connected = match tokio::time::timeout(within, TcpStream::connect(address)).await {
+    let opened = async { connection::open(address, core.binds.next(address)?).await };
+    let connected = match tokio::time::timeout(within, opened).await {
         Ok(connected) => connected,
         Err(_elapsed) => Err(std::io::ErrorKind::TimedOut.into()),
     };

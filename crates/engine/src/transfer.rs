@@ -14,6 +14,7 @@ use crate::account::Account;
 use crate::attempt::Answer;
 use crate::error::{Error, ErrorKind};
 use crate::file::FileGround;
+use crate::flight::Flights;
 use crate::journal::{self, Kept, Subject};
 use crate::landing::{Ground, Landing};
 use crate::lease::Pool;
@@ -166,6 +167,7 @@ pub(crate) struct Running {
     pub(crate) pace: Pace,
     pub(crate) ledger: Ledger,
     pub(crate) counters: Counters,
+    pub(crate) flights: Flights,
     /// One bit per shard that took part; shards beyond 64 share bits.
     shards: AtomicU64,
     started: Instant,
@@ -232,6 +234,7 @@ impl Running {
             pace,
             ledger,
             counters: Counters::default(),
+            flights: Flights::default(),
             shards: AtomicU64::new(0),
             started: Instant::now(),
             process: std::process::id(),
@@ -401,10 +404,24 @@ impl Running {
             return Err(reader_has_gone());
         }
         let taken = self.settled.get().and_then(|settled| settled.plan().take(part_bytes));
+        let taken = taken.or_else(|| self.take_rest());
         if taken.is_none() {
             self.ground.dismiss();
         }
         Ok(taken)
+    }
+
+    /// The end game: all parts are taken, and the rest of the slowest is shared. The parts of a stream have their slots.
+    fn take_rest(&self) -> Option<Taken> {
+        let settled = self.settled.get()?;
+        let waits = self.member.as_ref().is_some_and(|member| member.batch.has_more());
+        if waits || self.ground.part_bytes_max() < u64::MAX {
+            return None;
+        }
+        let rest = self.flights.split()?;
+        self.counters.shared.fetch_add(1, Ordering::Relaxed);
+        let taken = settled.plan().take_rest(rest);
+        Some(taken)
     }
 
     /// The part that begins at `start` of the object is whole at its landing.
@@ -521,6 +538,7 @@ impl Running {
             verified,
             seconds: self.clock_s(),
             retries: self.counters.retries.load(Ordering::Relaxed),
+            tails: self.counters.tails(),
             connections: self.counters.connections.load(Ordering::Relaxed),
             shards: self.shards.load(Ordering::Relaxed).count_ones(),
             parts,

@@ -142,6 +142,13 @@ pub const KNOBS: &[Knob] = &[
         group: Group::Origin,
     },
     Knob {
+        name: "bind",
+        kind: Kind::Many,
+        default: "",
+        doc: "Connect from this local address, or from those of this interface; may be given several times, and connections are spread over all",
+        group: Group::Origin,
+    },
+    Knob {
         name: "parallel",
         kind: Kind::Count { min: 1, max: 4096 },
         default: "8",

@@ -27,6 +27,8 @@ pub struct Settings {
     pub no_proxy: Option<String>,
     /// Each `HOST[:PORT]:ADDR[,ADDR...]`, as given.
     pub resolve: Vec<String>,
+    /// Each a local address or an interface.
+    pub bind: Vec<String>,
     /// Parts in flight.
     pub parallel: u32,
     pub part_bytes: u64,
@@ -59,6 +61,7 @@ impl fmt::Debug for Settings {
             proxy,
             no_proxy,
             resolve,
+            bind,
             parallel,
             part_bytes,
             shards,
@@ -86,6 +89,7 @@ impl fmt::Debug for Settings {
             .field("proxy", &shown(proxy))
             .field("no_proxy", no_proxy)
             .field("resolve", resolve)
+            .field("bind", bind)
             .field("parallel", parallel)
             .field("part_bytes", part_bytes)
             .field("shards", shards)
@@ -115,6 +119,7 @@ impl Default for Settings {
             proxy: None,
             no_proxy: None,
             resolve: Vec::new(),
+            bind: Vec::new(),
             parallel: 0,
             part_bytes: 0,
             shards: 0,
@@ -216,6 +221,7 @@ impl Settings {
             "proxy" => self.proxy = some(text),
             "no-proxy" => self.no_proxy = some(text),
             "resolve" => self.resolve.extend(some(text)),
+            "bind" => self.bind.extend(some(text)),
             _ => unreachable!("a test sets every knob: {name} has no field"),
         }
     }

@@ -8,6 +8,7 @@ use crate::bench::origin_process::{OriginProcess, Watched};
 use crate::bench::run::{Row, Run, ttfb_ms};
 use crate::bench::samples::{Sample, Sampler, peak_gbit};
 use crate::bench::spec::Spec;
+use crate::events::Tails;
 use crate::sys;
 
 /// A running clock.
@@ -69,6 +70,7 @@ pub struct Elapsed {
 /// What each side says of itself.
 pub struct Words {
     pub retries: u32,
+    pub tails: Tails,
     pub connections: u32,
     pub shards: u32,
     pub verified: String,
@@ -78,6 +80,7 @@ impl Words {
     pub fn of_the_floor(shape: Shape) -> Words {
         Words {
             retries: 0,
+            tails: Tails::default(),
             connections: shape.connections,
             shards: shape.shards(),
             verified: "none: the floor does not look at the bytes".into(),
@@ -98,6 +101,7 @@ pub fn run(elapsed: Elapsed, rows: Vec<Row>, spec: &Spec, words: Words) -> Run {
         ttfb_ms_p99: ttfb_ms(&rows, 99.0),
         parts: rows.len() as u32,
         retries: words.retries,
+        tails: words.tails,
         connections: words.connections,
         shards: words.shards,
         verified: words.verified,

@@ -24,6 +24,7 @@ use crate::bench::spec::{Landing, Spec, Work};
 use crate::commands::cp_many::no_listing;
 use crate::console::{Carries, Console};
 use crate::download::start;
+use crate::events::Tails;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::knobs::Knobs;
@@ -176,7 +177,9 @@ impl Prepared for ByEngine<'_> {
             return Err(Failure::interrupted("bench: interrupted"));
         }
         let verified = Vec::from_iter(verified).join(", ");
-        let words = Words { retries, connections: progress.connections, shards: self.shards, verified };
+        let tails = Tails::default();
+        let words =
+            Words { retries, tails, connections: progress.connections, shards: self.shards, verified };
         Ok(Run { objects: Some(objects), ..run(elapsed, Vec::new(), self.spec, words) })
     }
 }

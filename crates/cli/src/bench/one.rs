@@ -21,6 +21,7 @@ use crate::bench::spec::Spec;
 use crate::bench::target::Target;
 use crate::console::Console;
 use crate::download::start;
+use crate::events::Tails;
 use crate::failure::Failure;
 use crate::knobs::Knobs;
 use crate::{origin, sys};
@@ -99,6 +100,7 @@ impl Prepared for ByEngine<'_> {
         };
         let words = Words {
             retries: report.retries,
+            tails: Tails::of(Some(&report)),
             connections: report.connections,
             shards: report.shards,
             verified: report.verified.to_string(),

@@ -10,6 +10,7 @@ use crate::bench::run::{Run, median};
 use crate::bench::spec::Landing;
 use crate::bench::sweep::Combination;
 use crate::console::{Carries, Console};
+use crate::events::Tails;
 use crate::failure::Failure;
 
 /// Who ran.
@@ -216,6 +217,8 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     parts: Option<u32>,
     retries: u32,
+    #[serde(flatten)]
+    tails: Tails,
     connections: u32,
     shards: u32,
     verified: &'a str,
@@ -252,6 +255,7 @@ impl<'a> Line<'a> {
             ttfb_ms: one.then_some(Ttfb { p50: run.ttfb_ms_p50, p99: run.ttfb_ms_p99 }),
             parts: one.then_some(run.parts),
             retries: run.retries,
+            tails: run.tails,
             connections: run.connections,
             shards: run.shards,
             verified: &run.verified,

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::bench::samples::Sample;
+use crate::events::Tails;
 
 /// What one repetition measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -22,6 +23,8 @@ pub struct Run {
     pub ttfb_ms_p99: f64,
     pub parts: u32,
     pub retries: u32,
+    /// Of the floor, and of many objects: none.
+    pub tails: Tails,
     pub connections: u32,
     pub shards: u32,
     pub verified: String,

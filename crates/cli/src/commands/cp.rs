@@ -226,6 +226,7 @@ pub fn object_event(source: &Location, target: Option<&Path>, outcome: &Outcome)
         etag: done.and_then(|done| done.version.etag.clone()),
         seconds: outcome.seconds,
         retries: outcome.retries,
+        tails: events::Tails::of(done),
     }
 }
 

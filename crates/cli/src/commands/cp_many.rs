@@ -288,6 +288,7 @@ impl<'a> Copy<'a> {
             etag: done.and_then(|done| done.version.etag.clone()),
             seconds: *seconds,
             retries: *retries,
+            tails: events::Tails::of(done),
             ..self.event(if done.is_some() { "ok" } else { "failed" }, &wanted.location, Some(&path))
         }
     }
@@ -325,6 +326,7 @@ impl<'a> Copy<'a> {
             etag: None,
             seconds: 0.0,
             retries: 0,
+            tails: events::Tails::default(),
         }
     }
 

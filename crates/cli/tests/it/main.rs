@@ -22,4 +22,5 @@ mod raw;
 mod resume;
 mod secrets;
 mod sweep;
+mod tails;
 mod tls;

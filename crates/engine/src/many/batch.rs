@@ -174,6 +174,12 @@ impl Batch {
         }
     }
 
+    /// Whether anything waits for a worker but the object whose parts are all taken.
+    pub(crate) fn has_more(&self) -> bool {
+        let state = self.lock();
+        !state.is_fed || state.queue.has_more()
+    }
+
     /// Begins an object. One that cannot be begun has ended.
     pub(super) fn begin(self: &Arc<Batch>, task: Task<Wanted>) -> Option<Hold> {
         let Task { wanted, again } = task;

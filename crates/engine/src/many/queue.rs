@@ -53,6 +53,11 @@ impl<W, O: Clone> Queue<W, O> {
         self.open.remove(at)
     }
 
+    /// Whether anything is there beside one object that is open.
+    pub(crate) fn has_more(&self) -> bool {
+        !self.small.is_empty() || !self.large.is_empty() || self.open.len() > 1
+    }
+
     /// Everything that was open, given back for the same reason.
     #[must_use]
     pub(crate) fn clear(&mut self) -> VecDeque<O> {

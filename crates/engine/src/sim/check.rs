@@ -31,7 +31,9 @@ pub(super) fn check(world: &World, outcome: &Outcome) -> Vec<String> {
         wrong.push(format!("{} bytes are still leased when all is over", outcome.held_bytes));
     }
     let (open, parallel) = (world.log.borrow().open_at_most, scenario.tuning.parallel as usize);
-    if open > parallel {
+    // A second for each part that is raced.
+    let most = if scenario.is_fair() { parallel } else { 2 * parallel };
+    if open > most {
         wrong.push(format!("{open} connections were open at once, --parallel is {parallel}"));
     }
     wrong.extend(check_attempts(scenario, &world.log.borrow().exchanges));
@@ -57,6 +59,14 @@ struct Attempts<'a> {
     exchanges: Vec<&'a Exchange>,
     /// The bytes that tell size and version: asked for until there is an answer, and then until they are landed.
     is_first: bool,
+}
+
+impl Attempts<'_> {
+    /// Whether one began before the one before it had ended.
+    fn are_raced(&self) -> bool {
+        let overlaps = |pair: &[&Exchange]| pair[0].ended_at.is_none_or(|ended| pair[1].asked_at < ended);
+        self.exchanges.windows(2).any(overlaps)
+    }
 }
 
 fn attempts(exchanges: &[Exchange]) -> Vec<Attempts<'_>> {
@@ -86,7 +96,9 @@ fn check_count(scenario: &Scenario, attempts: &Attempts<'_>) -> Option<String> {
     let is_throttled =
         attempts.exchanges.iter().any(|exchange| matches!(exchange.fault, Some(Fault::Throttles(_))));
     let in_vain = scenario.tuning.retries * if is_throttled { 4 } else { 1 } + 1;
-    let most = in_vain * twice * again;
+    // Whoever is silent and left for another counts as one in vain; who races in vain does not.
+    let races = 1 + u32::from(attempts.are_raced());
+    let most = in_vain * twice * again * races;
     let mut in_a_row = 0;
     for exchange in &attempts.exchanges {
         in_a_row = if exchange.received >= WORTHWHILE_BYTES { 0 } else { in_a_row + 1 };
@@ -103,6 +115,9 @@ fn check_count(scenario: &Scenario, attempts: &Attempts<'_>) -> Option<String> {
 /// The waits between attempts: as long as the origin asks for, no longer than the policy says.
 fn check_waits(scenario: &Scenario, attempts: &Attempts<'_>) -> Vec<String> {
     let mut wrong = Vec::new();
+    if attempts.are_raced() {
+        return wrong;
+    }
     for (attempt, gap, failed) in gaps(attempts) {
         let asked = failed.asked_to_wait().unwrap_or_default().min(WAIT_MAX);
         if gap < asked {
@@ -147,7 +162,7 @@ pub(super) fn waits(world: &World) -> Vec<(u32, Duration)> {
     }
     let log = world.log.borrow();
     let attempts = attempts(&log.exchanges);
-    let parts = attempts.iter().filter(|attempts| !attempts.is_first).flat_map(gaps);
+    let parts = attempts.iter().filter(|attempts| !attempts.is_first && !attempts.are_raced()).flat_map(gaps);
     parts.filter(|(.., failed)| failed.status != 503).map(|(attempt, gap, _)| (attempt, gap)).collect()
 }
 
@@ -211,6 +226,9 @@ fn check_success(world: &World, ended: &Ended, report: &Report) -> Option<String
     }
     if scenario.is_fair() && report.retries > 0 {
         return Some(format!("{} attempts were tried again, and nothing had failed", report.retries));
+    }
+    if scenario.is_fair() && report.tails.hedged + report.tails.moved > 0 {
+        return Some(format!("nothing was silent or slow, and yet: {:?}", report.tails));
     }
     if scenario.is_fair() && scenario.origin.closes_idle.is_none() {
         return check_fair(scenario, ended, report);

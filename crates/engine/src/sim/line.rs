@@ -54,12 +54,16 @@ async fn open(world: Rc<World>, address: SocketAddr) -> io::Result<Line> {
         Address::Silent => silence(&world, address).await,
         Address::Refuses => Err(refusal(&world, address)),
         Address::Returns(at) if world.now() < at => Err(refusal(&world, address)),
-        Address::Alive | Address::Returns(_) if silent => silence(&world, address).await,
-        Address::Alive | Address::Returns(_) if refused => Err(refusal(&world, address)),
-        Address::Alive => Ok(Line::new(world)),
+        Address::Alive | Address::Returns(_) | Address::Slow(_) if silent => silence(&world, address).await,
+        Address::Alive | Address::Returns(_) | Address::Slow(_) if refused => Err(refusal(&world, address)),
+        Address::Alive => Ok(Line::new(world, 1)),
+        Address::Slow(times) => {
+            world.tell(|| format!("{address} is slow"));
+            Ok(Line::new(world, times))
+        }
         Address::Returns(_) => {
             world.tell(|| format!("{address} is back"));
-            Ok(Line::new(world))
+            Ok(Line::new(world, 1))
         }
     }
 }
@@ -80,6 +84,8 @@ fn refusal(world: &World, address: SocketAddr) -> io::Error {
 pub(crate) struct Line {
     world: Rc<World>,
     number: u32,
+    /// Bytes a second.
+    rate: f64,
     draw: Draw,
     /// The bytes of a request that have been written so far.
     request: Vec<u8>,
@@ -104,13 +110,15 @@ enum End {
 }
 
 impl Line {
-    fn new(world: Rc<World>) -> Line {
+    fn new(world: Rc<World>, slower: u32) -> Line {
+        let rate = world.scenario.origin.rate as f64 / f64::from(slower);
         let number = world.on_open();
         world.tell(|| format!("#{number} opened"));
         let seed = world.draw.borrow_mut().seed();
         Line {
             world,
             number,
+            rate,
             draw: Draw::new(seed),
             request: Vec::new(),
             answer: Answer::default(),
@@ -128,6 +136,13 @@ impl Line {
     /// What `SO_RCVLOWAT` does: nobody is woken for less.
     pub(crate) fn set_floor(&self, bytes: usize) {
         self.floor_bytes.set(bytes);
+    }
+
+    /// What `FIONREAD` tells, of what had arrived when somebody last looked or was woken.
+    pub(crate) fn queued_bytes(&self) -> u64 {
+        let now = Instant::now();
+        let arrived = self.next.filter(|(at, _)| *at <= now).map_or(self.arrived, |(_, to)| to);
+        (arrived - self.read) as u64
     }
 
     /// Whether the origin has closed the connection in an idle moment.
@@ -183,7 +198,7 @@ impl Line {
         let cut = self.answer.cut.map_or(end, |(at, _)| at);
         let to = (self.arrived + self.draw.between_orders(least, most) as usize).min(cut);
         let bytes = to - self.arrived;
-        let own = from + Duration::from_secs_f64(bytes as f64 / self.world.scenario.origin.rate as f64);
+        let own = from + Duration::from_secs_f64(bytes as f64 / self.rate);
         self.next = Some((own.max(self.world.cross_link(from, bytes)), to));
     }
 

@@ -22,6 +22,7 @@ mod policy;
 mod run;
 mod scenario;
 mod shapes;
+mod tails;
 mod tests;
 mod world;
 

@@ -78,6 +78,7 @@ pub(super) fn answer(world: &World, line: u32, text: &str) -> Answer {
         body: made.body.clone(),
         received: 0,
         asked_at: world.now(),
+        moved_at: world.now(),
         ended_at: None,
     });
     explain(world, object, fault);

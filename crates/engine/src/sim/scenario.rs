@@ -151,6 +151,8 @@ pub(super) enum Address {
     Silent,
     /// Refuses until then.
     Returns(Duration),
+    /// Its connections carry so many times less.
+    Slow(u32),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,6 +28,7 @@ pub(super) const SHAPES: &[(&str, Shape)] = &[
     ("connections refused", refused),
     ("some addresses are dead", dead_addresses),
     ("an address comes back", address_returns),
+    ("an address is slow", slow_address),
     ("nobody there", nobody_there),
     ("flipped bits", flipped_bits),
     ("a span", spans),
@@ -215,6 +216,16 @@ fn address_returns(scenario: &mut Scenario, draw: &mut Draw) {
         (0..draw.between(1, 5)).map(|_| Duration::from_millis(draw.between(0, 30_000))).collect();
     if let Task::One { pauses: between, .. } = &mut scenario.task {
         *between = pauses;
+    }
+}
+
+fn slow_address(scenario: &mut Scenario, draw: &mut Draw) {
+    let slow = Address::Slow(draw.between(2, 30) as u32);
+    scenario.origin.addresses =
+        vec![Address::Alive, slow, draw.pick(&[Address::Alive, slow]), Address::Alive];
+    scenario.tuning.stall_ms *= 30;
+    if draw.happens(0.3) {
+        stalls(scenario, draw);
     }
 }
 

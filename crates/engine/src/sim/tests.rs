@@ -183,6 +183,7 @@ fn exchange(
         body,
         received: 0,
         asked_at: Duration::from_millis(asked_ms),
+        moved_at: Duration::from_millis(asked_ms),
         ended_at: ended_ms.map(Duration::from_millis),
     }
 }

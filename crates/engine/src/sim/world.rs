@@ -16,6 +16,9 @@ use crate::lease::Pool;
 /// What heads bring along of a body: it may have been received twice where the rest of the body never came.
 pub(super) const AHEAD_BYTES: u64 = 4 << 10;
 
+/// Whoever takes over the rest of a part leaves its owner so much at least.
+const CUT_BYTES: u64 = 512 << 10;
+
 /// Keys of requests that ask for no part: for all there is, and for the last byte, which tells where the end is.
 pub(super) const WHOLE: u64 = u64::MAX;
 pub(super) const LAST_BYTE: u64 = u64::MAX - 1;
@@ -75,6 +78,8 @@ pub(super) struct Exchange {
     /// How many of them the engine has received.
     pub(super) received: u64,
     pub(super) asked_at: Duration,
+    /// When something was received of it last.
+    pub(super) moved_at: Duration,
     /// When its last byte was received, or its connection dropped.
     pub(super) ended_at: Option<Duration>,
 }
@@ -212,12 +217,20 @@ impl World {
     }
 
     fn check_request(&self, exchange: &Exchange) {
+        let now = self.now();
         let overlaps = self.log.borrow().exchanges.iter().any(|other| {
             let left = other.body.start + other.received..other.body.end;
+            // What is silent may be raced, from what has landed on; what is cut is left to another from there on.
+            let landed = left.start.saturating_sub(AHEAD_BYTES)..=left.start;
+            let is_silent = now >= other.moved_at + self.silent_for();
+            let is_raced = is_silent && landed.contains(&exchange.body.start);
+            let is_cut = exchange.body.start >= left.start + CUT_BYTES;
             other.may_land()
                 && exchange.may_land()
                 && other.object == exchange.object
                 && left.start.max(exchange.body.start) < left.end.min(exchange.body.end)
+                && !is_raced
+                && !is_cut
         });
         if overlaps {
             self.object_to(format!(
@@ -239,6 +252,37 @@ impl World {
         }
     }
 
+    /// What is silent for less is asked for once.
+    fn silent_for(&self) -> Duration {
+        let stall = Duration::from_millis(self.scenario.tuning.stall_ms);
+        (stall / 2).min(Duration::from_millis(200)) - Duration::from_millis(5)
+    }
+
+    /// Of an origin that serves ranges every byte is received once, but for what came with heads.
+    fn check_twice(&self, log: &Log, line: u32, bytes: u64) -> Option<Range<u64>> {
+        let origin = &self.scenario.origin;
+        if !origin.has_ranges || origin.replaced.is_some() {
+            return None;
+        }
+        let counts = |exchange: &Exchange| {
+            let is_for_a_part = exchange.is_get && exchange.key != LAST_BYTE && exchange.status == 206;
+            is_for_a_part && !matches!(exchange.fault, Some(Fault::WrongRange(_)))
+        };
+        let at = log.exchanges.iter().rposition(|exchange| exchange.line == line)?;
+        let this = Some(&log.exchanges[at]).filter(|exchange| counts(exchange))?;
+        let reached = this.body.start + this.received;
+        let new = reached - bytes..reached;
+        let is_twice = |(number, other): (usize, &Exchange)| {
+            let (start, end) =
+                (other.body.start, (other.body.start + other.received).saturating_sub(AHEAD_BYTES));
+            number != at
+                && counts(other)
+                && (other.transfer, other.object) == (this.transfer, this.object)
+                && start.max(new.start + AHEAD_BYTES.min(bytes)) < end.min(new.end)
+        };
+        log.exchanges.iter().enumerate().any(is_twice).then_some(new)
+    }
+
     /// Memory is held within the budget.
     fn check_pool(&self) {
         if let Some((pool, most)) = self.pool.get()
@@ -256,6 +300,7 @@ impl World {
                 return;
             };
             exchange.received += bytes;
+            exchange.moved_at = self.now();
             let reached = exchange.body.start + exchange.received;
             let window = *self.window.borrow();
             let is_for_a_part = exchange.is_get && exchange.key != LAST_BYTE;
@@ -263,6 +308,10 @@ impl World {
                 .filter(|window| is_for_a_part && reached > window.end() + AHEAD_BYTES)
                 .map(|window| (reached, window))
         };
+        let twice = self.check_twice(&self.log.borrow(), line, bytes);
+        if let Some(twice) = twice {
+            self.object_to(format!("bytes {twice:?} were received twice"));
+        }
         if let Some((reached, window)) = beyond {
             self.object_to(format!("byte {reached} was received, the window ends at {}", window.end()));
         }

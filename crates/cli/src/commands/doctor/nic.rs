@@ -5,8 +5,6 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 
-use crate::sys;
-
 /// An interface. What a virtual machine's does not tell is `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nic {
@@ -32,7 +30,9 @@ impl Nic {
         // Connecting a datagram socket only chooses the route; the port is that of discard.
         socket.connect((address, 9))?;
         let ours = socket.local_addr()?.ip();
-        Ok(sys::interface_of(ours)?.map(|name| Nic::look(root, name, ours.is_loopback())))
+        let mut known = flatout_engine::interfaces()?.into_iter();
+        let found = known.find(|(_, address)| *address == ours);
+        Ok(found.map(|(name, _)| Nic::look(root, name, ours.is_loopback())))
     }
 
     fn look(root: &Path, name: String, is_loopback: bool) -> Nic {

@@ -31,6 +31,7 @@ fn flags(snapshot: &mut Snapshot) {
         &["--region", "eu west"],
         &["--resolve", "host"],
         &["--resolve", "host:9000:name"],
+        &["--bind", "192.0.2.7"],
         &["--proxy", "socks5://user:hunter2hunter2@proxy:1080"],
         &["--ca-bundle", "/nowhere/ca.pem"],
         &["--ca-bundle", &empty],

@@ -12,7 +12,7 @@ use flatout_server::{Identity, Options, Origin, Store, synthetic_bytes};
 
 use super::log::Log;
 use super::run::{Run, run};
-use super::table::{Addresses, CONNECTING, Dialect, End, Keys, Landing, Row, SETTINGS, Seen};
+use super::table::{Addresses, Dialect, End, Keys, Landing, Row, SETTINGS, Seen};
 use crate::folder::{EARLIER, Folder};
 use crate::objects::{ACCESS_KEY, SECRET_KEY};
 use crate::program::{events, flatout};
@@ -77,7 +77,7 @@ impl Cell<'_> {
     fn hits(&self, run: &Run, log: &Log) -> usize {
         let mut falls = self.row.total.iter().flat_map(|rates| &rates.then);
         let fell = falls.any(|(from, _)| log.goes_across(*from));
-        let waited = self.row.addresses.has_dead() && run.took >= CONNECTING;
+        let waited = self.row.addresses.have_tried_dead(run.took);
         let slow = if self.row.addresses == Addresses::SlowAndLive { log.at_first_address() } else { 0 };
         log.hits + usize::from(fell) + usize::from(waited) + slow
     }

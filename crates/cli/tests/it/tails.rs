@@ -1,0 +1,152 @@
+//! Tails: what stalls, dies or is slow costs little. Requests are counted by the tunnel's log; nothing here looks at how long
+//! anything took, but a run that waits for what it must not wait for takes ten minutes, and is ended long before.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+
+use flatout_server::{Fault, FaultKind, Listen, Options, Origin, Store, Tunnel};
+use serde_json::Value;
+
+use crate::folder::Folder;
+use crate::program::{flatout, run};
+
+use std::time::Duration;
+
+const BYTES: u64 = 8 << 20;
+/// Longer than a run may take.
+const LONG: Duration = Duration::from_secs(600);
+
+/// A request for a range, as the origin saw it.
+#[derive(Debug)]
+struct Get {
+    first: u64,
+    last: u64,
+    bytes: u64,
+    fault: Option<String>,
+    listener: u64,
+}
+
+fn gets(log: &Path) -> Vec<Get> {
+    let text = fs::read_to_string(log).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let number = |value: &Value| value.as_u64().unwrap();
+    lines
+        .filter(|line| line["method"] == "GET" && line["range"].is_array())
+        .map(|line| Get {
+            first: number(&line["range"][0]),
+            last: number(&line["range"][1]),
+            bytes: number(&line["bytes"]),
+            fault: line["fault"].as_str().map(String::from),
+            listener: number(&line["listener"]),
+        })
+        .collect()
+}
+
+/// An origin on these addresses of loopback, all with one port; the address of each.
+fn origin(options: &Options, listen: impl Fn(u8, u16) -> Listen) -> Origin {
+    loop {
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+        let listen = (1..=4).map(|last| listen(last, free.port())).collect();
+        match Origin::start(Options { listen, ..options.clone() }) {
+            Ok(origin) => return origin,
+            // Another test has taken the port in between.
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse, "{error}"),
+        }
+    }
+}
+
+fn live(last: u8, port: u16) -> Listen {
+    SocketAddr::from(([127, 0, 0, last], port)).into()
+}
+
+fn options(log: &Path) -> Options {
+    let store = Store::Synthetic(vec![("demo".into(), "object".into(), BYTES)], vec![]);
+    let tunnel = Tunnel { log: Some(log.to_owned()), ..Tunnel::default() };
+    Options { tunnel, ..Options::new(store) }
+}
+
+/// Copies the object; the event of it, and what the origin was asked for.
+fn copy(origin: Origin, log: &Path, more: &[&str]) -> (Value, Vec<Get>) {
+    let folder = Folder::new();
+    let port = origin.addresses()[0].port();
+    let resolve = format!("localhost:{port}:127.0.0.1,127.0.0.2,127.0.0.3,127.0.0.4");
+    let (endpoint, target) = (format!("http://localhost:{port}"), folder.at("new"));
+    let base = ["cp", "s3://demo/object", &target, "--endpoint-url", &endpoint, "--json"];
+    let patience = ["--connect-timeout", "10m", "--stall-timeout", "20m", "--retries", "3"];
+    let size = ["--part-size", "128KiB", "--parallel", "8", "--resolve", &resolve];
+    let ended = run(&mut flatout(&[&base[..], &patience, &size, more].concat())).clean();
+    let event = ended.events().into_iter().find(|event| event["event"] == "object").unwrap();
+    assert_eq!((&event["status"], &event["verified"]), (&"ok".into(), &"crc64nvme".into()), "{event}");
+    origin.stop().unwrap();
+    (event, gets(log))
+}
+
+#[test]
+fn a_body_that_stalls_is_asked_for_again_from_where_it_stopped() {
+    let aside = tempfile::tempdir().unwrap();
+    let log = aside.path().join("log");
+    let mut options = options(&log);
+    options.tunnel.seed = 5;
+    options.tunnel.faults = vec![Fault { chance: 0.03, kind: FaultKind::Stall(LONG) }];
+    let (event, gets) = copy(origin(&options, live), &log, &[]);
+    let stalled: Vec<_> = gets.iter().filter(|get| get.fault.is_some()).collect();
+    assert!(!stalled.is_empty(), "another seed: {gets:?}");
+    for stalled in &stalled {
+        let other = gets.iter().find(|get| get.last == stalled.last && get.first > stalled.first);
+        // A head may bring a few bytes that land with what follows them only.
+        let other = other.or_else(|| gets.iter().find(|get| get.last == stalled.last && get.fault.is_none()));
+        let other = other.unwrap_or_else(|| panic!("nobody else brought the rest of {stalled:?}: {gets:?}"));
+        assert!(other.first + (4 << 10) >= stalled.first + stalled.bytes, "{other:?} after {stalled:?}");
+        assert_ne!(other.listener, stalled.listener, "at another address");
+    }
+    // A busy machine may have been silent, too.
+    assert!(event["hedged"].as_u64() >= Some(stalled.len() as u64), "{event}");
+    assert_eq!((&event["retries"], &event["fetched"]), (&0.into(), &BYTES.into()), "{event}");
+    let sent: u64 = gets.iter().map(|get| get.bytes).sum();
+    assert!(sent <= BYTES + BYTES / 8, "{sent} bytes left the origin, {BYTES} are wanted");
+}
+
+#[test]
+fn a_dead_address_is_waited_for_by_nobody() {
+    let aside = tempfile::tempdir().unwrap();
+    let log = aside.path().join("log");
+    for dead in [1, 3] {
+        let listen = |last, port| Listen { dead: last == dead, ..live(last, port) };
+        let (event, gets) = copy(origin(&options(&log), listen), &log, &[]);
+        assert_eq!(event["retries"], 0, "{event}");
+        let used: BTreeMap<u64, usize> = gets.iter().fold(BTreeMap::new(), |mut used, get| {
+            *used.entry(get.listener).or_default() += 1;
+            used
+        });
+        assert_eq!(used.len(), 3, "every other address is used: {used:?}");
+        fs::remove_file(&log).unwrap();
+    }
+}
+
+#[test]
+fn what_an_address_is_too_slow_for_others_bring() {
+    let aside = tempfile::tempdir().unwrap();
+    let log = aside.path().join("log");
+    // What it is asked for at first would take it two minutes.
+    let slow = |last, port| Listen { rate: (last == 2).then_some(2 << 10), ..live(last, port) };
+    let mut options = options(&log);
+    options.per_connection = Some(1 << 20);
+    let (event, gets) = copy(origin(&options, slow), &log, &[]);
+    let moved = event["moved"].as_u64().unwrap() + event["hedged"].as_u64().unwrap();
+    assert!((1..=8).contains(&moved), "{event}");
+    let slow: u64 = gets.iter().filter(|get| get.listener == 1).count() as u64;
+    assert!(slow >= 1 && slow <= moved + 1, "{slow} requests to the slow address: {gets:?}");
+    assert_eq!(event["fetched"], BYTES, "{event}");
+}
+
+#[test]
+fn connections_leave_from_the_addresses_that_bind_names() {
+    let aside = tempfile::tempdir().unwrap();
+    let log = aside.path().join("log");
+    copy(origin(&options(&log), live), &log, &["--bind", "127.0.0.8", "--bind", "127.0.0.9"]);
+    let refused = run(&mut flatout(&["ls", "s3://demo", "--bind", "192.0.2.1"]));
+    assert_eq!(refused.code, Some(4), "{}", refused.stderr);
+    assert!(refused.stderr.contains("'192.0.2.1' is not an address of this machine"), "{}", refused.stderr);
+}

@@ -1,0 +1,122 @@
+//! Tails in virtual time: what stalls, slow and dead addresses and the last part cost a transfer from end to end.
+
+use std::time::Duration;
+
+use flatout_wire::range::Span;
+
+use super::check::check;
+use super::run::run;
+use super::scenario::{Address, Draw, Fault, Framing, Land, Scenario, Task};
+use super::shapes::fair;
+use crate::account::Dialect;
+use crate::hedge::{BUDGET_FIRST, REFILL};
+
+/// A get of 120 parts by eight workers, a third of a second each: six seconds on a clean day.
+fn steady(seed: u64) -> Scenario {
+    let mut scenario = fair(&mut Draw::new(seed));
+    let (origin, tuning) = (&mut scenario.origin, &mut scenario.tuning);
+    (scenario.seed, scenario.shape) = (seed, "steady");
+    (origin.dialect, origin.framing, origin.states_checksum) = (Dialect::Plain, Framing::Length, false);
+    (origin.addresses, origin.closes_each) = (vec![Address::Alive; 4], false);
+    (origin.connect_ms, origin.first_byte_ms, origin.jitter_ms) = (20, 20, 10);
+    (origin.rate, origin.total_rate, origin.pieces) = (100_000, 100_000_000, (500, 4_000));
+    (tuning.parallel, tuning.shards, tuning.retries) = (8, 2, 5);
+    (tuning.part_bytes, tuning.stall_ms, tuning.connect_ms) = (32 << 10, 20_000, 5_000);
+    tuning.window_bytes = 2 * tuning.part_bytes;
+    scenario.objects[0].bytes = 120 * (32 << 10);
+    scenario.task = Task::One { span: Span::All, land: Land::Memory, pauses: Vec::new() };
+    scenario
+}
+
+/// What a run took and told: seconds, parts that were asked for twice or elsewhere, and all requests.
+struct Took {
+    seconds: f64,
+    hedged: u32,
+    moved: u32,
+    requests: usize,
+    events: Vec<String>,
+}
+
+fn took(scenario: &Scenario) -> Took {
+    let (world, outcome) = run(scenario, true);
+    let wrong = check(&world, &outcome);
+    assert!(wrong.is_empty(), "{}\n{scenario}", wrong.join("; "));
+    let ended = outcome.gets.first().expect("one get");
+    let report = ended.result.as_ref().expect("it ends well");
+    let log = world.log.borrow();
+    Took {
+        seconds: (ended.ended - ended.began).as_secs_f64(),
+        hedged: report.tails.hedged,
+        moved: report.tails.moved,
+        requests: log.exchanges.len(),
+        events: log.events.clone(),
+    }
+}
+
+/// The mean, over seeds, of what a changed world takes beside the same one on a clean day.
+fn ratio(change: impl Fn(&mut Scenario)) -> f64 {
+    const SEEDS: u64 = 20;
+    let of = |seed| {
+        let (clean, mut changed) = (steady(seed), steady(seed));
+        change(&mut changed);
+        took(&changed).seconds / took(&clean).seconds
+    };
+    let ratios: Vec<f64> = (0..SEEDS).map(of).collect();
+    println!("{ratios:.2?}");
+    ratios.iter().sum::<f64>() / SEEDS as f64
+}
+
+#[test]
+fn one_stall_in_a_hundred_costs_little() {
+    let ratio = ratio(|scenario| {
+        scenario.origin.faults = vec![(0.01, Fault::Stall(Duration::from_secs(10)))];
+    });
+    assert!(ratio <= 1.15, "{ratio}");
+}
+
+#[test]
+fn a_slow_address_costs_less_than_its_share() {
+    let ratio = ratio(|scenario| {
+        scenario.origin.addresses[2] = Address::Slow(10);
+    });
+    assert!(ratio <= 1.0 / 0.9, "{ratio}");
+}
+
+#[test]
+fn a_dead_address_is_tried_once_and_waited_for_by_nobody() {
+    for dead in [0, 3] {
+        let mut scenario = steady(1);
+        let clean = took(&scenario).seconds;
+        scenario.origin.addresses[dead] = Address::Silent;
+        let Took { seconds, events, .. } = took(&scenario);
+        let tries = events.iter().filter(|event| event.contains("does not answer")).count();
+        assert_eq!(tries, 1, "{events:#?}");
+        assert!(seconds <= clean + 1.0, "{seconds} s, {clean} s with all of them");
+    }
+}
+
+#[test]
+fn a_broad_slowdown_stays_in_budget() {
+    for seed in 0..10 {
+        let mut scenario = steady(seed);
+        scenario.origin.faults = vec![(1.0, Fault::Stall(Duration::from_secs(3)))];
+        let Took { hedged, moved, requests, .. } = took(&scenario);
+        let first = BUDGET_FIRST * f64::from(scenario.tuning.shards);
+        let most = first + REFILL * 120.0;
+        assert!(hedged > 0 && f64::from(hedged) <= most, "seed {seed}: {hedged} hedges, {most} are allowed");
+        assert!(requests <= 120 + most as usize + moved as usize, "seed {seed}: {requests} requests");
+    }
+}
+
+#[test]
+fn the_last_part_is_shared() {
+    let mut scenario = steady(3);
+    (scenario.origin.rate, scenario.tuning.parallel, scenario.tuning.part_bytes) = (200_000, 2, 3_700_000);
+    scenario.tuning.window_bytes = 2 * scenario.tuning.part_bytes;
+    // The second part is there when a twelfth of the first is.
+    scenario.objects[0].bytes = 4_000_000;
+    let alone_s = 3_700_000.0 / 200_000.0;
+    let Took { seconds, requests, hedged, .. } = took(&scenario);
+    assert_eq!((requests, hedged), (3, 0), "two parts, and the rest of one");
+    assert!(seconds < 0.6 * alone_s, "{seconds} s, the part alone takes {alone_s} s");
+}
