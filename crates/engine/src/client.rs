@@ -23,6 +23,7 @@ use crate::landing::{Landing, Memory};
 use crate::lease::Pool;
 use crate::list::{Bucket, Listing, repeats_a_page};
 use crate::many::{Batch, Many, Wanted};
+use crate::memory::Shares;
 use crate::proxy::{Proxies, Routes};
 use crate::shard::{Job, ShardHandle};
 use crate::stats::{Report, Stat, Version};
@@ -81,6 +82,7 @@ impl Client {
             }
             false => (config.aws_credentials, config.oss_credentials),
         };
+        let shares = Shares::of(&settings)?;
         let account = Account::new(&settings, &config.oss, aws, oss)
             .map_err(|why| usage(why.to_string()).during(SETTINGS, knob_of(&why)))?;
         let core = Core {
@@ -90,7 +92,8 @@ impl Client {
             tls: Tls::new(settings.ca_bundle.as_deref())?,
             clock: Clock::default(),
             settings,
-            pool: Arc::default(),
+            pool: Arc::new(Pool::new(shares.limit, shares.set_aside)),
+            shares,
             shards: Mutex::new(Some(Vec::new())),
             process: std::process::id(),
         };
@@ -126,7 +129,7 @@ impl Client {
         folder: Option<Folder>,
     ) -> Result<Many, Error> {
         let settings = &self.core.settings;
-        let batch = Batch::new(self.core.account.clone(), self.core.pace(), self.core.care(), folder);
+        let batch = Batch::new(&self.core, folder);
         Many::start(batch, wanted, |number, worker| {
             self.core.send((number % settings.shards.max(1)) as usize, Job::Many(worker))
         })
@@ -332,6 +335,7 @@ pub(crate) struct Core {
     pub(crate) tls: Tls,
     pub(crate) clock: Clock,
     pub(crate) pool: Arc<Pool>,
+    pub(crate) shares: Shares,
     /// The shards that have been started; `None` once the client is closed, so that nothing starts any after.
     shards: Mutex<Option<Vec<ShardHandle>>>,
     process: u32,
@@ -346,6 +350,7 @@ impl Core {
 
     pub(crate) fn pace(&self) -> Pace {
         let Settings { parallel, part_bytes, window_bytes, .. } = self.settings;
+        let window_bytes = window_bytes.unwrap_or_else(|| self.shares.window(parallel, part_bytes));
         Pace { parallel, part_bytes, window_bytes }
     }
 

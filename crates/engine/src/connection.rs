@@ -19,7 +19,8 @@ use tokio::time::{Instant, Sleep};
 
 use crate::error::{Error, ErrorKind};
 use crate::landing::Place;
-use crate::lease::Lease;
+use crate::lease::{Charge, Lease};
+use crate::memory::{CONNECTION_BYTES, TLS_CONNECTION_BYTES};
 use crate::proxy::Proxy;
 use crate::tls::{RECORD_BYTES_MAX, Tls, TlsStream};
 use crate::tls_errors::{alert_in, is_alert, is_tls};
@@ -99,6 +100,16 @@ fn at(endpoint: &Endpoint, address: SocketAddr) -> String {
 }
 
 impl Socket {
+    /// What a connection over it weighs.
+    pub(crate) fn weight(&self) -> u64 {
+        match &self.stream {
+            Stream::Plain(_) => CONNECTION_BYTES,
+            Stream::Tls(_) => TLS_CONNECTION_BYTES,
+            #[cfg(test)]
+            Stream::Modelled(_) => CONNECTION_BYTES,
+        }
+    }
+
     /// Asks the kernel to wake us only when `bytes` can be received (`SO_RCVLOWAT`): fewer, larger receives.
     fn set_floor(&mut self, bytes: usize) -> io::Result<()> {
         let (stream, bytes) = match &self.stream {
@@ -183,6 +194,7 @@ pub(crate) struct Connection {
     pub(crate) number: u32,
     /// Received, not yet used: heads, chunk sizes, and what came behind them.
     ahead: Vec<u8>,
+    _weight: Charge,
 }
 
 impl Connection {
@@ -192,9 +204,10 @@ impl Connection {
         address: SocketAddr,
         number: u32,
         stall_timeout: Duration,
+        weight: Charge,
     ) -> Connection {
-        let ahead = Vec::with_capacity(HEAD_READ_BYTES);
-        Connection { socket, stall: StallClock::new(stall_timeout), endpoint, address, number, ahead }
+        let (ahead, stall) = (Vec::with_capacity(HEAD_READ_BYTES), StallClock::new(stall_timeout));
+        Connection { socket, stall, endpoint, address, number, ahead, _weight: weight }
     }
 
     /// Sends a request's head and waits for the answer's. Interim answers (1xx) are passed over.

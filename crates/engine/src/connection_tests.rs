@@ -124,11 +124,15 @@ enum By {
     Landing,
 }
 
+fn unweighed() -> Charge {
+    std::sync::Arc::<crate::lease::Pool>::default().charge(0)
+}
+
 async fn by_us(address: SocketAddr, by: By) -> Answer {
     let tls = Tls::new(None).expect("the system's certificates are not read yet");
     let (endpoint, _) = Endpoint::parse(&format!("http://{address}")).expect("an endpoint");
     let socket = connect(&endpoint, None, address, &tls, PATIENCE).await.expect("a connection");
-    let mut connection = Connection::new(socket, endpoint, address, 0, PATIENCE);
+    let mut connection = Connection::new(socket, endpoint, address, 0, PATIENCE, unweighed());
     let head = connection.exchange(REQUEST).await.ok()?;
     let mut body = Incoming::new(head.body);
     let bytes = match by {
@@ -181,7 +185,8 @@ fn an_origin_that_takes_nothing_held_a_request_for_ever() {
         let tls = Tls::new(None).expect("no bundle");
         let within = Duration::from_secs(10);
         let socket = connect(&endpoint, None, address, &tls, within).await.expect("the kernel takes it");
-        let mut connection = Connection::new(socket, endpoint, address, 0, Duration::from_millis(200));
+        let mut connection =
+            Connection::new(socket, endpoint, address, 0, Duration::from_millis(200), unweighed());
         // More than both sockets' buffers hold.
         connection.exchange(&vec![b'x'; 64 << 20]).await.expect_err("nobody reads")
     });

@@ -5,6 +5,7 @@
 
 mod account;
 mod attempt;
+mod budget;
 mod client;
 mod connection;
 mod control;
@@ -19,6 +20,7 @@ mod landing;
 mod lease;
 mod list;
 mod many;
+mod memory;
 mod object;
 #[cfg_attr(not(test), expect(dead_code))] // wired by the next commits
 mod pace;

@@ -20,8 +20,9 @@ use crate::connection::{self, Connection, RECEIVE_BYTES, Socket};
 use crate::control::{self, Call, Caller, Question, Reply};
 use crate::drive::{drive_lead, drive_worker};
 use crate::error::Error;
-use crate::lease::Lease;
+use crate::lease::{Charge, Lease};
 use crate::many::{Worker, drive_many};
+use crate::memory::SHARD_BYTES;
 use crate::proxy::Purpose;
 use crate::refusal::Failure;
 use crate::retry::{Attempts, Dice};
@@ -135,11 +136,13 @@ pub(crate) struct Shard {
     next_connection: Cell<u32>,
     /// Bytes that have landed through this shard, of whatever transfer.
     pub(crate) landed_bytes: Cell<u64>,
+    _weight: Charge,
 }
 
 impl Shard {
     /// `seed` is for the jitter of its waits.
     pub(crate) fn new(core: Arc<Core>, number: u32, scratch: Lease, seed: u64) -> Shard {
+        let weight = core.pool.charge(SHARD_BYTES);
         Shard {
             core,
             scratch: RefCell::new(scratch),
@@ -149,6 +152,7 @@ impl Shard {
             // Numbers are unique within the client: each shard has its own million.
             next_connection: Cell::new(number * 1_000_000),
             landed_bytes: Cell::new(0),
+            _weight: weight,
         }
     }
 
@@ -224,7 +228,7 @@ impl Shard {
     pub(crate) fn keep_connection(&self, connection: Connection) {
         let mut idle = self.idle.borrow_mut();
         let kept = idle.entry(connection.endpoint.clone()).or_default();
-        if kept.len() < self.core.settings.parallel as usize {
+        if kept.len() < self.core.settings.parallel as usize && !self.core.pool.is_tight() {
             kept.push(connection);
         }
     }
@@ -237,6 +241,7 @@ impl Shard {
     ) -> Connection {
         let number = self.next_connection.get();
         self.next_connection.set(number + 1);
-        Connection::new(socket, endpoint, address, number, self.core.stall_timeout())
+        let weight = self.core.pool.charge(socket.weight());
+        Connection::new(socket, endpoint, address, number, self.core.stall_timeout(), weight)
     }
 }

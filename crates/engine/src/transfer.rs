@@ -137,7 +137,15 @@ impl CancelSwitch {
 pub(crate) struct Pace {
     pub(crate) parallel: u32,
     pub(crate) part_bytes: u64,
+    /// What parts that wait to be read in order may hold.
     pub(crate) window_bytes: u64,
+}
+
+impl Pace {
+    /// With parts of which two fit into the window: else reader and network would take turns.
+    fn within_window(self) -> Pace {
+        Pace { part_bytes: self.part_bytes.min(self.window_bytes / 2).max(1), ..self }
+    }
 }
 
 /// What is done besides moving bytes.
@@ -210,6 +218,7 @@ impl Running {
     pub(crate) fn start(get: Get, account: Arc<Account>, pace: Pace, care: Care) -> Result<Running, Error> {
         let name = get.location.to_string();
         let (ground, stop) = (Ground::open(get.landing, care.resume)?, Arc::new(Semaphore::new(0)));
+        let pace = if matches!(ground, Ground::Stream(_)) { pace.within_window() } else { pace };
         ground.stop_when_abandoned(&stop);
         let ledger = Ledger::default();
         if !care.verify {
@@ -314,7 +323,7 @@ impl Running {
             let subject = self.subject(answer, &range).filter(|_| answer.head.status == 206);
             file.begin(subject.as_ref(), kept).map_err(|error| error.during("write", file.shown()))?;
         }
-        self.ground.prepare(pool, total_bytes, self.pace.part_bytes, self.pace.window_bytes)?;
+        self.ground.prepare(pool, total_bytes, self.pace.part_bytes)?;
         self.resumed_bytes.store(kept.bytes, Ordering::Relaxed);
         self.bytes_done.store(kept.bytes, Ordering::Release);
         if total_bytes == Some(kept.bytes) {
@@ -362,7 +371,7 @@ impl Running {
         self.settled.get().map_or(0, |settled| settled.plan().left(self.part_bytes()))
     }
 
-    /// How long the next part may be. Those of a stream are no longer than the slots of its window.
+    /// How long the next part may be.
     fn part_bytes(&self) -> u64 {
         self.pace.part_bytes.min(self.ground.part_bytes_max())
     }
@@ -381,12 +390,10 @@ impl Running {
 
     /// The same for a part of at most so many bytes: what was asked for before there was a plan.
     pub(crate) async fn take_part_of(&self, part_bytes: u64) -> Result<Option<Taken>, Error> {
-        if !self.ground.admit().await {
-            return Err(reader_has_gone());
-        }
+        let room = self.ground.admit(part_bytes, self.pace.window_bytes).await?;
         let taken = self.settled.get().and_then(|settled| settled.plan().take(part_bytes));
-        if taken.is_none() {
-            self.ground.dismiss();
+        if let (Some(room), Some(taken)) = (room, &taken) {
+            room.seat(taken.number);
         }
         Ok(taken)
     }

@@ -25,7 +25,8 @@ use crate::error::{Error, ErrorKind};
 use crate::folder::Folder;
 use crate::landing::{Landing, Memory};
 use crate::lease::{Lease, Pool};
-use crate::many::{Batch, Finished, ManyProgress, Wanted, Worker};
+use crate::many::{Batch, Finished, ManyProgress, WEIGHT_STEP_BYTES, Wanted, Worker};
+use crate::memory::{CALLER_BYTES, CONNECTION_BYTES};
 use crate::shard::{Job, Shard, ShardHandle, serve};
 use crate::stats::Report;
 use crate::stream::{StreamReader, stream};
@@ -127,7 +128,7 @@ fn config(scenario: &Scenario) -> Config {
         resolve: vec![format!("origin.test:9000:{}", addresses.join(","))],
         parallel: tuning.parallel,
         part_bytes: tuning.part_bytes,
-        window_bytes: tuning.window_bytes,
+        window_bytes: Some(tuning.window_bytes),
         shards: tuning.shards,
         retries: tuning.retries,
         stall_timeout_ms: tuning.stall_ms,
@@ -158,15 +159,20 @@ fn start_shards(world: &Rc<World>, client: &Client) {
         handles.push(handle);
     }
     core.adopt(handles);
-    let scratches = RECEIVE_BYTES as u64 * u64::from(world.scenario.tuning.shards);
+    let fixed = core.pool.held_bytes();
     let ring = match world.scenario.task {
         Task::One { land: Land::Stream(_), .. } => {
             let tuning = &world.scenario.tuning;
-            tuning.window_bytes.max(tuning.part_bytes).next_multiple_of(4096)
+            // Each part has whole pages to itself.
+            (tuning.window_bytes / tuning.part_bytes).max(1) * tuning.part_bytes.next_multiple_of(4096)
         }
         _ => 0,
     };
-    let fresh = world.pool.set((core.pool.clone(), scratches + ring)).is_ok();
+    // Connections and their names, HEADs besides, and objects that wait for one; each is charged.
+    let tuning = &world.scenario.tuning;
+    let workers = u64::from(tuning.parallel) * (CONNECTION_BYTES + 2 * CALLER_BYTES);
+    let charged = workers + world.scenario.objects.len() as u64 * 1_024 + WEIGHT_STEP_BYTES;
+    let fresh = world.pool.set((core.pool.clone(), fixed + charged + ring)).is_ok();
     assert!(fresh, "shards start once");
 }
 
@@ -421,7 +427,7 @@ async fn get_many(world: &Rc<World>, client: &Client, land: Land) -> RunningMany
     let (scenario, core) = (&world.scenario, client.core());
     let folder = (land == Land::File).then(|| tempfile::tempdir().expect("a folder"));
     let target = folder.as_ref().map(|folder| Folder::open(folder.path()).expect("the folder"));
-    let batch = Arc::new(Batch::new(core.account.clone(), core.pace(), core.care(), target));
+    let batch = Arc::new(Batch::new(core, target));
     let workers: Vec<Worker> = (0..scenario.tuning.parallel).map(|n| Worker::new(&batch, n)).collect();
     for (number, worker) in workers.into_iter().enumerate() {
         let shard = number % scenario.tuning.shards as usize;
