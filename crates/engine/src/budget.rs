@@ -1,12 +1,12 @@
 //! Who may hold how much memory. Pure: no thread, no clock, and not a byte of its own.
 //!
 //! ```text
-//!   limit: │ charged, or set aside for it │ granted ────────────► │ the last eighth │
+//!   limit: │ charged, or set aside for it │ granted ────────────► │ the last sixteenth │
 //! ```
 //! What is small and bounded by something else (connections, names in a queue, a listing's page) is **charged** at once: if
 //! it had to wait, it might wait for what it is to free. What is large (the parts of a stream) is **asked for**, and granted
 //! in the order of asking, with one exception. A holder that has nothing goes before those that have something, and may
-//! have of the last eighth, which they may not: it cannot go on without, while they can. So who waits never waits for
+//! have of the last sixteenth, which they may not: it cannot go on without, while they can. So who waits never waits for
 //! somebody who waits: a stream that nobody reads keeps what it has, and leaves others a way past it.
 
 use std::collections::{HashMap, VecDeque};
@@ -18,7 +18,7 @@ pub(crate) type Ticket = u64;
 pub(crate) type Holder = u64;
 
 /// What of the limit only a holder that has nothing may have.
-const LAST: u64 = 8;
+const LAST: u64 = 16;
 
 /// The account of one client.
 #[derive(Debug)]
@@ -65,9 +65,9 @@ impl Budget {
         self.charged + self.granted
     }
 
-    /// Whether more is charged than was set aside for it: what need not be kept should go.
-    pub(crate) fn is_tight(&self) -> bool {
-        self.charged > self.set_aside
+    /// Whether more is held than the limit, since so much was charged: what need not be kept should go.
+    pub(crate) fn is_over(&self) -> bool {
+        self.held() > self.limit
     }
 
     pub(crate) fn new_holder(&mut self) -> Holder {

@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet};
 use super::*;
 use crate::retry::Dice;
 
-/// Of 80 bytes: 8 are set aside, and 10 the last eighth.
+/// Of 160 bytes: 88 are set aside, and 10 the last sixteenth.
 fn budget() -> Budget {
-    Budget::new(80, 8)
+    Budget::new(160, 88)
 }
 
 /// Asks, and whether it is granted at once.
@@ -63,14 +63,16 @@ fn what_is_withdrawn_lets_the_next_pass() {
 fn what_is_charged_takes_of_what_is_granted() {
     let mut budget = budget();
     let [a, b] = [budget.new_holder(), budget.new_holder()];
-    budget.charge(8);
-    assert!(asks(&mut budget, a, 40).1 && !budget.is_tight(), "it was set aside");
+    budget.charge(88);
+    assert!(asks(&mut budget, a, 40).1, "it was set aside");
     budget.charge(20);
     let (ticket, granted) = asks(&mut budget, b, 20);
-    assert!(!granted && budget.is_tight());
+    assert!(!granted);
     assert_eq!(budget.discharge(10), [ticket]);
     // However much is charged, one holder goes on.
+    assert!(!budget.is_over());
     budget.charge(1_000);
+    assert!(budget.is_over());
     assert_eq!(budget.give_back(a, 40), []);
     let (ticket, granted) = asks(&mut budget, a, 10);
     assert!(!granted);
@@ -86,7 +88,7 @@ fn streams_go_on_whoever_sleeps() {
         let mut draw = |most: u64| (dice.roll() * (most + 1) as f64) as u64;
         let limit = 1_000 + draw(4_000);
         let mut budget = Budget::new(limit, limit / 10);
-        // The room of a sleeper is one part's, at least; all sleepers' together fit into the last eighth.
+        // The room of a sleeper is one part's, at least; all sleepers' together fit into the last sixteenth.
         let streams = 2 + draw(4);
         let part = limit / LAST / streams;
         let holders: Vec<Holder> = (0..streams).map(|_| budget.new_holder()).collect();

@@ -26,6 +26,7 @@ use crate::many::{Batch, Many, Wanted};
 use crate::memory::Shares;
 use crate::proxy::{Proxies, Routes};
 use crate::shard::{Job, ShardHandle};
+use crate::slots::Desks;
 use crate::stats::{Report, Stat, Version};
 use crate::survey::{self, Clock, Survey, Way};
 use crate::tls::Tls;
@@ -91,9 +92,10 @@ impl Client {
             routes: Routes::new(settings.proxy.as_deref(), settings.no_proxy.as_deref(), &config.proxies)?,
             tls: Tls::new(settings.ca_bundle.as_deref())?,
             clock: Clock::default(),
-            settings,
             pool: Arc::new(Pool::new(shares.limit, shares.set_aside)),
             shares,
+            desks: Arc::new(Desks::new(settings.parallel)),
+            settings,
             shards: Mutex::new(Some(Vec::new())),
             process: std::process::id(),
         };
@@ -113,7 +115,9 @@ impl Client {
         check_object(&get.location)?;
         check_span(&get.span).map_err(|error| error.during("read", &get.location))?;
         let (account, care) = (self.core.account.clone(), self.core.care());
-        let running = Arc::new(Running::start(get, account, self.core.pace(), care)?);
+        let desks = &self.core.desks;
+        let turns = desks.turns(&get.location, desks.new_asker(), get.priority);
+        let running = Arc::new(Running::start(get, account, self.core.pace(), care, turns)?);
         self.core.send(0, Job::Lead(Hold::new(running.clone())))?;
         Ok(Transfer::new(running))
     }
@@ -250,6 +254,12 @@ impl Client {
         self.core.clock.ahead_s()
     }
 
+    /// Bytes that this client holds now, by its own account: what `Settings::memory_bytes` bounds. The caller's buffers and
+    /// files are no part of it, idle memory that is kept for the next part is none either.
+    pub fn memory_held(&self) -> u64 {
+        self.core.pool.held_bytes()
+    }
+
     /// The buckets of the account in one dialect.
     ///
     /// # Errors
@@ -336,6 +346,7 @@ pub(crate) struct Core {
     pub(crate) clock: Clock,
     pub(crate) pool: Arc<Pool>,
     pub(crate) shares: Shares,
+    pub(crate) desks: Arc<Desks>,
     /// The shards that have been started; `None` once the client is closed, so that nothing starts any after.
     shards: Mutex<Option<Vec<ShardHandle>>>,
     process: u32,

@@ -3,14 +3,14 @@
 //! A pool has a limit (`--memory`). Who may have how much of it is decided in `budget`; here are the memory itself, those
 //! who wait for it, and what is charged without being mapped: a [`Charge`] stands for what the allocator gave.
 
-use std::collections::HashMap;
 use std::pin::Pin;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use crate::budget::{self, Budget, Ticket};
 use crate::error::{Error, ErrorKind};
+use crate::waits::Waits;
 
 /// Slabs of this size and more ask for huge pages: fewer faults on first touch, fewer TLB misses after.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
@@ -27,13 +27,7 @@ struct State {
     /// The one given back last is the last: it is the first to be taken again, while its pages are hot.
     idle: Vec<Slab>,
     idle_bytes: u64,
-    /// Those who asked and have not had their answer.
-    waiting: HashMap<Ticket, Turn>,
-}
-
-enum Turn {
-    Waits(Option<Waker>),
-    Granted,
+    waits: Waits,
 }
 
 impl Default for Pool {
@@ -47,7 +41,7 @@ impl Pool {
     /// A pool that holds `limit_bytes` at most, of which so many are kept for what is charged.
     pub(crate) fn new(limit_bytes: u64, set_aside_bytes: u64) -> Pool {
         let budget = Budget::new(limit_bytes, set_aside_bytes);
-        Pool(Mutex::new(State { budget, idle: Vec::new(), idle_bytes: 0, waiting: HashMap::new() }))
+        Pool(Mutex::new(State { budget, idle: Vec::new(), idle_bytes: 0, waits: Waits::default() }))
     }
 
     /// Memory of `bytes`, rounded up to whole pages, now: charged, not asked for.
@@ -69,13 +63,12 @@ impl Pool {
         Holder { pool: self.clone(), number: self.lock().budget.new_holder() }
     }
 
-    /// Whether more is charged than was set aside for it.
-    pub(crate) fn is_tight(&self) -> bool {
-        self.lock().budget.is_tight()
+    /// Whether more is held than the limit.
+    pub(crate) fn is_over(&self) -> bool {
+        self.lock().budget.is_over()
     }
 
     /// Bytes that are held now, charged and granted.
-    #[cfg(test)]
     pub(crate) fn held_bytes(&self) -> u64 {
         self.lock().budget.held()
     }
@@ -124,16 +117,7 @@ impl State {
             Account::Charged => self.budget.discharge(bytes),
             Account::Granted(holder) => self.budget.give_back(holder, bytes),
         };
-        self.on_granted(granted);
-    }
-
-    /// Wakes those who wait no more.
-    fn on_granted(&mut self, tickets: Vec<Ticket>) {
-        for ticket in tickets {
-            if let Some(Turn::Waits(Some(waker))) = self.waiting.insert(ticket, Turn::Granted) {
-                waker.wake();
-            }
-        }
+        self.waits.on_granted(granted);
     }
 }
 
@@ -151,6 +135,11 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
+    /// Whether more is held than the limit, by whomever.
+    pub(crate) fn is_over(&self) -> bool {
+        self.pool.is_over()
+    }
+
     /// There are so many now.
     pub(crate) fn set(&mut self, bytes: u64) {
         let before = std::mem::replace(&mut self.bytes, bytes);
@@ -214,22 +203,15 @@ impl Future for Asking<'_> {
         let mut state = pool.lock();
         let ticket = *this.ticket.get_or_insert_with(|| {
             let (ticket, granted) = state.budget.ask(*number, this.bytes);
-            state.waiting.insert(ticket, Turn::Waits(None));
-            state.on_granted(granted);
+            state.waits.join(ticket);
+            state.waits.on_granted(granted);
             ticket
         });
-        match state.waiting.get_mut(&ticket) {
-            Some(Turn::Waits(waker)) => {
-                *waker = Some(cx.waker().clone());
-                Poll::Pending
-            }
-            granted => {
-                assert!(granted.is_some(), "polled after it was ready");
-                state.waiting.remove(&ticket);
-                this.ticket = None;
-                Poll::Ready(())
-            }
+        let polled = state.waits.poll(ticket, cx);
+        if polled.is_ready() {
+            this.ticket = None;
         }
+        polled
     }
 }
 
@@ -238,11 +220,11 @@ impl Drop for Asking<'_> {
         let Some(ticket) = self.ticket else { return };
         let Holder { pool, number } = self.holder;
         let mut state = pool.lock();
-        match state.waiting.remove(&ticket) {
-            Some(Turn::Granted) => state.release(Account::Granted(*number), self.bytes),
-            _ => {
+        match state.waits.leave(ticket) {
+            true => state.release(Account::Granted(*number), self.bytes),
+            false => {
                 let granted = state.budget.withdraw(ticket);
-                state.on_granted(granted);
+                state.waits.on_granted(granted);
             }
         }
     }
@@ -346,7 +328,7 @@ pub(crate) fn addressable(bytes: u64) -> Result<usize, Error> {
 
 #[cfg(test)]
 mod tests {
-    use std::task::Wake;
+    use std::task::{Wake, Waker};
 
     use super::*;
 
@@ -430,7 +412,7 @@ mod tests {
         assert!(fifth.is_some(), "one that was withdrawn is in nobody's way");
         drop((third, fifth));
         assert_eq!(pool.held_bytes(), 0);
-        assert!(pool.lock().waiting.is_empty());
+        assert!(pool.lock().waits.is_empty());
     }
 
     #[test]

@@ -11,25 +11,26 @@ use crate::many::Wanted;
 /// A shard's thread and runtime, without its scratch.
 pub(crate) const SHARD_BYTES: u64 = 128 << 10;
 /// A connection in plain: its buffer for heads, what tokio keeps of it, and its worker's future.
-pub(crate) const CONNECTION_BYTES: u64 = 16 << 10;
+pub(crate) const CONNECTION_BYTES: u64 = 24 << 10;
 /// A connection over TLS: rustls's buffers besides.
 pub(crate) const TLS_CONNECTION_BYTES: u64 = 64 << 10;
 /// A connection for control requests: hyper's buffers.
-pub(crate) const CALLER_BYTES: u64 = 32 << 10;
+pub(crate) const CALLER_BYTES: u64 = 48 << 10;
 /// An object that has begun: its requests, its file, its journal.
-const OPEN_BYTES: u64 = 8 << 10;
+pub(crate) const OPEN_BYTES: u64 = 8 << 10;
 /// An object in a queue, besides its names.
-const OBJECT_BYTES: u64 = 640;
+const OBJECT_BYTES: u64 = 768;
 
-/// Of the whole, what names that were read ahead may hold; and control answers, of which few are there at a time.
+/// Of the whole, what is set aside for names that are read ahead and for control answers, each: as much as they take as a
+/// rule. Both may have more; less is left for parts then.
+const SHARE_OF_CONTROL: u64 = 64;
+/// Of the whole, what names may hold at most, and a bound beyond which more would not make anything faster.
 const SHARE_OF_NAMES: u64 = 16;
-const SHARE_OF_ANSWERS: u64 = 16;
-/// More names would not make anything faster.
 const NAMES_BYTES_MAX: u64 = 32 << 20;
-/// A page of a listing with 1,000 keys of 1 KiB, escaped, is well under this.
+/// Of the whole, the longest that one control answer may be. A page of a listing with 1,000 keys of 1 KiB, escaped, is under
+/// 4 MiB, and most are a tenth of that.
+const SHARE_OF_AN_ANSWER: u64 = 4;
 const ANSWER_BYTES_MAX: u64 = 32 << 20;
-/// Of the whole, the longest that one control answer may be. Such a page is under 4 MiB, most are a tenth of that.
-const SHARE_OF_ONE_ANSWER: u64 = 4;
 /// Of the whole, what must be left for parts that wait to be read.
 const SHARE_OF_PARTS: u64 = 4;
 /// A stream is read ahead by this much even where few parts are in flight, if memory allows.
@@ -53,16 +54,11 @@ impl Shares {
     pub(crate) fn of(settings: &Settings) -> Result<Shares, Error> {
         let limit = settings.memory_bytes;
         let shards = u64::from(settings.shards) * (RECEIVE_BYTES as u64 + SHARD_BYTES);
-        // Each worker has a connection, and may have one for a HEAD beside it; a second object waits for its checksum.
-        let worker = TLS_CONNECTION_BYTES + CALLER_BYTES + 2 * OPEN_BYTES;
-        let fixed = shards + u64::from(settings.parallel) * worker;
-        let names = (limit / SHARE_OF_NAMES).min(NAMES_BYTES_MAX);
-        let answers = (limit / SHARE_OF_ANSWERS).min(ANSWER_BYTES_MAX);
-        let set_aside = fixed + names + answers;
-        let answer = (limit / SHARE_OF_ONE_ANSWER).min(ANSWER_BYTES_MAX);
+        let fixed = shards + u64::from(settings.parallel) * (TLS_CONNECTION_BYTES + OPEN_BYTES);
+        let set_aside = fixed + 2 * (limit / SHARE_OF_CONTROL);
         if set_aside > limit - limit / SHARE_OF_PARTS {
-            // Of 16 sixteenths these are for names and answers, up to their bounds, and four for parts.
-            let least = (fixed * 8 / 5).min((fixed + NAMES_BYTES_MAX + ANSWER_BYTES_MAX) * 4 / 3);
+            // Of 64 parts of the whole two are for control, and 16 for what waits to be read.
+            let least = fixed * 64 / 46;
             let cause = format!(
                 "{} is too little for --parallel {} and --shards {}",
                 format_size(limit),
@@ -73,6 +69,8 @@ impl Shares {
             let hint = format!("write --memory {}MiB or more, or fewer of them", least.div_ceil(1 << 20));
             return Err(Error::new(ErrorKind::Usage, cause).during(SETTINGS, "memory").with_hint(hint));
         }
+        let names = (limit / SHARE_OF_NAMES).min(NAMES_BYTES_MAX);
+        let answer = (limit / SHARE_OF_AN_ANSWER).min(ANSWER_BYTES_MAX);
         Ok(Shares { limit, set_aside, names, answer })
     }
 
@@ -116,7 +114,7 @@ mod tests {
 
     #[test]
     fn too_little_says_how_much_is_enough() {
-        for (parallel, shards) in [(4096, 2), (8, 256), (4096, 256), (200, 2)] {
+        for (parallel, shards) in [(4096, 2), (8, 256), (4096, 256), (400, 2)] {
             let error = Shares::of(&settings(16 << 20, parallel, shards)).expect_err("too little");
             let hint = error.hint().expect("a hint").to_owned();
             let least: u64 = hint["write --memory ".len()..].split("MiB").next().unwrap().parse().unwrap();

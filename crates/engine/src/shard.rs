@@ -228,7 +228,7 @@ impl Shard {
     pub(crate) fn keep_connection(&self, connection: Connection) {
         let mut idle = self.idle.borrow_mut();
         let kept = idle.entry(connection.endpoint.clone()).or_default();
-        if kept.len() < self.core.settings.parallel as usize && !self.core.pool.is_tight() {
+        if kept.len() < self.core.settings.parallel as usize && !self.core.pool.is_over() {
             kept.push(connection);
         }
     }

@@ -1,8 +1,10 @@
 //! A transfer: what its shards share while it runs, and what the caller holds of it.
 
+use std::future::poll_fn;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use flatout_settings::format_size;
@@ -20,6 +22,8 @@ use crate::lease::Pool;
 use crate::many::Member;
 use crate::object::ObjectRequests;
 use crate::plan::{Plan, Taken};
+use crate::queue::Priority;
+use crate::slots::{Slot, Turns};
 use crate::stats::{Counters, PartRecord, Progress, Report, Version};
 use crate::stream::reader_has_gone;
 use crate::verify::{Ledger, PartHash, Statement};
@@ -33,12 +37,13 @@ pub struct Get {
     /// Where its bytes land.
     pub landing: Landing,
     pub(crate) record_parts: bool,
+    pub(crate) priority: Priority,
 }
 
 impl Get {
     /// The whole of an object.
     pub fn new(location: Location, landing: Landing) -> Get {
-        Get { location, span: Span::All, landing, record_parts: false }
+        Get { location, span: Span::All, landing, record_parts: false, priority: Priority::default() }
     }
 
     /// A range of it only.
@@ -52,6 +57,13 @@ impl Get {
     #[must_use]
     pub fn with_part_records(mut self) -> Get {
         self.record_parts = true;
+        self
+    }
+
+    /// Says whether somebody waits for it; somebody does unless this says otherwise.
+    #[must_use]
+    pub fn with_priority(mut self, priority: Priority) -> Get {
+        self.priority = priority;
         self
     }
 }
@@ -74,6 +86,12 @@ impl Transfer {
     /// A handle that tells progress from any thread, also after the end.
     pub fn watch(&self) -> Watch {
         Watch(self.running.clone())
+    }
+
+    /// Somebody begins to wait for it, or nobody does any more: its next parts take their turn by that. Parts that are on
+    /// their way are not stopped.
+    pub fn set_priority(&self, priority: Priority) {
+        self.running.turns.set_priority(priority);
     }
 
     /// A handle that cancels from any thread.
@@ -157,6 +175,12 @@ pub(crate) struct Care {
     pub(crate) resume: bool,
 }
 
+/// A part whose turn it is.
+pub(crate) struct Turn {
+    pub(crate) taken: Taken,
+    pub(crate) slot: Slot,
+}
+
 /// What the shards of a transfer share.
 pub(crate) struct Running {
     pub(crate) name: String,
@@ -164,6 +188,7 @@ pub(crate) struct Running {
     pub(crate) span: Span,
     pub(crate) ground: Ground,
     pub(crate) pace: Pace,
+    turns: Turns,
     pub(crate) ledger: Ledger,
     pub(crate) counters: Counters,
     /// One bit per shard that took part; shards beyond 64 share bits.
@@ -215,7 +240,13 @@ enum End {
 
 impl Running {
     /// Opens the landing; nothing is sent yet.
-    pub(crate) fn start(get: Get, account: Arc<Account>, pace: Pace, care: Care) -> Result<Running, Error> {
+    pub(crate) fn start(
+        get: Get,
+        account: Arc<Account>,
+        pace: Pace,
+        care: Care,
+        turns: Turns,
+    ) -> Result<Running, Error> {
         let name = get.location.to_string();
         let (ground, stop) = (Ground::open(get.landing, care.resume)?, Arc::new(Semaphore::new(0)));
         let pace = if matches!(ground, Ground::Stream(_)) { pace.within_window() } else { pace };
@@ -230,6 +261,7 @@ impl Running {
             span: get.span,
             ground,
             pace,
+            turns,
             ledger,
             counters: Counters::default(),
             shards: AtomicU64::new(0),
@@ -381,21 +413,48 @@ impl Running {
         self.settled.get()?.pin.as_deref()
     }
 
-    /// The next part that nobody has taken, once there is room for it; `None` when all are taken.
+    /// A slot of its origin's, once it is its turn.
+    pub(crate) async fn slot(&self) -> Slot {
+        self.turns.slot().await
+    }
+
+    /// The next part that nobody has taken, once there is room for it and a slot; `None` when all are taken.
     /// Room comes before the number: parts that wait for room are then the next in order, and a window cannot fill with
-    /// parts behind one that waits.
-    pub(crate) async fn take_part(&self) -> Result<Option<Taken>, Error> {
-        self.take_part_of(self.part_bytes()).await
+    /// parts behind one that waits. It comes before the slot, too: who waits for a reader keeps no slot from others.
+    /// `slot` is one that whoever asks has already.
+    pub(crate) async fn take_part(&self, slot: Option<Slot>) -> Result<Option<Turn>, Error> {
+        match self.parts_left() {
+            0 => Ok(None),
+            _ => self.take_part_of(self.part_bytes(), slot).await,
+        }
     }
 
     /// The same for a part of at most so many bytes: what was asked for before there was a plan.
-    pub(crate) async fn take_part_of(&self, part_bytes: u64) -> Result<Option<Taken>, Error> {
-        let room = self.ground.admit(part_bytes, self.pace.window_bytes).await?;
-        let taken = self.settled.get().and_then(|settled| settled.plan().take(part_bytes));
-        if let (Some(room), Some(taken)) = (room, &taken) {
+    pub(crate) async fn take_part_of(
+        &self,
+        part_bytes: u64,
+        mut slot: Option<Slot>,
+    ) -> Result<Option<Turn>, Error> {
+        let mut admitted = std::pin::pin!(self.ground.admit(part_bytes, self.pace.window_bytes));
+        let at_once = poll_fn(|cx| Poll::Ready(admitted.as_mut().poll(cx))).await;
+        let room = match at_once {
+            Poll::Ready(room) => room?,
+            Poll::Pending => {
+                slot = None;
+                admitted.await?
+            }
+        };
+        let slot = match slot {
+            Some(slot) => slot,
+            None => self.slot().await,
+        };
+        let Some(taken) = self.settled.get().and_then(|settled| settled.plan().take(part_bytes)) else {
+            return Ok(None);
+        };
+        if let Some(room) = room {
             room.seat(taken.number);
         }
-        Ok(taken)
+        Ok(Some(Turn { taken, slot }))
     }
 
     /// The part that begins at `start` of the object is whole at its landing.

@@ -15,6 +15,8 @@ use crate::folder::Folder;
 use crate::landing::Landing;
 use crate::lease::Charge;
 use crate::memory;
+use crate::queue::{Asker, Priority};
+use crate::slots::Desks;
 use crate::stats::Report;
 use crate::temporary::Sweeper;
 use crate::transfer::{Care, Get, Hold, Pace, Running};
@@ -33,6 +35,9 @@ pub(crate) struct Batch {
     account: Arc<Account>,
     pace: Pace,
     care: Care,
+    desks: Arc<Desks>,
+    /// All its objects are one where turns are taken.
+    asker: Asker,
     folder: Option<Folder>,
     /// What objects known and not yet reported may weigh.
     weight_max: u64,
@@ -99,6 +104,8 @@ impl Batch {
             account: core.account.clone(),
             pace: core.pace(),
             care: core.care(),
+            desks: core.desks.clone(),
+            asker: core.desks.new_asker(),
             folder,
             weight_max: core.shares.names,
             state: Mutex::new(state),
@@ -147,8 +154,8 @@ impl Batch {
         let weight = memory::weight(&wanted);
         let full = |state: &mut State| {
             let ahead = state.outstanding + state.finished.len();
-            let is_heavy = ahead > 0 && state.weight + weight > self.weight_max;
-            !self.is_stopped() && (ahead >= AHEAD || is_heavy)
+            let is_heavy = || state.weight + weight > self.weight_max || state.charge.is_over();
+            !self.is_stopped() && (ahead >= AHEAD || ahead > 0 && is_heavy())
         };
         let waited = self.room.wait_while(self.lock(), full);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
@@ -201,7 +208,8 @@ impl Batch {
                 Some(folder) => Landing::Beneath(folder.clone(), wanted.name.clone()),
             };
             let get = Get::new(wanted.location.clone(), landing);
-            Running::start(get, self.account.clone(), self.pace, self.care)
+            let turns = self.desks.turns(&wanted.location, self.asker, Priority::Awaited);
+            Running::start(get, self.account.clone(), self.pace, self.care, turns)
         });
         let member = Member { batch: self.clone(), wanted, again };
         match started {
@@ -209,6 +217,7 @@ impl Batch {
                 let running = Arc::new(running.in_batch(member, is_small));
                 let mut state = self.lock();
                 state.begun += 1;
+                state.weigh(0, 0);
                 if !is_small {
                     state.large.push(running.clone());
                 }
@@ -352,7 +361,8 @@ impl State {
     /// Objects have come and gone that weigh so much. The charge follows in steps: the client's account has one lock for all.
     fn weigh(&mut self, come: u64, gone: u64) {
         self.weight = self.weight + come - gone;
-        self.charge.set(self.weight.next_multiple_of(WEIGHT_STEP_BYTES));
+        let open = self.begun as u64 * memory::OPEN_BYTES;
+        self.charge.set((self.weight + open).next_multiple_of(WEIGHT_STEP_BYTES));
     }
 
     fn is_done(&self) -> bool {
@@ -367,6 +377,7 @@ impl State {
     /// A transfer has closed its landing.
     fn let_go(&mut self, running: &Running, connections: u32) {
         self.begun -= 1;
+        self.weigh(0, 0);
         self.large.retain(|large| !std::ptr::eq(Arc::as_ptr(large), running));
         self.progress.connections += connections;
     }

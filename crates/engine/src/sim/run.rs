@@ -115,7 +115,7 @@ enum Left {
     Many(RunningMany),
 }
 
-fn config(scenario: &Scenario) -> Config {
+pub(super) fn config(scenario: &Scenario) -> Config {
     let tuning = &scenario.tuning;
     let addresses: Vec<String> =
         (1..=scenario.origin.addresses.len()).map(|at| format!("10.0.0.{at}")).collect();
@@ -138,7 +138,7 @@ fn config(scenario: &Scenario) -> Config {
     Config { settings, ..Config::default() }
 }
 
-fn location(dialect: Dialect, object: usize) -> Location {
+pub(super) fn location(dialect: Dialect, object: usize) -> Location {
     let url = match dialect {
         Dialect::Plain => format!("http://origin.test:9000/object-{object}"),
         Dialect::S3 => format!("s3://bucket/object-{object}"),
@@ -148,7 +148,7 @@ fn location(dialect: Dialect, object: usize) -> Location {
 }
 
 /// Shards that are tasks of this thread, each with a chance of its own.
-fn start_shards(world: &Rc<World>, client: &Client) {
+pub(super) fn start_shards(world: &Rc<World>, client: &Client) {
     let core = client.core();
     let mut handles = Vec::new();
     for number in 0..world.scenario.tuning.shards {
@@ -177,7 +177,7 @@ fn start_shards(world: &Rc<World>, client: &Client) {
 }
 
 /// Looks again and again, ever less often; `None` once it has been for ever.
-async fn look_until<T>(world: &World, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+pub(super) async fn look_until<T>(world: &World, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let since = Instant::now();
     loop {
         if let Some(seen) = look() {
