@@ -79,7 +79,7 @@ mod tests {
             assert_eq!(look(folder.path()).map(|found| found.value).as_deref(), expected, "{files:?}");
         };
         let meminfo = ("proc/meminfo", "MemFree: 1 kB\nMemTotal:       24641537 kB\n");
-        check(&[meminfo], Some("6015MiB"));
+        check(&[meminfo], Some("6016MiB"));
         let group = ("proc/self/cgroup", "0::/pod/x\n");
         check(&[meminfo, group, ("sys/fs/cgroup/pod/memory.max", "4294967296\n")], Some("1024MiB"));
         check(&[("proc/meminfo", "MemTotal: many\n")], None);

@@ -18,7 +18,7 @@ pub(crate) type Ticket = u64;
 pub(crate) type Holder = u64;
 
 /// What of the limit only a holder that has nothing may have.
-const LAST: u64 = 16;
+pub(crate) const LAST: u64 = 16;
 
 /// The account of one client.
 #[derive(Debug)]

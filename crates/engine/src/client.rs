@@ -19,6 +19,7 @@ use crate::credentials::{Anonymous, Grant, Keys, Provider, Refused};
 use crate::endpoint::Endpoints;
 use crate::error::{Error, ErrorKind, SETTINGS};
 use crate::folder::Folder;
+use crate::get::Get;
 use crate::landing::{Landing, Memory};
 use crate::lease::Pool;
 use crate::list::{Bucket, Listing, repeats_a_page};
@@ -30,7 +31,7 @@ use crate::slots::Desks;
 use crate::stats::{Report, Stat, Version};
 use crate::survey::{self, Clock, Survey, Way};
 use crate::tls::Tls;
-use crate::transfer::{Care, Get, Hold, Pace, Running, Transfer};
+use crate::transfer::{Care, Hold, Pace, Running, Transfer};
 
 /// What a client is made from.
 #[derive(Clone, Debug)]
@@ -361,7 +362,10 @@ impl Core {
 
     pub(crate) fn pace(&self) -> Pace {
         let Settings { parallel, part_bytes, window_bytes, .. } = self.settings;
-        let window_bytes = window_bytes.unwrap_or_else(|| self.shares.window(parallel, part_bytes));
+        let window_bytes = match window_bytes {
+            Some(bytes) => bytes.min(self.shares.window_max()),
+            None => self.shares.window(parallel, part_bytes),
+        };
         Pace { parallel, part_bytes, window_bytes }
     }
 

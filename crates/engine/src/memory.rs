@@ -4,6 +4,7 @@
 
 use flatout_settings::{Settings, format_size};
 
+use crate::budget::LAST;
 use crate::connection::RECEIVE_BYTES;
 use crate::error::{Error, ErrorKind, SETTINGS};
 use crate::many::Wanted;
@@ -79,11 +80,16 @@ impl Shares {
         self.limit - self.set_aside
     }
 
+    /// How far one stream may be read ahead: what others leave to one that has something.
+    pub(crate) fn window_max(&self) -> u64 {
+        self.parts() - self.limit / LAST
+    }
+
     /// How far one stream is read ahead where nobody has said: twice what is in flight, so that parts which overtake others
     /// keep no worker from the next.
     pub(crate) fn window(&self, parallel: u32, part_bytes: u64) -> u64 {
         let wanted = part_bytes.saturating_mul(2 * u64::from(parallel)).max(WINDOW_BYTES);
-        wanted.min(self.parts())
+        wanted.min(self.window_max())
     }
 }
 
@@ -128,6 +134,6 @@ mod tests {
         let shares = Shares::of(&settings(512 << 20, 8, 2)).expect("enough");
         let window_mib = |parallel, part_mib: u64| shares.window(parallel, part_mib << 20) >> 20;
         assert_eq!([window_mib(8, 8), window_mib(8, 1), window_mib(1, 8)], [128, 64, 64]);
-        assert_eq!(shares.window(512, 8 << 20), shares.parts());
+        assert_eq!(shares.window(512, 8 << 20), shares.window_max());
     }
 }

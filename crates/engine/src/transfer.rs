@@ -8,7 +8,6 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use flatout_settings::format_size;
-use flatout_wire::location::Location;
 use flatout_wire::range::Span;
 use tokio::sync::Semaphore;
 
@@ -16,8 +15,9 @@ use crate::account::Account;
 use crate::attempt::Answer;
 use crate::error::{Error, ErrorKind};
 use crate::file::FileGround;
+use crate::get::Get;
 use crate::journal::{self, Kept, Subject};
-use crate::landing::{Ground, Landing};
+use crate::landing::Ground;
 use crate::lease::Pool;
 use crate::many::Member;
 use crate::object::ObjectRequests;
@@ -27,46 +27,6 @@ use crate::slots::{Slot, Turns};
 use crate::stats::{Counters, PartRecord, Progress, Report, Version};
 use crate::stream::reader_has_gone;
 use crate::verify::{Ledger, PartHash, Statement};
-
-/// A get: what to read, and where it lands.
-pub struct Get {
-    /// The object.
-    pub location: Location,
-    /// The range of it.
-    pub span: Span,
-    /// Where its bytes land.
-    pub landing: Landing,
-    pub(crate) record_parts: bool,
-    pub(crate) priority: Priority,
-}
-
-impl Get {
-    /// The whole of an object.
-    pub fn new(location: Location, landing: Landing) -> Get {
-        Get { location, span: Span::All, landing, record_parts: false, priority: Priority::default() }
-    }
-
-    /// A range of it only.
-    #[must_use]
-    pub fn with_span(mut self, span: Span) -> Get {
-        self.span = span;
-        self
-    }
-
-    /// Keeps a [`PartRecord`] of every part for the report.
-    #[must_use]
-    pub fn with_part_records(mut self) -> Get {
-        self.record_parts = true;
-        self
-    }
-
-    /// Says whether somebody waits for it; somebody does unless this says otherwise.
-    #[must_use]
-    pub fn with_priority(mut self, priority: Priority) -> Get {
-        self.priority = priority;
-        self
-    }
-}
 
 /// A running transfer. Dropping it cancels, and waits until every shard has let go of the landing.
 pub struct Transfer {

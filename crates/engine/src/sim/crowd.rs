@@ -11,10 +11,10 @@ use super::scenario::{Etag, Framing, Object, Scenario, Task};
 use super::world::World;
 use crate::account::Dialect;
 use crate::client::Client;
+use crate::get::Get;
 use crate::landing::Landing;
 use crate::queue::Priority;
 use crate::queue::Priority::{Ahead, Awaited};
-use crate::transfer::Get;
 
 const PART: u64 = 10_000;
 /// A part's time: its second, a connection's and an answer's.

@@ -23,6 +23,7 @@ use crate::client::{Client, Config};
 use crate::connection::RECEIVE_BYTES;
 use crate::error::{Error, ErrorKind};
 use crate::folder::Folder;
+use crate::get::Get;
 use crate::landing::{Landing, Memory};
 use crate::lease::{Lease, Pool};
 use crate::many::{Batch, Finished, ManyProgress, WEIGHT_STEP_BYTES, Wanted, Worker};
@@ -30,7 +31,7 @@ use crate::memory::{CALLER_BYTES, CONNECTION_BYTES};
 use crate::shard::{Job, Shard, ShardHandle, serve};
 use crate::stats::Report;
 use crate::stream::{StreamReader, stream};
-use crate::transfer::{Get, Transfer};
+use crate::transfer::Transfer;
 
 /// A run that has not ended by then never will: the slowest origin with the longest waits is done in a tenth.
 const FOR_EVER: Duration = Duration::from_secs(100_000);
