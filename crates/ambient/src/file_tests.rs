@@ -398,5 +398,5 @@ fn the_table_masks_and_says_what_follows() {
         "endpoint-url",
         (amazon, Layer::Found, "AWS's own, from the region"),
     );
-    check(&[("part-size", "33MiB")], &[], &[], "window", ("66MiB", Layer::Default, "two parts"));
+    check(&[("memory", "1GiB")], &[], &[], "memory", ("1GiB", Layer::Flag, "--memory"));
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use flatout_settings::{KNOBS, Kind, Knob, Settings, format_size, nearest};
+use flatout_settings::{KNOBS, Kind, Knob, Settings, nearest};
 
 use crate::config_file::{self, Entry};
 use crate::found::Found;
@@ -143,7 +143,7 @@ impl Layers<'_> {
 /// One row for each knob, in the order of the table, and the settings that they make.
 pub(crate) fn settle(layers: &Layers<'_>) -> Result<(Settings, Vec<Row>), AmbientError> {
     let mut settings = Settings::default();
-    let mut rows = KNOBS.iter().map(|knob| layers.row(knob)).collect::<Result<Vec<_>, _>>()?;
+    let rows = KNOBS.iter().map(|knob| layers.row(knob)).collect::<Result<Vec<_>, _>>()?;
     for row in rows.iter().filter(|row| row.layer != Layer::Default) {
         for value in &row.values {
             settings.set(row.name, value).map_err(|cause| AmbientError::Setting {
@@ -152,18 +152,10 @@ pub(crate) fn settle(layers: &Layers<'_>) -> Result<(Settings, Vec<Row>), Ambien
             })?;
         }
     }
-    let window = rows.iter_mut().find(|row| row.name == "window").expect("window is a knob");
-    if window.layer == Layer::Default {
-        let before_bytes = settings.window_bytes;
-        settings.fit_window();
-        if settings.window_bytes != before_bytes {
-            window.values = vec![format_size(settings.window_bytes)];
-            window.place = "two parts".into();
-        }
-    }
-    settings
-        .check()
-        .map_err(|cause| AmbientError::Setting { place: window.place.clone(), cause: Box::new(cause) })?;
+    settings.check().map_err(|cause| {
+        let window = rows.iter().find(|row| row.name == "window").expect("window is a knob");
+        AmbientError::Setting { place: window.place.clone(), cause: Box::new(cause) }
+    })?;
     Ok((settings, rows))
 }
 

@@ -19,17 +19,20 @@ use crate::credentials::{Anonymous, Grant, Keys, Provider, Refused};
 use crate::endpoint::Endpoints;
 use crate::error::{Error, ErrorKind, SETTINGS};
 use crate::folder::Folder;
+use crate::get::Get;
 use crate::interface::Binds;
 use crate::landing::{Landing, Memory};
 use crate::lease::Pool;
 use crate::list::{Bucket, Listing, repeats_a_page};
 use crate::many::{Batch, Many, Wanted};
+use crate::memory::Shares;
 use crate::proxy::{Proxies, Routes};
 use crate::shard::{Job, ShardHandle};
+use crate::slots::Desks;
 use crate::stats::{Report, Stat, Version};
 use crate::survey::{self, Clock, Survey, Way};
 use crate::tls::Tls;
-use crate::transfer::{Care, Get, Hold, Pace, Running, Transfer};
+use crate::transfer::{Care, Hold, Pace, Running, Transfer};
 
 /// What a client is made from.
 #[derive(Clone, Debug)]
@@ -82,6 +85,7 @@ impl Client {
             }
             false => (config.aws_credentials, config.oss_credentials),
         };
+        let shares = Shares::of(&settings)?;
         let account = Account::new(&settings, &config.oss, aws, oss)
             .map_err(|why| usage(why.to_string()).during(SETTINGS, knob_of(&why)))?;
         let core = Core {
@@ -91,8 +95,10 @@ impl Client {
             routes: Routes::new(settings.proxy.as_deref(), settings.no_proxy.as_deref(), &config.proxies)?,
             tls: Tls::new(settings.ca_bundle.as_deref())?,
             clock: Clock::default(),
+            pool: Arc::new(Pool::new(shares.limit, shares.set_aside)),
+            shares,
+            desks: Arc::new(Desks::new(settings.parallel)),
             settings,
-            pool: Arc::default(),
             shards: Mutex::new(Some(Vec::new())),
             process: std::process::id(),
         };
@@ -112,7 +118,9 @@ impl Client {
         check_object(&get.location)?;
         check_span(&get.span).map_err(|error| error.during("read", &get.location))?;
         let (account, care) = (self.core.account.clone(), self.core.care());
-        let running = Arc::new(Running::start(get, account, self.core.pace(), care)?);
+        let desks = &self.core.desks;
+        let turns = desks.turns(&get.location, desks.new_asker(), get.priority);
+        let running = Arc::new(Running::start(get, account, self.core.pace(), care, turns)?);
         self.core.send(0, Job::Lead(Hold::new(running.clone())))?;
         Ok(Transfer::new(running))
     }
@@ -128,7 +136,7 @@ impl Client {
         folder: Option<Folder>,
     ) -> Result<Many, Error> {
         let settings = &self.core.settings;
-        let batch = Batch::new(self.core.account.clone(), self.core.pace(), self.core.care(), folder);
+        let batch = Batch::new(&self.core, folder);
         Many::start(batch, wanted, |number, worker| {
             self.core.send((number % settings.shards.max(1)) as usize, Job::Many(worker))
         })
@@ -249,6 +257,12 @@ impl Client {
         self.core.clock.ahead_s()
     }
 
+    /// Bytes that this client holds now, by its own account: what `Settings::memory_bytes` bounds. The caller's buffers and
+    /// files are no part of it, idle memory that is kept for the next part is none either.
+    pub fn memory_held(&self) -> u64 {
+        self.core.pool.held_bytes()
+    }
+
     /// The buckets of the account in one dialect.
     ///
     /// # Errors
@@ -335,6 +349,8 @@ pub(crate) struct Core {
     pub(crate) tls: Tls,
     pub(crate) clock: Clock,
     pub(crate) pool: Arc<Pool>,
+    pub(crate) shares: Shares,
+    pub(crate) desks: Arc<Desks>,
     /// The shards that have been started; `None` once the client is closed, so that nothing starts any after.
     shards: Mutex<Option<Vec<ShardHandle>>>,
     process: u32,
@@ -349,6 +365,10 @@ impl Core {
 
     pub(crate) fn pace(&self) -> Pace {
         let Settings { parallel, part_bytes, window_bytes, .. } = self.settings;
+        let window_bytes = match window_bytes {
+            Some(bytes) => bytes.min(self.shares.window_max()),
+            None => self.shares.window(parallel, part_bytes),
+        };
         Pace { parallel, part_bytes, window_bytes }
     }
 

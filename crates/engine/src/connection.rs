@@ -21,7 +21,8 @@ use tokio::time::{Instant, Sleep};
 use crate::error::{Error, ErrorKind};
 use crate::hedge::Hedge;
 use crate::landing::Place;
-use crate::lease::Lease;
+use crate::lease::{Charge, Lease};
+use crate::memory::{CONNECTION_BYTES, TLS_CONNECTION_BYTES};
 use crate::proxy::Proxy;
 use crate::tls::{RECORD_BYTES_MAX, Tls, TlsStream};
 use crate::tls_errors::{alert_in, is_alert, is_tls};
@@ -112,6 +113,16 @@ fn at(endpoint: &Endpoint, address: SocketAddr) -> String {
 }
 
 impl Socket {
+    /// What a connection over it weighs.
+    pub(crate) fn weight(&self) -> u64 {
+        match &self.stream {
+            Stream::Plain(_) => CONNECTION_BYTES,
+            Stream::Tls(_) => TLS_CONNECTION_BYTES,
+            #[cfg(test)]
+            Stream::Modelled(_) => CONNECTION_BYTES,
+        }
+    }
+
     /// Asks the kernel to wake us only when `bytes` can be received (`SO_RCVLOWAT`): fewer, larger receives.
     fn set_floor(&mut self, bytes: usize) -> io::Result<()> {
         let (stream, bytes) = match &self.stream {
@@ -210,6 +221,7 @@ pub(crate) struct Connection {
     pub(crate) hedge: Rc<RefCell<Hedge>>,
     /// Received, not yet used: heads, chunk sizes, and what came behind them.
     ahead: Vec<u8>,
+    _weight: Charge,
 }
 
 impl Connection {
@@ -220,8 +232,8 @@ impl Connection {
         number: u32,
         hedge: Rc<RefCell<Hedge>>,
         stall_timeout: Duration,
+        weight: Charge,
     ) -> Connection {
-        let ahead = Vec::with_capacity(HEAD_READ_BYTES);
         Connection {
             socket,
             stall: StallClock::new(stall_timeout),
@@ -230,7 +242,8 @@ impl Connection {
             number,
             opened: Instant::now(),
             hedge,
-            ahead,
+            ahead: Vec::with_capacity(HEAD_READ_BYTES),
+            _weight: weight,
         }
     }
 

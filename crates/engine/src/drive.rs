@@ -18,6 +18,7 @@ use crate::refusal::Failure;
 use crate::retry::{Attempts, Fault};
 use crate::shard::Shard;
 use crate::single::Single;
+use crate::slots::Slot;
 use crate::stats::Version;
 use crate::transfer::{Hold, Running};
 use crate::verify::Statement;
@@ -59,8 +60,8 @@ impl Drop for LostWorker<'_> {
 }
 
 async fn work(shard: &Rc<Shard>, running: &Running) -> Result<(), Error> {
-    while let Some(taken) = running.take_part().await? {
-        Part::start(running, taken).fetch(shard, None).await?;
+    while let Some(turn) = running.take_part(None).await? {
+        Part::start(running, turn).fetch(shard, None).await?;
     }
     Ok(())
 }
@@ -68,9 +69,9 @@ async fn work(shard: &Rc<Shard>, running: &Running) -> Result<(), Error> {
 async fn lead(shard: &Rc<Shard>, hold: &Hold) -> Result<(), Error> {
     let running: &Running = hold;
     let start_s = running.clock_s();
-    let mut answer = first_answer(shard, running).await?;
+    let (mut answer, slot) = first_answer(shard, running).await?;
     if answer.head.status == 200 {
-        return lead_single(shard, hold, answer).await;
+        return lead_single(shard, hold, answer, slot).await;
     }
     let found = answer.content_range().map_err(|failure| failure.error)?;
     let total = answer.total().ok_or_else(|| {
@@ -82,6 +83,8 @@ async fn lead(shard: &Rc<Shard>, hold: &Hold) -> Result<(), Error> {
         running.ledger.state(statement);
     }
     let is_probe = running.may_resume() || found.start != range.start;
+    // A probe is one byte, and what is there may take a while to read.
+    let slot = (!is_probe).then_some(slot);
     let kept = hold.running().kept(&answer, &range).await;
     running.settle(&answer, range.clone(), Some(range.end - range.start), &kept, &shard.core.pool)?;
     hold.running().keep_journal();
@@ -96,9 +99,9 @@ async fn lead(shard: &Rc<Shard>, hold: &Hold) -> Result<(), Error> {
         return work_on(shard, running).await;
     }
     let first = found.end - found.start;
-    let Some(taken) = running.take_part_of(first.max(1)).await? else { return Ok(()) };
+    let Some(turn) = running.take_part_of(first.max(1), slot).await? else { return Ok(()) };
     start_workers(shard, hold, 1 + running.parts_left());
-    Part::start(running, taken).asked_at(start_s).fetch(shard, Some(answer)).await?;
+    Part::start(running, turn).asked_at(start_s).fetch(shard, Some(answer)).await?;
     work_on(shard, running).await
 }
 
@@ -112,7 +115,7 @@ async fn work_on(shard: &Rc<Shard>, running: &Running) -> Result<(), Error> {
 }
 
 /// A server that ignores ranges sends one stream.
-async fn lead_single(shard: &Rc<Shard>, hold: &Hold, answer: Answer) -> Result<(), Error> {
+async fn lead_single(shard: &Rc<Shard>, hold: &Hold, answer: Answer, slot: Slot) -> Result<(), Error> {
     let running: &Running = hold;
     let total = answer.total();
     let wanted = match (&running.span, total) {
@@ -135,11 +138,11 @@ async fn lead_single(shard: &Rc<Shard>, hold: &Hold, answer: Answer) -> Result<(
         running.ledger.state(Statement::Nothing("not stated by the origin"));
     }
     ask_for_statement(shard, hold);
-    Single::new(shard, running, answer).land().await
+    Single::new(shard, running, answer, slot).land().await
 }
 
-/// Asks for the first part of the span, which tells size and version; retries like any part.
-async fn first_answer(shard: &Rc<Shard>, running: &Running) -> Result<Answer, Error> {
+/// Asks for the first part of the span, which tells size and version; retries like any part. With the slot that it has.
+async fn first_answer(shard: &Rc<Shard>, running: &Running) -> Result<(Answer, Slot), Error> {
     // Where something is there already, the version is what matters.
     let part_bytes = if running.may_resume() { 1 } else { running.pace.part_bytes };
     let mut asked = match &running.span {
@@ -153,9 +156,10 @@ async fn first_answer(shard: &Rc<Shard>, running: &Running) -> Result<Answer, Er
     };
     let mut attempts = Attempts::default();
     loop {
+        let slot = running.slot().await;
         let failure = match ask(shard, running, &asked).await {
             Ok(answer) => match check_first(&answer, &asked) {
-                Ok(()) => return Ok(answer),
+                Ok(()) => return Ok((answer, slot)),
                 Err(failure) => failure,
             },
             // No range of an empty object can be satisfied; the whole of it can, where no byte is asked for by number.
@@ -169,6 +173,7 @@ async fn first_answer(shard: &Rc<Shard>, running: &Running) -> Result<Answer, Er
             }
             Err(failure) => failure,
         };
+        drop(slot);
         wait_or_give_up(shard, running, failure, &mut attempts).await?;
     }
 }

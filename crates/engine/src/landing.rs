@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind};
 use crate::file::FileGround;
 use crate::folder::Folder;
 use crate::lease::Pool;
-use crate::stream::StreamWriter;
+use crate::stream::{Room, StreamWriter};
 use crate::verify::PartHash;
 
 /// Where the bytes of a transfer land.
@@ -96,7 +96,6 @@ impl Ground {
         pool: &Arc<Pool>,
         total_bytes: Option<u64>,
         part_bytes: u64,
-        window_bytes: u64,
     ) -> Result<(), Error> {
         match self {
             Ground::Nowhere => Ok(()),
@@ -109,22 +108,25 @@ impl Ground {
                 }
             },
             Ground::File(file) => file.reserve(total_bytes.unwrap_or(0)),
-            Ground::Stream(writer) => writer.0.prepare(pool, window_bytes, part_bytes, total_bytes),
+            Ground::Stream(writer) => writer.0.prepare(pool, part_bytes, total_bytes),
         }
     }
 
-    /// Waits until there is room for one more part; `false` when nobody wants it any more.
-    pub(crate) async fn admit(&self) -> bool {
+    /// Room for one more part of so many bytes, which a stream has to wait for; the others need none.
+    ///
+    /// # Errors
+    /// Nobody wants the bytes any more, or the machine has no memory.
+    pub(crate) async fn admit(&self, part_bytes: u64, window_bytes: u64) -> Result<Option<Room<'_>>, Error> {
         match self {
-            Ground::Stream(writer) => writer.0.admit().await,
-            _ => true,
+            Ground::Stream(writer) => writer.0.admit(part_bytes, window_bytes).await.map(Some),
+            _ => Ok(None),
         }
     }
 
-    /// The longest part that there is room for: a stream's window was made for parts of one size.
+    /// The longest part that there is room for.
     pub(crate) fn part_bytes_max(&self) -> u64 {
         match self {
-            Ground::Stream(writer) => writer.0.slot_bytes(),
+            Ground::Stream(writer) => writer.0.part_bytes_max(),
             _ => u64::MAX,
         }
     }
@@ -141,16 +143,15 @@ impl Ground {
         matches!(self, Ground::Stream(writer) if writer.0.is_abandoned())
     }
 
-    /// There was no part left for the room that `admit` found: the next who waits may look for himself.
-    pub(crate) fn dismiss(&self) {
-        if let Ground::Stream(writer) = self {
-            writer.0.dismiss();
-        }
-    }
-
     /// The place of part `index`, which lands at `at` bytes from the start of the landing.
     pub(crate) fn place(&self, index: u64, at: u64) -> Place<'_> {
-        Place { ground: self, index, at, filled: 0 }
+        let start = match self {
+            Ground::Nowhere | Ground::File(_) => None,
+            // SAFETY: `at` is within the caller's memory: `prepare` refused a range that is longer.
+            Ground::Memory(memory) => Some(unsafe { memory.start.add(at as usize) }),
+            Ground::Stream(writer) => Some(writer.0.start_of(index)),
+        };
+        Place { ground: self, index, at, start, filled: 0 }
     }
 
     /// Makes the landing final. Nothing is visible under a file's name before.
@@ -183,6 +184,8 @@ pub(crate) struct Place<'a> {
     ground: &'a Ground,
     index: u64,
     at: u64,
+    /// Where the part begins in a landing that is memory; `None` where a scratch is consumed at once.
+    start: Option<*mut u8>,
     filled: u64,
 }
 
@@ -242,15 +245,10 @@ impl Place<'_> {
         }
     }
 
-    /// Where the part goes on in a landing that is memory; `None` where a scratch is consumed at once.
+    /// Where the part goes on in a landing that is memory.
     fn landing_start(&self) -> Option<*mut u8> {
-        match self.ground {
-            Ground::Nowhere | Ground::File(_) => None,
-            // SAFETY: `at + filled` is within the caller's memory: `prepare` refused a range that is longer.
-            Ground::Memory(memory) => Some(unsafe { memory.start.add((self.at + self.filled) as usize) }),
-            // SAFETY: the part's permit reserves its whole slot, and `filled` is within the part.
-            Ground::Stream(writer) => Some(unsafe { writer.0.slot(self.index).add(self.filled as usize) }),
-        }
+        // SAFETY: what has been filled is within the part, and the part within the caller's memory or its room.
+        self.start.map(|start| unsafe { start.add(self.filled as usize) })
     }
 }
 
@@ -286,7 +284,7 @@ mod tests {
         std::fs::write(&target, b"earlier").expect("the earlier file");
         for committed in [false, true] {
             let ground = Ground::open(Landing::File(target.clone()), true).expect("a new file");
-            ground.prepare(&Arc::new(Pool::default()), Some(3), 8, 8).expect("room");
+            ground.prepare(&Arc::new(Pool::default()), Some(3), 8).expect("room");
             ground.place(0, 0).fill(b"new", 3, &mut Ledger::default().start_part()).expect("a write");
             assert_eq!(std::fs::read(&target).expect("the earlier file"), b"earlier");
             if committed {

@@ -5,6 +5,7 @@
 
 mod account;
 mod attempt;
+mod budget;
 mod client;
 mod connection;
 mod control;
@@ -15,6 +16,7 @@ mod error;
 mod file;
 mod flight;
 mod folder;
+mod get;
 mod hedge;
 mod interface;
 mod journal;
@@ -22,12 +24,14 @@ mod landing;
 mod lease;
 mod list;
 mod many;
+mod memory;
 mod object;
 #[cfg_attr(not(test), expect(dead_code))] // wired by the next commits
 mod pace;
 mod part;
 mod plan;
 mod proxy;
+mod queue;
 mod rank;
 mod refusal;
 mod rest;
@@ -36,6 +40,7 @@ mod shard;
 #[cfg(test)]
 mod sim;
 mod single;
+mod slots;
 mod stats;
 mod stream;
 mod survey;
@@ -44,21 +49,24 @@ mod tls;
 mod tls_errors;
 mod transfer;
 mod verify;
+mod waits;
 
 pub use account::{Dialect, OssSettings};
 pub use client::{Client, Config};
 pub use control::{Patience, Reply};
 pub use error::{Error, ErrorKind, plain, remedy};
 pub use folder::Folder;
+pub use get::Get;
 pub use interface::interfaces;
 pub use landing::{Landing, Memory};
 pub use list::{Bucket, Entry, Listed, Listing};
 pub use many::{Finished, Many, ManyProgress, ManyWatch, Wanted};
 pub use proxy::Proxies;
+pub use queue::Priority;
 pub use stats::{PartRecord, Progress, Report, Stat, Tails, Verified, Version};
 pub use stream::{StreamReader, StreamWriter, stream};
 pub use survey::{Handshake, Survey, Surveyed, Way};
 pub use temporary::is_temporary_name;
 #[doc(hidden)]
 pub use tls::tls_config;
-pub use transfer::{CancelSwitch, Get, Transfer, Watch};
+pub use transfer::{CancelSwitch, Transfer, Watch};

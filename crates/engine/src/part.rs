@@ -23,8 +23,9 @@ use crate::plan::Taken;
 use crate::refusal::Failure;
 use crate::retry::Attempts;
 use crate::shard::Shard;
+use crate::slots::Slot;
 use crate::stats::{Counters, PartRecord, Version};
-use crate::transfer::Running;
+use crate::transfer::{Running, Turn};
 use crate::verify::PartHash;
 
 /// So often it is told what a body carries, and looked whether another address would carry more.
@@ -47,6 +48,8 @@ pub(crate) struct Part<'a> {
     start_s: f64,
     first_byte_s: Option<f64>,
     served_by: Option<(SocketAddr, u32)>,
+    /// None while it waits to be asked for again.
+    slot: Option<Slot>,
     _in_flight: InFlight<'a>,
 }
 
@@ -70,8 +73,8 @@ enum Comes {
 }
 
 impl<'a> Part<'a> {
-    pub(crate) fn start(running: &'a Running, taken: Taken) -> Part<'a> {
-        let Taken { number, range } = taken;
+    pub(crate) fn start(running: &'a Running, turn: Turn) -> Part<'a> {
+        let Turn { taken: Taken { number, range }, slot } = turn;
         let landing_start = running.range().map_or(0, |range| range.start);
         let place = running.ground.place(number, range.start - landing_start);
         Part {
@@ -85,6 +88,7 @@ impl<'a> Part<'a> {
             start_s: running.clock_s(),
             first_byte_s: None,
             served_by: None,
+            slot: Some(slot),
             _in_flight: InFlight::start(&running.counters),
         }
     }
@@ -101,9 +105,22 @@ impl<'a> Part<'a> {
         let mut attempts = Attempts::default();
         loop {
             let Err(failure) = self.attempt(shard, answer.take(), &mut attempts).await else { break };
-            wait_or_give_up(shard, self.running, failure, &mut attempts).await?;
+            self.wait_or_give_up(shard, failure, &mut attempts).await?;
         }
         self.finish();
+        Ok(())
+    }
+
+    /// Waits before the next attempt, or gives the error back when there is to be none. Others have its slot meanwhile.
+    pub(crate) async fn wait_or_give_up(
+        &mut self,
+        shard: &Shard,
+        failure: Failure,
+        attempts: &mut Attempts,
+    ) -> Result<(), Error> {
+        self.slot = None;
+        wait_or_give_up(shard, self.running, failure, attempts).await?;
+        self.slot = Some(self.running.slot().await);
         Ok(())
     }
 

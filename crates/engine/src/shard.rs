@@ -21,8 +21,9 @@ use crate::control::{self, Call, Caller, Question, Reply};
 use crate::drive::{drive_lead, drive_worker};
 use crate::error::Error;
 use crate::hedge::Hedge;
-use crate::lease::Lease;
+use crate::lease::{Charge, Lease};
 use crate::many::{Worker, drive_many};
+use crate::memory::SHARD_BYTES;
 use crate::proxy::Purpose;
 use crate::refusal::Failure;
 use crate::retry::{Attempts, Dice};
@@ -138,11 +139,13 @@ pub(crate) struct Shard {
     hedges: RefCell<HashMap<Endpoint, Rc<RefCell<Hedge>>>>,
     /// Bytes that have landed through this shard, of whatever transfer.
     pub(crate) landed_bytes: Cell<u64>,
+    _weight: Charge,
 }
 
 impl Shard {
     /// `seed` is for the jitter of its waits.
     pub(crate) fn new(core: Arc<Core>, number: u32, scratch: Lease, seed: u64) -> Shard {
+        let weight = core.pool.charge(SHARD_BYTES);
         Shard {
             core,
             scratch: RefCell::new(scratch),
@@ -153,6 +156,7 @@ impl Shard {
             next_connection: Cell::new(number * 1_000_000),
             hedges: RefCell::default(),
             landed_bytes: Cell::new(0),
+            _weight: weight,
         }
     }
 
@@ -291,7 +295,7 @@ impl Shard {
         }
         let mut idle = self.idle.borrow_mut();
         let kept = idle.entry(connection.endpoint.clone()).or_default();
-        if kept.len() < self.core.settings.parallel as usize {
+        if kept.len() < self.core.settings.parallel as usize && !self.core.pool.is_over() {
             kept.push(connection);
         }
     }
@@ -305,8 +309,8 @@ impl Shard {
         let number = self.next_connection.get();
         self.next_connection.set(number + 1);
         let hedge = self.hedges.borrow_mut().entry(endpoint.clone()).or_default().clone();
-        let mut connection =
-            Connection::new(socket, endpoint, address, number, hedge, self.core.stall_timeout());
+        let (stall, weight) = (self.core.stall_timeout(), self.core.pool.charge(socket.weight()));
+        let mut connection = Connection::new(socket, endpoint, address, number, hedge, stall, weight);
         connection.patience();
         connection
     }

@@ -1,12 +1,13 @@
 //! A transfer: what its shards share while it runs, and what the caller holds of it.
 
+use std::future::poll_fn;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use flatout_settings::format_size;
-use flatout_wire::location::Location;
 use flatout_wire::range::Span;
 use tokio::sync::Semaphore;
 
@@ -15,55 +16,18 @@ use crate::attempt::Answer;
 use crate::error::{Error, ErrorKind};
 use crate::file::FileGround;
 use crate::flight::Flights;
+use crate::get::Get;
 use crate::journal::{self, Kept, Subject};
-use crate::landing::{Ground, Landing};
+use crate::landing::Ground;
 use crate::lease::Pool;
 use crate::many::Member;
 use crate::object::ObjectRequests;
 use crate::plan::{Plan, Taken};
+use crate::queue::Priority;
+use crate::slots::{Slot, Turns};
 use crate::stats::{Counters, PartRecord, Progress, Report, Version};
 use crate::stream::reader_has_gone;
 use crate::verify::{Ledger, PartHash, Statement};
-
-/// A get: what to read, and where it lands.
-pub struct Get {
-    /// The object.
-    pub location: Location,
-    /// The range of it.
-    pub span: Span,
-    /// Where its bytes land.
-    pub landing: Landing,
-    pub(crate) record_parts: bool,
-    pub(crate) keep_existing: bool,
-}
-
-impl Get {
-    /// The whole of an object.
-    pub fn new(location: Location, landing: Landing) -> Get {
-        Get { location, span: Span::All, landing, record_parts: false, keep_existing: false }
-    }
-
-    /// A range of it only.
-    #[must_use]
-    pub fn with_span(mut self, span: Span) -> Get {
-        self.span = span;
-        self
-    }
-
-    /// Leaves a file that stands under the target's name by the end as it is; the transfer fails then.
-    #[must_use]
-    pub fn keeping_existing(mut self) -> Get {
-        self.keep_existing = true;
-        self
-    }
-
-    /// Keeps a [`PartRecord`] of every part for the report.
-    #[must_use]
-    pub fn with_part_records(mut self) -> Get {
-        self.record_parts = true;
-        self
-    }
-}
 
 /// A running transfer. Dropping it cancels, and waits until every shard has let go of the landing.
 pub struct Transfer {
@@ -83,6 +47,12 @@ impl Transfer {
     /// A handle that tells progress from any thread, also after the end.
     pub fn watch(&self) -> Watch {
         Watch(self.running.clone())
+    }
+
+    /// Somebody begins to wait for it, or nobody does any more: its next parts take their turn by that. Parts that are on
+    /// their way are not stopped.
+    pub fn set_priority(&self, priority: Priority) {
+        self.running.turns.set_priority(priority);
     }
 
     /// A handle that cancels from any thread.
@@ -146,7 +116,15 @@ impl CancelSwitch {
 pub(crate) struct Pace {
     pub(crate) parallel: u32,
     pub(crate) part_bytes: u64,
+    /// What parts that wait to be read in order may hold.
     pub(crate) window_bytes: u64,
+}
+
+impl Pace {
+    /// With parts of which two fit into the window: else reader and network would take turns.
+    fn within_window(self) -> Pace {
+        Pace { part_bytes: self.part_bytes.min(self.window_bytes / 2).max(1), ..self }
+    }
 }
 
 /// What is done besides moving bytes.
@@ -158,6 +136,12 @@ pub(crate) struct Care {
     pub(crate) resume: bool,
 }
 
+/// A part whose turn it is.
+pub(crate) struct Turn {
+    pub(crate) taken: Taken,
+    pub(crate) slot: Slot,
+}
+
 /// What the shards of a transfer share.
 pub(crate) struct Running {
     pub(crate) name: String,
@@ -165,6 +149,7 @@ pub(crate) struct Running {
     pub(crate) span: Span,
     pub(crate) ground: Ground,
     pub(crate) pace: Pace,
+    turns: Turns,
     pub(crate) ledger: Ledger,
     pub(crate) counters: Counters,
     pub(crate) flights: Flights,
@@ -217,10 +202,17 @@ enum End {
 
 impl Running {
     /// Opens the landing; nothing is sent yet.
-    pub(crate) fn start(get: Get, account: Arc<Account>, pace: Pace, care: Care) -> Result<Running, Error> {
+    pub(crate) fn start(
+        get: Get,
+        account: Arc<Account>,
+        pace: Pace,
+        care: Care,
+        turns: Turns,
+    ) -> Result<Running, Error> {
         let name = get.location.to_string();
         let (mut ground, stop) = (Ground::open(get.landing, care.resume)?, Arc::new(Semaphore::new(0)));
         ground.set_keep_existing(get.keep_existing);
+        let pace = if matches!(ground, Ground::Stream(_)) { pace.within_window() } else { pace };
         ground.stop_when_abandoned(&stop);
         let ledger = Ledger::default();
         if !care.verify {
@@ -232,6 +224,7 @@ impl Running {
             span: get.span,
             ground,
             pace,
+            turns,
             ledger,
             counters: Counters::default(),
             flights: Flights::default(),
@@ -333,7 +326,7 @@ impl Running {
             let begun = file.begin(subject.as_ref(), has_ranges, kept);
             begun.map_err(|error| error.during("write", file.shown()))?;
         }
-        self.ground.prepare(pool, total_bytes, self.pace.part_bytes, self.pace.window_bytes)?;
+        self.ground.prepare(pool, total_bytes, self.pace.part_bytes)?;
         self.resumed_bytes.store(kept.bytes, Ordering::Relaxed);
         self.bytes_done.store(kept.bytes, Ordering::Release);
         if total_bytes == Some(kept.bytes) {
@@ -381,7 +374,7 @@ impl Running {
         self.settled.get().map_or(0, |settled| settled.plan().left(self.part_bytes()))
     }
 
-    /// How long the next part may be. Those of a stream are no longer than the slots of its window.
+    /// How long the next part may be.
     fn part_bytes(&self) -> u64 {
         self.pace.part_bytes.min(self.ground.part_bytes_max())
     }
@@ -391,24 +384,47 @@ impl Running {
         self.settled.get()?.pin.as_deref()
     }
 
-    /// The next part that nobody has taken, once there is room for it; `None` when all are taken.
+    /// A slot of its origin's, once it is its turn.
+    pub(crate) async fn slot(&self) -> Slot {
+        self.turns.slot().await
+    }
+
+    /// The next part that nobody has taken, once there is room for it and a slot; `None` when all are taken.
     /// Room comes before the number: parts that wait for room are then the next in order, and a window cannot fill with
-    /// parts behind one that waits.
-    pub(crate) async fn take_part(&self) -> Result<Option<Taken>, Error> {
-        self.take_part_of(self.part_bytes()).await
+    /// parts behind one that waits. It comes before the slot, too: who waits for a reader keeps no slot from others.
+    /// `slot` is one that whoever asks has already.
+    pub(crate) async fn take_part(&self, slot: Option<Slot>) -> Result<Option<Turn>, Error> {
+        match self.parts_left() {
+            0 => Ok(None),
+            _ => self.take_part_of(self.part_bytes(), slot).await,
+        }
     }
 
     /// The same for a part of at most so many bytes: what was asked for before there was a plan.
-    pub(crate) async fn take_part_of(&self, part_bytes: u64) -> Result<Option<Taken>, Error> {
-        if !self.ground.admit().await {
-            return Err(reader_has_gone());
-        }
+    pub(crate) async fn take_part_of(
+        &self,
+        part_bytes: u64,
+        mut slot: Option<Slot>,
+    ) -> Result<Option<Turn>, Error> {
+        let mut admitted = std::pin::pin!(self.ground.admit(part_bytes, self.pace.window_bytes));
+        let at_once = poll_fn(|cx| Poll::Ready(admitted.as_mut().poll(cx))).await;
+        let room = match at_once {
+            Poll::Ready(room) => room?,
+            Poll::Pending => {
+                slot = None;
+                admitted.await?
+            }
+        };
+        let slot = match slot {
+            Some(slot) => slot,
+            None => self.slot().await,
+        };
         let taken = self.settled.get().and_then(|settled| settled.plan().take(part_bytes));
-        let taken = taken.or_else(|| self.take_rest());
-        if taken.is_none() {
-            self.ground.dismiss();
+        let Some(taken) = taken.or_else(|| self.take_rest()) else { return Ok(None) };
+        if let Some(room) = room {
+            room.seat(taken.number);
         }
-        Ok(taken)
+        Ok(Some(Turn { taken, slot }))
     }
 
     /// The end game: all parts are taken, and the rest of the slowest is shared. The parts of a stream have their slots.

@@ -172,8 +172,15 @@ pub const KNOBS: &[Knob] = &[
     Knob {
         name: "window",
         kind: Kind::Size { min: 2 << 10, max: 1 << 40 },
-        default: "64MiB",
-        doc: "Bytes that may wait to be read in order (cat, pipes): at least two parts; where it is not set it grows to that",
+        default: "",
+        doc: "Bytes that may wait to be read in order (cat, pipes), at least two parts; without it as many as the pace needs and --memory allows",
+        group: Group::Speed,
+    },
+    Knob {
+        name: "memory",
+        kind: Kind::Size { min: 16 << 20, max: 1 << 40 },
+        default: "256MiB",
+        doc: "Most memory to take, the caller's buffers and files left out; without it a quarter of what the control group or else the machine has, up to 8GiB",
         group: Group::Speed,
     },
     Knob {

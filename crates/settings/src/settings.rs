@@ -33,7 +33,10 @@ pub struct Settings {
     pub parallel: u32,
     pub part_bytes: u64,
     pub shards: u32,
-    pub window_bytes: u64,
+    /// Of a stream; `None` is as many as the pace needs and `memory_bytes` allows.
+    pub window_bytes: Option<u64>,
+    /// What the engine may hold in this process.
+    pub memory_bytes: u64,
     pub connect_timeout_ms: u64,
     pub stall_timeout_ms: u64,
     pub retries: u32,
@@ -66,6 +69,7 @@ impl fmt::Debug for Settings {
             part_bytes,
             shards,
             window_bytes,
+            memory_bytes,
             connect_timeout_ms,
             stall_timeout_ms,
             retries,
@@ -94,6 +98,7 @@ impl fmt::Debug for Settings {
             .field("part_bytes", part_bytes)
             .field("shards", shards)
             .field("window_bytes", window_bytes)
+            .field("memory_bytes", memory_bytes)
             .field("connect_timeout_ms", connect_timeout_ms)
             .field("stall_timeout_ms", stall_timeout_ms)
             .field("retries", retries)
@@ -123,7 +128,8 @@ impl Default for Settings {
             parallel: 0,
             part_bytes: 0,
             shards: 0,
-            window_bytes: 0,
+            window_bytes: None,
+            memory_bytes: 0,
             connect_timeout_ms: 0,
             stall_timeout_ms: 0,
             retries: 0,
@@ -157,31 +163,30 @@ impl Settings {
         Ok(())
     }
 
-    /// Widens the window to two parts, for whoever set none: the default is for parts of up to 32 MiB.
-    pub fn fit_window(&mut self) {
-        self.window_bytes = self.window_bytes.max(self.least_window_bytes());
-    }
-
     /// Whether the settings hold together; called once, after the last [`Settings::set`].
     ///
     /// # Errors
     /// Two settings that exclude each other, with what to write instead.
     pub fn check(&self) -> Result<(), SettingError> {
-        let least_bytes = self.least_window_bytes();
-        if self.window_bytes < least_bytes {
-            let (window, part) = (exact_size(self.window_bytes), exact_size(self.part_bytes));
-            let wanted = exact_size(least_bytes);
+        let Some(window_bytes) = self.window_bytes else { return Ok(()) };
+        // With less than two parts the reader and the network would take turns instead of working at once.
+        let least_bytes = self.part_bytes.saturating_mul(2);
+        let window = exact_size(window_bytes);
+        if window_bytes < least_bytes {
+            let (part, wanted) = (exact_size(self.part_bytes), exact_size(least_bytes));
             let cause = format!(
                 "{window} is too small for --part-size {part}: write --window {wanted} or more, or a smaller --part-size"
             );
             return Err(SettingError::Together { knob: "window", other: "part-size", cause });
         }
+        if window_bytes > self.memory_bytes {
+            let memory = exact_size(self.memory_bytes);
+            let cause = format!(
+                "{window} is more than --memory {memory}: write a smaller --window, or --memory {window} or more"
+            );
+            return Err(SettingError::Together { knob: "window", other: "memory", cause });
+        }
         Ok(())
-    }
-
-    /// With less than two parts the reader and the network would take turns instead of working at once.
-    fn least_window_bytes(&self) -> u64 {
-        self.part_bytes.saturating_mul(2)
     }
 
     fn set_number(&mut self, name: &'static str, number: u64) {
@@ -191,7 +196,8 @@ impl Settings {
             "shards" => self.shards = count(),
             "retries" => self.retries = count(),
             "part-size" => self.part_bytes = number,
-            "window" => self.window_bytes = number,
+            "window" => self.window_bytes = Some(number),
+            "memory" => self.memory_bytes = number,
             "connect-timeout" => self.connect_timeout_ms = number,
             "stall-timeout" => self.stall_timeout_ms = number,
             _ => unreachable!("a test sets every knob: {name} has no field"),
@@ -258,7 +264,7 @@ mod tests {
     fn defaults_are_those_of_the_contract() {
         let settings = Settings::default();
         assert_eq!((settings.parallel, settings.part_bytes), (8, 8 << 20));
-        assert_eq!((settings.shards, settings.window_bytes), (2, 64 << 20));
+        assert_eq!((settings.shards, settings.window_bytes, settings.memory_bytes), (2, None, 256 << 20));
         assert_eq!((settings.connect_timeout_ms, settings.stall_timeout_ms), (5_000, 20_000));
         assert_eq!((settings.retries, settings.verify), (5, true));
         assert_eq!((settings.addressing.as_str(), settings.no_sign_request), ("auto", false));
@@ -296,7 +302,8 @@ mod tests {
             ("addressing", "Path", r#"addressing: "path""#),
             ("parallel", " 16 ", "parallel: 16"),
             ("part-size", "1M", "part_bytes: 1048576"),
-            ("window", "1G", "window_bytes: 1073741824"),
+            ("window", "64M", "window_bytes: Some(67108864)"),
+            ("memory", "1.5GiB", "memory_bytes: 1610612736"),
             ("connect-timeout", "250ms", "connect_timeout_ms: 250"),
             ("stall-timeout", "1m", "stall_timeout_ms: 60000"),
             ("retries", "0", "retries: 0"),
@@ -349,16 +356,28 @@ mod tests {
     }
 
     #[test]
-    fn a_window_holds_two_parts() {
-        check(&[("part-size", "32M")], "part_bytes: 33554432");
+    fn a_window_holds_two_parts_and_memory_holds_it() {
+        let (window, memory) = (("window", "64M"), ("memory", "64M"));
+        check(&[("part-size", "4G")], "part_bytes: 4294967296");
+        check(&[window, ("part-size", "32M")], "part_bytes: 33554432");
         check(
-            &[("part-size", "33M")],
+            &[window, ("part-size", "33M")],
             "--window 64MiB is too small for --part-size 33MiB: write --window 66MiB or more, or a smaller --part-size",
         );
         check(
             &[("window", "16777215")],
             "--window 16777215B is too small for --part-size 8MiB: write --window 16MiB or more",
         );
+        check(&[window, memory], "memory_bytes: 67108864");
+        check(
+            &[("window", "65M"), memory],
+            "--window 65MiB is more than --memory 64MiB: write a smaller --window, or --memory 65MiB or more",
+        );
+    }
+
+    #[test]
+    fn a_promise_that_cannot_be_kept_is_none() {
+        check(&[("memory", "1MiB")], "memory: 1MiB is out of bounds: write 16MiB to 1TiB");
     }
 
     #[test]

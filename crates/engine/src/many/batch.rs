@@ -9,16 +9,23 @@ use tokio::sync::{Notify, Semaphore};
 use super::queue::{Queue, Task, Work};
 use super::{Finished, ManyProgress, Wanted, closed_meanwhile};
 use crate::account::Account;
-use crate::client::check_object;
+use crate::client::{Core, check_object};
 use crate::error::{Error, ErrorKind};
 use crate::folder::Folder;
+use crate::get::Get;
 use crate::landing::Landing;
+use crate::lease::Charge;
+use crate::memory;
+use crate::queue::{Asker, Priority};
+use crate::slots::Desks;
 use crate::stats::Report;
 use crate::temporary::Sweeper;
-use crate::transfer::{Care, Get, Hold, Pace, Running};
+use crate::transfer::{Care, Hold, Pace, Running};
 
-/// Objects known and not yet reported: a listing runs this far ahead, which is four pages and about 2 MiB.
+/// Objects known and not yet reported: a listing runs this far ahead, which is four pages and about 5 MiB.
 const AHEAD: usize = 4096;
+/// What the objects weigh is charged in steps of this.
+pub(crate) const WEIGHT_STEP_BYTES: u64 = 256 << 10;
 /// Objects open for each worker; the second may wait for its checksum.
 const OPEN_A_WORKER: usize = 2;
 /// The caller is woken for this many at once: a wake-up for each small object would cost more than its receive.
@@ -29,7 +36,12 @@ pub(crate) struct Batch {
     account: Arc<Account>,
     pace: Pace,
     care: Care,
+    desks: Arc<Desks>,
+    /// All its objects are one where turns are taken.
+    asker: Asker,
     folder: Option<Folder>,
+    /// What objects known and not yet reported may weigh.
+    weight_max: u64,
     state: Mutex<State>,
     /// Wakes workers that found nothing to take.
     work: Notify,
@@ -49,6 +61,9 @@ struct State {
     finished: Vec<Finished>,
     /// Objects known that have not ended.
     outstanding: usize,
+    /// Of all objects known and not yet reported.
+    weight: u64,
+    charge: Charge,
     /// Of those, the ones whose landing is open.
     begun: usize,
     is_fed: bool,
@@ -72,12 +87,14 @@ pub(crate) struct Worker {
 }
 
 impl Batch {
-    pub(crate) fn new(account: Arc<Account>, pace: Pace, care: Care, folder: Option<Folder>) -> Batch {
+    pub(crate) fn new(core: &Core, folder: Option<Folder>) -> Batch {
         let state = State {
             queue: Queue::new(),
             large: Vec::new(),
             finished: Vec::new(),
             outstanding: 0,
+            weight: 0,
+            charge: core.pool.charge(0),
             begun: 0,
             is_fed: false,
             incomplete: None,
@@ -85,10 +102,13 @@ impl Batch {
             progress: ManyProgress::default(),
         };
         Batch {
-            account,
-            pace,
-            care,
+            account: core.account.clone(),
+            pace: core.pace(),
+            care: core.care(),
+            desks: core.desks.clone(),
+            asker: core.desks.new_asker(),
             folder,
+            weight_max: core.shares.names,
             state: Mutex::new(state),
             work: Notify::new(),
             room: Condvar::new(),
@@ -132,14 +152,19 @@ impl Batch {
 
     /// `false` when nobody wants it any more.
     fn push(&self, wanted: Wanted) -> bool {
-        let full =
-            |state: &mut State| !self.is_stopped() && state.outstanding + state.finished.len() >= AHEAD;
+        let weight = memory::weight(&wanted);
+        let full = |state: &mut State| {
+            let ahead = state.outstanding + state.finished.len();
+            let is_heavy = || state.weight + weight > self.weight_max || state.charge.is_over();
+            !self.is_stopped() && (ahead >= AHEAD || ahead > 0 && is_heavy())
+        };
         let waited = self.room.wait_while(self.lock(), full);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
         if self.is_stopped() {
             return false;
         }
         state.outstanding += 1;
+        state.weigh(weight, 0);
         state.progress.objects += 1;
         state.progress.total_bytes += wanted.size.unwrap_or(0);
         let is_small = self.is_small(wanted.size);
@@ -191,7 +216,8 @@ impl Batch {
             };
             let mut get = Get::new(wanted.location.clone(), landing);
             get.keep_existing = wanted.keep_existing;
-            Running::start(get, self.account.clone(), self.pace, self.care)
+            let turns = self.desks.turns(&wanted.location, self.asker, Priority::Awaited);
+            Running::start(get, self.account.clone(), self.pace, self.care, turns)
         });
         let member = Member { batch: self.clone(), wanted, again };
         match started {
@@ -201,6 +227,7 @@ impl Batch {
                 let running = Arc::new(running.in_batch(member, is_small));
                 let mut state = self.lock();
                 state.begun += 1;
+                state.weigh(0, 0);
                 if !is_small {
                     state.large.push(running.clone());
                 }
@@ -266,7 +293,9 @@ impl Batch {
                 progress.total_bytes = (progress.total_bytes + report.bytes).saturating_sub(listed_bytes);
             }
             // Objects that a cancel cut off have not failed: the caller knows why they are missing.
-            Err(error) if error.kind() == ErrorKind::Cancelled && self.is_stopped() => return,
+            Err(error) if error.kind() == ErrorKind::Cancelled && self.is_stopped() => {
+                return state.weigh(0, memory::weight(&finished.wanted));
+            }
             Err(_) => state.progress.failed += 1,
         }
         state.finished.push(finished);
@@ -287,6 +316,8 @@ impl Batch {
             return None;
         }
         let finished = std::mem::take(&mut state.finished);
+        let weight: u64 = finished.iter().map(|finished| memory::weight(&finished.wanted)).sum();
+        state.weigh(0, weight);
         drop(state);
         self.room.notify_all();
         Some(finished)
@@ -337,6 +368,13 @@ impl Batch {
 }
 
 impl State {
+    /// Objects have come and gone that weigh so much. The charge follows in steps: the client's account has one lock for all.
+    fn weigh(&mut self, come: u64, gone: u64) {
+        self.weight = self.weight + come - gone;
+        let open = self.begun as u64 * memory::OPEN_BYTES;
+        self.charge.set((self.weight + open).next_multiple_of(WEIGHT_STEP_BYTES));
+    }
+
     fn is_done(&self) -> bool {
         self.is_fed && self.outstanding == 0
     }
@@ -349,6 +387,7 @@ impl State {
     /// A transfer has closed its landing.
     fn let_go(&mut self, running: &Running, connections: u32) {
         self.begun -= 1;
+        self.weigh(0, 0);
         self.large.retain(|large| !std::ptr::eq(Arc::as_ptr(large), running));
         self.progress.connections += connections;
     }

@@ -41,8 +41,8 @@ async fn part(shard: &Rc<Shard>, batch: &Batch, hold: &Hold) {
         return batch.close(hold);
     }
     let one = async {
-        match hold.take_part().await? {
-            Some(taken) => Part::start(hold, taken).fetch(shard, None).await,
+        match hold.take_part(None).await? {
+            Some(turn) => Part::start(hold, turn).fetch(shard, None).await,
             None => {
                 batch.close(hold);
                 Ok(())

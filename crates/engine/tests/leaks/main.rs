@@ -32,7 +32,7 @@ fn config(origin: &Faulty, authority: Option<&Authority>) -> Config {
     config.settings.endpoint_url = Some(format!("{scheme}://{}", origin.address));
     config.settings.ca_bundle = authority.map(Authority::bundle);
     config.settings.part_bytes = SIZE / 4;
-    config.settings.window_bytes = SIZE;
+    config.settings.window_bytes = Some(SIZE);
     config.settings.parallel = PARALLEL;
     config.settings.shards = SHARDS;
     config.settings.stall_timeout_ms = 20;

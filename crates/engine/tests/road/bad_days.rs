@@ -16,7 +16,7 @@ const SIZE: u64 = 1 << 20;
 fn config(part_bytes: u64, retries: u32) -> Config {
     let mut config = crate::config();
     config.settings.part_bytes = part_bytes;
-    config.settings.window_bytes = 4 * SIZE;
+    config.settings.window_bytes = Some(4 * SIZE);
     config.settings.retries = retries;
     config.settings.shards = 1;
     config

@@ -22,7 +22,7 @@ const PART: u64 = 8_192;
 fn config() -> Config {
     let mut config = Config::default();
     config.settings.part_bytes = PART;
-    config.settings.window_bytes = 4 * PART;
+    config.settings.window_bytes = Some(4 * PART);
     config.settings.parallel = 4;
     config.settings.stall_timeout_ms = 400;
     config.settings.retries = 3;
@@ -133,7 +133,7 @@ fn more_workers_than_the_window_has_slots_all_end() {
     let origin = Origin::start(|asked| Reply::Keep(right(asked, &object(SIZE))));
     let mut config = config();
     config.settings.parallel = 12;
-    config.settings.window_bytes = 2 * PART;
+    config.settings.window_bytes = Some(2 * PART);
     assert!(read_stream_with(config, &origin).expect("the stream") == object(SIZE));
 }
 
@@ -153,7 +153,7 @@ fn a_stream_whose_reader_leaves_is_cancelled() {
         Reply::Keep(right(asked, &object(SIZE)))
     });
     let mut config = config();
-    config.settings.window_bytes = 2 * SIZE;
+    config.settings.window_bytes = Some(2 * SIZE);
     let client = Client::new(config).expect("good settings");
     let (writer, reader) = stream();
     let transfer = client.get(Get::new(location(&origin), Landing::Stream(writer))).expect("a start");

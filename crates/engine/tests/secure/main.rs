@@ -32,7 +32,7 @@ const PART: u64 = 300_000;
 fn settings(authority: &Authority) -> Config {
     let mut config = Config::default();
     config.settings.part_bytes = PART;
-    config.settings.window_bytes = 2 * PART;
+    config.settings.window_bytes = Some(2 * PART);
     config.settings.parallel = 3;
     config.settings.retries = 0;
     config.settings.stall_timeout_ms = 3_600_000;
