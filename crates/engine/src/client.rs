@@ -13,13 +13,13 @@ use flatout_wire::request::Request;
 use flatout_wire::sign::Credentials;
 
 use crate::account::{Account, Dialect, Errand, OssSettings};
-use crate::connection::STALL_TICKS;
 use crate::control::{Call, Patience, Question, Reply};
 use crate::credentials::{Anonymous, Grant, Keys, Provider, Refused};
 use crate::endpoint::Endpoints;
 use crate::error::{Error, ErrorKind, SETTINGS};
 use crate::folder::Folder;
 use crate::get::Get;
+use crate::hold::Hold;
 use crate::interface::Binds;
 use crate::landing::{Landing, Memory};
 use crate::lease::Pool;
@@ -29,10 +29,11 @@ use crate::memory::Shares;
 use crate::proxy::{Proxies, Routes};
 use crate::shard::{Job, ShardHandle};
 use crate::slots::Desks;
+use crate::stall::STALL_TICKS;
 use crate::stats::{Report, Stat, Version};
 use crate::survey::{self, Clock, Survey, Way};
 use crate::tls::Tls;
-use crate::transfer::{Care, Hold, Pace, Running, Transfer};
+use crate::transfer::{Care, Pace, Running, Transfer};
 
 /// What a client is made from.
 #[derive(Clone, Debug)]

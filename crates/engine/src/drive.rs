@@ -11,6 +11,7 @@ use flatout_wire::range::Span;
 use crate::attempt::{Answer, ask};
 use crate::control::{self, Call};
 use crate::error::{Error, ErrorKind};
+use crate::hold::Hold;
 use crate::journal::Kept;
 use crate::object::Asked;
 use crate::part::Part;
@@ -20,7 +21,7 @@ use crate::shard::Shard;
 use crate::single::Single;
 use crate::slots::Slot;
 use crate::stats::Version;
-use crate::transfer::{Hold, Running};
+use crate::transfer::Running;
 use crate::verify::Statement;
 
 /// Between rounds of attempts to learn the checksum while the data come.

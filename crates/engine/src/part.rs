@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::attempt::{Answer, ask_elsewhere, note_landed};
-use crate::connection::{RECEIVE_BYTES, Silence};
+use crate::connection::RECEIVE_BYTES;
 use crate::drive::wait_or_give_up;
 use crate::error::Error;
 use crate::flight::Aloft;
@@ -24,6 +24,7 @@ use crate::refusal::Failure;
 use crate::retry::Attempts;
 use crate::shard::Shard;
 use crate::slots::Slot;
+use crate::stall::Silence;
 use crate::stats::{Counters, PartRecord, Version};
 use crate::transfer::{Running, Turn};
 use crate::verify::PartHash;

@@ -21,6 +21,7 @@ use crate::control::{self, Call, Caller, Question, Reply};
 use crate::drive::{drive_lead, drive_worker};
 use crate::error::Error;
 use crate::hedge::Hedge;
+use crate::hold::Hold;
 use crate::lease::{Charge, Lease};
 use crate::many::{Worker, drive_many};
 use crate::memory::SHARD_BYTES;
@@ -28,7 +29,6 @@ use crate::proxy::Purpose;
 use crate::refusal::Failure;
 use crate::retry::{Attempts, Dice};
 use crate::tls_errors::{is_tls, wants_tls};
-use crate::transfer::Hold;
 
 /// What a shard is asked to do. A part crosses threads once in, as a number taken by a worker, and once out, by landing.
 pub(crate) enum Job {

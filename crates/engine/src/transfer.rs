@@ -168,7 +168,7 @@ pub(crate) struct Running {
     failure: Mutex<Option<Error>>,
     /// Holds no permit, ever; closed when the transfer is to stop.
     stop: Arc<Semaphore>,
-    holds: AtomicU32,
+    pub(crate) holds: AtomicU32,
     end: Mutex<End>,
     ended: Condvar,
     /// Set where this is one of many objects: who is told of its end.
@@ -500,7 +500,7 @@ impl Running {
     }
 
     /// The last shard has let go: decides how it ended, commits the landing, tells who waits.
-    fn finish(&self) {
+    pub(crate) fn finish(&self) {
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
         let result = match failure {
             Some(error) => Err(error),
@@ -587,42 +587,5 @@ fn may_go_on(error: &Error) -> bool {
         | ErrorKind::Usage
         | ErrorKind::Unsupported
         | ErrorKind::Internal => false,
-    }
-}
-
-/// A shard's hold on a transfer and its landing. The transfer ends when the last one is dropped, however that happens.
-pub(crate) struct Hold(Arc<Running>);
-
-impl Hold {
-    pub(crate) fn new(running: Arc<Running>) -> Hold {
-        running.holds.fetch_add(1, Ordering::AcqRel);
-        Hold(running)
-    }
-
-    /// What is held, for whoever looks on without a hold of his own.
-    pub(crate) fn running(&self) -> &Arc<Running> {
-        &self.0
-    }
-}
-
-impl Clone for Hold {
-    fn clone(&self) -> Hold {
-        Hold::new(self.0.clone())
-    }
-}
-
-impl std::ops::Deref for Hold {
-    type Target = Running;
-
-    fn deref(&self) -> &Running {
-        &self.0
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        if self.0.holds.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.finish();
-        }
     }
 }

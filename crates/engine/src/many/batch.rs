@@ -13,6 +13,7 @@ use crate::client::{Core, check_object};
 use crate::error::{Error, ErrorKind};
 use crate::folder::Folder;
 use crate::get::Get;
+use crate::hold::Hold;
 use crate::landing::Landing;
 use crate::lease::Charge;
 use crate::memory;
@@ -20,7 +21,7 @@ use crate::queue::{Asker, Priority};
 use crate::slots::Desks;
 use crate::stats::Report;
 use crate::temporary::Sweeper;
-use crate::transfer::{Care, Hold, Pace, Running};
+use crate::transfer::{Care, Pace, Running};
 
 /// Objects known and not yet reported: a listing runs this far ahead, which is four pages and about 5 MiB.
 const AHEAD: usize = 4096;

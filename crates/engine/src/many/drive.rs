@@ -5,9 +5,9 @@ use std::rc::Rc;
 use super::batch::{Batch, Worker};
 use super::queue::Work;
 use crate::drive::{drive, drive_lead};
+use crate::hold::Hold;
 use crate::part::Part;
 use crate::shard::Shard;
-use crate::transfer::Hold;
 
 /// Works until the batch has nothing more to do, or is to stop; what is on its way then is dropped.
 pub(crate) async fn drive_many(shard: Rc<Shard>, number: u32, worker: Worker) {

@@ -1,0 +1,43 @@
+//! Who holds a transfer: it ends when nobody does any more, however that came.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::transfer::Running;
+
+/// A shard's hold on a transfer and its landing. The transfer ends when the last one is dropped, however that happens.
+pub(crate) struct Hold(Arc<Running>);
+
+impl Hold {
+    pub(crate) fn new(running: Arc<Running>) -> Hold {
+        running.holds.fetch_add(1, Ordering::AcqRel);
+        Hold(running)
+    }
+
+    /// What is held, for whoever looks on without a hold of his own.
+    pub(crate) fn running(&self) -> &Arc<Running> {
+        &self.0
+    }
+}
+
+impl Clone for Hold {
+    fn clone(&self) -> Hold {
+        Hold::new(self.0.clone())
+    }
+}
+
+impl std::ops::Deref for Hold {
+    type Target = Running;
+
+    fn deref(&self) -> &Running {
+        &self.0
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if self.0.holds.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.finish();
+        }
+    }
+}
