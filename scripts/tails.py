@@ -47,7 +47,7 @@ def get(flatout, port):
     """One measured run, as its event tells it."""
     command = [
         flatout, "bench", "get", "s3://bad/object", "--endpoint-url", f"http://origin.test:{port}", "--addressing", "path",
-        "--no-sign-request", "--resolve", f"origin.test:{port}:{','.join(ADDRESSES)}", "--parallel", "16", "--json",
+        "--no-sign-request", "--resolve", f"origin.test:{port}:{','.join(ADDRESSES)}", "--parallel", "16", "--repeat", "1", "--json",
     ]  # fmt: skip
     ran = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, check=False)
     if ran.returncode:
