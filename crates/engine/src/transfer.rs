@@ -395,7 +395,7 @@ impl Running {
     /// `slot` is one that whoever asks has already.
     pub(crate) async fn take_part(&self, slot: Option<Slot>) -> Result<Option<Turn>, Error> {
         match self.parts_left() {
-            0 => Ok(None),
+            0 => Ok(self.take_rest(slot).await),
             _ => self.take_part_of(self.part_bytes(), slot).await,
         }
     }
@@ -419,25 +419,31 @@ impl Running {
             Some(slot) => slot,
             None => self.slot().await,
         };
-        let taken = self.settled.get().and_then(|settled| settled.plan().take(part_bytes));
-        let Some(taken) = taken.or_else(|| self.take_rest()) else { return Ok(None) };
+        let Some(taken) = self.settled.get().and_then(|settled| settled.plan().take(part_bytes)) else {
+            return Ok(self.take_rest(Some(slot)).await);
+        };
         if let Some(room) = room {
             room.seat(taken.number);
         }
         Ok(Some(Turn { taken, slot }))
     }
 
-    /// The end game: all parts are taken, and the rest of the slowest is shared. The parts of a stream have their slots.
-    fn take_rest(&self) -> Option<Taken> {
+    /// The end game: all parts are taken, and the rest of the slowest is shared with whoever has a slot, or finds one free:
+    /// it is not worth waiting for. The parts of a stream have their rooms.
+    async fn take_rest(&self, slot: Option<Slot>) -> Option<Turn> {
         let settled = self.settled.get()?;
         let waits = self.member.as_ref().is_some_and(|member| member.batch.has_more());
         if waits || self.ground.part_bytes_max() < u64::MAX {
             return None;
         }
+        let slot = match slot {
+            Some(slot) => slot,
+            None => at_once(self.slot()).await?,
+        };
         let rest = self.flights.split()?;
         self.counters.shared.fetch_add(1, Ordering::Relaxed);
         let taken = settled.plan().take_rest(rest);
-        Some(taken)
+        Some(Turn { taken, slot })
     }
 
     /// The part that begins at `start` of the object is whole at its landing.
@@ -569,6 +575,16 @@ impl Running {
     fn lock_end(&self) -> MutexGuard<'_, End> {
         self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What is there without waiting.
+async fn at_once<T>(wanted: impl Future<Output = T>) -> Option<T> {
+    let mut wanted = std::pin::pin!(wanted);
+    poll_fn(|cx| match wanted.as_mut().poll(cx) {
+        Poll::Ready(there) => Poll::Ready(Some(there)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
 }
 
 /// Whether what has landed is of use after this error: the object is as it was, as far as is known, and may be had again.
