@@ -2,6 +2,7 @@
 //! may be in flight; `queue` says whose is the next.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -149,4 +150,14 @@ impl Drop for Asking<'_> {
             false => state.queue.withdraw(ticket),
         }
     }
+}
+
+/// What is there without waiting.
+pub(crate) async fn at_once<T>(wanted: impl Future<Output = T>) -> Option<T> {
+    let mut wanted = std::pin::pin!(wanted);
+    poll_fn(|cx| match wanted.as_mut().poll(cx) {
+        Poll::Ready(there) => Poll::Ready(Some(there)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
 }

@@ -24,7 +24,7 @@ use crate::many::Member;
 use crate::object::ObjectRequests;
 use crate::plan::{Plan, Taken};
 use crate::queue::Priority;
-use crate::slots::{Slot, Turns};
+use crate::slots::{Slot, Turns, at_once};
 use crate::stats::{Counters, PartRecord, Progress, Report, Version};
 use crate::stream::reader_has_gone;
 use crate::verify::{Ledger, PartHash, Statement};
@@ -575,16 +575,6 @@ impl Running {
     fn lock_end(&self) -> MutexGuard<'_, End> {
         self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// What is there without waiting.
-async fn at_once<T>(wanted: impl Future<Output = T>) -> Option<T> {
-    let mut wanted = std::pin::pin!(wanted);
-    poll_fn(|cx| match wanted.as_mut().poll(cx) {
-        Poll::Ready(there) => Poll::Ready(Some(there)),
-        Poll::Pending => Poll::Ready(None),
-    })
-    .await
 }
 
 /// Whether what has landed is of use after this error: the object is as it was, as far as is known, and may be had again.
