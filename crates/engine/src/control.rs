@@ -89,9 +89,7 @@ pub(crate) async fn try_call(shard: &Rc<Shard>, mut call: Call) -> Result<(Head,
             }
             Err(failure) => failure,
         };
-        let (fault, status) = (failure.fault, failure.status);
-        let waited = shard.wait_or_give_up(failure, &mut attempts).await;
-        waited.map_err(|error| Failure { fault, error, retry_after: None, status })?;
+        shard.wait_or_give_up(failure, &mut attempts).await?;
     }
 }
 

@@ -259,7 +259,7 @@ pub(crate) async fn wait_or_give_up(
     failure: Failure,
     attempts: &mut Attempts,
 ) -> Result<(), Error> {
-    shard.wait_or_give_up(failure, attempts).await?;
+    shard.wait_or_give_up(failure, attempts).await.map_err(|failure| failure.error)?;
     running.counters.retries.fetch_add(1, Ordering::Relaxed);
     Ok(())
 }

@@ -201,17 +201,8 @@ impl Future for Asking<'_> {
         let this = self.get_mut();
         let Holder { pool, number } = this.holder;
         let mut state = pool.lock();
-        let ticket = *this.ticket.get_or_insert_with(|| {
-            let (ticket, granted) = state.budget.ask(*number, this.bytes);
-            state.waits.join(ticket);
-            state.waits.on_granted(granted);
-            ticket
-        });
-        let polled = state.waits.poll(ticket, cx);
-        if polled.is_ready() {
-            this.ticket = None;
-        }
-        polled
+        let State { budget, waits, .. } = &mut *state;
+        waits.poll_turn(&mut this.ticket, cx, || budget.ask(*number, this.bytes))
     }
 }
 

@@ -267,16 +267,16 @@ impl Shard {
         Some(Failure::last(error))
     }
 
-    /// Waits before the next attempt, or gives the error back when there is to be none.
+    /// Waits before the next attempt, or gives the failure back when there is to be none.
     pub(crate) async fn wait_or_give_up(
         &self,
         failure: Failure,
         attempts: &mut Attempts,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Failure> {
         let (retries_max, chance) = (self.core.settings.retries, self.chance());
-        let Failure { fault, error, retry_after, .. } = failure;
+        let Failure { fault, retry_after, .. } = failure;
         match attempts.on_failure(fault, self.landed_bytes.get(), retries_max, retry_after, chance) {
-            None => Err(error.after_attempts(attempts.failed())),
+            None => Err(Failure { error: failure.error.after_attempts(attempts.failed()), ..failure }),
             Some(wait) => {
                 tokio::time::sleep(wait).await;
                 Ok(())

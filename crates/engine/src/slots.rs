@@ -127,17 +127,8 @@ impl Future for Asking<'_> {
         // Held until it has asked, so that a change of priority reaches the wish or comes before it.
         let priority = priority.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = desk.lock();
-        let ticket = *this.ticket.get_or_insert_with(|| {
-            let (ticket, granted) = state.queue.ask(*asker, *priority);
-            state.waits.join(ticket);
-            state.waits.on_granted(granted);
-            ticket
-        });
-        let polled = state.waits.poll(ticket, cx);
-        if polled.is_ready() {
-            this.ticket = None;
-        }
-        polled
+        let State { queue, waits } = &mut *state;
+        waits.poll_turn(&mut this.ticket, cx, || queue.ask(*asker, *priority))
     }
 }
 

@@ -1,10 +1,8 @@
 //! A transfer: what its shards share while it runs, and what the caller holds of it.
 
-use std::future::poll_fn;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use flatout_settings::format_size;
@@ -407,10 +405,9 @@ impl Running {
         mut slot: Option<Slot>,
     ) -> Result<Option<Turn>, Error> {
         let mut admitted = std::pin::pin!(self.ground.admit(part_bytes, self.pace.window_bytes));
-        let at_once = poll_fn(|cx| Poll::Ready(admitted.as_mut().poll(cx))).await;
-        let room = match at_once {
-            Poll::Ready(room) => room?,
-            Poll::Pending => {
+        let room = match at_once(admitted.as_mut()).await {
+            Some(room) => room?,
+            None => {
                 slot = None;
                 admitted.await?
             }

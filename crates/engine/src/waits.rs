@@ -13,9 +13,25 @@ enum Turn {
 }
 
 impl Waits {
-    /// Somebody has asked; what the queue granted by that is told after.
-    pub(crate) fn join(&mut self, ticket: u64) {
-        self.0.insert(ticket, Turn::Waits(None));
+    /// Asks once, by the first poll, for the ticket that is then kept; ready, and the ticket gone, once it is granted.
+    /// `ask` gives the ticket and those that are granted by that.
+    pub(crate) fn poll_turn(
+        &mut self,
+        kept: &mut Option<u64>,
+        cx: &mut Context<'_>,
+        ask: impl FnOnce() -> (u64, Vec<u64>),
+    ) -> Poll<()> {
+        let ticket = *kept.get_or_insert_with(|| {
+            let (ticket, granted) = ask();
+            self.0.insert(ticket, Turn::Waits(None));
+            self.on_granted(granted);
+            ticket
+        });
+        let polled = self.poll(ticket, cx);
+        if polled.is_ready() {
+            *kept = None;
+        }
+        polled
     }
 
     /// Wakes those whose turn it is.
@@ -28,7 +44,7 @@ impl Waits {
     }
 
     /// Ready, and gone from here, once it is granted.
-    pub(crate) fn poll(&mut self, ticket: u64, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll(&mut self, ticket: u64, cx: &mut Context<'_>) -> Poll<()> {
         match self.0.get_mut(&ticket) {
             Some(Turn::Waits(waker)) => {
                 *waker = Some(cx.waker().clone());
