@@ -399,4 +399,5 @@ fn the_table_masks_and_says_what_follows() {
         (amazon, Layer::Found, "AWS's own, from the region"),
     );
     check(&[("part-size", "33MiB")], &[], &[], "window", ("auto", Layer::Default, ""));
+    check(&[("memory", "1GiB")], &[], &[], "memory", ("1GiB", Layer::Flag, "--memory"));
 }

@@ -152,10 +152,10 @@ pub(crate) fn settle(layers: &Layers<'_>) -> Result<(Settings, Vec<Row>), Ambien
             })?;
         }
     }
-    let window = rows.iter().find(|row| row.name == "window").expect("window is a knob");
-    settings
-        .check()
-        .map_err(|cause| AmbientError::Setting { place: window.place.clone(), cause: Box::new(cause) })?;
+    settings.check().map_err(|cause| {
+        let window = rows.iter().find(|row| row.name == "window").expect("window is a knob");
+        AmbientError::Setting { place: window.place.clone(), cause: Box::new(cause) }
+    })?;
     Ok((settings, rows))
 }
 

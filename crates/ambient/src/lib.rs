@@ -1,4 +1,4 @@
-//! What a program finds around itself: the only crate that reads the environment, home and config files.
+//! What a program finds around itself: the only crate that reads the environment, home, config files and control groups.
 //! It puts settings together (flag, `FLATOUT_*`, our config file, what others have set, default), remembers where each
 //! came from, and answers the engine's question for keys. It knows nothing of argv, terminals or sockets.
 #![forbid(unsafe_code)]
@@ -6,6 +6,7 @@
 #[doc(hidden)]
 pub mod answers;
 mod aws_profile;
+mod cgroup;
 mod config_file;
 mod credentials;
 mod error;
@@ -15,6 +16,7 @@ mod ini;
 mod keys;
 mod layers;
 mod mask;
+mod memory;
 mod ossutil;
 mod paces;
 mod place;
@@ -28,7 +30,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use flatout_engine::credentials::{Anonymous, Provider};
@@ -41,6 +43,7 @@ use config_file::{ConfigFile, DEFAULT_PROFILE};
 use found::Surroundings;
 use layers::Layers;
 
+pub use cgroup::Grants;
 pub use error::{AmbientError, ConfigError};
 pub use layers::{Layer, Row};
 pub use show::{Signer, signers_of};
@@ -99,7 +102,8 @@ pub fn gather_from(flags: &[(&str, String)], environment: &Environment) -> Resul
     let ours = Layers { flags, environment, profile: &[], found: &[] };
     let chosen = ours.row(knob("profile").expect("profile is a knob"))?;
     let profile = chosen.values.last().map(String::as_str).filter(|name| !name.is_empty());
-    let around = found::look(environment, profile)?;
+    let mut around = found::look(environment, profile)?;
+    around.found.extend(memory::look(Path::new("/")));
     if let Some(name) = profile {
         refuse_missing(name, &chosen.place, &config, &around)?;
     }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use crate::{Ambient, AmbientError, gather_from};
+use crate::{Ambient, AmbientError, Layer, gather_from};
 
 type Table<'a> = &'a [(&'a str, &'a str)];
 
@@ -89,11 +89,27 @@ fn a_part_size_above_half_the_default_window_was_refused() {
         let expected = window_mib.map(|mib| mib.map(|mib| mib << 20));
         assert_eq!(window_bytes, expected, "{flags:?} {environment:?}");
     };
+    let memory = ("memory", "2GiB");
     check(&[("part-size", "33MiB")], &[], Some(None));
     check(&[], &[("FLATOUT_PART_SIZE", "4GiB")], Some(None));
     check(&[("part-size", "33MiB"), ("window", "65MiB")], &[], None);
     check(&[("part-size", "33MiB")], &[("FLATOUT_WINDOW", "64MiB")], None);
-    check(&[("part-size", "33MiB"), ("window", "1GiB")], &[], Some(Some(1 << 10)));
+    check(&[("part-size", "33MiB"), ("window", "1GiB"), memory], &[], Some(Some(1 << 10)));
+}
+
+#[test]
+fn memory_is_what_was_said_or_else_a_quarter_of_what_is_there() {
+    let check = |flags: Table, environment: Table, layer: Layer| {
+        let found = gathered(flags, environment).unwrap();
+        let row = found.rows.iter().find(|row| row.name == "memory").unwrap();
+        assert_eq!(row.layer, layer, "{row:?}");
+        found.settings.memory_bytes
+    };
+    assert_eq!(check(&[("memory", "1GiB")], &[("FLATOUT_MEMORY", "2GiB")], Layer::Flag), 1 << 30);
+    assert_eq!(check(&[], &[("FLATOUT_MEMORY", "2GiB")], Layer::Environment), 2 << 30);
+    // Of this machine, which has some.
+    let found = check(&[], &[], Layer::Found);
+    assert!((256 << 20..=8 << 30).contains(&found), "{found}");
 }
 
 #[test]

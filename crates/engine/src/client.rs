@@ -14,24 +14,27 @@ use flatout_wire::request::Request;
 use flatout_wire::sign::Credentials;
 
 use crate::account::{Account, Dialect, Errand, OssSettings};
-use crate::connection::STALL_TICKS;
 use crate::control::{Call, Patience, Question, Reply};
 use crate::credentials::{Anonymous, Grant, Keys, Provider, Refused};
 use crate::endpoint::Endpoints;
 use crate::error::{Error, ErrorKind, SETTINGS};
 use crate::folder::Folder;
 use crate::gate::{Bandwidth, FoundPace, Gate, Gates, Team, origin_of};
+use crate::get::Get;
+use crate::hold::Hold;
 use crate::interface::Binds;
 use crate::landing::{Landing, Memory};
 use crate::lease::Pool;
 use crate::list::{Bucket, Listing, repeats_a_page};
 use crate::many::{Batch, Many, Wanted};
+use crate::memory::Shares;
 use crate::proxy::{Proxies, Routes};
 use crate::shard::{Job, ShardHandle};
+use crate::stall::STALL_TICKS;
 use crate::stats::{Report, Stat, Version};
 use crate::survey::{self, Clock, Survey, Way};
 use crate::tls::Tls;
-use crate::transfer::{Care, Get, Hold, Running, Transfer};
+use crate::transfer::{Care, Running, Transfer};
 
 /// What a client is made from.
 #[derive(Clone, Debug)]
@@ -87,6 +90,7 @@ impl Client {
             }
             false => (config.aws_credentials, config.oss_credentials),
         };
+        let shares = Shares::of(&settings)?;
         let account = Account::new(&settings, &config.oss, aws, oss)
             .map_err(|why| usage(why.to_string()).during(SETTINGS, knob_of(&why)))?;
         let core = Core {
@@ -97,9 +101,10 @@ impl Client {
             tls: Tls::new(settings.ca_bundle.as_deref())?,
             clock: Clock::default(),
             bandwidth: settings.bandwidth_bytes.map(Bandwidth::new),
+            pool: Arc::new(Pool::new(shares.limit, shares.set_aside)),
+            shares,
+            gates: Gates::new(config.paces, shares),
             settings,
-            pool: Arc::default(),
-            gates: Gates::new(config.paces),
             shards: Mutex::new(Some(Vec::new())),
             process: std::process::id(),
         };
@@ -120,9 +125,10 @@ impl Client {
         check_span(&get.span).map_err(|error| error.during("read", &get.location))?;
         let (account, care) = (self.core.account.clone(), self.core.care());
         let gate = self.core.gate_of(&get.location);
-        let running = Arc::new(Running::start(get, account, gate.clone(), care)?);
-        let slot = gate.join(Team::Transfer(Arc::downgrade(&running)), 0);
-        self.core.send(0, Job::Lead(Hold::new(running.clone()), slot))?;
+        let turns = gate.turns(gate.new_asker(), get.priority);
+        let running = Arc::new(Running::start(get, account, gate.clone(), care, turns)?);
+        let post = gate.join(Team::Transfer(Arc::downgrade(&running)), 0);
+        self.core.send(0, Job::Lead(Hold::new(running.clone()), post))?;
         Ok(Transfer::new(running))
     }
 
@@ -137,8 +143,7 @@ impl Client {
         wanted: impl Iterator<Item = Result<Wanted, Error>> + Send + 'static,
         folder: Option<Folder>,
     ) -> Result<Many, Error> {
-        let gate = self.core.gate_of(source);
-        let batch = Batch::new(self.core.account.clone(), gate, self.core.care(), folder);
+        let batch = Batch::new(&self.core, self.core.gate_of(source), folder);
         Many::start(batch, wanted, &self.core)
     }
 
@@ -263,6 +268,12 @@ impl Client {
         self.core.gates.found()
     }
 
+    /// Bytes that this client holds now, by its own account: what `Settings::memory_bytes` bounds. The caller's buffers and
+    /// files are no part of it, idle memory that is kept for the next part is none either.
+    pub fn memory_held(&self) -> u64 {
+        self.core.pool.held_bytes()
+    }
+
     /// The buckets of the account in one dialect.
     ///
     /// # Errors
@@ -349,6 +360,7 @@ pub(crate) struct Core {
     pub(crate) tls: Tls,
     pub(crate) clock: Clock,
     pub(crate) pool: Arc<Pool>,
+    pub(crate) shares: Shares,
     gates: Gates,
     /// `--bandwidth`, for all transfers together.
     pub(crate) bandwidth: Option<Bandwidth>,

@@ -1,7 +1,7 @@
 //! One connection: our own HTTP/1.1 for ranged GETs. Heads in a buffer of their own, bodies straight into the landing.
 
 use std::cell::{Cell, RefCell};
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
@@ -16,13 +16,15 @@ use flatout_wire::head::{self, Body, Head};
 use flatout_wire::request::Method;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind};
 use crate::hedge::Hedge;
 use crate::landing::Place;
-use crate::lease::Lease;
+use crate::lease::{Charge, Lease};
+use crate::memory::{CONNECTION_BYTES, TLS_CONNECTION_BYTES};
 use crate::proxy::Proxy;
+use crate::stall::{Silence, StallClock};
 use crate::tls::{RECORD_BYTES_MAX, Tls, TlsStream};
 use crate::tls_errors::{alert_in, is_alert, is_tls};
 use crate::verify::PartHash;
@@ -112,8 +114,18 @@ fn at(endpoint: &Endpoint, address: SocketAddr) -> String {
 }
 
 impl Socket {
+    /// What a connection over it weighs.
+    pub(crate) fn weight(&self) -> u64 {
+        match &self.stream {
+            Stream::Plain(_) => CONNECTION_BYTES,
+            Stream::Tls(_) => TLS_CONNECTION_BYTES,
+            #[cfg(test)]
+            Stream::Modelled(_) => CONNECTION_BYTES,
+        }
+    }
+
     /// Asks the kernel to wake us only when `bytes` can be received (`SO_RCVLOWAT`): fewer, larger receives.
-    fn set_floor(&mut self, bytes: usize) -> io::Result<()> {
+    pub(crate) fn set_floor(&mut self, bytes: usize) -> io::Result<()> {
         let (stream, bytes) = match &self.stream {
             Stream::Plain(stream) => (stream, bytes),
             // Up to a record of what is waited for may have been taken in already, in part.
@@ -146,7 +158,7 @@ impl Socket {
     }
 
     /// Bytes that have come and wait in the kernel, below the floor. A socket that does not tell has none.
-    fn queued_bytes(&self) -> u64 {
+    pub(crate) fn queued_bytes(&self) -> u64 {
         let queued = match &self.stream {
             Stream::Plain(stream) => rustix::io::ioctl_fionread(stream),
             Stream::Tls(stream) => rustix::io::ioctl_fionread(stream.tcp()),
@@ -210,6 +222,7 @@ pub(crate) struct Connection {
     pub(crate) hedge: Rc<RefCell<Hedge>>,
     /// Received, not yet used: heads, chunk sizes, and what came behind them.
     ahead: Vec<u8>,
+    _weight: Charge,
 }
 
 impl Connection {
@@ -220,8 +233,8 @@ impl Connection {
         number: u32,
         hedge: Rc<RefCell<Hedge>>,
         stall_timeout: Duration,
+        weight: Charge,
     ) -> Connection {
-        let ahead = Vec::with_capacity(HEAD_READ_BYTES);
         Connection {
             socket,
             stall: StallClock::new(stall_timeout),
@@ -230,7 +243,8 @@ impl Connection {
             number,
             opened: Instant::now(),
             hedge,
-            ahead,
+            ahead: Vec::with_capacity(HEAD_READ_BYTES),
+            _weight: weight,
         }
     }
 
@@ -265,20 +279,20 @@ impl Connection {
             socket.flush().await
         };
         let silent = |_elapsed| io::Error::new(io::ErrorKind::TimedOut, "nothing could be sent in time");
-        tokio::time::timeout(self.stall.timeout, sent).await.map_err(silent)?
+        tokio::time::timeout(self.stall.timeout(), sent).await.map_err(silent)?
     }
 
     /// How long the next body may be silent before somebody else is asked for the rest. It is looked twice in that time
     /// whether anything has come; a tick that has begun keeps its length.
     pub(crate) fn patience(&mut self) -> Duration {
-        let patience = self.hedge.borrow().patience(self.stall.timeout);
-        self.stall.tick = (patience / 2).min(self.stall.timeout / STALL_TICKS).max(Duration::from_millis(1));
+        let patience = self.hedge.borrow().patience(self.stall.timeout());
+        self.stall.look_every(patience / 2);
         patience
     }
 
     /// Tells for how long nothing has come.
     pub(crate) fn silence(&self) -> Silence {
-        self.stall.silence.clone()
+        self.stall.silence()
     }
 
     /// Bytes that have come and that nobody has taken: they are lost with the connection.
@@ -497,91 +511,6 @@ impl Connection {
         let bytes = ahead + received;
         place.fill(scratch.as_mut_slice(), bytes, hash)?;
         Poll::Ready(Ok(bytes as u64))
-    }
-}
-
-/// Ticks between two looks at a connection from which nothing comes.
-pub(crate) const STALL_TICKS: u32 = 4;
-
-/// Counts ticks without a byte. A shard that was blocked sees one late tick, not all that it missed, so the time in
-/// which we did not listen is not held against the origin.
-struct StallClock {
-    timeout: Duration,
-    tick: Duration,
-    sleep: Option<Pin<Box<Sleep>>>,
-    idle_ticks: u32,
-    /// Since the last receive, in whole ticks, and what had come below the floor at the last.
-    waited: Duration,
-    queued_bytes: u64,
-    silence: Silence,
-}
-
-/// For how long nothing has come, in whole ticks: for whoever looks on while somebody else receives.
-#[derive(Clone, Default)]
-pub(crate) struct Silence(Rc<(Cell<Duration>, Cell<Duration>)>);
-
-impl Silence {
-    pub(crate) fn so_far(&self) -> Duration {
-        self.0.0.get()
-    }
-
-    /// The longest since this was asked last.
-    pub(crate) fn take_longest(&self) -> Duration {
-        self.0.1.replace(self.so_far())
-    }
-
-    fn set(&self, so_far: Duration) {
-        self.0.0.set(so_far);
-        self.0.1.set(self.0.1.get().max(so_far));
-    }
-}
-
-impl StallClock {
-    fn new(timeout: Duration) -> StallClock {
-        StallClock {
-            timeout,
-            tick: timeout / STALL_TICKS,
-            sleep: None,
-            idle_ticks: 0,
-            waited: Duration::ZERO,
-            queued_bytes: 0,
-            silence: Silence::default(),
-        }
-    }
-
-    /// Reads once; `TimedOut` when nothing has come for the whole timeout.
-    fn poll_read(
-        &mut self,
-        cx: &mut Context<'_>,
-        socket: &mut Socket,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        loop {
-            if let Poll::Ready(read) = Pin::new(&mut *socket).poll_read(cx, buffer) {
-                (self.idle_ticks, self.waited, self.queued_bytes) = (0, Duration::ZERO, 0);
-                self.silence.set(Duration::ZERO);
-                return Poll::Ready(read);
-            }
-            let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(self.tick)));
-            ready!(sleep.as_mut().poll(cx));
-            sleep.as_mut().reset(Instant::now() + self.tick);
-            self.waited += self.tick;
-            // What comes below the floor is progress too.
-            let queued_bytes = socket.queued_bytes();
-            match queued_bytes > self.queued_bytes {
-                true => (self.queued_bytes, self.idle_ticks) = (queued_bytes, 0),
-                false => self.idle_ticks += 1,
-            }
-            // Of the first tick a part had passed before the last byte came.
-            self.silence.set(self.tick * self.idle_ticks.saturating_sub(1));
-            if self.silence.so_far() + self.tick / 2 >= self.timeout {
-                return Poll::Ready(Err(silence()));
-            }
-            // And it is taken, whatever there is: one sees how fast it comes, and a reader gets it.
-            if self.waited + self.tick / 2 >= (self.tick * 2).min(self.timeout / STALL_TICKS) {
-                socket.set_floor(1)?;
-            }
-        }
     }
 }
 

@@ -124,11 +124,15 @@ enum By {
     Landing,
 }
 
+fn unweighed() -> Charge {
+    std::sync::Arc::<crate::lease::Pool>::default().charge(0)
+}
+
 async fn by_us(address: SocketAddr, by: By) -> Answer {
     let tls = Tls::new(None).expect("the system's certificates are not read yet");
     let (endpoint, _) = Endpoint::parse(&format!("http://{address}")).expect("an endpoint");
     let socket = connect(&endpoint, None, address, Ok(None), &tls, PATIENCE).await.expect("a connection");
-    let mut connection = Connection::new(socket, endpoint, address, 0, Rc::default(), PATIENCE);
+    let mut connection = Connection::new(socket, endpoint, address, 0, Rc::default(), PATIENCE, unweighed());
     let head = connection.exchange(REQUEST).await.ok()?;
     let mut body = Incoming::new(head.body);
     let bytes = match by {
@@ -182,8 +186,9 @@ fn an_origin_that_takes_nothing_held_a_request_for_ever() {
         let within = Duration::from_secs(10);
         let socket =
             connect(&endpoint, None, address, Ok(None), &tls, within).await.expect("the kernel takes it");
+        let patience = Duration::from_millis(200);
         let mut connection =
-            Connection::new(socket, endpoint, address, 0, Rc::default(), Duration::from_millis(200));
+            Connection::new(socket, endpoint, address, 0, Rc::default(), patience, unweighed());
         // More than both sockets' buffers hold.
         connection.exchange(&vec![b'x'; 64 << 20]).await.expect_err("nobody reads")
     });

@@ -22,14 +22,13 @@ use crate::attempt::{MOVES_MAX, REDIRECTS_MAX, is_redirect};
 use crate::connection::{LOOK_AT_THE_PORT, LOOK_BETWEEN, broke, closed_early, silence};
 use crate::error::{Error, ErrorKind};
 use crate::gate::Load;
+use crate::lease::{Charge, addressable};
+use crate::memory::CALLER_BYTES;
 use crate::proxy::{Proxy, Purpose};
 use crate::refusal::{self, Failure};
 use crate::retry::{self, Attempts, Fault};
 use crate::shard::Shard;
 use crate::tls_errors::alert_in;
-
-/// A page of a listing with 1,000 keys of 1 KiB, escaped, is well under this.
-const ANSWER_BYTES_MAX: usize = 32 << 20;
 
 /// An idle connection of hyper's.
 pub(crate) type Caller = SendRequest<Full<Bytes>>;
@@ -99,9 +98,7 @@ pub(crate) async fn try_call(shard: &Rc<Shard>, mut call: Call) -> Result<(Head,
             }
             Err(failure) => failure,
         };
-        let (fault, status) = (failure.fault, failure.status);
-        let waited = shard.wait_or_give_up((&gate, class), failure, &mut attempts).await;
-        waited.map_err(|error| Failure { fault, error, retry_after: None, status })?;
+        shard.wait_or_give_up((&gate, class), failure, &mut attempts).await?;
     }
 }
 
@@ -146,34 +143,52 @@ async fn answer(shard: &Rc<Shard>, request: &Request) -> Result<(Head, Bytes), F
     let headers = answer.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
     let head = Head::from_http(answer.status().as_u16(), headers);
     shard.core.clock.note(head.date);
-    let body = collected(answer, &request.endpoint, patience).await?;
+    let body = collected(shard, answer, &request.endpoint, patience).await?;
     shard.callers.borrow_mut().entry(request.endpoint.clone()).or_default().push(caller);
     Ok((head, body))
 }
 
+/// A body that counts as held until nobody needs it any more.
+struct Held {
+    bytes: Vec<u8>,
+    weight: Charge,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 /// The whole body, of which something must come every now and then.
 async fn collected(
+    shard: &Shard,
     answer: hyper::Response<Incoming>,
     endpoint: &Endpoint,
     patience: Duration,
 ) -> Result<Bytes, Failure> {
-    let mut body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX);
-    let mut bytes = Vec::new();
+    let bytes_max = addressable(shard.core.shares.answer)?;
+    let mut body = Limited::new(answer.into_body(), bytes_max);
+    let mut held = Held { bytes: Vec::new(), weight: shard.core.pool.charge(0) };
     while let Some(frame) = within(patience, silent, body.frame()).await? {
-        let frame = frame.map_err(|why| broke_off(&*why, ANSWER_BYTES_MAX, endpoint))?;
-        bytes.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
+        let frame = frame.map_err(|why| broke_off(&*why, bytes_max, endpoint))?;
+        held.bytes.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
+        held.weight.set(held.bytes.capacity() as u64);
     }
-    Ok(bytes.into())
+    Ok(Bytes::from_owner(held))
 }
 
 /// What ended a body before its end: the origin, or our limit.
 fn broke_off(why: &(dyn std::error::Error + 'static), bytes_max: usize, endpoint: &Endpoint) -> Failure {
     match why.downcast_ref::<hyper::Error>() {
         Some(error) => Failure::from(in_our_words(error, endpoint)),
-        None => Failure::last(Error::new(
-            ErrorKind::Network,
-            format!("the answer is longer than {bytes_max} bytes: nothing that was asked for is"),
-        )),
+        None => Failure::last(
+            Error::new(
+                ErrorKind::Network,
+                format!("the answer is longer than {bytes_max} bytes: nothing that was asked for is"),
+            )
+            .with_hint("check the endpoint; if its answers are as long as that, more --memory lets them in"),
+        ),
     }
 }
 
@@ -299,9 +314,11 @@ async fn open_caller(
     let opened = http1::handshake(TokioIo::new(socket)).await;
     let (caller, connection) =
         opened.map_err(|error| Failure::transient(in_our_words(&error, &request.endpoint)))?;
+    let weight = shard.core.pool.charge(CALLER_BYTES);
     tokio::task::spawn_local(async move {
         // What goes wrong with the connection is told to the request that is on it.
         let _ = connection.await;
+        drop(weight);
     });
     Ok(Opened { caller, address, begun })
 }

@@ -11,7 +11,8 @@ use flatout_wire::range::Span;
 use crate::attempt::{Answer, ask};
 use crate::control::{self, Call};
 use crate::error::{Error, ErrorKind};
-use crate::gate::{Class, Slot};
+use crate::gate::{Class, Post};
+use crate::hold::Hold;
 use crate::journal::Kept;
 use crate::object::Asked;
 use crate::part::Part;
@@ -19,25 +20,26 @@ use crate::refusal::Failure;
 use crate::retry::{Attempts, Fault};
 use crate::shard::Shard;
 use crate::single::Single;
+use crate::slots::Slot;
 use crate::stats::Version;
-use crate::transfer::{Hold, Running};
+use crate::transfer::Running;
 use crate::verify::Statement;
 
 /// Between rounds of attempts to learn the checksum while the data come.
 const STATEMENT_PAUSE: Duration = Duration::from_millis(500);
 
 /// Leads a transfer: first answer, plan, the other workers, then parts like any worker. One of many objects has the
-/// `slot` of whoever leads it.
-pub(crate) async fn drive_lead(shard: Rc<Shard>, hold: Hold, slot: Option<Slot>) {
-    if slot.is_some() {
+/// post of whoever leads it.
+pub(crate) async fn drive_lead(shard: Rc<Shard>, hold: Hold, post: Option<Post>) {
+    if post.is_some() {
         hold.gate.keep_time(&shard);
     }
-    drive(&hold, lead(&shard, &hold, slot)).await;
+    drive(&hold, lead(&shard, &hold, post)).await;
 }
 
 /// Takes parts until none is left, or there are too many who do.
-pub(crate) async fn drive_worker(shard: Rc<Shard>, hold: Hold, slot: Slot) {
-    drive(&hold, work(&shard, &hold, slot)).await;
+pub(crate) async fn drive_worker(shard: Rc<Shard>, hold: Hold, post: Post) {
+    drive(&hold, work(&shard, &hold, post)).await;
 }
 
 /// Carries `work` to its end, or to that of its transfer.
@@ -63,22 +65,20 @@ impl Drop for LostWorker<'_> {
     }
 }
 
-async fn work(shard: &Rc<Shard>, running: &Running, mut slot: Slot) -> Result<(), Error> {
-    while slot.goes_on() {
-        let _in_flight = shard.cell(running).in_flight();
-        let Some(taken) = running.take_part(shard.number).await? else { break };
-        Part::start(running, taken).fetch(shard, None).await?;
+async fn work(shard: &Rc<Shard>, running: &Running, mut post: Post) -> Result<(), Error> {
+    while post.goes_on() {
+        let Some(turn) = running.take_part(shard.number, None).await? else { break };
+        Part::start(running, turn).fetch(shard, None).await?;
     }
     Ok(())
 }
 
-async fn lead(shard: &Rc<Shard>, hold: &Hold, slot: Option<Slot>) -> Result<(), Error> {
+async fn lead(shard: &Rc<Shard>, hold: &Hold, post: Option<Post>) -> Result<(), Error> {
     let running: &Running = hold;
-    let in_flight = slot.as_ref().map(|_| shard.cell(running).in_flight());
     let start_s = running.clock_s();
-    let mut answer = first_answer(shard, running).await?;
+    let (mut answer, slot) = first_answer(shard, running).await?;
     if answer.head.status == 200 {
-        return lead_single(shard, hold, answer).await;
+        return lead_single(shard, hold, answer, slot).await;
     }
     let found = answer.content_range().map_err(|failure| failure.error)?;
     let total = answer.total().ok_or_else(|| {
@@ -90,6 +90,8 @@ async fn lead(shard: &Rc<Shard>, hold: &Hold, slot: Option<Slot>) -> Result<(), 
         running.ledger.state(statement);
     }
     let is_probe = running.may_resume() || found.start != range.start;
+    // A probe is one byte, and what is there may take a while to read.
+    let slot = (!is_probe).then_some(slot);
     let kept = hold.running().kept(&answer, &range).await;
     running.settle(&answer, range.clone(), Some(range.end - range.start), &kept, &shard.core.pool)?;
     hold.running().keep_journal();
@@ -100,28 +102,26 @@ async fn lead(shard: &Rc<Shard>, hold: &Hold, slot: Option<Slot>) -> Result<(), 
         start_workers(shard, hold, running.parts_left());
         let _ = answer.body.collect(&mut answer.connection).await;
         answer.finish(shard).await;
-        drop(in_flight);
-        return work_on(shard, running, slot).await;
+        return work_on(shard, running, post).await;
     }
     let first = found.end - found.start;
-    let Some(taken) = running.take_part_of(shard.number, first.max(1)).await? else { return Ok(()) };
-    start_workers(shard, hold, running.parts_left());
-    Part::start(running, taken).asked_at(start_s).fetch(shard, Some(answer)).await?;
-    drop(in_flight);
-    work_on(shard, running, slot).await
+    let Some(turn) = running.take_part_of(shard.number, first.max(1), slot).await? else { return Ok(()) };
+    start_workers(shard, hold, 1 + running.parts_left());
+    Part::start(running, turn).asked_at(start_s).fetch(shard, Some(answer)).await?;
+    work_on(shard, running, post).await
 }
 
 /// What the lead does after the first answer.
-async fn work_on(shard: &Rc<Shard>, running: &Running, slot: Option<Slot>) -> Result<(), Error> {
-    match slot {
+async fn work_on(shard: &Rc<Shard>, running: &Running, post: Option<Post>) -> Result<(), Error> {
+    match post {
         // One of many: its other parts are among what the workers of the batch choose from.
         None => Ok(()),
-        Some(slot) => work(shard, running, slot).await,
+        Some(post) => work(shard, running, post).await,
     }
 }
 
 /// A server that ignores ranges sends one stream.
-async fn lead_single(shard: &Rc<Shard>, hold: &Hold, answer: Answer) -> Result<(), Error> {
+async fn lead_single(shard: &Rc<Shard>, hold: &Hold, answer: Answer, slot: Slot) -> Result<(), Error> {
     let running: &Running = hold;
     let total = answer.total();
     let wanted = match (&running.span, total) {
@@ -144,11 +144,11 @@ async fn lead_single(shard: &Rc<Shard>, hold: &Hold, answer: Answer) -> Result<(
         running.ledger.state(Statement::Nothing("not stated by the origin"));
     }
     ask_for_statement(shard, hold);
-    Single::new(shard, running, answer).land().await
+    Single::new(shard, running, answer, slot).land().await
 }
 
-/// Asks for the first part of the span, which tells size and version; retries like any part.
-async fn first_answer(shard: &Rc<Shard>, running: &Running) -> Result<Answer, Error> {
+/// Asks for the first part of the span, which tells size and version; retries like any part. With the slot that it has.
+async fn first_answer(shard: &Rc<Shard>, running: &Running) -> Result<(Answer, Slot), Error> {
     // Where something is there already, the version is what matters.
     let part_bytes = if running.may_resume() { 1 } else { running.first_part_bytes() };
     let mut asked = match &running.span {
@@ -162,9 +162,10 @@ async fn first_answer(shard: &Rc<Shard>, running: &Running) -> Result<Answer, Er
     };
     let mut attempts = Attempts::default();
     loop {
+        let slot = running.slot().await;
         let failure = match ask(shard, running, &asked).await {
             Ok(answer) => match check_first(&answer, &asked) {
-                Ok(()) => return Ok(answer),
+                Ok(()) => return Ok((answer, slot)),
                 Err(failure) => failure,
             },
             // No range of an empty object can be satisfied; the whole of it can, where no byte is asked for by number.
@@ -178,6 +179,7 @@ async fn first_answer(shard: &Rc<Shard>, running: &Running) -> Result<Answer, Er
             }
             Err(failure) => failure,
         };
+        drop(slot);
         wait_or_give_up(shard, running, failure, &mut attempts).await?;
     }
 }
@@ -260,7 +262,10 @@ pub(crate) async fn wait_or_give_up(
     failure: Failure,
     attempts: &mut Attempts,
 ) -> Result<(), Error> {
-    shard.wait_or_give_up((&running.gate, Class::Read), failure, attempts).await?;
+    shard
+        .wait_or_give_up((&running.gate, Class::Read), failure, attempts)
+        .await
+        .map_err(|failure| failure.error)?;
     running.counters.retries.fetch_add(1, Ordering::Relaxed);
     Ok(())
 }

@@ -129,6 +129,25 @@ impl Error {
         matches!(self.kind(), ErrorKind::Network | ErrorKind::Timeout)
     }
 
+    /// Whether what has landed before it is of use: the object is as it was, as far as is known, and may be had again.
+    pub(crate) fn leaves_of_use(&self) -> bool {
+        match self.kind() {
+            ErrorKind::Network
+            | ErrorKind::Timeout
+            | ErrorKind::Throttled
+            | ErrorKind::Cancelled
+            | ErrorKind::Denied
+            | ErrorKind::Untrusted
+            | ErrorKind::LocalIo => true,
+            ErrorKind::Changed
+            | ErrorKind::Corrupt
+            | ErrorKind::NotFound
+            | ErrorKind::Usage
+            | ErrorKind::Unsupported
+            | ErrorKind::Internal => false,
+        }
+    }
+
     /// What was being done: "read", "write", "list", …; empty when unknown.
     pub fn doing(&self) -> &str {
         self.0.doing

@@ -9,9 +9,9 @@ use tokio::sync::Semaphore;
 use crate::error::{Error, ErrorKind};
 use crate::file::FileGround;
 use crate::folder::Folder;
-use crate::gate::Window;
 use crate::lease::Pool;
-use crate::stream::StreamWriter;
+use crate::pace::Gate as Waits;
+use crate::stream::{Room, StreamWriter};
 use crate::verify::PartHash;
 
 /// Where the bytes of a transfer land.
@@ -96,14 +96,8 @@ impl Ground {
         matches!(self, Ground::Stream(_))
     }
 
-    /// Makes room, once the first answer has told how many bytes will come (`None`: the origin does not say); of a stream
-    /// its `window`.
-    pub(crate) fn prepare(
-        &self,
-        pool: &Arc<Pool>,
-        total_bytes: Option<u64>,
-        window: Option<Window>,
-    ) -> Result<(), Error> {
+    /// Makes room, once the first answer has told how many bytes will come (`None`: the origin does not say).
+    pub(crate) fn prepare(&self, pool: &Arc<Pool>, total_bytes: Option<u64>) -> Result<(), Error> {
         match self {
             Ground::Nowhere => Ok(()),
             Ground::Memory(memory) => match total_bytes {
@@ -115,26 +109,26 @@ impl Ground {
                 }
             },
             Ground::File(file) => file.reserve(total_bytes.unwrap_or(0)),
-            Ground::Stream(writer) => {
-                let Window { bytes, part_bytes } = window.expect("a stream is opened with a window");
-                writer.0.prepare(pool, bytes, part_bytes, total_bytes)
-            }
+            Ground::Stream(writer) => writer.0.prepare(pool),
         }
     }
 
-    /// Waits until there is room for one more part; `false` when nobody wants it any more.
-    pub(crate) async fn admit(&self) -> bool {
+    /// Room for one more part of so many bytes, which a stream has to wait for; the others need none.
+    ///
+    /// # Errors
+    /// Nobody wants the bytes any more, or the machine has no memory.
+    pub(crate) async fn admit(&self, part_bytes: u64, window_bytes: u64) -> Result<Option<Room<'_>>, Error> {
         match self {
-            Ground::Stream(writer) => writer.0.admit().await,
-            _ => true,
+            Ground::Stream(writer) => writer.0.admit(part_bytes, window_bytes).await.map(Some),
+            _ => Ok(None),
         }
     }
 
-    /// The longest part that there is room for: a stream's window was made for parts of one size.
-    pub(crate) fn part_bytes_max(&self) -> u64 {
+    /// What a stream that has no room for another part waits for.
+    pub(crate) fn waits_for(&self) -> Waits {
         match self {
-            Ground::Stream(writer) => writer.0.slot_bytes(),
-            _ => u64::MAX,
+            Ground::Stream(writer) if writer.0.reader_waits() => Waits::Memory,
+            _ => Waits::Reader,
         }
     }
 
@@ -150,16 +144,15 @@ impl Ground {
         matches!(self, Ground::Stream(writer) if writer.0.is_abandoned())
     }
 
-    /// There was no part left for the room that `admit` found: the next who waits may look for himself.
-    pub(crate) fn dismiss(&self) {
-        if let Ground::Stream(writer) = self {
-            writer.0.dismiss();
-        }
-    }
-
     /// The place of part `index`, which lands at `at` bytes from the start of the landing.
     pub(crate) fn place(&self, index: u64, at: u64) -> Place<'_> {
-        Place { ground: self, index, at, filled: 0, writing: Duration::ZERO }
+        let start = match self {
+            Ground::Nowhere | Ground::File(_) => None,
+            // SAFETY: `at` is within the caller's memory: `prepare` refused a range that is longer.
+            Ground::Memory(memory) => Some(unsafe { memory.start.add(at as usize) }),
+            Ground::Stream(writer) => Some(writer.0.start_of(index)),
+        };
+        Place { ground: self, index, at, start, filled: 0, writing: Duration::ZERO }
     }
 
     /// Makes the landing final. Nothing is visible under a file's name before.
@@ -192,6 +185,8 @@ pub(crate) struct Place<'a> {
     ground: &'a Ground,
     index: u64,
     at: u64,
+    /// Where the part begins in a landing that is memory; `None` where a scratch is consumed at once.
+    start: Option<*mut u8>,
     filled: u64,
     /// Spent in writing to a file since somebody asked.
     writing: Duration,
@@ -260,15 +255,10 @@ impl Place<'_> {
         }
     }
 
-    /// Where the part goes on in a landing that is memory; `None` where a scratch is consumed at once.
+    /// Where the part goes on in a landing that is memory.
     fn landing_start(&self) -> Option<*mut u8> {
-        match self.ground {
-            Ground::Nowhere | Ground::File(_) => None,
-            // SAFETY: `at + filled` is within the caller's memory: `prepare` refused a range that is longer.
-            Ground::Memory(memory) => Some(unsafe { memory.start.add((self.at + self.filled) as usize) }),
-            // SAFETY: the part's permit reserves its whole slot, and `filled` is within the part.
-            Ground::Stream(writer) => Some(unsafe { writer.0.slot(self.index).add(self.filled as usize) }),
-        }
+        // SAFETY: what has been filled is within the part, and the part within the caller's memory or its room.
+        self.start.map(|start| unsafe { start.add(self.filled as usize) })
     }
 }
 
@@ -304,7 +294,7 @@ mod tests {
         std::fs::write(&target, b"earlier").expect("the earlier file");
         for committed in [false, true] {
             let ground = Ground::open(Landing::File(target.clone()), true).expect("a new file");
-            ground.prepare(&Arc::new(Pool::default()), Some(3), None).expect("room");
+            ground.prepare(&Arc::new(Pool::default()), Some(3)).expect("room");
             ground.place(0, 0).fill(b"new", 3, &mut Ledger::default().start_part()).expect("a write");
             assert_eq!(std::fs::read(&target).expect("the earlier file"), b"earlier");
             if committed {

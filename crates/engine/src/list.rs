@@ -10,6 +10,7 @@ use crate::account::{Dialect, Errand};
 use crate::client::Core;
 use crate::control::Call;
 use crate::error::{Error, ErrorKind};
+use crate::lease::Charge;
 
 /// One line of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +40,8 @@ pub struct Listing {
     deep: bool,
     next: Next,
     entries: VecDeque<Entry>,
+    /// Of the entries; those of a page go together.
+    weight: Charge,
 }
 
 enum Next {
@@ -54,7 +57,8 @@ impl Listing {
                 .during("list", location)
                 .with_hint("list a bucket: flatout ls s3://BUCKET/PREFIX --endpoint-url URL"));
         }
-        Ok(Listing { core, under: location.clone(), deep, next: Next::First, entries: VecDeque::new() })
+        let (under, weight) = (location.clone(), core.pool.charge(0));
+        Ok(Listing { core, under, deep, next: Next::First, entries: VecDeque::new(), weight })
     }
 
     /// What is left of the page that was asked for last, or else the next one, in one request; nothing behind the last.
@@ -65,6 +69,7 @@ impl Listing {
         if self.entries.is_empty() {
             self.fetch_page().map_err(|error| error.during("list", &self.under))?;
         }
+        self.weight.set(0);
         Ok(self.entries.drain(..).collect())
     }
 
@@ -92,6 +97,7 @@ impl Listing {
         let mut entries: Vec<Entry> = page.prefixes.into_iter().map(Entry::Prefix).collect();
         entries.extend(page.objects.into_iter().map(Entry::Object));
         entries.sort_by(|a, b| a.name().cmp(b.name()));
+        self.weight.set(entries.iter().map(Entry::weight).sum());
         self.entries.extend(entries);
         Ok(())
     }
@@ -110,6 +116,15 @@ impl Entry {
             Entry::Prefix(prefix) => prefix,
         }
     }
+
+    /// What it takes in memory, with the allocator's own words.
+    fn weight(&self) -> u64 {
+        let texts = match self {
+            Entry::Object(listed) => listed.key.len() + listed.etag.as_ref().map_or(0, String::len),
+            Entry::Prefix(prefix) => prefix.len(),
+        };
+        (size_of::<Entry>() + texts + 64) as u64
+    }
 }
 
 impl Iterator for Listing {
@@ -120,6 +135,7 @@ impl Iterator for Listing {
             if let Some(entry) = self.entries.pop_front() {
                 return Some(Ok(entry));
             }
+            self.weight.set(0);
             if matches!(self.next, Next::None) {
                 return None;
             }

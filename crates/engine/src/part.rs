@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::attempt::{Answer, ask_elsewhere, note_landed};
-use crate::connection::{RECEIVE_BYTES, Silence};
+use crate::connection::RECEIVE_BYTES;
 use crate::drive::wait_or_give_up;
 use crate::error::Error;
 use crate::flight::Aloft;
@@ -23,16 +23,19 @@ use crate::plan::Taken;
 use crate::refusal::Failure;
 use crate::retry::Attempts;
 use crate::shard::Shard;
+use crate::slots::Slot;
+use crate::stall::Silence;
 use crate::stats::{Counters, PartRecord, Version};
-use crate::transfer::Running;
+use crate::transfer::{Running, Turn};
 use crate::verify::PartHash;
 
 /// So often it is told what a body carries, and looked whether another address would carry more.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// A silence says little of an address beyond that: one body may have met it.
 const SILENCE_TOLD: Duration = Duration::from_secs(1);
-/// What a shorter body says of its address is its head's time.
+/// What is shorter, and over sooner, says nothing of its address.
 const TOLD_BYTES: u64 = 256 << 10;
+const TOLD_TIME: Duration = Duration::from_millis(50);
 
 /// A part that one worker has taken.
 pub(crate) struct Part<'a> {
@@ -46,6 +49,8 @@ pub(crate) struct Part<'a> {
     start_s: f64,
     first_byte_s: Option<f64>,
     served_by: Option<(SocketAddr, u32)>,
+    /// None while it waits to be asked for again.
+    slot: Option<Slot>,
     _in_flight: InFlight<'a>,
 }
 
@@ -59,6 +64,9 @@ enum Landed {
     Slow,
 }
 
+/// A second request for what is missing, on its way.
+type Race<'a> = Pin<Box<dyn Future<Output = Result<Answer, Failure>> + 'a>>;
+
 /// What comes first while a body is received.
 enum Comes {
     Bytes(Result<u64, Error>),
@@ -66,8 +74,8 @@ enum Comes {
 }
 
 impl<'a> Part<'a> {
-    pub(crate) fn start(running: &'a Running, taken: Taken) -> Part<'a> {
-        let Taken { number, range } = taken;
+    pub(crate) fn start(running: &'a Running, turn: Turn) -> Part<'a> {
+        let Turn { taken: Taken { number, range }, slot } = turn;
         let landing_start = running.range().map_or(0, |range| range.start);
         let place = running.ground.place(number, range.start - landing_start);
         Part {
@@ -81,6 +89,7 @@ impl<'a> Part<'a> {
             start_s: running.clock_s(),
             first_byte_s: None,
             served_by: None,
+            slot: Some(slot),
             _in_flight: InFlight::start(&running.counters),
         }
     }
@@ -97,9 +106,22 @@ impl<'a> Part<'a> {
         let mut attempts = Attempts::default();
         loop {
             let Err(failure) = self.attempt(shard, answer.take(), &mut attempts).await else { break };
-            wait_or_give_up(shard, self.running, failure, &mut attempts).await?;
+            self.wait_or_give_up(shard, failure, &mut attempts).await?;
         }
         self.finish();
+        Ok(())
+    }
+
+    /// Waits before the next attempt, or gives the error back when there is to be none. Others have its slot meanwhile.
+    pub(crate) async fn wait_or_give_up(
+        &mut self,
+        shard: &Shard,
+        failure: Failure,
+        attempts: &mut Attempts,
+    ) -> Result<(), Error> {
+        self.slot = None;
+        wait_or_give_up(shard, self.running, failure, attempts).await?;
+        self.slot = Some(self.running.slot().await);
         Ok(())
     }
 
@@ -159,7 +181,7 @@ impl<'a> Part<'a> {
         let silence = watch.silence.clone();
         let (hedge, shunned) = (answer.connection.hedge.clone(), answer.connection.address);
         let mut patience = watch.patience;
-        let mut race: Option<Pin<Box<dyn Future<Output = Result<Answer, Failure>> + '_>>> = None;
+        let mut race: Option<Race<'_>> = None;
         loop {
             let at = self.start + self.place.filled();
             let wanted = self.aloft.claim(at, RECEIVE_BYTES as u64);
@@ -327,7 +349,8 @@ impl Watch {
 
     /// Nothing more is received of this body.
     fn end(mut self, shard: &Shard, answer: &Answer) {
-        if self.bytes - self.told.0 >= TOLD_BYTES {
+        let (bytes, since) = self.told;
+        if self.bytes - bytes >= TOLD_BYTES || since.elapsed() >= TOLD_TIME {
             self.tell(shard, answer);
         }
         let longest = self.silence.take_longest();

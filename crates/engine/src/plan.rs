@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn the_rest_of_a_part_has_the_next_number() {
-        let mut plan = Plan::new([0..10]);
+        let mut plan = Plan::new(one(0..10));
         plan.take(10);
         assert_eq!(plan.take_rest(5..10), Taken { number: 1, range: 5..10 });
         assert_eq!(plan.take(10), None);

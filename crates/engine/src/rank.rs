@@ -22,7 +22,7 @@ const REMEMBERED_S: f64 = 2.0;
 const KNOWN_BYTES: f64 = (1 << 20) as f64;
 const KNOWN_S: f64 = 1.0;
 /// Rates are compared where they are of one time: later a whole origin may have become slower.
-const FRESH: Duration = Duration::from_secs(3);
+const FRESH: Duration = Duration::from_secs(5);
 /// A new sample of a connect's time counts for so much.
 const CONNECT_GAIN: f64 = 0.25;
 /// A connect that takes longer than others by so much has company: the next address is tried beside it. 250 ms is what

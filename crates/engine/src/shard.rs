@@ -20,21 +20,23 @@ use crate::connection::{self, Connection, RECEIVE_BYTES, Socket};
 use crate::control::{self, Call, Caller, Question, Reply};
 use crate::drive::{drive_lead, drive_worker};
 use crate::error::Error;
-use crate::gate::{Bandwidth, Cell as Counters, Class, Gate, Slot};
+use crate::gate::{Bandwidth, Cell as Counters, Class, Gate, Post};
 use crate::hedge::Hedge;
-use crate::lease::Lease;
+use crate::hold::Hold;
+use crate::lease::{Charge, Lease};
 use crate::many::{Worker, drive_many};
-use crate::pace::{Gate as Waits, LEVEL_MOST};
+use crate::memory::SHARD_BYTES;
+use crate::pace::Gate as Waits;
 use crate::proxy::Purpose;
 use crate::refusal::Failure;
 use crate::retry::{Attempts, Dice};
 use crate::tls_errors::{is_tls, wants_tls};
-use crate::transfer::{Hold, Running};
+use crate::transfer::Running;
 
 /// What a shard is asked to do. A part crosses threads once in, as a number taken by a worker, and once out, by landing.
 pub(crate) enum Job {
-    Lead(Hold, Slot),
-    Work(Hold, Slot),
+    Lead(Hold, Post),
+    Work(Hold, Post),
     Many(Worker),
     Call(Call, std::sync::mpsc::Sender<Result<(Head, Bytes), Error>>),
     Ask(Question, std::sync::mpsc::Sender<Result<Reply, Error>>),
@@ -98,13 +100,13 @@ fn run(core: Arc<Core>, number: u32, scratch: Lease, queue: mpsc::UnboundedRecei
 pub(crate) async fn serve(shard: Rc<Shard>, number: u32, mut queue: mpsc::UnboundedReceiver<Job>) {
     while let Some(job) = queue.recv().await {
         match job {
-            Job::Lead(hold, slot) => {
+            Job::Lead(hold, post) => {
                 hold.join_shard(number);
-                tokio::task::spawn_local(drive_lead(shard.clone(), hold, Some(slot)));
+                tokio::task::spawn_local(drive_lead(shard.clone(), hold, Some(post)));
             }
-            Job::Work(hold, slot) => {
+            Job::Work(hold, post) => {
                 hold.join_shard(number);
-                tokio::task::spawn_local(drive_worker(shard.clone(), hold, slot));
+                tokio::task::spawn_local(drive_worker(shard.clone(), hold, post));
             }
             Job::Many(worker) => {
                 tokio::task::spawn_local(drive_many(shard.clone(), worker));
@@ -145,11 +147,13 @@ pub(crate) struct Shard {
     hedges: RefCell<HashMap<Endpoint, Rc<RefCell<Hedge>>>>,
     /// Bytes that have landed through this shard, of whatever transfer.
     pub(crate) landed_bytes: Cell<u64>,
+    _weight: Charge,
 }
 
 impl Shard {
     /// `seed` is for the jitter of its waits.
     pub(crate) fn new(core: Arc<Core>, number: u32, scratch: Lease, seed: u64) -> Shard {
+        let weight = core.pool.charge(SHARD_BYTES);
         Shard {
             core,
             number,
@@ -162,6 +166,7 @@ impl Shard {
             cpu_noted: Cell::new(std::time::Instant::now()),
             hedges: RefCell::default(),
             landed_bytes: Cell::new(0),
+            _weight: weight,
         }
     }
 
@@ -272,18 +277,18 @@ impl Shard {
         Some(Failure::last(error))
     }
 
-    /// Waits before the next attempt at what passes `gate`, or gives the error back when there is to be none.
+    /// Waits before the next attempt at what passes `gate`, or gives the failure back when there is to be none.
     pub(crate) async fn wait_or_give_up(
         &self,
         (gate, class): (&Gate, Class),
         failure: Failure,
         attempts: &mut Attempts,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Failure> {
         let retries_max = gate.on_failure(class, self.core.settings.retries);
         let chance = self.chance();
-        let Failure { fault, error, retry_after, .. } = failure;
+        let Failure { fault, retry_after, .. } = failure;
         match attempts.on_failure(fault, self.landed_bytes.get(), retries_max, retry_after, chance) {
-            None => Err(error.after_attempts(attempts.failed())),
+            None => Err(Failure { error: failure.error.after_attempts(attempts.failed()), ..failure }),
             Some(wait) => {
                 tokio::time::sleep(wait).await;
                 Ok(())
@@ -335,7 +340,7 @@ impl Shard {
         }
         let mut idle = self.idle.borrow_mut();
         let kept = idle.entry(connection.endpoint.clone()).or_default();
-        if kept.len() < self.core.settings.parallel.unwrap_or(LEVEL_MOST) as usize {
+        if kept.len() < self.core.shares.parallel_max as usize && !self.core.pool.is_over() {
             kept.push(connection);
         }
     }
@@ -349,8 +354,8 @@ impl Shard {
         let number = self.next_connection.get();
         self.next_connection.set(number + 1);
         let hedge = self.hedges.borrow_mut().entry(endpoint.clone()).or_default().clone();
-        let mut connection =
-            Connection::new(socket, endpoint, address, number, hedge, self.core.stall_timeout());
+        let (stall, weight) = (self.core.stall_timeout(), self.core.pool.charge(socket.weight()));
+        let mut connection = Connection::new(socket, endpoint, address, number, hedge, stall, weight);
         connection.patience();
         connection
     }

@@ -5,7 +5,6 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use crate::attempt::{Answer, ask, unexpected};
-use crate::drive::wait_or_give_up;
 use crate::error::Error;
 use crate::landing::Ground;
 use crate::object::Asked;
@@ -13,6 +12,7 @@ use crate::part::Part;
 use crate::refusal::Failure;
 use crate::retry::Attempts;
 use crate::shard::Shard;
+use crate::slots::Slot;
 use crate::stats::Version;
 use crate::transfer::Running;
 use crate::verify::{Ledger, Statement};
@@ -23,17 +23,19 @@ pub(crate) struct Single<'a> {
     running: &'a Running,
     answer: Option<Answer>,
     attempts: Attempts,
+    /// The one by which it was asked for, until the first part has it.
+    slot: Option<Slot>,
 }
 
 impl<'a> Single<'a> {
-    pub(crate) fn new(shard: &'a Rc<Shard>, running: &'a Running, answer: Answer) -> Single<'a> {
-        Single { shard, running, answer: Some(answer), attempts: Attempts::default() }
+    pub(crate) fn new(shard: &'a Rc<Shard>, running: &'a Running, answer: Answer, slot: Slot) -> Single<'a> {
+        Single { shard, running, answer: Some(answer), attempts: Attempts::default(), slot: Some(slot) }
     }
 
     /// Lands all that is wanted of the stream.
     pub(crate) async fn land(mut self) -> Result<(), Error> {
-        while let Some(taken) = self.running.take_part(self.shard.number).await? {
-            let mut part = Part::start(self.running, taken);
+        while let Some(turn) = self.running.take_part(self.shard.number, self.slot.take()).await? {
+            let mut part = Part::start(self.running, turn);
             let ended = self.land_part(&mut part).await?;
             part.finish();
             if ended {
@@ -55,9 +57,7 @@ impl<'a> Single<'a> {
             self.attempts.on_landed(part.missing().start - before);
             match advanced {
                 Ok(ended) => return Ok(ended),
-                Err(failure) => {
-                    wait_or_give_up(self.shard, self.running, failure, &mut self.attempts).await?
-                }
+                Err(failure) => part.wait_or_give_up(self.shard, failure, &mut self.attempts).await?,
             }
         }
     }

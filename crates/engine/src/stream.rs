@@ -1,21 +1,24 @@
-//! The stream landing: an ordered, bounded window. Bytes are received straight into a ring of slots, each large enough
-//! for any part.
+//! The stream landing: in order, through a bounded window. Each part has a room of its own from the client's memory, from
+//! when it is taken until it has been read; bytes are received straight into it.
 //!
 //! ```text
-//!   plan:   0  1  2  3 | 4  5  6 …          slots = window / longest part
-//!           ^head      ^ not asked for before part 0 has been read and its permit came back
+//!   plan:   0  1  2  3 | 4  5  6 …
+//!           ^head      ^ not asked for before the window and the memory have room for it
 //! ```
-//! Backpressure is a permit held, never a message: a part is asked for only when a slot is free for all of it.
+//! Backpressure is a room not given, never a message: a part is asked for only when there is one for all of it. Rooms are
+//! given before parts are taken, and parts are taken in order, so the part at the head always has one. A stream that is
+//! read as fast as it comes uses few rooms again and again, whatever the window.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 #[cfg(test)]
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::error::{Error, ErrorKind};
-use crate::lease::{Lease, Pool, addressable};
+use crate::lease::{Holder, Lease, Pool, addressable};
 
 /// The largest piece handed to a reader at once: large enough for few writes, small enough to be still in the cache.
 const CHUNK_BYTES_MAX: usize = 1 << 20;
@@ -54,9 +57,9 @@ impl StreamReader {
     pub fn next(&mut self) -> Option<&[u8]> {
         let mut state = self.ring.lock();
         state.taken += std::mem::take(&mut self.lent_bytes);
-        let (head, taken, bytes) = loop {
+        let (start, bytes) = loop {
             match self.ring.look(&mut state) {
-                Look::Bytes(head, taken, bytes) => break (head, taken, bytes),
+                Look::Bytes(start, bytes) => break (start, bytes),
                 Look::End => return None,
                 Look::Nothing => {}
             }
@@ -67,7 +70,8 @@ impl StreamReader {
         };
         drop(state);
         self.lent_bytes = bytes;
-        Some(self.ring.filled(head, taken, bytes))
+        // SAFETY: as `lent` asks; `&mut self` is borrowed as long as the slice.
+        Some(unsafe { lent(start, bytes) })
     }
 
     /// As [`StreamReader::next`] for a reader whose clock stands still while it waits: `Pending` where that would wait.
@@ -75,21 +79,32 @@ impl StreamReader {
     pub(crate) fn try_next(&mut self) -> Poll<Option<&[u8]>> {
         let mut state = self.ring.lock();
         state.taken += std::mem::take(&mut self.lent_bytes);
-        let (head, taken, bytes) = match self.ring.look(&mut state) {
-            Look::Bytes(head, taken, bytes) => (head, taken, bytes),
+        let (start, bytes) = match self.ring.look(&mut state) {
+            Look::Bytes(start, bytes) => (start, bytes),
             Look::End => return Poll::Ready(None),
             Look::Nothing => return Poll::Pending,
         };
         drop(state);
         self.lent_bytes = bytes;
-        Poll::Ready(Some(self.ring.filled(head, taken, bytes)))
+        // SAFETY: as in `next`.
+        Poll::Ready(Some(unsafe { lent(start, bytes) }))
     }
+}
+
+/// The bytes that a reader is lent.
+///
+/// # Safety
+/// They are those of [`Look::Bytes`]: published under the lock after they were written, and nobody writes to them again.
+/// The room that they are in stays until the reader looks again; nothing may be lent for longer.
+unsafe fn lent<'a>(start: *const u8, bytes: usize) -> &'a [u8] {
+    // SAFETY: as above.
+    unsafe { std::slice::from_raw_parts(start, bytes) }
 }
 
 /// What a reader finds.
 enum Look {
-    /// Of this part, from this byte on, so many bytes.
-    Bytes(u64, usize, usize),
+    /// From here on, so many bytes.
+    Bytes(*const u8, usize),
     Nothing,
     End,
 }
@@ -98,9 +113,7 @@ impl Drop for StreamReader {
     fn drop(&mut self) {
         let mut state = self.ring.lock();
         state.abandoned = true;
-        if let Some(space) = self.ring.space.get() {
-            space.permits.close();
-        }
+        self.ring.room.notify_waiters();
         if let Some(stop) = self.ring.stop.get() {
             stop.close();
         }
@@ -112,73 +125,79 @@ pub(crate) fn reader_has_gone() -> Error {
     Error::new(ErrorKind::Cancelled, "the reader of the stream has gone")
 }
 
-/// The ring itself, shared by reader and shards.
+/// What reader and shards share.
 #[derive(Default)]
 pub(crate) struct Ring {
-    space: OnceLock<Space>,
+    /// Where rooms come from; set when the first answer is there.
+    holder: OnceLock<Holder>,
     state: Mutex<State>,
+    /// Wakes workers that wait for the window.
+    room: Notify,
     readable: Condvar,
     /// The transfer's, closed when the reader leaves: an origin that is silent would not let it notice.
     stop: OnceLock<Arc<Semaphore>>,
 }
 
-/// The memory of a ring, taken when the first answer tells how much there is to come.
-struct Space {
-    memory: Lease,
-    slot_bytes: usize,
-    slots: usize,
-    permits: Semaphore,
-}
-
 #[derive(Default)]
 struct State {
-    slots: Vec<Slot>,
+    /// The parts from the head on, as far as any has been taken.
+    slots: VecDeque<Slot>,
     /// The part being read, and how much of it has been.
     head: u64,
     taken: usize,
+    /// Of all rooms, also those that are still waited for.
+    rooms_bytes: u64,
     reader_waits: bool,
     ended: bool,
     /// The reader has gone.
     abandoned: bool,
 }
 
-#[derive(Clone, Copy, Default)]
+/// A part: taken where it has memory, and else yet to be.
+#[derive(Default)]
 struct Slot {
+    memory: Option<Lease>,
+    room_bytes: u64,
     filled: usize,
     complete: bool,
 }
 
-impl State {
-    fn head_slot(&self) -> usize {
-        slot_of(self.head, self.slots.len())
+/// A room for one part. Dropped, it is free again.
+pub(crate) struct Room<'a> {
+    ring: &'a Ring,
+    bytes: u64,
+    memory: Option<Lease>,
+}
+
+impl Room<'_> {
+    /// The part of that number lands in it.
+    pub(crate) fn seat(mut self, part: u64) {
+        let mut state = self.ring.lock();
+        let at = usize::try_from(part - state.head).expect("a part is taken before it is read");
+        if state.slots.len() <= at {
+            state.slots.resize_with(at + 1, Slot::default);
+        }
+        let slot = &mut state.slots[at];
+        assert!(slot.memory.is_none(), "a part is taken once");
+        (slot.memory, slot.room_bytes) = (self.memory.take(), std::mem::take(&mut self.bytes));
     }
 }
 
-fn slot_of(part: u64, slots: usize) -> usize {
-    (part % slots.max(1) as u64) as usize
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.ring.lock().rooms_bytes -= self.bytes;
+            self.ring.room.notify_one();
+        }
+    }
 }
 
 impl Ring {
-    /// Takes the memory for `window_bytes`, in whole slots and no more than `total_bytes` need. `part_bytes` are those of
-    /// the longest part: shorter ones leave the rest of their slot empty.
-    pub(crate) fn prepare(
-        &self,
-        pool: &Arc<Pool>,
-        window_bytes: u64,
-        part_bytes: u64,
-        total_bytes: Option<u64>,
-    ) -> Result<(), Error> {
-        let part_bytes = part_bytes.min(total_bytes.unwrap_or(part_bytes)).max(1);
-        let parts = total_bytes.map_or(u64::MAX, |total| total.div_ceil(part_bytes));
-        let slots = addressable((window_bytes / part_bytes).min(parts).max(1))?;
-        let slot_bytes = addressable(part_bytes)?;
-        let memory = pool.lease(slot_bytes.saturating_mul(slots))?;
-        let space = Space { memory, slot_bytes, slots, permits: Semaphore::new(slots) };
-        let fresh = self.space.set(space).is_ok();
+    /// Says where rooms come from.
+    pub(crate) fn prepare(&self, pool: &Arc<Pool>) -> Result<(), Error> {
+        let fresh = self.holder.set(pool.holder()).is_ok();
         assert!(fresh, "a transfer prepares its landing once");
-        let mut state = self.lock();
-        state.slots = vec![Slot::default(); slots];
-        match state.abandoned {
+        match self.is_abandoned() {
             true => Err(reader_has_gone()),
             false => Ok(()),
         }
@@ -197,98 +216,117 @@ impl Ring {
         self.lock().abandoned
     }
 
-    /// Waits until a slot is free for the next part; `false` when the reader has gone.
-    pub(crate) async fn admit(&self) -> bool {
-        match self.space().permits.acquire().await {
-            Ok(permit) => {
-                permit.forget();
-                true
-            }
-            Err(_closed) => false,
+    /// A room for a part of so many bytes, once a window of `window_bytes` and the client's memory have it; a stream that
+    /// has none is given one in any case.
+    ///
+    /// # Errors
+    /// The reader has gone, or the machine has no memory.
+    pub(crate) async fn admit(&self, part_bytes: u64, window_bytes: u64) -> Result<Room<'_>, Error> {
+        let mut room = self.wait_for_window(part_bytes, window_bytes).await?;
+        room.memory = Some(self.holder().lease(addressable(part_bytes)?).await?);
+        match self.is_abandoned() {
+            true => Err(reader_has_gone()),
+            false => Ok(room),
         }
     }
 
-    /// How long a part may be.
-    pub(crate) fn slot_bytes(&self) -> u64 {
-        self.space().slot_bytes as u64
+    async fn wait_for_window(&self, bytes: u64, window_bytes: u64) -> Result<Room<'_>, Error> {
+        loop {
+            let mut woken = std::pin::pin!(self.room.notified());
+            {
+                let mut state = self.lock();
+                if state.abandoned {
+                    return Err(reader_has_gone());
+                }
+                let wanted = state.rooms_bytes + bytes;
+                if wanted <= window_bytes || state.rooms_bytes == 0 {
+                    state.rooms_bytes = wanted;
+                    return Ok(Room { ring: self, bytes, memory: None });
+                }
+                // Before the lock is given back: what comes after it wakes us.
+                woken.as_mut().enable();
+            }
+            woken.await;
+        }
     }
 
-    /// Gives back a permit for which no part was left.
-    pub(crate) fn dismiss(&self) {
-        self.space().permits.add_permits(1);
+    /// Whether the reader waits for what is under way.
+    pub(crate) fn reader_waits(&self) -> bool {
+        self.lock().reader_waits
     }
 
-    /// Where part `index` lands: the slot that its permit reserved.
-    pub(crate) fn slot(&self, index: u64) -> *mut u8 {
-        let space = self.space();
-        // SAFETY: the slot's number is below the number of slots, all of which lie within the lease.
-        unsafe { space.memory.as_ptr().add(slot_of(index, space.slots) * space.slot_bytes) }
+    /// Where a part lands that has its room.
+    pub(crate) fn start_of(&self, part: u64) -> *mut u8 {
+        let state = self.lock();
+        let slot = usize::try_from(part - state.head).ok().and_then(|at| state.slots.get(at));
+        let memory = slot.and_then(|slot| slot.memory.as_ref());
+        memory.expect("a part is taken with its room").as_ptr()
     }
 
-    /// Tells the reader that `filled` bytes of part `index` are there; an error when it has gone.
-    pub(crate) fn publish(&self, index: u64, filled: usize) -> Result<(), Error> {
-        match self.update(index, |slot| slot.filled = filled) {
+    /// Tells the reader that `filled` bytes of a part are there; an error when it has gone.
+    pub(crate) fn publish(&self, part: u64, filled: usize) -> Result<(), Error> {
+        match self.update(part, |slot| slot.filled = filled) {
             true => Ok(()),
             false => Err(reader_has_gone()),
         }
     }
 
-    /// Tells the reader that part `index` ends where it is filled.
-    pub(crate) fn complete(&self, index: u64) {
-        self.update(index, |slot| slot.complete = true);
+    /// Tells the reader that a part ends where it is filled.
+    pub(crate) fn complete(&self, part: u64) {
+        self.update(part, |slot| slot.complete = true);
     }
 
-    /// Nothing more will come.
+    /// Nothing more will come, and nobody writes any more. What lies behind a part that is not whole cannot be read.
     pub(crate) fn end(&self) {
-        self.lock().ended = true;
+        let mut state = self.lock();
+        state.ended = true;
+        let readable = state.slots.iter().position(|slot| !slot.complete).map_or(usize::MAX, |at| at + 1);
+        state.slots.truncate(readable);
         self.readable.notify_all();
     }
 
     /// Changes a slot and wakes the reader if that is what it waits for; whether there is one.
-    fn update(&self, index: u64, change: impl FnOnce(&mut Slot)) -> bool {
+    fn update(&self, part: u64, change: impl FnOnce(&mut Slot)) -> bool {
         let mut state = self.lock();
-        let slots = state.slots.len();
-        let slot = &mut state.slots[slot_of(index, slots)];
+        let is_head = part == state.head;
+        let at = usize::try_from(part - state.head).expect("a part is filled before it is read");
+        let slot = &mut state.slots[at];
         change(slot);
-        let slot = *slot;
-        let wanted = state.reader_waits && state.head == index;
-        if wanted && (slot.complete || slot.filled - state.taken >= WAKE_BYTES) {
+        let (complete, filled) = (slot.complete, slot.filled);
+        if state.reader_waits && is_head && (complete || filled - state.taken >= WAKE_BYTES) {
             self.readable.notify_one();
         }
         !state.abandoned
     }
 
-    /// Goes on to the next part when the one at the head has been read to its end; its permit comes back.
+    /// Goes on to the next part when the one at the head has been read to its end; its room is free again.
     fn advance(&self, state: &mut State) {
-        let at = state.head_slot();
-        let Some(slot) = state.slots.get_mut(at) else { return };
-        if slot.complete && slot.filled == state.taken {
-            *slot = Slot::default();
+        if state.slots.front().is_some_and(|slot| slot.complete && slot.filled == state.taken) {
+            let read = state.slots.pop_front().expect("it was looked at");
             state.head += 1;
             state.taken = 0;
-            self.space().permits.add_permits(1);
+            state.rooms_bytes -= read.room_bytes;
+            // Its memory goes first, so that it is there for whoever is woken.
+            drop(read);
+            self.room.notify_one();
         }
     }
 
     fn look(&self, state: &mut State) -> Look {
         self.advance(state);
-        let slot = state.slots.get(state.head_slot()).copied().unwrap_or_default();
-        match slot.filled > state.taken {
-            true => Look::Bytes(state.head, state.taken, (slot.filled - state.taken).min(CHUNK_BYTES_MAX)),
-            false if state.ended => Look::End,
-            false => Look::Nothing,
+        match state.slots.front() {
+            Some(Slot { memory: Some(memory), filled, .. }) if *filled > state.taken => {
+                // SAFETY: what has been filled lies within the room.
+                let start = unsafe { memory.as_ptr().add(state.taken) };
+                Look::Bytes(start, (filled - state.taken).min(CHUNK_BYTES_MAX))
+            }
+            _ if state.ended => Look::End,
+            _ => Look::Nothing,
         }
     }
 
-    fn filled(&self, part: u64, from: usize, bytes: usize) -> &[u8] {
-        let start = self.slot(part);
-        // SAFETY: `publish` was called, under the lock, after these bytes were written; nobody writes to them again
-        // before the permit of their part comes back, which needs the `&mut` reader that borrows this slice.
-        unsafe { std::slice::from_raw_parts(start.add(from), bytes) }
-    }
-
-    fn space(&self) -> &Space {
-        self.space.get().expect("the ring is prepared before parts are asked for")
+    fn holder(&self) -> &Holder {
+        self.holder.get().expect("the ring is prepared before parts are asked for")
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -300,24 +338,29 @@ impl Ring {
 mod tests {
     use super::*;
 
-    /// Fills parts of these sizes, none longer than `longest`, through a window of `slots`, and reads them back.
-    fn check(slots: u64, longest: usize, sizes: &[usize]) {
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread().build().expect("a runtime")
+    }
+
+    /// Fills parts of these sizes, none longer than `longest`, through a window of so many of those, and reads them back.
+    fn check(parts_at_once: u64, longest: u64, sizes: &[usize]) {
         let (writer, mut reader) = stream();
-        let total: usize = sizes.iter().sum();
-        let pool = Arc::new(Pool::default());
-        writer.0.prepare(&pool, slots * longest as u64, longest as u64, Some(total as u64)).expect("memory");
-        assert_eq!(writer.0.slot_bytes(), longest as u64);
-        let parts = sizes.to_vec();
+        let pool = Arc::new(Pool::new(parts_at_once * 4096, 0));
+        writer.0.prepare(&pool).expect("a reader");
+        let (parts, held) = (sizes.to_vec(), pool.clone());
         let filler = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-            for (index, bytes) in (0..).zip(parts) {
-                assert!(runtime.block_on(writer.0.admit()));
+            let runtime = runtime();
+            for (part, bytes) in (0..).zip(parts) {
+                let admitted = runtime.block_on(writer.0.admit(bytes as u64, parts_at_once * longest));
+                admitted.expect("a room").seat(part);
+                assert!(held.held_bytes() <= parts_at_once * 4096);
+                let start = writer.0.start_of(part);
                 for filled in 1..=bytes {
-                    // SAFETY: the slot is ours until it is complete, and `filled` stays within it.
-                    unsafe { *writer.0.slot(index).add(filled - 1) = index as u8 };
-                    writer.0.publish(index, filled).expect("a reader");
+                    // SAFETY: the room is ours until it is complete, and `filled` stays within it.
+                    unsafe { *start.add(filled - 1) = part as u8 };
+                    writer.0.publish(part, filled).expect("a reader");
                 }
-                writer.0.complete(index);
+                writer.0.complete(part);
             }
         });
         let mut seen = Vec::new();
@@ -326,8 +369,9 @@ mod tests {
         }
         filler.join().expect("the filler ends");
         let expected: Vec<u8> =
-            (0..).zip(sizes).flat_map(|(index, &bytes)| std::iter::repeat_n(index, bytes)).collect();
+            (0..).zip(sizes).flat_map(|(part, &bytes)| std::iter::repeat_n(part, bytes)).collect();
         assert_eq!(seen, expected);
+        assert_eq!(pool.held_bytes(), 0, "what has been read is held no more");
     }
 
     #[test]
@@ -338,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_may_be_shorter_than_their_slots() {
+    fn parts_may_be_shorter_than_the_longest() {
         check(3, 8, &[8, 2, 4, 8, 1, 1, 8, 3, 5]);
         check(1, 8, &[1, 8, 2]);
     }
@@ -346,9 +390,43 @@ mod tests {
     #[test]
     fn a_reader_that_leaves_closes_the_window() {
         let (writer, reader) = stream();
-        writer.0.prepare(&Arc::new(Pool::default()), 8, 8, None).expect("memory");
+        writer.0.prepare(&Arc::new(Pool::default())).expect("a reader");
         drop(reader);
-        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-        assert!(!runtime.block_on(writer.0.admit()));
+        assert!(runtime().block_on(writer.0.admit(8, 8)).is_err());
+    }
+
+    #[test]
+    fn a_room_for_which_there_is_no_part_is_free_again() {
+        let (writer, _reader) = stream();
+        let pool = Arc::new(Pool::default());
+        writer.0.prepare(&pool).expect("a reader");
+        let (runtime, ring) = (runtime(), &writer.0);
+        let first = runtime.block_on(ring.admit(8, 16)).expect("a room");
+        let second = runtime.block_on(ring.admit(8, 16)).expect("a room");
+        assert_eq!(pool.held_bytes(), 2 * 4096);
+        drop(first);
+        let third = runtime.block_on(ring.admit(8, 16)).expect("the room that came back");
+        second.seat(1);
+        third.seat(0);
+        // The transfer ends with a part that is not whole: what lies behind it is of no use.
+        ring.complete(1);
+        ring.end();
+        assert_eq!(pool.held_bytes(), 4096);
+    }
+
+    #[test]
+    fn a_stream_that_is_read_as_it_comes_takes_one_room_again_and_again() {
+        let (writer, mut reader) = stream();
+        let pool = Arc::new(Pool::default());
+        writer.0.prepare(&pool).expect("a reader");
+        let (runtime, mut places) = (runtime(), std::collections::HashSet::new());
+        for part in 0..100 {
+            runtime.block_on(writer.0.admit(8, 800)).expect("a room").seat(part);
+            places.insert(writer.0.start_of(part));
+            writer.0.publish(part, 8).expect("a reader");
+            writer.0.complete(part);
+            assert_eq!(reader.next().map(<[u8]>::len), Some(8));
+        }
+        assert!(places.len() <= 2, "what was lent last, and the next: {places:?}");
     }
 }

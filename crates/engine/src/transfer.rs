@@ -6,7 +6,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use flatout_settings::format_size;
-use flatout_wire::location::Location;
 use flatout_wire::range::Span;
 use tokio::sync::Semaphore;
 
@@ -14,58 +13,20 @@ use crate::account::Account;
 use crate::attempt::Answer;
 use crate::error::{Error, ErrorKind};
 use crate::file::FileGround;
-use crate::gate::{Counted, Gate, Tally, Window};
 use crate::flight::Flights;
-pub(crate) use crate::hold::Hold;
+use crate::gate::{Gate, Tally};
+use crate::get::Get;
 use crate::journal::{self, Kept, Subject};
-use crate::landing::{Ground, Landing};
+use crate::landing::Ground;
 use crate::lease::Pool;
 use crate::many::Member;
 use crate::object::ObjectRequests;
 use crate::plan::{Plan, Taken};
+use crate::queue::Priority;
+use crate::slots::{Slot, Turns, at_once};
 use crate::stats::{Counters, PartRecord, Progress, Report, Version};
 use crate::stream::reader_has_gone;
 use crate::verify::{Ledger, PartHash, Statement};
-
-/// A get: what to read, and where it lands.
-pub struct Get {
-    /// The object.
-    pub location: Location,
-    /// The range of it.
-    pub span: Span,
-    /// Where its bytes land.
-    pub landing: Landing,
-    pub(crate) record_parts: bool,
-    pub(crate) keep_existing: bool,
-}
-
-impl Get {
-    /// The whole of an object.
-    pub fn new(location: Location, landing: Landing) -> Get {
-        Get { location, span: Span::All, landing, record_parts: false, keep_existing: false }
-    }
-
-    /// A range of it only.
-    #[must_use]
-    pub fn with_span(mut self, span: Span) -> Get {
-        self.span = span;
-        self
-    }
-
-    /// Leaves a file that stands under the target's name by the end as it is; the transfer fails then.
-    #[must_use]
-    pub fn keeping_existing(mut self) -> Get {
-        self.keep_existing = true;
-        self
-    }
-
-    /// Keeps a [`PartRecord`] of every part for the report.
-    #[must_use]
-    pub fn with_part_records(mut self) -> Get {
-        self.record_parts = true;
-        self
-    }
-}
 
 /// A running transfer. Dropping it cancels, and waits until every shard has let go of the landing.
 pub struct Transfer {
@@ -85,6 +46,12 @@ impl Transfer {
     /// A handle that tells progress from any thread, also after the end.
     pub fn watch(&self) -> Watch {
         Watch(self.running.clone())
+    }
+
+    /// Somebody begins to wait for it, or nobody does any more: its next parts take their turn by that. Parts that are on
+    /// their way are not stopped.
+    pub fn set_priority(&self, priority: Priority) {
+        self.running.turns.set_priority(priority);
     }
 
     /// A handle that cancels from any thread.
@@ -152,6 +119,12 @@ pub(crate) struct Care {
     pub(crate) resume: bool,
 }
 
+/// A part whose turn it is.
+pub(crate) struct Turn {
+    pub(crate) taken: Taken,
+    pub(crate) slot: Slot,
+}
+
 /// What the shards of a transfer share.
 pub(crate) struct Running {
     pub(crate) name: String,
@@ -159,10 +132,9 @@ pub(crate) struct Running {
     pub(crate) span: Span,
     pub(crate) ground: Ground,
     pub(crate) gate: Arc<Gate>,
+    turns: Turns,
     /// What had held the gate back when it began.
     tally: Tally,
-    /// Where it lands in a stream.
-    window: Option<Window>,
     /// Its parts may be taken by any number of workers.
     is_open: AtomicBool,
     pub(crate) ledger: Ledger,
@@ -222,6 +194,7 @@ impl Running {
         account: Arc<Account>,
         gate: Arc<Gate>,
         care: Care,
+        turns: Turns,
     ) -> Result<Running, Error> {
         let name = get.location.to_string();
         let (mut ground, stop) = (Ground::open(get.landing, care.resume)?, Arc::new(Semaphore::new(0)));
@@ -235,10 +208,10 @@ impl Running {
             name,
             object: ObjectRequests::new(account, get.location),
             span: get.span,
-            window: ground.is_stream().then(|| gate.window()),
             ground,
             tally: gate.tally(),
             gate,
+            turns,
             is_open: AtomicBool::new(false),
             ledger,
             counters: Counters::default(),
@@ -341,7 +314,7 @@ impl Running {
             let begun = file.begin(subject.as_ref(), has_ranges, kept);
             begun.map_err(|error| error.during("write", file.shown()))?;
         }
-        self.ground.prepare(pool, total_bytes, self.window)?;
+        self.ground.prepare(pool, total_bytes)?;
         self.resumed_bytes.store(kept.bytes, Ordering::Relaxed);
         self.bytes_done.store(kept.bytes, Ordering::Release);
         if total_bytes == Some(kept.bytes) {
@@ -387,8 +360,7 @@ impl Running {
     /// How many parts nobody has taken yet, if they stay as long as they are now.
     pub(crate) fn parts_left(&self) -> u64 {
         let Some(settled) = self.settled.get() else { return 0 };
-        let part_bytes = self.gate.usual_part_bytes().min(self.ground.part_bytes_max());
-        settled.plan().left(part_bytes)
+        settled.plan().left(self.gate.usual_part_bytes().min(self.part_bytes_max()))
     }
 
     /// Lets the gate give its parts to as many workers as it sees fit.
@@ -396,21 +368,27 @@ impl Running {
         self.is_open.store(true, Ordering::Release);
     }
 
-    /// How many more workers could take a part now.
-    pub(crate) fn wants_workers(&self) -> u64 {
-        match self.is_open.load(Ordering::Acquire) && !self.is_stopped() {
-            true => self.parts_left(),
-            false => 0,
-        }
-    }
-
-    pub(crate) fn window(&self) -> Option<Window> {
-        self.window
+    /// How many more workers could take a part now, and how urgent that is.
+    pub(crate) fn wants_workers(&self) -> (u64, Priority) {
+        let is_open = self.is_open.load(Ordering::Acquire) && !self.is_stopped();
+        (if is_open { self.parts_left() } else { 0 }, self.turns.priority())
     }
 
     /// How long the first part may be, asked for before anything is known of the object.
     pub(crate) fn first_part_bytes(&self) -> u64 {
-        self.gate.part_bytes(u64::MAX).min(self.window.map_or(u64::MAX, |window| window.part_bytes))
+        self.part_bytes(u64::MAX)
+    }
+
+    /// How long the next part may be, of an object of which `left` bytes have not been taken.
+    fn part_bytes(&self, left: u64) -> u64 {
+        self.gate.part_bytes(left).min(self.part_bytes_max())
+    }
+
+    fn part_bytes_max(&self) -> u64 {
+        match self.ground.is_stream() {
+            true => self.gate.streamed_part_bytes_max(),
+            false => u64::MAX,
+        }
     }
 
     /// The ETag that pins later requests; a weak one cannot (RFC 9110 §13.1.1).
@@ -418,53 +396,69 @@ impl Running {
         self.settled.get()?.pin.as_deref()
     }
 
-    /// The next part that nobody has taken, once there is room for it; `None` when all are taken.
+    /// A slot of its origin's, once it is its turn.
+    pub(crate) async fn slot(&self) -> Slot {
+        self.turns.slot().await
+    }
+
+    /// The next part that nobody has taken, once there is room for it and a slot; `None` when all are taken.
     /// Room comes before the number: parts that wait for room are then the next in order, and a window cannot fill with
-    /// parts behind one that waits.
-    pub(crate) async fn take_part(&self, shard: u32) -> Result<Option<Taken>, Error> {
-        self.admit(shard).await?;
+    /// parts behind one that waits. It comes before the slot, too: who waits for a reader keeps no slot from others.
+    /// `slot` is one that whoever asks, on shard `shard`, has already.
+    pub(crate) async fn take_part(&self, shard: u32, slot: Option<Slot>) -> Result<Option<Turn>, Error> {
         let Some(settled) = self.settled.get() else { return Ok(None) };
         let left = settled.plan().left(1);
-        let part_bytes = self.gate.part_bytes(left).min(self.ground.part_bytes_max());
-        Ok(self.take(part_bytes))
+        match left {
+            0 => Ok(self.take_rest(slot).await),
+            _ => self.take_part_of(shard, self.part_bytes(left).min(left), slot).await,
+        }
     }
 
     /// The same for a part of at most so many bytes: what was asked for before there was a plan.
-    pub(crate) async fn take_part_of(&self, shard: u32, part_bytes: u64) -> Result<Option<Taken>, Error> {
-        self.admit(shard).await?;
-        Ok(self.take(part_bytes))
-    }
-
-    /// Waits until the landing has room for a part.
-    async fn admit(&self, shard: u32) -> Result<(), Error> {
-        let _waits: Option<Counted<'_>> =
-            self.window.map(|_| self.gate.cell(shard).waiting(crate::pace::Gate::Reader));
-        match self.ground.admit().await {
-            true => Ok(()),
-            false => Err(reader_has_gone()),
+    pub(crate) async fn take_part_of(
+        &self,
+        shard: u32,
+        part_bytes: u64,
+        mut slot: Option<Slot>,
+    ) -> Result<Option<Turn>, Error> {
+        let mut admitted = std::pin::pin!(self.ground.admit(part_bytes, self.gate.window_bytes()));
+        let room = match at_once(admitted.as_mut()).await {
+            Some(room) => room?,
+            None => {
+                slot = None;
+                let _waits = self.gate.cell(shard).waiting(self.ground.waits_for());
+                admitted.await?
+            }
+        };
+        let slot = match slot {
+            Some(slot) => slot,
+            None => self.slot().await,
+        };
+        let Some(taken) = self.settled.get().and_then(|settled| settled.plan().take(part_bytes)) else {
+            return Ok(self.take_rest(Some(slot)).await);
+        };
+        if let Some(room) = room {
+            room.seat(taken.number);
         }
+        Ok(Some(Turn { taken, slot }))
     }
 
-    fn take(&self, part_bytes: u64) -> Option<Taken> {
-        let taken = self.settled.get().and_then(|settled| settled.plan().take(part_bytes));
-        let taken = taken.or_else(|| self.take_rest());
-        if taken.is_none() {
-            self.ground.dismiss();
-        }
-        taken
-    }
-
-    /// The end game: all parts are taken, and the rest of the slowest is shared. The parts of a stream have their slots.
-    fn take_rest(&self) -> Option<Taken> {
+    /// The end game: all parts are taken, and the rest of the slowest is shared with whoever has a slot, or finds one free:
+    /// it is not worth waiting for. The parts of a stream have their rooms.
+    async fn take_rest(&self, slot: Option<Slot>) -> Option<Turn> {
         let settled = self.settled.get()?;
         let waits = self.member.as_ref().is_some_and(|member| member.batch.has_more());
-        if waits || self.ground.part_bytes_max() < u64::MAX {
+        if waits || self.ground.is_stream() {
             return None;
         }
+        let slot = match slot {
+            Some(slot) => slot,
+            None => at_once(self.slot()).await?,
+        };
         let rest = self.flights.split()?;
         self.counters.shared.fetch_add(1, Ordering::Relaxed);
         let taken = settled.plan().take_rest(rest);
-        Some(taken)
+        Some(Turn { taken, slot })
     }
 
     /// The part that begins at `start` of the object is whole at its landing.
@@ -540,7 +534,7 @@ impl Running {
                 self.ground.close(true);
                 0
             }
-            error => self.ground.close(error.is_some_and(may_go_on)),
+            error => self.ground.close(error.is_some_and(Error::leaves_of_use)),
         };
         self.kept_bytes.store(kept_bytes, Ordering::Relaxed);
         let result = result.map_err(|error| {
@@ -597,24 +591,5 @@ impl Running {
 
     fn lock_end(&self) -> MutexGuard<'_, End> {
         self.end.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Whether what has landed is of use after this error: the object is as it was, as far as is known, and may be had again.
-fn may_go_on(error: &Error) -> bool {
-    match error.kind() {
-        ErrorKind::Network
-        | ErrorKind::Timeout
-        | ErrorKind::Throttled
-        | ErrorKind::Cancelled
-        | ErrorKind::Denied
-        | ErrorKind::Untrusted
-        | ErrorKind::LocalIo => true,
-        ErrorKind::Changed
-        | ErrorKind::Corrupt
-        | ErrorKind::NotFound
-        | ErrorKind::Usage
-        | ErrorKind::Unsupported
-        | ErrorKind::Internal => false,
     }
 }

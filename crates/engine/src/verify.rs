@@ -41,10 +41,14 @@ impl Statement {
     }
 }
 
+/// Sums are joined when there are so many: an object of a TiB has a hundred thousand parts and more.
+const SUMS: usize = 256;
+
 /// The checksums of a transfer's parts, wherever each begins and however long it is.
 #[derive(Default)]
 pub(crate) struct Ledger {
     statement: OnceLock<Statement>,
+    /// Those that lie side by side are joined now and then.
     parts: Mutex<Vec<PartSum>>,
 }
 
@@ -82,6 +86,10 @@ impl Ledger {
         let sums = hash.hashers.iter().map(|(algorithm, hasher)| (*algorithm, hasher.value())).collect();
         let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         parts.push(PartSum { start, bytes: hash.bytes, sums });
+        // By twos, so that holes that stay for long cost nothing again and again.
+        if parts.len() >= SUMS && parts.len().is_power_of_two() {
+            join(&mut parts);
+        }
     }
 
     /// Compares the combined parts with the statement, once every part is in.
@@ -107,6 +115,30 @@ impl Ledger {
         Err(Error::new(ErrorKind::Corrupt, cause)
             .with_hint("fetch it again; if it stays, the stored object is damaged"))
     }
+}
+
+/// Joins parts that lie side by side, in the forms that both were hashed in.
+fn join(parts: &mut Vec<PartSum>) {
+    parts.sort_unstable_by_key(|part| part.start);
+    let mut powers: Vec<(Algorithm, Powers)> = Vec::new();
+    parts.dedup_by(|part, before| {
+        if before.start + before.bytes != part.start {
+            return false;
+        }
+        before.sums.retain_mut(|(algorithm, sum)| {
+            let Some((_, more)) = part.sums.iter().find(|(other, _)| other == algorithm) else {
+                return false;
+            };
+            let at = powers.iter().position(|(known, _)| known == algorithm).unwrap_or_else(|| {
+                powers.push((*algorithm, Powers::new(*algorithm)));
+                powers.len() - 1
+            });
+            *sum = powers[at].1.combine(*sum, *more, part.bytes);
+            true
+        });
+        before.bytes += part.bytes;
+        true
+    });
 }
 
 /// The combined checksum of all parts, in order; `None` when one was not hashed in this form.
@@ -249,6 +281,35 @@ mod tests {
         let late = Verified::None("the origin stated its checksum too late");
         check(Statement::Whole(xz, xz.of(BODY)), true, Ok(late));
         check(Statement::Nothing("composite"), false, Ok(Verified::None("composite")));
+    }
+
+    #[test]
+    fn sums_of_many_parts_are_joined_and_give_the_whole() {
+        let content: Vec<u8> = (0..20_000_u32).map(|at| ((at * 7) >> 3) as u8).collect();
+        let ends_right = |stated_at: usize, algorithm: Algorithm| {
+            let ledger = Ledger::default();
+            let mut order: Vec<usize> = (0..content.len() / 10).collect();
+            // Some far ahead of the others, as parts come.
+            order.chunks_mut(7).for_each(<[usize]>::reverse);
+            order.rotate_left(3);
+            let mut most = 0;
+            for (at, part) in order.into_iter().enumerate() {
+                if at == stated_at {
+                    ledger.state(Statement::Whole(algorithm, algorithm.of(&content)));
+                }
+                let mut hash = ledger.start_part();
+                hash.update(&content[part * 10..][..10]);
+                ledger.finish_part(part as u64 * 10, &hash);
+                most = most.max(ledger.parts.lock().expect("no panic").len());
+            }
+            assert!(most <= SUMS, "{most} sums were kept");
+            ledger.conclude().ok()
+        };
+        for algorithm in CANDIDATES {
+            for stated_at in [0, 1, 255, 700, 1_999] {
+                assert_eq!(ends_right(stated_at, algorithm), Some(Verified::Whole(algorithm)), "{stated_at}");
+            }
+        }
     }
 
     #[test]

@@ -151,7 +151,7 @@ pub const KNOBS: &[Knob] = &[
         name: "bind",
         kind: Kind::Many,
         default: "",
-        doc: "ADDR|INTERFACE: local address, or interface whose addresses, to connect from; may be given several times, and connections are spread over all",
+        doc: "Connect from this local address, or from those of this interface; may be given several times, and connections are spread over all",
         group: Group::Origin,
     },
     Knob {
@@ -179,7 +179,14 @@ pub const KNOBS: &[Knob] = &[
         name: "window",
         kind: Kind::Size { min: 2 << 10, max: 1 << 40 },
         default: "auto",
-        doc: "Bytes that may wait to be read in order (cat, pipes): at least two parts",
+        doc: "Bytes that may wait to be read in order (cat, pipes), at least two parts; auto: as many as the pace needs and --memory allows",
+        group: Group::Speed,
+    },
+    Knob {
+        name: "memory",
+        kind: Kind::Size { min: 16 << 20, max: 1 << 40 },
+        default: "256MiB",
+        doc: "Most memory to take, the caller's buffers and files left out; without it a quarter of what the control group or else the machine has, up to 8GiB",
         group: Group::Speed,
     },
     Knob {

@@ -60,6 +60,7 @@ that none has is an error. The file holds no keys and no tokens: those stay with
 | `oss-region` | `OSS_REGION`, `ALIBABA_CLOUD_REGION_ID`, `ALIBABA_CLOUD_REGION` | `~/.ossutilconfig`: `region`; `~/.aliyun/config.json`: `region_id` |
 | `proxy` | `http_proxy`, `HTTP_PROXY` for http; `https_proxy`, `HTTPS_PROXY` for https; `all_proxy`, `ALL_PROXY` | |
 | `no-proxy` | `no_proxy`, `NO_PROXY` | |
+| `memory` | | `/proc/self/cgroup` and the least of `memory.max`, `memory.high`, `memory.limit_in_bytes` on the path that it names, else `MemTotal` of `/proc/meminfo`: a quarter of that, 256 MiB to 8 GiB |
 
 Without `--profile` and `FLATOUT_PROFILE`, `AWS_PROFILE` chooses the profile of AWS's files and `ALIBABA_CLOUD_PROFILE`
 that of `~/.aliyun`, and so with a `--profile` that those files do not have. `AWS_CONFIG_FILE`,

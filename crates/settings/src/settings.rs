@@ -34,8 +34,10 @@ pub struct Settings {
     /// Found where absent.
     pub part_bytes: Option<u64>,
     pub shards: u32,
-    /// Chosen by the size of the parts where absent.
+    /// Of a stream; `None` is as many as the pace needs and `memory_bytes` allows.
     pub window_bytes: Option<u64>,
+    /// What the engine may hold in this process.
+    pub memory_bytes: u64,
     /// Received a second at most.
     pub bandwidth_bytes: Option<u64>,
     /// Requests sent to an origin a second at most.
@@ -72,6 +74,7 @@ impl fmt::Debug for Settings {
             part_bytes,
             shards,
             window_bytes,
+            memory_bytes,
             bandwidth_bytes,
             request_rate,
             connect_timeout_ms,
@@ -102,6 +105,7 @@ impl fmt::Debug for Settings {
             .field("part_bytes", part_bytes)
             .field("shards", shards)
             .field("window_bytes", window_bytes)
+            .field("memory_bytes", memory_bytes)
             .field("bandwidth_bytes", bandwidth_bytes)
             .field("request_rate", request_rate)
             .field("connect_timeout_ms", connect_timeout_ms)
@@ -134,6 +138,7 @@ impl Default for Settings {
             part_bytes: None,
             shards: 0,
             window_bytes: None,
+            memory_bytes: 0,
             bandwidth_bytes: None,
             request_rate: None,
             connect_timeout_ms: 0,
@@ -175,18 +180,24 @@ impl Settings {
     /// # Errors
     /// Two settings that exclude each other, with what to write instead.
     pub fn check(&self) -> Result<(), SettingError> {
-        let (Some(window_bytes), Some(part_bytes)) = (self.window_bytes, self.part_bytes) else {
-            return Ok(());
-        };
+        let Some(window_bytes) = self.window_bytes else { return Ok(()) };
+        let window = exact_size(window_bytes);
         // With less than two parts the reader and the network would take turns instead of working at once.
-        let least_bytes = part_bytes.saturating_mul(2);
-        if window_bytes < least_bytes {
-            let (window, part) = (exact_size(window_bytes), exact_size(part_bytes));
-            let wanted = exact_size(least_bytes);
+        if let Some(part_bytes) = self.part_bytes
+            && window_bytes < part_bytes.saturating_mul(2)
+        {
+            let (part, wanted) = (exact_size(part_bytes), exact_size(part_bytes.saturating_mul(2)));
             let cause = format!(
                 "{window} is too small for --part-size {part}: write --window {wanted} or more, or a smaller --part-size"
             );
             return Err(SettingError::Together { knob: "window", other: "part-size", cause });
+        }
+        if window_bytes > self.memory_bytes {
+            let memory = exact_size(self.memory_bytes);
+            let cause = format!(
+                "{window} is more than --memory {memory}: write a smaller --window, or --memory {window} or more"
+            );
+            return Err(SettingError::Together { knob: "window", other: "memory", cause });
         }
         Ok(())
     }
@@ -198,6 +209,7 @@ impl Settings {
             ("parallel", number) => self.parallel = number.map(count),
             ("part-size", bytes) => self.part_bytes = bytes,
             ("window", bytes) => self.window_bytes = bytes,
+            ("memory", Some(bytes)) => self.memory_bytes = bytes,
             ("bandwidth", bytes) => self.bandwidth_bytes = bytes,
             ("request-rate", number) => self.request_rate = number.map(count),
             ("shards", Some(number)) => self.shards = count(number),
@@ -268,7 +280,7 @@ mod tests {
     fn defaults_are_those_of_the_contract() {
         let settings = Settings::default();
         assert_eq!((settings.parallel, settings.part_bytes), (None, None));
-        assert_eq!((settings.shards, settings.window_bytes), (2, None));
+        assert_eq!((settings.shards, settings.window_bytes, settings.memory_bytes), (2, None, 256 << 20));
         assert_eq!((settings.bandwidth_bytes, settings.request_rate), (None, None));
         assert_eq!((settings.connect_timeout_ms, settings.stall_timeout_ms), (5_000, 20_000));
         assert_eq!((settings.retries, settings.verify), (5, true));
@@ -308,7 +320,8 @@ mod tests {
             ("addressing", "Path", r#"addressing: "path""#),
             ("parallel", " 16 ", "parallel: Some(16)"),
             ("part-size", "1M", "part_bytes: Some(1048576)"),
-            ("window", "1G", "window_bytes: Some(1073741824)"),
+            ("window", "64M", "window_bytes: Some(67108864)"),
+            ("memory", "1.5GiB", "memory_bytes: 1610612736"),
             ("bandwidth", "100MiB/s", "bandwidth_bytes: Some(104857600)"),
             ("request-rate", "500", "request_rate: Some(500)"),
             ("connect-timeout", "250ms", "connect_timeout_ms: 250"),
@@ -372,17 +385,29 @@ mod tests {
     }
 
     #[test]
-    fn a_window_holds_two_parts() {
-        check(&[("part-size", "33M")], "part_bytes: Some(34603008)");
+    fn a_window_holds_two_parts_and_memory_holds_it() {
+        let (window, memory) = (("window", "64M"), ("memory", "64M"));
+        check(&[("part-size", "4G")], "part_bytes: Some(4294967296)");
         check(&[("window", "2KiB")], "window_bytes: Some(2048)");
+        check(&[window, ("part-size", "32M")], "part_bytes: Some(33554432)");
         check(
-            &[("part-size", "33M"), ("window", "64M")],
+            &[window, ("part-size", "33M")],
             "--window 64MiB is too small for --part-size 33MiB: write --window 66MiB or more, or a smaller --part-size",
         );
         check(
             &[("window", "16777215"), ("part-size", "8M")],
             "--window 16777215B is too small for --part-size 8MiB: write --window 16MiB or more",
         );
+        check(&[window, memory], "memory_bytes: 67108864");
+        check(
+            &[("window", "65M"), memory],
+            "--window 65MiB is more than --memory 64MiB: write a smaller --window, or --memory 65MiB or more",
+        );
+    }
+
+    #[test]
+    fn a_promise_that_cannot_be_kept_is_none() {
+        check(&[("memory", "1MiB")], "memory: 1MiB is out of bounds: write 16MiB to 1TiB");
     }
 
     #[test]

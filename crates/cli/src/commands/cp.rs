@@ -190,21 +190,23 @@ fn report(console: &Console, source: &Location, target: &Target, outcome: &Outco
 }
 
 fn sentence(source: &Location, path: &Path, done: &Report) -> String {
-    let resumed_bytes = done.resumed_bytes;
-    let rate = if done.seconds > 0.0 { (done.bytes - resumed_bytes) as f64 / done.seconds } else { 0.0 };
+    format!(
+        "{} -> {}: {}, verified: {}",
+        one_line(&source.to_string()),
+        one_line(&path.display().to_string()),
+        amount(done.bytes, done.resumed_bytes, done.seconds),
+        done.verified
+    )
+}
+
+/// How much there is, how much of it an earlier run had left, and how fast the rest came.
+pub fn amount(bytes: u64, resumed_bytes: u64, seconds: f64) -> String {
+    let rate = if seconds > 0.0 { (bytes - resumed_bytes) as f64 / seconds } else { 0.0 };
     let resumed = match resumed_bytes {
         0 => String::new(),
         _ => format!(", resumed: {} of it", format_size(resumed_bytes)),
     };
-    format!(
-        "{} -> {}: {}{resumed} in {:.2} s, {}/s, verified: {}",
-        one_line(&source.to_string()),
-        one_line(&path.display().to_string()),
-        format_size(done.bytes),
-        done.seconds,
-        format_size(rate as u64),
-        done.verified
-    )
+    format!("{}{resumed} in {seconds:.2} s, {}/s", format_size(bytes), format_size(rate as u64))
 }
 
 /// Says why what an earlier run had left was of no use.

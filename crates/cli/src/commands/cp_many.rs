@@ -12,7 +12,7 @@ use flatout_settings::format_size;
 use flatout_wire::location::Location;
 
 use crate::args::Cp;
-use crate::commands::cp::warn_of_note;
+use crate::commands::cp::{amount, warn_of_note};
 use crate::console::{Carries, Console};
 use crate::events;
 use crate::exit::Exit;
@@ -393,21 +393,15 @@ impl<'a> Copy<'a> {
 
     fn sentence(&self) -> String {
         let events::Summary { ok, failed, skipped, bytes, resumed, seconds, .. } = self.summary;
-        let rate = if seconds > 0.0 { (bytes - resumed) as f64 / seconds } else { 0.0 };
-        let of_it = match resumed {
-            0 => String::new(),
-            _ => format!(", resumed: {} of it", format_size(resumed)),
-        };
         let also =
             |count: u64, what: &str| if count > 0 { format!(", {count} {what}") } else { String::new() };
         format!(
-            "{} -> {}: {ok} objects{}{}, {}{of_it} in {seconds:.2} s, {}/s, verified: {} of {ok}",
+            "{} -> {}: {ok} objects{}{}, {}, verified: {} of {ok}",
             one_line(&self.typed),
             one_line(&self.target.display().to_string()),
             also(failed, "failed"),
             also(skipped, "skipped"),
-            format_size(bytes),
-            format_size(rate as u64),
+            amount(bytes, resumed, seconds),
             ok - self.unverified,
         )
     }

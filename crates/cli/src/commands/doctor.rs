@@ -3,7 +3,6 @@
 //! Facts are gathered apart from what they mean: `machine`, `nic`, `road`, `visit` and `probe` look, `judge` decides,
 //! `sheet` tells.
 
-mod cgroup;
 mod finding;
 mod judge;
 pub mod machine;

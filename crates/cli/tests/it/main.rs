@@ -13,6 +13,7 @@ mod examples;
 mod faults;
 mod folder;
 mod many;
+mod memory;
 mod objects;
 mod oss;
 mod oss_served;

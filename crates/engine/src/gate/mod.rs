@@ -6,6 +6,7 @@
 //!   tick:     Sample → Pace → limit   every 25 ms while anybody works
 //!                               |
 //!   staff:    hires workers, or lets them leave at the end of their part
+//!   desk:     hands out as many slots, without which no worker asks for a part: what is awaited first
 //! ```
 
 mod bandwidth;
@@ -17,7 +18,7 @@ mod staff;
 
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -27,13 +28,16 @@ use flatout_wire::endpoint::Endpoint;
 use crate::client::Core;
 use crate::hold::Hold;
 use crate::many::Batch;
+use crate::memory::Shares;
 use crate::object::unix_seconds;
-use crate::pace::{LEVEL_MOST, Limits, Pace, Remembered, Seed};
+use crate::pace::{Limits, Pace, Remembered, Seed};
+use crate::queue::{Asker, Priority};
 use crate::shard::{Job, Shard};
+use crate::slots::{Desk, Turns};
 use crate::transfer::Running;
 pub(crate) use bandwidth::Bandwidth;
+pub(crate) use cells::Cell;
 use cells::Sums;
-pub(crate) use cells::{Cell, Counted};
 pub use limited::LimitedBy;
 pub(crate) use limited::Tally;
 use requests::Requests;
@@ -46,11 +50,6 @@ const TICK: Duration = Duration::from_millis(25);
 /// Figures for people are smoothed over so many seconds.
 const SMOOTHED_S: f64 = 0.5;
 
-/// Open files that are neither connections nor landings.
-const OTHER_FILES: u64 = 64;
-
-/// A stream's window where none is set. Parts hold their place in it from request to reader.
-const WINDOW_BYTES: u64 = 128 << 20;
 const MIB: u64 = 1 << 20;
 
 /// What a run found of an origin, for the next one to begin with. Plain values: whoever keeps them decides where.
@@ -83,24 +82,25 @@ impl FoundPace {
 pub(crate) struct Gates {
     gates: Mutex<HashMap<Endpoint, Arc<Gate>>>,
     known: Vec<FoundPace>,
+    shares: Shares,
 }
 
 impl Gates {
     /// `known` is what earlier runs found.
-    pub(crate) fn new(known: Vec<FoundPace>) -> Gates {
-        Gates { gates: Mutex::default(), known }
+    pub(crate) fn new(known: Vec<FoundPace>, shares: Shares) -> Gates {
+        Gates { gates: Mutex::default(), known, shares }
     }
 
     /// The gate of an origin, made at its first use; of one that nothing leads to, a gate for whoever asks alone.
     pub(crate) fn of(&self, origin: Option<Endpoint>, settings: &Settings) -> Arc<Gate> {
-        let Some(origin) = origin else { return Arc::new(Gate::new(settings, None)) };
+        let Some(origin) = origin else { return Arc::new(Gate::new(settings, self.shares, None)) };
         let mut gates = self.lock();
         if let Some(gate) = gates.get(&origin) {
             return gate.clone();
         }
         let name = origin.to_string();
         let known = self.known.iter().find(|known| known.origin == name);
-        let gate = Arc::new(Gate::new(settings, known.map(FoundPace::remembered)));
+        let gate = Arc::new(Gate::new(settings, self.shares, known.map(FoundPace::remembered)));
         gates.insert(origin, gate.clone());
         gate
     }
@@ -142,6 +142,8 @@ pub(crate) struct Gate {
     cells: Vec<Cell>,
     measured: Mutex<Measured>,
     staff: Mutex<Staff<Team>>,
+    desk: Arc<Desk>,
+    next_asker: AtomicU64,
     /// What the pace says, for whoever asks between ticks.
     limit: AtomicU32,
     /// There was less to do than there might have been, at some time since the last tick.
@@ -149,6 +151,7 @@ pub(crate) struct Gate {
     is_ticking: AtomicBool,
     /// Without streams.
     limits: Limits,
+    shares: Shares,
     window_bytes: Option<u64>,
     requests: Requests,
 }
@@ -171,36 +174,15 @@ pub(crate) enum Team {
     Batch(Weak<Batch>),
 }
 
-/// The window of a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Window {
-    pub(crate) bytes: u64,
-    /// The longest part that it has room for.
-    pub(crate) part_bytes: u64,
-}
-
-impl Window {
-    fn parts(self) -> u64 {
-        (self.bytes / self.part_bytes).max(1)
-    }
-}
-
 /// The tokio clock, which is the simulation's own in its tests.
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// Connections, and a file for each of them.
-fn most_by_files() -> u32 {
-    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    let most = files.map_or(u64::MAX, |files| files.saturating_sub(OTHER_FILES) / 2);
-    u32::try_from(most).unwrap_or(u32::MAX).max(1)
-}
-
 impl Gate {
-    fn new(settings: &Settings, remembered: Option<Remembered>) -> Gate {
+    fn new(settings: &Settings, shares: Shares, remembered: Option<Remembered>) -> Gate {
         let limits = Limits {
-            most: settings.parallel.unwrap_or_else(|| LEVEL_MOST.min(most_by_files())),
+            most: shares.parallel_max,
             parallel: settings.parallel,
             part_bytes: settings.part_bytes,
             memory: None,
@@ -213,6 +195,8 @@ impl Gate {
         let shards = settings.shards.max(1) as usize;
         Gate {
             cells: (0..shards).map(|_| Cell::default()).collect(),
+            desk: Arc::new(Desk::new(pace.limit())),
+            next_asker: AtomicU64::new(0),
             limit: AtomicU32::new(pace.limit()),
             measured: Mutex::new(Measured {
                 pace,
@@ -227,7 +211,8 @@ impl Gate {
             is_starved: AtomicBool::new(false),
             is_ticking: AtomicBool::new(false),
             limits,
-            window_bytes: settings.window_bytes,
+            shares,
+            window_bytes: settings.window_bytes.map(|bytes| bytes.min(shares.window_max())),
             requests: Requests::new(settings.request_rate, now),
         }
     }
@@ -257,19 +242,35 @@ impl Gate {
         self.measured().pace.usual_part_bytes()
     }
 
-    /// The window for a stream that begins now. Where the size of the parts is open they are short enough for four times
-    /// as many as are in flight now: the window keeps them, and more may be found to be of use.
-    pub(crate) fn window(&self) -> Window {
-        let window = |part_bytes: u64| {
-            self.window_bytes.unwrap_or_else(|| WINDOW_BYTES.max(part_bytes.saturating_mul(2)))
-        };
-        if let Some(part_bytes) = self.limits.part_bytes {
-            return Window { bytes: window(part_bytes), part_bytes };
+    /// How far a stream may be read ahead at most.
+    fn window_max(&self) -> u64 {
+        self.window_bytes.unwrap_or_else(|| self.shares.window_max())
+    }
+
+    /// How far a stream is read ahead just now.
+    pub(crate) fn window_bytes(&self) -> u64 {
+        let part_bytes = || self.usual_part_bytes().min(self.streamed_part_bytes_max());
+        self.window_bytes.unwrap_or_else(|| self.shares.window(self.limit(), part_bytes()))
+    }
+
+    /// How long a part of a stream may be: two of them have room for each that is in flight, as long as they are a MiB; and
+    /// two have room in any case, or reader and network would take turns.
+    pub(crate) fn streamed_part_bytes_max(&self) -> u64 {
+        let half = (self.window_max() / 2).max(1);
+        match self.limits.part_bytes {
+            Some(part_bytes) => part_bytes.min(half),
+            None => (half / u64::from(self.limit()) / MIB * MIB).max(MIB).min(half),
         }
-        let bytes = window(MIB);
-        let wanted = bytes / (u64::from(self.limit()) * 4).max(1);
-        let part_bytes = (wanted / MIB * MIB).clamp(MIB, 8 * MIB).min((bytes / 2).max(1));
-        Window { bytes, part_bytes }
+    }
+
+    /// A number for a transfer, or for many that are to count as one where turns are taken.
+    pub(crate) fn new_asker(&self) -> Asker {
+        self.next_asker.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The turns of a transfer of that number.
+    pub(crate) fn turns(&self, asker: Asker, priority: Priority) -> Turns {
+        Turns::new(&self.desk, asker, priority)
     }
 
     /// Waits until a request may leave; when that was.
@@ -282,7 +283,7 @@ impl Gate {
         if self.requests.on_answer(class, sent, load) && class == Class::Read {
             let mut measured = self.measured();
             measured.pace.on_throttled(now());
-            self.limit.store(measured.pace.limit(), Ordering::Relaxed);
+            self.follow(&measured.pace);
         }
     }
 
@@ -292,10 +293,10 @@ impl Gate {
     }
 
     /// A new crew with its first worker, on `shard`.
-    pub(crate) fn join(self: &Arc<Gate>, team: Team, shard: usize) -> Slot {
+    pub(crate) fn join(self: &Arc<Gate>, team: Team, shard: usize) -> Post {
         let crew = self.staff().join(team, shard);
         self.fit_windows();
-        Slot { gate: self.clone(), crew, shard, has_left: false }
+        Post { gate: self.clone(), crew, shard, has_left: false }
     }
 
     /// Starts workers until there are as many as there should be, or nothing is left for more of them.
@@ -305,7 +306,7 @@ impl Gate {
             self.is_starved.store(true, Ordering::Relaxed);
         }
         for (crew, shard, team) in hired {
-            team.start(core, Slot { gate: self.clone(), crew, shard, has_left: false });
+            team.start(core, Post { gate: self.clone(), crew, shard, has_left: false });
         }
     }
 
@@ -332,42 +333,46 @@ impl Gate {
 
     fn tick(self: &Arc<Gate>, core: &Arc<Core>) {
         self.fit_windows();
-        let workers = self.staff().workers();
         let mut measured = self.measured();
         let now = now();
         let elapsed = now.saturating_duration_since(measured.ticked);
         measured.ticked = now;
-        let (mut sample, busy) = measured.sums.advance(&self.cells, elapsed);
-        // Some of them wait for something to do.
-        let idle = workers.saturating_sub(sample.in_flight);
-        sample.starved = self.is_starved.swap(false, Ordering::Relaxed) || idle > (workers / 10).max(1);
+        let (mut sample, busy) = measured.sums.advance(&self.cells, elapsed, self.desk.running());
+        let idle = self.limit().saturating_sub(sample.in_flight);
+        // One that goes from part to part has no slot for a moment.
+        sample.starved = self.is_starved.swap(false, Ordering::Relaxed) || idle > (self.limit() / 10).max(1);
         measured.pace.on_tick(now, sample);
-        self.limit.store(measured.pace.limit(), Ordering::Relaxed);
+        self.follow(&measured.pace);
         measured.note(elapsed, sample.bytes, busy, self.requests.per_second(Class::Read));
         drop(measured);
         self.hire(core);
     }
 
+    /// As many slots are handed out as the pace says.
+    fn follow(&self, pace: &Pace) {
+        let limit = pace.limit();
+        if self.limit.swap(limit, Ordering::Relaxed) != limit {
+            self.desk.set_limit(limit);
+        }
+    }
+
     /// Where all that comes goes through windows, these bound what may be in flight.
     fn fit_windows(&self) {
-        let windows: Option<Vec<Window>> = {
+        let streams = {
             let staff = self.staff();
-            staff.crews().map(Team::window).collect()
+            staff
+                .crews()
+                .all(Team::is_stream)
+                .then(|| staff.crews().count() as u64)
+                .filter(|count| *count > 0)
         };
-        let limits = match windows.filter(|windows| !windows.is_empty()) {
-            None => self.limits,
-            Some(windows) => {
-                let parts: u64 = windows.iter().map(|window| window.parts()).sum();
-                let bytes = windows.iter().map(|window| window.bytes).sum();
-                let most = self.limits.most.min(u32::try_from(parts).unwrap_or(u32::MAX));
-                Limits { most, memory: Some(bytes), ..self.limits }
-            }
-        };
+        let memory = streams.map(|count| self.window_max().saturating_mul(count).min(self.shares.parts()));
+        let limits = Limits { memory, ..self.limits };
         let mut measured = self.measured();
         if limits != measured.limits {
             measured.limits = limits;
             measured.pace.set_limits(limits, now());
-            self.limit.store(measured.pace.limit(), Ordering::Relaxed);
+            self.follow(&measured.pace);
         }
     }
 
@@ -393,34 +398,35 @@ impl Measured {
 }
 
 impl Team {
-    /// How many more workers it could use.
-    fn wants(&self) -> u64 {
+    /// How many more workers it could use, and how urgent that is.
+    fn wants(&self) -> (u64, Priority) {
         match self {
-            Team::Transfer(running) => running.upgrade().map_or(0, |running| running.wants_workers()),
-            Team::Batch(batch) => batch.upgrade().map_or(0, |batch| batch.wants_workers()),
+            Team::Transfer(running) => running.upgrade().map(|running| running.wants_workers()),
+            Team::Batch(batch) => batch.upgrade().map(|batch| (batch.wants_workers(), Priority::Awaited)),
         }
+        .unwrap_or_default()
     }
 
-    fn window(&self) -> Option<Window> {
+    fn is_stream(&self) -> bool {
         match self {
-            Team::Transfer(running) => running.upgrade()?.window(),
-            Team::Batch(_) => None,
+            Team::Transfer(running) => running.upgrade().is_some_and(|running| running.ground.is_stream()),
+            Team::Batch(_) => false,
         }
     }
 
     /// Starts one more, unless all is over meanwhile.
-    fn start(&self, core: &Arc<Core>, slot: Slot) {
-        let shard = slot.shard;
+    fn start(&self, core: &Arc<Core>, post: Post) {
+        let shard = post.shard;
         match self {
             Team::Transfer(running) => {
                 if let Some(hold) = running.upgrade().and_then(|running| Hold::join(&running))
-                    && let Err(error) = core.send(shard, Job::Work(hold.clone(), slot))
+                    && let Err(error) = core.send(shard, Job::Work(hold.clone(), post))
                 {
                     hold.fail(error);
                 }
             }
             Team::Batch(batch) => {
-                if let Some(worker) = batch.upgrade().and_then(|batch| batch.employ(slot)) {
+                if let Some(worker) = batch.upgrade().and_then(|batch| batch.employ(post)) {
                     // A client that is closed drops it, and with it the batch ends.
                     let _ = core.send(shard, Job::Many(worker));
                 }
@@ -430,14 +436,14 @@ impl Team {
 }
 
 /// A worker's place at a gate, given up when it is dropped.
-pub(crate) struct Slot {
+pub(crate) struct Post {
     gate: Arc<Gate>,
     crew: u64,
     shard: usize,
     has_left: bool,
 }
 
-impl Slot {
+impl Post {
     /// Whether its worker may go on to another part; one who may not has given up his place.
     pub(crate) fn goes_on(&mut self) -> bool {
         let goes_on = self.gate.staff().goes_on(self.crew, self.shard, self.gate.limit());
@@ -450,7 +456,7 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for Post {
     fn drop(&mut self) {
         if !self.has_left {
             self.gate.staff().leave(self.crew, self.shard);

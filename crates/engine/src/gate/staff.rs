@@ -5,6 +5,10 @@
 //!   limit 8:   ████▓▓▓▓     two crews have four each; a third comes with its lead, whatever the limit is,
 //!   crews:     A   B  C     and one worker after the other of A and B leaves at the end of its part
 //! ```
+//! What is fetched ahead has the workers that what is awaited has no use for, and its lead in any case: those beyond the limit
+//! wait for slots, which `queue` gives to what is awaited first.
+
+use crate::queue::Priority;
 
 /// The workers of one transfer, or of one get of many objects.
 #[derive(Debug)]
@@ -12,6 +16,8 @@ struct Crew<T> {
     number: u64,
     of: T,
     workers: u32,
+    /// As it was when workers were hired last.
+    priority: Priority,
 }
 
 /// Everybody at a gate.
@@ -21,13 +27,13 @@ pub(crate) struct Staff<T> {
     next_number: u64,
     /// On each shard.
     by_shard: Vec<u32>,
-    /// Some crew has less than its share, and has more to do.
-    is_hungry: bool,
+    /// Of what is awaited, and of what is ahead: some crew has less than its share, and has more to do.
+    hungers: [bool; 2],
 }
 
 impl<T: Clone> Staff<T> {
     pub(crate) fn new(shards: usize) -> Staff<T> {
-        Staff { crews: Vec::new(), next_number: 0, by_shard: vec![0; shards.max(1)], is_hungry: false }
+        Staff { crews: Vec::new(), next_number: 0, by_shard: vec![0; shards.max(1)], hungers: [false; 2] }
     }
 
     /// How many workers there are.
@@ -43,39 +49,54 @@ impl<T: Clone> Staff<T> {
     pub(crate) fn join(&mut self, of: T, shard: usize) -> u64 {
         let number = self.next_number;
         self.next_number += 1;
-        self.crews.push(Crew { number, of, workers: 1 });
+        self.crews.push(Crew { number, of, workers: 1, priority: Priority::default() });
         self.by_shard[shard] += 1;
         number
     }
 
-    /// Those who are to begin now, each with the number of its crew and its shard, until there are `limit`; counted as if
-    /// they had begun. `wants` tells how many more a crew could use. The second is whether `limit` is out of reach.
-    pub(crate) fn hire(&mut self, limit: u32, wants: impl Fn(&T) -> u64) -> (Vec<(u64, usize, T)>, bool) {
-        let mut wanted: Vec<u64> = self.crews.iter().map(|crew| wants(&crew.of)).collect();
-        let mut hired = Vec::new();
-        while self.workers() < limit {
-            let hungriest = (0..self.crews.len()).filter(|at| wanted[*at] > 0);
-            let Some(at) = hungriest.min_by_key(|at| self.crews[*at].workers) else {
-                self.is_hungry = false;
-                return (hired, true);
-            };
-            let shard = (0..self.by_shard.len()).min_by_key(|shard| self.by_shard[*shard]).unwrap_or(0);
-            self.by_shard[shard] += 1;
-            self.crews[at].workers += 1;
-            wanted[at] -= 1;
-            hired.push((self.crews[at].number, shard, self.crews[at].of.clone()));
+    /// Those who are to begin now, each with the number of its crew and its shard, until there are `limit` for what is awaited,
+    /// and with what is ahead besides; counted as if they had begun. `wants` tells how many more a crew could use, and how urgent it is. The second is whether `limit` is
+    /// out of reach.
+    pub(crate) fn hire(
+        &mut self,
+        limit: u32,
+        wants: impl Fn(&T) -> (u64, Priority),
+    ) -> (Vec<(u64, usize, T)>, bool) {
+        let mut wanted = Vec::with_capacity(self.crews.len());
+        for crew in &mut self.crews {
+            let (more, priority) = wants(&crew.of);
+            crew.priority = priority;
+            wanted.push(more);
         }
-        let share = self.share(limit);
-        self.is_hungry =
-            self.crews.iter().zip(&wanted).any(|(crew, wanted)| crew.workers < share && *wanted > 0);
-        (hired, false)
+        let mut hired = Vec::new();
+        for ahead in [false, true] {
+            while self.workers_before(ahead) < limit {
+                let hungriest = (0..self.crews.len())
+                    .filter(|at| wanted[*at] > 0 && self.crews[*at].is_ahead() == ahead)
+                    .min_by_key(|at| self.crews[*at].workers);
+                let Some(at) = hungriest else { break };
+                let shard = (0..self.by_shard.len()).min_by_key(|shard| self.by_shard[*shard]).unwrap_or(0);
+                self.by_shard[shard] += 1;
+                self.crews[at].workers += 1;
+                wanted[at] -= 1;
+                hired.push((self.crews[at].number, shard, self.crews[at].of.clone()));
+            }
+        }
+        let hungers = |ahead: bool| {
+            let share = self.share(limit, ahead);
+            let mut crews = self.crews.iter().zip(&wanted).filter(|(crew, _)| crew.is_ahead() == ahead);
+            crews.any(|(crew, wanted)| crew.workers < share && *wanted > 0)
+        };
+        self.hungers = [hungers(false), hungers(true)];
+        (hired, self.workers() < limit)
     }
 
     /// Whether a worker may take another part; one who may not has left. The last of a crew always may.
     pub(crate) fn goes_on(&mut self, crew: u64, shard: usize, limit: u32) -> bool {
-        let (total, share) = (self.workers(), self.share(limit));
-        let own = self.crews.iter().find(|one| one.number == crew).map_or(0, |one| one.workers);
-        let leaves = own > 1 && (total > limit || (self.is_hungry && own > share));
+        let Some(own) = self.crews.iter().find(|one| one.number == crew) else { return true };
+        let (workers, ahead) = (own.workers, own.is_ahead());
+        let hungers = self.hungers[usize::from(ahead)] && workers > self.share(limit, ahead);
+        let leaves = workers > 1 && (hungers || self.workers_before(ahead) > limit);
         if leaves {
             self.leave(crew, shard);
         }
@@ -93,8 +114,25 @@ impl<T: Clone> Staff<T> {
         }
     }
 
-    fn share(&self, limit: u32) -> u32 {
-        limit.div_ceil(self.crews.len().max(1) as u32).max(1)
+    /// How many of `limit` a crew may count on: what is ahead shares what is left of it.
+    fn share(&self, limit: u32, ahead: bool) -> u32 {
+        let crews = self.crews.iter().filter(|crew| crew.is_ahead() == ahead).count();
+        let taken = if ahead { self.workers_before(false) } else { 0 };
+        limit.saturating_sub(taken).div_ceil(crews.max(1) as u32).max(1)
+    }
+
+    /// All workers; or those of what is awaited, in whose way those of what is ahead do not stand: slots are theirs first.
+    fn workers_before(&self, ahead: bool) -> u32 {
+        match ahead {
+            true => self.workers(),
+            false => self.crews.iter().filter(|crew| !crew.is_ahead()).map(|crew| crew.workers).sum(),
+        }
+    }
+}
+
+impl<T> Crew<T> {
+    fn is_ahead(&self) -> bool {
+        self.priority == Priority::Ahead
     }
 }
 
@@ -103,7 +141,11 @@ mod tests {
     use super::*;
 
     fn hire(staff: &mut Staff<char>, limit: u32, wants: &[(char, u64)]) -> (String, bool) {
-        let wanted = |of: &char| wants.iter().find(|(name, _)| name == of).map_or(0, |(_, wanted)| *wanted);
+        // Capitals are ahead.
+        let wanted = |of: &char| {
+            let wanted = wants.iter().find(|(name, _)| name == of).map_or(0, |(_, wanted)| *wanted);
+            (wanted, if of.is_uppercase() { Priority::Ahead } else { Priority::Awaited })
+        };
         let (hired, out_of_reach) = staff.hire(limit, wanted);
         (
             hired.iter().map(|(_, shard, of)| format!("{of}{shard}")).collect::<Vec<_>>().join(" "),
@@ -134,6 +176,19 @@ mod tests {
         assert!(!staff.goes_on(a, 0, 4), "more than its share");
         assert_eq!(hire(&mut staff, 4, &[('a', 90), ('b', 9)]).0, "b0");
         assert!(staff.goes_on(a, 0, 4) && staff.goes_on(b, 0, 4), "two each");
+    }
+
+    #[test]
+    fn what_is_ahead_has_what_is_left() {
+        let mut staff = Staff::new(1);
+        let ahead = staff.join('A', 0);
+        assert_eq!(hire(&mut staff, 4, &[('A', 100)]).0, "A0 A0 A0");
+        let awaited = staff.join('b', 0);
+        assert_eq!(hire(&mut staff, 4, &[('A', 97), ('b', 2)]).0, "b0 b0", "whatever is on its way");
+        let stay = [(); 5].map(|()| staff.goes_on(ahead, 0, 4));
+        assert_eq!(stay, [false, false, false, true, true], "the last one stays");
+        assert!(staff.goes_on(awaited, 0, 4));
+        assert_eq!(hire(&mut staff, 5, &[('A', 97), ('b', 0)]).0, "A0");
     }
 
     #[test]

@@ -14,15 +14,22 @@ use crate::account::Account;
 use crate::client::{Core, check_object};
 use crate::error::{Error, ErrorKind};
 use crate::folder::Folder;
-use crate::gate::{Gate, Slot, Tally, Team};
+use crate::gate::{Gate, Post, Tally, Team};
+use crate::get::Get;
+use crate::hold::Hold;
 use crate::landing::Landing;
+use crate::lease::Charge;
+use crate::memory;
+use crate::queue::{Asker, Priority};
 use crate::shard::Job;
 use crate::stats::Report;
 use crate::temporary::Sweeper;
-use crate::transfer::{Care, Get, Hold, Running};
+use crate::transfer::{Care, Running};
 
-/// Objects known and not yet reported: a listing runs this far ahead, which is four pages and about 2 MiB.
+/// Objects known and not yet reported: a listing runs this far ahead, which is four pages and about 5 MiB.
 const AHEAD: usize = 4096;
+/// What the objects weigh is charged in steps of this.
+pub(crate) const WEIGHT_STEP_BYTES: u64 = 256 << 10;
 /// Objects open for each worker; the second may wait for its checksum.
 const OPEN_A_WORKER: usize = 2;
 /// The caller is woken for this many at once: a wake-up for each small object would cost more than its receive.
@@ -35,7 +42,11 @@ pub(crate) struct Batch {
     /// What had held the gate back when it began.
     tally: Tally,
     care: Care,
+    /// All its objects are one where turns are taken.
+    asker: Asker,
     folder: Option<Folder>,
+    /// What objects known and not yet reported may weigh.
+    weight_max: u64,
     state: Mutex<State>,
     /// Wakes workers that found nothing to take.
     work: Notify,
@@ -55,6 +66,9 @@ struct State {
     finished: Vec<Finished>,
     /// Objects known that have not ended.
     outstanding: usize,
+    /// Of all objects known and not yet reported.
+    weight: u64,
+    charge: Charge,
     /// Of those, the ones whose landing is open.
     begun: usize,
     is_fed: bool,
@@ -76,16 +90,18 @@ pub(crate) struct Member {
 pub(crate) struct Worker {
     pub(super) batch: Arc<Batch>,
     pub(super) prefers_parts: bool,
-    pub(super) slot: Slot,
+    pub(super) post: Post,
 }
 
 impl Batch {
-    pub(crate) fn new(account: Arc<Account>, gate: Arc<Gate>, care: Care, folder: Option<Folder>) -> Batch {
+    pub(crate) fn new(core: &Core, gate: Arc<Gate>, folder: Option<Folder>) -> Batch {
         let state = State {
             queue: Queue::new(),
             large: Vec::new(),
             finished: Vec::new(),
             outstanding: 0,
+            weight: 0,
+            charge: core.pool.charge(0),
             begun: 0,
             is_fed: false,
             incomplete: None,
@@ -93,11 +109,13 @@ impl Batch {
             progress: ManyProgress::default(),
         };
         Batch {
-            account,
+            account: core.account.clone(),
             tally: gate.tally(),
+            asker: gate.new_asker(),
             gate,
-            care,
+            care: core.care(),
             folder,
+            weight_max: core.shares.names,
             state: Mutex::new(state),
             work: Notify::new(),
             room: Condvar::new(),
@@ -112,23 +130,23 @@ impl Batch {
     /// # Errors
     /// A client that has been closed.
     pub(crate) fn open_for_work(self: &Arc<Batch>, core: &Arc<Core>) -> Result<(), Error> {
-        let slot = self.gate.join(Team::Batch(Arc::downgrade(self)), 0);
+        let post = self.gate.join(Team::Batch(Arc::downgrade(self)), 0);
         // Outside the lock, which a worker that is dropped needs.
-        let worker = Worker::new(self, &mut self.lock(), slot);
+        let worker = Worker::new(self, &mut self.lock(), post);
         core.send(0, Job::Many(worker))?;
         self.gate.hire(core);
         Ok(())
     }
 
     /// One more worker, unless the last one has left.
-    pub(crate) fn employ(self: &Arc<Batch>, slot: Slot) -> Option<Worker> {
+    pub(crate) fn employ(self: &Arc<Batch>, post: Post) -> Option<Worker> {
         let mut state = self.lock();
         if state.workers() == 0 {
             // Outside the lock: who gives up a place at the gate needs the gate's, which comes before ours.
             drop(state);
             return None;
         }
-        Some(Worker::new(self, &mut state, slot))
+        Some(Worker::new(self, &mut state, post))
     }
 
     /// How many more workers could be of use: nobody knows how many objects are still to come.
@@ -169,14 +187,19 @@ impl Batch {
 
     /// `false` when nobody wants it any more.
     fn push(&self, wanted: Wanted) -> bool {
-        let full =
-            |state: &mut State| !self.is_stopped() && state.outstanding + state.finished.len() >= AHEAD;
+        let weight = memory::weight(&wanted);
+        let full = |state: &mut State| {
+            let ahead = state.outstanding + state.finished.len();
+            let is_heavy = || state.weight + weight > self.weight_max || state.charge.is_over();
+            !self.is_stopped() && (ahead >= AHEAD || ahead > 0 && is_heavy())
+        };
         let waited = self.room.wait_while(self.lock(), full);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
         if self.is_stopped() {
             return false;
         }
         state.outstanding += 1;
+        state.weigh(weight, 0);
         state.progress.objects += 1;
         state.progress.total_bytes += wanted.size.unwrap_or(0);
         let is_small = self.is_small(wanted.size);
@@ -228,7 +251,8 @@ impl Batch {
             };
             let mut get = Get::new(wanted.location.clone(), landing);
             get.keep_existing = wanted.keep_existing;
-            Running::start(get, self.account.clone(), self.gate.clone(), self.care)
+            let turns = self.gate.turns(self.asker, Priority::Awaited);
+            Running::start(get, self.account.clone(), self.gate.clone(), self.care, turns)
         });
         let member = Member { batch: self.clone(), wanted, again };
         match started {
@@ -238,6 +262,7 @@ impl Batch {
                 let running = Arc::new(running.in_batch(member, is_small));
                 let mut state = self.lock();
                 state.begun += 1;
+                state.weigh(0, 0);
                 if !is_small {
                     state.large.push(running.clone());
                 }
@@ -303,7 +328,9 @@ impl Batch {
                 progress.total_bytes = (progress.total_bytes + report.bytes).saturating_sub(listed_bytes);
             }
             // Objects that a cancel cut off have not failed: the caller knows why they are missing.
-            Err(error) if error.kind() == ErrorKind::Cancelled && self.is_stopped() => return,
+            Err(error) if error.kind() == ErrorKind::Cancelled && self.is_stopped() => {
+                return state.weigh(0, memory::weight(&finished.wanted));
+            }
             Err(_) => state.progress.failed += 1,
         }
         state.finished.push(finished);
@@ -324,6 +351,8 @@ impl Batch {
             return None;
         }
         let finished = std::mem::take(&mut state.finished);
+        let weight: u64 = finished.iter().map(|finished| memory::weight(&finished.wanted)).sum();
+        state.weigh(0, weight);
         drop(state);
         self.room.notify_all();
         Some(finished)
@@ -381,6 +410,13 @@ impl Batch {
 }
 
 impl State {
+    /// Objects have come and gone that weigh so much. The charge follows in steps: the client's account has one lock for all.
+    fn weigh(&mut self, come: u64, gone: u64) {
+        self.weight = self.weight + come - gone;
+        let open = self.begun as u64 * memory::OPEN_BYTES;
+        self.charge.set((self.weight + open).next_multiple_of(WEIGHT_STEP_BYTES));
+    }
+
     fn is_done(&self) -> bool {
         self.is_fed && self.outstanding == 0
     }
@@ -397,6 +433,7 @@ impl State {
     /// A transfer has closed its landing.
     fn let_go(&mut self, running: &Running, connections: u32) {
         self.begun -= 1;
+        self.weigh(0, 0);
         self.large.retain(|large| !std::ptr::eq(Arc::as_ptr(large), running));
         self.progress.connections += connections;
     }
@@ -422,8 +459,8 @@ impl Drop for Fed<'_> {
 }
 
 impl Worker {
-    fn new(batch: &Arc<Batch>, state: &mut State, slot: Slot) -> Worker {
-        let shard = slot.shard();
+    fn new(batch: &Arc<Batch>, state: &mut State, post: Post) -> Worker {
+        let shard = post.shard();
         let kinds = state.workers.entry(shard).or_default();
         // Of either kind as many on each shard, and of the odd ones as many on all.
         let prefers_parts = match kinds[0].cmp(&kinds[1]) {
@@ -431,14 +468,14 @@ impl Worker {
             more_for_objects => more_for_objects == Ordering::Greater,
         };
         kinds[usize::from(prefers_parts)] += 1;
-        Worker { batch: batch.clone(), prefers_parts, slot }
+        Worker { batch: batch.clone(), prefers_parts, post }
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
         let mut state = self.batch.lock();
-        if let Some(kinds) = state.workers.get_mut(&self.slot.shard()) {
+        if let Some(kinds) = state.workers.get_mut(&self.post.shard()) {
             kinds[usize::from(self.prefers_parts)] -= 1;
         }
         if state.workers() > 0 {

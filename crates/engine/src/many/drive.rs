@@ -5,9 +5,9 @@ use std::rc::Rc;
 use super::batch::{Batch, Worker};
 use super::queue::Work;
 use crate::drive::{drive, drive_lead};
+use crate::hold::Hold;
 use crate::part::Part;
 use crate::shard::Shard;
-use crate::transfer::Hold;
 
 /// Works until the batch has nothing more to do, or is to stop; what is on its way then is dropped.
 pub(crate) async fn drive_many(shard: Rc<Shard>, mut worker: Worker) {
@@ -22,9 +22,8 @@ pub(crate) async fn drive_many(shard: Rc<Shard>, mut worker: Worker) {
 
 async fn work(shard: &Rc<Shard>, worker: &mut Worker) {
     let number = shard.number;
-    while worker.slot.goes_on() {
+    while worker.post.goes_on() {
         let Some(work) = worker.batch.take(worker.prefers_parts).await else { break };
-        let _in_flight = worker.batch.gate.cell(number).in_flight();
         match work {
             Work::Object(task) => {
                 if let Some(hold) = worker.batch.begin(task) {
@@ -46,8 +45,8 @@ async fn part(shard: &Rc<Shard>, batch: &Batch, hold: &Hold) {
         return batch.close(hold);
     }
     let one = async {
-        match hold.take_part(shard.number).await? {
-            Some(taken) => Part::start(hold, taken).fetch(shard, None).await,
+        match hold.take_part(shard.number, None).await? {
+            Some(turn) => Part::start(hold, turn).fetch(shard, None).await,
             None => {
                 batch.close(hold);
                 Ok(())

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use flatout_wire::location::Location;
 
+#[cfg(test)]
+pub(crate) use batch::WEIGHT_STEP_BYTES;
 pub(crate) use batch::{Batch, Member, Worker};
 pub(crate) use drive::drive_many;
 #[cfg(test)]

@@ -134,13 +134,20 @@ fn check_waits(scenario: &Scenario, attempts: &Attempts<'_>) -> Vec<String> {
         let is_throttled =
             scenario.origin.faults.iter().any(|(_, fault)| matches!(fault, Fault::Throttles(_)));
         let throttled = if is_throttled { THROTTLED_WAIT_MAX } else { Duration::ZERO };
-        if reaches(scenario) && gap > asked + ceiling + connects + throttled {
+        if reaches(scenario) && gap > asked + ceiling + connects + throttled + for_a_slot(scenario) {
             wrong.push(format!(
                 "attempt {attempt} was followed only after {gap:?}, at most {ceiling:?} is policy"
             ));
         }
     }
     wrong
+}
+
+/// How long a part may wait for a slot again, where the level may fall while it waits: until all others have theirs.
+fn for_a_slot(scenario: &Scenario) -> Duration {
+    let (tuning, origin) = (&scenario.tuning, &scenario.origin);
+    let bytes = if tuning.is_open { tuning.part_bytes * u64::from(tuning.parallel) } else { 0 };
+    Duration::from_secs_f64(bytes as f64 / origin.total_rate as f64)
 }
 
 /// Failed attempts by number, and the wait between their end and the next. Those that were worth while are the first

@@ -16,6 +16,7 @@
 //! show that it can fail by breaking the engine once by hand.
 
 mod check;
+mod crowd;
 mod line;
 mod origin;
 mod policy;

@@ -23,13 +23,15 @@ use crate::client::{Client, Config};
 use crate::connection::RECEIVE_BYTES;
 use crate::error::{Error, ErrorKind};
 use crate::folder::Folder;
+use crate::get::Get;
 use crate::landing::{Landing, Memory};
 use crate::lease::{Lease, Pool};
-use crate::many::{Batch, Finished, ManyProgress, Wanted};
+use crate::many::{Batch, Finished, ManyProgress, WEIGHT_STEP_BYTES, Wanted};
+use crate::memory::{CALLER_BYTES, CONNECTION_BYTES};
 use crate::shard::{Shard, ShardHandle, serve};
 use crate::stats::Report;
 use crate::stream::{StreamReader, stream};
-use crate::transfer::{Get, Transfer};
+use crate::transfer::Transfer;
 
 /// A run that has not ended by then never will: the slowest origin with the longest waits is done in a tenth.
 const FOR_EVER: Duration = Duration::from_secs(100_000);
@@ -114,7 +116,7 @@ enum Left {
     Many(RunningMany),
 }
 
-fn config(scenario: &Scenario) -> Config {
+pub(super) fn config(scenario: &Scenario) -> Config {
     let tuning = &scenario.tuning;
     let addresses: Vec<String> =
         (1..=scenario.origin.addresses.len()).map(|at| format!("10.0.0.{at}")).collect();
@@ -138,7 +140,7 @@ fn config(scenario: &Scenario) -> Config {
     Config { settings, ..Config::default() }
 }
 
-fn location(dialect: Dialect, object: usize) -> Location {
+pub(super) fn location(dialect: Dialect, object: usize) -> Location {
     let url = match dialect {
         Dialect::Plain => format!("http://origin.test:9000/object-{object}"),
         Dialect::S3 => format!("s3://bucket/object-{object}"),
@@ -148,7 +150,7 @@ fn location(dialect: Dialect, object: usize) -> Location {
 }
 
 /// Shards that are tasks of this thread, each with a chance of its own.
-fn start_shards(world: &Rc<World>, client: &Client) {
+pub(super) fn start_shards(world: &Rc<World>, client: &Client) {
     let core = client.core();
     let mut handles = Vec::new();
     for number in 0..world.scenario.tuning.shards {
@@ -159,20 +161,25 @@ fn start_shards(world: &Rc<World>, client: &Client) {
         handles.push(handle);
     }
     core.adopt(handles);
-    let scratches = RECEIVE_BYTES as u64 * u64::from(world.scenario.tuning.shards);
+    let fixed = core.pool.held_bytes();
     let ring = match world.scenario.task {
         Task::One { land: Land::Stream(_), .. } => {
             let tuning = &world.scenario.tuning;
-            tuning.window_bytes.max(tuning.part_bytes).next_multiple_of(4096)
+            // Each part has whole pages to itself.
+            (tuning.window_bytes / tuning.part_bytes).max(1) * tuning.part_bytes.next_multiple_of(4096)
         }
         _ => 0,
     };
-    let fresh = world.pool.set((core.pool.clone(), scratches + ring)).is_ok();
+    // Connections and their names, HEADs besides, and objects that wait for one; each is charged.
+    let tuning = &world.scenario.tuning;
+    let workers = u64::from(tuning.parallel) * (CONNECTION_BYTES + 2 * CALLER_BYTES);
+    let charged = workers + world.scenario.objects.len() as u64 * 1_024 + WEIGHT_STEP_BYTES;
+    let fresh = world.pool.set((core.pool.clone(), fixed + charged + ring)).is_ok();
     assert!(fresh, "shards start once");
 }
 
 /// Looks again and again, ever less often; `None` once it has been for ever.
-async fn look_until<T>(world: &World, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+pub(super) async fn look_until<T>(world: &World, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let since = Instant::now();
     loop {
         if let Some(seen) = look() {
@@ -423,7 +430,7 @@ async fn get_many(world: &Rc<World>, client: &Client, land: Land) -> RunningMany
     let folder = (land == Land::File).then(|| tempfile::tempdir().expect("a folder"));
     let target = folder.as_ref().map(|folder| Folder::open(folder.path()).expect("the folder"));
     let gate = core.gate_of(&location(scenario.origin.dialect, 0));
-    let batch = Arc::new(Batch::new(core.account.clone(), gate, core.care(), target));
+    let batch = Arc::new(Batch::new(core, gate, target));
     batch.open_for_work(core).expect("shards that are served");
     let late = world.draw.borrow_mut().happens(0.5);
     if late {

@@ -30,9 +30,9 @@ impl Nic {
         // Connecting a datagram socket only chooses the route; the port is that of discard.
         socket.connect((address, 9))?;
         let ours = socket.local_addr()?.ip();
-        let known = flatout_engine::interfaces()?.into_iter();
-        let name = known.filter(|(_, address)| *address == ours).map(|(name, _)| name).next();
-        Ok(name.map(|name| Nic::look(root, name, ours.is_loopback())))
+        let mut known = flatout_engine::interfaces()?.into_iter();
+        let found = known.find(|(_, address)| *address == ours);
+        Ok(found.map(|(name, _)| Nic::look(root, name, ours.is_loopback())))
     }
 
     fn look(root: &Path, name: String, is_loopback: bool) -> Nic {

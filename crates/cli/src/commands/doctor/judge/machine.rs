@@ -91,7 +91,7 @@ fn memory(machine: &Machine) -> Finding {
             .means(
                 "a transfer takes little, but files that are written take page cache, and stall without it",
             )
-            .advise("raise the memory limit, or stop what uses it; a smaller --window for cat and pipes"),
+            .advise("raise the memory limit, or stop what uses it; a smaller --memory for cat and pipes"),
         false => Finding::good("memory", found),
     };
     finding
@@ -292,7 +292,7 @@ mod tests {
             8,
             "memory",
             Note,
-            &["1MiB free", "--window"],
+            &["1MiB free", "--memory"],
         );
         let small = Machine { memory_limit_bytes: Some(256 << 20), ..usual() };
         check(&small, 8, "memory", Note, &["256MiB of 32GiB"]);

@@ -42,7 +42,11 @@ impl Grants {
 
     /// The group and all around it, up to where the hierarchy is mounted. In a container that sees its own group as the
     /// root, the path may lead nowhere: then the root is its group.
+    ///
+    /// In a namespace of control groups the path begins at the namespace's own root, and of a process that was moved out of
+    /// it since with `..`: what lies there cannot be seen.
     fn take(&mut self, mount: &Path, path: &str) {
+        let path = if path.split('/').any(|name| name == "..") { "" } else { path };
         let own = mount.join(path.trim_start_matches('/'));
         for group in own.ancestors().take_while(|group| group.starts_with(mount)) {
             let group = Group(group.to_owned());
@@ -68,9 +72,16 @@ impl Group {
         (quota > 0.0 && period > 0.0).then(|| quota / period)
     }
 
+    /// Version 2 writes bytes or `max`, to `memory.high` where it slows down who takes more; version 1 bytes, with a number
+    /// beyond any machine for no limit, and with the least on the path to its root, of which a container may not see the rest.
     fn memory_bytes(&self) -> Option<u64> {
-        let text = self.text("memory.max").or_else(|| self.text("memory.limit_in_bytes"))?;
-        text.parse().ok()
+        let number = |file: &str| self.text(file)?.parse().ok();
+        let around = self.text("memory.stat").and_then(|stat| {
+            let line = stat.lines().find_map(|line| line.strip_prefix("hierarchical_memory_limit "))?;
+            line.parse().ok()
+        });
+        let numbers = [number("memory.max"), number("memory.high"), number("memory.limit_in_bytes"), around];
+        numbers.into_iter().fold(None, least)
     }
 
     fn text(&self, file: &str) -> Option<String> {
@@ -129,6 +140,32 @@ mod tests {
             Some(0.5),
             Some(1_048_576),
         );
+        check(
+            &[
+                ("proc/self/cgroup", "4:memory:/docker/1\n"),
+                ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
+                (
+                    "sys/fs/cgroup/memory/memory.stat",
+                    "cache 1\nhierarchical_memory_limit 4096\ntotal_cache 1\n",
+                ),
+            ],
+            None,
+            Some(4096),
+        );
+    }
+
+    #[test]
+    fn where_a_group_is_slowed_down_it_is_full() {
+        check(
+            &[
+                ("proc/self/cgroup", "0::/a\n"),
+                ("sys/fs/cgroup/a/memory.max", "max\n"),
+                ("sys/fs/cgroup/a/memory.high", "8192\n"),
+                ("sys/fs/cgroup/memory.max", "16384\n"),
+            ],
+            None,
+            Some(8192),
+        );
     }
 
     #[test]
@@ -137,6 +174,15 @@ mod tests {
             &[("proc/self/cgroup", "0::/kubepods/pod1\n"), ("sys/fs/cgroup/cpu.max", "400000 100000\n")],
             Some(4.0),
             None,
+        );
+        check(
+            &[
+                ("proc/self/cgroup", "0::/../other\n"),
+                ("sys/fs/cgroup/memory.max", "8192\n"),
+                ("sys/fs/other/memory.max", "4096\n"),
+            ],
+            None,
+            Some(8192),
         );
         check(&[], None, None);
         check(&[("proc/self/cgroup", "nonsense\n0::/\n"), ("sys/fs/cgroup/cpu.max", "x\n")], None, None);
