@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Peaks of resident memory, and seconds, under --memory: scripts/memory.py FLATOUT [plain] [shaped] [many]
+"""Peaks of resident memory, and seconds, under --memory: scripts/memory.py FLATOUT [plain] [shaped] [found] [many]
 
 Starts the program's own origin; needs 5 GiB of /dev/shm. What is promised is --memory and 64 MiB (docs/decisions/memory.md).
 """
@@ -75,6 +75,13 @@ def plain(flatout):
         shutil.rmtree(folder)
 
 
+def found(flatout):
+    """What the pace finds by itself, on a shape that takes 512 in flight."""
+    with Origin(flatout, "--synthetic", "bkt/big=16GiB", "--per-connection", "4MiB/s", "--latency", "100ms") as at:
+        for memory in ["512MiB", "8GiB"] * 3:
+            measure(flatout, f"cat 16GiB --memory {memory}", ["cat", "s3://bkt/big", "--memory", memory, *at])
+
+
 def shaped(flatout):
     with Origin(flatout, "--synthetic", "bkt/big=6GiB", "--per-connection", "4MiB/s", "--latency", "100ms") as at:
         for parallel in ["256", "512"]:
@@ -93,7 +100,7 @@ def many(flatout):
 
 
 if __name__ == "__main__":
-    cases = {"plain": plain, "shaped": shaped, "many": many}
+    cases = {"plain": plain, "shaped": shaped, "found": found, "many": many}
     if len(sys.argv) < 2 or any(case not in cases for case in sys.argv[2:]):
         sys.exit(__doc__)
     for name in sys.argv[2:] or cases:

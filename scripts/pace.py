@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """How near the pace comes to the best fixed number in flight: a release build against its own wind tunnel.
 
-    scripts/pace.py FLATOUT [ROUNDS [SHAPE…]]
+    scripts/pace.py FLATOUT [ROUNDS [SHAPE[=LEVEL]…]]
 
 For each shape first a few seconds with 8, 16 … 512 in flight; the best fixed is the smallest of them within 2 % of the fastest.
 Then, in turn, 20 s of data with that and with nothing configured and an empty cache folder. Told are the share of the best
 fixed's rate, its connections (opened in all, and in flight on average, each over the best fixed's), when 90 % of its rate was
-reached for half a second, and how busy the tunnel's threads were: with 1.0 it would be the limit itself.
+reached for half a second, and how busy the tunnel's threads were: with 1.0 one core of it is all at work. With =LEVEL that is the best
+fixed, as an earlier run has found.
 """
 
 import csv
@@ -36,7 +37,7 @@ SHAPES = {
     "unshaped": (None, 0, None, None),
 }
 # What two cores carry of a tunnel that counts each piece: for how much to fetch only.
-MACHINE = 2000
+MACHINE = 3500
 CHANGES_AFTER_S = 8
 SWEEP_S = 5
 RUNS = itertools.count()
@@ -97,16 +98,19 @@ def reaches(event, mib_per_s):
     return float("inf")
 
 
+def expected(shape, level=max(LEVELS)):
+    """What that many in flight carry at most, MiB/s."""
+    rate, _, total, then = SHAPES[shape]
+    most = (total + then) // 2 if then else total or MACHINE
+    return min(level * rate, most) if rate else most
+
+
 def best_fixed(flatout, shape):
     """The smallest number in flight within 2 % of the fastest, and the fastest's MiB/s."""
-    rate, _, total, then = SHAPES[shape]
-    most = min(total or MACHINE, then or MACHINE) if not then else (total + then) // 2
-    found = {}
-    for level in LEVELS:
-        expected = min(level * rate, most) if rate else most
-        # Twice as slow as the fastest can be is not worth the time.
-        if expected * 2 >= most:
-            found[level] = get(flatout, shape, int(expected * (20 if then else SWEEP_S)), level)["mib_per_s"]
+    seconds = 20 if SHAPES[shape][3] else SWEEP_S
+    # What is twice as slow as the fastest can be is not worth the time.
+    worth = [level for level in LEVELS if expected(shape, level) * 2 >= expected(shape)]
+    found = {level: get(flatout, shape, int(expected(shape, level) * seconds), level)["mib_per_s"] for level in worth}
     print(f"{shape}: " + ", ".join(f"{level}: {rate:.0f}" for level, rate in found.items()) + " MiB/s", flush=True)
     fastest = max(found.values())
     return min(level for level, rate in found.items() if rate >= 0.98 * fastest), fastest
@@ -114,7 +118,8 @@ def best_fixed(flatout, shape):
 
 def main(flatout, rounds="3", *shapes):
     for shape in shapes or SHAPES:
-        level, fastest = best_fixed(flatout, shape)
+        shape, _, known = shape.partition("=")
+        level, fastest = best_fixed(flatout, shape) if not known else (int(known), expected(shape, int(known)))
         size_mib = int(fastest * 20)
         told = {"rate": [], "opened": [], "flying": [], "reached": []}
         for _ in range(int(rounds)):

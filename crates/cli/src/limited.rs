@@ -32,17 +32,19 @@ pub fn line(by: Option<LimitedBy>, seconds: f64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use flatout_engine::Bound;
+
     use super::*;
 
     #[test]
     fn figures_stand_beside_the_words_and_come_back() {
-        let by = LimitedBy::Parallel { parallel: 8, bytes_per_s: 2048 };
+        let by = LimitedBy::Parallel { bound: Bound::Parallel, parallel: 8, bytes_per_s: 2048 };
         let limited = Limited::from(by);
         let json = serde_json::to_string(&limited).unwrap();
-        let expected = r#"{"by":"parallel","says":"how many may be in flight: 8 carry 2KiB/s","bytes_per_s":2048,"parallel":8}"#;
+        let expected = r#"{"by":"parallel","says":"--parallel: 8 in flight carry 2KiB/s","bytes_per_s":2048,"parallel":8}"#;
         assert_eq!(json, expected);
         assert_eq!(serde_json::from_str::<Limited>(&json).unwrap(), limited);
-        let says = "limited by how many may be in flight: 8 carry 2KiB/s";
+        let says = "limited by --parallel: 8 in flight carry 2KiB/s";
         assert_eq!(
             (line(Some(by), 2.0).as_deref(), line(Some(by), 0.5), line(None, 2.0)),
             (Some(says), None, None)

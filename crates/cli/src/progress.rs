@@ -28,7 +28,7 @@ impl Bar {
         if !console.bar_wanted(carries) {
             return Bar(None);
         }
-        let columns = usize::from(sys::columns(io::stderr().as_fd()).unwrap_or(80));
+        let columns = columns();
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden());
         bar.set_style(style(columns));
         bar.set_message(shortened(&one_line(name), columns / 4));
@@ -43,7 +43,8 @@ impl Bar {
     /// Draws what has landed, and what limits it. The total is known from the first answer on and then stays.
     pub fn show(&self, landed_bytes: u64, total_bytes: Option<u64>, limited_by: Option<LimitedBy>) {
         let Some(bar) = &self.0 else { return };
-        bar.set_prefix(limited_by.map_or("", LimitedBy::name));
+        let limited_by = limited_by.map_or(String::new(), |by| format!("  limited by {by}"));
+        bar.set_prefix(limited_by.chars().take(columns().saturating_sub(1)).collect::<String>());
         if let Some(total_bytes) = total_bytes {
             if bar.is_hidden() {
                 bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
@@ -99,12 +100,16 @@ impl Bar {
     }
 }
 
+/// How wide the terminal is.
+fn columns() -> usize {
+    usize::from(sys::columns(io::stderr().as_fd()).unwrap_or(80))
+}
+
 /// Of a line, two sizes take at most 19 columns, rate and time left 19 more, a name a quarter: a bar fits beside all of
-/// them from 64 columns on, and beside name and sizes from about 35. The word for what limits takes up to 11 more.
+/// them from 64 columns on, and beside name and sizes from about 35. What limits has a line of its own beneath.
 fn style(columns: usize) -> ProgressStyle {
     let template = match columns {
-        78.. => "{msg} [{wide_bar}] {landed}/{total} {rate}/s ETA {eta} {prefix}",
-        64.. => "{msg} [{wide_bar}] {landed}/{total} {rate}/s ETA {eta}",
+        64.. => "{msg} [{wide_bar}] {landed}/{total} {rate}/s ETA {eta}\n{prefix}",
         _ => "{msg} [{wide_bar}] {landed}/{total}",
     };
     ProgressStyle::with_template(template)

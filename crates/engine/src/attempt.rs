@@ -150,6 +150,7 @@ async fn timed_exchange(
     head: &[u8],
 ) -> Result<Head, Error> {
     let asked = Instant::now();
+    connection.lumps.begin(running.gate.is_climbing());
     let head = connection.exchange(head).await?;
     let first_byte = asked.elapsed();
     shard.cell(running).on_first_byte(first_byte);

@@ -22,6 +22,7 @@ use crate::error::{Error, ErrorKind};
 use crate::hedge::Hedge;
 use crate::landing::Place;
 use crate::lease::{Charge, Lease};
+use crate::lumps::Lumps;
 use crate::memory::{CONNECTION_BYTES, TLS_CONNECTION_BYTES};
 use crate::proxy::Proxy;
 use crate::stall::{Silence, StallClock};
@@ -213,6 +214,7 @@ impl AsyncWrite for Socket {
 pub(crate) struct Connection {
     socket: Socket,
     stall: StallClock,
+    pub(crate) lumps: Lumps,
     pub(crate) endpoint: Endpoint,
     pub(crate) address: SocketAddr,
     /// Numbered within the client.
@@ -238,6 +240,7 @@ impl Connection {
         Connection {
             socket,
             stall: StallClock::new(stall_timeout),
+            lumps: Lumps::default(),
             endpoint,
             address,
             number,
@@ -500,10 +503,11 @@ impl Connection {
         let received = if rest.is_empty() {
             0
         } else {
-            self.socket.set_floor(rest.len().min(floor_max)).map_err(broke)?;
+            self.socket.set_floor(rest.len().min(floor_max).min(self.lumps.bytes())).map_err(broke)?;
             let mut buffer = ReadBuf::new(rest);
             let (socket, stall) = (&mut self.socket, &mut self.stall);
             ready!(stall.poll_read(cx, socket, &mut buffer)).map_err(broke)?;
+            self.lumps.on_received(buffer.filled().len(), Instant::now());
             buffer.filled().len()
         };
         came.copy_from_slice(&self.ahead[..ahead]);

@@ -205,13 +205,13 @@ impl FileGround {
     fn note_losses(&self, noted: &Journal, kept: &Kept) {
         let note = match (kept.bad_blocks as u64, noted.damaged) {
             (0, 0) => return,
-            (0, damaged) => format!(
-                "the journal of an earlier run is damaged: {} of its blocks are fetched again",
-                if damaged == 1 { "one".into() } else { damaged.to_string() }
-            ),
+            (0, 1) => "the journal of an earlier run is damaged: one of its blocks is fetched again".into(),
+            (0, damaged) => {
+                format!("the journal of an earlier run is damaged: {damaged} of its blocks are fetched again")
+            }
             (bad, _) => {
                 let bytes = format_size(bad * journal::BLOCK_BYTES);
-                format!("{bytes} of what an earlier run left are not as they were, and are fetched again")
+                format!("{bytes} of what an earlier run left is not as it was, and is fetched again")
             }
         };
         self.set_note(note);

@@ -127,8 +127,8 @@ impl Ground {
     /// What a stream that has no room for another part waits for.
     pub(crate) fn waits_for(&self) -> Waits {
         match self {
-            Ground::Stream(writer) if writer.0.reader_waits() => Waits::Memory,
-            _ => Waits::Reader,
+            Ground::Stream(writer) if writer.0.is_mostly_unread() => Waits::Reader,
+            _ => Waits::Memory,
         }
     }
 

@@ -250,9 +250,11 @@ impl Ring {
         }
     }
 
-    /// Whether the reader waits for what is under way.
-    pub(crate) fn reader_waits(&self) -> bool {
-        self.lock().reader_waits
+    /// Whether most of what rooms hold is there to be read: whoever waits for one waits for the reader.
+    pub(crate) fn is_mostly_unread(&self) -> bool {
+        let state = self.lock();
+        let filled: usize = state.slots.iter().map(|slot| slot.filled).sum();
+        2 * (filled - state.taken.min(filled)) as u64 > state.rooms_bytes
     }
 
     /// Where a part lands that has its room.

@@ -57,8 +57,10 @@ pub enum LimitedBy {
         /// How many could be.
         parallel: u32,
     },
-    /// `--parallel`, open files or a stream's window: more in flight might bring more.
+    /// More in flight might bring more, and may not be.
     Parallel {
+        /// By what.
+        bound: Bound,
         /// How many may be in flight.
         parallel: u32,
         /// What they carry.
@@ -75,6 +77,19 @@ pub enum LimitedBy {
         /// What those carried.
         tried_bytes_per_s: u64,
     },
+}
+
+/// What bounds how many parts may be in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// `--parallel`.
+    Parallel,
+    /// `--window`: a stream's parts are in it from when they are asked for.
+    Window,
+    /// `--memory`, of streams.
+    Memory,
+    /// The most that is tried, less where few files may be open or memory is short.
+    Most,
 }
 
 /// How many there are.
@@ -122,7 +137,7 @@ impl LimitedBy {
             LimitedBy::Objects { in_flight, parallel } => {
                 vec![("in_flight", count(in_flight)), ("parallel", count(parallel))]
             }
-            LimitedBy::Parallel { parallel, bytes_per_s } => {
+            LimitedBy::Parallel { parallel, bytes_per_s, .. } => {
                 vec![("parallel", count(parallel)), ("bytes_per_s", bytes_per_s)]
             }
             LimitedBy::Network { in_flight, bytes_per_s, tried, tried_bytes_per_s } => vec![
@@ -131,6 +146,17 @@ impl LimitedBy {
                 ("tried", count(tried)),
                 ("tried_bytes_per_s", tried_bytes_per_s),
             ],
+        }
+    }
+
+    /// The same, where so much was received.
+    fn at_rate(self, rate: u64) -> LimitedBy {
+        match self {
+            LimitedBy::Bandwidth { .. } => LimitedBy::Bandwidth { bytes_per_s: rate },
+            LimitedBy::Parallel { bound, parallel, .. } => {
+                LimitedBy::Parallel { bound, parallel, bytes_per_s: rate }
+            }
+            other => other,
         }
     }
 
@@ -151,8 +177,8 @@ impl LimitedBy {
     }
 
     /// What the pace says, where the threads have time left. `busy` is the share of it that they use, `rate` what is
-    /// received, bytes a second, `per_s` the requests that the origin was found to take.
-    pub(super) fn of(by: ByPace, busy: f64, rate: f64, per_s: Option<f64>) -> LimitedBy {
+    /// received, bytes a second, `per_s` the requests that the origin was found to take, `bound` what bounds the level.
+    pub(super) fn of(by: ByPace, busy: f64, rate: f64, per_s: Option<f64>, bound: Bound) -> LimitedBy {
         let (busy_percent, bytes_per_s) = (percent(busy), rate as u64);
         match by {
             ByPace::Gate { gate, share } => {
@@ -173,7 +199,7 @@ impl LimitedBy {
             ByPace::Parts { in_flight, limit } => LimitedBy::Objects { in_flight, parallel: limit },
             ByPace::Throttled { limit } => LimitedBy::Throttling { in_flight: limit },
             ByPace::Bound { limit, rate } => {
-                LimitedBy::Parallel { parallel: limit, bytes_per_s: rate as u64 }
+                LimitedBy::Parallel { bound, parallel: limit, bytes_per_s: rate as u64 }
             }
             ByPace::Plateau { in_flight, rate, tried, tried_rate } => LimitedBy::Network {
                 in_flight,
@@ -194,7 +220,7 @@ impl fmt::Display for LimitedBy {
         let speed = |bytes: u64| format!("{}/s", flatout_settings::format_size(bytes));
         match *self {
             LimitedBy::Ramp { in_flight } => {
-                write!(out, "the start: {in_flight} in flight, more are being tried")
+                write!(out, "the start: {in_flight} in flight, and how many carry most is looked for")
             }
             LimitedBy::Cpu { busy_percent } => {
                 write!(out, "the cores: the threads of the shards are busy {busy_percent} % of the time")
@@ -221,10 +247,23 @@ impl fmt::Display for LimitedBy {
                 write!(out, "the origin's throttling: {in_flight} in flight are left")
             }
             LimitedBy::Objects { in_flight, parallel } => {
-                write!(out, "what is asked for: {in_flight} parts in flight of {parallel} that could be")
+                let parts = if in_flight == 1 { "part" } else { "parts" };
+                write!(out, "what is asked for: {in_flight} {parts} in flight of {parallel} that could be")
             }
-            LimitedBy::Parallel { parallel, bytes_per_s } => {
-                write!(out, "how many may be in flight: {parallel} carry {}", speed(bytes_per_s))
+            LimitedBy::Parallel { bound, parallel, bytes_per_s } => {
+                let by = match bound {
+                    Bound::Parallel => "--parallel",
+                    Bound::Window => "--window",
+                    Bound::Memory => "--memory",
+                    Bound::Most => "how many may be in flight",
+                };
+                write!(out, "{by}: {parallel} in flight carry {}", speed(bytes_per_s))
+            }
+            // With more at another time: what came between them says nothing of how many are best.
+            LimitedBy::Network { in_flight, bytes_per_s, tried_bytes_per_s, .. }
+                if tried_bytes_per_s > bytes_per_s + bytes_per_s / 10 =>
+            {
+                write!(out, "the network or the origin: {in_flight} in flight carry {}", speed(bytes_per_s))
             }
             LimitedBy::Network { in_flight, bytes_per_s, tried, tried_bytes_per_s } => write!(
                 out,
@@ -241,12 +280,15 @@ impl fmt::Display for LimitedBy {
 pub(crate) struct Tally {
     times: [Duration; KINDS],
     last: [Option<LimitedBy>; KINDS],
+    /// Received in those times.
+    bytes: [u64; KINDS],
     now: Option<LimitedBy>,
 }
 
 impl Tally {
-    pub(super) fn add(&mut self, by: LimitedBy, elapsed: Duration) {
+    pub(super) fn add(&mut self, by: LimitedBy, elapsed: Duration, bytes: u64) {
         self.times[by.kind()] += elapsed;
+        self.bytes[by.kind()] += bytes;
         self.last[by.kind()] = Some(by);
         self.now = Some(by);
     }
@@ -256,11 +298,12 @@ impl Tally {
         self.now
     }
 
-    /// What did so longest since `earlier`; `None` where nobody looked in between.
+    /// What did so longest since `earlier`, with its last figures and what was received all that time; `None` where nobody looked in between.
     pub(crate) fn since(&self, earlier: &Tally) -> Option<LimitedBy> {
         let time = |kind: &usize| self.times[*kind].saturating_sub(earlier.times[*kind]);
         let longest = (0..KINDS).max_by_key(time)?;
-        self.last[longest].filter(|_| time(&longest) > Duration::ZERO)
+        let mean = (self.bytes[longest] - earlier.bytes[longest]) as f64 / time(&longest).as_secs_f64();
+        self.last[longest].filter(|_| time(&longest) > Duration::ZERO).map(|last| last.at_rate(mean as u64))
     }
 }
 
@@ -273,27 +316,37 @@ mod tests {
         let mut tally = Tally::default();
         assert_eq!((tally.now(), tally.since(&Tally::default())), (None, None));
         let ms = Duration::from_millis;
-        tally.add(LimitedBy::Ramp { in_flight: 8 }, ms(900));
+        tally.add(LimitedBy::Ramp { in_flight: 8 }, ms(900), 1_000);
         let start = tally;
         assert_eq!(tally.since(&start), None);
-        tally.add(LimitedBy::Ramp { in_flight: 16 }, ms(100));
-        tally.add(LimitedBy::Cpu { busy_percent: 95 }, ms(100));
-        tally.add(LimitedBy::Cpu { busy_percent: 97 }, ms(100));
-        tally.add(LimitedBy::Objects { in_flight: 1, parallel: 8 }, ms(100));
+        tally.add(LimitedBy::Ramp { in_flight: 16 }, ms(100), 1_000);
+        tally.add(LimitedBy::Cpu { busy_percent: 95 }, ms(100), 1_000);
+        tally.add(LimitedBy::Cpu { busy_percent: 97 }, ms(100), 1_000);
+        tally.add(LimitedBy::Objects { in_flight: 1, parallel: 8 }, ms(100), 1_000);
         assert_eq!(tally.since(&start), Some(LimitedBy::Cpu { busy_percent: 97 }));
         assert_eq!(tally.since(&Tally::default()), Some(LimitedBy::Ramp { in_flight: 16 }));
         assert_eq!(tally.now(), Some(LimitedBy::Objects { in_flight: 1, parallel: 8 }));
+        for bytes_per_s in [10, 20, 2] {
+            tally.add(LimitedBy::Bandwidth { bytes_per_s }, ms(1_000), 15);
+        }
+        let mean = LimitedBy::Bandwidth { bytes_per_s: 15 };
+        assert_eq!(tally.since(&start), Some(mean), "the last half second says nothing of all three");
     }
 
     #[test]
     fn words_and_figures() {
         let check = |by: ByPace, busy: f64, name: &str, says: &str| {
-            let by = LimitedBy::of(by, busy, 3.0 * 1048576.0, Some(480.4));
+            let by = LimitedBy::of(by, busy, 3.0 * 1048576.0, Some(480.4), Bound::Window);
             assert_eq!(by.name(), name);
             assert_eq!(by.to_string(), says);
         };
         let gate = |gate| ByPace::Gate { gate, share: 0.5 };
-        check(ByPace::Ramp { in_flight: 8 }, 0.5, "ramp", "the start: 8 in flight, more are being tried");
+        check(
+            ByPace::Ramp { in_flight: 8 },
+            0.5,
+            "ramp",
+            "the start: 8 in flight, and how many carry most is looked for",
+        );
         check(
             ByPace::Ramp { in_flight: 8 },
             0.93,
@@ -320,13 +373,13 @@ mod tests {
             ByPace::Parts { in_flight: 1, limit: 16 },
             0.0,
             "objects",
-            "what is asked for: 1 parts in flight of 16 that could be",
+            "what is asked for: 1 part in flight of 16 that could be",
         );
         check(
             ByPace::Bound { limit: 4, rate: 2048.0 },
             0.0,
             "parallel",
-            "how many may be in flight: 4 carry 2KiB/s",
+            "--window: 4 in flight carry 2KiB/s",
         );
         check(
             ByPace::Plateau { in_flight: 10, rate: 2048.0, tried: 12, tried_rate: 2050.0 },

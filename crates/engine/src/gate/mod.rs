@@ -38,8 +38,8 @@ use crate::transfer::Running;
 pub(crate) use bandwidth::Bandwidth;
 pub(crate) use cells::Cell;
 use cells::Sums;
-pub use limited::LimitedBy;
 pub(crate) use limited::Tally;
+pub use limited::{Bound, LimitedBy};
 use requests::Requests;
 pub(crate) use requests::{Class, Load};
 use staff::Staff;
@@ -149,6 +149,7 @@ pub(crate) struct Gate {
     /// There was less to do than there might have been, at some time since the last tick.
     is_starved: AtomicBool,
     is_ticking: AtomicBool,
+    is_climbing: AtomicBool,
     /// Without streams.
     limits: Limits,
     shares: Shares,
@@ -165,6 +166,8 @@ struct Measured {
     busy: f64,
     rate: f64,
     tally: Tally,
+    /// What the origin was found to take; kept when it is not limited any more, for what waits yet.
+    per_s: Option<f64>,
 }
 
 /// Whose workers they are.
@@ -198,6 +201,7 @@ impl Gate {
             desk: Arc::new(Desk::new(pace.limit())),
             next_asker: AtomicU64::new(0),
             limit: AtomicU32::new(pace.limit()),
+            is_climbing: AtomicBool::new(pace.is_climbing()),
             measured: Mutex::new(Measured {
                 pace,
                 limits,
@@ -206,6 +210,7 @@ impl Gate {
                 busy: 0.0,
                 rate: 0.0,
                 tally: Tally::default(),
+                per_s: None,
             }),
             staff: Mutex::new(Staff::new(shards)),
             is_starved: AtomicBool::new(false),
@@ -237,6 +242,11 @@ impl Gate {
         self.measured().tally
     }
 
+    /// Whether the level is still being looked for.
+    pub(crate) fn is_climbing(&self) -> bool {
+        self.is_climbing.load(Ordering::Relaxed)
+    }
+
     /// How long parts are just now, give or take a quarter.
     pub(crate) fn usual_part_bytes(&self) -> u64 {
         self.measured().pace.usual_part_bytes()
@@ -244,7 +254,7 @@ impl Gate {
 
     /// How far a stream may be read ahead at most.
     fn window_max(&self) -> u64 {
-        self.window_bytes.unwrap_or_else(|| self.shares.window_max())
+        self.window_bytes.unwrap_or_else(|| self.shares.window_unset_max())
     }
 
     /// How far a stream is read ahead just now.
@@ -343,13 +353,26 @@ impl Gate {
         sample.starved = self.is_starved.swap(false, Ordering::Relaxed) || idle > (self.limit() / 10).max(1);
         measured.pace.on_tick(now, sample);
         self.follow(&measured.pace);
-        measured.note(elapsed, sample.bytes, busy, self.requests.per_second(Class::Read));
+        measured.per_s = self.requests.per_second(Class::Read).or(measured.per_s);
+        let bound = self.bound(&measured.limits);
+        measured.note(elapsed, sample.bytes, busy, bound);
         drop(measured);
         self.hire(core);
     }
 
+    /// What keeps more from being in flight.
+    fn bound(&self, limits: &Limits) -> Bound {
+        match limits.bound() < limits.parallel.unwrap_or(limits.most) {
+            true if self.window_bytes.is_some() => Bound::Window,
+            true => Bound::Memory,
+            false if limits.parallel.is_some() => Bound::Parallel,
+            false => Bound::Most,
+        }
+    }
+
     /// As many slots are handed out as the pace says.
     fn follow(&self, pace: &Pace) {
+        self.is_climbing.store(pace.is_climbing(), Ordering::Relaxed);
         let limit = pace.limit();
         if self.limit.swap(limit, Ordering::Relaxed) != limit {
             self.desk.set_limit(limit);
@@ -387,13 +410,13 @@ impl Gate {
 
 impl Measured {
     /// Notes what held the speed back in the tick that has ended.
-    fn note(&mut self, elapsed: Duration, bytes: u64, busy: f64, per_s: Option<f64>) {
+    fn note(&mut self, elapsed: Duration, bytes: u64, busy: f64, bound: Bound) {
         let seconds = elapsed.as_secs_f64().max(1e-6);
         let weight = (seconds / SMOOTHED_S).min(1.0);
         self.busy += (busy - self.busy) * weight;
         self.rate += (bytes as f64 / seconds - self.rate) * weight;
-        let by = LimitedBy::of(self.pace.limited_by(), self.busy, self.rate, per_s);
-        self.tally.add(by, elapsed.min(TICK * 10));
+        let by = LimitedBy::of(self.pace.limited_by(), self.busy, self.rate, self.per_s, bound);
+        self.tally.add(by, elapsed, bytes);
     }
 }
 

@@ -187,9 +187,10 @@ impl Climb {
         }
     }
 
-    /// Where it would stand now, when that has been found.
+    /// Where it would stand now, when that has been found: what was only remembered has not, before a dip has looked.
     pub(super) fn found(&self) -> Option<f64> {
-        (!self.is_climbing()).then(|| self.standing_level())
+        let is_found = !self.is_climbing() && self.doubt < DOUBT_REMEMBERED;
+        is_found.then(|| self.standing_level())
     }
 
     /// The origin has asked for less. Called once for each round trip.

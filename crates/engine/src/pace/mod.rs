@@ -35,6 +35,9 @@ const GAP: Duration = Duration::from_millis(500);
 /// to a large store carries, and 1024 are slower than 256 (reference/cli.md §3.1); 512 leave room for slow uploads.
 pub const LEVEL_MOST: u32 = 512;
 
+/// Fewer would leave threads of ours idle, and one that is silent for a moment would be half of all.
+const LEVEL_LEAST: f64 = 4.0;
+
 /// What one connection to a large store carries, bytes a second, when nothing is known: between the 50 MB/s that the CRT
 /// counts on and the 90 MB/s that AWS states. Somewhat high on purpose, as doubling costs less than having too many.
 const CONNECTION_RATE: f64 = 64.0 * MIB as f64;
@@ -102,7 +105,7 @@ impl Default for Limits {
 
 impl Limits {
     /// Parts shrink to a MiB before there are fewer of them: as many bytes in more parts carry more.
-    fn bound(&self) -> u32 {
+    pub(crate) fn bound(&self) -> u32 {
         let parts = self.memory.map_or(u64::MAX, |memory| memory / self.part_bytes.unwrap_or(MIB).max(1));
         self.most.min(u32::try_from(parts).unwrap_or(u32::MAX)).max(1)
     }
@@ -218,7 +221,11 @@ impl Pace {
         };
         Pace {
             limits,
-            climb: Climb::new(seed.start(), 1.0, f64::from(limits.bound())),
+            climb: Climb::new(
+                seed.start(),
+                LEVEL_LEAST.min(f64::from(limits.bound())),
+                f64::from(limits.bound()),
+            ),
             meter: Meter::new(now),
             part,
             first_byte: 0.0,
@@ -243,6 +250,11 @@ impl Pace {
     /// How long parts are just now, give or take a quarter.
     pub(crate) fn usual_part_bytes(&self) -> u64 {
         self.part.bytes()
+    }
+
+    /// Whether the level is still being looked for: what crosses the wire is to be told soon then.
+    pub(crate) fn is_climbing(&self) -> bool {
+        self.limits.parallel.is_none() && self.climb.is_climbing()
     }
 
     /// Other bounds from now on: memory or files are shared with someone else, or no longer.

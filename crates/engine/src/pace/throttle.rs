@@ -127,15 +127,22 @@ impl Throttle {
         if known || self.immune.is_some_and(|immune| now < immune) {
             return false;
         }
-        self.in_row = if std::mem::take(&mut self.good) < FEW { self.in_row + 1 } else { 1 };
+        let answered = self.answered_well(now);
+        let before = self.per_second().unwrap_or_else(|| self.rate_unlimited(now));
+        // What is far above the limit is refused again and again on its way down.
+        let is_on_its_way = answered < before * CUT && before > LEAST / CUT;
+        let few = std::mem::take(&mut self.good) < FEW;
+        self.in_row = match few {
+            true if is_on_its_way => self.in_row,
+            true => self.in_row + 1,
+            false => 1,
+        };
         if self.in_row > IN_ROW {
             (self.bucket, self.in_row) = (None, 0);
             self.immune = Some(now + IMMUNE);
             return false;
         }
-        let good = self.answered_well(now) * BELOW;
-        let before = self.per_second().unwrap_or_else(|| self.rate_unlimited(now));
-        let rate = good.clamp(before * CUT, before * BELOW).max(LEAST);
+        let rate = (answered * BELOW).clamp(before * CUT, before * BELOW).max(LEAST);
         self.refused = before;
         self.paused = now.saturating_duration_since(sent).clamp(ROUND_TRIP_LEAST, COUNTED);
         let bucket = self.bucket.get_or_insert_with(|| Bucket::new(rate, now));
@@ -250,7 +257,7 @@ mod tests {
     fn an_unknown_limit_is_found_and_kept() {
         println!("limit saved workers | refused  first    last");
         for (limit, later) in
-            [(500.0, 500.0), (100.0, 100.0), (3500.0, 3500.0), (500.0, 250.0), (500.0, 750.0)]
+            [(500.0, 500.0), (60.0, 60.0), (100.0, 100.0), (3500.0, 3500.0), (500.0, 250.0), (500.0, 750.0)]
         {
             for (saved, workers) in [(1.0, 64), (0.1, 64), (0.02, 32), (1.0, 256)] {
                 for seed in 0..2 {
