@@ -182,7 +182,7 @@ mod tests {
 
     /// A terminal that keeps its last line.
     #[derive(Clone, Debug)]
-    struct Screen(u16, Arc<Mutex<String>>);
+    struct Screen(u16, Arc<Mutex<Vec<String>>>);
 
     impl TermLike for Screen {
         fn width(&self) -> u16 {
@@ -211,7 +211,7 @@ mod tests {
 
         fn write_str(&self, text: &str) -> io::Result<()> {
             if !text.trim().is_empty() {
-                *self.1.lock().unwrap() = text.to_owned();
+                self.1.lock().unwrap().push(text.to_owned());
             }
             Ok(())
         }
@@ -239,7 +239,10 @@ mod tests {
                 state.set_pos((1 << 40) - (3 << 30));
             });
             bar.force_draw();
-            let line = screen.1.lock().unwrap().clone();
+            let lines = screen.1.lock().unwrap().clone();
+            assert!(lines.iter().all(|line| line.chars().count() <= columns.into()), "{columns}: {lines:?}");
+            assert_eq!(lines.iter().any(|line| line == "throttling"), columns >= 64, "{columns}: {lines:?}");
+            let line = lines.iter().rfind(|line| line.contains("=>")).expect("a bar").clone();
             assert!(line.chars().count() <= columns.into() && line.contains("=>"), "{columns}: {line:?}");
             assert!(line.contains("1021GiB/1023GiB"), "{columns}: {line:?}");
             bar.abandon();
