@@ -272,7 +272,7 @@ fn of_many_a_changed_one_starts_over_and_says_so() {
     let of = |size| {
         let objects = vec![("demo".into(), "object".into(), size), ("demo".into(), "small".into(), 1000)];
         let mut options = Options::new(Store::Synthetic(objects, vec![]));
-        options.total = Some((24 * MIB).into());
+        options.total = Some((6 * MIB).into());
         Origin::start(options).expect("an origin on a free port")
     };
     for size in [20 * MIB, 5000] {
