@@ -201,7 +201,7 @@ fn check_first(answer: &Answer, asked: &Asked) -> Result<(), Failure> {
     }
 }
 
-/// Starts workers for the `parts` that are left to take.
+/// Starts workers for the `parts` that are left to take; of one of many also for the part on its way, whose rest may be shared.
 fn start_workers(shard: &Rc<Shard>, hold: &Hold, parts: u64) {
     if let Some(member) = &hold.member {
         return member.batch.open(hold, parts);

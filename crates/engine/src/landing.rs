@@ -117,9 +117,13 @@ impl Ground {
     ///
     /// # Errors
     /// Nobody wants the bytes any more, or the machine has no memory.
-    pub(crate) async fn admit(&self, part_bytes: u64, window_bytes: u64) -> Result<Option<Room<'_>>, Error> {
+    pub(crate) async fn admit(
+        &self,
+        part_bytes: u64,
+        window_bytes: impl FnOnce() -> u64,
+    ) -> Result<Option<Room<'_>>, Error> {
         match self {
-            Ground::Stream(writer) => writer.0.admit(part_bytes, window_bytes).await.map(Some),
+            Ground::Stream(writer) => writer.0.admit(part_bytes, window_bytes()).await.map(Some),
             _ => Ok(None),
         }
     }

@@ -421,7 +421,7 @@ impl Running {
         part_bytes: u64,
         mut slot: Option<Slot>,
     ) -> Result<Option<Turn>, Error> {
-        let mut admitted = std::pin::pin!(self.ground.admit(part_bytes, self.gate.window_bytes()));
+        let mut admitted = std::pin::pin!(self.ground.admit(part_bytes, || self.gate.window_bytes()));
         let room = match at_once(admitted.as_mut()).await {
             Some(room) => room?,
             None => {
