@@ -244,7 +244,8 @@ def probed(pages, script, width=1180, light=True):
     frames = "".join(frame(name, page) for name, page in pages.items())
     with tempfile.TemporaryDirectory(prefix="flatout-page-") as folder:
         wrapper = Path(folder, "frames.html")
-        wrapper.write_text(f"<!doctype html><body>{frames}{COLLECT}", encoding="utf-8")
+        head = '<!doctype html><meta charset="utf-8">'
+        wrapper.write_text(f"{head}<body>{frames}{COLLECT}", encoding="utf-8")
         out = chromium("--dump-dom", wrapper.as_uri(), light=light)
     found = re.search(r'<pre id="probes">(.*?)</pre>', out, re.DOTALL)
     return json.loads(html.unescape(found.group(1)))

@@ -210,11 +210,12 @@ class Talking(support.WithClients):
         return self.reason(code, talks=True, **more)
 
     def test_only_from_go_to_done_counts(self):
-        code = "spin(0.3); time.sleep(0.3); say('ready'); input(); spin(0.1); say('done 5'); spin(0.3); sys.stdin.read()"
+        # What must not count is long beside what a busy machine adds to what must.
+        code = "spin(0.6); time.sleep(2); say('ready'); input(); spin(0.1); say('done 5'); spin(0.6); sys.stdin.read()"
         found = self.run_talker(SPIN + code)
         self.assertEqual(found.said_bytes, 5)
-        self.assertTrue(0.1 <= found.seconds < 0.3, found)
-        self.assertTrue(0.1 <= found.cpu_seconds < 0.2, found)
+        self.assertTrue(0.1 <= found.seconds < 2, found)
+        self.assertTrue(0.1 <= found.cpu_seconds < 0.6, found)
 
     def test_cpu_of_its_children_counts(self):
         child = "if os.fork() == 0: spin(0.2); os._exit(0)"
