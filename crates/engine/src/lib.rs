@@ -48,6 +48,7 @@ mod stats;
 mod stream;
 mod survey;
 mod temporary;
+mod thread_clock;
 mod tls;
 mod tls_errors;
 mod transfer;

@@ -30,6 +30,7 @@ use crate::pace::Gate as Waits;
 use crate::proxy::Purpose;
 use crate::refusal::Failure;
 use crate::retry::{Attempts, Dice};
+use crate::thread_clock::ThreadClock;
 use crate::tls_errors::{is_tls, wants_tls};
 use crate::transfer::Running;
 
@@ -90,7 +91,7 @@ fn run(core: Arc<Core>, number: u32, scratch: Lease, queue: mpsc::UnboundedRecei
         .build_local(Default::default());
     let runtime: LocalRuntime = runtime.expect("an epoll descriptor can be had for each shard");
     let seed = u64::from(std::process::id()) << 32 ^ crate::object::unix_seconds() ^ u64::from(number) << 20;
-    let shard = Rc::new(Shard::new(core, number, scratch, seed));
+    let shard = Rc::new(Shard::new(core, number, scratch, seed, Some(ThreadClock::new())));
     runtime.block_on(serve(shard, number, queue));
     // A name look-up that hangs in the system's resolver must not hold up whoever closes the client.
     runtime.shutdown_background();
@@ -129,9 +130,6 @@ pub(crate) async fn serve(shard: Rc<Shard>, number: u32, mut queue: mpsc::Unboun
     }
 }
 
-/// The clock of a thread costs a system call, which a receive of 256 KiB is not to have each time.
-const CPU_NOTED_EVERY: Duration = Duration::from_millis(5);
-
 /// What one thread owns.
 pub(crate) struct Shard {
     pub(crate) core: Arc<Core>,
@@ -142,7 +140,8 @@ pub(crate) struct Shard {
     idle: RefCell<HashMap<Endpoint, Vec<Connection>>>,
     dice: RefCell<Dice>,
     next_connection: Cell<u32>,
-    cpu_noted: Cell<std::time::Instant>,
+    /// None in the simulation, whose time is not that of any thread.
+    clock: Option<ThreadClock>,
     /// What is known of the bodies of each origin.
     hedges: RefCell<HashMap<Endpoint, Rc<RefCell<Hedge>>>>,
     /// Bytes that have landed through this shard, of whatever transfer.
@@ -152,7 +151,13 @@ pub(crate) struct Shard {
 
 impl Shard {
     /// `seed` is for the jitter of its waits.
-    pub(crate) fn new(core: Arc<Core>, number: u32, scratch: Lease, seed: u64) -> Shard {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        number: u32,
+        scratch: Lease,
+        seed: u64,
+        clock: Option<ThreadClock>,
+    ) -> Shard {
         let weight = core.pool.charge(SHARD_BYTES);
         Shard {
             core,
@@ -163,7 +168,7 @@ impl Shard {
             dice: RefCell::new(Dice::new(seed)),
             // Numbers are unique within the client: each shard has its own million.
             next_connection: Cell::new(number * 1_000_000),
-            cpu_noted: Cell::new(std::time::Instant::now()),
+            clock,
             hedges: RefCell::default(),
             landed_bytes: Cell::new(0),
             _weight: weight,
@@ -301,17 +306,11 @@ impl Shard {
         running.gate.cell(self.number)
     }
 
-    /// Notes what the thread has used of its core, every now and then.
+    /// Notes what the thread has had of the cores, every now and then.
     pub(crate) fn note_cpu(&self, counters: &Counters) {
-        let now = std::time::Instant::now();
-        if now.duration_since(self.cpu_noted.get()) < CPU_NOTED_EVERY {
-            return;
+        if let Some((used, queued)) = self.clock.as_ref().and_then(ThreadClock::read_again) {
+            counters.on_cpu(used, queued);
         }
-        self.cpu_noted.set(now);
-        let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-        let seconds = u64::try_from(used.tv_sec).unwrap_or(0);
-        let nanoseconds = u32::try_from(used.tv_nsec).unwrap_or(0);
-        counters.on_cpu(Duration::new(seconds, nanoseconds));
     }
 
     /// Bytes have been received: waits until `--bandwidth` has room for more.

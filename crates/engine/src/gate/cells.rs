@@ -15,8 +15,9 @@ pub(crate) struct Cell {
     first_bytes: AtomicU64,
     /// Spent in writing to files.
     disk_us: AtomicU64,
-    /// What the thread has used of its core since it began.
+    /// What the thread has used of its core since it began, and how long it had to wait for one.
     cpu_us: AtomicU64,
+    queued_us: AtomicU64,
     moving: AtomicU32,
     memory: AtomicU32,
     reader: AtomicU32,
@@ -68,9 +69,10 @@ impl Cell {
         add(&self.first_bytes, 1);
     }
 
-    /// The thread has used so much of its core since it began.
-    pub(crate) fn on_cpu(&self, used: Duration) {
+    /// The thread has used so much of its core since it began, and waited so long for one.
+    pub(crate) fn on_cpu(&self, used: Duration, queued: Duration) {
         self.cpu_us.store(used.as_micros() as u64, Ordering::Relaxed);
+        self.queued_us.store(queued.as_micros() as u64, Ordering::Relaxed);
     }
 
     /// A write to a file took so long.
@@ -96,13 +98,21 @@ pub(crate) struct Sums {
     first_bytes: u64,
     disk_us: u64,
     cpu_us: u64,
+    queued_us: u64,
+}
+
+/// Shares of their time that the threads of the shards ran, and that they could have run and had no core.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Cores {
+    pub(crate) used: f64,
+    pub(crate) queued: f64,
 }
 
 impl Sums {
-    /// What happened in `elapsed` since these sums were taken, and what share of their time the threads used; the sums are
-    /// those of now afterwards. `slots` are taken: workers that wait for room in a stream have none yet, and are in flight
+    /// What happened in `elapsed` since these sums were taken, and what the threads had of the cores; the sums are those of
+    /// now afterwards. `slots` are taken: workers that wait for room in a stream have none yet, and are in flight
     /// all the same.
-    pub(crate) fn advance(&mut self, cells: &[Cell], elapsed: Duration, slots: u32) -> (Sample, f64) {
+    pub(crate) fn advance(&mut self, cells: &[Cell], elapsed: Duration, slots: u32) -> (Sample, Cores) {
         let sum = |of: fn(&Cell) -> &AtomicU64| -> u64 {
             cells.iter().map(|cell| of(cell).load(Ordering::Relaxed)).sum()
         };
@@ -117,6 +127,7 @@ impl Sums {
                 first_bytes: sum(|cell| &cell.first_bytes),
                 disk_us: sum(|cell| &cell.disk_us),
                 cpu_us: sum(|cell| &cell.cpu_us),
+                queued_us: sum(|cell| &cell.queued_us),
             },
         );
         let answers = self.first_bytes - before.first_bytes;
@@ -128,6 +139,8 @@ impl Sums {
         let share = (self.disk_us - before.disk_us) as f64 / threads_us;
         // What a thread had used before it first counted here is not of this time.
         let used = self.cpu_us.saturating_sub(before.cpu_us) as f64 / threads_us;
+        let queued = self.queued_us.saturating_sub(before.queued_us) as f64 / threads_us;
+        let cores = if used + queued <= 1.2 { Cores { used, queued } } else { Cores::default() };
         let gated = Gated {
             disk: if share > DISK_SHARE { (f64::from(in_flight) * share.min(1.0)) as u32 } else { 0 },
             memory,
@@ -142,8 +155,9 @@ impl Sums {
             gated,
             starved: false,
             first_byte,
+            busy: cores.used + cores.queued,
         };
-        (sample, if used <= 1.2 { used } else { 0.0 })
+        (sample, cores)
     }
 }
 
@@ -161,18 +175,20 @@ mod tests {
         cells[1].on_first_byte(Duration::from_millis(20));
         let moving = cells[1].moving();
         let waits = cells[0].waiting(Waits::Reader);
-        cells[1].on_cpu(Duration::from_millis(10));
-        let (sample, used) = sums.advance(&cells, tick, 1);
-        assert_eq!((sample.bytes, sample.in_flight, sample.moving, used), (111, 2, 1, 0.2));
+        cells[1].on_cpu(Duration::from_millis(10), Duration::from_millis(5));
+        let (sample, cores) = sums.advance(&cells, tick, 1);
+        assert_eq!((sample.bytes, sample.in_flight, sample.moving), (111, 2, 1));
+        assert_eq!((cores, sample.busy), (Cores { used: 0.2, queued: 0.1 }, 0.2 + 0.1));
         assert_eq!(sample.gated, Gated { reader: 1, ..Gated::default() });
         assert_eq!(sample.first_byte, Some(Duration::from_millis(15)));
         drop((moving, waits));
         cells[0].on_received(5);
-        let (sample, used) = sums.advance(&cells, tick, 0);
-        assert_eq!((sample.bytes, sample.in_flight, sample.first_byte, used), (5, 0, None, 0.0));
+        let (sample, cores) = sums.advance(&cells, tick, 0);
+        assert_eq!((sample.bytes, sample.in_flight, sample.first_byte), (5, 0, None));
+        assert_eq!(cores, Cores::default());
         // A thread that has worked for others before.
-        cells[0].on_cpu(Duration::from_secs(100));
-        assert_eq!(sums.advance(&cells, tick, 0).1, 0.0);
+        cells[0].on_cpu(Duration::from_secs(100), Duration::ZERO);
+        assert_eq!(sums.advance(&cells, tick, 0).1, Cores::default());
     }
 
     #[test]

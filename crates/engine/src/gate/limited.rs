@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::cells::Cores;
 use crate::pace::{Gate as Waits, LimitedBy as ByPace};
 
 /// What holds the speed back. Displayed as a short sentence: `the network or the origin: 12 in flight carry 1.2GiB/s, …`.
@@ -17,6 +18,8 @@ pub enum LimitedBy {
     Cpu {
         /// Of their time, in percent.
         busy_percent: u32,
+        /// They could have run for so much more of it, in percent, and other threads or processes had the cores.
+        queued_percent: u32,
     },
     /// Writing to files takes the time of the shards' threads.
     Disk {
@@ -124,7 +127,9 @@ impl LimitedBy {
             LimitedBy::Ramp { in_flight } | LimitedBy::Throttling { in_flight } => {
                 vec![("in_flight", count(in_flight))]
             }
-            LimitedBy::Cpu { busy_percent } => vec![("busy_percent", count(busy_percent))],
+            LimitedBy::Cpu { busy_percent, queued_percent } => {
+                vec![("busy_percent", count(busy_percent)), ("queued_percent", count(queued_percent))]
+            }
             LimitedBy::Disk { waiting_percent }
             | LimitedBy::Memory { waiting_percent }
             | LimitedBy::Reader { waiting_percent } => vec![("waiting_percent", count(waiting_percent))],
@@ -176,10 +181,11 @@ impl LimitedBy {
         }
     }
 
-    /// What the pace says, where the threads have time left. `busy` is the share of it that they use, `rate` what is
+    /// What the pace says, where the threads have time left. `cores` are the shares of it that they use, `rate` what is
     /// received, bytes a second, `per_s` the requests that the origin was found to take, `bound` what bounds the level.
-    pub(super) fn of(by: ByPace, busy: f64, rate: f64, per_s: Option<f64>, bound: Bound) -> LimitedBy {
-        let (busy_percent, bytes_per_s) = (percent(busy), rate as u64);
+    pub(super) fn of(by: ByPace, cores: Cores, rate: f64, per_s: Option<f64>, bound: Bound) -> LimitedBy {
+        let (busy_percent, queued_percent) = (percent(cores.used), percent(cores.queued));
+        let bytes_per_s = rate as u64;
         match by {
             ByPace::Gate { gate, share } => {
                 let waiting_percent = percent(share);
@@ -194,7 +200,9 @@ impl LimitedBy {
                     },
                 }
             }
-            _ if busy_percent >= BUSY_PERCENT => LimitedBy::Cpu { busy_percent },
+            _ if busy_percent + queued_percent >= BUSY_PERCENT => {
+                LimitedBy::Cpu { busy_percent, queued_percent }
+            }
             ByPace::Ramp { in_flight } => LimitedBy::Ramp { in_flight },
             ByPace::Parts { in_flight, limit } => LimitedBy::Objects { in_flight, parallel: limit },
             ByPace::Throttled { limit } => LimitedBy::Throttling { in_flight: limit },
@@ -222,8 +230,12 @@ impl fmt::Display for LimitedBy {
             LimitedBy::Ramp { in_flight } => {
                 write!(out, "the start: {in_flight} in flight, and how many carry most is looked for")
             }
-            LimitedBy::Cpu { busy_percent } => {
-                write!(out, "the cores: the threads of the shards are busy {busy_percent} % of the time")
+            LimitedBy::Cpu { busy_percent, queued_percent } => {
+                write!(out, "the cores: the threads of the shards run {busy_percent} % of the time")?;
+                match queued_percent {
+                    0..5 => Ok(()),
+                    _ => write!(out, " and wait {queued_percent} % of it for a core"),
+                }
             }
             LimitedBy::Disk { waiting_percent } => {
                 write!(out, "the disk: {waiting_percent} % of the parts in flight wait for it")
@@ -320,10 +332,10 @@ mod tests {
         let start = tally;
         assert_eq!(tally.since(&start), None);
         tally.add(LimitedBy::Ramp { in_flight: 16 }, ms(100), 1_000);
-        tally.add(LimitedBy::Cpu { busy_percent: 95 }, ms(100), 1_000);
-        tally.add(LimitedBy::Cpu { busy_percent: 97 }, ms(100), 1_000);
+        tally.add(LimitedBy::Cpu { busy_percent: 95, queued_percent: 0 }, ms(100), 1_000);
+        tally.add(LimitedBy::Cpu { busy_percent: 97, queued_percent: 0 }, ms(100), 1_000);
         tally.add(LimitedBy::Objects { in_flight: 1, parallel: 8 }, ms(100), 1_000);
-        assert_eq!(tally.since(&start), Some(LimitedBy::Cpu { busy_percent: 97 }));
+        assert_eq!(tally.since(&start), Some(LimitedBy::Cpu { busy_percent: 97, queued_percent: 0 }));
         assert_eq!(tally.since(&Tally::default()), Some(LimitedBy::Ramp { in_flight: 16 }));
         assert_eq!(tally.now(), Some(LimitedBy::Objects { in_flight: 1, parallel: 8 }));
         for bytes_per_s in [10, 20, 2] {
@@ -336,7 +348,8 @@ mod tests {
     #[test]
     fn words_and_figures() {
         let check = |by: ByPace, busy: f64, name: &str, says: &str| {
-            let by = LimitedBy::of(by, busy, 3.0 * 1048576.0, Some(480.4), Bound::Window);
+            let cores = Cores { used: busy, queued: 0.04 };
+            let by = LimitedBy::of(by, cores, 3.0 * 1048576.0, Some(480.4), Bound::Window);
             assert_eq!(by.name(), name);
             assert_eq!(by.to_string(), says);
         };
@@ -351,7 +364,12 @@ mod tests {
             ByPace::Ramp { in_flight: 8 },
             0.93,
             "cpu",
-            "the cores: the threads of the shards are busy 93 % of the time",
+            "the cores: the threads of the shards run 93 % of the time",
+        );
+        let (by, cores) = (ByPace::Ramp { in_flight: 8 }, Cores { used: 0.6, queued: 0.35 });
+        assert_eq!(
+            LimitedBy::of(by, cores, 1.0, None, Bound::Most).to_string(),
+            "the cores: the threads of the shards run 60 % of the time and wait 35 % of it for a core"
         );
         check(gate(Waits::Disk), 1.0, "disk", "the disk: 50 % of the parts in flight wait for it");
         check(gate(Waits::Memory), 0.0, "memory", "memory: 50 % of the parts in flight wait for room");

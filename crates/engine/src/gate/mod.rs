@@ -37,7 +37,7 @@ use crate::slots::{Desk, Turns};
 use crate::transfer::Running;
 pub(crate) use bandwidth::Bandwidth;
 pub(crate) use cells::Cell;
-use cells::Sums;
+use cells::{Cores, Sums};
 pub(crate) use limited::Tally;
 pub use limited::{Bound, LimitedBy};
 use requests::Requests;
@@ -162,8 +162,8 @@ struct Measured {
     limits: Limits,
     sums: Sums,
     ticked: Instant,
-    /// Smoothed: the share of their time that the shards' threads use, and bytes received a second.
-    busy: f64,
+    /// Smoothed: what the shards' threads have of the cores, and bytes received a second.
+    cores: Cores,
     rate: f64,
     tally: Tally,
     /// What the origin was found to take; kept when it is not limited any more, for what waits yet.
@@ -207,7 +207,7 @@ impl Gate {
                 limits,
                 sums: Sums::default(),
                 ticked: now,
-                busy: 0.0,
+                cores: Cores::default(),
                 rate: 0.0,
                 tally: Tally::default(),
                 per_s: None,
@@ -347,7 +347,7 @@ impl Gate {
         let now = now();
         let elapsed = now.saturating_duration_since(measured.ticked);
         measured.ticked = now;
-        let (mut sample, busy) = measured.sums.advance(&self.cells, elapsed, self.desk.running());
+        let (mut sample, cores) = measured.sums.advance(&self.cells, elapsed, self.desk.running());
         let idle = self.limit().saturating_sub(sample.in_flight);
         // One that goes from part to part has no slot for a moment.
         sample.starved = self.is_starved.swap(false, Ordering::Relaxed) || idle > (self.limit() / 10).max(1);
@@ -355,7 +355,7 @@ impl Gate {
         self.follow(&measured.pace);
         measured.per_s = self.requests.per_second(Class::Read).or(measured.per_s);
         let bound = self.bound(&measured.limits);
-        measured.note(elapsed, sample.bytes, busy, bound);
+        measured.note(elapsed, sample.bytes, cores, bound);
         drop(measured);
         self.hire(core);
     }
@@ -410,12 +410,13 @@ impl Gate {
 
 impl Measured {
     /// Notes what held the speed back in the tick that has ended.
-    fn note(&mut self, elapsed: Duration, bytes: u64, busy: f64, bound: Bound) {
+    fn note(&mut self, elapsed: Duration, bytes: u64, cores: Cores, bound: Bound) {
         let seconds = elapsed.as_secs_f64().max(1e-6);
         let weight = (seconds / SMOOTHED_S).min(1.0);
-        self.busy += (busy - self.busy) * weight;
+        self.cores.used += (cores.used - self.cores.used) * weight;
+        self.cores.queued += (cores.queued - self.cores.queued) * weight;
         self.rate += (bytes as f64 / seconds - self.rate) * weight;
-        let by = LimitedBy::of(self.pace.limited_by(), self.busy, self.rate, self.per_s, bound);
+        let by = LimitedBy::of(self.pace.limited_by(), self.cores, self.rate, self.per_s, bound);
         self.tally.add(by, elapsed, bytes);
     }
 }

@@ -212,6 +212,7 @@ impl Climb {
                 // What still rises, or has just begun, is not judged.
                 let too_early = tries < 1 + slow || (tries < 5 && end > 1.05 * round.rate());
                 match gain(&base, &round) >= WORTH {
+                    true if round.is_saturated() => self.stand(round.level() / MARGIN),
                     true => self.ramp(round, true, 2.0),
                     false if too_early => self.phase = Phase::Ramp { base, proven, tries: tries + 1 },
                     false => self.end_ramp(base, proven, round),
@@ -238,7 +239,7 @@ impl Climb {
                 self.phase = Phase::Ramp { base, proven, tries };
                 false
             }
-            Phase::Ramp { base, .. } if gain(&base, &span) >= PLAIN => {
+            Phase::Ramp { base, .. } if gain(&base, &span) >= PLAIN && !span.is_saturated() => {
                 // An answer that took two rounds was worth two doublings, where that does not open too many.
                 let step = if glance.age >= 2.0 && self.level < 48.0 { 4.0 } else { 2.0 };
                 self.ramp(span, true, step);
@@ -259,6 +260,7 @@ impl Climb {
             return;
         }
         match self.start {
+            Start::Guess { .. } if round.is_saturated() => self.fall(round),
             Start::Guess { step, .. } => {
                 round.raise(best);
                 self.ramp(round, false, step);
@@ -360,7 +362,7 @@ impl Climb {
 
     fn up(&mut self) {
         self.ups += 1;
-        if self.level >= self.most {
+        if self.level >= self.most || self.held.is_saturated() {
             self.phase = Phase::Hold { rounds: 0 };
             return;
         }

@@ -126,6 +126,8 @@ pub(crate) struct Sample {
     pub(crate) starved: bool,
     /// From request to first byte, the mean of the answers that began since the last tick.
     pub(crate) first_byte: Option<Duration>,
+    /// The share of their time in which our threads ran, or would have if there had been a core for them.
+    pub(crate) busy: f64,
 }
 
 impl Sample {

@@ -34,6 +34,8 @@ pub(super) struct Shape {
     pub(super) unevenness: f64,
     /// What is lost of the total each time that as many again are in flight as are useful.
     pub(super) penalty: f64,
+    /// The total is what this machine's cores bear.
+    pub(super) by_cores: bool,
 }
 
 /// What decides how many are in flight.
@@ -57,6 +59,10 @@ impl Run {
 
     pub(super) fn connections(&self) -> f64 {
         self.in_flight.iter().sum::<f64>() / self.in_flight.len() as f64
+    }
+
+    pub(super) fn most_in_flight(&self) -> f64 {
+        self.in_flight.iter().copied().fold(0.0, f64::max)
     }
 
     /// Bytes a second between two times.
@@ -201,6 +207,7 @@ pub(super) fn run(shape: &Shape, mut control: Control<'_>, seconds: f64, seed: u
                 in_flight: workers.len() as u32,
                 moving: moving as u32,
                 first_byte,
+                busy: if shape.by_cores { (wanted / allowed).min(1.0) } else { 0.0 },
                 ..Sample::default()
             };
             pace.on_tick(*start + Duration::from_secs_f64(end), sample);

@@ -37,6 +37,7 @@ fn shape(per_connection: f64, first_byte_ms: f64, total: f64) -> Shape {
         noise: 0.05,
         unevenness: 0.2,
         penalty: 0.05,
+        by_cores: false,
     }
 }
 
@@ -185,6 +186,20 @@ fn the_bars_hold_when_the_origin_changes_midway() {
     check("64 MiB/s, 5 ms, 1000 then 2000", &Shape { total_later: 2000.0, ..near }, fresh, BAR);
     let slow = shape(64.0, 100.0, 1000.0);
     check("64 MiB/s, 100 ms, 1000 then 2000", &Shape { total_later: 2000.0, ..slow }, fresh, BAR);
+}
+
+#[test]
+fn cores_that_have_no_time_left_need_no_more() {
+    head();
+    for (per_connection, first_byte_ms, total, most) in
+        [(500.0, 1.0, 2000.0, 17), (100.0, 5.0, 2000.0, 34), (64.0, 30.0, 4000.0, 130)]
+    {
+        let cores = Shape { by_cores: true, ..shape(per_connection, first_byte_ms, total) };
+        check(&format!("{per_connection} MiB/s, cores for {total}"), &cores, fresh, BAR);
+        let start = Instant::now();
+        let paced = run(&cores, Control::Paced(&mut fresh(start), start), SECONDS, 1);
+        assert!(paced.most_in_flight() <= f64::from(most), "{} in flight", paced.most_in_flight());
+    }
 }
 
 #[test]

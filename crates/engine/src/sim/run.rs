@@ -156,7 +156,7 @@ pub(super) fn start_shards(world: &Rc<World>, client: &Client) {
     for number in 0..world.scenario.tuning.shards {
         let (handle, queue) = ShardHandle::threadless();
         let scratch = core.pool.lease(RECEIVE_BYTES).expect("memory");
-        let shard = Shard::new(core.clone(), number, scratch, world.draw.borrow_mut().seed());
+        let shard = Shard::new(core.clone(), number, scratch, world.draw.borrow_mut().seed(), None);
         tokio::task::spawn_local(serve(Rc::new(shard), number, queue));
         handles.push(handle);
     }
