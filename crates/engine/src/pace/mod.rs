@@ -285,7 +285,7 @@ impl Pace {
         if sample.moving > 0 {
             let rate = sample.bytes as f64 / seconds / f64::from(sample.moving);
             let by_requests = self.lately.waits_for(Gate::Requests);
-            self.part.on_tick(rate, seconds, self.first_byte, self.climb.is_climbing(), by_requests);
+            self.part.on_tick(rate, seconds, self.first_byte, self.is_climbing(), by_requests);
         }
         if self.limits.parallel.is_none() {
             self.climb(now, elapsed, &sample);

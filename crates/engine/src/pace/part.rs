@@ -11,6 +11,9 @@ const SECONDS: std::ops::RangeInclusive<f64> = 0.25..=1.25;
 
 /// Bounds in MiB. Under one a request costs more than its bytes; the origins' own parts are seldom over 64.
 const LEAST_MIB: f64 = 1.0;
+/// Once the level is found. What a part costs beside its bytes is not all in its first byte: a body that stalls looks like a
+/// slow connection, for which parts are made shorter, of which each stalls.
+const LEAST_FOUND_MIB: f64 = 4.0;
 const MOST_MIB: f64 = 64.0;
 
 /// A size stays until the wanted one is this many times larger or smaller.
@@ -67,7 +70,8 @@ impl PartSize {
         self.stretch = (self.stretch * by).clamp(1.0, MOST_MIB);
         let latencies = if short { LATENCIES_SHORT } else { LATENCIES };
         let lasts = (latencies * first_byte).clamp(*SECONDS.start(), *SECONDS.end()) * self.stretch;
-        let wanted = (self.rate * lasts / MIB as f64).clamp(LEAST_MIB, MOST_MIB);
+        let least = if short { LEAST_MIB } else { LEAST_FOUND_MIB };
+        let wanted = (self.rate * lasts / MIB as f64).clamp(least, MOST_MIB);
         if wanted > self.mib * STAYS || wanted < self.mib / STAYS {
             self.mib = wanted.round();
         }
@@ -122,7 +126,8 @@ mod tests {
         check(64.0, 5.0, false, false, 12..=20);
         check(64.0, 100.0, false, false, 50..=64);
         check(4.0, 100.0, false, false, 4..=7);
-        check(0.01, 5.0, false, false, 1..=1);
+        check(0.01, 5.0, false, false, 4..=4);
+        check(0.01, 5.0, true, false, 1..=1);
         check(5000.0, 100.0, false, false, 60..=64);
         check(16.0, 100.0, true, false, 5..=9);
         check(4.0, 5.0, false, true, 46..=64);
