@@ -38,6 +38,7 @@ use crate::transfer::Running;
 pub(crate) use bandwidth::Bandwidth;
 pub(crate) use cells::Cell;
 use cells::Sums;
+use limited::RequestRate;
 pub(crate) use limited::Tally;
 pub use limited::{Bound, LimitedBy};
 use requests::Requests;
@@ -166,8 +167,8 @@ struct Measured {
     busy: f64,
     rate: f64,
     tally: Tally,
-    /// What the origin was found to take; kept when it is not limited any more, for what waits yet.
-    per_s: Option<f64>,
+    /// What was found is kept when the origin is not limited any more, for what waits yet.
+    request_rate: RequestRate,
 }
 
 /// Whose workers they are.
@@ -210,7 +211,7 @@ impl Gate {
                 busy: 0.0,
                 rate: 0.0,
                 tally: Tally::default(),
-                per_s: None,
+                request_rate: RequestRate { asked_for: settings.request_rate, found: None },
             }),
             staff: Mutex::new(Staff::new(shards)),
             is_starved: AtomicBool::new(false),
@@ -325,6 +326,8 @@ impl Gate {
         if self.is_ticking.swap(true, Ordering::AcqRel) {
             return;
         }
+        // Nobody worked until now: that was nobody's limit.
+        self.measured().ticked = now();
         let (gate, core) = (self.clone(), shard.core.clone());
         tokio::task::spawn_local(async move {
             loop {
@@ -353,7 +356,7 @@ impl Gate {
         sample.starved = self.is_starved.swap(false, Ordering::Relaxed) || idle > (self.limit() / 10).max(1);
         measured.pace.on_tick(now, sample);
         self.follow(&measured.pace);
-        measured.per_s = self.requests.per_second(Class::Read).or(measured.per_s);
+        measured.request_rate.found = self.requests.per_second(Class::Read).or(measured.request_rate.found);
         let bound = self.bound(&measured.limits);
         measured.note(elapsed, sample.bytes, busy, bound);
         drop(measured);
@@ -415,7 +418,7 @@ impl Measured {
         let weight = (seconds / SMOOTHED_S).min(1.0);
         self.busy += (busy - self.busy) * weight;
         self.rate += (bytes as f64 / seconds - self.rate) * weight;
-        let by = LimitedBy::of(self.pace.limited_by(), self.busy, self.rate, self.per_s, bound);
+        let by = LimitedBy::of(self.pace.limited_by(), self.busy, self.rate, self.request_rate, bound);
         self.tally.add(by, elapsed, bytes);
     }
 }

@@ -276,12 +276,10 @@ impl Batch {
         }
     }
 
-    /// An object has `parts` parts left to take: they are there for all workers.
-    pub(crate) fn open(&self, hold: &Hold, parts: u64) {
-        if parts > 0 {
-            self.lock().queue.open(hold.clone());
-            self.work.notify_waiters();
-        }
+    /// An object has parts left to take, or one on its way that may be shared: they are there for all workers.
+    pub(crate) fn open(&self, hold: &Hold) {
+        self.lock().queue.open(hold.clone());
+        self.work.notify_waiters();
     }
 
     /// An object has no part left to take.

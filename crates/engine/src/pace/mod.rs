@@ -19,7 +19,7 @@ pub(crate) mod throttle;
 use std::time::{Duration, Instant};
 
 use climb::{Climb, Standing, Start};
-use meter::Meter;
+use meter::{Meter, Span};
 use part::PartSize;
 
 const MIB: u64 = 1 << 20;
@@ -182,8 +182,9 @@ pub(crate) enum LimitedBy {
     Throttled { limit: u32 },
     /// The bound of the search, `--parallel`, memory or open files: more in flight might bring more.
     Bound { limit: u32, rate: f64 },
-    /// The link, the origin or this machine's cores: `rate` bytes a second with `in_flight`, `tried_rate` with `tried`.
-    Plateau { in_flight: u32, rate: f64, tried: u32, tried_rate: f64 },
+    /// The link, the origin or this machine's cores: `rate` bytes a second with `in_flight`; with more of them, where that
+    /// has been tried, the second of `tried`.
+    Plateau { in_flight: u32, rate: f64, tried: Option<(u32, f64)> },
 }
 
 /// How one origin is asked in one direction; see the module.
@@ -346,12 +347,13 @@ impl Pace {
             Standing::Climbing => LimitedBy::Ramp { in_flight },
             Standing::Throttled => LimitedBy::Throttled { limit },
             Standing::Bound => LimitedBy::Bound { limit, rate },
-            Standing::Knee { held, tried } => LimitedBy::Plateau {
-                in_flight: held.level().round() as u32,
-                rate: held.rate(),
-                tried: tried.level().round() as u32,
-                tried_rate: tried.rate(),
-            },
+            Standing::Knee { held, tried } => {
+                let figures = |span: Span| (span.level().round() as u32, span.rate());
+                // The level has just been reached: what is carried there is what was carried lately.
+                let (in_flight, rate) = if held.rounds() > 0.0 { figures(held) } else { (in_flight, rate) };
+                let tried = tried.map(figures).filter(|(level, _)| *level > in_flight);
+                LimitedBy::Plateau { in_flight, rate, tried }
+            }
         }
     }
 }
