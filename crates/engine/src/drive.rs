@@ -75,7 +75,6 @@ async fn work(shard: &Rc<Shard>, running: &Running, mut post: Post) -> Result<()
 
 async fn lead(shard: &Rc<Shard>, hold: &Hold, post: Option<Post>) -> Result<(), Error> {
     let running: &Running = hold;
-    let start_s = running.clock_s();
     let (mut answer, slot) = first_answer(shard, running).await?;
     if answer.head.status == 200 {
         return lead_single(shard, hold, answer, slot).await;
@@ -109,7 +108,7 @@ async fn lead(shard: &Rc<Shard>, hold: &Hold, post: Option<Post>) -> Result<(), 
     let first = found.end - found.start;
     let Some(turn) = running.take_part_of(shard.number, first.max(1), slot).await? else { return Ok(()) };
     start_workers(shard, hold);
-    Part::start(running, turn).asked_at(start_s).fetch(shard, Some(answer)).await?;
+    Part::start(running, turn).fetch(shard, Some(answer)).await?;
     work_on(shard, running, post).await
 }
 

@@ -499,6 +499,11 @@ impl Running {
         self.started.elapsed().as_secs_f64()
     }
 
+    /// The same of a moment that has passed.
+    pub(crate) fn clock_at(&self, moment: tokio::time::Instant) -> f64 {
+        (self.clock_s() - moment.elapsed().as_secs_f64()).max(0.0)
+    }
+
     /// Stops the transfer with an error; the first one stays.
     pub(crate) fn fail(&self, error: Error) {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
