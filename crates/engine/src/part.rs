@@ -247,7 +247,8 @@ impl<'a> Part<'a> {
     fn on_first_byte(&mut self, answer: &Answer) {
         self.attempts += 1;
         if self.answered_s.is_none() {
-            let at = |moment| self.running.clock_at(moment);
+            let now_s = self.running.clock_s();
+            let at = |moment: Instant| (now_s - moment.elapsed().as_secs_f64()).max(0.0);
             self.answered_s = Some((at(answer.asked), at(answer.answered)));
             self.aloft.on_first_byte();
         }

@@ -289,6 +289,11 @@ impl Gate {
         self.requests.start(class, self.cell(shard)).await
     }
 
+    /// Whether requests for objects wait to be sent.
+    pub(crate) fn has_requests_waiting(&self) -> bool {
+        self.requests.are_waiting(Class::Read)
+    }
+
     /// A request that left at `sent` was answered.
     pub(crate) fn on_answer(&self, class: Class, sent: Instant, load: Load) {
         if self.requests.on_answer(class, sent, load) && class == Class::Read {
