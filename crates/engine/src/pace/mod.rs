@@ -71,6 +71,11 @@ impl Seed {
         };
         Start::Guess { level, step: if level > 16.0 { 1.5 } else { 2.0 } }
     }
+
+    /// What a connection is expected to carry, bytes a second.
+    fn connection_rate(&self) -> f64 {
+        self.remembered.map_or(FIRST_RATE, |found| found.connection_rate as f64)
+    }
 }
 
 /// What a run found, for the next one to begin with.
@@ -199,7 +204,19 @@ pub(crate) struct Pace {
     ticked: Instant,
     throttled: Option<Instant>,
     lately: Lately,
+    carried: Carried,
 }
+
+/// What connections carried since a level was found: bytes, over the time that all their bodies together moved. Lumps and
+/// bodies that end between ticks are on both sides of it or on neither.
+#[derive(Clone, Copy, Debug)]
+struct Carried {
+    bytes: f64,
+    seconds: f64,
+}
+
+/// Of what connections carried so long ago about a third is left.
+const CARRIED_S: f64 = 3.0;
 
 /// Half a second of samples, smoothed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -216,9 +233,9 @@ impl Pace {
             // Short at first: the level may be far too high by now, and a slot is given up when its part ends.
             Some(found) => {
                 let mib = (found.part_bytes as f64).min(found.connection_rate as f64 / 4.0) / MIB as f64;
-                PartSize::new(limits.part_bytes, mib, found.connection_rate as f64)
+                PartSize::new(limits.part_bytes, mib, seed.connection_rate())
             }
-            None => PartSize::new(limits.part_bytes, FIRST_PART_MIB, FIRST_RATE),
+            None => PartSize::new(limits.part_bytes, FIRST_PART_MIB, seed.connection_rate()),
         };
         Pace {
             limits,
@@ -233,6 +250,8 @@ impl Pace {
             ticked: now,
             throttled: None,
             lately: Lately::default(),
+            // What is expected stands until there is something to say.
+            carried: Carried { bytes: seed.connection_rate(), seconds: 1.0 },
         }
     }
 
@@ -286,6 +305,9 @@ impl Pace {
             let by_requests = self.lately.waits_for(Gate::Requests);
             self.part.on_tick(rate, seconds, self.first_byte, self.climb.is_climbing(), by_requests);
         }
+        if !self.is_climbing() {
+            self.carried.on_tick(&sample, seconds);
+        }
         if self.limits.parallel.is_none() {
             self.climb(now, elapsed, &sample);
         }
@@ -326,7 +348,7 @@ impl Pace {
             return None;
         }
         let level = self.climb.found()?.round() as u32;
-        let connection_rate = self.part.connection_rate() as u64;
+        let connection_rate = self.carried.rate() as u64;
         Some(Remembered { level, connection_rate, part_bytes: self.part.bytes(), when })
     }
 
@@ -355,6 +377,19 @@ impl Pace {
                 LimitedBy::Plateau { in_flight, rate, tried }
             }
         }
+    }
+}
+
+impl Carried {
+    fn on_tick(&mut self, sample: &Sample, seconds: f64) {
+        let left = (-seconds / CARRIED_S).exp();
+        self.bytes = self.bytes * left + sample.bytes as f64;
+        self.seconds = self.seconds * left + f64::from(sample.moving) * seconds;
+    }
+
+    /// Of one connection, bytes a second; never nothing.
+    fn rate(&self) -> f64 {
+        (self.bytes / self.seconds.max(f64::MIN_POSITIVE)).max(1.0)
     }
 }
 

@@ -377,6 +377,32 @@ fn a_run_of_two_seconds_at_its_plateau_was_limited_by_the_start() {
 }
 
 #[test]
+fn what_is_remembered_of_a_connection_is_not_what_comes_in_a_lump() {
+    // Bytes come with every so manieth tick; that share of what is in flight moves; for so many seconds. The level was another
+    // now and then.
+    let check = |every: u64, moving: f64, seconds: f64| {
+        let (mut now, ticks) = (Instant::now(), std::cell::Cell::new(0));
+        let mut pace = fresh(now);
+        drive(&mut pace, &mut now, seconds, |limit| {
+            ticks.set(ticks.get() + 1);
+            let steady = origin(400)(limit);
+            let bytes = if ticks.get() % every == 0 { steady.bytes * every } else { 0 };
+            Sample { bytes, moving: (f64::from(limit) * moving) as u32, ..steady }
+        });
+        let found = pace.remember(0).expect("it stands");
+        let carries = 400.0 / (f64::from(found.level) * moving);
+        let remembered = found.connection_rate as f64 / MIB as f64;
+        let off = remembered / carries;
+        assert!((0.75..1.25).contains(&off), "{remembered} MiB/s, {found:?}: {every}, {moving}, {seconds} s");
+    };
+    for (every, moving) in [(1, 1.0), (2, 1.0), (4, 1.0), (1, 0.7), (4, 0.7)] {
+        for seconds in [4.0, 10.0] {
+            check(every, moving, seconds);
+        }
+    }
+}
+
+#[test]
 fn what_does_not_count_changes_nothing() {
     let mut now = Instant::now();
     let mut pace = fresh(now);
