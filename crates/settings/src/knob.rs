@@ -212,7 +212,7 @@ pub const KNOBS: &[Knob] = &[
         name: "connect-timeout",
         kind: Kind::Duration { min_ms: 1, max_ms: 600_000 },
         default: "5s",
-        doc: "How long a connection may take to come about",
+        doc: "How long a connection may take to come about; an origin that never took one is given up once 10s went by so",
         group: Group::Patience,
     },
     Knob {
