@@ -544,8 +544,10 @@ fn a_folder_in_the_place_of_the_journal_is_named() {
     fs::remove_file(file).unwrap();
     fs::remove_file(&journal).unwrap();
     fs::create_dir(&journal).unwrap();
-    let object = object_of(&run(&mut cp(&whole(&stuck.object, "\"one\""), &target)).clean());
+    let ended = run(&mut cp(&whole(&stuck.object, "\"one\""), &target));
+    let object = object_of(&ended);
     let note = object["note"].as_str().expect("a note");
+    assert!(ended.stderr.contains(note), "{}", ended.stderr);
     assert!(note.contains(journal.to_str().unwrap()) && note.ends_with(": remove it"), "{note}");
     assert_eq!(fs::read(&target).unwrap(), stuck.object);
     assert!(journal.is_dir(), "it is not ours to remove");
