@@ -84,8 +84,15 @@ fn names(knob: &'static Knob) -> &'static [&'static str] {
 }
 
 impl Layers<'_> {
-    /// The value of the strongest layer that has one.
+    /// The value of the strongest layer that has one; of the word that leaves a number open, what was found.
     pub fn row(&self, knob: &'static Knob) -> Result<Row, AmbientError> {
+        let row = self.strongest(knob)?;
+        let leaves_open = |word: &str| row.values.iter().all(|value| value.trim().eq_ignore_ascii_case(word));
+        let found = self.found(knob).filter(|_| knob.word().is_some_and(leaves_open));
+        Ok(found.unwrap_or(row))
+    }
+
+    fn strongest(&self, knob: &'static Knob) -> Result<Row, AmbientError> {
         let row = |values, layer, place| Row { name: knob.name, values, layer, place };
         for name in names(knob) {
             if let Some(values) = self.flag(name) {
@@ -110,11 +117,14 @@ impl Layers<'_> {
                 return Ok(row(entry.values.clone(), Layer::Profile, place));
             }
         }
-        if let Some(found) = self.found.iter().find(|found| found.knob == knob.name) {
-            return Ok(row(vec![found.value.clone()], Layer::Found, found.place.clone()));
-        }
         let default = (!knob.default.is_empty()).then(|| knob.default.to_owned());
-        Ok(row(default.into_iter().collect(), Layer::Default, String::new()))
+        let default = row(default.into_iter().collect(), Layer::Default, String::new());
+        Ok(self.found(knob).unwrap_or(default))
+    }
+
+    fn found(&self, knob: &'static Knob) -> Option<Row> {
+        let Found { value, place, .. } = self.found.iter().find(|found| found.knob == knob.name)?;
+        Some(Row { name: knob.name, values: vec![value.clone()], layer: Layer::Found, place: place.clone() })
     }
 
     /// Whether any layer has an endpoint or a region of OSS's own.

@@ -110,6 +110,8 @@ fn memory_is_what_was_said_or_else_a_quarter_of_what_is_there() {
     // Of this machine, which has some.
     let found = check(&[], &[], Layer::Found);
     assert!((256 << 20..=8 << 30).contains(&found), "{found}");
+    assert_eq!(check(&[("memory", " Auto")], &[("FLATOUT_MEMORY", "2GiB")], Layer::Found), found);
+    assert_eq!(check(&[], &[("FLATOUT_MEMORY", "auto")], Layer::Found), found);
 }
 
 #[test]

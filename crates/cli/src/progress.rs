@@ -1,16 +1,18 @@
 //! The progress bar: drawn from a poll ten times a second, and only where a terminal shows it.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use flatout_engine::{LimitedBy, ManyProgress, Progress, Transfer, Watch};
+use flatout_engine::{ManyProgress, Progress, Transfer, Watch};
 use flatout_settings::format_size;
 use indicatif::style::ProgressTracker;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use crate::console::{Carries, Console};
 use crate::failure::one_line;
@@ -20,7 +22,12 @@ use crate::sys;
 pub const POLL: Duration = Duration::from_millis(100);
 
 /// A bar on standard error; without a terminal it is nothing at all.
-pub struct Bar(Option<ProgressBar>);
+pub struct Bar(Option<Drawn>);
+
+struct Drawn {
+    bar: ProgressBar,
+    speed: Arc<Mutex<Speed>>,
+}
 
 impl Bar {
     /// A bar named after the object, if one is wanted.
@@ -28,11 +35,11 @@ impl Bar {
         if !console.bar_wanted(carries) {
             return Bar(None);
         }
-        let columns = columns();
+        let (columns, speed) = (columns(), Arc::default());
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden());
-        bar.set_style(style(columns));
+        bar.set_style(style(columns, &speed));
         bar.set_message(shortened(&one_line(name), columns / 4));
-        Bar(Some(bar))
+        Bar(Some(Drawn { bar, speed }))
     }
 
     /// Whether there is a bar at all.
@@ -41,8 +48,10 @@ impl Bar {
     }
 
     /// Draws what has landed, and what limits it. The total is known from the first answer on and then stays.
-    pub fn show(&self, landed_bytes: u64, total_bytes: Option<u64>, limited_by: Option<LimitedBy>) {
-        let Some(bar) = &self.0 else { return };
+    pub fn show(&self, progress: &Progress) {
+        let Some(Drawn { bar, speed }) = &self.0 else { return };
+        let Progress { landed_bytes, fetched_bytes, total_bytes, limited_by, .. } = *progress;
+        lock(speed).on_look(Instant::now(), fetched_bytes);
         let limited_by = limited_by.map_or(String::new(), |by| format!("  limited by {by}"));
         bar.set_prefix(limited_by.chars().take(columns().saturating_sub(1)).collect::<String>());
         if let Some(total_bytes) = total_bytes {
@@ -59,16 +68,22 @@ impl Bar {
     /// Draws many objects: how many of them there are in place of a name. Both totals grow while the list of objects is
     /// read, which a `+` says, and stay from then on.
     pub fn show_many(&self, progress: &ManyProgress) {
-        let Some(bar) = &self.0 else { return };
+        let Some(Drawn { bar, .. }) = &self.0 else { return };
         let more = if progress.is_complete { "" } else { "+" };
         bar.set_message(format!("{}/{}{more}", progress.ok + progress.failed, progress.objects));
-        self.show(progress.landed_bytes, Some(progress.total_bytes), progress.limited_by);
+        self.show(&Progress {
+            landed_bytes: progress.landed_bytes,
+            fetched_bytes: progress.fetched_bytes,
+            total_bytes: Some(progress.total_bytes),
+            limited_by: progress.limited_by,
+            ..Progress::default()
+        });
     }
 
     /// Says something on standard error, above the bar.
     pub fn above<R>(&self, say: impl FnOnce() -> R) -> R {
         match &self.0 {
-            Some(bar) => bar.suspend(say),
+            Some(Drawn { bar, .. }) => bar.suspend(say),
             None => say(),
         }
     }
@@ -79,8 +94,7 @@ impl Bar {
             return;
         }
         while !transfer.wait_timeout(POLL) {
-            let Progress { landed_bytes, total_bytes, limited_by, .. } = transfer.progress();
-            self.show(landed_bytes, total_bytes, limited_by);
+            self.show(&transfer.progress());
         }
     }
 
@@ -92,8 +106,7 @@ impl Bar {
         let (stop, stopped) = mpsc::channel::<()>();
         let thread = thread::spawn(move || {
             while stopped.recv_timeout(POLL) == Err(RecvTimeoutError::Timeout) {
-                let Progress { landed_bytes, total_bytes, limited_by, .. } = watch.progress();
-                self.show(landed_bytes, total_bytes, limited_by);
+                self.show(&watch.progress());
             }
         });
         Aside(Some((stop, thread)))
@@ -107,31 +120,78 @@ fn columns() -> usize {
 
 /// Of a line, two sizes take at most 19 columns, rate and time left 19 more, a name a quarter: a bar fits beside all of
 /// them from 64 columns on, and beside name and sizes from about 35. What limits has a line of its own beneath.
-fn style(columns: usize) -> ProgressStyle {
+fn style(columns: usize, speed: &Arc<Mutex<Speed>>) -> ProgressStyle {
     let template = match columns {
-        64.. => "{msg} [{wide_bar}] {landed}/{total} {rate}/s ETA {eta}\n{prefix}",
+        64.. => "{msg} [{wide_bar}] {landed}/{total} {rate}/s ETA {left}\n{prefix}",
         _ => "{msg} [{wide_bar}] {landed}/{total}",
     };
+    let (now, later) = (speed.clone(), speed.clone());
     ProgressStyle::with_template(template)
         .expect("the templates are constants")
         .progress_chars("=> ")
-        .with_key("landed", size(ProgressState::pos))
-        .with_key("total", size(|state| state.len().unwrap_or_default()))
-        .with_key("rate", size(|state| state.per_sec() as u64))
+        .with_key("landed", written(|state| format_size(state.pos())))
+        .with_key("total", written(|state| format_size(state.len().unwrap_or_default())))
+        .with_key("rate", written(move |_| format_size(lock(&now).bytes_per_s() as u64)))
+        .with_key(
+            "left",
+            written(move |state| {
+                let left_bytes = state.len().unwrap_or_default().saturating_sub(state.pos());
+                let left = lock(&later).time_for(left_bytes);
+                left.map_or_else(|| "-".to_owned(), |left| format!("{:#}", HumanDuration(left)))
+            }),
+        )
 }
 
-/// Sizes as the summary writes them.
-fn size(of: fn(&ProgressState) -> u64) -> impl ProgressTracker {
+/// What stands in a line for a key.
+fn written(of: impl Fn(&ProgressState) -> String + Clone + Send + Sync + 'static) -> impl ProgressTracker {
     move |state: &ProgressState, line: &mut dyn fmt::Write| {
         // A line in memory takes everything.
-        let _ = line.write_str(&format_size(of(state)));
+        let _ = line.write_str(&of(state));
+    }
+}
+
+fn lock(speed: &Mutex<Speed>) -> MutexGuard<'_, Speed> {
+    speed.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What comes over the network now: the mean of the last few seconds. What an earlier run had left does not come over it.
+#[derive(Debug, Default)]
+struct Speed(VecDeque<(Instant, u64)>);
+
+/// Shorter, and parts that end at a time would show; longer, and a rate that has changed would not.
+const LATELY: Duration = Duration::from_secs(3);
+
+/// What takes longer is not told: nobody waits for it.
+const LEFT_MOST: Duration = Duration::from_secs(365 * 24 * 3600);
+
+impl Speed {
+    /// So many bytes had come by `now`.
+    fn on_look(&mut self, now: Instant, bytes: u64) {
+        self.0.push_back((now, bytes));
+        // The first one is at the window's edge, or before it.
+        while self.0.get(1).is_some_and(|(at, _)| now.duration_since(*at) >= LATELY) {
+            self.0.pop_front();
+        }
+    }
+
+    fn bytes_per_s(&self) -> f64 {
+        let (Some((from, before)), Some((to, after))) = (self.0.front(), self.0.back()) else { return 0.0 };
+        let seconds = to.duration_since(*from).as_secs_f64();
+        if seconds > 0.0 { after.saturating_sub(*before) as f64 / seconds } else { 0.0 }
+    }
+
+    /// How long so many bytes will take; `None` where nothing comes.
+    fn time_for(&self, bytes: u64) -> Option<Duration> {
+        let rate = self.bytes_per_s();
+        let seconds = (rate > 0.0).then(|| bytes as f64 / rate)?;
+        Some(Duration::from_secs_f64(seconds.min(LEFT_MOST.as_secs_f64()))).filter(|left| *left < LEFT_MOST)
     }
 }
 
 /// Takes the bar away; what remains is the command's own line.
 impl Drop for Bar {
     fn drop(&mut self) {
-        if let Some(bar) = &self.0 {
+        if let Some(Drawn { bar, .. }) = &self.0 {
             bar.finish_and_clear();
         }
     }
@@ -162,8 +222,6 @@ fn shortened(name: &str, columns: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
-
     use indicatif::TermLike;
 
     use super::*;
@@ -225,13 +283,40 @@ mod tests {
         }
     }
 
+    /// It was the mean since the start, in which what an earlier run had left counted as if it had come in a moment.
+    #[test]
+    fn the_rate_is_that_of_now() {
+        // Looks ten times a second, so many bytes more at each; the rate then, and the time left for a thousand bytes.
+        let check = |looks: &[(u32, u64)], rate: u64, left_s: Option<u64>| {
+            let (start, mut speed, mut bytes, mut number) = (Instant::now(), Speed::default(), 0, 0);
+            speed.on_look(start, 0);
+            for more in looks.iter().flat_map(|(times, more)| (0..*times).map(|_| *more)) {
+                (bytes, number) = (bytes + more, number + 1);
+                speed.on_look(start + number * POLL, bytes);
+            }
+            let left = speed.time_for(1_000).map(|left| left.as_secs_f64().round() as u64);
+            assert_eq!((speed.bytes_per_s().round() as u64, left), (rate, left_s), "{looks:?}");
+            assert!(speed.0.len() <= 32, "{}", speed.0.len());
+        };
+        check(&[], 0, None);
+        check(&[(1, 10)], 100, Some(10));
+        check(&[(100, 10)], 100, Some(10));
+        check(&[(100, 10), (30, 100)], 1_000, Some(1));
+        check(&[(100, 100), (15, 0)], 500, Some(2));
+        check(&[(100, 100), (30, 0)], 0, None);
+        check(&[(30, 1)], 10, Some(100));
+    }
+
     #[test]
     fn the_bar_wrapped_at_80_and_40_columns() {
+        let (speed, now) = (Arc::<Mutex<Speed>>::default(), Instant::now());
+        lock(&speed).on_look(now, 0);
+        lock(&speed).on_look(now + Duration::from_secs(1), (1 << 30) - (1 << 20));
         for columns in [40, 63, 64, 77, 78, 80, 200] {
             let screen = Screen(columns, Arc::default());
             let target = ProgressDrawTarget::term_like_with_hz(Box::new(screen.clone()), 255);
             let bar = ProgressBar::with_draw_target(Some(0), target);
-            bar.set_style(style(columns.into()));
+            bar.set_style(style(columns.into(), &speed));
             bar.set_message(shortened(&"name".repeat(20), usize::from(columns) / 4));
             bar.set_prefix("throttling");
             bar.update(|state| {

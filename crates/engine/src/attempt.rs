@@ -33,7 +33,17 @@ pub(crate) struct Answer {
     pub(crate) connection: Connection,
     pub(crate) head: Head,
     pub(crate) body: Incoming,
+    /// When its request was sent.
+    pub(crate) asked: Instant,
+    /// When its head had arrived.
+    pub(crate) answered: Instant,
     pen: Pen,
+}
+
+/// A head, and when it was asked for.
+struct Answered {
+    head: Head,
+    asked: Instant,
 }
 
 /// Sends the request and waits for the head of a good answer; anything else is a failure.
@@ -118,7 +128,7 @@ async fn exchange(
     };
     while let Some(mut connection) = shard.idle_connection(&endpoint, shunned) {
         match timed_exchange(shard, running, &mut connection, &head).await {
-            Ok(head) => return Ok(Answer::new(connection, head, pen)),
+            Ok(answered) => return Ok(Answer::new(connection, answered, pen)),
             Err(closed) if closed.kind() == ErrorKind::Network && !connection.is_answering() => {}
             Err(error) => return Err(error.into()),
         }
@@ -129,9 +139,9 @@ async fn exchange(
     running.counters.connections.fetch_add(1, Ordering::Relaxed);
     let mut connection = shard.new_connection(socket, endpoint, address);
     match timed_exchange(shard, running, &mut connection, &head).await {
-        Ok(head) => {
+        Ok(answered) => {
             shard.core.endpoints.on_answered(address);
-            Ok(Answer::new(connection, head, pen))
+            Ok(Answer::new(connection, answered, pen))
         }
         Err(error) => {
             if error.may_pass() {
@@ -148,20 +158,21 @@ async fn timed_exchange(
     running: &Running,
     connection: &mut Connection,
     head: &[u8],
-) -> Result<Head, Error> {
+) -> Result<Answered, Error> {
     let asked = Instant::now();
     connection.lumps.begin(running.gate.is_climbing());
     let head = connection.exchange(head).await?;
     let first_byte = asked.elapsed();
     shard.cell(running).on_first_byte(first_byte);
     connection.hedge.borrow_mut().on_first_byte(first_byte);
-    Ok(head)
+    Ok(Answered { head, asked })
 }
 
 impl Answer {
-    fn new(connection: Connection, head: Head, pen: Pen) -> Answer {
+    fn new(connection: Connection, answered: Answered, pen: Pen) -> Answer {
+        let Answered { head, asked } = answered;
         let body = Incoming::new(head.body);
-        Answer { connection, head, body, pen }
+        Answer { connection, head, body, asked, answered: Instant::now(), pen }
     }
 
     /// Checks that this is the range that was asked for, of the version that is being read.

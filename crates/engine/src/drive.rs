@@ -75,7 +75,6 @@ async fn work(shard: &Rc<Shard>, running: &Running, mut post: Post) -> Result<()
 
 async fn lead(shard: &Rc<Shard>, hold: &Hold, post: Option<Post>) -> Result<(), Error> {
     let running: &Running = hold;
-    let start_s = running.clock_s();
     let (mut answer, slot) = first_answer(shard, running).await?;
     if answer.head.status == 200 {
         return lead_single(shard, hold, answer, slot).await;
@@ -99,15 +98,17 @@ async fn lead(shard: &Rc<Shard>, hold: &Hold, post: Option<Post>) -> Result<(), 
     if is_probe {
         // A probe for the object's end or its version: its one byte is not part of the plan's first part. It is read so that
         // the connection can carry a part; one that breaks over it is not kept. The others need not wait for that.
-        start_workers(shard, hold, running.parts_left());
+        if running.parts_left() > 0 {
+            start_workers(shard, hold);
+        }
         let _ = answer.body.collect(&mut answer.connection).await;
         answer.finish(shard).await;
         return work_on(shard, running, post).await;
     }
     let first = found.end - found.start;
     let Some(turn) = running.take_part_of(shard.number, first.max(1), slot).await? else { return Ok(()) };
-    start_workers(shard, hold, 1 + running.parts_left());
-    Part::start(running, turn).asked_at(start_s).fetch(shard, Some(answer)).await?;
+    start_workers(shard, hold);
+    Part::start(running, turn).fetch(shard, Some(answer)).await?;
     work_on(shard, running, post).await
 }
 
@@ -201,10 +202,10 @@ fn check_first(answer: &Answer, asked: &Asked) -> Result<(), Failure> {
     }
 }
 
-/// Starts workers for the `parts` that are left to take; of one of many also for the part on its way, whose rest may be shared.
-fn start_workers(shard: &Rc<Shard>, hold: &Hold, parts: u64) {
+/// Starts workers for the parts that are left to take, and for the part on its way, whose rest may be shared.
+fn start_workers(shard: &Rc<Shard>, hold: &Hold) {
     if let Some(member) = &hold.member {
-        return member.batch.open(hold, parts);
+        return member.batch.open(hold);
     }
     hold.open();
     hold.gate.hire(&shard.core);

@@ -67,6 +67,8 @@ struct Known {
     /// Nothing could be reached: whoever is next looks it up before he tries.
     is_doubted: bool,
     is_looked_up: bool,
+    /// A connection to one of them has come about, at some time.
+    was_reached: bool,
     turn: usize,
 }
 
@@ -157,7 +159,12 @@ impl Endpoints {
     /// A connect to `address` that was begun then has come about.
     pub(crate) fn on_connected(&self, address: SocketAddr, begun: Instant) {
         let now = Instant::now();
-        self.lock().ranks.on_connected(address, now - begun, now.into_std());
+        let mut state = self.lock();
+        state.ranks.on_connected(address, now - begun, now.into_std());
+        for known in state.known.values_mut().filter(|known| known.list.contains(&address)) {
+            known.was_reached = true;
+        }
+        drop(state);
         self.shared.tried.notify_waiters();
     }
 
@@ -178,6 +185,12 @@ impl Endpoints {
         if let Some(known) = self.lock().known.get_mut(&name) {
             known.is_doubted = true;
         }
+    }
+
+    /// Whether a connection to `endpoint` has ever come about.
+    pub(crate) fn was_reached(&self, endpoint: &Endpoint) -> bool {
+        let name = (endpoint.host.clone(), endpoint.port);
+        self.lock().known.get(&name).is_some_and(|known| known.was_reached)
     }
 
     /// A connection to `address` that was opened then has carried `bytes` of a body in `time`.
@@ -263,13 +276,15 @@ impl State {
     /// did not bring stays for a while.
     fn learn(&mut self, name: &Name, list: Vec<SocketAddr>, now: Instant) {
         let earlier = self.known.remove(name);
-        let turn = earlier.as_ref().map_or(0, |known| known.turn);
+        let (turn, was_reached) =
+            earlier.as_ref().map_or((0, false), |known| (known.turn, known.was_reached));
         let mut known = Known {
             named: vec![now; list.len()],
             list,
             resolved: now,
             is_doubted: false,
             is_looked_up: false,
+            was_reached,
             turn,
         };
         if let Some(Known { list, named, is_doubted, .. }) = earlier {

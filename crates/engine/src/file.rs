@@ -174,7 +174,11 @@ impl FileGround {
                 self.begin_journal(file, large)
             }
             (None, _) => large.and_then(|subject| {
-                self.begin_journal(self.temporary.journal_file(&self.folder)?, Some(subject))
+                let Some(file) = self.temporary.journal_file(&self.folder) else {
+                    self.note_missing_journal();
+                    return None;
+                };
+                self.begin_journal(file, Some(subject))
             }),
         };
         if let Some(log) = log {
@@ -229,6 +233,17 @@ impl FileGround {
             (Ok(_), None) => "the origin does not tell by an ETag which version it sends".into(),
         };
         self.set_note(format!("started over: what an earlier run left is of no use: {why}"));
+    }
+
+    /// Said where the user can do something about it; a file system whose locks say nothing has no journals.
+    fn note_missing_journal(&self) {
+        if let Some(name) = self.temporary.in_its_journals_place(&self.folder) {
+            let path = self.shown.with_file_name(name);
+            let path = path.display();
+            self.set_note(format!(
+                "resume is off: {path} is no file and stands where its journal would: remove it"
+            ));
+        }
     }
 
     fn set_note(&self, note: String) {

@@ -46,8 +46,8 @@ pub(crate) struct Part<'a> {
     place: Place<'a>,
     hash: PartHash,
     attempts: u32,
-    start_s: f64,
-    first_byte_s: Option<f64>,
+    /// When its first answer was asked for, and when that began.
+    answered_s: Option<(f64, f64)>,
     served_by: Option<(SocketAddr, u32)>,
     /// None while it waits to be asked for again.
     slot: Option<Slot>,
@@ -86,18 +86,11 @@ impl<'a> Part<'a> {
             start: range.start,
             aloft: running.flights.start(&range),
             attempts: 0,
-            start_s: running.clock_s(),
-            first_byte_s: None,
+            answered_s: None,
             served_by: None,
             slot: Some(slot),
             _in_flight: InFlight::start(&running.counters),
         }
-    }
-
-    /// The same part, asked for before there was a plan.
-    pub(crate) fn asked_at(mut self, start_s: f64) -> Part<'a> {
-        self.start_s = start_s;
-        self
     }
 
     /// Fetches the part, beginning with an `answer` that is there already.
@@ -253,8 +246,10 @@ impl<'a> Part<'a> {
 
     fn on_first_byte(&mut self, answer: &Answer) {
         self.attempts += 1;
-        if self.first_byte_s.is_none() {
-            self.first_byte_s = Some(self.running.clock_s());
+        if self.answered_s.is_none() {
+            let now_s = self.running.clock_s();
+            let at = |moment: Instant| (now_s - moment.elapsed().as_secs_f64()).max(0.0);
+            self.answered_s = Some((at(answer.asked), at(answer.answered)));
             self.aloft.on_first_byte();
         }
         self.served_by = Some((answer.connection.address, answer.connection.number));
@@ -273,12 +268,13 @@ impl<'a> Part<'a> {
         self.running.finish_part(self.start, self.place.filled(), &self.hash, || {
             let unknown = (SocketAddr::from(([0, 0, 0, 0], 0)), 0);
             let (address, connection) = self.served_by.unwrap_or(unknown);
+            let (start_s, first_byte_s) = self.answered_s.unwrap_or((end_s, end_s));
             PartRecord {
                 index: self.number,
                 address,
                 connection,
-                start_s: self.start_s,
-                first_byte_s: self.first_byte_s.unwrap_or(end_s),
+                start_s,
+                first_byte_s,
                 end_s,
                 bytes: self.place.filled(),
                 attempts: self.attempts,

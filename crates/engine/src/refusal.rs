@@ -34,6 +34,16 @@ impl Failure {
         Failure { fault: Fault::Transient, error, retry_after: None, status: None }
     }
 
+    /// An origin could not be reached, which took so long; whether it was reached before.
+    pub(crate) fn to_connect(error: Error, took: Duration, was_reached: bool) -> Failure {
+        match error.kind() {
+            ErrorKind::Timeout if !was_reached => {
+                Failure { fault: Fault::Unreached(took), ..Failure::transient(error) }
+            }
+            _ => error.into(),
+        }
+    }
+
     /// Trying again will not help.
     pub(crate) fn last(error: Error) -> Failure {
         Failure { fault: Fault::Final, error, retry_after: None, status: None }
@@ -77,8 +87,10 @@ impl Failure {
                 Error::new(ErrorKind::Throttled, sentence(&refusal, "the origin asks for less"))
                     .with_hint("try again later, or with a smaller --parallel")
             }
-            Fault::Transient => Error::new(ErrorKind::Network, sentence(&refusal, "the origin failed"))
-                .with_hint("try again later; if it stays so, look at the origin"),
+            Fault::Transient | Fault::Unreached(_) => {
+                Error::new(ErrorKind::Network, sentence(&refusal, "the origin failed"))
+                    .with_hint("try again later; if it stays so, look at the origin")
+            }
             Fault::Final => {
                 let is_explained = !body.is_empty() || head.error_document.is_some();
                 refused(&refusal, note, head, is_explained)

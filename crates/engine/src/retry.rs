@@ -8,6 +8,8 @@ use std::time::Duration;
 pub(crate) enum Fault {
     /// No connection, a reset, a body that ended early, a stall, a 500: the origin may be well a moment later.
     Transient,
+    /// An origin that nobody has ever reached let the time for a connection pass, which was so long.
+    Unreached(Duration),
     /// 503, 429: the origin asks for less.
     Throttled,
     /// Asking again would bring the same answer.
@@ -17,6 +19,10 @@ pub(crate) enum Fault {
 const TRANSIENT_BASE_MS: u64 = 50;
 const THROTTLED_BASE_MS: u64 = 500;
 const WAIT_MAX_MS: u64 = 20_000;
+
+/// So long a connection is waited for where there has never been one, whatever is left of the retries: an endpoint that is
+/// mistyped, or behind a firewall, stays so. What comes up within that time is found, as each connect asks several times.
+const UNREACHED_MAX: Duration = Duration::from_secs(10);
 
 /// How long to wait before attempt `attempt + 1` (attempts count from 1), or `None` to give up.
 ///
@@ -30,7 +36,7 @@ pub(crate) fn wait(
 ) -> Option<Duration> {
     let base_ms = match fault {
         Fault::Final => return None,
-        Fault::Transient => TRANSIENT_BASE_MS,
+        Fault::Transient | Fault::Unreached(_) => TRANSIENT_BASE_MS,
         Fault::Throttled => THROTTLED_BASE_MS,
     };
     if attempt > retries_max {
@@ -59,6 +65,8 @@ pub(crate) struct Attempts {
     landed_bytes: u64,
     /// What all had landed at the last failure.
     all_bytes: u64,
+    /// How long an origin was sought that has never been reached.
+    sought: Duration,
 }
 
 impl Attempts {
@@ -89,6 +97,12 @@ impl Attempts {
         };
         self.failed += 1;
         self.all_bytes = all_bytes;
+        if let Fault::Unreached(took) = fault {
+            self.sought += took;
+        }
+        if self.sought >= UNREACHED_MAX {
+            return None;
+        }
         if self.in_vain > retries_max || self.in_row > retries_max.saturating_mul(THROTTLED_PATIENCE) {
             return None;
         }
@@ -204,6 +218,26 @@ mod tests {
         // That others are served says nothing about one that stalls or breaks.
         check_row(&[(Transient, 0, 1, Some(100)), (Transient, 0, 2, Some(200)), (Transient, 0, 3, None)]);
         check_row(&[(Final, 9_999, 9_999, None)]);
+    }
+
+    #[test]
+    fn what_was_never_reached_is_not_sought_for_half_a_minute() {
+        let check = |each_s: u64, retries_max: u32, expected: u32| {
+            let mut attempts = Attempts::default();
+            let fault = Fault::Unreached(Duration::from_secs(each_s));
+            while attempts.on_failure(fault, 0, retries_max, None, 0.5).is_some() {}
+            assert_eq!(attempts.failed(), expected, "{each_s} s each, {retries_max} retries");
+        };
+        check(5, 5, 2);
+        check(5, 100, 2);
+        check(1, 5, 6);
+        check(1, 100, 10);
+        check(60, 5, 1);
+        check(5, 0, 1);
+        // What was reached once may come back.
+        let mut attempts = Attempts::default();
+        while attempts.on_failure(Fault::Transient, 0, 5, None, 0.5).is_some() {}
+        assert_eq!(attempts.failed(), 6);
     }
 
     #[test]

@@ -206,14 +206,15 @@ impl Shard {
         purpose: Purpose,
         shunned: Option<SocketAddr>,
         within: Duration,
-    ) -> Result<(Socket, SocketAddr), Error> {
-        let core = &self.core;
+    ) -> Result<(Socket, SocketAddr), Failure> {
+        let (core, begun) = (&self.core, Instant::now());
         let proxy = core.routes.of(endpoint, purpose);
         let nearest = proxy.map_or(endpoint, |proxy| &proxy.endpoint);
+        let failed = |error| Failure::to_connect(error, begun.elapsed(), core.endpoints.was_reached(nearest));
         let addresses = core.endpoints.addresses(nearest, shunned, within).await;
         let addresses = addresses.map_err(|error| match proxy {
-            Some(proxy) => proxy.unresolved(&error),
-            None => error,
+            Some(proxy) => failed(proxy.unresolved(&error)),
+            None => failed(error),
         })?;
         let head_start = core.endpoints.head_start(&addresses);
         let (tell, mut told) = mpsc::unbounded_channel();
@@ -226,7 +227,7 @@ impl Shard {
             }
             if under_way == 0 {
                 core.endpoints.on_unreachable(nearest);
-                return Err(refused.expect("a name that resolves has an address"));
+                return Err(failed(refused.expect("a name that resolves has an address")));
             }
             let ended = match waiting.len() {
                 0 => told.recv().await,
@@ -239,7 +240,7 @@ impl Shard {
                 (address, Ok(socket)) => return Ok((socket, address)),
                 // Another address may do better; what certificate and settings forbid stays forbidden.
                 (_, Err(error)) if error.may_pass() => refused = Some(error),
-                (_, Err(error)) => return Err(error),
+                (_, Err(error)) => return Err(error.into()),
             }
             under_way -= 1;
         }

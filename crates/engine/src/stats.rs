@@ -134,9 +134,9 @@ pub struct PartRecord {
     pub address: SocketAddr,
     /// The connection that carried its last attempt, numbered within the client.
     pub connection: u32,
-    /// When its first attempt was sent.
+    /// When the request was sent that was answered first: its waits for a connection and for `--request-rate` are over.
     pub start_s: f64,
-    /// When the head of its first answer had arrived.
+    /// When the head of that answer had arrived.
     pub first_byte_s: f64,
     /// When its last byte had landed.
     pub end_s: f64,

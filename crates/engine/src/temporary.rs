@@ -100,6 +100,13 @@ impl Temporary {
         lock_dead(folder, &name, &file, true).then(|| file.into())
     }
 
+    /// What stands where the journal would, and is no file that could be one.
+    pub(crate) fn in_its_journals_place(&self, folder: &OwnedFd) -> Option<OsString> {
+        let name = journal_name(&self.name);
+        let there = rustix::fs::statat(folder, &name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        (FileType::from_raw_mode(there.st_mode) != FileType::RegularFile).then_some(name)
+    }
+
     /// Removes the journal; without the file it says nothing.
     pub(crate) fn remove_journal(&self, folder: &OwnedFd, journal: &File) {
         let name = journal_name(&self.name);

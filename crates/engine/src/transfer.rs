@@ -246,16 +246,17 @@ impl Running {
 
     /// Whether an earlier run has left something that may be of use.
     pub(crate) fn may_resume(&self) -> bool {
-        self.ground
-            .file()
-            .is_some_and(|file| file.earlier().is_some_and(|noted| noted.subject.location == self.name))
+        self.location_left().is_some_and(|location| location == self.name)
     }
 
     /// Whether what an earlier run left is of another object, and still there.
     fn is_of_another(&self) -> bool {
-        self.ground
-            .file()
-            .is_some_and(|file| file.earlier().is_some_and(|noted| noted.subject.location != self.name))
+        self.location_left().is_some_and(|location| location != self.name)
+    }
+
+    /// Of which object an earlier run left something.
+    fn location_left(&self) -> Option<String> {
+        Some(self.ground.file()?.earlier()?.subject.location.clone())
     }
 
     /// What of `range` an earlier run left in the file, if that was of the version that answers now. Reads it, which may
@@ -444,11 +445,11 @@ impl Running {
     }
 
     /// The end game: all parts are taken, and the rest of the slowest is shared with whoever has a slot, or finds one free:
-    /// it is not worth waiting for. The parts of a stream have their rooms.
+    /// it is not worth waiting for, nor a request where others wait for theirs. The parts of a stream have their rooms.
     async fn take_rest(&self, slot: Option<Slot>) -> Option<Turn> {
         let settled = self.settled.get()?;
         let waits = self.member.as_ref().is_some_and(|member| member.batch.has_more());
-        if waits || self.ground.is_stream() {
+        if waits || self.ground.is_stream() || self.gate.has_requests_waiting() {
             return None;
         }
         let slot = match slot {

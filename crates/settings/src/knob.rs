@@ -33,6 +33,11 @@ pub enum Kind {
         min: u64,
         max: u64,
     },
+    /// So many a second: `50`, or `50/s`.
+    Frequency {
+        min: u64,
+        max: u64,
+    },
     Duration {
         min_ms: u64,
         max_ms: u64,
@@ -185,8 +190,8 @@ pub const KNOBS: &[Knob] = &[
     Knob {
         name: "memory",
         kind: Kind::Size { min: 16 << 20, max: 1 << 40 },
-        default: "256MiB",
-        doc: "Most memory to take, the caller's buffers and files left out; without it a quarter of what the control group or else the machine has, up to 8GiB",
+        default: "auto",
+        doc: "Most memory to take, the caller's buffers and files left out; auto: a quarter of what the control group or else the machine has, from 256MiB to 8GiB",
         group: Group::Speed,
     },
     Knob {
@@ -198,16 +203,16 @@ pub const KNOBS: &[Knob] = &[
     },
     Knob {
         name: "request-rate",
-        kind: Kind::Count { min: 1, max: 1_000_000 },
+        kind: Kind::Frequency { min: 1, max: 1_000_000 },
         default: "unlimited",
-        doc: "Requests sent to an origin a second at most, whatever they are for",
+        doc: "Requests sent to an origin a second at most, whatever they are for, as in 50/s",
         group: Group::Speed,
     },
     Knob {
         name: "connect-timeout",
         kind: Kind::Duration { min_ms: 1, max_ms: 600_000 },
         default: "5s",
-        doc: "How long a connection may take to come about",
+        doc: "How long a connection may take to come about; an origin that never took one is given up once 10s went by so",
         group: Group::Patience,
     },
     Knob {
@@ -255,7 +260,11 @@ impl Knob {
     pub fn word(&self) -> Option<&'static str> {
         let is_number = matches!(
             self.kind,
-            Kind::Size { .. } | Kind::Count { .. } | Kind::Rate { .. } | Kind::Duration { .. }
+            Kind::Size { .. }
+                | Kind::Count { .. }
+                | Kind::Rate { .. }
+                | Kind::Frequency { .. }
+                | Kind::Duration { .. }
         );
         Some(self.default).filter(|word| is_number && word.starts_with(|c: char| c.is_ascii_alphabetic()))
     }
@@ -281,6 +290,13 @@ impl Knob {
                 let expected = || format!("a whole number: write {min} to {max}");
                 let count = text.trim().parse().map_err(|_| self.wrong(text, expected()))?;
                 self.bounded(count, min, max, |count| count.to_string())
+            }
+            Kind::Frequency { min, max } => {
+                let expected = || format!("a number a second: write {min}/s to {max}/s");
+                let number = text.trim();
+                let number = number.strip_suffix("/s").unwrap_or(number).trim_end();
+                let number = number.parse().map_err(|_| self.wrong(text, expected()))?;
+                self.bounded(number, min, max, |number| format!("{number}/s"))
             }
             Kind::Duration { min_ms, max_ms } => {
                 let ms = parse_duration(text).map_err(|expected| self.wrong(text, expected))?;
@@ -335,6 +351,7 @@ impl Kind {
             Kind::Size { .. } => Some("SIZE"),
             Kind::Count { .. } => Some("N"),
             Kind::Rate { .. } => Some("RATE"),
+            Kind::Frequency { .. } => Some("N/s"),
             Kind::Duration { .. } => Some("TIME"),
             Kind::Switch => None,
             Kind::Text => Some("TEXT"),
@@ -367,7 +384,7 @@ pub(crate) fn format_rate(bytes: u64) -> String {
 /// A value of the right kind and within its bounds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Value {
-    /// Bytes, a count, bytes a second or milliseconds.
+    /// Bytes, a count, something a second or milliseconds.
     Number(u64),
     /// The word for no number.
     Open,

@@ -21,7 +21,7 @@ first of these that has one; `flatout config show` says each value and where it 
 An unknown name is an error that says the nearest one, and a wrong value one that says where it stands.
 
 Sizes take units: `K`, `Ki` and `KiB` are 1024 bytes, `KB` is 1000, and so on with `M`, `G`, `T`, `P`; a bare number is
-bytes. A rate is a size and `/s`. Times need one of `ms`, `s`, `m`, `h`. A switch is on as a bare flag; elsewhere write
+bytes. A rate is a size and `/s`; one of requests a bare number, or with `/s`. Times need one of `ms`, `s`, `m`, `h`. A switch is on as a bare flag; elsewhere write
 `true` or `false`.
 
 This page is generated: change `crates/settings/src/knob.rs` and run `cargo xtask docs`.
@@ -102,6 +102,7 @@ fn takes(kind: Kind) -> String {
         Kind::Size { min, max } => format!("{} to {}", format_size(min), format_size(max)),
         Kind::Count { min, max } => format!("{min} to {max}"),
         Kind::Rate { min, max } => format!("{} to {}", format_rate(min), format_rate(max)),
+        Kind::Frequency { min, max } => format!("{min}/s to {max}/s"),
         Kind::Duration { min_ms, max_ms } => {
             format!("{} to {}", format_duration(min_ms), format_duration(max_ms))
         }

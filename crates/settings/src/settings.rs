@@ -36,7 +36,7 @@ pub struct Settings {
     pub shards: u32,
     /// Of a stream; `None` is as many as the pace needs and `memory_bytes` allows.
     pub window_bytes: Option<u64>,
-    /// What the engine may hold in this process.
+    /// What the engine may hold in this process; 256 MiB where nobody has looked how much there is.
     pub memory_bytes: u64,
     /// Received a second at most.
     pub bandwidth_bytes: Option<u64>,
@@ -50,6 +50,9 @@ pub struct Settings {
     /// Whether a large file goes on from what an earlier run left of it; the knob is its opposite, `no-resume`.
     pub resume: bool,
 }
+
+/// Where `memory` is open and nobody has looked how much there is (docs/decisions/memory.md).
+const MEMORY_UNSET_BYTES: u64 = 256 << 20;
 
 /// All fields by name; an endpoint's or a proxy's URL that may hold a password is left out.
 impl fmt::Debug for Settings {
@@ -209,7 +212,7 @@ impl Settings {
             ("parallel", number) => self.parallel = number.map(count),
             ("part-size", bytes) => self.part_bytes = bytes,
             ("window", bytes) => self.window_bytes = bytes,
-            ("memory", Some(bytes)) => self.memory_bytes = bytes,
+            ("memory", bytes) => self.memory_bytes = bytes.unwrap_or(MEMORY_UNSET_BYTES),
             ("bandwidth", bytes) => self.bandwidth_bytes = bytes,
             ("request-rate", number) => self.request_rate = number.map(count),
             ("shards", Some(number)) => self.shards = count(number),
@@ -296,7 +299,7 @@ mod tests {
             let text = match knob.kind {
                 Kind::Size { max, .. } => max.to_string(),
                 Kind::Count { max, .. } => max.to_string(),
-                Kind::Rate { max, .. } => format!("{max}/s"),
+                Kind::Rate { max, .. } | Kind::Frequency { max, .. } => format!("{max}/s"),
                 Kind::Duration { max_ms, .. } => format!("{max_ms}ms"),
                 Kind::Switch => "true".to_owned(),
                 Kind::Choice(choices) => choices[choices.len() - 1].to_owned(),
@@ -322,8 +325,10 @@ mod tests {
             ("part-size", "1M", "part_bytes: Some(1048576)"),
             ("window", "64M", "window_bytes: Some(67108864)"),
             ("memory", "1.5GiB", "memory_bytes: 1610612736"),
+            ("memory", "Auto", "memory_bytes: 268435456"),
             ("bandwidth", "100MiB/s", "bandwidth_bytes: Some(104857600)"),
             ("request-rate", "500", "request_rate: Some(500)"),
+            ("request-rate", " 50/s ", "request_rate: Some(50)"),
             ("connect-timeout", "250ms", "connect_timeout_ms: 250"),
             ("stall-timeout", "1m", "stall_timeout_ms: 60000"),
             ("retries", "0", "retries: 0"),
@@ -365,6 +370,12 @@ mod tests {
                 "bandwidth: '8M' is not a rate: write bytes a second, as in 100MiB/s, or unlimited",
             ),
             ("bandwidth", "1/s", "bandwidth: 1B/s is out of bounds: write 1KiB/s to 1TiB/s"),
+            (
+                "request-rate",
+                "50/m",
+                "request-rate: '50/m' is not a number a second: write 1/s to 1000000/s, or unlimited",
+            ),
+            ("request-rate", "0", "request-rate: 0/s is out of bounds: write 1/s to 1000000/s"),
             ("shards", "auto", "shards: 'auto' is not a whole number: write 1 to 256"),
             ("part-size", "1", "part-size: 1B is out of bounds: write 1KiB to 4GiB"),
             ("parallel", "0", "parallel: 0 is out of bounds: write 1 to 4096"),

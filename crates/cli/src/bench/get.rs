@@ -6,7 +6,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use flatout_engine::{Client, Dialect, Get, Landing as EngineLanding};
+use flatout_engine::{Client, Dialect, Get, Landing as EngineLanding, Progress};
 use flatout_wire::endpoint::Scheme;
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
@@ -192,7 +192,12 @@ impl<'a> Bench<'a> {
         for line in BufReader::new(output).lines() {
             let line = line.map_err(|error| Failure::local("bench", "a child process", &error))?;
             match serde_json::from_str(&line) {
-                Ok(Answer::Progress(bytes)) => bar.show(bytes, Some(self.spec.bytes), None),
+                Ok(Answer::Progress(bytes)) => bar.show(&Progress {
+                    landed_bytes: bytes,
+                    fetched_bytes: bytes,
+                    total_bytes: Some(self.spec.bytes),
+                    ..Progress::default()
+                }),
                 Ok(Answer::Done(run)) => return Ok(*run),
                 Ok(Answer::Failed(failure)) => return Err(failure),
                 Err(_) => break,

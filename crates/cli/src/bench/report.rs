@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::bench::floor::Shape;
 use crate::bench::run::{Run, median};
+use crate::bench::samples::MOMENT_S;
 use crate::bench::spec::Landing;
 use crate::bench::sweep::Combination;
 use crate::console::{Carries, Console};
@@ -136,9 +137,10 @@ fn course(runs: &[(Op, Run)]) -> Option<String> {
     let gets = || runs.iter().filter(|(op, _)| *op == Op::Get).map(|(_, run)| run);
     let last = gets().filter_map(|run| run.limited_by.as_ref()).next_back()?;
     let plateaus: Vec<f64> = gets().filter_map(|run| run.plateau_s).collect();
-    let reached = match plateaus.is_empty() {
-        true => String::new(),
-        false => format!("90 % of the plateau after {:.2} s; ", median(plateaus)),
+    let reached = match median(plateaus) {
+        none if none.is_nan() => String::new(),
+        soon if soon < MOMENT_S => format!("90 % of the plateau within {MOMENT_S} s; "),
+        after => format!("90 % of the plateau after {after:.2} s; "),
     };
     Some(format!("{reached}limited by {}", last.says))
 }

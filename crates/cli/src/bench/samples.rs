@@ -70,10 +70,10 @@ pub fn peak_gbit(samples: &[Sample]) -> f64 {
     best.fold(average, f64::max) * 8.0 / 1e9
 }
 
-/// Under this a run is over before it has settled.
-const PLATEAU_RUN_S: f64 = 0.5;
-/// The rate of a moment is that of this window.
-const MOMENT_S: f64 = 0.1;
+/// Under this a run is over before it is known what it settles at: finding that may take 2 s.
+const PLATEAU_RUN_S: f64 = 2.0;
+/// The rate of a moment is that of this window: what is sooner is not told apart.
+pub const MOMENT_S: f64 = 0.1;
 
 /// When a run reached 90 % of what it settled at, which is the median rate of its second half.
 pub fn plateau_s(samples: &[Sample]) -> Option<f64> {
@@ -139,7 +139,7 @@ mod tests {
         check(&[1000; 20], Some(0.0));
         check(&[&[0, 100, 200, 400][..], &[1000; 16]].concat(), Some(0.4));
         check(&[&[0, 100][..], &[800; 8], &[1000; 20]].concat(), Some(1.0));
-        check(&[1000; 4], None);
+        check(&[1000; 19], None);
         assert_eq!(plateau_s(&[]), None);
     }
 

@@ -101,7 +101,7 @@ fn a_bench_says_when_it_was_at_its_speed_and_what_limits_it() {
     assert!(event["limited_by"]["by"].is_string(), "{event}");
     let shown = run(&mut flatout(&["bench", "get", &source, "--repeat", "1", "--parallel", "4"])).clean();
     let last = shown.text().lines().next_back().expect("a line");
-    assert!(last.starts_with("90 % of the plateau after ") && last.contains("; limited by "), "{last}");
+    assert!(last.starts_with("90 % of the plateau ") && last.contains("; limited by "), "{last}");
 }
 
 #[test]

@@ -534,6 +534,25 @@ fn one_without_the_other_is_of_no_use_and_goes() {
     }
 }
 
+/// Resume was off then, and nobody said so.
+#[test]
+fn a_folder_in_the_place_of_the_journal_is_named() {
+    let (stuck, folder) = (Stuck::new(), Folder::new());
+    let target = folder.at("new");
+    kill(stuck.begin(&target));
+    let (file, journal) = pair(&target, 0).expect("a pair");
+    fs::remove_file(file).unwrap();
+    fs::remove_file(&journal).unwrap();
+    fs::create_dir(&journal).unwrap();
+    let ended = run(&mut cp(&whole(&stuck.object, "\"one\""), &target));
+    let object = object_of(&ended);
+    let note = object["note"].as_str().expect("a note");
+    assert!(ended.stderr.contains(note), "{}", ended.stderr);
+    assert!(note.contains(journal.to_str().unwrap()) && note.ends_with(": remove it"), "{note}");
+    assert_eq!(fs::read(&target).unwrap(), stuck.object);
+    assert!(journal.is_dir(), "it is not ours to remove");
+}
+
 /// Killed while the object's checksum was asked for: nothing is left to fetch.
 #[test]
 fn what_was_whole_is_verified_and_put_in_place() {

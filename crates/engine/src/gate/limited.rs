@@ -45,8 +45,10 @@ pub enum LimitedBy {
     Requests {
         /// Parts that wait for their request, in percent.
         waiting_percent: u32,
-        /// What the origin was found to take, where it refused more.
-        per_s: Option<u32>,
+        /// How many may be sent a second.
+        per_s: u32,
+        /// By `--request-rate`; else the origin refused more.
+        is_asked_for: bool,
     },
     /// The origin asked for less not long ago.
     Throttling {
@@ -75,10 +77,9 @@ pub enum LimitedBy {
         in_flight: u32,
         /// What they carry.
         bytes_per_s: u64,
-        /// How many were tried.
-        tried: u32,
-        /// What those carried.
-        tried_bytes_per_s: u64,
+        /// How many more were tried, and what those carried, bytes a second. Absent where none were yet, and where they carried
+        /// more at another time: what came between says nothing of how many are best.
+        tried: Option<(u32, u64)>,
     },
 }
 
@@ -93,6 +94,15 @@ pub enum Bound {
     Memory,
     /// The most that is tried, less where few files may be open or memory is short.
     Most,
+}
+
+/// Requests a second that may be sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RequestRate {
+    /// `--request-rate`.
+    pub(super) asked_for: Option<u32>,
+    /// What the origin was found to take.
+    pub(super) found: Option<f64>,
 }
 
 /// How many there are.
@@ -134,10 +144,8 @@ impl LimitedBy {
             | LimitedBy::Memory { waiting_percent }
             | LimitedBy::Reader { waiting_percent } => vec![("waiting_percent", count(waiting_percent))],
             LimitedBy::Bandwidth { bytes_per_s } => vec![("bytes_per_s", bytes_per_s)],
-            LimitedBy::Requests { waiting_percent, per_s } => {
-                let mut figures = vec![("waiting_percent", count(waiting_percent))];
-                figures.extend(per_s.map(|per_s| ("requests_per_s", count(per_s))));
-                figures
+            LimitedBy::Requests { waiting_percent, per_s, .. } => {
+                vec![("waiting_percent", count(waiting_percent)), ("requests_per_s", count(per_s))]
             }
             LimitedBy::Objects { in_flight, parallel } => {
                 vec![("in_flight", count(in_flight)), ("parallel", count(parallel))]
@@ -145,12 +153,13 @@ impl LimitedBy {
             LimitedBy::Parallel { parallel, bytes_per_s, .. } => {
                 vec![("parallel", count(parallel)), ("bytes_per_s", bytes_per_s)]
             }
-            LimitedBy::Network { in_flight, bytes_per_s, tried, tried_bytes_per_s } => vec![
-                ("in_flight", count(in_flight)),
-                ("bytes_per_s", bytes_per_s),
-                ("tried", count(tried)),
-                ("tried_bytes_per_s", tried_bytes_per_s),
-            ],
+            LimitedBy::Network { in_flight, bytes_per_s, tried } => {
+                let mut figures = vec![("in_flight", count(in_flight)), ("bytes_per_s", bytes_per_s)];
+                if let Some((tried, tried_bytes_per_s)) = tried {
+                    figures.extend([("tried", count(tried)), ("tried_bytes_per_s", tried_bytes_per_s)]);
+                }
+                figures
+            }
         }
     }
 
@@ -182,8 +191,8 @@ impl LimitedBy {
     }
 
     /// What the pace says, where the threads have time left. `cores` are the shares of it that they use, `rate` what is
-    /// received, bytes a second, `per_s` the requests that the origin was found to take, `bound` what bounds the level.
-    pub(super) fn of(by: ByPace, cores: Cores, rate: f64, per_s: Option<f64>, bound: Bound) -> LimitedBy {
+    /// received, bytes a second, `bound` what bounds the level.
+    pub(super) fn of(by: ByPace, cores: Cores, rate: f64, requests: RequestRate, bound: Bound) -> LimitedBy {
         let (busy_percent, queued_percent) = (percent(cores.used), percent(cores.queued));
         let bytes_per_s = rate as u64;
         match by {
@@ -194,10 +203,7 @@ impl LimitedBy {
                     Waits::Memory => LimitedBy::Memory { waiting_percent },
                     Waits::Reader => LimitedBy::Reader { waiting_percent },
                     Waits::Bandwidth => LimitedBy::Bandwidth { bytes_per_s },
-                    Waits::Requests => LimitedBy::Requests {
-                        waiting_percent,
-                        per_s: per_s.map(|per_s| per_s.round() as u32),
-                    },
+                    Waits::Requests => requests.limits(waiting_percent),
                 }
             }
             _ if busy_percent + queued_percent >= BUSY_PERCENT => {
@@ -209,13 +215,24 @@ impl LimitedBy {
             ByPace::Bound { limit, rate } => {
                 LimitedBy::Parallel { bound, parallel: limit, bytes_per_s: rate as u64 }
             }
-            ByPace::Plateau { in_flight, rate, tried, tried_rate } => LimitedBy::Network {
+            ByPace::Plateau { in_flight, rate, tried } => LimitedBy::Network {
                 in_flight,
                 bytes_per_s: rate as u64,
-                tried,
-                tried_bytes_per_s: tried_rate as u64,
+                tried: tried
+                    .filter(|(_, tried_rate)| *tried_rate <= 1.1 * rate)
+                    .map(|(tried, tried_rate)| (tried, tried_rate as u64)),
             },
         }
+    }
+}
+
+impl RequestRate {
+    /// Of the two it is the lesser that parts wait for.
+    fn limits(self, waiting_percent: u32) -> LimitedBy {
+        let found = self.found.map(|found| found.round() as u32);
+        let asked_for = self.asked_for.filter(|asked_for| found.is_none_or(|found| *asked_for <= found));
+        let per_s = asked_for.or(found).unwrap_or_default();
+        LimitedBy::Requests { waiting_percent, per_s, is_asked_for: asked_for.is_some() }
     }
 }
 
@@ -249,10 +266,13 @@ impl fmt::Display for LimitedBy {
             LimitedBy::Bandwidth { bytes_per_s } => {
                 write!(out, "--bandwidth: {} are received", speed(bytes_per_s))
             }
-            LimitedBy::Requests { waiting_percent, per_s: None } => {
-                write!(out, "--request-rate: {waiting_percent} % of the parts wait for their request")
+            LimitedBy::Requests { waiting_percent, per_s, is_asked_for: true } => {
+                write!(
+                    out,
+                    "--request-rate: {per_s} requests a second, and {waiting_percent} % of the parts wait for theirs"
+                )
             }
-            LimitedBy::Requests { per_s: Some(per_s), .. } => {
+            LimitedBy::Requests { per_s, .. } => {
                 write!(out, "the origin's throttling: it takes about {per_s} requests a second")
             }
             LimitedBy::Throttling { in_flight } => {
@@ -271,18 +291,13 @@ impl fmt::Display for LimitedBy {
                 };
                 write!(out, "{by}: {parallel} in flight carry {}", speed(bytes_per_s))
             }
-            // With more at another time: what came between them says nothing of how many are best.
-            LimitedBy::Network { in_flight, bytes_per_s, tried_bytes_per_s, .. }
-                if tried_bytes_per_s > bytes_per_s + bytes_per_s / 10 =>
-            {
-                write!(out, "the network or the origin: {in_flight} in flight carry {}", speed(bytes_per_s))
+            LimitedBy::Network { in_flight, bytes_per_s, tried } => {
+                write!(out, "the network or the origin: {in_flight} in flight carry {}", speed(bytes_per_s))?;
+                match tried {
+                    Some((tried, carried)) => write!(out, ", {tried} carried {}", speed(carried)),
+                    None => Ok(()),
+                }
             }
-            LimitedBy::Network { in_flight, bytes_per_s, tried, tried_bytes_per_s } => write!(
-                out,
-                "the network or the origin: {in_flight} in flight carry {}, {tried} carried {}",
-                speed(bytes_per_s),
-                speed(tried_bytes_per_s)
-            ),
         }
     }
 }
@@ -347,9 +362,13 @@ mod tests {
 
     #[test]
     fn words_and_figures() {
-        let check = |by: ByPace, busy: f64, name: &str, says: &str| {
+        let requests = RequestRate { asked_for: Some(500), found: Some(480.4) };
+        let of = |by, busy| {
             let cores = Cores { used: busy, queued: 0.04 };
-            let by = LimitedBy::of(by, cores, 3.0 * 1048576.0, Some(480.4), Bound::Window);
+            LimitedBy::of(by, cores, 3.0 * 1048576.0, requests, Bound::Window)
+        };
+        let check = |by: ByPace, busy: f64, name: &str, says: &str| {
+            let by = of(by, busy);
             assert_eq!(by.name(), name);
             assert_eq!(by.to_string(), says);
         };
@@ -368,7 +387,7 @@ mod tests {
         );
         let (by, cores) = (ByPace::Ramp { in_flight: 8 }, Cores { used: 0.6, queued: 0.35 });
         assert_eq!(
-            LimitedBy::of(by, cores, 1.0, None, Bound::Most).to_string(),
+            LimitedBy::of(by, cores, 1.0, requests, Bound::Most).to_string(),
             "the cores: the threads of the shards run 60 % of the time and wait 35 % of it for a core"
         );
         check(gate(Waits::Disk), 1.0, "disk", "the disk: 50 % of the parts in flight wait for it");
@@ -400,10 +419,30 @@ mod tests {
             "--window: 4 in flight carry 2KiB/s",
         );
         check(
-            ByPace::Plateau { in_flight: 10, rate: 2048.0, tried: 12, tried_rate: 2050.0 },
+            ByPace::Plateau { in_flight: 10, rate: 2048.0, tried: Some((12, 2050.0)) },
             0.0,
             "network",
             "the network or the origin: 10 in flight carry 2KiB/s, 12 carried 2KiB/s",
         );
+        let says = "the network or the origin: 10 in flight carry 2KiB/s";
+        for tried in [Some((12, 2300.0)), None] {
+            let by = ByPace::Plateau { in_flight: 10, rate: 2048.0, tried };
+            check(by, 0.0, "network", says);
+            assert_eq!(of(by, 0.0).figures(), [("in_flight", 10), ("bytes_per_s", 2048)]);
+        }
+    }
+
+    #[test]
+    fn what_requests_wait_for_comes_with_how_many_are_sent() {
+        let check = |asked_for: Option<u32>, found: Option<f64>, says: &str, per_s: u64| {
+            let by = RequestRate { asked_for, found }.limits(84);
+            assert_eq!(by.to_string(), says);
+            assert_eq!(by.figures(), [("waiting_percent", 84), ("requests_per_s", per_s)]);
+        };
+        let own = "--request-rate: 50 requests a second, and 84 % of the parts wait for theirs";
+        check(Some(50), None, own, 50);
+        check(Some(50), Some(480.4), own, 50);
+        check(Some(500), Some(480.4), "the origin's throttling: it takes about 480 requests a second", 480);
+        check(None, Some(480.4), "the origin's throttling: it takes about 480 requests a second", 480);
     }
 }

@@ -30,7 +30,7 @@ use crate::hold::Hold;
 use crate::many::Batch;
 use crate::memory::Shares;
 use crate::object::unix_seconds;
-use crate::pace::{Limits, Pace, Remembered, Seed};
+use crate::pace::{GAP, Limits, Pace, Remembered, Seed};
 use crate::queue::{Asker, Priority};
 use crate::shard::{Job, Shard};
 use crate::slots::{Desk, Turns};
@@ -38,6 +38,7 @@ use crate::transfer::Running;
 pub(crate) use bandwidth::Bandwidth;
 pub(crate) use cells::Cell;
 use cells::{Cores, Sums};
+use limited::RequestRate;
 pub(crate) use limited::Tally;
 pub use limited::{Bound, LimitedBy};
 use requests::Requests;
@@ -166,8 +167,8 @@ struct Measured {
     cores: Cores,
     rate: f64,
     tally: Tally,
-    /// What the origin was found to take; kept when it is not limited any more, for what waits yet.
-    per_s: Option<f64>,
+    /// What was found is kept when the origin is not limited any more, for what waits yet.
+    request_rate: RequestRate,
 }
 
 /// Whose workers they are.
@@ -210,7 +211,7 @@ impl Gate {
                 cores: Cores::default(),
                 rate: 0.0,
                 tally: Tally::default(),
-                per_s: None,
+                request_rate: RequestRate { asked_for: settings.request_rate, found: None },
             }),
             staff: Mutex::new(Staff::new(shards)),
             is_starved: AtomicBool::new(false),
@@ -288,6 +289,11 @@ impl Gate {
         self.requests.start(class, self.cell(shard)).await
     }
 
+    /// Whether requests for objects wait to be sent.
+    pub(crate) fn has_requests_waiting(&self) -> bool {
+        self.requests.are_waiting(Class::Read)
+    }
+
     /// A request that left at `sent` was answered.
     pub(crate) fn on_answer(&self, class: Class, sent: Instant, load: Load) {
         if self.requests.on_answer(class, sent, load) && class == Class::Read {
@@ -325,6 +331,8 @@ impl Gate {
         if self.is_ticking.swap(true, Ordering::AcqRel) {
             return;
         }
+        // Nobody worked until now: that was nobody's limit.
+        self.measured().ticked = now();
         let (gate, core) = (self.clone(), shard.core.clone());
         tokio::task::spawn_local(async move {
             loop {
@@ -353,9 +361,12 @@ impl Gate {
         sample.starved = self.is_starved.swap(false, Ordering::Relaxed) || idle > (self.limit() / 10).max(1);
         measured.pace.on_tick(now, sample);
         self.follow(&measured.pace);
-        measured.per_s = self.requests.per_second(Class::Read).or(measured.per_s);
+        measured.request_rate.found = self.requests.per_second(Class::Read).or(measured.request_rate.found);
         let bound = self.bound(&measured.limits);
-        measured.note(elapsed, sample.bytes, cores, bound);
+        // What nobody asked for in between was held back by nothing.
+        if elapsed <= GAP {
+            measured.note(elapsed, sample.bytes, cores, bound);
+        }
         drop(measured);
         self.hire(core);
     }
@@ -416,7 +427,7 @@ impl Measured {
         self.cores.used += (cores.used - self.cores.used) * weight;
         self.cores.queued += (cores.queued - self.cores.queued) * weight;
         self.rate += (bytes as f64 / seconds - self.rate) * weight;
-        let by = LimitedBy::of(self.pace.limited_by(), self.cores, self.rate, self.per_s, bound);
+        let by = LimitedBy::of(self.pace.limited_by(), self.cores, self.rate, self.request_rate, bound);
         self.tally.add(by, elapsed, bytes);
     }
 }

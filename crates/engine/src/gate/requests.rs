@@ -58,6 +58,10 @@ impl<T> Queue<T> {
         self.of.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn is_waited_for(&self) -> bool {
+        self.turn.try_lock().is_err()
+    }
+
     /// Waits until `take` gives something, which says how long to wait where it does not.
     async fn wait(&self, cell: &Cell, take: impl Fn(&mut T) -> Result<(), Duration>) {
         let mut waits: Option<Counted<'_>> = None;
@@ -118,6 +122,11 @@ impl Requests {
         now()
     }
 
+    /// Whether requests of that class wait: another one would only make them wait longer.
+    pub(crate) fn are_waiting(&self, class: Class) -> bool {
+        self.lane(class).throttle.is_waited_for() || self.rate.as_ref().is_some_and(Queue::is_waited_for)
+    }
+
     /// A request that left at `sent` was answered. True when that the load is too much is news.
     pub(crate) fn on_answer(&self, class: Class, sent: Instant, load: Load) -> bool {
         let lane = self.lane(class);
@@ -151,8 +160,9 @@ mod tests {
 
     use super::*;
 
-    /// In virtual time: how many requests `workers` send in ten seconds, and the most that wait at a time.
-    fn sent(workers: usize, rate: Option<u32>, refusals: bool) -> (u32, f64) {
+    /// In virtual time: how many requests `workers` send in ten seconds, what the origin is found to take, and whether some
+    /// wait in the end.
+    fn sent(workers: usize, rate: Option<u32>, refusals: bool) -> (u32, f64, bool) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
@@ -175,22 +185,24 @@ mod tests {
                 });
             }
             tokio::time::sleep(Duration::from_secs(10)).await;
-            (count.get(), requests.0.per_second(Class::Read).unwrap_or(f64::INFINITY))
+            let found = requests.0.per_second(Class::Read).unwrap_or(f64::INFINITY);
+            (count.get(), found, requests.0.are_waiting(Class::Read))
         })
     }
 
     #[test]
     fn the_rate_is_kept_and_nobody_waits_without_one() {
-        assert_eq!(sent(8, None, false), (8_000, f64::INFINITY));
-        let (count, _) = sent(64, Some(100), false);
-        assert!((990..=1_010).contains(&count), "{count}");
-        let (count, _) = sent(3, Some(7), false);
-        assert!((69..=72).contains(&count), "{count}");
+        assert_eq!(sent(8, None, false), (8_000, f64::INFINITY, false));
+        assert_eq!(sent(1, Some(200), false), (1_000, f64::INFINITY, false));
+        let (count, _, waiting) = sent(64, Some(100), false);
+        assert!((990..=1_010).contains(&count) && waiting, "{count}");
+        let (count, _, waiting) = sent(3, Some(7), false);
+        assert!((69..=72).contains(&count) && waiting, "{count}");
     }
 
     #[test]
     fn a_class_that_is_refused_slows_down_and_others_do_not() {
-        let (count, per_second) = sent(8, None, true);
+        let (count, per_second, _) = sent(8, None, true);
         assert!(count < 7_000 && per_second < 700.0, "{count} requests, {per_second} a second");
         assert!(per_second >= 16.0, "{per_second} a second");
         let requests = Requests::new(None, now());

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -22,7 +23,7 @@ use crate::lease::Charge;
 use crate::memory;
 use crate::queue::{Asker, Priority};
 use crate::shard::Job;
-use crate::stats::Report;
+use crate::stats::{Counters, Report};
 use crate::temporary::Sweeper;
 use crate::transfer::{Care, Running};
 
@@ -276,12 +277,10 @@ impl Batch {
         }
     }
 
-    /// An object has `parts` parts left to take: they are there for all workers.
-    pub(crate) fn open(&self, hold: &Hold, parts: u64) {
-        if parts > 0 {
-            self.lock().queue.open(hold.clone());
-            self.work.notify_waiters();
-        }
+    /// An object has parts left to take, or one on its way that may be shared: they are there for all workers.
+    pub(crate) fn open(&self, hold: &Hold) {
+        self.lock().queue.open(hold.clone());
+        self.work.notify_waiters();
     }
 
     /// An object has no part left to take.
@@ -319,6 +318,7 @@ impl Batch {
         if state.is_over() {
             self.news.notify_all();
         }
+        state.progress.fetched_bytes += finished.fetched_bytes;
         let listed_bytes = finished.wanted.size.unwrap_or(0);
         match &finished.result {
             Ok(report) => {
@@ -364,11 +364,13 @@ impl Batch {
 
     pub(crate) fn progress(&self) -> ManyProgress {
         let state = self.lock();
-        let on_their_way: u64 = state.large.iter().map(|running| running.progress().landed_bytes).sum();
-        let landed_bytes = state.progress.landed_bytes + on_their_way;
+        let on_their_way = |of: fn(&Counters) -> &AtomicU64| -> u64 {
+            state.large.iter().map(|running| of(&running.counters).load(Relaxed)).sum()
+        };
         let tally = self.gate.tally();
         ManyProgress {
-            landed_bytes,
+            landed_bytes: state.progress.landed_bytes + on_their_way(|counters| &counters.landed_bytes),
+            fetched_bytes: state.progress.fetched_bytes + on_their_way(|counters| &counters.fetched_bytes),
             is_complete: state.is_fed,
             limited_by: tally.now(),
             mostly_limited_by: tally.since(&self.tally),

@@ -64,6 +64,8 @@ pub struct ManyProgress {
     pub failed: u64,
     /// Bytes at their landing: of small objects when they are whole, of large ones as they come.
     pub landed_bytes: u64,
+    /// Bytes of bodies received, as `landed_bytes` counts them; those that an earlier run had left are not among them.
+    pub fetched_bytes: u64,
     /// Connections opened.
     pub connections: u32,
     /// Bytes of large objects that failed or were cut off and are kept for the next run.

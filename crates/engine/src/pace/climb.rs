@@ -99,10 +99,10 @@ pub(super) enum Standing {
     Throttled,
     /// As high as may be, and more might carry more.
     Bound,
-    /// What is carried, and what the last Up carried with more in flight.
+    /// What is carried, and what more in flight carried last; not known of a level that was only remembered.
     Knee {
         held: Span,
-        tried: Span,
+        tried: Option<Span>,
     },
 }
 
@@ -124,7 +124,7 @@ pub(super) struct Climb {
     off: f64,
     /// What this Up or Dip carries.
     probe: Span,
-    /// What the last Up carried that brought nothing.
+    /// What was carried by more in flight than were worth it, when that was tried last.
     tried: Option<Span>,
     /// This ramp began at a knee that was known, and has found nothing yet.
     from_knee: bool,
@@ -181,12 +181,11 @@ impl Climb {
     }
 
     pub(super) fn standing(&self) -> Standing {
-        match self.tried {
+        match self.level >= self.most {
             _ if self.careful > 0 => Standing::Throttled,
             _ if self.is_climbing() => Standing::Climbing,
-            Some(tried) if self.level < self.most => Standing::Knee { held: self.held, tried },
-            _ if self.level >= self.most => Standing::Bound,
-            _ => Standing::Climbing,
+            true => Standing::Bound,
+            false => Standing::Knee { held: self.held, tried: self.tried },
         }
     }
 
@@ -288,6 +287,7 @@ impl Climb {
 
     /// More in flight than `base` bring nothing worth while.
     fn end_ramp(&mut self, base: Span, proven: bool, round: Span) {
+        self.tried = Some(round);
         if std::mem::take(&mut self.from_knee) {
             self.hold();
         } else if proven {
@@ -298,6 +298,7 @@ impl Climb {
     }
 
     fn fall(&mut self, base: Span) {
+        self.tried = Some(base);
         self.level = (base.level() / 4.0).max(self.least);
         self.phase = Phase::Fall { base };
     }

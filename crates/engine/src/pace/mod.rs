@@ -19,7 +19,7 @@ pub(crate) mod throttle;
 use std::time::{Duration, Instant};
 
 use climb::{Climb, Standing, Start};
-use meter::Meter;
+use meter::{Meter, Span};
 use part::PartSize;
 
 const MIB: u64 = 1 << 20;
@@ -29,7 +29,7 @@ const ROUND_LEAST: f64 = 0.1;
 const ROUND_MOST: f64 = 0.4;
 
 /// Ticks further apart than this say that nothing was in flight between them.
-const GAP: Duration = Duration::from_millis(500);
+pub(crate) const GAP: Duration = Duration::from_millis(500);
 
 /// The most attempts in flight, unless told otherwise. 100 Gbit/s takes 140 to 250 of the 50 to 90 MB/s that a connection
 /// to a large store carries, and 1024 are slower than 256 (reference/cli.md §3.1); 512 leave room for slow uploads.
@@ -70,6 +70,11 @@ impl Seed {
             None => f64::from(self.cores * 8).clamp(16.0, CORES_GUESS_MOST),
         };
         Start::Guess { level, step: if level > 16.0 { 1.5 } else { 2.0 } }
+    }
+
+    /// What a connection is expected to carry, bytes a second.
+    fn connection_rate(&self) -> f64 {
+        self.remembered.map_or(FIRST_RATE, |found| found.connection_rate as f64)
     }
 }
 
@@ -184,8 +189,9 @@ pub(crate) enum LimitedBy {
     Throttled { limit: u32 },
     /// The bound of the search, `--parallel`, memory or open files: more in flight might bring more.
     Bound { limit: u32, rate: f64 },
-    /// The link, the origin or this machine's cores: `rate` bytes a second with `in_flight`, `tried_rate` with `tried`.
-    Plateau { in_flight: u32, rate: f64, tried: u32, tried_rate: f64 },
+    /// The link, the origin or this machine's cores: `rate` bytes a second with `in_flight`; with more of them, where that
+    /// has been tried, the second of `tried`.
+    Plateau { in_flight: u32, rate: f64, tried: Option<(u32, f64)> },
 }
 
 /// How one origin is asked in one direction; see the module.
@@ -200,7 +206,19 @@ pub(crate) struct Pace {
     ticked: Instant,
     throttled: Option<Instant>,
     lately: Lately,
+    carried: Carried,
 }
+
+/// What connections carried since a level was found: bytes, over the time that all their bodies together moved. Lumps and
+/// bodies that end between ticks are on both sides of it or on neither.
+#[derive(Clone, Copy, Debug)]
+struct Carried {
+    bytes: f64,
+    seconds: f64,
+}
+
+/// Of what connections carried so long ago about a third is left.
+const CARRIED_S: f64 = 3.0;
 
 /// Half a second of samples, smoothed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -217,9 +235,9 @@ impl Pace {
             // Short at first: the level may be far too high by now, and a slot is given up when its part ends.
             Some(found) => {
                 let mib = (found.part_bytes as f64).min(found.connection_rate as f64 / 4.0) / MIB as f64;
-                PartSize::new(limits.part_bytes, mib, found.connection_rate as f64)
+                PartSize::new(limits.part_bytes, mib, seed.connection_rate())
             }
-            None => PartSize::new(limits.part_bytes, FIRST_PART_MIB, FIRST_RATE),
+            None => PartSize::new(limits.part_bytes, FIRST_PART_MIB, seed.connection_rate()),
         };
         Pace {
             limits,
@@ -234,6 +252,8 @@ impl Pace {
             ticked: now,
             throttled: None,
             lately: Lately::default(),
+            // What is expected stands until there is something to say.
+            carried: Carried { bytes: seed.connection_rate(), seconds: 1.0 },
         }
     }
 
@@ -287,6 +307,9 @@ impl Pace {
             let by_requests = self.lately.waits_for(Gate::Requests);
             self.part.on_tick(rate, seconds, self.first_byte, self.is_climbing(), by_requests);
         }
+        if !self.is_climbing() {
+            self.carried.on_tick(&sample, seconds);
+        }
         if self.limits.parallel.is_none() {
             self.climb(now, elapsed, &sample);
         }
@@ -327,7 +350,7 @@ impl Pace {
             return None;
         }
         let level = self.climb.found()?.round() as u32;
-        let connection_rate = self.part.connection_rate() as u64;
+        let connection_rate = self.carried.rate() as u64;
         Some(Remembered { level, connection_rate, part_bytes: self.part.bytes(), when })
     }
 
@@ -348,13 +371,27 @@ impl Pace {
             Standing::Climbing => LimitedBy::Ramp { in_flight },
             Standing::Throttled => LimitedBy::Throttled { limit },
             Standing::Bound => LimitedBy::Bound { limit, rate },
-            Standing::Knee { held, tried } => LimitedBy::Plateau {
-                in_flight: held.level().round() as u32,
-                rate: held.rate(),
-                tried: tried.level().round() as u32,
-                tried_rate: tried.rate(),
-            },
+            Standing::Knee { held, tried } => {
+                let figures = |span: Span| (span.level().round() as u32, span.rate());
+                // The level has just been reached: what is carried there is what was carried lately.
+                let (in_flight, rate) = if held.rounds() > 0.0 { figures(held) } else { (in_flight, rate) };
+                let tried = tried.map(figures).filter(|(level, _)| *level > in_flight);
+                LimitedBy::Plateau { in_flight, rate, tried }
+            }
         }
+    }
+}
+
+impl Carried {
+    fn on_tick(&mut self, sample: &Sample, seconds: f64) {
+        let left = (-seconds / CARRIED_S).exp();
+        self.bytes = self.bytes * left + sample.bytes as f64;
+        self.seconds = self.seconds * left + f64::from(sample.moving) * seconds;
+    }
+
+    /// Of one connection, bytes a second; never nothing.
+    fn rate(&self) -> f64 {
+        (self.bytes / self.seconds.max(f64::MIN_POSITIVE)).max(1.0)
     }
 }
 

@@ -28,7 +28,7 @@ const GOLDEN: f64 = 0.618_034;
 pub(super) struct PartSize {
     fixed: Option<u64>,
     mib: f64,
-    /// Of one connection whose body moves, bytes a second.
+    /// Of one connection whose body moves, bytes a second; high where bytes come in lumps, as it rises sooner than it falls.
     rate: f64,
     /// Where requests are what an origin counts, parts grow beyond what time allows, up to this factor.
     stretch: f64,
@@ -43,10 +43,6 @@ impl PartSize {
 
     pub(super) fn bytes(&self) -> u64 {
         self.fixed.unwrap_or(self.mib as u64 * MIB)
-    }
-
-    pub(super) fn connection_rate(&self) -> f64 {
-        self.rate
     }
 
     /// `rate`: bytes a second of one moving body in the last `seconds`. `short`: the level is being found.

@@ -331,7 +331,7 @@ fn what_it_is_limited_by_comes_with_the_figure() {
     assert!(matches!(pace.limited_by(), LimitedBy::Ramp { .. }));
     assert_eq!(pace.remember(0), None);
     drive(&mut pace, &mut now, 10.0, origin(400));
-    let LimitedBy::Plateau { in_flight, rate, tried, tried_rate } = pace.limited_by() else {
+    let LimitedBy::Plateau { in_flight, rate, tried: Some((tried, tried_rate)) } = pace.limited_by() else {
         panic!("{:?}", pace.limited_by())
     };
     assert!((40..=50).contains(&in_flight) && tried > in_flight, "{in_flight}, {tried}");
@@ -357,6 +357,64 @@ fn what_it_is_limited_by_comes_with_the_figure() {
     let mut open = Pace::new(Seed::default(), Limits { most: 64, ..Limits::default() }, now);
     drive(&mut open, &mut now, 5.0, origin(100_000));
     assert!(matches!(open.limited_by(), LimitedBy::Bound { limit: 64, .. }), "{:?}", open.limited_by());
+}
+
+/// How much of the first `seconds` was limited by the start, as a share.
+fn share_of_the_ramp(mut pace: Pace, mut now: Instant, seconds: f64, origin: impl Fn(u32) -> Sample) -> f64 {
+    let ticks = (seconds / 0.025) as u32;
+    let ramp = (0..ticks).filter(|_| {
+        drive(&mut pace, &mut now, 0.026, &origin);
+        matches!(pace.limited_by(), LimitedBy::Ramp { .. })
+    });
+    ramp.count() as f64 / f64::from(ticks)
+}
+
+#[test]
+fn a_run_of_two_seconds_at_its_plateau_was_limited_by_the_start() {
+    let check = |remembered: Option<u32>, total: u64, most: f64| {
+        let now = Instant::now();
+        let remembered = remembered.map(|level| Remembered {
+            level,
+            connection_rate: 10 * MIB,
+            part_bytes: 8 * MIB,
+            when: 0,
+        });
+        let pace = Pace::new(Seed { remembered, cores: 2, ..Seed::default() }, Limits::default(), now);
+        let share = share_of_the_ramp(pace, now, 2.0, origin(total));
+        assert!(share <= most, "{share} of the time, {remembered:?}, {total} MiB/s");
+    };
+    // The seed is too low, too high, and right.
+    check(None, 400, 0.3);
+    check(None, 20, 0.3);
+    check(None, 160, 0.3);
+    check(Some(44), 400, 0.1);
+    check(Some(100), 400, 0.1);
+}
+
+#[test]
+fn what_is_remembered_of_a_connection_is_not_what_comes_in_a_lump() {
+    // Bytes come with every so manieth tick; that share of what is in flight moves; for so many seconds. The level was another
+    // now and then.
+    let check = |every: u64, moving: f64, seconds: f64| {
+        let (mut now, ticks) = (Instant::now(), std::cell::Cell::new(0));
+        let mut pace = fresh(now);
+        drive(&mut pace, &mut now, seconds, |limit| {
+            ticks.set(ticks.get() + 1);
+            let steady = origin(400)(limit);
+            let bytes = if ticks.get() % every == 0 { steady.bytes * every } else { 0 };
+            Sample { bytes, moving: (f64::from(limit) * moving) as u32, ..steady }
+        });
+        let found = pace.remember(0).expect("it stands");
+        let carries = 400.0 / (f64::from(found.level) * moving);
+        let remembered = found.connection_rate as f64 / MIB as f64;
+        let off = remembered / carries;
+        assert!((0.75..1.25).contains(&off), "{remembered} MiB/s, {found:?}: {every}, {moving}, {seconds} s");
+    };
+    for (every, moving) in [(1, 1.0), (2, 1.0), (4, 1.0), (1, 0.7), (4, 0.7)] {
+        for seconds in [4.0, 10.0] {
+            check(every, moving, seconds);
+        }
+    }
 }
 
 #[test]

@@ -515,3 +515,24 @@ fn shards_share_the_parts() {
     assert!(connections.iter().any(|&number| number >= 1_000_000), "shard 1 took part");
     assert_eq!(report.shards, 2);
 }
+
+/// A part's first byte was counted from when its turn came, with the wait for `--request-rate` in it.
+#[test]
+fn a_part_starts_when_its_request_is_sent() {
+    let origin = Origin::start(|asked| Reply::Keep(right(asked, &object(SIZE))));
+    let mut config = config();
+    (config.settings.parallel, config.settings.request_rate) = (Some(16), Some(40));
+    let client = Client::new(config).expect("good settings");
+    let get = Get::new(location(&origin), Landing::Nowhere).with_part_records();
+    let report = client.get(get).expect("a start").wait().expect("the object arrives");
+    let mut starts: Vec<f64> = report.parts.iter().map(|part| part.start_s).collect();
+    starts.sort_by(f64::total_cmp);
+    // Of 40 a second, two of which may be saved up.
+    for (number, start_s) in starts.iter().enumerate().skip(3) {
+        let sent_s = (number - 3) as f64 / 40.0;
+        assert!(start_s - starts[0] >= sent_s, "request {number} was sent after {start_s} s: {starts:?}");
+    }
+    assert!(
+        report.parts.iter().all(|part| part.start_s < part.first_byte_s && part.first_byte_s <= part.end_s)
+    );
+}

@@ -574,7 +574,8 @@ fn ways() -> Vec<Row> {
         Row {
             name: "dead-address",
             day: "The only address that the origin's name has takes no connection.",
-            does: "After `--connect-timeout` the address is given up, and tried again as often as `--retries` says.",
+            does: "After `--connect-timeout` the address is given up, and tried again as often as `--retries` says; where no \
+                   connection has ever come about, not beyond 10 s in all, by default twice.",
             addresses: Addresses::Dead,
             retries: FEW,
             settings: &["--connect-timeout", "500ms"],
