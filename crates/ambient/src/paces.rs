@@ -10,6 +10,7 @@ use std::fmt::Write;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use flatout_engine::FoundPace;
 
@@ -26,6 +27,9 @@ const ORIGINS_MAX: usize = 100;
 /// No origin is the same after that.
 const KEPT_FOR_S: u64 = 90 * 24 * 3_600;
 
+/// How far ahead of ours another machine's clock may be, where both have the same home.
+const AHEAD_S: u64 = 3_600;
+
 /// Below `XDG_CACHE_HOME`, else below `~/.cache`; none where neither is known.
 fn path(environment: &Environment) -> Option<PathBuf> {
     // The XDG specification has a relative path ignored.
@@ -37,7 +41,19 @@ fn path(environment: &Environment) -> Option<PathBuf> {
 
 /// What earlier runs found.
 pub(crate) fn recall(environment: &Environment) -> Vec<FoundPace> {
-    path(environment).map(|path| read(&path)).unwrap_or_default()
+    let mut paces = path(environment).map(|path| read(&path)).unwrap_or_default();
+    paces.retain(|pace| is_kept(pace, now_s()));
+    paces
+}
+
+/// Neither too old, nor of a time that has not come: a clock was wrong then, and nothing that is found would be newer.
+fn is_kept(pace: &FoundPace, now_s: u64) -> bool {
+    (now_s.saturating_sub(KEPT_FOR_S)..=now_s + AHEAD_S).contains(&pace.when_s)
+}
+
+/// Seconds since 1970.
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs())
 }
 
 /// Keeps what this run found beside what others did.
@@ -47,7 +63,7 @@ pub(crate) fn remember(environment: &Environment, found: &[FoundPace]) {
     paces.retain(|known| found.iter().all(|found| found.origin != known.origin));
     paces.extend_from_slice(found);
     // A full disk or a folder of somebody else's: the next run begins without it.
-    let _ = write(&path, &written(paces));
+    let _ = write(&path, &written(paces, now_s()));
 }
 
 /// Removes the file; its path where there was one.
@@ -66,6 +82,10 @@ pub(crate) fn forget(environment: &Environment) -> io::Result<Option<PathBuf>> {
 }
 
 fn read(path: &Path) -> Vec<FoundPace> {
+    // A pipe in its place would be waited for.
+    if !fs::metadata(path).is_ok_and(|found| found.is_file()) {
+        return Vec::new();
+    }
     let Ok(Some(text)) = read_text(path) else { return Vec::new() };
     let mut lines = text.lines();
     if lines.next() != Some(HEAD) {
@@ -91,11 +111,11 @@ fn pace(line: &str) -> Option<FoundPace> {
     Some(FoundPace { origin, parallel, connection_bytes, part_bytes, when_s })
 }
 
-fn written(mut paces: Vec<FoundPace>) -> String {
+fn written(mut paces: Vec<FoundPace>, now_s: u64) -> String {
+    paces.retain(|pace| is_kept(pace, now_s));
     paces.sort_by_key(|pace| std::cmp::Reverse(pace.when_s));
-    let newest = paces.first().map_or(0, |pace| pace.when_s);
     let mut page = format!("{HEAD}\n");
-    for pace in paces.iter().take(ORIGINS_MAX).filter(|pace| newest - pace.when_s < KEPT_FOR_S) {
+    for pace in paces.iter().take(ORIGINS_MAX) {
         let FoundPace { origin, parallel, connection_bytes, part_bytes, when_s } = pace;
         // A line in memory takes everything.
         let _ = writeln!(
@@ -110,7 +130,10 @@ fn written(mut paces: Vec<FoundPace>) -> String {
 fn write(path: &Path, page: &str) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(folder)?;
-    let beside = folder.join(format!("pace.{}", std::process::id()));
+    // In two containers with one home the same number may be two processes.
+    let nanoseconds =
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
+    let beside = folder.join(format!("pace.{}.{nanoseconds}", std::process::id()));
     let written = fs::write(&beside, page).and_then(|()| fs::rename(&beside, path));
     if written.is_err() {
         let _ = fs::remove_file(&beside);
@@ -122,7 +145,9 @@ fn write(path: &Path, page: &str) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn found(origin: &str, when_s: u64) -> FoundPace {
+    /// `after`: seconds after an hour ago.
+    fn found(origin: &str, after: u64) -> FoundPace {
+        let when_s = now_s() / 3_600 * 3_600 - 3_600 + after;
         let (parallel, connection_bytes, part_bytes) = (12, 64 << 20, 8 << 20);
         FoundPace { origin: origin.into(), parallel, connection_bytes, part_bytes, when_s }
     }
@@ -168,17 +193,18 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let environment = home(folder.path());
         let file = folder.path().join(".cache/flatout/pace");
-        let good = "read http://a:1 parallel=12 connection=67108864 part=8388608 when=5";
+        let good =
+            format!("read http://a:1 parallel=12 connection=67108864 part=8388608 when={}", now_s() - 5);
         for (content, known) in [
             ("", 0),
             ("flatout pace 2\n", 0),
             (&format!("{HEAD}\n{good}\n"), 1),
             (
-                &format!(
-                    "{HEAD}\n{good}\nread http://b:1 parallel=x\n\nwrite http://c:1 parallel=1\n{good}0"
-                ),
+                &format!("{HEAD}\n{good}\nread http://b:1 parallel=x\n\nwrite http://c:1 parallel=1\n{good}"),
                 2,
             ),
+            // When its clock was wrong, and from long ago.
+            (&format!("{HEAD}\n{good}0\n{}\n", &good[..good.len() - 1]), 0),
             (&format!("{HEAD}\n{}\n", good.replace("=12", "=0")), 0),
             (&format!("{HEAD}\n{}\n", good.replace("=12", "=99999999999")), 0),
             (&format!("\u{0}{HEAD}\n{good}\n"), 0),
@@ -201,10 +227,13 @@ mod tests {
     #[test]
     fn the_file_stays_small_and_fresh() {
         let many: Vec<FoundPace> = (0..300).map(|n| found(&format!("http://h{n}:1"), 1_000 + n)).collect();
-        let page = written(many);
+        let page = written(many, now_s());
         assert_eq!(page.lines().count(), 1 + ORIGINS_MAX);
         assert!(page.len() < 16 << 10 && page.contains("http://h299:1") && !page.contains("http://h100:1"));
-        let page = written(vec![found("http://new:1", KEPT_FOR_S * 2), found("http://old:1", 1)]);
-        assert!(page.contains("new") && !page.contains("old"), "{page}");
+        let (now, mut old, mut odd) = (now_s(), found("http://old:1", 1), found("http://odd:1", 1));
+        (old.when_s, odd.when_s) = (now - KEPT_FOR_S - 1, now + 10 * AHEAD_S);
+        let page = written(vec![found("http://new:1", 2), old, odd], now);
+        assert_eq!(page.lines().count(), 2, "{page}");
+        assert!(page.contains("http://new:1"), "{page}");
     }
 }

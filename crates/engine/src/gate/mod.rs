@@ -195,7 +195,7 @@ impl Gate {
         let cores =
             if cfg!(test) { 2 } else { std::thread::available_parallelism().map_or(1, usize::from) as u32 };
         let now = now();
-        let pace = Pace::new(Seed { remembered, link: None, cores }, limits, now);
+        let pace = Pace::new(Seed { remembered, cores }, limits, now);
         let shards = settings.shards.max(1) as usize;
         Gate {
             cells: (0..shards).map(|_| Cell::default()).collect(),

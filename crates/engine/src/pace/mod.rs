@@ -38,10 +38,6 @@ pub const LEVEL_MOST: u32 = 512;
 /// Fewer would leave threads of ours idle, and one that is silent for a moment would be half of all.
 const LEVEL_LEAST: f64 = 4.0;
 
-/// What one connection to a large store carries, bytes a second, when nothing is known: between the 50 MB/s that the CRT
-/// counts on and the 90 MB/s that AWS states. Somewhat high on purpose, as doubling costs less than having too many.
-const CONNECTION_RATE: f64 = 64.0 * MIB as f64;
-
 /// What a part is measured by before anything is: 16 MiB/s are 8 MiB in half a second.
 const FIRST_RATE: f64 = 16.0 * MIB as f64;
 const FIRST_PART_MIB: f64 = 8.0;
@@ -55,8 +51,6 @@ const CORES_GUESS_MOST: f64 = 32.0;
 pub(crate) struct Seed {
     /// Of this origin and direction, from an earlier run.
     pub(crate) remembered: Option<Remembered>,
-    /// The speed of the link toward it, bytes a second.
-    pub(crate) link: Option<u64>,
     pub(crate) cores: u32,
 }
 
@@ -65,10 +59,7 @@ impl Seed {
         if let Some(remembered) = self.remembered {
             return Start::Remembered { level: f64::from(remembered.level) };
         }
-        let level = match self.link {
-            Some(link) => (link as f64 / CONNECTION_RATE).clamp(8.0, 128.0),
-            None => f64::from(self.cores * 8).clamp(16.0, CORES_GUESS_MOST),
-        };
+        let level = f64::from(self.cores * 8).clamp(16.0, CORES_GUESS_MOST);
         Start::Guess { level, step: if level > 16.0 { 1.5 } else { 2.0 } }
     }
 

@@ -264,11 +264,6 @@ fn far_origins_are_found_nearly_as_well() {
 fn other_seeds_lead_to_the_same() {
     head();
     let cores = |cores| move |start| Pace::new(Seed { cores, ..Seed::default() }, Limits::default(), start);
-    let link = |link: u64| {
-        move |start| {
-            Pace::new(Seed { link: Some(link), cores: 2, ..Seed::default() }, Limits::default(), start)
-        }
-    };
     let remembered = |level| {
         move |start| {
             let found = Remembered { level, connection_rate: 16 << 20, part_bytes: 8 << 20, when: 0 };
@@ -280,8 +275,6 @@ fn other_seeds_lead_to_the_same() {
     check("few, 128 cores", &few, cores(128), more);
     check("some, 128 cores", &some, cores(128), more);
     check("many, 128 cores", &many, cores(128), BAR);
-    check("few, a link of 500 MiB/s", &few, link(500 << 20), BAR);
-    check("many, a link of 4000 MiB/s", &many, link(4000 << 20), BAR);
     check("few, remembered", &few, remembered(9), Bar { reached_s: 0.5, bytes: 0.97, ..BAR });
     check("some, remembered", &some, remembered(72), Bar { reached_s: 0.5, bytes: 0.97, ..BAR });
     check("many, remembered", &many, remembered(280), Bar { reached_s: 0.5, bytes: 0.97, ..BAR });
