@@ -30,12 +30,11 @@ const QUIET: Duration = Duration::from_secs(20);
 /// that, each longer than the one before. And where refusals have nothing to do with the rate, none would be low enough.
 const LEAST: f64 = 16.0;
 
-/// Each good answer forgives so much of a refusal, and so many are forgiven at most: what large stores refuse at any rate, up
-/// to a hundredth or so, has no effect. Of what comes with too high a rate it is a small part.
+/// As long as no limit is known, each good answer forgives so much of a refusal, and so many are forgiven at most: what large
+/// stores refuse at any rate, up to a hundredth or so, has no effect. At a limit every refusal counts: those that are
+/// forgiven wait for their retry, and fewer are answered than might be (0.89 of 500 a second, where it is 1.00).
 const FORGIVES: f64 = 0.02;
 const FORGIVEN_MOST: f64 = 8.0;
-/// At most what comes in so many seconds: of few requests a second few are forgiven.
-const FORGIVEN_S: f64 = 0.02;
 
 /// Where so many verdicts in a row each come at less than this share of the rate of the one before, they have nothing to do with
 /// the rate: a limit is met again where it was. Some object is out of order, or the origin is sick. Nothing is held back
@@ -119,9 +118,7 @@ impl Throttle {
 
     /// An answer came that was no refusal of this kind.
     pub(crate) fn on_answered(&mut self, now: Instant) {
-        let most =
-            self.per_second().map_or(FORGIVEN_MOST, |rate| (rate * FORGIVEN_S).clamp(1.0, FORGIVEN_MOST));
-        self.forgiven = (self.forgiven + FORGIVES).min(most);
+        self.forgiven = (self.forgiven + FORGIVES).min(FORGIVEN_MOST);
         match self.answered.back_mut() {
             Some((slot, count)) if now.saturating_duration_since(*slot) < ROUND_TRIP_LEAST => *count += 1,
             _ => self.answered.push_back((now, 1)),
@@ -138,7 +135,7 @@ impl Throttle {
         if known || self.immune.is_some_and(|immune| now < immune) {
             return false;
         }
-        if self.forgiven >= 1.0 {
+        if self.bucket.is_none() && self.forgiven >= 1.0 {
             self.forgiven -= 1.0;
             return false;
         }
