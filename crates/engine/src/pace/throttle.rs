@@ -119,7 +119,8 @@ impl Throttle {
 
     /// An answer came that was no refusal of this kind.
     pub(crate) fn on_answered(&mut self, now: Instant) {
-        let most = self.per_second().map_or(FORGIVEN_MOST, |rate| (rate * FORGIVEN_S).clamp(1.0, FORGIVEN_MOST));
+        let most =
+            self.per_second().map_or(FORGIVEN_MOST, |rate| (rate * FORGIVEN_S).clamp(1.0, FORGIVEN_MOST));
         self.forgiven = (self.forgiven + FORGIVES).min(most);
         match self.answered.back_mut() {
             Some((slot, count)) if now.saturating_duration_since(*slot) < ROUND_TRIP_LEAST => *count += 1,
@@ -308,7 +309,8 @@ mod tests {
                 let origin = Limited { limit: 1e9, later: 1e9, saved: 1.0, odd };
                 // A refusal takes 10 ms and half a second of waiting, an answer 30 ms.
                 let reach = workers as f64 * (1.0 - odd) / (0.031 * (1.0 - odd) + 0.51 * odd);
-                let mut shares: Vec<f64> = (0..3).map(|seed| run(&origin, workers, seed).last / reach).collect();
+                let mut shares: Vec<f64> =
+                    (0..3).map(|seed| run(&origin, workers, seed).last / reach).collect();
                 shares.sort_by(f64::total_cmp);
                 println!("{odd:7} {workers:7} | {shares:.2?}");
                 assert!(shares[1] > least, "{odd} refused, {workers} workers: {shares:?}");
