@@ -240,7 +240,7 @@ pub struct BenchGet {
     /// and dropped) or file:PATH (new each time, removed afterwards; a folder with -r)
     #[arg(long, value_name = "LANDING", default_value = "nowhere", value_hint = ValueHint::Other)]
     pub landing: Landing,
-    /// How many runs
+    /// How many runs; each starts with the pace that the one before found, so only the first can be cold
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = repeat)]
     pub repeat: u32,
     /// Take turns with the floor: plain loops that receive the same ranges into the same landing

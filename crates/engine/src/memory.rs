@@ -39,11 +39,11 @@ const SHARE_OF_AN_ANSWER: u64 = 4;
 const ANSWER_BYTES_MAX: u64 = 32 << 20;
 /// Of the whole, what must be left for parts that wait to be read.
 const SHARE_OF_PARTS: u64 = 4;
-/// And by this much at most: more was slower, since every byte of it is memory that nobody had touched before (16 GiB from 512
-/// connections of 4 MiB/s: 31 s with 5.4 GiB resident, 17 s with 0.45).
-const WINDOW_BYTES_MAX: u64 = 1 << 30;
 /// A stream is read ahead by this much even where few parts are in flight, if memory allows.
 const WINDOW_BYTES: u64 = 64 << 20;
+/// A stream is read ahead by this much at most where nobody has said how far: more was slower, since every byte of it is memory
+/// that nobody had touched before (16 GiB from 512 connections of 4 MiB/s: 31 s with 5.4 GiB resident, 17 s with 0.45).
+const WINDOW_BYTES_MAX: u64 = 1 << 30;
 
 /// How a client's memory is divided, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +57,21 @@ pub(crate) struct Shares {
     pub(crate) answer: u64,
     /// The most parts in flight toward an origin: as was said, or else as many as memory and open files allow.
     pub(crate) parallel_max: u32,
+    /// Why no more.
+    pub(crate) parallel_by: ParallelBy,
+}
+
+/// What says how many parts may be in flight at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ParallelBy {
+    /// `--parallel`.
+    Setting,
+    /// Connections would take more than their share of memory.
+    Memory,
+    /// Few files may be open.
+    Files,
+    /// [`LEVEL_MOST`].
+    Level,
 }
 
 impl Shares {
@@ -66,10 +81,10 @@ impl Shares {
         let limit = settings.memory_bytes;
         let shards = u64::from(settings.shards) * (RECEIVE_BYTES as u64 + SHARD_BYTES);
         let each = TLS_CONNECTION_BYTES + OPEN_BYTES;
-        let parallel_max = settings.parallel.unwrap_or_else(|| {
-            let most = (limit / SHARE_OF_CONNECTIONS / each).min(u64::from(LEVEL_MOST.min(most_by_files())));
-            most.max(1) as u32
-        });
+        let (parallel_max, parallel_by) = match settings.parallel {
+            Some(parallel) => (parallel, ParallelBy::Setting),
+            None => most_in_flight(limit / SHARE_OF_CONNECTIONS / each, most_by_files()),
+        };
         let fixed = shards + u64::from(parallel_max) * each;
         let set_aside = fixed + 2 * (limit / SHARE_OF_CONTROL);
         if set_aside > limit - limit / SHARE_OF_PARTS {
@@ -87,7 +102,7 @@ impl Shares {
         }
         let names = (limit / SHARE_OF_NAMES).min(NAMES_BYTES_MAX);
         let answer = (limit / SHARE_OF_AN_ANSWER).min(ANSWER_BYTES_MAX);
-        Ok(Shares { limit, set_aside, names, answer, parallel_max })
+        Ok(Shares { limit, set_aside, names, answer, parallel_max, parallel_by })
     }
 
     /// What parts that wait to be read may hold, of all streams together.
@@ -111,6 +126,15 @@ impl Shares {
         let wanted = part_bytes.saturating_mul(2 * u64::from(parallel)).max(WINDOW_BYTES);
         wanted.min(self.window_unset_max())
     }
+}
+
+/// What so much memory and so many files allow, and which of the two it is that allows no more.
+fn most_in_flight(by_memory: u64, by_files: u32) -> (u32, ParallelBy) {
+    let by_memory = u32::try_from(by_memory).unwrap_or(u32::MAX).max(1);
+    [(LEVEL_MOST, ParallelBy::Level), (by_files, ParallelBy::Files), (by_memory, ParallelBy::Memory)]
+        .into_iter()
+        .min_by_key(|(most, _)| *most)
+        .unwrap_or((LEVEL_MOST, ParallelBy::Level))
 }
 
 /// Connections, and a file for each of them.
@@ -154,6 +178,19 @@ mod tests {
             Shares::of(&settings(least << 20, parallel, shards)).expect("what was said is enough");
             Shares::of(&settings((least - 2) << 20, parallel, shards)).expect_err("and not much too much");
         }
+    }
+
+    #[test]
+    fn the_scarcest_says_how_many_may_be_in_flight() {
+        let check = |by_memory, by_files, most| assert_eq!(most_in_flight(by_memory, by_files), most);
+        check(1 << 40, 1 << 20, (LEVEL_MOST, ParallelBy::Level));
+        check(u64::from(LEVEL_MOST), LEVEL_MOST, (LEVEL_MOST, ParallelBy::Level));
+        check(100, 200, (100, ParallelBy::Memory));
+        check(200, 100, (100, ParallelBy::Files));
+        check(0, 100, (1, ParallelBy::Memory));
+        let shares = |parallel| Shares::of(&settings(16 << 20, parallel, 1)).expect("enough");
+        assert_eq!((shares(Some(9)).parallel_max, shares(Some(9)).parallel_by), (9, ParallelBy::Setting));
+        assert_eq!((shares(None).parallel_max, shares(None).parallel_by), (28, ParallelBy::Memory));
     }
 
     #[test]

@@ -184,7 +184,7 @@ pub const KNOBS: &[Knob] = &[
         name: "window",
         kind: Kind::Size { min: 2 << 10, max: 1 << 40 },
         default: "auto",
-        doc: "Bytes that may wait to be read in order (cat, pipes), at least two parts; auto: as many as the pace needs and --memory allows",
+        doc: "Bytes that may wait to be read in order (cat, pipes), at least two parts; auto: as many as the pace needs and --memory allows, 1GiB at most",
         group: Group::Speed,
     },
     Knob {

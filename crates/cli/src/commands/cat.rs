@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use flatout_engine::Dialect;
+use flatout_engine::{Dialect, LimitedBy};
 
 use crate::args::Cat;
 use crate::commands::cp::object_event;
@@ -22,7 +22,9 @@ pub fn run(args: &Cat, console: &Console) -> Result<Exit, Failure> {
     let client = origin::client(&args.knobs, &dialects)?;
     let start = Instant::now();
     let mut summary = Summary { action: "download", objects: sources.len() as u64, ..Default::default() };
-    let (mut exit, mut limited_by) = (Exit::Clean, None);
+    // What held back the object that took longest, and its seconds.
+    let mut longest: Option<(f64, LimitedBy)> = None;
+    let mut exit = Exit::Clean;
     for location in &sources {
         let download = Download { client: &client, location, span: args.range.as_ref(), console };
         let outcome = download.to_stdout();
@@ -38,7 +40,11 @@ pub fn run(args: &Cat, console: &Console) -> Result<Exit, Failure> {
             Ok(done) => {
                 summary.ok += 1;
                 summary.bytes += done.bytes;
-                limited_by = done.limited_by.or(limited_by);
+                if let Some(by) = done.limited_by
+                    && longest.is_none_or(|(seconds, _)| done.seconds > seconds)
+                {
+                    longest = Some((done.seconds, by));
+                }
             }
             Err(failure) => {
                 summary.failed += 1;
@@ -51,6 +57,7 @@ pub fn run(args: &Cat, console: &Console) -> Result<Exit, Failure> {
     origin::remember(&client);
     summary.skipped = summary.objects - summary.ok - summary.failed;
     summary.seconds = start.elapsed().as_secs_f64();
+    let limited_by = longest.map(|(_, by)| by);
     summary.limited_by = limited_by.map(Limited::from);
     summary.exit = exit.code();
     // Beside the bar, where somebody looks on.

@@ -1,10 +1,13 @@
 //! Tails: what stalls, dies or is slow costs little. Requests are counted by the tunnel's log; nothing here looks at how long
 //! anything took, but a run that waits for what it must not wait for takes ten minutes, and is ended long before.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::{fs, io, thread};
 
 use flatout_server::{Fault, FaultKind, Listen, Options, Origin, Store, Tunnel};
 use serde_json::Value;
@@ -69,9 +72,16 @@ fn options(log: &Path) -> Options {
 
 /// Copies the object; the event of it, and what the origin was asked for.
 fn copy(origin: Origin, log: &Path, more: &[&str]) -> (Value, Vec<Get>) {
-    let folder = Folder::new();
     let port = origin.addresses()[0].port();
-    let resolve = format!("localhost:{port}:127.0.0.1,127.0.0.2,127.0.0.3,127.0.0.4");
+    let event = fetch(port, "127.0.0.1,127.0.0.2,127.0.0.3,127.0.0.4", more);
+    origin.stop().unwrap();
+    (event, gets(log))
+}
+
+/// Copies the object from that port of these addresses; the event of it.
+fn fetch(port: u16, addresses: &str, more: &[&str]) -> Value {
+    let folder = Folder::new();
+    let resolve = format!("localhost:{port}:{addresses}");
     let (endpoint, target) = (format!("http://localhost:{port}"), folder.at("new"));
     let base = ["cp", "s3://demo/object", &target, "--endpoint-url", &endpoint, "--json"];
     let patience = ["--connect-timeout", "10m", "--stall-timeout", "20m", "--retries", "3"];
@@ -79,8 +89,51 @@ fn copy(origin: Origin, log: &Path, more: &[&str]) -> (Value, Vec<Get>) {
     let ended = run(&mut flatout(&[&base[..], &patience, &size, more].concat())).clean();
     let event = ended.events().into_iter().find(|event| event["event"] == "object").unwrap();
     assert_eq!((&event["status"], &event["verified"]), (&"ok".into(), &"crc64nvme".into()), "{event}");
-    origin.stop().unwrap();
-    (event, gets(log))
+    event
+}
+
+/// Hands on what connects to it, and knows where that came from.
+struct Relay {
+    address: SocketAddr,
+    is_over: Arc<AtomicBool>,
+    accepting: JoinHandle<BTreeSet<IpAddr>>,
+}
+
+impl Relay {
+    fn to(origin: SocketAddr) -> Relay {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = Arc::clone(&is_over);
+        let accepting = thread::spawn(move || {
+            let mut peers = BTreeSet::new();
+            loop {
+                let (near, peer) = listener.accept().unwrap();
+                if over.load(Ordering::SeqCst) {
+                    return peers;
+                }
+                peers.insert(peer.ip());
+                let far = TcpStream::connect(origin).unwrap();
+                for (from, to) in [(near.try_clone(), far.try_clone()), (Ok(far), Ok(near))] {
+                    let (mut from, mut to) = (from.unwrap(), to.unwrap());
+                    thread::spawn(move || {
+                        // Either may go when it likes.
+                        let _ = io::copy(&mut from, &mut to);
+                        let _ = to.shutdown(Shutdown::Write);
+                    });
+                }
+            }
+        });
+        Relay { address, is_over, accepting }
+    }
+
+    /// The addresses that connected.
+    fn peers(self) -> BTreeSet<IpAddr> {
+        self.is_over.store(true, Ordering::SeqCst);
+        // So that it looks.
+        TcpStream::connect(self.address).unwrap();
+        self.accepting.join().unwrap()
+    }
 }
 
 #[test]
@@ -145,7 +198,20 @@ fn what_an_address_is_too_slow_for_others_bring() {
 fn connections_leave_from_the_addresses_that_bind_names() {
     let aside = tempfile::tempdir().unwrap();
     let log = aside.path().join("log");
-    copy(origin(&options(&log), live), &log, &["--bind", "127.0.0.8", "--bind", "127.0.0.9"]);
+    let mut options = options(&log);
+    // So that one connection does not bring everything before there is a second.
+    options.per_connection = Some(2 << 20);
+    let origin = origin(&options, live);
+    let from = |more: &[&str]| {
+        let relay = Relay::to(origin.addresses()[0]);
+        fetch(relay.address.port(), "127.0.0.1", more);
+        relay.peers()
+    };
+    let loopback = |last| IpAddr::from([127, 0, 0, last]);
+    let bound = from(&["--bind", "127.0.0.8", "--bind", "127.0.0.9"]);
+    assert_eq!(bound, [loopback(8), loopback(9)].into());
+    assert_eq!(from(&[]), [loopback(1)].into(), "where nothing is said");
+    origin.stop().unwrap();
     let refused = run(&mut flatout(&["ls", "s3://demo", "--bind", "192.0.2.1"]));
     assert_eq!(refused.code, Some(4), "{}", refused.stderr);
     assert!(refused.stderr.contains("'192.0.2.1' is not an address of this machine"), "{}", refused.stderr);

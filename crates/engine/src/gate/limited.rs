@@ -90,9 +90,11 @@ pub enum Bound {
     Parallel,
     /// `--window`: a stream's parts are in it from when they are asked for.
     Window,
-    /// `--memory`, of streams.
+    /// `--memory`, of what streams hold or of connections.
     Memory,
-    /// The most that is tried, less where few files may be open or memory is short.
+    /// Each connection is an open file, and may have another to write to (`ulimit -n`).
+    Files,
+    /// The most that is tried.
     Most,
 }
 
@@ -287,7 +289,8 @@ impl fmt::Display for LimitedBy {
                     Bound::Parallel => "--parallel",
                     Bound::Window => "--window",
                     Bound::Memory => "--memory",
-                    Bound::Most => "how many may be in flight",
+                    Bound::Files => "how many files may be open (ulimit -n)",
+                    Bound::Most => "the most that is tried",
                 };
                 write!(out, "{by}: {parallel} in flight carry {}", speed(bytes_per_s))
             }
@@ -325,7 +328,8 @@ impl Tally {
         self.now
     }
 
-    /// What did so longest since `earlier`, with its last figures and what was received all that time; `None` where nobody looked in between.
+    /// What did so longest since `earlier`, with its last figures and what was received all that time; `None` where nobody looked
+    /// in between.
     pub(crate) fn since(&self, earlier: &Tally) -> Option<LimitedBy> {
         let time = |kind: &usize| self.times[*kind].saturating_sub(earlier.times[*kind]);
         let longest = (0..KINDS).max_by_key(time)?;

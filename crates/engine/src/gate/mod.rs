@@ -28,7 +28,7 @@ use flatout_wire::endpoint::Endpoint;
 use crate::client::Core;
 use crate::hold::Hold;
 use crate::many::Batch;
-use crate::memory::Shares;
+use crate::memory::{ParallelBy, Shares};
 use crate::object::unix_seconds;
 use crate::pace::{GAP, Limits, Pace, Remembered, Seed};
 use crate::queue::{Asker, Priority};
@@ -376,8 +376,12 @@ impl Gate {
         match limits.bound() < limits.parallel.unwrap_or(limits.most) {
             true if self.window_bytes.is_some() => Bound::Window,
             true => Bound::Memory,
-            false if limits.parallel.is_some() => Bound::Parallel,
-            false => Bound::Most,
+            false => match self.shares.parallel_by {
+                ParallelBy::Setting => Bound::Parallel,
+                ParallelBy::Memory => Bound::Memory,
+                ParallelBy::Files => Bound::Files,
+                ParallelBy::Level => Bound::Most,
+            },
         }
     }
 

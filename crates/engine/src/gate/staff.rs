@@ -55,8 +55,8 @@ impl<T: Clone> Staff<T> {
     }
 
     /// Those who are to begin now, each with the number of its crew and its shard, until there are `limit` for what is awaited,
-    /// and with what is ahead besides; counted as if they had begun. `wants` tells how many more a crew could use, and how urgent it is. The second is whether `limit` is
-    /// out of reach.
+    /// and with what is ahead besides; counted as if they had begun. `wants` tells how many more a crew could use, and how urgent
+    /// it is. The second is whether `limit` is out of reach.
     pub(crate) fn hire(
         &mut self,
         limit: u32,
