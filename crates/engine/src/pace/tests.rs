@@ -372,7 +372,7 @@ fn a_run_of_two_seconds_at_its_plateau_was_limited_by_the_start() {
             part_bytes: 8 * MIB,
             when: 0,
         });
-        let pace = Pace::new(Seed { remembered, cores: 2, ..Seed::default() }, Limits::default(), now);
+        let pace = Pace::new(Seed { remembered, cores: 2 }, Limits::default(), now);
         let share = share_of_the_ramp(pace, now, 2.0, origin(total));
         assert!(share <= most, "{share} of the time, {remembered:?}, {total} MiB/s");
     };
