@@ -30,7 +30,7 @@ use crate::hold::Hold;
 use crate::many::Batch;
 use crate::memory::{ParallelBy, Shares};
 use crate::object::unix_seconds;
-use crate::pace::{GAP, Limits, Pace, Remembered, Seed};
+use crate::pace::{Limits, Pace, Remembered, Seed};
 use crate::queue::{Asker, Priority};
 use crate::shard::{Job, Shard};
 use crate::slots::{Desk, Turns};
@@ -363,10 +363,7 @@ impl Gate {
         self.follow(&measured.pace);
         measured.request_rate.found = self.requests.per_second(Class::Read).or(measured.request_rate.found);
         let bound = self.bound(&measured.limits);
-        // What nobody asked for in between was held back by nothing.
-        if elapsed <= GAP {
-            measured.note(elapsed, sample.bytes, cores, bound);
-        }
+        measured.note(elapsed, sample.bytes, cores, bound);
         drop(measured);
         self.hire(core);
     }

@@ -29,7 +29,7 @@ const ROUND_LEAST: f64 = 0.1;
 const ROUND_MOST: f64 = 0.4;
 
 /// Ticks further apart than this say that nothing was in flight between them.
-pub(crate) const GAP: Duration = Duration::from_millis(500);
+const GAP: Duration = Duration::from_millis(500);
 
 /// The most attempts in flight, unless told otherwise. 100 Gbit/s takes 140 to 250 of the 50 to 90 MB/s that a connection
 /// to a large store carries, and 1024 are slower than 256 (reference/cli.md §3.1); 512 leave room for slow uploads.
