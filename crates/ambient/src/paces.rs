@@ -14,6 +14,7 @@ use std::time::SystemTime;
 
 use flatout_engine::FoundPace;
 
+use crate::credentials::unix_seconds;
 use crate::files::read_text;
 use crate::place::Home;
 use crate::{Environment, text};
@@ -42,18 +43,13 @@ fn path(environment: &Environment) -> Option<PathBuf> {
 /// What earlier runs found.
 pub(crate) fn recall(environment: &Environment) -> Vec<FoundPace> {
     let mut paces = path(environment).map(|path| read(&path)).unwrap_or_default();
-    paces.retain(|pace| is_kept(pace, now_s()));
+    paces.retain(|pace| is_kept(pace, unix_seconds()));
     paces
 }
 
 /// Neither too old, nor of a time that has not come: a clock was wrong then, and nothing that is found would be newer.
 fn is_kept(pace: &FoundPace, now_s: u64) -> bool {
     (now_s.saturating_sub(KEPT_FOR_S)..=now_s + AHEAD_S).contains(&pace.when_s)
-}
-
-/// Seconds since 1970.
-fn now_s() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs())
 }
 
 /// Keeps what this run found beside what others did.
@@ -63,7 +59,7 @@ pub(crate) fn remember(environment: &Environment, found: &[FoundPace]) {
     paces.retain(|known| found.iter().all(|found| found.origin != known.origin));
     paces.extend_from_slice(found);
     // A full disk or a folder of somebody else's: the next run begins without it.
-    let _ = write(&path, &written(paces, now_s()));
+    let _ = write(&path, &written(paces, unix_seconds()));
 }
 
 /// Removes the file; its path where there was one.
@@ -147,7 +143,7 @@ mod tests {
 
     /// `after`: seconds after an hour ago.
     fn found(origin: &str, after: u64) -> FoundPace {
-        let when_s = now_s() / 3_600 * 3_600 - 3_600 + after;
+        let when_s = unix_seconds() / 3_600 * 3_600 - 3_600 + after;
         let (parallel, connection_bytes, part_bytes) = (12, 64 << 20, 8 << 20);
         FoundPace { origin: origin.into(), parallel, connection_bytes, part_bytes, when_s }
     }
@@ -193,8 +189,10 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let environment = home(folder.path());
         let file = folder.path().join(".cache/flatout/pace");
-        let good =
-            format!("read http://a:1 parallel=12 connection=67108864 part=8388608 when={}", now_s() - 5);
+        let good = format!(
+            "read http://a:1 parallel=12 connection=67108864 part=8388608 when={}",
+            unix_seconds() - 5
+        );
         for (content, known) in [
             ("", 0),
             ("flatout pace 2\n", 0),
@@ -227,10 +225,10 @@ mod tests {
     #[test]
     fn the_file_stays_small_and_fresh() {
         let many: Vec<FoundPace> = (0..300).map(|n| found(&format!("http://h{n}:1"), 1_000 + n)).collect();
-        let page = written(many, now_s());
+        let page = written(many, unix_seconds());
         assert_eq!(page.lines().count(), 1 + ORIGINS_MAX);
         assert!(page.len() < 16 << 10 && page.contains("http://h299:1") && !page.contains("http://h100:1"));
-        let (now, mut old, mut odd) = (now_s(), found("http://old:1", 1), found("http://odd:1", 1));
+        let (now, mut old, mut odd) = (unix_seconds(), found("http://old:1", 1), found("http://odd:1", 1));
         (old.when_s, odd.when_s) = (now - KEPT_FOR_S - 1, now + 10 * AHEAD_S);
         let page = written(vec![found("http://new:1", 2), old, odd], now);
         assert_eq!(page.lines().count(), 2, "{page}");

@@ -138,6 +138,7 @@ pub(crate) fn flaw(value: &str) -> Option<&'static str> {
     }
 }
 
-fn unix_seconds() -> u64 {
+/// Seconds since 1970.
+pub(crate) fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
