@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from content import FORMS, Objects
 from peers import LANDINGS
 from table import Table
 
-ORIGINS = ("nginx", "nginx-tls", "minio", "minio-tls", "serve", "serve-tls", "shaped", "shaped-tls")
+ORIGINS = ("nginx", "nginx-tls", "minio", "minio-tls", "serve", "serve-tls", "shaped", "shaped-tls", "afar", "afar-tls")
 
 
 @dataclass(frozen=True)
@@ -26,16 +27,8 @@ SUITES = {
 }
 
 
-@dataclass(frozen=True)
-class Objects:
-    """What is fetched; cases of the same size and number share them."""
-
-    size: int
-    count: int
-
-    @property
-    def bytes(self) -> int:
-        return self.size * self.count
+# What reads in a mount, beside how: jobs at a time, blocks of so much, so many asked for ahead (fio's names).
+READER = {"jobs": 1, "block": "1MiB", "depth": 1}
 
 
 @dataclass(frozen=True)
@@ -66,6 +59,10 @@ class Case:
     sweep: Sweep | None
     # Beside the settings of the peers: one number in flight and one size of a part, given to each peer that can be told.
     alike: tuple[int, int] | None
+    # How objects are named: see content.FORMS.
+    form: str
+    # Of a mount: what its reader is told.
+    reader: list[str]
 
     @property
     def tls(self) -> bool:
@@ -89,6 +86,8 @@ def load_case(file: Path) -> Case:
         disk=table.flag("disk"),
         without={name: part.texts("without", []) for name, part in suites.items()},
         suites={name: scale(part, work) for name, part in suites.items()},
+        form=form(table, work),
+        reader=reader(table.table("reader")) if work == "mount" else [],
         sweep=sweep(table.table("sweep")),
         alike=alike(table.table("alike")),
     )
@@ -101,13 +100,31 @@ def load_case(file: Path) -> Case:
 
 
 def scale(table: Table, work: str) -> Objects:
-    objects = Objects(table.size("size"), table.count("count", 1))
+    objects = Objects(table.size("size"), table.count("count", 1), table.size("read") if "read" in table.data else None)
     table.finish()
     if work == "get" and objects.count != 1:
-        raise table.error("count", 'is for work = "many"')
+        raise table.error("count", 'is for work = "many" and "mount"')
+    if objects.read is not None and work != "mount":
+        raise table.error("read", 'is for work = "mount": what its reader reads of the objects')
     if objects.size == 0:
         raise table.error("size", "must be 1 or more")
     return objects
+
+
+def form(table: Table, work: str) -> str:
+    if work == "mount":
+        return table.choice("objects", FORMS, "one")
+    return "many" if work == "many" else "one"
+
+
+def reader(table: Table | None) -> list[str]:
+    """Flags of lab/mounted.py."""
+    values = dict(READER)
+    if table is not None:
+        values |= {"jobs": table.count("jobs", 1), "block": table.text("block", "1MiB"), "depth": table.count("depth", 1)}
+        table.size("block") if "block" in table.data else None
+        table.finish()
+    return [word for name, value in values.items() for word in (f"--{name}", str(value))]
 
 
 def alike(table: Table | None) -> tuple[int, int] | None:

@@ -5,7 +5,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import variables
-from cases import Case, Objects, load_case
+from cases import Case, load_case
+from content import Objects
 from errors import UsageError, nearest
 from peers import Call, Peer, Settings, load_peer
 from sizes import MIB, format_size

@@ -1,6 +1,7 @@
 """How a cell's client is called in one run: its command line, its environment, its folder; and whether what it delivered is right."""
 
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,6 +51,10 @@ class Ground:
         return self.work / "target"
 
     @property
+    def mount_point(self) -> Path:
+        return self.work / "mounted"
+
+    @property
     def dump(self) -> Path:
         return self.work / "check"
 
@@ -64,8 +69,11 @@ def client(cell: Cell, installed: Installed, ground: Ground, check: bool) -> Cli
         "tls": variables.fill(secure.args, values, {}) if secure else [],
     }
     argv = variables.fill(cell.call.run, values, spliced)
+    if cell.case.work == "mount":
+        argv = [*reader(cell, ground), "--", *argv]
     if check and dumps(cell):
-        argv += ["--check", str(ground.dump)]
+        kept = ["--check", str(ground.dump)]
+        argv = [*argv[:2], *kept, *argv[2:]] if cell.case.work == "mount" else argv + kept
     added = {**cell.peer.env, **cell.settings.env, **(secure.env if secure else {})}
     env = {name: variables.fill([value], values, {})[0] for name, value in added.items()}
     path = os.environ.get("PATH", os.defpath)
@@ -75,7 +83,17 @@ def client(cell: Cell, installed: Installed, ground: Ground, check: bool) -> Cli
 
 def dumps(cell: Cell) -> bool:
     """Whether the client itself writes down what it got."""
-    return cell.call.talks and cell.case.landing in ("nowhere", "memory")
+    return cell.call.talks and (cell.case.work == "mount" or cell.case.landing in ("nowhere", "memory"))
+
+
+def reader(cell: Cell, ground: Ground) -> list[str]:
+    """What stands around the command that mounts: it waits for the mount, reads in it, and unmounts."""
+    return [
+        *[sys.executable, str(Path(__file__).with_name("mounted.py")), "--at", str(ground.mount_point)],
+        *["--reads", cell.case.landing, "--keys", str(keys_file(cell, ground)), "--bytes", str(cell.objects.delivered)],
+        *cell.case.reader,
+        *["--flatout", ground.origin.site.flatout, "--python", str(ground.origin.site.cache.parent / "python/bin/python")],
+    ]
 
 
 def stdout(cell: Cell, check: bool) -> str:
@@ -103,18 +121,20 @@ def values_of(cell: Cell, ground: Ground) -> dict[str, str]:
         "part_bytes": str(cell.part_bytes or ""),
         "part_mib": f"{(cell.part_bytes or 0) / MIB:g}",
     }
+    if cell.case.work == "mount":
+        return {**values, "mount_point": str(ground.mount_point)}
     if cell.case.work == "get":
-        key = content.keys(objects, False)[0]
+        key = content.keys(objects, cell.case.form)[0]
         return {**values, "key": key, "url": f"{origin.endpoint}/{BUCKET}/{key}", "bytes": str(objects.size)}
-    return {**values, "prefix": content.prefix(objects), "keys": str(keys_file(cell, ground))}
+    return {**values, "prefix": content.prefix(objects, cell.case.form), "keys": str(keys_file(cell, ground))}
 
 
 def keys_file(cell: Cell, ground: Ground) -> Path:
     """One key a line."""
     # Beside the folder that each run finds empty.
-    file = ground.work.parent / f"keys-{cell.objects.size}-{cell.objects.count}"
+    file = ground.work.parent / f"keys-{cell.case.form}-{cell.objects.size}-{cell.objects.count}"
     if not file.exists():
-        file.write_text("".join(f"{key}\n" for key in content.keys(cell.objects, True)))
+        file.write_text("".join(f"{key}\n" for key in content.keys(cell.objects, cell.case.form)))
     return file
 
 
@@ -122,17 +142,21 @@ def check_delivery(cell: Cell, measured: Measured, ground: Ground):
     """In the check: each byte of it, by its hash. Raises RunFailed."""
     check_amount(cell, measured, ground)
     if measured.stdout_sha256 is not None:
-        wanted = content.keys(cell.objects, False)[0]
+        wanted = content.keys(cell.objects, cell.case.form)[0]
         compare(measured.stdout_bytes, measured.stdout_sha256, cell.objects.size, ground.content.sha256[wanted], "it wrote")
+    elif cell.case.landing in ("list", "list-again"):
+        pass  # Names and sizes were compared by who listed.
     elif cell.case.work == "get":
-        compare_file(ground.dump if dumps(cell) else ground.target, content.keys(cell.objects, False)[0], ground.content)
+        compare_file(ground.dump if dumps(cell) else ground.target, content.keys(cell.objects, cell.case.form)[0], ground.content)
     else:
         compare_folder(ground.dump if dumps(cell) else ground.target, cell, ground.content)
 
 
 def check_amount(cell: Cell, measured: Measured, ground: Ground):
     """In each run: that nothing is missing, which costs nothing to see. Raises RunFailed."""
-    total = cell.objects.bytes
+    if cell.case.landing in ("list", "list-again"):
+        return
+    total = cell.objects.delivered
     if measured.said_bytes is not None and measured.said_bytes != total:
         raise RunFailed(f"it said that it delivered {measured.said_bytes} bytes of {total}")
     if measured.fetched_bytes < total:
@@ -170,7 +194,7 @@ def compare_file(path: Path, key: str, made: Content):
 def compare_folder(folder: Path, cell: Cell, made: Content):
     """Each object in a file; clients differ in which part of the key they keep as folders."""
     files = {path.name: path for path in files_below(folder)}
-    wanted = content.keys(cell.objects, True)
+    wanted = content.keys(cell.objects, cell.case.form)
     if len(files) != len(wanted):
         raise RunFailed(f"wrong bytes: it left {len(files)} files of {len(wanted)}")
     for key in wanted:

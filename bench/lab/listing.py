@@ -1,9 +1,13 @@
 """What nginx answers when a client lists the bucket, or asks where it lies, before it gets anything: an answer that was made before."""
 
+import os
+import time
 from pathlib import Path
 
 from content import BUCKET, Content
 
+# A listing for each name of a folder, where there are not more.
+FEW = 100
 HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
 NAMESPACE = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
 
@@ -11,38 +15,72 @@ NAMESPACE = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
 def write(folder: Path, content: Content):
     """A listing for each prefix that a case asks about, in files that `nginx_map` finds."""
     folder.mkdir()
-    groups: dict[str, list[str]] = {"": list(content.sha256)}
-    for key in content.sha256:
+    write_folders(folder / "folders", content)
+    flat = [key for key in content.sha256 if not key.startswith("tree-")]
+    groups: dict[str, list[str]] = {"": flat}
+    for key in flat:
         start, slash, _ = key.rpartition("/")
         for prefix in {key, start, start + slash} - {""}:
             groups.setdefault(prefix, []).append(key)
-    single = {key for key in content.sha256 if "/" in key}
+    single = {key for key in flat if "/" in key}
     for prefix, keys in groups.items():
         # Of many small objects each would be a file here that nobody asks for.
         if prefix in single:
             continue
         (folder / f"list-{prefix.replace('/', '_2f')}").write_text(result(prefix, keys, content))
-    (folder / "list-top").write_text(top(content))
+    (folder / "empty").write_text(result("", [], content))
     (folder / "location").write_text(f"{HEAD}<LocationConstraint {NAMESPACE}>us-east-1</LocationConstraint>")
 
 
-def top(content: Content) -> str:
-    """With a delimiter, and no prefix: what lies in folders is one row a folder."""
-    folders = sorted({key.partition("/")[0] + "/" for key in content.sha256 if "/" in key})
-    rows = "".join(f"<CommonPrefixes><Prefix>{folder}</Prefix></CommonPrefixes>" for folder in folders)
-    return result("", [key for key in content.sha256 if "/" not in key], content, "<Delimiter>/</Delimiter>" + rows)
+def write_folders(root: Path, content: Content):
+    """With a delimiter: for each folder, and for its name without the slash, what lies there, in one page. Clients write the
+    slashes of a prefix as they are or escaped: nginx looks for the file by the prefix as it came."""
+    folders: dict[str, set[str]] = {"": set()}
+    for key in content.sha256:
+        start, name = "", key
+        while "/" in name:
+            first, _, name = name.partition("/")
+            folders[start].add(f"{start}{first}/")
+            start += f"{first}/"
+            folders.setdefault(start, set())
+        folders[start].add(key)
+    for prefix, names in folders.items():
+        save(root, prefix, listed(prefix, sorted(names), content))
+        for name in names:
+            # Of what lies in one folder with thousands of others each would be a file that hardly anybody asks for.
+            if name.endswith("/") or len(names) <= FEW:
+                whole = name.rstrip("/")
+                save(root, whole, listed(whole, sorted(each for each in names if each.startswith(whole)), content))
+
+
+def save(root: Path, prefix: str, text: str):
+    path = root / f"{prefix}.xml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    if "/" in prefix:
+        (root / f"{prefix.replace('/', '%2F')}.xml").hardlink_to(path)
+
+
+def listed(prefix: str, names: list[str], content: Content) -> str:
+    rows = "".join(f"<CommonPrefixes><Prefix>{name}</Prefix></CommonPrefixes>" for name in names if name.endswith("/"))
+    return result(prefix, [name for name in names if not name.endswith("/")], content, "<Delimiter>/</Delimiter>" + rows)
 
 
 def result(prefix: str, keys: list[str], content: Content, more: str = "") -> str:
-    rows = "".join(
-        f"<Contents><Key>{key}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
-        f"<ETag>&quot;{content.sha256[key][:32]}&quot;</ETag><Size>{(content.bucket / key).stat().st_size}</Size>"
-        "<StorageClass>STANDARD</StorageClass></Contents>"
-        for key in keys
-    )
+    rows = "".join(map(row, keys, ((content.bucket / key).stat() for key in keys)))
     return (
         f"{HEAD}<ListBucketResult {NAMESPACE}><Name>{BUCKET}</Name><Prefix>{prefix}</Prefix>"
         f"<KeyCount>{len(keys)}</KeyCount><MaxKeys>100000</MaxKeys><IsTruncated>false</IsTruncated>{rows}{more}</ListBucketResult>"
+    )
+
+
+def row(key: str, stat: os.stat_result) -> str:
+    """With the tag that nginx gives the file: modified and size, as it writes them."""
+    modified = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(int(stat.st_mtime)))
+    return (
+        f"<Contents><Key>{key}</Key><LastModified>{modified}</LastModified>"
+        f"<ETag>&quot;{int(stat.st_mtime):x}-{stat.st_size:x}&quot;</ETag><Size>{stat.st_size}</Size>"
+        "<StorageClass>STANDARD</StorageClass></Contents>"
     )
 
 
@@ -53,9 +91,16 @@ def nginx_map() -> str:
         "~(^|&)location" "location";
         "~(^|&)prefix=(?<folder>[^&/%]+)(/|%2[Ff])(&|$)" "list-${folder}_2f";
         "~(^|&)prefix=(?<whole>[^&/%]+)(&|$)" "list-$whole";
-        "~(^|&)delimiter=(/|%2[Ff])(&|$)" "list-top";
+    }
+    map $arg_delimiter $answer {
+        default "$listing";
+        "~." "folders/$arg_prefix.xml";
+    }
+    map $arg_delimiter $otherwise {
+        default "none";
+        "~." "empty";
     }"""
 
 
 def nginx_location(folder: Path) -> str:
-    return f"location ~ ^/{BUCKET}/?$ {{ root {folder}; default_type application/xml; try_files /$listing =404; }}"
+    return f"location ~ ^/{BUCKET}/?$ {{ root {folder}; default_type application/xml; try_files /$answer /$otherwise =404; }}"

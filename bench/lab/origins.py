@@ -21,6 +21,8 @@ START_S = 30.0
 STOP_S = 5.0
 # What makes concurrency matter: each connection gets little, and each answer takes time.
 SHAPE = ["--latency", "20ms", "--per-connection", "64MiB/s"]
+# The same from further away.
+AFAR = ["--latency", "30ms", "--per-connection", "64MiB/s"]
 
 
 @dataclass(frozen=True)
@@ -246,9 +248,12 @@ class Serve(Origin):
     def command(self) -> list[str]:
         keys = ["--access-key", ACCESS_KEY, "--secret-key", SECRET_KEY]
         secure = ["--tls-cert", str(self.certificates.certificate), "--tls-key", str(self.certificates.key)] if self.tls else []
-        shape = SHAPE if self.kind == "shaped" else []
+        shape = self.shape()
         where = ["--root", str(self.site.content.www), "--listen", f"127.0.0.1:{self.port}"]
         return [self.site.flatout, "serve", *where, *keys, *secure, *shape]
+
+    def shape(self) -> list[str]:
+        return {"shaped": SHAPE, "afar": AFAR}.get(self.kind, [])
 
     def fill(self):
         """What was put through it has a checksum that it states. Shaped, each of many would take its time."""
@@ -256,11 +261,12 @@ class Serve(Origin):
             self.put_all()
 
     def about(self) -> str:
-        shape = f", {SHAPE[1]} before each answer, {SHAPE[3]} a connection" if self.kind == "shaped" else ""
+        shape = self.shape()
+        shape = f", {shape[1]} before each answer, {shape[3]} a connection" if shape else ""
         return f"{said([self.site.flatout, '--version'])} serve from tmpfs{', TLS' if self.tls else ''}{shape}"
 
 
-KINDS = {"nginx": Nginx, "minio": MinIo, "serve": Serve, "shaped": Serve}
+KINDS = {"nginx": Nginx, "minio": MinIo, "serve": Serve, "shaped": Serve, "afar": Serve}
 
 
 def origin(name: str, site: Site) -> Origin:

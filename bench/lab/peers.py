@@ -8,7 +8,12 @@ from install import InstallError, check_keys, the_way
 from errors import UsageError, nearest
 from table import Table
 
-LANDINGS = {"get": ("nowhere", "memory", "file", "pipe"), "many": ("nowhere", "files")}
+LANDINGS = {
+    "get": ("nowhere", "memory", "file", "pipe"),
+    "many": ("nowhere", "files"),
+    # Who reads in a mount, and how: see lab/mounted.py.
+    "mount": ("direct", "buffered", "random", "small", "mmap", "safetensors", "by-name", "list", "list-again"),
+}
 # Here the machine says which version is installed.
 VERSION_OF_MACHINE = ("apt", "flatout")
 
@@ -113,7 +118,11 @@ def calls(table: Table) -> dict[tuple[str, str], Call]:
     found = {}
     for work, landings in LANDINGS.items():
         group = table.table(work)
-        for landing in landings if group else ():
+        if group and work == "mount":
+            # One command, whoever reads there; it stays in the foreground.
+            mounted = Call(checked(group, "run", variables.ALWAYS | {"mount_point"}), talks=True, drops_stdout=False)
+            found |= {(work, landing): mounted for landing in landings}
+        for landing in landings if group and work != "mount" else ():
             each = group.table(landing)
             if each is not None:
                 found[work, landing] = call(each, work, landing)

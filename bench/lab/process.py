@@ -5,6 +5,9 @@ A command is measured from its start to its exit. A program that talks is measur
     program: ready          everything that a process makes once is made
     lab:     go             the clocks were read
     program: done BYTES     or: failed REASON; it stays until its input ends, as who has gone has no clock
+
+One that reads in a mount says `ready PID`: only that process, with what it starts, is the client. It may say `done BYTES
+SECONDS`, by the clock of what read (fio's, without the time that fio takes to begin).
 """
 
 import contextlib
@@ -21,7 +24,7 @@ from streams import Drain, Lines, Tail
 from machine import busy_seconds
 from sampler import Loopback, Sampler, peak_rate
 from sizes import rounded
-from tree import Reaped, Stuck, Tree, clock_of, cpu_since, memory_of
+from tree import Memory, Reaped, Stuck, Tree, clock_of, cpu_since, memory_of
 
 # How long a program that talks may take to end after `done`.
 FAREWELL_S = 10.0
@@ -75,7 +78,7 @@ class Measured:
     origin_cpu_seconds: float
     fetched_bytes: int
     peak_bytes_per_s: float
-    # Of what empties the client's pipe.
+    # Of what empties the client's pipe, or reads in its mount.
     drain_cpu_seconds: float = 0.0
     # Of whoever else was at work on this machine, or on its host.
     foreign_cpu_seconds: float = 0.0
@@ -197,15 +200,20 @@ class Process:
 
     def talk(self) -> Measured:
         """Of a program that talks: until it says that it is done, and then ends well."""
-        self.expect("ready")
-        cpu = self.tree.cpu()
+        client = self.expect("ready")
+        if client:
+            self.tree.client, self.sampler.memory = number(client, "ready"), Memory(0, 0)
+        cpu, readers = self.tree.cpu(), self.tree.cpu(clients=False)
         self.begin()
         self.tell(b"go\n")
         said = self.expect("done")
         seconds, origin_cpu = self.stop_clocks()
         cpu_seconds = cpu_since(cpu, self.tree.cpu())
+        if self.tree.client:
+            self.drain_cpu += cpu_since(readers, self.tree.cpu(clients=False))
         self.sampler.sample_memory()
-        delivered = number(said)
+        delivered, _, own = said.partition(" ")
+        delivered, seconds = number(delivered, "done"), duration(own) if own else seconds
         self.child.stdin.close()
         self.limit(FAREWELL_S)
         self.wait_for(lambda: self.status is not None, "after done, it went on")
@@ -356,10 +364,20 @@ class Process:
             self.drain.end()
 
 
-def number(text: str) -> int:
+def number(text: str, word: str) -> int:
     if not text.isdigit():
-        raise RunFailed(f"it said 'done {shortened(text)}' where a number of bytes was due")
+        raise RunFailed(f"it said '{word} {shortened(text)}' where a number was due")
     return int(text)
+
+
+def duration(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise RunFailed(f"it said that it took {shortened(text)!r} where seconds were due")
+    return seconds
 
 
 def shortened(text: str) -> str:

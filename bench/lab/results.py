@@ -17,6 +17,8 @@ from sizes import GIB, MIB
 from estimates import Estimate, estimate, median, ratios
 
 SCHEMA = 1
+# Where how many counts, and not how much.
+BY_OBJECTS = ("small", "list", "list-again")
 # From here on the origin, or the machine, is what was measured.
 ORIGIN_BOUND = 0.9
 MACHINE_BOUND = 0.95
@@ -115,14 +117,14 @@ def summary(result: Result, cores: int, floor: Result | None) -> dict:
     ours = [each.cpu_seconds + each.origin_cpu_seconds + each.drain_cpu_seconds for each in turns]
     machine_busy = median([used / each.seconds / all_cores for used, each in zip(ours, turns)])
     foreign_busy = median([each.foreign_cpu_seconds / each.seconds / all_cores for each in turns])
-    many = cell.case.work == "many"
+    many = cell.case.work == "many" or cell.case.landing in BY_OBJECTS
     return {
         "gib_per_s": rounded(estimate(throughputs(result))),
         "cpu_s_per_gib": rounded(estimate(costs(result))),
         "peak_rss_mib": round(max(each.peak_rss for each in turns) / MIB, 1),
         "peak_gib_per_s": round(median([each.peak_bytes_per_s for each in turns]) / GIB, 4),
         "objects_per_s": rounded(estimate([cell.objects.count / each for each in seconds])) if many else None,
-        "fetched_over_delivered": round(median([each.fetched_bytes / cell.objects.bytes for each in turns]), 4),
+        "fetched_over_delivered": round(median([each.fetched_bytes / cell.objects.delivered for each in turns]), 4),
         "origin_busy": round(origin_busy, 3),
         "machine_busy": round(machine_busy, 3),
         "foreign_busy": round(foreign_busy, 3),
@@ -149,11 +151,11 @@ def of_floor(result: Result, floor: Result | None) -> dict | None:
 
 
 def throughputs(result: Result) -> list[float]:
-    return [throughput(result.cell.objects.bytes, turn.measured.seconds) for turn in result.rounds]
+    return [throughput(result.cell.objects.delivered, turn.measured.seconds) for turn in result.rounds]
 
 
 def costs(result: Result) -> list[float]:
-    return [cost(result.cell.objects.bytes, turn.measured.cpu_seconds) for turn in result.rounds]
+    return [cost(result.cell.objects.delivered, turn.measured.cpu_seconds) for turn in result.rounds]
 
 
 def throughput(size: int, seconds: float) -> float:

@@ -8,12 +8,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from cases import Case, Objects
+from cases import Case
+from content import Objects
 from errors import LabError
 from machine import memory_bytes
 from process import SHM_KEPT_BYTES
 from sizes import GIB, rounded
-from tree import Stuck, Tree
+from tree import Stuck, Tree, libc
 
 SHM = Path("/dev/shm")
 DISK = Path("/var/tmp")
@@ -21,6 +22,7 @@ NAME = "flatout-lab."
 LOCK = Path("/tmp/flatout-lab.lock")
 # For the clients, the origins and the lab itself, beside what is counted.
 RESERVE_BYTES = GIB
+MNT_DETACH = 2
 
 
 @contextlib.contextmanager
@@ -78,12 +80,21 @@ def folder(say, where: Path = SHM):
 
 def remove(made: Path):
     """Whole, even if a client made folders that may not be entered."""
+    unmount_below(made)
     for where, folders, _ in os.walk(made):
         for path in (os.path.join(where, name) for name in folders):
             if not os.path.islink(path):
                 with contextlib.suppress(OSError):
                     os.chmod(path, 0o700)
     shutil.rmtree(made, ignore_errors=True)
+
+
+def unmount_below(made: Path):
+    """What a client mounted that was killed, or its reader: nobody waits for it any more."""
+    with open("/proc/self/mounts") as mounts:
+        points = [line.split()[1].replace("\\040", " ") for line in mounts]
+    for point in reversed([each for each in points if each.startswith(f"{made}/")]):
+        libc.umount2(os.fsencode(point), MNT_DETACH)
 
 
 def check_room(cases: list[tuple[Case, Objects]]):
@@ -108,8 +119,8 @@ def check_disk(needed: int):
 
 def room(cases: list[tuple[Case, Objects]]) -> tuple[int, str]:
     """The most bytes that lie in memory at once, and what they are."""
-    objects = {(each, case.work): each.bytes for case, each in cases}
-    copies = {(each, case.work): each.bytes for case, each in cases if case.origin.startswith("minio")}
+    objects = {(each.size, each.count, case.form): each.bytes for case, each in cases}
+    copies = {(each.size, each.count, case.form): each.bytes for case, each in cases if case.origin.startswith("minio")}
     landing = max(landing_bytes(case, each) for case, each in cases)
     parts = {"the objects": sum(objects.values()), "MinIO's copy": sum(copies.values()), "the largest landing": landing}
     return sum(parts.values()), ", ".join(f"{name} {rounded(size)}" for name, size in parts.items() if size)
@@ -117,7 +128,7 @@ def room(cases: list[tuple[Case, Objects]]) -> tuple[int, str]:
 
 def landing_bytes(case: Case, objects: Objects) -> int:
     """In the check a program that talks writes down what it got, beside a memory landing."""
-    if case.disk:
+    if case.disk or case.landing == "list":
         return 0
     return {"pipe": 0, "memory": 2}.get(case.landing, 1) * objects.bytes
 

@@ -122,9 +122,9 @@ class Session:
     def content(self, folder: Path) -> Content:
         content = Content(folder / "www")
         for cell in self.cells:
-            if not content.has(cell.objects, cell.case.work == "many"):
+            if not content.has(cell.objects, cell.case.form):
                 self.progress.say(f"making {cell.objects.count} x {format_size(cell.objects.size)}")
-                content.make(cell.objects, cell.case.work == "many")
+                content.make(cell.objects, cell.case.form)
         return content
 
     def measure_at(self, name: str, site: origins.Site) -> dict[str, list[Result]]:

@@ -13,8 +13,8 @@ def summary(done: dict) -> str:
 
 
 def table(case: dict, cells: list[dict]) -> str:
-    many = case["work"] == "many"
-    head = ["", "objects/s" if many else "GiB/s", "interval", "of the floor", "CPU s/GiB", "of the floor", "peak MiB", "bound by"]
+    many = any(cell["summary"] and cell["summary"]["objects_per_s"] for cell in cells)
+    head = ["", "objects/s" if many else "GiB/s", "interval", "of the floor", "CPU ms/object" if many else "CPU s/GiB", "of the floor", "peak MiB", "fetched", "bound by"]
     rows = [head, *(row(cell, many) for cell in sorted(cells, key=speed, reverse=True))]
     return "\n".join([f"{case['name']}: {case['title']}", *aligned(rows)])
 
@@ -34,11 +34,20 @@ def row(cell: dict, many: bool) -> list[str]:
         f"{rate['median']:.{digits}f}",
         f"{rate['low']:.{digits}f}..{rate['high']:.{digits}f}",
         f"{floor['throughput']['median']:.2f}" if floor else "",
-        f"{found['cpu_s_per_gib']['median']:.3f}",
+        cost(cell, many),
         f"{floor['cpu']['median']:.2f}" if floor else "",
         f"{found['peak_rss_mib']:.0f}",
+        f"{found['fetched_over_delivered']:.2f}",
         ", ".join(filter(None, [found["bound"], disturbed(found)])),
     ]
+
+
+def cost(cell: dict, many: bool) -> str:
+    found = cell["summary"]
+    if not many:
+        return f"{found['cpu_s_per_gib']['median']:.3f}"
+    seconds = sorted(turn["cpu_seconds"] / turn["seconds"] for turn in cell["rounds"])
+    return f"{1000 * seconds[len(seconds) // 2] / found['objects_per_s']['median']:.3f}"
 
 
 def disturbed(found: dict) -> str:

@@ -67,6 +67,9 @@ class Tree:
         self.ours = ours
         self.inside: dict[int, bool] = {}
         self.newest = 0
+        # Whose memory and CPU are the client's, with what it starts; None: all of the tree's.
+        self.client: int | None = None
+        self.of_client: dict[int, bool] = {}
 
     def known(self) -> list[int]:
         """As `pids`, without looking for new ones when no process or thread was made on this machine since; may name the dead."""
@@ -102,11 +105,20 @@ class Tree:
         return self.inside[pid]
 
     def memory(self) -> Memory:
-        return Memory(*map(sum, zip((0, 0), *(memory_of(pid) for pid in self.known()))))
+        return Memory(*map(sum, zip((0, 0), *(memory_of(pid) for pid in self.known() if self.is_clients(pid)))))
 
-    def cpu(self) -> dict[int, tuple[float, float]]:
-        """By process: its own CPU seconds by its clock, and those of its children that it waited for (in ticks)."""
-        return {pid: (clock_of(pid), waited_cpu(pid)) for pid in self.pids()}
+    def cpu(self, clients: bool = True) -> dict[int, tuple[float, float]]:
+        """By process, of the client or of who reads in its mount: its own CPU seconds by its clock, and those of its children
+        that it waited for (in ticks)."""
+        return {pid: (clock_of(pid), waited_cpu(pid)) for pid in self.pids() if self.is_clients(pid) == clients}
+
+    def is_clients(self, pid: int) -> bool:
+        if self.client is None or pid == self.client:
+            return True
+        if pid not in self.of_client:
+            parent = parent_of(pid)
+            self.of_client[pid] = parent is not None and parent not in (0, 1, self.lab) and self.is_clients(parent)
+        return self.of_client[pid]
 
     def kill(self) -> Reaped:
         """Ends and reaps all of it. Who lives has an end; who starts more meanwhile is found the next time around."""

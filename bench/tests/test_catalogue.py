@@ -128,7 +128,8 @@ class Cases(WithBench):
                 ('origin = "nginx"', 'origin = "ngnix"'): "origin: 'ngnix' is none of them; did you mean nginx?",
                 ('landing = "file"', 'landing = "files"'): "landing: 'files' is none of them; did you mean file?",
                 ('size = "8MiB"', 'size = "8M"'): "quick.size: '8M' is no size; write one as 128KiB, 8MiB or 4GiB",
-                ('size = "8MiB"', 'size = "8MiB"\ncount = 2'): 'quick.count: is for work = "many"',
+                ('size = "8MiB"', 'size = "8MiB"\ncount = 2'): 'quick.count: is for work = "many" and "mount"',
+                ('size = "8MiB"', 'size = "8MiB"\nread = "1MiB"'): 'quick.read: is for work = "mount": what its reader reads of the objects',
                 ("[quick]", "[quikc]"): "quikc: is unknown; did you mean quick?",
                 ('[quick]\nsize = "8MiB"', ""): "quick: no suite runs this case: write a table smoke, quick, full with its size",
             }

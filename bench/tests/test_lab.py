@@ -12,7 +12,7 @@ from pathlib import Path
 
 import support  # first: it finds the lab's modules
 from content import Content
-from cases import Objects
+from content import Objects
 
 # A flatout for labs that measure only others: it says its version and empties a pipe.
 FLATOUT = """#!/bin/sh
@@ -361,8 +361,8 @@ class Bytes(support.WithFolder):
     def test_objects_are_the_same_each_time_and_differ(self):
         made, again = Content(self.folder / "one"), Content(self.folder / "two")
         for content in (made, again):
-            content.make(Objects(2_500_000, 1), False)
-            content.make(Objects(1000, 3), True)
+            content.make(Objects(2_500_000, 1), "one")
+            content.make(Objects(1000, 3), "many")
         self.assertEqual(made.sha256, again.sha256)
         self.assertEqual(len(set(made.sha256.values())), 4)
         data = (made.bucket / "big-2500000B").read_bytes()

@@ -259,11 +259,28 @@ os.read(r, 1); say("ready"); input(); os.write(b, b"x"); os.wait(); say("done 0"
 
     def test_says_something_else(self):
         self.assertEqual(self.why(f"say('Loading…'); {HOLD}"), "it said 'Loading…' where ready was due")
-        self.assertEqual(self.why(f"say('ready'); input(); say('done soon'); {HOLD}"), "it said 'done soon' where a number of bytes was due")
+        self.assertEqual(self.why(f"say('ready'); input(); say('done soon'); {HOLD}"), "it said 'done soon' where a number was due")
 
     def test_says_garbage_without_end(self):
         said = self.why("while True: os.write(1, b'\\xff' * 65536)", seconds=3)
         self.assertRegex(said, "^it said '\ufffd+…' where ready was due$")
+
+    def test_only_the_client_that_is_named_counts(self):
+        code = """
+r, w = os.pipe()
+pid = os.fork()
+if pid == 0: os.read(r, 1); a = b"x" * (64 << 20); spin(0.2); os.write(1, b"done 7 0.25\\n"); sys.stdin.read(); os._exit(0)
+b = b"x" * (128 << 20); say(f"ready {pid}"); input(); spin(0.4); os.write(w, b"x"); os.waitpid(pid, 0)
+"""
+        found = self.run_talker(SPIN + code)
+        self.assertEqual((found.said_bytes, found.seconds), (7, 0.25))
+        self.assertTrue(0.19 < found.cpu_seconds < 0.39, found)
+        self.assertGreater(found.drain_cpu_seconds, 0.39)
+        self.assertTrue(64 * MIB < found.peak_rss < 120 * MIB, found)
+
+    def test_a_time_that_is_none(self):
+        said = self.why(f"say('ready'); input(); say('done 1 soon'); {HOLD}")
+        self.assertEqual(said, "it said that it took 'soon' where seconds were due")
 
     def test_fails_after_done(self):
         self.assertEqual(self.why("say('ready'); input(); say('done 1'); sys.exit('boom')"), "after done: exit status 1: boom")

@@ -12,7 +12,7 @@ import support  # first: it finds the lab's modules
 import machine
 import page
 import results
-from cases import Objects
+from content import Objects
 from errors import LabError, UsageError
 from process import Measured
 from progress import Progress, clock
@@ -29,7 +29,7 @@ class Thing(SimpleNamespace):
     __hash__ = object.__hash__
 
 
-CASE = SimpleNamespace(name="large", work="get", landing="file", origin="nginx", floor="floor")
+CASE = SimpleNamespace(name="large", work="get", landing="file", form="one", origin="nginx", floor="floor")
 ONCE = Measured(
     seconds=1.0, cpu_seconds=0.5, peak_rss=10 * MIB, origin_cpu_seconds=0.2, fetched_bytes=GIB + GIB // 10, peak_bytes_per_s=2.0 * GIB
 )

@@ -11,7 +11,7 @@ from unittest import mock
 import support  # first: it finds the lab's modules
 import rounds
 import variables
-from cases import Objects
+from content import Objects
 from clients import check_amount, values_of
 from errors import LabError
 from process import RunFailed
@@ -19,7 +19,7 @@ from progress import Progress
 from rounds import Bench, Result
 from test_results import ONCE, cell
 
-MANY = SimpleNamespace(name="small", work="many", landing="files", origin="nginx", floor=None)
+MANY = SimpleNamespace(name="small", work="many", landing="files", form="many", origin="nginx", floor=None)
 
 ALIVE = SimpleNamespace(died=lambda: None)
 
@@ -63,8 +63,11 @@ class Variables(unittest.TestCase):
         one = cell("one", objects=Objects(100, 1))
         one.peer.folder = "/peer"
         origin = SimpleNamespace(endpoint="http://127.0.0.1:1", ca=None)
-        found = values_of(one, SimpleNamespace(origin=origin, work="/work", target="/work/target"))
+        ground = SimpleNamespace(origin=origin, work="/work", target="/work/target", mount_point="/work/mounted")
+        found = values_of(one, ground)
         self.assertEqual((variables.ALWAYS | variables.OF_WORK["get"]) - found.keys(), variables.SPLICED)
+        one.case = SimpleNamespace(**{**vars(one.case), "work": "mount"})
+        self.assertEqual((variables.ALWAYS | variables.OF_WORK["mount"]) - values_of(one, ground).keys(), variables.SPLICED)
         self.assertEqual((found["access_key"], found["cores"]), ("labadmin", str(os.cpu_count())))
 
 

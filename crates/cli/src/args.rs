@@ -10,7 +10,7 @@ use clap_complete::Shell;
 use flatout_server::{Listen, Rates};
 use flatout_wire::range::Span;
 
-use crate::bench::{Landing, Shape};
+use crate::bench::{Landing, ReadFiles, Shape};
 use crate::help;
 use crate::knobs::{Knobs, is_of_the_origin};
 use crate::select::Filters;
@@ -82,6 +82,9 @@ pub enum Command {
     /// Reads standard input and drops it
     #[command(name = "__drain", hide = true)]
     Drain,
+    /// Reads files by many threads
+    #[command(name = "__read", hide = true)]
+    ReadFiles(ReadFiles),
 }
 
 #[derive(Debug, clap::Args)]

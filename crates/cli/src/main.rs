@@ -75,6 +75,7 @@ fn dispatch(command: &Command, console: &Console) -> Result<Exit, Failure> {
         Command::Man(args) => commands::man::run(args, console),
         Command::BenchChild => bench::child(console),
         Command::Drain => bench::drain(),
+        Command::ReadFiles(args) => bench::read_files(args, console),
     }
 }
 
