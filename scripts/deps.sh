@@ -15,7 +15,8 @@ GO_MINOR=25
 
 # Program, Debian package.
 PACKAGES=("nginx nginx-light" "curl curl" "aria2c aria2" "chromium chromium" "python3 python3-venv"
-    "zsh zsh" "fish fish" "mandoc mandoc" "man man-db")
+    "zsh zsh" "fish fish" "mandoc mandoc" "man man-db"
+    "fusermount3 fuse3" "fio fio" "rsync rsync" "torch python3-torch")
 
 # Debian's, for which there is that package; another one in the caller's PATH is not the one that sudo finds.
 python3=/usr/bin/python3
@@ -66,13 +67,15 @@ list() {
     line versitygw "$(found "$versitygw" || echo "missing: go install, about 2 minutes on two cores")"
     line ossutil "$(found "$oss_clients/ossutil" || echo "missing: go build, about a minute")"
     line oss-go "$(found "$oss_clients/oss-go" || echo "missing: go build, with ossutil")"
-    line python "$(found "$python/whole" || echo "missing: pip install of OSS SDK, boto3 and aws-cli, under a minute")"
+    line python "$(found "$python/whole" || echo "missing: pip install of OSS SDK, boto3, aws-cli, pyarrow, DuckDB and safetensors, about a minute")"
 }
 
 # Debian has Python without what makes environments of it.
 package_found() {
     case $1 in
         python3) "$python3" -c 'import ensurepip, sys; print(sys.executable)' 2>/dev/null ;;
+        # PyPI's comes with gigabytes for GPUs. Importing it takes seconds.
+        torch) ls -d /usr/lib/python3/dist-packages/torch ;;
         *) command -v "$1" ;;
     esac
 }
@@ -153,11 +156,11 @@ install_oss_clients() {
     as_owner mv "$oss_clients.building" "$oss_clients"
 }
 
-# The OSS Python SDK, boto3 and aws-cli in an environment of their own. It cannot be moved once it is made: what says
+# The OSS Python SDK, boto3, aws-cli and readers of files in an environment of their own. It cannot be moved once it is made: what says
 # that it is whole is its Python under a second name.
 install_python() {
     [ -x "$python/whole" ] && return
-    say "pip install of the OSS Python SDK, boto3 and aws-cli (under a minute)"
+    say "pip install of the OSS Python SDK, boto3, aws-cli, pyarrow, DuckDB and safetensors (about a minute)"
     as_owner rm -rf "$python"
     as_owner "$python3" -m venv "$python"
     as_owner "$python/bin/pip" install -q --disable-pip-version-check --no-deps -r "$clients/requirements.txt"

@@ -15,6 +15,7 @@ mod keys;
 mod listing;
 mod many;
 mod minio;
+mod mounts;
 mod nginx;
 mod oss_clients;
 mod plain;

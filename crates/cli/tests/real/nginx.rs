@@ -75,12 +75,14 @@ http {{
     sendfile on; tcp_nopush on; keepalive_requests 10000000;
     client_body_temp_path {prefix}/temporary; proxy_temp_path {prefix}/temporary;
     fastcgi_temp_path {prefix}/temporary; uwsgi_temp_path {prefix}/temporary; scgi_temp_path {prefix}/temporary;
+    map $arg_prefix $listing {{ \"\" listing; default empty; }}
     server {{
         listen 127.0.0.1:{port}; root {prefix}/site; merge_slashes off;
         location /forbidden {{ return 403; }}
         location /busy {{ return 503; }}
         location /whole {{ max_ranges 0; }}
         location /closing {{ keepalive_requests 2; }}
+        location ~ ^/listed/?$ {{ default_type application/xml; try_files /listed-$listing.xml =404; }}
         location /slow {{ limit_rate 128k; }}
     }}
 }}

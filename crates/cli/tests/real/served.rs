@@ -22,7 +22,7 @@ impl Served {
         Served::start(&[store, &["--access-key", ACCESS_KEY, "--secret-key", SECRET_KEY]].concat())
     }
 
-    fn start(arguments: &[&str]) -> Served {
+    pub fn start(arguments: &[&str]) -> Served {
         let program = [env!("CARGO_BIN_EXE_flatout"), "serve", "--listen", "127.0.0.1:0"];
         let mut guard = Guard::start(tempfile::tempdir().unwrap(), &[&program, arguments].concat(), &[]);
         let url = guard.wait_for("flatout serve", |guard| {

@@ -1,0 +1,408 @@
+//! A mounted bucket under the programs that people read with: what they find is what lies in a folder of this machine.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::bytes;
+use crate::minio::{Bucket, cache};
+use crate::nginx::Site;
+use crate::program::{Ended, run};
+use crate::served;
+
+/// A mount of a test's own. It goes when this is dropped, and also when the tests are killed: the shell that watches over
+/// the program waits for the end of a pipe that only the tests hold.
+pub struct Mount {
+    folder: PathBuf,
+    watch: Child,
+    alive: Option<ChildStdin>,
+}
+
+/// `$1` is the folder, the rest what mounts at `$1/mounted`.
+const WATCH: &str = r#"
+    folder=$1; shift
+    exec 3<&0
+    "$@" </dev/null >"$folder/log" 2>&1 3<&- &
+    program=$!
+    cat <&3 >/dev/null &
+    wait -n
+    kill -TERM $program 2>/dev/null
+    for _ in $(seq 100); do kill -0 $program 2>/dev/null || break; sleep 0.05; done
+    kill -KILL $program 2>/dev/null
+    wait $program 2>/dev/null
+    while umount -l "$folder/mounted" 2>/dev/null; do :; done
+    rm -rf --one-file-system "$folder"
+"#;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Mount {
+    #[track_caller]
+    pub fn start(command: &Command, source: &str, more: &[&str]) -> Mount {
+        let folder = tempfile::tempdir().unwrap().keep();
+        let point = folder.join("mounted");
+        fs::create_dir(&point).unwrap();
+        let mut watch = Command::new("bash")
+            .args(["-c", WATCH, "watch"])
+            .arg(&folder)
+            .args([env!("CARGO_BIN_EXE_flatout"), "mount", source])
+            .arg(&point)
+            .args(["--foreground"])
+            .args(more)
+            .env_clear()
+            .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("bash starts");
+        let alive = watch.stdin.take();
+        let mut mount = Mount { folder, watch, alive };
+        mount.wait();
+        mount
+    }
+
+    #[track_caller]
+    fn wait(&mut self) {
+        let start = Instant::now();
+        while !is_mounted(&self.path()) {
+            let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+            assert!(self.watch.try_wait().unwrap().is_none(), "it ended instead of mounting\n{log}");
+            assert!(start.elapsed() < PATIENCE, "not mounted after {PATIENCE:?}\n{log}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> PathBuf {
+        self.folder.join("mounted")
+    }
+
+    pub fn at(&self, name: &str) -> PathBuf {
+        self.path().join(name)
+    }
+
+    /// An empty folder beside it.
+    pub fn beside(&self, name: &str) -> PathBuf {
+        let path = self.folder.join(name);
+        fs::create_dir(&path).unwrap();
+        path
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let point = self.path();
+        drop(self.alive.take());
+        let _ = self.watch.wait();
+        assert!(std::thread::panicking() || !is_mounted(&point), "still mounted");
+    }
+}
+
+fn is_mounted(point: &Path) -> bool {
+    let rows = fs::read("/proc/self/mountinfo").unwrap();
+    let wanted = point.as_os_str().as_bytes();
+    rows.split(|byte| *byte == b'\n').any(|row| row.split(|byte| *byte == b' ').nth(4) == Some(wanted))
+}
+
+/// A folder of this machine, and the same in a bucket of MinIO that is mounted.
+struct Twins {
+    mount: Mount,
+    local: tempfile::TempDir,
+}
+
+impl Twins {
+    #[track_caller]
+    fn new(bucket: &str, make: impl FnOnce(&Path)) -> Twins {
+        let local = tempfile::tempdir().unwrap();
+        make(local.path());
+        let bucket = Bucket::new(bucket);
+        upload(&bucket, local.path(), "");
+        let endpoint = bucket.curl.url.clone();
+        let mount = Mount::start(
+            &bucket.flatout(&[]),
+            &format!("s3://{}", bucket.name),
+            &["--endpoint-url", &endpoint],
+        );
+        Twins { mount, local }
+    }
+
+    /// The command line with `MOUNT` and `LOCAL` for the two folders, by a shell that ends at the first failure.
+    #[track_caller]
+    fn shell(&self, line: &str) -> Ended {
+        let out = self.mount.folder.join(format!("out-{}", NUMBER.fetch_add(1, Ordering::Relaxed)));
+        fs::create_dir(&out).unwrap();
+        let mut command = Command::new("timeout");
+        command.args(["--kill-after=5", "120", "bash", "-euo", "pipefail", "-c", line]);
+        command.env("MOUNT", self.mount.path()).env("LOCAL", self.local.path()).env("OUT", &out);
+        command.env("PYTHONDONTWRITEBYTECODE", "1").env("LC_ALL", "C.UTF-8");
+        run(command.current_dir(&out)).clean()
+    }
+
+    /// A script in the environment of `scripts/deps.sh`, which finds the folders in `mount`, `local` and `out`.
+    #[track_caller]
+    fn python(&self, script: &str) -> Ended {
+        let python = cache().join("python/bin/python");
+        assert!(python.exists(), "{python:?} is not installed: run `sudo make deps`");
+        self.script(&python, script)
+    }
+
+    #[track_caller]
+    fn script(&self, python: &Path, script: &str) -> Ended {
+        let head = "import os, pathlib\nmount, local, out = (pathlib.Path(os.environ[name]) for name in ('MOUNT', 'LOCAL', 'OUT'))\n";
+        let file = self.mount.folder.join(format!("script-{}.py", NUMBER.fetch_add(1, Ordering::Relaxed)));
+        fs::write(&file, format!("{head}{script}")).unwrap();
+        self.shell(&format!("{} {}", python.display(), file.display()))
+    }
+}
+
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+fn upload(bucket: &Bucket, folder: &Path, prefix: &str) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        let key = format!("{prefix}{}", entry.file_name().to_str().expect("names of text"));
+        match entry.file_type().unwrap().is_dir() {
+            true => upload(bucket, &entry.path(), &format!("{key}/")),
+            false => bucket.put(&key, &fs::read(entry.path()).unwrap(), &[]),
+        }
+    }
+}
+
+/// Files of every size that is special to somebody, in folders.
+fn some_files(folder: &Path) {
+    let sizes = [0, 1, 4095, 4096, 4097, 131_072, 131_073, 1 << 20, (1 << 20) + 1, (9 << 20) + 7];
+    for (number, size) in sizes.into_iter().enumerate() {
+        let below = folder.join(["", "a", "a/b", "c and d", "ünder"][number % 5]);
+        fs::create_dir_all(&below).unwrap();
+        fs::write(below.join(format!("file {number}-{size}")), bytes(size)).unwrap();
+    }
+    fs::write(folder.join("a/words"), "one\ntwo needle three\n").unwrap();
+}
+
+#[test]
+fn copies_are_the_same() {
+    let twins = Twins::new("mount-copies", some_files);
+    twins.shell("cp -r $MOUNT copy; diff -r $LOCAL copy");
+    twins.shell("tar -C $MOUNT -cf all.tar .; mkdir copy; tar -C copy -xf all.tar; diff -r $LOCAL copy");
+    twins.shell("rsync -r --times $MOUNT/ copy/; diff -r $LOCAL copy; test -z \"$(rsync -rn --times -i $MOUNT/ copy/)\"");
+    twins.python("import shutil; shutil.copytree(mount, out / 'copy')");
+    twins.shell("diff -r $LOCAL $MOUNT");
+    twins.shell(
+        "dd if=\"$MOUNT/ünder/file 9-9437191\" of=direct bs=1M iflag=direct status=none;
+         cmp direct \"$LOCAL/ünder/file 9-9437191\";
+         dd if=\"$MOUNT/ünder/file 9-9437191\" bs=4k skip=777 count=3 iflag=direct status=none | cmp - <(dd if=\"$LOCAL/ünder/file 9-9437191\" bs=4k skip=777 count=3 status=none)",
+    );
+}
+
+#[test]
+fn searches_find_the_same() {
+    let twins = Twins::new("mount-searches", some_files);
+    twins.shell("cmp <(cd $MOUNT; grep -rl needle . | sort) <(cd $LOCAL; grep -rl needle . | sort)");
+    twins.shell("test \"$(grep -rc needle $MOUNT | grep -c ':1$')\" = 1");
+    let found = "find . -type f -printf '%P %s\\n' | sort";
+    twins.shell(&format!("cmp <(cd $MOUNT; {found}) <(cd $LOCAL; {found})"));
+    twins.shell("cmp <(cd $MOUNT; find . -size +1M | sort) <(cd $LOCAL; find . -size +1M | sort)");
+    twins.shell("cmp <(cd $MOUNT; find . -type d | sort) <(cd $LOCAL; find . -type d | sort)");
+    twins.shell("cmp <(cd $MOUNT; wc -c */file* | sort) <(cd $LOCAL; wc -c */file* | sort)");
+}
+
+/// fio reads what it wrote elsewhere, and looks at the sums that it put into each block.
+#[test]
+fn fio_verifies() {
+    let twins = Twins::new("mount-fio", |folder| {
+        let mut fio = Command::new("fio");
+        fio.args([
+            "--name=made",
+            "--filename=made",
+            "--size=48M",
+            "--bs=64k",
+            "--rw=write",
+            "--verify=crc32c",
+        ]);
+        run(fio.args(["--do_verify=0"]).current_dir(folder)).clean();
+    });
+    let verify = "fio --name=read --filename=$MOUNT/made --readonly --size=48M --bs=64k --verify=crc32c --verify_fatal=1 --thread";
+    for how in [
+        "--rw=read --direct=1 --ioengine=libaio --iodepth=8",
+        "--rw=read --direct=0 --ioengine=psync",
+        "--rw=randread --direct=1 --ioengine=libaio --iodepth=32",
+        "--rw=randread --direct=0 --ioengine=mmap",
+        "--rw=read --direct=0 --ioengine=psync --numjobs=4",
+    ] {
+        let said = twins.shell(&format!("{verify} {how}")).text().to_owned();
+        assert!(said.contains("err= 0") && said.contains("READ:"), "{how}: {said}");
+    }
+    // It would have noticed: the same file with a byte changed.
+    let noticed = "cp $LOCAL/made made; printf x | dd of=made bs=1 seek=1000000 conv=notrunc status=none;
+        ! fio --name=read --filename=made --readonly --size=48M --bs=64k --verify=crc32c --verify_fatal=1 --rw=read >said 2>&1";
+    twins.shell(noticed);
+}
+
+#[test]
+fn python_reads_and_imports() {
+    let twins = Twins::new("mount-python", |folder| {
+        some_files(folder);
+        let package = folder.join("packages/greeting/below");
+        fs::create_dir_all(&package).unwrap();
+        fs::write(folder.join("packages/greeting/__init__.py"), "from .below.words import hello\n").unwrap();
+        fs::write(package.join("__init__.py"), "").unwrap();
+        fs::write(package.join("words.py"), "def hello(): return 'hello from the bucket'\n").unwrap();
+    });
+    twins.python(
+        "import sys; sys.path.insert(0, str(mount / 'packages')); import greeting; assert greeting.hello() == 'hello from the bucket'",
+    );
+    twins.python(
+        r#"
+import filecmp, mmap, random
+def same(found):
+    assert not (found.left_only or found.right_only or found.diff_files or found.funny_files), found.report()
+    for below in found.subdirs.values(): same(below)
+same(filecmp.dircmp(mount, local))
+name = "ünder/file 9-9437191"
+whole = (local / name).read_bytes()
+with open(mount / name, "rb") as file:
+    with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+        places = random.Random(1)
+        for _ in range(300):
+            at, length = places.randrange(len(whole)), places.randrange(1, 100_000)
+            assert mapped[at:at + length] == whole[at:at + length], at
+    # From the kernel's cache into a file, and through a pipe.
+    with open(out / "sent", "wb") as target:
+        at = 0
+        while at < len(whole):
+            at += os.sendfile(target.fileno(), file.fileno(), at, 1 << 20)
+    assert (out / "sent").read_bytes() == whole
+    source, sink = os.pipe()
+    got, at = b"", 0
+    while at < len(whole):
+        moved = os.splice(file.fileno(), sink, 65536, offset_src=at)
+        at += moved
+        while moved:
+            piece = os.read(source, moved)
+            got, moved = got + piece, moved - len(piece)
+    assert got == whole
+    assert os.pread(file.fileno(), 10, len(whole) - 3) == whole[-3:]
+    assert os.pread(file.fileno(), 10, len(whole)) == b""
+"#,
+    );
+}
+
+#[test]
+fn tables_and_models_are_read() {
+    let made = |folder: &Path| {
+        let script = r#"
+import sys, zipfile, numpy, pyarrow, pyarrow.parquet
+from safetensors.numpy import save_file
+numpy.random.seed(1)
+table = pyarrow.table({"number": numpy.arange(200_000), "value": numpy.random.rand(200_000), "word": [f"w{n % 97}" for n in range(200_000)]})
+pyarrow.parquet.write_table(table, "table.parquet", row_group_size=20_000)
+save_file({f"layer.{n}": numpy.random.rand(257, 300).astype(numpy.float32) for n in range(24)}, "model.safetensors")
+numpy.save("array.npy", numpy.random.rand(500, 700))
+with zipfile.ZipFile("all.zip", "w") as all:
+    for n in range(50): all.writestr(f"{n}.txt", f"content {n}" * 1000)
+"#;
+        let mut python = Command::new(cache().join("python/bin/python"));
+        run(python.args(["-c", script]).current_dir(folder)).clean();
+        let script = "import torch; torch.manual_seed(1); torch.save({f'w{n}': torch.rand(300, 400) for n in range(12)}, 'model.pt')";
+        run(Command::new("/usr/bin/python3").args(["-c", script]).current_dir(folder)).clean();
+    };
+    let twins = Twins::new("mount-tables", made);
+    twins.python(
+        r#"
+import pyarrow.parquet, pyarrow.compute, duckdb
+assert pyarrow.parquet.read_table(mount / "table.parquet").equals(pyarrow.parquet.read_table(local / "table.parquet"))
+some = [pyarrow.parquet.ParquetFile(place / "table.parquet").read_row_group(7, columns=["value"]) for place in (mount, local)]
+assert some[0].equals(some[1]) and some[0].num_rows == 20_000
+ask = "select word, count(*), round(sum(value), 6) from '{}/table.parquet' where number > 150000 group by word order by word"
+found = [duckdb.sql(ask.format(place)).fetchall() for place in (mount, local)]
+assert found[0] == found[1] and len(found[0]) == 97
+"#,
+    );
+    twins.python(
+        r#"
+import numpy, zipfile
+from safetensors import safe_open
+with safe_open(mount / "model.safetensors", framework="numpy") as a, safe_open(local / "model.safetensors", framework="numpy") as b:
+    names = sorted(a.keys(), reverse=True)
+    assert len(names) == 24
+    for name in names:
+        assert numpy.array_equal(a.get_tensor(name), b.get_tensor(name)), name
+assert numpy.array_equal(numpy.load(mount / "array.npy", mmap_mode="r")[::7], numpy.load(local / "array.npy")[::7])
+with zipfile.ZipFile(mount / "all.zip") as all:
+    assert len(all.namelist()) == 50 and all.read("37.txt") == b"content 37" * 1000 and all.testzip() is None
+"#,
+    );
+    twins.script(
+        Path("/usr/bin/python3"),
+        r#"
+import torch
+a, b = (torch.load(place / "model.pt") for place in (mount, local))
+assert a.keys() == b.keys() and len(a) == 12 and all(torch.equal(a[name], b[name]) for name in a)
+"#,
+    );
+}
+
+/// nginx knows nothing of S3: what it answers to who lists was written by hand, with the tags that it gives its files.
+#[test]
+fn files_of_nginx_are_read() {
+    let site = Site::new("listed");
+    let files = [("one", bytes(100)), ("model.bin", bytes((7 << 20) + 5)), ("empty", Vec::new())];
+    let rows: String = files.iter().map(|(name, body)| row(&site, name, body)).collect();
+    let answer = |rows: &str| {
+        format!(
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?><ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\
+             <Name>listed</Name><Prefix></Prefix><IsTruncated>false</IsTruncated>{rows}</ListBucketResult>"
+        )
+    };
+    let beside = site.folder.parent().unwrap();
+    for (name, rows) in [("listing", rows.as_str()), ("empty", "")] {
+        fs::write(beside.join(format!("listed-{name}.xml")), answer(rows)).unwrap();
+    }
+    let endpoint = site.url.strip_suffix("/listed").unwrap();
+    let mount =
+        Mount::start(&crate::flatout(&[]), "s3://listed", &["--endpoint-url", endpoint, "--no-sign-request"]);
+    for (name, body) in &files {
+        assert!(fs::read(mount.at(name)).unwrap() == *body, "{name}: other bytes");
+    }
+    assert_eq!(fs::read_dir(mount.path()).unwrap().count(), 3);
+    assert_eq!(fs::read(mount.at("none")).unwrap_err().kind(), std::io::ErrorKind::NotFound);
+}
+
+fn row(site: &Site, name: &str, body: &[u8]) -> String {
+    site.put(name, body);
+    let modified = fs::metadata(site.folder.join(name)).unwrap().modified().unwrap();
+    let modified_s = modified.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    format!(
+        "<Contents><Key>{name}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>\
+         <ETag>&quot;{modified_s:x}-{:x}&quot;</ETag><Size>{}</Size></Contents>",
+        body.len(),
+        body.len()
+    )
+}
+
+#[test]
+fn both_dialects_of_our_own_origin_are_read() {
+    let store = tempfile::tempdir().unwrap();
+    let local = store.path().join("twins");
+    fs::create_dir(&local).unwrap();
+    some_files(&local);
+    let keys = ["--access-key", served::ACCESS_KEY, "--secret-key", served::SECRET_KEY];
+    let served = served::Served::start(&[&["--root", store.path().to_str().unwrap()], &keys[..]].concat());
+    let url = served.curl.url.as_str();
+    let mut oss = crate::flatout(&[]);
+    oss.envs([("OSS_ACCESS_KEY_ID", served::ACCESS_KEY), ("OSS_ACCESS_KEY_SECRET", served::SECRET_KEY)]);
+    for (command, source, endpoint) in [
+        (&served.flatout(&[]), "s3://twins", "--endpoint-url"),
+        (&oss, "oss://twins", "--oss-endpoint"),
+        (&oss, "oss://twins/a/", "--oss-endpoint"),
+    ] {
+        let mount = Mount::start(command, source, &[endpoint, url]);
+        let local = if source.ends_with("/a/") { local.join("a") } else { local.clone() };
+        let mut diff = Command::new("timeout");
+        run(diff.args(["--kill-after=5", "60", "diff", "-r"]).arg(&local).arg(mount.path())).clean();
+    }
+}
