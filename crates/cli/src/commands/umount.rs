@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use crate::args::Umount;
 use crate::commands::mount::control;
-use crate::commands::mount::failures;
 use crate::commands::mount::place::{self, quoted};
 use crate::console::{Carries, Console};
 use crate::events::Unmounted;
@@ -21,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub fn run(args: &Umount, console: &Console) -> Result<Exit, Failure> {
     let path = absolute(&args.mount_point)?;
     let entry = place::entry_at(&path).ok_or_else(|| nothing_there(&path))?;
-    if !entry.kind.ends_with("flatout") {
+    if !entry.is_ours() {
         let shown = path.display();
         return Err(Failure::usage(format!("umount: {shown}: is a mount of {}, not of Flatout", entry.kind))
             .with_hint(format!("`umount {}` ends those of others", quoted(&path))));
@@ -29,7 +28,7 @@ pub fn run(args: &Umount, console: &Console) -> Result<Exit, Failure> {
     // Whom to wait for; asked before it goes.
     let served_by = control::running().into_iter().find(|running| Path::new(&running.numbers.mount_point) == path);
     let stale = is_stale(&path);
-    flatout_mount::unmount(&path, args.lazy).map_err(|error| failures::of_unmount(&path, &error))?;
+    flatout_mount::unmount(&path, args.lazy)?;
     if let Some(running) = served_by.filter(|_| !args.lazy) {
         wait_for(running.numbers.pid, &running.socket)?;
     }

@@ -2,7 +2,6 @@
 
 pub mod control;
 mod daemon;
-mod failures_of;
 pub mod helper;
 mod log;
 mod notify;
@@ -13,8 +12,6 @@ pub mod place;
 mod plan;
 mod responder;
 mod session;
-
-pub use failures_of as failures;
 
 use crate::args::Mount;
 use crate::console::{Carries, Console};
@@ -41,7 +38,7 @@ pub fn run(args: &Mount, console: &Console) -> Result<Exit, Failure> {
     if plan.foreground {
         return session::run(plan, console, None);
     }
-    stands(args, &daemon::start(console)?, console)?;
+    stands(&daemon::start(console)?, args.is_silent, console)?;
     Ok(Exit::Clean)
 }
 
@@ -60,8 +57,8 @@ fn in_background(args: &Mount, console: &Console) -> Result<Exit, Failure> {
 }
 
 /// Says that it stands.
-fn stands(args: &Mount, mounted: &Mounted, console: &Console) -> Result<(), Failure> {
-    if !args.is_silent {
+fn stands(mounted: &Mounted, is_silent: bool, console: &Console) -> Result<(), Failure> {
+    if !is_silent {
         let log = mounted.log.as_ref().map(|log| format!(", log {log}")).unwrap_or_default();
         console.say(&format!(
             "{} is mounted on {} (process {}{log})",

@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use flatout_engine::ReaderStats;
+use flatout_mount::SessionStats;
+use flatout_tree::TreeStats;
 use serde::{Deserialize, Serialize};
 
 /// Of one mount. Counts are since it began, but those that say `now`.
@@ -136,6 +139,57 @@ pub struct Process {
     pub resident_bytes_peak: u64,
     pub cpu_seconds: f64,
     pub threads_now: u64,
+}
+
+/// From what a session counts.
+pub fn requests(asked: &SessionStats) -> Requests {
+    Requests {
+        total: asked.requests,
+        waiting_now: asked.waiting,
+        interrupted: asked.interrupted,
+        malformed: asked.malformed,
+        defects: asked.defects,
+        ..Requests::default()
+    }
+}
+
+/// From what session and reader count.
+pub fn bytes(asked: &SessionStats, read: &ReaderStats) -> Bytes {
+    let served = asked.read_bytes;
+    let amplification = (served > 0).then(|| read.fetched_bytes as f64 / served as f64);
+    Bytes { served, fetched: read.fetched_bytes, wasted: read.wasted_bytes, amplification }
+}
+
+/// From what session and reader count.
+pub fn reads(asked: &SessionStats, read: &ReaderStats) -> Reads {
+    Reads {
+        total: asked.reads,
+        hits: read.hits,
+        waits: read.waits,
+        random: read.random,
+        whole: read.whole,
+        lanes_now: read.lanes,
+        largest_bytes: asked.largest_read_bytes,
+    }
+}
+
+/// From what a tree counts.
+pub fn names(names: &TreeStats) -> Names {
+    Names {
+        listing_pages: names.pages,
+        lookups: names.lookups,
+        heads: names.heads,
+        failures: names.failures,
+        answered: names.answered,
+        joined: names.joined,
+        replaced: names.replaced,
+        hidden: names.hidden.total(),
+        inodes_now: names.inodes_now,
+        listings_now: names.listings_now,
+        open_files_now: names.open_files_now,
+        open_folders_now: names.open_folders_now,
+        held_bytes_now: names.held_bytes_now,
+    }
 }
 
 impl Process {

@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use crate::exit::Exit;
 use crate::failure::Failure;
 
 /// What is mounted somewhere, as the kernel lists it.
@@ -17,44 +18,44 @@ pub struct Entry {
     pub source: String,
 }
 
-/// The path without links and dots, once something can be mounted there.
+/// The path without links and dots, where it looks like a place to mount on. What is mounted there already, or left of a mount
+/// that died, is for who mounts to see.
 ///
 /// # Errors
-/// It is missing, no folder, holds something, is a mount already or what is left of one.
+/// It is missing, is no folder, or holds something.
 pub fn check(mount_point: &Path, nonempty: bool) -> Result<PathBuf, Failure> {
     let shown = mount_point.display();
     if descriptor(mount_point).is_some() {
         return Ok(mount_point.to_owned());
     }
-    let refused = |error: &io::Error| match (error.kind(), error.raw_os_error()) {
-        (io::ErrorKind::NotFound, _) => Failure::local("mount", shown.to_string(), error)
+    let refused = |error: &io::Error| match error.kind() {
+        io::ErrorKind::NotFound => Failure { exit: Exit::Usage, ..Failure::local("mount", &shown, error) }
             .with_hint(format!("make the folder first: mkdir -p {}", quoted(mount_point))),
-        (_, Some(libc::ENOTCONN)) => stale(mount_point),
-        _ => Failure::local("mount", shown.to_string(), error),
+        _ => Failure::local("mount", &shown, error),
     };
     let path = fs::canonicalize(mount_point).map_err(|error| refused(&error))?;
+    // A look at what is mounted there may wait for a process that does not answer.
+    if entry_at(&path).is_some_and(|entry| entry.is_ours()) {
+        return Ok(path);
+    }
     let known = fs::metadata(&path).map_err(|error| refused(&error))?;
     if !known.is_dir() {
         return Err(Failure::usage(format!("mount: {shown}: is not a folder"))
             .with_hint("name an empty folder to mount on"));
     }
-    if let Some(entry) = entry_at(&path)
-        && entry.kind.ends_with("flatout")
-    {
-        return Err(Failure::usage(format!("mount: {shown}: {} is mounted there already", entry.source))
-            .with_hint(format!("`flatout umount {}` ends it", quoted(&path))));
-    }
     let mut entries = fs::read_dir(&path).map_err(|error| refused(&error))?;
     if !nonempty && entries.next().is_some() {
-        return Err(Failure::usage(format!("mount: {shown}: is not empty"))
-            .with_hint("name an empty folder, or write -o nonempty to cover what it holds while mounted"));
+        return Err(Failure::usage(format!("mount: {shown}: is not empty, and what is in it would be hidden"))
+            .with_hint("name an empty folder, or write -o nonempty"));
     }
     Ok(path)
 }
 
-fn stale(mount_point: &Path) -> Failure {
-    Failure::usage(format!("mount: {}: holds what is left of a mount that died", mount_point.display()))
-        .with_hint(format!("`flatout umount {}` clears it", quoted(mount_point)))
+impl Entry {
+    /// Whether Flatout has mounted it.
+    pub fn is_ours(&self) -> bool {
+        self.kind.ends_with("flatout")
+    }
 }
 
 /// N of `/dev/fd/N`.
