@@ -21,6 +21,7 @@ use crate::error::{Error, ErrorKind, SETTINGS};
 use crate::folder::Folder;
 use crate::gate::{Bandwidth, FoundPace, Gate, Gates, Team, origin_of};
 use crate::get::Get;
+use crate::handle::Transfer;
 use crate::hold::Hold;
 use crate::interface::Binds;
 use crate::landing::{Landing, Memory};
@@ -34,7 +35,7 @@ use crate::stall::STALL_TICKS;
 use crate::stats::{Report, Stat, Version};
 use crate::survey::{self, Clock, Survey, Way};
 use crate::tls::Tls;
-use crate::transfer::{Care, Running, Transfer};
+use crate::transfer::{Care, Running};
 
 /// What a client is made from.
 #[derive(Clone, Debug)]

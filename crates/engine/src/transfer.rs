@@ -1,9 +1,9 @@
-//! A transfer: what its shards share while it runs, and what the caller holds of it.
+//! A transfer: what its shards share while it runs. What its caller holds is in `handle`.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use flatout_settings::format_size;
 use flatout_wire::range::Span;
@@ -28,88 +28,6 @@ use crate::stats::{Counters, PartRecord, Progress, Report, Version};
 use crate::stream::reader_has_gone;
 use crate::verify::{Ledger, PartHash, Statement};
 
-/// A running transfer. Dropping it cancels, and waits until every shard has let go of the landing.
-pub struct Transfer {
-    running: Arc<Running>,
-}
-
-impl Transfer {
-    pub(crate) fn new(running: Arc<Running>) -> Transfer {
-        Transfer { running }
-    }
-
-    /// How far it is.
-    pub fn progress(&self) -> Progress {
-        self.running.progress()
-    }
-
-    /// A handle that tells progress from any thread, also after the end.
-    pub fn watch(&self) -> Watch {
-        Watch(self.running.clone())
-    }
-
-    /// Somebody begins to wait for it, or nobody does any more: its next parts take their turn by that. Parts that are on
-    /// their way are not stopped.
-    pub fn set_priority(&self, priority: Priority) {
-        self.running.turns.set_priority(priority);
-    }
-
-    /// A handle that cancels from any thread.
-    pub fn cancel_switch(&self) -> CancelSwitch {
-        CancelSwitch(self.running.clone())
-    }
-
-    /// Waits at most `timeout`; whether the transfer has ended.
-    pub fn wait_timeout(&self, timeout: Duration) -> bool {
-        let ended = self.running.lock_end();
-        let waited = self.running.ended.wait_timeout_while(ended, timeout, |end| matches!(end, End::Running));
-        !matches!(*waited.unwrap_or_else(PoisonError::into_inner).0, End::Running)
-    }
-
-    /// Waits for the end. When this returns, no shard touches the landing any more.
-    ///
-    /// # Errors
-    /// Whatever ended the transfer first; a file target is then as it was before.
-    pub fn wait(self) -> Result<Report, Error> {
-        match std::mem::replace(&mut *self.running.wait_end(), End::Taken) {
-            End::Done(result) => *result,
-            End::Running | End::Taken => unreachable!("waited for the end, and only `wait` takes it"),
-        }
-    }
-}
-
-impl Drop for Transfer {
-    /// A child process that inherited the transfer has no shard to wait for.
-    fn drop(&mut self) {
-        if self.running.process == std::process::id() {
-            self.running.fail(Error::new(ErrorKind::Cancelled, "cancelled"));
-            drop(self.running.wait_end());
-        }
-    }
-}
-
-/// Tells the progress of a transfer.
-#[derive(Clone)]
-pub struct Watch(Arc<Running>);
-
-impl Watch {
-    /// How far it is.
-    pub fn progress(&self) -> Progress {
-        self.0.progress()
-    }
-}
-
-/// Cancels a transfer.
-#[derive(Clone)]
-pub struct CancelSwitch(Arc<Running>);
-
-impl CancelSwitch {
-    /// Ends the transfer with [`ErrorKind::Cancelled`], unless it has ended.
-    pub fn cancel(&self) {
-        self.0.fail(Error::new(ErrorKind::Cancelled, "cancelled"));
-    }
-}
-
 /// What is done besides moving bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Care {
@@ -132,7 +50,7 @@ pub(crate) struct Running {
     pub(crate) span: Span,
     pub(crate) ground: Ground,
     pub(crate) gate: Arc<Gate>,
-    turns: Turns,
+    pub(crate) turns: Turns,
     /// What had held the gate back when it began.
     tally: Tally,
     /// Its parts may be taken by any number of workers.
@@ -143,7 +61,7 @@ pub(crate) struct Running {
     /// One bit per shard that took part; shards beyond 64 share bits.
     shards: AtomicU64,
     started: Instant,
-    process: u32,
+    pub(crate) process: u32,
     record_parts: bool,
     records: Mutex<Vec<PartRecord>>,
     settled: OnceLock<Settled>,
@@ -157,7 +75,7 @@ pub(crate) struct Running {
     stop: Arc<Semaphore>,
     pub(crate) holds: AtomicU32,
     end: Mutex<End>,
-    ended: Condvar,
+    pub(crate) ended: Condvar,
     /// Set where this is one of many objects: who is told of its end.
     pub(crate) member: Option<Member>,
 }
@@ -181,7 +99,8 @@ impl Settled {
     }
 }
 
-enum End {
+/// How it stands.
+pub(crate) enum End {
     Running,
     Done(Box<Result<Report, Error>>),
     Taken,
@@ -585,12 +504,12 @@ impl Running {
         })
     }
 
-    fn wait_end(&self) -> MutexGuard<'_, End> {
+    pub(crate) fn wait_end(&self) -> MutexGuard<'_, End> {
         let end = self.ended.wait_while(self.lock_end(), |end| matches!(end, End::Running));
         end.unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock_end(&self) -> MutexGuard<'_, End> {
+    pub(crate) fn lock_end(&self) -> MutexGuard<'_, End> {
         self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
