@@ -21,8 +21,10 @@ use crate::landing::Ground;
 use crate::lease::Pool;
 use crate::many::Member;
 use crate::object::ObjectRequests;
+use crate::pinned::Pinned;
 use crate::plan::{Plan, Taken};
 use crate::queue::Priority;
+use crate::refusal::Failure;
 use crate::slots::{Slot, Turns, at_once};
 use crate::stats::{Counters, PartRecord, Progress, Report, Version};
 use crate::stream::reader_has_gone;
@@ -43,10 +45,19 @@ pub(crate) struct Turn {
     pub(crate) slot: Slot,
 }
 
+/// What is asked for.
+struct Request {
+    name: String,
+    object: Arc<ObjectRequests>,
+    span: Span,
+    known: Option<Arc<Pinned>>,
+}
+
 /// What the shards of a transfer share.
 pub(crate) struct Running {
     pub(crate) name: String,
-    pub(crate) object: ObjectRequests,
+    /// One for all segments of a reader's object.
+    pub(crate) object: Arc<ObjectRequests>,
     pub(crate) span: Span,
     pub(crate) ground: Ground,
     pub(crate) gate: Arc<Gate>,
@@ -65,6 +76,8 @@ pub(crate) struct Running {
     record_parts: bool,
     records: Mutex<Vec<PartRecord>>,
     settled: OnceLock<Settled>,
+    /// The version to be read, where somebody knows it before the first answer.
+    known: Option<Arc<Pinned>>,
     whole: AtomicBool,
     bytes_done: AtomicU64,
     resumed_bytes: AtomicU64,
@@ -116,17 +129,56 @@ impl Running {
         turns: Turns,
     ) -> Result<Running, Error> {
         let name = get.location.to_string();
-        let (mut ground, stop) = (Ground::open(get.landing, care.resume)?, Arc::new(Semaphore::new(0)));
+        let mut ground = Ground::open(get.landing, care.resume)?;
         ground.set_keep_existing(get.keep_existing);
+        let object = Arc::new(ObjectRequests::new(account, get.location));
+        let asked = Request { name, object, span: get.span, known: None };
+        let running = Running::new(asked, ground, gate, care, turns);
+        Ok(Running { record_parts: get.record_parts, ..running })
+    }
+
+    /// A range of a version that is known: no answer is needed to settle it. Of a whole object by one plain GET the answer
+    /// says more, and settles it.
+    pub(crate) fn of_version(
+        object: Arc<ObjectRequests>,
+        known: Arc<Pinned>,
+        range: Range<u64>,
+        ground: Ground,
+        gate: Arc<Gate>,
+        care: Care,
+        turns: Turns,
+    ) -> Running {
+        let asks_for_the_whole = object.asks_for_the_whole();
+        let span = if asks_for_the_whole { Span::All } else { Span::Slice(range.clone()) };
+        let asked = Request { name: known.name.clone(), object, span, known: Some(known.clone()) };
+        let running = Running::new(asked, ground, gate, care, turns);
+        if !asks_for_the_whole {
+            running.ledger.state(Statement::Nothing("a part of the object was read"));
+            let settled = Settled {
+                version: known.version(),
+                pin: known.pin.clone(),
+                plan: Mutex::new(Plan::new(std::iter::once(range.clone()))),
+                total_bytes: Some(range.end - range.start),
+                range,
+            };
+            let fresh = running.settled.set(settled).is_ok();
+            assert!(fresh, "it was made a moment ago");
+        }
+        running
+    }
+
+    fn new(asked: Request, ground: Ground, gate: Arc<Gate>, care: Care, turns: Turns) -> Running {
+        let Request { name, object, span, known } = asked;
+        let stop = Arc::new(Semaphore::new(0));
         ground.stop_when_abandoned(&stop);
         let ledger = Ledger::default();
         if !care.verify {
             ledger.state(Statement::Nothing("switched off"));
         }
-        Ok(Running {
+        Running {
             name,
-            object: ObjectRequests::new(account, get.location),
-            span: get.span,
+            object,
+            span,
             ground,
             tally: gate.tally(),
             gate,
@@ -138,9 +190,10 @@ impl Running {
             shards: AtomicU64::new(0),
             started: Instant::now(),
             process: std::process::id(),
-            record_parts: get.record_parts,
+            record_parts: false,
             records: Mutex::default(),
             settled: OnceLock::new(),
+            known,
             whole: AtomicBool::new(false),
             bytes_done: AtomicU64::new(0),
             resumed_bytes: AtomicU64::new(0),
@@ -151,14 +204,14 @@ impl Running {
             end: Mutex::new(End::Running),
             ended: Condvar::new(),
             member: None,
-        })
+        }
     }
 
     /// The same as one of many objects; with `whole` it is asked for by one plain GET.
     pub(crate) fn in_batch(mut self, member: Member, whole: bool) -> Running {
         self.member = Some(member);
-        if whole {
-            self.object = self.object.asking_for_the_whole();
+        if whole && let Some(object) = Arc::get_mut(&mut self.object) {
+            object.ask_for_the_whole();
         }
         self
     }
@@ -229,6 +282,7 @@ impl Running {
         pool: &Arc<Pool>,
     ) -> Result<(), Error> {
         let version = Version::of(&answer.head, answer.total());
+        self.hold_against_known(&version).map_err(|failure| failure.error)?;
         if let Some(file) = self.ground.file() {
             let (subject, has_ranges) = (self.subject(answer, &range), answer.head.status == 206);
             let begun = file.begin(subject.as_ref(), has_ranges, kept);
@@ -313,7 +367,18 @@ impl Running {
 
     /// The ETag that pins later requests; a weak one cannot (RFC 9110 §13.1.1).
     pub(crate) fn if_match(&self) -> Option<&str> {
-        self.settled.get()?.pin.as_deref()
+        match (self.settled.get(), &self.known) {
+            (Some(settled), _) => settled.pin.as_deref(),
+            (None, known) => known.as_ref()?.pin.as_deref(),
+        }
+    }
+
+    /// Holds the version of an answer against the one that all transfers of it are to read, and adds what that one lacks.
+    pub(crate) fn hold_against_known(&self, found: &Version) -> Result<(), Failure> {
+        match self.known.as_ref().and_then(|known| known.learn(found)) {
+            Some(difference) => Err(Failure::changed(&difference)),
+            None => Ok(()),
+        }
     }
 
     /// A slot of its origin's, once it is its turn.
@@ -467,6 +532,9 @@ impl Running {
         });
         if let Some(member) = &self.member {
             return member.batch.end(self, member, result);
+        }
+        if let Ground::Segment(landing) = &self.ground {
+            return landing.end(result.map(drop), self.counters.fetched_bytes.load(Ordering::Relaxed));
         }
         *self.lock_end() = End::Done(Box::new(result));
         self.ended.notify_all();
