@@ -1,11 +1,25 @@
 //! Objects as a tree of files: names, inodes, folders, handles, errno. Nothing of FUSE in it.
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod attributes;
+mod client;
 mod etag;
+mod fact;
 mod fault;
+mod files;
+mod flights;
+mod folders;
+mod handles;
+mod hash;
+mod inodes;
 mod interim;
+mod listing;
+mod lookup;
 mod names;
+mod page;
+mod place;
+mod series;
 mod stats;
 #[doc(hidden)]
 pub mod store;
