@@ -10,6 +10,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/engine/src/connection.rs", "SO_RCVLOWAT, which neither std nor socket2 has"),
     ("crates/engine/src/interface.rs", "getifaddrs(3), which neither std nor rustix has"),
     ("crates/engine/src/landing.rs", "attempts write disjoint ranges of one buffer at the same time"),
+    ("crates/engine/src/reader/segment.rs", "replies refer to bytes that have landed while others land beside them"),
     ("crates/engine/src/lease.rs", "pages straight from mmap(2), reused without being zeroed"),
     ("crates/engine/src/sim/run.rs", "a simulated caller lends its buffer as a real one does"),
     ("crates/engine/src/stream.rs", "a reader and a writer use disjoint bytes of one room"),
