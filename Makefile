@@ -7,6 +7,8 @@
 PREFIX ?= $(if $(filter 0,$(shell id -u)),/usr/local,$(HOME)/.local)
 BUILT = target/release/flatout
 SHARE = $(DESTDIR)$(PREFIX)/share
+# mount(8) looks for mount.flatout in /sbin alone; whoever installs elsewhere calls it from there.
+SBIN = $(DESTDIR)$(if $(filter /usr /usr/local,$(PREFIX)),/sbin,$(PREFIX)/sbin)
 # Debian's, as in scripts/deps.sh.
 PYTHON = /usr/bin/python3
 # Of fuzzing: how long each target.
@@ -71,12 +73,14 @@ deps: ## install what the tests need and is missing (sudo make deps)
 install: ## build the program and put it, its manual pages and its completions below PREFIX
 	cargo build --release -p flatout-cli
 	install -D -m 755 $(BUILT) $(DESTDIR)$(PREFIX)/bin/flatout
+	install -d $(SBIN)
+	ln -sfn $(PREFIX)/bin/flatout $(SBIN)/mount.flatout
 	install -d $(addprefix $(SHARE)/,man/man1 bash-completion/completions zsh/site-functions fish/vendor_completions.d)
 	$(BUILT) man --quiet $(SHARE)/man/man1
 	$(BUILT) completions bash > $(SHARE)/bash-completion/completions/flatout
 	$(BUILT) completions zsh > $(SHARE)/zsh/site-functions/_flatout
 	$(BUILT) completions fish > $(SHARE)/fish/vendor_completions.d/flatout.fish
-	@echo "installed: $(DESTDIR)$(PREFIX)/bin/flatout, and below $(SHARE) its manual pages and completions"
+	@echo "installed: $(DESTDIR)$(PREFIX)/bin/flatout, $(SBIN)/mount.flatout for fstab, and below $(SHARE) manual pages and completions"
 
 fmt: ## format the code
 	cargo fmt --all

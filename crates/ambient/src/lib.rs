@@ -9,6 +9,7 @@ mod aws_profile;
 mod cgroup;
 mod config_file;
 mod credentials;
+mod daemon;
 mod error;
 mod files;
 mod found;
@@ -145,6 +146,21 @@ pub fn forget() -> std::io::Result<Option<PathBuf>> {
 /// Where other programs put what is temporary: `TMPDIR`, or `/tmp`.
 pub fn temporary_folder() -> PathBuf {
     std::env::temp_dir()
+}
+
+/// Folders for the sockets of running mounts: the first that can be made is used, and mounts may be found in all.
+pub fn runtime_folders() -> Vec<PathBuf> {
+    daemon::runtime_folders(&std::env::vars_os().collect(), daemon::uid())
+}
+
+/// The folder for logs of what runs in the background; none where no home is known.
+pub fn log_folder() -> Option<PathBuf> {
+    daemon::log_folder(&std::env::vars_os().collect(), daemon::uid())
+}
+
+/// The socket on which a service manager (systemd's `Type=notify`) waits to hear that we stand.
+pub fn notify_socket() -> Option<OsString> {
+    daemon::notify_socket(&std::env::vars_os().collect())
 }
 
 /// Where our config file is or would be; none where neither `FLATOUT_CONFIG` nor a home says so.

@@ -12,7 +12,7 @@ use flatout_wire::range::Span;
 
 use crate::bench::{Landing, ReadFiles, Shape};
 use crate::help;
-use crate::knobs::{Knobs, is_of_the_origin};
+use crate::knobs::{Knobs, MountKnobs, is_of_the_origin};
 use crate::select::Filters;
 use crate::weather::{self, Synthetic, Weather};
 
@@ -56,6 +56,15 @@ pub enum Command {
     /// Show what the origin says about an object, without fetching it
     #[command(after_help = help::STAT)]
     Stat(Stat),
+    /// Show a bucket as a folder to read, at the speed of the link
+    #[command(after_help = help::MOUNT)]
+    Mount(Box<Mount>),
+    /// End a mount, or clear what one that died has left
+    #[command(after_help = help::UMOUNT)]
+    Umount(Umount),
+    /// Show what the mounts of this machine are doing, live
+    #[command(after_help = help::TOP_MOUNTS)]
+    Top(Top),
     /// Serve S3, OSS and plain HTTP from a folder, from memory or made up: an origin for development and measurement
     #[command(after_help = help::SERVE)]
     Serve(Box<Serve>),
@@ -154,6 +163,66 @@ pub struct Stat {
     pub source: String,
     #[command(flatten)]
     pub knobs: Knobs,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Mount {
+    /// s3://BUCKET[/PREFIX] or oss://BUCKET[/PREFIX]; s3:// and oss:// show every bucket as a folder
+    #[arg(value_name = "SOURCE", value_hint = ValueHint::Url)]
+    pub source: String,
+    /// An empty folder, or /dev/fd/N for a descriptor of /dev/fuse that was mounted before
+    #[arg(value_name = "MOUNT_POINT", value_hint = ValueHint::DirPath)]
+    pub mount_point: PathBuf,
+    /// Options as in fstab, with commas between: mount(8)'s own, every knob (memory=1GiB, attribute_lifetime=10s), those of
+    /// ossfs 2.0; may be given several times
+    #[arg(short = 'o', value_name = "OPTION[=VALUE],...", value_hint = ValueHint::Other, help_heading = "Mounting")]
+    pub options: Vec<String>,
+    /// Stay in the foreground until unmounted; ctrl-C or SIGTERM unmounts
+    #[arg(long, short, help_heading = "Mounting")]
+    pub foreground: bool,
+    /// Ask the origin whether it can be mounted, and mount nothing
+    #[arg(long, help_heading = "Mounting")]
+    pub dry_run: bool,
+    /// Serve the numbers to Prometheus at http://ADDR:PORT/metrics; a port alone is on 127.0.0.1
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = metrics_address, help_heading = "Mounting")]
+    pub metrics: Option<SocketAddr>,
+    /// Where what goes wrong is written when in the background; without it a file of its own in the user's state folder
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Mounting")]
+    pub log: Option<PathBuf>,
+    /// Write the numbers as JSON to this file at the end, and at each SIGUSR1
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Mounting")]
+    pub stats: Option<PathBuf>,
+    /// Is the process in the background, and tells the one that started it on standard output how it went
+    #[arg(long = "__reports", hide = true)]
+    pub reports: bool,
+    /// Says nothing when all is well, as mount(8) has it
+    #[arg(long = "__silent", hide = true)]
+    pub is_silent: bool,
+    #[command(flatten)]
+    pub knobs: MountKnobs,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Umount {
+    /// Where it is mounted
+    #[arg(value_name = "MOUNT_POINT", value_hint = ValueHint::DirPath)]
+    pub mount_point: PathBuf,
+    /// Take it out of the tree at once, and end it when the last open file is closed
+    #[arg(long, short)]
+    pub lazy: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Top {
+    /// The mount point, or the process id, of one mount; all of this user's without it
+    #[arg(value_name = "MOUNT_POINT|PID", value_hint = ValueHint::DirPath)]
+    pub which: Option<String>,
+    /// Look once and end
+    #[arg(long)]
+    pub once: bool,
+    /// How long between two looks
+    #[arg(long, short = 'n', value_name = "TIME", default_value = "1s", value_parser = interval)]
+    pub interval: Duration,
 }
 
 #[derive(Debug, clap::Args)]
@@ -350,7 +419,7 @@ pub struct Doctor {
 #[derive(Debug, clap::Args)]
 pub struct ConfigShow {
     #[command(flatten)]
-    pub knobs: Knobs,
+    pub knobs: MountKnobs,
 }
 
 /// The demo brings its own origin: what says where another one is has no effect there.
@@ -377,6 +446,20 @@ pub fn socket_address(text: &str) -> Result<SocketAddr, String> {
     let numeric = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
     let wrong = |_| "write an IP address and port, as in 127.0.0.1:9000 or [::1]:0".to_owned();
     numeric.as_deref().unwrap_or(text).parse().map_err(wrong)
+}
+
+/// For people who count the numbers of this machine from this machine, a port is enough.
+pub fn metrics_address(text: &str) -> Result<SocketAddr, String> {
+    match text.parse::<u16>() {
+        Ok(port) => Ok(SocketAddr::from(([127, 0, 0, 1], port))),
+        Err(_) => socket_address(text),
+    }
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = duration(text)?;
+    let within = (Duration::from_millis(100)..=Duration::from_secs(3_600)).contains(&interval);
+    within.then_some(interval).ok_or_else(|| "write 100ms to 1h".to_owned())
 }
 
 fn repeat(text: &str) -> Result<u32, String> {

@@ -41,6 +41,11 @@ impl Console {
         self.json
     }
 
+    /// Whether nothing but errors is wanted.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
     /// Whether a bar may be drawn on standard error. Not beside output that shares its terminal.
     pub fn bar_wanted(&self, carries: Carries) -> bool {
         let shares = io::stdout().is_terminal() && (self.json || carries == Carries::Bytes);

@@ -180,6 +180,34 @@ pub struct Listening {
     pub url: String,
 }
 
+/// A mount that stands. In the background its process says so to the one that started it, in the same words.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "event", rename = "mounted")]
+pub struct Mounted {
+    pub source: String,
+    pub mount_point: String,
+    pub pid: u32,
+    /// Where what goes wrong is written; absent in the foreground.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log: Option<String>,
+    /// Where numbers are to be had; absent where no socket could be made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub socket: Option<String>,
+    /// `http://ADDR:PORT/metrics`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<String>,
+}
+
+/// A mount that was ended, or what was left of one.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "unmounted")]
+pub struct Unmounted {
+    pub mount_point: String,
+    pub lazy: bool,
+    /// The process that served it was gone already.
+    pub stale: bool,
+}
+
 /// A setting and where it came from.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "setting")]

@@ -10,6 +10,7 @@ Examples:
   flatout cp s3://models/llama/model.safetensors .
   flatout cat http://127.0.0.1:9000/logs/today.zst | zstd -dc
   flatout ls -lH s3://models/llama/
+  flatout mount s3://models/llama /mnt/llama
   flatout bench get s3://models/llama/model.safetensors --floor
 
 Keys come from where aws and aliyun have theirs: environment, profiles (--profile), SSO, roles of pods and machines; \
@@ -60,6 +61,49 @@ pub const STAT: &str = "\
 Examples:
   flatout stat s3://models/llama/model.safetensors
   flatout stat s3://models/llama/model.safetensors --json | jq .bytes";
+
+pub const MOUNT: &str = "\
+Examples:
+  flatout mount s3://models/llama /mnt/llama
+  flatout mount oss://data /mnt/data --oss-region cn-hangzhou --memory 1GiB
+  flatout mount s3:// /mnt/all --attribute-lifetime 10s
+  flatout mount s3://data /mnt/data -o ro,uid=1000,allow_other,memory=512MiB
+  flatout mount s3://data /mnt/data --foreground --metrics 9100
+  flatout mount s3://data /mnt/data --dry-run
+
+It returns when the folder can be read; a source that cannot be listed is refused with the exit code of any other command, and \
+nothing is mounted. Read-only for now: writing answers \"Read-only file system\". Objects that are replaced meanwhile are never \
+mixed: a reader keeps its version, or gets ESTALE. docs/semantics.md says what every operation does, docs/mount.md the rest.
+
+In /etc/fstab, once make install has put mount.flatout where mount(8) looks:
+
+  s3://models/llama  /mnt/llama  flatout  _netdev,nofail,allow_other  0  0
+
+-o takes what mount(8) passes, every flag below without its dashes (memory=1GiB, attribute_lifetime=10s), and the names of \
+ossfs 2.0 where they mean something here (docs/from-ossfs.md); anything else is an error. Flags are stronger than -o.
+
+As root the kernel's read-ahead is raised for this mount, which doubles buffered reading; for others a line says what to run. In \
+the foreground ctrl-C unmounts. flatout top shows what it does; flatout umount ends it.";
+
+pub const UMOUNT: &str = "\
+Examples:
+  flatout umount /mnt/llama
+  flatout umount --lazy /mnt/llama
+
+It waits until the process that served it has gone. A mount whose process was killed (\"Transport endpoint is not connected\") is \
+cleared. While somebody has a file open there it fails and says so; with --lazy it is out of sight at once, and ends when \
+the last one is closed.";
+
+pub const TOP_MOUNTS: &str = "\
+Examples:
+  flatout top
+  flatout top /mnt/llama
+  flatout top --once --json | jq .bytes.served
+
+A line for each mount: bytes a second from the origin (IN) and to readers (OUT), requests of the kernel, reads whose bytes were \
+there (HITS), requests that wait (FLIGHT), resident memory, bytes fetched for each byte read (AMPL), CPU. Ctrl-C ends it. Where \
+standard output is no terminal, tables follow one another. Numbers come from a socket of each mount that its user alone may \
+ask, in $XDG_RUNTIME_DIR/flatout or /run/flatout: curl --unix-socket .../mount-PID.sock http://mount/stats, or /metrics.";
 
 pub const SERVE: &str = "\
 Examples:

@@ -1,6 +1,7 @@
 //! Every knob of `settings` as a flag, so that it is written down once; actions are clap derive (args.rs).
 
 use std::ffi::OsStr;
+use std::ops::Deref;
 
 use clap::builder::{Command, PossibleValue, StringValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -28,6 +29,13 @@ impl Knobs {
         self
     }
 
+    /// The same with more in front, which what was typed is stronger than.
+    #[must_use]
+    pub fn behind(mut self, mut weaker: Vec<(&'static str, String)>) -> Knobs {
+        weaker.append(&mut self.given);
+        Knobs { given: weaker }
+    }
+
     /// As text, for a bench child.
     pub fn pairs(&self) -> Vec<(String, String)> {
         self.given.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
@@ -43,9 +51,21 @@ impl Knobs {
     }
 }
 
+/// Those of a mount, too; dereferences to all of them together.
+#[derive(Clone, Debug, Default)]
+pub struct MountKnobs(Knobs);
+
+impl Deref for MountKnobs {
+    type Target = Knobs;
+
+    fn deref(&self) -> &Knobs {
+        &self.0
+    }
+}
+
 impl Args for Knobs {
     fn augment_args(command: Command) -> Command {
-        KNOBS.iter().fold(command, |command, knob| command.arg(flag(knob)))
+        flags(command, |knob| knob.group != Group::Mount)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -69,6 +89,32 @@ impl FromArgMatches for Knobs {
         *self = Knobs::from_arg_matches(matches)?;
         Ok(())
     }
+}
+
+impl Args for MountKnobs {
+    fn augment_args(command: Command) -> Command {
+        // What a mount is about comes first.
+        let command = flags(command, |knob| knob.group == Group::Mount);
+        Knobs::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        MountKnobs::augment_args(command)
+    }
+}
+
+impl FromArgMatches for MountKnobs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<MountKnobs, Error> {
+        Knobs::from_arg_matches(matches).map(MountKnobs)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        self.0.update_from_arg_matches(matches)
+    }
+}
+
+fn flags(command: Command, wanted: impl Fn(&Knob) -> bool) -> Command {
+    KNOBS.iter().filter(|knob| wanted(knob)).fold(command, |command, knob| command.arg(flag(knob)))
 }
 
 /// The flag of a knob. Its value stays text here: `settings` alone knows what is valid, and says so in one voice
@@ -126,6 +172,10 @@ pub fn is_of_the_origin(arg: &Arg) -> bool {
 }
 
 fn typed(knob: &Knob, matches: &ArgMatches) -> Vec<String> {
+    // Not every command has the knobs of a mount.
+    if matches.try_contains_id(knob.name).is_err() {
+        return Vec::new();
+    }
     match knob.kind {
         Kind::Switch if matches.get_flag(knob.name) => vec!["true".to_owned()],
         Kind::Switch => Vec::new(),

@@ -32,11 +32,20 @@ use crate::failure::Failure;
 use crate::signal::Interrupt;
 
 fn main() -> ExitCode {
-    let exit = match Line::try_parse() {
+    let exit = match parsed() {
         Ok(line) => run(line),
         Err(refused) => refusal::show(&refused),
     };
     ExitCode::from(exit.code())
+}
+
+/// Called as mount.flatout, it is what mount(8) runs for file systems of type `flatout`.
+fn parsed() -> Result<Line, clap::Error> {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    match commands::mount::helper::command_line(&arguments) {
+        Some(line) => Line::try_parse_from(line),
+        None => Line::try_parse_from(arguments),
+    }
 }
 
 fn run(line: Line) -> Exit {
@@ -62,6 +71,9 @@ fn dispatch(command: &Command, console: &Console) -> Result<Exit, Failure> {
         Command::Cat(args) => commands::cat::run(args, console),
         Command::Ls(args) => commands::ls::run(args, console),
         Command::Stat(args) => commands::stat::run(args, console),
+        Command::Mount(args) => commands::mount::run(args, console),
+        Command::Umount(args) => commands::umount::run(args, console),
+        Command::Top(args) => commands::top::run(args, console),
         Command::Serve(args) => commands::serve::run(args, console),
         Command::Bench(Bench::Get(args)) => bench::get(args, console),
         Command::Bench(Bench::Demo(args)) => bench::demo(args, console),

@@ -7,7 +7,7 @@ use flatout_settings::KNOBS;
 use crate::args::Line;
 
 /// When their text last changed by more than a word: a manual page has to have a date, and a build none of its own.
-const CHANGED: &str = "2026-11-21";
+const CHANGED: &str = "2026-11-22";
 
 /// A manual page.
 pub struct Page {
@@ -133,7 +133,7 @@ fn exit_status(roff: &mut Roff) {
     for (code, meaning) in [
         (
             "0",
-            "Everything asked for is done; a server was ended by a signal; who read the output has had enough.",
+            "Everything asked for is done; a server was ended by a signal, or a mount; who read the output has had enough.",
         ),
         (
             "1",
@@ -268,6 +268,7 @@ fn verbatim<'a>(roff: &mut Roff, lines: impl Iterator<Item = &'a str>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flatout_settings::Group;
 
     #[test]
     fn every_command_has_a_page_with_all_its_sections() {
@@ -287,7 +288,8 @@ mod tests {
         }
         for knob in KNOBS {
             let (flag, variable) = (format!("--{}", knob.name).replace('-', "\\-"), knob.env());
-            assert!(text("flatout-cp.1").contains(&flag), "{flag}");
+            let page = if knob.group == Group::Mount { "flatout-mount.1" } else { "flatout-cp.1" };
+            assert!(text(page).contains(&flag), "{flag}");
             assert!(text("flatout.1").contains(&variable), "{variable}");
         }
         assert!(text("flatout-cp.1").contains("\n.SH SELECTION\n") && text("flatout-cp.1").contains("<DST>"));

@@ -34,9 +34,17 @@ struct State {
     hooks: Vec<(u64, Option<Hook>)>,
     /// What an end at once takes along.
     temporary: Vec<PathBuf>,
+    /// Who is told of every signal, and ends the program.
+    warden: Option<Warden>,
 }
 
 type Hook = Box<dyn Fn() + Send>;
+
+struct Warden {
+    told: Arc<dyn Fn(u32) + Send + Sync>,
+    count: u32,
+    last: Option<Instant>,
+}
 
 /// While this lives, a signal does not end the program but runs the hook.
 pub struct Armed {
@@ -78,6 +86,18 @@ impl Interrupt {
         Armed { interrupt: self.clone(), id }
     }
 
+    /// From here on neither a second signal nor a delay ends the program: `told` hears of each, counted from 1, and sees to
+    /// the end. Of one that came before, too.
+    pub fn take_over(&self, told: impl Fn(u32) + Send + Sync + 'static) {
+        let mut state = self.state();
+        let was_raised = state.raised.is_some();
+        state.warden = Some(Warden { told: Arc::new(told), count: 0, last: None });
+        drop(state);
+        if was_raised {
+            self.raise();
+        }
+    }
+
     /// Whether a signal came.
     pub fn raised(&self) -> bool {
         self.state().raised.is_some()
@@ -108,6 +128,16 @@ impl Interrupt {
     /// With nothing to end in good order there is nothing to wait for.
     fn raise(&self) {
         let mut state = self.state();
+        if let Some(warden) = &mut state.warden {
+            if warden.last.is_some_and(|last| last.elapsed() < TOGETHER) {
+                return;
+            }
+            (warden.count, warden.last) = (warden.count + 1, Some(Instant::now()));
+            let (told, count) = (warden.told.clone(), warden.count);
+            // What it does may take long, and takes this lock.
+            drop(state);
+            return told(count);
+        }
         match state.raised {
             Some(first) if state.patient || first.elapsed() < TOGETHER => return,
             None if !state.hooks.is_empty() => {}
@@ -118,7 +148,10 @@ impl Interrupt {
         let interrupt = self.clone();
         thread::spawn(move || {
             thread::sleep(GRACE);
-            end(&interrupt.state());
+            let state = interrupt.state();
+            if state.warden.is_none() {
+                end(&state);
+            }
         });
     }
 
@@ -210,6 +243,23 @@ mod tests {
         drop((half, made));
         assert_eq!(names(folder.path()), ["page"]);
         assert!(interrupt.state().temporary.is_empty());
+    }
+
+    #[test]
+    fn a_warden_hears_of_every_signal_and_nothing_else_ends() {
+        let interrupt = Interrupt::default();
+        let armed = interrupt.arm();
+        interrupt.raise();
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let hears = heard.clone();
+        interrupt.take_over(move |count| hears.lock().unwrap().push(count));
+        assert_eq!(*heard.lock().unwrap(), [1], "the one before");
+        interrupt.raise();
+        assert_eq!(*heard.lock().unwrap(), [1], "closer together are one");
+        interrupt.state().warden.as_mut().unwrap().last = None;
+        interrupt.raise();
+        assert_eq!(*heard.lock().unwrap(), [1, 2]);
+        drop(armed);
     }
 
     #[test]

@@ -44,6 +44,8 @@ pub(crate) enum Errand {
         under: Location,
         delimiter: Option<char>,
         token: Option<String>,
+        /// Keys and prefixes that it may have at most; the origin's own bound where nobody says.
+        most: Option<u32>,
     },
     Buckets {
         dialect: Dialect,
@@ -277,8 +279,8 @@ fn s3_request(s3: &S3, errand: &Errand) -> Request {
             request
         }
         Errand::Head(_) => s3.head_object(bucket, key),
-        Errand::Page { under, delimiter, token } => {
-            s3.list_objects_v2(bucket, under.key(), *delimiter, token.as_deref(), None)
+        Errand::Page { under, delimiter, token, most } => {
+            s3.list_objects_v2(bucket, under.key(), *delimiter, token.as_deref(), *most)
         }
         Errand::Buckets { .. } => s3.list_buckets(),
     }
@@ -289,8 +291,8 @@ fn oss_request(oss: &Oss, errand: &Errand) -> Request {
     match errand {
         Errand::Get(_) | Errand::Whole(_) => oss.get_object(bucket, key),
         Errand::Head(_) => oss.head_object(bucket, key),
-        Errand::Page { under, delimiter, token } => {
-            oss.list_objects_v2(bucket, under.key(), *delimiter, token.as_deref(), None)
+        Errand::Page { under, delimiter, token, most } => {
+            oss.list_objects_v2(bucket, under.key(), *delimiter, token.as_deref(), *most)
         }
         Errand::Buckets { marker, .. } => oss.list_buckets(marker.as_deref()),
     }

@@ -96,6 +96,21 @@ impl Budget {
         (ticket, self.grant())
     }
 
+    /// Takes bytes for a holder that will not wait for them: where nobody waits, and so many are left beside them.
+    pub(crate) fn take_at_once(&mut self, holder: Holder, bytes: u64, left: u64) -> bool {
+        let fits = self.wishes.is_empty() && bytes.saturating_add(left) <= self.free();
+        if fits {
+            *self.holders.entry(holder).or_default() += bytes;
+            self.granted += bytes;
+        }
+        fits
+    }
+
+    /// What may still be granted.
+    fn free(&self) -> u64 {
+        self.limit.saturating_sub(self.charged.max(self.set_aside) + self.granted)
+    }
+
     /// Nobody wants this any more, which has not been granted.
     #[must_use]
     pub(crate) fn withdraw(&mut self, ticket: Ticket) -> Vec<Ticket> {
@@ -128,7 +143,7 @@ impl Budget {
 
     /// The wish whose turn it is, if there is room for it.
     fn next_wish(&self) -> Option<usize> {
-        let free = self.limit.saturating_sub(self.charged.max(self.set_aside) + self.granted);
+        let free = self.free();
         let has_nothing = |wish: &Wish| !self.holders.contains_key(&wish.holder);
         if let Some(at) = self.wishes.iter().position(has_nothing) {
             // Where nobody has anything, nothing could come back: whatever is charged, one goes on.

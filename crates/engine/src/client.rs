@@ -21,6 +21,7 @@ use crate::error::{Error, ErrorKind, SETTINGS};
 use crate::folder::Folder;
 use crate::gate::{Bandwidth, FoundPace, Gate, Gates, Team, origin_of};
 use crate::get::Get;
+use crate::handle::Transfer;
 use crate::hold::Hold;
 use crate::interface::Binds;
 use crate::landing::{Landing, Memory};
@@ -29,12 +30,13 @@ use crate::list::{Bucket, Listing, repeats_a_page};
 use crate::many::{Batch, Many, Wanted};
 use crate::memory::Shares;
 use crate::proxy::{Proxies, Routes};
+use crate::reader::{Object, Reader, ReaderStats, Readers, Weight};
 use crate::shard::{Job, ShardHandle};
 use crate::stall::STALL_TICKS;
 use crate::stats::{Report, Stat, Version};
 use crate::survey::{self, Clock, Survey, Way};
 use crate::tls::Tls;
-use crate::transfer::{Care, Running, Transfer};
+use crate::transfer::{Care, Running};
 
 /// What a client is made from.
 #[derive(Clone, Debug)]
@@ -93,6 +95,7 @@ impl Client {
         let shares = Shares::of(&settings)?;
         let account = Account::new(&settings, &config.oss, aws, oss)
             .map_err(|why| usage(why.to_string()).during(SETTINGS, knob_of(&why)))?;
+        let pool = Arc::new(Pool::new(shares.limit, shares.set_aside));
         let core = Core {
             account: Arc::new(account),
             endpoints: Endpoints::new(&settings.resolve, longest_trial(&settings))?,
@@ -101,7 +104,8 @@ impl Client {
             tls: Tls::new(settings.ca_bundle.as_deref())?,
             clock: Clock::default(),
             bandwidth: settings.bandwidth_bytes.map(Bandwidth::new),
-            pool: Arc::new(Pool::new(shares.limit, shares.set_aside)),
+            readers: Readers::new(&pool, &shares),
+            pool,
             shares,
             gates: Gates::new(config.paces, shares),
             settings,
@@ -274,6 +278,26 @@ impl Client {
         self.core.pool.held_bytes()
     }
 
+    /// Reads of one version of an object, here and there. Nothing is sent yet. Readers of the same location and ETag share what
+    /// they fetch, as long as any of them lives.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`] for what is no object.
+    pub fn reader(&self, object: Object) -> Result<Reader, Error> {
+        check_object(&object.location)?;
+        Ok(Reader(Arc::new(Readers::open(&self.core, object))))
+    }
+
+    /// What reading has come to so far, of all objects.
+    pub fn reader_stats(&self) -> ReaderStats {
+        self.core.readers.stats()
+    }
+
+    /// Bytes of the caller's own, such as names, that are to count as this client's memory.
+    pub fn weight(&self) -> Weight {
+        Weight::new(self.core.pool.charge(0))
+    }
+
     /// The buckets of the account in one dialect.
     ///
     /// # Errors
@@ -361,6 +385,7 @@ pub(crate) struct Core {
     pub(crate) clock: Clock,
     pub(crate) pool: Arc<Pool>,
     pub(crate) shares: Shares,
+    pub(crate) readers: Readers,
     gates: Gates,
     /// `--bandwidth`, for all transfers together.
     pub(crate) bandwidth: Option<Bandwidth>,

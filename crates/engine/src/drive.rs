@@ -42,6 +42,23 @@ pub(crate) async fn drive_worker(shard: Rc<Shard>, hold: Hold, post: Post) {
     drive(&hold, work(&shard, &hold, post)).await;
 }
 
+/// Brings a range of a version that is known as one part, so that its bytes land in order; or a whole object by one GET.
+pub(crate) async fn drive_segment(shard: Rc<Shard>, hold: Hold, post: Post) {
+    hold.gate.keep_time(&shard);
+    let running: &Running = &hold;
+    drive(running, async {
+        let Some(bytes) = running.range().map(|range| range.end - range.start) else {
+            return lead(&shard, &hold, Some(post)).await;
+        };
+        let _post = post;
+        match running.take_part_of(shard.number, bytes, None).await? {
+            Some(turn) => Part::start(running, turn).fetch(&shard, None).await,
+            None => Ok(()),
+        }
+    })
+    .await;
+}
+
 /// Carries `work` to its end, or to that of its transfer.
 pub(crate) async fn drive(running: &Running, work: impl Future<Output = Result<(), Error>>) {
     let lost = LostWorker(running);

@@ -124,6 +124,13 @@ impl Error {
         self.0.kind
     }
 
+    /// The same for one more who waited for it, without the system's own error behind it.
+    pub(crate) fn once_more(&self) -> Error {
+        let Body { kind, doing, object, cause, hint, source: _ } = &*self.0;
+        let (object, cause, hint) = (object.clone(), cause.clone(), hint.clone());
+        Error(Box::new(Body { kind: *kind, doing, object, cause, hint, source: None }))
+    }
+
     /// Whether the same may go well a moment later, or at another address.
     pub(crate) fn may_pass(&self) -> bool {
         matches!(self.kind(), ErrorKind::Network | ErrorKind::Timeout)

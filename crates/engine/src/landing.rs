@@ -11,6 +11,7 @@ use crate::file::FileGround;
 use crate::folder::Folder;
 use crate::lease::Pool;
 use crate::pace::Gate as Waits;
+use crate::reader::Landed;
 use crate::stream::{Room, StreamWriter};
 use crate::verify::PartHash;
 
@@ -56,6 +57,8 @@ pub(crate) enum Ground {
     Memory(Memory),
     File(Box<FileGround>),
     Stream(StreamWriter),
+    /// A range of an object that a reader asked for, or will.
+    Segment(Landed),
 }
 
 impl Ground {
@@ -110,6 +113,7 @@ impl Ground {
             },
             Ground::File(file) => file.reserve(total_bytes.unwrap_or(0)),
             Ground::Stream(writer) => writer.0.prepare(pool),
+            Ground::Segment(landed) => landed.prepare(total_bytes),
         }
     }
 
@@ -155,6 +159,7 @@ impl Ground {
             // SAFETY: `at` is within the caller's memory: `prepare` refused a range that is longer.
             Ground::Memory(memory) => Some(unsafe { memory.start.add(at as usize) }),
             Ground::Stream(writer) => Some(writer.0.start_of(index)),
+            Ground::Segment(landed) => Some(landed.place(at)),
         };
         Place { ground: self, index, at, start, filled: 0, writing: Duration::ZERO }
     }
@@ -173,7 +178,7 @@ impl Ground {
         match self {
             Ground::Stream(writer) => writer.0.end(),
             Ground::File(file) => return file.let_go(keep),
-            Ground::Nowhere | Ground::Memory(_) => {}
+            Ground::Nowhere | Ground::Memory(_) | Ground::Segment(_) => {}
         }
         0
     }
@@ -235,6 +240,10 @@ impl Place<'_> {
         self.filled += bytes as u64;
         match self.ground {
             Ground::Stream(writer) => writer.0.publish(self.index, self.filled as usize),
+            Ground::Segment(landed) => {
+                landed.tell(self.at + self.filled);
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -255,7 +264,7 @@ impl Place<'_> {
                 hash.cut();
                 note(file, hash);
             }
-            Ground::Nowhere | Ground::Memory(_) => {}
+            Ground::Nowhere | Ground::Memory(_) | Ground::Segment(_) => {}
         }
     }
 

@@ -186,6 +186,18 @@ impl Holder {
     }
 }
 
+impl Holder {
+    /// The same now or not at all: where nobody waits, and there would be `left` bytes more to have.
+    ///
+    /// # Errors
+    /// The machine has none.
+    pub(crate) fn lease_at_once(&self, bytes: usize, left: u64) -> Result<Option<Lease>, Error> {
+        let bytes = in_pages(bytes);
+        let is_granted = self.pool.lock().budget.take_at_once(self.number, bytes as u64, left);
+        is_granted.then(|| self.pool.filled(bytes, Account::Granted(self.number))).transpose()
+    }
+}
+
 /// A wish on its way.
 struct Asking<'a> {
     holder: &'a Holder,

@@ -38,6 +38,7 @@ pub struct Listing {
     core: Arc<Core>,
     under: Location,
     deep: bool,
+    most: Option<u32>,
     next: Next,
     entries: VecDeque<Entry>,
     /// Of the entries; those of a page go together.
@@ -58,7 +59,19 @@ impl Listing {
                 .with_hint("list a bucket: flatout ls s3://BUCKET/PREFIX --endpoint-url URL"));
         }
         let (under, weight) = (location.clone(), core.pool.charge(0));
-        Ok(Listing { core, under, deep, next: Next::First, entries: VecDeque::new(), weight })
+        Ok(Listing { core, under, deep, most: None, next: Next::First, entries: VecDeque::new(), weight })
+    }
+
+    /// The same in pages of so many entries at most, from 1 on: for who wants to see only what comes first.
+    #[must_use]
+    pub fn in_pages_of(mut self, entries: u32) -> Listing {
+        self.most = Some(entries.max(1));
+        self
+    }
+
+    /// Whether everything has been handed out: nothing comes behind it.
+    pub fn is_done(&self) -> bool {
+        self.entries.is_empty() && matches!(self.next, Next::None)
     }
 
     /// What is left of the page that was asked for last, or else the next one, in one request; nothing behind the last.
@@ -80,7 +93,7 @@ impl Listing {
             Next::None => return Ok(()),
         };
         let (under, delimiter) = (self.under.clone(), (!self.deep).then_some('/'));
-        let errand = Errand::Page { under, delimiter, token: token.clone() };
+        let errand = Errand::Page { under, delimiter, token: token.clone(), most: self.most };
         let (_, body) = self.core.call(Call::new(errand))?;
         let parsed = match Dialect::of(&self.under) {
             Dialect::Oss => listing::parse_oss_page(&body),

@@ -55,10 +55,8 @@ impl ObjectRequests {
     }
 
     /// The same for an object that one plain GET is to bring: the answer states the checksum, and no HEAD is needed.
-    #[must_use]
-    pub(crate) fn asking_for_the_whole(mut self) -> ObjectRequests {
+    pub(crate) fn ask_for_the_whole(&mut self) {
         self.whole = true;
-        self
     }
 
     pub(crate) fn asks_for_the_whole(&self) -> bool {

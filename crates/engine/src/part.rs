@@ -296,6 +296,7 @@ async fn ask_for(
         _ => failure,
     })?;
     answer.check(&range, running.version().unwrap_or(&Version::default()))?;
+    running.hold_against_known(&Version::of(&answer.head, answer.total()))?;
     Ok(answer)
 }
 

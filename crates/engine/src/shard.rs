@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use crate::client::Core;
 use crate::connection::{self, Connection, RECEIVE_BYTES, Socket};
 use crate::control::{self, Call, Caller, Question, Reply};
-use crate::drive::{drive_lead, drive_worker};
+use crate::drive::{drive_lead, drive_segment, drive_worker};
 use crate::error::Error;
 use crate::gate::{Bandwidth, Cell as Counters, Class, Gate, Post};
 use crate::hedge::Hedge;
@@ -38,6 +38,7 @@ use crate::transfer::Running;
 pub(crate) enum Job {
     Lead(Hold, Post),
     Work(Hold, Post),
+    Segment(Hold, Post),
     Many(Worker),
     Call(Call, std::sync::mpsc::Sender<Result<(Head, Bytes), Error>>),
     Ask(Question, std::sync::mpsc::Sender<Result<Reply, Error>>),
@@ -108,6 +109,10 @@ pub(crate) async fn serve(shard: Rc<Shard>, number: u32, mut queue: mpsc::Unboun
             Job::Work(hold, post) => {
                 hold.join_shard(number);
                 tokio::task::spawn_local(drive_worker(shard.clone(), hold, post));
+            }
+            Job::Segment(hold, post) => {
+                hold.join_shard(number);
+                tokio::task::spawn_local(drive_segment(shard.clone(), hold, post));
             }
             Job::Many(worker) => {
                 tokio::task::spawn_local(drive_many(shard.clone(), worker));

@@ -72,7 +72,7 @@ pub(crate) fn way_to(core: &Core, location: &Location) -> Result<Way, Error> {
     way(
         core,
         &match about_a_bucket {
-            true => Errand::Page { under: location.clone(), delimiter: None, token: None },
+            true => Errand::Page { under: location.clone(), delimiter: None, token: None, most: None },
             false => Errand::Head(location.clone()),
         },
     )

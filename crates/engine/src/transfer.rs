@@ -1,9 +1,9 @@
-//! A transfer: what its shards share while it runs, and what the caller holds of it.
+//! A transfer: what its shards share while it runs. What its caller holds is in `handle`.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use flatout_settings::format_size;
 use flatout_wire::range::Span;
@@ -21,94 +21,14 @@ use crate::landing::Ground;
 use crate::lease::Pool;
 use crate::many::Member;
 use crate::object::ObjectRequests;
+use crate::pinned::Pinned;
 use crate::plan::{Plan, Taken};
 use crate::queue::Priority;
+use crate::refusal::Failure;
 use crate::slots::{Slot, Turns, at_once};
 use crate::stats::{Counters, PartRecord, Progress, Report, Version};
 use crate::stream::reader_has_gone;
 use crate::verify::{Ledger, PartHash, Statement};
-
-/// A running transfer. Dropping it cancels, and waits until every shard has let go of the landing.
-pub struct Transfer {
-    running: Arc<Running>,
-}
-
-impl Transfer {
-    pub(crate) fn new(running: Arc<Running>) -> Transfer {
-        Transfer { running }
-    }
-
-    /// How far it is.
-    pub fn progress(&self) -> Progress {
-        self.running.progress()
-    }
-
-    /// A handle that tells progress from any thread, also after the end.
-    pub fn watch(&self) -> Watch {
-        Watch(self.running.clone())
-    }
-
-    /// Somebody begins to wait for it, or nobody does any more: its next parts take their turn by that. Parts that are on
-    /// their way are not stopped.
-    pub fn set_priority(&self, priority: Priority) {
-        self.running.turns.set_priority(priority);
-    }
-
-    /// A handle that cancels from any thread.
-    pub fn cancel_switch(&self) -> CancelSwitch {
-        CancelSwitch(self.running.clone())
-    }
-
-    /// Waits at most `timeout`; whether the transfer has ended.
-    pub fn wait_timeout(&self, timeout: Duration) -> bool {
-        let ended = self.running.lock_end();
-        let waited = self.running.ended.wait_timeout_while(ended, timeout, |end| matches!(end, End::Running));
-        !matches!(*waited.unwrap_or_else(PoisonError::into_inner).0, End::Running)
-    }
-
-    /// Waits for the end. When this returns, no shard touches the landing any more.
-    ///
-    /// # Errors
-    /// Whatever ended the transfer first; a file target is then as it was before.
-    pub fn wait(self) -> Result<Report, Error> {
-        match std::mem::replace(&mut *self.running.wait_end(), End::Taken) {
-            End::Done(result) => *result,
-            End::Running | End::Taken => unreachable!("waited for the end, and only `wait` takes it"),
-        }
-    }
-}
-
-impl Drop for Transfer {
-    /// A child process that inherited the transfer has no shard to wait for.
-    fn drop(&mut self) {
-        if self.running.process == std::process::id() {
-            self.running.fail(Error::new(ErrorKind::Cancelled, "cancelled"));
-            drop(self.running.wait_end());
-        }
-    }
-}
-
-/// Tells the progress of a transfer.
-#[derive(Clone)]
-pub struct Watch(Arc<Running>);
-
-impl Watch {
-    /// How far it is.
-    pub fn progress(&self) -> Progress {
-        self.0.progress()
-    }
-}
-
-/// Cancels a transfer.
-#[derive(Clone)]
-pub struct CancelSwitch(Arc<Running>);
-
-impl CancelSwitch {
-    /// Ends the transfer with [`ErrorKind::Cancelled`], unless it has ended.
-    pub fn cancel(&self) {
-        self.0.fail(Error::new(ErrorKind::Cancelled, "cancelled"));
-    }
-}
 
 /// What is done besides moving bytes.
 #[derive(Clone, Copy, Debug)]
@@ -125,14 +45,23 @@ pub(crate) struct Turn {
     pub(crate) slot: Slot,
 }
 
+/// What is asked for.
+struct Request {
+    name: String,
+    object: Arc<ObjectRequests>,
+    span: Span,
+    known: Option<Arc<Pinned>>,
+}
+
 /// What the shards of a transfer share.
 pub(crate) struct Running {
     pub(crate) name: String,
-    pub(crate) object: ObjectRequests,
+    /// One for all segments of a reader's object.
+    pub(crate) object: Arc<ObjectRequests>,
     pub(crate) span: Span,
     pub(crate) ground: Ground,
     pub(crate) gate: Arc<Gate>,
-    turns: Turns,
+    pub(crate) turns: Turns,
     /// What had held the gate back when it began.
     tally: Tally,
     /// Its parts may be taken by any number of workers.
@@ -143,10 +72,12 @@ pub(crate) struct Running {
     /// One bit per shard that took part; shards beyond 64 share bits.
     shards: AtomicU64,
     started: Instant,
-    process: u32,
+    pub(crate) process: u32,
     record_parts: bool,
     records: Mutex<Vec<PartRecord>>,
     settled: OnceLock<Settled>,
+    /// The version to be read, where somebody knows it before the first answer.
+    known: Option<Arc<Pinned>>,
     whole: AtomicBool,
     bytes_done: AtomicU64,
     resumed_bytes: AtomicU64,
@@ -157,7 +88,7 @@ pub(crate) struct Running {
     stop: Arc<Semaphore>,
     pub(crate) holds: AtomicU32,
     end: Mutex<End>,
-    ended: Condvar,
+    pub(crate) ended: Condvar,
     /// Set where this is one of many objects: who is told of its end.
     pub(crate) member: Option<Member>,
 }
@@ -181,7 +112,8 @@ impl Settled {
     }
 }
 
-enum End {
+/// How it stands.
+pub(crate) enum End {
     Running,
     Done(Box<Result<Report, Error>>),
     Taken,
@@ -197,17 +129,56 @@ impl Running {
         turns: Turns,
     ) -> Result<Running, Error> {
         let name = get.location.to_string();
-        let (mut ground, stop) = (Ground::open(get.landing, care.resume)?, Arc::new(Semaphore::new(0)));
+        let mut ground = Ground::open(get.landing, care.resume)?;
         ground.set_keep_existing(get.keep_existing);
+        let object = Arc::new(ObjectRequests::new(account, get.location));
+        let asked = Request { name, object, span: get.span, known: None };
+        let running = Running::new(asked, ground, gate, care, turns);
+        Ok(Running { record_parts: get.record_parts, ..running })
+    }
+
+    /// A range of a version that is known: no answer is needed to settle it. Of a whole object by one plain GET the answer
+    /// says more, and settles it.
+    pub(crate) fn of_version(
+        object: Arc<ObjectRequests>,
+        known: Arc<Pinned>,
+        range: Range<u64>,
+        ground: Ground,
+        gate: Arc<Gate>,
+        care: Care,
+        turns: Turns,
+    ) -> Running {
+        let asks_for_the_whole = object.asks_for_the_whole();
+        let span = if asks_for_the_whole { Span::All } else { Span::Slice(range.clone()) };
+        let asked = Request { name: known.name.clone(), object, span, known: Some(known.clone()) };
+        let running = Running::new(asked, ground, gate, care, turns);
+        if !asks_for_the_whole {
+            running.ledger.state(Statement::Nothing("a part of the object was read"));
+            let settled = Settled {
+                version: known.version(),
+                pin: known.pin.clone(),
+                plan: Mutex::new(Plan::new(std::iter::once(range.clone()))),
+                total_bytes: Some(range.end - range.start),
+                range,
+            };
+            let fresh = running.settled.set(settled).is_ok();
+            assert!(fresh, "it was made a moment ago");
+        }
+        running
+    }
+
+    fn new(asked: Request, ground: Ground, gate: Arc<Gate>, care: Care, turns: Turns) -> Running {
+        let Request { name, object, span, known } = asked;
+        let stop = Arc::new(Semaphore::new(0));
         ground.stop_when_abandoned(&stop);
         let ledger = Ledger::default();
         if !care.verify {
             ledger.state(Statement::Nothing("switched off"));
         }
-        Ok(Running {
+        Running {
             name,
-            object: ObjectRequests::new(account, get.location),
-            span: get.span,
+            object,
+            span,
             ground,
             tally: gate.tally(),
             gate,
@@ -219,9 +190,10 @@ impl Running {
             shards: AtomicU64::new(0),
             started: Instant::now(),
             process: std::process::id(),
-            record_parts: get.record_parts,
+            record_parts: false,
             records: Mutex::default(),
             settled: OnceLock::new(),
+            known,
             whole: AtomicBool::new(false),
             bytes_done: AtomicU64::new(0),
             resumed_bytes: AtomicU64::new(0),
@@ -232,14 +204,14 @@ impl Running {
             end: Mutex::new(End::Running),
             ended: Condvar::new(),
             member: None,
-        })
+        }
     }
 
     /// The same as one of many objects; with `whole` it is asked for by one plain GET.
     pub(crate) fn in_batch(mut self, member: Member, whole: bool) -> Running {
         self.member = Some(member);
-        if whole {
-            self.object = self.object.asking_for_the_whole();
+        if whole && let Some(object) = Arc::get_mut(&mut self.object) {
+            object.ask_for_the_whole();
         }
         self
     }
@@ -310,6 +282,7 @@ impl Running {
         pool: &Arc<Pool>,
     ) -> Result<(), Error> {
         let version = Version::of(&answer.head, answer.total());
+        self.hold_against_known(&version).map_err(|failure| failure.error)?;
         if let Some(file) = self.ground.file() {
             let (subject, has_ranges) = (self.subject(answer, &range), answer.head.status == 206);
             let begun = file.begin(subject.as_ref(), has_ranges, kept);
@@ -394,7 +367,18 @@ impl Running {
 
     /// The ETag that pins later requests; a weak one cannot (RFC 9110 §13.1.1).
     pub(crate) fn if_match(&self) -> Option<&str> {
-        self.settled.get()?.pin.as_deref()
+        match (self.settled.get(), &self.known) {
+            (Some(settled), _) => settled.pin.as_deref(),
+            (None, known) => known.as_ref()?.pin.as_deref(),
+        }
+    }
+
+    /// Holds the version of an answer against the one that all transfers of it are to read, and adds what that one lacks.
+    pub(crate) fn hold_against_known(&self, found: &Version) -> Result<(), Failure> {
+        match self.known.as_ref().and_then(|known| known.learn(found)) {
+            Some(difference) => Err(Failure::changed(&difference)),
+            None => Ok(()),
+        }
     }
 
     /// A slot of its origin's, once it is its turn.
@@ -549,6 +533,9 @@ impl Running {
         if let Some(member) = &self.member {
             return member.batch.end(self, member, result);
         }
+        if let Ground::Segment(landing) = &self.ground {
+            return landing.end(result.map(drop), self.counters.fetched_bytes.load(Ordering::Relaxed));
+        }
         *self.lock_end() = End::Done(Box::new(result));
         self.ended.notify_all();
     }
@@ -585,12 +572,12 @@ impl Running {
         })
     }
 
-    fn wait_end(&self) -> MutexGuard<'_, End> {
+    pub(crate) fn wait_end(&self) -> MutexGuard<'_, End> {
         let end = self.ended.wait_while(self.lock_end(), |end| matches!(end, End::Running));
         end.unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock_end(&self) -> MutexGuard<'_, End> {
+    pub(crate) fn lock_end(&self) -> MutexGuard<'_, End> {
         self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

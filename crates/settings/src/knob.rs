@@ -42,6 +42,8 @@ pub enum Kind {
         min_ms: u64,
         max_ms: u64,
     },
+    /// Permission bits in octal, as chmod(1) takes them.
+    Mode,
     /// On or off; a bare flag turns it on.
     Switch,
     Text,
@@ -57,6 +59,7 @@ pub enum Group {
     Speed,
     Patience,
     Proof,
+    Mount,
 }
 
 /// Every knob, in the order in which `--help` and docs/settings.md show them.
@@ -243,6 +246,90 @@ pub const KNOBS: &[Knob] = &[
         doc: "Start large files over, and keep nothing of one that fails for the next run",
         group: Group::Proof,
     },
+    Knob {
+        name: "attribute-lifetime",
+        kind: Kind::Duration { min_ms: 0, max_ms: 365 * 24 * 3_600_000 },
+        default: "60s",
+        doc: "How long what is known of a file or folder is taken for true before the origin is asked again",
+        group: Group::Mount,
+    },
+    Knob {
+        name: "negative-lifetime",
+        kind: Kind::Duration { min_ms: 0, max_ms: 365 * 24 * 3_600_000 },
+        default: "5s",
+        doc: "How long a name that was not there is taken for missing",
+        group: Group::Mount,
+    },
+    Knob {
+        name: "close-to-open",
+        kind: Kind::Switch,
+        default: "false",
+        doc: "Ask the origin at each open whether the object is still the same, whatever --attribute-lifetime says",
+        group: Group::Mount,
+    },
+    Knob {
+        name: "kernel-readahead",
+        kind: Kind::Size { min: 0, max: 1 << 30 },
+        default: "4MiB",
+        doc: "What the kernel reads ahead of buffered readers, where this may be set (as root); 0 leaves it as it is",
+        group: Group::Mount,
+    },
+    Knob {
+        name: "direct-bytes",
+        kind: Kind::Size { min: 1, max: 1 << 50 },
+        default: "never",
+        doc: "Files of so many bytes or more are read past the kernel's page cache, as with O_DIRECT",
+        group: Group::Mount,
+    },
+    Knob {
+        name: "fuse-threads",
+        kind: Kind::Count { min: 1, max: 256 },
+        default: "auto",
+        doc: "Threads that take the kernel's requests; auto: as many as cores, from 2 to 8",
+        group: Group::Mount,
+    },
+    Knob {
+        name: "max-background",
+        kind: Kind::Count { min: 1, max: 65_535 },
+        default: "128",
+        doc: "Requests of reading ahead that the kernel may have under way at a time",
+        group: Group::Mount,
+    },
+    Knob {
+        name: "uid",
+        kind: Kind::Count { min: 0, max: 4_294_967_294 },
+        default: "auto",
+        doc: "Whose the files and folders are; auto: of who mounts",
+        group: Group::Mount,
+    },
+    Knob {
+        name: "gid",
+        kind: Kind::Count { min: 0, max: 4_294_967_294 },
+        default: "auto",
+        doc: "Which group the files and folders belong to; auto: that of who mounts",
+        group: Group::Mount,
+    },
+    Knob {
+        name: "file-mode",
+        kind: Kind::Mode,
+        default: "0444",
+        doc: "Permission bits of files, in octal",
+        group: Group::Mount,
+    },
+    Knob {
+        name: "dir-mode",
+        kind: Kind::Mode,
+        default: "0555",
+        doc: "Permission bits of folders, in octal",
+        group: Group::Mount,
+    },
+    Knob {
+        name: "allow-other",
+        kind: Kind::Switch,
+        default: "false",
+        doc: "Let other users in, by the permission bits; as a user it needs user_allow_other in /etc/fuse.conf",
+        group: Group::Mount,
+    },
 ];
 
 /// The knob of that exact name.
@@ -302,6 +389,15 @@ impl Knob {
                 let ms = parse_duration(text).map_err(|expected| self.wrong(text, expected))?;
                 self.bounded(ms, min_ms, max_ms, format_duration)
             }
+            Kind::Mode => {
+                let expected = || "permission bits in octal: write 0 to 0777".to_owned();
+                let digits = text.trim();
+                let digits = digits.strip_prefix("0o").unwrap_or(digits);
+                // A sign would pass for a number.
+                let all_digits = digits.bytes().all(|digit| digit.is_ascii_digit());
+                let bits = u64::from_str_radix(digits, 8).ok().filter(|bits| all_digits && *bits <= 0o777);
+                bits.map(Value::Number).ok_or_else(|| self.wrong(text, expected()))
+            }
             Kind::Switch => self.switch(text),
             Kind::Choice(choices) => {
                 match choices.iter().find(|choice| choice.eq_ignore_ascii_case(text.trim())) {
@@ -353,6 +449,7 @@ impl Kind {
             Kind::Rate { .. } => Some("RATE"),
             Kind::Frequency { .. } => Some("N/s"),
             Kind::Duration { .. } => Some("TIME"),
+            Kind::Mode => Some("MODE"),
             Kind::Switch => None,
             Kind::Text => Some("TEXT"),
             Kind::Choice(_) => Some("CHOICE"),
@@ -363,7 +460,8 @@ impl Kind {
 
 impl Group {
     /// In the order of docs/settings.md.
-    pub const ALL: [Group; 4] = [Group::Origin, Group::Speed, Group::Patience, Group::Proof];
+    pub const ALL: [Group; 5] =
+        [Group::Origin, Group::Speed, Group::Patience, Group::Proof, Group::Mount];
 
     /// The heading.
     pub fn title(self) -> &'static str {
@@ -372,6 +470,7 @@ impl Group {
             Group::Speed => "Speed",
             Group::Patience => "Patience",
             Group::Proof => "Proof",
+            Group::Mount => "Mount",
         }
     }
 }

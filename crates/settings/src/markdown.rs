@@ -73,11 +73,21 @@ both, weaker than `--oss-endpoint` and `--oss-region`. In variables and in confi
 `region` serve `oss://` only where no layer, what is found included, has an `oss-endpoint` or `oss-region`.
 "#;
 
+/// Above the table of the knobs that one command alone has.
+const OF_A_MOUNT: &str = "\
+Flags of `flatout mount` alone. They are options too, as all knobs are there: `-o attribute-lifetime=10s`, or with
+underscores, in fstab ([mount.md](mount.md)).
+
+";
+
 /// The text of docs/settings.md: a table per group, in the order of [`KNOBS`].
 pub fn markdown() -> String {
     let mut page = PREFACE.to_owned();
     for group in Group::ALL {
         let _ = write!(page, "\n## {}\n\n", group.title());
+        if group == Group::Mount {
+            page.push_str(OF_A_MOUNT);
+        }
         page.push_str("| Flag | Environment | Key | Default | Takes | What it does |\n");
         page.push_str("|---|---|---|---|---|---|\n");
         for knob in KNOBS.iter().filter(|knob| knob.group == group) {
@@ -106,6 +116,7 @@ fn takes(kind: Kind) -> String {
         Kind::Duration { min_ms, max_ms } => {
             format!("{} to {}", format_duration(min_ms), format_duration(max_ms))
         }
+        Kind::Mode => "0 to 0777, in octal".to_owned(),
         Kind::Switch => "nothing".to_owned(),
         Kind::Text => "text".to_owned(),
         Kind::Choice(choices) => {

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use crate::knob::Value;
-use crate::{KNOBS, SettingError, format_size, knob, nearest};
+use crate::mount::MountSettings;
+use crate::{Group, KNOBS, SettingError, format_size, knob, nearest};
 
 /// One value for every knob. [`Settings::default`] holds the defaults of [`KNOBS`]; [`Settings::set`] is how text from
 /// a flag, the environment or a file gets in; [`Settings::check`] comes after the last of them.
@@ -49,6 +50,8 @@ pub struct Settings {
     pub verify: bool,
     /// Whether a large file goes on from what an earlier run left of it; the knob is its opposite, `no-resume`.
     pub resume: bool,
+    /// Of a mount alone.
+    pub mount: MountSettings,
 }
 
 /// Where `memory` is open and nobody has looked how much there is (docs/decisions/memory.md).
@@ -85,6 +88,7 @@ impl fmt::Debug for Settings {
             retries,
             verify,
             resume,
+            mount,
         } = self;
         let shown = |url: &Option<String>| {
             url.as_ref().map(|url| if url.contains('@') { "***".to_owned() } else { url.clone() })
@@ -116,6 +120,7 @@ impl fmt::Debug for Settings {
             .field("retries", retries)
             .field("verify", verify)
             .field("resume", resume)
+            .field("mount", mount)
             .finish()
     }
 }
@@ -149,6 +154,7 @@ impl Default for Settings {
             retries: 0,
             verify: true,
             resume: true,
+            mount: MountSettings::default(),
         };
         // The table is the only place where a default is written.
         for knob in KNOBS.iter().filter(|knob| !knob.default.is_empty()) {
@@ -169,7 +175,12 @@ impl Settings {
             let nearest = nearest(name, KNOBS.iter().map(|knob| knob.name));
             return Err(SettingError::Unknown { name: name.to_owned(), nearest });
         };
-        match knob.read(text)? {
+        let value = knob.read(text)?;
+        if knob.group == Group::Mount {
+            self.mount.set(knob.name, &value);
+            return Ok(());
+        }
+        match value {
             Value::Number(number) => self.set_number(knob.name, Some(number)),
             Value::Open => self.set_number(knob.name, None),
             Value::Switch(on) => self.set_switch(knob.name, on),
@@ -291,6 +302,12 @@ mod tests {
         assert_eq!((settings.endpoint_url.clone(), settings.region.clone()), (None, None));
         assert!(settings.resolve.is_empty());
         settings.check().unwrap();
+        let mount = &settings.mount;
+        assert_eq!((mount.attribute_lifetime_ms, mount.negative_lifetime_ms), (60_000, 5_000));
+        assert_eq!((mount.read_ahead_bytes, mount.direct_bytes), (4 << 20, None));
+        assert_eq!((mount.threads, mount.max_background), (None, 128));
+        assert_eq!((mount.uid, mount.gid, mount.file_mode, mount.folder_mode), (None, None, 0o444, 0o555));
+        assert_eq!((mount.close_to_open, mount.allow_other), (false, false));
     }
 
     #[test]
@@ -299,6 +316,7 @@ mod tests {
             let text = match knob.kind {
                 Kind::Size { max, .. } => max.to_string(),
                 Kind::Count { max, .. } => max.to_string(),
+                Kind::Mode => "0700".to_owned(),
                 Kind::Rate { max, .. } | Kind::Frequency { max, .. } => format!("{max}/s"),
                 Kind::Duration { max_ms, .. } => format!("{max_ms}ms"),
                 Kind::Switch => "true".to_owned(),
@@ -332,6 +350,12 @@ mod tests {
             ("connect-timeout", "250ms", "connect_timeout_ms: 250"),
             ("stall-timeout", "1m", "stall_timeout_ms: 60000"),
             ("retries", "0", "retries: 0"),
+            ("attribute-lifetime", "0s", "attribute_lifetime_ms: 0"),
+            ("direct-bytes", "1GiB", "direct_bytes: Some(1073741824)"),
+            ("direct-bytes", "never", "direct_bytes: None"),
+            ("uid", "1000", "uid: Some(1000)"),
+            ("file-mode", "640", "file_mode: 416"),
+            ("dir-mode", "0o750", "folder_mode: 488"),
         ];
         for (name, text, want) in table {
             check(&[(name, text)], want);
@@ -388,6 +412,10 @@ mod tests {
             ),
             ("stall-timeout", "2h", "stall-timeout: 2h is out of bounds: write 10ms to 1h"),
             ("addressing", "dns", "addressing: 'dns' is not one of auto, path, virtual"),
+            ("dir-mode", "888", "dir-mode: '888' is not permission bits in octal: write 0 to 0777"),
+            ("file-mode", "+44", "file-mode: '+44' is not permission bits in octal: write 0 to 0777"),
+            ("file-mode", "1777", "file-mode: '1777' is not permission bits in octal: write 0 to 0777"),
+            ("uid", "root", "uid: 'root' is not a whole number: write 0 to 4294967294, or auto"),
             ("no-verify", "maybe", "no-verify: 'maybe' is not a switch: write true or false"),
         ];
         for (name, text, want) in table {

@@ -315,6 +315,15 @@ impl Gate {
         Post { gate: self.clone(), crew, shard, has_left: false }
     }
 
+    /// The same on the shard that has least to do.
+    pub(crate) fn join_anywhere(self: &Arc<Gate>, team: Team) -> Post {
+        let mut staff = self.staff();
+        let shard = staff.idlest_shard();
+        let crew = staff.join(team, shard);
+        drop(staff);
+        Post { gate: self.clone(), crew, shard, has_left: false }
+    }
+
     /// Starts workers until there are as many as there should be, or nothing is left for more of them.
     pub(crate) fn hire(self: &Arc<Gate>, core: &Arc<Core>) {
         let (hired, out_of_reach) = self.staff().hire(self.limit(), Team::wants);

@@ -45,6 +45,11 @@ impl<T: Clone> Staff<T> {
         self.crews.iter().map(|crew| &crew.of)
     }
 
+    /// The shard with the fewest workers.
+    pub(crate) fn idlest_shard(&self) -> usize {
+        (0..self.by_shard.len()).min_by_key(|shard| self.by_shard[*shard]).unwrap_or(0)
+    }
+
     /// A new crew, with one worker on `shard`: nobody waits for others to end before he begins. Its number.
     pub(crate) fn join(&mut self, of: T, shard: usize) -> u64 {
         let number = self.next_number;
@@ -75,7 +80,7 @@ impl<T: Clone> Staff<T> {
                     .filter(|at| wanted[*at] > 0 && self.crews[*at].is_ahead() == ahead)
                     .min_by_key(|at| self.crews[*at].workers);
                 let Some(at) = hungriest else { break };
-                let shard = (0..self.by_shard.len()).min_by_key(|shard| self.by_shard[*shard]).unwrap_or(0);
+                let shard = self.idlest_shard();
                 self.by_shard[shard] += 1;
                 self.crews[at].workers += 1;
                 wanted[at] -= 1;

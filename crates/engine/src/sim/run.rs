@@ -24,6 +24,7 @@ use crate::connection::RECEIVE_BYTES;
 use crate::error::{Error, ErrorKind};
 use crate::folder::Folder;
 use crate::get::Get;
+use crate::handle::Transfer;
 use crate::landing::{Landing, Memory};
 use crate::lease::{Lease, Pool};
 use crate::many::{Batch, Finished, ManyProgress, WEIGHT_STEP_BYTES, Wanted};
@@ -31,7 +32,6 @@ use crate::memory::{CALLER_BYTES, CONNECTION_BYTES};
 use crate::shard::{Shard, ShardHandle, serve};
 use crate::stats::Report;
 use crate::stream::{StreamReader, stream};
-use crate::transfer::Transfer;
 
 /// A run that has not ended by then never will: the slowest origin with the longest waits is done in a tenth.
 const FOR_EVER: Duration = Duration::from_secs(100_000);

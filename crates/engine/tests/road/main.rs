@@ -6,6 +6,7 @@ mod many;
 mod origin;
 mod oss;
 mod places;
+mod reads;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

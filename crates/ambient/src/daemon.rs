@@ -1,0 +1,76 @@
+//! Where a program that stays puts its sockets and its log, and whom it tells that it stands.
+
+use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use crate::place::Home;
+use crate::{Environment, text};
+
+/// Where sockets of running mounts are: below `XDG_RUNTIME_DIR`, then `/run`; for a user whom nobody gave either, below
+/// `/tmp` in a folder of their own. The first that can be made is used; who looks for mounts looks in all.
+pub(crate) fn runtime_folders(environment: &Environment, uid: u32) -> Vec<PathBuf> {
+    let own = absolute(environment, "XDG_RUNTIME_DIR").map(|base| base.join("flatout"));
+    let systems = PathBuf::from("/run/flatout");
+    let last = (uid != 0).then(|| PathBuf::from(format!("/tmp/flatout-{uid}")));
+    own.into_iter().chain([systems]).chain(last).collect()
+}
+
+/// Where the log of what runs in the background goes: below `XDG_STATE_HOME`; else root's in `/var/log`, a user's below
+/// `~/.local/state`. None where no home is known.
+pub(crate) fn log_folder(environment: &Environment, uid: u32) -> Option<PathBuf> {
+    let own = absolute(environment, "XDG_STATE_HOME").map(|base| base.join("flatout"));
+    let of_home = || Some(Home::of(environment).ok()?.join(".local/state")?.join("flatout"));
+    let systems = (uid == 0).then(|| PathBuf::from("/var/log/flatout"));
+    own.or(systems).or_else(of_home)
+}
+
+/// The socket on which a service manager waits to hear that we stand; one that begins with `@` is abstract.
+pub(crate) fn notify_socket(environment: &Environment) -> Option<OsString> {
+    environment.get(std::ffi::OsStr::new("NOTIFY_SOCKET")).filter(|path| !path.is_empty()).cloned()
+}
+
+/// The XDG specification has a relative path ignored.
+fn absolute(environment: &Environment, name: &str) -> Option<PathBuf> {
+    let path = text(environment, name).ok().flatten().map(PathBuf::from)?;
+    path.is_absolute().then_some(path)
+}
+
+/// Who runs this process.
+pub(crate) fn uid() -> u32 {
+    // Without /proc nobody is root here: what only root may use is then not tried.
+    std::fs::metadata("/proc/self").map_or(u32::MAX, |process| process.uid())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variables(pairs: &[(&str, &str)]) -> Environment {
+        pairs.iter().map(|(name, value)| (name.into(), value.into())).collect()
+    }
+
+    #[test]
+    fn folders_follow_xdg_then_who_it_is() {
+        let check = |pairs: &[(&str, &str)], uid, runtime: &[&str], log: Option<&str>| {
+            let environment = variables(pairs);
+            let folders: Vec<PathBuf> = runtime.iter().map(PathBuf::from).collect();
+            assert_eq!(runtime_folders(&environment, uid), folders, "{pairs:?}");
+            assert_eq!(log_folder(&environment, uid), log.map(PathBuf::from), "{pairs:?}");
+        };
+        check(&[], 0, &["/run/flatout"], Some("/var/log/flatout"));
+        check(&[], 7, &["/run/flatout", "/tmp/flatout-7"], None);
+        check(&[("HOME", "/h")], 7, &["/run/flatout", "/tmp/flatout-7"], Some("/h/.local/state/flatout"));
+        check(&[("HOME", "/root")], 0, &["/run/flatout"], Some("/var/log/flatout"));
+        let xdg = [("XDG_RUNTIME_DIR", "/r"), ("XDG_STATE_HOME", "/s")];
+        check(&xdg, 0, &["/r/flatout", "/run/flatout"], Some("/s/flatout"));
+        check(&[("XDG_RUNTIME_DIR", "r"), ("XDG_STATE_HOME", "s")], 0, &["/run/flatout"], Some("/var/log/flatout"));
+    }
+
+    #[test]
+    fn nobody_waits_where_no_socket_is_named() {
+        assert_eq!(notify_socket(&variables(&[])), None);
+        assert_eq!(notify_socket(&variables(&[("NOTIFY_SOCKET", "")])), None);
+        assert_eq!(notify_socket(&variables(&[("NOTIFY_SOCKET", "@x")])), Some("@x".into()));
+    }
+}

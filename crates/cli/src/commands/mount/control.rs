@@ -1,0 +1,156 @@
+//! The socket of a running mount, and finding those of others: `mount-PID.sock`, for its user alone.
+
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::commands::mount::numbers::Numbers;
+use crate::commands::mount::responder::{self, Answer, Routes};
+use crate::failure::Failure;
+
+/// Made before anything is mounted, so that a port that is taken is no surprise of later.
+pub struct Doors {
+    socket: Option<(UnixListener, PathBuf)>,
+    metrics: Option<TcpListener>,
+}
+
+/// Looks at the numbers of now.
+pub type Look = Arc<dyn Fn() -> Numbers + Send + Sync>;
+
+/// Removes the socket with itself.
+pub struct Open {
+    path: Option<PathBuf>,
+}
+
+impl Doors {
+    /// The socket in the first folder that can be made, else none; the port that is asked for, or an error.
+    ///
+    /// # Errors
+    /// The port cannot be had.
+    pub fn make(metrics: Option<SocketAddr>) -> Result<Doors, Failure> {
+        let metrics = metrics.map(|address| {
+            TcpListener::bind(address).map_err(|error| {
+                let failure = Failure::local("mount", format!("--metrics {address}"), &error);
+                match error.kind() {
+                    io::ErrorKind::AddrInUse => failure.with_hint("choose another port, or 0 for a free one"),
+                    _ => failure,
+                }
+            })
+        });
+        Ok(Doors { socket: flatout_ambient::runtime_folders().iter().find_map(|folder| bind(folder)), metrics: metrics.transpose()? })
+    }
+
+    /// Where the socket is.
+    pub fn socket(&self) -> Option<&Path> {
+        self.socket.as_ref().map(|(_, path)| path.as_path())
+    }
+
+    /// `http://ADDR:PORT/metrics`
+    pub fn metrics(&self) -> Option<String> {
+        let address = self.metrics.as_ref()?.local_addr().ok()?;
+        Some(format!("http://{address}/metrics"))
+    }
+
+    /// Answers from now on.
+    ///
+    /// # Errors
+    /// No thread can be had.
+    pub fn open(self, look: &Look) -> io::Result<Open> {
+        let mut open = Open { path: None };
+        if let Some((listener, path)) = self.socket {
+            open.path = Some(path);
+            responder::answer_unix(listener, routes(look, true))?;
+        }
+        if let Some(listener) = self.metrics {
+            responder::answer_tcp(listener, routes(look, false))?;
+        }
+        Ok(open)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// On the network there are numbers for a scraper alone.
+fn routes(look: &Look, all: bool) -> Routes {
+    let look = look.clone();
+    Arc::new(move |path| match path {
+        "/metrics" => {
+            Some(Answer { content_type: "text/plain; version=0.0.4; charset=utf-8", body: look().prometheus() })
+        }
+        "/stats" if all => Some(Answer { content_type: "application/json", body: look().json() }),
+        _ => None,
+    })
+}
+
+/// A folder of ours or one that can be made, and a socket in it.
+fn bind(folder: &Path) -> Option<(UnixListener, PathBuf)> {
+    let base = folder.parent()?;
+    // Below /tmp somebody else may have made it: then it is not for our sockets.
+    if !base.is_dir() {
+        return None;
+    }
+    let made = fs::DirBuilder::new().mode(0o700).create(folder);
+    if made.is_err() && !is_own(folder) {
+        return None;
+    }
+    let path = folder.join(format!("mount-{}.sock", std::process::id()));
+    // Of a process of the same number that died.
+    let _ = fs::remove_file(&path);
+    let listener = UnixListener::bind(&path).ok()?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).ok()?;
+    Some((listener, path))
+}
+
+fn is_own(folder: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let owner = |path: &Path| fs::symlink_metadata(path).ok().filter(fs::Metadata::is_dir).map(|known| known.uid());
+    let own = fs::metadata("/proc/self").ok().map(|process| process.uid());
+    owner(folder).is_some() && owner(folder) == own
+}
+
+/// A mount that answered.
+pub struct Running {
+    pub socket: PathBuf,
+    pub numbers: Numbers,
+}
+
+/// Every mount whose socket may be asked, by process id. Sockets that nobody listens on any more go.
+pub fn running() -> Vec<Running> {
+    let mut found: Vec<Running> = flatout_ambient::runtime_folders().iter().flat_map(|folder| sockets(folder)).collect();
+    found.sort_by_key(|running| running.numbers.pid);
+    found
+}
+
+/// The numbers of a mount, where it still answers.
+pub fn look_again(socket: &Path) -> Option<Numbers> {
+    serde_json::from_str(&responder::ask(socket, "/stats").ok()?).ok()
+}
+
+fn sockets(folder: &Path) -> Vec<Running> {
+    let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
+    let named = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.starts_with("mount-") && name.ends_with(".sock")
+    };
+    let mut running = Vec::new();
+    for socket in entries.filter(named) {
+        match responder::ask(&socket, "/stats") {
+            Ok(json) => running.extend(serde_json::from_str(&json).ok().map(|numbers| Running { socket, numbers })),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                let _ = fs::remove_file(&socket);
+            }
+            Err(_) => {}
+        }
+    }
+    running
+}

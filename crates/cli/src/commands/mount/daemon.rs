@@ -1,0 +1,97 @@
+//! In the background: the program starts itself again in a session of its own, and waits until that one says how it went.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use crate::console::Console;
+use crate::events::Mounted;
+use crate::failure::Failure;
+
+/// What the process in the background says on its standard output, as one line, before it lets go of it.
+#[derive(Serialize, Deserialize)]
+pub enum Report {
+    Stands(Mounted),
+    Failed(Failure),
+}
+
+/// Starts the same command line again, in the background.
+///
+/// # Errors
+/// What that process failed with, as its own; or it could not be started, or ended without a word.
+pub fn start(console: &Console) -> Result<Mounted, Failure> {
+    let refused = |error: &io::Error| Failure::local("mount", "the process in the background", error);
+    let program = std::env::current_exe().map_err(|error| refused(&error))?;
+    let mut arguments: Vec<_> = std::env::args_os().collect();
+    if let Some(line) = super::helper::command_line(&arguments) {
+        arguments = line;
+    }
+    // Behind the command's name, where every flag of it may stand.
+    let behind = arguments.iter().position(|argument| argument == "mount").map_or(arguments.len(), |at| at + 1);
+    arguments.insert(behind, "--__reports".into());
+    // Armed before there is anything to end: a signal now ends that process, too.
+    let armed = console.interrupt.arm();
+    let mut child = Command::new(program)
+        .args(&arguments[1..])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| refused(&error))?;
+    let out = child.stdout.take().expect("it was asked for");
+    let child = Arc::new(Mutex::new(child));
+    let ended = child.clone();
+    armed.on_signal(move || {
+        // What it has mounted by then it unmounts.
+        crate::sys::terminate(lock(&ended).id());
+    });
+    let mut line = String::new();
+    let read = BufReader::new(out).read_line(&mut line);
+    if console.interrupt.raised() {
+        let _ = lock(&child).wait();
+        return Err(Failure::interrupted("mount: interrupted"));
+    }
+    match read.ok().and_then(|_| serde_json::from_str(&line).ok()) {
+        Some(Report::Stands(mounted)) => Ok(mounted),
+        Some(Report::Failed(failure)) => Err(failure),
+        None => {
+            let how = lock(&child).wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+            Err(Failure::internal(format!("mount: the process in the background ended without a word: {how}"))
+                .with_hint("--foreground shows what it says"))
+        }
+    }
+}
+
+fn lock(child: &Mutex<Child>) -> std::sync::MutexGuard<'_, Child> {
+    child.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// In the process in the background, before anything else: no terminal is its own from here on.
+pub fn leave_session() {
+    // Who leads a group already, as a shell's job does, is not in need of a session of its own.
+    let _ = rustix::process::setsid();
+}
+
+/// Says how it went to the process that waits for it.
+pub fn report(report: &Report) {
+    let line = serde_json::to_string(report).expect("reports are maps with text for keys");
+    // Whoever started us may have gone meanwhile: the mount stands all the same.
+    let mut out = io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+/// Lets go of the terminal, pipe or log that the process was started in, so that nobody waits for its end, and of the folder,
+/// so that it can be unmounted. What is written to standard error from here on, a panic for example, goes to `log`.
+///
+/// # Errors
+/// The kernel's own.
+pub fn let_go(log: Option<&File>) -> io::Result<()> {
+    let nowhere = File::options().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&nowhere)?;
+    rustix::stdio::dup2_stdout(&nowhere)?;
+    rustix::stdio::dup2_stderr(log.unwrap_or(&nowhere))?;
+    std::env::set_current_dir(Path::new("/"))
+}

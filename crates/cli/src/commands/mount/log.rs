@@ -1,0 +1,164 @@
+//! Where a mount says what goes wrong: standard error in the foreground, a file with times in the background. A thing that goes
+//! wrong a thousand times a second is said a few times a minute.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use flatout_wire::time;
+
+use crate::failure::one_line;
+
+/// Lines of one kind in a [`WINDOW`]; what comes after is counted only.
+const LINES_MAX: u64 = 10;
+const WINDOW: Duration = Duration::from_secs(60);
+
+/// Takes lines from any thread.
+pub struct Log {
+    state: Mutex<State>,
+}
+
+struct State {
+    out: Out,
+    kinds: HashMap<&'static str, Kind>,
+}
+
+enum Out {
+    Terminal { quiet: bool },
+    File(File),
+}
+
+/// How often something has been said of late.
+struct Kind {
+    since: Instant,
+    said: u64,
+    swallowed: u64,
+}
+
+impl Log {
+    /// Says it on standard error; nothing where somebody wants it quiet.
+    pub fn terminal(quiet: bool) -> Log {
+        Log { state: Mutex::new(State { out: Out::Terminal { quiet }, kinds: HashMap::new() }) }
+    }
+
+    /// From here on into this file.
+    pub fn turn_to(&self, file: File) {
+        self.state().out = Out::File(file);
+    }
+
+    /// A line that is said whenever it comes.
+    pub fn say(&self, line: &str) {
+        self.state().write(line);
+    }
+
+    /// A line of a kind of which there may be many: `kind` bounds them.
+    pub fn say_some(&self, kind: &'static str, line: &str) {
+        let mut state = self.state();
+        if let Some(before) = state.turn(kind, Instant::now()) {
+            if before > 0 {
+                state.write(&format!("{kind}: {before} more like it were left out"));
+            }
+            state.write(line);
+        }
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Whether a line of this kind may be said now, and how many were not since the last one.
+    fn turn(&mut self, kind: &'static str, now: Instant) -> Option<u64> {
+        let known = self.kinds.entry(kind).or_insert(Kind { since: now, said: 0, swallowed: 0 });
+        if now.duration_since(known.since) >= WINDOW {
+            (known.since, known.said) = (now, 0);
+        }
+        if known.said >= LINES_MAX {
+            known.swallowed += 1;
+            return None;
+        }
+        known.said += 1;
+        Some(std::mem::take(&mut known.swallowed))
+    }
+
+    fn write(&mut self, line: &str) {
+        let line = one_line(line);
+        // When nobody can be told, there is nobody to tell that.
+        let _ = match &mut self.out {
+            Out::Terminal { quiet: true } => Ok(()),
+            Out::Terminal { quiet: false } => writeln!(io::stderr().lock(), "flatout: {line}"),
+            Out::File(file) => writeln!(file, "{} {line}", now()),
+        };
+    }
+}
+
+fn now() -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    time::format_iso(now.map_or(0, |now| now.as_secs()))
+}
+
+/// The file that was asked for, or one in the user's state folder that is named after the mount point; `None` where no such
+/// folder is known.
+pub fn path(asked: Option<&Path>, mount_point: &Path) -> Option<PathBuf> {
+    let of_mount = |folder: PathBuf| {
+        let name = mount_point.display().to_string();
+        let name: String = name.chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
+        folder.join(format!("mount-{}.log", name.trim_matches('-')))
+    };
+    asked.map(Path::to_owned).or_else(|| flatout_ambient::log_folder().map(of_mount))
+}
+
+/// Opens it to write behind what is there; its folder is made, for its user alone.
+///
+/// # Errors
+/// The kernel's own.
+pub fn open(path: &Path) -> io::Result<File> {
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_often_is_said_a_few_times() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/mount.log");
+        let log = Log::terminal(true);
+        log.turn_to(open(&path).unwrap());
+        for at in 0..100 {
+            log.say_some("read", &format!("read {at}"));
+        }
+        log.say_some("list", "list\n0");
+        log.say("once");
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text.lines().count() as u64, LINES_MAX + 2, "{text}");
+        assert!(text.contains("Z read 9\n") && !text.contains("read 10"), "{text}");
+        assert!(text.contains("list\\n0"), "{text}");
+    }
+
+    #[test]
+    fn a_new_window_says_what_was_left_out() {
+        let mut state = State { out: Out::Terminal { quiet: true }, kinds: HashMap::new() };
+        let start = Instant::now();
+        let said = (0..15).filter_map(|_| state.turn("read", start)).count() as u64;
+        assert_eq!(said, LINES_MAX);
+        assert_eq!(state.turn("read", start + WINDOW), Some(15 - LINES_MAX));
+        assert_eq!(state.turn("read", start + WINDOW), Some(0));
+    }
+
+    #[test]
+    fn a_log_is_named_after_its_mount() {
+        assert_eq!(path(Some(Path::new("/x/y.log")), Path::new("/mnt")), Some("/x/y.log".into()));
+        let named = path(None, Path::new("/mnt/my models")).unwrap();
+        assert!(named.ends_with("mount-mnt-my-models.log"), "{}", named.display());
+    }
+}

@@ -1,0 +1,70 @@
+//! `flatout mount`: from a command line to a folder, in the foreground or not.
+
+pub mod control;
+mod daemon;
+pub mod helper;
+mod log;
+mod notify;
+pub mod numbers;
+mod options;
+mod ossfs;
+pub mod place;
+mod plan;
+mod responder;
+mod session;
+
+use crate::args::Mount;
+use crate::console::{Carries, Console};
+use crate::events::Mounted;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::commands::mount::daemon::Report;
+use crate::commands::mount::plan::Plan;
+
+/// In the foreground until it is unmounted; else until it stands.
+pub fn run(args: &Mount, console: &Console) -> Result<Exit, Failure> {
+    if args.reports {
+        return in_background(args, console);
+    }
+    let plan = Plan::of(args)?;
+    // Once, and not again by the process in the background.
+    plan.notes.iter().for_each(|note| console.warn(note));
+    if args.dry_run {
+        let source = plan.source.clone();
+        session::try_root(&plan)?;
+        console.say(&format!("{source} can be mounted"))?;
+        return Ok(Exit::Clean);
+    }
+    if plan.foreground {
+        return session::run(plan, console, None);
+    }
+    stands(&daemon::start(console)?, args.is_silent, console)?;
+    Ok(Exit::Clean)
+}
+
+/// The one that serves, started by the other.
+fn in_background(args: &Mount, console: &Console) -> Result<Exit, Failure> {
+    daemon::leave_session();
+    let outcome = Plan::of(args).and_then(|plan| {
+        let log = log::path(plan.log.as_deref(), &plan.mount_point);
+        session::run(plan, console, Some(log))
+    });
+    // What fails once the mount stands is in the log.
+    outcome.inspect_err(|failure| daemon::report(&Report::Failed(failure.clone()))).or_else(|failure| {
+        let exit = failure.exit;
+        Err(Failure { exit, ..Failure::reader_gone() })
+    })
+}
+
+/// Says that it stands.
+fn stands(mounted: &Mounted, is_silent: bool, console: &Console) -> Result<(), Failure> {
+    if !is_silent {
+        let log = mounted.log.as_ref().map(|log| format!(", log {log}")).unwrap_or_default();
+        console.say(&format!(
+            "{} is mounted on {} (process {}{log})",
+            mounted.source, mounted.mount_point, mounted.pid
+        ))?;
+    }
+    console.event(Carries::Lines, mounted)?;
+    console.flush()
+}

@@ -1,0 +1,279 @@
+//! What `-o` says: mount(8)'s own words, every knob, ossfs 2.0's names. What nobody knows is an error with the nearest name.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use flatout_settings::{KNOBS, Kind, Knob, Settings, nearest};
+
+use crate::args::socket_address;
+use crate::commands::mount::ossfs::{self, Meaning};
+use crate::failure::Failure;
+
+/// The options of one mount, whatever form they were written in.
+#[derive(Debug, Default, PartialEq)]
+pub struct Chosen {
+    /// By name, each a value that its knob takes.
+    pub knobs: Vec<(&'static str, String)>,
+    /// Words that mount(2) has a flag for: `nosuid`.
+    pub system: Vec<String>,
+    /// The kernel does not compare the permission bits with who asks.
+    pub no_permissions: bool,
+    pub foreground: bool,
+    /// A folder that holds something may be covered.
+    pub nonempty: bool,
+    pub metrics: Option<SocketAddr>,
+    pub log: Option<PathBuf>,
+    pub stats: Option<PathBuf>,
+    /// What is true of what was written, and may not be what was wanted.
+    pub notes: Vec<String>,
+}
+
+/// A word that is no knob.
+#[derive(Clone, Copy, PartialEq)]
+enum Word {
+    /// Handed on to mount(2).
+    System,
+    /// Meant for mount(8), systemd or people: nothing is to be done.
+    Nothing,
+    Writable,
+    Permissions,
+    Foreground,
+    Nonempty,
+    Metrics,
+    Log,
+    Stats,
+    /// What is unknown is told, not refused; mount(8) has it as -s.
+    Sloppy,
+    Refused(&'static str),
+}
+
+use Word::{Foreground, Log, Metrics, Nonempty, Nothing, Permissions, Refused, Sloppy, Stats, System, Writable};
+
+/// mount(8)'s words that every file system may meet, those of FUSE, and ours that are no knobs.
+const WORDS: &[(&str, Word)] = &[
+    ("ro", Nothing),
+    ("rw", Writable),
+    ("defaults", Nothing),
+    ("auto", Nothing),
+    ("noauto", Nothing),
+    ("nofail", Nothing),
+    ("_netdev", Nothing),
+    ("user", Nothing),
+    ("users", Nothing),
+    ("nouser", Nothing),
+    ("owner", Nothing),
+    ("group", Nothing),
+    ("comment", Nothing),
+    ("loud", Nothing),
+    ("silent", Nothing),
+    ("fsname", Nothing),
+    ("subtype", Nothing),
+    ("suid", System),
+    ("nosuid", System),
+    ("dev", System),
+    ("nodev", System),
+    ("exec", System),
+    ("noexec", System),
+    ("atime", Nothing),
+    ("noatime", System),
+    ("diratime", Nothing),
+    ("nodiratime", System),
+    ("relatime", System),
+    ("norelatime", Nothing),
+    ("strictatime", Nothing),
+    ("nostrictatime", Nothing),
+    ("sync", System),
+    ("async", System),
+    ("dirsync", System),
+    ("default_permissions", Permissions),
+    ("foreground", Foreground),
+    ("nonempty", Nonempty),
+    ("metrics", Metrics),
+    ("log", Log),
+    ("stats", Stats),
+    ("sloppy", Sloppy),
+    ("allow_root", Refused("root alone cannot be let in: write allow_other, and permission bits that keep the rest out")),
+    ("remount", Refused("a mount cannot be changed while it stands: unmount it, and mount it anew")),
+    ("bind", Refused("that is for folders: `mount --bind` of the mount point")),
+    ("max_read", Refused("reads are as long as the kernel takes them")),
+    ("kernel_cache", Refused("the page cache is kept as long as the object is the same, without being asked")),
+    ("direct_io", Refused("write direct-bytes=SIZE: files of so many bytes or more are then read past the page cache")),
+];
+
+/// Reads every `-o` in turn; of what is given twice the last counts.
+///
+/// # Errors
+/// An option that nobody knows, or that means nothing here, or a value that is none.
+pub fn read(lists: &[String]) -> Result<Chosen, Failure> {
+    let options: Vec<(String, Option<String>)> = lists.iter().flat_map(|list| split(list)).collect();
+    let is_sloppy = options.iter().any(|(name, _)| name == "sloppy");
+    let is_read_only = options.iter().any(|(name, _)| name == "ro");
+    let mut chosen = Chosen::default();
+    for (name, value) in &options {
+        if let Err(failure) = chosen.take(name, value.as_deref(), is_read_only) {
+            // A value that is wrong stays wrong.
+            let is_unknown = find(name).is_none();
+            match is_sloppy && is_unknown {
+                true => chosen.notes.push(failure.message),
+                false => return Err(failure),
+            }
+        }
+    }
+    Ok(chosen)
+}
+
+/// What an option is.
+enum Known {
+    Word(Word),
+    Knob(&'static Knob),
+    Ossfs(&'static ossfs::Row),
+}
+
+fn find(name: &str) -> Option<Known> {
+    if name.starts_with("x-") || name.starts_with("X-") {
+        return Some(Known::Word(Nothing));
+    }
+    // The knob of connections' local addresses has a name of mount(8)'s, which has no value.
+    let word = || Some(Known::Word(WORDS.iter().find(|(word, _)| *word == name)?.1));
+    let knob = || flatout_settings::knob(&name.replace('_', "-")).map(Known::Knob);
+    word().or_else(knob).or_else(|| ossfs::row_of(name).map(Known::Ossfs))
+}
+
+impl Chosen {
+    fn take(&mut self, name: &str, value: Option<&str>, is_read_only: bool) -> Result<(), Failure> {
+        match find(name) {
+            Some(Known::Word(Refused(_))) if name == "bind" && value.is_some() => {
+                self.knob(name, flatout_settings::knob("bind").expect("bind is a knob"), value)
+            }
+            Some(Known::Word(word)) => self.word(name, word, value, is_read_only),
+            Some(Known::Knob(knob)) => self.knob(name, knob, value),
+            Some(Known::Ossfs(row)) => self.ossfs(row, value),
+            None => Err(unknown(name)),
+        }
+    }
+
+    fn word(&mut self, name: &str, word: Word, value: Option<&str>, is_read_only: bool) -> Result<(), Failure> {
+        let wanted = |what: &str| {
+            let missing = || Failure::usage(format!("mount: -o {name}: a value is missing: write {name}={what}"));
+            value.filter(|value| !value.is_empty()).ok_or_else(missing)
+        };
+        match word {
+            System => self.system.push(name.to_owned()),
+            Nothing => {}
+            Writable if is_read_only => {}
+            Writable => self.notes.push("mount: rw: mounted read-only: writing is not there yet".into()),
+            Permissions => self.no_permissions = !on(name, value)?,
+            Foreground => self.foreground = on(name, value)?,
+            Nonempty => self.nonempty = on(name, value)?,
+            Sloppy => {}
+            Metrics => self.metrics = Some(address(name, wanted("HOST:PORT")?)?),
+            Log => self.log = Some(wanted("FILE")?.into()),
+            Stats => self.stats = Some(wanted("FILE")?.into()),
+            Refused(why) => return Err(refused(name, why)),
+        }
+        Ok(())
+    }
+
+    fn knob(&mut self, name: &str, knob: &'static Knob, value: Option<&str>) -> Result<(), Failure> {
+        let value = match (knob.kind, value) {
+            (Kind::Switch, None) => "true",
+            (kind, None | Some("")) => {
+                let what = kind.value_name().unwrap_or("true");
+                return Err(Failure::usage(format!("mount: -o {name}: a value is missing: write {name}={what}")));
+            }
+            (_, Some(value)) => value,
+        };
+        self.set(name, knob, value)
+    }
+
+    fn set(&mut self, typed: &str, knob: &'static Knob, value: &str) -> Result<(), Failure> {
+        // What is wrong is said of the option, not of a flag that nobody typed.
+        Settings::default().set(knob.name, value).map_err(|wrong| match typed.replace('_', "-") == knob.name {
+            true => Failure::usage(format!("mount: -o {wrong}")),
+            false => Failure::usage(format!("mount: -o {typed}: {wrong}")),
+        })?;
+        self.knobs.push((knob.name, value.to_owned()));
+        Ok(())
+    }
+
+    fn ossfs(&mut self, row: &'static ossfs::Row, value: Option<&str>) -> Result<(), Failure> {
+        let name = row.name;
+        match row.meaning {
+            Meaning::Knob(knob, unit) => {
+                let knob = flatout_settings::knob(knob).expect("a test looks up every knob of the table");
+                let wrong = |why| Failure::usage(format!("mount: -o {name}: {why}"));
+                for value in unit.read(value).map_err(wrong)? {
+                    self.set(name, knob, &value)?;
+                }
+            }
+            Meaning::Foreground => self.foreground = on(name, value)?,
+            Meaning::MetricsPort => {
+                let port: u16 = value.unwrap_or_default().parse().map_err(|_| {
+                    Failure::usage(format!("mount: -o {name}: write a port, 1 to 65535, or 0 for none"))
+                })?;
+                self.metrics = (port > 0).then(|| SocketAddr::from(([127, 0, 0, 1], port)));
+            }
+            Meaning::Is(fixed, why) => {
+                let value = value.unwrap_or("true");
+                if !fixed.iter().any(|fixed| fixed.eq_ignore_ascii_case(value)) {
+                    return Err(refused(name, why));
+                }
+            }
+            Meaning::Refused(why) => return Err(refused(name, why)),
+        }
+        Ok(())
+    }
+}
+
+/// At commas, but for those within quotes, as mount(8) writes a value that holds some.
+fn split(list: &str) -> Vec<(String, Option<String>)> {
+    let mut pieces = vec![String::new()];
+    let mut is_quoted = false;
+    for character in list.chars() {
+        match character {
+            '"' => is_quoted = !is_quoted,
+            ',' if !is_quoted => pieces.push(String::new()),
+            _ => pieces.last_mut().expect("there is always one").push(character),
+        }
+    }
+    let pair = |piece: String| match piece.split_once('=') {
+        Some((name, value)) => (name.trim().to_owned(), Some(value.to_owned())),
+        None => (piece.trim().to_owned(), None),
+    };
+    pieces.into_iter().filter(|piece| !piece.trim().is_empty()).map(pair).collect()
+}
+
+/// A word that may stand alone, or say `=false`.
+fn on(name: &str, value: Option<&str>) -> Result<bool, Failure> {
+    match value.unwrap_or("true").to_ascii_lowercase().as_str() {
+        "true" | "1" | "yes" | "on" => Ok(true),
+        "false" | "0" | "no" | "off" => Ok(false),
+        other => Err(Failure::usage(format!(
+            "mount: -o {name}: '{other}' is not a switch: write {name} alone, or {name}=false"
+        ))),
+    }
+}
+
+fn address(name: &str, text: &str) -> Result<SocketAddr, Failure> {
+    socket_address(text).map_err(|why| Failure::usage(format!("mount: -o {name}: '{text}': {why}")))
+}
+
+fn refused(name: &str, why: &str) -> Failure {
+    Failure::usage(format!("mount: -o {name}: {why}"))
+}
+
+fn unknown(name: &str) -> Failure {
+    let failure = Failure::usage(format!("mount: -o {name}: is no option"));
+    // Those of ours first: where two are as near, ours is what is meant.
+    let names = KNOBS.iter().map(|knob| knob.name).chain(WORDS.iter().map(|(word, _)| *word));
+    match nearest(name, names.chain(ossfs::ROWS.iter().map(|row| row.name))) {
+        Some(near) => failure.with_hint(format!("did you mean '{near}'?")),
+        None => failure.with_hint(
+            "`flatout mount --help` has those of Flatout, docs/from-ossfs.md those of ossfs 2.0 that it takes",
+        ),
+    }
+}
+
+#[cfg(test)]
+#[path = "options_tests.rs"]
+mod tests;

@@ -1,0 +1,129 @@
+//! Options by the class: what mount(8) passes, our knobs, ossfs 2.0's names, and what is none of them.
+
+use super::*;
+
+#[track_caller]
+fn taken(list: &str) -> Chosen {
+    read(&[list.to_owned()]).unwrap_or_else(|failure| panic!("{list}: {failure}"))
+}
+
+#[track_caller]
+fn check_refused(list: &str, says: &[&str]) {
+    let failure = read(&[list.to_owned()]).expect_err(list);
+    assert_eq!(failure.exit, crate::exit::Exit::Usage, "{list}");
+    let shown = failure.to_string();
+    for part in says {
+        assert!(shown.contains(part), "{list}: {shown} lacks {part:?}");
+    }
+}
+
+#[test]
+fn what_mount_8_passes_is_taken() {
+    let words = "ro,nofail,noauto,auto,_netdev,user,defaults,x-systemd.automount,x-gvfs-name=a b,comment=c";
+    assert_eq!(taken(words), Chosen::default());
+    assert_eq!(taken("noatime,nosuid,nodev,noexec").system, ["noatime", "nosuid", "nodev", "noexec"]);
+    let flags = taken("default_permissions,foreground,nonempty,allow_other");
+    assert!(!flags.no_permissions && flags.foreground && flags.nonempty);
+    assert!(taken("default_permissions=false").no_permissions);
+    assert_eq!(flags.knobs, [("allow-other", "true".to_owned())]);
+    assert_eq!(taken(""), Chosen::default());
+    assert_eq!(taken(",,ro,"), Chosen::default());
+}
+
+#[test]
+fn rw_is_taken_with_one_honest_line() {
+    assert_eq!(taken("rw").notes.len(), 1);
+    assert!(taken("rw").notes[0].contains("read-only"));
+    assert!(taken("rw,ro").notes.is_empty());
+}
+
+#[test]
+fn every_knob_is_an_option() {
+    for knob in KNOBS {
+        let value = match knob.default {
+            "" if knob.kind == Kind::Switch => "true",
+            "" => "x",
+            default => default,
+        };
+        let underscored = knob.name.replace('-', "_");
+        for name in [knob.name, &underscored] {
+            assert_eq!(taken(&format!("{name}={value}")).knobs, [(knob.name, value.to_owned())], "{name}");
+        }
+    }
+    let many = taken("memory=512MiB,attribute_lifetime=10s,close-to-open,bind=10.0.0.1,uid=0");
+    let names: Vec<&str> = many.knobs.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, ["memory", "attribute-lifetime", "close-to-open", "bind", "uid"]);
+}
+
+#[test]
+fn quotes_keep_commas() {
+    let quoted = taken(r#"resolve="a:10.0.0.1,10.0.0.2",ro"#);
+    assert_eq!(quoted.knobs, [("resolve", "a:10.0.0.1,10.0.0.2".to_owned())]);
+}
+
+#[test]
+fn several_lists_are_one() {
+    let both = read(&["uid=1".into(), "gid=2,uid=3".into()]).unwrap();
+    let value = |value: &str| value.to_owned();
+    assert_eq!(both.knobs, [("uid", value("1")), ("gid", value("2")), ("uid", value("3"))]);
+}
+
+#[test]
+fn names_of_ossfs_are_understood() {
+    let check = |list: &str, knob: &'static str, value: &str| {
+        assert_eq!(taken(list).knobs, [(knob, value.to_owned())], "{list}");
+    };
+    check("attr_timeout=60", "attribute-lifetime", "60s");
+    check("negative_timeout=0", "negative-lifetime", "0s");
+    check("oss_endpoint=oss-cn-hangzhou.aliyuncs.com", "oss-endpoint", "oss-cn-hangzhou.aliyuncs.com");
+    check("path_style=true", "addressing", "path");
+    check("total_mem_limit=1073741824", "memory", "1073741824");
+    check("total_mem_limit=0", "memory", "auto");
+    check("dir_mode=0777", "dir-mode", "0777");
+    check("allow_other=false", "allow-other", "false");
+    check("oss_request_timeout_ms=60000", "stall-timeout", "60000ms");
+    assert!(taken("f").foreground);
+    assert_eq!(taken("metrics_port=9100").metrics, Some("127.0.0.1:9100".parse().unwrap()));
+    assert_eq!(taken("metrics_port=0").metrics, None);
+    assert_eq!(taken("readdirplus=true,fuse_attr_timeout=-1,metrics_ip=127.0.0.1"), Chosen::default());
+}
+
+#[test]
+fn names_of_ossfs_that_mean_nothing_are_refused_by_name() {
+    check_refused("oss_access_key_secret=hunter2hunter2", &["oss_access_key_secret", "OSS_ACCESS_KEY_ID"]);
+    let secret = read(&["oss_access_key_secret=hunter2hunter2".into()]).unwrap_err().to_string();
+    assert!(!secret.contains("hunter2"), "{secret}");
+    check_refused("upload_concurrency=64", &["upload_concurrency", "read-only for now"]);
+    check_refused("disk_data_cache_dir=/x", &["disk_data_cache_dir", "no cache on disk"]);
+    check_refused("oss_bucket=models", &["oss_bucket", "oss://BUCKET"]);
+    check_refused("readdirplus=false", &["readdirplus", "listing"]);
+    check_refused("attr_timeout=-1", &["attr_timeout", "write seconds"]);
+    check_refused("attr_timeout=99999999999", &["attr_timeout", "out of bounds"]);
+    check_refused("metrics_port=x", &["metrics_port", "65535"]);
+}
+
+#[test]
+fn what_is_no_option_has_the_nearest_name() {
+    check_refused("memroy=1GiB", &["-o memroy: is no option", "did you mean 'memory'?"]);
+    check_refused("alow_other", &["alow_other", "'allow-other'"]);
+    check_refused("attr_timeot=1", &["attr_timeot", "hint"]);
+    check_refused("frobnicate=1", &["frobnicate", "flatout mount --help"]);
+    check_refused("allow_root", &["allow_root", "allow_other"]);
+    check_refused("remount", &["unmount it"]);
+    check_refused("bind", &["mount --bind"]);
+    assert_eq!(taken("sloppy,frobnicate=1").notes, ["mount: -o frobnicate: is no option"]);
+    check_refused("sloppy,memory=x", &["memory", "not a size"]);
+}
+
+#[test]
+fn values_that_are_none_say_what_to_write() {
+    check_refused("memory", &["-o memory: a value is missing: write memory=SIZE"]);
+    check_refused("memory=", &["a value is missing"]);
+    check_refused("memory=1", &["-o memory: 1B is out of bounds"]);
+    check_refused("attribute_lifetime=5", &["-o attribute-lifetime: '5' is not a duration"]);
+    check_refused("uid=root", &["-o uid: 'root' is not a whole number"]);
+    check_refused("close_to_open=maybe", &["not a switch"]);
+    check_refused("foreground=maybe", &["-o foreground", "not a switch"]);
+    check_refused("metrics=here", &["-o metrics: 'here': write an IP address and port"]);
+    check_refused("log", &["-o log: a value is missing: write log=FILE"]);
+}

@@ -1,0 +1,219 @@
+//! Every option of ossfs 2.0: what it means here, or why it means nothing. docs/from-ossfs.md is written from this table.
+
+/// An option of ossfs 2.0.
+#[derive(Debug)]
+pub struct Row {
+    pub name: &'static str,
+    /// There.
+    pub default: &'static str,
+    pub meaning: Meaning,
+}
+
+/// What becomes of it here.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Meaning {
+    /// The same as this knob, its value in another unit.
+    Knob(&'static str, Unit),
+    Foreground,
+    /// `metrics` on 127.0.0.1.
+    MetricsPort,
+    /// It is so here: these values are taken, others are refused, and why.
+    Is(&'static [&'static str], &'static str),
+    /// Why.
+    Refused(&'static str),
+}
+
+/// How ossfs 2.0 writes what a knob takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Unit {
+    Seconds,
+    /// Bytes; 0 leaves it open.
+    Bytes,
+    Milliseconds,
+    /// As the knob takes it.
+    Same,
+    /// `true` is the path style.
+    PathStyle,
+    /// Several, with one of `,;|:` or a space between.
+    List,
+}
+
+use Meaning::{Foreground, Is, Knob, MetricsPort, Refused};
+use Unit::{Bytes, List, Milliseconds, PathStyle, Same, Seconds};
+
+const WRITING: &str = "is about writing, and a mount is read-only for now: leave it out";
+const DISK: &str = "there is no cache on disk yet: leave it out";
+const FOUND: &str = "how much is fetched ahead follows what readers wait for, within memory=SIZE: leave it out";
+const KEYS: &str = "keys in options are seen by everybody on the machine: set OSS_ACCESS_KEY_ID and OSS_ACCESS_KEY_SECRET, \
+                    or name a profile of ~/.aliyun/config.json with profile=NAME";
+const RENEWED: &str = "keys are renewed ahead of their end, as what gave them says: leave it out";
+const INODES: &str = "names are bounded by memory=SIZE: leave it out";
+const LOG: &str = "write log=FILE for another place; what goes wrong is in it, once each: leave the rest out";
+const ACK: &str = "is of Alibaba Cloud's container service alone: leave it out";
+const HDFS: &str = "is of OSS-HDFS, which is not read here";
+const ONE_LIFETIME: &str = "names and attributes have one lifetime: write attribute-lifetime=TIME";
+
+const fn row(name: &'static str, default: &'static str, meaning: Meaning) -> Row {
+    Row { name, default, meaning }
+}
+
+/// In the order of its documentation: mount, bucket, credentials, metadata, data cache, read, write, resources, log.
+/// `ro`, `uid`, `gid`, `file_mode`, `allow_other`, `default_permissions`, `close_to_open` and `nonempty` are the same here.
+pub const ROWS: &[Row] = &[
+    row("f", "false", Foreground),
+    row("d", "false", Refused(LOG)),
+    row("fuse_threads", "128", Knob("fuse-threads", Same)),
+    row("readdirplus", "true", Is(&["true", "1"], "a folder is read with what its listing tells: leave it out")),
+    row("ignore_fsync", "true", Refused(WRITING)),
+    row("enable_symlink", "false", Is(&["false", "0"], "there are no links yet: leave it out")),
+    row("enable_xattr", "false", Refused(HDFS)),
+    row("hdfs_set_owner_on_create", "false", Refused(HDFS)),
+    row("oss_hdfs_client_options", "", Refused(HDFS)),
+    row("seq_read_detect_count", "3", Refused(FOUND)),
+    row("allow_rename_dir", "true", Refused(WRITING)),
+    row("rename_dir_limit", "2000000", Refused(WRITING)),
+    row("rename_dir_concurrency", "128", Refused(WRITING)),
+    row("allow_mark_dir_stale_recursively", "false", Refused(WRITING)),
+    row("sync_upload", "true", Refused(WRITING)),
+    row(
+        "fuse_device_fd",
+        "-1",
+        Refused("write the descriptor as the mount point: `flatout mount oss://BUCKET /dev/fd/N`"),
+    ),
+    row("oss_endpoint", "", Knob("oss-endpoint", Same)),
+    row("oss_region", "", Knob("oss-region", Same)),
+    row("oss_bucket", "", Refused("the bucket is the source: write oss://BUCKET")),
+    row("oss_bucket_prefix", "", Refused("the prefix is part of the source: write oss://BUCKET/PREFIX")),
+    row("auto_create_bucket", "false", Refused(WRITING)),
+    row("agentic_bucket", "", Refused("the bucket is the source: write oss://BUCKET")),
+    row("path_style", "false", Knob("addressing", PathStyle)),
+    row(
+        "enable_ipv6",
+        "true",
+        Is(&["true", "1"], "every address of a name is used: write bind=ADDR with an address of IPv4 to keep to those"),
+    ),
+    row("bind_ips", "", Knob("bind", List)),
+    row("http_proxy", "", Knob("proxy", Same)),
+    row("oss_access_key_id", "", Refused(KEYS)),
+    row("oss_access_key_secret", "", Refused(KEYS)),
+    row(
+        "ram_role",
+        "",
+        Refused("the role of the machine is found by itself; ALIBABA_CLOUD_ECS_METADATA names another one"),
+    ),
+    row(
+        "credential_process",
+        "",
+        Refused("a program that gives keys stands in a profile (mode External) of ~/.aliyun/config.json: profile=NAME"),
+    ),
+    row("credential_refresh_interval", "0", Refused(RENEWED)),
+    row("credential_refresh_backoff", "false", Refused(RENEWED)),
+    row("attr_timeout", "60", Knob("attribute-lifetime", Seconds)),
+    row("negative_timeout", "0", Knob("negative-lifetime", Seconds)),
+    row("fuse_attr_timeout", "-1", Is(&["-1"], ONE_LIFETIME)),
+    row("fuse_entry_timeout", "-1", Is(&["-1"], ONE_LIFETIME)),
+    row("kernel_readdir_cache_timeout", "0", Is(&["0"], "folders are remembered here: write attribute-lifetime=TIME")),
+    row("oss_negative_cache_timeout", "0", Knob("negative-lifetime", Seconds)),
+    row("oss_negative_cache_size", "10000", Refused(INODES)),
+    row("max_inode_cache_count", "0", Refused(INODES)),
+    row("inode_cache_eviction_threshold", "0", Refused(INODES)),
+    row("inode_cache_eviction_interval_ms", "30000", Refused(INODES)),
+    row("async_task_limit", "1000", Refused(INODES)),
+    row("cache_type", "standard", Is(&["standard"], DISK)),
+    row("memory_data_cache_size", "0", Refused("what was read stays within memory=SIZE: write that")),
+    row("share_fd_read_buffer", "true", Is(&["true", "1"], "all readers of a file share what was fetched: leave it out")),
+    row("disk_data_cache_dir", "", Refused(DISK)),
+    row("disk_data_cache_size", "0", Refused(DISK)),
+    row("disk_data_cache_io_engine", "psync", Refused(DISK)),
+    row("libaio_vcpu_count", "4", Refused(DISK)),
+    row("disk_available_space", "1G", Refused(DISK)),
+    row("disk_data_cache_max_file_size", "-1", Refused(DISK)),
+    row("prefetch_concurrency", "256", Refused("how many requests bring most is found: write parallel=N to fix it")),
+    row("prefetch_concurrency_per_file", "64", Refused(FOUND)),
+    row("prefetch_chunk_size", "8388608", Refused(FOUND)),
+    row("prefetch_chunks", "0", Refused(FOUND)),
+    row("min_reserved_buffer_size_per_file", "1048576", Refused(FOUND)),
+    row("upload_buffer_size", "8388608", Refused(WRITING)),
+    row("upload_concurrency", "64", Refused(WRITING)),
+    row("upload_copy_concurrency", "64", Refused(WRITING)),
+    row("enable_appendable_object", "false", Refused(WRITING)),
+    row("appendable_object_autoswitch_threshold", "0", Refused(WRITING)),
+    row("enable_crc64", "true", Refused(WRITING)),
+    row("temp_dir", "", Refused(WRITING)),
+    row("random_write_chunk_size", "2097152", Refused(WRITING)),
+    row("random_write_max_file_size", "107374182400", Refused(WRITING)),
+    row("temp_dir_free_bytes", "1073741824", Refused(WRITING)),
+    row("temp_dir_free_percent", "0", Refused(WRITING)),
+    row("set_mime_for_rename_dst", "false", Refused(WRITING)),
+    row("total_mem_limit", "0", Knob("memory", Bytes)),
+    row("total_rw_mem_ratio", "0.6", Refused("one memory=SIZE is for everything: leave it out")),
+    row("oss_vcpu_count", "8", Refused("write shards=N for the threads that own connections, or leave it out")),
+    row("oss_request_timeout_ms", "60000", Knob("stall-timeout", Milliseconds)),
+    row("max_list_ret_count", "100", Refused("a listing comes in pages of 1000: leave it out")),
+    row("use_list_obj_v2", "true", Is(&["true", "1"], "listings are of version 2: leave it out")),
+    row("use_auth_cache", "false", Refused("one signature serves all ranges of an object anyway: leave it out")),
+    row("enable_transmission_control", "true", Is(&["true", "1"], "an origin that asks for less is asked less: leave it out")),
+    row("tc_max_latency_threshold_us", "5000000", Refused("what an origin bears is found: leave it out")),
+    row("log_dir", "/tmp/ossfs2/", Refused(LOG)),
+    row("log_level", "info", Refused(LOG)),
+    row("log_file_max_size", "67108864", Refused(LOG)),
+    row("log_file_max_count", "8", Refused(LOG)),
+    row("metrics_port", "0", MetricsPort),
+    row("metrics_ip", "127.0.0.1", Is(&["127.0.0.1"], "write metrics=ADDR:PORT for another address")),
+    row("enable_admin_server", "true", Is(&["true", "1"], "`flatout top` asks a running mount by a socket of its own: leave it out")),
+    row("enable_photon_logs", "false", Refused(LOG)),
+    row("skip_trim_options", "false", Refused("names are taken as they stand: leave it out")),
+    row("use_metrics", "", Refused(ACK)),
+    row("metrics_top", "", Refused(ACK)),
+    row("rrsa_endpoint", "", Refused("roles of pods are found by the variables that ACK sets: leave it out")),
+    row("assume_role_arn", "", Refused("a role to assume stands in a profile (mode RamRoleArn) of ~/.aliyun/config.json: profile=NAME")),
+    row(
+        "assume_role_external_id",
+        "",
+        Refused("a role to assume stands in a profile (mode RamRoleArn) of ~/.aliyun/config.json: profile=NAME"),
+    ),
+    row("oss_sts_multi_conf_ak_file", "", Refused(ACK)),
+    row("oss_sts_multi_conf_sk_file", "", Refused(ACK)),
+    row("oss_sts_multi_conf_token_file", "", Refused(ACK)),
+];
+
+/// The option of that exact name.
+pub fn row_of(name: &str) -> Option<&'static Row> {
+    ROWS.iter().find(|row| row.name == name)
+}
+
+impl Unit {
+    /// A value of ossfs 2.0's as the knob takes it; several for a list.
+    ///
+    /// # Errors
+    /// The end of a sentence: what to write.
+    pub fn read(self, value: Option<&str>) -> Result<Vec<String>, String> {
+        let text = value.map(str::trim).filter(|value| !value.is_empty());
+        let wanted = |what: &str| text.ok_or_else(|| format!("a value is missing: write {what}"));
+        Ok(vec![match self {
+            Unit::Seconds => number(wanted("seconds")?, "seconds")? + "s",
+            Unit::Milliseconds => number(wanted("milliseconds")?, "milliseconds")? + "ms",
+            Unit::Bytes if text == Some("0") => "auto".to_owned(),
+            Unit::Bytes => wanted("bytes")?.to_owned(),
+            Unit::Same => wanted("a value")?.to_owned(),
+            Unit::PathStyle => match text.unwrap_or("true").to_ascii_lowercase().as_str() {
+                "true" | "1" => "path".to_owned(),
+                "false" | "0" => "auto".to_owned(),
+                other => return Err(format!("'{other}' is not a switch: write true or false")),
+            },
+            Unit::List => {
+                let pieces = wanted("addresses")?.split([',', ';', '|', ' ']);
+                return Ok(pieces.filter(|piece| !piece.is_empty()).map(str::to_owned).collect());
+            }
+        }])
+    }
+}
+
+fn number(text: &str, what: &str) -> Result<String, String> {
+    let is_number = text.bytes().all(|digit| digit.is_ascii_digit());
+    is_number.then(|| text.to_owned()).ok_or_else(|| format!("'{text}' is no number: write {what}"))
+}
+
+#[cfg(test)]
+#[path = "ossfs_tests.rs"]
+mod tests;

@@ -1,0 +1,129 @@
+//! What is to be mounted, where and how: from flags, options, variables and files, before anything is done.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use flatout_engine::Dialect;
+use flatout_settings::Settings;
+use flatout_tree::Root;
+use flatout_wire::location::Location;
+
+use crate::args::Mount;
+use crate::commands::mount::options::{self, Chosen};
+use crate::commands::mount::place;
+use crate::failure::Failure;
+use crate::knobs::Knobs;
+use crate::origin;
+
+/// Everything decided.
+pub struct Plan {
+    pub root: Root,
+    pub dialect: Dialect,
+    /// As people read it; secrets masked.
+    pub source: String,
+    /// Without links and dots.
+    pub mount_point: PathBuf,
+    pub knobs: Knobs,
+    pub settings: Settings,
+    pub system: Vec<String>,
+    pub default_permissions: bool,
+    pub foreground: bool,
+    pub silent: bool,
+    pub metrics: Option<SocketAddr>,
+    pub log: Option<PathBuf>,
+    pub stats: Option<PathBuf>,
+    pub notes: Vec<String>,
+}
+
+impl Plan {
+    /// Flags are stronger than options.
+    ///
+    /// # Errors
+    /// Something of what was typed is wrong, or the mount point is no place to mount on.
+    pub fn of(args: &Mount) -> Result<Plan, Failure> {
+        let Chosen { knobs, mut system, no_permissions, foreground, nonempty, metrics, log, stats, mut notes } =
+            options::read(&args.options)?;
+        let (root, dialect, source) = root(&args.source)?;
+        let knobs = args.knobs.clone().behind(knobs);
+        let found = flatout_ambient::gather(knobs.given())?;
+        notes.extend(found.notes);
+        let mount_point = place::check(&args.mount_point, nonempty)?;
+        if nonempty {
+            system.push("nonempty".into());
+        }
+        Ok(Plan {
+            root,
+            dialect,
+            source,
+            mount_point,
+            knobs,
+            settings: found.settings,
+            system,
+            default_permissions: !no_permissions,
+            foreground: args.foreground || foreground,
+            silent: args.is_silent,
+            metrics: args.metrics.or(metrics),
+            log: args.log.clone().or(log),
+            stats: args.stats.clone().or(stats),
+            notes,
+        })
+    }
+}
+
+/// What the source names: every bucket, a bucket, or what lies below a folder of it.
+fn root(typed: &str) -> Result<(Root, Dialect, String), Failure> {
+    for (dialect, scheme) in [(Dialect::S3, "s3://"), (Dialect::Oss, "oss://")] {
+        if typed == scheme {
+            return Ok((Root::Buckets(dialect), dialect, scheme.to_owned()));
+        }
+    }
+    let location = origin::location("mount", typed)?;
+    let Some((bucket, key)) = location.in_bucket() else {
+        return Err(Failure::usage(format!("mount: {location}: a web server has no listing to make folders of"))
+            .with_hint("a mount shows s3://BUCKET[/PREFIX] or oss://BUCKET[/PREFIX]"));
+    };
+    if bucket.is_empty() {
+        return Err(Failure::usage(format!("mount: {typed}: a bucket is missing"))
+            .with_hint("write s3://BUCKET[/PREFIX], or s3:// alone for every bucket"));
+    }
+    // A prefix is a folder, whether or not somebody wrote the slash.
+    let folder = match key {
+        "" => String::new(),
+        key if key.ends_with('/') => key.to_owned(),
+        key => format!("{key}/"),
+    };
+    let location = location.with_key(folder).expect("what is in a bucket takes another key");
+    let dialect = Dialect::of(&location);
+    let source = location.to_string();
+    Ok((Root::Under(location), dialect, source))
+}
+
+/// Of the tests.
+#[cfg(test)]
+fn key_of(typed: &str) -> Option<Location> {
+    match root(typed) {
+        Ok((Root::Under(location), ..)) => Some(location),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_is_a_folder_of_a_bucket_or_all_buckets() {
+        let under = |typed: &str| key_of(typed).map(|location| location.to_string());
+        assert_eq!(under("s3://models").as_deref(), Some("s3://models"));
+        assert_eq!(under("s3://models/llama").as_deref(), Some("s3://models/llama/"));
+        assert_eq!(under("oss://models/llama/").as_deref(), Some("oss://models/llama/"));
+        assert!(matches!(root("s3://"), Ok((Root::Buckets(Dialect::S3), ..))));
+        assert!(matches!(root("oss://"), Ok((Root::Buckets(Dialect::Oss), ..))));
+        for (typed, says) in
+            [("http://host/x", "a web server"), ("models", "models"), ("s4://x", "s4://x"), ("s3:///x", "s3:///x")]
+        {
+            let failure = root(typed).map(drop).unwrap_err();
+            assert!(failure.message.contains(says) && failure.message.starts_with("mount: "), "{failure}");
+        }
+    }
+}

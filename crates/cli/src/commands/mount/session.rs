@@ -1,0 +1,273 @@
+//! A mount from its root's first listing to its end: the origin is asked, the folder mounted, numbers and signals have their doors.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use flatout_engine::Client;
+use flatout_mount::{Ended, Granted, SessionWatch, Unmounter};
+use flatout_settings::Settings;
+use flatout_tree::{Config, Tree};
+use signal_hook::consts::SIGUSR1;
+use signal_hook::iterator::Signals;
+
+use crate::commands::mount::control::{Doors, Look};
+use crate::commands::mount::daemon::{self, Report};
+use crate::commands::mount::log::{self, Log};
+use crate::commands::mount::numbers::{self, Numbers, Process};
+use crate::commands::mount::plan::Plan;
+use crate::commands::mount::{notify, stands};
+use crate::console::Console;
+use crate::events::Mounted;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::origin;
+
+/// What the kernel reads ahead by itself.
+const KERNELS_OWN_READ_AHEAD: u64 = 128 << 10;
+
+/// Whether the origin shows the root: nothing is mounted.
+///
+/// # Errors
+/// The origin's refusal.
+pub fn try_root(plan: &Plan) -> Result<(), Failure> {
+    let client = Arc::new(client(plan)?);
+    tree(plan, &client).map(drop)
+}
+
+/// Serves until it is unmounted. `background` is for the process in the background: where its log goes, if anywhere.
+///
+/// # Errors
+/// The origin's refusal of the root, the kernel's of the mount, or a session that broke.
+pub fn run(plan: Plan, console: &Console, background: Option<Option<PathBuf>>) -> Result<Exit, Failure> {
+    let doors = Doors::make(plan.metrics)?;
+    let client = Arc::new(client(&plan)?);
+    let tree = Arc::new(tree(&plan, &client)?);
+    let log = Arc::new(Log::terminal(console.is_quiet()));
+    let ends = Ends::listen(console, &log, &plan.mount_point);
+    let mounted = flatout_mount::mount(&options(&plan))?;
+    let session = mounted.serve(tree.clone())?;
+    ends.may_unmount(session.unmounter());
+    let granted = session.granted().clone();
+    warn_of_short_reads(&granted, &plan.settings, &log);
+
+    let place = plan.mount_point.display().to_string();
+    let mut said = Mounted {
+        source: plan.source.clone(),
+        mount_point: place,
+        pid: std::process::id(),
+        log: None,
+        socket: doors.socket().map(|path| path.display().to_string()),
+        metrics: doors.metrics(),
+    };
+    let counted = Counted { plan, granted, watch: session.watch(), tree, began: Instant::now() };
+    let stats_file = counted.plan.stats.as_deref().map(std::path::absolute).transpose();
+    let stats_file = stats_file.map_err(|error| Failure::local("mount", "--stats", &error))?;
+    let (silent, stats) = (counted.plan.silent, stats_file.clone());
+    let look: Look = Arc::new(move || counted.now());
+    let open = doors.open(&look).map_err(|error| Failure::local("mount", "threads", &error))?;
+    write_on_request(&look, stats, &log);
+
+    match background {
+        None => stands_here(&said, silent, console)?,
+        Some(path) => detach(&mut said, path.as_deref(), &log)?,
+    }
+    notify::tell("READY=1");
+    let ended = session.wait();
+    notify::tell("STOPPING=1");
+    log.say(match &ended {
+        Ok(Ended::Aborted) => "the connection was aborted",
+        Ok(_) => "unmounted",
+        Err(_) => "broken off",
+    });
+    if let Some(path) = &stats_file {
+        write(path, &look(), &log);
+    }
+    drop(open);
+    origin::remember(&client);
+    match ended {
+        Ok(_) => Ok(Exit::Clean),
+        Err(error) => {
+            let failure = Failure::from(error);
+            log.say(&failure.message);
+            Err(failure)
+        }
+    }
+}
+
+fn client(plan: &Plan) -> Result<Client, Failure> {
+    origin::client(&plan.knobs, &[plan.dialect])
+}
+
+fn tree(plan: &Plan, client: &Arc<Client>) -> Result<Tree, Failure> {
+    let mount = &plan.settings.mount;
+    let config = Config {
+        uid: mount.uid.unwrap_or_else(|| rustix::process::getuid().as_raw()),
+        gid: mount.gid.unwrap_or_else(|| rustix::process::getgid().as_raw()),
+        file_mode: mount.file_mode,
+        folder_mode: mount.folder_mode,
+        attribute_lifetime: Duration::from_millis(mount.attribute_lifetime_ms),
+        negative_lifetime: Duration::from_millis(mount.negative_lifetime_ms),
+        close_to_open: mount.close_to_open,
+        direct_bytes: mount.direct_bytes,
+    };
+    Ok(Tree::new(client.clone(), plan.root.clone(), config)?)
+}
+
+fn options(plan: &Plan) -> flatout_mount::Options {
+    let mount = &plan.settings.mount;
+    let cores = || std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8) as u32;
+    flatout_mount::Options {
+        allow_other: mount.allow_other,
+        default_permissions: plan.default_permissions,
+        threads: mount.threads.unwrap_or_else(cores),
+        max_background: mount.max_background,
+        read_ahead_bytes: (mount.read_ahead_bytes > 0).then_some(mount.read_ahead_bytes),
+        options: plan.system.clone(),
+        ..flatout_mount::Options::new(plan.source.clone(), plan.mount_point.clone())
+    }
+}
+
+/// Once: buffered readers get 128 KiB at a time where nobody may raise it, and that is half the speed.
+fn warn_of_short_reads(granted: &Granted, settings: &Settings, log: &Log) {
+    let wanted = settings.mount.read_ahead_bytes;
+    let stuck = granted.read_ahead_bytes.is_some_and(|bytes| bytes <= KERNELS_OWN_READ_AHEAD);
+    if let Some(remedy) = granted.remedy.as_ref().filter(|_| stuck && wanted > KERNELS_OWN_READ_AHEAD) {
+        log.say(&format!("mount: buffered reads stay at 128 KiB: only root may raise what the kernel reads ahead: {remedy}"));
+    }
+}
+
+fn stands_here(said: &Mounted, silent: bool, console: &Console) -> Result<(), Failure> {
+    // Whoever reads our output may go: the mount is for others, too.
+    console.outlast_reader();
+    stands(said, silent, console)
+}
+
+/// Tells the one that started us, and lets go of what it gave us.
+fn detach(said: &mut Mounted, path: Option<&Path>, log: &Log) -> Result<(), Failure> {
+    let file = match path {
+        Some(path) => {
+            let refused = |error| {
+                Failure::local("mount", path.display(), &error).with_hint("--log FILE names another place")
+            };
+            let path = std::path::absolute(path).map_err(refused)?;
+            said.log = Some(path.display().to_string());
+            Some(log::open(&path).map_err(refused)?)
+        }
+        None => None,
+    };
+    let refused = |error| Failure::local("mount", "standard streams", &error);
+    let out = file.as_ref().map(fs::File::try_clone).transpose().map_err(refused)?;
+    daemon::report(&Report::Stands(said.clone()));
+    daemon::let_go(file.as_ref()).map_err(refused)?;
+    let nowhere = || fs::File::options().write(true).open("/dev/null");
+    log.turn_to(out.map_or_else(nowhere, Ok).map_err(refused)?);
+    log.say(&format!("{} is mounted on {} (process {})", said.source, said.mount_point, said.pid));
+    Ok(())
+}
+
+/// What the numbers are made of.
+struct Counted {
+    plan: Plan,
+    granted: Granted,
+    watch: SessionWatch,
+    tree: Arc<Tree>,
+    began: Instant,
+}
+
+impl Counted {
+    fn now(&self) -> Numbers {
+        let Counted { plan, granted, watch, tree, began } = self;
+        let (asked, names, read) = (watch.stats(), tree.stats(), tree.client().reader_stats());
+        Numbers {
+            v: 1,
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            source: plan.source.clone(),
+            mount_point: plan.mount_point.display().to_string(),
+            uptime_s: began.elapsed().as_secs_f64(),
+            kernel: numbers::Kernel {
+                abi: format!("7.{}", granted.minor),
+                request_bytes: granted.request_bytes.into(),
+                read_ahead_bytes: granted.read_ahead_bytes.unwrap_or_default(),
+                max_background: granted.max_background.into(),
+            },
+            requests: numbers::requests(&asked),
+            bytes: numbers::bytes(&asked, &read),
+            reads: numbers::reads(&asked, &read),
+            names: numbers::names(&names),
+            memory: numbers::Memory {
+                limit_bytes: plan.settings.memory_bytes,
+                content_bytes_now: read.held_bytes,
+                names_bytes_now: names.held_bytes_now,
+            },
+            process: Process::look(),
+        }
+    }
+}
+
+/// At each SIGUSR1 the numbers go to the file of `--stats`, else to the log.
+fn write_on_request(look: &Look, stats: Option<PathBuf>, log: &Arc<Log>) {
+    let (look, log) = (look.clone(), log.clone());
+    // Without the thread a SIGUSR1 does what it always does; nobody asked for it yet.
+    let Ok(mut signals) = Signals::new([SIGUSR1]) else { return };
+    let _ = std::thread::Builder::new().name("stats".into()).spawn(move || {
+        for _ in signals.forever() {
+            match &stats {
+                Some(path) => write(path, &look(), &log),
+                None => log.say(look().json().trim_end()),
+            }
+        }
+    });
+}
+
+fn write(path: &Path, numbers: &Numbers, log: &Log) {
+    if let Err(error) = fs::write(path, numbers.json()) {
+        log.say(&format!("stats: {}: {}", path.display(), flatout_engine::plain(&error)));
+    }
+}
+
+/// The end by signals: the first unmounts unless somebody still uses it, the second takes it out of sight whoever does.
+#[derive(Clone)]
+struct Ends(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    unmounter: Option<Unmounter>,
+    asked: u32,
+}
+
+impl Ends {
+    /// From before there is a mount, so that no signal leaves one behind.
+    fn listen(console: &Console, log: &Arc<Log>, place: &Path) -> Ends {
+        let ends = Ends(Arc::default());
+        let (told, log, place) = (ends.clone(), log.clone(), place.display().to_string());
+        console.interrupt.take_over(move |count| told.on_signal(count, &log, &place));
+        ends
+    }
+
+    fn may_unmount(&self, unmounter: Unmounter) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.asked > 0 {
+            // Nobody can be using what stands for a moment.
+            let _ = unmounter.unmount(true);
+        }
+        state.unmounter = Some(unmounter);
+    }
+
+    fn on_signal(&self, count: u32, log: &Log, place: &str) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.asked = count;
+        let Some(unmounter) = state.unmounter.clone() else { return };
+        drop(state);
+        let lazy = count > 1;
+        match unmounter.unmount(lazy) {
+            Ok(()) => {}
+            Err(_) if !lazy => log.say(&format!(
+                "umount: {place}: is in use, and stays until it is not (fuser -vm {place} shows by whom); a second signal takes it out of sight now"
+            )),
+            Err(error) => log.say(&error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! `flatout top`: what the mounts are doing, a line for each, again and again.
+
+use std::collections::HashMap;
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use flatout_settings::format_size;
+
+use crate::args::Top;
+use crate::commands::mount::control::{self, Running};
+use crate::commands::mount::numbers::Numbers;
+use crate::console::{Carries, Console};
+use crate::exit::Exit;
+use crate::failure::{Failure, one_line};
+use crate::sys;
+
+pub fn run(args: &Top, console: &Console) -> Result<Exit, Failure> {
+    let (ended, end) = mpsc::channel();
+    let armed = console.interrupt.arm();
+    armed.on_signal(move || {
+        // The receiver is gone only when the command has ended.
+        let _ = ended.send(());
+    });
+    let screen = Screen::when(!args.once && !console.is_json());
+    let mut before: HashMap<u32, Look> = HashMap::new();
+    loop {
+        let looks: Vec<Look> = chosen(args)?.into_iter().map(Look::now).collect();
+        for look in &looks {
+            console.event(Carries::Lines, &look.numbers)?;
+        }
+        let lines = table(&looks, &before);
+        match &screen {
+            Some(screen) => screen.draw(&lines).map_err(|error| Failure::stdout(&error))?,
+            None => lines.iter().try_for_each(|line| console.answer(line))?,
+        }
+        console.flush()?;
+        if args.once {
+            return Ok(Exit::Clean);
+        }
+        before = looks.into_iter().map(|look| (look.numbers.pid, look)).collect();
+        match end.recv_timeout(args.interval) {
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            // The way to end it.
+            Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(Exit::Clean),
+        }
+    }
+}
+
+/// Those asked for; that there is none is an answer, but not where one was named.
+fn chosen(args: &Top) -> Result<Vec<Running>, Failure> {
+    let mut running = control::running();
+    let Some(which) = &args.which else { return Ok(running) };
+    let path = std::fs::canonicalize(which).unwrap_or_else(|_| which.into());
+    let pid: Option<u32> = which.parse().ok();
+    running.retain(|one| Some(one.numbers.pid) == pid || Path::new(&one.numbers.mount_point) == path);
+    match running.is_empty() {
+        false => Ok(running),
+        true => Err(Failure::not_found(format!("top: {which}: is no mount that can be asked"))
+            .with_hint("`flatout top --once` shows those that can; those of other users are theirs to see")),
+    }
+}
+
+/// Numbers and when they were had.
+struct Look {
+    numbers: Numbers,
+    at: Instant,
+}
+
+impl Look {
+    fn now(running: Running) -> Look {
+        Look { numbers: running.numbers, at: Instant::now() }
+    }
+}
+
+const COLUMNS: [&str; 10] = ["PID", "IN/s", "OUT/s", "REQ/s", "HITS", "FLIGHT", "MEMORY", "AMPL", "CPU", "MOUNT"];
+
+/// A heading and a line for each; rates since the look before, or since the mount began where there was none.
+fn table(looks: &[Look], before: &HashMap<u32, Look>) -> Vec<String> {
+    if looks.is_empty() {
+        return vec!["no mounts".to_owned()];
+    }
+    let rows: Vec<[String; 10]> = looks.iter().map(|look| row(look, before.get(&look.numbers.pid))).collect();
+    let heading = COLUMNS.map(str::to_owned);
+    let all = || std::iter::once(&heading).chain(&rows);
+    let width = |at: usize| all().map(|row| row[at].chars().count()).max().unwrap_or_default();
+    let widths: Vec<usize> = (0..COLUMNS.len()).map(width).collect();
+    let line = |row: &[String; 10]| {
+        let cells = row.iter().zip(&widths).enumerate();
+        let cells: Vec<String> = cells
+            .map(|(at, (cell, width))| match at + 1 == COLUMNS.len() {
+                true => one_line(cell),
+                false => format!("{cell:>width$}"),
+            })
+            .collect();
+        cells.join("  ")
+    };
+    all().map(line).collect()
+}
+
+fn row(look: &Look, before: Option<&Look>) -> [String; 10] {
+    let now = &look.numbers;
+    let nothing = Numbers::default();
+    let (then, seconds) = match before {
+        Some(before) => (&before.numbers, look.at.duration_since(before.at).as_secs_f64()),
+        None => (&nothing, now.uptime_s),
+    };
+    let per_second = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds.max(1e-3);
+    let rate = |now, then| format_size(per_second(now, then) as u64);
+    let hits = now.reads.hits.saturating_sub(then.reads.hits);
+    let reads = hits + now.reads.waits.saturating_sub(then.reads.waits);
+    let share = if reads == 0 { "-".to_owned() } else { format!("{:.0}%", 100.0 * hits as f64 / reads as f64) };
+    let cpu = (now.process.cpu_seconds - then.process.cpu_seconds) / seconds.max(1e-3);
+    [
+        now.pid.to_string(),
+        rate(now.bytes.fetched, then.bytes.fetched),
+        rate(now.bytes.served, then.bytes.served),
+        format!("{:.0}", per_second(now.requests.total, then.requests.total)),
+        share,
+        now.requests.waiting_now.to_string(),
+        format_size(now.process.resident_bytes_now),
+        now.bytes.amplification.map_or("-".to_owned(), |times| format!("{times:.2}")),
+        format!("{:.0}%", 100.0 * cpu),
+        format!("{} on {}", now.source, now.mount_point),
+    ]
+}
+
+/// A terminal on which lines are drawn over one another; as it was when this is dropped.
+struct Screen;
+
+impl Screen {
+    /// Where standard output is a terminal.
+    fn when(wanted: bool) -> Option<Screen> {
+        if !wanted || !io::stdout().is_terminal() {
+            return None;
+        }
+        // Another screen, without the cursor.
+        let _ = put("\x1b[?1049h\x1b[?25l");
+        Some(Screen)
+    }
+
+    fn draw(&self, lines: &[String]) -> io::Result<()> {
+        use std::os::fd::AsFd;
+        let columns = sys::columns(io::stdout().as_fd()).map_or(80, usize::from);
+        let mut page = "\x1b[H".to_owned();
+        for line in lines {
+            page.extend(line.chars().take(columns));
+            page += "\x1b[K\r\n";
+        }
+        page += "\x1b[J";
+        put(&page)
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let _ = put("\x1b[?25h\x1b[?1049l");
+    }
+}
+
+fn put(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(served: u64, hits: u64, waits: u64, at: Instant) -> Look {
+        let mut numbers = Numbers { pid: 7, source: "s3://b".into(), mount_point: "/mnt".into(), ..Numbers::default() };
+        (numbers.bytes.served, numbers.uptime_s) = (served, 2.0);
+        (numbers.reads.hits, numbers.reads.waits) = (hits, waits);
+        Look { numbers, at }
+    }
+
+    #[test]
+    fn rates_are_those_since_the_look_before() {
+        let start = Instant::now();
+        let first = look(8 << 20, 1, 1, start);
+        let lines = table(std::slice::from_ref(&first), &HashMap::new());
+        assert_eq!(lines.len(), 2);
+        assert!(lines[0].starts_with("PID  ") && lines[0].ends_with("MOUNT"), "{lines:?}");
+        assert!(lines[1].contains("4MiB") && lines[1].contains("50%"), "since it began: {lines:?}");
+        assert!(lines[1].ends_with("s3://b on /mnt"), "{lines:?}");
+        let second = look(9 << 20, 4, 2, start + Duration::from_secs(1));
+        let lines = table(&[second], &HashMap::from([(7, first)]));
+        assert!(lines[1].contains(" 1MiB") && lines[1].contains("75%"), "{lines:?}");
+        assert_eq!(table(&[], &HashMap::new()), ["no mounts"]);
+    }
+}

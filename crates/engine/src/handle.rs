@@ -1,0 +1,91 @@
+//! What the caller holds of a transfer: to wait for it, to look on, to cancel it.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind};
+use crate::queue::Priority;
+use crate::stats::{Progress, Report};
+use crate::transfer::{End, Running};
+
+/// A running transfer. Dropping it cancels, and waits until every shard has let go of the landing.
+pub struct Transfer {
+    running: Arc<Running>,
+}
+
+impl Transfer {
+    pub(crate) fn new(running: Arc<Running>) -> Transfer {
+        Transfer { running }
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        self.running.progress()
+    }
+
+    /// A handle that tells progress from any thread, also after the end.
+    pub fn watch(&self) -> Watch {
+        Watch(self.running.clone())
+    }
+
+    /// Somebody begins to wait for it, or nobody does any more: its next parts take their turn by that. Parts that are on
+    /// their way are not stopped.
+    pub fn set_priority(&self, priority: Priority) {
+        self.running.turns.set_priority(priority);
+    }
+
+    /// A handle that cancels from any thread.
+    pub fn cancel_switch(&self) -> CancelSwitch {
+        CancelSwitch(self.running.clone())
+    }
+
+    /// Waits at most `timeout`; whether the transfer has ended.
+    pub fn wait_timeout(&self, timeout: Duration) -> bool {
+        let ended = self.running.lock_end();
+        let waited = self.running.ended.wait_timeout_while(ended, timeout, |end| matches!(end, End::Running));
+        !matches!(*waited.unwrap_or_else(PoisonError::into_inner).0, End::Running)
+    }
+
+    /// Waits for the end. When this returns, no shard touches the landing any more.
+    ///
+    /// # Errors
+    /// Whatever ended the transfer first; a file target is then as it was before.
+    pub fn wait(self) -> Result<Report, Error> {
+        match std::mem::replace(&mut *self.running.wait_end(), End::Taken) {
+            End::Done(result) => *result,
+            End::Running | End::Taken => unreachable!("waited for the end, and only `wait` takes it"),
+        }
+    }
+}
+
+impl Drop for Transfer {
+    /// A child process that inherited the transfer has no shard to wait for.
+    fn drop(&mut self) {
+        if self.running.process == std::process::id() {
+            self.running.fail(Error::new(ErrorKind::Cancelled, "cancelled"));
+            drop(self.running.wait_end());
+        }
+    }
+}
+
+/// Tells the progress of a transfer.
+#[derive(Clone)]
+pub struct Watch(Arc<Running>);
+
+impl Watch {
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        self.0.progress()
+    }
+}
+
+/// Cancels a transfer.
+#[derive(Clone)]
+pub struct CancelSwitch(Arc<Running>);
+
+impl CancelSwitch {
+    /// Ends the transfer with [`ErrorKind::Cancelled`], unless it has ended.
+    pub fn cancel(&self) {
+        self.0.fail(Error::new(ErrorKind::Cancelled, "cancelled"));
+    }
+}

@@ -1,0 +1,544 @@
+//! The inode table: a number for each name that somebody knows, small enough for millions, and what is known of it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use crate::ROOT;
+use crate::attributes::FileKind;
+use crate::fact::{Fact, Finding};
+use crate::hash::{BuildAsItIs, Hash};
+use crate::listing::{Answer, FolderListing};
+
+/// An inode. Its key is its parent's and its name.
+#[derive(Debug)]
+pub(crate) struct Inode {
+    pub(crate) ino: u64,
+    pub(crate) parent: u64,
+    pub(crate) name: Box<str>,
+    /// Lookups that the kernel has not forgotten.
+    pub(crate) looked_up: u64,
+    /// Children, handles and plans that need it.
+    pins: u32,
+    /// Of the newest version that was told; another for another.
+    pub(crate) version: u32,
+    /// Of the version that was opened last; 0 before.
+    pub(crate) opened: u32,
+    pub(crate) kind: FileKind,
+    is_queued: bool,
+    pub(crate) fact: Fact,
+    pub(crate) folder: Option<Box<Folder>>,
+}
+
+/// What is kept of a folder that somebody looks into.
+#[derive(Default)]
+pub(crate) struct Folder {
+    pub(crate) listing: Option<Arc<FolderListing>>,
+    /// Of single names, where it is newer than the listing or there is none.
+    notes: HashMap<Box<str>, Note>,
+    /// Names that had to be asked for one by one.
+    pub(crate) misses: u32,
+    pub(crate) walk: Walk,
+    /// It was listed before somebody read it, and nobody has read it yet.
+    pub(crate) is_ahead: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Note {
+    told_ms: u64,
+    /// Otherwise nothing from before then is true any more.
+    is_absent: bool,
+}
+
+/// How the subfolders of a folder are read.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Walk {
+    /// Subfolders that were opened one after the other.
+    pub(crate) run: u32,
+    /// The last of them.
+    pub(crate) last: u64,
+    pub(crate) last_ms: u64,
+    /// Their subfolders were opened too.
+    pub(crate) is_deep: bool,
+    /// Subfolders that had been listed ahead when they were opened.
+    pub(crate) hits: u32,
+    /// Subfolders that are listed ahead, and not opened yet.
+    pub(crate) outstanding: u32,
+}
+
+impl std::fmt::Debug for Folder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Folder").field("misses", &self.misses).finish_non_exhaustive()
+    }
+}
+
+/// Of an inode beside its name: its slot, its place in the index, and what the allocator adds to the name.
+pub(crate) const INODE_BYTES: u64 = size_of::<Option<Inode>>() as u64 + 32 + 16;
+const FOLDER_BYTES: u64 = size_of::<Folder>() as u64 + 16;
+const NOTE_BYTES: u64 = 64;
+/// Inodes that nobody needs any more are kept for a while, since programs come back; so many at most.
+const IDLE_MAX: usize = 16 << 10;
+/// Notes of one folder: programs that look for what is not there do so under many names.
+const NOTES_MAX: usize = 4 << 10;
+
+pub(crate) struct Table {
+    slots: Vec<Option<Inode>>,
+    free: Vec<u32>,
+    index: HashMap<u64, u32, BuildAsItIs>,
+    /// Inodes whose number was taken, under the number that they should have had.
+    displaced: HashMap<u64, Vec<u64>>,
+    /// Bits of the hash that are used: all, but in tests.
+    mask: u64,
+    /// Inodes that nobody needed since that time.
+    idle: VecDeque<(u64, u64)>,
+    /// Folders whose listing began at that time.
+    listed: VecDeque<(u64, u64)>,
+    bytes: u64,
+    looked_up: u64,
+    listings: u64,
+}
+
+/// For how long what was told may be used.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lifetimes {
+    pub(crate) attributes_ms: u64,
+    pub(crate) negative_ms: u64,
+}
+
+impl Table {
+    pub(crate) fn new(mask: u64) -> Table {
+        let mut table = Table {
+            slots: Vec::new(),
+            free: Vec::new(),
+            index: HashMap::default(),
+            displaced: HashMap::new(),
+            mask,
+            idle: VecDeque::new(),
+            listed: VecDeque::new(),
+            bytes: 0,
+            looked_up: 0,
+            listings: 0,
+        };
+        table.insert(ROOT, ROOT, "", FileKind::Folder, Fact::folder(0));
+        table.pin(ROOT);
+        table
+    }
+
+    pub(crate) fn get(&self, ino: u64) -> Option<&Inode> {
+        self.slots[*self.index.get(&ino)? as usize].as_ref()
+    }
+
+    pub(crate) fn get_mut(&mut self, ino: u64) -> Option<&mut Inode> {
+        self.slots[*self.index.get(&ino)? as usize].as_mut()
+    }
+
+    /// What is kept of a folder, from now on if need be.
+    pub(crate) fn folder_mut(&mut self, ino: u64) -> Option<&mut Folder> {
+        let at = *self.index.get(&ino)? as usize;
+        let inode = self.slots[at].as_mut().filter(|inode| inode.kind == FileKind::Folder)?;
+        if inode.folder.is_none() {
+            self.bytes += FOLDER_BYTES;
+        }
+        Some(inode.folder.get_or_insert_default())
+    }
+
+    /// The components of an inode's key, from the root down; `None` where one is not known any more.
+    pub(crate) fn path(&self, ino: u64) -> Option<Vec<&str>> {
+        let (mut names, mut at) = (Vec::new(), ino);
+        while at != ROOT {
+            let inode = self.get(at)?;
+            names.push(&*inode.name);
+            at = inode.parent;
+        }
+        names.reverse();
+        Some(names)
+    }
+
+    /// The number that a name has, or would have.
+    pub(crate) fn number(&self, parent: u64, kind: FileKind, name: &str) -> u64 {
+        match self.place(parent, kind, name) {
+            Ok(ino) | Err(ino) => ino,
+        }
+    }
+
+    pub(crate) fn find(&self, parent: u64, kind: FileKind, name: &str) -> Option<u64> {
+        self.place(parent, kind, name).ok()
+    }
+
+    /// The inode of a name, or else a number that is free for it.
+    fn place(&self, parent: u64, kind: FileKind, name: &str) -> Result<u64, u64> {
+        let is_it = |ino: u64| {
+            self.get(ino)
+                .is_some_and(|inode| inode.parent == parent && inode.kind == kind && *inode.name == *name)
+        };
+        let wanted = self.hash(parent, kind, name);
+        if is_it(wanted) {
+            return Ok(wanted);
+        }
+        if let Some(ino) = self.displaced.get(&wanted).into_iter().flatten().find(|&&ino| is_it(ino)) {
+            return Ok(*ino);
+        }
+        let mut free = wanted;
+        while self.index.contains_key(&free) || free <= ROOT {
+            free = free.wrapping_add(1);
+        }
+        Err(free)
+    }
+
+    /// 0 is no inode and 1 the root.
+    fn hash(&self, parent: u64, kind: FileKind, name: &str) -> u64 {
+        let mut hash = Hash::new();
+        hash.add(&parent.to_le_bytes());
+        hash.add(if kind == FileKind::Folder { b"/" } else { b"-" });
+        hash.add(name.as_bytes());
+        (hash.end() & self.mask).max(ROOT + 1)
+    }
+
+    /// The inode of a name with what is known of it: the newer of what was known and `fact`.
+    pub(crate) fn keep(&mut self, parent: u64, name: &str, kind: FileKind, fact: Fact) -> u64 {
+        self.outdate_note(parent, name, fact.told_ms);
+        match self.place(parent, kind, name) {
+            Ok(ino) => {
+                self.learn(ino, fact);
+                ino
+            }
+            Err(ino) => {
+                self.insert(ino, parent, name, kind, fact);
+                self.pin(parent);
+                ino
+            }
+        }
+    }
+
+    fn insert(&mut self, ino: u64, parent: u64, name: &str, kind: FileKind, fact: Fact) {
+        let wanted = self.hash(parent, kind, name);
+        if ino != ROOT && ino != wanted {
+            self.displaced.entry(wanted).or_default().push(ino);
+        }
+        self.bytes += INODE_BYTES + (name.len() + fact.etag.weight()) as u64;
+        let inode = Inode {
+            ino,
+            parent,
+            name: name.into(),
+            looked_up: 0,
+            pins: 0,
+            version: fact.tag(),
+            opened: 0,
+            kind,
+            is_queued: false,
+            fact,
+            folder: None,
+        };
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            u32::try_from(self.slots.len() - 1).expect("memory ends before")
+        });
+        self.slots[at as usize] = Some(inode);
+        self.index.insert(ino, at);
+    }
+
+    /// Takes a fact for an inode's, unless what is known is newer.
+    pub(crate) fn learn(&mut self, ino: u64, fact: Fact) {
+        let Some(inode) = self.get_mut(ino) else { return };
+        if fact.told_ms < inode.fact.told_ms {
+            return;
+        }
+        let (before, after) = (inode.fact.etag.weight() as u64, fact.etag.weight() as u64);
+        if inode.kind == FileKind::File && !inode.fact.is_same_version(&fact) {
+            inode.version = fact.tag();
+        }
+        // A folder's time is not told again with each proof that it is there.
+        let modified_s = if fact.modified_s == 0 { inode.fact.modified_s } else { fact.modified_s };
+        inode.fact = Fact { modified_s, ..fact };
+        self.bytes = self.bytes + after - before;
+    }
+
+    /// What is known of a name and young enough to be used.
+    pub(crate) fn known(&self, parent: u64, name: &str, now_ms: u64, lifetimes: Lifetimes) -> Option<Finding> {
+        let newest = self.newest(parent, name)?;
+        let lifetime_ms = match newest {
+            Finding::There(..) => lifetimes.attributes_ms,
+            Finding::Absent(_) => lifetimes.negative_ms,
+        };
+        (now_ms.saturating_sub(newest.told_ms()) < lifetime_ms).then_some(newest)
+    }
+
+    /// What was told last of a name, however old.
+    fn newest(&self, parent: u64, name: &str) -> Option<Finding> {
+        let folder = self.get(parent)?.folder.as_deref();
+        let mut newest: Option<Finding> = None;
+        let mut hear = |finding: Finding| {
+            if newest.as_ref().is_none_or(|newest| newest.told_ms() < finding.told_ms()) {
+                newest = Some(finding);
+            }
+        };
+        // Of two that were told at once a folder hides a file.
+        for kind in [FileKind::Folder, FileKind::File] {
+            let inode = self.find(parent, kind, name).and_then(|ino| self.get(ino));
+            if let Some(inode) = inode {
+                hear(Finding::There(kind, inode.known_fact()));
+            }
+        }
+        if let Some(listing) = folder.and_then(|folder| folder.listing.as_deref()) {
+            match listing.find(name) {
+                Answer::There(said, asked_ms) => {
+                    let (kind, fact) = Fact::of_said(said, asked_ms);
+                    hear(Finding::There(kind, fact));
+                }
+                Answer::Absent(asked_ms) => hear(Finding::Absent(asked_ms)),
+                Answer::Unread => {}
+            }
+        }
+        match folder.and_then(|folder| folder.notes.get(name)) {
+            Some(note) if newest.as_ref().is_none_or(|newest| newest.told_ms() <= note.told_ms) => {
+                note.is_absent.then_some(Finding::Absent(note.told_ms))
+            }
+            _ => newest,
+        }
+    }
+
+    /// Whether nothing was told of a name since that speaks against its being a `kind` still.
+    pub(crate) fn is_newest(&self, parent: u64, name: &str, kind: FileKind, told_ms: u64) -> bool {
+        let other = match kind {
+            FileKind::File => FileKind::Folder,
+            FileKind::Folder => FileKind::File,
+        };
+        let other = self.find(parent, other, name).and_then(|ino| self.get(ino));
+        let folder = self.get(parent).and_then(|inode| inode.folder.as_deref());
+        let note = folder.and_then(|folder| folder.notes.get(name));
+        other.is_none_or(|other| other.fact.told_ms <= told_ms) && note.is_none_or(|note| note.told_ms <= told_ms)
+    }
+
+    /// The origin was asked for a name, and it was not there.
+    pub(crate) fn note_absent(&mut self, parent: u64, name: &str, told_ms: u64) {
+        self.note(parent, name, Note { told_ms, is_absent: true });
+    }
+
+    /// What was told of a name until now is not true any more.
+    pub(crate) fn distrust(&mut self, parent: u64, name: &str, told_ms: u64) {
+        self.note(parent, name, Note { told_ms, is_absent: false });
+    }
+
+    fn note(&mut self, parent: u64, name: &str, note: Note) {
+        let Some(folder) = self.folder_mut(parent) else { return };
+        let mut gone = 0;
+        if folder.notes.len() >= NOTES_MAX && !folder.notes.contains_key(name) {
+            // A note that says what a listing has wrong takes the listing with it.
+            if folder.notes.values().any(|note| !note.is_absent) {
+                folder.misses = 0;
+                self.drop_listing(parent);
+            }
+            let Some(folder) = self.folder_mut(parent) else { return };
+            gone = folder.notes.drain().map(|(name, _)| NOTE_BYTES + name.len() as u64).sum();
+        }
+        let Some(folder) = self.folder_mut(parent) else { return };
+        let known = folder.notes.get(name).map(|known| known.told_ms);
+        let mut come = 0;
+        if known.is_none() {
+            come = NOTE_BYTES + name.len() as u64;
+        }
+        if known.is_none_or(|known| known <= note.told_ms) {
+            folder.notes.insert(name.into(), note);
+        }
+        self.bytes = self.bytes + come - gone;
+    }
+
+    /// Takes back what was noted of a name that has turned out to be there.
+    fn outdate_note(&mut self, parent: u64, name: &str, told_ms: u64) {
+        let folder = self.get_mut(parent).and_then(|inode| inode.folder.as_deref_mut());
+        let Some(folder) = folder else { return };
+        let note = folder.notes.get(name);
+        if note.is_some_and(|note| note.told_ms < told_ms || note.is_absent && note.told_ms == told_ms) {
+            folder.notes.remove(name);
+            self.bytes -= NOTE_BYTES + name.len() as u64;
+        }
+    }
+
+    pub(crate) fn look_up(&mut self, ino: u64) {
+        if let Some(inode) = self.get_mut(ino) {
+            inode.looked_up += 1;
+            self.looked_up += u64::from(self.get(ino).is_some_and(|inode| inode.looked_up == 1));
+        }
+    }
+
+    pub(crate) fn forget(&mut self, ino: u64, times: u64, now_ms: u64) {
+        let Some(inode) = self.get_mut(ino).filter(|inode| inode.looked_up > 0) else { return };
+        inode.looked_up = inode.looked_up.saturating_sub(times);
+        if inode.looked_up == 0 {
+            self.looked_up -= 1;
+            self.rest(ino, now_ms);
+        }
+    }
+
+    pub(crate) fn pin(&mut self, ino: u64) {
+        if let Some(inode) = self.get_mut(ino) {
+            inode.pins += 1;
+        }
+    }
+
+    pub(crate) fn unpin(&mut self, ino: u64, now_ms: u64) {
+        if let Some(inode) = self.get_mut(ino) {
+            inode.pins = inode.pins.saturating_sub(1);
+            self.rest(ino, now_ms);
+        }
+    }
+
+    /// Queues an inode that nobody needs for being dropped.
+    pub(crate) fn rest(&mut self, ino: u64, now_ms: u64) {
+        let Some(inode) = self.get_mut(ino) else { return };
+        if inode.is_needed() || inode.is_queued {
+            return;
+        }
+        inode.is_queued = true;
+        self.idle.push_back((ino, now_ms));
+    }
+
+    /// Drops what nobody needs and is too old to be used, or too much.
+    pub(crate) fn tidy(&mut self, now_ms: u64, lifetimes: Lifetimes) {
+        let is_old = |since_ms: u64| now_ms.saturating_sub(since_ms) >= lifetimes.attributes_ms;
+        while let Some(&(_, since_ms)) = self.idle.front() {
+            if self.idle.len() <= IDLE_MAX && !is_old(since_ms) {
+                break;
+            }
+            self.drop_idle(now_ms);
+        }
+        for _ in 0..4 {
+            match self.listed.front() {
+                Some(&(_, begun_ms)) if is_old(begun_ms) => self.drop_oldest_listing(),
+                _ => break,
+            };
+        }
+    }
+
+    /// Drops listings, then idle inodes, the oldest first, until an eighth is gone or nothing is left that may go.
+    pub(crate) fn shed(&mut self, now_ms: u64, held: impl Fn() -> u64) {
+        let enough = |table: &Table, before: u64| table.bytes + held() <= before - before / 8;
+        let before = self.bytes + held();
+        for _ in 0..self.listed.len() {
+            if enough(self, before) {
+                return;
+            }
+            self.drop_oldest_listing();
+        }
+        while !enough(self, before) && self.drop_idle(now_ms) {}
+    }
+
+    /// Drops the oldest of the inodes that nobody needs; whether there was one in the queue.
+    fn drop_idle(&mut self, now_ms: u64) -> bool {
+        let Some((ino, _)) = self.idle.pop_front() else { return false };
+        let Some(inode) = self.get_mut(ino) else { return true };
+        inode.is_queued = false;
+        if !inode.is_needed() {
+            self.remove(ino, now_ms);
+        }
+        true
+    }
+
+    fn remove(&mut self, ino: u64, now_ms: u64) {
+        self.drop_listing(ino);
+        let Some(at) = self.index.remove(&ino) else { return };
+        let Some(inode) = self.slots[at as usize].take() else { return };
+        self.free.push(at);
+        let wanted = self.hash(inode.parent, inode.kind, &inode.name);
+        if ino != wanted
+            && let Some(others) = self.displaced.get_mut(&wanted)
+        {
+            others.retain(|&other| other != ino);
+            if others.is_empty() {
+                self.displaced.remove(&wanted);
+            }
+        }
+        self.bytes -= INODE_BYTES + (inode.name.len() + inode.fact.etag.weight()) as u64;
+        if let Some(folder) = &inode.folder {
+            let notes: u64 = folder.notes.keys().map(|name| NOTE_BYTES + name.len() as u64).sum();
+            self.bytes -= FOLDER_BYTES + notes;
+        }
+        // What a listing told before must not come back as news.
+        if self.contradicts(&inode) {
+            self.distrust(inode.parent, &inode.name, inode.fact.told_ms);
+        }
+        self.unpin(inode.parent, now_ms);
+    }
+
+    /// Whether an inode knows it newer than its folder's listing, and otherwise.
+    fn contradicts(&self, inode: &Inode) -> bool {
+        let folder = self.get(inode.parent).and_then(|parent| parent.folder.as_deref());
+        let Some(listing) = folder.and_then(|folder| folder.listing.as_deref()) else { return false };
+        match listing.find(&inode.name) {
+            Answer::There(said, asked_ms) => {
+                let (kind, fact) = Fact::of_said(said, asked_ms);
+                asked_ms < inode.fact.told_ms
+                    && (kind != inode.kind
+                        || kind == FileKind::File && !fact.is_same_version(&inode.fact))
+            }
+            Answer::Absent(asked_ms) => asked_ms < inode.fact.told_ms,
+            Answer::Unread => false,
+        }
+    }
+
+    /// Keeps a listing as a folder's.
+    pub(crate) fn set_listing(&mut self, ino: u64, listing: Arc<FolderListing>) {
+        let begun_ms = listing.started_ms;
+        let Some(folder) = self.folder_mut(ino) else { return };
+        if folder.listing.replace(listing).is_none() {
+            self.listings += 1;
+        }
+        self.listed.push_back((ino, begun_ms));
+    }
+
+    /// Lets go of a folder's listing; who reads it keeps it.
+    pub(crate) fn drop_listing(&mut self, ino: u64) {
+        let Some(inode) = self.get_mut(ino) else { return };
+        let parent = inode.parent;
+        let Some(folder) = inode.folder.as_deref_mut() else { return };
+        let was_ahead = std::mem::take(&mut folder.is_ahead);
+        if let Some(listing) = folder.listing.take() {
+            let marker_s = listing.marker_s();
+            inode.fact.modified_s = marker_s.unwrap_or(inode.fact.modified_s);
+            self.listings -= 1;
+        }
+        if was_ahead && let Some(parent) = self.folder_mut(parent) {
+            parent.walk.outstanding = parent.walk.outstanding.saturating_sub(1);
+        }
+    }
+
+    /// Drops the listing that began first; one that is read goes to the end of the queue.
+    fn drop_oldest_listing(&mut self) {
+        let Some((ino, begun_ms)) = self.listed.pop_front() else { return };
+        let listing = self.get(ino).and_then(|inode| inode.folder.as_deref()?.listing.as_ref());
+        let Some(listing) = listing.filter(|listing| listing.started_ms == begun_ms) else { return };
+        if Arc::strong_count(listing) > 1 {
+            self.listed.push_back((ino, begun_ms));
+            return;
+        }
+        self.drop_listing(ino);
+    }
+
+    /// Bytes of inodes and notes, listings not counted.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Inodes; those that are looked up; listings.
+    pub(crate) fn counts(&self) -> (u64, u64, u64) {
+        (self.index.len() as u64, self.looked_up, self.listings)
+    }
+}
+
+impl Inode {
+    fn is_needed(&self) -> bool {
+        self.ino == ROOT || self.looked_up > 0 || self.pins > 0
+    }
+
+    /// What is known of it: of a folder also that its own listing told of something in it.
+    pub(crate) fn known_fact(&self) -> Fact {
+        let listing = self.folder.as_deref().and_then(|folder| folder.listing.as_deref());
+        let Some(listing) = listing.filter(|listing| listing.is_proof()) else { return self.fact.clone() };
+        let told_ms = self.fact.told_ms.max(listing.started_ms);
+        let modified_s = listing.marker_s().unwrap_or(self.fact.modified_s);
+        Fact { told_ms, modified_s, ..self.fact.clone() }
+    }
+}
+
+#[cfg(test)]
+#[path = "inodes_tests.rs"]
+mod tests;

@@ -1,0 +1,243 @@
+//! Entries of a folder as they are kept: a page of them in two blocks of memory, 40 bytes each and the name.
+
+use std::cmp::Ordering;
+
+use flatout_engine::{Entry, Listed};
+
+use crate::etag::Etag;
+use crate::names;
+use crate::stats::Counters;
+
+/// Entries that stand side by side in the order of names.
+#[derive(Debug)]
+pub(crate) struct Page {
+    /// Which of the listing's entries the first is.
+    pub(crate) first: u64,
+    /// When the origin was asked for the oldest of them.
+    pub(crate) asked_ms: u64,
+    names: Box<str>,
+    rows: Box<[Row]>,
+}
+
+#[derive(Debug)]
+struct Row {
+    /// Where its name ends; it begins where the one before ends.
+    name_end: u32,
+    /// Seconds since 1970, until 2106.
+    modified_s: u32,
+    /// `FOLDER` of a folder.
+    size: u64,
+    etag: Etag,
+}
+
+const FOLDER: u64 = u64::MAX;
+
+/// What a listing says of a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Said {
+    File { size: u64, modified_s: u32, etag: Etag },
+    Folder,
+}
+
+impl Page {
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Which of the listing's entries comes behind the last.
+    pub(crate) fn end(&self) -> u64 {
+        self.first + self.rows.len() as u64
+    }
+
+    pub(crate) fn name(&self, at: usize) -> &str {
+        let start = at.checked_sub(1).map_or(0, |before| self.rows[before].name_end);
+        &self.names[start as usize..self.rows[at].name_end as usize]
+    }
+
+    pub(crate) fn last_name(&self) -> &str {
+        self.name(self.len() - 1)
+    }
+
+    pub(crate) fn is_folder(&self, at: usize) -> bool {
+        self.rows[at].size == FOLDER
+    }
+
+    pub(crate) fn said(&self, at: usize) -> Said {
+        let Row { size, modified_s, etag, .. } = &self.rows[at];
+        match *size {
+            FOLDER => Said::Folder,
+            size => Said::File { size, modified_s: *modified_s, etag: etag.clone() },
+        }
+    }
+
+    /// Where a name stands. A folder that the origin lists in another order than names' may have it twice: the folder wins.
+    pub(crate) fn find(&self, name: &str) -> Option<usize> {
+        self.search(name).ok()
+    }
+
+    /// The first entry behind a name.
+    pub(crate) fn behind(&self, name: &str) -> usize {
+        self.search(name).map_or_else(|at| at, |at| at + 1)
+    }
+
+    fn search(&self, name: &str) -> Result<usize, usize> {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match names::order(self.name(middle), name) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
+                Ordering::Equal => return Ok(middle),
+            }
+        }
+        Err(low)
+    }
+
+    /// Bytes that it holds.
+    pub(crate) fn weight(&self) -> u64 {
+        let etags: usize = self.rows.iter().map(|row| row.etag.weight()).sum();
+        (size_of::<Page>() + self.names.len() + self.rows.len() * size_of::<Row>() + etags + 64) as u64
+    }
+}
+
+/// Makes pages of what a listing tells, in the order of names: the file `a` is held back until it is known whether a folder
+/// `a/` follows, which may be pages later.
+#[derive(Debug, Default)]
+pub(crate) struct Binder {
+    /// Bytes of the folder's own key in front of each name.
+    prefix_bytes: usize,
+    /// Files that a folder of the same name may follow, the later behind the earlier: each is the start of the next.
+    held: Vec<(u64, Listed)>,
+    names: String,
+    rows: Vec<Row>,
+    asked_ms: u64,
+    /// Entries of the pages before.
+    bound: u64,
+    last_key: String,
+    /// The origin's order is not that of keys.
+    pub(crate) is_unordered: bool,
+    /// When the folder's marker was put, once that is known.
+    pub(crate) marker_s: Option<u32>,
+}
+
+impl Binder {
+    pub(crate) fn new(prefix_bytes: usize) -> Binder {
+        Binder { prefix_bytes, ..Binder::default() }
+    }
+
+    /// The page that can be made of `entries`, and of what was held back before; `None` where that is nothing.
+    pub(crate) fn bind(
+        &mut self,
+        entries: Vec<Entry>,
+        is_last: bool,
+        asked_ms: u64,
+        counters: &Counters,
+    ) -> Option<Page> {
+        self.asked_ms = asked_ms;
+        for entry in entries {
+            self.is_unordered |= entry.name() < self.last_key.as_str();
+            self.last_key.clear();
+            self.last_key.push_str(entry.name());
+            self.take(entry, asked_ms, counters);
+        }
+        if is_last {
+            self.let_go(None, counters);
+        }
+        self.page()
+    }
+
+    fn take(&mut self, entry: Entry, asked_ms: u64, counters: &Counters) {
+        self.let_go(Some(entry.name()), counters);
+        match entry {
+            Entry::Object(listed) if listed.key.len() <= self.prefix_bytes => {
+                self.marker_s = u32::try_from(listed.last_modified).ok().filter(|&at| at > 0);
+            }
+            // With a delimiter no object's name has one; a marker of a folder comes as its prefix.
+            Entry::Object(listed) => match names::check(&listed.key[self.prefix_bytes..], counters) {
+                Ok(()) => self.held.push((asked_ms, listed)),
+                Err(counter) => counter.count(),
+            },
+            Entry::Prefix(prefix) => {
+                let name = &prefix[self.prefix_bytes.min(prefix.len())..];
+                let name = name.strip_suffix('/').unwrap_or(name);
+                match names::check(name, counters) {
+                    Ok(()) => self.push(name, Row { name_end: 0, modified_s: 0, size: FOLDER, etag: Etag::None }),
+                    Err(counter) => counter.count(),
+                }
+            }
+        }
+    }
+
+    /// Lets go of the files that no folder can follow any more, now that `key` has come; of all at the end.
+    fn let_go(&mut self, key: Option<&str>, counters: &Counters) {
+        // Each is the start of the next: those which still wait come first, and of the others the longer is first in order.
+        let still = |listed: &Listed, key: &str| {
+            key.as_bytes().get(listed.key.len()).is_some_and(|&next| next < b'/') && key.starts_with(&listed.key)
+        };
+        let first = match key {
+            Some(key) => self.held.iter().position(|(_, listed)| !still(listed, key)),
+            None => Some(0),
+        };
+        let Some(first) = first else { return };
+        for (asked_ms, listed) in self.held.split_off(first).into_iter().rev() {
+            let is_shadowed = key.and_then(|key| key.strip_prefix(&listed.key)) == Some("/");
+            if is_shadowed {
+                counters.shadowed.count();
+                continue;
+            }
+            self.asked_ms = self.asked_ms.min(asked_ms);
+            let row = Row {
+                name_end: 0,
+                modified_s: u32::try_from(listed.last_modified).unwrap_or(u32::MAX),
+                size: listed.size.min(FOLDER - 1),
+                etag: Etag::of(listed.etag.as_deref()),
+            };
+            let name = listed.key[self.prefix_bytes..].to_owned();
+            self.push(&name, row);
+        }
+    }
+
+    fn push(&mut self, name: &str, row: Row) {
+        self.names.push_str(name);
+        // A page has a thousand names of a kilobyte: far from 4 GiB.
+        let name_end = u32::try_from(self.names.len()).expect("a page is a few megabytes at most");
+        self.rows.push(Row { name_end, ..row });
+    }
+
+    fn page(&mut self) -> Option<Page> {
+        if self.rows.is_empty() {
+            return None;
+        }
+        let first = self.bound;
+        self.bound += self.rows.len() as u64;
+        let page = Page {
+            first,
+            asked_ms: self.asked_ms,
+            names: std::mem::take(&mut self.names).into_boxed_str(),
+            rows: std::mem::take(&mut self.rows).into_boxed_slice(),
+        };
+        Some(if self.is_unordered { page.sorted() } else { page })
+    }
+}
+
+impl Page {
+    /// The same where the origin's order is another: names are searched for by halves.
+    fn sorted(self) -> Page {
+        let mut order: Vec<usize> = (0..self.len()).collect();
+        order.sort_by(|&a, &b| names::order(self.name(a), self.name(b)));
+        let mut names = String::with_capacity(self.names.len());
+        let mut rows = Vec::with_capacity(order.len());
+        for at in order {
+            names.push_str(self.name(at));
+            let Row { modified_s, size, etag, .. } = &self.rows[at];
+            let name_end = u32::try_from(names.len()).expect("as long as before");
+            rows.push(Row { name_end, modified_s: *modified_s, size: *size, etag: etag.clone() });
+        }
+        let (first, asked_ms) = (self.first, self.asked_ms);
+        Page { first, asked_ms, names: names.into_boxed_str(), rows: rows.into_boxed_slice() }
+    }
+}
+
+#[cfg(test)]
+#[path = "page_tests.rs"]
+mod tests;

@@ -1,0 +1,101 @@
+//! What a tree counts: questions to the origin, what was answered without one, and what is not shown.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How a tree stands. All numbers are since the mount, but those that say `now`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TreeStats {
+    /// Pages of folders' listings that were asked for.
+    pub pages: u64,
+    /// Requests about one name.
+    pub lookups: u64,
+    /// HEADs, at opens.
+    pub heads: u64,
+    /// Requests that failed, after the engine's retries.
+    pub failures: u64,
+    /// Lookups and attributes that were answered from what was known.
+    pub answered: u64,
+    /// Questions that joined one that was on its way.
+    pub joined: u64,
+    /// Folders that were listed before somebody read them.
+    pub listed_ahead: u64,
+    /// Reads that found their object replaced.
+    pub replaced: u64,
+    /// Keys that listings told and no name can be: see [`Hidden`].
+    pub hidden: Hidden,
+    /// Inodes in memory now.
+    pub inodes_now: u64,
+    /// Of these, those that the kernel has looked up and not forgotten.
+    pub looked_up_now: u64,
+    /// Folders whose listing is in memory now.
+    pub listings_now: u64,
+    /// Files open now.
+    pub open_files_now: u64,
+    /// Folders open now.
+    pub open_folders_now: u64,
+    /// Bytes of names, inodes and listings now, as charged to the client's memory.
+    pub held_bytes_now: u64,
+}
+
+/// Keys that cannot be shown, by reason; one that several listings tell counts each time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hidden {
+    /// An object of the same name as a folder: the folder is shown.
+    pub shadowed: u64,
+    /// An empty component: `a//b`.
+    pub empty: u64,
+    /// A component `.` or `..`.
+    pub dots: u64,
+    /// A component of more than 255 bytes.
+    pub too_long: u64,
+    /// A component with a NUL.
+    pub nul: u64,
+}
+
+impl Hidden {
+    pub fn total(&self) -> u64 {
+        self.shadowed + self.empty + self.dots + self.too_long + self.nul
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) pages: Counter,
+    pub(crate) lookups: Counter,
+    pub(crate) heads: Counter,
+    pub(crate) failures: Counter,
+    pub(crate) answered: Counter,
+    pub(crate) joined: Counter,
+    pub(crate) listed_ahead: Counter,
+    pub(crate) replaced: Counter,
+    pub(crate) shadowed: Counter,
+    pub(crate) empty: Counter,
+    pub(crate) dots: Counter,
+    pub(crate) too_long: Counter,
+    pub(crate) nul: Counter,
+}
+
+#[derive(Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn count(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Counters {
+    pub(crate) fn hidden(&self) -> Hidden {
+        Hidden {
+            shadowed: self.shadowed.get(),
+            empty: self.empty.get(),
+            dots: self.dots.get(),
+            too_long: self.too_long.get(),
+            nul: self.nul.get(),
+        }
+    }
+}
