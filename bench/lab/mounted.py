@@ -134,14 +134,14 @@ class Reads:
     def before(self):
         """What is not to be measured."""
         if self.how == "list-again":
-            self.list()
+            self.list_all()
 
     def run(self) -> float | None:
         """Seconds by the clock of who read, where it has one."""
         if self.how in ("direct", "buffered", "random"):
             return self.fio()
         if self.how in ("list", "list-again"):
-            return self.list()
+            return self.list_all()
         if self.how == "small":
             # Nobody has read the names yet either: the first open asks for them.
             reader = [self.options.flatout, "__read", str(self.options.at), str(self.options.keys), str(THREADS)]
@@ -188,7 +188,7 @@ class Reads:
                 link.symlink_to(path)
         return folder
 
-    def list(self) -> float:
+    def list_all(self) -> float:
         started = time.perf_counter()
         said = self.must(["ls", "-lR", str(self.options.at)])
         seconds = time.perf_counter() - started
