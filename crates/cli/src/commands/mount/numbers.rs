@@ -223,9 +223,17 @@ impl Numbers {
         let labels = [("source", source.as_str()), ("version", version), ("abi", &kernel.abi)];
         page.sample("flatout_mount_info", &labels, 1.0);
         page.gauge("uptime_seconds", "Since the mount began.", self.uptime_s);
-        page.gauge("kernel_request_bytes", "The most bytes of one request of the kernel.", kernel.request_bytes as f64);
+        page.gauge(
+            "kernel_request_bytes",
+            "The most bytes of one request of the kernel.",
+            kernel.request_bytes as f64,
+        );
         page.gauge("kernel_read_ahead_bytes", "What the kernel reads ahead.", kernel.read_ahead_bytes as f64);
-        page.gauge("kernel_max_background", "Requests of reading ahead at a time.", kernel.max_background as f64);
+        page.gauge(
+            "kernel_max_background",
+            "Requests of reading ahead at a time.",
+            kernel.max_background as f64,
+        );
         page.counter("requests_total", "What the kernel asked.", requests.total);
         page.gauge("requests_waiting", "Requests that wait now.", requests.waiting_now as f64);
         page.counter("requests_interrupted_total", "Waits that a signal ended.", requests.interrupted);
@@ -247,7 +255,11 @@ impl Numbers {
         page.counter("lookups_total", "Requests about one name.", names.lookups);
         page.counter("heads_total", "HEADs.", names.heads);
         page.counter("origin_failures_total", "Requests about names that failed for good.", names.failures);
-        page.counter("names_answered_total", "Questions about names answered without a request.", names.answered);
+        page.counter(
+            "names_answered_total",
+            "Questions about names answered without a request.",
+            names.answered,
+        );
         page.counter("replaced_total", "Reads that found their object replaced.", names.replaced);
         page.gauge("hidden_keys", "Keys that no name can stand for.", names.hidden as f64);
         page.gauge("inodes", "Inodes in memory.", names.inodes_now as f64);
@@ -301,8 +313,11 @@ impl Page {
 
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
         let mount = [("mount", self.mount.as_str())];
-        let labels: Vec<String> =
-            mount.iter().chain(labels).map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+        let labels: Vec<String> = mount
+            .iter()
+            .chain(labels)
+            .map(|(name, value)| format!("{name}=\"{}\"", escaped(value)))
+            .collect();
         let _ = writeln!(self.text, "{name}{{{}}} {value}", labels.join(","));
     }
 }

@@ -41,10 +41,19 @@ impl Plan {
     /// # Errors
     /// Something of what was typed is wrong, or the mount point is no place to mount on.
     pub fn of(args: &Mount) -> Result<Plan, Failure> {
-        let Chosen { knobs, mut system, no_permissions, foreground, nonempty, metrics, log, stats, mut notes } =
-            options::read(&args.options)?;
+        let Chosen {
+            knobs,
+            mut system,
+            no_permissions,
+            foreground,
+            nonempty,
+            metrics,
+            log,
+            stats,
+            mut notes,
+        } = options::read(&args.options)?;
         let (root, dialect, source) = root(&args.source)?;
-        let knobs = args.knobs.clone().behind(knobs);
+        let knobs = Knobs::clone(&args.knobs).behind(knobs);
         let found = flatout_ambient::gather(knobs.given())?;
         notes.extend(found.notes);
         let mount_point = place::check(&args.mount_point, nonempty)?;
@@ -79,8 +88,10 @@ fn root(typed: &str) -> Result<(Root, Dialect, String), Failure> {
     }
     let location = origin::location("mount", typed)?;
     let Some((bucket, key)) = location.in_bucket() else {
-        return Err(Failure::usage(format!("mount: {location}: a web server has no listing to make folders of"))
-            .with_hint("a mount shows s3://BUCKET[/PREFIX] or oss://BUCKET[/PREFIX]"));
+        return Err(Failure::usage(format!(
+            "mount: {location}: a web server has no listing to make folders of"
+        ))
+        .with_hint("a mount shows s3://BUCKET[/PREFIX] or oss://BUCKET[/PREFIX]"));
     };
     if bucket.is_empty() {
         return Err(Failure::usage(format!("mount: {typed}: a bucket is missing"))
@@ -119,9 +130,12 @@ mod tests {
         assert_eq!(under("oss://models/llama/").as_deref(), Some("oss://models/llama/"));
         assert!(matches!(root("s3://"), Ok((Root::Buckets(Dialect::S3), ..))));
         assert!(matches!(root("oss://"), Ok((Root::Buckets(Dialect::Oss), ..))));
-        for (typed, says) in
-            [("http://host/x", "a web server"), ("models", "models"), ("s4://x", "s4://x"), ("s3:///x", "s3:///x")]
-        {
+        for (typed, says) in [
+            ("http://host/x", "a web server"),
+            ("models", "models"),
+            ("s4://x", "s4://x"),
+            ("s3:///x", "s3:///x"),
+        ] {
             let failure = root(typed).map(drop).unwrap_err();
             assert!(failure.message.contains(says) && failure.message.starts_with("mount: "), "{failure}");
         }

@@ -134,7 +134,9 @@ fn warn_of_short_reads(granted: &Granted, settings: &Settings, log: &Log) {
     let wanted = settings.mount.read_ahead_bytes;
     let stuck = granted.read_ahead_bytes.is_some_and(|bytes| bytes <= KERNELS_OWN_READ_AHEAD);
     if let Some(remedy) = granted.remedy.as_ref().filter(|_| stuck && wanted > KERNELS_OWN_READ_AHEAD) {
-        log.say(&format!("mount: buffered reads stay at 128 KiB: only root may raise what the kernel reads ahead: {remedy}"));
+        log.say(&format!(
+            "mount: buffered reads stay at 128 KiB: only root may raise what the kernel reads ahead: {remedy}"
+        ));
     }
 }
 
