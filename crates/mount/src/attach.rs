@@ -1,0 +1,117 @@
+//! From a folder to a connection: mount(2) where that is allowed, fusermount3 otherwise, or what somebody hands over.
+
+use std::ffi::CString;
+use std::fmt::Display;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use flatout_engine::{Error, ErrorKind, plain as words};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::options::{Options, Plain, TYPE, plain};
+use crate::unmount::{Life, life};
+use crate::{fusermount, given, table, tuning, unmount};
+
+/// A connection that waits for its INIT, and where it is mounted.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    pub device: OwnedFd,
+    pub anchor: Anchor,
+}
+
+/// Where a connection is mounted, as far as that is known.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Anchor {
+    /// Without links, so that no look at it is needed to unmount it.
+    pub point: Option<PathBuf>,
+    /// What its files have as their device.
+    pub device: Option<tuning::DeviceNumber>,
+}
+
+pub(crate) fn attach(options: &Options) -> Result<Attached, Error> {
+    attach_at(options).map_err(|error| error.during("mount", options.mount_point.display()))
+}
+
+fn attach_at(options: &Options) -> Result<Attached, Error> {
+    let plain = plain(&options.options)?;
+    if let Some(number) = given::number(&options.mount_point) {
+        let device = given::take(number)?;
+        let number = tuning::device_of(device.as_raw_fd());
+        let point = number.and_then(table::of_device).map(|mount| mount.point);
+        return Ok(Attached { device, anchor: Anchor { point, device: number } });
+    }
+    let point = folder(&options.mount_point, plain.nonempty)?;
+    let device = match by_mount(&point, options, &plain) {
+        Err(Errno::PERM) => fusermount::mount(&point, options, &plain)?,
+        mounted => mounted.map_err(refused)?,
+    };
+    let number = table::at(&point).map(|mount| mount.device);
+    Ok(Attached { device, anchor: Anchor { point: Some(point), device: number } })
+}
+
+/// The folder without links, free to be mounted over.
+fn folder(point: &Path, nonempty: bool) -> Result<PathBuf, Error> {
+    let wrong = |cause: String, hint: &str| Error::new(ErrorKind::Usage, cause).with_hint(hint);
+    let create = "create the folder first";
+    let point = point.canonicalize().map_err(|error| wrong(words(&error), create))?;
+    // The table first: a look at what is mounted there may wait for a daemon that does not answer.
+    while let Some(mount) = table::at(&point).filter(|mount| mount.kind == TYPE) {
+        match life(&point) {
+            // Its daemon was killed.
+            Life::Dead => unmount::detach(&point, &Anchor { point: None, device: Some(mount.device) }, true)?,
+            _ => {
+                return Err(wrong(
+                    "Flatout has mounted something there already".to_owned(),
+                    &format!("run `flatout umount {}` first", point.display()),
+                ));
+            }
+        }
+    }
+    let about = std::fs::metadata(&point).map_err(|error| wrong(words(&error), create))?;
+    if !about.is_dir() {
+        return Err(wrong("not a folder".to_owned(), "name an empty folder"));
+    }
+    let holds_any = std::fs::read_dir(&point).is_ok_and(|mut names| names.next().is_some());
+    if holds_any && !nonempty {
+        return Err(wrong(
+            "the folder is not empty, and what is in it would be hidden".to_owned(),
+            "name an empty folder, or add `-o nonempty`",
+        ));
+    }
+    Ok(point)
+}
+
+fn by_mount(point: &Path, options: &Options, plain: &Plain) -> Result<OwnedFd, Errno> {
+    let open = OFlags::RDWR | OFlags::CLOEXEC;
+    let device = rustix::fs::open("/dev/fuse", open, Mode::empty()).map_err(|errno| match errno {
+        // fusermount3 may be let.
+        Errno::ACCESS => Errno::PERM,
+        errno => errno,
+    })?;
+    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    let mut data = format!("fd={},rootmode=40000,user_id={uid},group_id={gid}", device.as_raw_fd());
+    for (set, name) in
+        [(options.allow_other, ",allow_other"), (options.default_permissions, ",default_permissions")]
+    {
+        data += if set { name } else { "" };
+    }
+    let data = CString::new(data).map_err(|_| Errno::INVAL)?;
+    rustix::mount::mount(&*options.source, point, TYPE, plain.flags, &*data)?;
+    Ok(device)
+}
+
+fn refused(errno: Errno) -> Error {
+    let hint = match errno {
+        Errno::NOENT => "there is no /dev/fuse: run `modprobe fuse`, or give the container `--device /dev/fuse`",
+        Errno::NODEV => "the kernel has no FUSE: run `modprobe fuse`",
+        Errno::BUSY => "something else is mounted there: unmount it, or name another folder",
+        _ => "run it as root, or install the package fuse3",
+    };
+    local("the kernel refuses the mount", errno).with_hint(hint)
+}
+
+/// A local refusal in the system's words.
+pub(crate) fn local(cause: impl Display, errno: impl Into<std::io::Error>) -> Error {
+    Error::new(ErrorKind::LocalIo, format!("{cause}: {}", words(&errno.into())))
+}

@@ -1,0 +1,103 @@
+//! fusermount3, which mounts and unmounts for those who may not: it hands the open `/dev/fuse` back over a socket.
+
+use std::ffi::OsString;
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use flatout_engine::{Error, ErrorKind};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
+};
+
+use crate::attach::local;
+use crate::options::{Options, Plain};
+
+/// The newer one's name first.
+const PROGRAMS: [&str; 2] = ["fusermount3", "fusermount"];
+
+/// Mounts there, as far as /etc/fuse.conf allows.
+pub(crate) fn mount(point: &Path, options: &Options, plain: &Plain) -> Result<OwnedFd, Error> {
+    let (ours, theirs) =
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+            .map_err(|errno| local("cannot make a socket", errno))?;
+    let mut command = |program: &str| {
+        let mut command = Command::new(program);
+        // A standard stream is inherited without a descriptor of ours that any other child could inherit as well.
+        let theirs = theirs.try_clone().map_err(|error| local("cannot copy a socket", error))?;
+        command.env("_FUSE_COMMFD", "0").stdin(Stdio::from(theirs));
+        command.arg("-o").arg(list(options, plain)).arg("--").arg(point);
+        Ok(command)
+    };
+    let output = run(&mut command)?;
+    drop(theirs);
+    if !output.status.success() {
+        return Err(refused("it may not be mounted", &output));
+    }
+    receive(&ours)
+}
+
+/// Unmounts; the error is what it says.
+pub(crate) fn unmount(point: &Path, lazy: bool) -> Result<(), Error> {
+    let mut command = |program: &str| {
+        let mut command = Command::new(program);
+        command.arg("-u").args(lazy.then_some("-z")).arg("--").arg(point).stdin(Stdio::null());
+        Ok(command)
+    };
+    let output = run(&mut command)?;
+    if output.status.success() { Ok(()) } else { Err(refused("it cannot be unmounted", &output)) }
+}
+
+fn run(command: &mut dyn FnMut(&str) -> Result<Command, Error>) -> Result<Output, Error> {
+    for program in PROGRAMS {
+        match command(program)?.stdout(Stdio::null()).stderr(Stdio::piped()).output() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            ran => return ran.map_err(|error| local(format_args!("cannot run {program}"), error)),
+        }
+    }
+    Err(Error::new(ErrorKind::LocalIo, "only root may mount, and there is no fusermount3")
+        .with_hint("install the package fuse3, or run it as root"))
+}
+
+fn refused(what: &str, output: &Output) -> Error {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let said = said.join("; ");
+    let hint = match said.contains("user_allow_other") {
+        true => "add the line `user_allow_other` to /etc/fuse.conf, or run it as root",
+        false => "run it as root",
+    };
+    Error::new(ErrorKind::LocalIo, format!("{what}: {said}")).with_hint(hint)
+}
+
+/// Commas part options, so those within one are escaped.
+fn list(options: &Options, plain: &Plain) -> OsString {
+    let source = options.source.replace('\\', "\\\\").replace(',', "\\,");
+    let mut list = plain.names.join(",");
+    list += &format!(",fsname={source},subtype=flatout");
+    for (set, name) in
+        [(options.allow_other, ",allow_other"), (options.default_permissions, ",default_permissions")]
+    {
+        list += if set { name } else { "" };
+    }
+    list.into()
+}
+
+/// One byte, and the descriptor beside it.
+fn receive(socket: &OwnedFd) -> Result<OwnedFd, Error> {
+    let mut byte = [0; 1];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let mut bytes = [IoSliceMut::new(&mut byte)];
+    rustix::net::recvmsg(socket, &mut bytes, &mut beside, RecvFlags::CMSG_CLOEXEC)
+        .map_err(|errno| local("fusermount3 hands nothing over", errno))?;
+    let mut descriptors = beside.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    descriptors
+        .next()
+        .ok_or_else(|| Error::new(ErrorKind::LocalIo, "fusermount3 says that it mounted, and hands nothing over"))
+}

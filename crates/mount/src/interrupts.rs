@@ -1,0 +1,153 @@
+//! Signals to those who wait: whoever is being killed goes at once, whoever only handles a signal may wait a little longer.
+//!
+//! The kernel sends one INTERRUPT for a request, at the first signal of any kind, and none when SIGKILL follows. EINTR for every one
+//! would fail reads that no disk ever fails: Go's runtime, profilers and timers send signals all the time, to programs that are not
+//! made for an EINTR from a file. So one that is only handled counts after a while, and until then the thread is looked at.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::answer::Ticket;
+
+/// Who handles a signal gets EINTR after this: Ctrl-C in Python must not wait for a dead origin.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How often those are looked at that had a signal; a killed reader is to be gone within a second.
+const LOOK: Duration = Duration::from_millis(50);
+
+#[derive(Clone, Debug)]
+pub(crate) struct Interrupts(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    closed: Condvar,
+    patience: Duration,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    signalled: Vec<(Instant, Weak<Ticket>)>,
+    /// Runs as long as there is somebody to look at.
+    watch: Option<JoinHandle<()>>,
+    watching: bool,
+    closed: bool,
+}
+
+impl Interrupts {
+    pub fn new() -> Interrupts {
+        Interrupts::of(PATIENCE)
+    }
+
+    pub fn of(patience: Duration) -> Interrupts {
+        Interrupts(Arc::new(Shared { state: Mutex::default(), closed: Condvar::new(), patience }))
+    }
+
+    /// Somebody who waits for this got a signal.
+    pub fn on_signal(&self, ticket: &Arc<Ticket>) {
+        if is_ending(ticket) {
+            return ticket.interrupt();
+        }
+        let mut state = self.0.state();
+        state.signalled.push((Instant::now() + self.0.patience, Arc::downgrade(ticket)));
+        if state.watching || state.closed {
+            return;
+        }
+        let shared = self.0.clone();
+        let thread = std::thread::Builder::new().name("flatout-signal".to_owned()).spawn(move || shared.watch());
+        match thread {
+            Ok(thread) => {
+                state.watching = true;
+                // The one before has left its loop.
+                state.watch = Some(thread);
+            }
+            Err(_) => {
+                drop(state);
+                ticket.interrupt();
+            }
+        }
+    }
+
+    /// Nobody is looked at any more, and no thread remains.
+    pub fn close(&self) {
+        let mut state = self.0.state();
+        state.closed = true;
+        state.signalled.clear();
+        let watch = state.watch.take();
+        drop(state);
+        self.0.closed.notify_all();
+        if let Some(watch) = watch {
+            let _ = watch.join();
+        }
+    }
+}
+
+impl Shared {
+    fn watch(&self) {
+        loop {
+            let state = self.state();
+            let mut state = self.closed.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+            let now = Instant::now();
+            let mut due = Vec::new();
+            state.signalled.retain(|(until, ticket)| match ticket.upgrade() {
+                Some(ticket) if ticket.is_answered() => false,
+                Some(ticket) if now >= *until || is_ending(&ticket) => {
+                    due.push(ticket);
+                    false
+                }
+                Some(_) => true,
+                None => false,
+            });
+            let done = state.signalled.is_empty();
+            state.watching = !done;
+            drop(state);
+            due.iter().for_each(|ticket| ticket.interrupt());
+            if done {
+                return;
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether the thread that waits is being killed, or cannot be looked at.
+fn is_ending(ticket: &Ticket) -> bool {
+    let Some(pid) = ticket.pid() else { return true };
+    match std::fs::read_to_string(format!("/proc/{pid}/status")) {
+        Ok(status) => has_sigkill(&status),
+        Err(_) => true,
+    }
+}
+
+/// A signal whose default is to end the process becomes SIGKILL for each of its threads, so one bit tells of Ctrl-C as well
+/// (`complete_signal` in kernel/signal.c).
+fn has_sigkill(status: &str) -> bool {
+    let pending = |name: &str| {
+        let mask = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+    };
+    let sigkill = 1 << (rustix::process::Signal::KILL.as_raw() - 1);
+    (pending("SigPnd") | pending("ShdPnd")) & sigkill != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sigkill_is_seen() {
+        let table = [
+            ("SigPnd:\t0000000000000100\nShdPnd:\t0000000000000000\n", true),
+            ("SigPnd:\t0000000000000000\nShdPnd:\t0000000000000100\n", true),
+            ("SigPnd:\t0000000000000000\nShdPnd:\t0000000000004000\nSigBlk:\t0000000000000100\n", false),
+            ("", false),
+            ("SigPnd:\tnonsense\n", false),
+        ];
+        for (status, want) in table {
+            assert_eq!(has_sigkill(status), want, "{status}");
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! A session of FUSE from the kernel's ABI: the only crate that knows it. docs/life-of-a-request.md walks the road.
+//!
+//! [`mount`] attaches a folder, [`Mounted::serve`] answers what the kernel asks about it. What is served knows nothing of FUSE
+//! ([`Files`]); what the kernel asks is bytes, typed and checked in one file and answered in another.
+
+mod abi;
+mod answer;
+mod attach;
+mod counts;
+mod device;
+mod files;
+mod fusermount;
+mod given;
+mod init;
+mod interrupts;
+mod operations;
+mod options;
+mod pool;
+mod reply;
+mod request;
+mod serve;
+mod session;
+mod table;
+mod tuning;
+mod unmount;
+
+pub use answer::ReadAnswer;
+pub use counts::SessionStats;
+pub use files::{Attributes, Cancel, Entry, Errno, Files, Opened, Statfs};
+pub use options::Options;
+pub use serve::Tell;
+pub use session::{Ended, Granted, Mounted, Notifier, Session, SessionWatch, Unmounter, mount};
+pub use unmount::unmount;

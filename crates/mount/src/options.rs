@@ -1,0 +1,129 @@
+//! What is mounted where and how: options by name as mount(8) has them, checked before anything is done.
+
+use std::path::PathBuf;
+
+use flatout_engine::{Error, ErrorKind};
+use rustix::mount::MountFlags;
+
+/// What the type is called in /proc/mounts.
+pub(crate) const TYPE: &str = "fuse.flatout";
+
+/// What is mounted where, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What /proc/mounts names as the source; no secret.
+    pub source: String,
+    /// An empty folder, or `/dev/fd/N`: a connection that somebody has mounted and opened for this process.
+    pub mount_point: PathBuf,
+    /// Others than who mounts may look at it.
+    pub allow_other: bool,
+    /// The kernel goes by modes and owners; without it everybody who may look at it may read.
+    pub default_permissions: bool,
+    /// Threads that read requests; 0: as many as cores, 2 to 16.
+    pub threads: u32,
+    /// Requests of readahead that may wait at a time.
+    pub max_background: u16,
+    /// What the kernel reads ahead in one open file, in bytes: less than its own 128 KiB anybody may ask for, more only root. None:
+    /// as the kernel has it.
+    pub read_ahead_bytes: Option<u64>,
+    /// `noexec`, `relatime` and the like, and `nonempty`.
+    pub options: Vec<String>,
+}
+
+impl Options {
+    /// `source` at `mount_point`, and everything else as it serves most.
+    pub fn new(source: impl Into<String>, mount_point: impl Into<PathBuf>) -> Options {
+        Options {
+            source: source.into(),
+            mount_point: mount_point.into(),
+            allow_other: false,
+            default_permissions: true,
+            threads: 0,
+            max_background: 128,
+            read_ahead_bytes: Some(4 << 20),
+            options: Vec::new(),
+        }
+    }
+
+    /// How many threads read requests.
+    pub(crate) fn reading_threads(&self) -> usize {
+        match self.threads {
+            0 => std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 16),
+            threads => threads as usize,
+        }
+    }
+}
+
+/// Options of a mount that the kernel has a bit for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Plain {
+    /// For mount(2).
+    pub flags: MountFlags,
+    /// For fusermount3.
+    pub names: Vec<&'static str>,
+    /// The folder need not be empty.
+    pub nonempty: bool,
+}
+
+/// Name, what it sets, what it takes away.
+const KNOWN: &[(&str, MountFlags, MountFlags)] = &[
+    ("ro", MountFlags::RDONLY, MountFlags::empty()),
+    ("nosuid", MountFlags::NOSUID, MountFlags::empty()),
+    ("suid", MountFlags::empty(), MountFlags::NOSUID),
+    ("nodev", MountFlags::NODEV, MountFlags::empty()),
+    ("dev", MountFlags::empty(), MountFlags::NODEV),
+    ("noexec", MountFlags::NOEXEC, MountFlags::empty()),
+    ("exec", MountFlags::empty(), MountFlags::NOEXEC),
+    ("noatime", MountFlags::NOATIME, MountFlags::RELATIME),
+    ("relatime", MountFlags::RELATIME, MountFlags::NOATIME),
+    ("nodiratime", MountFlags::NODIRATIME, MountFlags::empty()),
+    ("sync", MountFlags::SYNCHRONOUS, MountFlags::empty()),
+    ("async", MountFlags::empty(), MountFlags::SYNCHRONOUS),
+    ("dirsync", MountFlags::DIRSYNC, MountFlags::empty()),
+];
+
+/// The names as flags. Read-only whatever they say; `nosuid`, `nodev` and `noatime` unless they say otherwise: an origin is no place
+/// to take rights from, and has no times of access.
+pub(crate) fn plain(options: &[String]) -> Result<Plain, Error> {
+    let mut flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOATIME;
+    let mut nonempty = false;
+    for option in options {
+        if option == "nonempty" {
+            nonempty = true;
+            continue;
+        }
+        let Some((_, sets, takes)) = KNOWN.iter().find(|(name, ..)| name == option) else {
+            let known: Vec<&str> = KNOWN.iter().map(|row| row.0).collect();
+            return Err(Error::new(ErrorKind::Usage, format!("`{option}` is no option of a mount"))
+                .with_hint(format!("write one of {}, nonempty", known.join(", "))));
+        };
+        flags = flags.difference(*takes).union(*sets);
+    }
+    let names = KNOWN.iter().filter(|(_, sets, _)| !sets.is_empty() && flags.contains(*sets));
+    Ok(Plain { flags, names: names.map(|row| row.0).collect(), nonempty })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(options: &[&str], want: &str) {
+        let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+        let said = match plain(&options) {
+            Ok(plain) => plain.names.join(","),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(said, want, "{options:?}");
+    }
+
+    #[test]
+    fn options_become_flags() {
+        check(&[], "ro,nosuid,nodev,noatime");
+        check(&["noexec", "relatime"], "ro,nosuid,nodev,noexec,relatime");
+        check(&["suid", "dev", "noexec", "exec", "nonempty"], "ro,noatime");
+        check(&["ro", "sync", "async", "dirsync"], "ro,nosuid,nodev,noatime,dirsync");
+        check(&["rw"], "`rw` is no option of a mount");
+        check(&["noatime,suid"], "`noatime,suid` is no option of a mount");
+    }
+}

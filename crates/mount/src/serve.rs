@@ -1,0 +1,161 @@
+//! The tree as what a session serves: its words become the session's, and its faults an errno, told with their reason.
+
+use std::ffi::OsStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use flatout_engine::Error;
+use flatout_tree::{Fault, FileKind, Known, Tree};
+
+use crate::answer::ReadAnswer;
+use crate::files::{Attributes, Cancel, Entry, Errno, Files, Opened, Statfs};
+use crate::session::{Mounted, Session};
+
+/// Hears why an operation failed: a program only ever sees its errno.
+pub type Tell = Arc<dyn Fn(&Error) + Send + Sync>;
+
+impl Mounted {
+    /// Serves the tree. INIT is done when this returns.
+    pub fn serve(self, tree: Arc<Tree>) -> Result<Session, Error> {
+        self.serve_telling(tree, Arc::new(|_| {}))
+    }
+
+    /// The same; `tell` hears each error of the origin's, on whichever thread met it.
+    pub fn serve_telling(self, tree: Arc<Tree>, tell: Tell) -> Result<Session, Error> {
+        self.serve_files(Arc::new(Served { tree, tell }))
+    }
+}
+
+struct Served {
+    tree: Arc<Tree>,
+    tell: Tell,
+}
+
+impl Served {
+    fn errno(&self, fault: Fault) -> Errno {
+        tell(&self.tell, fault)
+    }
+
+    fn entry(&self, known: Result<Known, Fault>) -> Result<Entry, Errno> {
+        known.map(|known| entry(&known)).map_err(|fault| self.errno(fault))
+    }
+
+    fn opened(&self, opened: Result<flatout_tree::Opened, Fault>) -> Result<Opened, Errno> {
+        let opened = opened.map_err(|fault| self.errno(fault))?;
+        // The caller's `O_DIRECT` is in it already.
+        Ok(Opened { handle: opened.handle, direct: opened.direct, keep_cache: opened.keep_cache })
+    }
+}
+
+impl Files for Served {
+    fn lookup(&self, parent: u64, name: &OsStr) -> Result<Entry, Errno> {
+        self.entry(self.tree.lookup(parent, name))
+    }
+
+    fn lookup_known(&self, parent: u64, name: &OsStr) -> Option<Result<Entry, Errno>> {
+        self.tree.lookup_known(parent, name).map(|known| self.entry(known))
+    }
+
+    fn negative_lifetime(&self) -> Duration {
+        self.tree.negative_lifetime()
+    }
+
+    fn attributes(&self, node: u64) -> Result<Entry, Errno> {
+        self.entry(self.tree.attributes(node))
+    }
+
+    fn attributes_known(&self, node: u64) -> Option<Result<Entry, Errno>> {
+        self.tree.attributes_known(node).map(|known| self.entry(known))
+    }
+
+    fn forget(&self, node: u64, times: u64) {
+        self.tree.forget(node, times);
+    }
+
+    fn open_folder(&self, node: u64) -> Result<u64, Errno> {
+        self.tree.open_folder(node).map_err(|fault| self.errno(fault))
+    }
+
+    fn read_folder(
+        &self,
+        handle: u64,
+        offset: u64,
+        plus: bool,
+        each: &mut dyn FnMut(&OsStr, &Entry, u64) -> bool,
+    ) -> Result<(), Errno> {
+        self.tree
+            .read_folder(handle, offset, plus, &mut |line| each(line.name, &entry(&line.known), line.next))
+            .map_err(|fault| self.errno(fault))
+    }
+
+    fn release_folder(&self, handle: u64) {
+        self.tree.release_folder(handle);
+    }
+
+    fn open(&self, node: u64, direct: bool) -> Result<Opened, Errno> {
+        self.opened(self.tree.open(node, direct))
+    }
+
+    fn open_known(&self, node: u64, direct: bool) -> Option<Result<Opened, Errno>> {
+        self.tree.open_known(node, direct).map(|opened| self.opened(opened))
+    }
+
+    fn read(&self, handle: u64, at: u64, bytes: usize, answer: ReadAnswer) -> Option<Cancel> {
+        let (told, refused) = (self.tell.clone(), answer.clone());
+        let done = move |read: Result<flatout_tree::Pieces, Fault>| match read {
+            Ok(pieces) => answer.send(pieces.slices()),
+            Err(fault) => answer.fail(tell(&told, fault)),
+        };
+        match self.tree.read(handle, at, bytes, done) {
+            Ok(reading) => Some(Box::new(move || {
+                // Where it was too late, what came finds the request answered.
+                reading.cancel();
+            })),
+            Err(fault) => {
+                refused.fail(self.errno(fault));
+                None
+            }
+        }
+    }
+
+    fn release(&self, handle: u64) {
+        self.tree.release(handle);
+    }
+
+    fn statfs(&self) -> Statfs {
+        let all = self.tree.statfs();
+        Statfs {
+            block_bytes: all.block_bytes,
+            blocks: all.blocks,
+            free_blocks: all.blocks,
+            files: all.files,
+            free_files: all.files,
+            longest_name: all.name_bytes_max,
+        }
+    }
+}
+
+fn tell(tell: &Tell, fault: Fault) -> Errno {
+    if let Some(cause) = &fault.cause {
+        tell(cause);
+    }
+    fault.errno
+}
+
+fn entry(known: &Known) -> Entry {
+    let of = &known.attributes;
+    Entry {
+        attributes: Attributes {
+            node: of.ino,
+            size: of.size,
+            modified_s: of.modified_s,
+            changed_s: of.changed_s,
+            folder: of.kind == FileKind::Folder,
+            mode: of.mode,
+            uid: of.uid,
+            gid: of.gid,
+            links: of.links,
+        },
+        lifetime: known.lifetime,
+    }
+}

@@ -1,0 +1,383 @@
+//! One mount from its INIT to its end: threads that read requests, and whoever ends them.
+
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use flatout_engine::{Error, ErrorKind};
+use rustix::io::Errno;
+
+use crate::abi::{self, notify};
+use crate::answer::Link;
+use crate::attach::{Anchor, Attached, attach, local};
+use crate::counts::SessionStats;
+use crate::device::{Device, End, Next};
+use crate::files::Files;
+use crate::init::{Agreed, MAX_WRITE, Negotiated, Wishes, negotiate};
+use crate::interrupts::Interrupts;
+use crate::operations::Server;
+use crate::options::Options;
+use crate::pool::Pool;
+use crate::reply;
+use crate::request::{Operation, Request};
+use crate::{tuning, unmount};
+
+/// A header and a write must fit, or the kernel refuses to hand out any request.
+const BUFFER_BYTES: usize = MAX_WRITE as usize + 4096;
+/// At the end, whoever still waits for an origin is waited for no longer than this; it ends with its wait.
+const LAST_WAIT: Duration = Duration::from_secs(2);
+
+/// What is mounted and not served yet: whoever looks at it waits. Unmounted when dropped.
+#[derive(Debug)]
+pub struct Mounted {
+    attached: Option<Attached>,
+    options: Options,
+}
+
+/// What the kernel granted, and what it reads ahead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// Of the protocol 7.x.
+    pub minor: u32,
+    /// The most bytes of one read.
+    pub request_bytes: u32,
+    /// What the kernel reads ahead in one file, as far as it is known.
+    pub read_ahead_bytes: Option<u64>,
+    /// Requests of readahead that may wait at a time.
+    pub max_background: u16,
+    /// What is open for direct I/O may be mapped.
+    pub direct_mmap: bool,
+    /// What the mount's files have as their device: major, minor.
+    pub device: Option<(u32, u32)>,
+    /// Threads that read requests.
+    pub threads: usize,
+    /// What to run as root where less is read ahead than was asked for: buffered reads stay as small as the kernel's own.
+    pub remedy: Option<String>,
+}
+
+/// A mount that is served.
+#[derive(Debug)]
+pub struct Session {
+    link: Arc<Link>,
+    pool: Pool,
+    interrupts: Interrupts,
+    threads: Vec<JoinHandle<End>>,
+    granted: Granted,
+    unmounter: Unmounter,
+}
+
+/// How a session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It was unmounted, by whomever.
+    Unmounted,
+    /// Somebody aborted the connection.
+    Aborted,
+}
+
+/// Ends a session from elsewhere: another thread, when a signal came.
+#[derive(Clone, Debug)]
+pub struct Unmounter {
+    anchor: Anchor,
+    /// The session is over: what is mounted there now is somebody else's.
+    over: Arc<AtomicBool>,
+}
+
+/// Tells the kernel that what it has cached is no longer so.
+///
+/// Never to be called on a thread that has an answer to give: the kernel may wait here for reads to be answered.
+#[derive(Clone, Debug)]
+pub struct Notifier(Arc<Link>);
+
+/// Mounts, by mount(2) where that is allowed, else by fusermount3; or takes the `/dev/fd/N` that is named as mount point.
+pub fn mount(options: &Options) -> Result<Mounted, Error> {
+    let attached = attach(options)?;
+    Ok(Mounted { attached: Some(attached), options: options.clone() })
+}
+
+impl Mounted {
+    /// A connection that is not mounted, for tests.
+    #[doc(hidden)]
+    pub fn of_descriptor(device: OwnedFd, options: Options) -> Mounted {
+        Mounted { attached: Some(Attached { device, anchor: Anchor::default() }), options }
+    }
+
+    /// Serves these files. INIT is done when this returns.
+    pub fn serve_files<F: Files>(mut self, files: Arc<F>) -> Result<Session, Error> {
+        let source = self.options.source.clone();
+        let Some(attached) = self.attached.take() else {
+            return Err(Error::new(ErrorKind::Internal, "it is served already").during("mount", source));
+        };
+        let unmounter = Unmounter { anchor: attached.anchor, over: Arc::default() };
+        let link = Link::new(Device::new(attached.device));
+        let served = serve(link, files, &self.options, &unmounter);
+        if served.is_err() {
+            // The error says more than one of this could.
+            let _ = unmounter.unmount(true);
+        }
+        served.map_err(|error| error.during("mount", self.options.mount_point.display()))
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if let Some(attached) = self.attached.take() {
+            drop(attached.device);
+            let _ = Unmounter { anchor: attached.anchor, over: Arc::default() }.unmount(true);
+        }
+    }
+}
+
+fn serve<F: Files>(
+    link: Arc<Link>,
+    files: Arc<F>,
+    options: &Options,
+    unmounter: &Unmounter,
+) -> Result<Session, Error> {
+    let agreed = first_request(&link, options)?;
+    let threads = options.reading_threads();
+    let granted = tune(&agreed, options, unmounter.anchor.device, threads);
+    let server = Server {
+        link: link.clone(),
+        files,
+        pool: Pool::new(),
+        interrupts: Interrupts::new(),
+        request_bytes: agreed.request_bytes as usize,
+    };
+    let (pool, interrupts) = (server.pool.clone(), server.interrupts.clone());
+    // From here on its drop ends whatever has begun.
+    let mut session =
+        Session { link, pool, interrupts, threads: Vec::new(), granted, unmounter: unmounter.clone() };
+    for at in 0..threads {
+        let (server, unmounter) = (server.clone(), unmounter.clone());
+        let thread = std::thread::Builder::new()
+            .name(format!("flatout-fuse-{at}"))
+            .spawn(move || read_requests(&server, unmounter))
+            .map_err(|error| local("cannot start a thread", error))?;
+        session.threads.push(thread);
+    }
+    Ok(session)
+}
+
+/// INIT, once or twice.
+fn first_request(link: &Link, options: &Options) -> Result<Agreed, Error> {
+    let wishes = Wishes {
+        max_background: options.max_background,
+        read_ahead_bytes: options.read_ahead_bytes.unwrap_or(u64::MAX),
+        pages_limit: tuning::pages_limit(),
+    };
+    let mut buffer = vec![0; abi::MIN_READ_BUFFER];
+    loop {
+        let bytes = match link.device.next(&mut buffer) {
+            Next::Request(bytes) => bytes,
+            Next::End(End::Broken(Errno::PERM)) => {
+                return Err(Error::new(ErrorKind::Usage, "the connection is not mounted")
+                    .with_hint("mount it with `fd=N` before it is handed over"));
+            }
+            Next::End(End::Broken(errno)) => return Err(local("cannot read requests", errno)),
+            Next::End(_) => return Err(Error::new(ErrorKind::LocalIo, "it was unmounted before it was served")),
+        };
+        let init = match Request::parse(&buffer[..bytes]) {
+            Ok(Request { unique, operation: Operation::Init(init), .. }) => (unique, init),
+            _ => {
+                return Err(Error::new(ErrorKind::Usage, "the connection is in use already")
+                    .with_hint("hand over one that nobody has served before"));
+            }
+        };
+        match negotiate(&init.1, &wishes) {
+            Negotiated::Agreed(body, agreed) => {
+                link.device.answer(init.0, &body);
+                return Ok(agreed);
+            }
+            Negotiated::Again(body) => drop(link.device.answer(init.0, &body)),
+            Negotiated::Refused(why) => {
+                link.device.fail(init.0, Errno::PROTO.raw_os_error());
+                return Err(Error::new(ErrorKind::Unsupported, why).with_hint("a newer kernel is needed"));
+            }
+        }
+    }
+}
+
+/// What INIT cannot do. A refusal is no error: it is told, with what to run.
+fn tune(
+    agreed: &Agreed,
+    options: &Options,
+    device: Option<tuning::DeviceNumber>,
+    threads: usize,
+) -> Granted {
+    let wanted = options.read_ahead_bytes;
+    let mut read_ahead = Some(agreed.read_ahead_bytes);
+    let mut remedy = None;
+    if let (Some(device), Some(wanted)) = (device, wanted) {
+        if wanted > agreed.read_ahead_bytes && tuning::set_read_ahead(device, wanted).is_err() {
+            remedy = Some(tuning::remedy(device, wanted));
+        }
+        read_ahead = tuning::read_ahead(device).or(read_ahead);
+    }
+    Granted {
+        minor: agreed.minor,
+        request_bytes: agreed.request_bytes,
+        read_ahead_bytes: read_ahead,
+        max_background: device.and_then(tuning::max_background).unwrap_or(options.max_background),
+        direct_mmap: agreed.flags & abi::init::DIRECT_IO_ALLOW_MMAP != 0,
+        device,
+        threads,
+        remedy,
+    }
+}
+
+fn read_requests<F: Files>(server: &Server<F>, unmounter: Unmounter) -> End {
+    /// Whoever leaves for another reason than the end of the connection ends it for all.
+    struct EndAll(Option<Unmounter>);
+    impl Drop for EndAll {
+        fn drop(&mut self) {
+            if let Some(unmounter) = &self.0 {
+                unmounter.end();
+            }
+        }
+    }
+    let mut end_all = EndAll(Some(unmounter));
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        match server.link.device.next(&mut buffer) {
+            Next::Request(bytes) => server.serve(&buffer[..bytes]),
+            Next::End(end) => {
+                if !matches!(end, End::Broken(_)) {
+                    end_all.0 = None;
+                }
+                return end;
+            }
+        }
+    }
+}
+
+impl Session {
+    /// What the kernel granted.
+    pub fn granted(&self) -> &Granted {
+        &self.granted
+    }
+
+    /// What it has done so far.
+    pub fn stats(&self) -> SessionStats {
+        stats(&self.link, &self.pool)
+    }
+
+    /// The same from elsewhere, as long as somebody asks.
+    pub fn watch(&self) -> SessionWatch {
+        SessionWatch { link: self.link.clone(), pool: self.pool.clone() }
+    }
+
+    /// Ends it from elsewhere.
+    pub fn unmounter(&self) -> Unmounter {
+        self.unmounter.clone()
+    }
+
+    /// Tells the kernel what has changed.
+    pub fn notifier(&self) -> Notifier {
+        Notifier(self.link.clone())
+    }
+
+    /// Serves until it is unmounted. When this returns no mount point stands, and no thread is left but one that an origin keeps
+    /// waiting, which ends with its wait.
+    pub fn wait(mut self) -> Result<Ended, Error> {
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Result<Ended, Error> {
+        let mut ended = Ok(Ended::Unmounted);
+        for thread in self.threads.drain(..) {
+            match thread.join() {
+                Ok(End::Unmounted) => {}
+                // Also said by those who are ended because another one broke: its reason counts.
+                Ok(End::Aborted) => ended = ended.and(Ok(Ended::Aborted)),
+                Ok(End::Broken(errno)) => ended = Err(local("cannot read requests", errno)),
+                Err(_) => {
+                    ended = Err(Error::new(ErrorKind::Internal, "a thread that reads requests panicked"));
+                }
+            }
+        }
+        self.interrupts.close();
+        self.link.interrupt_all();
+        self.pool.close(LAST_WAIT);
+        // An abort leaves the mount point; after umount(2) what stands there is not this one.
+        if !matches!(ended, Ok(Ended::Unmounted)) {
+            let _ = self.unmounter.unmount(true);
+        }
+        self.unmounter.over.store(true, Ordering::Release);
+        ended.map_err(|error| error.during("serve", self.place()))
+    }
+
+    fn place(&self) -> String {
+        self.unmounter.anchor.point.as_ref().map_or_else(String::new, |point| point.display().to_string())
+    }
+}
+
+impl Drop for Session {
+    /// Whoever does not wait for the end wants it now.
+    fn drop(&mut self) {
+        if self.threads.is_empty() {
+            return;
+        }
+        if self.unmounter.end() {
+            let _ = self.finish();
+        }
+    }
+}
+
+impl Unmounter {
+    /// Unmounts. An error where somebody still uses it, unless `lazy`: then it is out of sight at once, and the session ends when
+    /// nobody uses it any more.
+    pub fn unmount(&self, lazy: bool) -> Result<(), Error> {
+        match &self.anchor.point {
+            Some(point) if !self.over.load(Ordering::Acquire) => unmount::detach(point, &self.anchor, lazy)
+                .map_err(|error| error.during("umount", point.display())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Unmounts, and ends the session whoever uses it: they get errors. False where the kernel lets us do neither.
+    pub fn end(&self) -> bool {
+        let unmounted = self.unmount(true).is_ok() && self.anchor.point.is_some();
+        let aborted = self.anchor.device.is_some_and(|device| tuning::abort(device).is_ok());
+        unmounted || aborted
+    }
+}
+
+impl Notifier {
+    /// What is cached of this file is no longer right, and what is known of it neither. False where the kernel knows no such inode.
+    pub fn file_changed(&self, node: u64) -> bool {
+        self.0.device.notify(notify::INVAL_INODE, &[&reply::inval_inode(node, 0, 0)])
+    }
+
+    /// This name of this folder is to be asked for again. False where the kernel knows none.
+    pub fn name_changed(&self, parent: u64, name: &OsStr) -> bool {
+        let body: [&[u8]; 3] = [&reply::inval_entry(parent, name), name.as_bytes(), &[0]];
+        self.0.device.notify(notify::INVAL_ENTRY, &body)
+    }
+}
+
+/// What a session does, seen from elsewhere.
+#[derive(Clone, Debug)]
+pub struct SessionWatch {
+    link: Arc<Link>,
+    pool: Pool,
+}
+
+impl SessionWatch {
+    /// So far.
+    pub fn stats(&self) -> SessionStats {
+        stats(&self.link, &self.pool)
+    }
+}
+
+fn stats(link: &Link, pool: &Pool) -> SessionStats {
+    SessionStats {
+        waiting: link.waiting_count() as u64,
+        pool_threads: pool.threads() as u64,
+        ..link.counts.stats()
+    }
+}

@@ -1,0 +1,96 @@
+//! What is mounted where: /proc/self/mountinfo, which asks no file system and so never waits for one.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// One row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mount {
+    /// Major and minor of what `stat(2)` says of its files.
+    pub device: (u32, u32),
+    pub point: PathBuf,
+    /// `fuse.flatout`.
+    pub kind: String,
+}
+
+/// What one sees at this path: of several, the one that was mounted last.
+pub(crate) fn at(point: &Path) -> Option<Mount> {
+    all().into_iter().rfind(|mount| mount.point == point)
+}
+
+/// Where a connection of FUSE is mounted.
+pub(crate) fn of_device(device: (u32, u32)) -> Option<Mount> {
+    all().into_iter().find(|mount| mount.device == device)
+}
+
+fn all() -> Vec<Mount> {
+    let bytes = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    bytes.split(|&byte| byte == b'\n').filter_map(row).collect()
+}
+
+/// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw`: id, parent, device, root, point, options, some fields, a dash,
+/// type, source, options (proc_pid_mountinfo(5)).
+fn row(line: &[u8]) -> Option<Mount> {
+    let mut words = line.split(|&byte| byte == b' ');
+    let (major, minor) = std::str::from_utf8(words.nth(2)?).ok()?.split_once(':')?;
+    let device = (major.parse().ok()?, minor.parse().ok()?);
+    let point = PathBuf::from(OsString::from_vec(unescape(words.nth(1)?)));
+    words.find(|word| word == b"-")?;
+    let kind = String::from_utf8_lossy(words.next()?).into_owned();
+    Some(Mount { device, point, kind })
+}
+
+/// Blanks, tabs, line ends and backslashes are written as three octal digits.
+fn unescape(word: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(word.len());
+    let mut rest = word;
+    while let Some((&byte, behind)) = rest.split_first() {
+        let escaped = (byte == b'\\').then(|| octal(behind.get(..3)?)).flatten();
+        plain.push(escaped.unwrap_or(byte));
+        rest = if escaped.is_some() { &behind[3..] } else { behind };
+    }
+    plain
+}
+
+fn octal(digits: &[u8]) -> Option<u8> {
+    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(line: &str, want: Option<((u32, u32), &str, &str)>) {
+        let want = want.map(|(device, point, kind)| Mount {
+            device,
+            point: point.into(),
+            kind: kind.to_owned(),
+        });
+        assert_eq!(row(line.as_bytes()), want, "{line}");
+    }
+
+    #[test]
+    fn rows_are_read() {
+        check(
+            "36 35 0:47 / /mnt/x ro,nosuid,nodev,noatime shared:7 master:1 - fuse.flatout s3://b/k ro,user_id=0",
+            Some(((0, 47), "/mnt/x", "fuse.flatout")),
+        );
+        check(
+            r"36 35 0:47 / /a\040b\134c\011 ro - fuse.flatout x ro",
+            Some(((0, 47), "/a b\\c\t", "fuse.flatout")),
+        );
+        check("36 35 0:47 / /mnt/x ro", None);
+        check("36 35 47 / /mnt/x ro - fuse x ro", None);
+        check("", None);
+        check(r"36 35 0:1 / /a\04 ro - fuse x ro", Some(((0, 1), r"/a\04", "fuse")));
+        check(r"36 35 0:1 / /a\ ro - fuse x ro", Some(((0, 1), r"/a\", "fuse")));
+    }
+
+    #[test]
+    fn the_own_table_has_proc() {
+        assert_eq!(at(Path::new("/proc")).map(|mount| mount.kind), Some("proc".to_owned()));
+        assert_eq!(at(Path::new("/proc/self")), None);
+    }
+}
