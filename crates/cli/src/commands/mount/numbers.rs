@@ -8,12 +8,12 @@ use flatout_mount::SessionStats;
 use flatout_tree::TreeStats;
 use serde::{Deserialize, Serialize};
 
+use crate::events::Versioned;
+
 /// Of one mount. Counts are since it began, but those that say `now`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename = "mount_stats")]
 pub struct Numbers {
-    /// Of the schema, as of all events (docs/json.md).
-    pub v: u32,
     pub pid: u32,
     pub version: String,
     pub source: String,
@@ -212,7 +212,7 @@ impl Process {
 impl Numbers {
     /// As one line of JSON.
     pub fn json(&self) -> String {
-        serde_json::to_string(self).expect("numbers are maps with text for keys") + "\n"
+        serde_json::to_string(&Versioned::new(self)).expect("numbers are maps with text for keys") + "\n"
     }
 
     /// As Prometheus reads it.
@@ -327,33 +327,6 @@ fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// `ENOENT` of 2; the number itself of one that has no everyday name.
-pub fn errno_name(errno: i32) -> String {
-    let name = match errno {
-        libc::EPERM => "EPERM",
-        libc::ENOENT => "ENOENT",
-        libc::EINTR => "EINTR",
-        libc::EIO => "EIO",
-        libc::EBADF => "EBADF",
-        libc::EAGAIN => "EAGAIN",
-        libc::ENOMEM => "ENOMEM",
-        libc::EACCES => "EACCES",
-        libc::ENOTDIR => "ENOTDIR",
-        libc::EISDIR => "EISDIR",
-        libc::EINVAL => "EINVAL",
-        libc::ENOTTY => "ENOTTY",
-        libc::EROFS => "EROFS",
-        libc::ENOSYS => "ENOSYS",
-        libc::ENAMETOOLONG => "ENAMETOOLONG",
-        libc::EPROTO => "EPROTO",
-        libc::EOPNOTSUPP => "EOPNOTSUPP",
-        libc::ETIMEDOUT => "ETIMEDOUT",
-        libc::ESTALE => "ESTALE",
-        other => return other.to_string(),
-    };
-    name.to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -362,7 +335,6 @@ mod tests {
         let operation =
             Operation { count: 3, seconds: 0.5, buckets: vec![("0.001".into(), 1), ("+Inf".into(), 3)] };
         Numbers {
-            v: 1,
             pid: 7,
             source: "s3://b/x".into(),
             mount_point: "/mnt/a \"b\"\\".into(),
@@ -386,7 +358,7 @@ mod tests {
 
     #[test]
     fn a_document_with_more_in_it_is_read_too() {
-        let json = numbers().json().replacen("\"v\":1", "\"v\":1,\"news\":{\"x\":1}", 1);
+        let json = numbers().json().replacen("\"v\":1", "\"v\":2,\"news\":{\"x\":1}", 1);
         assert_eq!(serde_json::from_str::<Numbers>(&json).unwrap(), numbers());
     }
 
