@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use flatout_settings::format_size;
 
@@ -170,6 +170,7 @@ fn put(text: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn look(served: u64, hits: u64, waits: u64, at: Instant) -> Look {
         let mut numbers =

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use flatout_engine::Dialect;
 use flatout_settings::Settings;
 use flatout_tree::Root;
-use flatout_wire::location::Location;
 
 use crate::args::Mount;
 use crate::commands::mount::options::{self, Chosen};
@@ -109,25 +108,19 @@ fn root(typed: &str) -> Result<(Root, Dialect, String), Failure> {
     Ok((Root::Under(location), dialect, source))
 }
 
-/// Of the tests.
-#[cfg(test)]
-fn key_of(typed: &str) -> Option<Location> {
-    match root(typed) {
-        Ok((Root::Under(location), ..)) => Some(location),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_source_is_a_folder_of_a_bucket_or_all_buckets() {
-        let under = |typed: &str| key_of(typed).map(|location| location.to_string());
-        assert_eq!(under("s3://models").as_deref(), Some("s3://models"));
-        assert_eq!(under("s3://models/llama").as_deref(), Some("s3://models/llama/"));
-        assert_eq!(under("oss://models/llama/").as_deref(), Some("oss://models/llama/"));
+        let under = |typed: &str| match root(typed) {
+            Ok((Root::Under(location), ..)) => location.to_string(),
+            _ => panic!("{typed} is no folder of a bucket"),
+        };
+        assert_eq!(under("s3://models"), "s3://models");
+        assert_eq!(under("s3://models/llama"), "s3://models/llama/");
+        assert_eq!(under("oss://models/llama/"), "oss://models/llama/");
         assert!(matches!(root("s3://"), Ok((Root::Buckets(Dialect::S3), ..))));
         assert!(matches!(root("oss://"), Ok((Root::Buckets(Dialect::Oss), ..))));
         for (typed, says) in [
