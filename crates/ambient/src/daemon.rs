@@ -64,7 +64,12 @@ mod tests {
         check(&[("HOME", "/root")], 0, &["/run/flatout"], Some("/var/log/flatout"));
         let xdg = [("XDG_RUNTIME_DIR", "/r"), ("XDG_STATE_HOME", "/s")];
         check(&xdg, 0, &["/r/flatout", "/run/flatout"], Some("/s/flatout"));
-        check(&[("XDG_RUNTIME_DIR", "r"), ("XDG_STATE_HOME", "s")], 0, &["/run/flatout"], Some("/var/log/flatout"));
+        check(
+            &[("XDG_RUNTIME_DIR", "r"), ("XDG_STATE_HOME", "s")],
+            0,
+            &["/run/flatout"],
+            Some("/var/log/flatout"),
+        );
     }
 
     #[test]

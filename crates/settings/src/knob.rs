@@ -460,8 +460,7 @@ impl Kind {
 
 impl Group {
     /// In the order of docs/settings.md.
-    pub const ALL: [Group; 5] =
-        [Group::Origin, Group::Speed, Group::Patience, Group::Proof, Group::Mount];
+    pub const ALL: [Group; 5] = [Group::Origin, Group::Speed, Group::Patience, Group::Proof, Group::Mount];
 
     /// The heading.
     pub fn title(self) -> &'static str {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use flatout_settings::format_size;
 
@@ -74,7 +74,8 @@ impl Look {
     }
 }
 
-const COLUMNS: [&str; 10] = ["PID", "IN/s", "OUT/s", "REQ/s", "HITS", "FLIGHT", "MEMORY", "AMPL", "CPU", "MOUNT"];
+const COLUMNS: [&str; 10] =
+    ["PID", "IN/s", "OUT/s", "REQ/s", "HITS", "FLIGHT", "MEMORY", "AMPL", "CPU", "MOUNT"];
 
 /// A heading and a line for each; rates since the look before, or since the mount began where there was none.
 fn table(looks: &[Look], before: &HashMap<u32, Look>) -> Vec<String> {
@@ -110,7 +111,8 @@ fn row(look: &Look, before: Option<&Look>) -> [String; 10] {
     let rate = |now, then| format_size(per_second(now, then) as u64);
     let hits = now.reads.hits.saturating_sub(then.reads.hits);
     let reads = hits + now.reads.waits.saturating_sub(then.reads.waits);
-    let share = if reads == 0 { "-".to_owned() } else { format!("{:.0}%", 100.0 * hits as f64 / reads as f64) };
+    let share =
+        if reads == 0 { "-".to_owned() } else { format!("{:.0}%", 100.0 * hits as f64 / reads as f64) };
     let cpu = (now.process.cpu_seconds - then.process.cpu_seconds) / seconds.max(1e-3);
     [
         now.pid.to_string(),
@@ -168,9 +170,11 @@ fn put(text: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn look(served: u64, hits: u64, waits: u64, at: Instant) -> Look {
-        let mut numbers = Numbers { pid: 7, source: "s3://b".into(), mount_point: "/mnt".into(), ..Numbers::default() };
+        let mut numbers =
+            Numbers { pid: 7, source: "s3://b".into(), mount_point: "/mnt".into(), ..Numbers::default() };
         (numbers.bytes.served, numbers.uptime_s) = (served, 2.0);
         (numbers.reads.hits, numbers.reads.waits) = (hits, waits);
         Look { numbers, at }

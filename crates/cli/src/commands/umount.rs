@@ -26,7 +26,8 @@ pub fn run(args: &Umount, console: &Console) -> Result<Exit, Failure> {
             .with_hint(format!("`umount {}` ends those of others", quoted(&path))));
     }
     // Whom to wait for; asked before it goes.
-    let served_by = control::running().into_iter().find(|running| Path::new(&running.numbers.mount_point) == path);
+    let served_by =
+        control::running().into_iter().find(|running| Path::new(&running.numbers.mount_point) == path);
     let stale = is_stale(&path);
     flatout_mount::unmount(&path, args.lazy)?;
     if let Some(running) = served_by.filter(|_| !args.lazy) {
@@ -75,8 +76,10 @@ fn wait_for(pid: u32, socket: &Path) -> Result<(), Failure> {
     let start = Instant::now();
     while socket.exists() && control::look_again(socket).is_some() {
         if start.elapsed() > PATIENCE {
-            return Err(Failure::internal(format!("umount: process {pid}: serves nothing any more and does not end"))
-                .with_hint(format!("`kill -9 {pid}` ends it")));
+            return Err(Failure::internal(format!(
+                "umount: process {pid}: serves nothing any more and does not end"
+            ))
+            .with_hint(format!("`kill -9 {pid}` ends it")));
         }
         thread::sleep(Duration::from_millis(10));
     }

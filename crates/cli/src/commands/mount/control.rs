@@ -41,7 +41,10 @@ impl Doors {
                 }
             })
         });
-        Ok(Doors { socket: flatout_ambient::runtime_folders().iter().find_map(|folder| bind(folder)), metrics: metrics.transpose()? })
+        Ok(Doors {
+            socket: flatout_ambient::runtime_folders().iter().find_map(|folder| bind(folder)),
+            metrics: metrics.transpose()?,
+        })
     }
 
     /// Where the socket is.
@@ -84,9 +87,10 @@ impl Drop for Open {
 fn routes(look: &Look, all: bool) -> Routes {
     let look = look.clone();
     Arc::new(move |path| match path {
-        "/metrics" => {
-            Some(Answer { content_type: "text/plain; version=0.0.4; charset=utf-8", body: look().prometheus() })
-        }
+        "/metrics" => Some(Answer {
+            content_type: "text/plain; version=0.0.4; charset=utf-8",
+            body: look().prometheus(),
+        }),
         "/stats" if all => Some(Answer { content_type: "application/json", body: look().json() }),
         _ => None,
     })
@@ -113,7 +117,8 @@ fn bind(folder: &Path) -> Option<(UnixListener, PathBuf)> {
 
 fn is_own(folder: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
-    let owner = |path: &Path| fs::symlink_metadata(path).ok().filter(fs::Metadata::is_dir).map(|known| known.uid());
+    let owner =
+        |path: &Path| fs::symlink_metadata(path).ok().filter(fs::Metadata::is_dir).map(|known| known.uid());
     let own = fs::metadata("/proc/self").ok().map(|process| process.uid());
     owner(folder).is_some() && owner(folder) == own
 }
@@ -126,7 +131,8 @@ pub struct Running {
 
 /// Every mount whose socket may be asked, by process id. Sockets that nobody listens on any more go.
 pub fn running() -> Vec<Running> {
-    let mut found: Vec<Running> = flatout_ambient::runtime_folders().iter().flat_map(|folder| sockets(folder)).collect();
+    let mut found: Vec<Running> =
+        flatout_ambient::runtime_folders().iter().flat_map(|folder| sockets(folder)).collect();
     found.sort_by_key(|running| running.numbers.pid);
     found
 }
@@ -145,7 +151,9 @@ fn sockets(folder: &Path) -> Vec<Running> {
     let mut running = Vec::new();
     for socket in entries.filter(named) {
         match responder::ask(&socket, "/stats") {
-            Ok(json) => running.extend(serde_json::from_str(&json).ok().map(|numbers| Running { socket, numbers })),
+            Ok(json) => {
+                running.extend(serde_json::from_str(&json).ok().map(|numbers| Running { socket, numbers }))
+            }
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 let _ = fs::remove_file(&socket);
             }

@@ -31,7 +31,8 @@ pub fn start(console: &Console) -> Result<Mounted, Failure> {
         arguments = line;
     }
     // Behind the command's name, where every flag of it may stand.
-    let behind = arguments.iter().position(|argument| argument == "mount").map_or(arguments.len(), |at| at + 1);
+    let behind =
+        arguments.iter().position(|argument| argument == "mount").map_or(arguments.len(), |at| at + 1);
     arguments.insert(behind, "--__reports".into());
     // Armed before there is anything to end: a signal now ends that process, too.
     let armed = console.interrupt.arm();
@@ -59,8 +60,10 @@ pub fn start(console: &Console) -> Result<Mounted, Failure> {
         Some(Report::Failed(failure)) => Err(failure),
         None => {
             let how = lock(&child).wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-            Err(Failure::internal(format!("mount: the process in the background ended without a word: {how}"))
-                .with_hint("--foreground shows what it says"))
+            Err(Failure::internal(format!(
+                "mount: the process in the background ended without a word: {how}"
+            ))
+            .with_hint("--foreground shows what it says"))
         }
     }
 }

@@ -14,12 +14,12 @@ mod responder;
 mod session;
 
 use crate::args::Mount;
+use crate::commands::mount::daemon::Report;
+use crate::commands::mount::plan::Plan;
 use crate::console::{Carries, Console};
 use crate::events::Mounted;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::commands::mount::daemon::Report;
-use crate::commands::mount::plan::Plan;
 
 /// In the foreground until it is unmounted; else until it stands.
 pub fn run(args: &Mount, console: &Console) -> Result<Exit, Failure> {

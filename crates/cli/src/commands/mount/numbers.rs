@@ -8,12 +8,12 @@ use flatout_mount::SessionStats;
 use flatout_tree::TreeStats;
 use serde::{Deserialize, Serialize};
 
+use crate::events::Versioned;
+
 /// Of one mount. Counts are since it began, but those that say `now`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename = "mount_stats")]
 pub struct Numbers {
-    /// Of the schema, as of all events (docs/json.md).
-    pub v: u32,
     pub pid: u32,
     pub version: String,
     pub source: String,
@@ -212,7 +212,7 @@ impl Process {
 impl Numbers {
     /// As one line of JSON.
     pub fn json(&self) -> String {
-        serde_json::to_string(self).expect("numbers are maps with text for keys") + "\n"
+        serde_json::to_string(&Versioned::new(self)).expect("numbers are maps with text for keys") + "\n"
     }
 
     /// As Prometheus reads it.
@@ -223,9 +223,17 @@ impl Numbers {
         let labels = [("source", source.as_str()), ("version", version), ("abi", &kernel.abi)];
         page.sample("flatout_mount_info", &labels, 1.0);
         page.gauge("uptime_seconds", "Since the mount began.", self.uptime_s);
-        page.gauge("kernel_request_bytes", "The most bytes of one request of the kernel.", kernel.request_bytes as f64);
+        page.gauge(
+            "kernel_request_bytes",
+            "The most bytes of one request of the kernel.",
+            kernel.request_bytes as f64,
+        );
         page.gauge("kernel_read_ahead_bytes", "What the kernel reads ahead.", kernel.read_ahead_bytes as f64);
-        page.gauge("kernel_max_background", "Requests of reading ahead at a time.", kernel.max_background as f64);
+        page.gauge(
+            "kernel_max_background",
+            "Requests of reading ahead at a time.",
+            kernel.max_background as f64,
+        );
         page.counter("requests_total", "What the kernel asked.", requests.total);
         page.gauge("requests_waiting", "Requests that wait now.", requests.waiting_now as f64);
         page.counter("requests_interrupted_total", "Waits that a signal ended.", requests.interrupted);
@@ -247,7 +255,11 @@ impl Numbers {
         page.counter("lookups_total", "Requests about one name.", names.lookups);
         page.counter("heads_total", "HEADs.", names.heads);
         page.counter("origin_failures_total", "Requests about names that failed for good.", names.failures);
-        page.counter("names_answered_total", "Questions about names answered without a request.", names.answered);
+        page.counter(
+            "names_answered_total",
+            "Questions about names answered without a request.",
+            names.answered,
+        );
         page.counter("replaced_total", "Reads that found their object replaced.", names.replaced);
         page.gauge("hidden_keys", "Keys that no name can stand for.", names.hidden as f64);
         page.gauge("inodes", "Inodes in memory.", names.inodes_now as f64);
@@ -301,8 +313,11 @@ impl Page {
 
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
         let mount = [("mount", self.mount.as_str())];
-        let labels: Vec<String> =
-            mount.iter().chain(labels).map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+        let labels: Vec<String> = mount
+            .iter()
+            .chain(labels)
+            .map(|(name, value)| format!("{name}=\"{}\"", escaped(value)))
+            .collect();
         let _ = writeln!(self.text, "{name}{{{}}} {value}", labels.join(","));
     }
 }
@@ -310,33 +325,6 @@ impl Page {
 /// Of a label's value.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
-}
-
-/// `ENOENT` of 2; the number itself of one that has no everyday name.
-pub fn errno_name(errno: i32) -> String {
-    let name = match errno {
-        libc::EPERM => "EPERM",
-        libc::ENOENT => "ENOENT",
-        libc::EINTR => "EINTR",
-        libc::EIO => "EIO",
-        libc::EBADF => "EBADF",
-        libc::EAGAIN => "EAGAIN",
-        libc::ENOMEM => "ENOMEM",
-        libc::EACCES => "EACCES",
-        libc::ENOTDIR => "ENOTDIR",
-        libc::EISDIR => "EISDIR",
-        libc::EINVAL => "EINVAL",
-        libc::ENOTTY => "ENOTTY",
-        libc::EROFS => "EROFS",
-        libc::ENOSYS => "ENOSYS",
-        libc::ENAMETOOLONG => "ENAMETOOLONG",
-        libc::EPROTO => "EPROTO",
-        libc::EOPNOTSUPP => "EOPNOTSUPP",
-        libc::ETIMEDOUT => "ETIMEDOUT",
-        libc::ESTALE => "ESTALE",
-        other => return other.to_string(),
-    };
-    name.to_owned()
 }
 
 #[cfg(test)]
@@ -347,7 +335,6 @@ mod tests {
         let operation =
             Operation { count: 3, seconds: 0.5, buckets: vec![("0.001".into(), 1), ("+Inf".into(), 3)] };
         Numbers {
-            v: 1,
             pid: 7,
             source: "s3://b/x".into(),
             mount_point: "/mnt/a \"b\"\\".into(),
@@ -371,7 +358,7 @@ mod tests {
 
     #[test]
     fn a_document_with_more_in_it_is_read_too() {
-        let json = numbers().json().replacen("\"v\":1", "\"v\":1,\"news\":{\"x\":1}", 1);
+        let json = numbers().json().replacen("\"v\":1", "\"v\":2,\"news\":{\"x\":1}", 1);
         assert_eq!(serde_json::from_str::<Numbers>(&json).unwrap(), numbers());
     }
 

@@ -47,7 +47,9 @@ enum Word {
     Refused(&'static str),
 }
 
-use Word::{Foreground, Log, Metrics, Nonempty, Nothing, Permissions, Refused, Sloppy, Stats, System, Writable};
+use Word::{
+    Foreground, Log, Metrics, Nonempty, Nothing, Permissions, Refused, Sloppy, Stats, System, Writable,
+};
 
 /// mount(8)'s words that every file system may meet, those of FUSE, and ours that are no knobs.
 const WORDS: &[(&str, Word)] = &[
@@ -92,12 +94,21 @@ const WORDS: &[(&str, Word)] = &[
     ("log", Log),
     ("stats", Stats),
     ("sloppy", Sloppy),
-    ("allow_root", Refused("root alone cannot be let in: write allow_other, and permission bits that keep the rest out")),
+    (
+        "allow_root",
+        Refused("root alone cannot be let in: write allow_other, and permission bits that keep the rest out"),
+    ),
     ("remount", Refused("a mount cannot be changed while it stands: unmount it, and mount it anew")),
     ("bind", Refused("that is for folders: `mount --bind` of the mount point")),
     ("max_read", Refused("reads are as long as the kernel takes them")),
-    ("kernel_cache", Refused("the page cache is kept as long as the object is the same, without being asked")),
-    ("direct_io", Refused("write direct-bytes=SIZE: files of so many bytes or more are then read past the page cache")),
+    (
+        "kernel_cache",
+        Refused("the page cache is kept as long as the object is the same, without being asked"),
+    ),
+    (
+        "direct_io",
+        Refused("write direct-bytes=SIZE: files of so many bytes or more are then read past the page cache"),
+    ),
 ];
 
 /// Reads every `-o` in turn; of what is given twice the last counts.
@@ -152,9 +163,16 @@ impl Chosen {
         }
     }
 
-    fn word(&mut self, name: &str, word: Word, value: Option<&str>, is_read_only: bool) -> Result<(), Failure> {
+    fn word(
+        &mut self,
+        name: &str,
+        word: Word,
+        value: Option<&str>,
+        is_read_only: bool,
+    ) -> Result<(), Failure> {
         let wanted = |what: &str| {
-            let missing = || Failure::usage(format!("mount: -o {name}: a value is missing: write {name}={what}"));
+            let missing =
+                || Failure::usage(format!("mount: -o {name}: a value is missing: write {name}={what}"));
             value.filter(|value| !value.is_empty()).ok_or_else(missing)
         };
         match word {
@@ -179,7 +197,9 @@ impl Chosen {
             (Kind::Switch, None) => "true",
             (kind, None | Some("")) => {
                 let what = kind.value_name().unwrap_or("true");
-                return Err(Failure::usage(format!("mount: -o {name}: a value is missing: write {name}={what}")));
+                return Err(Failure::usage(format!(
+                    "mount: -o {name}: a value is missing: write {name}={what}"
+                )));
             }
             (_, Some(value)) => value,
         };
@@ -188,9 +208,11 @@ impl Chosen {
 
     fn set(&mut self, typed: &str, knob: &'static Knob, value: &str) -> Result<(), Failure> {
         // What is wrong is said of the option, not of a flag that nobody typed.
-        Settings::default().set(knob.name, value).map_err(|wrong| match typed.replace('_', "-") == knob.name {
-            true => Failure::usage(format!("mount: -o {wrong}")),
-            false => Failure::usage(format!("mount: -o {typed}: {wrong}")),
+        Settings::default().set(knob.name, value).map_err(|wrong| {
+            match typed.replace('_', "-") == knob.name {
+                true => Failure::usage(format!("mount: -o {wrong}")),
+                false => Failure::usage(format!("mount: -o {typed}: {wrong}")),
+            }
         })?;
         self.knobs.push((knob.name, value.to_owned()));
         Ok(())

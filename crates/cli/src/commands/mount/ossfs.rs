@@ -4,7 +4,8 @@
 #[derive(Debug)]
 pub struct Row {
     pub name: &'static str,
-    /// There.
+    /// There; the page shows it.
+    #[allow(dead_code, reason = "the page is written by a test")]
     pub default: &'static str,
     pub meaning: Meaning,
 }
@@ -43,7 +44,8 @@ use Unit::{Bytes, List, Milliseconds, PathStyle, Same, Seconds};
 
 const WRITING: &str = "is about writing, and a mount is read-only for now: leave it out";
 const DISK: &str = "there is no cache on disk yet: leave it out";
-const FOUND: &str = "how much is fetched ahead follows what readers wait for, within memory=SIZE: leave it out";
+const FOUND: &str =
+    "how much is fetched ahead follows what readers wait for, within memory=SIZE: leave it out";
 const KEYS: &str = "keys in options are seen by everybody on the machine: set OSS_ACCESS_KEY_ID and OSS_ACCESS_KEY_SECRET, \
                     or name a profile of ~/.aliyun/config.json with profile=NAME";
 const RENEWED: &str = "keys are renewed ahead of their end, as what gave them says: leave it out";
@@ -63,7 +65,11 @@ pub const ROWS: &[Row] = &[
     row("f", "false", Foreground),
     row("d", "false", Refused(LOG)),
     row("fuse_threads", "128", Knob("fuse-threads", Same)),
-    row("readdirplus", "true", Is(&["true", "1"], "a folder is read with what its listing tells: leave it out")),
+    row(
+        "readdirplus",
+        "true",
+        Is(&["true", "1"], "a folder is read with what its listing tells: leave it out"),
+    ),
     row("ignore_fsync", "true", Refused(WRITING)),
     row("enable_symlink", "false", Is(&["false", "0"], "there are no links yet: leave it out")),
     row("enable_xattr", "false", Refused(HDFS)),
@@ -90,7 +96,10 @@ pub const ROWS: &[Row] = &[
     row(
         "enable_ipv6",
         "true",
-        Is(&["true", "1"], "every address of a name is used: write bind=ADDR with an address of IPv4 to keep to those"),
+        Is(
+            &["true", "1"],
+            "every address of a name is used: write bind=ADDR with an address of IPv4 to keep to those",
+        ),
     ),
     row("bind_ips", "", Knob("bind", List)),
     row("http_proxy", "", Knob("proxy", Same)),
@@ -104,7 +113,9 @@ pub const ROWS: &[Row] = &[
     row(
         "credential_process",
         "",
-        Refused("a program that gives keys stands in a profile (mode External) of ~/.aliyun/config.json: profile=NAME"),
+        Refused(
+            "a program that gives keys stands in a profile (mode External) of ~/.aliyun/config.json: profile=NAME",
+        ),
     ),
     row("credential_refresh_interval", "0", Refused(RENEWED)),
     row("credential_refresh_backoff", "false", Refused(RENEWED)),
@@ -112,7 +123,11 @@ pub const ROWS: &[Row] = &[
     row("negative_timeout", "0", Knob("negative-lifetime", Seconds)),
     row("fuse_attr_timeout", "-1", Is(&["-1"], ONE_LIFETIME)),
     row("fuse_entry_timeout", "-1", Is(&["-1"], ONE_LIFETIME)),
-    row("kernel_readdir_cache_timeout", "0", Is(&["0"], "folders are remembered here: write attribute-lifetime=TIME")),
+    row(
+        "kernel_readdir_cache_timeout",
+        "0",
+        Is(&["0"], "folders are remembered here: write attribute-lifetime=TIME"),
+    ),
     row("oss_negative_cache_timeout", "0", Knob("negative-lifetime", Seconds)),
     row("oss_negative_cache_size", "10000", Refused(INODES)),
     row("max_inode_cache_count", "0", Refused(INODES)),
@@ -121,14 +136,22 @@ pub const ROWS: &[Row] = &[
     row("async_task_limit", "1000", Refused(INODES)),
     row("cache_type", "standard", Is(&["standard"], DISK)),
     row("memory_data_cache_size", "0", Refused("what was read stays within memory=SIZE: write that")),
-    row("share_fd_read_buffer", "true", Is(&["true", "1"], "all readers of a file share what was fetched: leave it out")),
+    row(
+        "share_fd_read_buffer",
+        "true",
+        Is(&["true", "1"], "all readers of a file share what was fetched: leave it out"),
+    ),
     row("disk_data_cache_dir", "", Refused(DISK)),
     row("disk_data_cache_size", "0", Refused(DISK)),
     row("disk_data_cache_io_engine", "psync", Refused(DISK)),
     row("libaio_vcpu_count", "4", Refused(DISK)),
     row("disk_available_space", "1G", Refused(DISK)),
     row("disk_data_cache_max_file_size", "-1", Refused(DISK)),
-    row("prefetch_concurrency", "256", Refused("how many requests bring most is found: write parallel=N to fix it")),
+    row(
+        "prefetch_concurrency",
+        "256",
+        Refused("how many requests bring most is found: write parallel=N to fix it"),
+    ),
     row("prefetch_concurrency_per_file", "64", Refused(FOUND)),
     row("prefetch_chunk_size", "8388608", Refused(FOUND)),
     row("prefetch_chunks", "0", Refused(FOUND)),
@@ -147,12 +170,24 @@ pub const ROWS: &[Row] = &[
     row("set_mime_for_rename_dst", "false", Refused(WRITING)),
     row("total_mem_limit", "0", Knob("memory", Bytes)),
     row("total_rw_mem_ratio", "0.6", Refused("one memory=SIZE is for everything: leave it out")),
-    row("oss_vcpu_count", "8", Refused("write shards=N for the threads that own connections, or leave it out")),
+    row(
+        "oss_vcpu_count",
+        "8",
+        Refused("write shards=N for the threads that own connections, or leave it out"),
+    ),
     row("oss_request_timeout_ms", "60000", Knob("stall-timeout", Milliseconds)),
     row("max_list_ret_count", "100", Refused("a listing comes in pages of 1000: leave it out")),
     row("use_list_obj_v2", "true", Is(&["true", "1"], "listings are of version 2: leave it out")),
-    row("use_auth_cache", "false", Refused("one signature serves all ranges of an object anyway: leave it out")),
-    row("enable_transmission_control", "true", Is(&["true", "1"], "an origin that asks for less is asked less: leave it out")),
+    row(
+        "use_auth_cache",
+        "false",
+        Refused("one signature serves all ranges of an object anyway: leave it out"),
+    ),
+    row(
+        "enable_transmission_control",
+        "true",
+        Is(&["true", "1"], "an origin that asks for less is asked less: leave it out"),
+    ),
     row("tc_max_latency_threshold_us", "5000000", Refused("what an origin bears is found: leave it out")),
     row("log_dir", "/tmp/ossfs2/", Refused(LOG)),
     row("log_level", "info", Refused(LOG)),
@@ -160,17 +195,29 @@ pub const ROWS: &[Row] = &[
     row("log_file_max_count", "8", Refused(LOG)),
     row("metrics_port", "0", MetricsPort),
     row("metrics_ip", "127.0.0.1", Is(&["127.0.0.1"], "write metrics=ADDR:PORT for another address")),
-    row("enable_admin_server", "true", Is(&["true", "1"], "`flatout top` asks a running mount by a socket of its own: leave it out")),
+    row(
+        "enable_admin_server",
+        "true",
+        Is(&["true", "1"], "`flatout top` asks a running mount by a socket of its own: leave it out"),
+    ),
     row("enable_photon_logs", "false", Refused(LOG)),
     row("skip_trim_options", "false", Refused("names are taken as they stand: leave it out")),
     row("use_metrics", "", Refused(ACK)),
     row("metrics_top", "", Refused(ACK)),
     row("rrsa_endpoint", "", Refused("roles of pods are found by the variables that ACK sets: leave it out")),
-    row("assume_role_arn", "", Refused("a role to assume stands in a profile (mode RamRoleArn) of ~/.aliyun/config.json: profile=NAME")),
+    row(
+        "assume_role_arn",
+        "",
+        Refused(
+            "a role to assume stands in a profile (mode RamRoleArn) of ~/.aliyun/config.json: profile=NAME",
+        ),
+    ),
     row(
         "assume_role_external_id",
         "",
-        Refused("a role to assume stands in a profile (mode RamRoleArn) of ~/.aliyun/config.json: profile=NAME"),
+        Refused(
+            "a role to assume stands in a profile (mode RamRoleArn) of ~/.aliyun/config.json: profile=NAME",
+        ),
     ),
     row("oss_sts_multi_conf_ak_file", "", Refused(ACK)),
     row("oss_sts_multi_conf_sk_file", "", Refused(ACK)),

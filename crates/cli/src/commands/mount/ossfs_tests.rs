@@ -101,7 +101,10 @@ fn the_page_is_what_the_table_says() {
         std::fs::write(&path, page()).unwrap();
     }
     let written = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(written == page(), "FLATOUT_BLESS=1 cargo test -p flatout-cli ossfs writes docs/from-ossfs.md anew");
+    assert!(
+        written == page(),
+        "FLATOUT_BLESS=1 cargo test -p flatout-cli ossfs writes docs/from-ossfs.md anew"
+    );
 }
 
 #[test]
@@ -113,11 +116,12 @@ fn what_is_the_same_is_no_row() {
 
 #[test]
 fn units_are_read() {
-    let check = |unit: Unit, text: &str, expected: Result<&[&str], &str>| match (unit.read(Some(text)), expected) {
-        (Ok(got), Ok(expected)) => assert_eq!(got, expected, "{text}"),
-        (Err(got), Err(expected)) => assert!(got.contains(expected), "{got}"),
-        (got, expected) => panic!("{text}: {got:?}, not {expected:?}"),
-    };
+    let check =
+        |unit: Unit, text: &str, expected: Result<&[&str], &str>| match (unit.read(Some(text)), expected) {
+            (Ok(got), Ok(expected)) => assert_eq!(got, expected, "{text}"),
+            (Err(got), Err(expected)) => assert!(got.contains(expected), "{got}"),
+            (got, expected) => panic!("{text}: {got:?}, not {expected:?}"),
+        };
     check(Seconds, "60", Ok(&["60s"]));
     check(Seconds, "-1", Err("'-1' is no number: write seconds"));
     check(Seconds, "", Err("a value is missing: write seconds"));

@@ -45,8 +45,10 @@ pub fn check(mount_point: &Path, nonempty: bool) -> Result<PathBuf, Failure> {
     }
     let mut entries = fs::read_dir(&path).map_err(|error| refused(&error))?;
     if !nonempty && entries.next().is_some() {
-        return Err(Failure::usage(format!("mount: {shown}: is not empty, and what is in it would be hidden"))
-            .with_hint("name an empty folder, or write -o nonempty"));
+        return Err(Failure::usage(format!(
+            "mount: {shown}: is not empty, and what is in it would be hidden"
+        ))
+        .with_hint("name an empty folder, or write -o nonempty"));
     }
     Ok(path)
 }
@@ -110,7 +112,9 @@ pub fn quoted(path: &Path) -> String {
     let plain = bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+@:,".contains(byte));
     match plain {
         true => path.display().to_string(),
-        false => shlex::try_quote(&path.to_string_lossy()).map_or_else(|_| path.display().to_string(), Into::into),
+        false => {
+            shlex::try_quote(&path.to_string_lossy()).map_or_else(|_| path.display().to_string(), Into::into)
+        }
     }
 }
 

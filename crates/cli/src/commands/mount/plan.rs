@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use flatout_engine::Dialect;
 use flatout_settings::Settings;
 use flatout_tree::Root;
-use flatout_wire::location::Location;
 
 use crate::args::Mount;
 use crate::commands::mount::options::{self, Chosen};
@@ -41,10 +40,19 @@ impl Plan {
     /// # Errors
     /// Something of what was typed is wrong, or the mount point is no place to mount on.
     pub fn of(args: &Mount) -> Result<Plan, Failure> {
-        let Chosen { knobs, mut system, no_permissions, foreground, nonempty, metrics, log, stats, mut notes } =
-            options::read(&args.options)?;
+        let Chosen {
+            knobs,
+            mut system,
+            no_permissions,
+            foreground,
+            nonempty,
+            metrics,
+            log,
+            stats,
+            mut notes,
+        } = options::read(&args.options)?;
         let (root, dialect, source) = root(&args.source)?;
-        let knobs = args.knobs.clone().behind(knobs);
+        let knobs = Knobs::clone(&args.knobs).behind(knobs);
         let found = flatout_ambient::gather(knobs.given())?;
         notes.extend(found.notes);
         let mount_point = place::check(&args.mount_point, nonempty)?;
@@ -79,8 +87,10 @@ fn root(typed: &str) -> Result<(Root, Dialect, String), Failure> {
     }
     let location = origin::location("mount", typed)?;
     let Some((bucket, key)) = location.in_bucket() else {
-        return Err(Failure::usage(format!("mount: {location}: a web server has no listing to make folders of"))
-            .with_hint("a mount shows s3://BUCKET[/PREFIX] or oss://BUCKET[/PREFIX]"));
+        return Err(Failure::usage(format!(
+            "mount: {location}: a web server has no listing to make folders of"
+        ))
+        .with_hint("a mount shows s3://BUCKET[/PREFIX] or oss://BUCKET[/PREFIX]"));
     };
     if bucket.is_empty() {
         return Err(Failure::usage(format!("mount: {typed}: a bucket is missing"))
@@ -98,30 +108,27 @@ fn root(typed: &str) -> Result<(Root, Dialect, String), Failure> {
     Ok((Root::Under(location), dialect, source))
 }
 
-/// Of the tests.
-#[cfg(test)]
-fn key_of(typed: &str) -> Option<Location> {
-    match root(typed) {
-        Ok((Root::Under(location), ..)) => Some(location),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_source_is_a_folder_of_a_bucket_or_all_buckets() {
-        let under = |typed: &str| key_of(typed).map(|location| location.to_string());
-        assert_eq!(under("s3://models").as_deref(), Some("s3://models"));
-        assert_eq!(under("s3://models/llama").as_deref(), Some("s3://models/llama/"));
-        assert_eq!(under("oss://models/llama/").as_deref(), Some("oss://models/llama/"));
+        let under = |typed: &str| match root(typed) {
+            Ok((Root::Under(location), ..)) => location.to_string(),
+            _ => panic!("{typed} is no folder of a bucket"),
+        };
+        assert_eq!(under("s3://models"), "s3://models");
+        assert_eq!(under("s3://models/llama"), "s3://models/llama/");
+        assert_eq!(under("oss://models/llama/"), "oss://models/llama/");
         assert!(matches!(root("s3://"), Ok((Root::Buckets(Dialect::S3), ..))));
         assert!(matches!(root("oss://"), Ok((Root::Buckets(Dialect::Oss), ..))));
-        for (typed, says) in
-            [("http://host/x", "a web server"), ("models", "models"), ("s4://x", "s4://x"), ("s3:///x", "s3:///x")]
-        {
+        for (typed, says) in [
+            ("http://host/x", "a web server"),
+            ("models", "models"),
+            ("s4://x", "s4://x"),
+            ("s3:///x", "s3:///x"),
+        ] {
             let failure = root(typed).map(drop).unwrap_err();
             assert!(failure.message.contains(says) && failure.message.starts_with("mount: "), "{failure}");
         }

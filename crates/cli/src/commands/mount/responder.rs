@@ -61,10 +61,7 @@ impl Stream for TcpStream {
     }
 }
 
-fn answer<S: Stream>(
-    accept: impl Fn() -> io::Result<S> + Send + 'static,
-    routes: Routes,
-) -> io::Result<()> {
+fn answer<S: Stream>(accept: impl Fn() -> io::Result<S> + Send + 'static, routes: Routes) -> io::Result<()> {
     let busy = Arc::new(AtomicUsize::new(0));
     thread::Builder::new().name("numbers".into()).spawn(move || {
         loop {

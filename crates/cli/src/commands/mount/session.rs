@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use flatout_engine::Client;
+use flatout_engine::{Client, ErrorKind};
 use flatout_mount::{Ended, Granted, SessionWatch, Unmounter};
 use flatout_settings::Settings;
 use flatout_tree::{Config, Tree};
@@ -20,7 +20,7 @@ use crate::commands::mount::plan::Plan;
 use crate::commands::mount::{notify, stands};
 use crate::console::Console;
 use crate::events::Mounted;
-use crate::exit::Exit;
+use crate::exit::{self, Exit};
 use crate::failure::Failure;
 use crate::origin;
 
@@ -47,7 +47,7 @@ pub fn run(plan: Plan, console: &Console, background: Option<Option<PathBuf>>) -
     let log = Arc::new(Log::terminal(console.is_quiet()));
     let ends = Ends::listen(console, &log, &plan.mount_point);
     let mounted = flatout_mount::mount(&options(&plan))?;
-    let session = mounted.serve(tree.clone())?;
+    let session = mounted.serve_telling(tree.clone(), teller(&log))?;
     ends.may_unmount(session.unmounter());
     let granted = session.granted().clone();
     warn_of_short_reads(&granted, &plan.settings, &log);
@@ -96,6 +96,18 @@ pub fn run(plan: Plan, console: &Console, background: Option<Option<PathBuf>>) -
     }
 }
 
+/// A program sees an errno only: why stands in the log.
+fn teller(log: &Arc<Log>) -> flatout_mount::Tell {
+    let log = log.clone();
+    Arc::new(move |error| {
+        // Somebody who was killed does not want to know any more.
+        if error.kind() != ErrorKind::Cancelled {
+            let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
+            log.say_some(exit::name(error.kind()), &format!("{error}{hint}"));
+        }
+    })
+}
+
 fn client(plan: &Plan) -> Result<Client, Failure> {
     origin::client(&plan.knobs, &[plan.dialect])
 }
@@ -134,7 +146,9 @@ fn warn_of_short_reads(granted: &Granted, settings: &Settings, log: &Log) {
     let wanted = settings.mount.read_ahead_bytes;
     let stuck = granted.read_ahead_bytes.is_some_and(|bytes| bytes <= KERNELS_OWN_READ_AHEAD);
     if let Some(remedy) = granted.remedy.as_ref().filter(|_| stuck && wanted > KERNELS_OWN_READ_AHEAD) {
-        log.say(&format!("mount: buffered reads stay at 128 KiB: only root may raise what the kernel reads ahead: {remedy}"));
+        log.say(&format!(
+            "mount: buffered reads stay at 128 KiB: only root may raise what the kernel reads ahead: {remedy}"
+        ));
     }
 }
 
@@ -181,7 +195,6 @@ impl Counted {
         let Counted { plan, granted, watch, tree, began } = self;
         let (asked, names, read) = (watch.stats(), tree.stats(), tree.client().reader_stats());
         Numbers {
-            v: 1,
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").into(),
             source: plan.source.clone(),
