@@ -337,7 +337,7 @@ with zipfile.ZipFile(mount / "all.zip") as all:
 "#,
     );
     twins.script(
-        Path("/usr/bin/python3"),
+        Path::new("/usr/bin/python3"),
         r#"
 import torch
 a, b = (torch.load(place / "model.pt") for place in (mount, local))
