@@ -85,12 +85,6 @@ impl Mount {
         self.path().join(name)
     }
 
-    /// An empty folder beside it.
-    pub fn beside(&self, name: &str) -> PathBuf {
-        let path = self.folder.join(name);
-        fs::create_dir(&path).unwrap();
-        path
-    }
 }
 
 impl Drop for Mount {
