@@ -1,13 +1,12 @@
 """What nginx answers when a client lists the bucket, or asks where it lies, before it gets anything: an answer that was made before."""
 
+import bisect
 import os
 import time
 from pathlib import Path
 
 from content import BUCKET, Content
 
-# A listing for each name of a folder, where there are not more.
-FEW = 100
 HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
 NAMESPACE = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
 
@@ -33,7 +32,7 @@ def write(folder: Path, content: Content):
 
 
 def write_folders(root: Path, content: Content):
-    """With a delimiter: for each folder, and for its name without the slash, what lies there, in one page. Clients write the
+    """With a delimiter: for each folder what lies there, in one page, and for each name what begins with it. Clients write the
     slashes of a prefix as they are or escaped: nginx looks for the file by the prefix as it came."""
     folders: dict[str, set[str]] = {"": set()}
     for key in content.sha256:
@@ -44,13 +43,14 @@ def write_folders(root: Path, content: Content):
             start += f"{first}/"
             folders.setdefault(start, set())
         folders[start].add(key)
-    for prefix, names in folders.items():
-        save(root, prefix, listed(prefix, sorted(names), content))
-        for name in names:
-            # Of what lies in one folder with thousands of others each would be a file that hardly anybody asks for.
-            if name.endswith("/") or len(names) <= FEW:
-                whole = name.rstrip("/")
-                save(root, whole, listed(whole, sorted(each for each in names if each.startswith(whole)), content))
+    for prefix, found in folders.items():
+        names = sorted(found)
+        save(root, prefix, listed(prefix, names, content))
+        for at, name in enumerate(names):
+            whole = name.rstrip("/")
+            first = bisect.bisect_left(names, whole, 0, at + 1)
+            last = next((end for end in range(at, len(names)) if not names[end].startswith(whole)), len(names))
+            save(root, whole, listed(whole, names[first:last], content))
 
 
 def save(root: Path, prefix: str, text: str):

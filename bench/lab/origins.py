@@ -193,6 +193,8 @@ http {{
     server {{
         listen 127.0.0.1:{self.port}{" ssl" if self.tls else ""} backlog=1024; root {self.site.content.www}; {secure}
         {listing.nginx_location(self.folder / "listings")}
+        # A folder is no object: nginx would send whoever asks for it to its name with a slash.
+        location / {{ try_files $uri =404; }}
     }}
 }}
 """
