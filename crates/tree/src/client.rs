@@ -1,11 +1,12 @@
 //! The engine's client as a store.
 
-use flatout_engine::{Bucket, Client, Dialect, Entry, Error, Listing};
+use flatout_engine::{
+    Bucket, Client, Dialect, Entry, Error, Listing, Pieces, Reader, Reading, Weight,
+};
 use flatout_wire::location::Location;
 use flatout_wire::time;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::interim::{Pieces, Reader, Reading, Weight};
 use crate::store::{Account, Content, Head, Pages, Store, Version};
 
 impl Store for Client {
@@ -31,11 +32,11 @@ impl Store for Client {
     }
 
     fn content(&self, version: Version) -> Result<Reader, Error> {
-        Ok(Reader(version))
+        self.reader(version)
     }
 
     fn account(&self) -> Weight {
-        Weight
+        self.weight()
     }
 
     fn now_ms(&self) -> u64 {

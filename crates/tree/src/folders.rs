@@ -189,7 +189,6 @@ impl<S: Store> Core<S> {
         {
             return Ok(listing.clone());
         }
-        table.drop_listing(ino);
         table.set_listing(ino, begun.clone());
         Ok(begun)
     }

@@ -88,6 +88,8 @@ pub(crate) struct Table {
     displaced: HashMap<u64, Vec<u64>>,
     /// Bits of the hash that are used: all, but in tests.
     mask: u64,
+    /// What the root's listing does not show may be there all the same: buckets of others.
+    pub(crate) root_shows_some: bool,
     /// Inodes that nobody needed since that time.
     idle: VecDeque<(u64, u64)>,
     /// Folders whose listing began at that time.
@@ -112,6 +114,7 @@ impl Table {
             index: HashMap::default(),
             displaced: HashMap::new(),
             mask,
+            root_shows_some: false,
             idle: VecDeque::new(),
             listed: VecDeque::new(),
             bytes: 0,
@@ -284,6 +287,7 @@ impl Table {
                     let (kind, fact) = Fact::of_said(said, asked_ms);
                     hear(Finding::There(kind, fact));
                 }
+                Answer::Absent(_) if parent == ROOT && self.root_shows_some => {}
                 Answer::Absent(asked_ms) => hear(Finding::Absent(asked_ms)),
                 Answer::Unread => {}
             }
@@ -409,9 +413,9 @@ impl Table {
         }
     }
 
-    /// Drops listings, then idle inodes, the oldest first, until an eighth is gone or nothing is left that may go.
+    /// Drops listings, then idle inodes, the oldest first, until half is gone or nothing is left that may go.
     pub(crate) fn shed(&mut self, now_ms: u64, held: impl Fn() -> u64) {
-        let enough = |table: &Table, before: u64| table.bytes + held() <= before - before / 8;
+        let enough = |table: &Table, before: u64| table.bytes + held() <= before / 2;
         let before = self.bytes + held();
         for _ in 0..self.listed.len() {
             if enough(self, before) {
@@ -475,14 +479,21 @@ impl Table {
         }
     }
 
-    /// Keeps a listing as a folder's.
+    /// Keeps a listing as a folder's, in the place of an older one.
     pub(crate) fn set_listing(&mut self, ino: u64, listing: Arc<FolderListing>) {
         let begun_ms = listing.started_ms;
         let Some(folder) = self.folder_mut(ino) else { return };
-        if folder.listing.replace(listing).is_none() {
-            self.listings += 1;
+        match folder.listing.replace(listing) {
+            Some(before) => self.remember_marker(ino, before.marker_s()),
+            None => self.listings += 1,
         }
         self.listed.push_back((ino, begun_ms));
+    }
+
+    fn remember_marker(&mut self, ino: u64, marker_s: Option<u32>) {
+        if let (Some(inode), Some(marker_s)) = (self.get_mut(ino), marker_s) {
+            inode.fact.modified_s = marker_s;
+        }
     }
 
     /// Lets go of a folder's listing; who reads it keeps it.
@@ -492,9 +503,8 @@ impl Table {
         let Some(folder) = inode.folder.as_deref_mut() else { return };
         let was_ahead = std::mem::take(&mut folder.is_ahead);
         if let Some(listing) = folder.listing.take() {
-            let marker_s = listing.marker_s();
-            inode.fact.modified_s = marker_s.unwrap_or(inode.fact.modified_s);
             self.listings -= 1;
+            self.remember_marker(ino, listing.marker_s());
         }
         if was_ahead && let Some(parent) = self.folder_mut(parent) {
             parent.walk.outstanding = parent.walk.outstanding.saturating_sub(1);

@@ -13,7 +13,6 @@ mod folders;
 mod handles;
 mod hash;
 mod inodes;
-mod interim;
 mod listing;
 mod lookup;
 mod names;
@@ -27,7 +26,8 @@ mod tree;
 
 pub use attributes::{Attributes, FileKind, FolderEntry, Known, Opened, Source, Statfs};
 pub use fault::{Fault, errno_of};
-pub use interim::{Object, Pieces, Reading};
+/// What reads bring: the engine's own.
+pub use flatout_engine::{Pieces, Reading};
 pub use stats::{Hidden, TreeStats};
 pub use tree::{Config, Root, Tree, TreeOf};
 

@@ -75,7 +75,7 @@ pub trait Account: Send + Sync + 'static {
 }
 
 /// A version of an object, to be read.
-pub use crate::Object as Version;
+pub use flatout_engine::Object as Version;
 
 /// What a HEAD tells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

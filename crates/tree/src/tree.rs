@@ -125,13 +125,15 @@ impl<S: Store> TreeOf<S> {
             negative_ms: ms(config.negative_lifetime / 2),
         };
         let charged = Charged { account: store.account(), bytes: 0 };
+        let mut table = Table::new(mask);
+        table.root_shows_some = matches!(root, Root::Buckets(_));
         TreeOf(Arc::new(Core {
             began_s: store.unix_s(),
             store,
             config,
             root: root.as_folder(),
             lifetimes,
-            table: Mutex::new(Table::new(mask)),
+            table: Mutex::new(table),
             charged: Mutex::new(charged),
             held: Arc::default(),
             lookups: Flights::new(),
