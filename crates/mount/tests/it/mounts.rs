@@ -63,26 +63,6 @@ fn direct_io_passes_the_page_cache() {
 }
 
 #[test]
-fn files_are_mapped() {
-    let held = Held::new();
-    // Also what is open for direct I/O, where the kernel grants it (Linux 6.6).
-    for name in ["big", "direct"] {
-        let script = "import mmap, sys, zlib\n\
-            f = open(sys.argv[1], 'rb')\n\
-            m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ, flags=mmap.MAP_SHARED)\n\
-            print(zlib.crc32(m[:3 << 20]), m[-1])";
-        let python = |path: &std::path::Path| {
-            let ran = std::process::Command::new("python3").arg("-c").arg(script).arg(path).output().unwrap();
-            assert!(ran.status.success(), "{name}: {}", String::from_utf8_lossy(&ran.stderr));
-            ran.stdout
-        };
-        let plain = tempfile::NamedTempFile::new().unwrap();
-        fs::write(plain.path(), Model::bytes(BIG, 0, BIG_BYTES as usize)).unwrap();
-        assert_eq!(python(&held.path(name)), python(plain.path()), "{name}");
-    }
-}
-
-#[test]
 fn what_is_cached_stays_where_the_files_say_so() {
     let held = Held::new();
     let reads = |name: &str| {

@@ -1,6 +1,5 @@
 //! Who waits can always leave: INTERRUPT by its bytes, and real readers that are killed.
 
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
@@ -8,6 +7,7 @@ use std::time::Duration;
 use crate::held::{Held, until};
 use crate::model::*;
 use crate::raw::*;
+use crate::reader::Reader;
 
 /// Long enough for an answer that must not come to come.
 const SILENCE: Duration = Duration::from_millis(300);
@@ -124,34 +124,6 @@ fn the_end_finds_everybody_who_waits() {
     assert_eq!(model.cancelled.load(SeqCst), 50);
 }
 
-/// A reader in a process of its own; killed when the test fails.
-struct Reader(Child);
-
-impl Reader {
-    fn of(held: &Held, script: &str) -> Reader {
-        let mut command = Command::new("sh");
-        let child = command.arg("-c").arg(script).current_dir("/").env("POINT", held.point());
-        Reader(child.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
-    }
-
-    fn signal(&self, signal: rustix::process::Signal) {
-        let pid = rustix::process::Pid::from_child(&self.0);
-        rustix::process::kill_process(pid, signal).unwrap();
-    }
-
-    /// Waits for its end, not longer than a hang guard.
-    #[track_caller]
-    fn end(&mut self) -> std::process::ExitStatus {
-        until(|| self.0.try_wait().unwrap())
-    }
-}
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-    }
-}
-
 #[test]
 fn a_killed_reader_is_gone() {
     use rustix::process::Signal;
@@ -175,29 +147,4 @@ fn a_killed_reader_is_gone() {
             );
         }
     }
-}
-
-#[test]
-fn a_handled_signal_does_not_fail_a_read() {
-    use rustix::process::Signal;
-    let held = Held::new();
-    let script = "import os, signal, sys\n\
-        signal.signal(signal.SIGUSR1, lambda *_: None)\n\
-        fd = os.open(os.environ['POINT'] + '/stuck-read', os.O_RDONLY | os.O_DIRECT)\n\
-        libc = __import__('ctypes').CDLL(None, use_errno=True)\n\
-        buffer = __import__('mmap').mmap(-1, 4096)\n\
-        at = __import__('ctypes').addressof(__import__('ctypes').c_char.from_buffer(buffer))\n\
-        print(libc.read(fd, __import__('ctypes').c_void_p(at), 4096))";
-    let mut reader = Reader::of(&held, &format!("exec python3 -c '{}'", script.replace('\'', "'\\''")));
-    held.model.until("it waits", |state| state.stuck_reads.len() == 1);
-    reader.signal(Signal::USR1);
-    // The bytes come while the signal is still being thought about.
-    std::thread::sleep(SILENCE);
-    let answer = held.model.state().stuck_reads.pop().unwrap();
-    let bytes = Model::bytes(STUCK_READ, 0, 4096);
-    answer.send(bytes.chunks(1000));
-    assert!(reader.end().success());
-    let mut said = String::new();
-    std::io::Read::read_to_string(reader.0.stdout.as_mut().unwrap(), &mut said).unwrap();
-    assert_eq!(said.trim(), "4096");
 }
