@@ -1,0 +1,186 @@
+//! What a running mount tells: its socket, its port, `top`, `--stats`, and whom it tells that it stands.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixDatagram, UnixStream};
+
+use super::Place;
+use crate::objects::{Buckets, bytes};
+use crate::program::{events, run, signal, wait_until};
+
+fn buckets() -> Buckets {
+    Buckets::new(&[("bucket/large", &bytes(3 << 20)), ("bucket/folder/small", b"small")])
+}
+
+fn ask(mut stream: impl Read + Write, path: &str) -> String {
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn the_socket_is_its_users_and_tells_the_numbers() {
+    let (origin, place) = (buckets(), Place::new());
+    place.mounted("s3://bucket", &origin.url(), &["--memory", "64MiB"]);
+    assert_eq!(fs::read(place.at("large")).unwrap().len(), 3 << 20);
+    fs::read(place.at("none")).unwrap_err();
+    let folder = place.path().join("run/flatout");
+    let path = folder.join(format!("mount-{}.sock", place.pid()));
+    assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let asked = |what: &str| ask(UnixStream::connect(&path).unwrap(), what);
+    let stats = asked("/stats");
+    let (head, body) = stats.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 OK") && head.contains("application/json"), "{head}");
+    let stats = events(body).remove(0);
+    assert_eq!(stats["event"], "mount_stats");
+    assert_eq!((&stats["pid"], &stats["source"]), (&place.pid().into(), &"s3://bucket".into()));
+    assert_eq!(stats["mount_point"], place.mnt_text());
+    assert_eq!(
+        (&stats["bytes"]["served"], &stats["bytes"]["fetched"]),
+        (&(3 << 20).into(), &(3 << 20).into())
+    );
+    assert_eq!(stats["bytes"]["amplification"], 1.0);
+    assert_eq!(stats["memory"]["limit_bytes"], 64 << 20);
+    assert!(stats["requests"]["total"].as_u64().unwrap() >= 4, "{stats}");
+    assert!(stats["names"]["inodes_now"].as_u64().unwrap() >= 2, "{stats}");
+    assert!(stats["kernel"]["abi"].as_str().unwrap().starts_with("7."), "{stats}");
+    let metrics = asked("/metrics");
+    for line in [
+        format!("flatout_mount_served_bytes_total{{mount=\"{}\"}} 3145728", place.mnt_text()),
+        "# TYPE flatout_mount_requests_total counter".to_owned(),
+    ] {
+        assert!(metrics.contains(&line), "{metrics} lacks {line}");
+    }
+    assert!(asked("/").starts_with("HTTP/1.1 404 "));
+    place.unmounted();
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_port_has_the_metrics_and_nothing_else() {
+    let (origin, place) = (buckets(), Place::new());
+    let said = place.mounted("s3://bucket", &origin.url(), &["--json", "--metrics", "0"]).events().remove(0);
+    let url = said["metrics"].as_str().unwrap();
+    let address = url.strip_prefix("http://").unwrap().strip_suffix("/metrics").unwrap();
+    assert!(address.starts_with("127.0.0.1:"), "{url}");
+    let asked = |what: &str| ask(TcpStream::connect(address).unwrap(), what);
+    assert!(asked("/metrics").contains("flatout_mount_uptime_seconds{mount="));
+    assert!(asked("/stats").starts_with("HTTP/1.1 404 "));
+    place.unmounted();
+}
+
+#[test]
+fn top_shows_the_mounts_of_this_user() {
+    let (origin, place) = (buckets(), Place::new());
+    let top = |more: &[&str]| run(&mut place.flatout(&[&["top", "--once"], more].concat()));
+    assert_eq!(top(&[]).clean().text(), "no mounts\n");
+    place.mounted("s3://bucket", &origin.url(), &[]);
+    let (pid, mnt) = (place.pid().to_string(), place.mnt_text());
+    for which in [&[][..], &[pid.as_str()], &[mnt.as_str()]] {
+        let shown = top(which).clean();
+        let lines: Vec<&str> = shown.text().lines().collect();
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[0].contains("IN/s") && lines[0].ends_with("MOUNT"), "{lines:?}");
+        let line = lines[1].trim_start();
+        assert!(line.starts_with(&pid) && line.ends_with(&format!("s3://bucket on {mnt}")), "{lines:?}");
+    }
+    assert_eq!(top(&["--json"]).clean().events()[0]["event"], "mount_stats");
+    top(&["/nowhere"]).refused(1, &["/nowhere", "is no mount"]);
+    place.unmounted();
+}
+
+#[test]
+fn top_goes_on_until_ctrl_c() {
+    let (origin, place) = (buckets(), Place::new());
+    place.mounted("s3://bucket", &origin.url(), &[]);
+    let mut command = place.flatout(&["top", "--interval", "100ms"]);
+    let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    for _ in 0..3 {
+        for part in ["PID", "s3://bucket"] {
+            let mut line = String::new();
+            std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+            assert!(line.contains(part), "{line}");
+        }
+    }
+    signal("INT", child.id());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    place.unmounted();
+}
+
+/// On a terminal it has a screen of its own, and gives the old one back.
+#[test]
+fn top_leaves_the_terminal_as_it_was() {
+    let (origin, place) = (buckets(), Place::new());
+    place.mounted("s3://bucket", &origin.url(), &[]);
+    let program = env!("CARGO_BIN_EXE_flatout");
+    let typescript = place.path().join("typescript");
+    let mut command = std::process::Command::new("script");
+    command.args(["--quiet", "--flush", "--command", &format!("exec {program} top --interval 100ms")]);
+    place.within(command.arg(&typescript));
+    let mut child =
+        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null()).spawn().unwrap();
+    let shown = || fs::read_to_string(&typescript).unwrap_or_default();
+    wait_until("two tables", || shown().matches("s3://bucket on").count() >= 2);
+    // As the terminal sends it for ctrl-C.
+    child.stdin.as_mut().unwrap().write_all(b"\x03").unwrap();
+    child.wait().unwrap();
+    let shown = shown();
+    let (at_first, last) =
+        (shown.find("\x1b[?1049h\x1b[?25l").unwrap(), shown.rfind("\x1b[?25h\x1b[?1049l").unwrap());
+    assert!(at_first < last, "{shown:?}");
+    place.unmounted();
+}
+
+#[test]
+fn the_numbers_go_to_a_file_at_the_end_and_when_asked() {
+    let (origin, place) = (buckets(), Place::new());
+    let file = place.path().join("stats.json");
+    place.mounted("s3://bucket", &origin.url(), &["--stats", file.to_str().unwrap()]);
+    let pid = place.pid();
+    signal("USR1", pid);
+    let read = || fs::read_to_string(&file).ok().filter(|text| text.ends_with('\n'));
+    wait_until("the numbers", || read().is_some());
+    assert_eq!(events(&read().unwrap())[0]["bytes"]["served"], 0);
+    fs::read(place.at("large")).unwrap();
+    place.unmounted();
+    assert_eq!(events(&read().unwrap())[0]["bytes"]["served"], 3 << 20);
+}
+
+#[test]
+fn without_a_file_the_log_has_the_numbers() {
+    let (origin, place) = (buckets(), Place::new());
+    place.mounted("s3://bucket", &origin.url(), &[]);
+    signal("USR1", place.pid());
+    wait_until("the numbers", || place.log().contains("\"event\":\"mount_stats\""));
+    place.unmounted();
+}
+
+#[test]
+fn a_service_manager_hears_that_it_stands() {
+    let (origin, place) = (buckets(), Place::new());
+    let path = place.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    let heard = || {
+        let mut got = [0; 64];
+        let bytes = manager.recv(&mut got).unwrap();
+        String::from_utf8(got[..bytes].to_vec()).unwrap()
+    };
+    let mut command = place.mount("s3://bucket", &origin.url(), &["--foreground"]);
+    let mut child = command
+        .env("NOTIFY_SOCKET", &path)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    assert_eq!(heard(), "READY=1");
+    assert!(place.is_mounted());
+    signal("TERM", child.id());
+    assert_eq!(heard(), "STOPPING=1");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    place.is_clear();
+}

@@ -1,0 +1,249 @@
+//! Twenty-four unclean ends: whatever becomes of the process, the origin or whoever reads, `flatout umount` (where anything is
+//! left) makes the place as it was, and no process stays.
+
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use flatout_server::{Fault, FaultKind, Options, Origin, Store, Tunnel};
+
+use super::{Place, User, is_alive};
+use crate::program::{run, signal, wait_until};
+
+/// An object whose bytes stop coming, and one that comes.
+fn stalling() -> Origin {
+    let objects = vec![("bucket".into(), "large".into(), 64 << 20), ("bucket".into(), "small".into(), 1000)];
+    let mut options = Options::new(Store::Synthetic(objects, vec![]));
+    let kind = FaultKind::Stall(Duration::from_secs(600));
+    options.tunnel = Tunnel { faults: vec![Fault { chance: 1.0, kind }], ..Tunnel::default() };
+    Origin::start(options).unwrap()
+}
+
+/// The same, where all comes.
+fn fine() -> Origin {
+    let objects = vec![("bucket".into(), "large".into(), 64 << 20), ("bucket".into(), "small".into(), 1000)];
+    Origin::start(Options::new(Store::Synthetic(objects, vec![]))).unwrap()
+}
+
+/// Who is in the way when the end comes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Use {
+    Nobody,
+    /// Waits for bytes that do not come.
+    Reads,
+    /// Has a file open.
+    Open,
+    /// Has a file mapped.
+    Mapped,
+    /// Stands in the folder.
+    Within,
+}
+
+/// What ends it.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    /// To the process.
+    Signal(&'static str),
+    /// Stopped, and then killed.
+    Frozen,
+    /// SIGTERM, and again.
+    Twice,
+    /// umount(8) with this flag.
+    Umount(&'static str),
+    /// The origin goes, and then the process by this signal.
+    Gone(&'static str),
+    /// The origin goes, and then somebody unmounts.
+    GoneAndUmount,
+    /// Killed, and mounted again over what is left.
+    Again,
+}
+
+#[track_caller]
+fn check(end: End, used: Use) {
+    let place = Place::new();
+    let origin = if used == Use::Reads { stalling() } else { fine() };
+    let url = origin.url();
+    place.mounted("s3://bucket", &url, &["--retries", "0", "--connect-timeout", "100ms"]);
+    let (pid, large) = (place.pid(), place.at("large"));
+    let user = user(used, large.to_str().unwrap(), place.mnt().to_str().unwrap());
+    let mut origin = Some(origin);
+    match end {
+        End::Signal(name) => signal(name, pid),
+        End::Frozen => {
+            signal("STOP", pid);
+            signal("KILL", pid);
+        }
+        End::Twice => {
+            signal("TERM", pid);
+            std::thread::sleep(Duration::from_millis(400));
+            signal("TERM", pid);
+        }
+        End::Umount(flag) => {
+            Command::new("umount")
+                .arg(flag)
+                .arg(place.mnt())
+                .stderr(std::process::Stdio::null())
+                .status()
+                .unwrap();
+        }
+        End::Gone(name) => {
+            drop(origin.take());
+            signal(name, pid);
+        }
+        End::GoneAndUmount => drop(origin.take()),
+        End::Again => {
+            signal("KILL", pid);
+            wait_until("its end", || !is_alive(pid));
+            run(&mut place.mount("s3://bucket", &url, &[])).clean();
+            assert_eq!(crate::folder::names(&place.mnt()), ["large", "small"]);
+        }
+    }
+    settle(&place, pid, used, user, &format!("{end:?} {used:?}"));
+}
+
+fn user(used: Use, large: &str, mnt: &str) -> Option<User> {
+    let user = match used {
+        Use::Nobody => return None,
+        Use::Reads => User::start("dd", &[&format!("if={large}"), "of=/dev/null", "bs=1M", "iflag=direct"]),
+        Use::Open => User::start("sh", &["-c", &format!("exec 3< {large}; exec sleep 300")]),
+        Use::Mapped => User::start("python3", &["-c", &mapped(large)]),
+        Use::Within => User::start("sh", &["-c", &format!("cd {mnt}; exec sleep 300")]),
+    };
+    match used {
+        Use::Reads => user.waits(),
+        _ => wait_until("somebody to use it", || uses(user.pid(), mnt)),
+    }
+    Some(user)
+}
+
+fn mapped(large: &str) -> String {
+    format!(
+        "import mmap,time\nf=open('{large}','rb')\nm=mmap.mmap(f.fileno(),0,prot=mmap.PROT_READ)\nm[0]\nf.close()\ntime.sleep(300)"
+    )
+}
+
+/// Whether a process has something of the mount: a descriptor, a mapping, its folder.
+fn uses(pid: u32, mnt: &str) -> bool {
+    let links = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().filter_map(Result::ok);
+    let mut links = links.map(|link| link.path()).chain([format!("/proc/{pid}/cwd").into()]);
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    maps.contains(mnt) || links.any(|link| fs::read_link(link).is_ok_and(|to| to.starts_with(mnt)))
+}
+
+/// The end of it: after one `flatout umount` where something is left, everything is as if nothing had been.
+#[track_caller]
+fn settle(place: &Place, pid: u32, used: Use, user: Option<User>, what: &str) {
+    // A reader that waits has its error, or ends by a signal at once, whoever has died.
+    if let Some(mut user) = user.filter(|_| used == Use::Reads) {
+        signal("KILL", user.pid());
+        user.end();
+    } else if place.is_mounted() {
+        let mut first = place.flatout(&["umount", &place.mnt_text()]);
+        let first = run(&mut first);
+        // While somebody is in the way of a mount that lives, that is an error, and --lazy is not.
+        if first.code != Some(0) {
+            assert!(first.stderr.contains("--lazy"), "{what}: {}", first.stderr);
+            place.umount(&["--lazy"]).clean();
+        }
+    }
+    if place.is_mounted() {
+        let last = place.umount(&["--lazy"]);
+        assert!(last.code == Some(0) || !place.is_mounted(), "{what}: {}", last.stderr);
+    }
+    wait_until(what, || !place.is_mounted() && !is_alive(pid));
+    assert_eq!(fs::read_dir(place.mnt()).unwrap().count(), 0, "{what}: the folder is as it was");
+    place.is_clear();
+}
+
+#[test]
+fn killed_by_whatever_signal() {
+    for name in ["KILL", "ABRT", "SEGV", "BUS"] {
+        check(End::Signal(name), Use::Nobody);
+    }
+}
+
+#[test]
+fn killed_while_somebody_uses_it() {
+    for used in [Use::Reads, Use::Open, Use::Mapped, Use::Within] {
+        check(End::Signal("KILL"), used);
+    }
+}
+
+#[test]
+fn asked_to_end_while_somebody_uses_it() {
+    check(End::Signal("TERM"), Use::Nobody);
+    check(End::Twice, Use::Open);
+    check(End::Twice, Use::Reads);
+    check(End::Frozen, Use::Nobody);
+}
+
+#[test]
+fn unmounted_by_others_while_somebody_uses_it() {
+    check(End::Umount("-l"), Use::Reads);
+    check(End::Umount("-f"), Use::Reads);
+    check(End::Umount("-f"), Use::Open);
+    check(End::Umount("-l"), Use::Within);
+}
+
+#[test]
+fn the_origin_is_gone_first() {
+    check(End::Gone("TERM"), Use::Nobody);
+    check(End::Gone("KILL"), Use::Reads);
+    check(End::GoneAndUmount, Use::Nobody);
+    check(End::GoneAndUmount, Use::Reads);
+}
+
+#[test]
+fn killed_and_mounted_again() {
+    check(End::Again, Use::Nobody);
+    check(End::Again, Use::Open);
+}
+
+/// Whoever waits for it to stand may go: it stands all the same, or does not, and nothing is between.
+#[test]
+fn the_one_that_waits_for_it_is_killed() {
+    let place = Place::new();
+    let origin =
+        Origin::start(Options { latency: Duration::from_millis(400), ..Options::new(Store::Memory) })
+            .unwrap();
+    let bucket = Command::new("curl").args(["-s", "-X", "PUT", &format!("{}/bucket", origin.url())]).status();
+    assert!(bucket.unwrap().success());
+    let mut command = place.mount("s3://bucket", &origin.url(), &[]);
+    let mut child = command.stdout(std::process::Stdio::null()).spawn().unwrap();
+    wait_until("it to ask", || !place.pids().is_empty());
+    let pid = place.pid();
+    signal("KILL", child.id());
+    child.wait().unwrap();
+    wait_until("the one in the background to stand or to end", || place.is_mounted() || !is_alive(pid));
+    settle(&place, pid, Use::Nobody, None, "the one that waits is killed");
+}
+
+/// Its folder is moved with all that is in it: it is where it is now.
+#[test]
+fn the_folder_around_it_has_another_name() {
+    let (place, origin) = (Place::new(), fine());
+    let around = place.path().join("around");
+    fs::create_dir_all(around.join("mnt")).unwrap();
+    let mnt = around.join("mnt");
+    let url = origin.url();
+    let line = ["mount", "s3://bucket", mnt.to_str().unwrap(), "--endpoint-url", &url, "--no-sign-request"];
+    run(&mut place.flatout(&line)).clean();
+    let pid = place.pid();
+    fs::rename(&around, place.path().join("moved")).unwrap();
+    let moved = place.path().join("moved/mnt");
+    assert_eq!(crate::folder::names(&moved), ["large", "small"]);
+    run(&mut place.flatout(&["umount", moved.to_str().unwrap()])).clean();
+    wait_until("its end", || !is_alive(pid));
+    place.is_clear();
+}
+
+/// The process group of a foreground mount is killed, as a terminal that is torn down does.
+#[test]
+fn the_whole_group_is_killed() {
+    let (place, origin) = (Place::new(), fine());
+    let mount = place.in_foreground("s3://bucket", &origin.url(), &[]);
+    let pid = mount.pid();
+    signal("KILL", pid);
+    assert_eq!(mount.end().code, None);
+    settle(&place, pid, Use::Nobody, None, "the group is killed");
+}

@@ -1,0 +1,157 @@
+//! What cannot be mounted: refused with the exit code that it has elsewhere, before anything is mounted.
+
+use std::fs;
+use std::time::Duration;
+
+use super::{Place, User, is_alive};
+use crate::objects::{Buckets, bytes};
+use crate::program::{run, signal, wait_until};
+use crate::raw::{Answer, Raw, Then};
+
+#[test]
+fn roots_that_cannot_be_listed() {
+    let (open, locked, place) = (
+        Buckets::new(&[("bucket/key", b"content")]),
+        Buckets::locked(&[("bucket/key", b"content")]),
+        Place::new(),
+    );
+    for more in [&[][..], &["--foreground"]] {
+        run(&mut place.mount("s3://missing", &open.url(), more))
+            .refused(1, &["s3://missing", "no such bucket"]);
+        run(&mut place.mount("s3://bucket", &locked.url(), more)).refused(5, &["s3://bucket"]);
+        let nobody =
+            run(&mut place.mount("s3://bucket", "http://127.0.0.1:1", &[more, &["--retries", "0"]].concat()));
+        nobody.refused(1, &["127.0.0.1:1"]);
+        run(&mut place.mount("http://host/folder", &open.url(), more)).refused(4, &["no listing"]);
+        run(&mut place.mount("bucket", &open.url(), more)).refused(4, &["bucket"]);
+        place.is_clear();
+    }
+}
+
+#[test]
+fn a_prefix_with_nothing_below_it_is_an_empty_folder() {
+    let (origin, place) = (Buckets::new(&[("bucket/key", b"content")]), Place::new());
+    place.mounted("s3://bucket/nothing/here", &origin.url(), &[]);
+    assert_eq!(crate::folder::names(&place.mnt()), [""; 0]);
+    place.unmounted();
+}
+
+#[test]
+fn json_errors_are_those_of_every_command() {
+    let (origin, place) = (Buckets::new(&[("bucket/key", b"content")]), Place::new());
+    let ended = run(&mut place.mount("s3://missing", &origin.url(), &["--json"]));
+    let error = ended.events().remove(0);
+    assert_eq!(
+        (&error["event"], &error["kind"], &error["exit"]),
+        (&"error".into(), &"not_found".into(), &1.into())
+    );
+    assert_eq!(ended.code, Some(1));
+}
+
+#[test]
+fn places_where_nothing_can_be_mounted() {
+    let (origin, place) = (Buckets::new(&[("bucket/key", b"content")]), Place::new());
+    fs::write(place.path().join("file"), "x").unwrap();
+    fs::write(place.at("inside"), "x").unwrap();
+    let at = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    let url = origin.url();
+    let mount = |mnt: &str, more: &[&str]| {
+        run(&mut place.flatout(
+            &[&["mount", "s3://bucket", mnt, "--endpoint-url", &url, "--no-sign-request"], more].concat(),
+        ))
+    };
+    mount(&at("none"), &[]).refused(4, &["none: No such file or directory", "mkdir -p"]);
+    mount(&at("file"), &[]).refused(4, &["file: is not a folder"]);
+    mount(&at("mnt"), &[]).refused(4, &["mnt: is not empty", "nonempty"]);
+    mount("/dev/fd/77", &[]).refused(4, &["77"]);
+    place.is_clear();
+    mount(&at("mnt"), &["-o", "nonempty"]).clean();
+    assert_eq!(crate::folder::names(&place.mnt()), ["key"]);
+    mount(&at("mnt"), &[]).refused(4, &["already", "flatout umount"]);
+    place.unmounted();
+    assert_eq!(fs::read(place.at("inside")).unwrap(), b"x");
+}
+
+#[test]
+fn ports_and_logs_that_cannot_be_had() {
+    let (origin, place) = (Buckets::new(&[("bucket/key", b"content")]), Place::new());
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    run(&mut place.mount("s3://bucket", &origin.url(), &["--metrics", &port]))
+        .refused(1, &["--metrics", "another port"]);
+    let log = place.path().join("state");
+    let log = ["--log", log.to_str().unwrap()];
+    run(&mut place.mount("s3://bucket", &origin.url(), &log)).refused(1, &["state", "--log FILE"]);
+    place.is_clear();
+}
+
+#[test]
+fn nothing_to_unmount() {
+    let place = Place::new();
+    place.umount(&[]).refused(4, &["nothing is mounted there", "flatout top"]);
+    run(&mut place.flatout(&["umount", "/proc"]))
+        .refused(4, &["is a mount of proc, not of Flatout", "umount /proc"]);
+    let none = place.path().join("none");
+    run(&mut place.flatout(&["umount", none.to_str().unwrap()])).refused(1, &["No such file"]);
+}
+
+/// An origin that takes connections and says nothing.
+fn silent() -> Raw {
+    Raw::start(|_| Answer { bytes: Vec::new(), then: Then::Silence })
+}
+
+#[test]
+fn ctrl_c_while_the_origin_says_nothing_leaves_nothing() {
+    let (origin, place) = (silent(), Place::new());
+    for foreground in [false, true] {
+        let more: &[&str] = if foreground { &["--foreground"] } else { &[] };
+        let mut command = place.mount("s3://bucket", &format!("http://{}", origin.address), more);
+        let mut child = command.stderr(std::process::Stdio::null()).spawn().unwrap();
+        // Its doors are there before the origin is asked.
+        wait_until("it to ask", || !place.pids().is_empty());
+        let pid = place.pid();
+        std::thread::sleep(Duration::from_millis(50));
+        signal("INT", child.id());
+        assert_eq!(child.wait().unwrap().code(), Some(130), "foreground: {foreground}");
+        wait_until("both to end", || !is_alive(pid));
+        place.is_clear();
+    }
+}
+
+#[test]
+fn a_user_who_may_not_mount_goes_by_fusermount() {
+    let (origin, place) = (Buckets::new(&[("bucket/key", &bytes(100_000))]), Place::new());
+    let (mnt, url) = (place.mnt_text(), origin.url());
+    let own =
+        std::process::Command::new("chown").args(["-R", "65534:65534"]).arg(place.path()).status().unwrap();
+    assert!(own.success());
+    let user = |arguments: &[&str]| {
+        let mut command = std::process::Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", env!("CARGO_BIN_EXE_flatout")]);
+        command.args(arguments).env("AWS_EC2_METADATA_DISABLED", "true").env_remove("HOME");
+        place.within(&mut command);
+        command
+    };
+    let line = ["mount", "s3://bucket", &mnt, "--endpoint-url", &url, "--no-sign-request"];
+    let denied = run(&mut user(&[&line[..], &["--allow-other"]].concat()));
+    let allowed = fs::read_to_string("/etc/fuse.conf")
+        .unwrap_or_default()
+        .lines()
+        .any(|line| line == "user_allow_other");
+    if !allowed {
+        denied.refused(1, &["user_allow_other", "/etc/fuse.conf"]);
+    }
+    let ended = run(&mut user(&line));
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    // Whoever may not raise it is told once what root would run.
+    let told: Vec<&str> = ended.stderr.lines().filter(|line| line.contains("128 KiB")).collect();
+    assert_eq!(told.len(), 1, "{}", ended.stderr);
+    assert!(told[0].contains("read_ahead_kb"), "{}", told[0]);
+    let mut reads = User::start(
+        "setpriv",
+        &["--reuid=65534", "--regid=65534", "--clear-groups", "cat", place.at("key").to_str().unwrap()],
+    );
+    assert_eq!(reads.end(), Some(0));
+    run(&mut user(&["umount", &mnt])).clean();
+    assert!(!place.is_mounted());
+}
