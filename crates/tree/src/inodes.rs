@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::ROOT;
-use crate::attributes::FileKind;
+use crate::attributes::{FileKind, Source};
 use crate::fact::{Fact, Finding};
 use crate::hash::{BuildAsItIs, Hash};
 use crate::listing::{Answer, FolderListing};
@@ -16,16 +16,21 @@ pub(crate) struct Inode {
     pub(crate) parent: u64,
     pub(crate) name: Box<str>,
     /// Lookups that the kernel has not forgotten.
-    pub(crate) looked_up: u64,
+    pub(crate) looked_up: u32,
     /// Children, handles and plans that need it.
     pins: u32,
-    /// Of the newest version that was told; another for another.
+    /// Of the newest version that an origin told of; another for another.
     pub(crate) version: u32,
+    /// Of the version whose attributes were told last; 0 before.
+    pub(crate) told: u32,
     /// Of the version that was opened last; 0 before.
     pub(crate) opened: u32,
     pub(crate) kind: FileKind,
     is_queued: bool,
     pub(crate) fact: Fact,
+    /// When the origin was asked what stands under the name. A HEAD tells of the object only, which a folder may hide: the
+    /// fact may be newer than this.
+    named_ms: u64,
     pub(crate) folder: Option<Box<Folder>>,
 }
 
@@ -225,9 +230,11 @@ impl Table {
             looked_up: 0,
             pins: 0,
             version: fact.tag(),
+            told: 0,
             opened: 0,
             kind,
             is_queued: false,
+            named_ms: fact.told_ms,
             fact,
             folder: None,
         };
@@ -242,6 +249,9 @@ impl Table {
     /// Takes a fact for an inode's, unless what is known is newer.
     pub(crate) fn learn(&mut self, ino: u64, fact: Fact) {
         let Some(inode) = self.get_mut(ino) else { return };
+        if fact.source != Source::Head {
+            inode.named_ms = inode.named_ms.max(fact.told_ms);
+        }
         if fact.told_ms < inode.fact.told_ms {
             return;
         }
@@ -309,7 +319,7 @@ impl Table {
         let other = self.find(parent, other, name).and_then(|ino| self.get(ino));
         let folder = self.get(parent).and_then(|inode| inode.folder.as_deref());
         let note = folder.and_then(|folder| folder.notes.get(name));
-        other.is_none_or(|other| other.fact.told_ms <= told_ms) && note.is_none_or(|note| note.told_ms <= told_ms)
+        other.is_none_or(|other| other.named_ms <= told_ms) && note.is_none_or(|note| note.told_ms <= told_ms)
     }
 
     /// The origin was asked for a name, and it was not there.
@@ -359,14 +369,14 @@ impl Table {
 
     pub(crate) fn look_up(&mut self, ino: u64) {
         if let Some(inode) = self.get_mut(ino) {
-            inode.looked_up += 1;
+            inode.looked_up = inode.looked_up.saturating_add(1);
             self.looked_up += u64::from(self.get(ino).is_some_and(|inode| inode.looked_up == 1));
         }
     }
 
     pub(crate) fn forget(&mut self, ino: u64, times: u64, now_ms: u64) {
         let Some(inode) = self.get_mut(ino).filter(|inode| inode.looked_up > 0) else { return };
-        inode.looked_up = inode.looked_up.saturating_sub(times);
+        inode.looked_up = inode.looked_up.saturating_sub(u32::try_from(times).unwrap_or(u32::MAX));
         if inode.looked_up == 0 {
             self.looked_up -= 1;
             self.rest(ino, now_ms);
@@ -539,13 +549,14 @@ impl Inode {
         self.ino == ROOT || self.looked_up > 0 || self.pins > 0
     }
 
-    /// What is known of it: of a folder also that its own listing told of something in it.
+    /// What may be told of it, as of when its name was asked for; of a folder also that its own listing told of something in it.
     pub(crate) fn known_fact(&self) -> Fact {
+        let named = Fact { told_ms: self.named_ms, ..self.fact.clone() };
         let listing = self.folder.as_deref().and_then(|folder| folder.listing.as_deref());
-        let Some(listing) = listing.filter(|listing| listing.is_proof()) else { return self.fact.clone() };
-        let told_ms = self.fact.told_ms.max(listing.started_ms);
+        let Some(listing) = listing.filter(|listing| listing.is_proof()) else { return named };
+        let told_ms = self.named_ms.max(listing.started_ms);
         let modified_s = listing.marker_s().unwrap_or(self.fact.modified_s);
-        Fact { told_ms, modified_s, ..self.fact.clone() }
+        Fact { told_ms, modified_s, ..named }
     }
 }
 

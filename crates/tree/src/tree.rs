@@ -293,8 +293,9 @@ impl<S: Store> Core<S> {
     }
 
     /// What is known of an inode, as it is told.
-    pub(crate) fn known_of(&self, table: &Table, ino: u64) -> Option<Known> {
-        let inode = table.get(ino)?;
+    pub(crate) fn known_of(&self, table: &mut Table, ino: u64) -> Option<Known> {
+        let inode = table.get_mut(ino)?;
+        inode.told = inode.version;
         let fact = inode.known_fact();
         let age_ms = self.now_ms().saturating_sub(fact.told_ms);
         let lifetime_ms = match ino {

@@ -144,7 +144,7 @@ fn what_is_known_newer_is_shown_instead_of_what_was_listed() {
         true
     })
     .unwrap();
-    assert_eq!(shown, [("a".into(), 25, 60), ("b".into(), 12, 0), ("c".into(), 12, 50)]);
+    assert_eq!(shown, [("a".into(), 25, 50), ("b".into(), 12, 0), ("c".into(), 12, 50)]);
     assert_eq!(tree.lookup(ROOT, OsStr::new("b")).unwrap_err().errno, libc::ENOENT);
 }
 

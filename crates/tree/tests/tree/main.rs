@@ -14,7 +14,7 @@ use std::ffi::OsStr;
 use std::time::Duration;
 
 use flatout_tree::store::Store;
-use flatout_tree::{Config, FileKind, Known, TreeOf};
+use flatout_tree::{Attributes, Config, FileKind, Known, Source, TreeOf};
 
 const ROOT: u64 = flatout_tree::ROOT;
 

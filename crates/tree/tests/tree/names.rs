@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use flatout_engine::{Dialect, ErrorKind};
-use flatout_tree::{FileKind, Root, Source, TreeOf};
+use flatout_tree::Root;
 use flatout_wire::location::Location;
 
 use crate::memory::{BUCKET, Memory};

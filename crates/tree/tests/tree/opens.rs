@@ -35,8 +35,12 @@ fn behind_the_lifetime_an_open_asks() {
     memory.turn_clock(60_000);
     assert!(tree.open_known(a, false).is_none());
     let opened = tree.open(a, false).unwrap();
+    assert!(opened.is_news, "the size that was told is another version's");
     assert_eq!(bytes(&tree, opened.handle, 0, 99).unwrap(), b"another");
-    assert_eq!(tree.attributes_known(a).unwrap().unwrap().attributes.source, flatout_tree::Source::Head);
+    // Whether a folder hides it now is another question.
+    assert!(tree.attributes_known(a).is_none());
+    assert_eq!(tree.attributes(a).unwrap().attributes.size, 7);
+    assert!(!tree.open(a, false).unwrap().is_news);
 }
 
 #[test]
@@ -143,6 +147,22 @@ fn a_folder_that_came_in_place_of_a_file_is_another_inode() {
     assert_ne!(file, folder);
     assert_eq!(tree.attributes(file).unwrap_err().errno, libc::ENOENT);
     assert_eq!(tree.attributes(folder).unwrap().attributes.kind, FileKind::Folder);
+}
+
+#[test]
+fn an_object_that_a_folder_hides_is_no_proof_of_its_name() {
+    let memory = Memory::with(&["a"]);
+    let tree = memory.tree(Config { close_to_open: true, ..minute() });
+    let file = ino(&tree, "a");
+    memory.turn_clock(59_000);
+    memory.put("a/b", "");
+    assert!(tree.open(file, false).is_ok(), "the object is there");
+    assert_eq!(find(&tree, "a").unwrap().lifetime, Duration::from_secs(1));
+    memory.turn_clock(1_000);
+    assert_eq!(find(&tree, "a").unwrap().attributes.kind, FileKind::Folder);
+    memory.delete("a");
+    assert_eq!(tree.open(file, false).unwrap_err().errno, libc::ENOENT);
+    assert_eq!(find(&tree, "a").unwrap().attributes.kind, FileKind::Folder, "only the object is gone");
 }
 
 #[test]
