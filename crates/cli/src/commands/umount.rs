@@ -71,10 +71,19 @@ fn is_stale(path: &Path) -> bool {
     fs::symlink_metadata(path).is_err_and(|error| error.raw_os_error() == Some(libc::ENOTCONN))
 }
 
+/// Whether the process is there, where its number is one of ours: in another name space of processes it is somebody else's.
+fn is_alive(pid: u32) -> bool {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // Of a zombie nothing is left but that nobody has asked how it ended.
+    let is_zombie = state.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('Z'));
+    ["flatout", "mount.flatout", "exe"].contains(&name.trim_end()) && !is_zombie
+}
+
 /// Its socket goes with the process, and so does its number.
 fn wait_for(pid: u32, socket: &Path) -> Result<(), Failure> {
     let start = Instant::now();
-    while socket.exists() && control::look_again(socket).is_some() {
+    while socket.exists() && control::look_again(socket).is_some() || is_alive(pid) {
         if start.elapsed() > PATIENCE {
             return Err(Failure::internal(format!(
                 "umount: process {pid}: serves nothing any more and does not end"
