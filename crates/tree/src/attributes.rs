@@ -69,6 +69,9 @@ pub struct Opened {
     pub direct: bool,
     /// What the page cache holds of this inode is of this very version.
     pub keep_cache: bool,
+    /// The attributes that were told last are of another version. The kernel would read no further than its size: it must be
+    /// told to ask for them again (`FUSE_NOTIFY_INVAL_INODE` with a negative offset) before the open is answered.
+    pub is_news: bool,
 }
 
 /// What statfs(2) shows. A bucket has no size: large numbers, so that nobody refuses to write for want of space.

@@ -90,8 +90,9 @@ impl<S: Store> Core<S> {
             }
             Err(why) => {
                 self.counters.failures.count();
+                // A folder may stand there still.
                 if why.kind() == ErrorKind::NotFound {
-                    table.note_absent(parent, &name, told_ms);
+                    table.distrust(parent, &name, told_ms);
                 }
                 Err(why.into())
             }
@@ -113,17 +114,18 @@ impl<S: Store> Core<S> {
             let core = Arc::downgrade(self);
             content.set_next(move || core.upgrade()?.sibling(parent, &next));
         }
-        let keep_cache = {
+        let (keep_cache, is_news) = {
             let mut table = self.table();
             let inode = table.get_mut(ino).ok_or_else(|| Fault::of(libc::ESTALE))?;
             let keep_cache = inode.opened == number;
             inode.opened = number;
+            let is_news = inode.told != number;
             table.pin(ino);
-            keep_cache
+            (keep_cache, is_news)
         };
         let handle = self.files.add(OpenFile { ino, version: number, content });
         let direct = direct || self.config.direct_bytes.is_some_and(|least| size >= least);
-        Ok(Opened { handle, direct, keep_cache })
+        Ok(Opened { handle, direct, keep_cache, is_news })
     }
 
     pub(crate) fn read(

@@ -133,7 +133,7 @@ impl<S: Store> Core<S> {
         let is_true = table.is_newest(folder, name, kind, fact.told_ms);
         let ino = table.keep(folder, name, kind, fact.clone());
         table.look_up(ino);
-        let mut known = self.known_of(&table, ino).unwrap_or_else(|| self.known_from(ino, kind, &fact));
+        let mut known = self.known_of(&mut table, ino).unwrap_or_else(|| self.known_from(ino, kind, &fact));
         if !is_true {
             known.lifetime = std::time::Duration::ZERO;
         }
@@ -156,10 +156,10 @@ impl<S: Store> Core<S> {
 
     /// The folder itself, or the one above it.
     fn dot(&self, ino: u64, above: bool) -> Result<Known, Fault> {
-        let table = self.table();
+        let mut table = self.table();
         let inode = table.get(ino).ok_or_else(|| Fault::of(libc::ESTALE))?;
         let ino = if above { inode.parent } else { ino };
-        self.known_of(&table, ino).ok_or_else(|| Fault::of(libc::ESTALE))
+        self.known_of(&mut table, ino).ok_or_else(|| Fault::of(libc::ESTALE))
     }
 
     /// The listing that a handle reads: from 0 on one that is young enough, and behind that the same.
@@ -189,7 +189,6 @@ impl<S: Store> Core<S> {
         {
             return Ok(listing.clone());
         }
-        table.drop_listing(ino);
         table.set_listing(ino, begun.clone());
         Ok(begun)
     }

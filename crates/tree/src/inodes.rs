@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::ROOT;
-use crate::attributes::FileKind;
+use crate::attributes::{FileKind, Source};
 use crate::fact::{Fact, Finding};
 use crate::hash::{BuildAsItIs, Hash};
 use crate::listing::{Answer, FolderListing};
@@ -16,16 +16,21 @@ pub(crate) struct Inode {
     pub(crate) parent: u64,
     pub(crate) name: Box<str>,
     /// Lookups that the kernel has not forgotten.
-    pub(crate) looked_up: u64,
+    pub(crate) looked_up: u32,
     /// Children, handles and plans that need it.
     pins: u32,
-    /// Of the newest version that was told; another for another.
+    /// Of the newest version that an origin told of; another for another.
     pub(crate) version: u32,
+    /// Of the version whose attributes were told last; 0 before.
+    pub(crate) told: u32,
     /// Of the version that was opened last; 0 before.
     pub(crate) opened: u32,
     pub(crate) kind: FileKind,
     is_queued: bool,
     pub(crate) fact: Fact,
+    /// When the origin was asked what stands under the name. A HEAD tells of the object only, which a folder may hide: the
+    /// fact may be newer than this.
+    named_ms: u64,
     pub(crate) folder: Option<Box<Folder>>,
 }
 
@@ -88,6 +93,8 @@ pub(crate) struct Table {
     displaced: HashMap<u64, Vec<u64>>,
     /// Bits of the hash that are used: all, but in tests.
     mask: u64,
+    /// What the root's listing does not show may be there all the same: buckets of others.
+    pub(crate) root_shows_some: bool,
     /// Inodes that nobody needed since that time.
     idle: VecDeque<(u64, u64)>,
     /// Folders whose listing began at that time.
@@ -112,6 +119,7 @@ impl Table {
             index: HashMap::default(),
             displaced: HashMap::new(),
             mask,
+            root_shows_some: false,
             idle: VecDeque::new(),
             listed: VecDeque::new(),
             bytes: 0,
@@ -222,9 +230,11 @@ impl Table {
             looked_up: 0,
             pins: 0,
             version: fact.tag(),
+            told: 0,
             opened: 0,
             kind,
             is_queued: false,
+            named_ms: fact.told_ms,
             fact,
             folder: None,
         };
@@ -239,6 +249,9 @@ impl Table {
     /// Takes a fact for an inode's, unless what is known is newer.
     pub(crate) fn learn(&mut self, ino: u64, fact: Fact) {
         let Some(inode) = self.get_mut(ino) else { return };
+        if fact.source != Source::Head {
+            inode.named_ms = inode.named_ms.max(fact.told_ms);
+        }
         if fact.told_ms < inode.fact.told_ms {
             return;
         }
@@ -284,6 +297,7 @@ impl Table {
                     let (kind, fact) = Fact::of_said(said, asked_ms);
                     hear(Finding::There(kind, fact));
                 }
+                Answer::Absent(_) if parent == ROOT && self.root_shows_some => {}
                 Answer::Absent(asked_ms) => hear(Finding::Absent(asked_ms)),
                 Answer::Unread => {}
             }
@@ -305,7 +319,7 @@ impl Table {
         let other = self.find(parent, other, name).and_then(|ino| self.get(ino));
         let folder = self.get(parent).and_then(|inode| inode.folder.as_deref());
         let note = folder.and_then(|folder| folder.notes.get(name));
-        other.is_none_or(|other| other.fact.told_ms <= told_ms) && note.is_none_or(|note| note.told_ms <= told_ms)
+        other.is_none_or(|other| other.named_ms <= told_ms) && note.is_none_or(|note| note.told_ms <= told_ms)
     }
 
     /// The origin was asked for a name, and it was not there.
@@ -355,14 +369,14 @@ impl Table {
 
     pub(crate) fn look_up(&mut self, ino: u64) {
         if let Some(inode) = self.get_mut(ino) {
-            inode.looked_up += 1;
+            inode.looked_up = inode.looked_up.saturating_add(1);
             self.looked_up += u64::from(self.get(ino).is_some_and(|inode| inode.looked_up == 1));
         }
     }
 
     pub(crate) fn forget(&mut self, ino: u64, times: u64, now_ms: u64) {
         let Some(inode) = self.get_mut(ino).filter(|inode| inode.looked_up > 0) else { return };
-        inode.looked_up = inode.looked_up.saturating_sub(times);
+        inode.looked_up = inode.looked_up.saturating_sub(u32::try_from(times).unwrap_or(u32::MAX));
         if inode.looked_up == 0 {
             self.looked_up -= 1;
             self.rest(ino, now_ms);
@@ -409,9 +423,9 @@ impl Table {
         }
     }
 
-    /// Drops listings, then idle inodes, the oldest first, until an eighth is gone or nothing is left that may go.
+    /// Drops listings, then idle inodes, the oldest first, until half is gone or nothing is left that may go.
     pub(crate) fn shed(&mut self, now_ms: u64, held: impl Fn() -> u64) {
-        let enough = |table: &Table, before: u64| table.bytes + held() <= before - before / 8;
+        let enough = |table: &Table, before: u64| table.bytes + held() <= before / 2;
         let before = self.bytes + held();
         for _ in 0..self.listed.len() {
             if enough(self, before) {
@@ -475,14 +489,21 @@ impl Table {
         }
     }
 
-    /// Keeps a listing as a folder's.
+    /// Keeps a listing as a folder's, in the place of an older one.
     pub(crate) fn set_listing(&mut self, ino: u64, listing: Arc<FolderListing>) {
         let begun_ms = listing.started_ms;
         let Some(folder) = self.folder_mut(ino) else { return };
-        if folder.listing.replace(listing).is_none() {
-            self.listings += 1;
+        match folder.listing.replace(listing) {
+            Some(before) => self.remember_marker(ino, before.marker_s()),
+            None => self.listings += 1,
         }
         self.listed.push_back((ino, begun_ms));
+    }
+
+    fn remember_marker(&mut self, ino: u64, marker_s: Option<u32>) {
+        if let (Some(inode), Some(marker_s)) = (self.get_mut(ino), marker_s) {
+            inode.fact.modified_s = marker_s;
+        }
     }
 
     /// Lets go of a folder's listing; who reads it keeps it.
@@ -492,9 +513,8 @@ impl Table {
         let Some(folder) = inode.folder.as_deref_mut() else { return };
         let was_ahead = std::mem::take(&mut folder.is_ahead);
         if let Some(listing) = folder.listing.take() {
-            let marker_s = listing.marker_s();
-            inode.fact.modified_s = marker_s.unwrap_or(inode.fact.modified_s);
             self.listings -= 1;
+            self.remember_marker(ino, listing.marker_s());
         }
         if was_ahead && let Some(parent) = self.folder_mut(parent) {
             parent.walk.outstanding = parent.walk.outstanding.saturating_sub(1);
@@ -529,13 +549,14 @@ impl Inode {
         self.ino == ROOT || self.looked_up > 0 || self.pins > 0
     }
 
-    /// What is known of it: of a folder also that its own listing told of something in it.
+    /// What may be told of it, as of when its name was asked for; of a folder also that its own listing told of something in it.
     pub(crate) fn known_fact(&self) -> Fact {
+        let named = Fact { told_ms: self.named_ms, ..self.fact.clone() };
         let listing = self.folder.as_deref().and_then(|folder| folder.listing.as_deref());
-        let Some(listing) = listing.filter(|listing| listing.is_proof()) else { return self.fact.clone() };
-        let told_ms = self.fact.told_ms.max(listing.started_ms);
+        let Some(listing) = listing.filter(|listing| listing.is_proof()) else { return named };
+        let told_ms = self.named_ms.max(listing.started_ms);
         let modified_s = listing.marker_s().unwrap_or(self.fact.modified_s);
-        Fact { told_ms, modified_s, ..self.fact.clone() }
+        Fact { told_ms, modified_s, ..named }
     }
 }
 

@@ -48,7 +48,7 @@ impl<S: Store> Core<S> {
         let now_ms = self.now_ms();
         let mut table = self.table();
         if ino == ROOT {
-            return self.known_of(&table, ROOT).map(Ok);
+            return self.known_of(&mut table, ROOT).map(Ok);
         }
         let Some(inode) = table.get(ino) else { return Some(Err(Fault::of(libc::ESTALE))) };
         let (parent, name, kind) = (inode.parent, inode.name.clone(), inode.kind);

@@ -125,13 +125,15 @@ impl<S: Store> TreeOf<S> {
             negative_ms: ms(config.negative_lifetime / 2),
         };
         let charged = Charged { account: store.account(), bytes: 0 };
+        let mut table = Table::new(mask);
+        table.root_shows_some = matches!(root, Root::Buckets(_));
         TreeOf(Arc::new(Core {
             began_s: store.unix_s(),
             store,
             config,
             root: root.as_folder(),
             lifetimes,
-            table: Mutex::new(Table::new(mask)),
+            table: Mutex::new(table),
             charged: Mutex::new(charged),
             held: Arc::default(),
             lookups: Flights::new(),
@@ -291,8 +293,9 @@ impl<S: Store> Core<S> {
     }
 
     /// What is known of an inode, as it is told.
-    pub(crate) fn known_of(&self, table: &Table, ino: u64) -> Option<Known> {
-        let inode = table.get(ino)?;
+    pub(crate) fn known_of(&self, table: &mut Table, ino: u64) -> Option<Known> {
+        let inode = table.get_mut(ino)?;
+        inode.told = inode.version;
         let fact = inode.known_fact();
         let age_ms = self.now_ms().saturating_sub(fact.told_ms);
         let lifetime_ms = match ino {

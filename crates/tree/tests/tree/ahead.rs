@@ -1,0 +1,149 @@
+//! Folders that are listed before somebody reads them.
+
+use crate::memory::Memory;
+use crate::*;
+
+/// `outer` folders of `inner` folders of two files.
+fn folders(outer: usize, inner: usize) -> Memory {
+    let memory = Memory::new();
+    for number in 0..outer * inner {
+        for file in ["x", "y"] {
+            memory.put(&format!("{:03}/{:03}/{file}", number / inner, number % inner), "");
+        }
+    }
+    memory
+}
+
+/// Reads a folder and all below it, as `ls -lR` does; how many files there were.
+fn walk(tree: &TreeOf<Memory>, folder: u64) -> usize {
+    let handle = tree.open_folder(folder).unwrap();
+    let (mut below, mut files) = (Vec::new(), 0);
+    tree.read_folder(handle, 2, true, &mut |entry| {
+        match entry.known.attributes.kind {
+            FileKind::Folder => below.push(entry.known.attributes.ino),
+            FileKind::File => files += 1,
+        }
+        true
+    })
+    .unwrap();
+    tree.release_folder(handle);
+    files + below.into_iter().map(|folder| walk(tree, folder)).sum::<usize>()
+}
+
+/// Waits until nothing is on its way any more: a guard against hanging, no assertion about time.
+fn rest(memory: &Memory) {
+    let mut asked = u64::MAX;
+    while asked != memory.asked() {
+        asked = memory.asked();
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_walk_asks_once_for_each_folder_and_again_for_nothing() {
+    let memory = folders(20, 20);
+    let tree = memory.tree(minute());
+    assert_eq!(walk(&tree, ROOT), 800);
+    rest(&memory);
+    assert_eq!(memory.asked(), 1 + 20 + 400);
+    let stats = tree.stats();
+    assert!(stats.listed_ahead > 300, "{stats:?}");
+    assert_eq!(walk(&tree, ROOT), 800);
+    assert_eq!(memory.asked(), 421);
+    // Attributes of all of it.
+    memory.turn_clock(60_000);
+    assert_eq!(walk(&tree, ROOT), 800);
+    rest(&memory);
+    assert_eq!(memory.asked(), 2 * 421);
+}
+
+#[test]
+fn siblings_are_listed_many_at_once() {
+    let memory = folders(1, 400);
+    let tree = memory.tree(minute());
+    let parent = ino(&tree, "000");
+    let all = names(&tree, parent);
+    assert_eq!(all.len(), 400);
+    let open = |name: &str| tree.release_folder(tree.open_folder(ino(&tree, &format!("000/{name}"))).unwrap());
+    let before = memory.asked();
+    open(&all[0]);
+    rest(&memory);
+    assert_eq!(memory.asked(), before, "one is no walk");
+    open(&all[1]);
+    rest(&memory);
+    assert_eq!(memory.asked() - before, 8, "the first pages of those behind it");
+    // Who goes on is followed, sixteen at once.
+    memory.shut();
+    for name in &all[2..10] {
+        open(name);
+    }
+    memory.wait_for(16);
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(memory.open(), 16);
+    rest(&memory);
+    // Each that was read lets four more be.
+    assert_eq!(memory.asked() - before, 8 + 8 + 8 * 4);
+    for name in &all[2..50] {
+        assert_eq!(names(&tree, ino(&tree, &format!("000/{name}"))).len(), 2);
+    }
+}
+
+#[test]
+fn who_does_not_walk_is_not_followed() {
+    let memory = folders(1, 400);
+    let tree = memory.tree(minute());
+    names(&tree, ino(&tree, "000"));
+    let before = memory.asked();
+    assert_eq!(names(&tree, ino(&tree, "000/007")).len(), 2);
+    for _ in 0..5 {
+        assert_eq!(names(&tree, ino(&tree, "000/007")).len(), 2);
+    }
+    rest(&memory);
+    assert_eq!(memory.asked() - before, 1);
+    // What is fetched for nobody is little.
+    names(&tree, ino(&tree, "000/300"));
+    rest(&memory);
+    assert!(memory.asked() - before <= 2 + 8, "{}", memory.asked() - before);
+}
+
+#[test]
+fn without_lifetimes_nothing_is_listed_ahead() {
+    let memory = folders(2, 5);
+    let tree = memory.tree(never());
+    assert_eq!(walk(&tree, ROOT), 20);
+    rest(&memory);
+    assert_eq!(tree.stats().listed_ahead, 0);
+}
+
+#[test]
+fn a_folder_that_cannot_be_listed_ahead_tells_its_reader() {
+    let memory = folders(1, 50);
+    let tree = memory.tree(minute());
+    let all = names(&tree, ino(&tree, "000"));
+    let inos: Vec<u64> = all.iter().map(|name| ino(&tree, &format!("000/{name}"))).collect();
+    names(&tree, inos[0]);
+    memory.refuse(flatout_engine::ErrorKind::Network);
+    let handle = tree.open_folder(inos[1]).unwrap();
+    assert!(tree.read_folder(handle, 0, false, &mut |_| true).is_err());
+    rest(&memory);
+    memory.refuse(None);
+    for ino in &inos[1..] {
+        assert_eq!(names(&tree, *ino).len(), 2, "what failed is asked for again");
+    }
+}
+
+#[test]
+fn a_tree_that_is_dropped_leaves_no_threads() {
+    let memory = folders(1, 100);
+    let tree = memory.tree(minute());
+    walk(&tree, ROOT);
+    drop(tree);
+    // Their only hold on the store goes with them.
+    for _ in 0..3_000 {
+        if std::sync::Arc::strong_count(&memory.0) == 1 {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{} still hold the store", std::sync::Arc::strong_count(&memory.0) - 1);
+}

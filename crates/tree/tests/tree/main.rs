@@ -1,0 +1,80 @@
+//! The tree over a store in memory: what each operation answers, what it asks, and what it never mixes.
+
+mod ahead;
+mod folders;
+mod local;
+mod memory;
+mod model;
+mod names;
+mod opens;
+mod requests;
+mod room;
+
+use std::ffi::OsStr;
+use std::time::Duration;
+
+use flatout_tree::store::Store;
+use flatout_tree::{Attributes, Config, FileKind, Known, Source, TreeOf};
+
+const ROOT: u64 = flatout_tree::ROOT;
+
+fn minute() -> Config {
+    Config { negative_lifetime: Duration::from_secs(20), ..Config::default() }
+}
+
+/// Lifetimes of nothing: everything is asked for.
+fn never() -> Config {
+    Config { attribute_lifetime: Duration::ZERO, negative_lifetime: Duration::ZERO, ..Config::default() }
+}
+
+/// Looks a path up from the root.
+fn find<S: Store>(tree: &TreeOf<S>, path: &str) -> Result<Known, i32> {
+    let mut at = ROOT;
+    let mut known = tree.attributes(ROOT).map_err(|fault| fault.errno)?;
+    for name in path.split('/').filter(|name| !name.is_empty()) {
+        known = tree.lookup(at, OsStr::new(name)).map_err(|fault| fault.errno)?;
+        at = known.attributes.ino;
+    }
+    Ok(known)
+}
+
+fn ino<S: Store>(tree: &TreeOf<S>, path: &str) -> u64 {
+    find(tree, path).unwrap_or_else(|errno| panic!("{path}: errno {errno}")).attributes.ino
+}
+
+/// The names of a folder as `ls -p` shows them, `.` and `..` left out; the folder is opened, read and released.
+fn names<S: Store>(tree: &TreeOf<S>, folder: u64) -> Vec<String> {
+    let handle = tree.open_folder(folder).unwrap();
+    let names = read(tree, handle, 0, false).into_iter().map(|(name, _)| name).collect();
+    tree.release_folder(handle);
+    names
+}
+
+/// Names and offsets behind them, from an offset on.
+fn read<S: Store>(tree: &TreeOf<S>, handle: u64, offset: u64, plus: bool) -> Vec<(String, u64)> {
+    let mut names = Vec::new();
+    let read = tree.read_folder(handle, offset, plus, &mut |entry| {
+        let name = entry.name.to_str().unwrap();
+        if name != "." && name != ".." {
+            let slash = if entry.known.attributes.kind == FileKind::Folder { "/" } else { "" };
+            names.push((format!("{name}{slash}"), entry.next));
+        }
+        true
+    });
+    read.unwrap();
+    names
+}
+
+/// All that a file says, by one open.
+fn content(tree: &TreeOf<memory::Memory>, path: &str) -> Result<Vec<u8>, i32> {
+    let handle = tree.open(ino(tree, path), false).map_err(|fault| fault.errno)?.handle;
+    let bytes = bytes(tree, handle, 0, 1 << 20);
+    tree.release(handle);
+    bytes
+}
+
+fn bytes(tree: &TreeOf<memory::Memory>, handle: u64, at: u64, bytes: usize) -> Result<Vec<u8>, i32> {
+    let (tell, told) = std::sync::mpsc::channel();
+    tree.read(handle, at, bytes, move |result| tell.send(result).unwrap()).map_err(|fault| fault.errno)?;
+    told.recv_timeout(Duration::from_secs(60)).unwrap().map_err(|fault| fault.errno)
+}

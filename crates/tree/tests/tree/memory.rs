@@ -1,0 +1,334 @@
+//! A store in memory, with a clock that tests turn, pages as short as they like, and a count of what was asked.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use flatout_engine::{Bucket, Dialect, Entry, Error, ErrorKind, Listed};
+use flatout_tree::store::{Account, Content, Head, Pages, Store, Version};
+use flatout_tree::{Config, Root, TreeOf};
+use flatout_wire::location::Location;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    pub bytes: Vec<u8>,
+    pub etag: String,
+    pub modified_s: u64,
+}
+
+type Keys = BTreeMap<String, Object>;
+
+#[derive(Clone)]
+pub struct Memory(pub Arc<Inner>);
+
+pub struct Inner {
+    buckets: Mutex<BTreeMap<String, Keys>>,
+    versions: AtomicU64,
+    pub clock_ms: AtomicU64,
+    /// Entries of a page that nobody asked to be shorter.
+    pub page: AtomicUsize,
+    pub lists: AtomicU64,
+    pub heads: AtomicU64,
+    pub reads: AtomicU64,
+    /// What every request is answered with.
+    pub refuses: Mutex<Option<ErrorKind>>,
+    /// Requests wait here.
+    gate: Mutex<Gate>,
+    opened: Condvar,
+    /// The account says so.
+    pub is_over: AtomicBool,
+    pub charged: AtomicU64,
+    /// What was said to come next.
+    pub next: Mutex<Vec<(String, Option<Version>)>>,
+}
+
+#[derive(Default)]
+struct Gate {
+    is_shut: bool,
+    waiting: usize,
+    most_waiting: usize,
+}
+
+pub const BUCKET: &str = "bucket";
+
+impl Memory {
+    pub fn new() -> Memory {
+        let memory = Memory(Arc::new(Inner {
+            buckets: Mutex::default(),
+            versions: AtomicU64::new(0),
+            clock_ms: AtomicU64::new(1_000_000),
+            page: AtomicUsize::new(1000),
+            lists: AtomicU64::new(0),
+            heads: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
+            refuses: Mutex::default(),
+            gate: Mutex::default(),
+            opened: Condvar::new(),
+            is_over: AtomicBool::new(false),
+            charged: AtomicU64::new(0),
+            next: Mutex::default(),
+        }));
+        memory.0.buckets.lock().unwrap().insert(BUCKET.into(), Keys::new());
+        memory
+    }
+
+    pub fn with(keys: &[&str]) -> Memory {
+        let memory = Memory::new();
+        for key in keys {
+            memory.put(key, format!("content of {key}"));
+        }
+        memory
+    }
+
+    pub fn put(&self, key: &str, bytes: impl Into<Vec<u8>>) -> Object {
+        self.put_in(BUCKET, key, bytes)
+    }
+
+    pub fn put_in(&self, bucket: &str, key: &str, bytes: impl Into<Vec<u8>>) -> Object {
+        let number = self.0.versions.fetch_add(1, Ordering::Relaxed);
+        let object =
+            Object { bytes: bytes.into(), etag: format!("\"{number:032x}\""), modified_s: 1_700_000_000 + number };
+        let mut buckets = self.0.buckets.lock().unwrap();
+        buckets.entry(bucket.into()).or_default().insert(key.into(), object.clone());
+        object
+    }
+
+    pub fn delete(&self, key: &str) {
+        self.keys(BUCKET).remove(key);
+    }
+
+    fn keys(&self, bucket: &str) -> Guarded<'_> {
+        Guarded(self.0.buckets.lock().unwrap(), bucket.to_owned())
+    }
+
+    pub fn tree(&self, config: Config) -> TreeOf<Memory> {
+        self.tree_under("", config)
+    }
+
+    pub fn tree_under(&self, prefix: &str, config: Config) -> TreeOf<Memory> {
+        let root = Root::Under(Location::S3 { bucket: BUCKET.into(), key: prefix.into() });
+        TreeOf::new(Arc::new(self.clone()), root, config).unwrap()
+    }
+
+    pub fn turn_clock(&self, ms: u64) {
+        self.0.clock_ms.fetch_add(ms, Ordering::Relaxed);
+    }
+
+    pub fn now_ms(&self) -> u64 {
+        self.0.clock_ms.load(Ordering::Relaxed)
+    }
+
+    /// Requests until now: listings' pages and heads.
+    pub fn asked(&self) -> u64 {
+        self.0.lists.load(Ordering::Relaxed) + self.0.heads.load(Ordering::Relaxed)
+    }
+
+    pub fn refuse(&self, with: impl Into<Option<ErrorKind>>) {
+        *self.0.refuses.lock().unwrap() = with.into();
+    }
+
+    pub fn shut(&self) {
+        *self.0.gate.lock().unwrap() = Gate { is_shut: true, ..Gate::default() };
+    }
+
+    /// Lets all requests through; how many waited at once at most.
+    pub fn open(&self) -> usize {
+        let mut gate = self.0.gate.lock().unwrap();
+        gate.is_shut = false;
+        self.0.opened.notify_all();
+        gate.most_waiting
+    }
+
+    /// Waits until so many requests wait. A guard against hanging, no assertion about time.
+    pub fn wait_for(&self, requests: usize) {
+        for _ in 0..60_000 {
+            if self.0.gate.lock().unwrap().waiting >= requests {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        panic!("{requests} requests never came: {}", self.0.gate.lock().unwrap().waiting);
+    }
+
+    fn pass(&self) -> Result<(), Error> {
+        let mut gate = self.0.gate.lock().unwrap();
+        gate.waiting += 1;
+        gate.most_waiting = gate.most_waiting.max(gate.waiting);
+        while gate.is_shut {
+            gate = self.0.opened.wait(gate).unwrap();
+        }
+        gate.waiting -= 1;
+        drop(gate);
+        match *self.0.refuses.lock().unwrap() {
+            Some(kind) => Err(Error::new(kind, "as the test says")),
+            None => Ok(()),
+        }
+    }
+
+    pub fn object(&self, key: &str) -> Option<Object> {
+        self.keys(BUCKET).get(key).cloned()
+    }
+}
+
+struct Guarded<'a>(MutexGuard<'a, BTreeMap<String, Keys>>, String);
+
+impl std::ops::Deref for Guarded<'_> {
+    type Target = Keys;
+
+    fn deref(&self) -> &Keys {
+        static NONE: Keys = Keys::new();
+        self.0.get(&self.1).unwrap_or(&NONE)
+    }
+}
+
+impl std::ops::DerefMut for Guarded<'_> {
+    fn deref_mut(&mut self) -> &mut Keys {
+        self.0.entry(self.1.clone()).or_default()
+    }
+}
+
+fn no_such(what: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("no such {what}"))
+}
+
+impl Store for Memory {
+    type Content = Reader;
+    type Account = Charge;
+
+    fn list(&self, under: &Location, most: Option<u32>) -> Result<Box<dyn Pages>, Error> {
+        let (bucket, prefix) = under.in_bucket().unwrap();
+        Ok(Box::new(Listing {
+            memory: self.clone(),
+            bucket: bucket.into(),
+            prefix: prefix.into(),
+            most: most.map(|most| most as usize),
+            after: String::new(),
+        }))
+    }
+
+    fn head(&self, object: &Location) -> Result<Head, Error> {
+        self.0.heads.fetch_add(1, Ordering::Relaxed);
+        self.pass()?;
+        let (bucket, key) = object.in_bucket().unwrap();
+        let keys = self.keys(bucket);
+        let object = keys.get(key).ok_or_else(|| no_such("key"))?;
+        Ok(Head {
+            size: object.bytes.len() as u64,
+            etag: Some(object.etag.clone()),
+            modified_s: object.modified_s,
+        })
+    }
+
+    fn buckets(&self, _: Dialect) -> Result<Vec<Bucket>, Error> {
+        self.0.lists.fetch_add(1, Ordering::Relaxed);
+        self.pass()?;
+        let buckets = self.0.buckets.lock().unwrap();
+        let listed = buckets.keys().filter(|name| !name.starts_with("foreign"));
+        Ok(listed.map(|name| Bucket { name: name.clone(), created: 5 }).collect())
+    }
+
+    fn content(&self, version: Version) -> Result<Reader, Error> {
+        Ok(Reader { memory: self.clone(), version: Arc::new(version) })
+    }
+
+    fn account(&self) -> Charge {
+        Charge(self.0.clone())
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.now_ms()
+    }
+
+    fn unix_s(&self) -> i64 {
+        1_600_000_000
+    }
+}
+
+struct Listing {
+    memory: Memory,
+    bucket: String,
+    prefix: String,
+    most: Option<usize>,
+    /// The last entry of the page before.
+    after: String,
+}
+
+impl Pages for Listing {
+    fn next_page(&mut self) -> Result<(Vec<Entry>, bool), Error> {
+        self.memory.0.lists.fetch_add(1, Ordering::Relaxed);
+        self.memory.pass()?;
+        let most = self.most.unwrap_or_else(|| self.memory.0.page.load(Ordering::Relaxed));
+        let keys = self.memory.keys(&self.bucket);
+        if !keys.0.contains_key(&self.bucket) {
+            return Err(no_such("bucket"));
+        }
+        let mut entries: Vec<Entry> = Vec::new();
+        for (key, object) in keys.iter().filter(|(key, _)| key.starts_with(&self.prefix)) {
+            let rest = &key[self.prefix.len()..];
+            let entry = match rest.find('/') {
+                Some(at) => Entry::Prefix(format!("{}{}", self.prefix, &rest[..=at])),
+                None => Entry::Object(Listed {
+                    key: key.clone(),
+                    size: object.bytes.len() as u64,
+                    etag: Some(object.etag.clone()),
+                    last_modified: object.modified_s,
+                    storage_class: None,
+                }),
+            };
+            if entry.name() <= self.after.as_str() || entries.last() == Some(&entry) {
+                continue;
+            }
+            if entries.len() == most {
+                self.after = entries.last().map(|last| last.name().to_owned()).unwrap_or_default();
+                return Ok((entries, false));
+            }
+            entries.push(entry);
+        }
+        Ok((entries, true))
+    }
+}
+
+#[derive(Clone)]
+pub struct Reader {
+    memory: Memory,
+    version: Arc<Version>,
+}
+
+impl Content for Reader {
+    type Pieces = Vec<u8>;
+    type Reading = ();
+
+    fn read(&self, at: u64, bytes: usize, done: impl FnOnce(Result<Vec<u8>, Error>) + Send + 'static) {
+        self.memory.0.reads.fetch_add(1, Ordering::Relaxed);
+        let (bucket, key) = self.version.location.in_bucket().unwrap();
+        let object = self.memory.keys(bucket).get(key).cloned();
+        done(match object {
+            None => Err(no_such("key")),
+            Some(object) if Some(&object.etag) != self.version.etag.as_ref() => {
+                Err(Error::new(ErrorKind::Changed, "another version"))
+            }
+            Some(object) => {
+                let at = (at as usize).min(object.bytes.len());
+                Ok(object.bytes[at..(at + bytes).min(object.bytes.len())].to_vec())
+            }
+        });
+    }
+
+    fn set_next(&self, next: impl FnOnce() -> Option<Version> + Send + 'static) {
+        let key = self.version.location.key().to_owned();
+        self.memory.0.next.lock().unwrap().push((key, next()));
+    }
+}
+
+pub struct Charge(Arc<Inner>);
+
+impl Account for Charge {
+    fn set(&mut self, bytes: u64) {
+        self.0.charged.store(bytes, Ordering::Relaxed);
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.is_over.load(Ordering::Relaxed)
+    }
+}
