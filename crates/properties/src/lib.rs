@@ -17,6 +17,7 @@ mod locations;
 mod our_reader;
 mod pieces;
 mod ranges;
+mod requests;
 mod secret;
 
 pub use chunked::chunked;
@@ -27,12 +28,13 @@ pub use documents::documents;
 pub use head::head;
 pub use locations::locations;
 pub use ranges::ranges;
+pub use requests::requests;
 
 /// What is tried with some bytes.
 pub type Target = fn(&[u8]);
 
 /// Every target by its name, which is also that of its corpus in `fuzz/corpus` and of its main in `fuzz/fuzz_targets`.
-pub const TARGETS: [(&str, Target); 8] = [
+pub const TARGETS: [(&str, Target); 9] = [
     ("chunked", chunked),
     ("config", config),
     ("credentials", credentials),
@@ -41,4 +43,5 @@ pub const TARGETS: [(&str, Target); 8] = [
     ("head", head),
     ("locations", locations),
     ("ranges", ranges),
+    ("requests", requests),
 ];

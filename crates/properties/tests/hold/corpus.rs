@@ -184,6 +184,11 @@ fn ranges_holds() {
 }
 
 #[test]
+fn requests_holds() {
+    holds("requests");
+}
+
+#[test]
 fn the_page_of_fuzzing_has_every_difference_that_is_meant() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/fuzzing.md");
     let page = fs::read_to_string(page).unwrap();
