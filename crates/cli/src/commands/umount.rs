@@ -41,7 +41,7 @@ pub fn run(args: &Umount, console: &Console) -> Result<Exit, Failure> {
 
 /// The path without links, also where what is mounted there does not answer: only its parent is looked at.
 fn absolute(typed: &Path) -> Result<PathBuf, Failure> {
-    let refused = |error: &io::Error| Failure::local("umount", typed.display(), error);
+    let refused = |error: &io::Error| missing(typed, error);
     let whole = std::path::absolute(typed).map_err(|error| refused(&error))?;
     let plain: PathBuf = whole.components().collect();
     match (plain.parent(), plain.file_name()) {
@@ -61,10 +61,15 @@ fn absolute(typed: &Path) -> Result<PathBuf, Failure> {
 fn nothing_there(path: &Path) -> Failure {
     let shown = path.display();
     match path.symlink_metadata() {
-        Err(error) => Failure::local("umount", shown, &error),
+        Err(error) => missing(path, &error),
         Ok(_) => Failure::usage(format!("umount: {shown}: nothing is mounted there"))
             .with_hint("`flatout top --once` shows the mounts that there are"),
     }
+}
+
+fn missing(path: &Path, error: &io::Error) -> Failure {
+    Failure::local("umount", path.display(), error)
+        .with_hint("`flatout top --once` shows the mounts that there are")
 }
 
 fn is_stale(path: &Path) -> bool {
