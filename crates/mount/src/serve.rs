@@ -107,6 +107,7 @@ impl Files for Served {
             Err(fault) => answer.fail(tell(&told, fault)),
         };
         match self.tree.read(handle, at, bytes, done) {
+            Ok(reading) if reading.is_over() => None,
             Ok(reading) => Some(Box::new(move || {
                 // Where it was too late, what came finds the request answered.
                 reading.cancel();

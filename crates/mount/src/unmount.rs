@@ -54,19 +54,25 @@ pub(crate) fn detach(point: &Path, anchor: &Anchor, lazy: bool) -> Result<(), Er
         Err(Errno::PERM) => match fusermount::unmount(point, lazy) {
             Err(_) if !ours() => Ok(()),
             Err(_) if !lazy && life(point) == Life::Dead => fusermount::unmount(point, true),
+            // Its words for EBUSY are the C library's.
+            Err(error) if error.cause().contains("busy") => Err(busy(point)),
             ended => ended,
         },
         // Files of a dead mount are open somewhere: they are of no use to anybody.
         Err(Errno::BUSY) if !lazy && life(point) == Life::Dead => {
             by_umount(point, true).map_err(|errno| local("it cannot be unmounted", errno))
         }
-        Err(Errno::BUSY) => Err(Error::new(ErrorKind::LocalIo, "something still uses it").with_hint(format!(
-            "`fuser -vm {0}` shows who; `flatout umount --lazy {0}` takes it out of sight now, and ends it when they are done",
-            point.display()
-        ))),
+        Err(Errno::BUSY) => Err(busy(point)),
         Err(_) if !ours() => Ok(()),
         Err(errno) => Err(local("it cannot be unmounted", errno)),
     }
+}
+
+fn busy(point: &Path) -> Error {
+    Error::new(ErrorKind::LocalIo, "something still uses it").with_hint(format!(
+        "`fuser -vm {0}` shows who; `flatout umount --lazy {0}` takes it out of sight now, and ends it when they are done",
+        point.display()
+    ))
 }
 
 fn by_umount(point: &Path, lazy: bool) -> Result<(), Errno> {

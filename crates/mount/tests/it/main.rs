@@ -7,4 +7,5 @@ mod mounts;
 mod operations;
 mod raw;
 mod reader;
+mod served;
 mod signals;
