@@ -41,7 +41,7 @@ pub fn run(args: &Umount, console: &Console) -> Result<Exit, Failure> {
 
 /// The path without links, also where what is mounted there does not answer: only its parent is looked at.
 fn absolute(typed: &Path) -> Result<PathBuf, Failure> {
-    let refused = |error: &io::Error| Failure::local("umount", typed.display(), error);
+    let refused = |error: &io::Error| missing(typed, error);
     let whole = std::path::absolute(typed).map_err(|error| refused(&error))?;
     let plain: PathBuf = whole.components().collect();
     match (plain.parent(), plain.file_name()) {
@@ -61,20 +61,34 @@ fn absolute(typed: &Path) -> Result<PathBuf, Failure> {
 fn nothing_there(path: &Path) -> Failure {
     let shown = path.display();
     match path.symlink_metadata() {
-        Err(error) => Failure::local("umount", shown, &error),
+        Err(error) => missing(path, &error),
         Ok(_) => Failure::usage(format!("umount: {shown}: nothing is mounted there"))
             .with_hint("`flatout top --once` shows the mounts that there are"),
     }
+}
+
+fn missing(path: &Path, error: &io::Error) -> Failure {
+    Failure::local("umount", path.display(), error)
+        .with_hint("`flatout top --once` shows the mounts that there are")
 }
 
 fn is_stale(path: &Path) -> bool {
     fs::symlink_metadata(path).is_err_and(|error| error.raw_os_error() == Some(libc::ENOTCONN))
 }
 
+/// Whether the process is there, where its number is one of ours: in another name space of processes it is somebody else's.
+fn is_alive(pid: u32) -> bool {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // Of a zombie nothing is left but that nobody has asked how it ended.
+    let is_zombie = state.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('Z'));
+    ["flatout", "mount.flatout", "exe"].contains(&name.trim_end()) && !is_zombie
+}
+
 /// Its socket goes with the process, and so does its number.
 fn wait_for(pid: u32, socket: &Path) -> Result<(), Failure> {
     let start = Instant::now();
-    while socket.exists() && control::look_again(socket).is_some() {
+    while socket.exists() && control::look_again(socket).is_some() || is_alive(pid) {
         if start.elapsed() > PATIENCE {
             return Err(Failure::internal(format!(
                 "umount: process {pid}: serves nothing any more and does not end"

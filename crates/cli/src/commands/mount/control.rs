@@ -37,6 +37,10 @@ impl Doors {
                 let failure = Failure::local("mount", format!("--metrics {address}"), &error);
                 match error.kind() {
                     io::ErrorKind::AddrInUse => failure.with_hint("choose another port, or 0 for a free one"),
+                    io::ErrorKind::AddrNotAvailable => {
+                        failure.with_hint("name an address of this machine, or a port alone for 127.0.0.1")
+                    }
+                    io::ErrorKind::PermissionDenied => failure.with_hint("choose a port from 1024 on"),
                     _ => failure,
                 }
             })

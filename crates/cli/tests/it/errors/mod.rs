@@ -5,6 +5,7 @@
 mod access;
 mod local;
 mod many;
+mod mount;
 mod network;
 mod settings;
 mod snapshot;
@@ -25,6 +26,7 @@ fn all_error_texts_side_by_side() {
     network::all(&mut snapshot);
     local::all(&mut snapshot);
     many::all(&mut snapshot);
+    mount::all(&mut snapshot);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(FILE);
     if std::env::var_os("FLATOUT_BLESS").is_some() {
         std::fs::write(&path, &snapshot.text).unwrap();

@@ -57,6 +57,11 @@ impl Case {
         self
     }
 
+    /// To give it more of its own surroundings.
+    pub fn command(&mut self) -> &mut Command {
+        &mut self.command
+    }
+
     /// In a home of its own.
     pub fn home(mut self, path: &std::path::Path) -> Case {
         self.command.env("HOME", path);

@@ -1,10 +1,11 @@
 //! What cannot be mounted: refused with the exit code that it has elsewhere, before anything is mounted.
 
 use std::fs;
+use std::process::Command;
 use std::time::Duration;
 
-use super::{Place, User, is_alive};
-use crate::objects::{Buckets, bytes};
+use super::{Place, is_alive};
+use crate::objects::Buckets;
 use crate::program::{run, signal, wait_until};
 use crate::raw::{Answer, Raw, Then};
 
@@ -118,40 +119,53 @@ fn ctrl_c_while_the_origin_says_nothing_leaves_nothing() {
     }
 }
 
+/// In a name space of its own, with a /dev/fuse and a /etc/fuse.conf as most machines have them.
 #[test]
 fn a_user_who_may_not_mount_goes_by_fusermount() {
-    let (origin, place) = (Buckets::new(&[("bucket/key", &bytes(100_000))]), Place::new());
-    let (mnt, url) = (place.mnt_text(), origin.url());
-    let own =
-        std::process::Command::new("chown").args(["-R", "65534:65534"]).arg(place.path()).status().unwrap();
+    let (origin, place) = (Buckets::new(&[("bucket/key", b"content")]), Place::new());
+    let at = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    let own = Command::new("chown").args(["-R", "65534:65534"]).arg(place.path()).status().unwrap();
     assert!(own.success());
-    let user = |arguments: &[&str]| {
-        let mut command = std::process::Command::new("setpriv");
-        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", env!("CARGO_BIN_EXE_flatout")]);
-        command.args(arguments).env("AWS_EC2_METADATA_DISABLED", "true").env_remove("HOME");
+    for (conf, with) in [("", ""), ("user_allow_other\n", "--allow-other")] {
+        fs::write(at("fuse.conf"), conf).unwrap();
+        let script = format!(
+            r#"set -e
+            mount -t tmpfs -o dev none {dev}; mknod {dev}/fuse c 10 229; chmod 666 {dev}/fuse; mount --bind {dev}/fuse /dev/fuse
+            touch /etc/fuse.conf; mount --bind {fuse_conf} /etc/fuse.conf
+            as() {{ setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }}
+            flatout() {{ as "$PROGRAM" "$@"; }}
+            mounts() {{ flatout mount s3://bucket {mnt} --endpoint-url {url} --no-sign-request "$@"; }}
+            if [ -z "{with}" ]; then if mounts --allow-other; then exit 9; fi; echo >&2; fi
+            mounts {with}; as cat {mnt}/key
+            if [ -n "{with}" ]; then cat {mnt}/key; fi
+            flatout umount {mnt}; umount /dev/fuse"#,
+            dev = at("state"),
+            fuse_conf = at("fuse.conf"),
+            mnt = place.mnt_text(),
+            url = origin.url(),
+        );
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
         place.within(&mut command);
         command
-    };
-    let line = ["mount", "s3://bucket", &mnt, "--endpoint-url", &url, "--no-sign-request"];
-    let denied = run(&mut user(&[&line[..], &["--allow-other"]].concat()));
-    let allowed = fs::read_to_string("/etc/fuse.conf")
-        .unwrap_or_default()
-        .lines()
-        .any(|line| line == "user_allow_other");
-    if !allowed {
-        denied.refused(1, &["user_allow_other", "/etc/fuse.conf"]);
+            .env_remove("XDG_STATE_HOME")
+            .env("HOME", at("run"))
+            .env("PROGRAM", env!("CARGO_BIN_EXE_flatout"));
+        let ended = run(command.env("AWS_EC2_METADATA_DISABLED", "true"));
+        assert_eq!(ended.code, Some(0), "{}{}", ended.text(), ended.stderr);
+        let read = ended.text().matches("content").count();
+        assert_eq!(read, if with.is_empty() { 1 } else { 2 }, "{}", ended.text());
+        // Whoever may not raise it is told once what root would run.
+        let told: Vec<&str> = ended.stderr.lines().filter(|line| line.contains("128 KiB")).collect();
+        assert_eq!(told.len(), 1, "{}", ended.stderr);
+        assert!(told[0].contains("read_ahead_kb"), "{}", told[0]);
+        if with.is_empty() {
+            assert!(
+                ended.stderr.contains("user_allow_other") && ended.stderr.contains("/etc/fuse.conf"),
+                "{}",
+                ended.stderr
+            );
+        }
+        place.is_clear();
     }
-    let ended = run(&mut user(&line));
-    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-    // Whoever may not raise it is told once what root would run.
-    let told: Vec<&str> = ended.stderr.lines().filter(|line| line.contains("128 KiB")).collect();
-    assert_eq!(told.len(), 1, "{}", ended.stderr);
-    assert!(told[0].contains("read_ahead_kb"), "{}", told[0]);
-    let mut reads = User::start(
-        "setpriv",
-        &["--reuid=65534", "--regid=65534", "--clear-groups", "cat", place.at("key").to_str().unwrap()],
-    );
-    assert_eq!(reads.end(), Some(0));
-    run(&mut user(&["umount", &mnt])).clean();
-    assert!(!place.is_mounted());
 }
