@@ -131,7 +131,7 @@ impl<S: Store> TreeOf<S> {
             began_s: store.unix_s(),
             store,
             config,
-            root: root.as_folder(),
+            root: root.into_folder(),
             lifetimes,
             table: Mutex::new(table),
             charged: Mutex::new(charged),

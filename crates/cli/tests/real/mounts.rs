@@ -84,7 +84,6 @@ impl Mount {
     pub fn at(&self, name: &str) -> PathBuf {
         self.path().join(name)
     }
-
 }
 
 impl Drop for Mount {
