@@ -11,12 +11,10 @@ use super::lane::{Lane, Number, Pattern, WINDOW_AT_START, WINDOW_LEAST};
 
 /// So many patterns of one object are followed at a time.
 const LANES_MOST: usize = 8;
-/// A lane that was not read from for so many reads of its object makes room for another.
+/// A lane that was not read from for so many reads of its object makes room for another; a run has ended.
 const IDLE_READS: u64 = 32;
 /// So many runs are remembered.
 const RUNS_MOST: usize = 16;
-/// A run that has not gone on for so many reads has ended.
-const ENDED_READS: u64 = 8;
 /// Between two reads of a run so many bytes may lie that nobody asks for.
 const GAP_MOST: u64 = 64 << 10;
 /// Longer runs than that say nothing about the next: it is followed at once when it has come so far.
@@ -101,7 +99,7 @@ impl Lanes {
 
     fn go_on(&mut self, at: usize, read: &Range<u64>) -> Option<Number> {
         let reads = self.reads;
-        let ended = self.runs.iter().filter(|run| reads - run.last_read >= ENDED_READS);
+        let ended = self.runs.iter().filter(|run| reads - run.last_read >= IDLE_READS);
         let usual = ended.map(Run::bytes).max().unwrap_or(0).max(self.usual_run).min(USUAL_MOST);
         let run = &mut self.runs[at];
         run.on_read(read);
