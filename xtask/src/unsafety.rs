@@ -10,12 +10,18 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/engine/src/connection.rs", "SO_RCVLOWAT, which neither std nor socket2 has"),
     ("crates/engine/src/interface.rs", "getifaddrs(3), which neither std nor rustix has"),
     ("crates/engine/src/landing.rs", "attempts write disjoint ranges of one buffer at the same time"),
-    ("crates/engine/src/reader/segment.rs", "replies refer to bytes that have landed while others land beside them"),
+    (
+        "crates/engine/src/reader/segment.rs",
+        "replies refer to bytes that have landed while others land beside them",
+    ),
     ("crates/engine/src/lease.rs", "pages straight from mmap(2), reused without being zeroed"),
     ("crates/engine/src/sim/run.rs", "a simulated caller lends its buffer as a real one does"),
     ("crates/engine/src/stream.rs", "a reader and a writer use disjoint bytes of one room"),
     ("crates/engine/tests/weights/allocator.rs", "an allocator that counts, which is unsafe by its trait"),
-    ("crates/mount/src/given.rs", "a descriptor that the process was started with is known by its number only"),
+    (
+        "crates/mount/src/given.rs",
+        "a descriptor that the process was started with is known by its number only",
+    ),
     ("crates/cli/src/sys.rs", "the few system calls that std lacks, each behind a safe function"),
 ];
 
@@ -95,8 +101,11 @@ mod tests {
                 Some("crates/wire/src/range.rs:2: `unsafe` may not stand here"),
             ),
             ("crates/wire/tests/range.rs", call, Some("crates/wire/tests/range.rs:2:")),
-            ("crates/mount/src/given.rs", "a descriptor that the process was started with is known by its number only"),
-    ("crates/cli/src/sys.rs", call, None),
+            (
+                "crates/mount/src/given.rs",
+                "a descriptor that the process was started with is known by its number only",
+            ),
+            ("crates/cli/src/sys.rs", call, None),
             ("crates/wire/src/range.rs", "//! No unsafe.\n/* unsafe */ fn f() { g(\"unsafe\") }", None),
             ("crates/wire/src/lib.rs", "//! X.\n", Some("crates/wire/src/lib.rs: holds no `unsafe`: write")),
             ("crates/wire/src/lib.rs", "//! X.\n#![forbid(unsafe_code)]\n", None),

@@ -105,7 +105,9 @@ fn by_mount(point: &Path, options: &Options, plain: &Plain) -> Result<OwnedFd, E
 
 fn refused(errno: Errno) -> Error {
     let hint = match errno {
-        Errno::NOENT => "there is no /dev/fuse: run `modprobe fuse`, or give the container `--device /dev/fuse`",
+        Errno::NOENT => {
+            "there is no /dev/fuse: run `modprobe fuse`, or give the container `--device /dev/fuse`"
+        }
         Errno::NODEV => "the kernel has no FUSE: run `modprobe fuse`",
         Errno::BUSY => "something else is mounted there: unmount it, or name another folder",
         _ => "run it as root, or install the package fuse3",

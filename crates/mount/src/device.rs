@@ -73,7 +73,12 @@ impl Device {
     }
 
     /// The same of a body in several pieces, of which the first `most` bytes count: the kernel refuses more than it asked for.
-    pub fn answer_pieces<'a>(&self, unique: u64, pieces: impl Iterator<Item = &'a [u8]>, most: usize) -> bool {
+    pub fn answer_pieces<'a>(
+        &self,
+        unique: u64,
+        pieces: impl Iterator<Item = &'a [u8]>,
+        most: usize,
+    ) -> bool {
         let mut slices = Vec::with_capacity(8);
         // The header's place: it says how many bytes follow.
         slices.push(IoSlice::new(&[]));

@@ -97,7 +97,7 @@ fn receive(socket: &OwnedFd) -> Result<OwnedFd, Error> {
         RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
         _ => None,
     });
-    descriptors
-        .next()
-        .ok_or_else(|| Error::new(ErrorKind::LocalIo, "fusermount3 says that it mounted, and hands nothing over"))
+    descriptors.next().ok_or_else(|| {
+        Error::new(ErrorKind::LocalIo, "fusermount3 says that it mounted, and hands nothing over")
+    })
 }

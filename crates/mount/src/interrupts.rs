@@ -56,7 +56,8 @@ impl Interrupts {
             return;
         }
         let shared = self.0.clone();
-        let thread = std::thread::Builder::new().name("flatout-signal".to_owned()).spawn(move || shared.watch());
+        let thread =
+            std::thread::Builder::new().name("flatout-signal".to_owned()).spawn(move || shared.watch());
         match thread {
             Ok(thread) => {
                 state.watching = true;

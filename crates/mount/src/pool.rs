@@ -96,7 +96,8 @@ impl Pool {
     fn start(&self) {
         let shared = self.0.clone();
         let name = "flatout-wait".to_owned();
-        let thread = std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(move || shared.serve());
+        let thread =
+            std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(move || shared.serve());
         if thread.is_err() {
             // The machine has no more threads: those that there are do it later, or nobody does.
             let mut state = self.0.state();

@@ -26,7 +26,8 @@ fn waits_run_side_by_side() {
 #[test]
 fn no_more_than_the_bound_run() {
     let pool = Pool::of(3, LONG);
-    let (running, most, done) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), mpsc::channel());
+    let (running, most, done) =
+        (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), mpsc::channel());
     for _ in 0..50 {
         let (running, most, done) = (running.clone(), most.clone(), done.0.clone());
         pool.run(move || {
@@ -74,7 +75,12 @@ fn a_panic_takes_no_thread_along() {
 fn what_waits_at_the_end_is_dropped() {
     let pool = Pool::of(1, LONG);
     let (go, went) = mpsc::channel::<()>();
-    pool.run(move || drop(went.recv()));
+    let (begin, begun) = mpsc::channel();
+    pool.run(move || {
+        begin.send(()).unwrap();
+        drop(went.recv());
+    });
+    begun.recv_timeout(LONG).unwrap();
     let kept = Arc::new(());
     for _ in 0..5 {
         let kept = kept.clone();

@@ -135,20 +135,19 @@ impl<'a> Request<'a> {
     /// Reads the bytes of one request.
     pub fn parse(bytes: &'a [u8]) -> Result<Request<'a>, Malformed> {
         let mut header = Fields(bytes);
-        let (length, opcode, unique, node, _uid, _gid, pid, _extensions) =
-            (|| -> Option<_> {
-                Some((
-                    header.u32()?,
-                    header.u32()?,
-                    header.u64()?,
-                    header.u64()?,
-                    header.u32()?,
-                    header.u32()?,
-                    header.u32()?,
-                    header.u32()?,
-                ))
-            })()
-            .ok_or(Malformed::Headless)?;
+        let (length, opcode, unique, node, _uid, _gid, pid, _extensions) = (|| -> Option<_> {
+            Some((
+                header.u32()?,
+                header.u32()?,
+                header.u64()?,
+                header.u64()?,
+                header.u32()?,
+                header.u32()?,
+                header.u32()?,
+                header.u32()?,
+            ))
+        })()
+        .ok_or(Malformed::Headless)?;
         let answered = !matches!(opcode, op::FORGET | op::BATCH_FORGET);
         let malformed = Malformed::Body { unique, answered };
         // One read(2) is one request, so another length is another kernel's idea of the header.

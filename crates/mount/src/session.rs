@@ -194,7 +194,9 @@ fn first_request(link: &Link, options: &Options) -> Result<Agreed, Error> {
                     .with_hint("mount it with `fd=N` before it is handed over"));
             }
             Next::End(End::Broken(errno)) => return Err(local("cannot read requests", errno)),
-            Next::End(_) => return Err(Error::new(ErrorKind::LocalIo, "it was unmounted before it was served")),
+            Next::End(_) => {
+                return Err(Error::new(ErrorKind::LocalIo, "it was unmounted before it was served"));
+            }
         };
         let init = match Request::parse(&buffer[..bytes]) {
             Ok(Request { unique, operation: Operation::Init(init), .. }) => (unique, init),
@@ -218,12 +220,7 @@ fn first_request(link: &Link, options: &Options) -> Result<Agreed, Error> {
 }
 
 /// What INIT cannot do. A refusal is no error: it is told, with what to run.
-fn tune(
-    agreed: &Agreed,
-    options: &Options,
-    device: Option<tuning::DeviceNumber>,
-    threads: usize,
-) -> Granted {
+fn tune(agreed: &Agreed, options: &Options, device: Option<tuning::DeviceNumber>, threads: usize) -> Granted {
     let wanted = options.read_ahead_bytes;
     let mut read_ahead = Some(agreed.read_ahead_bytes);
     let mut remedy = None;

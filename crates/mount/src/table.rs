@@ -63,11 +63,8 @@ mod tests {
 
     #[track_caller]
     fn check(line: &str, want: Option<((u32, u32), &str, &str)>) {
-        let want = want.map(|(device, point, kind)| Mount {
-            device,
-            point: point.into(),
-            kind: kind.to_owned(),
-        });
+        let want =
+            want.map(|(device, point, kind)| Mount { device, point: point.into(), kind: kind.to_owned() });
         assert_eq!(row(line.as_bytes()), want, "{line}");
     }
 

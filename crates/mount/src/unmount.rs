@@ -24,7 +24,8 @@ pub fn unmount(path: &Path, lazy: bool) -> Result<(), Error> {
 fn by_path(path: &Path, lazy: bool) -> Result<(), Error> {
     // Neither this nor umount(2) asks what is mounted there.
     let point = path.canonicalize().map_err(|error| {
-        Error::new(ErrorKind::Usage, flatout_engine::plain(&error)).with_hint("name the folder it is mounted at")
+        Error::new(ErrorKind::Usage, flatout_engine::plain(&error))
+            .with_hint("name the folder it is mounted at")
     })?;
     let Some(mount) = table::at(&point) else {
         return Err(Error::new(ErrorKind::Usage, "nothing is mounted there")
@@ -32,15 +33,19 @@ fn by_path(path: &Path, lazy: bool) -> Result<(), Error> {
     };
     // One that somebody else mounted and handed over may have the plain type.
     if mount.kind != TYPE && mount.kind != "fuse" {
-        return Err(Error::new(ErrorKind::Usage, format!("what is mounted there is {}, not Flatout's", mount.kind))
-            .with_hint("use `umount` for it"));
+        return Err(Error::new(
+            ErrorKind::Usage,
+            format!("what is mounted there is {}, not Flatout's", mount.kind),
+        )
+        .with_hint("use `umount` for it"));
     }
     detach(&point, &Anchor { point: None, device: Some(mount.device) }, lazy)
 }
 
 /// Unmounts there what has this device; nothing where that is gone already.
 pub(crate) fn detach(point: &Path, anchor: &Anchor, lazy: bool) -> Result<(), Error> {
-    let ours = || table::at(point).is_some_and(|mount| anchor.device.is_none_or(|device| device == mount.device));
+    let ours =
+        || table::at(point).is_some_and(|mount| anchor.device.is_none_or(|device| device == mount.device));
     if !ours() {
         return Ok(());
     }

@@ -62,7 +62,9 @@ fn pair() -> (OwnedFd, flatout_mount::Session) {
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .expect("a pair of sockets");
     let mut init = vec![0; HEADER + 64];
-    for (at, word) in [(0, 104), (4, 26), (8, 2), (40, 7), (44, 45), (48, 128 << 10), (52, u32::MAX), (56, u32::MAX)] {
+    for (at, word) in
+        [(0, 104), (4, 26), (8, 2), (40, 7), (44, 45), (48, 128 << 10), (52, u32::MAX), (56, u32::MAX)]
+    {
         init[at..at + 4].copy_from_slice(&u32::to_ne_bytes(word));
     }
     rustix::net::send(&ours, &init, SendFlags::NOSIGNAL).expect("room in a socket");
@@ -79,7 +81,9 @@ fn ask(kernel: &OwnedFd, request: &[u8]) -> Option<(i32, Vec<u8>)> {
         return None;
     }
     rustix::net::send(kernel, request, SendFlags::NOSIGNAL).expect("room in a socket");
-    let word = |at: usize| request.get(at..at + 4).map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]]));
+    let word = |at: usize| {
+        request.get(at..at + 4).map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]]))
+    };
     let opcode = word(4)?;
     if request.len() < HEADER || matches!(opcode, FORGET | BATCH_FORGET) {
         return None;
@@ -158,7 +162,8 @@ impl Made {
     }
 
     fn found(name: &OsStr) -> Result<Entry, Errno> {
-        let sum = name.as_bytes().iter().fold(0u64, |sum, &byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+        let sum =
+            name.as_bytes().iter().fold(0u64, |sum, &byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
         match sum % 4 {
             0 => Err(2),
             // No errno that the kernel would take.

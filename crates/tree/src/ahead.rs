@@ -163,7 +163,9 @@ impl<S: Store> Core<S> {
         let run = walk.run;
         let mut is_walk = run >= RUN_LEAST;
         // The walk came from a folder whose siblings it has walked through: it will do so here.
-        if parent != crate::ROOT && let Some(above) = table.folder_mut(above) {
+        if parent != crate::ROOT
+            && let Some(above) = table.folder_mut(above)
+        {
             above.walk.is_deep |= above.walk.run > 0;
             is_walk |= above.walk.is_deep && above.walk.run >= RUN_LEAST;
         }

@@ -178,14 +178,16 @@ impl<S: Store> Core<S> {
     pub(crate) fn listing_of(&self, ino: u64, place: &Place) -> Result<Arc<FolderListing>, Fault> {
         let young = |listing: &&Arc<FolderListing>| self.is_young(listing);
         if let Some(inode) = self.table().get(ino)
-            && let Some(listing) = inode.folder.as_ref().and_then(|folder| folder.listing.as_ref()).filter(young)
+            && let Some(listing) =
+                inode.folder.as_ref().and_then(|folder| folder.listing.as_ref()).filter(young)
         {
             return Ok(listing.clone());
         }
         let begun = Arc::new(self.begin(place)?);
         let mut table = self.table();
         if let Some(inode) = table.get(ino)
-            && let Some(listing) = inode.folder.as_ref().and_then(|folder| folder.listing.as_ref()).filter(young)
+            && let Some(listing) =
+                inode.folder.as_ref().and_then(|folder| folder.listing.as_ref()).filter(young)
         {
             return Ok(listing.clone());
         }

@@ -63,7 +63,12 @@ pub(crate) enum Answer {
 
 impl FolderListing {
     /// A listing that has not been begun, of a folder whose key has so many bytes.
-    pub(crate) fn new(pages: Box<dyn Pages>, prefix_bytes: usize, now_ms: u64, held: Arc<Held>) -> FolderListing {
+    pub(crate) fn new(
+        pages: Box<dyn Pages>,
+        prefix_bytes: usize,
+        now_ms: u64,
+        held: Arc<Held>,
+    ) -> FolderListing {
         let state = State {
             pages: Vec::new(),
             binder: Binder::new(prefix_bytes),

@@ -91,7 +91,8 @@ fn an_abort_leaves_no_mount_point() {
 fn no_thread_remains() {
     // In a process of its own: other tests have threads of the same names.
     let this = std::env::current_exe().unwrap();
-    let ran = Command::new(this).args(["--exact", "ends::alone_no_thread_remains", "--ignored"]).output().unwrap();
+    let ran =
+        Command::new(this).args(["--exact", "ends::alone_no_thread_remains", "--ignored"]).output().unwrap();
     let said = String::from_utf8_lossy(&ran.stdout);
     assert!(ran.status.success() && said.contains("1 passed"), "{said}");
 }
@@ -102,7 +103,8 @@ fn alone_no_thread_remains() {
     let mut held = Held::new();
     // Threads of all kinds: of the pool, and one that looks at who had a signal.
     fs::read(held.path("far")).unwrap();
-    let mut stuck = Command::new("cat").arg(held.path("stuck")).stdout(std::process::Stdio::null()).spawn().unwrap();
+    let mut stuck =
+        Command::new("cat").arg(held.path("stuck")).stdout(std::process::Stdio::null()).spawn().unwrap();
     held.model.until("it waits", |state| state.waiting == 1);
     assert!(threads().len() >= 3, "{:?}", threads());
     stuck.kill().unwrap();
@@ -236,6 +238,9 @@ fn a_descriptor_is_taken_over() {
 fn a_descriptor_that_is_not_mounted_is_refused() {
     let device = File::options().read(true).write(true).open("/dev/fuse").unwrap();
     let at = format!("/dev/fd/{}", std::os::fd::IntoRawFd::into_raw_fd(device));
-    let error = mount(&options(Path::new(&at))).unwrap().serve_files(Arc::<Model>::default()).expect_err("not mounted");
+    let error = mount(&options(Path::new(&at)))
+        .unwrap()
+        .serve_files(Arc::<Model>::default())
+        .expect_err("not mounted");
     assert!(error.to_string().contains("the connection is not mounted"), "{error}");
 }

@@ -18,7 +18,10 @@ fn files_are_read() {
     assert_eq!(fs::read(held.path("nothing")).unwrap_err().raw_os_error(), Some(libc::ENOENT));
     let about = fs::metadata(held.path("hello")).unwrap();
     assert_eq!((about.ino(), about.size(), about.mode(), about.nlink()), (HELLO, 13, 0o100444, 1));
-    assert_eq!((about.uid(), about.gid(), about.mtime(), about.ctime()), (7, 8, 1_700_000_000, 1_600_000_000));
+    assert_eq!(
+        (about.uid(), about.gid(), about.mtime(), about.ctime()),
+        (7, 8, 1_700_000_000, 1_600_000_000)
+    );
 }
 
 #[test]

@@ -5,19 +5,14 @@ use std::time::Duration;
 
 use flatout_engine::ErrorKind;
 
-use crate::model::*;
 use crate::held::until;
+use crate::model::*;
 use crate::raw::*;
 
 /// `struct fuse_attr` of a file of the model.
 fn attr(node: u64, size: u64, mode: u32) -> Vec<u8> {
     let times = longs(&[1_700_000_000, 1_700_000_000, 1_600_000_000]);
-    [
-        longs(&[node, size, size.div_ceil(512)]),
-        times,
-        words(&[0, 0, 0, mode, 1, 7, 8, 0, 4096, 0]),
-    ]
-    .concat()
+    [longs(&[node, size, size.div_ceil(512)]), times, words(&[0, 0, 0, mode, 1, 7, 8, 0, 4096, 0])].concat()
 }
 
 /// `struct fuse_entry_out`; the model's lifetime is one and a half seconds.
@@ -48,7 +43,8 @@ fn init_is_negotiated() {
     const INIT_EXT: u64 = 1 << 30;
     const DIRECT_MMAP: u64 = 1 << 36;
     // Minor, flags: flags of the answer, pages, minor granted.
-    let wanted = 1 | 1 << 5 | 1 << 12 | 1 << 13 | 1 << 15 | 1 << 18 | 1 << 21 | MAX_PAGES | INIT_EXT | DIRECT_MMAP;
+    let wanted =
+        1 | 1 << 5 | 1 << 12 | 1 << 13 | 1 << 15 | 1 << 18 | 1 << 21 | MAX_PAGES | INIT_EXT | DIRECT_MMAP;
     let table = [
         (45, ALL, wanted, 256, 45),
         (60, ALL, wanted, 256, 45),
@@ -218,7 +214,8 @@ fn dirents(mut bytes: &[u8], plus: bool) -> Vec<(String, u64, u64)> {
     while !bytes.is_empty() {
         let ahead = if plus { 128 } else { 0 };
         let dirent = &bytes[ahead..];
-        let (node, next, length, kind) = (long(dirent, 0), long(dirent, 8), word(dirent, 16), word(dirent, 20));
+        let (node, next, length, kind) =
+            (long(dirent, 0), long(dirent, 8), word(dirent, 16), word(dirent, 20));
         let name = std::str::from_utf8(&dirent[24..24 + length as usize]).unwrap();
         assert_eq!(kind, if node <= MANY { 4 } else { 8 }, "{name}");
         if plus && name.starts_with('.') {
@@ -252,8 +249,22 @@ fn folders_are_read_in_pieces() {
         }
         let names: Vec<&str> = all.iter().map(|name| name.0.as_str()).collect();
         let want = [
-            ".", "..", "sub", "many", "hello", "big", "far", "stuck", "stuck-open", "stuck-read", "pieces",
-            "direct", "far-attributes", "panic", "panic-read", "kept",
+            ".",
+            "..",
+            "sub",
+            "many",
+            "hello",
+            "big",
+            "far",
+            "stuck",
+            "stuck-open",
+            "stuck-read",
+            "pieces",
+            "direct",
+            "far-attributes",
+            "panic",
+            "panic-read",
+            "kept",
         ];
         assert_eq!(names, want);
         let counted = model.state().lookups.values().sum::<i64>();
@@ -271,7 +282,8 @@ fn folders_are_read_in_pieces() {
 #[test]
 fn the_rest_is_answered_or_refused() {
     let (mut kernel, session) = Kernel::serve(&Arc::default());
-    let statfs = [longs(&[1 << 50, 1 << 49, 1 << 49, 1 << 40, 1 << 39]), words(&[4096, 255, 4096]), vec![0; 28]];
+    let statfs =
+        [longs(&[1 << 50, 1 << 49, 1 << 49, 1 << 40, 1 << 39]), words(&[4096, 255, 4096]), vec![0; 28]];
     assert_eq!(kernel.ask(op::STATFS, ROOT, &[]), Ok(statfs.concat()));
     for opcode in [op::FLUSH, op::FSYNC, op::FSYNCDIR, op::DESTROY] {
         assert_eq!(kernel.ask(opcode, ROOT, &[0; 24]), Ok(vec![]), "{opcode}");

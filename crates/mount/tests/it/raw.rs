@@ -99,7 +99,8 @@ impl Kernel {
     /// None: nothing came for so long.
     pub fn answer_within(&self, wait: Duration) -> Option<Answer> {
         let mut waits = [rustix::event::PollFd::new(&self.socket, rustix::event::PollFlags::IN)];
-        let wait = rustix::event::Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
+        let wait =
+            rustix::event::Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
         if rustix::event::poll(&mut waits, Some(&wait)).unwrap() == 0 {
             return None;
         }

@@ -18,9 +18,8 @@ use crate::memory::Memory;
 use crate::*;
 
 /// Keys that get in each other's way: files and folders of one name, names that sort between them, markers.
-const KEYS: [&str; 12] = [
-    "a", "a-", "a/x", "a/y", "a/y/z", "a0", "b", "b/", "c/d/e", "c/d/f", "c/d.1", "c/g",
-];
+const KEYS: [&str; 12] =
+    ["a", "a-", "a/x", "a/y", "a/y/z", "a0", "b", "b/", "c/d/e", "c/d/f", "c/d.1", "c/g"];
 /// What is asked for besides.
 const PATHS: [&str; 7] = ["a/y/none", "none", "c", "c/d", "c/d/none", "a/x/y", "c/none"];
 
@@ -179,7 +178,8 @@ impl Run {
             }
             Step::Turn(ms) => self.memory.turn_clock(u64::from(*ms)),
             Step::Find(path) => {
-                let all: Vec<&str> = KEYS.iter().chain(&PATHS).map(|path| path.trim_end_matches('/')).collect();
+                let all: Vec<&str> =
+                    KEYS.iter().chain(&PATHS).map(|path| path.trim_end_matches('/')).collect();
                 self.find(all[path.index(all.len())]);
             }
             Step::Attributes(at) => {
@@ -259,8 +259,14 @@ impl Run {
             let asked = self.memory.asked();
             let answer = self.tree.lookup(at, OsStr::new(name));
             if let Some(known) = known {
-                assert_eq!(self.memory.0.heads.load(Ordering::Relaxed), self.memory.0.heads.load(Ordering::Relaxed));
-                assert_eq!(known.clone().map_err(|fault| fault.errno), answer.clone().map_err(|fault| fault.errno));
+                assert_eq!(
+                    self.memory.0.heads.load(Ordering::Relaxed),
+                    self.memory.0.heads.load(Ordering::Relaxed)
+                );
+                assert_eq!(
+                    known.clone().map_err(|fault| fault.errno),
+                    answer.clone().map_err(|fault| fault.errno)
+                );
                 if let Ok(known) = known {
                     self.tree.forget(known.attributes.ino, 1);
                 }
@@ -298,7 +304,8 @@ impl Run {
             // The name was told of, and then its object: a folder may hide it since.
             Source::Head => {
                 let is_file = |state: Option<&Seen>| state.is_some_and(|state| state.kind() == seen.kind());
-                self.history.was(path, told_ms, now, is_file) && self.history.object_was(path, told_ms, now, &seen)
+                self.history.was(path, told_ms, now, is_file)
+                    && self.history.object_was(path, told_ms, now, &seen)
             }
             _ => self.history.was(path, told_ms, now, |state| state == Some(&seen)),
         };
@@ -432,8 +439,14 @@ impl Run {
         }
         let since_ms = since_ms - self.lifetime_ms.saturating_sub(1);
         let seen = Seen::of(&known.attributes);
-        let was = |state: Option<&Seen>| state.is_some_and(|state| *state == seen || plus && state.kind() == seen.kind());
-        assert!(self.history.was(path, since_ms, self.now(), was), "{path}: {seen:?}: {:?}", self.history.all(path));
+        let was = |state: Option<&Seen>| {
+            state.is_some_and(|state| *state == seen || plus && state.kind() == seen.kind())
+        };
+        assert!(
+            self.history.was(path, since_ms, self.now(), was),
+            "{path}: {seen:?}: {:?}",
+            self.history.all(path)
+        );
     }
 
     /// What was there all the time has come.
@@ -463,7 +476,10 @@ impl Run {
                 assert!(!candidates.is_empty(), "{path} was not there");
                 let before = self.opened.insert(ino, candidates.clone()).unwrap_or_default();
                 if opened.keep_cache {
-                    assert!(before.iter().any(|version| candidates.contains(version)), "{path}: kept another's cache");
+                    assert!(
+                        before.iter().any(|version| candidates.contains(version)),
+                        "{path}: kept another's cache"
+                    );
                 }
                 self.files.push(File { handle: opened.handle, path, versions: candidates });
             }
