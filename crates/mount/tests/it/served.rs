@@ -30,14 +30,18 @@ impl Bucket {
     fn new(tunnel: Tunnel) -> Bucket {
         let files = tempfile::tempdir().unwrap();
         let bucket = files.path().join("bucket");
-        for (name, bytes) in [("a/b/deep", 3 << 20), ("a/empty", 0), ("small", 1000), ("large", 20 << 20), ("a/x y", 5)] {
+        for (name, bytes) in
+            [("a/b/deep", 3 << 20), ("a/empty", 0), ("small", 1000), ("large", 20 << 20), ("a/x y", 5)]
+        {
             let path = bucket.join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
-            let content: Vec<u8> = (0..bytes).map(|at: usize| (at * 7 + at / 251 + name.len()) as u8).collect();
+            let content: Vec<u8> =
+                (0..bytes).map(|at: usize| (at * 7 + at / 251 + name.len()) as u8).collect();
             fs::write(path, content).unwrap();
         }
         let store = Store::Root(files.path().to_owned());
-        let origin = Origin::start(flatout_server::Options { tunnel, ..flatout_server::Options::new(store) }).unwrap();
+        let origin =
+            Origin::start(flatout_server::Options { tunnel, ..flatout_server::Options::new(store) }).unwrap();
         let mut config = Config::default();
         config.settings.endpoint_url = Some(origin.url());
         config.settings.no_sign_request = true;
