@@ -50,9 +50,11 @@ fn in_background(args: &Mount, console: &Console) -> Result<Exit, Failure> {
         session::run(plan, console, Some(log))
     });
     // What fails once the mount stands is in the log.
-    outcome.inspect_err(|failure| daemon::report(&Report::Failed(failure.clone()))).or_else(|failure| {
+    outcome.map_err(|failure| {
         let exit = failure.exit;
-        Err(Failure { exit, ..Failure::reader_gone() })
+        daemon::report(&Report::Failed(failure));
+        // Said by the other.
+        Failure { exit, ..Failure::reader_gone() }
     })
 }
 
