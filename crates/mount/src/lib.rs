@@ -21,6 +21,7 @@ mod request;
 mod serve;
 mod session;
 mod table;
+mod timings;
 mod tuning;
 mod unmount;
 
@@ -30,4 +31,5 @@ pub use files::{Attributes, Cancel, Entry, Errno, Files, Opened, Statfs};
 pub use options::Options;
 pub use serve::Tell;
 pub use session::{Ended, Granted, Mounted, Notifier, Session, SessionWatch, Unmounter, mount};
+pub use timings::{BOUNDS, Timed, Timing, Timings};
 pub use unmount::unmount;

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flatout_engine::Error;
 use flatout_tree::{Fault, FileKind, Known, Tree};
@@ -10,6 +10,7 @@ use flatout_tree::{Fault, FileKind, Known, Tree};
 use crate::answer::ReadAnswer;
 use crate::files::{Attributes, Cancel, Entry, Errno, Files, Opened, Statfs};
 use crate::session::{Mounted, Session};
+use crate::timings::{Timed, Timings};
 
 /// Hears why an operation failed: a program only ever sees its errno.
 pub type Tell = Arc<dyn Fn(&Error) + Send + Sync>;
@@ -22,18 +23,46 @@ impl Mounted {
 
     /// The same; `tell` hears each error of the origin's, on whichever thread met it.
     pub fn serve_telling(self, tree: Arc<Tree>, tell: Tell) -> Result<Session, Error> {
-        self.serve_files(Arc::new(Served { tree, tell }))
+        self.serve_timed(tree, tell, Arc::default())
+    }
+
+    /// The same; `timings` hears how long answers took, and which errors they were.
+    pub fn serve_timed(self, tree: Arc<Tree>, tell: Tell, timings: Arc<Timings>) -> Result<Session, Error> {
+        self.serve_files(Arc::new(Served { tree, tell, timings }))
     }
 }
 
 struct Served {
     tree: Arc<Tree>,
     tell: Tell,
+    timings: Arc<Timings>,
 }
 
 impl Served {
     fn errno(&self, fault: Fault) -> Errno {
         tell(&self.tell, fault)
+    }
+
+    /// What `work` answers, and how long that took.
+    fn timed<T>(
+        &self,
+        operation: Timed,
+        work: impl FnOnce() -> Option<Result<T, Errno>>,
+    ) -> Option<Result<T, Errno>> {
+        let began = Instant::now();
+        let answer = work();
+        // What memory does not know is asked again by a call that may wait: it counts then.
+        if let Some(answer) = &answer {
+            self.timings.answered(operation, began, answer.as_ref().err().copied());
+        }
+        answer
+    }
+
+    fn waited<T>(&self, operation: Timed, work: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+        let began = Instant::now();
+        let answer = work();
+        self.timings.answered(operation, began, answer.as_ref().err().copied());
+        answer
     }
 
     fn entry(&self, known: Result<Known, Fault>) -> Result<Entry, Errno> {
@@ -49,11 +78,11 @@ impl Served {
 
 impl Files for Served {
     fn lookup(&self, parent: u64, name: &OsStr) -> Result<Entry, Errno> {
-        self.entry(self.tree.lookup(parent, name))
+        self.waited(Timed::Lookup, || self.entry(self.tree.lookup(parent, name)))
     }
 
     fn lookup_known(&self, parent: u64, name: &OsStr) -> Option<Result<Entry, Errno>> {
-        self.tree.lookup_known(parent, name).map(|known| self.entry(known))
+        self.timed(Timed::Lookup, || self.tree.lookup_known(parent, name).map(|known| self.entry(known)))
     }
 
     fn negative_lifetime(&self) -> Duration {
@@ -61,11 +90,11 @@ impl Files for Served {
     }
 
     fn attributes(&self, node: u64) -> Result<Entry, Errno> {
-        self.entry(self.tree.attributes(node))
+        self.waited(Timed::Attributes, || self.entry(self.tree.attributes(node)))
     }
 
     fn attributes_known(&self, node: u64) -> Option<Result<Entry, Errno>> {
-        self.tree.attributes_known(node).map(|known| self.entry(known))
+        self.timed(Timed::Attributes, || self.tree.attributes_known(node).map(|known| self.entry(known)))
     }
 
     fn forget(&self, node: u64, times: u64) {
@@ -83,9 +112,13 @@ impl Files for Served {
         plus: bool,
         each: &mut dyn FnMut(&OsStr, &Entry, u64) -> bool,
     ) -> Result<(), Errno> {
-        self.tree
-            .read_folder(handle, offset, plus, &mut |line| each(line.name, &entry(&line.known), line.next))
-            .map_err(|fault| self.errno(fault))
+        self.waited(Timed::ReadFolder, || {
+            self.tree
+                .read_folder(handle, offset, plus, &mut |line| {
+                    each(line.name, &entry(&line.known), line.next)
+                })
+                .map_err(|fault| self.errno(fault))
+        })
     }
 
     fn release_folder(&self, handle: u64) {
@@ -93,18 +126,29 @@ impl Files for Served {
     }
 
     fn open(&self, node: u64, direct: bool) -> Result<Opened, Errno> {
-        self.opened(self.tree.open(node, direct))
+        self.waited(Timed::Open, || self.opened(self.tree.open(node, direct)))
     }
 
     fn open_known(&self, node: u64, direct: bool) -> Option<Result<Opened, Errno>> {
-        self.tree.open_known(node, direct).map(|opened| self.opened(opened))
+        self.timed(Timed::Open, || self.tree.open_known(node, direct).map(|opened| self.opened(opened)))
     }
 
     fn read(&self, handle: u64, at: u64, bytes: usize, answer: ReadAnswer) -> Option<Cancel> {
         let (told, refused) = (self.tell.clone(), answer.clone());
-        let done = move |read: Result<flatout_tree::Pieces, Fault>| match read {
-            Ok(pieces) => answer.send(pieces.slices()),
-            Err(fault) => answer.fail(tell(&told, fault)),
+        let (timings, began) = (self.timings.clone(), Instant::now());
+        let done = move |read: Result<flatout_tree::Pieces, Fault>| {
+            let errno = match read {
+                Ok(pieces) => {
+                    answer.send(pieces.slices());
+                    None
+                }
+                Err(fault) => {
+                    let errno = tell(&told, fault);
+                    answer.fail(errno);
+                    Some(errno)
+                }
+            };
+            timings.answered(Timed::Read, began, errno);
         };
         match self.tree.read(handle, at, bytes, done) {
             Ok(reading) if reading.is_over() => None,

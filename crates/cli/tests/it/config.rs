@@ -50,7 +50,7 @@ fn each_value_and_where_it_came_from() {
     says(&shown, "shards 2 default");
     says(&shown, "ca-bundle - default");
     says(&shown, "credentials (s3) …OUGH environment");
-    assert!(shown.text().contains("\n                   b:1:127.0.0.1\n"), "{}", shown.text());
+    assert!(shown.text().contains("\n                    b:1:127.0.0.1\n"), "{}", shown.text());
     for secret in ["pw", "s3cr3t", "AKID"] {
         assert!(!shown.text().contains(secret), "{}", shown.text());
     }

@@ -50,8 +50,10 @@ fn in_background(args: &Mount, console: &Console) -> Result<Exit, Failure> {
         session::run(plan, console, Some(log))
     });
     // What fails once the mount stands is in the log.
-    outcome.inspect_err(|failure| daemon::report(&Report::Failed(failure.clone()))).map_err(|failure| {
+    outcome.map_err(|failure| {
         let exit = failure.exit;
+        daemon::report(&Report::Failed(failure));
+        // Said by the other.
         Failure { exit, ..Failure::reader_gone() }
     })
 }

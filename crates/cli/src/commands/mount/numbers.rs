@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use flatout_engine::ReaderStats;
-use flatout_mount::SessionStats;
+use flatout_mount::{BOUNDS, SessionStats, Timed, Timing, Timings};
 use flatout_tree::TreeStats;
 use serde::{Deserialize, Serialize};
 
@@ -60,7 +60,7 @@ pub struct Requests {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Operation {
     pub count: u64,
-    /// From when it was read from the kernel to its answer, all together.
+    /// From when it was taken up to its answer, all together.
     pub seconds: f64,
     /// How many took at most so many seconds; the keys are bounds, in order, the last `+Inf`.
     pub buckets: Vec<(String, u64)>,
@@ -142,15 +142,24 @@ pub struct Process {
 }
 
 /// From what a session counts.
-pub fn requests(asked: &SessionStats) -> Requests {
+pub fn requests(asked: &SessionStats, timings: &Timings) -> Requests {
+    let operations = Timed::ALL.map(|timed| (timed.name().to_owned(), operation(&timings.of(timed))));
     Requests {
+        operations: operations.into(),
+        errors: timings.errors().map(|(errno, count)| (errno_name(errno), count)).collect(),
         total: asked.requests,
         waiting_now: asked.waiting,
         interrupted: asked.interrupted,
         malformed: asked.malformed,
         defects: asked.defects,
-        ..Requests::default()
     }
+}
+
+fn operation(timing: &Timing) -> Operation {
+    let bounds = BOUNDS.iter().map(|bound| bound.as_secs_f64().to_string());
+    let mut buckets: Vec<(String, u64)> = bounds.zip(timing.at_most).collect();
+    buckets.push(("+Inf".to_owned(), timing.count));
+    Operation { count: timing.count, seconds: timing.seconds, buckets }
 }
 
 /// From what session and reader count.
@@ -325,6 +334,33 @@ impl Page {
 /// Of a label's value.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// `ENOENT` of 2; the number itself of one that has no everyday name.
+pub fn errno_name(errno: i32) -> String {
+    let name = match errno {
+        libc::EPERM => "EPERM",
+        libc::ENOENT => "ENOENT",
+        libc::EINTR => "EINTR",
+        libc::EIO => "EIO",
+        libc::EBADF => "EBADF",
+        libc::EAGAIN => "EAGAIN",
+        libc::ENOMEM => "ENOMEM",
+        libc::EACCES => "EACCES",
+        libc::ENOTDIR => "ENOTDIR",
+        libc::EISDIR => "EISDIR",
+        libc::EINVAL => "EINVAL",
+        libc::ENOTTY => "ENOTTY",
+        libc::EROFS => "EROFS",
+        libc::ENOSYS => "ENOSYS",
+        libc::ENAMETOOLONG => "ENAMETOOLONG",
+        libc::EPROTO => "EPROTO",
+        libc::EOPNOTSUPP => "EOPNOTSUPP",
+        libc::ETIMEDOUT => "ETIMEDOUT",
+        libc::ESTALE => "ESTALE",
+        other => return other.to_string(),
+    };
+    name.to_owned()
 }
 
 #[cfg(test)]

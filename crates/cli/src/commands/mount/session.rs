@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use flatout_engine::{Client, ErrorKind};
-use flatout_mount::{Ended, Granted, SessionWatch, Unmounter};
+use flatout_mount::{Ended, Granted, SessionWatch, Timings, Unmounter};
 use flatout_settings::Settings;
 use flatout_tree::{Config, Tree};
 use signal_hook::consts::SIGUSR1;
@@ -45,9 +45,10 @@ pub fn run(plan: Plan, console: &Console, background: Option<Option<PathBuf>>) -
     let client = Arc::new(client(&plan)?);
     let tree = Arc::new(tree(&plan, &client)?);
     let log = Arc::new(Log::terminal(console.is_quiet()));
+    let timings = Arc::<Timings>::default();
     let ends = Ends::listen(console, &log, &plan.mount_point);
     let mounted = flatout_mount::mount(&options(&plan))?;
-    let session = mounted.serve_telling(tree.clone(), teller(&log))?;
+    let session = mounted.serve_timed(tree.clone(), teller(&log), timings.clone())?;
     ends.may_unmount(session.unmounter());
     let granted = session.granted().clone();
     warn_of_short_reads(&granted, &plan.settings, &log);
@@ -61,7 +62,7 @@ pub fn run(plan: Plan, console: &Console, background: Option<Option<PathBuf>>) -
         socket: doors.socket().map(|path| path.display().to_string()),
         metrics: doors.metrics(),
     };
-    let counted = Counted { plan, granted, watch: session.watch(), tree, began: Instant::now() };
+    let counted = Counted { plan, granted, watch: session.watch(), timings, tree, began: Instant::now() };
     let stats_file = counted.plan.stats.as_deref().map(std::path::absolute).transpose();
     let stats_file = stats_file.map_err(|error| Failure::local("mount", "--stats", &error))?;
     let (silent, stats) = (counted.plan.silent, stats_file.clone());
@@ -186,13 +187,14 @@ struct Counted {
     plan: Plan,
     granted: Granted,
     watch: SessionWatch,
+    timings: Arc<Timings>,
     tree: Arc<Tree>,
     began: Instant,
 }
 
 impl Counted {
     fn now(&self) -> Numbers {
-        let Counted { plan, granted, watch, tree, began } = self;
+        let Counted { plan, granted, watch, timings, tree, began } = self;
         let (asked, names, read) = (watch.stats(), tree.stats(), tree.client().reader_stats());
         Numbers {
             pid: std::process::id(),
@@ -206,7 +208,7 @@ impl Counted {
                 read_ahead_bytes: granted.read_ahead_bytes.unwrap_or_default(),
                 max_background: granted.max_background.into(),
             },
-            requests: numbers::requests(&asked),
+            requests: numbers::requests(&asked, timings),
             bytes: numbers::bytes(&asked, &read),
             reads: numbers::reads(&asked, &read),
             names: numbers::names(&names),

@@ -48,10 +48,18 @@ fn the_socket_is_its_users_and_tells_the_numbers() {
     assert!(stats["requests"]["total"].as_u64().unwrap() >= 4, "{stats}");
     assert!(stats["names"]["inodes_now"].as_u64().unwrap() >= 2, "{stats}");
     assert!(stats["kernel"]["abi"].as_str().unwrap().starts_with("7."), "{stats}");
+    let read = &stats["requests"]["operations"]["read"];
+    assert_eq!(read["count"], stats["reads"]["total"]);
+    assert_eq!(
+        read["buckets"].as_array().unwrap().last().unwrap(),
+        &serde_json::json!(["+Inf", read["count"]])
+    );
+    assert_eq!(stats["requests"]["errors"], serde_json::json!({ "ENOENT": 1 }));
     let metrics = asked("/metrics");
     for line in [
         format!("flatout_mount_served_bytes_total{{mount=\"{}\"}} 3145728", place.mnt_text()),
         "# TYPE flatout_mount_requests_total counter".to_owned(),
+        format!("flatout_mount_errors_total{{mount=\"{}\",errno=\"ENOENT\"}} 1", place.mnt_text()),
     ] {
         assert!(metrics.contains(&line), "{metrics} lacks {line}");
     }

@@ -133,7 +133,8 @@ impl Place {
     pub fn is_clear(&self) {
         let pids = self.pids();
         wait_until("every process to end", || pids.iter().all(|pid| !is_alive(*pid)));
-        assert_eq!(mounts_below(self.path()), Vec::<PathBuf>::new());
+        let left = mounts_below(self.path());
+        assert!(left.is_empty(), "{left:?}");
         // Whoever was killed cannot take its socket along: whoever looks does.
         run(&mut self.flatout(&["top", "--once"])).clean();
         assert_eq!(self.pids(), [0; 0], "sockets are left");

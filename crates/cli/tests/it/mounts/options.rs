@@ -5,6 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::process::Command;
 
 use super::Place;
+use crate::examples::{OBJECTS, examples, own_part};
 use crate::objects::{Buckets, bytes};
 use crate::program::{Ended, flatout, run};
 
@@ -203,4 +204,36 @@ fn others_are_let_in_only_when_asked_for() {
     place.mounted("s3://bucket", &origin.url(), &["--allow-other", "--file-mode", "400"]);
     assert_ne!(reads(small), Some(0));
     place.unmounted();
+}
+
+/// As they stand there, but for where things are.
+#[test]
+fn the_examples_of_the_help_work() {
+    let origin = Buckets::new(OBJECTS);
+    let mut count = 0;
+    for example in examples(&["mount"]) {
+        let place = Place::new();
+        let mut words: Vec<String> = example.split(' ').skip(1).map(str::to_owned).collect();
+        let is_dry = example.contains("--dry-run");
+        words.retain(|word| word != "--foreground");
+        words.iter_mut().filter(|word| word.starts_with("/mnt/")).for_each(|word| *word = place.mnt_text());
+        words.iter_mut().filter(|word| *word == "9100").for_each(|word| *word = "0".into());
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let mut command = place.flatout(&words);
+        command.env("FLATOUT_NO_SIGN_REQUEST", "true").env("AWS_ENDPOINT_URL", origin.url());
+        run(command.env("OSS_ENDPOINT", origin.url()).env("FLATOUT_ADDRESSING", "path")).clean();
+        count += 1;
+        if is_dry {
+            continue;
+        }
+        assert!(place.is_mounted(), "{example}");
+        assert!(fs::read_dir(place.mnt()).unwrap().count() > 0, "{example}");
+        for example in
+            examples(&["top"]).iter().map(|line| own_part(line)).filter(|line| line.contains("--once"))
+        {
+            run(&mut place.flatout(&example.split(' ').skip(1).collect::<Vec<_>>())).clean();
+        }
+        place.unmounted();
+    }
+    assert!(count >= 5, "{count}");
 }

@@ -1,0 +1,135 @@
+//! How long answers took, by operation, and which errors they were: for people who ask why something is slow.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// What is timed. What the kernel is refused at once, writing for example, is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timed {
+    Lookup,
+    Attributes,
+    Open,
+    Read,
+    /// A folder, a piece of it at a time.
+    ReadFolder,
+}
+
+/// Bounds of the buckets, the last open: from what memory answers to what an origin far away does.
+pub const BOUNDS: [Duration; 6] = [
+    Duration::from_micros(100),
+    Duration::from_millis(1),
+    Duration::from_millis(10),
+    Duration::from_millis(100),
+    Duration::from_secs(1),
+    Duration::from_secs(10),
+];
+
+/// Errnos are smaller (linux/errno.h ends at 133).
+const ERRNOS: usize = 134;
+
+/// Counted by all threads.
+#[derive(Debug)]
+pub struct Timings {
+    operations: [Counts; 5],
+    errors: [AtomicU64; ERRNOS],
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    buckets: [AtomicU64; BOUNDS.len() + 1],
+    nanoseconds: AtomicU64,
+}
+
+/// What one operation took so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Timing {
+    /// How many were answered.
+    pub count: u64,
+    /// All of them together.
+    pub seconds: f64,
+    /// How many took at most each of [`BOUNDS`]; those that took longer are in `count` alone.
+    pub at_most: [u64; BOUNDS.len()],
+}
+
+impl Default for Timings {
+    fn default() -> Timings {
+        Timings { operations: Default::default(), errors: [const { AtomicU64::new(0) }; ERRNOS] }
+    }
+}
+
+impl Timed {
+    /// All of them.
+    pub const ALL: [Timed; 5] =
+        [Timed::Lookup, Timed::Attributes, Timed::Open, Timed::Read, Timed::ReadFolder];
+
+    /// As metrics have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Timed::Lookup => "lookup",
+            Timed::Attributes => "attributes",
+            Timed::Open => "open",
+            Timed::Read => "read",
+            Timed::ReadFolder => "read_folder",
+        }
+    }
+}
+
+impl Timings {
+    /// It was answered, with this errno or well; `began` is when it was taken up.
+    pub(crate) fn answered(&self, operation: Timed, began: Instant, errno: Option<i32>) {
+        let took = began.elapsed();
+        let counts = &self.operations[operation as usize];
+        let bucket = BOUNDS.iter().position(|bound| took <= *bound).unwrap_or(BOUNDS.len());
+        counts.buckets[bucket].fetch_add(1, Ordering::Relaxed);
+        counts.nanoseconds.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
+        let errno = errno.and_then(|errno| usize::try_from(errno).ok());
+        if let Some(count) = errno.and_then(|errno| self.errors.get(errno)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// So far.
+    pub fn of(&self, operation: Timed) -> Timing {
+        let counts = &self.operations[operation as usize];
+        let now = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let (mut timing, mut sum) = (Timing::default(), 0);
+        for (at, bucket) in counts.buckets.iter().enumerate() {
+            sum += now(bucket);
+            if let Some(at_most) = timing.at_most.get_mut(at) {
+                *at_most = sum;
+            }
+        }
+        timing.count = sum;
+        timing.seconds = now(&counts.nanoseconds) as f64 / 1e9;
+        timing
+    }
+
+    /// Errnos that there were, and how often.
+    pub fn errors(&self) -> impl Iterator<Item = (i32, u64)> {
+        let counts = self.errors.iter().map(|count| count.load(Ordering::Relaxed)).enumerate();
+        counts.filter(|(_, count)| *count > 0).map(|(errno, count)| (errno as i32, count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_fall_into_buckets() {
+        let timings = Timings::default();
+        for (ago, errno) in
+            [(0, None), (2, Some(2)), (11_000, Some(2)), (500, Some(999_999)), (500, Some(-1))]
+        {
+            let began = Instant::now().checked_sub(Duration::from_millis(ago)).expect("the clock is older");
+            timings.answered(Timed::Read, began, errno);
+        }
+        let timing = timings.of(Timed::Read);
+        assert_eq!(timing.count, 5);
+        // Of the last bounds, since a busy machine takes its time: one took longer than all of them.
+        assert_eq!(timing.at_most[5], 4);
+        assert!(timing.at_most.is_sorted() && timing.seconds > 11.0, "{timing:?}");
+        assert_eq!(timings.of(Timed::Lookup), Timing::default());
+        assert_eq!(timings.errors().collect::<Vec<_>>(), [(2, 2)]);
+    }
+}
