@@ -163,7 +163,9 @@ impl<S: Store> Core<S> {
         let run = walk.run;
         let mut is_walk = run >= RUN_LEAST;
         // The walk came from a folder whose siblings it has walked through: it will do so here.
-        if parent != crate::ROOT && let Some(above) = table.folder_mut(above) {
+        if parent != crate::ROOT
+            && let Some(above) = table.folder_mut(above)
+        {
             above.walk.is_deep |= above.walk.run > 0;
             is_walk |= above.walk.is_deep && above.walk.run >= RUN_LEAST;
         }
@@ -184,7 +186,7 @@ impl<S: Store> Core<S> {
             let Some(listing) = folder.listing.clone() else { return };
             (listing, folder.walk.room())
         };
-        if room == 0 {
+        if room == 0 || self.is_over() {
             return;
         }
         let folders = listing.folders_behind(name, AHEAD_MAX as usize);

@@ -1,8 +1,6 @@
 //! The engine's client as a store.
 
-use flatout_engine::{
-    Bucket, Client, Dialect, Entry, Error, Listing, Pieces, Reader, Reading, Weight,
-};
+use flatout_engine::{Bucket, Client, Dialect, Entry, Error, Listing, Pieces, Reader, Reading, Weight};
 use flatout_wire::location::Location;
 use flatout_wire::time;
 use rustix::time::{ClockId, clock_gettime};

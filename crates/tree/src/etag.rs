@@ -22,7 +22,9 @@ pub(crate) enum Etag {
 impl Etag {
     pub(crate) fn of(sent: Option<&str>) -> Etag {
         let Some(sent) = sent else { return Etag::None };
-        Etag::packed(sent).filter(|etag| etag.sent().as_deref() == Some(sent)).unwrap_or(Etag::Other(sent.into()))
+        Etag::packed(sent)
+            .filter(|etag| etag.sent().as_deref() == Some(sent))
+            .unwrap_or(Etag::Other(sent.into()))
     }
 
     /// What it may be packed into; whether that gives the same again is for the caller to see.

@@ -36,11 +36,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Flights<K, V> {
                 None => (ask(), false),
             };
         }
-        let flight = Arc::new(Flight {
-            started_ms: now_ms,
-            state: Mutex::new(State::Flies),
-            landed: Condvar::new(),
-        });
+        let flight =
+            Arc::new(Flight { started_ms: now_ms, state: Mutex::new(State::Flies), landed: Condvar::new() });
         flights.insert(key.clone(), flight.clone());
         drop(flights);
         let landing = Landing { flights: self, key, flight };

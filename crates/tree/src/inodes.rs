@@ -266,7 +266,13 @@ impl Table {
     }
 
     /// What is known of a name and young enough to be used.
-    pub(crate) fn known(&self, parent: u64, name: &str, now_ms: u64, lifetimes: Lifetimes) -> Option<Finding> {
+    pub(crate) fn known(
+        &self,
+        parent: u64,
+        name: &str,
+        now_ms: u64,
+        lifetimes: Lifetimes,
+    ) -> Option<Finding> {
         let newest = self.newest(parent, name)?;
         let lifetime_ms = match newest {
             Finding::There(..) => lifetimes.attributes_ms,
@@ -481,8 +487,7 @@ impl Table {
             Answer::There(said, asked_ms) => {
                 let (kind, fact) = Fact::of_said(said, asked_ms);
                 asked_ms < inode.fact.told_ms
-                    && (kind != inode.kind
-                        || kind == FileKind::File && !fact.is_same_version(&inode.fact))
+                    && (kind != inode.kind || kind == FileKind::File && !fact.is_same_version(&inode.fact))
             }
             Answer::Absent(asked_ms) => asked_ms < inode.fact.told_ms,
             Answer::Unread => false,

@@ -45,7 +45,9 @@ fn the_newest_is_the_truth() {
     let folder = table.keep(ROOT, "a", FileKind::Folder, Fact::folder(300));
     assert_ne!(ino, folder);
     assert_eq!(found(&table, "a", 300), Some(Ok(0)));
-    assert!(!table.is_newest(ROOT, "a", FileKind::File, 299) && table.is_newest(ROOT, "a", FileKind::File, 300));
+    assert!(
+        !table.is_newest(ROOT, "a", FileKind::File, 299) && table.is_newest(ROOT, "a", FileKind::File, 300)
+    );
 }
 
 #[test]

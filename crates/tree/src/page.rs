@@ -161,7 +161,9 @@ impl Binder {
                 let name = &prefix[self.prefix_bytes.min(prefix.len())..];
                 let name = name.strip_suffix('/').unwrap_or(name);
                 match names::check(name, counters) {
-                    Ok(()) => self.push(name, Row { name_end: 0, modified_s: 0, size: FOLDER, etag: Etag::None }),
+                    Ok(()) => {
+                        self.push(name, Row { name_end: 0, modified_s: 0, size: FOLDER, etag: Etag::None })
+                    }
                     Err(counter) => counter.count(),
                 }
             }
@@ -172,7 +174,8 @@ impl Binder {
     fn let_go(&mut self, key: Option<&str>, counters: &Counters) {
         // Each is the start of the next: those which still wait come first, and of the others the longer is first in order.
         let still = |listed: &Listed, key: &str| {
-            key.as_bytes().get(listed.key.len()).is_some_and(|&next| next < b'/') && key.starts_with(&listed.key)
+            key.as_bytes().get(listed.key.len()).is_some_and(|&next| next < b'/')
+                && key.starts_with(&listed.key)
         };
         let first = match key {
             Some(key) => self.held.iter().position(|(_, listed)| !still(listed, key)),

@@ -64,7 +64,8 @@ fn siblings_are_listed_many_at_once() {
     let parent = ino(&tree, "000");
     let all = names(&tree, parent);
     assert_eq!(all.len(), 400);
-    let open = |name: &str| tree.release_folder(tree.open_folder(ino(&tree, &format!("000/{name}"))).unwrap());
+    let open =
+        |name: &str| tree.release_folder(tree.open_folder(ino(&tree, &format!("000/{name}"))).unwrap());
     let before = memory.asked();
     open(&all[0]);
     rest(&memory);

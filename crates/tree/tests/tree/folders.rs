@@ -118,7 +118,10 @@ fn what_is_shown_can_be_used_without_asking() {
     let before = memory.asked();
     for (name, known) in &shown[2..] {
         assert_eq!(tree.lookup_known(ROOT, name).unwrap().unwrap().attributes, known.attributes);
-        assert_eq!(tree.attributes_known(known.attributes.ino).unwrap().unwrap().attributes, known.attributes);
+        assert_eq!(
+            tree.attributes_known(known.attributes.ino).unwrap().unwrap().attributes,
+            known.attributes
+        );
         assert_eq!(known.lifetime, Duration::from_secs(60));
     }
     let d = shown.last().unwrap().1.attributes;

@@ -45,7 +45,8 @@ fn ours(tree: &TreeOf<Memory>, folder: u64, path: &str, plus: bool, all: &mut Al
     tree.release_folder(handle);
     for name in &names {
         let bare = name.trim_end_matches('/');
-        let (below, known) = (format!("{path}/{bare}"), tree.lookup(folder, std::ffi::OsStr::new(bare)).unwrap());
+        let (below, known) =
+            (format!("{path}/{bare}"), tree.lookup(folder, std::ffi::OsStr::new(bare)).unwrap());
         match name.ends_with('/') {
             true => ours(tree, known.attributes.ino, &below, plus, all),
             false => {

@@ -87,8 +87,11 @@ impl Memory {
 
     pub fn put_in(&self, bucket: &str, key: &str, bytes: impl Into<Vec<u8>>) -> Object {
         let number = self.0.versions.fetch_add(1, Ordering::Relaxed);
-        let object =
-            Object { bytes: bytes.into(), etag: format!("\"{number:032x}\""), modified_s: 1_700_000_000 + number };
+        let object = Object {
+            bytes: bytes.into(),
+            etag: format!("\"{number:032x}\""),
+            modified_s: 1_700_000_000 + number,
+        };
         let mut buckets = self.0.buckets.lock().unwrap();
         buckets.entry(bucket.into()).or_default().insert(key.into(), object.clone());
         object

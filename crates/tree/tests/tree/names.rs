@@ -81,7 +81,18 @@ fn keys_that_are_no_names_are_counted_and_not_shown() {
     let long = "x".repeat(256);
     let fits = "y".repeat(255);
     let keys = [
-        "a/b", "a//c", "/d", "a/./e", "a/../f", "./g", "../h", "a/n\0l", &format!("{long}/i"), &long, &fits, "z\nz",
+        "a/b",
+        "a//c",
+        "/d",
+        "a/./e",
+        "a/../f",
+        "./g",
+        "../h",
+        "a/n\0l",
+        &format!("{long}/i"),
+        &long,
+        &fits,
+        "z\nz",
     ];
     check(&keys, "", &["a/", fits.as_str(), "z\nz"]);
     check(&keys, "a", &["b"]);

@@ -72,8 +72,19 @@ fn what_is_too_old_is_asked_again() {
 
 #[test]
 fn one_request_tells_file_folder_or_nothing() {
-    let memory = Memory::with(&["f/file", "f/folder/x", "f/mixed", "f/mixed-1", "f/mixed/x", "f/10", "f/100", "f/1000"]);
-    for (name, want) in [("file", Ok(false)), ("folder", Ok(true)), ("mixed", Ok(true)), ("10", Ok(false)), ("1", Err(()))] {
+    let memory = Memory::with(&[
+        "f/file",
+        "f/folder/x",
+        "f/mixed",
+        "f/mixed-1",
+        "f/mixed/x",
+        "f/10",
+        "f/100",
+        "f/1000",
+    ]);
+    for (name, want) in
+        [("file", Ok(false)), ("folder", Ok(true)), ("mixed", Ok(true)), ("10", Ok(false)), ("1", Err(()))]
+    {
         let tree = memory.tree(minute());
         let folder = ino(&tree, "f");
         let before = memory.asked();

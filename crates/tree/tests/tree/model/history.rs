@@ -76,7 +76,8 @@ impl History {
 
     /// How many kinds of thing stood under `path` meanwhile.
     pub fn kinds(&self, path: &str, from: u64, to: u64) -> usize {
-        let kinds = self.moments(from, to).filter_map(|at| self.at(path, at)).map(|seen| seen == Seen::Folder);
+        let kinds =
+            self.moments(from, to).filter_map(|at| self.at(path, at)).map(|seen| seen == Seen::Folder);
         kinds.collect::<BTreeSet<bool>>().len()
     }
 
