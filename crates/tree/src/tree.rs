@@ -292,6 +292,11 @@ impl<S: Store> Core<S> {
         }
     }
 
+    /// Whether more is held than may be, by whomever.
+    pub(crate) fn is_over(&self) -> bool {
+        self.charged.lock().unwrap_or_else(PoisonError::into_inner).account.is_over()
+    }
+
     /// What is known of an inode, as it is told.
     pub(crate) fn known_of(&self, table: &mut Table, ino: u64) -> Option<Known> {
         let inode = table.get_mut(ino)?;
