@@ -342,6 +342,7 @@ fn knob_of(error: &LocationError) -> &'static str {
 
 impl Drop for Client {
     fn drop(&mut self) {
+        self.core.readers.close();
         self.core.stop();
     }
 }

@@ -25,6 +25,17 @@ pub(crate) struct OpenFolder {
 /// `.` and `..`.
 const DOTS: u64 = 2;
 
+impl OpenFolder {
+    fn listing(&self) -> Option<Arc<FolderListing>> {
+        self.listing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Places are given anew.
+    fn begin_anew(&self) {
+        *self.listing.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
 impl<S: Store> Core<S> {
     /// The first page of the root.
     pub(crate) fn list_root(self: &Arc<Self>) -> Result<(), Error> {
@@ -71,6 +82,9 @@ impl<S: Store> Core<S> {
         each: &mut dyn FnMut(&FolderEntry<'_>) -> bool,
     ) -> Result<(), Fault> {
         let folder = self.folders.get(handle)?;
+        if offset == 0 {
+            folder.begin_anew();
+        }
         for (number, name) in [(0, "."), (1, "..")] {
             if offset <= number {
                 let known = self.dot(folder.ino, number == 1)?;
@@ -79,7 +93,7 @@ impl<S: Store> Core<S> {
                 }
             }
         }
-        let listing = self.listing_for(&folder, offset == 0)?;
+        let listing = self.listing_for(&folder)?;
         let mut entry = offset.saturating_sub(DOTS);
         while let Some(page) = listing.page_with(entry, || self.now_ms(), &self.counters)? {
             if entry == page.first {
@@ -162,10 +176,9 @@ impl<S: Store> Core<S> {
         self.known_of(&mut table, ino).ok_or_else(|| Fault::of(libc::ESTALE))
     }
 
-    /// The listing that a handle reads: from 0 on one that is young enough, and behind that the same.
-    fn listing_for(&self, folder: &OpenFolder, from_start: bool) -> Result<Arc<FolderListing>, Fault> {
-        let held = folder.listing.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(listing) = held.filter(|_| !from_start) {
+    /// The listing that a handle reads: the same since it was read from 0, when it was young enough.
+    fn listing_for(&self, folder: &OpenFolder) -> Result<Arc<FolderListing>, Fault> {
+        if let Some(listing) = folder.listing() {
             return Ok(listing);
         }
         let place = self.place(&self.table(), folder.ino)?;

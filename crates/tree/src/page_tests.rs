@@ -67,6 +67,8 @@ fn a_page_remembers_when_its_oldest_entry_was_asked_for() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     /// Whatever the keys and wherever pages end: each name once, folders before files, in order.
     #[test]
     fn every_name_is_shown_once(

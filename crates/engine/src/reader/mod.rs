@@ -7,6 +7,9 @@
 //!             └──────────────────────────────── next ─────► segments ahead, as far as memory goes
 //! ```
 
+mod lane;
+mod lanes;
+mod places;
 mod readers;
 mod segment;
 mod shelf;

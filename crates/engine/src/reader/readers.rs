@@ -1,15 +1,32 @@
 //! What the readers of a client share: which versions are read, the memory, the counts.
+//!
+//! All memory of theirs is one holder's on the client's account. What is fetched ahead is taken where there is room beside
+//! what somebody may come to wait for; what somebody waits for drops what nobody has read yet, of whoever was read longest
+//! ago. Where that is not enough either, one read at a time goes past the limit with exactly what it asked for, and the
+//! others wait for it: so there is always one that goes on, whoever holds how many answers.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
 
 use super::Object;
 use super::shelf::{Handle, Shelf};
 use crate::client::Core;
 use crate::error::Error;
-use crate::lease::{Charge, Holder, Lease, Pool};
+use crate::lease::{Charge, Holder, Lease, Pool, addressable};
 use crate::memory::Shares;
+
+/// Of what there is for reading, what is fetched ahead leaves this to what somebody waits for.
+const SHARE_OF_AWAITED: u64 = 8;
+/// So many segments fit into what there is at least, and none is larger: more of it brings no more speed.
+const SEGMENTS_LEAST: u64 = 16;
+const SEGMENT_MOST: u64 = 8 << 20;
+const SEGMENT_LEAST: u64 = 256 << 10;
+/// An object that was not read from for so long yields what it has ahead to others that read ahead.
+const IDLE_MS: u64 = 2_000;
+/// How often it is looked how many share.
+const LOOK_EVERY_MS: u64 = 100;
 
 /// What reading has come to so far, of all objects of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,7 +45,7 @@ pub struct ReaderStats {
     pub random: u64,
     /// Small objects fetched by one request.
     pub whole: u64,
-    /// Patterns that are read ahead of now.
+    /// Patterns that are followed now.
     pub lanes: u64,
     /// Bytes of memory that objects hold now, read or not.
     pub held_bytes: u64,
@@ -63,11 +80,38 @@ fn name(object: &Object) -> Name {
 /// What the readers of one client share.
 pub(crate) struct Readers {
     pool: Arc<Pool>,
-    /// All reading is one holder: who reads ahead yields, and who waits is let past by us.
     holder: Holder,
-    pub(super) limit: u64,
+    /// What there is for reading.
+    limit: u64,
+    pub(super) segment_max: u64,
+    begun: Instant,
     shelves: Mutex<HashMap<Name, Weak<Shelf>>>,
-    pub(super) counts: Counts,
+    /// What a lane may have ahead, and when that was looked at.
+    share: AtomicU64,
+    shared_at_ms: AtomicU64,
+    starved: Mutex<Starved>,
+    /// How many reads there are in it, for whoever has no lock.
+    starving: AtomicUsize,
+    /// What is to be read next, until somebody does.
+    next: Mutex<Upcoming>,
+    pub(super) counts: Arc<Counts>,
+}
+
+/// Reads for which there was no memory.
+#[derive(Default)]
+struct Starved {
+    reads: VecDeque<(Arc<Shelf>, u64)>,
+    /// One is on its way past the limit.
+    is_overdrawn: bool,
+    /// Somebody looks after them.
+    is_fed: bool,
+}
+
+/// An object that was begun before anybody has opened it.
+#[derive(Default)]
+struct Upcoming {
+    handle: Option<Handle>,
+    is_closed: bool,
 }
 
 /// The counts behind [`ReaderStats`].
@@ -86,12 +130,21 @@ pub(super) struct Counts {
 
 impl Readers {
     pub(crate) fn new(pool: &Arc<Pool>, shares: &Shares) -> Readers {
+        let limit = shares.parts();
+        let segment = 1 << (limit / SEGMENTS_LEAST).max(1).ilog2();
         Readers {
             pool: pool.clone(),
             holder: pool.holder(),
-            limit: shares.parts(),
+            limit,
+            segment_max: segment.clamp(SEGMENT_LEAST, SEGMENT_MOST),
+            begun: Instant::now(),
             shelves: Mutex::default(),
-            counts: Counts::default(),
+            share: AtomicU64::new(limit),
+            shared_at_ms: AtomicU64::new(0),
+            starved: Mutex::default(),
+            starving: AtomicUsize::new(0),
+            next: Mutex::default(),
+            counts: Arc::default(),
         }
     }
 
@@ -105,6 +158,7 @@ impl Readers {
         let handle = Handle::new(shelf);
         // Before `fresh` goes, which looks here whether it was known.
         drop(shelves);
+        core.readers.on_opened(handle.shelf());
         handle
     }
 
@@ -117,14 +171,148 @@ impl Readers {
         }
     }
 
-    /// Memory for what somebody waits for.
-    pub(super) fn lease(&self, bytes: u64) -> Result<Option<Lease>, Error> {
-        self.holder.lease_at_once(crate::lease::addressable(bytes)?, 0)
+    /// Keeps what is to be read next, in the place of what was.
+    pub(super) fn keep(&self, next: Handle) {
+        let mut upcoming = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = match upcoming.is_closed {
+            true => Some(next),
+            false => upcoming.handle.replace(next),
+        };
+        drop(upcoming);
+        drop(before);
     }
 
-    /// The same past the limit.
-    pub(super) fn overdraw(&self, bytes: u64) -> Result<Lease, Error> {
-        self.pool.lease(crate::lease::addressable(bytes)?)
+    /// Somebody reads it now: whoever does keeps it.
+    fn on_opened(&self, shelf: &Arc<Shelf>) {
+        let mut upcoming = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |handle: &mut Handle| Arc::ptr_eq(handle.shelf(), shelf);
+        let kept = upcoming.handle.take_if(is_it);
+        drop(upcoming);
+        drop(kept);
+    }
+
+    /// The client is closed: nothing will be read any more.
+    pub(crate) fn close(&self) {
+        let mut upcoming = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        upcoming.is_closed = true;
+        let kept = upcoming.handle.take();
+        drop(upcoming);
+        drop(kept);
+    }
+
+    /// Milliseconds since the client began.
+    pub(super) fn now_ms(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// What one lane may have ahead, where all that are read from share alike.
+    pub(super) fn share(&self, now_ms: u64) -> u64 {
+        let looked_at = self.shared_at_ms.load(Ordering::Relaxed);
+        if now_ms.saturating_sub(looked_at) >= LOOK_EVERY_MS
+            && self
+                .shared_at_ms
+                .compare_exchange(looked_at, now_ms, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+        {
+            let busy = |shelf: &Arc<Shelf>| now_ms.saturating_sub(shelf.last_read_ms()) < IDLE_MS;
+            let lanes: usize = self.all().iter().filter(|shelf| busy(shelf)).map(|shelf| shelf.lanes()).sum();
+            let ahead = self.limit - self.limit / SHARE_OF_AWAITED;
+            self.share.store(ahead / lanes.max(1) as u64, Ordering::Relaxed);
+        }
+        self.share.load(Ordering::Relaxed)
+    }
+
+    /// Memory for what is fetched ahead, if there is room.
+    pub(super) fn lease_ahead(&self, bytes: u64) -> Option<Lease> {
+        let bytes = addressable(bytes).ok()?;
+        // Where the machine has none, nothing is read ahead.
+        self.holder.lease_at_once(bytes, self.limit / SHARE_OF_AWAITED).ok().flatten()
+    }
+
+    /// Memory for what somebody waits for, if there is room.
+    pub(super) fn lease(&self, bytes: u64) -> Result<Option<Lease>, Error> {
+        self.holder.lease_at_once(addressable(bytes)?, 0)
+    }
+
+    /// The same past the limit, for one at a time.
+    pub(super) fn overdraw(&self, bytes: u64) -> Result<Option<Lease>, Error> {
+        let bytes = addressable(bytes)?;
+        let mut starved = self.lock_starved();
+        if starved.is_overdrawn {
+            return Ok(None);
+        }
+        let lease = self.pool.lease(bytes)?;
+        starved.is_overdrawn = true;
+        Ok(Some(lease))
+    }
+
+    /// What went past the limit has landed, or will not.
+    pub(super) fn on_overdraft_end(&self) {
+        self.lock_starved().is_overdrawn = false;
+        self.feed();
+    }
+
+    /// A read waits for memory.
+    pub(super) fn starve(&self, shelf: Arc<Shelf>, read: u64) {
+        self.lock_starved().reads.push_back((shelf, read));
+        self.starving.fetch_add(1, Ordering::SeqCst);
+        // What it waits for may have come before it was there.
+        self.feed();
+    }
+
+    /// Memory may have become free: goes on with reads that wait for some, in the order of asking.
+    pub(super) fn feed(&self) {
+        if self.starving.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        loop {
+            let (shelf, read) = {
+                let mut starved = self.lock_starved();
+                if starved.is_fed {
+                    return;
+                }
+                let Some(first) = starved.reads.pop_front() else { return };
+                starved.is_fed = true;
+                first
+            };
+            let goes_on = shelf.go_on(read, true);
+            let mut starved = self.lock_starved();
+            starved.is_fed = false;
+            match goes_on {
+                true => self.starving.fetch_sub(1, Ordering::SeqCst),
+                false => {
+                    let is_hopeless = starved.is_overdrawn;
+                    starved.reads.push_front((shelf, read));
+                    // Whatever is past the limit ends, and comes here again.
+                    if is_hopeless {
+                        return;
+                    }
+                    continue;
+                }
+            };
+        }
+    }
+
+    /// Drops what nobody has read yet, or everybody, until `wanted` bytes are free: first of whoever was read longest ago. With
+    /// `idle_only` of those who are not read any more.
+    pub(super) fn make_room(&self, wanted: u64, idle_only: bool) {
+        let now_ms = self.now_ms();
+        let mut shelves = self.all();
+        shelves.retain(|shelf| {
+            shelf.holds_any() && (!idle_only || now_ms.saturating_sub(shelf.last_read_ms()) >= IDLE_MS)
+        });
+        shelves.sort_by_key(|shelf| shelf.last_read_ms());
+        let mut freed = 0;
+        for shelf in shelves {
+            if freed >= wanted {
+                break;
+            }
+            freed += shelf.make_room(wanted - freed);
+        }
+    }
+
+    fn all(&self) -> Vec<Arc<Shelf>> {
+        self.lock().values().filter_map(Weak::upgrade).collect()
     }
 
     pub(crate) fn stats(&self) -> ReaderStats {
@@ -139,7 +327,7 @@ impl Readers {
             whole,
             lanes,
             held_bytes,
-        } = &self.counts;
+        } = &*self.counts;
         ReaderStats {
             served_bytes: of(served_bytes),
             fetched_bytes: of(fetched_bytes),
@@ -155,5 +343,9 @@ impl Readers {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Name, Weak<Shelf>>> {
         self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_starved(&self) -> MutexGuard<'_, Starved> {
+        self.starved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

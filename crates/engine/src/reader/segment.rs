@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::readers::Counts;
 use super::shelf::Shelf;
 use crate::error::{Error, ErrorKind};
 use crate::lease::Lease;
@@ -21,12 +22,17 @@ pub(crate) struct Segment {
     landed: AtomicU64,
     /// How many must have landed before anybody is to be told.
     wake_at: AtomicU64,
+    /// Its memory is past the limit.
+    pub(super) is_overdrawn: bool,
+    counts: Arc<Counts>,
 }
 
 impl Segment {
-    pub(super) fn new(range: Range<u64>, memory: Lease) -> Segment {
-        debug_assert!(memory.len() as u64 >= range.end - range.start);
-        Segment { range, memory, landed: AtomicU64::new(0), wake_at: AtomicU64::new(NOBODY) }
+    pub(super) fn new(range: Range<u64>, memory: Lease, is_overdrawn: bool, counts: Arc<Counts>) -> Segment {
+        assert!(memory.len() as u64 >= range.end - range.start, "a segment has room for its range");
+        counts.held_bytes.fetch_add(memory.len() as u64, Ordering::Relaxed);
+        let (landed, wake_at) = (AtomicU64::new(0), AtomicU64::new(NOBODY));
+        Segment { range, memory, landed, wake_at, is_overdrawn, counts }
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -49,6 +55,12 @@ impl Segment {
     pub(super) fn wait_for(&self, bytes: Option<u64>) -> u64 {
         self.wake_at.store(bytes.unwrap_or(NOBODY), Ordering::SeqCst);
         self.landed()
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        self.counts.held_bytes.fetch_sub(self.memory.len() as u64, Ordering::Relaxed);
     }
 }
 
@@ -131,11 +143,6 @@ impl Pieces {
         let (start, bytes) = ((start - segment.range.start) as usize, (end - start) as usize);
         self.pieces.push(Piece { segment: segment.clone(), start, bytes });
         self.bytes += bytes;
-    }
-
-    /// The segments that they lie in.
-    pub(super) fn segments(&self) -> impl Iterator<Item = &Arc<Segment>> {
-        self.pieces.iter().map(|piece| &piece.segment)
     }
 }
 

@@ -1,15 +1,14 @@
-//! The segments of one version that are there or on their way, and the reads that wait for them.
+//! One version of an object, as its readers share it: what is there of it, and how more is fetched.
 
-use std::collections::{BTreeMap, HashMap};
-use std::ops::Range;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Object;
-use super::readers::Readers;
+use super::places::{Done, Effort, Limits, Next, Places};
+use super::readers::{Counts, Readers};
 use super::segment::{Landed, Pieces, Segment};
 use crate::client::Core;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::gate::{Gate, Team};
 use crate::hold::Hold;
 use crate::landing::Ground;
@@ -19,10 +18,8 @@ use crate::queue::Priority;
 use crate::shard::Job;
 use crate::transfer::Running;
 
-/// What a read calls when it is over.
-pub(super) type Done = Box<dyn FnOnce(Result<Pieces, Error>) + Send>;
-/// What says which object comes next.
-pub(super) type Next = Box<dyn FnOnce() -> Option<Object> + Send>;
+/// Twice as many segments as may be in flight keep what is ahead from running dry.
+const SEGMENTS_IN_FLIGHT: u64 = 2;
 
 /// One version of an object, and what is there of it.
 pub(crate) struct Shelf {
@@ -30,8 +27,14 @@ pub(crate) struct Shelf {
     core: Arc<Core>,
     gate: Arc<Gate>,
     requests: Arc<ObjectRequests>,
+    /// For the whole by one plain GET, whose answer states the checksum.
+    requests_whole: Arc<ObjectRequests>,
     pinned: Arc<Pinned>,
-    state: Mutex<State>,
+    last_read_ms: AtomicU64,
+    /// How many patterns are followed, and segments there, for whoever has no lock.
+    lanes: AtomicUsize,
+    segments: AtomicUsize,
+    places: Mutex<Places>,
 }
 
 /// One of those who read it.
@@ -39,7 +42,7 @@ pub(crate) struct Handle(Arc<Shelf>);
 
 impl Handle {
     pub(super) fn new(shelf: Arc<Shelf>) -> Handle {
-        shelf.lock().handles += 1;
+        shelf.change(|places, _| places.handles += 1);
         Handle(shelf)
     }
 
@@ -50,82 +53,42 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        let mut after = After::default();
-        {
-            let mut state = self.0.lock();
-            state.handles -= 1;
-            if state.handles == 0 {
-                state.clear(&mut after);
-            }
-        }
-        after.run(&self.0);
+        self.0.change(Places::leave);
     }
 }
 
+/// What is done when the lock has been given back, in this order.
 #[derive(Default)]
-struct State {
-    handles: u32,
-    /// By where they start; they do not overlap.
-    places: BTreeMap<u64, Place>,
-    waits: HashMap<u64, Wait>,
-    next_wait: u64,
-    next: Option<Next>,
-}
-
-/// A segment in its place.
-struct Place {
-    segment: Arc<Segment>,
-    /// Its transfer, as long as that runs.
-    running: Weak<Running>,
-    /// Reads that wait until so many of its bytes have landed.
-    waits: Vec<(u64, u64)>,
-}
-
-/// A read that waits.
-struct Wait {
-    range: Range<u64>,
-    done: Done,
-    /// Where its bytes are, or will be.
-    pieces: Pieces,
-    /// In how many segments they have not all landed.
-    missing: usize,
-}
-
-/// What is done when the lock has been given back.
-#[derive(Default)]
-struct After {
-    start: Vec<Arc<Running>>,
-    cancel: Vec<Arc<Running>>,
-    calls: Vec<(Done, Result<Pieces, Error>)>,
-    gone: Vec<Arc<Segment>>,
-}
-
-impl After {
-    fn run(self, shelf: &Arc<Shelf>) {
-        for running in self.start {
-            shelf.start(running);
-        }
-        for running in self.cancel {
-            running.fail(Error::new(crate::error::ErrorKind::Cancelled, "nobody reads it any more"));
-        }
-        drop(self.gone);
-        for (done, result) in self.calls {
-            done(result);
-        }
-    }
+pub(super) struct After {
+    pub(super) start: Vec<Arc<Running>>,
+    pub(super) raise: Vec<Arc<Running>>,
+    pub(super) cancel: Vec<Arc<Running>>,
+    pub(super) gone: Vec<Arc<Segment>>,
+    /// Of those, bytes that nobody had read.
+    pub(super) wasted: u64,
+    /// So many bytes of memory were not to be had for what is ahead.
+    pub(super) is_short: u64,
+    pub(super) next: Option<Next>,
+    pub(super) calls: Vec<(Done, Result<Pieces, Error>)>,
 }
 
 impl Shelf {
     pub(super) fn new(core: &Arc<Core>, object: Object) -> Shelf {
         let Object { location, size, etag } = &object;
-        let requests = ObjectRequests::new(core.account.clone(), location.clone());
+        let requests = || ObjectRequests::new(core.account.clone(), location.clone());
+        let mut requests_whole = requests();
+        requests_whole.ask_for_the_whole();
         Shelf {
             core: core.clone(),
             gate: core.gate_of(location),
-            requests: Arc::new(requests),
+            requests: Arc::new(requests()),
+            requests_whole: Arc::new(requests_whole),
             pinned: Arc::new(Pinned::new(location.to_string(), etag.clone(), *size)),
+            last_read_ms: AtomicU64::new(core.readers.now_ms()),
+            lanes: AtomicUsize::new(0),
+            segments: AtomicUsize::new(0),
+            places: Mutex::new(Places::new(*size)),
             object,
-            state: Mutex::default(),
         }
     }
 
@@ -141,58 +104,94 @@ impl Shelf {
             done(Ok(Pieces::default()));
             return None;
         }
+        let (counts, limits, range) = (self.counts(), self.limits(), at..end);
         let mut after = After::default();
-        let wait = self.lock().wait(self, at..end, Box::new(done), &mut after);
-        self.readers().counts.waits.fetch_add(1, Ordering::Relaxed);
-        after.run(self);
-        Some(wait)
+        let mut places = self.lock();
+        let lane = places.on_read(&range);
+        if let Some(pieces) = places.take(&range, &mut after) {
+            places.read_ahead(self, lane, &limits, &mut after);
+            self.note(&places);
+            drop(places);
+            counts.hits.fetch_add(1, Ordering::Relaxed);
+            counts.served_bytes.fetch_add(pieces.len() as u64, Ordering::Relaxed);
+            self.run(after);
+            done(Ok(pieces));
+            return None;
+        }
+        let read = places.wait(range, lane, Box::new(done));
+        drop(places);
+        self.run(after);
+        counts.waits.fetch_add(1, Ordering::Relaxed);
+        counts.random.fetch_add(u64::from(lane.is_none()), Ordering::Relaxed);
+        if !self.go_on(read, false) {
+            self.readers().starve(self.clone(), read);
+        }
+        Some(read)
+    }
+
+    /// Asks for what a read waits for; `false` where there is no memory for it. One that `starved` is content with little.
+    pub(super) fn go_on(self: &Arc<Shelf>, read: u64, starved: bool) -> bool {
+        let limits = self.limits();
+        let efforts: &[Effort] = match starved {
+            true => &[Effort::Exact, Effort::Overdrawn],
+            false => &[Effort::Usual, Effort::Exact, Effort::Overdrawn],
+        };
+        for effort in efforts {
+            let short = self.change(|places, after| places.ask(self, read, *effort, &limits, after));
+            match short {
+                None => return true,
+                Some(bytes) => self.readers().make_room(bytes, false),
+            }
+        }
+        false
     }
 
     /// Whether the read was still waiting.
-    pub(super) fn cancel(self: &Arc<Shelf>, wait: u64) -> bool {
-        let mut after = After::default();
-        let waited = self.lock().cancel(wait, &mut after);
-        after.run(self);
-        waited
+    pub(super) fn cancel(self: &Arc<Shelf>, read: u64) -> bool {
+        self.change(|places, after| places.cancel(read, after))
     }
 
-    pub(super) fn set_next(&self, next: Next) {
-        self.lock().next = Some(next);
+    pub(super) fn set_next(self: &Arc<Shelf>, next: Next) {
+        let before = self.change(|places, _| places.next.replace(next));
+        drop(before);
+    }
+
+    /// Begins to read it before anybody does.
+    pub(super) fn begin(self: &Arc<Shelf>) {
+        let limits = self.limits();
+        self.change(|places, after| places.begin(self, &limits, after));
     }
 
     /// Bytes of a segment have landed that somebody waits for.
     pub(super) fn on_landed(self: &Arc<Shelf>, segment: &Arc<Segment>) {
-        let mut after = After::default();
-        self.lock().on_landed(segment, &mut after);
-        self.count_served(&after);
-        after.run(self);
+        self.change(|places, after| places.on_landed(segment, after));
     }
 
     /// The transfer of a segment has ended.
     pub(super) fn on_end(self: &Arc<Shelf>, segment: &Arc<Segment>, result: Result<(), Error>, fetched: u64) {
-        self.readers().counts.fetched_bytes.fetch_add(fetched, Ordering::Relaxed);
-        let mut after = After::default();
-        match result {
-            Ok(()) => self.lock().on_landed(segment, &mut after),
-            Err(error) => self.lock().on_failed(segment, error, &mut after),
+        self.counts().fetched_bytes.fetch_add(fetched, Ordering::Relaxed);
+        self.change(|places, after| places.on_end(segment, &result, after));
+        if segment.is_overdrawn {
+            self.readers().on_overdraft_end();
         }
-        self.count_served(&after);
-        after.run(self);
     }
 
-    fn count_served(&self, after: &After) {
-        let served =
-            |(_, result): &(Done, Result<Pieces, Error>)| result.as_ref().map_or(0, Pieces::len) as u64;
-        let served: u64 = after.calls.iter().map(served).sum();
-        self.readers().counts.served_bytes.fetch_add(served, Ordering::Relaxed);
+    /// Drops what may be dropped until so many bytes are free; how many were.
+    pub(super) fn make_room(self: &Arc<Shelf>, wanted: u64) -> u64 {
+        self.change(|places, after| places.make_room(wanted, after))
     }
 
     /// A transfer for a segment.
-    fn transfer(self: &Arc<Shelf>, segment: &Arc<Segment>, priority: Priority) -> Arc<Running> {
-        let landed = Landed { segment: segment.clone(), shelf: self.clone(), is_whole: false };
+    pub(super) fn transfer(
+        self: &Arc<Shelf>,
+        segment: &Arc<Segment>,
+        is_whole: bool,
+        priority: Priority,
+    ) -> Arc<Running> {
+        let landed = Landed { segment: segment.clone(), shelf: self.clone(), is_whole };
         let turns = self.gate.turns(self.gate.new_asker(), priority);
         Arc::new(Running::of_version(
-            self.requests.clone(),
+            if is_whole { &self.requests_whole } else { &self.requests }.clone(),
             self.pinned.clone(),
             segment.range.clone(),
             Ground::Segment(landed),
@@ -202,94 +201,114 @@ impl Shelf {
         ))
     }
 
-    /// Sends a transfer to the shard that has least to do.
-    fn start(&self, running: Arc<Running>) {
-        let post = self.gate.join_anywhere(Team::Transfer(Arc::downgrade(&running)));
-        let (hold, shard) = (Hold::new(running.clone()), post.shard());
-        if let Err(error) = self.core.send(shard, Job::Segment(hold, post)) {
-            running.fail(error);
+    /// Changes what is there, and then does what follows from that.
+    fn change<T>(self: &Arc<Shelf>, change: impl FnOnce(&mut Places, &mut After) -> T) -> T {
+        let mut after = After::default();
+        let mut places = self.lock();
+        let changed = change(&mut places, &mut after);
+        self.note(&places);
+        drop(places);
+        self.run(after);
+        changed
+    }
+
+    fn note(&self, places: &Places) {
+        let before = self.lanes.swap(places.lanes(), Ordering::Relaxed);
+        let lanes = &self.counts().lanes;
+        lanes.fetch_add(places.lanes() as u64, Ordering::Relaxed);
+        lanes.fetch_sub(before as u64, Ordering::Relaxed);
+        self.segments.store(places.count(), Ordering::Relaxed);
+    }
+
+    fn run(self: &Arc<Shelf>, after: After) {
+        let After { start, raise, cancel, gone, wasted, is_short, next, calls } = after;
+        for running in start {
+            self.start(running);
+        }
+        for running in raise {
+            running.turns.set_priority(Priority::Awaited);
+        }
+        for running in cancel {
+            running.fail(Error::new(ErrorKind::Cancelled, "nobody reads it any more"));
+        }
+        if !gone.is_empty() {
+            drop(gone);
+            self.counts().wasted_bytes.fetch_add(wasted, Ordering::Relaxed);
+            self.readers().feed();
+        }
+        if is_short > 0 {
+            self.readers().make_room(is_short, true);
+        }
+        if let Some(next) = next {
+            self.ask_for_next(next);
+        }
+        for (done, result) in calls {
+            let served = result.as_ref().map_or(0, Pieces::len) as u64;
+            self.counts().served_bytes.fetch_add(served, Ordering::Relaxed);
+            done(result);
         }
     }
 
-    fn readers(&self) -> &Readers {
+    /// Sends a transfer to the shard that has least to do.
+    fn start(&self, running: Arc<Running>) {
+        let post = self.gate.join_anywhere(Team::Transfer(Arc::downgrade(&running)));
+        let (hold, shard) = (Hold::new(running), post.shard());
+        // A client that was closed drops it, and that is its end.
+        let _ = self.core.send(shard, Job::Segment(hold, post));
+    }
+
+    /// Asks which object comes next, which may take a while, and begins to read that. Without a thread nothing is lost.
+    fn ask_for_next(&self, next: Next) {
+        let core = self.core.clone();
+        let asks = move || {
+            let Some(object) = next() else { return };
+            let handle = Readers::open(&core, object);
+            handle.shelf().begin();
+            core.readers.keep(handle);
+        };
+        let _ = std::thread::Builder::new().name("flatout-next".into()).spawn(asks);
+    }
+
+    /// What may be asked for ahead now.
+    fn limits(&self) -> Limits {
+        let readers = self.readers();
+        let now_ms = readers.now_ms();
+        self.last_read_ms.store(now_ms, Ordering::Relaxed);
+        let in_flight = SEGMENTS_IN_FLIGHT * u64::from(self.gate.limit()) * readers.segment_max;
+        Limits { window_max: readers.share(now_ms).min(in_flight), segment_max: readers.segment_max }
+    }
+
+    /// When it was read from last.
+    pub(super) fn last_read_ms(&self) -> u64 {
+        self.last_read_ms.load(Ordering::Relaxed)
+    }
+
+    /// How many patterns are followed.
+    pub(super) fn lanes(&self) -> usize {
+        self.lanes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn holds_any(&self) -> bool {
+        self.segments.load(Ordering::Relaxed) > 0
+    }
+
+    pub(super) fn readers(&self) -> &Readers {
         &self.core.readers
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn counts(&self) -> &Arc<Counts> {
+        &self.core.readers.counts
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Shelf {
     fn drop(&mut self) {
+        let lanes = self.lanes.load(Ordering::Relaxed) as u64;
+        self.counts().lanes.fetch_sub(lanes, Ordering::Relaxed);
         self.core.readers.forget(&self.object);
     }
-}
-
-impl State {
-    /// A read that is not all there: whatever is missing of it is asked for.
-    fn wait(&mut self, shelf: &Arc<Shelf>, range: Range<u64>, done: Done, after: &mut After) -> u64 {
-        self.next_wait += 1;
-        let wait = self.next_wait;
-        let memory = match shelf.readers().lease(range.end - range.start) {
-            Ok(Some(memory)) => Ok(memory),
-            Ok(None) => shelf.readers().overdraw(range.end - range.start),
-            Err(error) => Err(error),
-        };
-        let memory = match memory {
-            Ok(memory) => memory,
-            Err(error) => {
-                after.calls.push((done, Err(error)));
-                return wait;
-            }
-        };
-        let segment = Arc::new(Segment::new(range.clone(), memory));
-        segment.wait_for(Some(segment.bytes()));
-        let running = shelf.transfer(&segment, Priority::Awaited);
-        let mut pieces = Pieces::default();
-        pieces.push(&segment, &range);
-        let place =
-            Place { waits: vec![(segment.bytes(), wait)], segment, running: Arc::downgrade(&running) };
-        self.places.insert(wait, place);
-        self.waits.insert(wait, Wait { range, done, pieces, missing: 1 });
-        after.start.push(running);
-        wait
-    }
-
-    fn at(&mut self, segment: &Arc<Segment>) -> Option<u64> {
-        self.places.iter().find(|(_, place)| Arc::ptr_eq(&place.segment, segment)).map(|(at, _)| *at)
-    }
-
-    fn on_landed(&mut self, segment: &Arc<Segment>, after: &mut After) {
-        let Some(at) = self.at(segment) else { return };
-        let Some(place) = self.places.remove(&at) else { return };
-        for (_, wait) in place.waits {
-            if let Some(wait) = self.waits.remove(&wait) {
-                after.calls.push((wait.done, Ok(wait.pieces)));
-            }
-        }
-        after.gone.push(place.segment);
-    }
-
-    fn on_failed(&mut self, segment: &Arc<Segment>, error: Error, after: &mut After) {
-        let Some(at) = self.at(segment) else { return };
-        let Some(place) = self.places.remove(&at) else { return };
-        for (_, wait) in place.waits {
-            if let Some(wait) = self.waits.remove(&wait) {
-                after.calls.push((wait.done, Err(error.once_more())));
-            }
-        }
-        after.gone.push(place.segment);
-    }
-
-    fn cancel(&mut self, wait: u64, after: &mut After) -> bool {
-        let Some(_wait) = self.waits.remove(&wait) else { return false };
-        if let Some(place) = self.places.remove(&wait) {
-            after.cancel.extend(place.running.upgrade());
-            after.gone.push(place.segment);
-        }
-        true
-    }
-
-    fn clear(&mut self, _after: &mut After) {}
 }

@@ -1,0 +1,265 @@
+//! A lane: one pattern in which an object is read, how far it has come, and what it reads next. Pure: no clock, no lock, no
+//! byte.
+//!
+//! ```text
+//!   forward:   ▓▓▓▓▓▓▓▓▓▓│░░░░░░░░░░░░┊          ▓ read  ░ asked for ahead
+//!                        reach        asked
+//!   backward:            ┊░░░░░░░░│▓▓▓▓▓▓▓▓
+//!   strided:   ▓▓│    ░░      ░░┊     ·· step ··
+//! ```
+//! The window, how much is asked for ahead, doubles when a reader had to wait and halves when bytes go that nobody has read.
+
+use std::ops::Range;
+
+/// Names a lane within its object.
+pub(super) type Number = u64;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// A window is no smaller.
+pub(super) const WINDOW_LEAST: u64 = 256 * KIB;
+/// Nor larger, whatever memory there is: what 100 Gbit/s carry in 80 ms.
+pub(super) const WINDOW_MOST: u64 = 1 << 30;
+/// The window of who begins at an object's start: most who do go on.
+pub(super) const WINDOW_AT_START: u64 = 4 * MIB;
+/// A segment is no smaller where there are several in a window.
+const SEGMENT_LEAST: u64 = 256 * KIB;
+/// So much behind where a forward lane stands its reads may begin: the kernel asks from several threads, and for a fault from
+/// half a read-around before it.
+const BEHIND: u64 = 512 * KIB;
+/// And so much in front of it.
+const IN_FRONT: u64 = 512 * KIB;
+/// So much of what has been read stays: read-around comes back to half of itself.
+const KEPT: u64 = 128 * KIB;
+/// Elements of a strided lane that may be left out.
+const LEFT_OUT: i64 = 4;
+
+/// How the next read follows from the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pattern {
+    Forward,
+    Backward,
+    /// Elements of `bytes`, each `step` behind the one before.
+    Strided {
+        step: i64,
+        bytes: u64,
+    },
+}
+
+/// One pattern in which an object is read.
+#[derive(Clone, Debug)]
+pub(super) struct Lane {
+    pub(super) number: Number,
+    pub(super) pattern: Pattern,
+    /// Where it began.
+    pub(super) start: u64,
+    /// How far it has been read: the end of what has been, its start where it goes backward, the element where it strides.
+    pub(super) reach: u64,
+    /// As far has been asked for: an end, a start where it goes backward, the next element where it strides.
+    asked: u64,
+    window: u64,
+    /// Where it stood when the window grew last.
+    grown_at: u64,
+    /// Which read of its object was its last.
+    pub(super) last_read: u64,
+    /// The size of the object.
+    size: u64,
+}
+
+impl Lane {
+    /// A lane that has read `begun`. Of a strided one that is the latest element.
+    pub(super) fn new(number: Number, pattern: Pattern, begun: &Range<u64>, window: u64, size: u64) -> Lane {
+        let (start, reach, asked) = match pattern {
+            Pattern::Forward => (begun.start, begun.end, begun.end),
+            Pattern::Backward => (begun.end, begun.start, begun.start),
+            Pattern::Strided { step, .. } => {
+                (begun.start, begun.start, begun.start.wrapping_add_signed(step))
+            }
+        };
+        let window = window.clamp(WINDOW_LEAST, WINDOW_MOST);
+        Lane { number, pattern, start, reach, asked, window, grown_at: reach, last_read: 0, size }
+    }
+
+    /// How far `read` is from what comes next; `None` where it is none of this lane's.
+    pub(super) fn distance(&self, read: &Range<u64>) -> Option<u64> {
+        let bytes = read.end - read.start;
+        match self.pattern {
+            Pattern::Forward => {
+                let behind = BEHIND.max(2 * bytes);
+                let in_front = IN_FRONT.max(2 * bytes);
+                let near = read.start + behind >= self.reach && read.start <= self.reach + in_front;
+                near.then(|| read.start.abs_diff(self.reach))
+            }
+            Pattern::Backward => {
+                let (above, below) = (BEHIND.max(2 * bytes), IN_FRONT.max(2 * bytes));
+                let near = read.end <= self.reach + above && read.end + below >= self.reach;
+                near.then(|| read.end.abs_diff(self.reach))
+            }
+            Pattern::Strided { .. } => {
+                let (elements, within) = self.element_of(read.start)?;
+                ((-1..=LEFT_OUT).contains(&elements)).then_some(within)
+            }
+        }
+    }
+
+    /// How many elements behind the one that is read `at` lies, and how far within that one.
+    fn element_of(&self, at: u64) -> Option<(i64, u64)> {
+        let Pattern::Strided { step, bytes } = self.pattern else { return None };
+        let away = i64::try_from(i128::from(at) - i128::from(self.reach)).ok()?;
+        // An element extends upward whichever way the lane goes.
+        let elements = match step > 0 {
+            true => away.div_euclid(step),
+            false => -away.div_euclid(-step),
+        };
+        let within = u64::try_from(away - elements * step).ok()?;
+        (within < bytes).then_some((elements, within))
+    }
+
+    /// Goes on by `read`, which is one of its own.
+    pub(super) fn on_read(&mut self, read: &Range<u64>) {
+        match self.pattern {
+            Pattern::Forward => {
+                self.reach = self.reach.max(read.end);
+                self.asked = self.asked.max(self.reach);
+            }
+            Pattern::Backward => {
+                self.reach = self.reach.min(read.start);
+                self.asked = self.asked.min(self.reach);
+            }
+            Pattern::Strided { step, .. } => {
+                let elements = self.element_of(read.start).map_or(0, |(elements, _)| elements);
+                if elements > 0 {
+                    let before = self.reach;
+                    self.reach = before.saturating_add_signed(elements * step);
+                    let next = self.reach.saturating_add_signed(step);
+                    self.asked = if step > 0 { self.asked.max(next) } else { self.asked.min(next) };
+                }
+            }
+        }
+    }
+
+    /// How much has been read since it began.
+    pub(super) fn run_bytes(&self) -> u64 {
+        self.reach.abs_diff(self.start)
+    }
+
+    /// A reader had to wait: more is to be asked for ahead, but not more and more before much of it has been read.
+    pub(super) fn on_wait(&mut self) {
+        if self.reach.abs_diff(self.grown_at) >= self.window / 4 {
+            self.window = (2 * self.window).min(WINDOW_MOST);
+            self.grown_at = self.reach;
+        }
+    }
+
+    /// Bytes that were fetched ahead are gone, and nobody has read them.
+    pub(super) fn on_evicted(&mut self, range: &Range<u64>) {
+        self.window = (self.window / 2).max(WINDOW_LEAST);
+        self.on_missing(range);
+    }
+
+    /// What was asked for ahead could not be had.
+    pub(super) fn on_failed(&mut self, range: &Range<u64>) {
+        self.window = WINDOW_LEAST;
+        self.on_missing(range);
+    }
+
+    fn on_missing(&mut self, range: &Range<u64>) {
+        self.asked = match self.pattern {
+            Pattern::Forward => self.asked.min(range.start).max(self.reach),
+            Pattern::Backward => self.asked.max(range.end).min(self.reach),
+            Pattern::Strided { .. } => self.asked,
+        };
+    }
+
+    /// How long its segments are, where no window is larger than `window_max` and no segment than `segment_max`.
+    fn segment_bytes(&self, window_max: u64, segment_max: u64) -> u64 {
+        let window = self.window.min(window_max).max(WINDOW_LEAST);
+        // A power of two, so that the memory of one serves the next.
+        let quarter = 1 << (window / 4).max(1).ilog2();
+        quarter.clamp(SEGMENT_LEAST, segment_max.max(SEGMENT_LEAST))
+    }
+
+    /// What to ask for so that the missing `gap` can be read: that, and what follows in one go.
+    pub(super) fn foreground(&self, gap: &Range<u64>, window_max: u64, segment_max: u64) -> Range<u64> {
+        let bytes = self.segment_bytes(window_max, segment_max);
+        match self.pattern {
+            // What has been asked for before and is gone, or never was: nobody says that what follows is missing, too.
+            Pattern::Forward if gap.end < self.asked => gap.clone(),
+            Pattern::Forward => gap.start..gap.end.max(aligned_end(gap.start, bytes)).min(self.size),
+            Pattern::Backward if gap.start > self.asked => gap.clone(),
+            Pattern::Backward => gap.start.min(gap.end.saturating_sub(bytes.min(MIB)))..gap.end,
+            Pattern::Strided { bytes, .. } => {
+                let end = self.reach.saturating_add(bytes).min(self.size);
+                gap.start..gap.end.max(if gap.start >= self.reach { end } else { gap.end })
+            }
+        }
+    }
+
+    /// What to ask for next ahead of its readers; `None` where the window is full.
+    pub(super) fn ahead(&self, window_max: u64, segment_max: u64) -> Option<Range<u64>> {
+        let window = self.window.min(window_max);
+        let bytes = self.segment_bytes(window_max, segment_max);
+        let has_room = self.asked.abs_diff(self.reach) + bytes / 2 < window;
+        match self.pattern {
+            Pattern::Forward => (has_room && self.asked < self.size)
+                .then(|| self.asked..aligned_end(self.asked, bytes).min(self.size)),
+            Pattern::Backward => {
+                (has_room && self.asked > 0).then(|| self.asked.saturating_sub(bytes.min(MIB))..self.asked)
+            }
+            Pattern::Strided { step, bytes } => {
+                let elements = self.asked.abs_diff(self.reach) / step.unsigned_abs();
+                // Two are worth asking for whatever the window is.
+                let has_room = elements <= 2 || elements * bytes < window;
+                let is_there = self.asked < self.size && (step > 0) == (self.asked > self.reach);
+                (has_room && is_there && elements > 0 && window_max >= bytes)
+                    .then(|| self.asked..self.asked.saturating_add(bytes).min(self.size))
+            }
+        }
+    }
+
+    /// So much has been asked for, or was there already.
+    pub(super) fn on_asked(&mut self, range: &Range<u64>) {
+        match self.pattern {
+            Pattern::Forward => self.asked = self.asked.max(range.end),
+            Pattern::Backward => self.asked = self.asked.min(range.start),
+            Pattern::Strided { step, bytes } => {
+                if range.start <= self.asked && self.asked < range.end.max(range.start + bytes) {
+                    // Below the first element there is none: as if the one before were asked for again.
+                    self.asked = self.asked.checked_add_signed(step).unwrap_or(self.reach);
+                }
+            }
+        }
+    }
+
+    /// Whether a segment lies so far behind that nobody will come back to it.
+    pub(super) fn has_passed(&self, range: &Range<u64>) -> bool {
+        match self.pattern {
+            Pattern::Forward => range.end + BEHIND <= self.reach,
+            Pattern::Backward => range.start >= self.reach + BEHIND,
+            Pattern::Strided { step, .. } if step > 0 => range.end + step.unsigned_abs() <= self.reach,
+            Pattern::Strided { step, .. } => range.start >= self.reach + 2 * step.unsigned_abs(),
+        }
+    }
+
+    /// Whether a segment lies behind where it stands, if only just.
+    pub(super) fn is_behind(&self, range: &Range<u64>) -> bool {
+        match self.pattern {
+            Pattern::Forward => range.end + KEPT <= self.reach,
+            Pattern::Backward => range.start >= self.reach + KEPT,
+            Pattern::Strided { .. } => true,
+        }
+    }
+
+    /// Whether all that it will read has been asked for.
+    pub(super) fn is_asked_to_the_end(&self) -> bool {
+        self.pattern == Pattern::Forward && self.asked >= self.size
+    }
+}
+
+/// Where a segment of about `bytes` from `start` on ends: at a multiple of that, so that the next ones are of one length.
+fn aligned_end(start: u64, bytes: u64) -> u64 {
+    let end = start.saturating_add(bytes);
+    let aligned = end / bytes * bytes;
+    if aligned > start { aligned } else { end }
+}

@@ -1,0 +1,227 @@
+//! Which lane a read belongs to. Pure: no clock, no lock, no byte.
+//!
+//! A read that follows no lane is remembered as a *run* of its own. A run that goes on becomes a lane once it is longer than
+//! runs have been lately: random reads that happen to touch, or that the kernel has cut in two, are no pattern. Starts of
+//! runs that lie in equal steps become a strided lane. Random reads leave all lanes as they are.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::lane::{Lane, Number, Pattern, WINDOW_AT_START, WINDOW_LEAST};
+
+/// So many patterns of one object are followed at a time.
+const LANES_MOST: usize = 8;
+/// A lane that was not read from for so many reads of its object makes room for another.
+const IDLE_READS: u64 = 32;
+/// So many runs are remembered.
+const RUNS_MOST: usize = 16;
+/// A run that has not gone on for so many reads has ended.
+const ENDED_READS: u64 = 8;
+/// Between two reads of a run so many bytes may lie that nobody asks for.
+const GAP_MOST: u64 = 64 << 10;
+/// Longer runs than that say nothing about the next: it is followed at once when it has come so far.
+const USUAL_MOST: u64 = 4 << 20;
+/// Elements of a strided lane are no larger, and so many steps are the same before it is one.
+const ELEMENT_MOST: u64 = 4 << 20;
+const STEPS_SAME: i64 = 3;
+/// Reads go backward so often before it is no chance of their order.
+const BACKWARD_LEAST: u32 = 3;
+
+/// The patterns in which one object is read.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    size: u64,
+    lanes: Vec<Lane>,
+    /// The last ones at the back.
+    runs: VecDeque<Run>,
+    /// How long runs that ended were lately.
+    usual_run: u64,
+    /// Counts reads.
+    reads: u64,
+    next_number: Number,
+    /// Lanes that made room for others, until somebody asks.
+    retired: Vec<Number>,
+}
+
+/// Reads that touch one another, and are no lane yet.
+#[derive(Debug)]
+struct Run {
+    range: Range<u64>,
+    /// Where it began.
+    start: u64,
+    forward: u32,
+    backward: u32,
+    last_read: u64,
+}
+
+impl Lanes {
+    pub(super) fn new(size: u64) -> Lanes {
+        Lanes {
+            size,
+            lanes: Vec::new(),
+            runs: VecDeque::new(),
+            usual_run: 0,
+            reads: 0,
+            next_number: 0,
+            retired: Vec::new(),
+        }
+    }
+
+    /// The lane that a read belongs to, which has gone on by it; `None` where it follows no pattern.
+    pub(super) fn on_read(&mut self, read: &Range<u64>) -> Option<Number> {
+        self.reads += 1;
+        let nearest = self.lanes.iter_mut().filter_map(|lane| Some((lane.distance(read)?, lane)));
+        if let Some((_, lane)) = nearest.min_by_key(|(distance, _)| *distance) {
+            lane.on_read(read);
+            lane.last_read = self.reads;
+            return Some(lane.number);
+        }
+        if let Some(at) = self.runs.iter().rposition(|run| run.is_touched(read)) {
+            return self.go_on(at, read);
+        }
+        if read.start == 0 {
+            let window = if self.reads == 1 { WINDOW_AT_START } else { WINDOW_LEAST };
+            return self.promote(Pattern::Forward, read, window);
+        }
+        let strided = self.strided(read);
+        self.remember(read);
+        let (pattern, window) = strided?;
+        self.promote(pattern, read, window)
+    }
+
+    /// A lane from the start on, of which nothing has been read yet.
+    pub(super) fn begin(&mut self) -> Option<Number> {
+        self.promote(Pattern::Forward, &(0..0), WINDOW_AT_START)
+    }
+
+    fn go_on(&mut self, at: usize, read: &Range<u64>) -> Option<Number> {
+        let reads = self.reads;
+        let ended = self.runs.iter().filter(|run| reads - run.last_read >= ENDED_READS);
+        let usual = ended.map(Run::bytes).max().unwrap_or(0).max(self.usual_run).min(USUAL_MOST);
+        let run = &mut self.runs[at];
+        run.on_read(read);
+        run.last_read = reads;
+        let (range, bytes) = (run.range.clone(), run.bytes());
+        let pattern = match (run.forward, run.backward) {
+            (forward, backward) if forward > backward => Pattern::Forward,
+            (0, BACKWARD_LEAST..) => Pattern::Backward,
+            _ => return None,
+        };
+        if bytes <= 2 * usual {
+            return None;
+        }
+        let number = self.promote(pattern, &range, 2 * bytes)?;
+        self.runs.remove(at);
+        Some(number)
+    }
+
+    /// The pattern that this read is the next of, where it begins as many steps behind others as those behind one another.
+    fn strided(&self, read: &Range<u64>) -> Option<(Pattern, u64)> {
+        let begun = |at: i128| {
+            let runs = self.runs.iter().find(|run| i128::from(run.start) == at).map(Run::bytes);
+            runs.or_else(|| {
+                let mut lanes = self.lanes.iter().filter(|lane| lane.pattern == Pattern::Forward);
+                lanes.find(|lane| i128::from(lane.start) == at).map(Lane::run_bytes)
+            })
+        };
+        let at = i128::from(read.start);
+        self.runs.iter().rev().find_map(|run| {
+            let step = at - i128::from(run.start);
+            let bytes = run.bytes().max(read.end - read.start);
+            let is_step = step.unsigned_abs() > u128::from(bytes);
+            let same = |times: i64| begun(at - step * i128::from(times)).is_some();
+            (is_step && bytes <= ELEMENT_MOST && (2..=STEPS_SAME).all(same))
+                .then(|| Some((Pattern::Strided { step: i64::try_from(step).ok()?, bytes }, 2 * bytes)))
+                .flatten()
+        })
+    }
+
+    fn remember(&mut self, read: &Range<u64>) {
+        if self.runs.len() == RUNS_MOST
+            && let Some(oldest) = (0..self.runs.len()).min_by_key(|at| self.runs[*at].last_read)
+            && let Some(run) = self.runs.remove(oldest)
+        {
+            self.on_ended(run.bytes());
+        }
+        let run =
+            Run { range: read.clone(), start: read.start, forward: 0, backward: 0, last_read: self.reads };
+        self.runs.push_back(run);
+    }
+
+    /// Runs that end are so long: the longest counts, and is forgotten by and by.
+    fn on_ended(&mut self, bytes: u64) {
+        self.usual_run = bytes.max(self.usual_run - self.usual_run / 8).min(USUAL_MOST);
+    }
+
+    /// A new lane, unless as many are in use as may be.
+    fn promote(&mut self, pattern: Pattern, begun: &Range<u64>, window: u64) -> Option<Number> {
+        if self.lanes.len() == LANES_MOST {
+            let oldest = (0..self.lanes.len()).min_by_key(|at| self.lanes[*at].last_read)?;
+            if self.reads - self.lanes[oldest].last_read < IDLE_READS {
+                return None;
+            }
+            let retired = self.lanes.remove(oldest);
+            self.on_ended(retired.run_bytes());
+            self.retired.push(retired.number);
+        }
+        self.next_number += 1;
+        let mut lane = Lane::new(self.next_number, pattern, begun, window, self.size);
+        lane.last_read = self.reads;
+        self.lanes.push(lane);
+        Some(self.next_number)
+    }
+
+    /// The lane of that number, as long as it is followed.
+    pub(super) fn get(&mut self, number: Number) -> Option<&mut Lane> {
+        self.lanes.iter_mut().find(|lane| lane.number == number)
+    }
+
+    /// Whether the lane was read from lately.
+    pub(super) fn is_busy(&self, number: Number) -> bool {
+        let lane = self.lanes.iter().find(|lane| lane.number == number);
+        lane.is_some_and(|lane| self.reads - lane.last_read < IDLE_READS)
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// Those that made room for others since the last call.
+    pub(super) fn take_retired(&mut self) -> Vec<Number> {
+        std::mem::take(&mut self.retired)
+    }
+}
+
+impl Run {
+    fn bytes(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+
+    fn goes_forward(&self, read: &Range<u64>) -> bool {
+        let touches = read.start >= self.range.start && read.start <= self.range.end + GAP_MOST;
+        touches && read.end > self.range.end
+    }
+
+    fn goes_backward(&self, read: &Range<u64>) -> bool {
+        let touches = read.end <= self.range.end && read.end + GAP_MOST >= self.range.start;
+        touches && read.start < self.range.start
+    }
+
+    /// Whether a read continues it.
+    fn is_touched(&self, read: &Range<u64>) -> bool {
+        self.goes_forward(read) || self.goes_backward(read)
+    }
+
+    fn on_read(&mut self, read: &Range<u64>) {
+        match self.goes_forward(read) {
+            true => self.forward += 1,
+            false => self.backward += 1,
+        }
+        self.range = self.range.start.min(read.start)..self.range.end.max(read.end);
+    }
+}
+
+#[cfg(test)]
+#[path = "lanes_tests.rs"]
+mod tests;

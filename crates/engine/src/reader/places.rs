@@ -1,0 +1,570 @@
+//! Where the bytes of one version are: segments that are there or on their way, and the reads that wait for them. What is
+//! to be done outside the lock is left in `After`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use super::Object;
+use super::lane::Number;
+use super::lanes::Lanes;
+use super::segment::{Pieces, Segment};
+use super::shelf::{After, Shelf};
+use crate::error::Error;
+use crate::lease::Lease;
+use crate::queue::Priority;
+use crate::transfer::Running;
+
+/// What a read calls when it is over.
+pub(super) type Done = Box<dyn FnOnce(Result<Pieces, Error>) + Send>;
+/// What says which object comes next.
+pub(super) type Next = Box<dyn FnOnce() -> Option<Object> + Send>;
+
+/// Objects of at most so many bytes are fetched whole: a second request would take longer than the rest of the first.
+const WHOLE_MOST: u64 = 1 << 20;
+/// A read so near the end of an object that is no small one is for a table of contents, as zip and parquet have it there.
+const TAIL_BEGINS: u64 = 64 << 10;
+/// It is fetched with so much before it.
+const TAIL_BYTES: u64 = 256 << 10;
+
+/// What may be asked for ahead now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) window_max: u64,
+    pub(super) segment_max: u64,
+}
+
+/// How much memory is taken for a read that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effort {
+    /// What its lane takes.
+    Usual,
+    /// As much as it asked for.
+    Exact,
+    /// The same past the limit.
+    Overdrawn,
+}
+
+/// What is there of one version.
+pub(super) struct Places {
+    pub(super) handles: u32,
+    pub(super) next: Option<Next>,
+    size: u64,
+    /// By where they start; they do not overlap.
+    places: BTreeMap<u64, Place>,
+    lanes: Lanes,
+    waits: HashMap<u64, Wait>,
+    next_wait: u64,
+    /// It was fetched whole, or its tail was.
+    had_whole: bool,
+    had_tail: bool,
+}
+
+/// A segment in its place.
+struct Place {
+    segment: Arc<Segment>,
+    /// Its transfer, as long as that runs.
+    running: Weak<Running>,
+    /// Nobody has waited for it yet.
+    is_ahead: bool,
+    lane: Option<Number>,
+    /// Until so many of its bytes have landed, a read waits.
+    waits: Vec<(u64, u64)>,
+    /// Which sixty-fourths of it have been read.
+    read: u64,
+}
+
+/// A read that waits.
+struct Wait {
+    range: Range<u64>,
+    lane: Option<Number>,
+    done: Done,
+    /// Where its bytes are, or will be; empty as long as they have not been asked for.
+    pieces: Pieces,
+    /// In how many segments they have not all landed.
+    missing: usize,
+}
+
+impl Places {
+    pub(super) fn new(size: u64) -> Places {
+        Places {
+            handles: 0,
+            next: None,
+            size,
+            places: BTreeMap::new(),
+            lanes: Lanes::new(size),
+            waits: HashMap::new(),
+            next_wait: 0,
+            had_whole: false,
+            had_tail: false,
+        }
+    }
+
+    pub(super) fn lanes(&self) -> usize {
+        self.lanes.count()
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The lane of a read.
+    pub(super) fn on_read(&mut self, read: &Range<u64>) -> Option<Number> {
+        self.lanes.on_read(read)
+    }
+
+    /// The bytes of a range, if all of them have landed; they count as read.
+    pub(super) fn take(&mut self, range: &Range<u64>, after: &mut After) -> Option<Pieces> {
+        let mut pieces = Pieces::default();
+        let mut at = range.start;
+        for place in self.overlapping(range) {
+            let segment = &place.segment;
+            let end = range.end.min(segment.range.end);
+            if segment.range.start > at || segment.range.start + segment.landed() < end {
+                return None;
+            }
+            pieces.push(segment, range);
+            at = end;
+        }
+        if at < range.end {
+            return None;
+        }
+        self.on_served(range, after);
+        Some(pieces)
+    }
+
+    /// A read that is not all there.
+    pub(super) fn wait(&mut self, range: Range<u64>, lane: Option<Number>, done: Done) -> u64 {
+        self.next_wait += 1;
+        let wait = Wait { range, lane, done, pieces: Pieces::default(), missing: 0 };
+        self.waits.insert(self.next_wait, wait);
+        self.next_wait
+    }
+
+    /// Asks for whatever is missing of what a read waits for; how many bytes of memory it lacked.
+    pub(super) fn ask(
+        &mut self,
+        shelf: &Arc<Shelf>,
+        read: u64,
+        effort: Effort,
+        limits: &Limits,
+        after: &mut After,
+    ) -> Option<u64> {
+        let Wait { range, lane, .. } = self.waits.get(&read)?;
+        let (range, lane) = (range.clone(), *lane);
+        for gap in self.gaps(&range) {
+            let mut gap = gap;
+            while !gap.is_empty() {
+                let (wanted, is_whole) = self.wanted(&gap, lane, effort, limits);
+                let memory = match effort {
+                    Effort::Usual | Effort::Exact => shelf.readers().lease(wanted.end - wanted.start),
+                    Effort::Overdrawn => shelf.readers().overdraw(wanted.end - wanted.start),
+                };
+                match memory {
+                    Ok(Some(memory)) => {
+                        gap.start = gap.end.min(wanted.end);
+                        let lane = lane.filter(|_| !is_whole);
+                        let is_overdrawn = effort == Effort::Overdrawn;
+                        self.fetch(shelf, wanted, memory, is_overdrawn, is_whole, lane, false, after);
+                    }
+                    Ok(None) => return Some(wanted.end - wanted.start),
+                    Err(error) => {
+                        self.fail(read, error, after);
+                        return None;
+                    }
+                }
+            }
+        }
+        self.wait_for_all(read, after);
+        self.read_ahead(shelf, lane, limits, after);
+        None
+    }
+
+    /// What to ask for so that the beginning of `gap` can be read, and whether that is the whole object by one GET.
+    fn wanted(
+        &mut self,
+        gap: &Range<u64>,
+        lane: Option<Number>,
+        effort: Effort,
+        limits: &Limits,
+    ) -> (Range<u64>, bool) {
+        let exact = gap.start..gap.end.min(gap.start + limits.segment_max);
+        if effort != Effort::Usual {
+            return (exact, false);
+        }
+        if self.size <= WHOLE_MOST.min(limits.segment_max)
+            && self.places.is_empty()
+            && (gap.start == 0 || !self.had_whole)
+        {
+            self.had_whole = true;
+            return (0..self.size, true);
+        }
+        let wanted = match lane.and_then(|lane| self.lanes.get(lane)) {
+            Some(lane) => lane.foreground(gap, limits.window_max, limits.segment_max),
+            None if gap.start + TAIL_BEGINS >= self.size && !self.had_tail => {
+                self.had_tail = true;
+                self.size.saturating_sub(TAIL_BYTES)..self.size
+            }
+            None => exact,
+        };
+        // Up to its neighbours, and no longer than memory is taken at once.
+        let from = self.places.range(..gap.start).next_back().map_or(0, |(_, place)| place.segment.range.end);
+        let to = self.places.range(gap.start..).next().map_or(self.size, |(at, _)| *at);
+        let start = wanted.start.max(from).min(gap.start);
+        (start..wanted.end.min(to).min(start + limits.segment_max).max(gap.start + 1), false)
+    }
+
+    /// Puts a segment in its place, and its transfer on its way.
+    #[allow(clippy::too_many_arguments)] // Each says one thing about it.
+    fn fetch(
+        &mut self,
+        shelf: &Arc<Shelf>,
+        range: Range<u64>,
+        memory: Lease,
+        is_overdrawn: bool,
+        is_whole: bool,
+        lane: Option<Number>,
+        is_ahead: bool,
+        after: &mut After,
+    ) {
+        if let Some(lane) = lane.and_then(|lane| self.lanes.get(lane)) {
+            lane.on_asked(&range);
+        }
+        if is_whole {
+            shelf.counts().whole.fetch_add(1, Ordering::Relaxed);
+        }
+        let segment = Arc::new(Segment::new(range, memory, is_overdrawn, shelf.counts().clone()));
+        let priority = if is_ahead { Priority::Ahead } else { Priority::Awaited };
+        let running = shelf.transfer(&segment, is_whole, priority);
+        let (start, running_weak) = (segment.range.start, Arc::downgrade(&running));
+        let place = Place { segment, running: running_weak, is_ahead, lane, waits: Vec::new(), read: 0 };
+        let before = self.places.insert(start, place);
+        debug_assert!(before.is_none(), "segments do not overlap");
+        after.start.push(running);
+    }
+
+    /// All that a read waits for is there or on its way: it is told when the last of it has landed.
+    fn wait_for_all(&mut self, read: u64, after: &mut After) {
+        let Some(wait) = self.waits.get_mut(&read) else { return };
+        let (range, lane) = (wait.range.clone(), wait.lane);
+        let (mut pieces, mut missing, mut waits_for_lane) = (Pieces::default(), Vec::new(), false);
+        for place in overlapping_mut(&mut self.places, &range) {
+            pieces.push(&place.segment, &range);
+            let need = range.end.min(place.segment.range.end) - place.segment.range.start;
+            if place.segment.landed() < need {
+                missing.push(place.segment.range.start);
+                place.waits.push((need, read));
+                waits_for_lane |= place.lane.is_some() && place.lane == lane;
+                if std::mem::take(&mut place.is_ahead) {
+                    after.raise.extend(place.running.upgrade());
+                }
+            }
+        }
+        wait.pieces = pieces;
+        wait.missing = missing.len();
+        if waits_for_lane && let Some(lane) = lane.and_then(|lane| self.lanes.get(lane)) {
+            lane.on_wait();
+        }
+        if missing.is_empty() {
+            return self.answer(read, after);
+        }
+        for start in missing {
+            self.tell(start, after);
+        }
+    }
+
+    /// Tells those who wait for what has landed of the segment at `start`.
+    fn tell(&mut self, start: u64, after: &mut After) {
+        let Some(place) = self.places.get_mut(&start) else { return };
+        let mut satisfied = Vec::new();
+        loop {
+            let least = place.waits.iter().map(|(need, _)| *need).min();
+            let landed = place.segment.wait_for(least);
+            if least.is_none_or(|least| least > landed) {
+                break;
+            }
+            place.waits.retain(|(need, read)| {
+                let waits = *need > landed;
+                if !waits {
+                    satisfied.push(*read);
+                }
+                waits
+            });
+        }
+        for read in satisfied {
+            let Some(wait) = self.waits.get_mut(&read) else { continue };
+            wait.missing -= 1;
+            if wait.missing == 0 {
+                self.answer(read, after);
+            }
+        }
+    }
+
+    fn answer(&mut self, read: u64, after: &mut After) {
+        let Some(wait) = self.waits.remove(&read) else { return };
+        self.on_served(&wait.range, after);
+        after.calls.push((wait.done, Ok(wait.pieces)));
+    }
+
+    fn fail(&mut self, read: u64, error: Error, after: &mut After) {
+        let Some(wait) = self.waits.remove(&read) else { return };
+        after.calls.push((wait.done, Err(error)));
+    }
+
+    /// A range has been read. What nobody will read again goes.
+    fn on_served(&mut self, range: &Range<u64>, after: &mut After) {
+        let mut used_up = Vec::new();
+        for place in overlapping_mut(&mut self.places, range) {
+            place.read |= place.sixty_fourths(range);
+            let segment = &place.segment;
+            let is_all_read = place.read == u64::MAX && segment.landed() == segment.bytes();
+            let stays =
+                place.lane.is_some_and(|lane| self.lanes.is_busy(lane)) && segment.range.end < self.size;
+            if is_all_read && !stays && place.waits.is_empty() {
+                used_up.push(segment.range.start);
+            }
+        }
+        for start in used_up {
+            self.remove(start, after);
+        }
+    }
+
+    /// Asks for what a lane reads next, as far as there is room, and drops what it has left behind.
+    pub(super) fn read_ahead(
+        &mut self,
+        shelf: &Arc<Shelf>,
+        lane: Option<Number>,
+        limits: &Limits,
+        after: &mut After,
+    ) {
+        self.drop_retired(after);
+        let Some(number) = lane else { return };
+        self.drop_passed(number, after);
+        while let Some(lane) = self.lanes.get(number)
+            && let Some(wanted) = lane.ahead(limits.window_max, limits.segment_max)
+        {
+            let Some(gap) = self.gaps(&wanted).into_iter().next() else {
+                // Another lane has it.
+                if let Some(lane) = self.lanes.get(number) {
+                    lane.on_asked(&wanted);
+                }
+                continue;
+            };
+            let bytes = gap.end - gap.start;
+            let Some(memory) = shelf.readers().lease_ahead(bytes) else {
+                after.is_short = bytes;
+                break;
+            };
+            self.fetch(shelf, gap.clone(), memory, false, false, Some(number), true, after);
+            if let Some(lane) = self.lanes.get(number)
+                && gap.end == wanted.end
+            {
+                lane.on_asked(&wanted);
+            }
+        }
+        let ends = self.lanes.get(number).is_some_and(|lane| lane.is_asked_to_the_end());
+        if ends && after.next.is_none() {
+            after.next = self.next.take();
+        }
+    }
+
+    /// Begins to read from the start, before anybody does.
+    pub(super) fn begin(&mut self, shelf: &Arc<Shelf>, limits: &Limits, after: &mut After) {
+        if !self.places.is_empty() || self.lanes.count() > 0 || self.size == 0 {
+            return;
+        }
+        if self.size <= WHOLE_MOST.min(limits.segment_max) {
+            if let Some(memory) = shelf.readers().lease_ahead(self.size) {
+                self.had_whole = true;
+                self.fetch(shelf, 0..self.size, memory, false, true, None, true, after);
+            }
+            return;
+        }
+        let lane = self.lanes.begin();
+        self.read_ahead(shelf, lane, limits, after);
+    }
+
+    /// Segments of lanes that are followed no more.
+    fn drop_retired(&mut self, after: &mut After) {
+        for number in self.lanes.take_retired() {
+            self.drop_where(after, |place| place.lane == Some(number));
+        }
+    }
+
+    /// Segments that lie far behind where their lane is read.
+    fn drop_passed(&mut self, number: Number, after: &mut After) {
+        let Some(lane) = self.lanes.get(number).cloned() else { return };
+        self.drop_where(after, |place| {
+            place.lane == Some(number)
+                && (lane.has_passed(&place.segment.range)
+                    || place.read == u64::MAX && lane.is_behind(&place.segment.range))
+        });
+    }
+
+    /// Those that nobody waits for.
+    fn drop_where(&mut self, after: &mut After, is_droppable: impl Fn(&Place) -> bool) {
+        let droppable = |place: &&Place| place.waits.is_empty() && is_droppable(place);
+        let starts = self.places.values().filter(droppable).map(|place| place.segment.range.start);
+        for start in starts.collect::<Vec<_>>() {
+            self.remove(start, after);
+        }
+    }
+
+    /// Takes a segment out of its place. What is on its way there is called off.
+    fn remove(&mut self, start: u64, after: &mut After) {
+        let Some(place) = self.places.remove(&start) else { return };
+        after.wasted += place.unread_bytes();
+        if place.segment.landed() < place.segment.bytes() {
+            after.cancel.extend(place.running.upgrade());
+        }
+        after.gone.push(place.segment);
+    }
+
+    /// Drops what nobody waits for until so many bytes are free: what has been read first, then what is farthest ahead.
+    /// How many bytes that gave; of what is still on its way nothing is free before it has stopped.
+    pub(super) fn make_room(&mut self, wanted: u64, after: &mut After) -> u64 {
+        let mut droppable: Vec<(bool, u64, u64)> = Vec::new();
+        for place in self.places.values().filter(|place| place.waits.is_empty()) {
+            let lane = place.lane.and_then(|lane| self.lanes.get(lane));
+            let distance = lane.map_or(u64::MAX, |lane| lane.reach.abs_diff(place.segment.range.start));
+            droppable.push((place.read != u64::MAX, u64::MAX - distance, place.segment.range.start));
+        }
+        droppable.sort_unstable();
+        let mut freed = 0;
+        for (_, _, start) in droppable {
+            if freed >= wanted {
+                break;
+            }
+            let Some(place) = self.places.get(&start) else { continue };
+            let (range, is_read) = (place.segment.range.clone(), place.read != 0);
+            if place.segment.landed() == place.segment.bytes() {
+                freed += place.segment.bytes();
+            }
+            if !is_read && let Some(lane) = place.lane.and_then(|lane| self.lanes.get(lane)) {
+                lane.on_evicted(&range);
+            }
+            self.remove(start, after);
+        }
+        freed
+    }
+
+    /// Bytes that somebody waits for have landed in a segment.
+    pub(super) fn on_landed(&mut self, segment: &Arc<Segment>, after: &mut After) {
+        if self.is_in_place(segment) {
+            self.tell(segment.range.start, after);
+        }
+    }
+
+    /// The transfer of a segment has ended.
+    pub(super) fn on_end(&mut self, segment: &Arc<Segment>, result: &Result<(), Error>, after: &mut After) {
+        if !self.is_in_place(segment) {
+            return;
+        }
+        let start = segment.range.start;
+        let Err(error) = result else { return self.tell(start, after) };
+        let Some(place) = self.places.remove(&start) else { return };
+        if let Some(lane) = place.lane.and_then(|lane| self.lanes.get(lane)) {
+            lane.on_failed(&segment.range);
+        }
+        for (_, read) in place.waits {
+            self.fail(read, error.once_more(), after);
+        }
+        after.gone.push(place.segment);
+    }
+
+    /// Whether the read was still waiting. What was fetched for it alone is called off.
+    pub(super) fn cancel(&mut self, read: u64, after: &mut After) -> bool {
+        let Some(wait) = self.waits.remove(&read) else { return false };
+        let mut alone = Vec::new();
+        for place in overlapping_mut(&mut self.places, &wait.range) {
+            place.waits.retain(|(_, other)| *other != read);
+            if place.waits.is_empty() && place.lane.is_none() {
+                alone.push(place.segment.range.start);
+            }
+        }
+        for start in alone {
+            self.remove(start, after);
+        }
+        true
+    }
+
+    /// One reader less. After the last one only what is waited for stays.
+    pub(super) fn leave(&mut self, after: &mut After) {
+        self.handles -= 1;
+        if self.handles == 0 {
+            self.drop_where(after, |_| true);
+            self.lanes = Lanes::new(self.size);
+            (self.had_whole, self.had_tail) = (false, false);
+        }
+    }
+
+    fn is_in_place(&self, segment: &Arc<Segment>) -> bool {
+        let place = self.places.get(&segment.range.start);
+        place.is_some_and(|place| Arc::ptr_eq(&place.segment, segment))
+    }
+
+    fn overlapping(&self, range: &Range<u64>) -> impl Iterator<Item = &Place> {
+        let first = self.first_of(range);
+        self.places.range(first..range.end.max(first)).map(|(_, place)| place)
+    }
+
+    /// Where the segment begins that `range` begins in, or `range` itself.
+    fn first_of(&self, range: &Range<u64>) -> u64 {
+        let before = self.places.range(..range.start).next_back();
+        let reaches = before.filter(|(_, place)| place.segment.range.end > range.start);
+        reaches.map_or(range.start, |(start, _)| *start)
+    }
+
+    /// What of a range is neither there nor on its way.
+    fn gaps(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        let (mut gaps, mut at) = (Vec::new(), range.start);
+        for place in self.overlapping(range) {
+            let there = &place.segment.range;
+            if there.start > at {
+                gaps.push(at..there.start);
+            }
+            at = there.end;
+        }
+        if at < range.end {
+            gaps.push(at..range.end);
+        }
+        gaps
+    }
+}
+
+fn overlapping_mut<'a>(
+    places: &'a mut BTreeMap<u64, Place>,
+    range: &Range<u64>,
+) -> impl Iterator<Item = &'a mut Place> {
+    let before = places.range(..range.start).next_back();
+    let first = before.filter(|(_, place)| place.segment.range.end > range.start);
+    let first = first.map_or(range.start, |(start, _)| *start);
+    places.range_mut(first..range.end.max(first)).map(|(_, place)| place)
+}
+
+impl Place {
+    /// Which sixty-fourths of the segment lie within `range`, or end the segment in it.
+    fn sixty_fourths(&self, range: &Range<u64>) -> u64 {
+        let segment = &self.segment.range;
+        let bytes = self.segment.bytes();
+        let each = bytes.div_ceil(64).max(1);
+        let from = range.start.saturating_sub(segment.start).div_ceil(each);
+        let to = match range.end >= segment.end {
+            true => 64,
+            false => (range.end - segment.start) / each,
+        };
+        match to.checked_sub(from) {
+            None | Some(0) => 0,
+            Some(64..) => u64::MAX,
+            Some(count) => ((1 << count) - 1) << from,
+        }
+    }
+
+    /// Bytes that have landed, and that nobody has read.
+    fn unread_bytes(&self) -> u64 {
+        let each = self.segment.bytes().div_ceil(64).max(1);
+        let read = (u64::from(self.read.count_ones()) * each).min(self.segment.bytes());
+        self.segment.landed().saturating_sub(read)
+    }
+}
