@@ -186,7 +186,7 @@ impl<S: Store> Core<S> {
             let Some(listing) = folder.listing.clone() else { return };
             (listing, folder.walk.room())
         };
-        if room == 0 {
+        if room == 0 || self.is_over() {
             return;
         }
         let folders = listing.folders_behind(name, AHEAD_MAX as usize);
