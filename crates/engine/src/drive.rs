@@ -16,6 +16,7 @@ use crate::hold::Hold;
 use crate::journal::Kept;
 use crate::object::Asked;
 use crate::part::Part;
+use crate::queue::Priority;
 use crate::refusal::Failure;
 use crate::retry::{Attempts, Fault};
 use crate::shard::Shard;
@@ -27,6 +28,9 @@ use crate::verify::Statement;
 
 /// Between rounds of attempts to learn the checksum while the data come.
 const STATEMENT_PAUSE: Duration = Duration::from_millis(500);
+
+/// What of a version is asked for past those who wait to start a part.
+const SMALL_BYTES: u64 = 1 << 20;
 
 /// Leads a transfer: first answer, plan, the other workers, then parts like any worker. One of many objects has the
 /// post of whoever leads it.
@@ -51,7 +55,10 @@ pub(crate) async fn drive_segment(shard: Rc<Shard>, hold: Hold, post: Post) {
             return lead(&shard, &hold, Some(post)).await;
         };
         let _post = post;
-        match running.take_part_of(shard.number, bytes, None).await? {
+        // What is small and awaited is one answer of the origin's, not a part: it does not wait for parts to end.
+        let is_small = bytes <= SMALL_BYTES && running.turns.priority() == Priority::Awaited;
+        let slot = if is_small { running.turns.push_in(shard.core.shares.parallel_max) } else { None };
+        match running.take_part_of(shard.number, bytes, slot).await? {
             Some(turn) => Part::start(running, turn).fetch(&shard, None).await,
             None => Ok(()),
         }

@@ -68,6 +68,11 @@ impl Turns {
         Slot(self.desk.clone())
     }
 
+    /// A slot past all who wait, as long as no more than `most` are taken.
+    pub(crate) fn push_in(&self, most: u32) -> Option<Slot> {
+        self.desk.lock().queue.push_in(most).then(|| Slot(self.desk.clone()))
+    }
+
     /// From now on it is this urgent, also in what it waits for already.
     pub(crate) fn set_priority(&self, priority: Priority) {
         let mut now = self.priority.lock().unwrap_or_else(PoisonError::into_inner);

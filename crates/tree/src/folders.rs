@@ -185,14 +185,19 @@ impl<S: Store> Core<S> {
             }
             let place = self.place(&self.table(), folder.ino)?;
             // From now on nothing of it is dropped; what was before is seen in the next round.
-            let read = Read::new(self.listing_of(folder.ino, &place)?);
+            let read = Read::new(self.listing_of(folder.ino, &place, self.lifetimes.attributes_ms)?);
             *folder.listing() = Some(read);
         }
     }
 
-    /// The listing of a folder that is young enough, or else one that begins.
-    pub(crate) fn listing_of(&self, ino: u64, place: &Place) -> Result<Arc<FolderListing>, Fault> {
-        let young = |listing: &&Arc<FolderListing>| self.is_young(listing);
+    /// The listing of a folder that began less than `age_ms` ago, or else one that begins.
+    pub(crate) fn listing_of(
+        &self,
+        ino: u64,
+        place: &Place,
+        age_ms: u64,
+    ) -> Result<Arc<FolderListing>, Fault> {
+        let young = |listing: &&Arc<FolderListing>| self.is_young(listing, age_ms);
         if let Some(inode) = self.table().get(ino)
             && let Some(listing) =
                 inode.folder.as_ref().and_then(|folder| folder.listing.as_ref()).filter(young)
@@ -211,9 +216,10 @@ impl<S: Store> Core<S> {
         Ok(begun)
     }
 
-    pub(crate) fn is_young(&self, listing: &FolderListing) -> bool {
+    /// Whether a listing began less than `within_ms` ago, and can be read from its start.
+    pub(crate) fn is_young(&self, listing: &FolderListing, within_ms: u64) -> bool {
         let age_ms = self.now_ms().saturating_sub(listing.started_ms);
-        age_ms < self.lifetimes.attributes_ms && !listing.has_failed() && listing.dropped() == 0
+        age_ms < within_ms && !listing.has_failed() && listing.dropped() == 0
     }
 
     fn begin(&self, place: &Place) -> Result<FolderListing, Error> {

@@ -21,15 +21,15 @@ const MIB: u64 = 1 << 20;
 pub(super) const WINDOW_LEAST: u64 = 256 * KIB;
 /// Nor larger, whatever memory there is: what 100 Gbit/s carry in 80 ms.
 pub(super) const WINDOW_MOST: u64 = 1 << 30;
+/// The window of a lane that has come far, whether or not anybody had to wait: segments of 8 MiB.
+const FLOOR: u64 = 32 * MIB;
 /// The window of who begins at an object's start: most who do go on.
 pub(super) const WINDOW_AT_START: u64 = 4 * MIB;
 /// A segment is no smaller where there are several in a window.
 const SEGMENT_LEAST: u64 = 256 * KIB;
-/// So much behind where a forward lane stands its reads may begin: the kernel asks from several threads, and for a fault from
-/// half a read-around before it.
-const BEHIND: u64 = 512 * KIB;
-/// And so much in front of it.
-const IN_FRONT: u64 = 512 * KIB;
+/// So far from where a lane stands its reads may begin: the kernel asks from several threads, and for a fault from half a
+/// read-around before it.
+const NEAR: u64 = 512 * KIB;
 /// So much of what has been read stays: read-around comes back to half of itself.
 const KEPT: u64 = 128 * KIB;
 /// Elements of a strided lane that may be left out.
@@ -61,6 +61,8 @@ pub(super) struct Lane {
     window: u64,
     /// Where it stood when the window grew last.
     grown_at: u64,
+    /// A lane that has come far has such a window in any case: longer segments cost less.
+    floor: u64,
     /// Which read of its object was its last.
     pub(super) last_read: u64,
     /// The size of the object.
@@ -78,7 +80,18 @@ impl Lane {
             }
         };
         let window = window.clamp(WINDOW_LEAST, WINDOW_MOST);
-        Lane { number, pattern, start, reach, asked, window, grown_at: reach, last_read: 0, size }
+        Lane {
+            number,
+            pattern,
+            start,
+            reach,
+            asked,
+            window,
+            grown_at: reach,
+            floor: FLOOR,
+            last_read: 0,
+            size,
+        }
     }
 
     /// How far `read` is from what comes next; `None` where it is none of this lane's.
@@ -86,14 +99,13 @@ impl Lane {
         let bytes = read.end - read.start;
         match self.pattern {
             Pattern::Forward => {
-                let behind = BEHIND.max(2 * bytes);
-                let in_front = IN_FRONT.max(2 * bytes);
-                let near = read.start + behind >= self.reach && read.start <= self.reach + in_front;
+                let near = self.nearness(bytes);
+                let near = read.start + near >= self.reach && read.start <= self.reach + near;
                 near.then(|| read.start.abs_diff(self.reach))
             }
             Pattern::Backward => {
-                let (above, below) = (BEHIND.max(2 * bytes), IN_FRONT.max(2 * bytes));
-                let near = read.end <= self.reach + above && read.end + below >= self.reach;
+                let near = self.nearness(bytes);
+                let near = read.end <= self.reach + near && read.end + near >= self.reach;
                 near.then(|| read.end.abs_diff(self.reach))
             }
             Pattern::Strided { .. } => {
@@ -101,6 +113,12 @@ impl Lane {
                 ((-1..=LEFT_OUT).contains(&elements)).then_some(within)
             }
         }
+    }
+
+    /// How far from where it stands a read of so many bytes is its own: the farther, the longer it has been followed, so that a
+    /// short one does not take what is random.
+    fn nearness(&self, bytes: u64) -> u64 {
+        (self.run_bytes() / 4).clamp(bytes, NEAR.max(2 * bytes))
     }
 
     /// How many elements behind the one that is read `at` lies, and how far within that one.
@@ -122,6 +140,7 @@ impl Lane {
             Pattern::Forward => {
                 self.reach = self.reach.max(read.end);
                 self.asked = self.asked.max(self.reach);
+                self.window = self.window.max(self.floor.min(self.run_bytes()));
             }
             Pattern::Backward => {
                 self.reach = self.reach.min(read.start);
@@ -146,7 +165,12 @@ impl Lane {
 
     /// A reader had to wait: more is to be asked for ahead, but not more and more before much of it has been read.
     pub(super) fn on_wait(&mut self) {
-        if self.reach.abs_diff(self.grown_at) >= self.window / 4 {
+        let way = self.reach.abs_diff(self.grown_at);
+        let read = match self.pattern {
+            Pattern::Strided { step, bytes } => way / step.unsigned_abs() * bytes,
+            Pattern::Forward | Pattern::Backward => way,
+        };
+        if read >= self.window / 4 {
             self.window = (2 * self.window).min(WINDOW_MOST);
             self.grown_at = self.reach;
         }
@@ -155,6 +179,7 @@ impl Lane {
     /// Bytes that were fetched ahead are gone, and nobody has read them.
     pub(super) fn on_evicted(&mut self, range: &Range<u64>) {
         self.window = (self.window / 2).max(WINDOW_LEAST);
+        self.floor = self.floor.min(self.window);
         self.on_missing(range);
     }
 
@@ -196,14 +221,15 @@ impl Lane {
         }
     }
 
-    /// What to ask for next ahead of its readers; `None` where the window is full.
-    pub(super) fn ahead(&self, window_max: u64, segment_max: u64) -> Option<Range<u64>> {
+    /// What to ask for next ahead of its readers; `None` where the window is full. A forward lane goes no further than `end`.
+    pub(super) fn ahead(&self, end: u64, window_max: u64, segment_max: u64) -> Option<Range<u64>> {
         let window = self.window.min(window_max);
         let bytes = self.segment_bytes(window_max, segment_max);
         let has_room = self.asked.abs_diff(self.reach) + bytes / 2 < window;
         match self.pattern {
-            Pattern::Forward => (has_room && self.asked < self.size)
-                .then(|| self.asked..aligned_end(self.asked, bytes).min(self.size)),
+            Pattern::Forward => {
+                (has_room && self.asked < end).then(|| self.asked..aligned_end(self.asked, bytes).min(end))
+            }
             Pattern::Backward => {
                 (has_room && self.asked > 0).then(|| self.asked.saturating_sub(bytes.min(MIB))..self.asked)
             }
@@ -235,8 +261,8 @@ impl Lane {
     /// Whether a segment lies so far behind that nobody will come back to it.
     pub(super) fn has_passed(&self, range: &Range<u64>) -> bool {
         match self.pattern {
-            Pattern::Forward => range.end + BEHIND <= self.reach,
-            Pattern::Backward => range.start >= self.reach + BEHIND,
+            Pattern::Forward => range.end + NEAR <= self.reach,
+            Pattern::Backward => range.start >= self.reach + NEAR,
             Pattern::Strided { step, .. } if step > 0 => range.end + step.unsigned_abs() <= self.reach,
             Pattern::Strided { step, .. } => range.start >= self.reach + 2 * step.unsigned_abs(),
         }
@@ -245,8 +271,8 @@ impl Lane {
     /// Whether a segment lies behind where it stands, if only just.
     pub(super) fn is_behind(&self, range: &Range<u64>) -> bool {
         match self.pattern {
-            Pattern::Forward => range.end + KEPT <= self.reach,
-            Pattern::Backward => range.start >= self.reach + KEPT,
+            Pattern::Forward => range.end + KEPT <= self.reach || self.reach >= self.size,
+            Pattern::Backward => range.start >= self.reach + KEPT || self.reach == 0,
             Pattern::Strided { .. } => true,
         }
     }

@@ -11,12 +11,10 @@ use super::lane::{Lane, Number, Pattern, WINDOW_AT_START, WINDOW_LEAST};
 
 /// So many patterns of one object are followed at a time.
 const LANES_MOST: usize = 8;
-/// A lane that was not read from for so many reads of its object makes room for another.
+/// A lane that was not read from for so many reads of its object makes room for another; a run has ended.
 const IDLE_READS: u64 = 32;
 /// So many runs are remembered.
 const RUNS_MOST: usize = 16;
-/// A run that has not gone on for so many reads has ended.
-const ENDED_READS: u64 = 8;
 /// Between two reads of a run so many bytes may lie that nobody asks for.
 const GAP_MOST: u64 = 64 << 10;
 /// Longer runs than that say nothing about the next: it is followed at once when it has come so far.
@@ -24,6 +22,10 @@ const USUAL_MOST: u64 = 4 << 20;
 /// Elements of a strided lane are no larger, and so many steps are the same before it is one.
 const ELEMENT_MOST: u64 = 4 << 20;
 const STEPS_SAME: i64 = 3;
+/// Two reads that touch and are shorter may be one that the kernel has cut in two.
+const PAIR_LEAST: u64 = 512 << 10;
+/// A lane that has not come so far, and is not read from, was none.
+const LANE_LEAST: u64 = 2 << 20;
 /// Reads go backward so often before it is no chance of their order.
 const BACKWARD_LEAST: u32 = 3;
 
@@ -83,6 +85,7 @@ impl Lanes {
             let window = if self.reads == 1 { WINDOW_AT_START } else { WINDOW_LEAST };
             return self.promote(Pattern::Forward, read, window);
         }
+        self.retire_short();
         let strided = self.strided(read);
         self.remember(read);
         let (pattern, window) = strided?;
@@ -96,13 +99,14 @@ impl Lanes {
 
     fn go_on(&mut self, at: usize, read: &Range<u64>) -> Option<Number> {
         let reads = self.reads;
-        let ended = self.runs.iter().filter(|run| reads - run.last_read >= ENDED_READS);
+        let ended = self.runs.iter().filter(|run| reads - run.last_read >= IDLE_READS);
         let usual = ended.map(Run::bytes).max().unwrap_or(0).max(self.usual_run).min(USUAL_MOST);
         let run = &mut self.runs[at];
         run.on_read(read);
         run.last_read = reads;
         let (range, bytes) = (run.range.clone(), run.bytes());
         let pattern = match (run.forward, run.backward) {
+            (1, 0) if bytes < PAIR_LEAST => return None,
             (forward, backward) if forward > backward => Pattern::Forward,
             (0, BACKWARD_LEAST..) => Pattern::Backward,
             _ => return None,
@@ -113,6 +117,22 @@ impl Lanes {
         let number = self.promote(pattern, &range, 2 * bytes)?;
         self.runs.remove(at);
         Some(number)
+    }
+
+    /// Lets go of lanes that have come to nothing.
+    fn retire_short(&mut self) {
+        let reads = self.reads;
+        let came_to_nothing =
+            |lane: &Lane| reads - lane.last_read >= IDLE_READS && lane.run_bytes() < LANE_LEAST;
+        while let Some(at) = self.lanes.iter().position(came_to_nothing) {
+            self.retire(at);
+        }
+    }
+
+    fn retire(&mut self, at: usize) {
+        let retired = self.lanes.remove(at);
+        self.on_ended(retired.run_bytes());
+        self.retired.push(retired.number);
     }
 
     /// The pattern that this read is the next of, where it begins as many steps behind others as those behind one another.
@@ -160,9 +180,7 @@ impl Lanes {
             if self.reads - self.lanes[oldest].last_read < IDLE_READS {
                 return None;
             }
-            let retired = self.lanes.remove(oldest);
-            self.on_ended(retired.run_bytes());
-            self.retired.push(retired.number);
+            self.retire(oldest);
         }
         self.next_number += 1;
         let mut lane = Lane::new(self.next_number, pattern, begun, window, self.size);
@@ -174,6 +192,16 @@ impl Lanes {
     /// The lane of that number, as long as it is followed.
     pub(super) fn get(&mut self, number: Number) -> Option<&mut Lane> {
         self.lanes.iter_mut().find(|lane| lane.number == number)
+    }
+
+    /// What a lane asks for next. Into what another has read already it does not go ahead of its readers: they have shared
+    /// the object out among them.
+    pub(super) fn ahead(&self, number: Number, window_max: u64, segment_max: u64) -> Option<Range<u64>> {
+        let lane = self.lanes.iter().find(|lane| lane.number == number)?;
+        let others = self.lanes.iter().filter(|other| other.pattern == Pattern::Forward);
+        let in_front =
+            others.map(|other| other.start).filter(|start| *start > lane.start && *start >= lane.reach);
+        lane.ahead(in_front.min().unwrap_or(self.size), window_max, segment_max)
     }
 
     /// Whether the lane was read from lately.

@@ -1,1 +1,192 @@
-//! x
+//! Which reads make a lane, and what it asks for ahead.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const SIZE: u64 = 1 << 30;
+
+/// What lanes ask for, as a shelf with memory without end would.
+struct Asked {
+    lanes: Lanes,
+    ahead: Vec<(Number, Range<u64>)>,
+}
+
+impl Asked {
+    fn new() -> Asked {
+        Asked { lanes: Lanes::new(SIZE), ahead: Vec::new() }
+    }
+
+    fn read(&mut self, read: Range<u64>) -> Option<Number> {
+        let lane = self.lanes.on_read(&read);
+        if let Some(number) = lane {
+            while let Some(range) = self.lanes.ahead(number, 64 * MIB, 8 * MIB) {
+                assert!(!range.is_empty() && range.end <= SIZE, "{range:?}");
+                self.lanes.get(number).expect("a lane that reads").on_asked(&range);
+                self.ahead.push((number, range));
+            }
+        }
+        lane
+    }
+
+    fn ahead_bytes(&self) -> u64 {
+        self.ahead.iter().map(|(_, range)| range.end - range.start).sum()
+    }
+}
+
+/// Reads of so many KiB at so many KiB; from which of them on there is a lane.
+fn check(name: &str, bytes: u64, reads: &[u64], lane_from: Option<usize>) {
+    let mut asked = Asked::new();
+    let found = reads.iter().map(|at| asked.read(at * KIB..(at + bytes) * KIB));
+    let found: Vec<bool> = found.map(|lane| lane.is_some()).collect();
+    let expected: Vec<bool> = (0..reads.len()).map(|at| lane_from.is_some_and(|from| at >= from)).collect();
+    assert_eq!(found, expected, "{name}");
+}
+
+#[test]
+fn patterns_are_told_from_chance() {
+    check("from the start", 128, &[0, 128, 256], Some(0));
+    check("from amid", 128, &[9000, 9128, 9256, 9384], Some(2));
+    check("long reads from amid", 1024, &[9000, 10024, 11048], Some(1));
+    check("out of order", 128, &[9128, 9000, 9256, 9384, 9512], Some(3));
+    check("backward", 128, &[90_000, 89_872, 89_744, 89_616, 89_488], Some(3));
+    check("half behind", 128, &[9000, 9064, 9128, 9192], Some(2));
+    check("strided", 100, &[1000, 3000, 5000, 7000, 9000], Some(3));
+    check("strided backward", 100, &[90_000, 80_000, 70_000, 60_000, 50_000], Some(3));
+    check("strided with one left out", 100, &[1000, 3000, 5000, 7000, 11_000], Some(3));
+    check("the same again", 128, &[9000, 9000, 9000, 9000], None);
+    check("random", 128, &[9000, 90_000, 400, 77_777, 5000, 123_456], None);
+}
+
+#[test]
+fn pairs_are_no_lane_where_all_runs_are_pairs() {
+    let mut asked = Asked::new();
+    let mut at = 7_919;
+    for _ in 0..200 {
+        at = at * 31 % 1_000_003;
+        for half in [0, 128] {
+            let start = (at + half) * KIB;
+            assert_eq!(asked.read(start..start + 128 * KIB), None, "{at}");
+        }
+    }
+    // A run that goes on is one all the same.
+    let mut reads = (0..8).map(|read| 999 * MIB + read * 256 * KIB);
+    assert!(reads.any(|at| asked.read(at..at + 256 * KIB).is_some()));
+}
+
+#[test]
+fn random_reads_leave_lanes_as_they_are() {
+    let mut asked = Asked::new();
+    let lane = asked.read(0..128 * KIB).expect("from the start");
+    let mut at = 7_919;
+    for step in 1..100 {
+        at = at * 31 % 600_011;
+        let random = (300 << 10) * KIB + at * KIB;
+        assert_eq!(asked.read(random..random + 4096), None);
+        assert_eq!(asked.read(step * 128 * KIB..(step + 1) * 128 * KIB), Some(lane));
+    }
+}
+
+#[test]
+fn eight_streams_have_a_lane_each_and_a_ninth_when_one_is_idle() {
+    let mut asked = Asked::new();
+    let at = |stream: u64, step: u64| (stream * 90 + stream * stream) * MIB + step * MIB;
+    for step in 0..4 {
+        for stream in 0..9 {
+            let lane = asked.read(at(stream, step)..at(stream, step) + MIB);
+            assert_eq!(lane.is_some(), stream < 8 && (step > 0 || stream == 0), "{stream} {step}");
+        }
+    }
+    for step in 4..40 {
+        for stream in 1..9 {
+            asked.read(at(stream, step)..at(stream, step) + MIB);
+        }
+    }
+    assert!(asked.read(at(8, 40)..at(8, 40) + MIB).is_some(), "the first has made room");
+    assert_eq!(asked.lanes.take_retired(), [1]);
+}
+
+#[test]
+fn a_window_grows_when_a_reader_waits_and_shrinks_when_bytes_go_unread() {
+    let mut asked = Asked::new();
+    let lane = asked.read(0..MIB).expect("from the start");
+    assert_eq!(asked.ahead_bytes(), 4 * MIB);
+    for step in 1..8 {
+        asked.lanes.get(lane).expect("it reads").on_wait();
+        asked.read(step * MIB..(step + 1) * MIB);
+    }
+    let grown = asked.ahead_bytes();
+    assert!(grown >= 16 * MIB, "{grown}");
+    assert!(grown <= 8 * MIB + 48 * MIB, "in proportion to what has been read: {grown}");
+    let (_, last) = asked.ahead.last().cloned().expect("something is ahead");
+    for _ in 0..10 {
+        asked.lanes.get(lane).expect("it reads").on_evicted(&last);
+    }
+    let before = asked.ahead_bytes();
+    asked.read(8 * MIB..9 * MIB);
+    assert!(asked.ahead_bytes() - before <= MIB, "{}", asked.ahead_bytes() - before);
+}
+
+#[test]
+fn nobody_reads_ahead_into_what_another_has_read() {
+    let mut asked = Asked::new();
+    for step in 0..64 {
+        for stream in [0, 1] {
+            asked.read(stream * 64 * MIB + step * MIB..stream * 64 * MIB + (step + 1) * MIB);
+        }
+    }
+    let first: u64 =
+        asked.ahead.iter().filter(|(lane, _)| *lane == 1).map(|(_, range)| range.end).max().expect("ahead");
+    assert_eq!(first, 64 * MIB);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Read(u64, u64),
+    Wait(u64),
+    Evict(u64, u64, u64),
+    Fail(u64, u64, u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let at = 0..SIZE / 4096 - 1024;
+    prop_oneof![
+        6 => (at.clone(), 1..300_u64).prop_map(|(at, pages)| Step::Read(at * 4096, pages * 4096)),
+        6 => (0..60_u64, 1..300_u64).prop_map(|(at, pages)| Step::Read(at * 128 * KIB, pages * 4096)),
+        2 => (1..10_u64).prop_map(Step::Wait),
+        1 => (1..10_u64, at.clone(), 1..300_u64).prop_map(|(lane, at, pages)| Step::Evict(lane, at * 4096, pages)),
+        1 => (1..10_u64, at, 1..300_u64).prop_map(|(lane, at, pages)| Step::Fail(lane, at * 4096, pages)),
+    ]
+}
+
+proptest! {
+    /// Whatever is read: what is asked for ahead lies within the object, is not asked for without end, and what is asked
+    /// for so that a gap can be read has its beginning.
+    #[test]
+    fn whatever_is_read_asking_ends(steps in prop::collection::vec(step(), 1..200)) {
+        let mut asked = Asked::new();
+        for step in steps {
+            match step {
+                Step::Read(at, bytes) => {
+                    let read = at..(at + bytes).min(SIZE);
+                    let before = asked.ahead.len();
+                    let lane = asked.read(read.clone());
+                    prop_assert!(asked.ahead.len() - before <= 512);
+                    if let Some(lane) = lane.and_then(|lane| asked.lanes.get(lane)) {
+                        let wanted = lane.foreground(&read, 64 * MIB, 8 * MIB);
+                        prop_assert!(wanted.start <= read.start && wanted.end >= read.end && wanted.end <= SIZE);
+                    }
+                }
+                Step::Wait(lane) => asked.lanes.get(lane).into_iter().for_each(Lane::on_wait),
+                Step::Evict(lane, at, pages) => {
+                    asked.lanes.get(lane).into_iter().for_each(|lane| lane.on_evicted(&(at..at + pages * 4096)));
+                }
+                Step::Fail(lane, at, pages) => {
+                    asked.lanes.get(lane).into_iter().for_each(|lane| lane.on_failed(&(at..at + pages * 4096)));
+                }
+            }
+        }
+    }
+}

@@ -10,6 +10,7 @@
 mod lane;
 mod lanes;
 mod places;
+mod read;
 mod readers;
 mod segment;
 mod shelf;

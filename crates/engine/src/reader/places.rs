@@ -9,6 +9,7 @@ use std::sync::{Arc, Weak};
 use super::Object;
 use super::lane::Number;
 use super::lanes::Lanes;
+use super::read::Read;
 use super::segment::{Pieces, Segment};
 use super::shelf::{After, Shelf};
 use crate::error::Error;
@@ -71,8 +72,8 @@ struct Place {
     lane: Option<Number>,
     /// Until so many of its bytes have landed, a read waits.
     waits: Vec<(u64, u64)>,
-    /// Which sixty-fourths of it have been read.
-    read: u64,
+    /// What of it has been read.
+    read: Read,
 }
 
 /// A read that waits.
@@ -238,7 +239,14 @@ impl Places {
         let priority = if is_ahead { Priority::Ahead } else { Priority::Awaited };
         let running = shelf.transfer(&segment, is_whole, priority);
         let (start, running_weak) = (segment.range.start, Arc::downgrade(&running));
-        let place = Place { segment, running: running_weak, is_ahead, lane, waits: Vec::new(), read: 0 };
+        let place = Place {
+            segment,
+            running: running_weak,
+            is_ahead,
+            lane,
+            waits: Vec::new(),
+            read: Read::default(),
+        };
         let before = self.places.insert(start, place);
         debug_assert!(before.is_none(), "segments do not overlap");
         after.start.push(running);
@@ -316,9 +324,10 @@ impl Places {
     fn on_served(&mut self, range: &Range<u64>, after: &mut After) {
         let mut used_up = Vec::new();
         for place in overlapping_mut(&mut self.places, range) {
-            place.read |= place.sixty_fourths(range);
             let segment = &place.segment;
-            let is_all_read = place.read == u64::MAX && segment.landed() == segment.bytes();
+            let there = &segment.range;
+            place.read.add(&(range.start.max(there.start)..range.end.min(there.end)));
+            let is_all_read = place.is_all_read();
             let stays =
                 place.lane.is_some_and(|lane| self.lanes.is_busy(lane)) && segment.range.end < self.size;
             if is_all_read && !stays && place.waits.is_empty() {
@@ -341,9 +350,7 @@ impl Places {
         self.drop_retired(after);
         let Some(number) = lane else { return };
         self.drop_passed(number, after);
-        while let Some(lane) = self.lanes.get(number)
-            && let Some(wanted) = lane.ahead(limits.window_max, limits.segment_max)
-        {
+        while let Some(wanted) = self.lanes.ahead(number, limits.window_max, limits.segment_max) {
             let Some(gap) = self.gaps(&wanted).into_iter().next() else {
                 // Another lane has it.
                 if let Some(lane) = self.lanes.get(number) {
@@ -398,7 +405,7 @@ impl Places {
         self.drop_where(after, |place| {
             place.lane == Some(number)
                 && (lane.has_passed(&place.segment.range)
-                    || place.read == u64::MAX && lane.is_behind(&place.segment.range))
+                    || place.is_all_read() && lane.is_behind(&place.segment.range))
         });
     }
 
@@ -425,10 +432,15 @@ impl Places {
     /// How many bytes that gave; of what is still on its way nothing is free before it has stopped.
     pub(super) fn make_room(&mut self, wanted: u64, after: &mut After) -> u64 {
         let mut droppable: Vec<(bool, u64, u64)> = Vec::new();
-        for place in self.places.values().filter(|place| place.waits.is_empty()) {
+        // What is there of a read that waits for memory is not dropped for its own sake.
+        let is_wanted = |place: &Place| {
+            let there = &place.segment.range;
+            self.waits.values().any(|wait| wait.range.start < there.end && there.start < wait.range.end)
+        };
+        for place in self.places.values().filter(|place| place.waits.is_empty() && !is_wanted(place)) {
             let lane = place.lane.and_then(|lane| self.lanes.get(lane));
             let distance = lane.map_or(u64::MAX, |lane| lane.reach.abs_diff(place.segment.range.start));
-            droppable.push((place.read != u64::MAX, u64::MAX - distance, place.segment.range.start));
+            droppable.push((!place.is_all_read(), u64::MAX - distance, place.segment.range.start));
         }
         droppable.sort_unstable();
         let mut freed = 0;
@@ -437,7 +449,7 @@ impl Places {
                 break;
             }
             let Some(place) = self.places.get(&start) else { continue };
-            let (range, is_read) = (place.segment.range.clone(), place.read != 0);
+            let (range, is_read) = (place.segment.range.clone(), !place.read.is_empty());
             if place.segment.landed() == place.segment.bytes() {
                 freed += place.segment.bytes();
             }
@@ -544,27 +556,12 @@ fn overlapping_mut<'a>(
 }
 
 impl Place {
-    /// Which sixty-fourths of the segment lie within `range`, or end the segment in it.
-    fn sixty_fourths(&self, range: &Range<u64>) -> u64 {
-        let segment = &self.segment.range;
-        let bytes = self.segment.bytes();
-        let each = bytes.div_ceil(64).max(1);
-        let from = range.start.saturating_sub(segment.start).div_ceil(each);
-        let to = match range.end >= segment.end {
-            true => 64,
-            false => (range.end - segment.start) / each,
-        };
-        match to.checked_sub(from) {
-            None | Some(0) => 0,
-            Some(64..) => u64::MAX,
-            Some(count) => ((1 << count) - 1) << from,
-        }
+    fn is_all_read(&self) -> bool {
+        self.read.is_all_of(&self.segment.range)
     }
 
     /// Bytes that have landed, and that nobody has read.
     fn unread_bytes(&self) -> u64 {
-        let each = self.segment.bytes().div_ceil(64).max(1);
-        let read = (u64::from(self.read.count_ones()) * each).min(self.segment.bytes());
-        self.segment.landed().saturating_sub(read)
+        self.segment.landed().saturating_sub(self.read.bytes())
     }
 }

@@ -40,7 +40,7 @@ impl Scene {
     fn new(size: u64, change: impl FnOnce(&mut Config)) -> Scene {
         let body = Arc::new(object(size));
         let served = body.clone();
-        let origin = Origin::start(move |asked| Reply::Keep(right(asked, &served)));
+        let origin = Origin::start(move |asked| Reply::Keep(right_whole(asked, &served)));
         Scene::at(origin, body, change)
     }
 
@@ -198,8 +198,11 @@ fn strides_are_fetched_ahead_and_nothing_between() {
     for element in 0..100 {
         scene.read(element * 512 * KIB + 4096, 100_000);
     }
-    assert!(scene.stats().hits > 40 || scene.stats().random < 10, "{:?}", scene.stats());
-    assert!(scene.amplification() <= 1.1, "{:?}", scene.stats());
+    scene.amplification();
+    let stats = scene.stats();
+    assert!(stats.random < 10, "{stats:?}");
+    // What is ahead when it ends is not fetched in vain as long as it may go on.
+    assert!(stats.fetched_bytes - stats.held_bytes <= 11 * stats.served_bytes / 10, "{stats:?}");
 }
 
 #[test]
@@ -212,8 +215,123 @@ fn streams_that_take_turns_on_one_handle_are_each_read_ahead_of() {
         }
     }
     let asked = scene.origin.asked().len();
-    assert!(asked < 100, "{asked} requests");
-    assert!(scene.amplification() <= 1.1, "{:?}", scene.stats());
+    assert!(asked < 130, "{asked} requests");
+    assert!(scene.amplification() <= 1.02, "{:?}", scene.stats());
+}
+
+#[test]
+fn memory_is_bounded_whoever_reads_slowly() {
+    let (size, memory, streams) = (24 * MIB, 32 * MIB, 8);
+    let scene = Scene::new(size * streams, |config| {
+        config.settings.memory_bytes = memory;
+        config.settings.parallel = Some(8);
+    });
+    let body = scene.body.clone();
+    let over = AtomicUsize::new(0);
+    let most = std::thread::scope(|scope| {
+        for stream in 0..streams {
+            let (reader, body, over) = (scene.reader.clone(), &body, &over);
+            scope.spawn(move || {
+                // Answers are held for a while before they are taken.
+                let (tell, told) = mpsc::sync_channel(2);
+                for at in (stream * size..(stream + 1) * size).step_by(256 << 10) {
+                    let tell = tell.clone();
+                    let _ = reader.read(at, 256 << 10, move |result| drop(tell.send(result)));
+                    let pieces = told.recv_timeout(PATIENCE).expect("an answer").expect("the bytes");
+                    if stream.is_multiple_of(2) {
+                        std::thread::sleep(Duration::from_millis(2));
+                    }
+                    assert!(whole(&pieces) == body[at as usize..][..256 << 10], "{at}");
+                }
+                over.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+        let mut most = 0;
+        while over.load(Ordering::SeqCst) < streams as usize {
+            most = most.max(scene.client.memory_held());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        most
+    });
+    // One answer at a time may be past it.
+    assert!(most <= memory + 256 * KIB, "{most}: {:?}", scene.stats());
+    assert!(scene.amplification() <= 1.3, "{:?}", scene.stats());
+}
+
+#[test]
+fn answers_that_nobody_takes_keep_nobody_from_reading() {
+    let size = 64 * MIB;
+    let scene = Scene::new(size, |config| {
+        config.settings.memory_bytes = 16 * MIB;
+        config.settings.parallel = Some(4);
+    });
+    let (tell, told) = mpsc::channel();
+    let mut held: Vec<Pieces> = Vec::new();
+    // Four times of what there is, all of it held.
+    for at in (0..size).step_by(1 << 20) {
+        let tell = tell.clone();
+        let _ = scene.reader.read(at, MIB as usize, move |result| drop(tell.send(result)));
+        held.push(told.recv_timeout(PATIENCE).expect("an answer").expect("the bytes"));
+    }
+    for (at, pieces) in (0..size).step_by(1 << 20).zip(&held) {
+        assert!(whole(pieces) == scene.body[at as usize..][..MIB as usize], "{at}");
+    }
+    drop(held);
+    scene.read(5, 4096);
+}
+
+#[test]
+fn many_objects_that_stay_open_yield_what_they_have_ahead() {
+    let size = 16 * MIB;
+    let scene = Scene::new(size, |config| {
+        config.settings.memory_bytes = 24 * MIB;
+        config.settings.parallel = Some(4);
+    });
+    let object = scene.reader.object().clone();
+    let readers: Vec<Reader> = (0..40)
+        .map(|number| {
+            let location = Location::parse(&format!("{}-{number}", scene.origin.url())).expect("a good URL");
+            scene.client.reader(Object { location, ..object.clone() }).expect("an object")
+        })
+        .collect();
+    for at in [0, 128 * KIB, 256 * KIB] {
+        for reader in &readers {
+            assert!(
+                read(reader, at, 128 * KIB).expect("the bytes") == scene.body[at as usize..][..128 << 10]
+            );
+        }
+    }
+    let (held, stats) = (scene.client.memory_held(), scene.stats());
+    assert!(held <= 24 * MIB, "{held}: {stats:?}");
+    drop(readers);
+    scene.amplification();
+    assert_eq!(scene.stats().held_bytes, 0, "nobody reads any more: {:?}", scene.stats());
+    assert_eq!(scene.stats().lanes, 0);
+}
+
+#[test]
+fn what_comes_next_in_a_series_is_begun_before_it_is_opened() {
+    let size = 6 * MIB;
+    let scene = Scene::new(size, |_| {});
+    let object = scene.reader.object().clone();
+    let location = Location::parse(&format!("{}-2", scene.origin.url())).expect("a good URL");
+    let second = Object { location, ..object };
+    let next = second.clone();
+    scene.reader.set_next(move || Some(next));
+    for at in (0..size).step_by(128 << 10) {
+        scene.read(at, 128 * KIB);
+    }
+    let begun = |asked: &Asked| asked.path.ends_with("-2");
+    let mut patience = 0..600;
+    while !scene.origin.asked().iter().any(begun) {
+        assert!(patience.next().is_some(), "it is begun");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    scene.amplification();
+    let waits = scene.stats().waits;
+    let reader = scene.client.reader(second).expect("an object");
+    assert!(read(&reader, 0, 128 * KIB).expect("the bytes") == scene.body[..128 << 10]);
+    assert_eq!(scene.stats().waits, waits, "it was there");
 }
 
 #[test]
