@@ -32,6 +32,7 @@ test: ## install what the tests need, then run every check and test
 	@$(MAKE) --no-print-directory check
 	cargo test --workspace
 	cargo test -p flatout-cli --test real
+	cargo test -p flatout-mount --test real
 	# Its page is then opened by the tests of the page.
 	@rm -rf target/lab-smoke
 	$(PYTHON) bench/lab run --suite smoke --flatout target/debug/flatout --out target/lab-smoke --wait 600
@@ -54,6 +55,7 @@ check: ## format, clippy, tidy, licences
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy -p flatout-cli --test real -- -D warnings
+	cargo clippy -p flatout-mount --test real -- -D warnings
 	cargo xtask tidy
 	cargo xtask licences
 

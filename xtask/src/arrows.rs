@@ -23,8 +23,8 @@ const LEVELS: &[(&str, u8)] = &[
 /// Crate, what its tests may use though it stands no lower, why.
 const IN_TESTS: &[(&str, &str, &str)] = &[
     ("flatout-engine", "flatout-server", "the data path is tested against the development origin"),
-    ("flatout-mount", "flatout-server", "real mounts are tested against the development origin"),
     ("flatout-tree", "flatout-server", "names and versions are tested against the development origin"),
+    ("flatout-mount", "flatout-server", "real mounts are tested against the development origin"),
 ];
 
 /// Crate, what it must do without, why: the level alone does not say it.

@@ -18,6 +18,8 @@ use crate::{fusermount, given, table, tuning, unmount};
 pub(crate) struct Attached {
     pub device: OwnedFd,
     pub anchor: Anchor,
+    /// Whether the kernel names threads as this process does: by the namespace of whoever mounted.
+    pub knows_pids: bool,
 }
 
 /// Where a connection is mounted, as far as that is known.
@@ -39,7 +41,7 @@ fn attach_at(options: &Options) -> Result<Attached, Error> {
         let device = given::take(number)?;
         let number = tuning::device_of(device.as_raw_fd());
         let point = number.and_then(table::of_device).map(|mount| mount.point);
-        return Ok(Attached { device, anchor: Anchor { point, device: number } });
+        return Ok(Attached { device, anchor: Anchor { point, device: number }, knows_pids: false });
     }
     let point = folder(&options.mount_point, plain.nonempty)?;
     let device = match by_mount(&point, options, &plain) {
@@ -47,7 +49,7 @@ fn attach_at(options: &Options) -> Result<Attached, Error> {
         mounted => mounted.map_err(refused)?,
     };
     let number = table::at(&point).map(|mount| mount.device);
-    Ok(Attached { device, anchor: Anchor { point: Some(point), device: number } })
+    Ok(Attached { device, anchor: Anchor { point: Some(point), device: number }, knows_pids: true })
 }
 
 /// The folder without links, free to be mounted over.

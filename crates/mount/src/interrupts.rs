@@ -8,6 +8,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
+
 use crate::answer::Ticket;
 
 /// Who handles a signal gets EINTR after this: Ctrl-C in Python must not wait for a dead origin.
@@ -118,20 +120,34 @@ impl Shared {
 fn is_ending(ticket: &Ticket) -> bool {
     let Some(pid) = ticket.pid() else { return true };
     match std::fs::read_to_string(format!("/proc/{pid}/status")) {
-        Ok(status) => has_sigkill(&status),
+        Ok(status) => is_fatal(&status),
         Err(_) => true,
     }
 }
 
-/// A signal whose default is to end the process becomes SIGKILL for each of its threads, so one bit tells of Ctrl-C as well
-/// (`complete_signal` in kernel/signal.c).
-fn has_sigkill(status: &str) -> bool {
-    let pending = |name: &str| {
+/// SIGKILL, or another signal that will end it: neither caught nor ignored nor blocked, and not one of those that end nobody.
+///
+/// One whose default is to end the process becomes SIGKILL for each of its threads, as Ctrl-C does (`complete_signal` in
+/// kernel/signal.c); one that also dumps core stays itself.
+fn is_fatal(status: &str) -> bool {
+    let mask = |name: &str| {
         let mask = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
     };
-    let sigkill = 1 << (rustix::process::Signal::KILL.as_raw() - 1);
-    (pending("SigPnd") | pending("ShdPnd")) & sigkill != 0
+    let bit = |signal: Signal| 1u64 << (signal.as_raw() - 1);
+    let harmless = [
+        Signal::CHILD,
+        Signal::CONT,
+        Signal::STOP,
+        Signal::TSTP,
+        Signal::TTIN,
+        Signal::TTOU,
+        Signal::URG,
+        Signal::WINCH,
+    ];
+    let harmless = harmless.iter().fold(0, |all, &signal| all | bit(signal));
+    let kept = harmless | mask("SigBlk") | mask("SigIgn") | mask("SigCgt");
+    (mask("SigPnd") | mask("ShdPnd")) & (bit(Signal::KILL) | !kept) != 0
 }
 
 #[cfg(test)]
@@ -139,16 +155,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sigkill_is_seen() {
+    fn what_ends_a_process_is_seen() {
+        const KILL: u64 = 1 << 8;
+        const QUIT: u64 = 1 << 2;
+        const USR1: u64 = 1 << 9;
+        const CHLD: u64 = 1 << 16;
+        // Pending for the thread, for its process, blocked, ignored, caught.
         let table = [
-            ("SigPnd:\t0000000000000100\nShdPnd:\t0000000000000000\n", true),
-            ("SigPnd:\t0000000000000000\nShdPnd:\t0000000000000100\n", true),
-            ("SigPnd:\t0000000000000000\nShdPnd:\t0000000000004000\nSigBlk:\t0000000000000100\n", false),
-            ("", false),
-            ("SigPnd:\tnonsense\n", false),
+            ([KILL, 0, 0, 0, 0], true),
+            ([0, KILL, KILL, KILL, KILL], true),
+            ([QUIT, 0, 0, 0, 0], true),
+            ([0, QUIT, 0, 0, 0], true),
+            ([0, QUIT, 0, 0, QUIT], false),
+            ([0, QUIT, QUIT, 0, 0], false),
+            ([USR1, 0, 0, USR1, 0], false),
+            ([USR1 | KILL, 0, 0, 0, USR1], true),
+            ([CHLD, CHLD, 0, 0, 0], false),
+            ([0, 0, 0, 0, 0], false),
         ];
-        for (status, want) in table {
-            assert_eq!(has_sigkill(status), want, "{status}");
+        for (masks, want) in table {
+            let names = ["SigPnd", "ShdPnd", "SigBlk", "SigIgn", "SigCgt"];
+            let lines = names.iter().zip(masks).map(|(name, mask)| format!("{name}:\t{mask:016x}\n"));
+            let status: String = lines.collect();
+            assert_eq!(is_fatal(&status), want, "{status}");
         }
+        assert!(!is_fatal(""));
+        assert!(!is_fatal("SigPnd:\tnonsense\n"));
     }
 }

@@ -24,6 +24,8 @@ pub(crate) struct Server<F> {
     pub interrupts: Interrupts,
     /// The most bytes that a read may ask for.
     pub request_bytes: usize,
+    /// Whether threads are named as this process names them.
+    pub knows_pids: bool,
 }
 
 impl<F: Files> Server<F> {
@@ -180,7 +182,7 @@ impl<F: Files> Server<F> {
     fn read(&self, request: &Request<'_>, handle: u64, at: u64, bytes: u32) {
         self.link.counts.read_asked(bytes);
         let bytes = (bytes as usize).min(self.request_bytes);
-        let answer = self.link.wait(request.unique, request.pid);
+        let answer = self.link.wait(request.unique, self.pid(request));
         if let Some(cancel) = self.files.read(handle, at, bytes, ReadAnswer::new(answer.clone(), bytes)) {
             answer.on_interrupt(cancel);
         }
@@ -221,13 +223,18 @@ impl<F: Files> Server<F> {
         }
     }
 
+    /// The thread that waits; 0 where that is not known.
+    fn pid(&self, request: &Request<'_>) -> u32 {
+        if self.knows_pids { request.pid } else { 0 }
+    }
+
     /// Goes on with a thread of the pool, so that this one can read the next request.
     fn wait(
         &self,
         request: &Request<'_>,
         work: impl FnOnce(&Server<F>, crate::answer::Answer) + Send + 'static,
     ) {
-        let answer = self.link.wait(request.unique, request.pid);
+        let answer = self.link.wait(request.unique, self.pid(request));
         let server = self.clone();
         self.pool.run(move || work(&server, answer));
     }
@@ -241,6 +248,7 @@ impl<F> Clone for Server<F> {
             pool: self.pool.clone(),
             interrupts: self.interrupts.clone(),
             request_bytes: self.request_bytes,
+            knows_pids: self.knows_pids,
         }
     }
 }

@@ -150,3 +150,7 @@ impl std::fmt::Debug for Pool {
         f.debug_struct("Pool").field("threads", &self.threads()).finish()
     }
 }
+
+#[cfg(test)]
+#[path = "pool_tests.rs"]
+mod tests;

@@ -59,6 +59,18 @@ pub struct Granted {
     pub remedy: Option<String>,
 }
 
+impl std::fmt::Display for Granted {
+    /// For a log: `FUSE 7.45, requests of 1024 KiB, 4096 KiB read ahead, 128 of these waiting, 2 threads`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "FUSE 7.{}, requests of {} KiB, ", self.minor, self.request_bytes >> 10)?;
+        match self.read_ahead_bytes {
+            Some(bytes) => write!(f, "{} KiB read ahead, ", bytes >> 10)?,
+            None => f.write_str("an unknown readahead, ")?,
+        }
+        write!(f, "{} of these waiting, {} threads", self.max_background, self.threads)
+    }
+}
+
 /// A mount that is served.
 #[derive(Debug)]
 pub struct Session {
@@ -103,7 +115,8 @@ impl Mounted {
     /// A connection that is not mounted, for tests.
     #[doc(hidden)]
     pub fn of_descriptor(device: OwnedFd, options: Options) -> Mounted {
-        Mounted { attached: Some(Attached { device, anchor: Anchor::default() }), options }
+        let attached = Attached { device, anchor: Anchor::default(), knows_pids: true };
+        Mounted { attached: Some(attached), options }
     }
 
     /// Serves these files. INIT is done when this returns.
@@ -114,7 +127,7 @@ impl Mounted {
         };
         let unmounter = Unmounter { anchor: attached.anchor, over: Arc::default() };
         let link = Link::new(Device::new(attached.device));
-        let served = serve(link, files, &self.options, &unmounter);
+        let served = serve(link, files, &self.options, &unmounter, attached.knows_pids);
         if served.is_err() {
             // The error says more than one of this could.
             let _ = unmounter.unmount(true);
@@ -137,6 +150,7 @@ fn serve<F: Files>(
     files: Arc<F>,
     options: &Options,
     unmounter: &Unmounter,
+    knows_pids: bool,
 ) -> Result<Session, Error> {
     let agreed = first_request(&link, options)?;
     let threads = options.reading_threads();
@@ -147,6 +161,7 @@ fn serve<F: Files>(
         pool: Pool::new(),
         interrupts: Interrupts::new(),
         request_bytes: agreed.request_bytes as usize,
+        knows_pids,
     };
     let (pool, interrupts) = (server.pool.clone(), server.interrupts.clone());
     // From here on its drop ends whatever has begun.
@@ -319,7 +334,8 @@ impl Drop for Session {
         if self.threads.is_empty() {
             return;
         }
-        if self.unmounter.end() {
+        // Where it has ended by itself, its numbers may be another's by now.
+        if self.threads.iter().all(JoinHandle::is_finished) || self.unmounter.end() {
             let _ = self.finish();
         }
     }
@@ -336,11 +352,15 @@ impl Unmounter {
         }
     }
 
-    /// Unmounts, and ends the session whoever uses it: they get errors. False where the kernel lets us do neither.
+    /// Ends the session whoever uses it, they get errors, and unmounts. False where the kernel lets us do neither.
     pub fn end(&self) -> bool {
-        let unmounted = self.unmount(true).is_ok() && self.anchor.point.is_some();
+        if self.over.load(Ordering::Acquire) {
+            return true;
+        }
+        // First, while it is certain that the number is ours.
         let aborted = self.anchor.device.is_some_and(|device| tuning::abort(device).is_ok());
-        unmounted || aborted
+        let unmounted = self.unmount(true).is_ok() && self.anchor.point.is_some();
+        aborted || unmounted
     }
 }
 

@@ -113,7 +113,13 @@ fn receive(kernel: &OwnedFd, unique: u64) -> (i32, Vec<u8>) {
     let mut socket = UnixStream::from(kernel.try_clone().expect("another descriptor"));
     socket.set_read_timeout(Some(Duration::from_secs(15))).expect("a time is set");
     let mut packet = vec![0; 256 << 10];
-    let bytes = socket.read(&mut packet).expect("an answer");
+    // libFuzzer's alarm interrupts calls.
+    let bytes = loop {
+        match socket.read(&mut packet) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            read => break read.expect("an answer"),
+        }
+    };
     assert!(bytes >= 16, "an answer has a header");
     packet.truncate(bytes);
     let word = |at: usize| u32::from_ne_bytes([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]]);
