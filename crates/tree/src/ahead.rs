@@ -125,7 +125,7 @@ impl<S: Store> Core<S> {
 
     fn list_ahead(self: &Arc<Self>, ino: u64) {
         let place = self.place(&self.table(), ino);
-        let listing = place.and_then(|place| self.listing_of(ino, &place));
+        let listing = place.and_then(|place| self.listing_of(ino, &place, self.lifetimes.attributes_ms));
         let Ok(listing) = listing else { return };
         if listing.answers() == 0 {
             self.counters.listed_ahead.count();
@@ -186,7 +186,7 @@ impl<S: Store> Core<S> {
             let Some(listing) = folder.listing.clone() else { return };
             (listing, folder.walk.room())
         };
-        if room == 0 {
+        if room == 0 || self.is_over() {
             return;
         }
         let folders = listing.folders_behind(name, AHEAD_MAX as usize);
@@ -218,7 +218,12 @@ impl<S: Store> Core<S> {
         let fact = crate::fact::Fact::folder(listing.started_ms);
         let ino = table.keep(parent, name, crate::FileKind::Folder, fact);
         let folder = table.folder_mut(ino)?;
-        if folder.is_ahead || folder.listing.as_deref().is_some_and(|listing| self.is_young(listing)) {
+        if folder.is_ahead
+            || folder
+                .listing
+                .as_deref()
+                .is_some_and(|listing| self.is_young(listing, self.lifetimes.attributes_ms))
+        {
             return None;
         }
         folder.is_ahead = true;

@@ -1,7 +1,7 @@
 //! Folders that are read: handles, and the listings behind them.
 
 use std::ffi::OsStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flatout_engine::Error;
 
@@ -10,7 +10,7 @@ use crate::ahead::Job;
 use crate::attributes::{FileKind, FolderEntry, Known};
 use crate::fact::Fact;
 use crate::fault::Fault;
-use crate::listing::FolderListing;
+use crate::listing::{FolderListing, Read};
 use crate::page::Page;
 use crate::place::Place;
 use crate::store::Store;
@@ -19,20 +19,15 @@ use crate::tree::Core;
 pub(crate) struct OpenFolder {
     ino: u64,
     /// What is read since the folder was read from 0: it keeps the places of its entries.
-    listing: Mutex<Option<Arc<FolderListing>>>,
+    listing: Mutex<Option<Read>>,
 }
 
 /// `.` and `..`.
 const DOTS: u64 = 2;
 
 impl OpenFolder {
-    fn listing(&self) -> Option<Arc<FolderListing>> {
-        self.listing.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Places are given anew.
-    fn begin_anew(&self) {
-        *self.listing.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    fn listing(&self) -> MutexGuard<'_, Option<Read>> {
+        self.listing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -83,7 +78,8 @@ impl<S: Store> Core<S> {
     ) -> Result<(), Fault> {
         let folder = self.folders.get(handle)?;
         if offset == 0 {
-            folder.begin_anew();
+            // Places are given anew.
+            *folder.listing() = None;
         }
         for (number, name) in [(0, "."), (1, "..")] {
             if offset <= number {
@@ -93,8 +89,8 @@ impl<S: Store> Core<S> {
                 }
             }
         }
-        let listing = self.listing_for(&folder)?;
         let mut entry = offset.saturating_sub(DOTS);
+        let listing = self.listing_for(&folder, entry)?;
         while let Some(page) = listing.page_with(entry, || self.now_ms(), &self.counters)? {
             if entry == page.first {
                 self.go_on(&listing, &page);
@@ -115,6 +111,9 @@ impl<S: Store> Core<S> {
             self.ahead(Job::Page(listing.clone()));
         }
         self.settle(&mut self.table());
+        if self.is_over() {
+            listing.drop_before(page.first);
+        }
     }
 
     /// Whether it was taken.
@@ -176,20 +175,29 @@ impl<S: Store> Core<S> {
         self.known_of(&mut table, ino).ok_or_else(|| Fault::of(libc::ESTALE))
     }
 
-    /// The listing that a handle reads: the same since it was read from 0, when it was young enough.
-    fn listing_for(&self, folder: &OpenFolder) -> Result<Arc<FolderListing>, Fault> {
-        if let Some(listing) = folder.listing() {
-            return Ok(listing);
+    /// The listing that a handle reads from an entry on: the same since it was read from 0, when it was young enough. Where
+    /// that entry was dropped for want of memory, another.
+    fn listing_for(&self, folder: &OpenFolder, entry: u64) -> Result<Arc<FolderListing>, Fault> {
+        loop {
+            let there = |read: &&Read| read.listing().dropped() <= entry;
+            if let Some(read) = folder.listing().as_ref().filter(there) {
+                return Ok(read.listing().clone());
+            }
+            let place = self.place(&self.table(), folder.ino)?;
+            // From now on nothing of it is dropped; what was before is seen in the next round.
+            let read = Read::new(self.listing_of(folder.ino, &place, self.lifetimes.attributes_ms)?);
+            *folder.listing() = Some(read);
         }
-        let place = self.place(&self.table(), folder.ino)?;
-        let listing = self.listing_of(folder.ino, &place)?;
-        *folder.listing.lock().unwrap_or_else(PoisonError::into_inner) = Some(listing.clone());
-        Ok(listing)
     }
 
-    /// The listing of a folder that is young enough, or else one that begins.
-    pub(crate) fn listing_of(&self, ino: u64, place: &Place) -> Result<Arc<FolderListing>, Fault> {
-        let young = |listing: &&Arc<FolderListing>| self.is_young(listing);
+    /// The listing of a folder that began less than `age_ms` ago, or else one that begins.
+    pub(crate) fn listing_of(
+        &self,
+        ino: u64,
+        place: &Place,
+        age_ms: u64,
+    ) -> Result<Arc<FolderListing>, Fault> {
+        let young = |listing: &&Arc<FolderListing>| self.is_young(listing, age_ms);
         if let Some(inode) = self.table().get(ino)
             && let Some(listing) =
                 inode.folder.as_ref().and_then(|folder| folder.listing.as_ref()).filter(young)
@@ -208,9 +216,10 @@ impl<S: Store> Core<S> {
         Ok(begun)
     }
 
-    pub(crate) fn is_young(&self, listing: &FolderListing) -> bool {
+    /// Whether a listing began less than `within_ms` ago, and can be read from its start.
+    pub(crate) fn is_young(&self, listing: &FolderListing, within_ms: u64) -> bool {
         let age_ms = self.now_ms().saturating_sub(listing.started_ms);
-        age_ms < self.lifetimes.attributes_ms && !listing.has_failed()
+        age_ms < within_ms && !listing.has_failed() && listing.dropped() == 0
     }
 
     fn begin(&self, place: &Place) -> Result<FolderListing, Error> {

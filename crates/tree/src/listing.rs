@@ -35,6 +35,11 @@ const LISTING_BYTES: u64 = 512;
 
 struct State {
     pages: Vec<Arc<Page>>,
+    /// Entries before the first page, which were dropped for want of memory, and the name of the last of them.
+    dropped: u64,
+    dropped_to: String,
+    /// Handles that read it.
+    readers: u32,
     binder: Binder,
     source: Feed,
     /// Requests that were answered.
@@ -71,6 +76,9 @@ impl FolderListing {
     ) -> FolderListing {
         let state = State {
             pages: Vec::new(),
+            dropped: 0,
+            dropped_to: String::new(),
+            readers: 0,
             binder: Binder::new(prefix_bytes),
             source: Feed::Waits(pages),
             answers: 0,
@@ -80,7 +88,7 @@ impl FolderListing {
         FolderListing { started_ms: now_ms, state: Mutex::new(state), arrived: Condvar::new(), held }
     }
 
-    /// The page that has entry number `entry`, asked for where it is not there yet, or waited for where somebody else has
+    /// The page that has entry number `entry`, which was not dropped, asked for where it is not there yet, or waited for where somebody else has
     /// asked; `None` behind the last entry. `now_ms` is asked before each request.
     pub(crate) fn page_with(
         &self,
@@ -145,8 +153,12 @@ impl FolderListing {
             let mut answers: Vec<Answer> = state.pages.iter().filter_map(found).collect();
             // A folder's name may come twice, and it wins.
             answers.sort_by_key(|answer| !matches!(answer, Answer::There(Said::Folder, _)));
-            let absent = if is_done { Answer::Absent(self.started_ms) } else { Answer::Unread };
+            let is_all = is_done && state.dropped == 0;
+            let absent = if is_all { Answer::Absent(self.started_ms) } else { Answer::Unread };
             return answers.into_iter().next().unwrap_or(absent);
+        }
+        if state.dropped > 0 && names::order(name, &state.dropped_to).is_le() {
+            return Answer::Unread;
         }
         let at = state.pages.partition_point(|page| names::order(page.last_name(), name).is_lt());
         match state.pages.get(at) {
@@ -172,7 +184,28 @@ impl FolderListing {
         folders.take(most).map(|(page, at)| page.name(at).to_owned()).collect()
     }
 
-    /// Entries that are there.
+    /// Drops the pages before the one that has entry number `entry`, unless somebody else reads them; but for one: a reader may
+    /// step back a little.
+    pub(crate) fn drop_before(&self, entry: u64) {
+        let mut state = self.lock();
+        if state.readers > 1 {
+            return;
+        }
+        let keep = state.pages.partition_point(|page| page.end() <= entry).saturating_sub(1);
+        let Some(last) = keep.checked_sub(1) else { return };
+        state.dropped = state.pages[last].end();
+        state.dropped_to = state.pages[last].last_name().to_owned();
+        let bytes: u64 = state.pages.drain(..keep).map(|page| page.weight()).sum();
+        state.weight -= bytes;
+        self.held.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Entries at the start that are not there any more.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.lock().dropped
+    }
+
+    /// Entries that are there, or were.
     pub(crate) fn entries(&self) -> u64 {
         self.lock().entries()
     }
@@ -217,7 +250,7 @@ impl FolderListing {
     /// Whether anything lies in the folder, as far as is known: names, or its marker.
     pub(crate) fn is_proof(&self) -> bool {
         let state = self.lock();
-        !state.pages.is_empty() || state.binder.marker_s.is_some()
+        state.entries() > 0 || state.binder.marker_s.is_some()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -227,7 +260,7 @@ impl FolderListing {
 
 impl State {
     fn entries(&self) -> u64 {
-        self.pages.last().map_or(0, |page| page.end())
+        self.pages.last().map_or(self.dropped, |page| page.end())
     }
 
     /// The bytes that it takes.
@@ -237,6 +270,26 @@ impl State {
         self.weight += bytes;
         self.pages.push(Arc::new(page));
         bytes
+    }
+}
+
+/// A listing that a handle reads: its pages stay while there is another reader.
+pub(crate) struct Read(Arc<FolderListing>);
+
+impl Read {
+    pub(crate) fn new(listing: Arc<FolderListing>) -> Read {
+        listing.lock().readers += 1;
+        Read(listing)
+    }
+
+    pub(crate) fn listing(&self) -> &Arc<FolderListing> {
+        &self.0
+    }
+}
+
+impl Drop for Read {
+    fn drop(&mut self) {
+        self.0.lock().readers -= 1;
     }
 }
 

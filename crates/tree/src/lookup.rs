@@ -179,7 +179,11 @@ impl<S: Store> Core<S> {
         if misses <= MISSES_MAX && matches!(place, Place::Folder(_)) {
             return None;
         }
-        let listing = self.listing_of(parent, place).ok()?;
+        let mut listing = self.listing_of(parent, place, self.lifetimes.attributes_ms).ok()?;
+        if listing.answers() == 1 && !listing.is_unread(name) && self.lifetimes.negative_ms > 0 {
+            // It does not have the name, and is too old to say so. For one request there is another, which knows all names.
+            listing = self.listing_of(parent, place, self.lifetimes.negative_ms).ok()?;
+        }
         for _ in 0..PAGES_A_LOOKUP {
             let known = self.table().known(parent, name, self.now_ms(), self.lifetimes);
             if known.is_some() {

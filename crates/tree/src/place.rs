@@ -37,7 +37,7 @@ impl Place {
 
 impl Root {
     /// The same, a prefix with a `/` at its end: what is mounted is a folder.
-    pub(crate) fn as_folder(self) -> Root {
+    pub(crate) fn into_folder(self) -> Root {
         match self {
             Root::Under(location) if !location.key().is_empty() && !location.key().ends_with('/') => {
                 let key = format!("{}/", location.key());

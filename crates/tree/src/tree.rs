@@ -131,7 +131,7 @@ impl<S: Store> TreeOf<S> {
             began_s: store.unix_s(),
             store,
             config,
-            root: root.as_folder(),
+            root: root.into_folder(),
             lifetimes,
             table: Mutex::new(table),
             charged: Mutex::new(charged),
@@ -290,6 +290,11 @@ impl<S: Store> Core<S> {
             table.shed(now_ms, || self.held.bytes());
             charged.set(table.bytes() + self.held.bytes());
         }
+    }
+
+    /// Whether more is held than may be, by whomever.
+    pub(crate) fn is_over(&self) -> bool {
+        self.charged.lock().unwrap_or_else(PoisonError::into_inner).account.is_over()
     }
 
     /// What is known of an inode, as it is told.

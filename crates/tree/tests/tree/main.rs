@@ -1,4 +1,5 @@
 //! The tree over a store in memory: what each operation answers, what it asks, and what it never mixes.
+#![allow(clippy::unwrap_used)] // Test code throughout; clippy.toml's exception knows only functions marked #[test].
 
 mod ahead;
 mod folders;

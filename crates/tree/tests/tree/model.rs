@@ -116,8 +116,11 @@ proptest! {
         lifetimes in prop_oneof![Just((0, 0)), Just((1000, 0)), Just((1000, 800)), Just((4000, 2000))],
         close_to_open: bool,
         page in 1..5usize,
+        is_over in proptest::bool::weighted(0.2),
     ) {
-        Run::new(lifetimes, close_to_open, page).all(&steps);
+        let run = Run::new(lifetimes, close_to_open, page);
+        run.memory.0.is_over.store(is_over, Ordering::Relaxed);
+        run.all(&steps);
     }
 }
 
@@ -383,6 +386,8 @@ impl Run {
         let offset = match from {
             From::Start => 0,
             From::Where => folder.offset,
+            // Far behind the reader places are counted anew where memory is short.
+            From::Seen(_) if self.memory.0.is_over.load(Ordering::Relaxed) => folder.offset,
             From::Seen(which) if !folder.seen.is_empty() => folder.seen[which.index(folder.seen.len())].2,
             From::Seen(_) => folder.offset,
         };

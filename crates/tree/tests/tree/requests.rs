@@ -132,6 +132,26 @@ fn a_large_folder_costs_a_page_for_three_names_that_it_did_not_know() {
     assert_eq!(tree.stats().pages, 1, "the root's");
 }
 
+/// As programs look for what they import, under many names and in many folders.
+#[test]
+fn names_that_are_not_there_cost_a_listing_in_each_lifetime() {
+    let memory = files("f/", 500);
+    let tree = memory.tree(minute());
+    let folder = ino(&tree, "f");
+    let absent = |number: u32| {
+        let name = format!("no {number}");
+        assert_eq!(tree.lookup(folder, OsStr::new(&name)).unwrap_err().errno, libc::ENOENT);
+    };
+    let before = memory.asked();
+    (0..1000).for_each(absent);
+    assert_eq!(memory.asked() - before, 4);
+    for lifetime in 1..4 {
+        memory.turn_clock(10_000);
+        (0..1000).for_each(absent);
+        assert_eq!(memory.asked() - before, 4 + lifetime);
+    }
+}
+
 #[test]
 fn lookups_of_one_name_join() {
     let memory = files("f/", 10);

@@ -83,6 +83,37 @@ fn too_much_drops_listings_first_and_never_what_is_looked_up() {
 }
 
 #[test]
+fn a_folder_that_is_too_large_is_read_in_little_memory() {
+    let memory = wide(1, 50_000);
+    let tree = memory.tree(minute());
+    let folder = ino(&tree, "000");
+    memory.0.is_over.store(true, Ordering::Relaxed);
+    let handle = tree.open_folder(folder).unwrap();
+    let (mut offset, mut count, mut most) = (0, 0, 0);
+    loop {
+        let before = count;
+        tree.read_folder(handle, offset, false, &mut |entry| {
+            if count - before == 300 {
+                return false;
+            }
+            (offset, count) = (entry.next, count + 1);
+            true
+        })
+        .unwrap();
+        most = most.max(tree.stats().held_bytes_now);
+        if count == before {
+            break;
+        }
+    }
+    assert_eq!(count, 50_002);
+    assert!(most < 1 << 20, "{most} of three megabytes");
+    assert_eq!(tree.stats().pages, 1 + 50);
+    // What was dropped is not taken for missing, and to step far back is to list anew.
+    assert!(tree.lookup(folder, OsStr::new("00007")).is_ok());
+    assert_eq!(read(&tree, handle, 1002, false).len(), 49_000);
+}
+
+#[test]
 fn inodes_that_nobody_needs_go() {
     let memory = wide(1, 40_000);
     let tree = memory.tree(minute());
