@@ -29,6 +29,8 @@ fn the_socket_is_its_users_and_tells_the_numbers() {
     fs::read(place.at("none")).unwrap_err();
     let folder = place.path().join("run/flatout");
     let path = folder.join(format!("mount-{}.sock", place.pid()));
+    // Counted when the kernel has taken it, while the reader goes on.
+    wait_until("all to be counted", || place.stats()["bytes"]["served"] == 3 << 20);
     assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let asked = |what: &str| ask(UnixStream::connect(&path).unwrap(), what);
