@@ -61,7 +61,7 @@ impl Files for Resident {
     }
     fn release_folder(&self, _handle: u64) {}
     fn open(&self, _node: u64, direct: bool) -> Result<Opened, Errno> {
-        Ok(Opened { handle: 0, direct, keep_cache: false })
+        Ok(Opened { handle: 0, direct, keep_cache: false, is_news: false })
     }
     fn open_known(&self, node: u64, direct: bool) -> Option<Result<Opened, Errno>> {
         Some(self.open(node, direct))

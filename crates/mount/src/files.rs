@@ -49,6 +49,9 @@ pub struct Opened {
     pub direct: bool,
     /// What the page cache holds of the file is still right.
     pub keep_cache: bool,
+    /// What the kernel was told of the inode last is not of this version: it is to ask again, or it reads no further than a size of
+    /// before.
+    pub is_news: bool,
 }
 
 /// What `statfs(2)` says.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustix::fs::OFlags;
 use rustix::io::Errno as Number;
 
-use crate::abi::fopen;
+use crate::abi::{fopen, notify};
 use crate::answer::{Link, ReadAnswer};
 use crate::files::{Entry, Errno, Files, Opened};
 use crate::interrupts::Interrupts;
@@ -161,6 +161,7 @@ impl<F: Files> Server<F> {
         let (node, direct) = (request.node, flags.contains(OFlags::DIRECT));
         match self.files.open_known(node, direct) {
             Some(Ok(opened)) => {
+                self.tell_news(node, &opened);
                 if !self.link.answer(request.unique, &open_out(&opened)) {
                     self.files.release(opened.handle);
                 }
@@ -170,12 +171,21 @@ impl<F: Files> Server<F> {
             }
             None => self.wait(request, move |server, answer| match server.files.open(node, direct) {
                 Ok(opened) => {
+                    server.tell_news(node, &opened);
                     if !answer.send(&open_out(&opened)) {
                         server.files.release(opened.handle);
                     }
                 }
                 Err(errno) => answer.fail(errno),
             }),
+        }
+    }
+
+    /// Before the open is answered: an answer to an open holds no attributes. A negative offset makes the kernel forget what it
+    /// knows of the inode, and no page of it: that waits for nobody (`fuse_reverse_inval_inode` in fs/fuse/inode.c).
+    fn tell_news(&self, node: u64, opened: &Opened) {
+        if opened.is_news {
+            self.link.device.notify(notify::INVAL_INODE, &[&reply::inval_inode(node, -1, 0)]);
         }
     }
 

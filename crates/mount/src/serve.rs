@@ -72,7 +72,8 @@ impl Served {
     fn opened(&self, opened: Result<flatout_tree::Opened, Fault>) -> Result<Opened, Errno> {
         let opened = opened.map_err(|fault| self.errno(fault))?;
         // The caller's `O_DIRECT` is in it already.
-        Ok(Opened { handle: opened.handle, direct: opened.direct, keep_cache: opened.keep_cache })
+        let flatout_tree::Opened { handle, direct, keep_cache, is_news } = opened;
+        Ok(Opened { handle, direct, keep_cache, is_news })
     }
 }
 

@@ -161,7 +161,12 @@ impl Model {
         state.handles += 1;
         let handle = state.handles;
         state.files.insert(handle, node);
-        Ok(Opened { handle, direct: direct || node == DIRECT, keep_cache: matches!(node, DIRECT | KEPT) })
+        Ok(Opened {
+            handle,
+            direct: direct || node == DIRECT,
+            keep_cache: matches!(node, DIRECT | KEPT),
+            is_news: false,
+        })
     }
 }
 

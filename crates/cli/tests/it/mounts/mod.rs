@@ -7,6 +7,7 @@ mod faults;
 mod lives;
 mod options;
 mod refused;
+mod semantics;
 
 use std::ffi::OsString;
 use std::fs;
