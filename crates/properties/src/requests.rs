@@ -225,7 +225,7 @@ impl Files for Made {
     fn release_folder(&self, _handle: u64) {}
 
     fn open(&self, node: u64, direct: bool) -> Result<Opened, Errno> {
-        Ok(Opened { handle: node, direct, keep_cache: true, is_news: node % 2 == 0 })
+        Ok(Opened { handle: node, direct, keep_cache: true, is_news: node.is_multiple_of(2) })
     }
 
     fn open_known(&self, node: u64, direct: bool) -> Option<Result<Opened, Errno>> {
