@@ -67,6 +67,8 @@ pub(super) struct Lane {
     pub(super) last_read: u64,
     /// The size of the object.
     size: u64,
+    /// Where what it reads ends, as far as the object's format says that; it may go on all the same.
+    end: Option<u64>,
 }
 
 impl Lane {
@@ -91,7 +93,13 @@ impl Lane {
             floor: FLOOR,
             last_read: 0,
             size,
+            end: None,
         }
+    }
+
+    /// It will read as far as `end`, by the object's format.
+    pub(super) fn end_at(&mut self, end: u64) {
+        self.end = Some(end);
     }
 
     /// How far `read` is from what comes next; `None` where it is none of this lane's.
@@ -145,6 +153,7 @@ impl Lane {
             Pattern::Backward => {
                 self.reach = self.reach.min(read.start);
                 self.asked = self.asked.min(self.reach);
+                self.window = self.window.max(self.floor.min(self.run_bytes()));
             }
             Pattern::Strided { step, .. } => {
                 let elements = self.element_of(read.start).map_or(0, |(elements, _)| elements);
@@ -211,7 +220,10 @@ impl Lane {
         match self.pattern {
             // What has been asked for before and is gone, or never was: nobody says that what follows is missing, too.
             Pattern::Forward if gap.end < self.asked => gap.clone(),
-            Pattern::Forward => gap.start..gap.end.max(aligned_end(gap.start, bytes)).min(self.size),
+            Pattern::Forward => {
+                let end = self.end.filter(|end| gap.end <= *end).unwrap_or(self.size);
+                gap.start..gap.end.max(aligned_end(gap.start, bytes).min(end))
+            }
             Pattern::Backward if gap.start > self.asked => gap.clone(),
             Pattern::Backward => gap.start.min(gap.end.saturating_sub(bytes.min(MIB)))..gap.end,
             Pattern::Strided { bytes, .. } => {
@@ -228,6 +240,7 @@ impl Lane {
         let has_room = self.asked.abs_diff(self.reach) + bytes / 2 < window;
         match self.pattern {
             Pattern::Forward => {
+                let end = self.end.filter(|end| self.reach <= *end).map_or(end, |known| known.min(end));
                 (has_room && self.asked < end).then(|| self.asked..aligned_end(self.asked, bytes).min(end))
             }
             Pattern::Backward => {

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::lane::{Lane, Number, Pattern, WINDOW_AT_START, WINDOW_LEAST};
+use super::layout::Extents;
 
 /// So many patterns of one object are followed at a time.
 const LANES_MOST: usize = 8;
@@ -41,6 +42,8 @@ pub(super) struct Lanes {
     /// Counts reads.
     reads: u64,
     next_number: Number,
+    /// What the object's format says of it.
+    pub(super) extents: Extents,
     /// Lanes that made room for others, until somebody asks.
     retired: Vec<Number>,
 }
@@ -65,6 +68,7 @@ impl Lanes {
             usual_run: 0,
             reads: 0,
             next_number: 0,
+            extents: Extents::default(),
             retired: Vec::new(),
         }
     }
@@ -86,6 +90,14 @@ impl Lanes {
             return self.promote(Pattern::Forward, read, window);
         }
         self.retire_short();
+        if let Some(extent) = self.extents.begun_by(read) {
+            let number = self.promote(Pattern::Forward, read, WINDOW_AT_START)?;
+            self.lanes
+                .iter_mut()
+                .filter(|lane| lane.number == number)
+                .for_each(|lane| lane.end_at(extent.end));
+            return Some(number);
+        }
         let strided = self.strided(read);
         self.remember(read);
         let (pattern, window) = strided?;

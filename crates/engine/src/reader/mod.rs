@@ -9,6 +9,8 @@
 
 mod lane;
 mod lanes;
+mod layout;
+mod place;
 mod places;
 mod read;
 mod readers;

@@ -3,20 +3,21 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use super::Object;
 use super::lane::Number;
 use super::lanes::Lanes;
+use super::layout::{Extents, safetensors_header};
+use super::place::{Place, overlapping_mut};
 use super::read::Read;
 use super::segment::{Pieces, Segment};
 use super::shelf::{After, Shelf};
 use crate::error::Error;
 use crate::lease::Lease;
 use crate::queue::Priority;
-use crate::transfer::Running;
 
 /// What a read calls when it is over.
 pub(super) type Done = Box<dyn FnOnce(Result<Pieces, Error>) + Send>;
@@ -29,6 +30,10 @@ const WHOLE_MOST: u64 = 1 << 20;
 const TAIL_BEGINS: u64 = 64 << 10;
 /// It is fetched with so much before it.
 const TAIL_BYTES: u64 = 256 << 10;
+
+/// The header of a safetensors file is looked for so often, when reads begin so near to its start.
+const HEADER_READS: u32 = 64;
+const HEADER_READ_FROM: u64 = 4 << 20;
 
 /// A shorter wait says nothing for a larger window: the bytes come as fast as they can, and more in flight would only share
 /// that out among more of them.
@@ -62,23 +67,11 @@ pub(super) struct Places {
     lanes: Lanes,
     waits: HashMap<u64, Wait>,
     next_wait: u64,
+    /// So many reads near its start may yet show where its header is; none, where it has no header that we know.
+    header_reads: u32,
     /// It was fetched whole, or its tail was.
     had_whole: bool,
     had_tail: bool,
-}
-
-/// A segment in its place.
-struct Place {
-    segment: Arc<Segment>,
-    /// Its transfer, as long as that runs.
-    running: Weak<Running>,
-    /// Nobody has waited for it yet.
-    is_ahead: bool,
-    lane: Option<Number>,
-    /// Until so many of its bytes have landed, a read waits.
-    waits: Vec<(u64, u64)>,
-    /// What of it has been read.
-    read: Read,
 }
 
 /// A read that waits.
@@ -94,8 +87,10 @@ struct Wait {
 }
 
 impl Places {
-    pub(super) fn new(size: u64) -> Places {
+    /// `has_header` where its name says that it is a safetensors file.
+    pub(super) fn new(size: u64, has_header: bool) -> Places {
         Places {
+            header_reads: if has_header { HEADER_READS } else { 0 },
             handles: 0,
             next: None,
             size,
@@ -137,8 +132,38 @@ impl Places {
         if at < range.end {
             return None;
         }
+        self.learn_layout(range);
         self.on_served(range, after);
         Some(pieces)
+    }
+
+    /// Looks at the header of a safetensors file when it is read, as long as it is all there.
+    fn learn_layout(&mut self, read: &Range<u64>) {
+        if self.header_reads == 0 || read.start > HEADER_READ_FROM {
+            return;
+        }
+        self.header_reads -= 1;
+        let bytes_of = |range: &Range<u64>| -> Option<Vec<u8>> {
+            let mut pieces = Pieces::default();
+            for place in self.overlapping(range) {
+                let there = &place.segment.range;
+                if there.start + place.segment.landed() < range.end.min(there.end) {
+                    return None;
+                }
+                pieces.push(&place.segment, range);
+            }
+            (pieces.len() as u64 == range.end - range.start)
+                .then(|| pieces.slices().collect::<Vec<_>>().concat())
+        };
+        let Some(first) = bytes_of(&(0..8.min(self.size))) else { return };
+        let Some(header) = safetensors_header(&first, self.size) else {
+            self.header_reads = 0;
+            return;
+        };
+        if let Some(header) = bytes_of(&header) {
+            self.lanes.extents = Extents::of_safetensors(&header, self.size);
+            self.header_reads = 0;
+        }
     }
 
     /// A read that is not all there.
@@ -318,6 +343,7 @@ impl Places {
         {
             lane.on_wait();
         }
+        self.learn_layout(&wait.range);
         self.on_served(&wait.range, after);
         after.calls.push((wait.done, Ok(wait.pieces)));
     }
@@ -513,7 +539,9 @@ impl Places {
         self.handles -= 1;
         if self.handles == 0 {
             self.drop_where(after, |_| true);
+            let extents = std::mem::take(&mut self.lanes.extents);
             self.lanes = Lanes::new(self.size);
+            self.lanes.extents = extents;
             (self.had_whole, self.had_tail) = (false, false);
         }
     }
@@ -549,26 +577,5 @@ impl Places {
             gaps.push(at..range.end);
         }
         gaps
-    }
-}
-
-fn overlapping_mut<'a>(
-    places: &'a mut BTreeMap<u64, Place>,
-    range: &Range<u64>,
-) -> impl Iterator<Item = &'a mut Place> {
-    let before = places.range(..range.start).next_back();
-    let first = before.filter(|(_, place)| place.segment.range.end > range.start);
-    let first = first.map_or(range.start, |(start, _)| *start);
-    places.range_mut(first..range.end.max(first)).map(|(_, place)| place)
-}
-
-impl Place {
-    fn is_all_read(&self) -> bool {
-        self.read.is_all_of(&self.segment.range)
-    }
-
-    /// Bytes that have landed, and that nobody has read.
-    fn unread_bytes(&self) -> u64 {
-        self.segment.landed().saturating_sub(self.read.bytes())
     }
 }

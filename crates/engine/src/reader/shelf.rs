@@ -78,16 +78,17 @@ impl Shelf {
         let requests = || ObjectRequests::new(core.account.clone(), location.clone());
         let mut requests_whole = requests();
         requests_whole.ask_for_the_whole();
+        let pinned = Pinned::new(location.to_string(), etag.clone(), *size);
         Shelf {
             core: core.clone(),
             gate: core.gate_of(location),
             requests: Arc::new(requests()),
             requests_whole: Arc::new(requests_whole),
-            pinned: Arc::new(Pinned::new(location.to_string(), etag.clone(), *size)),
             last_read_ms: AtomicU64::new(core.readers.now_ms()),
             lanes: AtomicUsize::new(0),
             segments: AtomicUsize::new(0),
-            places: Mutex::new(Places::new(*size)),
+            places: Mutex::new(Places::new(*size, pinned.name.ends_with(".safetensors"))),
+            pinned: Arc::new(pinned),
             object,
         }
     }

@@ -335,6 +335,39 @@ fn what_comes_next_in_a_series_is_begun_before_it_is_opened() {
 }
 
 #[test]
+fn tensors_are_fetched_ahead_wherever_they_begin_and_no_further() {
+    let (tensor, count) = (3 * MIB, 16);
+    let extents =
+        (0..count).map(|at| format!(r#""t{at}":{{"data_offsets":[{},{}]}}"#, at * tensor, (at + 1) * tensor));
+    let header = format!("{{{}}}", extents.collect::<Vec<_>>().join(","));
+    let data = 8 + header.len() as u64;
+    let mut body = object(data + count * tensor);
+    body[..8].copy_from_slice(&(header.len() as u64).to_le_bytes());
+    body[8..data as usize].copy_from_slice(header.as_bytes());
+    let (body, size) = (Arc::new(body), data + count * tensor);
+    let served = body.clone();
+    let origin = Origin::start(move |asked| Reply::Keep(right_whole(asked, &served)));
+    let scene = Scene::at(origin, body, |_| {});
+    let location = Location::parse(&format!("{}.safetensors", scene.origin.url())).expect("a good URL");
+    let reader = scene.client.reader(Object { location, size, etag: Some(ETAG.into()) }).expect("an object");
+    let scene = Scene { reader, ..scene };
+    scene.read(0, data);
+    scene.amplification();
+    let head = scene.stats();
+    for number in [9, 5, 12, 7] {
+        let (start, waits) = (data + number * tensor, scene.stats().waits);
+        scene.read(start, 128 * KIB);
+        scene.amplification();
+        for at in (128 * KIB..tensor).step_by(128 << 10) {
+            scene.read(start + at, 128 * KIB);
+        }
+        assert_eq!(scene.stats().waits, waits + 1, "what follows is there: {:?}", scene.stats());
+    }
+    let (fetched, served) = (scene.stats().fetched_bytes - head.fetched_bytes, 4 * tensor);
+    assert!(fetched <= served + served / 10, "{fetched} for {served}");
+}
+
+#[test]
 fn reading_backward_is_a_pattern() {
     let size = 32 * MIB;
     let scene = Scene::new(size, |_| {});
@@ -369,6 +402,7 @@ fn small_objects_are_one_request_each() {
     for at in (0..size).step_by(128 << 10) {
         scene.read(at, 128 * KIB);
     }
+    scene.amplification();
     assert_eq!(scene.origin.asked().len(), 1);
     assert_eq!(scene.stats().held_bytes, 0, "read once, it is the kernel's to keep");
 }
