@@ -21,8 +21,8 @@ const MIB: u64 = 1 << 20;
 pub(super) const WINDOW_LEAST: u64 = 256 * KIB;
 /// Nor larger, whatever memory there is: what 100 Gbit/s carry in 80 ms.
 pub(super) const WINDOW_MOST: u64 = 1 << 30;
-/// The window of a lane that has come far, whether or not anybody had to wait: segments of 8 MiB.
-const FLOOR: u64 = 32 * MIB;
+/// The window of a lane that has come far, whether or not anybody had to wait: segments of 4 MiB.
+const FLOOR: u64 = 16 * MIB;
 /// The window of who begins at an object's start: most who do go on.
 pub(super) const WINDOW_AT_START: u64 = 4 * MIB;
 /// A segment is no smaller where there are several in a window.

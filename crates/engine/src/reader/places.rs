@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use super::Object;
 use super::lane::Number;
@@ -28,6 +29,10 @@ const WHOLE_MOST: u64 = 1 << 20;
 const TAIL_BEGINS: u64 = 64 << 10;
 /// It is fetched with so much before it.
 const TAIL_BYTES: u64 = 256 << 10;
+
+/// A shorter wait says nothing for a larger window: the bytes come as fast as they can, and more in flight would only share
+/// that out among more of them.
+const LONG_WAIT: Duration = Duration::from_millis(2);
 
 /// What may be asked for ahead now.
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +90,7 @@ struct Wait {
     pieces: Pieces,
     /// In how many segments they have not all landed.
     missing: usize,
+    since: Instant,
 }
 
 impl Places {
@@ -138,7 +144,7 @@ impl Places {
     /// A read that is not all there.
     pub(super) fn wait(&mut self, range: Range<u64>, lane: Option<Number>, done: Done) -> u64 {
         self.next_wait += 1;
-        let wait = Wait { range, lane, done, pieces: Pieces::default(), missing: 0 };
+        let wait = Wait { range, lane, done, pieces: Pieces::default(), missing: 0, since: Instant::now() };
         self.waits.insert(self.next_wait, wait);
         self.next_wait
     }
@@ -255,15 +261,14 @@ impl Places {
     /// All that a read waits for is there or on its way: it is told when the last of it has landed.
     fn wait_for_all(&mut self, read: u64, after: &mut After) {
         let Some(wait) = self.waits.get_mut(&read) else { return };
-        let (range, lane) = (wait.range.clone(), wait.lane);
-        let (mut pieces, mut missing, mut waits_for_lane) = (Pieces::default(), Vec::new(), false);
+        let range = wait.range.clone();
+        let (mut pieces, mut missing) = (Pieces::default(), Vec::new());
         for place in overlapping_mut(&mut self.places, &range) {
             pieces.push(&place.segment, &range);
             let need = range.end.min(place.segment.range.end) - place.segment.range.start;
             if place.segment.landed() < need {
                 missing.push(place.segment.range.start);
                 place.waits.push((need, read));
-                waits_for_lane |= place.lane.is_some() && place.lane == lane;
                 if std::mem::take(&mut place.is_ahead) {
                     after.raise.extend(place.running.upgrade());
                 }
@@ -271,9 +276,6 @@ impl Places {
         }
         wait.pieces = pieces;
         wait.missing = missing.len();
-        if waits_for_lane && let Some(lane) = lane.and_then(|lane| self.lanes.get(lane)) {
-            lane.on_wait();
-        }
         if missing.is_empty() {
             return self.answer(read, after);
         }
@@ -311,6 +313,11 @@ impl Places {
 
     fn answer(&mut self, read: u64, after: &mut After) {
         let Some(wait) = self.waits.remove(&read) else { return };
+        if wait.since.elapsed() >= LONG_WAIT
+            && let Some(lane) = wait.lane.and_then(|lane| self.lanes.get(lane))
+        {
+            lane.on_wait();
+        }
         self.on_served(&wait.range, after);
         after.calls.push((wait.done, Ok(wait.pieces)));
     }

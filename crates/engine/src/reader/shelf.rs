@@ -18,8 +18,8 @@ use crate::queue::Priority;
 use crate::shard::Job;
 use crate::transfer::Running;
 
-/// Twice as many segments as may be in flight keep what is ahead from running dry.
-const SEGMENTS_IN_FLIGHT: u64 = 2;
+/// Beside as many segments as may be in flight there is one that is read, and one that is whole.
+const SEGMENTS_LANDED: u64 = 2;
 
 /// One version of an object, and what is there of it.
 pub(crate) struct Shelf {
@@ -274,7 +274,7 @@ impl Shelf {
         let readers = self.readers();
         let now_ms = readers.now_ms();
         self.last_read_ms.store(now_ms, Ordering::Relaxed);
-        let in_flight = SEGMENTS_IN_FLIGHT * u64::from(self.gate.limit()) * readers.segment_max;
+        let in_flight = (SEGMENTS_LANDED + u64::from(self.gate.limit())) * readers.segment_max;
         Limits { window_max: readers.share(now_ms).min(in_flight), segment_max: readers.segment_max }
     }
 
