@@ -101,10 +101,6 @@ mod tests {
                 Some("crates/wire/src/range.rs:2: `unsafe` may not stand here"),
             ),
             ("crates/wire/tests/range.rs", call, Some("crates/wire/tests/range.rs:2:")),
-            (
-                "crates/mount/src/given.rs",
-                "a descriptor that the process was started with is known by its number only",
-            ),
             ("crates/cli/src/sys.rs", call, None),
             ("crates/wire/src/range.rs", "//! No unsafe.\n/* unsafe */ fn f() { g(\"unsafe\") }", None),
             ("crates/wire/src/lib.rs", "//! X.\n", Some("crates/wire/src/lib.rs: holds no `unsafe`: write")),

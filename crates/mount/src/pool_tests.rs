@@ -16,7 +16,9 @@ fn waits_run_side_by_side() {
     let barrier = Arc::new(Barrier::new(9));
     for _ in 0..8 {
         let barrier = barrier.clone();
-        pool.run(move || drop(barrier.wait()));
+        pool.run(move || {
+            barrier.wait();
+        });
     }
     barrier.wait();
     assert!(pool.close(LONG));
@@ -78,7 +80,7 @@ fn what_waits_at_the_end_is_dropped() {
     let (begin, begun) = mpsc::channel();
     pool.run(move || {
         begin.send(()).unwrap();
-        drop(went.recv());
+        let _ = went.recv();
     });
     begun.recv_timeout(LONG).unwrap();
     let kept = Arc::new(());

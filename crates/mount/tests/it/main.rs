@@ -1,4 +1,5 @@
 //! A session as its kernel sees it: raw bytes over a socket, and real mounts.
+#![allow(clippy::unwrap_used)] // Test code throughout; clippy.toml's exception knows only functions marked #[test].
 
 mod ends;
 mod held;

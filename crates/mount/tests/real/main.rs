@@ -1,4 +1,5 @@
 //! Real mounts beside programs that nobody here wrote: fusermount3, Python.
+#![allow(clippy::unwrap_used)] // Test code throughout; clippy.toml's exception knows only functions marked #[test].
 
 #[path = "../it/held.rs"]
 #[allow(dead_code, reason = "shared with the tests that need no program")]
