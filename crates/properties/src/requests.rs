@@ -124,7 +124,12 @@ fn receive(kernel: &OwnedFd, unique: u64) -> (i32, Vec<u8>) {
     packet.truncate(bytes);
     let word = |at: usize| u32::from_ne_bytes([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]]);
     assert_eq!(word(0) as usize, bytes, "an answer says its length");
-    assert_eq!(u64::from(word(8)) | u64::from(word(12)) << 32, unique, "an answer is to what was asked");
+    let about = u64::from(word(8)) | u64::from(word(12)) << 32;
+    // FUSE_NOTIFY_INVAL_INODE, ahead of the answer to an open of another version than was told; no answer has such a code.
+    if (word(4), about, bytes) == (2, 0, 16 + 24) {
+        return receive(kernel, unique);
+    }
+    assert_eq!(about, unique, "an answer is to what was asked");
     let error = word(4) as i32;
     assert!((-511..=0).contains(&error), "{error}");
     assert!(error == 0 || bytes == 16, "an error has no body");
