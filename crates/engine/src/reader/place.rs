@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use super::lane::Number;
 use super::read::Read;
-use super::segment::Segment;
+use super::segment::{Pieces, Segment};
 use crate::transfer::Running;
 
 /// A segment in its place.
@@ -32,6 +32,23 @@ pub(super) fn overlapping_mut<'a>(
     let first = before.filter(|(_, place)| place.segment.range.end > range.start);
     let first = first.map_or(range.start, |(start, _)| *start);
     places.range_mut(first..range.end.max(first)).map(|(_, place)| place)
+}
+
+/// What is there of a range, from its start on.
+pub(super) fn landed(places: &BTreeMap<u64, Place>, range: &Range<u64>) -> Pieces {
+    let mut pieces = Pieces::default();
+    let before = places.range(..range.start).next_back();
+    let reaches = before.filter(|(_, place)| place.segment.range.end > range.start);
+    let (first, mut at) = (reaches.map_or(range.start, |(start, _)| *start), range.start);
+    for segment in places.range(first..range.end.max(first)).map(|(_, place)| &place.segment) {
+        let end = range.end.min(segment.range.start + segment.landed());
+        if segment.range.start > at || end <= at {
+            break;
+        }
+        pieces.push(segment, &(at..end));
+        at = end;
+    }
+    pieces
 }
 
 impl Place {

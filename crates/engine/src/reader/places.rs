@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use super::Object;
 use super::lane::Number;
 use super::lanes::Lanes;
-use super::layout::{Extents, safetensors_header};
-use super::place::{Place, overlapping_mut};
+use super::layout::Study;
+use super::place::{Place, landed, overlapping_mut};
 use super::read::Read;
 use super::segment::{Pieces, Segment};
 use super::shelf::{After, Shelf};
@@ -30,10 +30,6 @@ const WHOLE_MOST: u64 = 1 << 20;
 const TAIL_BEGINS: u64 = 64 << 10;
 /// It is fetched with so much before it.
 const TAIL_BYTES: u64 = 256 << 10;
-
-/// The header of a safetensors file is looked for so often, when reads begin so near to its start.
-const HEADER_READS: u32 = 64;
-const HEADER_READ_FROM: u64 = 4 << 20;
 
 /// A shorter wait says nothing for a larger window: the bytes come as fast as they can, and more in flight would only share
 /// that out among more of them.
@@ -67,11 +63,14 @@ pub(super) struct Places {
     lanes: Lanes,
     waits: HashMap<u64, Wait>,
     next_wait: u64,
-    /// So many reads near its start may yet show where its header is; none, where it has no header that we know.
-    header_reads: u32,
-    /// It was fetched whole, or its tail was.
+    /// What its format may yet say; nothing, where we know none of its name.
+    study: Option<Study>,
+    /// Its table of contents, by its format.
+    table: Option<Range<u64>>,
+    /// It was fetched whole, or its tail was, or its table up to there.
     had_whole: bool,
     had_tail: bool,
+    had_table: u64,
 }
 
 /// A read that waits.
@@ -87,10 +86,11 @@ struct Wait {
 }
 
 impl Places {
-    /// `has_header` where its name says that it is a safetensors file.
-    pub(super) fn new(size: u64, has_header: bool) -> Places {
+    /// Those of an object of that name.
+    pub(super) fn new(size: u64, name: &str) -> Places {
         Places {
-            header_reads: if has_header { HEADER_READS } else { 0 },
+            study: Study::of(name, size),
+            table: None,
             handles: 0,
             next: None,
             size,
@@ -100,6 +100,7 @@ impl Places {
             next_wait: 0,
             had_whole: false,
             had_tail: false,
+            had_table: 0,
         }
     }
 
@@ -137,32 +138,18 @@ impl Places {
         Some(pieces)
     }
 
-    /// Looks at the header of a safetensors file when it is read, as long as it is all there.
+    /// Shows its format what has been read, as long as that is all there.
     fn learn_layout(&mut self, read: &Range<u64>) {
-        if self.header_reads == 0 || read.start > HEADER_READ_FROM {
-            return;
-        }
-        self.header_reads -= 1;
-        let bytes_of = |range: &Range<u64>| -> Option<Vec<u8>> {
-            let mut pieces = Pieces::default();
-            for place in self.overlapping(range) {
-                let there = &place.segment.range;
-                if there.start + place.segment.landed() < range.end.min(there.end) {
-                    return None;
-                }
-                pieces.push(&place.segment, range);
+        while let Some((needs, most)) = self.study.as_ref().and_then(|study| study.wants(read)) {
+            let there = landed(&self.places, &(needs.start..most.min(self.size)));
+            let is_there = there.len() as u64 >= needs.end - needs.start;
+            let bytes = is_there.then(|| there.slices().collect::<Vec<_>>().concat());
+            if let Some(found) = self.study.as_mut().and_then(|study| study.see(bytes.as_deref())) {
+                (self.lanes.extents, self.table, self.study) = (found.extents, found.table, None);
             }
-            (pieces.len() as u64 == range.end - range.start)
-                .then(|| pieces.slices().collect::<Vec<_>>().concat())
-        };
-        let Some(first) = bytes_of(&(0..8.min(self.size))) else { return };
-        let Some(header) = safetensors_header(&first, self.size) else {
-            self.header_reads = 0;
-            return;
-        };
-        if let Some(header) = bytes_of(&header) {
-            self.lanes.extents = Extents::of_safetensors(&header, self.size);
-            self.header_reads = 0;
+            if !is_there {
+                return;
+            }
         }
     }
 
@@ -232,19 +219,32 @@ impl Places {
             self.had_whole = true;
             return (0..self.size, true);
         }
-        let wanted = match lane.and_then(|lane| self.lanes.get(lane)) {
-            Some(lane) => lane.foreground(gap, limits.window_max, limits.segment_max),
-            None if gap.start + TAIL_BEGINS >= self.size && !self.had_tail => {
+        let table = self.table_around(gap, limits);
+        let wanted = match (table.clone(), lane.and_then(|lane| self.lanes.get(lane))) {
+            (Some(table), _) => table,
+            (None, Some(lane)) => lane.foreground(gap, limits.window_max, limits.segment_max),
+            (None, None) if gap.start + TAIL_BEGINS >= self.size && !self.had_tail => {
                 self.had_tail = true;
                 self.size.saturating_sub(TAIL_BYTES)..self.size
             }
-            None => exact,
+            (None, None) => exact,
         };
         // Up to its neighbours, and no longer than memory is taken at once.
         let from = self.places.range(..gap.start).next_back().map_or(0, |(_, place)| place.segment.range.end);
         let to = self.places.range(gap.start..).next().map_or(self.size, |(at, _)| *at);
         let start = wanted.start.max(from).min(gap.start);
-        (start..wanted.end.min(to).min(start + limits.segment_max).max(gap.start + 1), false)
+        let wanted = start..wanted.end.min(to).min(start + limits.segment_max).max(gap.start + 1);
+        self.had_table = table.map_or(self.had_table, |_| wanted.end);
+        (wanted, false)
+    }
+
+    /// The table of contents where a gap lies in it, once: all of it is read, and the kernel makes many reads of that.
+    fn table_around(&self, gap: &Range<u64>, limits: &Limits) -> Option<Range<u64>> {
+        let table = self.table.as_ref()?;
+        let is_new = gap.end > table.start && gap.start >= self.had_table;
+        let is_one_segment = table.end - table.start <= limits.segment_max;
+        let start = if is_one_segment { table.start.min(gap.start) } else { gap.start };
+        is_new.then_some(start..table.end)
     }
 
     /// Puts a segment in its place, and its transfer on its way.
@@ -542,7 +542,7 @@ impl Places {
             let extents = std::mem::take(&mut self.lanes.extents);
             self.lanes = Lanes::new(self.size);
             self.lanes.extents = extents;
-            (self.had_whole, self.had_tail) = (false, false);
+            (self.had_whole, self.had_tail, self.had_table) = (false, false, 0);
         }
     }
 

@@ -87,7 +87,7 @@ impl Shelf {
             last_read_ms: AtomicU64::new(core.readers.now_ms()),
             lanes: AtomicUsize::new(0),
             segments: AtomicUsize::new(0),
-            places: Mutex::new(Places::new(*size, pinned.name.ends_with(".safetensors"))),
+            places: Mutex::new(Places::new(*size, &pinned.name)),
             pinned: Arc::new(pinned),
             object,
         }

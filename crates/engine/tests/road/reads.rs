@@ -11,9 +11,9 @@ use super::origin::{Asked, Origin, Reply, head_206, object, right};
 
 /// A hang guard, no measure.
 const PATIENCE: Duration = Duration::from_secs(60);
-const ETAG: &str = "\"v1\"";
-const KIB: u64 = 1 << 10;
-const MIB: u64 = 1 << 20;
+pub(super) const ETAG: &str = "\"v1\"";
+pub(super) const KIB: u64 = 1 << 10;
+pub(super) const MIB: u64 = 1 << 20;
 
 fn client(change: impl FnOnce(&mut Config)) -> Client {
     let mut config = Config::default();
@@ -29,11 +29,11 @@ fn known(origin: &Origin, size: u64) -> Object {
 }
 
 /// An object, an origin that has it, and a reader of it.
-struct Scene {
-    body: Arc<Vec<u8>>,
-    reader: Reader,
-    client: Client,
-    origin: Origin,
+pub(super) struct Scene {
+    pub(super) body: Arc<Vec<u8>>,
+    pub(super) reader: Reader,
+    pub(super) client: Client,
+    pub(super) origin: Origin,
 }
 
 impl Scene {
@@ -44,25 +44,25 @@ impl Scene {
         Scene::at(origin, body, change)
     }
 
-    fn at(origin: Origin, body: Arc<Vec<u8>>, change: impl FnOnce(&mut Config)) -> Scene {
+    pub(super) fn at(origin: Origin, body: Arc<Vec<u8>>, change: impl FnOnce(&mut Config)) -> Scene {
         let client = client(change);
         let reader = client.reader(known(&origin, body.len() as u64)).expect("an object");
         Scene { body, reader, client, origin }
     }
 
     /// Reads, and compares every byte.
-    fn read(&self, at: u64, bytes: u64) {
+    pub(super) fn read(&self, at: u64, bytes: u64) {
         let end = (at + bytes).min(self.body.len() as u64);
         let expected = &self.body[at.min(end) as usize..end as usize];
         assert!(read(&self.reader, at, bytes).expect("the bytes") == expected, "{bytes} at {at}");
     }
 
-    fn stats(&self) -> ReaderStats {
+    pub(super) fn stats(&self) -> ReaderStats {
         self.client.reader_stats()
     }
 
     /// Waits until nothing is on its way any more; bytes fetched over bytes served.
-    fn amplification(&self) -> f64 {
+    pub(super) fn amplification(&self) -> f64 {
         let mut before = self.stats().fetched_bytes;
         loop {
             std::thread::sleep(Duration::from_millis(100));
@@ -76,7 +76,7 @@ impl Scene {
 }
 
 /// Reads and waits for the answer.
-fn read(reader: &Reader, at: u64, bytes: u64) -> Result<Vec<u8>, ErrorKind> {
+pub(super) fn read(reader: &Reader, at: u64, bytes: u64) -> Result<Vec<u8>, ErrorKind> {
     let (tell, told) = mpsc::channel();
     start(reader, at, bytes, move |result| drop(tell.send(result)));
     told.recv_timeout(PATIENCE).expect("every read is answered")
@@ -335,39 +335,6 @@ fn what_comes_next_in_a_series_is_begun_before_it_is_opened() {
 }
 
 #[test]
-fn tensors_are_fetched_ahead_wherever_they_begin_and_no_further() {
-    let (tensor, count) = (3 * MIB, 16);
-    let extents =
-        (0..count).map(|at| format!(r#""t{at}":{{"data_offsets":[{},{}]}}"#, at * tensor, (at + 1) * tensor));
-    let header = format!("{{{}}}", extents.collect::<Vec<_>>().join(","));
-    let data = 8 + header.len() as u64;
-    let mut body = object(data + count * tensor);
-    body[..8].copy_from_slice(&(header.len() as u64).to_le_bytes());
-    body[8..data as usize].copy_from_slice(header.as_bytes());
-    let (body, size) = (Arc::new(body), data + count * tensor);
-    let served = body.clone();
-    let origin = Origin::start(move |asked| Reply::Keep(right_whole(asked, &served)));
-    let scene = Scene::at(origin, body, |_| {});
-    let location = Location::parse(&format!("{}.safetensors", scene.origin.url())).expect("a good URL");
-    let reader = scene.client.reader(Object { location, size, etag: Some(ETAG.into()) }).expect("an object");
-    let scene = Scene { reader, ..scene };
-    scene.read(0, data);
-    scene.amplification();
-    let head = scene.stats();
-    for number in [9, 5, 12, 7] {
-        let (start, waits) = (data + number * tensor, scene.stats().waits);
-        scene.read(start, 128 * KIB);
-        scene.amplification();
-        for at in (128 * KIB..tensor).step_by(128 << 10) {
-            scene.read(start + at, 128 * KIB);
-        }
-        assert_eq!(scene.stats().waits, waits + 1, "what follows is there: {:?}", scene.stats());
-    }
-    let (fetched, served) = (scene.stats().fetched_bytes - head.fetched_bytes, 4 * tensor);
-    assert!(fetched <= served + served / 10, "{fetched} for {served}");
-}
-
-#[test]
 fn reading_backward_is_a_pattern() {
     let size = 32 * MIB;
     let scene = Scene::new(size, |_| {});
@@ -435,7 +402,7 @@ fn readers_of_one_version_share_what_is_on_its_way() {
 }
 
 /// A right answer to a plain GET or to one of a range.
-fn right_whole(asked: &Asked, body: &[u8]) -> Vec<u8> {
+pub(super) fn right_whole(asked: &Asked, body: &[u8]) -> Vec<u8> {
     match asked.header("range") {
         Some(_) => right(asked, body),
         None => {

@@ -1,0 +1,147 @@
+//! What a format says of an object: ranges that are read as a whole once they are begun. Hints and no more: whatever they say,
+//! a lane that follows one goes no further ahead than others do, and not beyond the range; a table is fetched so once. Pure.
+//!
+//! A format is told by the object's name, and looks at what is read anyway: nothing is fetched for its sake. What comes next
+//! in a numbered series is no matter of bytes; the names say that, and who has them (`Reader::set_next`).
+
+mod gguf;
+mod safetensors;
+mod tails;
+
+use std::ops::Range;
+
+use gguf::Gguf;
+use safetensors::Safetensors;
+use tails::{Parquet, Zip};
+
+/// A shorter range is one read or two.
+const EXTENT_LEAST: u64 = 256 << 10;
+/// A longer table is not believed.
+const TABLE_MOST: u64 = 64 << 20;
+/// A format is shown so much at a time where it needs less: looking takes the time of whoever reads.
+const SHOWN: u64 = 256 << 10;
+/// What it needs is looked for so often in vain: who reads out of order may never have it there.
+const LOOKS: u32 = 64;
+/// A read that begins farther behind what it needs does not look.
+const NEAR: u64 = 4 << 20;
+
+/// One format. Its bytes are anybody's: it never fails, takes no memory because of a number in them, and gives up early.
+pub(super) trait Layout: Send {
+    /// The range that it has to see first, of an object of `size` bytes.
+    fn begin(&self, size: u64) -> Range<u64>;
+
+    /// Sees bytes of an object of `size` bytes: all that it needed, from its start on, and perhaps some that follow.
+    fn see(&mut self, bytes: &[u8], size: u64) -> Saw;
+}
+
+/// What came of looking.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Saw {
+    /// This range has to be seen next, all of it at a time.
+    Needs(Range<u64>),
+    /// That is all there is to know.
+    Is(Found),
+}
+
+impl Saw {
+    /// It is no such file, or one beyond what is looked at.
+    fn nothing() -> Saw {
+        Saw::Is(Found::default())
+    }
+}
+
+/// What is known of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Ranges that are read as a whole, in order, once they are begun.
+    pub(super) extents: Extents,
+    /// A table of contents, up to the end of the object: all of it is read next.
+    pub(super) table: Option<Range<u64>>,
+}
+
+/// A format on its way to knowing.
+pub(super) struct Study {
+    layout: Box<dyn Layout>,
+    needs: Range<u64>,
+    size: u64,
+    looks: u32,
+}
+
+impl Study {
+    /// That of an object with this name, where it says a format.
+    pub(super) fn of(name: &str, size: u64) -> Option<Study> {
+        let (_, extension) = name.rsplit_once('.')?;
+        let layout: Box<dyn Layout> = match extension.to_ascii_lowercase().as_str() {
+            "safetensors" => Box::new(Safetensors::default()),
+            "gguf" => Box::new(Gguf::default()),
+            "parquet" => Box::new(Parquet),
+            "zip" | "npz" | "pt" | "pth" | "whl" | "jar" => Box::new(Zip::default()),
+            _ => return None,
+        };
+        let needs = layout.begin(size);
+        (needs.start < needs.end && needs.end <= size).then_some(Study { layout, needs, size, looks: LOOKS })
+    }
+
+    /// The range that must be there, and how far to show what follows; `None` where this read says nothing of it.
+    pub(super) fn wants(&self, read: &Range<u64>) -> Option<(Range<u64>, u64)> {
+        let is_near = read.end > self.needs.start && read.start <= self.needs.start.saturating_add(NEAR);
+        is_near.then(|| (self.needs.clone(), self.needs.end.max(self.needs.start.saturating_add(SHOWN))))
+    }
+
+    /// Shows what was wanted, where it was there; what is known once nothing more can be.
+    pub(super) fn see(&mut self, bytes: Option<&[u8]>) -> Option<Found> {
+        let Some(bytes) = bytes.filter(|bytes| bytes.len() as u64 >= self.needs.end - self.needs.start)
+        else {
+            self.looks -= 1;
+            return (self.looks == 0).then(Found::default);
+        };
+        match self.layout.see(bytes, self.size) {
+            Saw::Is(found) => Some(found),
+            Saw::Needs(needs) if needs.start >= needs.end || needs.end > self.size => Some(Found::default()),
+            Saw::Needs(needs) => {
+                (self.needs, self.looks) = (needs, LOOKS);
+                None
+            }
+        }
+    }
+}
+
+/// Ranges that are read as a whole, in order of their starts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Extents(Vec<Range<u64>>);
+
+impl Extents {
+    /// Those worth following, of an object of `size` bytes.
+    fn new(extents: impl Iterator<Item = Range<u64>>, size: u64) -> Extents {
+        let within = extents.map(|extent| extent.start..extent.end.min(size));
+        let long = within.filter(|extent| extent.end.saturating_sub(extent.start) >= EXTENT_LEAST);
+        let mut extents: Vec<Range<u64>> = long.collect();
+        extents.sort_unstable_by_key(|extent| extent.start);
+        Extents(extents)
+    }
+
+    /// The range that a read begins, and does not end.
+    pub(super) fn begun_by(&self, read: &Range<u64>) -> Option<Range<u64>> {
+        let next = self.0.partition_point(|extent| extent.start < read.end);
+        let extent = self.0.get(next.checked_sub(1)?)?;
+        (extent.start >= read.start && extent.end > read.end).then(|| extent.clone())
+    }
+}
+
+/// `at`, and the `bytes` bytes that follow.
+fn from(at: u64, bytes: u64) -> Range<u64> {
+    at..at.saturating_add(bytes)
+}
+
+/// The little-endian number at `at`.
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..)?.first_chunk().copied()?))
+}
+
+/// The same, of eight bytes.
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(at..)?.first_chunk().copied()?))
+}
+
+#[cfg(test)]
+mod tests;
