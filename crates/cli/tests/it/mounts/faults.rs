@@ -131,6 +131,16 @@ fn what_never_comes_whole_is_an_error_with_its_reason_in_the_log() {
     }
 }
 
+/// Of a small file nothing is told before all of it has the checksum that the origin states.
+#[test]
+fn a_flipped_bit_of_a_small_file_is_an_error() {
+    let (origin, place) = (origin(faults(&[(1.0, FaultKind::Flip)])), Place::new());
+    place.mounted("s3://bucket", &origin.url(), &["--retries", "1"]);
+    assert_eq!(read_on(&place.at("small"), 4096), (Vec::new(), Some(libc::EIO)), "{}", place.log());
+    assert!(place.log().contains("s3://bucket/small"), "{}", place.log());
+    place.unmounted();
+}
+
 #[test]
 fn an_origin_that_is_gone_is_an_error_and_then_it_is_back() {
     let (first, place) = (origin(Tunnel::default()), Place::new());
