@@ -140,6 +140,11 @@ impl std::fmt::Debug for Ticket {
 pub(crate) struct Answer(Arc<Ticket>);
 
 impl Answer {
+    /// Whether somebody has answered: an interrupt, as a rule.
+    pub fn is_answered(&self) -> bool {
+        self.0.is_answered()
+    }
+
     /// False where the kernel did not take it: what it would have counted must be undone.
     pub fn send(&self, body: &[u8]) -> bool {
         self.0.claim() && self.0.link.answer(self.0.unique, body)

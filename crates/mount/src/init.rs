@@ -19,12 +19,10 @@ const WANTED: u64 = init::ASYNC_READ
     | init::INIT_EXT
     | init::DIRECT_IO_ALLOW_MMAP;
 
-/// Requests of 1 MiB: docs/numbers.md. The kernel's own bound is `fs.fuse.max_pages_limit`, 256 by default.
-const WANTED_PAGES: u32 = 256;
+/// Of a request: docs/numbers.md. The kernel's own bound is `fs.fuse.max_pages_limit`, 256 by default.
+const WANTED_BYTES: u32 = 1 << 20;
 /// Without `MAX_PAGES`.
 const PLAIN_PAGES: u32 = 32;
-/// Pages of FUSE are the machine's.
-const PAGE_BYTES: u32 = 4096;
 /// Of a write; nothing is written, but the kernel wants room for one in every buffer, and sends no longer request of any kind.
 pub(crate) const MAX_WRITE: u32 = 128 << 10;
 
@@ -37,6 +35,8 @@ pub(crate) struct Wishes {
     pub read_ahead_bytes: u64,
     /// `fs.fuse.max_pages_limit`, where the kernel has that.
     pub pages_limit: Option<u32>,
+    /// Pages of FUSE are the machine's: 4 KiB, or 16 or 64 on some.
+    pub page_bytes: u32,
 }
 
 /// What was agreed upon.
@@ -85,7 +85,7 @@ pub(crate) fn negotiate(kernel: &Init, wishes: &Wishes) -> Negotiated {
     let flags = WANTED & offered;
     let pages = match flags & init::MAX_PAGES {
         0 => PLAIN_PAGES,
-        _ => WANTED_PAGES.min(wishes.pages_limit.unwrap_or(WANTED_PAGES)).max(1),
+        _ => (WANTED_BYTES / wishes.page_bytes).min(wishes.pages_limit.unwrap_or(u32::MAX)).max(1),
     };
     let read_ahead = u64::from(kernel.max_readahead).min(wishes.read_ahead_bytes);
     let max_background = wishes.max_background.max(1);
@@ -101,6 +101,6 @@ pub(crate) fn negotiate(kernel: &Init, wishes: &Wishes) -> Negotiated {
         max_write: MAX_WRITE,
         max_pages: pages as u16,
     });
-    let request_bytes = pages * PAGE_BYTES;
+    let request_bytes = pages * wishes.page_bytes;
     Negotiated::Agreed(reply, Agreed { minor, flags, request_bytes, read_ahead_bytes: read_ahead })
 }

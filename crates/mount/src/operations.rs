@@ -246,7 +246,12 @@ impl<F: Files> Server<F> {
     ) {
         let answer = self.link.wait(request.unique, self.pid(request));
         let server = self.clone();
-        self.pool.run(move || work(&server, answer));
+        self.pool.run(move || {
+            // Who was interrupted in the queue wants nothing any more.
+            if !answer.is_answered() {
+                work(&server, answer);
+            }
+        });
     }
 }
 

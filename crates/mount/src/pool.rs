@@ -102,10 +102,10 @@ impl Pool {
             // The machine has no more threads: those that there are do it later, or nobody does.
             let mut state = self.0.state();
             state.threads -= 1;
-            let none = state.threads == 0;
-            let job = none.then(|| state.queue.pop_front()).flatten();
+            let nobody = state.threads == 0;
+            let jobs = if nobody { std::mem::take(&mut state.queue) } else { Default::default() };
             drop(state);
-            drop(job);
+            drop(jobs);
         }
     }
 }

@@ -184,6 +184,7 @@ fn first_request(link: &Link, options: &Options) -> Result<Agreed, Error> {
         max_background: options.max_background,
         read_ahead_bytes: options.read_ahead_bytes.unwrap_or(u64::MAX),
         pages_limit: tuning::pages_limit(),
+        page_bytes: rustix::param::page_size() as u32,
     };
     let mut buffer = vec![0; abi::MIN_READ_BUFFER];
     loop {

@@ -153,12 +153,13 @@ impl Binder {
                 self.marker_s = u32::try_from(listed.last_modified).ok().filter(|&at| at > 0);
             }
             // With a delimiter no object's name has one; a marker of a folder comes as its prefix.
-            Entry::Object(listed) => match names::check(&listed.key[self.prefix_bytes..], counters) {
+            // A key of another folder, from an origin that does not listen, has no name here.
+            Entry::Object(listed) => match names::check(self.name_of(&listed.key), counters) {
                 Ok(()) => self.held.push((asked_ms, listed)),
                 Err(counter) => counter.count(),
             },
             Entry::Prefix(prefix) => {
-                let name = &prefix[self.prefix_bytes.min(prefix.len())..];
+                let name = self.name_of(&prefix);
                 let name = name.strip_suffix('/').unwrap_or(name);
                 match names::check(name, counters) {
                     Ok(()) => {
@@ -195,9 +196,13 @@ impl Binder {
                 size: listed.size.min(FOLDER - 1),
                 etag: Etag::of(listed.etag.as_deref()),
             };
-            let name = listed.key[self.prefix_bytes..].to_owned();
+            let name = self.name_of(&listed.key).to_owned();
             self.push(&name, row);
         }
+    }
+
+    fn name_of<'a>(&self, key: &'a str) -> &'a str {
+        key.get(self.prefix_bytes..).unwrap_or_default()
     }
 
     fn push(&mut self, name: &str, row: Row) {

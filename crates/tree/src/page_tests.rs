@@ -97,3 +97,10 @@ proptest! {
         prop_assert_eq!(lines, want);
     }
 }
+
+/// An origin that does not listen to the prefix it is asked for.
+#[test]
+fn a_key_that_is_cut_within_a_letter_is_not_shown() {
+    let (lines, counters, _) = shown(&[&["aü", "p/b"]]);
+    assert_eq!((lines, counters.empty.get()), (vec!["b".to_owned()], 1));
+}

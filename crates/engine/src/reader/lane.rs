@@ -237,7 +237,7 @@ impl Lane {
     pub(super) fn ahead(&self, end: u64, window_max: u64, segment_max: u64) -> Option<Range<u64>> {
         let window = self.window.min(window_max);
         let bytes = self.segment_bytes(window_max, segment_max);
-        let has_room = self.asked.abs_diff(self.reach) + bytes / 2 < window;
+        let has_room = self.asked.abs_diff(self.reach).saturating_add(bytes / 2) < window;
         match self.pattern {
             Pattern::Forward => {
                 let end = self.end.filter(|end| self.reach <= *end).map_or(end, |known| known.min(end));

@@ -190,3 +190,9 @@ proptest! {
         }
     }
 }
+
+/// Sums of a place below the start of the object were taken for sums of one within it.
+#[test]
+fn steps_down_to_the_start_end_there() {
+    check("strided backward to the start", 4, &[350, 250, 150, 50], Some(3));
+}

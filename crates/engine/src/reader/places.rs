@@ -531,6 +531,7 @@ impl Places {
         for start in alone {
             self.remove(start, after);
         }
+        after.dropped.push(wait.done);
         true
     }
 

@@ -70,6 +70,8 @@ pub(super) struct After {
     pub(super) is_short: u64,
     pub(super) next: Option<Next>,
     pub(super) calls: Vec<(Done, Result<Pieces, Error>)>,
+    /// Of reads that nobody waits for any more; what they hold may be a reader, whose end takes the lock.
+    pub(super) dropped: Vec<Done>,
 }
 
 impl Shelf {
@@ -117,6 +119,7 @@ impl Shelf {
             counts.served_bytes.fetch_add(pieces.len() as u64, Ordering::Relaxed);
             self.run(after);
             done(Ok(pieces));
+            self.readers().feed();
             return None;
         }
         let read = places.wait(range, lane, Box::new(done));
@@ -222,7 +225,7 @@ impl Shelf {
     }
 
     fn run(self: &Arc<Shelf>, after: After) {
-        let After { start, raise, cancel, gone, wasted, is_short, next, calls } = after;
+        let After { start, raise, cancel, gone, wasted, is_short, next, calls, dropped } = after;
         for running in start {
             self.start(running);
         }
@@ -232,11 +235,9 @@ impl Shelf {
         for running in cancel {
             running.fail(Error::new(ErrorKind::Cancelled, "nobody reads it any more"));
         }
-        if !gone.is_empty() {
-            drop(gone);
-            self.counts().wasted_bytes.fetch_add(wasted, Ordering::Relaxed);
-            self.readers().feed();
-        }
+        let is_freed = !gone.is_empty();
+        drop((gone, dropped));
+        self.counts().wasted_bytes.fetch_add(wasted, Ordering::Relaxed);
         if is_short > 0 {
             self.readers().make_room(is_short, true);
         }
@@ -247,6 +248,10 @@ impl Shelf {
             let served = result.as_ref().map_or(0, Pieces::len) as u64;
             self.counts().served_bytes.fetch_add(served, Ordering::Relaxed);
             done(result);
+        }
+        // Not before: the answers held what has gone.
+        if is_freed {
+            self.readers().feed();
         }
     }
 

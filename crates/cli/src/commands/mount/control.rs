@@ -14,7 +14,7 @@ use crate::failure::Failure;
 
 /// Made before anything is mounted, so that a port that is taken is no surprise of later.
 pub struct Doors {
-    socket: Option<(UnixListener, PathBuf)>,
+    socket: Option<(UnixListener, Open)>,
     metrics: Option<TcpListener>,
 }
 
@@ -53,7 +53,7 @@ impl Doors {
 
     /// Where the socket is.
     pub fn socket(&self) -> Option<&Path> {
-        self.socket.as_ref().map(|(_, path)| path.as_path())
+        self.socket.as_ref()?.1.path.as_deref()
     }
 
     /// `http://ADDR:PORT/metrics`
@@ -68,8 +68,8 @@ impl Doors {
     /// No thread can be had.
     pub fn open(self, look: &Look) -> io::Result<Open> {
         let mut open = Open { path: None };
-        if let Some((listener, path)) = self.socket {
-            open.path = Some(path);
+        if let Some((listener, socket)) = self.socket {
+            open = socket;
             responder::answer_unix(listener, routes(look, true))?;
         }
         if let Some(listener) = self.metrics {
@@ -101,7 +101,7 @@ fn routes(look: &Look, all: bool) -> Routes {
 }
 
 /// A folder of ours or one that can be made, and a socket in it.
-fn bind(folder: &Path) -> Option<(UnixListener, PathBuf)> {
+fn bind(folder: &Path) -> Option<(UnixListener, Open)> {
     let base = folder.parent()?;
     // Below /tmp somebody else may have made it: then it is not for our sockets.
     if !base.is_dir() {
@@ -115,8 +115,9 @@ fn bind(folder: &Path) -> Option<(UnixListener, PathBuf)> {
     // Of a process of the same number that died.
     let _ = fs::remove_file(&path);
     let listener = UnixListener::bind(&path).ok()?;
+    let socket = Open { path: Some(path.clone()) };
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).ok()?;
-    Some((listener, path))
+    Some((listener, socket))
 }
 
 fn is_own(folder: &Path) -> bool {
