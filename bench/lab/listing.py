@@ -8,6 +8,8 @@ from pathlib import Path
 from content import BUCKET, Content
 
 HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
+# As many names as Amazon puts into an answer.
+PAGE = 1000
 NAMESPACE = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
 
 
@@ -32,8 +34,8 @@ def write(folder: Path, content: Content):
 
 
 def write_folders(root: Path, content: Content):
-    """With a delimiter: for each folder what lies there, in one page, and for each name what begins with it. Clients write the
-    slashes of a prefix as they are or escaped: nginx looks for the file by the prefix as it came."""
+    """With a delimiter: for each folder what lies there, in pages as Amazon's, and for each name what begins with it. Clients
+    write the slashes of a prefix as they are or escaped: nginx looks for the file by the prefix as it came."""
     folders: dict[str, set[str]] = {"": set()}
     for key in content.sha256:
         start, name = "", key
@@ -45,7 +47,11 @@ def write_folders(root: Path, content: Content):
         folders[start].add(key)
     for prefix, found in folders.items():
         names = sorted(found)
-        save(root, prefix, listed(prefix, names, content))
+        for at in range(0, len(names) or 1, PAGE):
+            after = at + PAGE if at + PAGE < len(names) else None
+            save(root, prefix, listed(prefix, names[at : at + PAGE], content, after), f"@{at}" if at else "")
+        if len(names) > 1:
+            save(root, prefix, listed(prefix, names[:1], content, 1), "@one")
         for at, name in enumerate(names):
             whole = name.rstrip("/")
             first = bisect.bisect_left(names, whole, 0, at + 1)
@@ -53,24 +59,27 @@ def write_folders(root: Path, content: Content):
             save(root, whole, listed(whole, names[first:last], content))
 
 
-def save(root: Path, prefix: str, text: str):
-    path = root / f"{prefix}.xml"
+def save(root: Path, prefix: str, text: str, page: str = ""):
+    path = root / f"{prefix}{page}.xml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     if "/" in prefix:
-        (root / f"{prefix.replace('/', '%2F')}.xml").hardlink_to(path)
+        (root / f"{prefix.replace('/', '%2F')}{page}.xml").hardlink_to(path)
 
 
-def listed(prefix: str, names: list[str], content: Content) -> str:
+def listed(prefix: str, names: list[str], content: Content, after: int | None = None) -> str:
+    """`after` is the token of the page that follows."""
     rows = "".join(f"<CommonPrefixes><Prefix>{name}</Prefix></CommonPrefixes>" for name in names if name.endswith("/"))
-    return result(prefix, [name for name in names if not name.endswith("/")], content, "<Delimiter>/</Delimiter>" + rows)
+    more = f"<NextContinuationToken>{after}</NextContinuationToken>" if after else ""
+    keys = [name for name in names if not name.endswith("/")]
+    return result(prefix, keys, content, f"<Delimiter>/</Delimiter>{more}{rows}", truncated=bool(after))
 
 
-def result(prefix: str, keys: list[str], content: Content, more: str = "") -> str:
+def result(prefix: str, keys: list[str], content: Content, more: str = "", truncated: bool = False) -> str:
     rows = "".join(map(row, keys, ((content.bucket / key).stat() for key in keys)))
     return (
         f"{HEAD}<ListBucketResult {NAMESPACE}><Name>{BUCKET}</Name><Prefix>{prefix}</Prefix>"
-        f"<KeyCount>{len(keys)}</KeyCount><MaxKeys>100000</MaxKeys><IsTruncated>false</IsTruncated>{rows}{more}</ListBucketResult>"
+        f"<KeyCount>{len(keys)}</KeyCount><MaxKeys>100000</MaxKeys><IsTruncated>{str(truncated).lower()}</IsTruncated>{rows}{more}</ListBucketResult>"
     )
 
 
@@ -85,7 +94,8 @@ def row(key: str, stat: os.stat_result) -> str:
 
 
 def nginx_map() -> str:
-    """From the query to a file: nginx gives the argument as it came, with / escaped or plain."""
+    """From the query to a file: nginx gives the argument as it came, with / escaped or plain. Whoever looks whether a folder is
+    there asks for one key, and is not to read a thousand; a page that is not there is none."""
     return r"""map $args $listing {
         default "list-";
         "~(^|&)location" "location";
@@ -94,13 +104,22 @@ def nginx_map() -> str:
     }
     map $arg_delimiter $answer {
         default "$listing";
-        "~." "folders/$arg_prefix.xml";
+        "~." "folders/$arg_prefix$page.xml";
     }
-    map $arg_delimiter $otherwise {
+    map $args $page {
+        default "";
+        "~(^|&)continuation-token=(?<token>[^&]+)(&|$)" "@$token";
+        "~(^|&)max-keys=1(&|$)" "@one";
+    }
+    map $page $only {
         default "none";
-        "~." "empty";
+        "@one" "folders/$arg_prefix.xml";
+    }
+    map "$arg_delimiter$page" $otherwise {
+        default "none";
+        "~^[^@]+(@one)?$" "empty";
     }"""
 
 
 def nginx_location(folder: Path) -> str:
-    return f"location ~ ^/{BUCKET}/?$ {{ root {folder}; default_type application/xml; try_files /$answer /$otherwise =404; }}"
+    return f"location ~ ^/{BUCKET}/?$ {{ root {folder}; default_type application/xml; try_files /$answer /$only /$otherwise =404; }}"

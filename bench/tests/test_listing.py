@@ -40,6 +40,24 @@ class Folders(support.WithFolder):
         found = xml.fromstring((self.folder / "listings/folders/tree-3Bx250.xml").read_text())
         self.assertEqual([each.findtext(f"{SPACE}Prefix") for each in found.iter(f"{SPACE}CommonPrefixes")], ["tree-3Bx250/"])
 
+    def test_pages_as_amazons(self):
+        self.content.make(Objects(2, 2500), "many")
+        listing.write_folders(self.folder / "again", self.content)
+        got, page = [], ""
+        while page is not None:
+            found = xml.fromstring((self.folder / f"again/small-2Bx2500/{page}.xml").read_text())
+            rows = [each.text for each in found.iter(f"{SPACE}Key")]
+            self.assertLessEqual(len(rows), 1000)
+            got += rows
+            token = found.findtext(f"{SPACE}NextContinuationToken")
+            self.assertEqual(found.findtext(f"{SPACE}IsTruncated"), "true" if token else "false")
+            page = f"@{token}" if token else None
+        self.assertEqual(got, sorted(key for key in self.content.sha256 if key.startswith("small-2Bx2500/")))
+
+    def test_one_name_for_who_looks_whether_a_folder_is_there(self):
+        folders, files = self.answer("folders/small-5Bx120%2F@one.xml")
+        self.assertEqual((folders, files), ([], ["small-5Bx120/00000"]))
+
     def test_a_row_says_what_nginx_will_say(self):
         text = (self.folder / "listings/folders/.xml").read_text()
         stat = (self.content.bucket / "big-100B").stat()
