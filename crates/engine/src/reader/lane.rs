@@ -21,12 +21,14 @@ const MIB: u64 = 1 << 20;
 pub(super) const WINDOW_LEAST: u64 = 256 * KIB;
 /// Nor larger, whatever memory there is: what 100 Gbit/s carry in 80 ms.
 pub(super) const WINDOW_MOST: u64 = 1 << 30;
-/// The window of a lane that has come far, whether or not anybody had to wait: segments of 4 MiB.
+/// The window of a lane that has come far, whether or not anybody had to wait: sixteen requests are on their way.
 const FLOOR: u64 = 16 * MIB;
 /// The window of who begins at an object's start: most who do go on.
 pub(super) const WINDOW_AT_START: u64 = 4 * MIB;
 /// A segment is no smaller where there are several in a window.
 const SEGMENT_LEAST: u64 = 256 * KIB;
+/// Longer where there are sixteen in a window: where each connection is slow, it is many that are fast, and from the start on.
+const SEGMENT_USUAL: u64 = MIB;
 /// So far from where a lane stands its reads may begin: the kernel asks from several threads, and for a fault from half a
 /// read-around before it.
 const NEAR: u64 = 512 * KIB;
@@ -61,7 +63,7 @@ pub(super) struct Lane {
     window: u64,
     /// Where it stood when the window grew last.
     grown_at: u64,
-    /// A lane that has come far has such a window in any case: longer segments cost less.
+    /// A lane that has come far has such a window in any case.
     floor: u64,
     /// Which read of its object was its last.
     pub(super) last_read: u64,
@@ -211,7 +213,8 @@ impl Lane {
         let window = self.window.min(window_max).max(WINDOW_LEAST);
         // A power of two, so that the memory of one serves the next.
         let quarter = 1 << (window / 4).max(1).ilog2();
-        quarter.clamp(SEGMENT_LEAST, segment_max.max(SEGMENT_LEAST))
+        let bytes = quarter.min(SEGMENT_USUAL).max(quarter / 4);
+        bytes.clamp(SEGMENT_LEAST, segment_max.max(SEGMENT_LEAST))
     }
 
     /// What to ask for so that the missing `gap` can be read: that, and what follows in one go.

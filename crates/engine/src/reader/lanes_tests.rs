@@ -130,6 +130,23 @@ fn a_window_grows_when_a_reader_waits_and_shrinks_when_bytes_go_unread() {
 }
 
 #[test]
+fn a_window_is_many_requests_from_the_start_on() {
+    let mut asked = Asked::new();
+    for (window, requests) in [(4, 4), (8, 8), (16, 16), (32, 16), (64, 16)] {
+        let lane = Lane::new(1, Pattern::Forward, &(0..MIB), window * MIB, SIZE);
+        asked.lanes = Lanes::new(SIZE);
+        asked.lanes.lanes.push(lane);
+        let lane = &mut asked.lanes.lanes[0];
+        let mut count = 0;
+        while let Some(range) = lane.ahead(SIZE, 64 * MIB, 8 * MIB) {
+            lane.on_asked(&range);
+            count += 1;
+        }
+        assert!((requests - 1..=requests).contains(&count), "{window} MiB: {count}");
+    }
+}
+
+#[test]
 fn nobody_reads_ahead_into_what_another_has_read() {
     let mut asked = Asked::new();
     for step in 0..64 {
