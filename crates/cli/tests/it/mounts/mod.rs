@@ -5,6 +5,7 @@ mod doors;
 mod ends;
 mod faults;
 mod lives;
+mod memory;
 mod options;
 mod refused;
 mod semantics;
@@ -220,6 +221,10 @@ impl User {
 
     pub fn pid(&self) -> u32 {
         self.0.id()
+    }
+
+    pub fn runs(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
     }
 
     /// Its exit code, `None` after a signal.
