@@ -172,6 +172,8 @@ fn check_error(wrong: Wrong, key: &str, errnos: &[i32], says: &str) {
     let (read, errno) = read_on(&place.at(key), 64 << 10);
     assert!(errno.is_some_and(|errno| errnos.contains(&errno)), "{wrong:?}: {errno:?} {}", place.log());
     assert!(read.len() < truth.len() && read == truth[..read.len()], "{wrong:?}: wrong bytes");
+    // Nothing of a small file is told before all of it is there and right.
+    assert!(key != "small" || read.is_empty(), "{wrong:?}: {} bytes", read.len());
     wait_until("the reason", || place.log().contains(&format!("s3://bucket/{key}")));
     assert!(place.log().contains(says), "{wrong:?}: {} lacks {says}", place.log());
     drop(bad);
@@ -191,7 +193,6 @@ fn what_never_comes_whole_is_an_error() {
         (FaultKind::Truncate, libc::EIO, ""),
         (FaultKind::Reset, libc::EIO, ""),
         (FOR_EVER, libc::ETIMEDOUT, ""),
-        // Of a small file nothing is told before all of it has the checksum that the origin states.
         (FaultKind::Flip, libc::EIO, "crc64nvme"),
     ] {
         check_error(Wrong::Fault(kind), "small", &[errno], says);
