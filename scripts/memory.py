@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Peaks of resident memory, and seconds, under --memory: scripts/memory.py FLATOUT [plain] [shaped] [found] [many]
+"""Peaks of resident memory, and seconds, under --memory: scripts/memory.py FLATOUT [CASE...]
 
-Starts the program's own origin; needs 5 GiB of /dev/shm. What is promised is --memory and 64 MiB (docs/decisions/memory.md).
+Cases: plain shaped found many, and of mounts, as root: streams names slow. Starts the program's own origin; needs 5 GiB of
+/dev/shm. What is promised is --memory and 64 MiB (docs/decisions/memory.md); of names that the kernel knows, what they weigh.
 """
+import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -12,11 +15,11 @@ import threading
 import time
 
 
-def peak_mib(pid):
-    """`VmHWM` of a process; None once it has ended."""
+def peak_mib(pid, field="VmHWM"):
+    """`VmHWM` of a process, or `VmRSS`; None once it has ended."""
     try:
         with open(f"/proc/{pid}/status") as status:
-            lines = [line for line in status if line.startswith("VmHWM")]
+            lines = [line for line in status if line.startswith(field)]
     except OSError:
         return None
     return int(lines[0].split()[1]) >> 10 if lines else None
@@ -99,9 +102,107 @@ def many(flatout):
         shutil.rmtree(folder)
 
 
+class Mount:
+    """A mount of the bucket `bkt` under this much memory, for as long as the block lasts."""
+
+    def __init__(self, flatout, memory, at, *more):
+        self.flatout, self.folder = flatout, tempfile.mkdtemp()
+        self.command = [flatout, "mount", "s3://bkt", self.folder, "--foreground", "--json", "--no-sign-request"]
+        self.command += ["--memory", memory, *at, *more]
+
+    def __enter__(self):
+        self.child = subprocess.Popen(self.command, stdout=subprocess.PIPE)
+        if not self.child.stdout.readline():
+            sys.exit("flatout mount did not start")
+        return self
+
+    def __exit__(self, *_):
+        subprocess.run([self.flatout, "umount", "--lazy", self.folder], stdout=subprocess.DEVNULL, check=False)
+        self.child.wait()
+        os.rmdir(self.folder)
+
+    def stats(self):
+        line = [self.flatout, "top", "--once", "--json", str(self.child.pid)]
+        return json.loads(subprocess.run(line, stdout=subprocess.PIPE, check=True).stdout)
+
+    def say(self, what, start):
+        now, names = peak_mib(self.child.pid, "VmRSS"), self.stats()["names"]
+        told = f"now {now} MiB, {names['inodes_now']} inodes, names {names['held_bytes_now'] >> 20} MiB"
+        print(f"{what}: {time.time() - start:.2f} s, peak {peak_mib(self.child.pid)} MiB, {told}", flush=True)
+
+
+def together(count, what):
+    """Runs `what(n)` in so many threads at once."""
+    threads = [threading.Thread(target=what, args=(n,)) for n in range(count)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+
+
+def stream(folder, n, direct=False):
+    more = ["iflag=direct"] if direct else []
+    subprocess.run(["dd", f"if={folder}/big-{n}", "of=/dev/null", "bs=1M", "status=none", *more], check=True)
+
+
+def streams(flatout):
+    with Origin(flatout, "--synthetic", "bkt/big-%d=1GiB*8", "--latency", "30ms") as at:
+        for memory in ["64MiB", "256MiB"]:
+            for direct in [True, False]:
+                with Mount(flatout, memory, at) as mount:
+                    start = time.time()
+                    together(8, lambda n: stream(mount.folder, n, direct))
+                    how = "O_DIRECT" if direct else "buffered"
+                    mount.say(f"eight streams of 1 GiB, {how}, --memory {memory}", start)
+
+
+def names(flatout):
+    """A million names that the kernel knows, what is left when it has forgotten them, and streams beside."""
+    flags = [flag for n in range(10) for flag in ("--synthetic", f"bkt/d{n}/sample-%05d=1KiB*100000")]
+    with Origin(flatout, *flags, "--synthetic", "bkt/big-%d=1GiB*8") as at:
+        for memory in ["64MiB", "256MiB"]:
+            with Mount(flatout, memory, at) as mount:
+                mount.say(f"mounted, --memory {memory}", time.time())
+                for what in ["ls -lR", "ls -lR again"]:
+                    start = time.time()
+                    subprocess.run(["ls", "-lR", mount.folder], stdout=subprocess.DEVNULL, check=True)
+                    mount.say(what, start)
+                start = time.time()
+                together(8, lambda n: stream(mount.folder, n))
+                mount.say("eight streams beside them", start)
+                # The kernel lets go of names and inodes, and tells so.
+                start = time.time()
+                for _ in range(50):
+                    with open("/proc/sys/vm/drop_caches", "w") as caches:
+                        caches.write("2")
+                    if mount.stats()["names"]["inodes_now"] < 100_000:
+                        break
+                mount.say("forgotten by the kernel", start)
+                start = time.time()
+                together(8, lambda n: stream(mount.folder, n))
+                mount.say("eight streams after that", start)
+
+
+def slow(flatout):
+    """Eight who read a little and sleep, a thousand open files, and eight who go on."""
+    with Origin(flatout, "--synthetic", "bkt/big-%d=1GiB*8", "--synthetic", "bkt/slow-%04d=64MiB*1000") as at:
+        with Mount(flatout, "256MiB", at) as mount:
+            start = time.time()
+            held = [open(f"{mount.folder}/slow-{n:04}", "rb", buffering=0) for n in range(1000)]
+            for turn in range(3):
+                for file in held:
+                    file.read(1 << 20)
+                mount.say(f"a thousand that read a MiB each, turn {turn}", start)
+            together(8, lambda n: stream(mount.folder, n))
+            mount.say("eight streams beside them", start)
+            for file in held:
+                file.close()
+
+
 if __name__ == "__main__":
     cases = {"plain": plain, "shaped": shaped, "found": found, "many": many}
+    cases |= {"streams": streams, "names": names, "slow": slow}
     if len(sys.argv) < 2 or any(case not in cases for case in sys.argv[2:]):
         sys.exit(__doc__)
+    # What was started ends, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
     for name in sys.argv[2:] or cases:
         cases[name](sys.argv[1])

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// At most so many wait at a time; what comes beyond that waits for one of them.
@@ -31,6 +32,8 @@ struct Shared {
 struct State {
     queue: VecDeque<Job>,
     threads: usize,
+    /// Of those, and of some that have left: who has left may not be gone yet.
+    handles: Vec<JoinHandle<()>>,
     idle: usize,
     closed: bool,
 }
@@ -72,7 +75,7 @@ impl Pool {
         self.0.state().threads
     }
 
-    /// Nothing is begun any more; what waited is dropped. True when every thread has left before so long.
+    /// Nothing is begun any more; what waited is dropped. True when every thread has gone before so long.
     pub fn close(&self, wait: Duration) -> bool {
         let mut state = self.0.state();
         state.closed = true;
@@ -90,6 +93,9 @@ impl Pool {
             }
             state = self.0.empty.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
+        let handles = std::mem::take(&mut state.handles);
+        drop(state);
+        join(handles);
         true
     }
 
@@ -98,16 +104,30 @@ impl Pool {
         let name = "flatout-wait".to_owned();
         let thread =
             std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(move || shared.serve());
-        if thread.is_err() {
-            // The machine has no more threads: those that there are do it later, or nobody does.
-            let mut state = self.0.state();
-            state.threads -= 1;
-            let nobody = state.threads == 0;
-            let jobs = if nobody { std::mem::take(&mut state.queue) } else { Default::default() };
-            drop(state);
-            drop(jobs);
+        let mut state = self.0.state();
+        match thread {
+            Ok(thread) => {
+                let left = state.handles.extract_if(.., |thread| thread.is_finished()).collect();
+                state.handles.push(thread);
+                drop(state);
+                join(left);
+            }
+            Err(_) => {
+                // The machine has no more threads: those that there are do it later, or nobody does.
+                state.threads -= 1;
+                let nobody = state.threads == 0;
+                let jobs = if nobody { std::mem::take(&mut state.queue) } else { Default::default() };
+                drop(state);
+                drop(jobs);
+            }
         }
     }
+}
+
+/// Waits for threads that have left to be gone.
+fn join(threads: Vec<JoinHandle<()>>) {
+    // A job's panic is caught where it runs.
+    threads.into_iter().for_each(|thread| drop(thread.join()));
 }
 
 impl Shared {

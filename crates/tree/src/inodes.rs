@@ -76,18 +76,21 @@ impl std::fmt::Debug for Folder {
     }
 }
 
-/// Of an inode beside its name: its slot, its place in the index, and what the allocator adds to the name.
-pub(crate) const INODE_BYTES: u64 = size_of::<Option<Inode>>() as u64 + 32 + 16;
+/// Of an inode beside its name: itself, its place in the index, and what the allocator adds to the name.
+pub(crate) const INODE_BYTES: u64 = size_of::<Inode>() as u64 + 32 + 16;
 const FOLDER_BYTES: u64 = size_of::<Folder>() as u64 + 16;
 const NOTE_BYTES: u64 = 64;
 /// Inodes that nobody needs any more are kept for a while, since programs come back; so many at most.
 const IDLE_MAX: usize = 16 << 10;
+/// A table of fewer keeps the room that it has.
+const ROOM_LEAST: usize = 1 << 10;
 /// Notes of one folder: programs that look for what is not there do so under many names.
 const NOTES_MAX: usize = 4 << 10;
 
 pub(crate) struct Table {
-    slots: Vec<Option<Inode>>,
-    free: Vec<u32>,
+    /// In no order, and without gaps: a table that has shrunk gives its memory back.
+    inodes: Vec<Inode>,
+    /// Where the inode of a number is.
     index: HashMap<u64, u32, BuildAsItIs>,
     /// Inodes whose number was taken, under the number that they should have had.
     displaced: HashMap<u64, Vec<u64>>,
@@ -114,8 +117,7 @@ pub(crate) struct Lifetimes {
 impl Table {
     pub(crate) fn new(mask: u64) -> Table {
         let mut table = Table {
-            slots: Vec::new(),
-            free: Vec::new(),
+            inodes: Vec::new(),
             index: HashMap::default(),
             displaced: HashMap::new(),
             mask,
@@ -132,17 +134,17 @@ impl Table {
     }
 
     pub(crate) fn get(&self, ino: u64) -> Option<&Inode> {
-        self.slots[*self.index.get(&ino)? as usize].as_ref()
+        self.inodes.get(*self.index.get(&ino)? as usize)
     }
 
     pub(crate) fn get_mut(&mut self, ino: u64) -> Option<&mut Inode> {
-        self.slots[*self.index.get(&ino)? as usize].as_mut()
+        self.inodes.get_mut(*self.index.get(&ino)? as usize)
     }
 
     /// What is kept of a folder, from now on if need be.
     pub(crate) fn folder_mut(&mut self, ino: u64) -> Option<&mut Folder> {
         let at = *self.index.get(&ino)? as usize;
-        let inode = self.slots[at].as_mut().filter(|inode| inode.kind == FileKind::Folder)?;
+        let inode = self.inodes.get_mut(at).filter(|inode| inode.kind == FileKind::Folder)?;
         if inode.folder.is_none() {
             self.bytes += FOLDER_BYTES;
         }
@@ -238,11 +240,8 @@ impl Table {
             fact,
             folder: None,
         };
-        let at = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            u32::try_from(self.slots.len() - 1).expect("memory ends before")
-        });
-        self.slots[at as usize] = Some(inode);
+        let at = u32::try_from(self.inodes.len()).expect("memory ends before");
+        self.inodes.push(inode);
         self.index.insert(ino, at);
     }
 
@@ -455,9 +454,7 @@ impl Table {
 
     fn remove(&mut self, ino: u64, now_ms: u64) {
         self.drop_listing(ino);
-        let Some(at) = self.index.remove(&ino) else { return };
-        let Some(inode) = self.slots[at as usize].take() else { return };
-        self.free.push(at);
+        let Some(inode) = self.take(ino) else { return };
         let wanted = self.hash(inode.parent, inode.kind, &inode.name);
         if ino != wanted
             && let Some(others) = self.displaced.get_mut(&wanted)
@@ -477,6 +474,21 @@ impl Table {
             self.distrust(inode.parent, &inode.name, inode.fact.told_ms);
         }
         self.unpin(inode.parent, now_ms);
+    }
+
+    /// The last one comes in its place.
+    fn take(&mut self, ino: u64) -> Option<Inode> {
+        let at = self.index.remove(&ino)?;
+        let inode = self.inodes.swap_remove(at as usize);
+        if let Some(last) = self.inodes.get(at as usize) {
+            self.index.insert(last.ino, at);
+        }
+        let count = self.inodes.len();
+        if count > ROOM_LEAST && count < self.inodes.capacity() / 4 {
+            self.inodes.shrink_to(2 * count);
+            self.index.shrink_to(2 * count);
+        }
+        Some(inode)
     }
 
     /// Whether an inode knows it newer than its folder's listing, and otherwise.

@@ -21,7 +21,30 @@ fn found(table: &Table, name: &str, now_ms: u64) -> Option<Result<u64, ()>> {
 
 #[test]
 fn an_inode_takes_little() {
-    assert!(size_of::<Option<Inode>>() <= 120, "{}", size_of::<Option<Inode>>());
+    assert!(size_of::<Inode>() <= 120, "{}", size_of::<Inode>());
+}
+
+#[test]
+fn what_is_forgotten_takes_no_room() {
+    const COUNT: usize = 60_000;
+    let mut table = Table::new(u64::MAX);
+    let name = |n: usize| format!("name {n}");
+    let inos: Vec<u64> =
+        (0..COUNT).map(|n| table.keep(ROOT, &name(n), FileKind::File, file(1, n as u64))).collect();
+    inos.iter().for_each(|&ino| table.look_up(ino));
+    assert!(table.inodes.capacity() >= COUNT);
+    // Every hundredth stays.
+    for (_, &ino) in inos.iter().enumerate().filter(|(n, _)| n % 100 != 0) {
+        table.forget(ino, 1, 2);
+    }
+    table.tidy(2000, LIVE);
+    assert_eq!(table.counts().0, 1 + COUNT as u64 / 100);
+    assert!(table.inodes.capacity() <= 8192, "{}", table.inodes.capacity());
+    assert!(table.index.capacity() <= 8192, "{}", table.index.capacity());
+    for (n, &ino) in inos.iter().enumerate() {
+        assert_eq!(table.find(ROOT, FileKind::File, &name(n)), (n % 100 == 0).then_some(ino));
+        assert!(table.get(ino).is_none_or(|inode| inode.ino == ino && inode.fact.size == n as u64));
+    }
 }
 
 #[test]

@@ -1,8 +1,9 @@
-//! A server that cannot outlive the tests, however they end.
+//! A server or a mount that cannot outlive the tests, however they end.
 
 use std::fs;
 use std::io::Read;
 use std::net::TcpListener;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -16,31 +17,53 @@ pub struct Guard {
     alive: Option<ChildStdin>,
 }
 
-/// `$1` is the folder, the rest the server. It ends by itself when the server does, so that a server that could not
-/// start is seen at once.
+/// `$1` is the folder, `$2` where the server mounts something, or nothing, the rest the server. It ends by itself when the
+/// server does, so that a server that could not start is seen at once. One that mounts may end in good order first.
 const WATCH: &str = r#"
-    folder=$1; shift
+    folder=$1 point=$2; shift 2
     exec 3<&0
     "$@" </dev/null >"$folder/log" 2>&1 3<&- &
     server=$!
     cat <&3 >/dev/null &
     wait -n
+    if [ -n "$point" ]; then
+        kill -TERM $server 2>/dev/null
+        for _ in $(seq 100); do kill -0 $server 2>/dev/null || break; sleep 0.05; done
+    fi
     kill -KILL $server 2>/dev/null
     wait $server 2>/dev/null
-    rm -rf "$folder"
+    while [ -n "$point" ] && umount -l "$point" 2>/dev/null; do :; done
+    rm -rf --one-file-system "$folder"
 "#;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Guard {
-    /// Starts what `command` names, in a group of its own so that ctrl-C reaches the tests first.
+    /// Starts what `command` names, with these variables besides those of the tests.
     pub fn start(folder: tempfile::TempDir, command: &[&str], variables: &[(&str, &str)]) -> Guard {
+        let mut watch = Guard::watch(&folder, Path::new(""));
+        watch.args(command).envs(variables.iter().copied());
+        Guard::begin(folder, watch)
+    }
+
+    /// Starts what mounts at `point`, with the variables that are set for it and no others.
+    pub fn start_mount(folder: tempfile::TempDir, point: &Path, command: &Command) -> Guard {
+        let mut watch = Guard::watch(&folder, point);
+        watch.arg(command.get_program()).args(command.get_args()).env_clear();
+        watch.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        Guard::begin(folder, watch)
+    }
+
+    fn watch(folder: &tempfile::TempDir, point: &Path) -> Command {
+        let mut watch = Command::new("bash");
+        watch.args(["-c", WATCH, "watch"]).arg(folder.path()).arg(point);
+        watch
+    }
+
+    /// In a group of its own, so that ctrl-C reaches the tests first.
+    fn begin(folder: tempfile::TempDir, mut watch: Command) -> Guard {
         let folder = folder.keep();
-        let mut watch = Command::new("bash")
-            .args(["-c", WATCH, "watch"])
-            .arg(&folder)
-            .args(command)
-            .envs(variables.iter().copied())
+        let mut watch = watch
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -86,6 +109,13 @@ impl Drop for Guard {
     }
 }
 
+/// Whether something is mounted there, as the kernel has it; nobody is asked.
+pub fn is_mounted(point: &Path) -> bool {
+    let rows = fs::read("/proc/self/mountinfo").unwrap();
+    let wanted = point.as_os_str().as_bytes();
+    rows.split(|byte| *byte == b'\n').any(|row| row.split(|byte| *byte == b' ').nth(4) == Some(wanted))
+}
+
 /// A loopback port that was free a moment ago.
 pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
@@ -118,13 +148,46 @@ fn a_server_and_its_folder_go_with_the_guard() {
 }
 
 #[test]
+fn a_mount_and_its_folder_go_with_the_guard() {
+    let folder = tempfile::tempdir().unwrap();
+    let point = folder.path().join("mounted");
+    fs::create_dir(&point).unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"mount -t tmpfs none "$0"; echo $$; exec sleep 600"#]).arg(&point);
+    command.env("PATH", std::env::var_os("PATH").unwrap());
+    let mut guard = Guard::start_mount(folder, &point, &command);
+    let id = guard.wait_for("sleep", |guard| guard.log().trim().parse::<u32>().ok());
+    let folder = guard.folder().to_owned();
+    assert!(is_mounted(&point));
+    drop(guard);
+    assert!(!Path::new(&format!("/proc/{id}")).exists(), "the server lives on");
+    assert!(!is_mounted(&point) && !folder.exists(), "the mount or its folder is left behind");
+}
+
+#[test]
 fn a_server_goes_when_the_tests_are_killed() {
+    check_killed("", "");
+}
+
+#[test]
+fn a_mount_goes_when_the_tests_are_killed() {
+    check_killed("mounted", "mount -t tmpfs none mounted;");
+}
+
+/// What serves in a folder, and mounts something at `point` there, when the tests are killed.
+#[track_caller]
+fn check_killed(point: &str, first: &str) {
     // The shell stands for the tests: it holds the pipe, and is killed.
     let folder = tempfile::tempdir().unwrap().keep();
-    let script = r#"sleep 600 | setsid bash -c "$0" watch "$1" sh -c 'echo $$; exec sleep 600'"#;
+    fs::create_dir(folder.join("mounted")).unwrap();
+    let point = if point.is_empty() { PathBuf::new() } else { folder.join(point) };
+    let serve = format!("{first} echo $$; exec sleep 600");
+    let script = r#"cd "$1"; sleep 600 | setsid bash -c "$0" watch "$1" "$2" sh -c "$3""#;
     let mut tests = Command::new("bash")
         .args(["-c", script, WATCH])
         .arg(&folder)
+        .arg(&point)
+        .arg(&serve)
         .process_group(0)
         .stdout(Stdio::piped())
         .spawn()
@@ -145,5 +208,5 @@ fn a_server_goes_when_the_tests_are_killed() {
     // The watch holds the other end of standard output until it is done.
     tests.stdout.take().unwrap().read_to_end(&mut Vec::new()).unwrap();
     assert!(!Path::new(&format!("/proc/{id}")).exists(), "the server lives on");
-    assert!(!folder.exists(), "the folder is left behind");
+    assert!(!is_mounted(&point) && !folder.exists(), "the mount or the folder is left behind");
 }

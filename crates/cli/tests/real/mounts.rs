@@ -1,113 +1,63 @@
 //! A mounted bucket under the programs that people read with: what they find is what lies in a folder of this machine.
 
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
 
 use crate::bytes;
+use crate::guard::{Guard, is_mounted};
 use crate::minio::{Bucket, cache};
 use crate::nginx::Site;
 use crate::program::{Ended, run};
 use crate::served;
 
-/// A mount of a test's own. It goes when this is dropped, and also when the tests are killed: the shell that watches over
-/// the program waits for the end of a pipe that only the tests hold.
+/// A mount of a test's own, which goes when this is dropped and when the tests are killed.
 pub struct Mount {
-    folder: PathBuf,
-    watch: Child,
-    alive: Option<ChildStdin>,
+    guard: Guard,
+    point: PathBuf,
 }
 
-/// `$1` is the folder, the rest what mounts at `$1/mounted`.
-const WATCH: &str = r#"
-    folder=$1; shift
-    exec 3<&0
-    "$@" </dev/null >"$folder/log" 2>&1 3<&- &
-    program=$!
-    cat <&3 >/dev/null &
-    wait -n
-    kill -TERM $program 2>/dev/null
-    for _ in $(seq 100); do kill -0 $program 2>/dev/null || break; sleep 0.05; done
-    kill -KILL $program 2>/dev/null
-    wait $program 2>/dev/null
-    while umount -l "$folder/mounted" 2>/dev/null; do :; done
-    rm -rf --one-file-system "$folder"
-"#;
-
-const PATIENCE: Duration = Duration::from_secs(60);
-
 impl Mount {
+    /// With the variables of `command`.
     #[track_caller]
     pub fn start(command: &Command, source: &str, more: &[&str]) -> Mount {
-        let folder = tempfile::tempdir().unwrap().keep();
-        let point = folder.join("mounted");
+        let folder = tempfile::tempdir().unwrap();
+        let point = folder.path().join("mounted");
         fs::create_dir(&point).unwrap();
-        let mut watch = Command::new("bash")
-            .args(["-c", WATCH, "watch"])
-            .arg(&folder)
-            .args([env!("CARGO_BIN_EXE_flatout"), "mount", source])
-            .arg(&point)
-            .args(["--foreground"])
-            .args(more)
-            .env_clear()
-            .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("bash starts");
-        let alive = watch.stdin.take();
-        let mut mount = Mount { folder, watch, alive };
-        mount.wait();
-        mount
-    }
-
-    #[track_caller]
-    fn wait(&mut self) {
-        let start = Instant::now();
-        while !is_mounted(&self.path()) {
-            let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
-            assert!(self.watch.try_wait().unwrap().is_none(), "it ended instead of mounting\n{log}");
-            assert!(start.elapsed() < PATIENCE, "not mounted after {PATIENCE:?}\n{log}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let mut mount = Command::new(env!("CARGO_BIN_EXE_flatout"));
+        mount.args(["mount", source]).arg(&point).arg("--foreground").args(more);
+        mount.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let mut guard = Guard::start_mount(folder, &point, &mount);
+        guard.wait_for("flatout mount", |_| is_mounted(&point).then_some(()));
+        Mount { guard, point }
     }
 
     /// Where it is mounted.
-    pub fn path(&self) -> PathBuf {
-        self.folder.join("mounted")
+    pub fn path(&self) -> &Path {
+        &self.point
     }
 
     pub fn at(&self, name: &str) -> PathBuf {
-        self.path().join(name)
+        self.point.join(name)
+    }
+
+    /// A new path beside it.
+    fn beside(&self, name: &str) -> PathBuf {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        self.guard.folder().join(format!("{}-{name}", NUMBER.fetch_add(1, Ordering::Relaxed)))
     }
 }
 
-impl Drop for Mount {
-    fn drop(&mut self) {
-        let point = self.path();
-        drop(self.alive.take());
-        let _ = self.watch.wait();
-        assert!(std::thread::panicking() || !is_mounted(&point), "still mounted");
-    }
-}
-
-fn is_mounted(point: &Path) -> bool {
-    let rows = fs::read("/proc/self/mountinfo").unwrap();
-    let wanted = point.as_os_str().as_bytes();
-    rows.split(|byte| *byte == b'\n').any(|row| row.split(|byte| *byte == b' ').nth(4) == Some(wanted))
-}
-
-/// A folder of this machine, and the same in a bucket of MinIO that is mounted.
+/// A folder of this machine, and the same in a bucket that is mounted.
 struct Twins {
     mount: Mount,
-    local: tempfile::TempDir,
+    local: PathBuf,
+    _made: Option<tempfile::TempDir>,
 }
 
 impl Twins {
+    /// In a bucket of MinIO.
     #[track_caller]
     fn new(bucket: &str, make: impl FnOnce(&Path)) -> Twins {
         let local = tempfile::tempdir().unwrap();
@@ -120,17 +70,24 @@ impl Twins {
             &format!("s3://{}", bucket.name),
             &["--endpoint-url", &endpoint],
         );
-        Twins { mount, local }
+        Twins { mount, local: local.path().to_owned(), _made: Some(local) }
     }
 
-    /// The command line with `MOUNT` and `LOCAL` for the two folders, by a shell that ends at the first failure.
+    fn of(mount: Mount, local: &Path) -> Twins {
+        Twins { mount, local: local.to_owned(), _made: None }
+    }
+
+    /// The command line with `MOUNT` and `LOCAL` for the two folders, by a shell that ends at the first failure. Nothing is in the page
+    /// cache: dd has the kernel let go of a file, and copies none of it.
     #[track_caller]
     fn shell(&self, line: &str) -> Ended {
-        let out = self.mount.folder.join(format!("out-{}", NUMBER.fetch_add(1, Ordering::Relaxed)));
+        let out = self.mount.beside("out");
         fs::create_dir(&out).unwrap();
         let mut command = Command::new("timeout");
-        command.args(["--kill-after=5", "120", "bash", "-euo", "pipefail", "-c", line]);
-        command.env("MOUNT", self.mount.path()).env("LOCAL", self.local.path()).env("OUT", &out);
+        let line =
+            format!("find $MOUNT -type f -exec dd if={{}} iflag=nocache count=0 status=none ';'\n{line}");
+        command.args(["--kill-after=5", "120", "bash", "-euo", "pipefail", "-c", &line]);
+        command.env("MOUNT", self.mount.path()).env("LOCAL", &self.local).env("OUT", &out);
         command.env("PYTHONDONTWRITEBYTECODE", "1").env("LC_ALL", "C.UTF-8");
         run(command.current_dir(&out)).clean()
     }
@@ -146,13 +103,11 @@ impl Twins {
     #[track_caller]
     fn script(&self, python: &Path, script: &str) -> Ended {
         let head = "import os, pathlib\nmount, local, out = (pathlib.Path(os.environ[name]) for name in ('MOUNT', 'LOCAL', 'OUT'))\n";
-        let file = self.mount.folder.join(format!("script-{}.py", NUMBER.fetch_add(1, Ordering::Relaxed)));
+        let file = self.mount.beside("script.py");
         fs::write(&file, format!("{head}{script}")).unwrap();
         self.shell(&format!("{} {}", python.display(), file.display()))
     }
 }
-
-static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 fn upload(bucket: &Bucket, folder: &Path, prefix: &str) {
     for entry in fs::read_dir(folder).unwrap() {
@@ -176,14 +131,70 @@ fn some_files(folder: &Path) {
     fs::write(folder.join("a/words"), "one\ntwo needle three\n").unwrap();
 }
 
+/// Copied whole, and read here and there: through the page cache, past it, mapped, and within the kernel.
+#[track_caller]
+fn check_reads(twins: &Twins) {
+    twins.shell("cp -r $MOUNT copy; diff -r $LOCAL copy");
+    twins.shell("tar -C $MOUNT -cf all.tar .; mkdir copy; tar -C copy -xf all.tar; diff -r $LOCAL copy");
+    twins.python(
+        r#"
+import fcntl, mmap, random
+def check(how, path, fetch, whole):
+    places = random.Random(1)
+    for _ in range(100):
+        at, length = places.randrange(len(whole) + 1), places.randrange(1, 300_000)
+        assert fetch(at, length) == whole[at:at + length], (how, path, at, length)
+def cold(file):
+    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+def piped(file, at, length):
+    source, sink = os.pipe()
+    fcntl.fcntl(sink, fcntl.F_SETPIPE_SZ, 1 << 20)
+    moved, got = 1, b""
+    while moved and len(got) < length:
+        moved = os.splice(file, sink, min(length - len(got), 65536), offset_src=at + len(got))
+        got += os.read(source, moved) if moved else b""
+    os.close(source); os.close(sink)
+    return got
+def sent(file, at, length):
+    with open(out / "sent", "w+b") as target:
+        moved, all = 1, 0
+        while moved and all < length:
+            moved = os.sendfile(target.fileno(), file, at + all, length - all)
+            all += moved
+        target.seek(0)
+        return target.read()
+names = [path.relative_to(local) for path in local.rglob("*") if path.is_file()]
+assert max((local / name).stat().st_size for name in names) > 7 << 20
+for name in names:
+    whole, path = (local / name).read_bytes(), mount / name
+    assert path.stat().st_size == len(whole), path
+    file, direct = os.open(path, os.O_RDONLY), os.open(path, os.O_RDONLY | os.O_DIRECT)
+    check("direct", path, lambda at, length: os.pread(direct, length, at), whole)
+    for how, fetch in [("buffered", lambda file, at, length: os.pread(file, length, at)), ("sendfile", sent), ("splice", piped)]:
+        cold(file)
+        check(how, path, lambda at, length: fetch(file, at, length), whole)
+    cold(file)
+    if whole:
+        with mmap.mmap(file, 0, prot=mmap.PROT_READ) as mapped:
+            check("mapped", path, lambda at, length: mapped[at:at + length], whole)
+    cold(file)
+    assert path.read_bytes() == whole, path
+    os.close(file); os.close(direct)
+"#,
+    );
+    twins.shell("diff -r $LOCAL $MOUNT");
+}
+
+#[test]
+fn all_of_it_is_the_same() {
+    check_reads(&Twins::new("mount-reads", some_files));
+}
+
 #[test]
 fn copies_are_the_same() {
     let twins = Twins::new("mount-copies", some_files);
-    twins.shell("cp -r $MOUNT copy; diff -r $LOCAL copy");
-    twins.shell("tar -C $MOUNT -cf all.tar .; mkdir copy; tar -C copy -xf all.tar; diff -r $LOCAL copy");
     twins.shell("rsync -r --times $MOUNT/ copy/; diff -r $LOCAL copy; test -z \"$(rsync -rn --times -i $MOUNT/ copy/)\"");
-    twins.python("import shutil; shutil.copytree(mount, out / 'copy')");
-    twins.shell("diff -r $LOCAL $MOUNT");
+    twins.python("import shutil, subprocess; shutil.copytree(mount, out / 'copy'); subprocess.run(['diff', '-r', local, out / 'copy'], check=True)");
     twins.shell(
         "dd if=\"$MOUNT/ünder/file 9-9437191\" of=direct bs=1M iflag=direct status=none;
          cmp direct \"$LOCAL/ünder/file 9-9437191\";
@@ -236,9 +247,8 @@ fn fio_verifies() {
 }
 
 #[test]
-fn python_reads_and_imports() {
+fn python_imports() {
     let twins = Twins::new("mount-python", |folder| {
-        some_files(folder);
         let package = folder.join("packages/greeting/below");
         fs::create_dir_all(&package).unwrap();
         fs::write(folder.join("packages/greeting/__init__.py"), "from .below.words import hello\n").unwrap();
@@ -247,40 +257,6 @@ fn python_reads_and_imports() {
     });
     twins.python(
         "import sys; sys.path.insert(0, str(mount / 'packages')); import greeting; assert greeting.hello() == 'hello from the bucket'",
-    );
-    twins.python(
-        r#"
-import filecmp, mmap, random
-def same(found):
-    assert not (found.left_only or found.right_only or found.diff_files or found.funny_files), found.report()
-    for below in found.subdirs.values(): same(below)
-same(filecmp.dircmp(mount, local))
-name = "ünder/file 9-9437191"
-whole = (local / name).read_bytes()
-with open(mount / name, "rb") as file:
-    with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
-        places = random.Random(1)
-        for _ in range(300):
-            at, length = places.randrange(len(whole)), places.randrange(1, 100_000)
-            assert mapped[at:at + length] == whole[at:at + length], at
-    # From the kernel's cache into a file, and through a pipe.
-    with open(out / "sent", "wb") as target:
-        at = 0
-        while at < len(whole):
-            at += os.sendfile(target.fileno(), file.fileno(), at, 1 << 20)
-    assert (out / "sent").read_bytes() == whole
-    source, sink = os.pipe()
-    got, at = b"", 0
-    while at < len(whole):
-        moved = os.splice(file.fileno(), sink, 65536, offset_src=at)
-        at += moved
-        while moved:
-            piece = os.read(source, moved)
-            got, moved = got + piece, moved - len(piece)
-    assert got == whole
-    assert os.pread(file.fileno(), 10, len(whole) - 3) == whole[-3:]
-    assert os.pread(file.fileno(), 10, len(whole)) == b""
-"#,
     );
 }
 
@@ -306,10 +282,15 @@ with zipfile.ZipFile("all.zip", "w") as all:
     let twins = Twins::new("mount-tables", made);
     twins.python(
         r#"
-import pyarrow.parquet, pyarrow.compute, duckdb
+import pyarrow.parquet
 assert pyarrow.parquet.read_table(mount / "table.parquet").equals(pyarrow.parquet.read_table(local / "table.parquet"))
 some = [pyarrow.parquet.ParquetFile(place / "table.parquet").read_row_group(7, columns=["value"]) for place in (mount, local)]
 assert some[0].equals(some[1]) and some[0].num_rows == 20_000
+"#,
+    );
+    twins.python(
+        r#"
+import duckdb
 ask = "select word, count(*), round(sum(value), 6) from '{}/table.parquet' where number > 150000 group by word order by word"
 found = [duckdb.sql(ask.format(place)).fetchall() for place in (mount, local)]
 assert found[0] == found[1] and len(found[0]) == 97
@@ -358,11 +339,9 @@ fn files_of_nginx_are_read() {
     let endpoint = site.url.strip_suffix("/listed").unwrap();
     let mount =
         Mount::start(&crate::flatout(&[]), "s3://listed", &["--endpoint-url", endpoint, "--no-sign-request"]);
-    for (name, body) in &files {
-        assert!(fs::read(mount.at(name)).unwrap() == *body, "{name}: other bytes");
-    }
     assert_eq!(fs::read_dir(mount.path()).unwrap().count(), 3);
     assert_eq!(fs::read(mount.at("none")).unwrap_err().kind(), std::io::ErrorKind::NotFound);
+    check_reads(&Twins::of(mount, &site.folder));
 }
 
 fn row(site: &Site, name: &str, body: &[u8]) -> String {
@@ -391,11 +370,10 @@ fn both_dialects_of_our_own_origin_are_read() {
     for (command, source, endpoint) in [
         (&served.flatout(&[]), "s3://twins", "--endpoint-url"),
         (&oss, "oss://twins", "--oss-endpoint"),
-        (&oss, "oss://twins/a/", "--oss-endpoint"),
+        (&oss, "oss://twins/ünder/", "--oss-endpoint"),
     ] {
         let mount = Mount::start(command, source, &[endpoint, url]);
-        let local = if source.ends_with("/a/") { local.join("a") } else { local.clone() };
-        let mut diff = Command::new("timeout");
-        run(diff.args(["--kill-after=5", "60", "diff", "-r"]).arg(&local).arg(mount.path())).clean();
+        let local = if source.ends_with("/ünder/") { local.join("ünder") } else { local.clone() };
+        check_reads(&Twins::of(mount, &local));
     }
 }

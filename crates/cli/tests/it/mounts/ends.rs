@@ -1,8 +1,8 @@
-//! Twenty-four unclean ends: whatever becomes of the process, the origin or whoever reads, `flatout umount` (where anything is
+//! Twenty-five unclean ends: whatever becomes of the process, the origin or whoever reads, `flatout umount` (where anything is
 //! left) makes the place as it was, and no process stays.
 
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use flatout_server::{Fault, FaultKind, Options, Origin, Store, Tunnel};
@@ -42,16 +42,20 @@ enum Use {
 /// What ends it.
 #[derive(Clone, Copy, Debug)]
 enum End {
-    /// To the process.
-    Signal(&'static str),
+    /// To the process, which dies of it.
+    Killed(&'static str),
+    /// SIGTERM.
+    Asked,
     /// Stopped, and then killed.
     Frozen,
     /// SIGTERM, and again.
     Twice,
     /// umount(8) with this flag.
     Umount(&'static str),
-    /// The origin goes, and then the process by this signal.
-    Gone(&'static str),
+    /// The origin goes, and then the process is killed.
+    GoneAndKilled,
+    /// The origin goes, and then SIGTERM.
+    GoneAndAsked,
     /// The origin goes, and then somebody unmounts.
     GoneAndUmount,
     /// Killed, and mounted again over what is left.
@@ -64,14 +68,20 @@ fn check(end: End, used: Use) {
     let origin = if used == Use::Reads { stalling() } else { fine() };
     let url = origin.url();
     place.mounted("s3://bucket", &url, &["--retries", "0", "--connect-timeout", "100ms"]);
-    let (pid, large) = (place.pid(), place.at("large"));
-    let user = user(used, large.to_str().unwrap(), place.mnt().to_str().unwrap());
+    let (mut pid, large) = (place.pid(), place.at("large"));
+    let user = user(used, large.to_str().unwrap(), &place);
     let mut origin = Some(origin);
     match end {
-        End::Signal(name) => signal(name, pid),
+        End::Killed(name) => wait_until("its end", || {
+            // std takes the first SIGSEGV or SIGBUS for a fault that comes again, and dies of the second.
+            let _ = Command::new("kill").args(["-s", name, &pid.to_string()]).stderr(Stdio::null()).status();
+            !is_alive(pid)
+        }),
+        End::Asked => signal("TERM", pid),
         End::Frozen => {
             signal("STOP", pid);
             signal("KILL", pid);
+            wait_until("its end", || !is_alive(pid));
         }
         End::Twice => {
             signal("TERM", pid);
@@ -79,16 +89,16 @@ fn check(end: End, used: Use) {
             signal("TERM", pid);
         }
         End::Umount(flag) => {
-            Command::new("umount")
-                .arg(flag)
-                .arg(place.mnt())
-                .stderr(std::process::Stdio::null())
-                .status()
-                .unwrap();
+            Command::new("umount").arg(flag).arg(place.mnt()).stderr(Stdio::null()).status().unwrap();
         }
-        End::Gone(name) => {
+        End::GoneAndKilled => {
             drop(origin.take());
-            signal(name, pid);
+            signal("KILL", pid);
+            wait_until("its end", || !is_alive(pid));
+        }
+        End::GoneAndAsked => {
+            drop(origin.take());
+            signal("TERM", pid);
         }
         End::GoneAndUmount => drop(origin.take()),
         End::Again => {
@@ -96,82 +106,92 @@ fn check(end: End, used: Use) {
             wait_until("its end", || !is_alive(pid));
             run(&mut place.mount("s3://bucket", &url, &[])).clean();
             assert_eq!(crate::folder::names(&place.mnt()), ["large", "small"]);
+            pid = place.pids().into_iter().find(|pid| is_alive(*pid)).unwrap();
         }
     }
     settle(&place, pid, used, user, &format!("{end:?} {used:?}"));
 }
 
-fn user(used: Use, large: &str, mnt: &str) -> Option<User> {
+fn user(used: Use, large: &str, place: &Place) -> Option<User> {
+    let (mnt, mapped) = (place.mnt_text(), place.path().join("mapped"));
     let user = match used {
         Use::Nobody => return None,
         Use::Reads => User::start("dd", &[&format!("if={large}"), "of=/dev/null", "bs=1M", "iflag=direct"]),
         Use::Open => User::start("sh", &["-c", &format!("exec 3< {large}; exec sleep 300")]),
-        Use::Mapped => User::start("python3", &["-c", &mapped(large)]),
+        Use::Mapped => User::start("python3", &["-c", MAPS, large, mapped.to_str().unwrap()]),
         Use::Within => User::start("sh", &["-c", &format!("cd {mnt}; exec sleep 300")]),
     };
     match used {
         Use::Reads => user.waits(),
-        _ => wait_until("somebody to use it", || uses(user.pid(), mnt)),
+        Use::Mapped => wait_until("somebody to map it", || mapped.exists()),
+        _ => wait_until("somebody to use it", || uses(user.pid(), &mnt)),
     }
     Some(user)
 }
 
-fn mapped(large: &str) -> String {
-    format!(
-        "import mmap,time\nf=open('{large}','rb')\nm=mmap.mmap(f.fileno(),0,prot=mmap.PROT_READ)\nm[0]\nf.close()\ntime.sleep(300)"
-    )
-}
+/// Says so when it has.
+const MAPS: &str = "import mmap,sys,time
+with open(sys.argv[1],'rb') as f: m=mmap.mmap(f.fileno(),0,prot=mmap.PROT_READ)
+m[0]
+open(sys.argv[2],'w').close()
+time.sleep(300)";
 
-/// Whether a process has something of the mount: a descriptor, a mapping, its folder.
+/// Whether a process has something of the mount: a descriptor, its folder.
 fn uses(pid: u32, mnt: &str) -> bool {
     let links = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().filter_map(Result::ok);
     let mut links = links.map(|link| link.path()).chain([format!("/proc/{pid}/cwd").into()]);
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    maps.contains(mnt) || links.any(|link| fs::read_link(link).is_ok_and(|to| to.starts_with(mnt)))
+    links.any(|link| fs::read_link(link).is_ok_and(|to| to.starts_with(mnt)))
 }
 
-/// The end of it: after one `flatout umount` where something is left, everything is as if nothing had been.
+/// The end of it: after one `flatout umount` where something is left, everything is as if nothing had been. `--lazy` is needed where
+/// somebody is in the way of a mount that lives, and nowhere else.
 #[track_caller]
-fn settle(place: &Place, pid: u32, used: Use, user: Option<User>, what: &str) {
-    // A reader that waits has its error, or ends by a signal at once, whoever has died.
-    if let Some(mut user) = user.filter(|_| used == Use::Reads) {
+fn settle(place: &Place, pid: u32, used: Use, mut user: Option<User>, what: &str) {
+    if used == Use::Reads
+        && let Some(mut user) = user.take()
+    {
+        // A reader that waits has its error, or ends by a signal at once, whoever has died.
         signal("KILL", user.pid());
         user.end();
-    } else if place.is_mounted() {
-        let mut first = place.flatout(&["umount", &place.mnt_text()]);
-        let first = run(&mut first);
-        // While somebody is in the way of a mount that lives, that is an error, and --lazy is not.
-        if first.code != Some(0) && place.is_mounted() {
-            assert!(first.stderr.contains("--lazy"), "{what}: {}", first.stderr);
+    }
+    if place.is_mounted() {
+        let first = place.umount(&[]);
+        if first.code != Some(0) {
+            let is_in_the_way = user.is_some() && is_alive(pid) && first.stderr.contains("--lazy");
+            // It may have ended by itself meanwhile.
+            assert!(is_in_the_way || !place.is_mounted(), "{what}: {}", first.stderr);
         }
     }
     if place.is_mounted() {
         let last = place.umount(&["--lazy"]);
-        // It may have ended by itself meanwhile.
         assert!(last.code == Some(0) || !place.is_mounted(), "{what}: {}", last.stderr);
     }
-    wait_until(what, || !place.is_mounted() && !is_alive(pid));
+    assert!(!place.is_mounted(), "{what}");
     assert_eq!(fs::read_dir(place.mnt()).unwrap().count(), 0, "{what}: the folder is as it was");
+    // Whoever has something of it keeps the process; nobody is left behind them.
+    assert!(user.as_mut().is_none_or(User::runs), "{what}: it was in use until here");
+    drop(user);
+    wait_until(what, || !is_alive(pid));
     place.is_clear();
 }
 
 #[test]
 fn killed_by_whatever_signal() {
     for name in ["KILL", "ABRT", "SEGV", "BUS"] {
-        check(End::Signal(name), Use::Nobody);
+        check(End::Killed(name), Use::Nobody);
     }
 }
 
 #[test]
 fn killed_while_somebody_uses_it() {
     for used in [Use::Reads, Use::Open, Use::Mapped, Use::Within] {
-        check(End::Signal("KILL"), used);
+        check(End::Killed("KILL"), used);
     }
 }
 
 #[test]
 fn asked_to_end_while_somebody_uses_it() {
-    check(End::Signal("TERM"), Use::Nobody);
+    check(End::Asked, Use::Nobody);
     check(End::Twice, Use::Open);
     check(End::Twice, Use::Reads);
     check(End::Frozen, Use::Nobody);
@@ -187,8 +207,8 @@ fn unmounted_by_others_while_somebody_uses_it() {
 
 #[test]
 fn the_origin_is_gone_first() {
-    check(End::Gone("TERM"), Use::Nobody);
-    check(End::Gone("KILL"), Use::Reads);
+    check(End::GoneAndAsked, Use::Nobody);
+    check(End::GoneAndKilled, Use::Reads);
     check(End::GoneAndUmount, Use::Nobody);
     check(End::GoneAndUmount, Use::Reads);
 }
@@ -209,7 +229,7 @@ fn the_one_that_waits_for_it_is_killed() {
     let bucket = Command::new("curl").args(["-s", "-X", "PUT", &format!("{}/bucket", origin.url())]).status();
     assert!(bucket.unwrap().success());
     let mut command = place.mount("s3://bucket", &origin.url(), &[]);
-    let mut child = command.stdout(std::process::Stdio::null()).spawn().unwrap();
+    let mut child = command.stdout(Stdio::null()).spawn().unwrap();
     wait_until("it to ask", || !place.pids().is_empty());
     let pid = place.pid();
     signal("KILL", child.id());
@@ -237,13 +257,12 @@ fn the_folder_around_it_has_another_name() {
     place.is_clear();
 }
 
-/// The process group of a foreground mount is killed, as a terminal that is torn down does.
 #[test]
-fn the_whole_group_is_killed() {
+fn killed_in_the_foreground() {
     let (place, origin) = (Place::new(), fine());
     let mount = place.in_foreground("s3://bucket", &origin.url(), &[]);
     let pid = mount.pid();
     signal("KILL", pid);
     assert_eq!(mount.end().code, None);
-    settle(&place, pid, Use::Nobody, None, "the group is killed");
+    settle(&place, pid, Use::Nobody, None, "killed in the foreground");
 }

@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::io::Read;
-use std::os::unix::fs::FileExt;
-use std::time::Duration;
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::{Duration, Instant};
 
-use flatout_server::{Fault, FaultKind, Options, Origin, Store, Tunnel, synthetic_bytes};
+use flatout_server::{Fault, FaultKind, Listen, Options, Origin, Store, Tunnel, synthetic_bytes};
 
 use super::{Place, User};
 use crate::program::{signal, wait_until};
@@ -13,9 +15,18 @@ use crate::program::{signal, wait_until};
 const BYTES: usize = 24 << 20;
 
 fn origin(tunnel: Tunnel) -> Origin {
-    let objects =
-        vec![("bucket".into(), "large".into(), BYTES as u64), ("bucket".into(), "small".into(), 100_000)];
-    Origin::start(Options { tunnel, ..Options::new(Store::Synthetic(objects, vec![])) }).unwrap()
+    Origin::start(Options { tunnel, ..options() }).unwrap()
+}
+
+fn options() -> Options {
+    let object = |key: &str, bytes: usize| ("bucket".to_owned(), key.to_owned(), bytes as u64);
+    let objects = vec![object("folder/inside", 1), object("large", BYTES), object("small", 100_000)];
+    Options::new(Store::Synthetic(objects, vec![]))
+}
+
+/// Another one, where one was.
+fn origin_at(address: SocketAddr, options: Options) -> Origin {
+    Origin::start(Options { listen: vec![address.into()], ..options }).unwrap()
 }
 
 fn faults(faults: &[(f64, FaultKind)]) -> Tunnel {
@@ -23,56 +34,73 @@ fn faults(faults: &[(f64, FaultKind)]) -> Tunnel {
     Tunnel { seed: 7, faults, ..Tunnel::default() }
 }
 
+fn refusal(code: &str) -> FaultKind {
+    FaultKind::Error(code.parse().unwrap())
+}
+
+const FOR_EVER: FaultKind = FaultKind::Stall(Duration::from_secs(600));
+
 fn truth(bytes: usize, key: &str) -> Vec<u8> {
     let mut truth = vec![0; bytes];
     synthetic_bytes("bucket", key, 0..bytes as u64, &mut truth);
     truth
 }
 
-/// Patient with an origin that is worth it, and quick with one that is silent.
-const SETTINGS: [&str; 6] = ["--stall-timeout", "300ms", "--connect-timeout", "1s", "--retries", "12"];
+/// Patient with an origin that is worth it, quick with one that is silent, and with little memory, so that it is asked often.
+const SETTINGS: [&str; 8] =
+    ["--stall-timeout", "300ms", "--connect-timeout", "1s", "--retries", "12", "--memory", "32MiB"];
 
-/// In order, in jumps, and whole: the bytes are right.
+/// In jumps, in order, and whole: the bytes are right, and each of these faults was met on the way.
 #[track_caller]
-fn check_right(tunnel: Tunnel) {
-    let (origin, place) = (origin(tunnel), Place::new());
+fn check_right(tunnel: Tunnel, met: &[&str]) {
+    let place = Place::new();
+    let log = place.path().join("requests");
+    let origin = origin(Tunnel { log: Some(log.clone()), ..tunnel });
     place.mounted("s3://bucket", &origin.url(), &SETTINGS);
     let large = truth(BYTES, "large");
-    assert!(fs::read(place.at("large")).unwrap() == large, "{}", place.log());
-    assert!(fs::read(place.at("small")).unwrap() == truth(100_000, "small"), "{}", place.log());
-    let file = fs::File::open(place.at("large")).unwrap();
+    // Past the page cache: each is a request.
+    let options = fs::OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).to_owned();
+    let file = options.open(place.at("large")).unwrap();
     for at in (0..40).map(|n: usize| n * 7_919_113 % (BYTES - 50_000)) {
         let mut piece = vec![0; 50_000];
         file.read_exact_at(&mut piece, at as u64).unwrap();
         assert!(piece == large[at..at + 50_000], "at {at}: {}", place.log());
     }
     drop(file);
+    assert!(fs::read(place.at("large")).unwrap() == large, "{}", place.log());
+    assert!(fs::read(place.at("small")).unwrap() == truth(100_000, "small"), "{}", place.log());
     place.unmounted();
+    origin.stop().unwrap();
+    let log = fs::read_to_string(log).unwrap();
+    for fault in met {
+        assert!(log.contains(&format!("\"fault\":\"{fault}\"")), "never met {fault}:\n{log}");
+    }
 }
 
 #[test]
 fn bodies_that_stall() {
-    check_right(faults(&[(0.2, FaultKind::Stall(Duration::from_secs(600)))]));
+    check_right(faults(&[(0.2, FOR_EVER)]), &["stall"]);
 }
 
 #[test]
 fn connections_that_are_reset_and_bodies_that_end_early() {
-    check_right(faults(&[(0.2, FaultKind::Reset), (0.2, FaultKind::Truncate)]));
+    check_right(faults(&[(0.2, FaultKind::Reset), (0.2, FaultKind::Truncate)]), &["reset", "truncate"]);
 }
 
 #[test]
 fn answers_that_ask_for_less_and_ranges_that_are_others() {
-    let slow = FaultKind::Error("SlowDown".parse().unwrap());
-    check_right(faults(&[(0.2, slow), (0.1, FaultKind::WrongRange)]));
+    let (slow, broken) = (refusal("SlowDown"), refusal("502"));
+    let weather = faults(&[(0.1, slow), (0.1, broken), (0.1, FaultKind::WrongRange)]);
+    check_right(weather, &["error", "wrong-range"]);
 }
 
 #[test]
 fn throttling() {
-    check_right(Tunnel { throttle: Some(200.0), ..Tunnel::default() });
+    check_right(Tunnel { throttle: Some(20.0), ..Tunnel::default() }, &["throttle"]);
 }
 
 /// What comes of reading a file from its beginning: bytes so far, and the errno that ended it.
-fn read_on(path: &std::path::Path, piece: usize) -> (Vec<u8>, Option<i32>) {
+fn read_on(path: &Path, piece: usize) -> (Vec<u8>, Option<i32>) {
     let mut file = match fs::File::open(path) {
         Ok(file) => file,
         Err(error) => return (Vec::new(), error.raw_os_error()),
@@ -89,6 +117,7 @@ fn read_on(path: &std::path::Path, piece: usize) -> (Vec<u8>, Option<i32>) {
 
 #[test]
 fn an_object_that_is_replaced_is_never_mixed() {
+    let truth = truth(BYTES, "large");
     for after in 2..6 {
         let (origin, place) =
             (origin(Tunnel { replace_after: Some(after), ..Tunnel::default() }), Place::new());
@@ -98,110 +127,149 @@ fn an_object_that_is_replaced_is_never_mixed() {
             &["--memory", "16MiB", "--part-size", "1MiB", "--kernel-readahead", "0"],
         );
         let (read, errno) = read_on(&place.at("large"), 64 << 10);
-        let truth = truth(BYTES, "large");
-        assert!(read.len() <= truth.len() && read == truth[..read.len()], "a mixture, after {after}");
-        match errno {
-            None => assert_eq!(read.len(), BYTES),
-            Some(errno) => assert_eq!(errno, libc::ESTALE, "after {after}: {}", place.log()),
-        }
+        assert_eq!(errno, Some(libc::ESTALE), "after {after}: {} bytes, {}", read.len(), place.log());
+        assert!(read.len() < truth.len() && read == truth[..read.len()], "a mixture, after {after}");
+        // What it is now is read by whoever opens it now, and that is whole as well.
+        wait_until("the new one", || {
+            let (read, errno) = read_on(&place.at("large"), 64 << 10);
+            let shared = read.iter().zip(&truth).filter(|(now, before)| now == before).count();
+            assert!(read.is_empty() || shared < read.len() / 2, "after {after}: the old one again");
+            errno.is_none() && read.len() == BYTES
+        });
         place.unmounted();
     }
 }
 
-#[test]
-fn what_never_comes_whole_is_an_error_with_its_reason_in_the_log() {
-    let denied = FaultKind::Error("AccessDenied".parse().unwrap());
-    for (kind, errno, says) in [
-        (FaultKind::Truncate, libc::EIO, "s3://bucket/"),
-        (FaultKind::Reset, libc::EIO, "s3://bucket/"),
-        (denied, libc::EACCES, "AccessDenied"),
-    ] {
-        let (origin, place) = (origin(faults(&[(1.0, kind)])), Place::new());
-        // Listings meet with refusals, too: the folder above is what is mounted.
-        let mounted =
-            crate::program::run(&mut place.mount("s3://bucket", &origin.url(), &["--retries", "1"]));
-        if mounted.code != Some(0) {
-            assert_eq!((errno, mounted.code), (libc::EACCES, Some(5)), "{}", mounted.stderr);
-            continue;
-        }
-        let (read, got) = read_on(&place.at("small"), 1 << 20);
-        assert_eq!((read.len(), got), (0, Some(errno)), "{kind:?}: {}", place.log());
-        assert!(place.log().contains(says), "{kind:?}: {}", place.log());
-        place.unmounted();
-    }
+/// What is wrong with an origin, all the time.
+#[derive(Clone, Copy, Debug)]
+enum Wrong {
+    /// Nobody listens.
+    Gone,
+    /// It has other keys.
+    Locked,
+    Fault(FaultKind),
 }
 
-/// Of a small file nothing is told before all of it has the checksum that the origin states.
-#[test]
-fn a_flipped_bit_of_a_small_file_is_an_error() {
-    let (origin, place) = (origin(faults(&[(1.0, FaultKind::Flip)])), Place::new());
-    place.mounted("s3://bucket", &origin.url(), &["--retries", "1"]);
-    assert_eq!(read_on(&place.at("small"), 4096), (Vec::new(), Some(libc::EIO)), "{}", place.log());
-    assert!(place.log().contains("s3://bucket/small"), "{}", place.log());
+/// The origin goes bad under a mount that has seen the name: reading it is an error, with its reason in the log, and none of the bytes
+/// is wrong. When it is well again, so is the mount.
+#[track_caller]
+fn check_error(wrong: Wrong, key: &str, errnos: &[i32], says: &str) {
+    let (first, place) = (origin(Tunnel::default()), Place::new());
+    let address = first.addresses()[0];
+    let settings =
+        ["--retries", "1", "--connect-timeout", "200ms", "--stall-timeout", "300ms", "--memory", "32MiB"];
+    place.mounted("s3://bucket", &first.url(), &settings);
+    assert_eq!(crate::folder::names(&place.mnt()), ["folder", "large", "small"]);
+    first.stop().unwrap();
+    let tunnel = |kind| Options { tunnel: faults(&[(1.0, kind)]), ..options() };
+    let keys = Some(("NOBODY".to_owned(), "knows-these-keys".to_owned()));
+    let bad = match wrong {
+        Wrong::Gone => None,
+        Wrong::Locked => Some(origin_at(address, Options { auth: keys, ..options() })),
+        Wrong::Fault(kind) => Some(origin_at(address, tunnel(kind))),
+    };
+    let truth = truth(if key == "large" { BYTES } else { 100_000 }, key);
+    let (read, errno) = read_on(&place.at(key), 64 << 10);
+    assert!(errno.is_some_and(|errno| errnos.contains(&errno)), "{wrong:?}: {errno:?} {}", place.log());
+    assert!(read.len() < truth.len() && read == truth[..read.len()], "{wrong:?}: wrong bytes");
+    // Nothing of a small file is told before all of it is there and right.
+    assert!(key != "small" || read.is_empty(), "{wrong:?}: {} bytes", read.len());
+    wait_until("the reason", || place.log().contains(&format!("s3://bucket/{key}")));
+    assert!(place.log().contains(says), "{wrong:?}: {} lacks {says}", place.log());
+    drop(bad);
+    let _well = origin_at(address, options());
+    wait_until("the bytes", || fs::read(place.at(key)).is_ok_and(|read| read == truth));
     place.unmounted();
 }
 
 #[test]
 fn an_origin_that_is_gone_is_an_error_and_then_it_is_back() {
-    let (first, place) = (origin(Tunnel::default()), Place::new());
-    let address = first.addresses()[0];
-    place.mounted("s3://bucket", &first.url(), &["--retries", "1", "--connect-timeout", "200ms"]);
-    assert_eq!(crate::folder::names(&place.mnt()), ["large", "small"]);
-    first.stop().unwrap();
-    let (read, errno) = read_on(&place.at("small"), 1 << 20);
-    assert!(
-        read.is_empty() && matches!(errno, Some(libc::EIO | libc::ETIMEDOUT)),
-        "{errno:?} {}",
-        place.log()
-    );
-    assert!(
-        place.log().contains("127.0.0.1") || place.log().contains("s3://bucket/small"),
-        "{}",
-        place.log()
-    );
-    let objects =
-        vec![("bucket".into(), "large".into(), BYTES as u64), ("bucket".into(), "small".into(), 100_000)];
-    let options = Options { listen: vec![address.into()], ..Options::new(Store::Synthetic(objects, vec![])) };
-    let _second = Origin::start(options).unwrap();
-    wait_until("the bytes", || fs::read(place.at("small")).is_ok_and(|read| read == truth(100_000, "small")));
-    place.unmounted();
+    check_error(Wrong::Gone, "small", &[libc::EIO, libc::ETIMEDOUT], "127.0.0.1");
+}
+
+#[test]
+fn what_never_comes_whole_is_an_error() {
+    for (kind, errno, says) in [
+        (FaultKind::Truncate, libc::EIO, ""),
+        (FaultKind::Reset, libc::EIO, ""),
+        (FOR_EVER, libc::ETIMEDOUT, ""),
+        (FaultKind::Flip, libc::EIO, "crc64nvme"),
+    ] {
+        check_error(Wrong::Fault(kind), "small", &[errno], says);
+    }
+    check_error(Wrong::Fault(FaultKind::WrongRange), "large", &[libc::EIO], "");
+}
+
+#[test]
+fn what_is_refused_for_ever_is_an_error() {
+    check_error(Wrong::Locked, "small", &[libc::EACCES], "AccessDenied");
+    for (code, errno) in [
+        ("AccessDenied", libc::EACCES),
+        ("InternalError", libc::EIO),
+        ("SlowDown", libc::EIO),
+        ("502", libc::EIO),
+        ("NoSuchKey", libc::ESTALE),
+    ] {
+        check_error(Wrong::Fault(refusal(code)), "small", &[errno], code);
+    }
 }
 
 /// The issue's own words: kill -9 of a reader that waits for a dead origin returns within a second. A deadline that is missed on a
-/// busy machine would prove nothing, so what is looked at is that it ends while the origin is still silent and would be for minutes.
+/// busy machine would prove nothing, so what is looked at is that it ends while the origin is still silent and would be for minutes;
+/// how long it took is printed.
+#[track_caller]
+fn check_killed(place: &Place, line: &[&str], name: &str) {
+    let mut reader = User::start(line[0], &line[1..]);
+    reader.waits();
+    let start = Instant::now();
+    signal(name, reader.pid());
+    assert_eq!(reader.end(), None, "{line:?} by {name}: {}", place.log());
+    println!("{} by {name}: {:?}", line[0], start.elapsed());
+}
+
+const MAPPED: &str =
+    "import mmap,sys;f=open(sys.argv[1],'rb');m=mmap.mmap(f.fileno(),0,prot=mmap.PROT_READ);print(m[9<<20])";
+
 #[test]
 fn who_waits_for_a_silent_origin_can_be_killed() {
-    let stall = faults(&[(1.0, FaultKind::Stall(Duration::from_secs(600)))]);
-    let (origin, place) = (origin(stall), Place::new());
+    let (origin, place) = (origin(faults(&[(1.0, FOR_EVER)])), Place::new());
     place.mounted("s3://bucket", &origin.url(), &["--stall-timeout", "10m"]);
     let large = place.at("large");
     let large = large.to_str().unwrap();
-    let (from, direct) = (format!("if={large}"), ["of=/dev/null", "bs=1M"]);
-    let readers: [&[&str]; 3] = [
-        &["dd", &from, direct[0], direct[1], "iflag=direct"],
-        &["cat", large],
-        &[
-            "python3",
-            "-c",
-            "import mmap,sys;f=open(sys.argv[1],'rb');m=mmap.mmap(f.fileno(),0,prot=mmap.PROT_READ);print(m[9<<20])",
-            large,
-        ],
-    ];
-    for line in readers {
-        for name in ["KILL", "TERM", "INT"] {
-            // An interrupt of Python's wants the interpreter, which waits for a page.
-            if name != "KILL" && line[0] == "python3" {
-                continue;
-            }
-            let mut reader = User::start(line[0], &line[1..]);
-            reader.waits();
-            signal(name, reader.pid());
-            assert_eq!(reader.end(), None, "{line:?} by {name}");
-        }
+    let from = format!("if={large}");
+    for name in ["KILL", "TERM", "INT"] {
+        check_killed(&place, &["dd", &from, "of=/dev/null", "bs=1M", "iflag=direct"], name);
+        check_killed(&place, &["cat", large], name);
     }
+    // An interrupt of Python's wants the interpreter, which waits for a page.
+    check_killed(&place, &["python3", "-c", MAPPED, large], "KILL");
     assert_eq!(place.stats()["requests"]["defects"], 0);
     place.umount(&["--lazy"]).clean();
     place.is_clear();
+}
+
+/// Its machine is off: nobody answers a connect. Whether somebody waits in open(2), read(2), stat(2) or for a page of a listing.
+#[test]
+fn who_waits_for_an_origin_that_is_off_can_be_killed() {
+    for close_to_open in [false, true] {
+        let (first, place) = (origin(Tunnel::default()), Place::new());
+        let address = first.addresses()[0];
+        let more = ["--connect-timeout", "10m", "--stall-timeout", "10m", "--close-to-open"];
+        place.mounted("s3://bucket", &first.url(), &more[..4 + usize::from(close_to_open)]);
+        assert_eq!(crate::folder::names(&place.mnt()), ["folder", "large", "small"]);
+        first.stop().unwrap();
+        let off = Listen { dead: true, ..address.into() };
+        let alive = "127.0.0.1:0".parse::<SocketAddr>().unwrap().into();
+        let _off = Origin::start(Options { listen: vec![off, alive], ..options() }).unwrap();
+        let large = place.at("large");
+        check_killed(&place, &["cat", large.to_str().unwrap()], "KILL");
+        check_killed(&place, &["python3", "-c", MAPPED, large.to_str().unwrap()], "KILL");
+        let (inside, folder) = (place.at("folder/inside"), place.at("folder"));
+        check_killed(&place, &["stat", inside.to_str().unwrap()], "KILL");
+        check_killed(&place, &["ls", folder.to_str().unwrap()], "KILL");
+        place.umount(&["--lazy"]).clean();
+        place.is_clear();
+    }
 }
 
 /// Listings as well as bytes.
