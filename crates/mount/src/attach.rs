@@ -10,8 +10,8 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::options::{Options, Plain, TYPE, plain};
-use crate::unmount::{Life, life};
-use crate::{fusermount, given, table, tuning, unmount};
+use crate::point::MountPoint;
+use crate::{fusermount, given, table, tuning};
 
 /// A connection that waits for its INIT, and where it is mounted.
 #[derive(Debug)]
@@ -37,51 +37,21 @@ pub(crate) fn attach(options: &Options) -> Result<Attached, Error> {
 
 fn attach_at(options: &Options) -> Result<Attached, Error> {
     let plain = plain(&options.options)?;
-    if let Some(number) = given::number(&options.mount_point) {
+    let point = MountPoint::look(&options.mount_point, plain.nonempty)?.cleared(plain.nonempty)?;
+    if let Some(number) = point.descriptor() {
         let device = given::take(number)?;
         let number = tuning::device_of(device.as_raw_fd());
         let point = number.and_then(table::of_device).map(|mount| mount.point);
         return Ok(Attached { device, anchor: Anchor { point, device: number }, knows_pids: false });
     }
-    let point = folder(&options.mount_point, plain.nonempty)?;
-    let device = match by_mount(&point, options, &plain) {
-        Err(Errno::PERM) => fusermount::mount(&point, options, &plain)?,
+    let point = point.path();
+    let device = match by_mount(point, options, &plain) {
+        Err(Errno::PERM) => fusermount::mount(point, options, &plain)?,
         mounted => mounted.map_err(refused)?,
     };
-    let number = table::at(&point).map(|mount| mount.device);
-    Ok(Attached { device, anchor: Anchor { point: Some(point), device: number }, knows_pids: true })
-}
-
-/// The folder without links, free to be mounted over.
-fn folder(point: &Path, nonempty: bool) -> Result<PathBuf, Error> {
-    let wrong = |cause: String, hint: &str| Error::new(ErrorKind::Usage, cause).with_hint(hint);
-    let create = "create the folder first";
-    let point = point.canonicalize().map_err(|error| wrong(words(&error), create))?;
-    // The table first: a look at what is mounted there may wait for a daemon that does not answer.
-    while let Some(mount) = table::at(&point).filter(|mount| mount.kind == TYPE) {
-        match life(&point) {
-            // Its daemon was killed.
-            Life::Dead => unmount::detach(&point, &Anchor { point: None, device: Some(mount.device) }, true)?,
-            _ => {
-                return Err(wrong(
-                    "Flatout has mounted something there already".to_owned(),
-                    &format!("run `flatout umount {}` first", point.display()),
-                ));
-            }
-        }
-    }
-    let about = std::fs::metadata(&point).map_err(|error| wrong(words(&error), create))?;
-    if !about.is_dir() {
-        return Err(wrong("not a folder".to_owned(), "name an empty folder"));
-    }
-    let holds_any = std::fs::read_dir(&point).is_ok_and(|mut names| names.next().is_some());
-    if holds_any && !nonempty {
-        return Err(wrong(
-            "the folder is not empty, and what is in it would be hidden".to_owned(),
-            "name an empty folder, or add `-o nonempty`",
-        ));
-    }
-    Ok(point)
+    let number = table::at(point).map(|mount| mount.device);
+    let anchor = Anchor { point: Some(point.to_owned()), device: number };
+    Ok(Attached { device, anchor, knows_pids: true })
 }
 
 fn by_mount(point: &Path, options: &Options, plain: &Plain) -> Result<OwnedFd, Errno> {

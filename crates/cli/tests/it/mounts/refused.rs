@@ -64,11 +64,15 @@ fn places_where_nothing_can_be_mounted() {
     mount(&at("none"), &[]).refused(4, &["none: No such file or directory", "mkdir -p"]);
     mount(&at("file"), &[]).refused(4, &["file: is not a folder"]);
     mount(&at("mnt"), &[]).refused(4, &["mnt: is not empty", "nonempty"]);
-    mount("/dev/fd/77", &[]).refused(4, &["77"]);
+    for descriptor in ["/dev/fd/77", "/proc/self/fd/77", "/proc/self/fd/0"] {
+        mount(descriptor, &[]).refused(4, &[descriptor, "is no open /dev/fuse"]);
+    }
     place.is_clear();
     mount(&at("mnt"), &["-o", "nonempty"]).clean();
     assert_eq!(crate::folder::names(&place.mnt()), ["key"]);
-    mount(&at("mnt"), &[]).refused(4, &["already", "flatout umount"]);
+    for more in [&[][..], &["-o", "nonempty"], &["--dry-run"]] {
+        mount(&at("mnt"), more).refused(4, &["already", "flatout umount"]);
+    }
     place.unmounted();
     assert_eq!(fs::read(place.at("inside")).unwrap(), b"x");
 }
@@ -89,11 +93,11 @@ fn ports_and_logs_that_cannot_be_had() {
 #[test]
 fn nothing_to_unmount() {
     let place = Place::new();
-    place.umount(&[]).refused(4, &["nothing is mounted there", "flatout top"]);
+    place.umount(&[]).refused(4, &["nothing is mounted there", "findmnt"]);
     run(&mut place.flatout(&["umount", "/proc"]))
         .refused(4, &["is a mount of proc, not of Flatout", "umount /proc"]);
     let none = place.path().join("none");
-    run(&mut place.flatout(&["umount", none.to_str().unwrap()])).refused(1, &["No such file"]);
+    run(&mut place.flatout(&["umount", none.to_str().unwrap()])).refused(4, &["No such file"]);
 }
 
 /// An origin that takes connections and says nothing.
