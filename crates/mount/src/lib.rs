@@ -28,7 +28,9 @@ mod unmount;
 
 pub use answer::ReadAnswer;
 pub use counts::SessionStats;
-pub use files::{Attributes, Cancel, Entry, Errno, Files, Opened, Statfs};
+pub use files::{Cancel, Errno, Files};
+/// What [`Files`] speak of: the tree's own.
+pub use flatout_tree::{Attributes, FileKind, FolderEntry, Known, Opened, Source, Statfs};
 pub use options::Options;
 pub use point::MountPoint;
 pub use serve::Tell;
