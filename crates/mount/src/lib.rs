@@ -34,6 +34,6 @@ pub use flatout_tree::{Attributes, FileKind, FolderEntry, Known, Opened, Source,
 pub use options::Options;
 pub use point::MountPoint;
 pub use serve::Tell;
-pub use session::{Ended, Granted, Mounted, Notifier, Session, SessionWatch, Unmounter, mount};
+pub use session::{Ended, Granted, Mounted, Session, SessionWatch, Unmounter, mount};
 pub use timings::{BOUNDS, Timed, Timing, Timings};
 pub use unmount::{Standing, unmount};

@@ -99,11 +99,6 @@ pub(crate) fn inval_inode(node: u64, at: i64, bytes: i64) -> [u8; 24] {
     Layout::new().u64(node).u64(at as u64).u64(bytes as u64).done()
 }
 
-/// `struct fuse_notify_inval_entry_out`; the name and a NUL follow.
-pub(crate) fn inval_entry(parent: u64, name: &OsStr) -> [u8; 16] {
-    Layout::new().u64(parent).u32(name.len() as u32).u32(0).done()
-}
-
 fn attributes<const N: usize>(to: Layout<N>, of: &Attributes) -> Layout<N> {
     // Before 1970 is what no object is; a negative number would be read as one far ahead.
     let (modified, changed) = (of.modified_s.max(0) as u64, of.changed_s.max(0) as u64);
