@@ -12,13 +12,13 @@ use crate::program::{signal, wait_until};
 
 const BYTES: usize = 24 << 20;
 
-fn origin(tunnel: Tunnel) -> Origin {
+pub fn origin(tunnel: Tunnel) -> Origin {
     let objects =
         vec![("bucket".into(), "large".into(), BYTES as u64), ("bucket".into(), "small".into(), 100_000)];
     Origin::start(Options { tunnel, ..Options::new(Store::Synthetic(objects, vec![])) }).unwrap()
 }
 
-fn faults(faults: &[(f64, FaultKind)]) -> Tunnel {
+pub fn faults(faults: &[(f64, FaultKind)]) -> Tunnel {
     let faults = faults.iter().map(|&(chance, kind)| Fault { chance, kind }).collect();
     Tunnel { seed: 7, faults, ..Tunnel::default() }
 }
