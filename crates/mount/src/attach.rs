@@ -46,7 +46,9 @@ fn attach_at(options: &Options) -> Result<Attached, Error> {
     }
     let point = point.path();
     let device = match by_mount(point, options, &plain) {
-        Err(Errno::PERM) => fusermount::mount(point, options, &plain)?,
+        // What root may not open, fusermount3 may not either.
+        Err(Errno::ACCESS) if rustix::process::geteuid().is_root() => return Err(refused(Errno::ACCESS)),
+        Err(Errno::PERM | Errno::ACCESS) => fusermount::mount(point, options, &plain)?,
         mounted => mounted.map_err(refused)?,
     };
     let number = table::at(point).map(|mount| mount.device);
@@ -57,8 +59,8 @@ fn attach_at(options: &Options) -> Result<Attached, Error> {
 fn by_mount(point: &Path, options: &Options, plain: &Plain) -> Result<OwnedFd, Errno> {
     let open = OFlags::RDWR | OFlags::CLOEXEC;
     let device = rustix::fs::open("/dev/fuse", open, Mode::empty()).map_err(|errno| match errno {
-        // fusermount3 may be let.
-        Errno::ACCESS => Errno::PERM,
+        // By a container's list of devices; by its mode it is EACCES already.
+        Errno::PERM => Errno::ACCESS,
         errno => errno,
     })?;
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
@@ -73,16 +75,22 @@ fn by_mount(point: &Path, options: &Options, plain: &Plain) -> Result<OwnedFd, E
     Ok(device)
 }
 
+/// What to do where /dev/fuse cannot be opened.
+pub(crate) const NO_DEVICE: &str = "see `ls -l /dev/fuse`: mode 0666 lets everybody open it, a group its members; \
+    a container needs `--device /dev/fuse`, a kernel without it `modprobe fuse`";
+
 fn refused(errno: Errno) -> Error {
     let hint = match errno {
         Errno::NOENT => {
             "there is no /dev/fuse: run `modprobe fuse`, or give the container `--device /dev/fuse`"
         }
+        Errno::ACCESS => NO_DEVICE,
         Errno::NODEV => "the kernel has no FUSE: run `modprobe fuse`",
         Errno::BUSY => "something else is mounted there: unmount it, or name another folder",
         _ => "run it as root, or install the package fuse3",
     };
-    local("the kernel refuses the mount", errno).with_hint(hint)
+    let what = if errno == Errno::ACCESS { "cannot open /dev/fuse" } else { "the kernel refuses the mount" };
+    local(what, errno).with_hint(hint)
 }
 
 /// A local refusal in the system's words.

@@ -1,7 +1,6 @@
 //! A mounted bucket under the programs that people read with: what they find is what lies in a folder of this machine.
 
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::bytes;
 use crate::minio::{Bucket, cache};
+use crate::mountinfo::is_mounted;
 use crate::nginx::Site;
 use crate::program::{Ended, run};
 use crate::served;
@@ -93,12 +93,6 @@ impl Drop for Mount {
         let _ = self.watch.wait();
         assert!(std::thread::panicking() || !is_mounted(&point), "still mounted");
     }
-}
-
-fn is_mounted(point: &Path) -> bool {
-    let rows = fs::read("/proc/self/mountinfo").unwrap();
-    let wanted = point.as_os_str().as_bytes();
-    rows.split(|byte| *byte == b'\n').any(|row| row.split(|byte| *byte == b' ').nth(4) == Some(wanted))
 }
 
 /// A folder of this machine, and the same in a bucket of MinIO that is mounted.
