@@ -138,6 +138,7 @@ async fn exchange(
     let (socket, address) = shard.connect(&endpoint, Purpose::Store, shunned, within).await?;
     running.counters.connections.fetch_add(1, Ordering::Relaxed);
     let mut connection = shard.new_connection(socket, endpoint, address);
+    connection.counted = Some(running.gate.on_connected());
     match timed_exchange(shard, running, &mut connection, &head).await {
         Ok(answered) => {
             shard.core.endpoints.on_answered(address);

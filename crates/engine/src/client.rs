@@ -19,7 +19,7 @@ use crate::credentials::{Anonymous, Grant, Keys, Provider, Refused};
 use crate::endpoint::Endpoints;
 use crate::error::{Error, ErrorKind, SETTINGS};
 use crate::folder::Folder;
-use crate::gate::{Bandwidth, FoundPace, Gate, Gates, Team, origin_of};
+use crate::gate::{Bandwidth, FoundPace, Gate, Gates, OriginStats, Team, origin_of};
 use crate::get::Get;
 use crate::handle::Transfer;
 use crate::hold::Hold;
@@ -291,6 +291,11 @@ impl Client {
     /// What reading has come to so far, of all objects.
     pub fn reader_stats(&self) -> ReaderStats {
         self.core.readers.stats()
+    }
+
+    /// The origins that were asked for anything, by name: what is in flight there, and what holds it back.
+    pub fn origins(&self) -> Vec<OriginStats> {
+        self.core.gates.stats()
     }
 
     /// Bytes of the caller's own, such as names, that are to count as this client's memory.

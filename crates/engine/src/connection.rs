@@ -19,6 +19,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind};
+use crate::gate::OpenConnection;
 use crate::hedge::Hedge;
 use crate::landing::Place;
 use crate::lease::{Charge, Lease};
@@ -225,6 +226,8 @@ pub(crate) struct Connection {
     /// Received, not yet used: heads, chunk sizes, and what came behind them.
     ahead: Vec<u8>,
     _weight: Charge,
+    /// At its origin's gate.
+    pub(crate) counted: Option<OpenConnection>,
 }
 
 impl Connection {
@@ -248,6 +251,7 @@ impl Connection {
             hedge,
             ahead: Vec::with_capacity(HEAD_READ_BYTES),
             _weight: weight,
+            counted: None,
         }
     }
 

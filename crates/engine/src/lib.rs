@@ -63,7 +63,7 @@ pub use client::{Client, Config};
 pub use control::{Patience, Reply};
 pub use error::{Error, ErrorKind, plain, remedy};
 pub use folder::Folder;
-pub use gate::{Bound, FoundPace, LimitedBy};
+pub use gate::{Bound, FoundPace, LimitedBy, OriginStats};
 pub use get::Get;
 pub use handle::{CancelSwitch, Transfer, Watch};
 pub use interface::interfaces;

@@ -301,6 +301,7 @@ impl Shard {
         match attempts.on_failure(fault, self.landed_bytes.get(), retries_max, retry_after, chance) {
             None => Err(Failure { error: failure.error.after_attempts(attempts.failed()), ..failure }),
             Some(wait) => {
+                gate.on_retry();
                 tokio::time::sleep(wait).await;
                 Ok(())
             }

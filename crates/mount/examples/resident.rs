@@ -7,7 +7,10 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flatout_mount::{Attributes, Cancel, Entry, Errno, Files, Opened, Options, ReadAnswer, Statfs};
+use flatout_mount::{
+    Attributes, Cancel, Errno, FileKind, Files, FolderEntry, Known, Opened, Options, ReadAnswer, Source,
+    Statfs,
+};
 
 const ENOENT: Errno = 2;
 const PIECE: usize = 1 << 20;
@@ -19,29 +22,33 @@ struct Resident {
 }
 
 impl Resident {
-    fn entry(&self, node: u64) -> Entry {
-        let folder = node == 1;
-        let (size, mode) = if folder { (0, 0o555) } else { (self.bytes, 0o444) };
-        let attributes = Attributes { node, size, folder, mode, links: 1, ..Attributes::default() };
-        Entry { attributes, lifetime: Duration::from_secs(3600) }
+    fn known(&self, ino: u64) -> Known {
+        let (kind, size, mode) = match ino {
+            1 => (FileKind::Folder, 0, 0o555),
+            _ => (FileKind::File, self.bytes, 0o444),
+        };
+        let (modified_s, changed_s, uid, gid, links) = (0, 0, 0, 0, 1);
+        let source = Source::Implied;
+        let attributes = Attributes { ino, size, modified_s, changed_s, kind, mode, uid, gid, links, source };
+        Known { attributes, lifetime: Duration::from_secs(3600) }
     }
 }
 
 impl Files for Resident {
-    fn lookup(&self, _parent: u64, _name: &OsStr) -> Result<Entry, Errno> {
+    fn lookup(&self, _parent: u64, _name: &OsStr) -> Result<Known, Errno> {
         Err(ENOENT)
     }
-    fn lookup_known(&self, parent: u64, name: &OsStr) -> Option<Result<Entry, Errno>> {
-        Some(if parent == 1 && name == "x" { Ok(self.entry(2)) } else { Err(ENOENT) })
+    fn lookup_known(&self, parent: u64, name: &OsStr) -> Option<Result<Known, Errno>> {
+        Some(if parent == 1 && name == "x" { Ok(self.known(2)) } else { Err(ENOENT) })
     }
     fn negative_lifetime(&self) -> Duration {
         Duration::ZERO
     }
-    fn attributes(&self, node: u64) -> Result<Entry, Errno> {
-        Ok(self.entry(node))
+    fn attributes(&self, node: u64) -> Result<Known, Errno> {
+        Ok(self.known(node))
     }
-    fn attributes_known(&self, node: u64) -> Option<Result<Entry, Errno>> {
-        Some(Ok(self.entry(node)))
+    fn attributes_known(&self, node: u64) -> Option<Result<Known, Errno>> {
+        Some(Ok(self.known(node)))
     }
     fn forget(&self, _node: u64, _times: u64) {}
     fn open_folder(&self, _node: u64) -> Result<u64, Errno> {
@@ -52,10 +59,10 @@ impl Files for Resident {
         _handle: u64,
         offset: u64,
         _plus: bool,
-        each: &mut dyn FnMut(&OsStr, &Entry, u64) -> bool,
+        each: &mut dyn FnMut(&FolderEntry<'_>) -> bool,
     ) -> Result<(), Errno> {
         if offset == 0 {
-            each(OsStr::new("x"), &self.entry(2), 1);
+            each(&FolderEntry { known: self.known(2), name: OsStr::new("x"), next: 1 });
         }
         Ok(())
     }
@@ -75,7 +82,7 @@ impl Files for Resident {
     }
     fn release(&self, _handle: u64) {}
     fn statfs(&self) -> Statfs {
-        Statfs { block_bytes: 4096, ..Statfs::default() }
+        Statfs { block_bytes: 4096, blocks: 0, files: 0, name_bytes_max: 255 }
     }
 }
 

@@ -96,10 +96,8 @@ pub mod fopen {
 
 /// `enum fuse_notify_code`.
 pub mod notify {
-    /// What is cached of a file goes.
+    /// What is known of an inode goes, and pages of it where some are named.
     pub const INVAL_INODE: i32 = 2;
-    /// A name is asked for again.
-    pub const INVAL_ENTRY: i32 = 3;
 }
 
 /// Sizes of the structs that follow a header.

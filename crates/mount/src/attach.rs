@@ -10,8 +10,8 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::options::{Options, Plain, TYPE, plain};
-use crate::unmount::{Life, life};
-use crate::{fusermount, given, table, tuning, unmount};
+use crate::point::MountPoint;
+use crate::{fusermount, given, table, tuning};
 
 /// A connection that waits for its INIT, and where it is mounted.
 #[derive(Debug)]
@@ -37,58 +37,30 @@ pub(crate) fn attach(options: &Options) -> Result<Attached, Error> {
 
 fn attach_at(options: &Options) -> Result<Attached, Error> {
     let plain = plain(&options.options)?;
-    if let Some(number) = given::number(&options.mount_point) {
+    let point = MountPoint::look(&options.mount_point, plain.nonempty)?.cleared(plain.nonempty)?;
+    if let Some(number) = point.descriptor() {
         let device = given::take(number)?;
         let number = tuning::device_of(device.as_raw_fd());
         let point = number.and_then(table::of_device).map(|mount| mount.point);
         return Ok(Attached { device, anchor: Anchor { point, device: number }, knows_pids: false });
     }
-    let point = folder(&options.mount_point, plain.nonempty)?;
-    let device = match by_mount(&point, options, &plain) {
-        Err(Errno::PERM) => fusermount::mount(&point, options, &plain)?,
+    let point = point.path();
+    let device = match by_mount(point, options, &plain) {
+        // What root may not open, fusermount3 may not either.
+        Err(Errno::ACCESS) if rustix::process::geteuid().is_root() => return Err(refused(Errno::ACCESS)),
+        Err(Errno::PERM | Errno::ACCESS) => fusermount::mount(point, options, &plain)?,
         mounted => mounted.map_err(refused)?,
     };
-    let number = table::at(&point).map(|mount| mount.device);
-    Ok(Attached { device, anchor: Anchor { point: Some(point), device: number }, knows_pids: true })
-}
-
-/// The folder without links, free to be mounted over.
-fn folder(point: &Path, nonempty: bool) -> Result<PathBuf, Error> {
-    let wrong = |cause: String, hint: &str| Error::new(ErrorKind::Usage, cause).with_hint(hint);
-    let create = "create the folder first";
-    let point = point.canonicalize().map_err(|error| wrong(words(&error), create))?;
-    // The table first: a look at what is mounted there may wait for a daemon that does not answer.
-    while let Some(mount) = table::at(&point).filter(|mount| mount.kind == TYPE) {
-        match life(&point) {
-            // Its daemon was killed.
-            Life::Dead => unmount::detach(&point, &Anchor { point: None, device: Some(mount.device) }, true)?,
-            _ => {
-                return Err(wrong(
-                    "Flatout has mounted something there already".to_owned(),
-                    &format!("run `flatout umount {}` first", point.display()),
-                ));
-            }
-        }
-    }
-    let about = std::fs::metadata(&point).map_err(|error| wrong(words(&error), create))?;
-    if !about.is_dir() {
-        return Err(wrong("not a folder".to_owned(), "name an empty folder"));
-    }
-    let holds_any = std::fs::read_dir(&point).is_ok_and(|mut names| names.next().is_some());
-    if holds_any && !nonempty {
-        return Err(wrong(
-            "the folder is not empty, and what is in it would be hidden".to_owned(),
-            "name an empty folder, or add `-o nonempty`",
-        ));
-    }
-    Ok(point)
+    let number = table::at(point).map(|mount| mount.device);
+    let anchor = Anchor { point: Some(point.to_owned()), device: number };
+    Ok(Attached { device, anchor, knows_pids: true })
 }
 
 fn by_mount(point: &Path, options: &Options, plain: &Plain) -> Result<OwnedFd, Errno> {
     let open = OFlags::RDWR | OFlags::CLOEXEC;
     let device = rustix::fs::open("/dev/fuse", open, Mode::empty()).map_err(|errno| match errno {
-        // fusermount3 may be let.
-        Errno::ACCESS => Errno::PERM,
+        // By a container's list of devices; by its mode it is EACCES already.
+        Errno::PERM => Errno::ACCESS,
         errno => errno,
     })?;
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
@@ -103,16 +75,22 @@ fn by_mount(point: &Path, options: &Options, plain: &Plain) -> Result<OwnedFd, E
     Ok(device)
 }
 
+/// What to do where /dev/fuse cannot be opened.
+pub(crate) const NO_DEVICE: &str = "see `ls -l /dev/fuse`: mode 0666 lets everybody open it, a group its members; \
+    a container needs `--device /dev/fuse`, a kernel without it `modprobe fuse`";
+
 fn refused(errno: Errno) -> Error {
     let hint = match errno {
         Errno::NOENT => {
             "there is no /dev/fuse: run `modprobe fuse`, or give the container `--device /dev/fuse`"
         }
+        Errno::ACCESS => NO_DEVICE,
         Errno::NODEV => "the kernel has no FUSE: run `modprobe fuse`",
         Errno::BUSY => "something else is mounted there: unmount it, or name another folder",
         _ => "run it as root, or install the package fuse3",
     };
-    local("the kernel refuses the mount", errno).with_hint(hint)
+    let what = if errno == Errno::ACCESS { "cannot open /dev/fuse" } else { "the kernel refuses the mount" };
+    local(what, errno).with_hint(hint)
 }
 
 /// A local refusal in the system's words.

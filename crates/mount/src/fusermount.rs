@@ -12,7 +12,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
 
-use crate::attach::local;
+use crate::attach::{NO_DEVICE, local};
 use crate::options::{Options, Plain};
 
 /// The newer one's name first.
@@ -57,19 +57,37 @@ fn run(command: &mut dyn FnMut(&str) -> Result<Command, Error>) -> Result<Output
             ran => return ran.map_err(|error| local(format_args!("cannot run {program}"), error)),
         }
     }
-    Err(Error::new(ErrorKind::LocalIo, "only root may mount, and there is no fusermount3")
-        .with_hint("install the package fuse3, or run it as root"))
+    let (cause, hint) = match rustix::process::geteuid().is_root() {
+        true => (
+            "root may not mount here, and there is no fusermount3",
+            "a container needs `--cap-add SYS_ADMIN --device /dev/fuse`, or a connection that is handed over as /dev/fd/N",
+        ),
+        false => (
+            "only root may mount, and there is no fusermount3",
+            "install the package fuse3, or run it as root",
+        ),
+    };
+    Err(Error::new(ErrorKind::LocalIo, cause).with_hint(hint))
 }
 
 fn refused(what: &str, output: &Output) -> Error {
     let said = String::from_utf8_lossy(&output.stderr);
     let said: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let said = said.join("; ");
-    let hint = match said.contains("user_allow_other") {
-        true => "add the line `user_allow_other` to /etc/fuse.conf, or run it as root",
-        false => "run it as root",
-    };
-    Error::new(ErrorKind::LocalIo, format!("{what}: {said}")).with_hint(hint)
+    Error::new(ErrorKind::LocalIo, format!("{what}: {said}")).with_hint(hint(&said))
+}
+
+/// By its own words, which are the same in every version of libfuse from 2.9 on.
+fn hint(said: &str) -> &'static str {
+    if said.contains("user_allow_other") {
+        "add the line `user_allow_other` to /etc/fuse.conf, or run it as root"
+    } else if said.contains("/dev/fuse") || said.contains("fuse device not found") {
+        NO_DEVICE
+    } else if said.contains("no write access to mountpoint") || said.contains("not owned by user") {
+        "name a folder that is this user's own"
+    } else {
+        "run it as root"
+    }
 }
 
 /// Commas part options, so those within one are escaped.
@@ -100,4 +118,26 @@ fn receive(socket: &OwnedFd) -> Result<OwnedFd, Error> {
     descriptors.next().ok_or_else(|| {
         Error::new(ErrorKind::LocalIo, "fusermount3 says that it mounted, and hands nothing over")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_it_says_has_its_remedy() {
+        for (said, part) in [
+            ("fusermount3: failed to open /dev/fuse: Permission denied", "--device /dev/fuse"),
+            ("fusermount3: fuse device not found, try 'modprobe fuse' first", "modprobe fuse"),
+            (
+                "fusermount3: option allow_other only allowed if 'user_allow_other' is set in /etc/fuse.conf",
+                "/etc/fuse.conf",
+            ),
+            ("fusermount3: user has no write access to mountpoint /x", "user's own"),
+            ("fusermount3: mountpoint /x not owned by user", "user's own"),
+            ("fusermount3: mount failed: Operation not permitted", "as root"),
+        ] {
+            assert!(hint(said).contains(part), "{said}: {}", hint(said));
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! `/dev/fd/N`: a connection that somebody with the right to mount has opened for this process, which needs no rights then.
+//! `/dev/fd/N`, `/proc/self/fd/N`: a connection that somebody with the right to mount has opened for this process, which needs no rights then.
 
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -17,14 +17,20 @@ pub(crate) fn number(mount_point: &Path) -> Option<i32> {
     number.parse().ok().filter(|&number| number >= 0)
 }
 
-/// Takes it over: it is closed with what comes back.
-pub(crate) fn take(number: i32) -> Result<OwnedFd, Error> {
+/// Whether it is what can be taken.
+pub(crate) fn check(number: i32) -> Result<(), Error> {
     let about = std::fs::metadata(format!("/proc/self/fd/{number}"));
     let is_fuse = |rdev: u64| (rustix::fs::major(rdev), rustix::fs::minor(rdev)) == DEV_FUSE;
-    if !about.is_ok_and(|about| about.file_type().is_char_device() && is_fuse(about.rdev())) {
-        return Err(Error::new(ErrorKind::Usage, format!("descriptor {number} is no open /dev/fuse"))
-            .with_hint("open /dev/fuse, mount it with `fd=N`, and start this process with N open"));
+    match about.is_ok_and(|about| about.file_type().is_char_device() && is_fuse(about.rdev())) {
+        true => Ok(()),
+        false => Err(Error::new(ErrorKind::Usage, format!("descriptor {number} is no open /dev/fuse"))
+            .with_hint("open /dev/fuse, mount it with `fd=N`, and start this process with N open")),
     }
+}
+
+/// Takes it over: it is closed with what comes back.
+pub(crate) fn take(number: i32) -> Result<OwnedFd, Error> {
+    check(number)?;
     // SAFETY: it is open, as was just seen, and whoever names it as a mount point hands it over: nobody else in this process
     // holds what the process was started with, and a mount point is taken once.
     let device = unsafe { OwnedFd::from_raw_fd(number) };

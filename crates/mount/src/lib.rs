@@ -15,6 +15,7 @@ mod init;
 mod interrupts;
 mod operations;
 mod options;
+mod point;
 mod pool;
 mod reply;
 mod request;
@@ -27,9 +28,12 @@ mod unmount;
 
 pub use answer::ReadAnswer;
 pub use counts::SessionStats;
-pub use files::{Attributes, Cancel, Entry, Errno, Files, Opened, Statfs};
+pub use files::{Cancel, Errno, Files};
+/// What [`Files`] speak of: the tree's own.
+pub use flatout_tree::{Attributes, FileKind, FolderEntry, Known, Opened, Source, Statfs};
 pub use options::Options;
+pub use point::MountPoint;
 pub use serve::Tell;
-pub use session::{Ended, Granted, Mounted, Notifier, Session, SessionWatch, Unmounter, mount};
+pub use session::{Ended, Granted, Mounted, Session, SessionWatch, Unmounter, mount};
 pub use timings::{BOUNDS, Timed, Timing, Timings};
-pub use unmount::unmount;
+pub use unmount::{Standing, unmount};

@@ -4,12 +4,13 @@ use std::ffi::OsStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use flatout_tree::{Known, Opened};
 use rustix::fs::OFlags;
 use rustix::io::Errno as Number;
 
 use crate::abi::{fopen, notify};
 use crate::answer::{Link, ReadAnswer};
-use crate::files::{Entry, Errno, Files, Opened};
+use crate::files::{Errno, Files};
 use crate::interrupts::Interrupts;
 use crate::pool::Pool;
 use crate::reply::{self, Names};
@@ -119,12 +120,12 @@ impl<F: Files> Server<F> {
         });
     }
 
-    fn found(&self, found: Result<Entry, Errno>, send: impl FnOnce(&[u8]) -> bool, fail: impl FnOnce(Errno)) {
+    fn found(&self, found: Result<Known, Errno>, send: impl FnOnce(&[u8]) -> bool, fail: impl FnOnce(Errno)) {
         let known_for = self.files.negative_lifetime();
         match found {
-            Ok(entry) => {
-                if !send(&reply::entry(&entry)) {
-                    self.files.forget(entry.attributes.node, 1);
+            Ok(known) => {
+                if !send(&reply::entry(&known)) {
+                    self.files.forget(known.attributes.ino, 1);
                 }
             }
             Err(errno) if errno == Number::NOENT.raw_os_error() && !known_for.is_zero() => {
@@ -137,15 +138,15 @@ impl<F: Files> Server<F> {
     fn attributes(&self, request: &Request<'_>) {
         let node = request.node;
         match self.files.attributes_known(node) {
-            Some(Ok(entry)) => {
-                self.link.answer(request.unique, &reply::attr(&entry));
+            Some(Ok(known)) => {
+                self.link.answer(request.unique, &reply::attr(&known));
             }
             Some(Err(errno)) => {
                 self.link.fail(request.unique, errno);
             }
             None => self.wait(request, move |server, answer| match server.files.attributes(node) {
-                Ok(entry) => {
-                    answer.send(&reply::attr(&entry));
+                Ok(known) => {
+                    answer.send(&reply::attr(&known));
                 }
                 Err(errno) => answer.fail(errno),
             }),
@@ -203,8 +204,8 @@ impl<F: Files> Server<F> {
         self.wait(request, move |server, answer| {
             let mut names = Names::new(most, plus);
             let mut full = false;
-            let read = server.files.read_folder(handle, offset, plus, &mut |name, entry, next| {
-                full = !names.push(name, entry, next);
+            let read = server.files.read_folder(handle, offset, plus, &mut |line| {
+                full = !names.push(line);
                 !full
             });
             match read {

@@ -13,7 +13,7 @@ pub(crate) const TYPE: &str = "fuse.flatout";
 pub struct Options {
     /// What /proc/mounts names as the source; no secret.
     pub source: String,
-    /// An empty folder, or `/dev/fd/N`: a connection that somebody has mounted and opened for this process.
+    /// An empty folder, or `/dev/fd/N` or `/proc/self/fd/N`: a connection that somebody has mounted and opened for this process.
     pub mount_point: PathBuf,
     /// Others than who mounts may look at it.
     pub allow_other: bool,

@@ -4,8 +4,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
+use flatout_tree::{Attributes, FileKind, FolderEntry, Known, Statfs};
+
 use crate::abi::{OUT_HEADER, mode, size};
-use crate::files::{Attributes, Entry, Statfs};
 
 /// What a file's blocks are counted in, by `stat(2)`.
 const BLOCK_BYTES: u64 = 512;
@@ -19,12 +20,12 @@ pub(crate) fn header(unique: u64, errno: i32, body_bytes: usize) -> [u8; OUT_HEA
 }
 
 /// `struct fuse_entry_out`.
-pub(crate) fn entry(entry: &Entry) -> [u8; size::ENTRY_OUT] {
-    let (seconds, nanos) = lifetime(entry.lifetime);
+pub(crate) fn entry(known: &Known) -> [u8; size::ENTRY_OUT] {
+    let (seconds, nanos) = lifetime(known.lifetime);
     attributes(
         // Numbers are those of keys and are not used again for another: one generation.
-        Layout::new().u64(entry.attributes.node).u64(0).u64(seconds).u64(seconds).u32(nanos).u32(nanos),
-        &entry.attributes,
+        Layout::new().u64(known.attributes.ino).u64(0).u64(seconds).u64(seconds).u32(nanos).u32(nanos),
+        &known.attributes,
     )
     .done()
 }
@@ -36,9 +37,9 @@ pub(crate) fn absent(known_for: Duration) -> [u8; size::ENTRY_OUT] {
 }
 
 /// `struct fuse_attr_out`.
-pub(crate) fn attr(entry: &Entry) -> [u8; size::ATTR_OUT] {
-    let (seconds, nanos) = lifetime(entry.lifetime);
-    attributes(Layout::new().u64(seconds).u32(nanos).u32(0), &entry.attributes).done()
+pub(crate) fn attr(known: &Known) -> [u8; size::ATTR_OUT] {
+    let (seconds, nanos) = lifetime(known.lifetime);
+    attributes(Layout::new().u64(seconds).u32(nanos).u32(0), &known.attributes).done()
 }
 
 /// `struct fuse_open_out`.
@@ -50,12 +51,12 @@ pub(crate) fn open(handle: u64, flags: u32) -> [u8; size::OPEN_OUT] {
 pub(crate) fn statfs(all: &Statfs) -> [u8; size::STATFS_OUT] {
     Layout::new()
         .u64(all.blocks)
-        .u64(all.free_blocks)
-        .u64(all.free_blocks)
+        .u64(all.blocks)
+        .u64(all.blocks)
         .u64(all.files)
-        .u64(all.free_files)
+        .u64(all.files)
         .u32(all.block_bytes)
-        .u32(all.longest_name)
+        .u32(all.name_bytes_max)
         .u32(all.block_bytes)
         .zeros(4 + 6 * 4)
         .done()
@@ -98,29 +99,31 @@ pub(crate) fn inval_inode(node: u64, at: i64, bytes: i64) -> [u8; 24] {
     Layout::new().u64(node).u64(at as u64).u64(bytes as u64).done()
 }
 
-/// `struct fuse_notify_inval_entry_out`; the name and a NUL follow.
-pub(crate) fn inval_entry(parent: u64, name: &OsStr) -> [u8; 16] {
-    Layout::new().u64(parent).u32(name.len() as u32).u32(0).done()
-}
-
 fn attributes<const N: usize>(to: Layout<N>, of: &Attributes) -> Layout<N> {
     // Before 1970 is what no object is; a negative number would be read as one far ahead.
     let (modified, changed) = (of.modified_s.max(0) as u64, of.changed_s.max(0) as u64);
-    let kind = if of.folder { mode::FOLDER } else { mode::FILE };
-    to.u64(of.node)
+    to.u64(of.ino)
         .u64(of.size)
         .u64(of.size.div_ceil(BLOCK_BYTES))
         .u64(modified)
         .u64(modified)
         .u64(changed)
         .zeros(3 * 4)
-        .u32(kind | of.mode & 0o7777)
+        .u32(kind(of.kind) | of.mode & 0o7777)
         .u32(of.links)
         .u32(of.uid)
         .u32(of.gid)
         .u32(0)
         .u32(PREFERRED_BYTES)
         .u32(0)
+}
+
+/// As a mode has it.
+fn kind(of: FileKind) -> u32 {
+    match of {
+        FileKind::File => mode::FILE,
+        FileKind::Folder => mode::FOLDER,
+    }
 }
 
 fn lifetime(of: Duration) -> (u64, u32) {
@@ -144,7 +147,9 @@ impl Names {
 
     /// `struct fuse_dirent` or `fuse_direntplus`; false where there is no room for it. `.` and `..` are no lookups: they carry
     /// no entry.
-    pub fn push(&mut self, name: &OsStr, of: &Entry, next: u64) -> bool {
+    pub fn push(&mut self, line: &FolderEntry<'_>) -> bool {
+        let FolderEntry { known, name, next } = line;
+        let Attributes { ino, kind: of, .. } = known.attributes;
         let ahead = if self.plus { size::ENTRY_OUT } else { 0 };
         let length = (ahead + size::DIRENT + name.len()).next_multiple_of(8);
         if self.bytes.len() + length > self.most {
@@ -155,15 +160,14 @@ impl Names {
             let entry = match is_dot(name) {
                 true => absent(Duration::ZERO),
                 false => {
-                    self.counted.push(of.attributes.node);
-                    entry(of)
+                    self.counted.push(ino);
+                    entry(known)
                 }
             };
             self.bytes.extend_from_slice(&entry);
         }
-        let kind = if of.attributes.folder { mode::FOLDER } else { mode::FILE } >> 12;
         let dirent: [u8; size::DIRENT] =
-            Layout::new().u64(of.attributes.node).u64(next).u32(name.len() as u32).u32(kind).done();
+            Layout::new().u64(ino).u64(*next).u32(name.len() as u32).u32(kind(of) >> 12).done();
         self.bytes.extend_from_slice(&dirent);
         self.bytes.extend_from_slice(name.as_bytes());
         self.bytes.resize(start + length, 0);

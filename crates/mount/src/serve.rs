@@ -1,14 +1,14 @@
-//! The tree as what a session serves: its words become the session's, and its faults an errno, told with their reason.
+//! The tree as what a session serves: answers are timed, and faults become an errno, told with their reason.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use flatout_engine::Error;
-use flatout_tree::{Fault, FileKind, Known, Tree};
+use flatout_tree::{Fault, FolderEntry, Known, Opened, Statfs, Tree};
 
 use crate::answer::ReadAnswer;
-use crate::files::{Attributes, Cancel, Entry, Errno, Files, Opened, Statfs};
+use crate::files::{Cancel, Errno, Files};
 use crate::session::{Mounted, Session};
 use crate::timings::{Timed, Timings};
 
@@ -39,10 +39,6 @@ struct Served {
 }
 
 impl Served {
-    fn errno(&self, fault: Fault) -> Errno {
-        tell(&self.tell, fault)
-    }
-
     /// What `work` answers, and how long that took.
     fn timed<T>(
         &self,
@@ -65,37 +61,30 @@ impl Served {
         answer
     }
 
-    fn entry(&self, known: Result<Known, Fault>) -> Result<Entry, Errno> {
-        known.map(|known| entry(&known)).map_err(|fault| self.errno(fault))
-    }
-
-    fn opened(&self, opened: Result<flatout_tree::Opened, Fault>) -> Result<Opened, Errno> {
-        let opened = opened.map_err(|fault| self.errno(fault))?;
-        // The caller's `O_DIRECT` is in it already.
-        let flatout_tree::Opened { handle, direct, keep_cache, is_news } = opened;
-        Ok(Opened { handle, direct, keep_cache, is_news })
+    fn told<T>(&self, answer: Result<T, Fault>) -> Result<T, Errno> {
+        answer.map_err(|fault| tell(&self.tell, fault))
     }
 }
 
 impl Files for Served {
-    fn lookup(&self, parent: u64, name: &OsStr) -> Result<Entry, Errno> {
-        self.waited(Timed::Lookup, || self.entry(self.tree.lookup(parent, name)))
+    fn lookup(&self, parent: u64, name: &OsStr) -> Result<Known, Errno> {
+        self.waited(Timed::Lookup, || self.told(self.tree.lookup(parent, name)))
     }
 
-    fn lookup_known(&self, parent: u64, name: &OsStr) -> Option<Result<Entry, Errno>> {
-        self.timed(Timed::Lookup, || self.tree.lookup_known(parent, name).map(|known| self.entry(known)))
+    fn lookup_known(&self, parent: u64, name: &OsStr) -> Option<Result<Known, Errno>> {
+        self.timed(Timed::Lookup, || self.tree.lookup_known(parent, name).map(|known| self.told(known)))
     }
 
     fn negative_lifetime(&self) -> Duration {
         self.tree.negative_lifetime()
     }
 
-    fn attributes(&self, node: u64) -> Result<Entry, Errno> {
-        self.waited(Timed::Attributes, || self.entry(self.tree.attributes(node)))
+    fn attributes(&self, node: u64) -> Result<Known, Errno> {
+        self.waited(Timed::Attributes, || self.told(self.tree.attributes(node)))
     }
 
-    fn attributes_known(&self, node: u64) -> Option<Result<Entry, Errno>> {
-        self.timed(Timed::Attributes, || self.tree.attributes_known(node).map(|known| self.entry(known)))
+    fn attributes_known(&self, node: u64) -> Option<Result<Known, Errno>> {
+        self.timed(Timed::Attributes, || self.tree.attributes_known(node).map(|known| self.told(known)))
     }
 
     fn forget(&self, node: u64, times: u64) {
@@ -103,7 +92,7 @@ impl Files for Served {
     }
 
     fn open_folder(&self, node: u64) -> Result<u64, Errno> {
-        self.tree.open_folder(node).map_err(|fault| self.errno(fault))
+        self.told(self.tree.open_folder(node))
     }
 
     fn read_folder(
@@ -111,15 +100,9 @@ impl Files for Served {
         handle: u64,
         offset: u64,
         plus: bool,
-        each: &mut dyn FnMut(&OsStr, &Entry, u64) -> bool,
+        each: &mut dyn FnMut(&FolderEntry<'_>) -> bool,
     ) -> Result<(), Errno> {
-        self.waited(Timed::ReadFolder, || {
-            self.tree
-                .read_folder(handle, offset, plus, &mut |line| {
-                    each(line.name, &entry(&line.known), line.next)
-                })
-                .map_err(|fault| self.errno(fault))
-        })
+        self.waited(Timed::ReadFolder, || self.told(self.tree.read_folder(handle, offset, plus, each)))
     }
 
     fn release_folder(&self, handle: u64) {
@@ -127,11 +110,11 @@ impl Files for Served {
     }
 
     fn open(&self, node: u64, direct: bool) -> Result<Opened, Errno> {
-        self.waited(Timed::Open, || self.opened(self.tree.open(node, direct)))
+        self.waited(Timed::Open, || self.told(self.tree.open(node, direct)))
     }
 
     fn open_known(&self, node: u64, direct: bool) -> Option<Result<Opened, Errno>> {
-        self.timed(Timed::Open, || self.tree.open_known(node, direct).map(|opened| self.opened(opened)))
+        self.timed(Timed::Open, || self.tree.open_known(node, direct).map(|opened| self.told(opened)))
     }
 
     fn read(&self, handle: u64, at: u64, bytes: usize, answer: ReadAnswer) -> Option<Cancel> {
@@ -158,7 +141,9 @@ impl Files for Served {
                 reading.cancel();
             })),
             Err(fault) => {
-                refused.fail(self.errno(fault));
+                let errno = tell(&self.tell, fault);
+                refused.fail(errno);
+                self.timings.answered(Timed::Read, began, Some(errno));
                 None
             }
         }
@@ -169,15 +154,7 @@ impl Files for Served {
     }
 
     fn statfs(&self) -> Statfs {
-        let all = self.tree.statfs();
-        Statfs {
-            block_bytes: all.block_bytes,
-            blocks: all.blocks,
-            free_blocks: all.blocks,
-            files: all.files,
-            free_files: all.files,
-            longest_name: all.name_bytes_max,
-        }
+        self.tree.statfs()
     }
 }
 
@@ -186,22 +163,4 @@ fn tell(tell: &Tell, fault: Fault) -> Errno {
         tell(cause);
     }
     fault.errno
-}
-
-fn entry(known: &Known) -> Entry {
-    let of = &known.attributes;
-    Entry {
-        attributes: Attributes {
-            node: of.ino,
-            size: of.size,
-            modified_s: of.modified_s,
-            changed_s: of.changed_s,
-            folder: of.kind == FileKind::Folder,
-            mode: of.mode,
-            uid: of.uid,
-            gid: of.gid,
-            links: of.links,
-        },
-        lifetime: known.lifetime,
-    }
 }

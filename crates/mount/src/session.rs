@@ -1,8 +1,6 @@
 //! One mount from its INIT to its end: threads that read requests, and whoever ends them.
 
-use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -11,7 +9,7 @@ use std::time::Duration;
 use flatout_engine::{Error, ErrorKind};
 use rustix::io::Errno;
 
-use crate::abi::{self, notify};
+use crate::abi;
 use crate::answer::Link;
 use crate::attach::{Anchor, Attached, attach, local};
 use crate::counts::SessionStats;
@@ -22,7 +20,6 @@ use crate::interrupts::Interrupts;
 use crate::operations::Server;
 use crate::options::Options;
 use crate::pool::Pool;
-use crate::reply;
 use crate::request::{Operation, Request};
 use crate::{tuning, unmount};
 
@@ -98,12 +95,6 @@ pub struct Unmounter {
     /// The session is over: what is mounted there now is somebody else's.
     over: Arc<AtomicBool>,
 }
-
-/// Tells the kernel that what it has cached is no longer so.
-///
-/// Never to be called on a thread that has an answer to give: the kernel may wait here for reads to be answered.
-#[derive(Clone, Debug)]
-pub struct Notifier(Arc<Link>);
 
 /// Mounts, by mount(2) where that is allowed, else by fusermount3; or takes the `/dev/fd/N` that is named as mount point.
 pub fn mount(options: &Options) -> Result<Mounted, Error> {
@@ -289,11 +280,6 @@ impl Session {
         self.unmounter.clone()
     }
 
-    /// Tells the kernel what has changed.
-    pub fn notifier(&self) -> Notifier {
-        Notifier(self.link.clone())
-    }
-
     /// Serves until it is unmounted. When this returns no mount point stands, and no thread is left but one that an origin keeps
     /// waiting, which ends with its wait.
     pub fn wait(mut self) -> Result<Ended, Error> {
@@ -362,19 +348,6 @@ impl Unmounter {
         let aborted = self.anchor.device.is_some_and(|device| tuning::abort(device).is_ok());
         let unmounted = self.unmount(true).is_ok() && self.anchor.point.is_some();
         aborted || unmounted
-    }
-}
-
-impl Notifier {
-    /// What is cached of this file is no longer right, and what is known of it neither. False where the kernel knows no such inode.
-    pub fn file_changed(&self, node: u64) -> bool {
-        self.0.device.notify(notify::INVAL_INODE, &[&reply::inval_inode(node, 0, 0)])
-    }
-
-    /// This name of this folder is to be asked for again. False where the kernel knows none.
-    pub fn name_changed(&self, parent: u64, name: &OsStr) -> bool {
-        let body: [&[u8]; 3] = [&reply::inval_entry(parent, name), name.as_bytes(), &[0]];
-        self.0.device.notify(notify::INVAL_ENTRY, &body)
     }
 }
 

@@ -1,45 +1,83 @@
 //! From a connection back to a folder: umount(2) or fusermount3, mounts whose daemon is gone included.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use flatout_engine::{Error, ErrorKind};
+use flatout_engine::{Error, ErrorKind, plain};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use crate::attach::{Anchor, local};
 use crate::options::TYPE;
+use crate::point::quoted;
+use crate::tuning::DeviceNumber;
 use crate::{fusermount, table};
 
 /// A daemon that has not answered for so long is there, and does not answer.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Unmounts what Flatout has mounted there, and repairs a mount point whose daemon is gone. `lazy`: it is out of sight at once, and
-/// ends when nobody uses it any more.
-pub fn unmount(path: &Path, lazy: bool) -> Result<(), Error> {
-    by_path(path, lazy).map_err(|error| error.during("umount", path.display()))
+/// Something that Flatout has mounted, served or left by a daemon that is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    point: PathBuf,
+    device: DeviceNumber,
 }
 
-fn by_path(path: &Path, lazy: bool) -> Result<(), Error> {
+impl Standing {
+    /// What is mounted at this path. Nobody is asked who might not answer.
+    ///
+    /// # Errors
+    /// `Usage` where there is nothing, or something of others; `LocalIo` where the system does not let it be looked at.
+    pub fn at(path: &Path) -> Result<Standing, Error> {
+        find(path).map_err(|error| error.during("umount", path.display()))
+    }
+
+    /// Without links and dots.
+    pub fn path(&self) -> &Path {
+        &self.point
+    }
+
+    /// Whether its daemon is gone. Waits at most two seconds for one that does not answer.
+    pub fn is_stale(&self) -> bool {
+        life(&self.point) == Life::Dead
+    }
+
+    /// Unmounts it. `lazy`: it is out of sight at once, and ends when nobody uses it any more; so goes what has no daemon.
+    ///
+    /// # Errors
+    /// `LocalIo` where something still uses it, or the system refuses.
+    pub fn unmount(&self, lazy: bool) -> Result<(), Error> {
+        detach(&self.point, &Anchor { point: None, device: Some(self.device) }, lazy)
+            .map_err(|error| error.during("umount", self.point.display()))
+    }
+}
+
+/// Unmounts what Flatout has mounted there: [`Standing::at`], [`Standing::unmount`].
+///
+/// # Errors
+/// Those of both.
+pub fn unmount(path: &Path, lazy: bool) -> Result<(), Error> {
+    Standing::at(path)?.unmount(lazy)
+}
+
+fn find(path: &Path) -> Result<Standing, Error> {
+    let shows = "`findmnt -t fuse.flatout` shows what is mounted";
     // Neither this nor umount(2) asks what is mounted there.
-    let point = path.canonicalize().map_err(|error| {
-        Error::new(ErrorKind::Usage, flatout_engine::plain(&error))
-            .with_hint("name the folder it is mounted at")
+    let point = path.canonicalize().map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Error::new(ErrorKind::Usage, plain(&error)).with_hint(shows),
+        _ => Error::new(ErrorKind::LocalIo, plain(&error)),
     })?;
     let Some(mount) = table::at(&point) else {
-        return Err(Error::new(ErrorKind::Usage, "nothing is mounted there")
-            .with_hint("`findmnt -t fuse.flatout` shows what is mounted"));
+        return Err(Error::new(ErrorKind::Usage, "nothing is mounted there").with_hint(shows));
     };
     // One that somebody else mounted and handed over may have the plain type.
     if mount.kind != TYPE && mount.kind != "fuse" {
-        return Err(Error::new(
-            ErrorKind::Usage,
-            format!("what is mounted there is {}, not Flatout's", mount.kind),
-        )
-        .with_hint("use `umount` for it"));
+        let cause = format!("is a mount of {}, not of Flatout", mount.kind);
+        return Err(Error::new(ErrorKind::Usage, cause)
+            .with_hint(format!("`umount {}` ends those of others", quoted(&point))));
     }
-    detach(&point, &Anchor { point: None, device: Some(mount.device) }, lazy)
+    Ok(Standing { point, device: mount.device })
 }
 
 /// Unmounts there what has this device; nothing where that is gone already.
@@ -71,7 +109,7 @@ pub(crate) fn detach(point: &Path, anchor: &Anchor, lazy: bool) -> Result<(), Er
 fn busy(point: &Path) -> Error {
     Error::new(ErrorKind::LocalIo, "something still uses it").with_hint(format!(
         "`fuser -vm {0}` shows who; `flatout umount --lazy {0}` takes it out of sight now, and ends it when they are done",
-        point.display()
+        quoted(point)
     ))
 }
 

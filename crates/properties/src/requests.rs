@@ -8,7 +8,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flatout_mount::{Attributes, Cancel, Entry, Errno, Files, Mounted, Opened, Options, ReadAnswer, Statfs};
+use flatout_mount::{
+    Attributes, Cancel, Errno, FileKind, Files, FolderEntry, Known, Mounted, Opened, Options, ReadAnswer,
+    Source, Statfs,
+};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 
 /// `bytes` are requests, each behind its length of two bytes. Each is sent as it is, and once more with that length in its header,
@@ -159,37 +162,40 @@ struct Made;
 const MOST: usize = 64 << 10;
 
 impl Made {
-    fn entry(node: u64) -> Entry {
+    fn known(node: u64) -> Known {
         let attributes = Attributes {
-            node,
+            ino: node,
             size: node,
             modified_s: node as i64,
             changed_s: !node as i64,
-            folder: node.is_multiple_of(2),
+            kind: if node.is_multiple_of(2) { FileKind::Folder } else { FileKind::File },
             mode: node as u32,
-            ..Attributes::default()
+            uid: 0,
+            gid: 0,
+            links: 0,
+            source: Source::Listing,
         };
-        Entry { attributes, lifetime: Duration::new(node, node as u32 % 1_000_000_000) }
+        Known { attributes, lifetime: Duration::new(node, node as u32 % 1_000_000_000) }
     }
 
-    fn found(name: &OsStr) -> Result<Entry, Errno> {
+    fn found(name: &OsStr) -> Result<Known, Errno> {
         let sum =
             name.as_bytes().iter().fold(0u64, |sum, &byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
         match sum % 4 {
             0 => Err(2),
             // No errno that the kernel would take.
             1 => Err(sum as i32),
-            _ => Ok(Made::entry(sum)),
+            _ => Ok(Made::known(sum)),
         }
     }
 }
 
 impl Files for Made {
-    fn lookup(&self, _parent: u64, name: &OsStr) -> Result<Entry, Errno> {
+    fn lookup(&self, _parent: u64, name: &OsStr) -> Result<Known, Errno> {
         Made::found(name)
     }
 
-    fn lookup_known(&self, parent: u64, name: &OsStr) -> Option<Result<Entry, Errno>> {
+    fn lookup_known(&self, parent: u64, name: &OsStr) -> Option<Result<Known, Errno>> {
         (!parent.is_multiple_of(3)).then(|| Made::found(name))
     }
 
@@ -197,12 +203,12 @@ impl Files for Made {
         Duration::MAX
     }
 
-    fn attributes(&self, node: u64) -> Result<Entry, Errno> {
-        Ok(Made::entry(node))
+    fn attributes(&self, node: u64) -> Result<Known, Errno> {
+        Ok(Made::known(node))
     }
 
-    fn attributes_known(&self, node: u64) -> Option<Result<Entry, Errno>> {
-        (!node.is_multiple_of(3) || node == 0).then(|| Ok(Made::entry(node)))
+    fn attributes_known(&self, node: u64) -> Option<Result<Known, Errno>> {
+        (!node.is_multiple_of(3) || node == 0).then(|| Ok(Made::known(node)))
     }
 
     fn forget(&self, _node: u64, _times: u64) {}
@@ -216,11 +222,12 @@ impl Files for Made {
         handle: u64,
         offset: u64,
         _plus: bool,
-        each: &mut dyn FnMut(&OsStr, &Entry, u64) -> bool,
+        each: &mut dyn FnMut(&FolderEntry<'_>) -> bool,
     ) -> Result<(), Errno> {
         let names = [".".to_owned(), "..".to_owned(), "n".repeat(handle as usize % 300 + 1)];
         for at in offset..200 {
-            if !each(OsStr::new(&names[at.min(2) as usize]), &Made::entry(handle), at + 1) {
+            let name = OsStr::new(&names[at.min(2) as usize]);
+            if !each(&FolderEntry { known: Made::known(handle), name, next: at + 1 }) {
                 break;
             }
         }
@@ -251,6 +258,6 @@ impl Files for Made {
     fn release(&self, _handle: u64) {}
 
     fn statfs(&self) -> Statfs {
-        Statfs::default()
+        Statfs { block_bytes: 0, blocks: 0, files: 0, name_bytes_max: 0 }
     }
 }

@@ -10,7 +10,7 @@ use flatout_settings::format_size;
 
 use crate::args::Top;
 use crate::commands::mount::control::{self, Running};
-use crate::commands::mount::numbers::Numbers;
+use crate::commands::mount::numbers::{Numbers, Origin};
 use crate::console::{Carries, Console};
 use crate::exit::Exit;
 use crate::failure::{Failure, one_line};
@@ -30,7 +30,7 @@ pub fn run(args: &Top, console: &Console) -> Result<Exit, Failure> {
         for look in &looks {
             console.event(Carries::Lines, &look.numbers)?;
         }
-        let lines = table(&looks, &before);
+        let lines = table(&looks, &before, screen.as_ref().map(Screen::columns));
         match &screen {
             Some(screen) => screen.draw(&lines).map_err(|error| Failure::stdout(&error))?,
             None => lines.iter().try_for_each(|line| console.answer(line))?,
@@ -74,33 +74,45 @@ impl Look {
     }
 }
 
-const COLUMNS: [&str; 10] =
-    ["PID", "IN/s", "OUT/s", "REQ/s", "HITS", "FLIGHT", "MEMORY", "AMPL", "CPU", "MOUNT"];
+const COLUMNS: [&str; 13] = [
+    "PID", "IN/s", "OUT/s", "REQ/s", "HITS", "WAIT", "FLIGHT", "RETRIES", "LIMIT", "MEMORY", "AMPL", "CPU",
+    "MOUNT",
+];
+
+type Row = [String; COLUMNS.len()];
+
+/// What a narrow terminal goes without, in this order, until it has room for as much of the mount's name.
+const LEFT_OUT: [&str; 5] = ["RETRIES", "WAIT", "AMPL", "CPU", "REQ/s"];
+const NAME_COLUMNS: usize = 24;
 
 /// A heading and a line for each; rates since the look before, or since the mount began where there was none.
-fn table(looks: &[Look], before: &HashMap<u32, Look>) -> Vec<String> {
+fn table(looks: &[Look], before: &HashMap<u32, Look>, columns: Option<usize>) -> Vec<String> {
     if looks.is_empty() {
         return vec!["no mounts".to_owned()];
     }
-    let rows: Vec<[String; 10]> = looks.iter().map(|look| row(look, before.get(&look.numbers.pid))).collect();
+    let rows: Vec<Row> = looks.iter().map(|look| row(look, before.get(&look.numbers.pid))).collect();
     let heading = COLUMNS.map(str::to_owned);
     let all = || std::iter::once(&heading).chain(&rows);
     let width = |at: usize| all().map(|row| row[at].chars().count()).max().unwrap_or_default();
     let widths: Vec<usize> = (0..COLUMNS.len()).map(width).collect();
-    let line = |row: &[String; 10]| {
-        let cells = row.iter().zip(&widths).enumerate();
-        let cells: Vec<String> = cells
-            .map(|(at, (cell, width))| match at + 1 == COLUMNS.len() {
-                true => one_line(cell),
-                false => format!("{cell:>width$}"),
-            })
-            .collect();
-        cells.join("  ")
+    let mut shown: Vec<usize> = (0..COLUMNS.len()).collect();
+    for name in LEFT_OUT {
+        let ahead: usize = shown[..shown.len() - 1].iter().map(|at| widths[*at] + 2).sum();
+        if columns.is_some_and(|columns| ahead + NAME_COLUMNS > columns) {
+            shown.retain(|at| COLUMNS[*at] != name);
+        }
+    }
+    let line = |row: &Row| {
+        let cell = |at: &usize| match at + 1 == COLUMNS.len() {
+            true => one_line(&row[*at]),
+            false => format!("{:>1$}", row[*at], widths[*at]),
+        };
+        shown.iter().map(cell).collect::<Vec<String>>().join("  ")
     };
     all().map(line).collect()
 }
 
-fn row(look: &Look, before: Option<&Look>) -> [String; 10] {
+fn row(look: &Look, before: Option<&Look>) -> Row {
     let now = &look.numbers;
     let nothing = Numbers::default();
     let (then, seconds) = match before {
@@ -121,11 +133,21 @@ fn row(look: &Look, before: Option<&Look>) -> [String; 10] {
         format!("{:.0}", per_second(now.requests.total, then.requests.total)),
         share,
         now.requests.waiting_now.to_string(),
+        format!("{}/{}", now.origin.in_flight_now, now.origin.parallel_now),
+        now.origin.retries.to_string(),
+        limit(&now.origin, &then.origin),
         format_size(now.process.resident_bytes_now),
         now.bytes.amplification.map_or("-".to_owned(), |times| format!("{times:.2}")),
         format!("{:.0}%", 100.0 * cpu),
         format!("{} on {}", now.source, now.mount_point),
     ]
+}
+
+/// What held the speed back longest since then.
+fn limit(now: &Origin, then: &Origin) -> String {
+    let since = |name: &String| now.limited_seconds[name] - then.limited_seconds.get(name).unwrap_or(&0.0);
+    let longest = now.limited_seconds.keys().max_by(|one, other| since(one).total_cmp(&since(other)));
+    longest.filter(|name| since(name) > 0.0).map_or("-".to_owned(), Clone::clone)
 }
 
 /// A terminal on which lines are drawn over one another; as it was when this is dropped.
@@ -142,9 +164,14 @@ impl Screen {
         Some(Screen)
     }
 
-    fn draw(&self, lines: &[String]) -> io::Result<()> {
+    /// How wide it is now.
+    fn columns(&self) -> usize {
         use std::os::fd::AsFd;
-        let columns = sys::columns(io::stdout().as_fd()).map_or(80, usize::from);
+        sys::columns(io::stdout().as_fd()).map_or(80, usize::from)
+    }
+
+    fn draw(&self, lines: &[String]) -> io::Result<()> {
+        let columns = self.columns();
         let mut page = "\x1b[H".to_owned();
         for line in lines {
             page.extend(line.chars().take(columns));
@@ -184,14 +211,47 @@ mod tests {
     fn rates_are_those_since_the_look_before() {
         let start = Instant::now();
         let first = look(8 << 20, 1, 1, start);
-        let lines = table(std::slice::from_ref(&first), &HashMap::new());
+        let lines = table(std::slice::from_ref(&first), &HashMap::new(), None);
         assert_eq!(lines.len(), 2);
         assert!(lines[0].starts_with("PID  ") && lines[0].ends_with("MOUNT"), "{lines:?}");
         assert!(lines[1].contains("4MiB") && lines[1].contains("50%"), "since it began: {lines:?}");
         assert!(lines[1].ends_with("s3://b on /mnt"), "{lines:?}");
         let second = look(9 << 20, 4, 2, start + Duration::from_secs(1));
-        let lines = table(&[second], &HashMap::from([(7, first)]));
+        let lines = table(&[second], &HashMap::from([(7, first)]), None);
         assert!(lines[1].contains(" 1MiB") && lines[1].contains("75%"), "{lines:?}");
-        assert_eq!(table(&[], &HashMap::new()), ["no mounts"]);
+        assert_eq!(table(&[], &HashMap::new(), None), ["no mounts"]);
+    }
+
+    #[test]
+    fn a_narrow_terminal_shows_what_is_mounted() {
+        let look = look(8 << 20, 1, 1, Instant::now());
+        let at = |columns| table(std::slice::from_ref(&look), &HashMap::new(), columns);
+        let headings = |columns| at(columns)[0].split_whitespace().count();
+        assert_eq!((headings(None), headings(Some(200))), (COLUMNS.len(), COLUMNS.len()));
+        assert!(
+            (COLUMNS.len() - LEFT_OUT.len()..COLUMNS.len()).contains(&headings(Some(80))),
+            "{:?}",
+            at(Some(80))
+        );
+        assert!(
+            at(Some(80))[1].find("s3://b").is_some_and(|at| at + NAME_COLUMNS <= 80),
+            "{:?}",
+            at(Some(80))
+        );
+        assert_eq!(headings(Some(1)), COLUMNS.len() - LEFT_OUT.len());
+    }
+
+    #[test]
+    fn what_limits_is_what_did_so_longest_since_the_look_before() {
+        let origin = |seconds: &[(&str, f64)]| Origin {
+            limited_seconds: seconds.iter().map(|(name, seconds)| ((*name).to_owned(), *seconds)).collect(),
+            ..Origin::default()
+        };
+        let (nothing, first) = (origin(&[]), origin(&[("ramp", 3.0), ("network", 1.0)]));
+        let second = origin(&[("cpu", 0.5), ("ramp", 3.0), ("network", 2.0)]);
+        assert_eq!(limit(&first, &nothing), "ramp");
+        assert_eq!(limit(&second, &first), "network");
+        assert_eq!(limit(&second, &second), "-");
+        assert_eq!(limit(&nothing, &nothing), "-");
     }
 }

@@ -14,6 +14,7 @@ mod faults;
 mod folder;
 mod many;
 mod memory;
+mod mountinfo;
 mod mounts;
 mod objects;
 mod oss;

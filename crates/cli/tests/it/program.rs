@@ -41,12 +41,12 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Waits for what a program is about to do.
 #[track_caller]
-pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+pub fn wait_until(what: &str, is_so: impl FnMut() -> bool) {
     wait_at_most(PATIENCE, what, is_so);
 }
 
 #[track_caller]
-fn wait_at_most(patience: Duration, what: &str, is_so: impl Fn() -> bool) {
+fn wait_at_most(patience: Duration, what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
         assert!(start.elapsed() < patience, "awaited in vain: {what}");

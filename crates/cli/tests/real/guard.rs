@@ -3,11 +3,12 @@
 use std::fs;
 use std::io::Read;
 use std::net::TcpListener;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use crate::mountinfo::is_mounted;
 
 /// A running server and its folder. Both go when this is dropped; and also when the tests are killed, because the shell
 /// that watches over the server waits for the end of a pipe that only the tests hold.
@@ -107,13 +108,6 @@ impl Drop for Guard {
         drop(self.alive.take());
         let _ = self.watch.wait();
     }
-}
-
-/// Whether something is mounted there, as the kernel has it; nobody is asked.
-pub fn is_mounted(point: &Path) -> bool {
-    let rows = fs::read("/proc/self/mountinfo").unwrap();
-    let wanted = point.as_os_str().as_bytes();
-    rows.split(|byte| *byte == b'\n').any(|row| row.split(|byte| *byte == b' ').nth(4) == Some(wanted))
 }
 
 /// A loopback port that was free a moment ago.

@@ -33,6 +33,8 @@ mod versitygw;
 mod certificates;
 #[path = "../it/folder.rs"]
 mod folder;
+#[path = "../it/mountinfo.rs"]
+mod mountinfo;
 // Shared with the tests that need Rust alone; some of it is used only there.
 #[path = "../it/program.rs"]
 #[allow(dead_code, clippy::wrong_self_convention)]

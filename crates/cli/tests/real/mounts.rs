@@ -6,8 +6,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::bytes;
-use crate::guard::{Guard, is_mounted};
+use crate::guard::Guard;
 use crate::minio::{Bucket, cache};
+use crate::mountinfo::is_mounted;
 use crate::nginx::Site;
 use crate::program::{Ended, run};
 use crate::served;

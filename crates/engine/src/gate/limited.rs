@@ -323,6 +323,12 @@ impl Tally {
         self.now = Some(by);
     }
 
+    /// For how long each did, of those that did at all.
+    pub(super) fn times(&self) -> impl Iterator<Item = (&'static str, Duration)> {
+        let (times, last) = (self.times, self.last);
+        (0..KINDS).filter_map(move |kind| Some((last[kind]?.name(), times[kind])))
+    }
+
     /// What does so now.
     pub(crate) fn now(&self) -> Option<LimitedBy> {
         self.now

@@ -13,6 +13,7 @@ mod bandwidth;
 mod budget;
 mod cells;
 mod limited;
+mod origins;
 mod requests;
 mod staff;
 
@@ -41,6 +42,8 @@ use cells::{Cores, Sums};
 use limited::RequestRate;
 pub(crate) use limited::Tally;
 pub use limited::{Bound, LimitedBy};
+pub(crate) use origins::OpenConnection;
+pub use origins::OriginStats;
 use requests::Requests;
 pub(crate) use requests::{Class, Load};
 use staff::Staff;
@@ -156,6 +159,7 @@ pub(crate) struct Gate {
     shares: Shares,
     window_bytes: Option<u64>,
     requests: Requests,
+    counts: origins::Counts,
 }
 
 struct Measured {
@@ -220,6 +224,7 @@ impl Gate {
             shares,
             window_bytes: settings.window_bytes.map(|bytes| bytes.min(shares.window_max())),
             requests: Requests::new(settings.request_rate, now),
+            counts: origins::Counts::default(),
         }
     }
 
@@ -296,6 +301,9 @@ impl Gate {
 
     /// A request that left at `sent` was answered.
     pub(crate) fn on_answer(&self, class: Class, sent: Instant, load: Load) {
+        if load == Load::TooMuch {
+            self.counts.on_throttled();
+        }
         if self.requests.on_answer(class, sent, load) && class == Class::Read {
             let mut measured = self.measured();
             measured.pace.on_throttled(now());
@@ -306,6 +314,16 @@ impl Gate {
     /// An attempt has failed that may be tried again: how often in a row, of `retries_max`.
     pub(crate) fn on_failure(&self, class: Class, retries_max: u32) -> u32 {
         self.requests.on_failure(class, retries_max)
+    }
+
+    /// It is tried again.
+    pub(crate) fn on_retry(&self) {
+        self.counts.on_retry();
+    }
+
+    /// A connection for objects was opened: it counts as long as it holds what this returns.
+    pub(crate) fn on_connected(&self) -> OpenConnection {
+        self.counts.on_connected()
     }
 
     /// A new crew with its first worker, on `shard`.

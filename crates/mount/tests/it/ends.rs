@@ -174,11 +174,12 @@ fn what_cannot_be_a_mount_point_is_refused() {
     fs::write(&file, "x").unwrap();
     let held = Held::new();
     let table = [
-        (folder.path().join("nothing"), "No such file or directory", "create the folder first"),
-        (file, "not a folder", "name an empty folder"),
-        (folder.path().to_owned(), "the folder is not empty", "-o nonempty"),
+        (folder.path().join("nothing"), "No such file or directory", "make the folder first"),
+        (file, "is not a folder", "name an empty folder"),
+        (folder.path().to_owned(), "is not empty", "-o nonempty"),
         (held.point().to_owned(), "has mounted something there already", "flatout umount"),
         ("/dev/fd/987654".into(), "descriptor 987654 is no open /dev/fuse", "open /dev/fuse"),
+        ("/proc/self/fd/987654".into(), "descriptor 987654 is no open /dev/fuse", "open /dev/fuse"),
     ];
     for (point, cause, hint) in table {
         let error = mount(&options(&point)).expect_err(cause);
@@ -202,7 +203,7 @@ fn only_what_is_ours_is_unmounted() {
     };
     check(&folder.path().join("nothing"), "No such file or directory");
     check(folder.path(), "nothing is mounted there");
-    check(Path::new("/proc"), "what is mounted there is proc, not Flatout's");
+    check(Path::new("/proc"), "is a mount of proc, not of Flatout");
 }
 
 #[test]

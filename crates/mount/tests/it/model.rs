@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use flatout_mount::{Attributes, Cancel, Entry, Errno, Files, Opened, ReadAnswer, Statfs};
+use flatout_mount::{
+    Attributes, Cancel, Errno, FileKind, Files, FolderEntry, Known, Opened, ReadAnswer, Source, Statfs,
+};
 
 pub const ROOT: u64 = 1;
 pub const SUB: u64 = 2;
@@ -150,7 +152,7 @@ impl Model {
         NAMES.iter().find(|row| row.0 == parent && row.1 == name).map(|row| row.2).ok_or(libc::ENOENT)
     }
 
-    fn found(&self, parent: u64, name: &OsStr) -> Result<Entry, Errno> {
+    fn found(&self, parent: u64, name: &OsStr) -> Result<Known, Errno> {
         let node = self.find(parent, name)?;
         self.count(node, 1);
         Ok(entry(node))
@@ -192,31 +194,32 @@ fn is_folder(node: u64) -> bool {
     matches!(node, ROOT | SUB | MANY)
 }
 
-pub fn entry(node: u64) -> Entry {
+pub fn entry(node: u64) -> Known {
     let folder = is_folder(node);
     let attributes = Attributes {
-        node,
+        ino: node,
         size: size(node),
         modified_s: 1_700_000_000,
         changed_s: 1_600_000_000,
-        folder,
+        kind: if folder { FileKind::Folder } else { FileKind::File },
         mode: if folder { 0o555 } else { 0o444 },
         uid: 7,
         gid: 8,
         links: 1,
+        source: Source::Listing,
     };
-    Entry { attributes, lifetime: LIFETIME }
+    Known { attributes, lifetime: LIFETIME }
 }
 
 impl Files for Model {
-    fn lookup(&self, parent: u64, name: &OsStr) -> Result<Entry, Errno> {
+    fn lookup(&self, parent: u64, name: &OsStr) -> Result<Known, Errno> {
         if name == "stuck" {
             self.wait();
         }
         self.found(parent, name)
     }
 
-    fn lookup_known(&self, parent: u64, name: &OsStr) -> Option<Result<Entry, Errno>> {
+    fn lookup_known(&self, parent: u64, name: &OsStr) -> Option<Result<Known, Errno>> {
         self.asked("lookup");
         assert_ne!(name, "panic", "the model panics");
         match name.to_str() {
@@ -229,11 +232,11 @@ impl Files for Model {
         self.negative
     }
 
-    fn attributes(&self, node: u64) -> Result<Entry, Errno> {
+    fn attributes(&self, node: u64) -> Result<Known, Errno> {
         Ok(entry(node))
     }
 
-    fn attributes_known(&self, node: u64) -> Option<Result<Entry, Errno>> {
+    fn attributes_known(&self, node: u64) -> Option<Result<Known, Errno>> {
         self.asked("attributes");
         match node {
             FAR_ATTRIBUTES => None,
@@ -262,7 +265,7 @@ impl Files for Model {
         handle: u64,
         offset: u64,
         plus: bool,
-        each: &mut dyn FnMut(&OsStr, &Entry, u64) -> bool,
+        each: &mut dyn FnMut(&FolderEntry<'_>) -> bool,
     ) -> Result<(), Errno> {
         self.asked(if plus { "readdirplus" } else { "readdir" });
         let node = *self.state().folders.get(&handle).ok_or(libc::EBADF)?;
@@ -272,7 +275,8 @@ impl Files for Model {
             _ => names.extend(NAMES.iter().filter(|row| row.0 == node).map(|row| (row.1.to_owned(), row.2))),
         }
         for (at, (name, node)) in names.iter().enumerate().skip(offset as usize) {
-            if !each(OsStr::new(name), &entry(*node), at as u64 + 1) {
+            let line = FolderEntry { known: entry(*node), name: OsStr::new(name), next: at as u64 + 1 };
+            if !each(&line) {
                 break;
             }
             if plus && at >= 2 {
@@ -334,13 +338,6 @@ impl Files for Model {
     }
 
     fn statfs(&self) -> Statfs {
-        Statfs {
-            block_bytes: 4096,
-            blocks: 1 << 50,
-            free_blocks: 1 << 49,
-            files: 1 << 40,
-            free_files: 1 << 39,
-            longest_name: 255,
-        }
+        Statfs { block_bytes: 4096, blocks: 1 << 50, files: 1 << 40, name_bytes_max: 255 }
     }
 }

@@ -283,7 +283,7 @@ fn folders_are_read_in_pieces() {
 fn the_rest_is_answered_or_refused() {
     let (mut kernel, session) = Kernel::serve(&Arc::default());
     let statfs =
-        [longs(&[1 << 50, 1 << 49, 1 << 49, 1 << 40, 1 << 39]), words(&[4096, 255, 4096]), vec![0; 28]];
+        [longs(&[1 << 50, 1 << 50, 1 << 50, 1 << 40, 1 << 40]), words(&[4096, 255, 4096]), vec![0; 28]];
     assert_eq!(kernel.ask(op::STATFS, ROOT, &[]), Ok(statfs.concat()));
     for opcode in [op::FLUSH, op::FSYNC, op::FSYNCDIR, op::DESTROY] {
         assert_eq!(kernel.ask(opcode, ROOT, &[0; 24]), Ok(vec![]), "{opcode}");

@@ -8,7 +8,6 @@ mod notify;
 pub mod numbers;
 mod options;
 mod ossfs;
-pub mod place;
 mod plan;
 mod responder;
 mod session;

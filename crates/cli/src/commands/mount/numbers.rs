@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use flatout_engine::ReaderStats;
+use flatout_engine::{OriginStats, ReaderStats};
 use flatout_mount::{BOUNDS, SessionStats, Timed, Timing, Timings};
 use flatout_tree::TreeStats;
 use serde::{Deserialize, Serialize};
 
 use crate::events::Versioned;
+use crate::limited::Limited;
 
 /// Of one mount. Counts are since it began, but those that say `now`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -24,6 +25,8 @@ pub struct Numbers {
     pub bytes: Bytes,
     pub reads: Reads,
     pub names: Names,
+    #[serde(default)]
+    pub origin: Origin,
     pub memory: Memory,
     pub process: Process,
 }
@@ -122,6 +125,28 @@ pub struct Names {
     pub held_bytes_now: u64,
 }
 
+/// What is asked of the origin, and what holds it back; of all origins together, where a store has sent us on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Origin {
+    /// Requests for content.
+    pub in_flight_now: u64,
+    /// How many there may be.
+    pub parallel_now: u64,
+    /// Open, idle ones included.
+    pub connections_now: u64,
+    /// Opened so far.
+    pub connections: u64,
+    /// Requests that were tried again.
+    pub retries: u64,
+    /// Answers by which it asked for less.
+    pub throttled: u64,
+    /// What holds the speed back now; absent while nothing is asked for.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub limited_by: Option<Limited>,
+    /// For how long each has, by its name.
+    pub limited_seconds: BTreeMap<String, f64>,
+}
+
 /// What is held, of what may be.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
@@ -201,6 +226,26 @@ pub fn names(names: &TreeStats) -> Names {
     }
 }
 
+/// From what the engine counts of each origin.
+pub fn origin(origins: &[OriginStats]) -> Origin {
+    let mut all = Origin::default();
+    for one in origins {
+        all.in_flight_now += u64::from(one.in_flight);
+        all.parallel_now += u64::from(one.parallel);
+        all.connections_now += u64::from(one.connections);
+        all.connections += one.connected;
+        all.retries += one.retries;
+        all.throttled += one.throttled;
+        for (name, time) in &one.limited {
+            *all.limited_seconds.entry((*name).to_owned()).or_default() += time.as_secs_f64();
+        }
+    }
+    // Of several the busiest.
+    let busiest = origins.iter().max_by_key(|one| (one.limited_by.is_some(), one.in_flight));
+    all.limited_by = busiest.and_then(|one| one.limited_by).map(Limited::from);
+    all
+}
+
 impl Process {
     /// Of this process, now.
     pub fn look() -> Process {
@@ -227,7 +272,9 @@ impl Numbers {
     /// As Prometheus reads it.
     pub fn prometheus(&self) -> String {
         let mut page = Page { text: String::new(), mount: self.mount_point.clone() };
-        let Numbers { version, source, kernel, requests, bytes, reads, names, memory, process, .. } = self;
+        let Numbers {
+            version, source, kernel, requests, bytes, reads, names, origin, memory, process, ..
+        } = self;
         page.family("flatout_mount_info", "gauge", "The mount, and which Flatout serves it.");
         let labels = [("source", source.as_str()), ("version", version), ("abi", &kernel.abi)];
         page.sample("flatout_mount_info", &labels, 1.0);
@@ -273,6 +320,7 @@ impl Numbers {
         page.gauge("hidden_keys", "Keys that no name can stand for.", names.hidden as f64);
         page.gauge("inodes", "Inodes in memory.", names.inodes_now as f64);
         page.gauge("open_files", "Files open now.", names.open_files_now as f64);
+        page.origin(origin);
         page.gauge("memory_limit_bytes", "--memory", memory.limit_bytes as f64);
         page.gauge("memory_content_bytes", "Content that is held.", memory.content_bytes_now as f64);
         page.gauge("memory_names_bytes", "Names that are held.", memory.names_bytes_now as f64);
@@ -312,6 +360,20 @@ impl Page {
             }
             self.sample(&format!("{NAME}_sum"), &[label], *seconds);
             self.sample(&format!("{NAME}_count"), &[label], *count as f64);
+        }
+    }
+
+    fn origin(&mut self, origin: &Origin) {
+        const SECONDS: &str = "flatout_mount_limited_seconds_total";
+        self.gauge("in_flight", "Requests for content at the origin now.", origin.in_flight_now as f64);
+        self.gauge("parallel", "How many of them there may be.", origin.parallel_now as f64);
+        self.gauge("connections", "Connections that are open now.", origin.connections_now as f64);
+        self.counter("connections_opened_total", "Connections that were opened.", origin.connections);
+        self.counter("retries_total", "Requests that were tried again.", origin.retries);
+        self.counter("throttled_total", "Answers by which the origin asked for less.", origin.throttled);
+        self.family(SECONDS, "counter", "For how long what has held the speed back.");
+        for (name, seconds) in &origin.limited_seconds {
+            self.sample(SECONDS, &[("by", name)], *seconds);
         }
     }
 
@@ -365,7 +427,26 @@ pub fn errno_name(errno: i32) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use flatout_engine::LimitedBy;
+
     use super::*;
+
+    fn at_origin(in_flight: u32, limited_by: Option<LimitedBy>, ms: &[(&'static str, u64)]) -> OriginStats {
+        let limited = ms.iter().map(|(name, ms)| (*name, Duration::from_millis(*ms))).collect();
+        OriginStats {
+            origin: "http://127.0.0.1:1".into(),
+            in_flight,
+            parallel: 8,
+            connections: 4,
+            connected: 9,
+            retries: 2,
+            throttled: 1,
+            limited_by,
+            limited,
+        }
+    }
 
     fn numbers() -> Numbers {
         let operation =
@@ -381,6 +462,10 @@ mod tests {
                 ..Requests::default()
             },
             bytes: Bytes { served: 10, fetched: 11, wasted: 1, amplification: Some(1.1) },
+            origin: origin(&[
+                at_origin(3, Some(LimitedBy::Ramp { in_flight: 3 }), &[("ramp", 500)]),
+                at_origin(0, None, &[("ramp", 250), ("network", 2000)]),
+            ]),
             ..Numbers::default()
         }
     }
@@ -393,9 +478,23 @@ mod tests {
     }
 
     #[test]
-    fn a_document_with_more_in_it_is_read_too() {
+    fn origins_are_one_in_the_numbers() {
+        let all = numbers().origin;
+        assert_eq!((all.in_flight_now, all.parallel_now, all.connections_now), (3, 16, 8));
+        assert_eq!((all.connections, all.retries, all.throttled), (18, 4, 2));
+        assert_eq!(all.limited_by.map(|by| by.by), Some("ramp".into()));
+        let seconds = [("network".to_owned(), 2.0), ("ramp".to_owned(), 0.75)];
+        assert_eq!(all.limited_seconds, BTreeMap::from(seconds));
+    }
+
+    #[test]
+    fn documents_of_other_versions_are_read_too() {
         let json = numbers().json().replacen("\"v\":1", "\"v\":2,\"news\":{\"x\":1}", 1);
         assert_eq!(serde_json::from_str::<Numbers>(&json).unwrap(), numbers());
+        let mut older: serde_json::Value = serde_json::from_str(&json).unwrap();
+        older.as_object_mut().unwrap().remove("origin");
+        let without = Numbers { origin: Origin::default(), ..numbers() };
+        assert_eq!(serde_json::from_value::<Numbers>(older).unwrap(), without);
     }
 
     #[test]

@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use flatout_engine::Dialect;
+use flatout_mount::MountPoint;
 use flatout_settings::Settings;
 use flatout_tree::Root;
 
 use crate::args::Mount;
 use crate::commands::mount::options::{self, Chosen};
-use crate::commands::mount::place;
 use crate::failure::Failure;
 use crate::knobs::Knobs;
 use crate::origin;
@@ -55,7 +55,7 @@ impl Plan {
         let knobs = Knobs::clone(&args.knobs).behind(knobs);
         let found = flatout_ambient::gather(knobs.given())?;
         notes.extend(found.notes);
-        let mount_point = place::check(&args.mount_point, nonempty)?;
+        let mount_point = MountPoint::look(&args.mount_point, nonempty)?.path().to_owned();
         if nonempty {
             system.push("nonempty".into());
         }

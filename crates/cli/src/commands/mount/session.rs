@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use flatout_engine::{Client, ErrorKind};
+use flatout_engine::{Client, Error, ErrorKind};
 use flatout_mount::{Ended, Granted, SessionWatch, Timings, Unmounter};
 use flatout_settings::Settings;
 use flatout_tree::{Config, Tree};
@@ -125,7 +125,16 @@ fn tree(plan: &Plan, client: &Arc<Client>) -> Result<Tree, Failure> {
         close_to_open: mount.close_to_open,
         direct_bytes: mount.direct_bytes,
     };
-    Ok(Tree::new(client.clone(), plan.root.clone(), config)?)
+    Tree::new(client.clone(), plan.root.clone(), config).map_err(|error| refused_root(&error))
+}
+
+/// Who mounts has not asked for a listing: it is the mount that failed.
+fn refused_root(error: &Error) -> Failure {
+    let failure = Failure::from(error);
+    match error.doing() {
+        "list" => Failure { message: format!("mount: {}: {}", error.object(), error.cause()), ..failure },
+        _ => failure,
+    }
 }
 
 fn options(plan: &Plan) -> flatout_mount::Options {
@@ -212,6 +221,7 @@ impl Counted {
             bytes: numbers::bytes(&asked, &read),
             reads: numbers::reads(&asked, &read),
             names: numbers::names(&names),
+            origin: numbers::origin(&tree.client().origins()),
             memory: numbers::Memory {
                 limit_bytes: plan.settings.memory_bytes,
                 content_bytes_now: read.held_bytes,

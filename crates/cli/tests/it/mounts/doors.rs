@@ -3,10 +3,12 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 
-use super::Place;
+use flatout_server::FaultKind;
+
+use super::{Place, User, faults};
 use crate::objects::{Buckets, bytes};
 use crate::program::{events, run, signal, wait_until};
 
@@ -71,6 +73,68 @@ fn the_socket_is_its_users_and_tells_the_numbers() {
 }
 
 #[test]
+fn what_is_in_flight_and_what_limits_is_told() {
+    let slow = faults::origin(faults::faults(&[(1.0, FaultKind::Slow(2 << 20))]));
+    let place = Place::new();
+    place.mounted("s3://bucket", &slow.url(), &["--parallel", "2"]);
+    assert_eq!(place.stats()["origin"].get("limited_by"), None, "nobody has asked for content");
+    let large = place.at("large");
+    let user = User::start("cat", &[large.to_str().unwrap()]);
+    let mut stats = serde_json::Value::Null;
+    let is_told = |stats: &serde_json::Value| {
+        let Some(by) = stats["origin"]["limited_by"]["by"].as_str() else { return false };
+        stats["origin"]["in_flight_now"] == 2 && stats["origin"]["limited_seconds"][by].as_f64() > Some(0.0)
+    };
+    wait_until("what limits to be told", || {
+        stats = place.stats();
+        is_told(&stats)
+    });
+    let origin = &stats["origin"];
+    assert!(!origin["limited_by"]["says"].as_str().unwrap().is_empty(), "{origin}");
+    assert_eq!((&origin["parallel_now"], &origin["retries"]), (&2.into(), &0.into()), "{origin}");
+    let (open, opened) = (origin["connections_now"].as_u64(), origin["connections"].as_u64());
+    assert!(open >= Some(2) && opened >= open, "{origin}");
+    let shown = run(&mut place.flatout(&["top", "--once"])).clean();
+    let lines: Vec<Vec<&str>> = shown.text().lines().map(|line| line.split_whitespace().collect()).collect();
+    let under = |name: &str| lines[1][lines[0].iter().position(|heading| *heading == name).unwrap()];
+    assert_eq!((under("FLIGHT"), under("RETRIES")), ("2/2", "0"), "{lines:?}");
+    assert!(origin["limited_seconds"].get(under("LIMIT")).is_some(), "{lines:?} {origin}");
+    let socket = place.path().join(format!("run/flatout/mount-{}.sock", place.pid()));
+    let metrics = ask(UnixStream::connect(socket).unwrap(), "/metrics");
+    for line in [
+        format!("flatout_mount_in_flight{{mount=\"{}\"}} 2", place.mnt_text()),
+        format!("flatout_mount_limited_seconds_total{{mount=\"{}\",by=\"", place.mnt_text()),
+        "# TYPE flatout_mount_throttled_total counter".to_owned(),
+    ] {
+        assert!(metrics.contains(&line), "{metrics} lacks {line}");
+    }
+    drop(user);
+    // What is under way ends, and then nothing limits.
+    wait_until("it to end", || {
+        let stats = place.stats();
+        stats["origin"]["in_flight_now"] == 0 && stats["origin"].get("limited_by").is_none()
+    });
+    place.unmounted();
+}
+
+#[test]
+fn what_the_origin_refused_is_counted() {
+    let busy = FaultKind::Error("SlowDown".parse().unwrap());
+    let (origin, place) = (faults::origin(faults::faults(&[(0.3, busy)])), Place::new());
+    place.mounted("s3://bucket", &origin.url(), &["--retries", "12"]);
+    let mut reads = 0;
+    wait_until("a refusal", || {
+        let file = fs::File::open(place.at("large")).unwrap();
+        // Here and there, so that each is a request.
+        reads += 1;
+        file.read_exact_at(&mut [0; 4096], reads * 7_919_113 % (20 << 20)).unwrap();
+        let origin = &place.stats()["origin"];
+        origin["retries"].as_u64() > Some(0) && origin["throttled"].as_u64() > Some(0)
+    });
+    place.unmounted();
+}
+
+#[test]
 fn a_port_has_the_metrics_and_nothing_else() {
     let (origin, place) = (buckets(), Place::new());
     let said = place.mounted("s3://bucket", &origin.url(), &["--json", "--metrics", "0"]).events().remove(0);
@@ -132,13 +196,14 @@ fn top_leaves_the_terminal_as_it_was() {
     let mut command = std::process::Command::new("script");
     command.args(["--quiet", "--flush", "--command", &format!("exec {program} top --interval 100ms")]);
     place.within(command.arg(&typescript));
-    let mut child =
-        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null()).spawn().unwrap();
+    command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null());
+    // Ended also when this fails; its terminal goes with it, and so does what runs there.
+    let mut script = User(command.spawn().unwrap());
     let shown = || fs::read_to_string(&typescript).unwrap_or_default();
     wait_until("two tables", || shown().matches("s3://bucket on").count() >= 2);
     // As the terminal sends it for ctrl-C.
-    child.stdin.as_mut().unwrap().write_all(b"\x03").unwrap();
-    child.wait().unwrap();
+    script.0.stdin.as_mut().unwrap().write_all(b"\x03").unwrap();
+    script.end();
     let shown = shown();
     let (at_first, last) =
         (shown.find("\x1b[?1049h\x1b[?25l").unwrap(), shown.rfind("\x1b[?25h\x1b[?1049l").unwrap());

@@ -14,7 +14,7 @@ use crate::program::{signal, wait_until};
 
 const BYTES: usize = 24 << 20;
 
-fn origin(tunnel: Tunnel) -> Origin {
+pub fn origin(tunnel: Tunnel) -> Origin {
     Origin::start(Options { tunnel, ..options() }).unwrap()
 }
 
@@ -29,7 +29,7 @@ fn origin_at(address: SocketAddr, options: Options) -> Origin {
     Origin::start(Options { listen: vec![address.into()], ..options }).unwrap()
 }
 
-fn faults(faults: &[(f64, FaultKind)]) -> Tunnel {
+pub fn faults(faults: &[(f64, FaultKind)]) -> Tunnel {
     let faults = faults.iter().map(|&(chance, kind)| Fault { chance, kind }).collect();
     Tunnel { seed: 7, faults, ..Tunnel::default() }
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 
 use super::{Foreground, Place, is_alive};
 use crate::objects::{Buckets, bytes};
-use crate::program::{run, signal, wait_until};
+use crate::program::{run, shell, signal, wait_until};
 
 fn buckets() -> Buckets {
     Buckets::new(&[
@@ -199,4 +199,26 @@ fn a_link_to_the_mount_point_is_the_mount_point() {
     std::os::unix::fs::symlink(place.mnt(), &link).unwrap();
     run(&mut place.flatout(&["umount", link.to_str().unwrap()])).clean();
     place.is_clear();
+}
+
+/// By whoever has the right to mount: the program itself then needs none.
+#[test]
+fn a_connection_that_is_handed_over_is_served() {
+    let (origin, place) = (buckets(), Place::new());
+    let own = std::process::Command::new("chown").args(["-R", "65534:65534"]).arg(place.path()).status();
+    assert!(own.unwrap().success());
+    let line = r#"set -e; exec 7<>/dev/fuse
+        mount -i -t fuse.flatout -o ro,allow_other,fd=7,rootmode=40000,user_id=0,group_id=0 given "$1"
+        setpriv --reuid=65534 --regid=65534 --clear-groups --bounding-set=-all \
+            "$0" mount s3://bucket "$2" --endpoint-url "$3" --no-sign-request $4 &
+        exec 7<&-; cat "$1/folder/small"; umount "$1"; wait $!"#;
+    for (form, more) in [("/dev/fd/7", ""), ("/proc/self/fd/7", ""), ("/dev/fd/7", "--foreground")] {
+        let mut command = shell(line, &[&place.mnt_text(), form, &origin.url(), more]);
+        place.within(&mut command);
+        let ended = run(&mut command);
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        let said = format!("s3://bucket is mounted on {form} ");
+        assert!(ended.text().contains("small") && ended.text().contains(&said), "{}", ended.text());
+        place.is_clear();
+    }
 }

@@ -10,16 +10,15 @@ mod options;
 mod refused;
 mod semantics;
 
-use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::mountinfo::{is_mounted, mounts_below};
 use crate::program::{Ended, flatout, run, signal, wait_until};
 
 /// No wait of a test is longer: what takes so long hangs, and its mounts are ended by force.
@@ -134,7 +133,7 @@ impl Place {
     }
 
     pub fn is_mounted(&self) -> bool {
-        mounts_below(self.path()).contains(&self.mnt())
+        is_mounted(&self.mnt())
     }
 
     /// No mount, no process, no socket.
@@ -265,15 +264,6 @@ impl Drop for User {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// Mount points below a folder, as the kernel has them; nobody is asked.
-pub fn mounts_below(folder: &Path) -> Vec<PathBuf> {
-    let table = fs::read("/proc/self/mountinfo").unwrap();
-    let point =
-        |line: &[u8]| Some(PathBuf::from(OsString::from_vec(line.split(|b| *b == b' ').nth(4)?.to_vec())));
-    let points = table.split(|byte| *byte == b'\n').filter_map(point);
-    points.filter(|point| point.starts_with(folder)).collect()
 }
 
 pub fn is_alive(pid: u32) -> bool {

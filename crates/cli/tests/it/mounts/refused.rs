@@ -18,8 +18,9 @@ fn roots_that_cannot_be_listed() {
     );
     for more in [&[][..], &["--foreground"]] {
         run(&mut place.mount("s3://missing", &open.url(), more))
-            .refused(1, &["s3://missing", "no such bucket"]);
-        run(&mut place.mount("s3://bucket", &locked.url(), more)).refused(5, &["s3://bucket"]);
+            .refused(1, &["mount: s3://missing: no such bucket"]);
+        run(&mut place.mount("s3://bucket", &locked.url(), more))
+            .refused(5, &["mount: s3://bucket: access denied", "hint: "]);
         let nobody =
             run(&mut place.mount("s3://bucket", "http://127.0.0.1:1", &[more, &["--retries", "0"]].concat()));
         nobody.refused(1, &["127.0.0.1:1"]);
@@ -64,11 +65,15 @@ fn places_where_nothing_can_be_mounted() {
     mount(&at("none"), &[]).refused(4, &["none: No such file or directory", "mkdir -p"]);
     mount(&at("file"), &[]).refused(4, &["file: is not a folder"]);
     mount(&at("mnt"), &[]).refused(4, &["mnt: is not empty", "nonempty"]);
-    mount("/dev/fd/77", &[]).refused(4, &["77"]);
+    for descriptor in ["/dev/fd/77", "/proc/self/fd/77", "/proc/self/fd/0"] {
+        mount(descriptor, &[]).refused(4, &[descriptor, "is no open /dev/fuse"]);
+    }
     place.is_clear();
     mount(&at("mnt"), &["-o", "nonempty"]).clean();
     assert_eq!(crate::folder::names(&place.mnt()), ["key"]);
-    mount(&at("mnt"), &[]).refused(4, &["already", "flatout umount"]);
+    for more in [&[][..], &["-o", "nonempty"], &["--dry-run"]] {
+        mount(&at("mnt"), more).refused(4, &["already", "flatout umount"]);
+    }
     place.unmounted();
     assert_eq!(fs::read(place.at("inside")).unwrap(), b"x");
 }
@@ -89,11 +94,11 @@ fn ports_and_logs_that_cannot_be_had() {
 #[test]
 fn nothing_to_unmount() {
     let place = Place::new();
-    place.umount(&[]).refused(4, &["nothing is mounted there", "flatout top"]);
+    place.umount(&[]).refused(4, &["nothing is mounted there", "findmnt"]);
     run(&mut place.flatout(&["umount", "/proc"]))
         .refused(4, &["is a mount of proc, not of Flatout", "umount /proc"]);
     let none = place.path().join("none");
-    run(&mut place.flatout(&["umount", none.to_str().unwrap()])).refused(1, &["No such file"]);
+    run(&mut place.flatout(&["umount", none.to_str().unwrap()])).refused(4, &["No such file"]);
 }
 
 /// An origin that takes connections and says nothing.
@@ -168,4 +173,36 @@ fn a_user_who_may_not_mount_goes_by_fusermount() {
         }
         place.is_clear();
     }
+}
+
+#[test]
+fn a_device_that_may_not_be_opened_is_named_with_what_to_do() {
+    let (origin, place) = (Buckets::new(&[("bucket/key", b"content")]), Place::new());
+    let own = Command::new("chown").args(["-R", "65534:65534"]).arg(place.path()).status().unwrap();
+    assert!(own.success());
+    let script = format!(
+        r#"set -e
+        mount -t tmpfs -o dev none {dev}; mknod {dev}/fuse c 10 229; chmod 600 {dev}/fuse; mount --bind {dev}/fuse /dev/fuse
+        mounts() {{ "$@" "$PROGRAM" mount s3://bucket {mnt} --endpoint-url {url} --no-sign-request; }}
+        if mounts setpriv --reuid=65534 --regid=65534 --clear-groups; then exit 9; fi
+        umount /dev/fuse; mount -o remount,nodev {dev}; mount --bind {dev}/fuse /dev/fuse
+        if mounts env; then exit 9; fi"#,
+        dev = place.path().join("state").display(),
+        mnt = place.mnt_text(),
+        url = origin.url(),
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
+    place.within(&mut command);
+    command.env_remove("XDG_STATE_HOME").env("HOME", place.path()).env("AWS_EC2_METADATA_DISABLED", "true");
+    let ended = run(command.env("PROGRAM", env!("CARGO_BIN_EXE_flatout")));
+    assert_eq!(ended.code, Some(0), "{}{}", ended.text(), ended.stderr);
+    let said: Vec<&str> = ended.stderr.lines().collect();
+    assert_eq!(said.len(), 4, "{}", ended.stderr);
+    let what = format!("flatout: error: mount: {}: ", place.mnt_text());
+    for (line, reason) in [(0, "failed to open /dev/fuse"), (2, "cannot open /dev/fuse: Permission denied")] {
+        assert!(said[line].starts_with(&what) && said[line].contains(reason), "{}", ended.stderr);
+        assert!(said[line + 1].contains("--device /dev/fuse"), "{}", ended.stderr);
+    }
+    place.is_clear();
 }
