@@ -145,6 +145,12 @@ fn parse_with<'a>(
     Ok(Some(reading.finish(is_http_11, request).map(|head| (head, head_bytes))))
 }
 
+/// An ETag that `If-Match` may use and that names bytes: quoted and not weak. RFC 9110 §13.1.1 compares strongly, so a weak
+/// one would never match.
+pub fn strong(etag: &str) -> Option<&str> {
+    (etag.len() > 2 && etag.starts_with('"') && etag.ends_with('"')).then_some(etag)
+}
+
 impl Head {
     /// Reads the headers of an answer that another HTTP library framed. `keep_alive` is true and `body` a
     /// guess from `Content-Length`: that library has both in hand.
@@ -158,11 +164,9 @@ impl Head {
         head
     }
 
-    /// The ETag if `If-Match` may use it: quoted and not weak. RFC 9110 §13.1.1 compares strongly, so a weak
-    /// one would never match.
+    /// The ETag if `If-Match` may use it: see [`strong`].
     pub fn strong_etag(&self) -> Option<&str> {
-        let etag = self.etag.as_deref()?;
-        (etag.len() > 2 && etag.starts_with('"') && etag.ends_with('"')).then_some(etag)
+        strong(self.etag.as_deref()?)
     }
 
     fn empty(status: u16) -> Head {

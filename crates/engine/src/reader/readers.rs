@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
+use flatout_wire::head::strong;
+
 use super::Object;
 use super::shelf::{Handle, Shelf};
 use crate::client::Core;
@@ -70,11 +72,24 @@ impl Weight {
     }
 }
 
-/// Names a version: without an ETag the size is what tells two apart.
-type Name = (String, Option<String>, u64);
+/// Names a version, as far as what was told of it can: who knows it by another name reads it apart.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Name {
+    location: String,
+    size: u64,
+    etag: Option<String>,
+    mark: Mark,
+}
 
-fn name(object: &Object) -> Name {
-    (object.location.to_string(), object.etag.clone(), object.size)
+/// What tells a version from others of its ETag and size.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Mark {
+    /// Nothing has to: the ETag is a strong one.
+    Pinned,
+    /// When it was made, in seconds since 1970.
+    Modified(u64),
+    /// Nothing does: it is this reader's own, that of so many.
+    Own(u64),
 }
 
 /// What the readers of one client share.
@@ -94,6 +109,8 @@ pub(crate) struct Readers {
     starving: AtomicUsize,
     /// What is to be read next, until somebody does.
     next: Mutex<Upcoming>,
+    /// Counts versions that nothing tells from others.
+    own: AtomicU64,
     pub(super) counts: Arc<Counts>,
 }
 
@@ -144,15 +161,17 @@ impl Readers {
             starved: Mutex::default(),
             starving: AtomicUsize::new(0),
             next: Mutex::default(),
+            own: AtomicU64::new(0),
             counts: Arc::default(),
         }
     }
 
     /// One more handle on a version.
     pub(crate) fn open(core: &Arc<Core>, object: Object) -> Handle {
-        let fresh = Arc::new(Shelf::new(core, object));
+        let name = core.readers.name(&object);
+        let fresh = Arc::new(Shelf::new(core, object, name.clone()));
         let mut shelves = core.readers.lock();
-        let place = shelves.entry(name(&fresh.object)).or_default();
+        let place = shelves.entry(name).or_default();
         let shelf = place.upgrade().unwrap_or_else(|| fresh.clone());
         *place = Arc::downgrade(&shelf);
         let handle = Handle::new(shelf);
@@ -162,12 +181,21 @@ impl Readers {
         handle
     }
 
+    fn name(&self, object: &Object) -> Name {
+        let Object { location, size, etag, modified_s } = object;
+        let mark = match (etag.as_deref().and_then(strong), modified_s) {
+            (Some(_), _) => Mark::Pinned,
+            (None, Some(modified_s)) => Mark::Modified(*modified_s),
+            (None, None) => Mark::Own(self.own.fetch_add(1, Ordering::Relaxed)),
+        };
+        Name { location: location.to_string(), size: *size, etag: etag.clone(), mark }
+    }
+
     /// Nobody reads that version any more.
-    pub(super) fn forget(&self, object: &Object) {
+    pub(super) fn forget(&self, name: &Name) {
         let mut shelves = self.lock();
-        let name = name(object);
-        if shelves.get(&name).is_some_and(|shelf| shelf.strong_count() == 0) {
-            shelves.remove(&name);
+        if shelves.get(name).is_some_and(|shelf| shelf.strong_count() == 0) {
+            shelves.remove(name);
         }
     }
 

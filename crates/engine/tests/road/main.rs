@@ -8,6 +8,7 @@ mod origin;
 mod oss;
 mod places;
 mod reads;
+mod versions;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
