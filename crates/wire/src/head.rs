@@ -1,5 +1,6 @@
 //! Heads of answers: parsed from bytes, read for what a transfer needs, and framed as RFC 9112 §6.3 says.
 
+use std::borrow::Cow;
 use std::mem::MaybeUninit;
 
 use base64_simd::STANDARD as BASE64;
@@ -149,6 +150,14 @@ fn parse_with<'a>(
 /// one would never match.
 pub fn strong(etag: &str) -> Option<&str> {
     (etag.len() > 2 && etag.starts_with('"') && etag.ends_with('"')).then_some(etag)
+}
+
+/// An ETag as it should have been sent, where a server has left its quotes out: in listings some do, in headers few.
+pub fn quoted(etag: &str) -> Cow<'_, str> {
+    match etag.starts_with('"') || etag.starts_with("W/") {
+        true => etag.into(),
+        false => format!("\"{etag}\"").into(),
+    }
 }
 
 impl Head {
