@@ -6,7 +6,7 @@
 //! others wait for it: so there is always one that goes on, whoever holds how many answers.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
@@ -18,6 +18,7 @@ use crate::client::Core;
 use crate::error::Error;
 use crate::lease::{Charge, Holder, Lease, Pool, addressable};
 use crate::memory::Shares;
+use crate::shard::Job;
 
 /// Of what there is for reading, what is fetched ahead leaves this to what somebody waits for.
 const SHARE_OF_AWAITED: u64 = 8;
@@ -107,6 +108,8 @@ pub(crate) struct Readers {
     starved: Mutex<Starved>,
     /// How many reads there are in it, for whoever has no lock.
     starving: AtomicUsize,
+    /// A shard has been asked to look after them.
+    is_feeder_called: AtomicBool,
     /// What is to be read next, until somebody does.
     next: Mutex<Upcoming>,
     /// Counts versions that nothing tells from others.
@@ -122,6 +125,8 @@ struct Starved {
     is_overdrawn: bool,
     /// Somebody looks after them.
     is_fed: bool,
+    /// Memory may have come free since whoever does has looked.
+    is_news: bool,
 }
 
 /// An object that was begun before anybody has opened it.
@@ -160,6 +165,7 @@ impl Readers {
             shared_at_ms: AtomicU64::new(0),
             starved: Mutex::default(),
             starving: AtomicUsize::new(0),
+            is_feeder_called: AtomicBool::new(false),
             next: Mutex::default(),
             own: AtomicU64::new(0),
             counts: Arc::default(),
@@ -288,8 +294,28 @@ impl Readers {
         self.feed();
     }
 
+    /// The memory of a segment is free. Whoever let go of it last may hold any lock, and waits for nothing: a shard looks
+    /// after reads that wait for memory.
+    pub(super) fn on_freed(core: &Arc<Core>) {
+        let readers = &core.readers;
+        if readers.starving.load(Ordering::SeqCst) == 0
+            || readers.is_feeder_called.swap(true, Ordering::SeqCst)
+        {
+            return;
+        }
+        // The reads of a client that is closed end with their requests.
+        let _ = core.send(0, Job::Feed);
+    }
+
+    /// A shard was asked to look after reads that wait for memory.
+    pub(crate) fn on_feeder_called(&self) {
+        // Before looking: what comes free from now on calls again.
+        self.is_feeder_called.store(false, Ordering::SeqCst);
+        self.feed();
+    }
+
     /// Memory may have become free: goes on with reads that wait for some, in the order of asking.
-    pub(super) fn feed(&self) {
+    fn feed(&self) {
         if self.starving.load(Ordering::SeqCst) == 0 {
             return;
         }
@@ -297,10 +323,11 @@ impl Readers {
             let (shelf, read) = {
                 let mut starved = self.lock_starved();
                 if starved.is_fed {
+                    starved.is_news = true;
                     return;
                 }
                 let Some(first) = starved.reads.pop_front() else { return };
-                starved.is_fed = true;
+                (starved.is_fed, starved.is_news) = (true, false);
                 first
             };
             let goes_on = shelf.go_on(read, true);
@@ -309,10 +336,9 @@ impl Readers {
             match goes_on {
                 true => self.starving.fetch_sub(1, Ordering::SeqCst),
                 false => {
-                    let is_hopeless = starved.is_overdrawn;
                     starved.reads.push_front((shelf, read));
-                    // Whatever is past the limit ends, and comes here again.
-                    if is_hopeless {
+                    // Whatever is past the limit ends, and comes here again; as does who lets go of memory.
+                    if starved.is_overdrawn && !starved.is_news {
                         return;
                     }
                     continue;

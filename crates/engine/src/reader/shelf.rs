@@ -121,7 +121,6 @@ impl Shelf {
             counts.served_bytes.fetch_add(pieces.len() as u64, Ordering::Relaxed);
             self.run(after);
             done(Ok(pieces));
-            self.readers().feed();
             return None;
         }
         let read = places.wait(range, lane, Box::new(done));
@@ -237,7 +236,6 @@ impl Shelf {
         for running in cancel {
             running.fail(Error::new(ErrorKind::Cancelled, "nobody reads it any more"));
         }
-        let is_freed = !gone.is_empty();
         drop((gone, dropped));
         self.counts().wasted_bytes.fetch_add(wasted, Ordering::Relaxed);
         if is_short > 0 {
@@ -250,10 +248,6 @@ impl Shelf {
             let served = result.as_ref().map_or(0, Pieces::len) as u64;
             self.counts().served_bytes.fetch_add(served, Ordering::Relaxed);
             done(result);
-        }
-        // Not before: the answers held what has gone.
-        if is_freed {
-            self.readers().feed();
         }
     }
 
@@ -298,6 +292,10 @@ impl Shelf {
 
     pub(super) fn holds_any(&self) -> bool {
         self.segments.load(Ordering::Relaxed) > 0
+    }
+
+    pub(super) fn core(&self) -> &Arc<Core> {
+        &self.core
     }
 
     pub(super) fn readers(&self) -> &Readers {
