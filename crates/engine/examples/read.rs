@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use flatout_engine::{Client, Config, Object, Reader};
 use flatout_wire::location::Location;
+use flatout_wire::time::parse_http;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -21,7 +22,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let location = Location::parse(url)?;
     let stat = client.stat(&location)?;
     let size = stat.version.size.ok_or("of unknown size")?;
-    let reader = client.reader(Object { location, size, etag: stat.version.etag })?;
+    let modified_s = stat.version.last_modified.as_deref().and_then(parse_http);
+    let reader = client.reader(Object { location, size, etag: stat.version.etag, modified_s })?;
     let (begun, cpu) = (Instant::now(), cpu_s()?);
     let share = size / readers;
     std::thread::scope(|scope| {

@@ -480,15 +480,18 @@ impl Core {
             )
             .with_hint("make a new client after the fork"));
         }
-        let mut shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(shards) = shards.as_mut() else {
+        let mut guard = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(shards) = guard.as_mut() else {
             return Err(Error::new(ErrorKind::Cancelled, "the client was closed"));
         };
         while shards.len() <= shard {
             let number = u32::try_from(shards.len()).expect("shards are few");
             shards.push(ShardHandle::start(self.clone(), number)?);
         }
-        shards[shard].send(job);
+        let jobs = shards[shard].jobs();
+        drop(guard);
+        // Without the lock: with a job that is dropped its transfer ends, which may want to send another.
+        let _ = jobs.send(job);
         Ok(())
     }
 

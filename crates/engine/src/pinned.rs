@@ -2,6 +2,10 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use flatout_wire::head::strong;
+use flatout_wire::time::{format_http, parse_http};
+
+use crate::reader::Object;
 use crate::stats::Version;
 
 /// The version that every transfer of a reader's object is held against.
@@ -10,15 +14,19 @@ pub(crate) struct Pinned {
     pub(crate) name: String,
     /// The ETag that pins requests: a strong one, or none.
     pub(crate) pin: Option<String>,
-    /// Where there is no ETag, Last-Modified of the first answer has to do.
+    /// Where nothing pins, the time that was told has to do, in seconds since 1970.
+    modified_s: Option<u64>,
+    /// And where no time was told either, Last-Modified of the first answer.
     version: Mutex<Version>,
 }
 
 impl Pinned {
-    pub(crate) fn new(name: String, etag: Option<String>, size: u64) -> Pinned {
-        let pin = etag.clone().filter(|etag| etag.len() > 2 && etag.starts_with('"') && etag.ends_with('"'));
-        let version = Version { etag, last_modified: None, size: Some(size) };
-        Pinned { name, pin, version: Mutex::new(version) }
+    pub(crate) fn new(object: &Object) -> Pinned {
+        let Object { location, size, etag, modified_s } = object;
+        let pin = etag.as_deref().and_then(strong).map(String::from);
+        let modified_s = modified_s.filter(|_| pin.is_none());
+        let version = Version { etag: etag.clone(), last_modified: None, size: Some(*size) };
+        Pinned { name: location.to_string(), pin, modified_s, version: Mutex::new(version) }
     }
 
     pub(crate) fn version(&self) -> Version {
@@ -28,7 +36,7 @@ impl Pinned {
     /// What differs in the version of an answer; where nothing does, what it says and we did not know is known from now on.
     pub(crate) fn learn(&self, found: &Version) -> Option<String> {
         let mut known = self.version.lock().unwrap_or_else(PoisonError::into_inner);
-        let difference = known.difference(found);
+        let difference = known.difference(found).or_else(|| self.other_time(found));
         if difference.is_none() {
             let Version { etag, last_modified, .. } = &mut *known;
             *etag = etag.take().or_else(|| found.etag.clone());
@@ -36,15 +44,30 @@ impl Pinned {
         }
         difference
     }
+
+    /// What differs between the time that was told and that of an answer.
+    fn other_time(&self, found: &Version) -> Option<String> {
+        let told_s = self.modified_s?;
+        let now = found.last_modified.as_deref()?;
+        let is_other = parse_http(now).is_some_and(|now_s| now_s != told_s);
+        is_other.then(|| format!("Last-Modified was {}, now {now}", format_http(told_s)))
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use flatout_wire::location::Location;
+
     use super::*;
+
+    fn object(etag: Option<&str>, modified_s: Option<u64>) -> Object {
+        let location = Location::parse("s3://b/k").expect("a good URL");
+        Object { location, size: 9, etag: etag.map(String::from), modified_s }
+    }
 
     #[test]
     fn the_first_answer_says_what_was_not_known() {
-        let pinned = Pinned::new("s3://b/k".into(), None, 9);
+        let pinned = Pinned::new(&object(None, None));
         let answer =
             |day: &str, size| Version { etag: None, last_modified: Some(day.into()), size: Some(size) };
         assert_eq!(pinned.learn(&answer("Monday", 9)), None);
@@ -56,8 +79,26 @@ mod tests {
 
     #[test]
     fn only_a_strong_etag_pins() {
-        let pin = |etag: &str| Pinned::new(String::new(), Some(etag.into()), 1).pin;
+        let pin = |etag: &str| Pinned::new(&object(Some(etag), None)).pin;
         assert_eq!(pin("\"a\""), Some("\"a\"".into()));
         assert_eq!([pin("W/\"a\""), pin("\"\""), pin("a")], [None, None, None]);
+    }
+
+    #[test]
+    fn the_time_that_was_told_counts_where_nothing_pins() {
+        let check = |etag: Option<&str>, told_s: Option<u64>, answer: Option<&str>, is_other: bool| {
+            let pinned = Pinned::new(&object(etag, told_s));
+            let found = Version { etag: None, last_modified: answer.map(String::from), size: Some(9) };
+            assert_eq!(pinned.learn(&found).is_some(), is_other, "{etag:?} {told_s:?} {answer:?}");
+        };
+        let (time, other) = ("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:38 GMT");
+        check(None, Some(784_111_777), Some(time), false);
+        check(None, Some(784_111_777), Some("Sunday, 06-Nov-94 08:49:37 GMT"), false);
+        check(None, Some(784_111_777), Some(other), true);
+        check(Some("W/\"a\""), Some(784_111_777), Some(other), true);
+        check(Some("\"a\""), Some(784_111_777), Some(other), false);
+        check(None, None, Some(other), false);
+        check(None, Some(784_111_777), None, false);
+        check(None, Some(784_111_777), Some("yesterday"), false);
     }
 }

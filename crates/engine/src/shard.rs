@@ -39,6 +39,8 @@ pub(crate) enum Job {
     Lead(Hold, Post),
     Work(Hold, Post),
     Segment(Hold, Post),
+    /// Memory has come free that reads wait for.
+    Feed,
     Many(Worker),
     Call(Call, std::sync::mpsc::Sender<Result<(Head, Bytes), Error>>),
     Ask(Question, std::sync::mpsc::Sender<Result<Reply, Error>>),
@@ -70,14 +72,15 @@ impl ShardHandle {
         (ShardHandle { jobs, thread: None }, queue)
     }
 
-    /// Hands a job over. A shard that has stopped drops it, and with it the hold on its transfer.
-    pub(crate) fn send(&self, job: Job) {
-        let _ = self.jobs.send(job);
+    /// Where to hand jobs over. A shard that has stopped drops them, and with each the hold on its transfer.
+    pub(crate) fn jobs(&self) -> mpsc::UnboundedSender<Job> {
+        self.jobs.clone()
     }
 
     /// Stops the thread and waits for it; its transfers end as cancelled.
     pub(crate) fn stop(mut self) {
-        self.send(Job::Stop);
+        // One that has stopped by itself is as good.
+        let _ = self.jobs.send(Job::Stop);
         if let Some(thread) = self.thread.take() {
             // A panic of the thread has been printed by its own hook; there is nothing to add.
             let _ = thread.join();
@@ -114,6 +117,7 @@ pub(crate) async fn serve(shard: Rc<Shard>, number: u32, mut queue: mpsc::Unboun
                 hold.join_shard(number);
                 tokio::task::spawn_local(drive_segment(shard.clone(), hold, post));
             }
+            Job::Feed => shard.core.readers.on_feeder_called(),
             Job::Many(worker) => {
                 tokio::task::spawn_local(drive_many(shard.clone(), worker));
             }

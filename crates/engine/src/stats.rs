@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use flatout_wire::checksum::Algorithm;
-use flatout_wire::head::{Checksum, Head};
+use flatout_wire::head::{Checksum, Head, quoted};
 
 use crate::gate::LimitedBy;
 
@@ -38,7 +38,8 @@ impl Version {
                 _ => None,
             }
         }
-        differs("ETag", &self.etag, &later.etag)
+        let (ours, theirs) = (self.etag.as_deref().map(quoted), later.etag.as_deref().map(quoted));
+        differs("ETag", &ours, &theirs)
             .or_else(|| differs("size", &self.size, &later.size))
             .or_else(|| differs("Last-Modified", &self.last_modified, &later.last_modified))
     }
@@ -214,6 +215,8 @@ mod tests {
         let ours = version("\"a\"", 9);
         assert_eq!(ours.difference(&version("\"a\"", 9)), None);
         assert_eq!(ours.difference(&Version::default()), None);
+        assert_eq!(ours.difference(&version("a", 9)), None, "bare, as few send it");
+        assert!(ours.difference(&version("W/\"a\"", 9)).is_some());
         assert!(ours.difference(&version("\"b\"", 9)).expect("another ETag").contains("ETag"));
         assert!(ours.difference(&version("\"a\"", 8)).expect("another size").contains("size"));
     }

@@ -256,8 +256,19 @@ impl Walk {
 
 fn drive_jobs<S: Store>(ahead: &Ahead, core: &Weak<Core<S>>) {
     while let Some(job) = ahead.next() {
+        let lost = LostHand(ahead);
         if let Some(core) = core.upgrade() {
             core.do_job(job);
         }
+        std::mem::forget(lost);
+    }
+}
+
+/// Counts out a thread that panics: another takes its place.
+struct LostHand<'a>(&'a Ahead);
+
+impl Drop for LostHand<'_> {
+    fn drop(&mut self) {
+        self.0.lock().threads -= 1;
     }
 }

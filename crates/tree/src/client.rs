@@ -1,6 +1,7 @@
 //! The engine's client as a store.
 
 use flatout_engine::{Bucket, Client, Dialect, Entry, Error, Listing, Pieces, Reader, Reading, Weight};
+use flatout_wire::head::quoted;
 use flatout_wire::location::Location;
 use flatout_wire::time;
 use rustix::time::{ClockId, clock_gettime};
@@ -20,9 +21,7 @@ impl Store for Client {
     }
 
     fn head(&self, object: &Location) -> Result<Head, Error> {
-        let version = self.stat(object)?.version;
-        let modified_s = version.last_modified.as_deref().and_then(time::parse_http).unwrap_or(0);
-        Ok(Head { size: version.size.unwrap_or(0), etag: version.etag, modified_s })
+        Ok(head_of(self.stat(object)?.version))
     }
 
     fn buckets(&self, dialect: Dialect) -> Result<Vec<Bucket>, Error> {
@@ -45,6 +44,14 @@ impl Store for Client {
     fn unix_s(&self) -> i64 {
         clock_gettime(ClockId::Realtime).tv_sec
     }
+}
+
+fn head_of(version: flatout_engine::Version) -> Head {
+    let flatout_engine::Version { etag, last_modified, size } = version;
+    // As listings tell it.
+    let etag = etag.map(|etag| quoted(&etag).into_owned());
+    let modified_s = last_modified.as_deref().and_then(time::parse_http).unwrap_or(0);
+    Head { size: size.unwrap_or(0), etag, modified_s }
 }
 
 impl Pages for Listing {
@@ -79,5 +86,28 @@ impl Account for Weight {
 
     fn is_over(&self) -> bool {
         Weight::is_over(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_tells_what_a_listing_would() {
+        let check = |etag: Option<&str>, modified: Option<&str>, want: (Option<&str>, u64)| {
+            let version = flatout_engine::Version {
+                etag: etag.map(String::from),
+                last_modified: modified.map(String::from),
+                size: Some(9),
+            };
+            let Head { size, etag, modified_s } = head_of(version);
+            assert_eq!((etag.as_deref(), modified_s, size), (want.0, want.1, 9));
+        };
+        let time = "Sun, 06 Nov 1994 08:49:37 GMT";
+        check(Some("\"a\""), Some(time), (Some("\"a\""), 784_111_777));
+        check(Some("a"), Some("yesterday"), (Some("\"a\""), 0));
+        check(Some("W/\"a\""), None, (Some("W/\"a\""), 0));
+        check(None, None, (None, 0));
     }
 }

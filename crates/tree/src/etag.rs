@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use flatout_wire::head::strong;
+
 /// The ETag of a version as it was sent. MD5 digests are most of them, alone or with a number of parts behind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Etag {
@@ -64,6 +66,15 @@ impl Etag {
         }
         sent.push('"');
         Some(sent)
+    }
+
+    /// Whether versions of it have the same bytes.
+    pub(crate) fn is_strong(&self) -> bool {
+        match self {
+            Etag::None => false,
+            Etag::Md5 { .. } | Etag::Parts { .. } => true,
+            Etag::Other(sent) => strong(sent).is_some(),
+        }
     }
 
     /// Bytes beside its own size.

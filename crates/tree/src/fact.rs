@@ -1,8 +1,11 @@
 //! What is known of a name, and when the origin was asked for it. What was asked for later is the truth.
 
+use flatout_wire::location::Location;
+
 use crate::attributes::{FileKind, Source};
 use crate::etag::Etag;
 use crate::page::Said;
+use crate::store::Version;
 
 /// What an origin told of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,22 +43,27 @@ impl Fact {
         }
     }
 
-    /// Whether both are of one version. Where one has no ETag, size and time must do.
+    /// The object's version at `location`, to be read.
+    pub(crate) fn version(&self, location: Location) -> Version {
+        // Neither what nobody said nor what has no place here is a time.
+        let modified_s = Some(self.modified_s).filter(|at| !matches!(*at, 0 | u32::MAX)).map(u64::from);
+        Version { location, size: self.size, etag: self.etag.sent(), modified_s }
+    }
+
+    /// Whether both are of one version. Where one has no ETag, size and time must do; where it is a weak one, these too.
     pub(crate) fn is_same_version(&self, other: &Fact) -> bool {
-        match (&self.etag, &other.etag) {
-            (Etag::None, _) | (_, Etag::None) => {
-                (self.size, self.modified_s) == (other.size, other.modified_s)
-            }
-            (ours, theirs) => ours == theirs && self.size == other.size,
-        }
+        let is_one_etag = [&self.etag, &other.etag].contains(&&Etag::None) || self.etag == other.etag;
+        let is_one_time =
+            self.etag.is_strong() && other.etag.is_strong() || self.modified_s == other.modified_s;
+        is_one_etag && is_one_time && self.size == other.size
     }
 
     /// A number for the version: never 0, and another for another as far as 32 bits can tell.
     pub(crate) fn tag(&self) -> u32 {
         let mut hash = crate::hash::Hash::new();
-        match &self.etag {
-            Etag::None => hash.add(&self.modified_s.to_le_bytes()),
-            etag => hash.add(etag.sent().unwrap_or_default().as_bytes()),
+        hash.add(self.etag.sent().unwrap_or_default().as_bytes());
+        if !self.etag.is_strong() {
+            hash.add(&self.modified_s.to_le_bytes());
         }
         hash.add(&self.size.to_le_bytes());
         (hash.end() as u32).max(1)
@@ -68,5 +76,41 @@ impl Finding {
             Finding::There(_, fact) => fact.told_ms,
             Finding::Absent(told_ms) => *told_ms,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fact(etag: Option<&str>, size: u64, modified_s: u32) -> Fact {
+        Fact { size, told_ms: 0, etag: Etag::of(etag), modified_s, source: Source::Listing }
+    }
+
+    #[test]
+    fn versions_are_told_apart() {
+        let (strong, weak) = (Some("\"a\""), Some("W/\"a\""));
+        let check = |one: Fact, other: Fact, same: bool| {
+            assert_eq!(
+                [one.is_same_version(&other), other.is_same_version(&one)],
+                [same; 2],
+                "{one:?} {other:?}"
+            );
+            if one.etag == other.etag {
+                assert_eq!(one.tag() == other.tag(), same, "{one:?} {other:?}");
+            }
+        };
+        check(fact(strong, 1, 5), fact(strong, 1, 6), true);
+        check(fact(strong, 1, 5), fact(strong, 2, 5), false);
+        check(fact(strong, 1, 5), fact(Some("\"b\""), 1, 5), false);
+        for etag in [None, weak] {
+            check(fact(etag, 1, 5), fact(etag, 1, 5), true);
+            check(fact(etag, 1, 5), fact(etag, 1, 6), false);
+            check(fact(etag, 1, 5), fact(etag, 2, 5), false);
+            check(fact(etag, 1, 5), fact(None, 1, 5), true);
+            check(fact(etag, 1, 5), fact(None, 1, 6), false);
+        }
+        check(fact(None, 1, 5), fact(strong, 1, 5), true);
+        check(fact(None, 1, 5), fact(strong, 1, 6), false);
     }
 }

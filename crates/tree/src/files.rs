@@ -105,8 +105,7 @@ impl<S: Store> Core<S> {
             let table = self.table();
             let inode = table.get(ino).ok_or_else(|| Fault::of(libc::ESTALE))?;
             let location = self.object(&table, inode.parent, &inode.name)?;
-            let version = Version { location, size: inode.fact.size, etag: inode.fact.etag.sent() };
-            (inode.parent, inode.name.clone(), version, inode.version)
+            (inode.parent, inode.name.clone(), inode.fact.version(location), inode.version)
         };
         let size = version.size;
         let content = self.store.content(version)?;
@@ -193,8 +192,8 @@ impl<S: Store> Core<S> {
         let location = self.object(&table, parent, name).ok()?;
         drop(table);
         match listing.find(name) {
-            Answer::There(Said::File { size, etag, .. }, _) => {
-                Some(Version { location, size, etag: etag.sent() })
+            Answer::There(said @ Said::File { .. }, told_ms) => {
+                Some(Fact::of_said(said, told_ms).1.version(location))
             }
             _ => None,
         }

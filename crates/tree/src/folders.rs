@@ -224,6 +224,6 @@ impl<S: Store> Core<S> {
 
     fn begin(&self, place: &Place) -> Result<FolderListing, Error> {
         let pages = self.pages(place)?;
-        Ok(FolderListing::new(pages, place.prefix_bytes(), self.now_ms(), self.held.clone()))
+        Ok(FolderListing::new(pages, place.prefix(), self.now_ms(), self.held.clone()))
     }
 }

@@ -103,7 +103,7 @@ fn what_a_listing_said_before_does_not_come_back() {
         }
     }
     let mut table = Table::new(u64::MAX);
-    let listing = Arc::new(FolderListing::new(Box::new(One), 0, 100, Arc::<Held>::default()));
+    let listing = Arc::new(FolderListing::new(Box::new(One), "", 100, Arc::<Held>::default()));
     listing.page_with(0, || 100, &crate::stats::Counters::default()).expect("a page");
     table.set_listing(ROOT, listing);
     assert_eq!(found(&table, "a", 200), Some(Ok(7)));

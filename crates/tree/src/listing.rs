@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use flatout_engine::{Entry, Error};
+use flatout_engine::{Entry, Error, ErrorKind};
 
 use crate::fault::Fault;
 use crate::names;
@@ -67,19 +67,14 @@ pub(crate) enum Answer {
 }
 
 impl FolderListing {
-    /// A listing that has not been begun, of a folder whose key has so many bytes.
-    pub(crate) fn new(
-        pages: Box<dyn Pages>,
-        prefix_bytes: usize,
-        now_ms: u64,
-        held: Arc<Held>,
-    ) -> FolderListing {
+    /// A listing that has not been begun, of a folder of that key.
+    pub(crate) fn new(pages: Box<dyn Pages>, prefix: &str, now_ms: u64, held: Arc<Held>) -> FolderListing {
         let state = State {
             pages: Vec::new(),
             dropped: 0,
             dropped_to: String::new(),
             readers: 0,
-            binder: Binder::new(prefix_bytes),
+            binder: Binder::new(prefix),
             source: Feed::Waits(pages),
             answers: 0,
             weight: LISTING_BYTES,
@@ -124,6 +119,7 @@ impl FolderListing {
     }
 
     fn fetch(&self, mut pages: Box<dyn Pages>, now_ms: &dyn Fn() -> u64, counters: &Counters) {
+        let lost = LostPage { listing: self, counters };
         let asked_ms = now_ms();
         counters.pages.count();
         let answer = pages.next_page();
@@ -141,6 +137,7 @@ impl FolderListing {
             }
         };
         drop(state);
+        std::mem::forget(lost);
         self.arrived.notify_all();
     }
 
@@ -258,6 +255,21 @@ impl FolderListing {
     }
 }
 
+/// Fails the listing of who panics while a page is fetched: the others would wait for it.
+struct LostPage<'a> {
+    listing: &'a FolderListing,
+    counters: &'a Counters,
+}
+
+impl Drop for LostPage<'_> {
+    fn drop(&mut self) {
+        self.counters.failures.count();
+        let why = Error::new(ErrorKind::Internal, "a listing panicked: this is a defect of flatout");
+        self.listing.lock().source = Feed::Failed(Arc::new(why));
+        self.listing.arrived.notify_all();
+    }
+}
+
 impl State {
     fn entries(&self) -> u64 {
         self.pages.last().map_or(self.dropped, |page| page.end())
@@ -297,5 +309,57 @@ impl Drop for FolderListing {
     fn drop(&mut self) {
         let bytes = self.lock().weight;
         self.held.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// Panics when it is told to.
+    struct Panics {
+        asked: mpsc::Sender<()>,
+        goes: mpsc::Receiver<()>,
+    }
+
+    impl Pages for Panics {
+        fn next_page(&mut self) -> Result<(Vec<Entry>, bool), Error> {
+            self.asked.send(()).expect("the test listens");
+            self.goes.recv().expect("the test tells");
+            panic!("as a test")
+        }
+    }
+
+    /// Everybody waited for it without end.
+    #[test]
+    fn a_listing_that_panics_fails_for_who_waits_and_who_comes() {
+        let (asked, is_asked) = mpsc::channel();
+        let (go, goes) = mpsc::channel();
+        let pages = Box::new(Panics { asked, goes });
+        let listing = Arc::new(FolderListing::new(pages, "", 0, Arc::<Held>::default()));
+        let counters = Arc::new(Counters::default());
+        let (tell, told) = mpsc::channel();
+        let read = || {
+            let (listing, counters, tell) = (listing.clone(), counters.clone(), tell.clone());
+            std::thread::spawn(move || {
+                let page = listing.page_with(0, || 0, &counters);
+                tell.send(page.map(|page| page.is_some()).map_err(|fault| fault.errno))
+                    .expect("the test listens");
+            })
+        };
+        let panics = read();
+        is_asked.recv().expect("it asks");
+        let waits = read();
+        go.send(()).expect("it waits to be told");
+        assert!(panics.join().is_err());
+        // A guard against hanging, no measure.
+        let patience = std::time::Duration::from_secs(30);
+        assert_eq!(told.recv_timeout(patience).expect("who waits is answered"), Err(libc::EIO));
+        waits.join().expect("no panic");
+        read().join().expect("no panic");
+        assert_eq!(told.recv_timeout(patience).expect("who comes is answered"), Err(libc::EIO));
+        assert!(listing.has_failed() && counters.failures.get() == 1);
     }
 }

@@ -214,7 +214,7 @@ impl<S: Store> Core<S> {
         let mut is_folder = seen.entries.iter().any(|entry| entry.name().starts_with(&beneath));
         if !is_folder && !seen.is_all {
             let inside = self.list_until(folder, &beneath, 1, |_| true)?;
-            is_folder = !inside.entries.is_empty();
+            is_folder = inside.entries.iter().any(|entry| entry.name().starts_with(&beneath));
         }
         if is_folder {
             return Ok(Finding::There(FileKind::Folder, Fact::folder(told_ms)));

@@ -104,8 +104,8 @@ impl Page {
 /// `a/` follows, which may be pages later.
 #[derive(Debug, Default)]
 pub(crate) struct Binder {
-    /// Bytes of the folder's own key in front of each name.
-    prefix_bytes: usize,
+    /// The folder's own key, which stands in front of each name.
+    prefix: Box<str>,
     /// Files that a folder of the same name may follow, the later behind the earlier: each is the start of the next.
     held: Vec<(u64, Listed)>,
     names: String,
@@ -121,8 +121,8 @@ pub(crate) struct Binder {
 }
 
 impl Binder {
-    pub(crate) fn new(prefix_bytes: usize) -> Binder {
-        Binder { prefix_bytes, ..Binder::default() }
+    pub(crate) fn new(prefix: &str) -> Binder {
+        Binder { prefix: prefix.into(), ..Binder::default() }
     }
 
     /// The page that can be made of `entries`, and of what was held back before; `None` where that is nothing.
@@ -135,6 +135,11 @@ impl Binder {
     ) -> Option<Page> {
         self.asked_ms = asked_ms;
         for entry in entries {
+            // An origin that does not listen to what it is asked for: cut short it would be another name.
+            if !entry.name().starts_with(&*self.prefix) {
+                counters.foreign.count();
+                continue;
+            }
             self.is_unordered |= entry.name() < self.last_key.as_str();
             self.last_key.clear();
             self.last_key.push_str(entry.name());
@@ -149,11 +154,10 @@ impl Binder {
     fn take(&mut self, entry: Entry, asked_ms: u64, counters: &Counters) {
         self.let_go(Some(entry.name()), counters);
         match entry {
-            Entry::Object(listed) if listed.key.len() <= self.prefix_bytes => {
+            Entry::Object(listed) if listed.key.len() == self.prefix.len() => {
                 self.marker_s = u32::try_from(listed.last_modified).ok().filter(|&at| at > 0);
             }
             // With a delimiter no object's name has one; a marker of a folder comes as its prefix.
-            // A key of another folder, from an origin that does not listen, has no name here.
             Entry::Object(listed) => match names::check(self.name_of(&listed.key), counters) {
                 Ok(()) => self.held.push((asked_ms, listed)),
                 Err(counter) => counter.count(),
@@ -202,7 +206,7 @@ impl Binder {
     }
 
     fn name_of<'a>(&self, key: &'a str) -> &'a str {
-        key.get(self.prefix_bytes..).unwrap_or_default()
+        key.strip_prefix(&*self.prefix).unwrap_or_default()
     }
 
     fn push(&mut self, name: &str, row: Row) {

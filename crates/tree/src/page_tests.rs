@@ -14,7 +14,7 @@ fn entry(key: &str) -> Entry {
 
 /// What is shown of keys under `p/` that come in such pages, a line for each name; and what is not.
 fn shown(pages: &[&[&str]]) -> (Vec<String>, Counters, Binder) {
-    let (mut binder, counters, mut lines) = (Binder::new(2), Counters::default(), Vec::new());
+    let (mut binder, counters, mut lines) = (Binder::new("p/"), Counters::default(), Vec::new());
     for (number, keys) in pages.iter().enumerate() {
         let entries = keys.iter().map(|key| entry(key)).collect();
         let is_last = number + 1 == pages.len();
@@ -58,7 +58,7 @@ fn keys_that_are_no_names_are_counted() {
 
 #[test]
 fn a_page_remembers_when_its_oldest_entry_was_asked_for() {
-    let (mut binder, counters) = (Binder::new(0), Counters::default());
+    let (mut binder, counters) = (Binder::new(""), Counters::default());
     assert!(binder.bind(vec![entry("a")], false, 10, &counters).is_none());
     let page = binder.bind(vec![entry("b")], false, 20, &counters).expect("a");
     assert_eq!((page.len(), page.asked_ms), (1, 10));
@@ -100,7 +100,8 @@ proptest! {
 
 /// An origin that does not listen to the prefix it is asked for.
 #[test]
-fn a_key_that_is_cut_within_a_letter_is_not_shown() {
-    let (lines, counters, _) = shown(&[&["aü", "p/b"]]);
-    assert_eq!((lines, counters.empty.get()), (vec!["b".to_owned()], 1));
+fn keys_that_do_not_begin_with_what_was_asked_for_are_not_shown() {
+    let (lines, counters, binder) = shown(&[&["aü", "a/c", "o/", "p", "p/b", "", "q/p/d", "q/r/"], &["p/e"]]);
+    assert_eq!((lines, counters.hidden().foreign), (vec!["b".to_owned(), "e".to_owned()], 7));
+    assert_eq!((counters.hidden().total(), binder.marker_s, binder.is_unordered), (7, None, false));
 }

@@ -26,11 +26,11 @@ impl Place {
         }
     }
 
-    /// Of the keys of its entries, how many bytes are its own.
-    pub(crate) fn prefix_bytes(&self) -> usize {
+    /// What the keys of its entries begin with.
+    pub(crate) fn prefix(&self) -> &str {
         match self {
-            Place::Buckets(_) => 0,
-            Place::Folder(location) => location.key().len(),
+            Place::Buckets(_) => "",
+            Place::Folder(location) => location.key(),
         }
     }
 }

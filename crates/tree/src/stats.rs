@@ -50,11 +50,13 @@ pub struct Hidden {
     pub too_long: u64,
     /// A component with a NUL.
     pub nul: u64,
+    /// Not below what was listed: an origin that does not listen to what it is asked for.
+    pub foreign: u64,
 }
 
 impl Hidden {
     pub fn total(&self) -> u64 {
-        self.shadowed + self.empty + self.dots + self.too_long + self.nul
+        self.shadowed + self.empty + self.dots + self.too_long + self.nul + self.foreign
     }
 }
 
@@ -73,6 +75,7 @@ pub(crate) struct Counters {
     pub(crate) dots: Counter,
     pub(crate) too_long: Counter,
     pub(crate) nul: Counter,
+    pub(crate) foreign: Counter,
 }
 
 #[derive(Default)]
@@ -96,6 +99,7 @@ impl Counters {
             dots: self.dots.get(),
             too_long: self.too_long.get(),
             nul: self.nul.get(),
+            foreign: self.foreign.get(),
         }
     }
 }

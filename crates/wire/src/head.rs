@@ -1,5 +1,6 @@
 //! Heads of answers: parsed from bytes, read for what a transfer needs, and framed as RFC 9112 §6.3 says.
 
+use std::borrow::Cow;
 use std::mem::MaybeUninit;
 
 use base64_simd::STANDARD as BASE64;
@@ -145,6 +146,20 @@ fn parse_with<'a>(
     Ok(Some(reading.finish(is_http_11, request).map(|head| (head, head_bytes))))
 }
 
+/// An ETag that `If-Match` may use and that names bytes: quoted and not weak. RFC 9110 §13.1.1 compares strongly, so a weak
+/// one would never match.
+pub fn strong(etag: &str) -> Option<&str> {
+    (etag.len() > 2 && etag.starts_with('"') && etag.ends_with('"')).then_some(etag)
+}
+
+/// An ETag as it should have been sent, where a server has left its quotes out: in listings some do, in headers few.
+pub fn quoted(etag: &str) -> Cow<'_, str> {
+    match etag.starts_with('"') || etag.starts_with("W/") {
+        true => etag.into(),
+        false => format!("\"{etag}\"").into(),
+    }
+}
+
 impl Head {
     /// Reads the headers of an answer that another HTTP library framed. `keep_alive` is true and `body` a
     /// guess from `Content-Length`: that library has both in hand.
@@ -158,11 +173,9 @@ impl Head {
         head
     }
 
-    /// The ETag if `If-Match` may use it: quoted and not weak. RFC 9110 §13.1.1 compares strongly, so a weak
-    /// one would never match.
+    /// The ETag if `If-Match` may use it: see [`strong`].
     pub fn strong_etag(&self) -> Option<&str> {
-        let etag = self.etag.as_deref()?;
-        (etag.len() > 2 && etag.starts_with('"') && etag.ends_with('"')).then_some(etag)
+        strong(self.etag.as_deref()?)
     }
 
     fn empty(status: u16) -> Head {

@@ -1,5 +1,6 @@
 //! Listings: a page of ListObjectsV2 and the answer of ListBuckets.
 
+use crate::head::quoted;
 use crate::percent;
 use crate::time::parse_iso;
 use crate::xml::{excerpt, walk};
@@ -82,7 +83,7 @@ fn parse_any_page(xml: &[u8]) -> Result<(Page, bool), XmlError> {
         match path.strip_prefix("ListBucketResult/").unwrap_or("") {
             "Contents/Key" => object.key = text.into(),
             "Contents/Size" => object.size = value("Size", text, crate::range::number(text.trim()))?,
-            "Contents/ETag" => object.etag = some(text),
+            "Contents/ETag" => object.etag = some(text).map(|etag| quoted(&etag).into_owned()),
             "Contents/LastModified" => {
                 object.last_modified = value("LastModified", text, parse_iso(text.trim()))?
             }
@@ -214,6 +215,29 @@ mod tests {
         );
         let spaces = "<ListBucketResult><Contents><Key> a </Key></Contents></ListBucketResult>";
         assert_eq!(parse_page(spaces.as_bytes()).unwrap().objects[0].key, " a ");
+    }
+
+    /// Some servers list ETags bare, and send them in quotes.
+    #[test]
+    fn etags_are_as_in_the_header() {
+        let rows = [
+            ("&quot;a&quot;", Some("\"a\"")),
+            ("a", Some("\"a\"")),
+            (" 70ee1738b6b21e2c8a43f3a5ab0eee71-3 ", Some("\"70ee1738b6b21e2c8a43f3a5ab0eee71-3\"")),
+            ("W/&quot;a&quot;", Some("W/\"a\"")),
+            ("&quot;&quot;", Some("\"\"")),
+            ("&quot;half", Some("\"half")),
+            ("", None),
+            (" ", None),
+        ];
+        for (listed, expected) in rows {
+            let xml = format!(
+                "<ListBucketResult><Contents><Key>k</Key><ETag>{listed}</ETag></Contents></ListBucketResult>"
+            );
+            for page in [parse_page(xml.as_bytes()), parse_oss_page(xml.as_bytes())] {
+                assert_eq!(page.unwrap().objects[0].etag.as_deref(), expected, "{listed}");
+            }
+        }
     }
 
     #[test]

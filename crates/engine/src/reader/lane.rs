@@ -260,13 +260,20 @@ impl Lane {
         }
     }
 
+    /// Of what is missing of what it reads next, in order, what it comes to first.
+    pub(super) fn first_of(&self, gaps: Vec<Range<u64>>) -> Option<Range<u64>> {
+        let mut gaps = gaps.into_iter();
+        if self.pattern == Pattern::Backward { gaps.next_back() } else { gaps.next() }
+    }
+
     /// So much has been asked for, or was there already.
     pub(super) fn on_asked(&mut self, range: &Range<u64>) {
         match self.pattern {
             Pattern::Forward => self.asked = self.asked.max(range.end),
             Pattern::Backward => self.asked = self.asked.min(range.start),
             Pattern::Strided { step, bytes } => {
-                if range.start <= self.asked && self.asked < range.end.max(range.start + bytes) {
+                let end = self.asked.saturating_add(bytes).min(self.size);
+                if range.start <= self.asked && range.end >= end {
                     // Below the first element there is none: as if the one before were asked for again.
                     self.asked = self.asked.checked_add_signed(step).unwrap_or(self.reach);
                 }

@@ -208,12 +208,30 @@ impl Lanes {
 
     /// What a lane asks for next. Into what another has read already it does not go ahead of its readers: they have shared
     /// the object out among them.
-    pub(super) fn ahead(&self, number: Number, window_max: u64, segment_max: u64) -> Option<Range<u64>> {
+    fn ahead(&self, number: Number, window_max: u64, segment_max: u64) -> Option<Range<u64>> {
         let lane = self.lanes.iter().find(|lane| lane.number == number)?;
         let others = self.lanes.iter().filter(|other| other.pattern == Pattern::Forward);
         let in_front =
             others.map(|other| other.start).filter(|start| *start > lane.start && *start >= lane.reach);
         lane.ahead(in_front.min().unwrap_or(self.size), window_max, segment_max)
+    }
+
+    /// The same as far as it is missing, by `gaps`; what is there counts as asked for.
+    pub(super) fn next_missing(
+        &mut self,
+        number: Number,
+        window_max: u64,
+        segment_max: u64,
+        gaps: impl Fn(&Range<u64>) -> Vec<Range<u64>>,
+    ) -> Option<Range<u64>> {
+        loop {
+            let wanted = self.ahead(number, window_max, segment_max)?;
+            let lane = self.get(number)?;
+            match lane.first_of(gaps(&wanted)) {
+                Some(gap) => return Some(gap),
+                None => lane.on_asked(&wanted),
+            }
+        }
     }
 
     /// Whether the lane was read from lately.

@@ -11,21 +11,26 @@ const SIZE: u64 = 1 << 30;
 /// What lanes ask for, as a shelf with memory without end would.
 struct Asked {
     lanes: Lanes,
+    /// What was there before, in order.
+    there: Vec<Range<u64>>,
     ahead: Vec<(Number, Range<u64>)>,
 }
 
 impl Asked {
     fn new() -> Asked {
-        Asked { lanes: Lanes::new(SIZE), ahead: Vec::new() }
+        Asked { lanes: Lanes::new(SIZE), there: Vec::new(), ahead: Vec::new() }
     }
 
     fn read(&mut self, read: Range<u64>) -> Option<Number> {
         let lane = self.lanes.on_read(&read);
         if let Some(number) = lane {
-            while let Some(range) = self.lanes.ahead(number, 64 * MIB, 8 * MIB) {
+            let Asked { lanes, there, ahead } = self;
+            while let Some(range) =
+                lanes.next_missing(number, 64 * MIB, 8 * MIB, |wanted| gaps(there, ahead, wanted))
+            {
                 assert!(!range.is_empty() && range.end <= SIZE, "{range:?}");
-                self.lanes.get(number).expect("a lane that reads").on_asked(&range);
-                self.ahead.push((number, range));
+                lanes.get(number).expect("a lane that reads").on_asked(&range);
+                ahead.push((number, range));
             }
         }
         lane
@@ -34,6 +39,23 @@ impl Asked {
     fn ahead_bytes(&self) -> u64 {
         self.ahead.iter().map(|(_, range)| range.end - range.start).sum()
     }
+}
+
+/// What of a range is neither there nor asked for.
+fn gaps(there: &[Range<u64>], ahead: &[(Number, Range<u64>)], wanted: &Range<u64>) -> Vec<Range<u64>> {
+    let mut there: Vec<&Range<u64>> = there.iter().chain(ahead.iter().map(|(_, range)| range)).collect();
+    there.sort_by_key(|range| range.start);
+    let (mut gaps, mut at) = (Vec::new(), wanted.start);
+    for range in there {
+        if range.start.min(wanted.end) > at {
+            gaps.push(at..range.start.min(wanted.end));
+        }
+        at = at.max(range.end);
+    }
+    if at < wanted.end {
+        gaps.push(at..wanted.end);
+    }
+    gaps
 }
 
 /// Reads of so many KiB at so many KiB; from which of them on there is a lane.
@@ -212,4 +234,30 @@ proptest! {
 #[test]
 fn steps_down_to_the_start_end_there() {
     check("strided backward to the start", 4, &[350, 250, 150, 50], Some(3));
+}
+
+/// A backward lane asked for the lowest of several gaps, and took the others for asked for.
+#[test]
+fn nothing_is_left_out_beside_what_is_there() {
+    let check = |name: &str, islands: &[u64], reads: &mut dyn Iterator<Item = u64>, bytes: u64| {
+        let mut asked = Asked::new();
+        asked.there = islands.iter().map(|at| at * KIB..(at + 64) * KIB).collect();
+        let mut missed = 0;
+        for at in reads {
+            let read = at * KIB..(at + bytes) * KIB;
+            let missing: u64 =
+                gaps(&asked.there, &asked.ahead, &read).iter().map(|gap| gap.end - gap.start).sum();
+            if asked.ahead_bytes() > 0 {
+                missed += missing;
+            }
+            asked.read(read);
+        }
+        assert_eq!(missed, 0, "{name}");
+        assert!(asked.ahead_bytes() > 4 * MIB, "{name}");
+    };
+    let islands: Vec<u64> = (0..60).map(|number| 30_000 + number * 1_031).collect();
+    check("forward", &islands, &mut (0..500).map(|step| 30_000 + step * 128), 128);
+    check("backward", &islands, &mut (0..500).map(|step| 90_000 - step * 128), 128);
+    check("strided", &islands, &mut (0..120).map(|step| 29_000 + step * 500), 300);
+    check("strided backward", &islands, &mut (0..120).map(|step| 90_000 - step * 500), 300);
 }

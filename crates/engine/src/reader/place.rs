@@ -23,24 +23,52 @@ pub(super) struct Place {
     pub(super) read: Read,
 }
 
+/// Where those begin that a range touches.
+fn touched(places: &BTreeMap<u64, Place>, range: &Range<u64>) -> Range<u64> {
+    let before = places.range(..range.start).next_back();
+    let reaches = before.filter(|(_, place)| place.segment.range.end > range.start);
+    let first = reaches.map_or(range.start, |(start, _)| *start);
+    first..range.end.max(first)
+}
+
 /// Those that a range touches.
+pub(super) fn overlapping<'a>(
+    places: &'a BTreeMap<u64, Place>,
+    range: &Range<u64>,
+) -> impl Iterator<Item = &'a Place> {
+    places.range(touched(places, range)).map(|(_, place)| place)
+}
+
+/// The same.
 pub(super) fn overlapping_mut<'a>(
     places: &'a mut BTreeMap<u64, Place>,
     range: &Range<u64>,
 ) -> impl Iterator<Item = &'a mut Place> {
-    let before = places.range(..range.start).next_back();
-    let first = before.filter(|(_, place)| place.segment.range.end > range.start);
-    let first = first.map_or(range.start, |(start, _)| *start);
-    places.range_mut(first..range.end.max(first)).map(|(_, place)| place)
+    let touched = touched(places, range);
+    places.range_mut(touched).map(|(_, place)| place)
+}
+
+/// What of a range is neither there nor on its way.
+pub(super) fn gaps(places: &BTreeMap<u64, Place>, range: &Range<u64>) -> Vec<Range<u64>> {
+    let (mut gaps, mut at) = (Vec::new(), range.start);
+    for place in overlapping(places, range) {
+        let there = &place.segment.range;
+        if there.start > at {
+            gaps.push(at..there.start);
+        }
+        at = there.end;
+    }
+    if at < range.end {
+        gaps.push(at..range.end);
+    }
+    gaps
 }
 
 /// What is there of a range, from its start on.
 pub(super) fn landed(places: &BTreeMap<u64, Place>, range: &Range<u64>) -> Pieces {
     let mut pieces = Pieces::default();
-    let before = places.range(..range.start).next_back();
-    let reaches = before.filter(|(_, place)| place.segment.range.end > range.start);
-    let (first, mut at) = (reaches.map_or(range.start, |(start, _)| *start), range.start);
-    for segment in places.range(first..range.end.max(first)).map(|(_, place)| &place.segment) {
+    let mut at = range.start;
+    for segment in overlapping(places, range).map(|place| &place.segment) {
         let end = range.end.min(segment.range.start + segment.landed());
         if segment.range.start > at || end <= at {
             break;

@@ -11,7 +11,7 @@ use super::Object;
 use super::lane::Number;
 use super::lanes::Lanes;
 use super::layout::Study;
-use super::place::{Place, landed, overlapping_mut};
+use super::place::{Place, gaps, landed, overlapping, overlapping_mut};
 use super::read::Read;
 use super::segment::{Pieces, Segment};
 use super::shelf::{After, Shelf};
@@ -121,7 +121,7 @@ impl Places {
     pub(super) fn take(&mut self, range: &Range<u64>, after: &mut After) -> Option<Pieces> {
         let mut pieces = Pieces::default();
         let mut at = range.start;
-        for place in self.overlapping(range) {
+        for place in overlapping(&self.places, range) {
             let segment = &place.segment;
             let end = range.end.min(segment.range.end);
             if segment.range.start > at || segment.range.start + segment.landed() < end {
@@ -172,7 +172,7 @@ impl Places {
     ) -> Option<u64> {
         let Wait { range, lane, .. } = self.waits.get(&read)?;
         let (range, lane) = (range.clone(), *lane);
-        for gap in self.gaps(&range) {
+        for gap in gaps(&self.places, &range) {
             let mut gap = gap;
             while !gap.is_empty() {
                 let (wanted, is_whole) = self.wanted(&gap, lane, effort, limits);
@@ -266,7 +266,7 @@ impl Places {
         if is_whole {
             shelf.counts().whole.fetch_add(1, Ordering::Relaxed);
         }
-        let segment = Arc::new(Segment::new(range, memory, is_overdrawn, shelf.counts().clone()));
+        let segment = Arc::new(Segment::new(range, memory, is_overdrawn, shelf.core()));
         let priority = if is_ahead { Priority::Ahead } else { Priority::Awaited };
         let running = shelf.transfer(&segment, is_whole, priority);
         let (start, running_weak) = (segment.range.start, Arc::downgrade(&running));
@@ -383,25 +383,16 @@ impl Places {
         self.drop_retired(after);
         let Some(number) = lane else { return };
         self.drop_passed(number, after);
-        while let Some(wanted) = self.lanes.ahead(number, limits.window_max, limits.segment_max) {
-            let Some(gap) = self.gaps(&wanted).into_iter().next() else {
-                // Another lane has it.
-                if let Some(lane) = self.lanes.get(number) {
-                    lane.on_asked(&wanted);
-                }
-                continue;
-            };
+        let next = |lanes: &mut Lanes, places: &BTreeMap<u64, Place>| {
+            lanes.next_missing(number, limits.window_max, limits.segment_max, |wanted| gaps(places, wanted))
+        };
+        while let Some(gap) = next(&mut self.lanes, &self.places) {
             let bytes = gap.end - gap.start;
             let Some(memory) = shelf.readers().lease_ahead(bytes) else {
                 after.is_short = bytes;
                 break;
             };
-            self.fetch(shelf, gap.clone(), memory, false, false, Some(number), true, after);
-            if let Some(lane) = self.lanes.get(number)
-                && gap.end == wanted.end
-            {
-                lane.on_asked(&wanted);
-            }
+            self.fetch(shelf, gap, memory, false, false, Some(number), true, after);
         }
         let ends = self.lanes.get(number).is_some_and(|lane| lane.is_asked_to_the_end());
         if ends && after.next.is_none() {
@@ -550,33 +541,5 @@ impl Places {
     fn is_in_place(&self, segment: &Arc<Segment>) -> bool {
         let place = self.places.get(&segment.range.start);
         place.is_some_and(|place| Arc::ptr_eq(&place.segment, segment))
-    }
-
-    fn overlapping(&self, range: &Range<u64>) -> impl Iterator<Item = &Place> {
-        let first = self.first_of(range);
-        self.places.range(first..range.end.max(first)).map(|(_, place)| place)
-    }
-
-    /// Where the segment begins that `range` begins in, or `range` itself.
-    fn first_of(&self, range: &Range<u64>) -> u64 {
-        let before = self.places.range(..range.start).next_back();
-        let reaches = before.filter(|(_, place)| place.segment.range.end > range.start);
-        reaches.map_or(range.start, |(start, _)| *start)
-    }
-
-    /// What of a range is neither there nor on its way.
-    fn gaps(&self, range: &Range<u64>) -> Vec<Range<u64>> {
-        let (mut gaps, mut at) = (Vec::new(), range.start);
-        for place in self.overlapping(range) {
-            let there = &place.segment.range;
-            if there.start > at {
-                gaps.push(at..there.start);
-            }
-            at = there.end;
-        }
-        if at < range.end {
-            gaps.push(at..range.end);
-        }
-        gaps
     }
 }

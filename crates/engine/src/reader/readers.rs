@@ -6,9 +6,11 @@
 //! others wait for it: so there is always one that goes on, whoever holds how many answers.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
+
+use flatout_wire::head::strong;
 
 use super::Object;
 use super::shelf::{Handle, Shelf};
@@ -16,6 +18,7 @@ use crate::client::Core;
 use crate::error::Error;
 use crate::lease::{Charge, Holder, Lease, Pool, addressable};
 use crate::memory::Shares;
+use crate::shard::Job;
 
 /// Of what there is for reading, what is fetched ahead leaves this to what somebody waits for.
 const SHARE_OF_AWAITED: u64 = 8;
@@ -70,11 +73,24 @@ impl Weight {
     }
 }
 
-/// Names a version: without an ETag the size is what tells two apart.
-type Name = (String, Option<String>, u64);
+/// Names a version, as far as what was told of it can: who knows it by another name reads it apart.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Name {
+    location: String,
+    size: u64,
+    etag: Option<String>,
+    mark: Mark,
+}
 
-fn name(object: &Object) -> Name {
-    (object.location.to_string(), object.etag.clone(), object.size)
+/// What tells a version from others of its ETag and size.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Mark {
+    /// Nothing has to: the ETag is a strong one.
+    Pinned,
+    /// When it was made, in seconds since 1970.
+    Modified(u64),
+    /// Nothing does: it is this reader's own, that of so many.
+    Own(u64),
 }
 
 /// What the readers of one client share.
@@ -92,8 +108,12 @@ pub(crate) struct Readers {
     starved: Mutex<Starved>,
     /// How many reads there are in it, for whoever has no lock.
     starving: AtomicUsize,
+    /// A shard has been asked to look after them.
+    is_feeder_called: AtomicBool,
     /// What is to be read next, until somebody does.
     next: Mutex<Upcoming>,
+    /// Counts versions that nothing tells from others.
+    own: AtomicU64,
     pub(super) counts: Arc<Counts>,
 }
 
@@ -105,6 +125,8 @@ struct Starved {
     is_overdrawn: bool,
     /// Somebody looks after them.
     is_fed: bool,
+    /// Memory may have come free since whoever does has looked.
+    is_news: bool,
 }
 
 /// An object that was begun before anybody has opened it.
@@ -143,16 +165,19 @@ impl Readers {
             shared_at_ms: AtomicU64::new(0),
             starved: Mutex::default(),
             starving: AtomicUsize::new(0),
+            is_feeder_called: AtomicBool::new(false),
             next: Mutex::default(),
+            own: AtomicU64::new(0),
             counts: Arc::default(),
         }
     }
 
     /// One more handle on a version.
     pub(crate) fn open(core: &Arc<Core>, object: Object) -> Handle {
-        let fresh = Arc::new(Shelf::new(core, object));
+        let name = core.readers.name(&object);
+        let fresh = Arc::new(Shelf::new(core, object, name.clone()));
         let mut shelves = core.readers.lock();
-        let place = shelves.entry(name(&fresh.object)).or_default();
+        let place = shelves.entry(name).or_default();
         let shelf = place.upgrade().unwrap_or_else(|| fresh.clone());
         *place = Arc::downgrade(&shelf);
         let handle = Handle::new(shelf);
@@ -162,12 +187,21 @@ impl Readers {
         handle
     }
 
+    fn name(&self, object: &Object) -> Name {
+        let Object { location, size, etag, modified_s } = object;
+        let mark = match (etag.as_deref().and_then(strong), modified_s) {
+            (Some(_), _) => Mark::Pinned,
+            (None, Some(modified_s)) => Mark::Modified(*modified_s),
+            (None, None) => Mark::Own(self.own.fetch_add(1, Ordering::Relaxed)),
+        };
+        Name { location: location.to_string(), size: *size, etag: etag.clone(), mark }
+    }
+
     /// Nobody reads that version any more.
-    pub(super) fn forget(&self, object: &Object) {
+    pub(super) fn forget(&self, name: &Name) {
         let mut shelves = self.lock();
-        let name = name(object);
-        if shelves.get(&name).is_some_and(|shelf| shelf.strong_count() == 0) {
-            shelves.remove(&name);
+        if shelves.get(name).is_some_and(|shelf| shelf.strong_count() == 0) {
+            shelves.remove(name);
         }
     }
 
@@ -260,8 +294,28 @@ impl Readers {
         self.feed();
     }
 
+    /// The memory of a segment is free. Whoever let go of it last may hold any lock, and waits for nothing: a shard looks
+    /// after reads that wait for memory.
+    pub(super) fn on_freed(core: &Arc<Core>) {
+        let readers = &core.readers;
+        if readers.starving.load(Ordering::SeqCst) == 0
+            || readers.is_feeder_called.swap(true, Ordering::SeqCst)
+        {
+            return;
+        }
+        // The reads of a client that is closed end with their requests.
+        let _ = core.send(0, Job::Feed);
+    }
+
+    /// A shard was asked to look after reads that wait for memory.
+    pub(crate) fn on_feeder_called(&self) {
+        // Before looking: what comes free from now on calls again.
+        self.is_feeder_called.store(false, Ordering::SeqCst);
+        self.feed();
+    }
+
     /// Memory may have become free: goes on with reads that wait for some, in the order of asking.
-    pub(super) fn feed(&self) {
+    fn feed(&self) {
         if self.starving.load(Ordering::SeqCst) == 0 {
             return;
         }
@@ -269,10 +323,11 @@ impl Readers {
             let (shelf, read) = {
                 let mut starved = self.lock_starved();
                 if starved.is_fed {
+                    starved.is_news = true;
                     return;
                 }
                 let Some(first) = starved.reads.pop_front() else { return };
-                starved.is_fed = true;
+                (starved.is_fed, starved.is_news) = (true, false);
                 first
             };
             let goes_on = shelf.go_on(read, true);
@@ -281,10 +336,9 @@ impl Readers {
             match goes_on {
                 true => self.starving.fetch_sub(1, Ordering::SeqCst),
                 false => {
-                    let is_hopeless = starved.is_overdrawn;
                     starved.reads.push_front((shelf, read));
-                    // Whatever is past the limit ends, and comes here again.
-                    if is_hopeless {
+                    // Whatever is past the limit ends, and comes here again; as does who lets go of memory.
+                    if starved.is_overdrawn && !starved.is_news {
                         return;
                     }
                     continue;

@@ -2,11 +2,12 @@
 //! replies are made of.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
-use super::readers::Counts;
+use super::readers::{Counts, Readers};
 use super::shelf::Shelf;
+use crate::client::Core;
 use crate::error::{Error, ErrorKind};
 use crate::lease::Lease;
 
@@ -25,14 +26,21 @@ pub(crate) struct Segment {
     /// Its memory is past the limit.
     pub(super) is_overdrawn: bool,
     counts: Arc<Counts>,
+    /// The last field, dropped when the memory has been.
+    _freed: Freed,
 }
 
+/// Tells that memory has come free.
+struct Freed(Weak<Core>);
+
 impl Segment {
-    pub(super) fn new(range: Range<u64>, memory: Lease, is_overdrawn: bool, counts: Arc<Counts>) -> Segment {
+    pub(super) fn new(range: Range<u64>, memory: Lease, is_overdrawn: bool, core: &Arc<Core>) -> Segment {
         assert!(memory.len() as u64 >= range.end - range.start, "a segment has room for its range");
+        let counts = core.readers.counts.clone();
         counts.held_bytes.fetch_add(memory.len() as u64, Ordering::Relaxed);
         let (landed, wake_at) = (AtomicU64::new(0), AtomicU64::new(NOBODY));
-        Segment { range, memory, landed, wake_at, is_overdrawn, counts }
+        let _freed = Freed(Arc::downgrade(core));
+        Segment { range, memory, landed, wake_at, is_overdrawn, counts, _freed }
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -61,6 +69,14 @@ impl Segment {
 impl Drop for Segment {
     fn drop(&mut self) {
         self.counts.held_bytes.fetch_sub(self.memory.len() as u64, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Freed {
+    fn drop(&mut self) {
+        if let Some(core) = self.0.upgrade() {
+            Readers::on_freed(&core);
+        }
     }
 }
 

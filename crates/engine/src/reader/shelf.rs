@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Object;
 use super::places::{Done, Effort, Limits, Next, Places};
-use super::readers::{Counts, Readers};
+use super::readers::{Counts, Name, Readers};
 use super::segment::{Landed, Pieces, Segment};
 use crate::client::Core;
 use crate::error::{Error, ErrorKind};
@@ -24,6 +24,7 @@ const SEGMENTS_LANDED: u64 = 2;
 /// One version of an object, and what is there of it.
 pub(crate) struct Shelf {
     pub(crate) object: Object,
+    name: Name,
     core: Arc<Core>,
     gate: Arc<Gate>,
     requests: Arc<ObjectRequests>,
@@ -75,12 +76,12 @@ pub(super) struct After {
 }
 
 impl Shelf {
-    pub(super) fn new(core: &Arc<Core>, object: Object) -> Shelf {
-        let Object { location, size, etag } = &object;
+    pub(super) fn new(core: &Arc<Core>, object: Object, name: Name) -> Shelf {
+        let Object { location, size, .. } = &object;
         let requests = || ObjectRequests::new(core.account.clone(), location.clone());
         let mut requests_whole = requests();
         requests_whole.ask_for_the_whole();
-        let pinned = Pinned::new(location.to_string(), etag.clone(), *size);
+        let pinned = Pinned::new(&object);
         Shelf {
             core: core.clone(),
             gate: core.gate_of(location),
@@ -92,6 +93,7 @@ impl Shelf {
             places: Mutex::new(Places::new(*size, &pinned.name)),
             pinned: Arc::new(pinned),
             object,
+            name,
         }
     }
 
@@ -119,7 +121,6 @@ impl Shelf {
             counts.served_bytes.fetch_add(pieces.len() as u64, Ordering::Relaxed);
             self.run(after);
             done(Ok(pieces));
-            self.readers().feed();
             return None;
         }
         let read = places.wait(range, lane, Box::new(done));
@@ -235,7 +236,6 @@ impl Shelf {
         for running in cancel {
             running.fail(Error::new(ErrorKind::Cancelled, "nobody reads it any more"));
         }
-        let is_freed = !gone.is_empty();
         drop((gone, dropped));
         self.counts().wasted_bytes.fetch_add(wasted, Ordering::Relaxed);
         if is_short > 0 {
@@ -248,10 +248,6 @@ impl Shelf {
             let served = result.as_ref().map_or(0, Pieces::len) as u64;
             self.counts().served_bytes.fetch_add(served, Ordering::Relaxed);
             done(result);
-        }
-        // Not before: the answers held what has gone.
-        if is_freed {
-            self.readers().feed();
         }
     }
 
@@ -298,6 +294,10 @@ impl Shelf {
         self.segments.load(Ordering::Relaxed) > 0
     }
 
+    pub(super) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
     pub(super) fn readers(&self) -> &Readers {
         &self.core.readers
     }
@@ -315,6 +315,6 @@ impl Drop for Shelf {
     fn drop(&mut self) {
         let lanes = self.lanes.load(Ordering::Relaxed) as u64;
         self.counts().lanes.fetch_sub(lanes, Ordering::Relaxed);
-        self.core.readers.forget(&self.object);
+        self.core.readers.forget(&self.name);
     }
 }

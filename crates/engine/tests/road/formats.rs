@@ -15,7 +15,10 @@ fn scene(extension: &str, body: Vec<u8>) -> Scene {
     let origin = Origin::start(move |asked| Reply::Keep(right_whole(asked, &served)));
     let scene = Scene::at(origin, body, |_| {});
     let location = Location::parse(&format!("{}.{extension}", scene.origin.url())).expect("a good URL");
-    let reader = scene.client.reader(Object { location, size, etag: Some(ETAG.into()) }).expect("an object");
+    let reader = scene
+        .client
+        .reader(Object { location, size, etag: Some(ETAG.into()), modified_s: None })
+        .expect("an object");
     Scene { reader, ..scene }
 }
 

@@ -25,7 +25,7 @@ fn client(change: impl FnOnce(&mut Config)) -> Client {
 
 fn known(origin: &Origin, size: u64) -> Object {
     let location = Location::parse(&origin.url()).expect("a good URL");
-    Object { location, size, etag: Some(ETAG.into()) }
+    Object { location, size, etag: Some(ETAG.into()), modified_s: None }
 }
 
 /// An object, an origin that has it, and a reader of it.

@@ -41,6 +41,8 @@ pub struct Inner {
     pub charged: AtomicU64,
     /// What was said to come next.
     pub next: Mutex<Vec<(String, Option<Version>)>>,
+    /// Nobody is told an ETag.
+    pub has_no_etags: AtomicBool,
 }
 
 #[derive(Default)]
@@ -68,6 +70,7 @@ impl Memory {
             is_over: AtomicBool::new(false),
             charged: AtomicU64::new(0),
             next: Mutex::default(),
+            has_no_etags: AtomicBool::new(false),
         }));
         memory.0.buckets.lock().unwrap().insert(BUCKET.into(), Keys::new());
         memory
@@ -169,6 +172,11 @@ impl Memory {
         }
     }
 
+    /// As an answer tells it.
+    fn told_etag(&self, object: &Object) -> Option<String> {
+        (!self.0.has_no_etags.load(Ordering::Relaxed)).then(|| object.etag.clone())
+    }
+
     pub fn object(&self, key: &str) -> Option<Object> {
         self.keys(BUCKET).get(key).cloned()
     }
@@ -218,7 +226,7 @@ impl Store for Memory {
         let object = keys.get(key).ok_or_else(|| no_such("key"))?;
         Ok(Head {
             size: object.bytes.len() as u64,
-            etag: Some(object.etag.clone()),
+            etag: self.told_etag(object),
             modified_s: object.modified_s,
         })
     }
@@ -274,7 +282,7 @@ impl Pages for Listing {
                 None => Entry::Object(Listed {
                     key: key.clone(),
                     size: object.bytes.len() as u64,
-                    etag: Some(object.etag.clone()),
+                    etag: self.memory.told_etag(object),
                     last_modified: object.modified_s,
                     storage_class: None,
                 }),
@@ -308,8 +316,13 @@ impl Content for Reader {
         let object = self.memory.keys(bucket).get(key).cloned();
         done(match object {
             None => Err(no_such("key")),
-            Some(object) if Some(&object.etag) != self.version.etag.as_ref() => {
+            Some(object) if self.memory.told_etag(&object) != self.version.etag => {
                 Err(Error::new(ErrorKind::Changed, "another version"))
+            }
+            Some(object)
+                if self.version.etag.is_none() && self.version.modified_s != Some(object.modified_s) =>
+            {
+                Err(Error::new(ErrorKind::Changed, "of another time"))
             }
             Some(object) => {
                 let at = (at as usize).min(object.bytes.len());

@@ -107,6 +107,25 @@ fn the_page_cache_is_kept_for_the_same_version_only() {
 }
 
 #[test]
+fn without_etags_the_time_tells_versions_apart() {
+    let memory = Memory::with(&["a"]);
+    memory.0.has_no_etags.store(true, std::sync::atomic::Ordering::Relaxed);
+    for config in [minute(), close_to_open()] {
+        memory.put("a", "one");
+        let tree = memory.tree(config);
+        let a = ino(&tree, "a");
+        let handle = tree.open(a, false).unwrap().handle;
+        assert_eq!(bytes(&tree, handle, 0, 9).unwrap(), b"one");
+        assert!(tree.open(a, false).unwrap().keep_cache);
+        memory.put("a", "two");
+        assert_eq!(bytes(&tree, handle, 0, 9), Err(libc::ESTALE), "as long as it was, and another");
+        let opened = tree.open(ino(&tree, "a"), false).unwrap();
+        assert!(!opened.keep_cache);
+        assert_eq!(bytes(&tree, opened.handle, 0, 9).unwrap(), b"two");
+    }
+}
+
+#[test]
 fn large_files_and_those_asked_for_are_direct() {
     let memory = Memory::new();
     memory.put("large", [0; 100]);
