@@ -117,7 +117,11 @@ pub(crate) async fn serve(shard: Rc<Shard>, number: u32, mut queue: mpsc::Unboun
                 hold.join_shard(number);
                 tokio::task::spawn_local(drive_segment(shard.clone(), hold, post));
             }
-            Job::Feed => shard.core.readers.on_feeder_called(),
+            Job::Feed => {
+                let core = shard.core.clone();
+                // Of its own: it calls who reads, whose panic is not to end the shard.
+                tokio::task::spawn_local(async move { core.readers.on_feeder_called() });
+            }
             Job::Many(worker) => {
                 tokio::task::spawn_local(drive_many(shard.clone(), worker));
             }

@@ -45,24 +45,26 @@ fn attach_at(options: &Options) -> Result<Attached, Error> {
         return Ok(Attached { device, anchor: Anchor { point, device: number }, knows_pids: false });
     }
     let point = point.path();
-    let device = match by_mount(point, options, &plain) {
+    let device = match open_device() {
         // What root may not open, fusermount3 may not either.
-        Err(Errno::ACCESS) if rustix::process::geteuid().is_root() => return Err(refused(Errno::ACCESS)),
-        Err(Errno::PERM | Errno::ACCESS) => fusermount::mount(point, options, &plain)?,
-        mounted => mounted.map_err(refused)?,
+        Err(Errno::PERM | Errno::ACCESS) if !rustix::process::geteuid().is_root() => None,
+        Err(errno) => return Err(no_device(errno)),
+        Ok(device) => match by_mount(&device, point, options, &plain) {
+            Err(Errno::PERM) => None,
+            mounted => Some(mounted.map(|()| device).map_err(refused)?),
+        },
     };
+    let device = device.map_or_else(|| fusermount::mount(point, options, &plain), Ok)?;
     let number = table::at(point).map(|mount| mount.device);
     let anchor = Anchor { point: Some(point.to_owned()), device: number };
     Ok(Attached { device, anchor, knows_pids: true })
 }
 
-fn by_mount(point: &Path, options: &Options, plain: &Plain) -> Result<OwnedFd, Errno> {
-    let open = OFlags::RDWR | OFlags::CLOEXEC;
-    let device = rustix::fs::open("/dev/fuse", open, Mode::empty()).map_err(|errno| match errno {
-        // By a container's list of devices; by its mode it is EACCES already.
-        Errno::PERM => Errno::ACCESS,
-        errno => errno,
-    })?;
+fn open_device() -> Result<OwnedFd, Errno> {
+    rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+}
+
+fn by_mount(device: &OwnedFd, point: &Path, options: &Options, plain: &Plain) -> Result<(), Errno> {
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     let mut data = format!("fd={},rootmode=40000,user_id={uid},group_id={gid}", device.as_raw_fd());
     for (set, name) in
@@ -71,26 +73,35 @@ fn by_mount(point: &Path, options: &Options, plain: &Plain) -> Result<OwnedFd, E
         data += if set { name } else { "" };
     }
     let data = CString::new(data).map_err(|_| Errno::INVAL)?;
-    rustix::mount::mount(&*options.source, point, TYPE, plain.flags, &*data)?;
-    Ok(device)
+    rustix::mount::mount(&*options.source, point, TYPE, plain.flags, &*data)
 }
 
 /// What to do where /dev/fuse cannot be opened.
 pub(crate) const NO_DEVICE: &str = "see `ls -l /dev/fuse`: mode 0666 lets everybody open it, a group its members; \
     a container needs `--device /dev/fuse`, a kernel without it `modprobe fuse`";
 
-fn refused(errno: Errno) -> Error {
+fn no_device(errno: Errno) -> Error {
     let hint = match errno {
         Errno::NOENT => {
             "there is no /dev/fuse: run `modprobe fuse`, or give the container `--device /dev/fuse`"
         }
-        Errno::ACCESS => NO_DEVICE,
+        // A container's list of devices is EPERM, its mode EACCES.
+        Errno::PERM | Errno::ACCESS => NO_DEVICE,
+        _ => "run `modprobe fuse`",
+    };
+    local("cannot open /dev/fuse", errno).with_hint(hint)
+}
+
+fn refused(errno: Errno) -> Error {
+    let hint = match errno {
         Errno::NODEV => "the kernel has no FUSE: run `modprobe fuse`",
         Errno::BUSY => "something else is mounted there: unmount it, or name another folder",
+        Errno::ACCESS => {
+            "a security module may forbid it: a container needs `--security-opt apparmor=unconfined`"
+        }
         _ => "run it as root, or install the package fuse3",
     };
-    let what = if errno == Errno::ACCESS { "cannot open /dev/fuse" } else { "the kernel refuses the mount" };
-    local(what, errno).with_hint(hint)
+    local("the kernel refuses the mount", errno).with_hint(hint)
 }
 
 /// A local refusal in the system's words.

@@ -67,7 +67,9 @@ fn look(path: &Path, nonempty: bool) -> Result<MountPoint, Error> {
         given::check(number)?;
         return Ok(MountPoint { path: path.to_owned(), kind: Kind::Descriptor(number) });
     }
-    let path = path.canonicalize().map_err(|error| unreadable(path, &error))?;
+    // Without a slash at its end, by which the system would ask what is mounted there.
+    let bare: PathBuf = path.components().collect();
+    let path = bare.canonicalize().map_err(|error| unreadable(path, &error))?;
     // The table first: a look at what is mounted there may wait for a daemon that does not answer.
     if let Some(mount) = table::at(&path).filter(|mount| mount.kind == TYPE) {
         return match life(&path) {
@@ -80,8 +82,7 @@ fn look(path: &Path, nonempty: bool) -> Result<MountPoint, Error> {
     if !about.is_dir() {
         return Err(usage("is not a folder").with_hint("name an empty folder to mount on"));
     }
-    let mut names = path.read_dir().map_err(|error| unreadable(&path, &error))?;
-    if !nonempty && names.next().is_some() {
+    if !nonempty && path.read_dir().map_err(|error| unreadable(&path, &error))?.next().is_some() {
         return Err(usage("is not empty, and what is in it would be hidden")
             .with_hint("name an empty folder, or write -o nonempty"));
     }

@@ -63,16 +63,16 @@ pub fn unmount(path: &Path, lazy: bool) -> Result<(), Error> {
 
 fn find(path: &Path) -> Result<Standing, Error> {
     let shows = "`findmnt -t fuse.flatout` shows what is mounted";
-    // Neither this nor umount(2) asks what is mounted there.
-    let point = path.canonicalize().map_err(|error| match error.kind() {
+    // Neither this nor umount(2) asks what is mounted there; with a slash at its end the path would.
+    let bare: PathBuf = path.components().collect();
+    let point = bare.canonicalize().map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Error::new(ErrorKind::Usage, plain(&error)).with_hint(shows),
         _ => Error::new(ErrorKind::LocalIo, plain(&error)),
     })?;
     let Some(mount) = table::at(&point) else {
         return Err(Error::new(ErrorKind::Usage, "nothing is mounted there").with_hint(shows));
     };
-    // One that somebody else mounted and handed over may have the plain type.
-    if mount.kind != TYPE && mount.kind != "fuse" {
+    if mount.kind != TYPE {
         let cause = format!("is a mount of {}, not of Flatout", mount.kind);
         return Err(Error::new(ErrorKind::Usage, cause)
             .with_hint(format!("`umount {}` ends those of others", quoted(&point))));

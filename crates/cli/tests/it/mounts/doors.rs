@@ -74,7 +74,7 @@ fn the_socket_is_its_users_and_tells_the_numbers() {
 
 #[test]
 fn what_is_in_flight_and_what_limits_is_told() {
-    let slow = faults::origin(faults::faults(&[(1.0, FaultKind::Slow(2 << 20))]));
+    let slow = faults::origin(faults::faults(&[(1.0, FaultKind::Slow(256 << 10))]));
     let place = Place::new();
     place.mounted("s3://bucket", &slow.url(), &["--parallel", "2"]);
     assert_eq!(place.stats()["origin"].get("limited_by"), None, "nobody has asked for content");

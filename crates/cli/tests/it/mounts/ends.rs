@@ -220,6 +220,27 @@ fn killed_and_mounted_again() {
 }
 
 /// Whoever waits for it to stand may go: it stands all the same, or does not, and nothing is between.
+/// A slash behind a path has the system ask what is mounted there, which does not answer any more.
+#[test]
+fn killed_and_named_with_a_slash() {
+    for umounts in [true, false] {
+        let (origin, place) = (fine(), Place::new());
+        place.mounted("s3://bucket", &origin.url(), &["--attribute-lifetime", "0s"]);
+        let (pid, mnt) = (place.pid(), format!("{}/", place.mnt_text()));
+        signal("KILL", pid);
+        wait_until("its end", || !is_alive(pid));
+        if umounts {
+            run(&mut place.flatout(&["umount", &mnt])).clean();
+        } else {
+            let again = ["mount", "s3://bucket", &mnt, "--endpoint-url", &origin.url()];
+            run(&mut place.flatout(&again)).clean();
+            assert_eq!(crate::folder::names(&place.mnt()), ["large", "small"]);
+            place.unmounted();
+        }
+        place.is_clear();
+    }
+}
+
 #[test]
 fn the_one_that_waits_for_it_is_killed() {
     let place = Place::new();
