@@ -113,17 +113,24 @@ impl<S: Store> Core<S> {
             let core = Arc::downgrade(self);
             content.set_next(move || core.upgrade()?.sibling(parent, &next));
         }
-        let (keep_cache, is_news) = {
+        let (keep_cache, is_news, is_beside_another) = {
             let mut table = self.table();
             let inode = table.get_mut(ino).ok_or_else(|| Fault::of(libc::ESTALE))?;
             let keep_cache = inode.opened == number;
-            inode.opened = number;
+            // The page cache is the inode's: what this one would put there, handles on the version before would read.
+            let is_beside_another = !keep_cache
+                && inode.opened != 0
+                && self.files.any(|open| open.ino == ino && open.version != number);
+            if !is_beside_another {
+                inode.opened = number;
+            }
             let is_news = inode.told != number;
             table.pin(ino);
-            (keep_cache, is_news)
+            (keep_cache, is_news, is_beside_another)
         };
         let handle = self.files.add(OpenFile { ino, version: number, content });
-        let direct = direct || self.config.direct_bytes.is_some_and(|least| size >= least);
+        let is_large = self.config.direct_bytes.is_some_and(|least| size >= least);
+        let direct = direct || is_large || is_beside_another;
         Ok(Opened { handle, direct, keep_cache, is_news })
     }
 

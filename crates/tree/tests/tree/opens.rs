@@ -100,10 +100,34 @@ fn the_page_cache_is_kept_for_the_same_version_only() {
     let memory = Memory::with(&["a"]);
     let tree = memory.tree(close_to_open());
     let a = ino(&tree, "a");
-    let keeps = || tree.open(a, false).unwrap().keep_cache;
+    let keeps = || {
+        let opened = tree.open(a, false).unwrap();
+        tree.release(opened.handle);
+        opened.keep_cache
+    };
     assert_eq!([keeps(), keeps(), keeps()], [false, true, true]);
     memory.put("a", "another");
     assert_eq!([keeps(), keeps()], [false, true]);
+}
+
+#[test]
+fn beside_an_old_handle_the_page_cache_is_nobodys() {
+    let memory = Memory::with(&["a"]);
+    let tree = memory.tree(close_to_open());
+    let a = ino(&tree, "a");
+    let old = tree.open(a, false).unwrap();
+    assert!(!old.direct);
+    memory.put("a", "another");
+    for _ in 0..2 {
+        let new = tree.open(a, false).unwrap();
+        assert_eq!((new.direct, new.keep_cache), (true, false), "the old one would read what it left there");
+        assert_eq!(bytes(&tree, new.handle, 0, 9).unwrap(), b"another");
+        tree.release(new.handle);
+    }
+    assert_eq!(bytes(&tree, old.handle, 0, 9), Err(libc::ESTALE));
+    tree.release(old.handle);
+    let now = [tree.open(a, false).unwrap(), tree.open(a, false).unwrap()];
+    assert_eq!(now.map(|opened| (opened.direct, opened.keep_cache)), [(false, false), (false, true)]);
 }
 
 #[test]

@@ -220,9 +220,10 @@ pub struct User(Child);
 
 impl User {
     pub fn start(program: &str, arguments: &[&str]) -> User {
-        let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        User(command.spawn().unwrap())
+        // Where the tests run in the background of a shell SIGINT is ignored, and would be by it.
+        let mut command = Command::new("env");
+        command.arg("--default-signal=INT").arg(program).args(arguments);
+        User(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }
 
     pub fn pid(&self) -> u32 {

@@ -230,3 +230,35 @@ fn programs_of_every_day_read_it() {
     assert_eq!(ended.text(), "mnt/module.py\n");
     place.unmounted();
 }
+
+/// What another reader has of the new version in the page cache is not for who opened the old one, nor for who mapped it.
+#[test]
+fn an_old_handle_never_reads_the_new_version() {
+    let (old, new) = (vec![b'A'; 4 << 20], vec![b'B'; 5 << 20]);
+    let buckets = Buckets::new(&[("bucket/key", &old)]);
+    let place = Place::new();
+    place.mounted("s3://bucket", &buckets.url(), &["--close-to-open"]);
+    let key = place.at("key");
+    let opened = fs::File::open(&key).unwrap();
+    let mut first = [0; 1000];
+    opened.read_exact_at(&mut first, 0).unwrap();
+    assert_eq!(first, [b'A'; 1000]);
+    let next = buckets.root().join("next");
+    fs::write(&next, &new).unwrap();
+    fs::rename(&next, buckets.root().join("bucket/key")).unwrap();
+    for _ in 0..2 {
+        assert!(fs::read(&key).unwrap() == new, "who opens it now has the version of now");
+        for at in [0, 2 << 20, 4 << 20] {
+            let mut piece = vec![0; 64 << 10];
+            let read = opened.read_at(&mut piece, at);
+            let is_right = read.as_ref().is_ok_and(|bytes| piece[..*bytes].iter().all(|byte| *byte == b'A'));
+            assert!(
+                is_right || read.as_ref().is_err_and(|e| e.raw_os_error() == Some(libc::ESTALE)),
+                "{at}: {read:?}"
+            );
+        }
+    }
+    drop(opened);
+    assert!(fs::read(&key).unwrap() == new && fs::read(&key).unwrap() == new, "and from the page cache");
+    place.unmounted();
+}
