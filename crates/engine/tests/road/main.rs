@@ -440,7 +440,7 @@ fn a_statement_that_fails_once_is_asked_for_again() {
 /// Its bytes may be wrong, and nobody has compared them.
 #[test]
 fn an_object_whose_statement_could_not_be_asked_for_does_not_pass_for_whole() {
-    let error = read_s3(&stating(9), Span::All).expect_err("no statement");
+    let error = read_s3(&stating(1000), Span::All).expect_err("no statement");
     assert_eq!(error.kind(), ErrorKind::Throttled);
     assert!(error.to_string().starts_with("read the checksum: s3://bucket/object: "), "{error}");
 }

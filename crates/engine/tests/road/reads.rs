@@ -131,7 +131,7 @@ fn what_is_read_in_order_is_fetched_once_and_ahead() {
             scene.read(at, bytes);
         }
         let asked = scene.origin.asked().len();
-        assert!(asked < 40, "{asked} requests");
+        assert!(asked < 56, "{asked} requests");
         assert!(scene.amplification() <= 1.001, "{:?}", scene.stats());
         assert_eq!(scene.stats().served_bytes, size);
         assert_eq!(scene.stats().held_bytes, 0, "what has been read to the end is gone");
