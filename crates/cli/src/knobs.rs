@@ -65,7 +65,7 @@ impl Deref for MountKnobs {
 
 impl Args for Knobs {
     fn augment_args(command: Command) -> Command {
-        flags(command, |knob| knob.group != Group::Mount)
+        flags(command, is_of_every_command)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -75,14 +75,7 @@ impl Args for Knobs {
 
 impl FromArgMatches for Knobs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Knobs, Error> {
-        let given: Vec<_> = KNOBS
-            .iter()
-            .flat_map(|knob| typed(knob, matches).into_iter().map(move |value| (knob.name, value)))
-            .collect();
-        match given.iter().find(|(name, value)| value.is_empty() && !MAY_BE_EMPTY.contains(name)) {
-            Some((name, _)) => Err(empty(name)),
-            None => Ok(Knobs { given }),
-        }
+        given(matches, is_of_every_command)
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
@@ -94,7 +87,7 @@ impl FromArgMatches for Knobs {
 impl Args for MountKnobs {
     fn augment_args(command: Command) -> Command {
         // What a mount is about comes first.
-        let command = flags(command, |knob| knob.group == Group::Mount);
+        let command = flags(command, |knob| !is_of_every_command(knob));
         Knobs::augment_args(command)
     }
 
@@ -105,16 +98,35 @@ impl Args for MountKnobs {
 
 impl FromArgMatches for MountKnobs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<MountKnobs, Error> {
-        Knobs::from_arg_matches(matches).map(MountKnobs)
+        given(matches, |_| true).map(MountKnobs)
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
-        self.0.update_from_arg_matches(matches)
+        *self = MountKnobs::from_arg_matches(matches)?;
+        Ok(())
     }
+}
+
+/// Those of a mount are flags of `mount` alone.
+fn is_of_every_command(knob: &Knob) -> bool {
+    knob.group != Group::Mount
 }
 
 fn flags(command: Command, wanted: impl Fn(&Knob) -> bool) -> Command {
     KNOBS.iter().filter(|knob| wanted(knob)).fold(command, |command, knob| command.arg(flag(knob)))
+}
+
+/// The values of the same knobs that were made `flags`: to ask clap for another is a panic.
+fn given(matches: &ArgMatches, wanted: impl Fn(&Knob) -> bool) -> Result<Knobs, Error> {
+    let given: Vec<_> = KNOBS
+        .iter()
+        .filter(|knob| wanted(knob))
+        .flat_map(|knob| typed(knob, matches).into_iter().map(move |value| (knob.name, value)))
+        .collect();
+    match given.iter().find(|(name, value)| value.is_empty() && !MAY_BE_EMPTY.contains(name)) {
+        Some((name, _)) => Err(empty(name)),
+        None => Ok(Knobs { given }),
+    }
 }
 
 /// The flag of a knob. Its value stays text here: `settings` alone knows what is valid, and says so in one voice
@@ -172,10 +184,6 @@ pub fn is_of_the_origin(arg: &Arg) -> bool {
 }
 
 fn typed(knob: &Knob, matches: &ArgMatches) -> Vec<String> {
-    // Not every command has the knobs of a mount.
-    if matches.try_contains_id(knob.name).is_err() {
-        return Vec::new();
-    }
     match knob.kind {
         Kind::Switch if matches.get_flag(knob.name) => vec!["true".to_owned()],
         Kind::Switch => Vec::new(),
