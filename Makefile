@@ -35,7 +35,8 @@ test: ## install what the tests need, then run every check and test
 	cargo test -p flatout-mount --test real
 	# Its page is then opened by the tests of the page.
 	@rm -rf target/lab-smoke
-	$(PYTHON) bench/lab run --suite smoke --flatout target/debug/flatout --out target/lab-smoke --wait 600
+	cargo build --profile unchecked -p flatout-cli
+	$(PYTHON) bench/lab run --suite smoke --flatout target/unchecked/flatout --out target/lab-smoke --wait 600
 	$(PYTHON) -m unittest discover --buffer --start-directory bench/tests
 
 faults: ## the fault matrix with many seeds: make faults SEEDS=100 (docs/faults.md)
