@@ -222,6 +222,16 @@ pub struct Setting {
 }
 
 /// A list for a setting that may be given several times.
+/// A mount whose process has gone.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "dead_mount")]
+pub struct DeadMount {
+    pub source: String,
+    pub mount_point: String,
+    /// What to run to clear it.
+    pub remedy: String,
+}
+
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum SettingValue {
