@@ -50,7 +50,7 @@ impl Plan {
             log,
             stats,
             mut notes,
-        } = options::read(&args.options)?;
+        } = options::read(&args.options, args.last_counts)?;
         let (root, dialect, source) = root(&args.source)?;
         let knobs = Knobs::clone(&args.knobs).behind(knobs);
         let found = flatout_ambient::gather(knobs.given())?;
