@@ -324,6 +324,8 @@ impl Chosen {
                     return Err(refused(name, why));
                 }
             }
+            // It has no default, and none is chosen.
+            Meaning::Refused(_) if row.default.is_empty() && value == Some("") => {}
             Meaning::Refused(why) => return Err(refused(name, why)),
         }
         Ok(())

@@ -125,6 +125,21 @@ fn names_of_ossfs_are_understood() {
     assert_eq!(taken("readdirplus=true,fuse_attr_timeout=-1,metrics_ip=127.0.0.1"), Chosen::default());
 }
 
+/// What was copied from a configuration with every default in it, as far as that is so here.
+#[test]
+fn what_holds_anyway_may_be_stated() {
+    let stated = "ignore_fsync=true,d=false,enable_xattr=false,fuse_device_fd=-1,auto_create_bucket=false,\
+                  credential_refresh_interval=0,memory_data_cache_size=0,disk_data_cache_size=0,prefetch_chunks=0,\
+                  enable_appendable_object=False,set_mime_for_rename_dst=0,ram_role=,temp_dir=,oss_bucket_prefix=";
+    assert_eq!(taken(stated), Chosen::default());
+    check_refused("d", &["-o d: ", "log=FILE"]);
+    check_refused("ignore_fsync=false", &["read-only for now"]);
+    check_refused("memory_data_cache_size=1", &["memory=SIZE"]);
+    check_refused("fuse_device_fd=7", &["/dev/fd/N"]);
+    check_refused("ram_role", &["role of the machine"]);
+    check_refused("oss_bucket_prefix=x", &["oss://BUCKET/PREFIX"]);
+}
+
 #[test]
 fn names_of_ossfs_that_mean_nothing_are_refused_by_name() {
     check_refused("oss_access_key_secret=hunter2hunter2", &["oss_access_key_secret", "OSS_ACCESS_KEY_ID"]);
