@@ -91,7 +91,10 @@ pub fn run(plan: Plan, console: &Console, background: Option<Option<PathBuf>>) -
         Ok(_) => Ok(Exit::Clean),
         Err(error) => {
             let failure = Failure::from(error);
-            log.say(&failure.message);
+            if said.log.is_some() {
+                // In the foreground it is said as every failure of a command.
+                log.say(&failure.message);
+            }
             Err(failure)
         }
     }
@@ -103,8 +106,14 @@ fn teller(log: &Arc<Log>) -> flatout_mount::Tell {
     Arc::new(move |error| {
         // Somebody who was killed does not want to know any more.
         if error.kind() != ErrorKind::Cancelled {
-            let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
-            log.say_some(exit::name(error.kind()), &format!("{error}{hint}"));
+            let hint = match error.kind() {
+                // Of a copy it would be to start again.
+                ErrorKind::Changed => Some("open it again to read the new version"),
+                _ => error.hint(),
+            };
+            let hint = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
+            let about = format!("{} {}", error.doing(), error.object());
+            log.say_some(exit::name(error.kind()), &about, &format!("{error}{hint}"));
         }
     })
 }
