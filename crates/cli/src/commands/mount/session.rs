@@ -63,8 +63,7 @@ pub fn run(plan: Plan, console: &Console, background: Option<Option<PathBuf>>) -
         metrics: doors.metrics(),
     };
     let counted = Counted { plan, granted, watch: session.watch(), timings, tree, began: Instant::now() };
-    let stats_file = counted.plan.stats.as_deref().map(std::path::absolute).transpose();
-    let stats_file = stats_file.map_err(|error| Failure::local("mount", "--stats", &error))?;
+    let stats_file = counted.plan.stats.clone();
     let (silent, stats) = (counted.plan.silent, stats_file.clone());
     let look: Look = Arc::new(move || counted.now());
     let open = doors.open(&look).map_err(|error| Failure::local("mount", "threads", &error))?;

@@ -138,6 +138,28 @@ fn a_user_who_may_not_mount_goes_by_fusermount() {
             mount -t tmpfs -o dev none {dev}; mknod {dev}/fuse c 10 229; chmod 666 {dev}/fuse; mount --bind {dev}/fuse /dev/fuse
             touch /etc/fuse.conf; mount --bind {fuse_conf} /etc/fuse.conf
             as() {{ setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }}
+#[test]
+fn numbers_that_could_not_be_written_at_the_end() {
+    let (origin, place) = (Buckets::new(&[("bucket/key", b"content")]), Place::new());
+    let at = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    fs::write(at("file"), "x").unwrap();
+    for (file, why) in [
+        (at("none/stats.json"), "No such file or directory"),
+        (at("file/stats.json"), "Not a directory"),
+        (at("state"), "Is a directory"),
+    ] {
+        for more in [&["--stats", file.as_str()][..], &["-o", &format!("stats={file}")]] {
+            run(&mut place.mount("s3://bucket", &origin.url(), more))
+                .refused(1, &[&format!("--stats {file}: {why}"), "hint: "]);
+            place.is_clear();
+        }
+    }
+    for port in ["70000", "9100x", "-", "localhost"] {
+        run(&mut place.mount("s3://bucket", &origin.url(), &["--metrics", port]))
+            .refused(4, &["--metrics", "write a port, 1 to 65535, or 0 for a free one"]);
+    }
+}
+
             flatout() {{ as "$PROGRAM" "$@"; }}
             mounts() {{ flatout mount s3://bucket {mnt} --endpoint-url {url} --no-sign-request "$@"; }}
             if [ -z "{with}" ]; then if mounts --allow-other; then exit 9; fi; echo >&2; fi
