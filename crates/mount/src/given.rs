@@ -1,10 +1,8 @@
 //! `/dev/fd/N`, `/proc/self/fd/N`: a connection that somebody with the right to mount has opened for this process, which needs no rights then.
 
-use std::collections::BTreeSet;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 use flatout_engine::{Error, ErrorKind};
 use rustix::io::FdFlags;
@@ -30,22 +28,11 @@ pub(crate) fn check(number: i32) -> Result<(), Error> {
     }
 }
 
-/// What was taken. A number is of the whole process, and so is this: two owners of one would close it twice, and the second time
-/// whatever has its number by then.
-static TAKEN: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
-
 /// Takes it over: it is closed with what comes back.
 pub(crate) fn take(number: i32) -> Result<OwnedFd, Error> {
-    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
-    if taken.contains(&number) {
-        return Err(Error::new(ErrorKind::Usage, format!("descriptor {number} was taken already"))
-            .with_hint("a connection is served once: hand over another one"));
-    }
     check(number)?;
-    taken.insert(number);
-    drop(taken);
     // SAFETY: it is open, as was just seen, and whoever names it as a mount point hands it over: nobody else in this process
-    // holds what the process was started with, and it is taken once, as is seen above.
+    // holds what the process was started with, and a mount point is taken once.
     let device = unsafe { OwnedFd::from_raw_fd(number) };
     // What is started later, a program that prints keys for example, must not keep the connection open. It is as good without.
     let _ = rustix::io::fcntl_setfd(&device, FdFlags::CLOEXEC);
