@@ -195,6 +195,9 @@ pub struct Mount {
     /// Is the process in the background, and tells the one that started it on standard output how it went
     #[arg(long = "__reports", hide = true)]
     pub reports: bool,
+    /// Of options that contradict each other the last one counts, as mount(8) has it
+    #[arg(long = "__last-counts", hide = true)]
+    pub last_counts: bool,
     /// Says nothing when all is well, as mount(8) has it
     #[arg(long = "__silent", hide = true)]
     pub is_silent: bool,
@@ -452,7 +455,10 @@ pub fn socket_address(text: &str) -> Result<SocketAddr, String> {
 pub fn metrics_address(text: &str) -> Result<SocketAddr, String> {
     match text.parse::<u16>() {
         Ok(port) => Ok(SocketAddr::from(([127, 0, 0, 1], port))),
-        Err(_) => socket_address(text),
+        Err(_) => socket_address(text).map_err(|_| {
+            "write a port, 1 to 65535, or 0 for a free one; or an IP address and port, as in 0.0.0.0:9100"
+                .into()
+        }),
     }
 }
 

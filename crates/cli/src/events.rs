@@ -196,6 +196,20 @@ pub struct Mounted {
     /// `http://ADDR:PORT/metrics`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<String>,
+    /// What is to be said about the source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// What `mount --dry-run` found that could be mounted.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "mountable")]
+pub struct Mountable {
+    pub source: String,
+    pub mount_point: String,
+    /// As of `mounted`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// A mount that was ended, or what was left of one.
@@ -206,6 +220,16 @@ pub struct Unmounted {
     pub lazy: bool,
     /// The process that served it was gone already.
     pub stale: bool,
+}
+
+/// A mount whose process has gone.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "dead_mount")]
+pub struct DeadMount {
+    pub source: String,
+    pub mount_point: String,
+    /// What to run to clear it.
+    pub remedy: String,
 }
 
 /// A setting and where it came from.

@@ -101,7 +101,8 @@ Examples:
   flatout top --once --json | jq .bytes.served
 
 A line for each mount: bytes a second from the origin (IN) and to readers (OUT), requests of the kernel, reads whose bytes were \
-there (HITS), requests that wait (FLIGHT), resident memory, bytes fetched for each byte read (AMPL), CPU. Ctrl-C ends it. Where \
+there (HITS), requests that wait (FLIGHT), resident memory, bytes fetched for each byte read (AMPL), CPU. A mount whose process has gone is \
+named below them with what clears it. Ctrl-C ends it. Where \
 standard output is no terminal, tables follow one another. Numbers come from a socket of each mount that its user alone may \
 ask, in $XDG_RUNTIME_DIR/flatout or /run/flatout: curl --unix-socket .../mount-PID.sock http://mount/stats, or /metrics.";
 

@@ -36,4 +36,4 @@ pub use point::MountPoint;
 pub use serve::Tell;
 pub use session::{Ended, Granted, Mounted, Session, SessionWatch, Unmounter, mount};
 pub use timings::{BOUNDS, Timed, Timing, Timings};
-pub use unmount::{Standing, unmount};
+pub use unmount::{Life, Standing, unmount};

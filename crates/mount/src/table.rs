@@ -12,11 +12,20 @@ pub(crate) struct Mount {
     pub point: PathBuf,
     /// `fuse.flatout`.
     pub kind: String,
+    /// As whoever mounted it named it.
+    pub source: String,
+    /// Of a mount of FUSE, who mounted it.
+    pub user: Option<u32>,
 }
 
 /// What one sees at this path: of several, the one that was mounted last.
 pub(crate) fn at(point: &Path) -> Option<Mount> {
     all().into_iter().rfind(|mount| mount.point == point)
+}
+
+/// Every mount of this kind, the oldest first.
+pub(crate) fn of_kind(kind: &str) -> Vec<Mount> {
+    all().into_iter().filter(|mount| mount.kind == kind).collect()
 }
 
 /// Where a connection of FUSE is mounted.
@@ -38,7 +47,10 @@ fn row(line: &[u8]) -> Option<Mount> {
     let point = PathBuf::from(OsString::from_vec(unescape(words.nth(1)?)));
     words.find(|word| word == b"-")?;
     let kind = String::from_utf8_lossy(words.next()?).into_owned();
-    Some(Mount { device, point, kind })
+    let mut text = || Some(String::from_utf8_lossy(&unescape(words.next()?)).into_owned());
+    let (source, options) = (text()?, text()?);
+    let user = options.split(',').find_map(|option| option.strip_prefix("user_id=")?.parse().ok());
+    Some(Mount { device, point, kind, source, user })
 }
 
 /// Blanks, tabs, line ends and backslashes are written as three octal digits.
@@ -63,9 +75,23 @@ mod tests {
 
     #[track_caller]
     fn check(line: &str, want: Option<((u32, u32), &str, &str)>) {
-        let want =
-            want.map(|(device, point, kind)| Mount { device, point: point.into(), kind: kind.to_owned() });
-        assert_eq!(row(line.as_bytes()), want, "{line}");
+        let row = row(line.as_bytes());
+        let got = row.as_ref().map(|row| (row.device, row.point.to_str().unwrap(), row.kind.as_str()));
+        assert_eq!(got, want, "{line}");
+    }
+
+    #[test]
+    fn rows_name_source_and_user() {
+        let check = |line: &str, source: &str, user| {
+            let row = row(line.as_bytes()).expect(line);
+            assert_eq!((row.source.as_str(), row.user), (source, user), "{line}");
+        };
+        check(
+            r"36 35 0:47 / /m ro - fuse.flatout s3://b/my\040k ro,user_id=65534,group_id=0",
+            "s3://b/my k",
+            Some(65534),
+        );
+        check("36 35 0:47 / /m ro shared:7 - ext4 /dev/root rw", "/dev/root", None);
     }
 
     #[test]

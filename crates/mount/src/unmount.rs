@@ -22,6 +22,7 @@ const LOOK: Duration = Duration::from_secs(2);
 pub struct Standing {
     point: PathBuf,
     device: DeviceNumber,
+    source: String,
 }
 
 impl Standing {
@@ -33,14 +34,40 @@ impl Standing {
         find(path).map_err(|error| error.during("umount", path.display()))
     }
 
+    /// All that this user has mounted. Nobody is asked.
+    pub fn all() -> Vec<Standing> {
+        let user = rustix::process::getuid().as_raw();
+        let own = table::of_kind(TYPE).into_iter().filter(|mount| mount.user == Some(user));
+        own.map(Standing::of).collect()
+    }
+
+    fn of(mount: table::Mount) -> Standing {
+        Standing { point: mount.point, device: mount.device, source: mount.source }
+    }
+
     /// Without links and dots.
     pub fn path(&self) -> &Path {
         &self.point
     }
 
-    /// Whether its daemon is gone. Waits at most two seconds for one that does not answer.
+    /// What is mounted there: `s3://models`.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Whether somebody serves it. Waits at most two seconds for a daemon that does not answer, and leaves a thread with it.
+    pub fn life(&self) -> Life {
+        life(&self.point)
+    }
+
+    /// Whether its daemon is gone. Waits as [`Standing::life`].
     pub fn is_stale(&self) -> bool {
-        life(&self.point) == Life::Dead
+        self.life() == Life::Dead
+    }
+
+    /// What to run to unmount it, as a shell takes it.
+    pub fn remedy(&self) -> String {
+        format!("flatout umount {}", quoted(&self.point))
     }
 
     /// Unmounts it. `lazy`: it is out of sight at once, and ends when nobody uses it any more; so goes what has no daemon.
@@ -77,7 +104,7 @@ fn find(path: &Path) -> Result<Standing, Error> {
         return Err(Error::new(ErrorKind::Usage, cause)
             .with_hint(format!("`umount {}` ends those of others", quoted(&point))));
     }
-    Ok(Standing { point, device: mount.device })
+    Ok(Standing::of(mount))
 }
 
 /// Unmounts there what has this device; nothing where that is gone already.
@@ -120,7 +147,8 @@ fn by_umount(point: &Path, lazy: bool) -> Result<(), Errno> {
 
 /// Whether somebody serves what is mounted there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Life {
+pub enum Life {
+    /// It answers, or says that this user may not look.
     Alive,
     /// "Transport endpoint is not connected".
     Dead,
@@ -128,16 +156,15 @@ pub(crate) enum Life {
     Silent,
 }
 
-/// Looks from a thread of its own, which a daemon that does not answer may keep.
+/// Looks from a thread of its own, which a daemon that does not answer may keep. By statfs(2): what stat(2) shows the kernel may have
+/// from before the daemon died.
 pub(crate) fn life(point: &Path) -> Life {
     let (tell, told) = mpsc::channel();
     let point = point.to_owned();
     let look = move || {
-        let dead = |error: std::io::Error| {
-            matches!(Errno::from_io_error(&error), Some(Errno::NOTCONN | Errno::CONNABORTED))
-        };
+        let dead = |errno| matches!(errno, Errno::NOTCONN | Errno::CONNABORTED);
         // Nobody listens any more where this took too long.
-        let _ = tell.send(std::fs::metadata(point).is_err_and(dead));
+        let _ = tell.send(rustix::fs::statfs(&point).is_err_and(dead));
     };
     match std::thread::Builder::new().name("flatout-look".to_owned()).spawn(look) {
         Ok(_) => match told.recv_timeout(LOOK) {

@@ -116,9 +116,8 @@ impl<S: Store> Core<S> {
                 let _ = self.next_page(&listing);
             }
             Job::Folder(ino) => {
+                let _pinned = Pinned { core: self, ino };
                 self.list_ahead(ino);
-                let now_ms = self.now_ms();
-                self.table().unpin(ino, now_ms);
             }
         }
     }
@@ -261,6 +260,19 @@ fn drive_jobs<S: Store>(ahead: &Ahead, core: &Weak<Core<S>>) {
             core.do_job(job);
         }
         std::mem::forget(lost);
+    }
+}
+
+/// Lets go of an inode that was pinned for a job, also where that panics.
+struct Pinned<'a, S: Store> {
+    core: &'a Core<S>,
+    ino: u64,
+}
+
+impl<S: Store> Drop for Pinned<'_, S> {
+    fn drop(&mut self) {
+        let now_ms = self.core.now_ms();
+        self.core.table().unpin(self.ino, now_ms);
     }
 }
 

@@ -145,6 +145,14 @@ impl<S: Store> TreeOf<S> {
         }))
     }
 
+    /// Whether the root is a prefix under which nothing lies, as its first listing told; what cannot be shown lies there too.
+    pub fn is_root_bare(&self) -> bool {
+        let is_prefix = matches!(&self.0.root, Root::Under(location) if !location.key().is_empty());
+        let listing = self.0.table().folder_mut(crate::ROOT).and_then(|folder| folder.listing.clone());
+        let is_bare = listing.is_some_and(|listing| !listing.is_proof() && !listing.may_go_on());
+        is_prefix && is_bare && self.stats().hidden.total() == 0
+    }
+
     /// What stands under `name` in a folder; counts one lookup of its inode.
     ///
     /// # Errors

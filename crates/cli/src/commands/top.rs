@@ -2,16 +2,18 @@
 
 use std::collections::HashMap;
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Instant;
 
+use flatout_mount::{Life, Standing};
 use flatout_settings::format_size;
 
 use crate::args::Top;
 use crate::commands::mount::control::{self, Running};
 use crate::commands::mount::numbers::{Numbers, Origin};
 use crate::console::{Carries, Console};
+use crate::events::DeadMount;
 use crate::exit::Exit;
 use crate::failure::{Failure, one_line};
 use crate::sys;
@@ -25,12 +27,17 @@ pub fn run(args: &Top, console: &Console) -> Result<Exit, Failure> {
     });
     let screen = Screen::when(!args.once && !console.is_json());
     let mut before: HashMap<u32, Look> = HashMap::new();
+    let mut silent = Vec::new();
     loop {
-        let looks: Vec<Look> = chosen(args)?.into_iter().map(Look::now).collect();
+        let (running, dead) = chosen(args, &mut silent)?;
+        let looks: Vec<Look> = running.into_iter().map(Look::now).collect();
         for look in &looks {
             console.event(Carries::Lines, &look.numbers)?;
         }
-        let lines = table(&looks, &before, screen.as_ref().map(Screen::columns));
+        for mount in &dead {
+            console.event(Carries::Lines, mount)?;
+        }
+        let lines = table(&looks, &before, &dead, screen.as_ref().map(Screen::columns));
         match &screen {
             Some(screen) => screen.draw(&lines).map_err(|error| Failure::stdout(&error))?,
             None => lines.iter().try_for_each(|line| console.answer(line))?,
@@ -49,17 +56,43 @@ pub fn run(args: &Top, console: &Console) -> Result<Exit, Failure> {
 }
 
 /// Those asked for; that there is none is an answer, but not where one was named.
-fn chosen(args: &Top) -> Result<Vec<Running>, Failure> {
+fn chosen(args: &Top, silent: &mut Vec<Standing>) -> Result<(Vec<Running>, Vec<DeadMount>), Failure> {
     let mut running = control::running();
-    let Some(which) = &args.which else { return Ok(running) };
-    let path = std::fs::canonicalize(which).unwrap_or_else(|_| which.into());
+    let mut dead = dead(&running, silent);
+    let Some(which) = &args.which else { return Ok((running, dead)) };
+    // Without a slash at its end, by which the system would ask what is mounted there.
+    let bare: PathBuf = Path::new(which).components().collect();
+    let path = bare.canonicalize().unwrap_or(bare);
     let pid: Option<u32> = which.parse().ok();
     running.retain(|one| Some(one.numbers.pid) == pid || Path::new(&one.numbers.mount_point) == path);
-    match running.is_empty() {
-        false => Ok(running),
+    dead.retain(|one| Path::new(&one.mount_point) == path);
+    match running.is_empty() && dead.is_empty() {
+        false => Ok((running, dead)),
         true => Err(Failure::not_found(format!("top: {which}: is no mount that can be asked"))
             .with_hint("`flatout top --once` shows those that can; those of other users are theirs to see")),
     }
+}
+
+/// Mounts whose process has gone. Those that do not answer are `silent`, and are not asked again: each look keeps a thread.
+fn dead(running: &[Running], silent: &mut Vec<Standing>) -> Vec<DeadMount> {
+    let is_served =
+        |one: &Standing| running.iter().any(|running| Path::new(&running.numbers.mount_point) == one.path());
+    let mut dead = Vec::new();
+    for standing in Standing::all() {
+        if is_served(&standing) || silent.contains(&standing) {
+            continue;
+        }
+        match standing.life() {
+            Life::Alive => {}
+            Life::Silent => silent.push(standing),
+            Life::Dead => dead.push(DeadMount {
+                source: standing.source().to_owned(),
+                mount_point: standing.path().display().to_string(),
+                remedy: standing.remedy(),
+            }),
+        }
+    }
+    dead
 }
 
 /// Numbers and when they were had.
@@ -85,11 +118,26 @@ type Row = [String; COLUMNS.len()];
 const LEFT_OUT: [&str; 5] = ["RETRIES", "WAIT", "AMPL", "CPU", "REQ/s"];
 const NAME_COLUMNS: usize = 24;
 
-/// A heading and a line for each; rates since the look before, or since the mount began where there was none.
-fn table(looks: &[Look], before: &HashMap<u32, Look>, columns: Option<usize>) -> Vec<String> {
-    if looks.is_empty() {
-        return vec!["no mounts".to_owned()];
+/// What is served, and below it what is dead.
+fn table(
+    looks: &[Look],
+    before: &HashMap<u32, Look>,
+    dead: &[DeadMount],
+    columns: Option<usize>,
+) -> Vec<String> {
+    let mut lines = if looks.is_empty() { Vec::new() } else { served(looks, before, columns) };
+    lines.extend(dead.iter().map(|mount| {
+        let DeadMount { source, mount_point, remedy } = mount;
+        one_line(&format!("dead: {source} on {mount_point}: its process has gone: `{remedy}` clears it"))
+    }));
+    if lines.is_empty() {
+        lines.push("no mounts".to_owned());
     }
+    lines
+}
+
+/// A heading and a line for each; rates since the look before, or since the mount began where there was none.
+fn served(looks: &[Look], before: &HashMap<u32, Look>, columns: Option<usize>) -> Vec<String> {
     let rows: Vec<Row> = looks.iter().map(|look| row(look, before.get(&look.numbers.pid))).collect();
     let heading = COLUMNS.map(str::to_owned);
     let all = || std::iter::once(&heading).chain(&rows);
@@ -211,21 +259,34 @@ mod tests {
     fn rates_are_those_since_the_look_before() {
         let start = Instant::now();
         let first = look(8 << 20, 1, 1, start);
-        let lines = table(std::slice::from_ref(&first), &HashMap::new(), None);
+        let lines = table(std::slice::from_ref(&first), &HashMap::new(), &[], None);
         assert_eq!(lines.len(), 2);
         assert!(lines[0].starts_with("PID  ") && lines[0].ends_with("MOUNT"), "{lines:?}");
         assert!(lines[1].contains("4MiB") && lines[1].contains("50%"), "since it began: {lines:?}");
         assert!(lines[1].ends_with("s3://b on /mnt"), "{lines:?}");
         let second = look(9 << 20, 4, 2, start + Duration::from_secs(1));
-        let lines = table(&[second], &HashMap::from([(7, first)]), None);
+        let lines = table(&[second], &HashMap::from([(7, first)]), &[], None);
         assert!(lines[1].contains(" 1MiB") && lines[1].contains("75%"), "{lines:?}");
-        assert_eq!(table(&[], &HashMap::new(), None), ["no mounts"]);
+        assert_eq!(table(&[], &HashMap::new(), &[], None), ["no mounts"]);
+    }
+
+    #[test]
+    fn what_is_dead_stands_below_with_its_remedy() {
+        let dead = DeadMount {
+            source: "s3://b".into(),
+            mount_point: "/mnt/my x".into(),
+            remedy: "flatout umount '/mnt/my x'".into(),
+        };
+        let line = "dead: s3://b on /mnt/my x: its process has gone: `flatout umount '/mnt/my x'` clears it";
+        assert_eq!(table(&[], &HashMap::new(), std::slice::from_ref(&dead), Some(80)), [line]);
+        let lines = table(&[look(1, 1, 1, Instant::now())], &HashMap::new(), &[dead], None);
+        assert_eq!((lines.len(), lines[2].as_str()), (3, line));
     }
 
     #[test]
     fn a_narrow_terminal_shows_what_is_mounted() {
         let look = look(8 << 20, 1, 1, Instant::now());
-        let at = |columns| table(std::slice::from_ref(&look), &HashMap::new(), columns);
+        let at = |columns| table(std::slice::from_ref(&look), &HashMap::new(), &[], columns);
         let headings = |columns| at(columns)[0].split_whitespace().count();
         assert_eq!((headings(None), headings(Some(200))), (COLUMNS.len(), COLUMNS.len()));
         assert!(

@@ -303,8 +303,11 @@ impl Readers {
         {
             return;
         }
-        // The reads of a client that is closed end with their requests.
-        let _ = core.send(0, Job::Feed);
+        if core.send(0, Job::Feed).is_err() {
+            // The reads of a client that is closed end with their requests. Where it was a thread that could not be had, whoever
+            // frees memory next tries again.
+            readers.is_feeder_called.store(false, Ordering::SeqCst);
+        }
     }
 
     /// A shard was asked to look after reads that wait for memory.

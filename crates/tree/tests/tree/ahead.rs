@@ -131,6 +131,33 @@ fn a_folder_that_cannot_be_listed_ahead_tells_its_reader() {
 }
 
 #[test]
+fn a_panic_ahead_leaves_no_folder_behind() {
+    let memory = folders(1, 50);
+    let tree = memory.tree(minute());
+    let outer = ino(&tree, "000");
+    let all = names(&tree, outer);
+    let inos: Vec<u64> = all.iter().map(|name| ino(&tree, &format!("000/{name}"))).collect();
+    memory.0.panics_ahead.store(true, std::sync::atomic::Ordering::Relaxed);
+    let before = memory.asked();
+    for ino in &inos[..2] {
+        assert_eq!(names(&tree, *ino).len(), 2);
+    }
+    reaches(&memory, before + 2 + 8);
+    inos.iter().chain([&outer]).for_each(|ino| tree.forget(*ino, 100));
+    // Once all have panicked. Subfolders first, then the one that they lie in.
+    for _ in 0..1_000 {
+        memory.turn_clock(60_000);
+        tree.forget(ROOT, 0);
+        if tree.stats().inodes_now == 1 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(tree.stats().failures, 8);
+    assert_eq!(tree.stats().inodes_now, 1, "{:?}", tree.stats());
+}
+
+#[test]
 fn a_tree_that_is_dropped_leaves_no_threads() {
     let memory = folders(1, 100);
     let tree = memory.tree(minute());

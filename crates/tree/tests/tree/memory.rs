@@ -33,6 +33,8 @@ pub struct Inner {
     pub reads: AtomicU64,
     /// What every request is answered with.
     pub refuses: Mutex<Option<ErrorKind>>,
+    /// Whoever lists ahead panics.
+    pub panics_ahead: AtomicBool,
     /// Requests wait here.
     gate: Mutex<Gate>,
     opened: Condvar,
@@ -65,6 +67,7 @@ impl Memory {
             heads: AtomicU64::new(0),
             reads: AtomicU64::new(0),
             refuses: Mutex::default(),
+            panics_ahead: AtomicBool::new(false),
             gate: Mutex::default(),
             opened: Condvar::new(),
             is_over: AtomicBool::new(false),
@@ -166,6 +169,8 @@ impl Memory {
         }
         gate.waiting -= 1;
         drop(gate);
+        let is_ahead = || std::thread::current().name() == Some("tree-ahead");
+        assert!(!(self.0.panics_ahead.load(Ordering::Relaxed) && is_ahead()), "as the test says");
         match *self.0.refuses.lock().unwrap() {
             Some(kind) => Err(Error::new(kind, "as the test says")),
             None => Ok(()),

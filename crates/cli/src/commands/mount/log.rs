@@ -37,6 +37,8 @@ struct Kind {
     since: Instant,
     said: u64,
     swallowed: u64,
+    /// What it was about in this window.
+    about: Vec<String>,
 }
 
 impl Log {
@@ -55,10 +57,15 @@ impl Log {
         self.state().write(line);
     }
 
-    /// A line of a kind of which there may be many: `kind` bounds them.
-    pub fn say_some(&self, kind: &'static str, line: &str) {
+    /// A line of a kind of which there may be many: `kind` bounds them. What it is about is told once in a while: the kernel asks again
+    /// for what failed, and a program does too.
+    pub fn say_some(&self, kind: &'static str, about: &str, line: &str) {
         let mut state = self.state();
-        if let Some(before) = state.turn(kind, Instant::now()) {
+        let now = Instant::now();
+        if state.was_said(kind, about, now) {
+            return;
+        }
+        if let Some(before) = state.turn(kind, now) {
             if before > 0 {
                 state.write(&format!("{kind}: {before} more like it were left out"));
             }
@@ -72,12 +79,29 @@ impl Log {
 }
 
 impl State {
-    /// Whether a line of this kind may be said now, and how many were not since the last one.
-    fn turn(&mut self, kind: &'static str, now: Instant) -> Option<u64> {
-        let known = self.kinds.entry(kind).or_insert(Kind { since: now, said: 0, swallowed: 0 });
+    /// Whether a line about this was said already in the window of its kind; it is noted as said.
+    fn was_said(&mut self, kind: &'static str, about: &str, now: Instant) -> bool {
+        let known = self.kind(kind, now);
+        let was_said = known.about.iter().any(|said| said == about);
+        if !was_said && known.said < LINES_MAX {
+            known.about.push(about.to_owned());
+        }
+        was_said
+    }
+
+    fn kind(&mut self, kind: &'static str, now: Instant) -> &mut Kind {
+        let new = Kind { since: now, said: 0, swallowed: 0, about: Vec::new() };
+        let known = self.kinds.entry(kind).or_insert(new);
         if now.duration_since(known.since) >= WINDOW {
             (known.since, known.said) = (now, 0);
+            known.about.clear();
         }
+        known
+    }
+
+    /// Whether a line of this kind may be said now, and how many were not since the last one.
+    fn turn(&mut self, kind: &'static str, now: Instant) -> Option<u64> {
+        let known = self.kind(kind, now);
         if known.said >= LINES_MAX {
             known.swallowed += 1;
             return None;
@@ -135,9 +159,10 @@ mod tests {
         let log = Log::terminal(true);
         log.turn_to(open(&path).unwrap());
         for at in 0..100 {
-            log.say_some("read", &format!("read {at}"));
+            log.say_some("read", &format!("file {at}"), &format!("read {at}"));
+            log.say_some("read", "file 0", "read 0 again");
         }
-        log.say_some("list", "list\n0");
+        log.say_some("list", "folder", "list\n0");
         log.say("once");
         let text = fs::read_to_string(&path).unwrap();
         assert_eq!(text.lines().count() as u64, LINES_MAX + 2, "{text}");
@@ -153,6 +178,17 @@ mod tests {
         assert_eq!(said, LINES_MAX);
         assert_eq!(state.turn("read", start + WINDOW), Some(15 - LINES_MAX));
         assert_eq!(state.turn("read", start + WINDOW), Some(0));
+    }
+
+    #[test]
+    fn the_same_thing_is_said_once_in_a_window() {
+        let mut state = State { out: Out::Terminal { quiet: true }, kinds: HashMap::new() };
+        let start = Instant::now();
+        let mut was_said = |kind, about, now| state.was_said(kind, about, now);
+        assert!(!was_said("read", "a", start) && !was_said("read", "b", start));
+        assert!(was_said("read", "a", start) && was_said("read", "b", start));
+        assert!(!was_said("list", "a", start), "another kind");
+        assert!(!was_said("read", "a", start + WINDOW), "a new window");
     }
 
     #[test]

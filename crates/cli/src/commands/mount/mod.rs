@@ -16,7 +16,7 @@ use crate::args::Mount;
 use crate::commands::mount::daemon::Report;
 use crate::commands::mount::plan::Plan;
 use crate::console::{Carries, Console};
-use crate::events::Mounted;
+use crate::events::{Mountable, Mounted};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
@@ -29,9 +29,11 @@ pub fn run(args: &Mount, console: &Console) -> Result<Exit, Failure> {
     // Once, and not again by the process in the background.
     plan.notes.iter().for_each(|note| console.warn(note));
     if args.dry_run {
-        let source = plan.source.clone();
-        session::try_root(&plan)?;
-        console.say(&format!("{source} can be mounted"))?;
+        let note = session::try_root(&plan, console)?;
+        note.iter().for_each(|note| console.warn(note));
+        console.say(&format!("{} can be mounted", plan.source))?;
+        let mount_point = plan.mount_point.display().to_string();
+        console.event(Carries::Lines, &Mountable { source: plan.source, mount_point, note })?;
         return Ok(Exit::Clean);
     }
     if plan.foreground {

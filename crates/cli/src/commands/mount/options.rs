@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use flatout_settings::{KNOBS, Kind, Knob, Settings, nearest};
 
-use crate::args::socket_address;
+use crate::args::metrics_address;
 use crate::commands::mount::ossfs::{self, Meaning};
 use crate::failure::Failure;
+use crate::origin::masked;
 
 /// The options of one mount, whatever form they were written in.
 #[derive(Debug, Default, PartialEq)]
@@ -35,6 +36,9 @@ enum Word {
     System,
     /// Meant for mount(8), systemd or people: nothing is to be done.
     Nothing,
+    /// The same, with a value.
+    Remark,
+    ReadOnly,
     Writable,
     Permissions,
     Foreground,
@@ -48,28 +52,29 @@ enum Word {
 }
 
 use Word::{
-    Foreground, Log, Metrics, Nonempty, Nothing, Permissions, Refused, Sloppy, Stats, System, Writable,
+    Foreground, Log, Metrics, Nonempty, Nothing, Permissions, ReadOnly, Refused, Remark, Sloppy, Stats,
+    System, Writable,
 };
 
 /// mount(8)'s words that every file system may meet, those of FUSE, and ours that are no knobs.
 const WORDS: &[(&str, Word)] = &[
-    ("ro", Nothing),
+    ("ro", ReadOnly),
     ("rw", Writable),
     ("defaults", Nothing),
     ("auto", Nothing),
     ("noauto", Nothing),
     ("nofail", Nothing),
     ("_netdev", Nothing),
-    ("user", Nothing),
+    ("user", Remark),
     ("users", Nothing),
     ("nouser", Nothing),
     ("owner", Nothing),
     ("group", Nothing),
-    ("comment", Nothing),
+    ("comment", Remark),
     ("loud", Nothing),
     ("silent", Nothing),
-    ("fsname", Nothing),
-    ("subtype", Nothing),
+    ("fsname", Remark),
+    ("subtype", Remark),
     ("suid", System),
     ("nosuid", System),
     ("dev", System),
@@ -111,11 +116,12 @@ const WORDS: &[(&str, Word)] = &[
     ),
 ];
 
-/// Reads every `-o` in turn; of what is given twice the last counts.
+/// Reads every `-o` in turn. `last_counts`: of what is decided twice the last counts, as it does for mount(8), which puts what is
+/// typed behind what fstab says; else to decide it in two ways is a mistake.
 ///
 /// # Errors
-/// An option that nobody knows, or that means nothing here, or a value that is none.
-pub fn read(lists: &[String]) -> Result<Chosen, Failure> {
+/// An option that nobody knows, or that means nothing here, or a value that is none, or two that contradict each other.
+pub fn read(lists: &[String], last_counts: bool) -> Result<Chosen, Failure> {
     let options: Vec<(String, Option<String>)> = lists.iter().flat_map(|list| split(list)).collect();
     let is_sloppy = options.iter().any(|(name, _)| name == "sloppy");
     let is_read_only = options.iter().any(|(name, _)| name == "ro");
@@ -130,7 +136,30 @@ pub fn read(lists: &[String]) -> Result<Chosen, Failure> {
             }
         }
     }
+    if !last_counts {
+        check_decisions(&options)?;
+    }
     Ok(chosen)
+}
+
+/// What is decided twice is decided the same way.
+fn check_decisions(options: &[(String, Option<String>)]) -> Result<(), Failure> {
+    let mut decided: Vec<(&str, Chosen, String)> = Vec::new();
+    for (name, value) in options {
+        let Some(what) = find(name).and_then(|known| known.decides()) else { continue };
+        let mut alone = Chosen::default();
+        alone.take(name, value.as_deref(), true)?;
+        let typed = value.as_ref().map_or_else(|| name.clone(), |value| format!("{name}={}", masked(value)));
+        match decided.iter().find(|(earlier, ..)| *earlier == what) {
+            Some((_, same, _)) if same.says_the_same(&alone) => {}
+            Some((.., earlier)) => {
+                return Err(Failure::usage(format!("mount: -o {typed}: contradicts {earlier}"))
+                    .with_hint("leave one of them out"));
+            }
+            None => decided.push((what, alone, typed)),
+        }
+    }
+    Ok(())
 }
 
 /// What an option is.
@@ -150,7 +179,47 @@ fn find(name: &str) -> Option<Known> {
     word().or_else(knob).or_else(|| ossfs::row_of(name).map(Known::Ossfs))
 }
 
+impl Known {
+    /// What it decides, where that is one thing; what decides the same is an option by another name. Words of mount(8) may come in
+    /// pairs, of which the last counts: `user` brings `noexec`, and `exec` behind it takes that back.
+    fn decides(&self) -> Option<&'static str> {
+        let one = |knob: &Knob| (knob.kind != Kind::Many).then_some(knob.name);
+        match self {
+            Known::Knob(knob) => one(knob),
+            Known::Word(word) => match word {
+                Permissions => Some("default_permissions"),
+                Foreground => Some("foreground"),
+                Nonempty => Some("nonempty"),
+                Metrics => Some("metrics"),
+                Log => Some("log"),
+                Stats => Some("stats"),
+                _ => None,
+            },
+            Known::Ossfs(row) => match row.meaning {
+                Meaning::Knob(knob, _) => flatout_settings::knob(knob).and_then(one),
+                Meaning::Foreground => Some("foreground"),
+                Meaning::MetricsPort => Some("metrics"),
+                Meaning::Is(..) | Meaning::Refused(_) => None,
+            },
+        }
+    }
+}
+
 impl Chosen {
+    /// Of two that were made of one option each: `1GiB` is `1024MiB`.
+    fn says_the_same(&self, other: &Chosen) -> bool {
+        match (self.knobs.as_slice(), other.knobs.as_slice()) {
+            ([(name, one)], [(_, other)]) => {
+                let read = |value: &str| {
+                    let mut settings = Settings::default();
+                    settings.set(name, value).map(|()| settings)
+                };
+                read(one) == read(other)
+            }
+            _ => self == other,
+        }
+    }
+
     fn take(&mut self, name: &str, value: Option<&str>, is_read_only: bool) -> Result<(), Failure> {
         match find(name) {
             Some(Known::Word(Refused(_))) if name == "bind" && value.is_some() => {
@@ -175,9 +244,23 @@ impl Chosen {
                 || Failure::usage(format!("mount: -o {name}: a value is missing: write {name}={what}"));
             value.filter(|value| !value.is_empty()).ok_or_else(missing)
         };
+        if let (Nothing | Writable | System | Sloppy, Some(value)) = (word, value)
+            && !name.starts_with("x-")
+            && !name.starts_with("X-")
+        {
+            return Err(Failure::usage(format!(
+                "mount: -o {name}={value}: {name} takes no value: write {name} alone"
+            )));
+        }
         match word {
             System => self.system.push(name.to_owned()),
-            Nothing => {}
+            Nothing | Remark => {}
+            // As ossfs 2.0 writes it.
+            ReadOnly if matches!(value, Some("false" | "0")) => {
+                return self.word("rw", Writable, None, false);
+            }
+            ReadOnly if matches!(value, None | Some("true" | "1")) => {}
+            ReadOnly => return Err(refused(name, "takes no value: write ro alone")),
             Writable if is_read_only => {}
             Writable => self.notes.push("mount: rw: mounted read-only: writing is not there yet".into()),
             Permissions => self.no_permissions = !on(name, value)?,
@@ -241,6 +324,8 @@ impl Chosen {
                     return Err(refused(name, why));
                 }
             }
+            // It has no default, and none is chosen.
+            Meaning::Refused(_) if row.default.is_empty() && value == Some("") => {}
             Meaning::Refused(why) => return Err(refused(name, why)),
         }
         Ok(())
@@ -277,7 +362,7 @@ fn on(name: &str, value: Option<&str>) -> Result<bool, Failure> {
 }
 
 fn address(name: &str, text: &str) -> Result<SocketAddr, Failure> {
-    socket_address(text).map_err(|why| Failure::usage(format!("mount: -o {name}: '{text}': {why}")))
+    metrics_address(text).map_err(|why| Failure::usage(format!("mount: -o {name}: '{text}': {why}")))
 }
 
 fn refused(name: &str, why: &str) -> Failure {

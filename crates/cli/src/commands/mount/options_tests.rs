@@ -4,12 +4,12 @@ use super::*;
 
 #[track_caller]
 fn taken(list: &str) -> Chosen {
-    read(&[list.to_owned()]).unwrap_or_else(|failure| panic!("{list}: {failure}"))
+    read(&[list.to_owned()], false).unwrap_or_else(|failure| panic!("{list}: {failure}"))
 }
 
 #[track_caller]
 fn check_refused(list: &str, says: &[&str]) {
-    let failure = read(&[list.to_owned()]).expect_err(list);
+    let failure = read(&[list.to_owned()], false).expect_err(list);
     assert_eq!(failure.exit, crate::exit::Exit::Usage, "{list}");
     let shown = failure.to_string();
     for part in says {
@@ -63,9 +63,46 @@ fn quotes_keep_commas() {
 
 #[test]
 fn several_lists_are_one() {
-    let both = read(&["uid=1".into(), "gid=2,uid=3".into()]).unwrap();
+    let both = read(&["uid=1".into(), "gid=2,file_mode=400".into()], false).unwrap();
     let value = |value: &str| value.to_owned();
-    assert_eq!(both.knobs, [("uid", value("1")), ("gid", value("2")), ("uid", value("3"))]);
+    assert_eq!(both.knobs, [("uid", value("1")), ("gid", value("2")), ("file-mode", value("400"))]);
+}
+
+#[test]
+fn what_contradicts_is_refused_and_names_both() {
+    check_refused("uid=1,uid=3", &["-o uid=3: contradicts uid=1", "leave one of them out"]);
+    let apart = read(&["attribute_lifetime=1s".into(), "attr_timeout=60".into()], false).unwrap_err();
+    assert!(apart.message.contains("attr_timeout=60: contradicts attribute_lifetime=1s"), "{apart}");
+    check_refused("negative_timeout=0,oss_negative_cache_timeout=5", &["contradicts negative_timeout=0"]);
+    check_refused("allow_other,allow-other=false", &["allow-other=false: contradicts allow_other"]);
+    check_refused("foreground,f=false", &["f=false: contradicts foreground"]);
+    check_refused("metrics=9100,metrics_port=9101", &["contradicts metrics=9100"]);
+    check_refused("log=/a,log=/b", &["log=/b: contradicts log=/a"]);
+    check_refused("proxy=http://u:hunter2hunter2@p:1,proxy=http://p:1", &["contradicts proxy="]);
+    let secret = read(&["proxy=http://u:hunter2hunter2@p:1,proxy=http://p:1".into()], false).unwrap_err();
+    assert!(!secret.message.contains("hunter2"), "{secret}");
+}
+
+#[test]
+fn what_is_said_twice_and_the_same_is_no_contradiction() {
+    taken("uid=1,uid=1");
+    taken("memory=1GiB,total_mem_limit=1073741824");
+    taken("foreground,f=true,allow_other,allow-other=true");
+    assert_eq!(taken("bind=10.0.0.1,bind=10.0.0.2").knobs.len(), 2);
+    assert_eq!(taken("user,exec,noexec,exec").system, ["exec", "noexec", "exec"]);
+    // mount(8) puts what is typed behind what fstab says.
+    let knobs = read(&["memory=1GiB,rw,memory=2GiB".into()], true).unwrap().knobs;
+    assert_eq!(knobs.last(), Some(&("memory", "2GiB".to_owned())));
+}
+
+#[test]
+fn words_take_no_value() {
+    check_refused("ro=yes", &["-o ro: takes no value: write ro alone"]);
+    check_refused("rw=1", &["-o rw=1: rw takes no value: write rw alone"]);
+    check_refused("nosuid=false", &["nosuid takes no value"]);
+    check_refused("_netdev=x", &["_netdev takes no value"]);
+    assert_eq!(taken("ro=true,user=me,x-a=b,comment=c,fsname=d"), Chosen::default());
+    assert_eq!(taken("ro=false"), taken("rw"));
 }
 
 #[test]
@@ -88,10 +125,25 @@ fn names_of_ossfs_are_understood() {
     assert_eq!(taken("readdirplus=true,fuse_attr_timeout=-1,metrics_ip=127.0.0.1"), Chosen::default());
 }
 
+/// What was copied from a configuration with every default in it, as far as that is so here.
+#[test]
+fn what_holds_anyway_may_be_stated() {
+    let stated = "ignore_fsync=true,d=false,enable_xattr=false,fuse_device_fd=-1,auto_create_bucket=false,\
+                  credential_refresh_interval=0,memory_data_cache_size=0,disk_data_cache_size=0,prefetch_chunks=0,\
+                  enable_appendable_object=False,set_mime_for_rename_dst=0,ram_role=,temp_dir=,oss_bucket_prefix=";
+    assert_eq!(taken(stated), Chosen::default());
+    check_refused("d", &["-o d: ", "log=FILE"]);
+    check_refused("ignore_fsync=false", &["read-only for now"]);
+    check_refused("memory_data_cache_size=1", &["memory=SIZE"]);
+    check_refused("fuse_device_fd=7", &["/dev/fd/N"]);
+    check_refused("ram_role", &["role of the machine"]);
+    check_refused("oss_bucket_prefix=x", &["oss://BUCKET/PREFIX"]);
+}
+
 #[test]
 fn names_of_ossfs_that_mean_nothing_are_refused_by_name() {
     check_refused("oss_access_key_secret=hunter2hunter2", &["oss_access_key_secret", "OSS_ACCESS_KEY_ID"]);
-    let secret = read(&["oss_access_key_secret=hunter2hunter2".into()]).unwrap_err().to_string();
+    let secret = read(&["oss_access_key_secret=hunter2hunter2".into()], false).unwrap_err().to_string();
     assert!(!secret.contains("hunter2"), "{secret}");
     check_refused("upload_concurrency=64", &["upload_concurrency", "read-only for now"]);
     check_refused("disk_data_cache_dir=/x", &["disk_data_cache_dir", "no cache on disk"]);
@@ -124,6 +176,8 @@ fn values_that_are_none_say_what_to_write() {
     check_refused("uid=root", &["-o uid: 'root' is not a whole number"]);
     check_refused("close_to_open=maybe", &["not a switch"]);
     check_refused("foreground=maybe", &["-o foreground", "not a switch"]);
-    check_refused("metrics=here", &["-o metrics: 'here': write an IP address and port"]);
+    check_refused("metrics=here", &["-o metrics: 'here': write a port, 1 to 65535"]);
+    check_refused("metrics=99999", &["-o metrics: '99999': write a port, 1 to 65535"]);
+    assert_eq!(taken("metrics=9100").metrics, Some("127.0.0.1:9100".parse().unwrap()));
     check_refused("log", &["-o log: a value is missing: write log=FILE"]);
 }

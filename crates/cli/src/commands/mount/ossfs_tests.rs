@@ -53,7 +53,7 @@ fn page() -> String {
 
 `flatout mount oss://BUCKET/PREFIX /mnt` in place of `ossfs2 mount /mnt --oss_bucket=…`. In `-o`, and so in fstab, the names of
 ossfs 2.0 are understood where they mean something here, with its units; what means nothing is refused by name, with the reason,
-rather than taken and forgotten. The same here under the same name: `ro`, `uid`, `gid`, `file_mode`, `dir_mode`, `allow_other` (there
+rather than taken and forgotten; what is refused and has no default may be stated with an empty value. The same here under the same name: `ro`, `uid`, `gid`, `file_mode`, `dir_mode`, `allow_other` (there
 on by default, here off), `default_permissions`, `close_to_open`, `nonempty`. [mount.md](mount.md) has all of ours.
 
     # ossfs2 mount /mnt --oss_endpoint=oss-cn-hangzhou-internal.aliyuncs.com \\

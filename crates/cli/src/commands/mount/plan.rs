@@ -1,5 +1,6 @@
 //! What is to be mounted, where and how: from flags, options, variables and files, before anything is done.
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -7,6 +8,8 @@ use flatout_engine::Dialect;
 use flatout_mount::MountPoint;
 use flatout_settings::Settings;
 use flatout_tree::Root;
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
 
 use crate::args::Mount;
 use crate::commands::mount::options::{self, Chosen};
@@ -50,7 +53,7 @@ impl Plan {
             log,
             stats,
             mut notes,
-        } = options::read(&args.options)?;
+        } = options::read(&args.options, args.last_counts)?;
         let (root, dialect, source) = root(&args.source)?;
         let knobs = Knobs::clone(&args.knobs).behind(knobs);
         let found = flatout_ambient::gather(knobs.given())?;
@@ -72,9 +75,30 @@ impl Plan {
             silent: args.is_silent,
             metrics: args.metrics.or(metrics),
             log: args.log.clone().or(log),
-            stats: args.stats.clone().or(stats),
+            stats: args.stats.clone().or(stats).map(writable).transpose()?,
             notes,
         })
+    }
+}
+
+/// Where the numbers go at the end: what cannot be written then is refused now. As seen from every folder.
+fn writable(stats: PathBuf) -> Result<PathBuf, Failure> {
+    let refused = |error: io::Error| {
+        Failure::local("mount", format!("--stats {}", stats.display()), &error)
+            .with_hint("name a file in a folder that is there and may be written to")
+    };
+    let path = std::path::absolute(&stats).map_err(refused)?;
+    let errno = |errno: Errno| refused(errno.into());
+    match path.metadata() {
+        Ok(about) if about.is_dir() => Err(errno(Errno::ISDIR)),
+        Ok(_) => access(&path, Access::WRITE_OK).map_err(errno).map(|()| path),
+        Err(_) => {
+            let folder = path.parent().unwrap_or(&path);
+            match folder.metadata().map_err(refused)?.is_dir() {
+                true => access(folder, Access::WRITE_OK | Access::EXEC_OK).map_err(errno).map(|()| path),
+                false => Err(errno(Errno::NOTDIR)),
+            }
+        }
     }
 }
 

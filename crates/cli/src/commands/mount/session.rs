@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use flatout_engine::{Client, Error, ErrorKind};
 use flatout_mount::{Ended, Granted, SessionWatch, Timings, Unmounter};
 use flatout_settings::Settings;
-use flatout_tree::{Config, Tree};
+use flatout_tree::{Config, Root, Tree};
 use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::Signals;
 
@@ -27,13 +27,13 @@ use crate::origin;
 /// What the kernel reads ahead by itself.
 const KERNELS_OWN_READ_AHEAD: u64 = 128 << 10;
 
-/// Whether the origin shows the root: nothing is mounted.
+/// Whether the origin shows the root, and what is to be said about it: nothing is mounted.
 ///
 /// # Errors
-/// The origin's refusal.
-pub fn try_root(plan: &Plan) -> Result<(), Failure> {
+/// The origin's refusal, or a signal.
+pub fn try_root(plan: &Plan, console: &Console) -> Result<Option<String>, Failure> {
     let client = Arc::new(client(plan)?);
-    tree(plan, &client).map(drop)
+    first_look(plan, &client, console).map(|(_, note)| note)
 }
 
 /// Serves until it is unmounted. `background` is for the process in the background: where its log goes, if anywhere.
@@ -41,10 +41,13 @@ pub fn try_root(plan: &Plan) -> Result<(), Failure> {
 /// # Errors
 /// The origin's refusal of the root, the kernel's of the mount, or a session that broke.
 pub fn run(plan: Plan, console: &Console, background: Option<Option<PathBuf>>) -> Result<Exit, Failure> {
+    let _armed = console.interrupt.arm();
     let doors = Doors::make(plan.metrics)?;
     let client = Arc::new(client(&plan)?);
-    let tree = Arc::new(tree(&plan, &client)?);
+    let (tree, note) = first_look(&plan, &client, console)?;
+    let tree = Arc::new(tree);
     let log = Arc::new(Log::terminal(console.is_quiet()));
+    note.iter().for_each(|note| log.say(note));
     let timings = Arc::<Timings>::default();
     let ends = Ends::listen(console, &log, &plan.mount_point);
     let mounted = flatout_mount::mount(&options(&plan))?;
@@ -61,10 +64,10 @@ pub fn run(plan: Plan, console: &Console, background: Option<Option<PathBuf>>) -
         log: None,
         socket: doors.socket().map(|path| path.display().to_string()),
         metrics: doors.metrics(),
+        note,
     };
     let counted = Counted { plan, granted, watch: session.watch(), timings, tree, began: Instant::now() };
-    let stats_file = counted.plan.stats.as_deref().map(std::path::absolute).transpose();
-    let stats_file = stats_file.map_err(|error| Failure::local("mount", "--stats", &error))?;
+    let stats_file = counted.plan.stats.clone();
     let (silent, stats) = (counted.plan.silent, stats_file.clone());
     let look: Look = Arc::new(move || counted.now());
     let open = doors.open(&look).map_err(|error| Failure::local("mount", "threads", &error))?;
@@ -91,7 +94,10 @@ pub fn run(plan: Plan, console: &Console, background: Option<Option<PathBuf>>) -
         Ok(_) => Ok(Exit::Clean),
         Err(error) => {
             let failure = Failure::from(error);
-            log.say(&failure.message);
+            if said.log.is_some() {
+                // In the foreground it is said as every failure of a command.
+                log.say(&failure.message);
+            }
             Err(failure)
         }
     }
@@ -103,8 +109,14 @@ fn teller(log: &Arc<Log>) -> flatout_mount::Tell {
     Arc::new(move |error| {
         // Somebody who was killed does not want to know any more.
         if error.kind() != ErrorKind::Cancelled {
-            let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
-            log.say_some(exit::name(error.kind()), &format!("{error}{hint}"));
+            let hint = match error.kind() {
+                // Of a copy it would be to start again.
+                ErrorKind::Changed => Some("open it again to read the new version"),
+                _ => error.hint(),
+            };
+            let hint = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
+            let about = format!("{} {}", error.doing(), error.object());
+            log.say_some(exit::name(error.kind()), &about, &format!("{error}{hint}"));
         }
     })
 }
@@ -113,9 +125,57 @@ fn client(plan: &Plan) -> Result<Client, Failure> {
     origin::client(&plan.knobs, &[plan.dialect])
 }
 
-fn tree(plan: &Plan, client: &Arc<Client>) -> Result<Tree, Failure> {
+/// The root's first listing, and what is to be said about it. A signal ends the wait for an origin that says nothing, and with
+/// the program the request.
+fn first_look(
+    plan: &Plan,
+    client: &Arc<Client>,
+    console: &Console,
+) -> Result<(Tree, Option<String>), Failure> {
+    let (client, root, config) = (client.clone(), plan.root.clone(), config(plan));
+    let (tell, told) = mpsc::channel();
+    let armed = console.interrupt.arm();
+    let ended = tell.clone();
+    armed.on_signal(move || {
+        // Nobody waits any more where the origin was faster.
+        let _ = ended.send(Err(Failure::interrupted("mount: interrupted")));
+    });
+    let look = move || {
+        let tree = Tree::new(client.clone(), root.clone(), config).map_err(|error| refused_root(&error))?;
+        let note = look_for_object(&client, &root, &tree)?;
+        Ok((tree, note))
+    };
+    let thread = std::thread::Builder::new().name("first-look".into()).spawn(move || {
+        // As above.
+        let _ = tell.send(look());
+    });
+    thread.map_err(|error| Failure::local("mount", "threads", &error))?;
+    told.recv().unwrap_or_else(|_| Err(Failure::internal("mount: the root's first listing panicked")))
+}
+
+/// A prefix under which nothing lies may be the name of an object; what is to be said if it is not.
+fn look_for_object(client: &Client, root: &Root, tree: &Tree) -> Result<Option<String>, Failure> {
+    let Root::Under(prefix) = root else { return Ok(None) };
+    if !tree.is_root_bare() {
+        return Ok(None);
+    }
+    let key = prefix.key().trim_end_matches('/');
+    let object = prefix.with_key(key).expect("what is in a bucket takes another key");
+    // Who may list need not be let in to objects: an empty folder is all that is known then.
+    if client.stat(&object).is_ok() {
+        let above = key.rfind('/').map_or("", |slash| &key[..=slash]);
+        let above = prefix.with_key(above).expect("as above");
+        return Err(Failure::usage(format!("mount: {object}: is an object, and a folder is wanted"))
+            .with_hint(format!("mount the folder that it lies in: {above}")));
+    }
+    Ok(Some(format!(
+        "mount: {prefix}: nothing lies under this prefix: it is a folder all the same, empty until something does"
+    )))
+}
+
+fn config(plan: &Plan) -> Config {
     let mount = &plan.settings.mount;
-    let config = Config {
+    Config {
         uid: mount.uid.unwrap_or_else(|| rustix::process::getuid().as_raw()),
         gid: mount.gid.unwrap_or_else(|| rustix::process::getgid().as_raw()),
         file_mode: mount.file_mode,
@@ -124,8 +184,7 @@ fn tree(plan: &Plan, client: &Arc<Client>) -> Result<Tree, Failure> {
         negative_lifetime: Duration::from_millis(mount.negative_lifetime_ms),
         close_to_open: mount.close_to_open,
         direct_bytes: mount.direct_bytes,
-    };
-    Tree::new(client.clone(), plan.root.clone(), config).map_err(|error| refused_root(&error))
+    }
 }
 
 /// Who mounts has not asked for a listing: it is the mount that failed.

@@ -42,6 +42,9 @@ fn options(snapshot: &mut Snapshot) {
         "allow_root",
         "remount",
         "metrics=here",
+        "uid=1,uid=3",
+        "ro=yes",
+        "nosuid=1",
         "log",
         "oss_access_key_secret=hunter2hunter2",
         "oss_bucket=models",
@@ -75,6 +78,7 @@ fn places(snapshot: &mut Snapshot) {
     mount(snapshot, "/dev/fd/77", &[]);
     mount(snapshot, &at("mnt"), &["--log", &at("state")]);
     mount(snapshot, &at("mnt"), &["--metrics", "192.0.2.1:1"]);
+    mount(snapshot, &at("mnt"), &["--stats", &at("none/stats.json")]);
     place.mounted("s3://bucket", &url, &[]);
     mount(snapshot, &at("mnt"), &[]);
     let held = std::fs::File::open(place.at("key")).unwrap();
@@ -102,6 +106,7 @@ fn origins(snapshot: &mut Snapshot) {
         ("s3://missing", open.url()),
         ("s3://bucket", locked.url()),
         ("s3://", locked.url()),
+        ("s3://bucket/key", open.url()),
         ("s3://bucket", "http://127.0.0.1:1".to_owned()),
     ] {
         let mnt = place.mnt_text();

@@ -151,12 +151,14 @@ fn a_port_has_the_metrics_and_nothing_else() {
 fn top_shows_the_mounts_of_this_user() {
     let (origin, place) = (buckets(), Place::new());
     let top = |more: &[&str]| run(&mut place.flatout(&[&["top", "--once"], more].concat()));
-    assert_eq!(top(&[]).clean().text(), "no mounts\n");
+    // Others that are killed meanwhile, by other tests, are of this user too.
+    let own = |shown: &str| !shown.starts_with("dead: ") || shown.contains(&place.mnt_text());
+    assert_eq!(top(&[]).clean().text().lines().filter(|line| own(line) && *line != "no mounts").count(), 0);
     place.mounted("s3://bucket", &origin.url(), &[]);
     let (pid, mnt) = (place.pid().to_string(), place.mnt_text());
     for which in [&[][..], &[pid.as_str()], &[mnt.as_str()]] {
         let shown = top(which).clean();
-        let lines: Vec<&str> = shown.text().lines().collect();
+        let lines: Vec<&str> = shown.text().lines().filter(|line| own(line)).collect();
         assert_eq!(lines.len(), 2, "{lines:?}");
         assert!(lines[0].contains("IN/s") && lines[0].ends_with("MOUNT"), "{lines:?}");
         let line = lines[1].trim_start();
@@ -165,6 +167,34 @@ fn top_shows_the_mounts_of_this_user() {
     assert_eq!(top(&["--json"]).clean().events()[0]["event"], "mount_stats");
     top(&["/nowhere"]).refused(1, &["/nowhere", "is no mount"]);
     place.unmounted();
+}
+
+#[test]
+fn top_shows_what_is_dead_and_how_to_clear_it() {
+    let (origin, place) = (buckets(), Place::new());
+    place.mounted("s3://bucket/folder", &origin.url(), &[]);
+    let (pid, mnt) = (place.pid(), place.mnt_text());
+    // The kernel has it for a minute.
+    fs::metadata(&mnt).unwrap();
+    signal("KILL", pid);
+    wait_until("its end", || !super::is_alive(pid));
+    let line =
+        format!("dead: s3://bucket/folder/ on {mnt}: its process has gone: `flatout umount {mnt}` clears it");
+    for which in [None, Some(mnt.clone()), Some(format!("{mnt}/"))] {
+        let which: Vec<&str> = which.iter().map(String::as_str).collect();
+        let shown = run(&mut place.flatout(&[&["top", "--once"], &which[..]].concat())).clean();
+        assert!(shown.text().lines().any(|shown| shown == line), "{which:?}: {}", shown.text());
+        assert!(!shown.text().contains("no mounts"), "{}", shown.text());
+    }
+    let dead = run(&mut place.flatout(&["top", &mnt, "--once", "--json"])).clean().events().remove(0);
+    let want = serde_json::json!({
+        "v": 1, "event": "dead_mount", "source": "s3://bucket/folder/", "mount_point": mnt,
+        "remedy": format!("flatout umount {mnt}"),
+    });
+    assert_eq!(dead, want);
+    place.umount(&[]).clean();
+    run(&mut place.flatout(&["top", &mnt, "--once"])).refused(1, &["is no mount"]);
+    place.is_clear();
 }
 
 #[test]

@@ -68,6 +68,8 @@ fn check(end: End, used: Use) {
     let origin = if used == Use::Reads { stalling() } else { fine() };
     let url = origin.url();
     place.mounted("s3://bucket", &url, &["--retries", "0", "--connect-timeout", "100ms"]);
+    // For a minute the kernel tells by itself what this has told.
+    fs::metadata(place.mnt()).unwrap();
     let (mut pid, large) = (place.pid(), place.at("large"));
     let user = user(used, large.to_str().unwrap(), &place);
     let mut origin = Some(origin);

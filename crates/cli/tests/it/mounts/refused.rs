@@ -31,11 +31,58 @@ fn roots_that_cannot_be_listed() {
 }
 
 #[test]
-fn a_prefix_with_nothing_below_it_is_an_empty_folder() {
+fn a_prefix_with_nothing_below_it_is_an_empty_folder_and_says_so() {
     let (origin, place) = (Buckets::new(&[("bucket/key", b"content")]), Place::new());
-    place.mounted("s3://bucket/nothing/here", &origin.url(), &[]);
-    assert_eq!(crate::folder::names(&place.mnt()), [""; 0]);
+    let mount = |more: &[&str]| run(&mut place.mount("s3://bucket/nothing/here", &origin.url(), more));
+    let note = "mount: s3://bucket/nothing/here/: nothing lies under this prefix: it is a folder all the same, empty until something does";
+    for more in [&[][..], &["--dry-run"]] {
+        let said = mount(more);
+        assert_eq!((said.code, said.stderr), (Some(0), format!("flatout: {note}\n")));
+        if more.is_empty() {
+            assert_eq!(crate::folder::names(&place.mnt()), [""; 0]);
+            place.unmounted();
+        }
+    }
+    let said = mount(&["--json", "--quiet"]).clean();
+    assert_eq!(said.events()[0]["note"], note);
     place.unmounted();
+    let said = mount(&["--json", "--quiet", "--dry-run"]).clean();
+    assert_eq!(said.events()[0]["note"], note);
+    // A bucket is there, whatever is in it; so is a folder that somebody made.
+    std::fs::create_dir(origin.root().join("empty")).unwrap();
+    place.mounted("s3://empty", &origin.url(), &[]);
+    place.unmounted();
+}
+
+#[test]
+fn an_object_is_no_folder() {
+    let objects: &[(&str, &[u8])] =
+        &[("bucket/top", b"x"), ("bucket/llama/model.gguf", b"content"), ("bucket/llama/a/b", b"x")];
+    let (origin, place) = (Buckets::new(objects), Place::new());
+    for more in [&[][..], &["--foreground"], &["--dry-run"]] {
+        for source in ["s3://bucket/llama/model.gguf", "s3://bucket/llama/model.gguf/"] {
+            run(&mut place.mount(source, &origin.url(), more)).refused(
+                4,
+                &[
+                    "mount: s3://bucket/llama/model.gguf: is an object, and a folder is wanted",
+                    "mount the folder that it lies in: s3://bucket/llama/\n",
+                ],
+            );
+        }
+        run(&mut place.mount("s3://bucket/top", &origin.url(), more)).refused(4, &["lies in: s3://bucket\n"]);
+        place.is_clear();
+    }
+}
+
+#[test]
+fn a_dry_run_has_its_event() {
+    let (origin, place) = (Buckets::new(&[("bucket/folder/key", b"content")]), Place::new());
+    let said = run(&mut place.mount("s3://bucket/folder", &origin.url(), &["--dry-run", "--json"])).clean();
+    let want = serde_json::json!({
+        "v": 1, "event": "mountable", "source": "s3://bucket/folder/", "mount_point": place.mnt_text(),
+    });
+    assert_eq!(said.events(), [want]);
+    place.is_clear();
 }
 
 #[test]
@@ -92,6 +139,28 @@ fn ports_and_logs_that_cannot_be_had() {
 }
 
 #[test]
+fn numbers_that_could_not_be_written_at_the_end() {
+    let (origin, place) = (Buckets::new(&[("bucket/key", b"content")]), Place::new());
+    let at = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    fs::write(at("file"), "x").unwrap();
+    for (file, why) in [
+        (at("none/stats.json"), "No such file or directory"),
+        (at("file/stats.json"), "Not a directory"),
+        (at("state"), "Is a directory"),
+    ] {
+        for more in [&["--stats", file.as_str()][..], &["-o", &format!("stats={file}")]] {
+            run(&mut place.mount("s3://bucket", &origin.url(), more))
+                .refused(1, &[&format!("--stats {file}: {why}"), "hint: "]);
+            place.is_clear();
+        }
+    }
+    for port in ["70000", "9100x", "-", "localhost"] {
+        run(&mut place.mount("s3://bucket", &origin.url(), &["--metrics", port]))
+            .refused(4, &["--metrics", "write a port, 1 to 65535, or 0 for a free one"]);
+    }
+}
+
+#[test]
 fn nothing_to_unmount() {
     let place = Place::new();
     place.umount(&[]).refused(4, &["nothing is mounted there", "findmnt"]);
@@ -112,13 +181,15 @@ fn ctrl_c_while_the_origin_says_nothing_leaves_nothing() {
     for foreground in [false, true] {
         let more: &[&str] = if foreground { &["--foreground"] } else { &[] };
         let mut command = place.mount("s3://bucket", &format!("http://{}", origin.address), more);
-        let mut child = command.stderr(std::process::Stdio::null()).spawn().unwrap();
+        let child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
         // Its doors are there before the origin is asked.
         wait_until("it to ask", || !place.pids().is_empty());
         let pid = place.pid();
         std::thread::sleep(Duration::from_millis(50));
         signal("INT", child.id());
-        assert_eq!(child.wait().unwrap().code(), Some(130), "foreground: {foreground}");
+        let ended = crate::program::ended(child.wait_with_output().unwrap());
+        assert_eq!(ended.code, Some(130), "foreground: {foreground}");
+        assert_eq!(ended.stderr, "flatout: error: mount: interrupted\n", "foreground: {foreground}");
         wait_until("both to end", || !is_alive(pid));
         place.is_clear();
     }

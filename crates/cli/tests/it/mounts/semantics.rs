@@ -170,6 +170,39 @@ fn within_a_lifetime_what_is_known_holds_and_after_it_not() {
     place.unmounted();
 }
 
+/// The kernel believes the name for its lifetime, and the open finds out: ESTALE, once; whoever looks again is told that it is gone.
+#[test]
+fn within_a_lifetime_what_is_gone_is_stale_once() {
+    let (origin, place) = (Buckets::new(&[("bucket/file", b"here"), ("bucket/other", b"x")]), Place::new());
+    place.mounted("s3://bucket", &origin.url(), &["--attribute-lifetime", "1h", "--negative-lifetime", "1h"]);
+    assert_eq!(fs::metadata(place.at("file")).unwrap().len(), 4);
+    fs::remove_file(origin.root().join("bucket/file")).unwrap();
+    assert_eq!(fs::metadata(place.at("file")).unwrap().len(), 4);
+    let outcomes: Vec<_> = (0..3).map(|_| errno(fs::read(place.at("file")))).collect();
+    assert_eq!(outcomes, [libc::ESTALE, libc::ENOENT, libc::ENOENT]);
+    place.unmounted();
+}
+
+/// The kernel asks again for what failed, page by page: the reason is in the log all the same once.
+#[test]
+fn a_replaced_file_is_told_once_with_what_to_do() {
+    let (origin, place) = (Buckets::new(&[("bucket/file", b"old"), ("bucket/other", b"old")]), Place::new());
+    place.mounted("s3://bucket", &origin.url(), &["--attribute-lifetime", "1h"]);
+    for name in ["file", "other"] {
+        assert_eq!(fs::metadata(place.at(name)).unwrap().len(), 3);
+        put(&origin, name, b"newer and longer");
+        assert_eq!(errno(fs::read(place.at(name))), libc::ESTALE);
+    }
+    let log = place.log();
+    for name in ["file", "other"] {
+        let told: Vec<&str> =
+            log.lines().filter(|line| line.contains(&format!("s3://bucket/{name}"))).collect();
+        assert_eq!(told.len(), 1, "{log}");
+        assert!(told[0].ends_with("(open it again to read the new version)"), "{log}");
+    }
+    place.unmounted();
+}
+
 #[test]
 fn close_to_open_sees_what_was_finished_before_the_open() {
     let (origin, place) = (Buckets::new(&[("bucket/file", b"old")]), Place::new());
