@@ -4,6 +4,7 @@ mod bad_days;
 mod ends;
 mod formats;
 mod keys;
+mod made;
 mod many;
 mod origin;
 mod oss;
