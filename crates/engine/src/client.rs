@@ -12,8 +12,10 @@ use flatout_wire::location::{Location, LocationError};
 use flatout_wire::range::Span;
 use flatout_wire::request::Request;
 use flatout_wire::sign::Credentials;
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc::UnboundedSender;
 
-use crate::account::{Account, Dialect, Errand, OssSettings};
+use crate::account::{Account, Dialect, Errand, OssSettings, Pen};
 use crate::control::{Call, Patience, Question, Reply};
 use crate::credentials::{Anonymous, Grant, Keys, Provider, Refused};
 use crate::endpoint::Endpoints;
@@ -131,8 +133,14 @@ impl Client {
         let gate = self.core.gate_of(&get.location);
         let turns = gate.turns(gate.new_asker(), get.priority);
         let running = Arc::new(Running::start(get, account, gate.clone(), care, turns)?);
+        // Before anybody holds it: what could not be begun has no end.
+        let jobs = self.core.jobs(0)?;
         let post = gate.join(Team::Transfer(Arc::downgrade(&running)), 0);
-        self.core.send(0, Job::Lead(Hold::new(running.clone()), post))?;
+        if let Err(unsent) = jobs.send(Job::Lead(Hold::new(running.clone()), post)) {
+            running.end.forget_call();
+            drop(unsent);
+            return Err(self.core.unanswered().during("read", &running.name));
+        }
         Ok(Transfer::new(running))
     }
 
@@ -194,12 +202,22 @@ impl Client {
     /// # Errors
     /// [`ErrorKind::Denied`] when a provider that is configured fails; [`ErrorKind::Usage`] for settings that lead nowhere.
     pub fn signed_get(&self, location: &Location) -> Result<Request, Error> {
-        let runtime = tokio::runtime::Builder::new_current_thread().build();
-        let runtime = runtime.map_err(|refused| Error::local("cannot wait for keys", refused))?;
-        let account = &self.core.account;
-        let pen = runtime.block_on(account.pen(&self.core, Dialect::of(location)));
-        let request = pen.and_then(|pen| account.request(&Errand::Get(location.clone()), &pen));
+        let pen = self.core.pen(Dialect::of(location));
+        let request = pen.and_then(|pen| self.core.account.request(&Errand::Get(location.clone()), &pen));
         request.map_err(|error| error.during("read", location))
+    }
+
+    /// A URL by which whoever has it reads an object for `expires_s` seconds, 1 to 604,800 (of OSS's version 1, as many as a `u32`
+    /// has), by a plain GET: signed with the keys of now, whose own end is its end too. It is a secret. No origin is asked.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`] without keys, or when a provider that is configured fails; [`ErrorKind::Usage`] for a time that is
+    /// out of bounds, for what is no object and for settings that lead nowhere; [`ErrorKind::Unsupported`] for a plain URL.
+    pub fn presign(&self, location: &Location, expires_s: u64) -> Result<String, Error> {
+        check_object(location)?;
+        let pen = self.core.pen(Dialect::of(location));
+        let url = pen.and_then(|pen| self.core.account.presigned(location, &pen, expires_s));
+        url.map_err(|error| error.during("presign", location))
     }
 
     /// The keys that S3 calls are signed with now, asked for if need be; `None` when they leave unsigned.
@@ -352,6 +370,12 @@ impl Drop for Client {
     }
 }
 
+/// For a thread of the caller's that waits for keys.
+fn keys_runtime() -> Result<Runtime, Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.map_err(|refused| Error::local("cannot wait for keys", refused))
+}
+
 /// What it takes at most to see that an address is dead: nobody is there, then nobody takes the request, then nothing comes
 /// of an answer, which is noticed a tick after its time.
 fn longest_trial(settings: &Settings) -> Duration {
@@ -460,19 +484,29 @@ impl Core {
         }
     }
 
+    /// What requests are signed with now; blocks while a provider is asked.
+    fn pen(self: &Arc<Core>, dialect: Dialect) -> Result<Pen, Error> {
+        keys_runtime()?.block_on(self.account.pen(self, dialect))
+    }
+
     fn keys<S: Send + Sync + 'static>(
         self: &Arc<Core>,
         keys: &Arc<Keys<S>>,
     ) -> Result<Option<Credentials>, Error> {
-        let runtime = tokio::runtime::Builder::new_current_thread().build();
-        let runtime = runtime.map_err(|refused| Error::local("cannot wait for keys", refused))?;
-        let held = runtime.block_on(keys.current(self))?;
+        let held = keys_runtime()?.block_on(keys.current(self))?;
         Ok(held.credentials().cloned())
     }
 
-    /// Sends a job to a shard, starting shards up to it. Threads do not survive a fork: a child process needs a client
-    /// of its own.
+    /// Sends a job to a shard, starting shards up to it.
     pub(crate) fn send(self: &Arc<Core>, shard: usize, job: Job) -> Result<(), Error> {
+        // Without the lock: with a job that is dropped its transfer ends, which may want to send another.
+        let _ = self.jobs(shard)?.send(job);
+        Ok(())
+    }
+
+    /// Where a shard takes its jobs, starting shards up to it. Threads do not survive a fork: a child process needs a client
+    /// of its own.
+    fn jobs(self: &Arc<Core>, shard: usize) -> Result<UnboundedSender<Job>, Error> {
         if self.process != std::process::id() {
             return Err(Error::new(
                 ErrorKind::Internal,
@@ -488,11 +522,7 @@ impl Core {
             let number = u32::try_from(shards.len()).expect("shards are few");
             shards.push(ShardHandle::start(self.clone(), number)?);
         }
-        let jobs = shards[shard].jobs();
-        drop(guard);
-        // Without the lock: with a job that is dropped its transfer ends, which may want to send another.
-        let _ = jobs.send(job);
-        Ok(())
+        Ok(shards[shard].jobs())
     }
 
     fn stop(&self) {
