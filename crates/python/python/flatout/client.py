@@ -1,0 +1,53 @@
+"""The client, and the one that is used where none is named."""
+
+import threading as _threading
+import weakref as _weakref
+
+from . import _native
+
+__all__ = ["Client", "default_client"]
+
+_all: "_weakref.WeakSet[Client]" = _weakref.WeakSet()
+
+
+class Client(_native.Client):
+    """Reads objects of S3, OSS and plain HTTP.
+
+    Keyword arguments are the settings of docs/settings.md with ``_`` for ``-``: ``endpoint_url``, ``region``, ``parallel``,
+    ``part_size="16MiB"``. What is not given comes from ``FLATOUT_*``, the config file, and what AWS's and Alibaba's own tools
+    left. Keys are no settings: they come from the environment, profiles, or the machine's role.
+
+    It is cheap to make and starts nothing before its first use. It may be used from any thread. It pickles as its settings, and
+    serves a forked child with threads of the child's own. ``with Client() as client:`` closes it.
+    """
+
+    def __new__(cls, **settings):
+        return super().__new__(cls, settings)
+
+    def __init__(self, **settings):
+        _all.add(self)
+
+    def __getnewargs_ex__(self):
+        return (), self.settings
+
+    def __repr__(self):
+        return f"Client({', '.join(f'{name}={value!r}' for name, value in self.settings.items())})"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+_default: "Client | None" = None
+_making = _threading.Lock()
+
+
+def default_client() -> Client:
+    """The client of the functions of this package: made at the first use, with no settings but those found around."""
+    global _default
+    with _making:
+        if _default is None:
+            _default = Client()
+        return _default

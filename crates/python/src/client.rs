@@ -1,0 +1,277 @@
+//! The client of Python: a recipe, frozen and picklable, and the engine that each process makes from it at the first use.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use flatout_engine::{Dialect, Entry, Get, Landing, Listing, Report, Stat, Transfer};
+use flatout_wire::location::Location;
+use flatout_wire::range::Span;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::blocks::Block;
+use crate::buffer::Buffer;
+use crate::engine::{self, Engine};
+use crate::errors::{Failure, location};
+use crate::info::Info;
+use crate::lent::Lent;
+use crate::per_process::PerProcess;
+use crate::progress::{Progress, Source};
+use crate::settings::{Pairs, pairs, with_password};
+use crate::span::{Asked, asked, within};
+use crate::waiting;
+
+/// Reads objects of S3, OSS and plain HTTP. See `flatout.Client`.
+#[pyclass(frozen, subclass, weakref, dict, module = "flatout._native")]
+pub struct Client {
+    /// As they were given, for a pickle.
+    given: Py<PyDict>,
+    pairs: Pairs,
+    engine: PerProcess<Engine>,
+    is_closed: AtomicBool,
+}
+
+impl Client {
+    /// The engine of this process, made if need be.
+    pub fn engine(&self, py: Python<'_>) -> PyResult<Arc<Engine>> {
+        if self.is_closed.load(Ordering::SeqCst) {
+            return Err(Engine::closed().with_hint("make a new Client()").raise(py));
+        }
+        let siblings = engine::siblings(py)?;
+        let made = waiting::briefly(py, || self.engine.get(|| Engine::new(&self.pairs, siblings)))?;
+        made.map_err(|failure| failure.raise(py))
+    }
+
+    fn start(&self, py: Python<'_>, engine: &Engine, get: Get) -> PyResult<Transfer> {
+        let started = waiting::briefly(py, || engine.client.get(get))?;
+        started.map_err(|error| Failure::from(error).raise(py))
+    }
+
+    fn run(
+        &self,
+        py: Python<'_>,
+        engine: &Engine,
+        get: Get,
+        progress: Option<&Progress>,
+    ) -> PyResult<Report> {
+        begin(py, progress)?;
+        let done = self.start(py, engine, get).and_then(|transfer| {
+            if let Some(progress) = progress {
+                progress.watch(Source::One(transfer.watch()));
+            }
+            waiting::report(py, engine, transfer)
+        });
+        if let Some(progress) = progress {
+            progress.end();
+        }
+        done
+    }
+
+    fn head(&self, py: Python<'_>, engine: &Arc<Engine>, location: &Location) -> PyResult<Stat> {
+        let (engine_of_call, location) = (engine.clone(), location.clone());
+        waiting::call(py, engine, move || engine_of_call.client.stat(&location))
+    }
+}
+
+fn begin(py: Python<'_>, progress: Option<&Progress>) -> PyResult<()> {
+    progress.map_or(Ok(()), Progress::begin).map_err(|failure| failure.raise(py))
+}
+
+fn place(py: Python<'_>, doing: &str, url: &str) -> PyResult<Location> {
+    location(doing, url).map_err(|failure| failure.raise(py))
+}
+
+#[pymethods]
+impl Client {
+    #[new]
+    #[pyo3(signature = (settings=None, *_args, **_named))]
+    fn new(
+        py: Python<'_>,
+        settings: Option<&Bound<'_, PyDict>>,
+        _args: &Bound<'_, PyTuple>,
+        _named: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Client> {
+        let given = match settings {
+            Some(settings) => settings.copy()?,
+            None => PyDict::new(py),
+        };
+        let pairs = pairs(&given)?;
+        Ok(Client {
+            given: given.unbind(),
+            pairs,
+            engine: PerProcess::new(),
+            is_closed: AtomicBool::new(false),
+        })
+    }
+
+    /// The settings it was made with, as a new dict.
+    #[getter]
+    pub fn settings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let given = self.given.bind(py).copy()?;
+        match with_password(&self.pairs) {
+            None => Ok(given),
+            Some(name) => Err(Failure::usage(
+                "settings",
+                format!("'{}' holds a password, which is not handed on", name.replace('-', "_")),
+            )
+            .with_hint(format!("set FLATOUT_{} instead", name.to_uppercase().replace('-', "_")))
+            .raise(py)),
+        }
+    }
+
+    fn __getnewargs__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyDict>,)> {
+        Ok((self.settings(py)?,))
+    }
+
+    /// Ends what runs on it; whoever waits is told by Cancelled. It cannot be used after. Calling it again does nothing.
+    fn close(&self, py: Python<'_>) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        py.detach(|| {
+            if let Some(engine) = self.engine.take() {
+                engine.close();
+            }
+        });
+    }
+
+    #[pyo3(signature = (url, start=None, end=None, *, if_match=None, progress=None))]
+    fn read(
+        &self,
+        py: Python<'_>,
+        url: &str,
+        start: Option<i64>,
+        end: Option<i64>,
+        if_match: Option<String>,
+        progress: Option<&Progress>,
+    ) -> PyResult<Buffer> {
+        let location = place(py, "read", url)?;
+        let _ = if_match;
+        let engine = self.engine(py)?;
+        if asked(start, end) == Asked::Nothing {
+            return Ok(Buffer::new(Block::new(0)));
+        }
+        let size = self.head(py, &engine, &location)?.version.size.unwrap_or(0);
+        let range = within(start, end, size);
+        let bytes = usize::try_from(range.end - range.start).expect("a word has 64 bits");
+        let block = Block::new(bytes);
+        if bytes == 0 {
+            return Ok(Buffer::new(block));
+        }
+        // SAFETY: `run` returns when the transfer has ended, and `block` stays until then.
+        let landing = Landing::Memory(unsafe { block.memory() });
+        self.run(py, &engine, Get::new(location, landing).with_span(Span::Slice(range)), progress)?;
+        Ok(Buffer::new(block))
+    }
+
+    #[pyo3(signature = (url, buffer, *, offset=0, length=None, if_match=None, progress=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn readinto(
+        &self,
+        py: Python<'_>,
+        url: &str,
+        buffer: &Bound<'_, PyAny>,
+        offset: u64,
+        length: Option<u64>,
+        if_match: Option<String>,
+        progress: Option<&Progress>,
+    ) -> PyResult<u64> {
+        let location = place(py, "read", url)?;
+        let lent = Lent::new(buffer)?;
+        let _ = if_match;
+        let span = match (offset, length) {
+            (_, Some(0)) => return Ok(0),
+            (0, None) => Span::All,
+            (offset, None) => Span::From(offset),
+            (offset, Some(length)) => Span::Slice(offset..offset.saturating_add(length)),
+        };
+        let engine = self.engine(py)?;
+        // SAFETY: `run` returns when the transfer has ended, however it did, and `lent` is held until then.
+        let landing = Landing::Memory(unsafe { lent.memory(0, lent.len()) });
+        let done = self.run(py, &engine, Get::new(location, landing).with_span(span), progress);
+        lent.release(py);
+        Ok(done?.bytes)
+    }
+
+    fn stat(&self, py: Python<'_>, url: &str) -> PyResult<Info> {
+        let location = place(py, "stat", url)?;
+        let engine = self.engine(py)?;
+        let stat = self.head(py, &engine, &location)?;
+        Ok(Info::of_stat(url, &location, stat))
+    }
+
+    fn exists(&self, py: Python<'_>, url: &str) -> PyResult<bool> {
+        let location = place(py, "stat", url)?;
+        let engine = self.engine(py)?;
+        let called = engine.clone();
+        let found =
+            waiting::call(py, &engine, move || Ok(called.client.stat(&location).map_err(Failure::from)))?;
+        match found {
+            Ok(_) => Ok(true),
+            Err(failure) if failure.is_not_found() => Ok(false),
+            Err(failure) => Err(failure.raise(py)),
+        }
+    }
+
+    #[pyo3(signature = (url, *, recursive=false))]
+    fn ls(&self, py: Python<'_>, url: &str, recursive: bool) -> PyResult<Vec<Info>> {
+        let mut pages = self.ls_pages(py, url, recursive)?;
+        let mut all = Vec::new();
+        while let Some(page) = pages.__next__(py)? {
+            all.extend(page);
+        }
+        Ok(all)
+    }
+
+    #[pyo3(signature = (url, *, recursive=false))]
+    fn ls_pages(&self, py: Python<'_>, url: &str, recursive: bool) -> PyResult<Pages> {
+        let location = place(py, "list", url)?;
+        let engine = self.engine(py)?;
+        let listing = engine.client.list(&location, recursive);
+        let listing = listing.map_err(|error| Failure::from(error).raise(py))?;
+        let bucket = location.bucket().map(|bucket| format!("{}://{bucket}/", location.scheme()));
+        Ok(Pages { engine, listing: Some(listing), bucket: bucket.unwrap_or_default() })
+    }
+
+    #[pyo3(signature = (scheme="s3"))]
+    fn buckets(&self, py: Python<'_>, scheme: &str) -> PyResult<Vec<String>> {
+        let dialect = match scheme.trim_end_matches("://") {
+            "s3" => Dialect::S3,
+            "oss" => Dialect::Oss,
+            _ => Dialect::Plain,
+        };
+        let engine = self.engine(py)?;
+        let called = engine.clone();
+        let buckets = waiting::call(py, &engine, move || called.client.buckets(dialect))?;
+        Ok(buckets.into_iter().map(|bucket| bucket.name).collect())
+    }
+}
+
+/// The pages of a listing, each asked for when it is wanted.
+#[pyclass(module = "flatout._native")]
+pub struct Pages {
+    engine: Arc<Engine>,
+    /// Gone for good once a page has failed or was given up.
+    listing: Option<Listing>,
+    bucket: String,
+}
+
+#[pymethods]
+impl Pages {
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Vec<Info>>> {
+        while let Some(mut listing) = self.listing.take() {
+            let (page, listing) = waiting::call(py, &self.engine, move || {
+                let page: Vec<Entry> = listing.page()?;
+                Ok((page, listing))
+            })?;
+            self.listing = (!listing.is_done()).then_some(listing);
+            // A page may be empty though there is another.
+            if !page.is_empty() {
+                return Ok(Some(page.into_iter().map(|entry| Info::of_entry(&self.bucket, entry)).collect()));
+            }
+        }
+        Ok(None)
+    }
+}
