@@ -17,6 +17,7 @@ use pyo3::types::{IntoPyDict, PyDict, PyList, PyTuple};
 use crate::buffer::Buffer;
 use crate::engine::{self, Engine};
 use crate::errors::{Failure, location};
+use crate::exit;
 use crate::file::File;
 use crate::info::Info;
 use crate::lent::Lent;
@@ -226,7 +227,7 @@ impl Client {
     /// Ends what runs on it; whoever waits is told by Cancelled. It cannot be used after. Calling it again does nothing.
     fn close(&self, py: Python<'_>) {
         self.is_closed.store(true, Ordering::SeqCst);
-        py.detach(|| {
+        exit::detached(py, || {
             if let Some(engine) = self.engine.take() {
                 engine.close();
             }

@@ -18,6 +18,7 @@ use crate::buffer::Buffer;
 use crate::client::{Client, conditional, place};
 use crate::engine::Engine;
 use crate::errors::Failure;
+use crate::exit;
 use crate::info::Info;
 use crate::lent::Lent;
 use crate::progress::{Progress, Source};
@@ -219,7 +220,7 @@ impl Completions {
             return;
         }
         pending.values().filter_map(Pending::switch).for_each(|switch| switch.cancel());
-        py.detach(|| drop(pending));
+        exit::detached(py, || drop(pending));
     }
 
     #[pyo3(signature = (client, url, start=None, end=None, *, if_match=None, progress=None))]

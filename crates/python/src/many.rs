@@ -15,6 +15,7 @@ use crate::buffer::Buffer;
 use crate::client::Client;
 use crate::engine::Engine;
 use crate::errors::{Failure, location};
+use crate::exit;
 use crate::info::Info;
 use crate::progress::Source;
 use crate::span::{Asked, asked, within};
@@ -225,7 +226,7 @@ impl ReadMany {
             }
         }
         let flights = std::mem::take(&mut self.flights);
-        py.detach(|| drop(flights));
+        exit::detached(py, || drop(flights));
         if let Some(watching) = self.watching.take() {
             watching.end(py);
         }
@@ -273,6 +274,13 @@ impl ReadMany {
     }
 }
 
+impl Drop for ReadMany {
+    fn drop(&mut self) {
+        // Without an interpreter there is no bar to be taken away.
+        Python::try_attach(|py| self.finish(py));
+    }
+}
+
 /// Files as they are asked for, each whole and verified before it appears; what became of each: its bytes, or why not.
 pub fn download_many(
     py: Python<'_>,
@@ -308,6 +316,6 @@ pub fn download_many(
             });
         }
     })();
-    py.detach(|| drop(flights));
+    exit::detached(py, || drop(flights));
     done.map(|()| outcomes)
 }

@@ -23,7 +23,12 @@ struct Watched {
     begun: Option<Instant>,
     ended: Option<Instant>,
     sources: Vec<Source>,
+    /// Of transfers that are whole, and are not looked at any more.
+    settled_bytes: u64,
 }
+
+/// So many transfers are looked at before it is seen which are over: a call may have millions.
+const LOOK_AGAIN: usize = 256;
 
 /// Where counts come from; a call may have several transfers.
 pub enum Source {
@@ -70,7 +75,18 @@ impl Progress {
     }
 
     pub fn watch(&self, source: Source) {
-        self.lock().sources.push(source);
+        let mut watched = self.lock();
+        if watched.sources.len() % LOOK_AGAIN == LOOK_AGAIN - 1 {
+            let mut settled_bytes = 0;
+            watched.sources.retain(|source| {
+                let seen = source.seen();
+                let is_whole = seen.total == Some(seen.done);
+                settled_bytes += if is_whole { seen.done } else { 0 };
+                !is_whole
+            });
+            watched.settled_bytes += settled_bytes;
+        }
+        watched.sources.push(source);
     }
 
     pub fn end(&self) {
@@ -79,7 +95,9 @@ impl Progress {
 
     fn seen(&self) -> Seen {
         let watched = self.lock();
-        let mut all = Seen { done: 0, total: (!watched.sources.is_empty()).then_some(0), limited_by: None };
+        let settled = watched.settled_bytes;
+        let total = (!watched.sources.is_empty()).then_some(settled);
+        let mut all = Seen { done: settled, total, limited_by: None };
         for seen in watched.sources.iter().map(Source::seen) {
             all.done += seen.done;
             all.total = all.total.zip(seen.total).map(|(all, one)| all + one);

@@ -14,6 +14,7 @@ use crate::buffer::Buffer;
 use crate::client::conditional;
 use crate::engine::Engine;
 use crate::errors::Failure;
+use crate::exit;
 use crate::lent::Lent;
 use crate::progress::Source;
 use crate::ranges::{Run, runs};
@@ -106,7 +107,7 @@ impl Reads<'_> {
             Ok(())
         })();
         // Whatever still runs writes to the targets.
-        py.detach(|| drop(flights));
+        exit::detached(py, || drop(flights));
         done.map(|()| filled)
     }
 
@@ -164,7 +165,7 @@ impl Reads<'_> {
         match lands {
             Lands::There => {}
             Lands::Made(made) => targets[run.of[0]] = Target::Own(made.take().map(Buffer::from)),
-            Lands::Together(scratch) => py.detach(|| {
+            Lands::Together(scratch) => exit::detached(py, || {
                 for &at in &run.of {
                     let start = usize::try_from(ranges[at].start - run.range.start).expect("runs are short");
                     targets[at].fill(scratch.part(start, filled[at]));
