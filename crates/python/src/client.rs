@@ -23,7 +23,6 @@ use crate::info::Info;
 use crate::lent::Lent;
 use crate::many::{self, Options, ReadMany};
 use crate::per_process::PerProcess;
-use crate::progress::Source;
 use crate::range_reads::{Reads, Target};
 use crate::ranges::GAP_BYTES;
 use crate::settings::{Pairs, has_password, pairs, with_password};
@@ -66,7 +65,7 @@ impl Client {
         let watching = Watching::begin(py, progress, get.location.name())?;
         let done = waiting::briefly(py, || engine.get(get)).and_then(|started| {
             let transfer = started.map_err(|error| Failure::from(error).raise(py))?;
-            watching.watch(|| Source::One(transfer.watch()));
+            watching.watch(|| transfer.watch());
             waiting::report(py, engine, transfer)
         });
         watching.end(py);

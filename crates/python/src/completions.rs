@@ -21,7 +21,7 @@ use crate::errors::Failure;
 use crate::exit;
 use crate::info::Info;
 use crate::lent::Lent;
-use crate::progress::{Progress, Source};
+use crate::progress::Progress;
 use crate::span::{Asked, asked};
 use crate::waiting;
 
@@ -126,7 +126,7 @@ impl Completions {
         let started = waiting::briefly(py, || engine.get(get))?;
         let transfer = started.map_err(|error| Failure::from(error).raise(py))?;
         if let Some(progress) = progress {
-            progress.watch(Source::One(transfer.watch()));
+            progress.watch(transfer.watch());
         }
         self.add(ticket, Pending { transfer: Some(transfer), settle: Box::new(settle), _engine: engine });
         Ok(ticket)

@@ -17,7 +17,6 @@ use crate::engine::Engine;
 use crate::errors::{Failure, location};
 use crate::exit;
 use crate::info::Info;
-use crate::progress::Source;
 use crate::span::{Asked, asked, within};
 use crate::waiting;
 use crate::watching::Watching;
@@ -184,7 +183,7 @@ impl ReadMany {
         Ok(match waiting::briefly(py, || engine.get(get))? {
             Ok(transfer) => {
                 if let Some(watching) = &self.watching {
-                    watching.watch(|| Source::One(transfer.watch()));
+                    watching.watch(|| transfer.watch());
                 }
                 State::Running(transfer, made)
             }
@@ -299,7 +298,7 @@ pub fn download_many(
                 let get = Get::new(location, Landing::File(path));
                 let started = waiting::briefly(py, || engine.get(get))?;
                 if let Ok(transfer) = &started {
-                    watching.watch(|| Source::One(transfer.watch()));
+                    watching.watch(|| transfer.watch());
                 }
                 flights.push_back(started.map_err(Failure::from));
             }

@@ -16,7 +16,6 @@ use crate::engine::Engine;
 use crate::errors::Failure;
 use crate::exit;
 use crate::lent::Lent;
-use crate::progress::Source;
 use crate::ranges::{Run, runs};
 use crate::waiting;
 use crate::watching::Watching;
@@ -131,7 +130,7 @@ impl Reads<'_> {
         let get = conditional(get.with_span(Span::Slice(run.range.clone())), self.if_match);
         let started = waiting::briefly(py, || self.engine.get(get))?;
         let transfer = started.map_err(|error| Failure::from(error).raise(py))?;
-        self.watching.watch(|| Source::One(transfer.watch()));
+        self.watching.watch(|| transfer.watch());
         Ok(Flight { transfer, run, lands })
     }
 
