@@ -4,7 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use flatout_engine::{Error, Object, Pieces, Reader};
+use flatout_engine::{Error, Get, Landing, Made, Object, Pieces, Reader};
+use flatout_wire::range::Span;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -16,7 +17,7 @@ use crate::client::Client;
 use crate::engine::Engine;
 use crate::errors::Failure;
 use crate::exit;
-use crate::lent::{self, Lent};
+use crate::lent::{Fresh, Lent};
 use crate::per_process::PerProcess;
 use crate::span::within;
 use crate::waiting;
@@ -37,6 +38,9 @@ pub struct File {
     reads: AtomicU64,
     served_bytes: AtomicU64,
 }
+
+/// From so many bytes on a read is a transfer of its own: shorter ones gain more by what is fetched ahead of them.
+const BULK_BYTES: u64 = 64 << 20;
 
 /// What a process has of it.
 struct Open {
@@ -126,6 +130,26 @@ impl File {
         }
     }
 
+    /// Whether a range is brought by a transfer of its own: from many parts at once, straight to where it is wanted. A read through
+    /// the engine's memory would hold it twice. Only a strong ETag keeps such a transfer to the version.
+    fn is_bulk(&self, range: &Range<u64>) -> bool {
+        let is_pinned = self.object.etag.as_deref().is_some_and(|etag| etag.starts_with('"'));
+        is_pinned && range.end - range.start >= BULK_BYTES
+    }
+
+    fn transfer(&self, py: Python<'_>, range: Range<u64>, landing: Landing) -> PyResult<usize> {
+        let open = self.open(py)?;
+        let Object { location, etag, .. } = &self.object;
+        let get = Get::new(location.clone(), landing).with_span(Span::Slice(range));
+        let get = get.with_if_match(etag.as_deref().expect("only what is pinned is brought so"));
+        let started = waiting::briefly(py, || open.engine.get(get))?;
+        let report =
+            waiting::report(py, &open.engine, started.map_err(|error| Failure::from(error).raise(py))?)?;
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.served_bytes.fetch_add(report.bytes, Ordering::Relaxed);
+        Ok(usize::try_from(report.bytes).expect("a word has 64 bits"))
+    }
+
     /// What there is of `bytes` from `at` on; all that is left without them.
     fn range(&self, at: u64, bytes: Option<u64>) -> Range<u64> {
         let start = at.min(self.object.size);
@@ -182,6 +206,11 @@ impl File {
             self.open(py)?;
             return Ok(Buffer::empty());
         }
+        if self.is_bulk(&range) {
+            let made = Made::new();
+            self.transfer(py, range, Landing::Made(made.clone()))?;
+            return made.take().map(Buffer::from).ok_or_else(|| Failure::panicked().raise(py));
+        }
         let there = self.bring(py, range)?;
         let block = exit::detached(py, || {
             let mut block = Block::new(there.bytes);
@@ -199,8 +228,16 @@ impl File {
             self.open(py)?;
             return Ok(PyBytes::new(py, b""));
         }
-        let there = self.bring(py, range)?;
-        lent::bytes(py, there.bytes, |put| there.each(put))
+        let bytes = usize::try_from(range.end - range.start).expect("a word has 64 bits");
+        let mut fresh = Fresh::new(py, bytes)?;
+        if self.is_bulk(&range) {
+            // SAFETY: `transfer` returns when it has ended, however it did.
+            self.transfer(py, range, Landing::Memory(unsafe { fresh.memory() }))?;
+        } else {
+            let there = self.bring(py, range)?;
+            fresh.fill(py, |put| there.each(put));
+        }
+        Ok(fresh.into_bytes())
     }
 
     /// Fills `buffer` from `offset` on, as far as the object goes; how many bytes that were.
@@ -212,10 +249,14 @@ impl File {
             self.open(py)?;
             return Ok(0);
         }
-        let read = self.bring(py, range).map(|there| {
-            exit::detached(py, || there.each(|at, slice| lent.fill(at, slice)));
-            there.bytes
-        });
+        let read = match self.is_bulk(&range) {
+            // SAFETY: `transfer` returns when it has ended, however it did, and `lent` is held until then.
+            true => self.transfer(py, range, Landing::Memory(unsafe { lent.memory(0, lent.len()) })),
+            false => self.bring(py, range).map(|there| {
+                exit::detached(py, || there.each(|at, slice| lent.fill(at, slice)));
+                there.bytes
+            }),
+        };
         lent.release(py);
         read
     }

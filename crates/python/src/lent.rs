@@ -85,28 +85,51 @@ impl Lent {
     }
 }
 
-/// A `bytes` that `fill` fills, without the interpreter's lock and without a copy more.
-pub fn bytes<'py>(
-    py: Python<'py>,
+/// A `bytes` that nobody has seen yet, to be filled without the interpreter's lock and without a copy more.
+pub struct Fresh<'py> {
+    bytes: Bound<'py, PyBytes>,
+    /// Its first byte, as a number: what is sent to the thread that waits is no pointer.
+    start: usize,
     length: usize,
-    fill: impl FnOnce(&mut dyn FnMut(usize, &[u8])) + Send,
-) -> PyResult<Bound<'py, PyBytes>> {
-    let size = isize::try_from(length).map_err(|_| PyMemoryError::new_err("too long"))?;
-    // SAFETY: without a source it makes a new object of that length, or raises.
-    let fresh =
-        unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(std::ptr::null(), size))? };
-    // SAFETY: it is a `bytes`, which was made a moment ago.
-    let fresh = unsafe { fresh.cast_into_unchecked::<PyBytes>() };
-    // SAFETY: as above.
-    let start = unsafe { ffi::PyBytes_AsString(fresh.as_ptr()) } as usize;
-    exit::detached(py, || {
-        // SAFETY: nobody else has seen the object, so that it may still be written to, and it lives until this returns.
-        let place = unsafe {
-            let start = start as *mut u8;
-            start.write_bytes(0, length);
-            std::slice::from_raw_parts_mut(start, length)
+}
+
+impl<'py> Fresh<'py> {
+    /// Zeros.
+    pub fn new(py: Python<'py>, length: usize) -> PyResult<Fresh<'py>> {
+        let size = isize::try_from(length).map_err(|_| PyMemoryError::new_err("too long"))?;
+        // SAFETY: without a source it makes a new object of that length, or raises.
+        let bytes = unsafe {
+            Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(std::ptr::null(), size))?
         };
-        fill(&mut |at, from| place[at..at + from.len()].copy_from_slice(from));
-    });
-    Ok(fresh)
+        // SAFETY: it is a `bytes`, which was made a moment ago.
+        let bytes = unsafe { bytes.cast_into_unchecked::<PyBytes>() };
+        // SAFETY: as above.
+        let start = unsafe { ffi::PyBytes_AsString(bytes.as_ptr()) } as usize;
+        // SAFETY: nobody else has seen the object, so that it may still be written to.
+        exit::detached(py, || unsafe { (start as *mut u8).write_bytes(0, length) });
+        Ok(Fresh { bytes, start, length })
+    }
+
+    /// All of it, for a transfer.
+    ///
+    /// # Safety
+    /// The transfer has ended before `self` goes or is given to anybody.
+    pub unsafe fn memory(&self) -> Memory {
+        // SAFETY: initialised, and nobody else has seen it; the caller keeps the rest of the promise.
+        unsafe { Memory::new(self.start as *mut u8, self.length) }
+    }
+
+    /// Has `fill` put slices where they belong.
+    pub fn fill(&mut self, py: Python<'_>, fill: impl FnOnce(&mut dyn FnMut(usize, &[u8])) + Send) {
+        let (start, length) = (self.start, self.length);
+        exit::detached(py, || {
+            // SAFETY: initialised, nobody else has seen it, and `self` is borrowed for it alone.
+            let place = unsafe { std::slice::from_raw_parts_mut(start as *mut u8, length) };
+            fill(&mut |at, from| place[at..at + from.len()].copy_from_slice(from));
+        });
+    }
+
+    pub fn into_bytes(self) -> Bound<'py, PyBytes> {
+        self.bytes
+    }
 }

@@ -163,6 +163,40 @@ def test_it_pickles_as_what_it_reads(file, data):
     assert again.read(3) == data[42:45] and (again.size, again.etag) == (file.size, file.etag)
 
 
+def test_long_reads_land_where_they_are_wanted(started, python):
+    """Not by way of the engine's memory, which would hold them twice."""
+    origin = started("--synthetic", "data/object=256MiB", "--no-auth")
+    python(
+        """
+import resource, sys
+import flatout
+client = flatout.Client(endpoint_url=sys.argv[1], no_sign_request=True)
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+whole, size = client.read("s3://data/object"), 256 << 20
+file = client.open("s3://data/object")
+for read in (lambda: file.pread(0), lambda: file.read(), lambda: bytearray(size)):
+    before = peak()
+    got = read()
+    if isinstance(got, bytearray):
+        assert file.preadinto(0, got) == size
+    assert got == whole and file.pread(5, 7) == whole[5:12]
+    assert peak() - before < size + (100 << 20), (peak() - before) >> 20
+assert file.stats["served_bytes"] == 3 * size + 21
+""",
+        origin.url,
+    )
+
+
+def test_a_long_read_of_another_version_is_none(started, bucket_of, content):
+    origin = started()
+    bucket, data = bucket_of(origin), content(65 << 20)
+    file = flatout.Client(**origin.settings).open(bucket.put("key", data))
+    bucket.put("key", bytes(len(data)))
+    with pytest.raises(flatout.ObjectChanged):
+        file.pread(0)
+
+
 def test_stats(file):
     file.read(10)
     file.pread(100, 20)
