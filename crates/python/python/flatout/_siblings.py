@@ -7,7 +7,7 @@ import sys
 def count() -> int:
     """This process and its siblings: ranks of this machine, workers of a DataLoader, children of the same pool."""
     ranks = os.environ.get("LOCAL_WORLD_SIZE", "")
-    return max(_workers(), 1) * max(int(ranks) if ranks.isdigit() else 1, 1)
+    return max(_workers(), 1) * max(int(ranks) if ranks.isdecimal() else 1, 1)
 
 
 def _workers() -> int:
