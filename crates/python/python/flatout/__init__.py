@@ -1,0 +1,91 @@
+"""Objects of S3, OSS and HTTP at the speed of the network, where Python wants them.
+
+``flatout.readinto("oss://bucket/model.bin", buffer)`` fills any writable buffer; ``flatout.Client`` has every verb, and the functions
+here are the same on a default one. Nothing is read, asked or started by importing this.
+"""
+
+import atexit as _atexit
+import os as _os
+
+from . import _native
+from ._native import Buffer, File, Info, Pages, Progress, ReadMany, __version__
+from .aio import AsyncClient
+from .client import Client, _close_all, default_client
+from .errors import (
+    AccessDenied,
+    Cancelled,
+    Corrupt,
+    FlatoutError,
+    InternalError,
+    LocalError,
+    NetworkError,
+    NotFound,
+    ObjectChanged,
+    Throttled,
+    Timeout,
+    Unsupported,
+    Untrusted,
+    UsageError,
+)
+from .io import RemoteFile
+from .verbs import (
+    buckets,
+    download,
+    download_many,
+    exists,
+    ls,
+    ls_pages,
+    open,
+    presign,
+    read,
+    read_many,
+    read_ranges,
+    readinto,
+    stat,
+)
+
+__all__ = [
+    "AccessDenied",
+    "AsyncClient",
+    "Buffer",
+    "Cancelled",
+    "Client",
+    "Corrupt",
+    "File",
+    "FlatoutError",
+    "Info",
+    "InternalError",
+    "LocalError",
+    "NetworkError",
+    "NotFound",
+    "ObjectChanged",
+    "Pages",
+    "Progress",
+    "ReadMany",
+    "RemoteFile",
+    "Throttled",
+    "Timeout",
+    "Unsupported",
+    "Untrusted",
+    "UsageError",
+    "__version__",
+    "buckets",
+    "default_client",
+    "download",
+    "download_many",
+    "exists",
+    "ls",
+    "ls_pages",
+    "open",
+    "presign",
+    "read",
+    "read_many",
+    "read_ranges",
+    "readinto",
+    "stat",
+]
+
+_os.register_at_fork(after_in_child=_native._after_fork)
+# The last registered is called first: calls end, then awaits (aio.py), then what is kept for the next run is written.
+_atexit.register(_close_all)
+_atexit.register(_native._at_exit)

@@ -1,0 +1,138 @@
+//! From the engine's errors to Python's exceptions: the one table from kinds to classes, which are `flatout.errors`.
+
+use flatout_ambient::AmbientError;
+use flatout_engine::{Error, ErrorKind, plain, remedy};
+use flatout_settings::SettingError;
+use flatout_wire::location::{Location, LocationError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyModule};
+
+/// What is to be raised. Made without the interpreter's lock, raised with it.
+#[derive(Clone, Debug)]
+pub struct Failure(Box<Told>);
+
+#[derive(Clone, Debug)]
+struct Told {
+    class: &'static str,
+    kind: &'static str,
+    doing: String,
+    object: String,
+    cause: String,
+    hint: Option<String>,
+}
+
+/// The class of `flatout.errors`, and the kind's name, which the command line's JSON has, too.
+fn class(kind: ErrorKind) -> (&'static str, &'static str) {
+    match kind {
+        ErrorKind::Usage => ("UsageError", "usage"),
+        ErrorKind::NotFound => ("NotFound", "not_found"),
+        ErrorKind::Denied => ("AccessDenied", "denied"),
+        ErrorKind::Untrusted => ("Untrusted", "untrusted"),
+        ErrorKind::Throttled => ("Throttled", "throttled"),
+        ErrorKind::Changed => ("ObjectChanged", "changed"),
+        ErrorKind::Corrupt => ("Corrupt", "corrupt"),
+        ErrorKind::Network => ("NetworkError", "network"),
+        ErrorKind::Timeout => ("Timeout", "timeout"),
+        ErrorKind::LocalIo => ("LocalError", "local_io"),
+        ErrorKind::Cancelled => ("Cancelled", "cancelled"),
+        ErrorKind::Unsupported => ("Unsupported", "unsupported"),
+        _ => ("InternalError", "internal"),
+    }
+}
+
+impl Failure {
+    pub fn new(kind: ErrorKind, doing: &str, object: impl ToString, cause: impl ToString) -> Failure {
+        let (class, kind) = class(kind);
+        let (object, cause) = (object.to_string(), cause.to_string());
+        Failure(Box::new(Told { class, kind, doing: doing.to_owned(), object, cause, hint: None }))
+    }
+
+    pub fn usage(doing: &str, cause: impl ToString) -> Failure {
+        Failure::new(ErrorKind::Usage, doing, "", cause)
+    }
+
+    /// The machine refused something other than a file of the user's.
+    pub fn local(cause: &str, refused: &std::io::Error) -> Failure {
+        let failure = Failure::new(ErrorKind::LocalIo, "", "", format!("{cause}: {}", plain(refused)));
+        failure.with(remedy(refused).map(str::to_owned))
+    }
+
+    /// A thread ended without a word.
+    pub fn panicked() -> Failure {
+        Failure::new(ErrorKind::Internal, "", "", "a thread panicked: this is a defect of flatout")
+    }
+
+    #[must_use]
+    pub fn with_hint(self, hint: impl Into<String>) -> Failure {
+        self.with(Some(hint.into()))
+    }
+
+    fn with(mut self, hint: Option<String>) -> Failure {
+        self.0.hint = hint;
+        self
+    }
+
+    /// Whether it says that there is no such object.
+    pub fn is_not_found(&self) -> bool {
+        self.0.kind == class(ErrorKind::NotFound).1
+    }
+
+    /// The exception; whatever keeps it from being made is raised instead.
+    pub fn raise(&self, py: Python<'_>) -> PyErr {
+        self.exception(py).map_or_else(|error| error, PyErr::from_value)
+    }
+
+    /// The exception as an object, for whoever hands it on.
+    pub fn exception<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+        let module = MODULE.get_or_try_init(py, || py.import("flatout.errors").map(Bound::unbind))?;
+        let told = PyDict::new(py);
+        told.set_item("kind", self.0.kind)?;
+        told.set_item("doing", &self.0.doing)?;
+        told.set_item("object", &self.0.object)?;
+        told.set_item("cause", &self.0.cause)?;
+        told.set_item("hint", &self.0.hint)?;
+        module.bind(py).getattr(self.0.class)?.call((), Some(&told))
+    }
+}
+
+impl From<&Error> for Failure {
+    fn from(error: &Error) -> Failure {
+        let failure = Failure::new(error.kind(), error.doing(), error.object(), error.cause());
+        failure.with(error.hint().map(str::to_owned))
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::from(&error)
+    }
+}
+
+impl From<AmbientError> for Failure {
+    fn from(error: AmbientError) -> Failure {
+        let hint = error.hint();
+        // What was given to the client is named as it was given there.
+        let cause = error.to_string().trim_start_matches("--").to_owned();
+        Failure::usage("settings", cause).with(hint)
+    }
+}
+
+impl From<SettingError> for Failure {
+    fn from(error: SettingError) -> Failure {
+        Failure::usage("settings", error)
+    }
+}
+
+/// The location that `url` means.
+pub fn location(doing: &str, url: &str) -> Result<Location, Failure> {
+    Location::parse(url).map_err(|wrong| {
+        let failure = Failure::usage(doing, &wrong);
+        match wrong {
+            LocationError::NotALocation { .. } | LocationError::UnknownScheme { .. } => failure,
+            _ => failure
+                .with_hint("objects are named s3://BUCKET/KEY, oss://BUCKET/KEY or https://HOST[:PORT]/PATH"),
+        }
+    })
+}

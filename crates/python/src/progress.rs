@@ -1,0 +1,144 @@
+//! How far a call is, for whoever looks at it from another thread.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use flatout_engine::Watch;
+use pyo3::prelude::*;
+
+use crate::errors::Failure;
+
+/// How far a call is: handed to it as `progress=`, looked at from another thread or task. It serves one call.
+///
+/// done (int: bytes landed), total (int | None: bytes that will, once known), elapsed (float: seconds since the call began),
+/// rate (float: bytes a second since then), limited_by (str | None: what holds the speed back now).
+#[pyclass(frozen, module = "flatout", weakref)]
+#[derive(Default)]
+pub struct Progress {
+    watched: Mutex<Watched>,
+}
+
+#[derive(Default)]
+struct Watched {
+    begun: Option<Instant>,
+    ended: Option<Instant>,
+    /// A call may have several transfers.
+    transfers: Vec<Watch>,
+    /// Of transfers that are whole, and are not looked at any more.
+    settled_bytes: u64,
+}
+
+/// So many transfers are looked at before it is seen which are over: a call may have millions.
+const LOOK_AGAIN: usize = 256;
+
+struct Seen {
+    done: u64,
+    total: Option<u64>,
+    limited_by: Option<String>,
+}
+
+impl Seen {
+    fn of(watch: &Watch) -> Seen {
+        let now = watch.progress();
+        let limited_by = now.limited_by.map(|by| by.to_string());
+        Seen { done: now.landed_bytes, total: now.total_bytes, limited_by }
+    }
+}
+
+impl Progress {
+    /// A call begins.
+    ///
+    /// # Errors
+    /// It serves or served another.
+    pub fn begin(&self) -> Result<(), Failure> {
+        let mut watched = self.lock();
+        if watched.begun.is_some() {
+            return Err(Failure::usage("", "this Progress serves another call")
+                .with_hint("make a Progress() for each call"));
+        }
+        watched.begun = Some(Instant::now());
+        Ok(())
+    }
+
+    pub fn watch(&self, transfer: Watch) {
+        let mut watched = self.lock();
+        if watched.transfers.len() % LOOK_AGAIN == LOOK_AGAIN - 1 {
+            let mut settled_bytes = 0;
+            watched.transfers.retain(|transfer| {
+                let seen = Seen::of(transfer);
+                let is_whole = seen.total == Some(seen.done);
+                settled_bytes += if is_whole { seen.done } else { 0 };
+                !is_whole
+            });
+            watched.settled_bytes += settled_bytes;
+        }
+        watched.transfers.push(transfer);
+    }
+
+    pub fn end(&self) {
+        self.lock().ended = Some(Instant::now());
+    }
+
+    fn seen(&self) -> Seen {
+        let watched = self.lock();
+        let settled = watched.settled_bytes;
+        let total = (!watched.transfers.is_empty()).then_some(settled);
+        let mut all = Seen { done: settled, total, limited_by: None };
+        for seen in watched.transfers.iter().map(Seen::of) {
+            all.done += seen.done;
+            all.total = all.total.zip(seen.total).map(|(all, one)| all + one);
+            all.limited_by = all.limited_by.or(seen.limited_by);
+        }
+        all
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Watched> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl Progress {
+    #[new]
+    fn new() -> Progress {
+        Progress::default()
+    }
+
+    #[getter]
+    fn done(&self) -> u64 {
+        self.seen().done
+    }
+
+    #[getter]
+    fn total(&self) -> Option<u64> {
+        self.seen().total
+    }
+
+    #[getter]
+    fn limited_by(&self) -> Option<String> {
+        self.seen().limited_by
+    }
+
+    #[getter]
+    fn elapsed(&self) -> f64 {
+        let watched = self.lock();
+        let Some(begun) = watched.begun else { return 0.0 };
+        (watched.ended.unwrap_or_else(Instant::now) - begun).as_secs_f64()
+    }
+
+    #[getter]
+    fn rate(&self) -> f64 {
+        let elapsed = self.elapsed();
+        if elapsed > 0.0 { self.done() as f64 / elapsed } else { 0.0 }
+    }
+
+    #[getter]
+    fn is_over(&self) -> bool {
+        self.lock().ended.is_some()
+    }
+
+    fn __repr__(&self) -> String {
+        let total = self.total().map_or_else(|| "?".to_owned(), |total| total.to_string());
+        format!("Progress({} of {total} bytes in {:.1} s)", self.done(), self.elapsed())
+    }
+}

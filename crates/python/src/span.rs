@@ -1,0 +1,43 @@
+//! Ranges as Python writes them, half-open, open-ended and counted from the end, to spans. Pure.
+
+use std::ops::Range;
+
+use flatout_wire::range::Span;
+
+/// What is asked for, as far as that can be known without the object's size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// It can be asked for as it is.
+    Span(Span),
+    /// No byte.
+    Nothing,
+    /// It depends on the size: [`within`] says what it is.
+    Relative,
+}
+
+/// What `start` and `end` mean, as in a slice.
+pub fn asked(start: Option<i64>, end: Option<i64>) -> Asked {
+    match (start, end) {
+        (None | Some(0), None) => Asked::Span(Span::All),
+        (Some(start), None) if start < 0 => Asked::Span(Span::Last(start.unsigned_abs())),
+        (Some(start), None) => Asked::Span(Span::From(start.unsigned_abs())),
+        (start, Some(end)) => {
+            let start = start.unwrap_or(0);
+            if start < 0 || end < 0 {
+                return Asked::Relative;
+            }
+            let (start, end) = (start.unsigned_abs(), end.unsigned_abs());
+            if end <= start { Asked::Nothing } else { Asked::Span(Span::Slice(start..end)) }
+        }
+    }
+}
+
+/// The same of an object of `size` bytes, cut as a slice is.
+pub fn within(start: Option<i64>, end: Option<i64>, size: u64) -> Range<u64> {
+    let place = |index: i64| match index < 0 {
+        true => size.saturating_sub(index.unsigned_abs()),
+        false => index.unsigned_abs().min(size),
+    };
+    let (start, end) = (start.map_or(0, place), end.map_or(size, place));
+    start..end.max(start)
+}
