@@ -7,9 +7,9 @@ from pyarrow import PythonFile as _PythonFile
 from pyarrow.fs import FileInfo, FileSystemHandler, FileType, PyFileSystem
 
 from . import _tree
+from ._told import ToldFile
 from .client import default_client
-from .errors import NotFound, ObjectChanged, Unsupported, UsageError
-from .io import RemoteFile
+from .errors import NotFound, Unsupported, UsageError
 
 __all__ = ["FlatoutHandler", "arrow_fs"]
 
@@ -128,7 +128,9 @@ class FlatoutHandler(FileSystemHandler):
 
     def open_input_file(self, path):
         path = self.normalize_path(path)
-        return _PythonFile(_ArrowFile(self, path), mode="r")
+        url = f"{self.scheme}://{path}"
+        file = ToldFile(self.client, url, self._known(path), lambda: self._told.pop(path, None))
+        return _PythonFile(file, mode="r")
 
     open_input_stream = open_input_file
 

@@ -19,18 +19,20 @@ from glob import has_magic as _has_magic
 from hashlib import sha256 as _sha256
 
 from fsspec import AbstractFileSystem
-from fsspec import registry as _registry
 from fsspec.callbacks import DEFAULT_CALLBACK, NoOpCallback
 from fsspec.implementations.local import make_path_posix as _make_path_posix
+from fsspec.registry import known_implementations as _known
+from fsspec.registry import register_implementation as _register_implementation
+from fsspec.registry import registry as _loaded
 from fsspec.utils import isfilelike as _isfilelike
 from fsspec.utils import other_paths as _other_paths
 from fsspec.utils import stringify_path as _stringify_path
 
 from . import _storage_options, _tree
 from ._native import Progress
+from ._told import ToldFile
 from .client import Client, default_client
-from .errors import NotFound, ObjectChanged, Unsupported, UsageError
-from .io import RemoteFile
+from .errors import NotFound, Unsupported, UsageError
 
 __all__ = [
     "FlatoutFile",
@@ -457,7 +459,7 @@ class FlatoutFileSystem(AbstractFileSystem):
         def read_ranges(path):
             indices = asked[path]
             try:
-                ranges = self._resolve(path, [(starts[index], ends[index]) for index in indices])
+                ranges = [(starts[index], ends[index]) for index in indices]
                 got = map(_bytes, self.client.read_ranges(self._url(path), ranges, max_gap=max_gap))
             except Exception as error:
                 got = [error] * len(indices)
@@ -470,13 +472,6 @@ class FlatoutFileSystem(AbstractFileSystem):
                 if isinstance(each, Exception):
                     raise each
         return out
-
-    def _resolve(self, path: str, ranges: list) -> list:
-        """Ranges without what depends on the size."""
-        if all(start is not None and end is not None and start >= 0 and end >= 0 for start, end in ranges):
-            return ranges
-        size = self.info(path)["size"]
-        return [slice(start, end).indices(size)[:2] for start, end in ranges]
 
     def get_file(self, rpath, lpath=None, callback=DEFAULT_CALLBACK, outfile=None, **kwargs):
         """Copies an object to a local file, which appears when it is whole and verified, or into an open one. A folder is made."""
@@ -574,6 +569,10 @@ class FlatoutFileSystem(AbstractFileSystem):
             return {}
         return {"size": entry["size"], "etag": entry["ETag"], "modified": entry["mtime"]}
 
+    def _forget(self, path: str) -> None:
+        self._told.pop(path, None)
+        self.dircache.pop(_tree.parent(path), None)
+
     # Writing
 
     def _refuse(name):  # noqa: N805: makes methods of the class
@@ -658,8 +657,8 @@ def register(*protocols: str, clobber: bool = False) -> None:
         if mine is None:
             names = ", ".join(_CLASSES)
             raise UsageError(kind="usage", doing="register", object=protocol, cause="no protocol of Flatout's", hint=f"there are {names}")
-        loaded = _registry.registry.get(protocol)
-        named = _registry.known_implementations.get(protocol, {}).get("class", "flatout.")
+        loaded = _loaded.get(protocol)
+        named = _known.get(protocol, {}).get("class", "flatout.")
         if not clobber and loaded is not mine and (loaded is not None or not named.startswith("flatout.")):
             raise UsageError(
                 kind="usage",
@@ -668,7 +667,49 @@ def register(*protocols: str, clobber: bool = False) -> None:
                 cause="fsspec has another file system for it",
                 hint=f"register({protocol!r}, clobber=True) takes it over",
             )
-        _registry.register_implementation(protocol, mine, clobber=True)
+        _register_implementation(protocol, mine, clobber=True)
+
+
+class FlatoutFile(ToldFile):
+    """A :class:`flatout.RemoteFile` with what users of fsspec's files look at: ``fs``, ``path``, ``info()``, ``full_name``, ``loc``,
+    ``readuntil``."""
+
+    def __init__(self, fs, path):
+        self.fs, self.path = fs, path
+        super().__init__(fs.client, fs._object_url("read", path), fs._known(path), lambda: fs._forget(path))
+
+    @property
+    def loc(self):
+        """Where the file stands, in bytes."""
+        return self.tell()
+
+    @property
+    def full_name(self):
+        """The path with its protocol."""
+        return self.fs.unstrip_protocol(self.path)
+
+    @property
+    def details(self):
+        """The entry of the object as the file system has it."""
+        return self.fs.info(self.path)
+
+    def info(self):
+        """The same as :attr:`details`."""
+        return self.details
+
+    def __reduce__(self):
+        self._check()
+        file = self._file
+        return _open_again, (self.fs, self.path, file.size, file.etag, file.modified, self._at)
+
+
+def _open_again(fs, path, size, etag, modified, at):
+    file = FlatoutFile(fs, path)
+    # The same version, whatever is told by now.
+    file._file = fs.client.file(fs._url(path), size=size, etag=etag, modified=modified)
+    file._is_open_to_change = False
+    file.seek(at)
+    return file
 
 
 def _name(entry: dict) -> str:
