@@ -140,7 +140,7 @@ class TestOpen(FlatoutFixtures, AbstractOpenTests):
 
 @pytest.mark.parametrize(
     "path",
-    ["b/k", "b/k/", "/b/k", "flatout+s3://b/k", "flatout+s3:///b/k", "flatout://b/k", "s3://b/k/", "flatout+s3::b/k", Path("b/k")],
+    ["b/k", "b/k/", "/b/k", "flatout+s3://b/k", "flatout://b/k", "s3://b/k/", "flatout+s3::b/k", Path("b/k")],
 )
 def test_paths_are_bucket_and_key(path):
     assert S3FileSystem._strip_protocol(path) == "b/k"
@@ -150,6 +150,8 @@ def test_a_scheme_is_that_of_the_class_and_no_other():
     assert OssFileSystem._strip_protocol("oss://b/k") == "b/k"
     assert OssFileSystem._strip_protocol("flatout+oss://b/k") == "b/k"
     assert S3FileSystem._strip_protocol("oss://b/k") == "oss://b/k"
+    with pytest.raises(flatout.UsageError):
+        S3FileSystem().cat_file("flatout+s3:///no/bucket")
     assert S3FileSystem().unstrip_protocol("b/k") == "flatout+s3://b/k"
     assert OssFileSystem().unstrip_protocol("b/k") == "flatout+oss://b/k"
 

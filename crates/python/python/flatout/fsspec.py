@@ -32,7 +32,7 @@ from . import _storage_options, _tree
 from ._native import Progress
 from ._told import ToldFile
 from .client import Client, default_client
-from .errors import NotFound, Unsupported, UsageError
+from .errors import LocalError, NotFound, Unsupported, UsageError
 
 __all__ = [
     "FlatoutFile",
@@ -123,7 +123,7 @@ class FlatoutFileSystem(AbstractFileSystem):
         for protocol in (*protocols, cls.scheme):
             for mark in ("://", "::"):
                 if path.startswith(protocol + mark):
-                    path = path[len(protocol + mark) :]
+                    return path[len(protocol + mark) :].rstrip("/")
         return path.strip("/")
 
     @classmethod
@@ -488,8 +488,9 @@ class FlatoutFileSystem(AbstractFileSystem):
         try:
             with _Watched(callback) as progress:
                 self.client.download(self._object_url("download", path), _os.fspath(lpath), progress=progress)
-        except (NotFound, UsageError):
-            if not self.isdir(path):
+        except (LocalError, NotFound, UsageError):
+            # A folder is made where it is to be; that there is one already looks like a file's way being barred.
+            if self.isfile(path) or not self.isdir(path):
                 raise
             _os.makedirs(lpath, exist_ok=True)
 
@@ -542,7 +543,9 @@ class FlatoutFileSystem(AbstractFileSystem):
         unknown = any(entries.get(name) is None for name, _ in files)
         done = self.client.download_many(urls, return_exceptions=unknown)
         for (name, target), got in zip(files, done):
-            if isinstance(got, NotFound) and entries.get(name) is None and self.isdir(name):
+            # Of what was only named: a folder is no object, and one that stands where it is to be bars a file's way.
+            is_odd = isinstance(got, (LocalError, NotFound)) and entries.get(name) is None
+            if is_odd and not self.isfile(name) and self.isdir(name):
                 if makes_folders:
                     _os.makedirs(target, exist_ok=True)
             elif isinstance(got, Exception):
