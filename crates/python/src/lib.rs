@@ -8,6 +8,7 @@ mod answer;
 mod blocks;
 mod buffer;
 mod client;
+mod completions;
 mod dlpack;
 mod engine;
 mod errors;
@@ -15,6 +16,7 @@ mod exit;
 mod file;
 mod info;
 mod lent;
+mod many;
 mod per_process;
 mod progress;
 mod range_reads;
@@ -22,6 +24,7 @@ mod ranges;
 mod settings;
 mod span;
 mod waiting;
+mod watching;
 
 use pyo3::prelude::*;
 
@@ -32,6 +35,8 @@ mod _native {
     use crate::buffer::Buffer;
     #[pymodule_export]
     use crate::client::Client;
+    #[pymodule_export]
+    use crate::completions::Completions;
     #[pymodule_export]
     use crate::exit::{_after_fork, _at_exit};
     #[pymodule_export]
