@@ -102,6 +102,11 @@ class RemoteFile(_io.RawIOBase):
         self._check()
         self._file.prefetch(ranges)
 
+    def write(self, data, /):
+        """Objects are read here: raises io.UnsupportedOperation."""
+        self._check()
+        raise _io.UnsupportedOperation("not writable: this reads an object")
+
     def close(self):
         if not self.closed:
             self._file.close()
