@@ -32,7 +32,7 @@ from . import _storage_options, _tree
 from ._native import Progress
 from ._told import ToldFile
 from .client import Client, default_client
-from .errors import LocalError, NotFound, Unsupported, UsageError
+from .errors import LocalError, NetworkError, NotFound, Unsupported, UsageError
 
 __all__ = [
     "FlatoutFile",
@@ -55,6 +55,10 @@ _PIECE_BYTES = 4 << 20
 
 #: How often whoever watches is told how far a copy is.
 _TELL_S = 0.1
+
+#: What a range that an object has nothing of ends in. S3 and OSS refuse it (416); MinIO answers the last bytes of an empty object by
+#: a Content-Range that means nothing.
+_NO_SUCH_RANGE = (UsageError, NetworkError)
 
 #: Clients by their settings. fsspec keeps a file system for each thread and each set of options; those with the same settings
 #: share an engine.
@@ -409,8 +413,18 @@ class FlatoutFileSystem(AbstractFileSystem):
     def cat_file(self, path, start=None, end=None, **kwargs):
         """The bytes of an object, or of a slice of it: ``start`` and ``end`` as in ``data[start:end]``, either alone, negative from
         the end."""
-        url = self._object_url("read", self._strip_protocol(path))
-        return _bytes(self.client.read(url, start, end))
+        path = self._strip_protocol(path)
+        try:
+            return _bytes(self.client.read(self._object_url("read", path), start, end))
+        except _NO_SUCH_RANGE:
+            if self._is_nothing(path, start, end):
+                return b""
+            raise
+
+    def _is_nothing(self, path: str, start, end) -> bool:
+        """Whether a slice has no bytes, which origins refuse to send: only the size tells."""
+        first, last, _ = slice(start, end).indices(self._head(path)["size"])
+        return (start, end) != (None, None) and first >= last
 
     def cat(self, path, recursive=False, on_error="raise", **kwargs):
         """The bytes of one object, or a dict of those of many: the engine is given the whole list.
@@ -422,17 +436,24 @@ class FlatoutFileSystem(AbstractFileSystem):
             return self.cat_file(path, **kwargs)
         start, end = kwargs.pop("start", None), kwargs.pop("end", None)
         entries = self._expand(path, recursive)
-        names = [name for name in sorted(entries) if entries[name] is None or entries[name]["type"] == "file"]
+        names = [name for name in sorted(entries) if not _is_folder(entries[name])]
         out: dict = dict.fromkeys(names)
-        asked = [(self._object_url("read", name), start, end) for name in names]
-        for index, got in self.client.read_many(asked, ordered=False, return_exceptions=on_error != "raise"):
-            if not isinstance(got, Exception):
-                out[names[index]] = _bytes(got)
-            elif on_error == "return":
+        for index, got in self._read_many([(name, start, end) for name in names]):
+            if not isinstance(got, Exception) or on_error == "return":
                 out[names[index]] = got
+            elif on_error == "raise":
+                raise got
             else:
                 del out[names[index]]
         return out
+
+    def _read_many(self, asked: list):
+        """Pairs of an index and the bytes, or what was raised, as they come; `asked` are slices of objects by their paths."""
+        urls = [(self._url(path), start, end) for path, start, end in asked]
+        for index, got in self.client.read_many(urls, ordered=False, return_exceptions=True) if urls else ():
+            if isinstance(got, _NO_SUCH_RANGE) and self._is_nothing(*asked[index]):
+                got = b""
+            yield index, got if isinstance(got, (Exception, bytes)) else _bytes(got)
 
     def cat_ranges(self, paths, starts, ends, max_gap=None, on_error="return", **kwargs):
         """``[data of paths[i] from starts[i] to ends[i], …]``: one call into the engine for each object, which joins what lies
@@ -452,15 +473,13 @@ class FlatoutFileSystem(AbstractFileSystem):
         for index, path in enumerate(paths):
             asked.setdefault(self._strip_protocol(path), []).append(index)
         alone = [(path, indices[0]) for path, indices in asked.items() if len(indices) == 1]
-        urls = [(self._url(path), starts[index], ends[index]) for path, index in alone]
-        for at, got in self.client.read_many(urls, ordered=False, return_exceptions=True) if urls else ():
-            out[alone[at][1]] = got if isinstance(got, Exception) else _bytes(got)
+        for at, got in self._read_many([(path, starts[index], ends[index]) for path, index in alone]):
+            out[alone[at][1]] = got
 
         def read_ranges(path):
             indices = asked[path]
             try:
-                ranges = [(starts[index], ends[index]) for index in indices]
-                got = map(_bytes, self.client.read_ranges(self._url(path), ranges, max_gap=max_gap))
+                got = self._read_ranges(path, [(starts[index], ends[index]) for index in indices], max_gap)
             except Exception as error:
                 got = [error] * len(indices)
             for index, each in zip(indices, got):
@@ -472,6 +491,18 @@ class FlatoutFileSystem(AbstractFileSystem):
                 if isinstance(each, Exception):
                     raise each
         return out
+
+    def _read_ranges(self, path: str, ranges: list, max_gap) -> list:
+        try:
+            return list(map(_bytes, self.client.read_ranges(self._url(path), ranges, max_gap=max_gap)))
+        except _NO_SUCH_RANGE:
+            size = self._head(path)["size"]
+            within = [slice(*each).indices(size)[:2] for each in ranges]
+            some = [(start, end) for start, end in within if start < end]
+            if len(some) == len(ranges):
+                raise
+            got = iter(self.client.read_ranges(self._url(path), some, max_gap=max_gap) if some else ())
+            return [_bytes(next(got)) if start < end else b"" for start, end in within]
 
     def get_file(self, rpath, lpath=None, callback=DEFAULT_CALLBACK, outfile=None, **kwargs):
         """Copies an object to a local file, which appears when it is whole and verified, or into an open one. A folder is made."""
