@@ -80,7 +80,7 @@ class RemoteFile(_io.RawIOBase):
     def read(self, size=-1, /):
         """Up to ``size`` bytes from where the file stands, all that are left without one; ``b""`` at the end."""
         self._check()
-        data = bytes(self._file.pread(self._at, -1 if size is None else size))
+        data = self._file.pread_bytes(self._at, -1 if size is None else size)
         self._at += len(data)
         return data
 
