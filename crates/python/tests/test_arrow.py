@@ -24,7 +24,13 @@ ROWS = 200_000
 
 def table(part):
     numbers = np.arange(ROWS, dtype="int64") + part * ROWS
-    return pa.table({"number": numbers, "noise": np.random.default_rng(part).random(ROWS), "text": [f"row {n % 97}" for n in numbers]})
+    return pa.table(
+        {
+            "number": numbers,
+            "noise": np.random.default_rng(part).random(ROWS),
+            "text": [f"row {n % 97}" for n in numbers],
+        }
+    )
 
 
 @pytest.fixture(scope="module", params=["serve", "minio"])
@@ -218,7 +224,9 @@ def test_one_column_is_not_the_whole_file(started, tmp_path):
     pq.write_table(pa.table(columns), whole, row_group_size=50_000, compression="none")
     path, bytes_whole = bucket.put("wide.parquet", whole.read_bytes()), whole.stat().st_size
     before = len(bucket.origin.requests())
-    got = pd.read_parquet(f"flatout+s3://{path}", columns=["c7"], storage_options={"endpoint_url": bucket.origin.endpoint})
+    got = pd.read_parquet(
+        f"flatout+s3://{path}", columns=["c7"], storage_options={"endpoint_url": bucket.origin.endpoint}
+    )
     assert np.array_equal(got["c7"].to_numpy(), columns["c7"])
     asked = bucket.origin.requests()[before:]
     fetched = sum(each["bytes"] for each in asked if each["method"] == "GET")
@@ -234,7 +242,8 @@ def test_duckdb_reads_through_the_file_system(lake):
     (total,) = connection.execute(f"select sum(number) from read_parquet('flatout+s3://{lake.path}')").fetchone()
     assert total == sum(range(ROWS))
     rows = connection.execute(
-        f"select year, count(*) from read_parquet('flatout+s3://{lake.name}/lake/*/*.parquet', hive_partitioning=true) group by year order by year"
+        f"select year, count(*) from read_parquet('flatout+s3://{lake.name}/lake/*/*.parquet', hive_partitioning=true)"
+        " group by year order by year"
     ).fetchall()
     assert rows == [(2025, ROWS), (2026, ROWS)]
     assert connection.execute(f"select sum(a) from read_csv('flatout+s3://{lake.name}/table.csv')").fetchone() == (4,)

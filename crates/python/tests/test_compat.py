@@ -37,14 +37,18 @@ def test_a_model_is_read_as_a_file_at_its_beginning(models):
     assert oss.read_remote_model(f"oss://{models.name}/model.ckpt").read() == models.data
 
 
-@pytest.mark.parametrize("start, size", [(0, -1), (0, 10), (5, -1), (5, 7), (SIZE - 3, -1), (SIZE - 3, 100), (SIZE, -1), (0, 0)])
+@pytest.mark.parametrize(
+    "start, size", [(0, -1), (0, 10), (5, -1), (5, 7), (SIZE - 3, -1), (SIZE - 3, 100), (SIZE, -1), (0, 0)]
+)
 def test_a_part_of_a_model_is_that_part(models, start, size):
     end = None if size == -1 else start + size
     assert oss.read_remote_model("model.ckpt", start, size).getvalue() == models.data[start:end]
 
 
 def test_the_arguments_are_those_of_the_recipe(models):
-    loaded = oss.read_remote_model("model.ckpt", start=1, size=1 << 20, read_chunk_size=1 << 16, part_size=1 << 18, progress_callback=None)
+    loaded = oss.read_remote_model(
+        "model.ckpt", start=1, size=1 << 20, read_chunk_size=1 << 16, part_size=1 << 18, progress_callback=None
+    )
     assert loaded.getvalue() == models.data[1 : 1 + (1 << 20)]
 
 
@@ -68,7 +72,9 @@ def test_no_bytes_are_mixed_where_many_read_at_once(models):
     # The recipe's threads seek and write in one BytesIO: bytes land where another thread has moved to.
     results = []
     threads = [
-        threading.Thread(target=lambda: results.append(oss.read_remote_model("model.ckpt", part_size=64 << 10).getvalue()))
+        threading.Thread(
+            target=lambda: results.append(oss.read_remote_model("model.ckpt", part_size=64 << 10).getvalue())
+        )
         for _ in range(8)
     ]
     for thread in threads:

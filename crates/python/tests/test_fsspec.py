@@ -188,7 +188,17 @@ KEYS = [
     "top.txt",
     "[odd]/file*",
 ]
-PATTERNS = ["*", "*.txt", "data/*", "data/*/*.parquet", "data/2026-1*", "data/2026-1?/a.parquet", "data/**", "**/a.parquet", "**"]
+PATTERNS = [
+    "*",
+    "*.txt",
+    "data/*",
+    "data/*/*.parquet",
+    "data/2026-1*",
+    "data/2026-1?/a.parquet",
+    "data/**",
+    "**/a.parquet",
+    "**",
+]
 PATTERNS += ["data/**/c.csv", "da*/x", "data*", "none/*", "data/*/", "data/2026-1[01]/b*", "*/2026-11/**"]
 
 
@@ -211,7 +221,9 @@ def both(trees, ask):
     return answers
 
 
-@pytest.mark.parametrize("options", [{}, {"maxdepth": 1}, {"maxdepth": 2}, {"withdirs": True}, {"withdirs": True, "maxdepth": 2}])
+@pytest.mark.parametrize(
+    "options", [{}, {"maxdepth": 1}, {"maxdepth": 2}, {"withdirs": True}, {"withdirs": True, "maxdepth": 2}]
+)
 @pytest.mark.parametrize("key", ["", "data", "data/2026-11", "top.txt", "none"])
 def test_find_is_that_of_a_folder(trees, key, options):
     ours, local = both(trees, lambda fs, path: fs.find(path(key), **options))
@@ -237,7 +249,9 @@ def test_ls_walk_and_du_are_those_of_a_folder(trees, key):
     assert ours == local
 
 
-@pytest.mark.parametrize("key", ["", "data", "data/readme", "data/2026-11/deep/er/c.csv", "dat", "data/none", "[odd]/file*"])
+@pytest.mark.parametrize(
+    "key", ["", "data", "data/readme", "data/2026-11/deep/er/c.csv", "dat", "data/none", "[odd]/file*"]
+)
 def test_what_is_there_is_that_of_a_folder(trees, key):
     def ask(fs, path):
         return fs.exists(path(key)), fs.isdir(path(key)), fs.isfile(path(key))
@@ -305,9 +319,25 @@ def test_an_object_may_be_called_like_a_folder(served):
 
 def test_what_cannot_be_known_is_no_answer(served):
     fs = S3FileSystem(endpoint_url="http://127.0.0.1:9", retries=0, connect_timeout="50ms", skip_instance_cache=True)
-    for ask in (fs.exists, fs.isdir, fs.isfile, fs.find):
+    for ask in (fs.exists, fs.isdir, fs.isfile, fs.find, lambda path: list(fs.walk(path))):
         with pytest.raises(flatout.NetworkError):
             ask("bucket/key")
+
+
+def test_another_version_than_the_latest_is_not_read_in_its_stead(served, tmp_path):
+    path = served.put("data", b"latest")
+    fs = served.fs()
+    asks = [
+        fs.open,
+        fs.cat_file,
+        fs.cat,
+        fs.info,
+        fs.ls,
+        lambda path, **options: fs.get(path, f"{tmp_path}/out", **options),
+    ]
+    for ask in asks:
+        with pytest.raises(flatout.Unsupported):
+            ask(path, version_id="1")
 
 
 # Listings that are kept
@@ -463,6 +493,12 @@ def test_get_of_many_is_one_call(bucket, tmp_path):
         bucket.put(f"many/{key}", data)
     bucket.fs().get(f"{bucket.name}/many", f"{tmp_path}/out", recursive=True)
     assert {each.name: each.read_bytes() for each in (tmp_path / "out").iterdir()} == expected
+
+
+def test_get_takes_paths_as_objects(served, tmp_path):
+    path = served.put("dir/data", b"data")
+    served.fs().get(Path(path), tmp_path / "out")
+    assert (tmp_path / "out").read_bytes() == b"data"
 
 
 def test_get_file_tells_how_far_it_is(bucket, tmp_path):
@@ -635,10 +671,16 @@ TRANSLATED = [
     ({"anon": True}, {"no_sign_request": True}),
     ({"anon": False, "key": None, "use_ssl": True, "version_aware": False}, {}),
     ({"endpoint_url": ENDPOINT, "use_ssl": False, "profile": "p"}, {"endpoint_url": ENDPOINT, "profile": "p"}),
-    ({"client_kwargs": {"endpoint_url": ENDPOINT, "region_name": "eu-west-1"}}, {"endpoint_url": ENDPOINT, "region": "eu-west-1"}),
+    (
+        {"client_kwargs": {"endpoint_url": ENDPOINT, "region_name": "eu-west-1"}},
+        {"endpoint_url": ENDPOINT, "region": "eu-west-1"},
+    ),
     ({"client_kwargs": {"verify": "ca.pem"}}, {"ca_bundle": "ca.pem"}),
     ({"config_kwargs": {"s3": {"addressing_style": "path"}, "signature_version": "s3v4"}}, {"addressing": "path"}),
-    ({"config_kwargs": {"connect_timeout": 1.5, "read_timeout": 60}}, {"connect_timeout": "1500ms", "stall_timeout": "60000ms"}),
+    (
+        {"config_kwargs": {"connect_timeout": 1.5, "read_timeout": 60}},
+        {"connect_timeout": "1500ms", "stall_timeout": "60000ms"},
+    ),
     ({"requester_pays": True}, {"request_payer": True}),
     ({"s3_additional_kwargs": {"RequestPayer": "requester"}}, {"request_payer": True}),
     ({"default_block_size": 1, "default_cache_type": "none", "asynchronous": False, "max_concurrency": 3}, {}),
@@ -652,7 +694,9 @@ def test_options_of_s3fs_mean_the_same(options, settings):
 
 
 def test_options_of_ossfs_mean_the_same():
-    assert OssFileSystem(endpoint="oss-cn-hangzhou.aliyuncs.com").client.settings == {"oss_endpoint": "oss-cn-hangzhou.aliyuncs.com"}
+    assert OssFileSystem(endpoint="oss-cn-hangzhou.aliyuncs.com").client.settings == {
+        "oss_endpoint": "oss-cn-hangzhou.aliyuncs.com"
+    }
 
 
 SECRETS = [
@@ -706,7 +750,11 @@ def test_file_systems_of_the_same_settings_share_a_client():
 
 def test_a_pickle_is_the_recipe(bucket, monkeypatch):
     path = bucket.put("data", b"0123456789")
-    options = {"endpoint_url": bucket.origin.endpoint, "client_kwargs": {"region_name": "us-east-1"}, "listings_expiry_time": 5}
+    options = {
+        "endpoint_url": bucket.origin.endpoint,
+        "client_kwargs": {"region_name": "us-east-1"},
+        "listings_expiry_time": 5,
+    }
     fs = S3FileSystem(**options)
     fs.ls(bucket.name)
     pickled = pickle.dumps(fs)

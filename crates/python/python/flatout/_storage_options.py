@@ -10,8 +10,8 @@ __all__ = ["settings"]
 _SECRETS = {"key", "secret", "token", "username", "password", "access_key_id", "access_key_secret", "security_token"}
 _CLIENT_SECRETS = {"aws_access_key_id", "aws_secret_access_key", "aws_session_token"}
 
-# Of fsspec, s3fs and ossfs, and without a meaning here: there is no event loop; the engine finds how much to ask for ahead and at
-# a time, and where a bucket lies.
+# Of fsspec, s3fs and ossfs, and without a meaning here: there is no event loop; the engine finds how much to ask for
+# ahead and at a time, and where a bucket lies.
 _WITHOUT_EFFECT = {
     "asynchronous",
     "batch_size",
@@ -35,7 +35,8 @@ def settings(options: dict, scheme: str) -> dict:
     """The settings of a client for ``scheme``, ``"s3"`` or ``"oss"``. An option that is None counts as not given.
 
     Raises:
-        UsageError: a secret, or something of s3fs that would be disregarded to the user's harm. A name that is no option at all
+        UsageError: a secret, or something of s3fs that would be disregarded to the user's harm. A name that is no
+        option at all
             is left for the client to refuse.
     """
     found: dict = {}
@@ -52,7 +53,11 @@ def settings(options: dict, scheme: str) -> dict:
     _check_use_ssl(options, found)
     for name, value in found.items():
         if isinstance(value, str) and _USER_INFO.search(value):
-            hint = "give a proxy that needs one in HTTPS_PROXY" if name == "proxy" else "leave out what stands before the '@'"
+            hint = (
+                "give a proxy that needs one in HTTPS_PROXY"
+                if name == "proxy"
+                else "leave out what stands before the '@'"
+            )
             raise _usage(f"'{name}' holds a password, which would get into pickles and tokens", hint)
     return found
 
@@ -100,7 +105,9 @@ def _check_use_ssl(options, found):
 
 def _version_aware(found, value, scheme):
     if value:
-        raise _usage("versions by their id are not read yet", "leave out version_aware: each file that is open stays one version")
+        raise _usage(
+            "versions by their id are not read yet", "leave out version_aware: each file that is open stays one version"
+        )
 
 
 def _session(found, value, scheme):
@@ -124,7 +131,9 @@ def _client_kwargs(found, value, scheme):
         elif name == "verify":
             raise _usage("certificates are always checked", "name the authority's certificate: ca_bundle='FILE.pem'")
         else:
-            raise _usage(f"client_kwargs['{name}'] means nothing here", "docs/settings.md has the settings, with '_' for '-'")
+            raise _usage(
+                f"client_kwargs['{name}'] means nothing here", "docs/settings.md has the settings, with '_' for '-'"
+            )
 
 
 def _config_kwargs(found, value, scheme):
@@ -142,7 +151,9 @@ def _config_kwargs(found, value, scheme):
         elif name == "read_timeout":
             found.setdefault("stall_timeout", f"{round(float(inner) * 1000)}ms")
         else:
-            raise _usage(f"config_kwargs['{name}'] means nothing here", "docs/settings.md has the settings, with '_' for '-'")
+            raise _usage(
+                f"config_kwargs['{name}'] means nothing here", "docs/settings.md has the settings, with '_' for '-'"
+            )
 
 
 def _s3_additional_kwargs(found, value, scheme):

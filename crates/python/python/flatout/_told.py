@@ -12,11 +12,12 @@ _LINE_BYTES = 32 << 10
 
 
 class ToldFile(RemoteFile):
-    """A :class:`flatout.RemoteFile` of the version that a listing told of, or of the one that a HEAD finds where none is told.
+    """A :class:`flatout.RemoteFile` of the version that a listing told of, or of the one that a HEAD finds where none
+    is told.
 
-    As long as nobody was told its size and no byte of it has come, a version that went meanwhile is exchanged for the one that is
-    there now. From then on it stays, or reads raise :class:`flatout.ObjectChanged`, after ``on_changed()`` was called: whoever keeps
-    the listing forgets it there, so that the next to open the object is told what is there.
+    As long as nobody was told its size and no byte of it has come, a version that went meanwhile is exchanged for the
+    one that is there now. From then on it stays, or reads raise :class:`flatout.ObjectChanged`, after ``on_changed()``
+    was called: whoever keeps the listing forgets it there, so that the next to open the object is told what is there.
     """
 
     def __init__(self, client, url, told, on_changed):

@@ -1,11 +1,12 @@
-"""Keys as a tree of files and folders, as fsspec and Arrow have it. Paths are ``bucket/key``, without a ``/`` at either end."""
+"""Keys as a tree of files and folders, as fsspec and Arrow have it. Paths are ``bucket/key``, without a ``/`` at either
+end."""
 
 from .errors import NotFound
 
-__all__ = ["Listed", "below", "folders_between", "level", "look_up", "parent", "pages_below"]
+__all__ = ["TRUSTED_S", "is_folder", "look_up", "missing", "parent"]
 
-#: For how many seconds what a listing told of an object is taken for true when it is opened: the mount's --attribute-lifetime.
-#: Reads carry If-Match, so a version that went meanwhile is an error and never a mixture.
+#: For how many seconds what a listing told of an object is taken for true when it is opened: the mount's
+#: --attribute-lifetime. Reads carry If-Match, so a version that went meanwhile is an error and never a mixture.
 TRUSTED_S = 60.0
 
 

@@ -23,9 +23,9 @@ _REMEMBERED = 100_000
 def arrow_fs(client=None, *, scheme: str = "s3") -> PyFileSystem:
     """A file system of Arrow's over the objects of S3 or, with ``scheme="oss"``, of OSS. It reads.
 
-    Paths are ``bucket/key``; ``s3://bucket/key``, or ``oss://`` as ``scheme`` says, means the same. What a listing told of a file
-    is taken for true for a minute, so that opening it asks nothing; a file that was replaced meanwhile is an error when it is
-    read, not a mixture.
+    Paths are ``bucket/key``; ``s3://bucket/key``, or ``oss://`` as ``scheme`` says, means the same. What a listing told
+    of a file is taken for true for a minute, so that opening it asks nothing; a file that was replaced meanwhile is an
+    error when it is read, not a mixture.
     """
     return PyFileSystem(FlatoutHandler(client, scheme=scheme))
 
@@ -35,7 +35,13 @@ class FlatoutHandler(FileSystemHandler):
 
     def __init__(self, client=None, *, scheme: str = "s3"):
         if scheme not in ("s3", "oss"):
-            raise UsageError(kind="usage", doing="arrow_fs", object=scheme, cause="no scheme of a bucket", hint="there are s3 and oss")
+            raise UsageError(
+                kind="usage",
+                doing="arrow_fs",
+                object=scheme,
+                cause="no scheme of a bucket",
+                hint="there are s3 and oss",
+            )
         self.client = default_client() if client is None else client
         self.scheme = scheme
         # What listings told of files, and when, for the open that follows.
@@ -62,7 +68,9 @@ class FlatoutHandler(FileSystemHandler):
         if "://" in path:
             scheme = path.partition("://")[0]
             hint = f'arrow_fs(scheme="{scheme}")' if scheme in ("s3", "oss") else f"write {self.scheme}://BUCKET/KEY"
-            raise UsageError(kind="usage", doing="arrow", object=path, cause=f"this file system reads {self.scheme}://", hint=hint)
+            raise UsageError(
+                kind="usage", doing="arrow", object=path, cause=f"this file system reads {self.scheme}://", hint=hint
+            )
         return path.strip("/")
 
     # What is there
@@ -143,7 +151,7 @@ class FlatoutHandler(FileSystemHandler):
 
     # Writing
 
-    def _refuse(verb):  # noqa: N805: makes methods of the class
+    def _refuse(verb):
         def refuse(self, path="", *args, **kwargs):
             raise Unsupported(
                 kind="unsupported",

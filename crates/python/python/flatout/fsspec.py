@@ -1,17 +1,16 @@
-"""fsspec's interface: ``flatout+s3://bucket/key`` and ``flatout+oss://bucket/key`` for pandas, Dask, pyarrow, DuckDB, zarr, ….
+"""fsspec's interface: ``flatout+s3://bucket/key`` and ``flatout+oss://bucket/key`` for pandas, Dask, pyarrow, DuckDB,
+zarr, ….
 
 >>> import fsspec
 >>> fs = fsspec.filesystem("flatout+s3", endpoint_url="http://127.0.0.1:9000")   # doctest: +SKIP
 >>> fs.cat_ranges(["bucket/a", "bucket/a"], [0, 100], [10, 110])                 # doctest: +SKIP
 
-A file system of fsspec's synchronous kind: no event loop, nothing that a fork breaks. What takes many paths hands the whole
-list to the engine. It reads; whatever writes raises :class:`flatout.Unsupported`.
+A file system of fsspec's synchronous kind: no event loop, nothing that a fork breaks. What takes many paths hands the
+whole list to the engine. It reads; whatever writes raises :class:`flatout.Unsupported`.
 """
 
-import datetime as _datetime
 import errno as _errno
 import os as _os
-import threading as _threading
 import time as _time
 import weakref as _weakref
 from concurrent.futures import ThreadPoolExecutor as _ThreadPool
@@ -28,8 +27,8 @@ from fsspec.utils import isfilelike as _isfilelike
 from fsspec.utils import other_paths as _other_paths
 from fsspec.utils import stringify_path as _stringify_path
 
-from . import _storage_options, _tree
-from ._native import Progress
+from . import _entries, _storage_options, _tree
+from ._telling import Telling
 from ._told import ToldFile
 from .client import Client, default_client
 from .errors import LocalError, NetworkError, NotFound, Unsupported, UsageError
@@ -53,15 +52,12 @@ _STEP_FILES = 100
 #: What is copied at a time into a file that is open already.
 _PIECE_BYTES = 4 << 20
 
-#: How often whoever watches is told how far a copy is.
-_TELL_S = 0.1
-
-#: What a range that an object has nothing of ends in. S3 and OSS refuse it (416); MinIO answers the last bytes of an empty object by
-#: a Content-Range that means nothing.
+#: What a range that an object has nothing of ends in. S3 and OSS refuse it (416); MinIO answers the last bytes of an
+#: empty object by a Content-Range that means nothing.
 _NO_SUCH_RANGE = (UsageError, NetworkError)
 
-#: Clients by their settings. fsspec keeps a file system for each thread and each set of options; those with the same settings
-#: share an engine.
+#: Clients by their settings. fsspec keeps a file system for each thread and each set of options; those with the same
+#: settings share an engine.
 _clients: "_weakref.WeakValueDictionary[tuple, Client]" = _weakref.WeakValueDictionary()
 
 
@@ -73,32 +69,17 @@ def _client(settings: dict) -> Client:
     return client if client is not None else _clients.setdefault(key, Client(**settings))
 
 
-class _Listing(list):
-    """The entries of a folder, as `dircache` keeps them, with the time they were told and a way to find one by its name."""
-
-    def __init__(self, entries):
-        super().__init__(entries)
-        self.told_s = _time.monotonic()
-        self._by_name: "dict | None" = None
-
-    def entry(self, name: str) -> "dict | None":
-        """The file of that name, or else the folder."""
-        if self._by_name is None:
-            # A file hides the folder of the same name: the later of two stays.
-            self._by_name = {each["name"]: each for each in sorted(self, key=lambda each: each["type"] == "file")}
-        return self._by_name.get(name)
-
-
 class FlatoutFileSystem(AbstractFileSystem):
     """What both schemes have in common: make one of :class:`S3FileSystem` or :class:`OssFileSystem`.
 
-    Options are the settings of docs/settings.md with ``_`` for ``-``, and what s3fs and ossfs call by other names and means the
-    same: docs/python.md has the table. Keys are refused (``key``, ``secret``, ``token``): they come from the environment, a
-    profile or the machine's role, and so no pickle, token or JSON of this file system holds a secret.
+    Options are the settings of docs/settings.md with ``_`` for ``-``, and what s3fs and ossfs call by other names and
+    means the same: docs/python.md has the table. Keys are refused (``key``, ``secret``, ``token``): they come from the
+    environment, a profile or the machine's role, and so no pickle, token or JSON of this file system holds a secret.
 
-    ``use_listings_cache`` (True), ``listings_expiry_time`` (seconds; None: until :meth:`invalidate_cache`) and ``max_paths`` are
-    fsspec's. A name that no kept listing has is asked for, so that a new object is found. An object that was replaced is never
-    read as a mixture: what is open stays one version, or raises :class:`flatout.ObjectChanged`.
+    ``use_listings_cache`` (True), ``listings_expiry_time`` (seconds; None: until :meth:`invalidate_cache`) and
+    ``max_paths`` are fsspec's. A name that no kept listing has is asked for, so that a new object is found. An object
+    that was replaced is never read as a mixture: what is open stays one version, or raises
+    :class:`flatout.ObjectChanged`.
     """
 
     scheme = ""
@@ -148,12 +129,14 @@ class FlatoutFileSystem(AbstractFileSystem):
     def ls(self, path, detail=True, refresh=False, **kwargs):
         """What lies in a folder or bucket, sorted; of an object that object alone; of ``""`` the buckets.
 
-        Entries have ``name``, ``size`` (bytes; 0 of a folder), ``type`` (``"file"``, ``"directory"``), and of a file ``ETag``,
-        ``LastModified`` (aware, UTC), ``mtime`` (seconds since 1970) and ``StorageClass``. ``refresh`` asks anew.
+        Entries have ``name``, ``size`` (bytes; 0 of a folder), ``type`` (``"file"``, ``"directory"``), and of a file
+        ``ETag``, ``LastModified`` (aware, UTC), ``mtime`` (seconds since 1970) and ``StorageClass``. ``refresh`` asks
+        anew.
 
         Raises:
             FileNotFoundError: neither a folder, a bucket nor an object.
         """
+        _refuse_versions(kwargs)
         entries = self._ls(self._strip_protocol(path), refresh)
         return [entry.copy() for entry in entries] if detail else [entry["name"] for entry in entries]
 
@@ -170,13 +153,13 @@ class FlatoutFileSystem(AbstractFileSystem):
         if kept is not None:
             return kept
         if path == "":
-            return self._keep(path, [_folder(bucket) for bucket in sorted(self.client.buckets(self.scheme))])
+            return self._keep(path, [_entries.folder(bucket) for bucket in sorted(self.client.buckets(self.scheme))])
         infos = self.client.ls(f"{self._url(path)}/")
         # A bucket is there without a key, too.
-        return self._keep(path, _entries(path, infos)) if infos or "/" not in path else None
+        return self._keep(path, _entries.entries(path, infos)) if infos or "/" not in path else None
 
     def _keep(self, path: str, entries: list) -> list:
-        self.dircache[path] = listing = _Listing(entries)
+        self.dircache[path] = listing = _entries.Listing(entries)
         return listing
 
     def _kept(self, path: str) -> "dict | None":
@@ -190,9 +173,10 @@ class FlatoutFileSystem(AbstractFileSystem):
         Raises:
             FileNotFoundError: neither an object, a folder nor a bucket.
         """
+        _refuse_versions(kwargs)
         path = self._strip_protocol(path)
         if path == "":
-            return _folder("")
+            return _entries.folder("")
         kept = None if refresh else self._kept(path)
         if kept is not None:
             return kept.copy()
@@ -200,14 +184,14 @@ class FlatoutFileSystem(AbstractFileSystem):
 
     def _look_up(self, path: str) -> dict:
         info = _tree.look_up(self.client, self.scheme, path)
-        return _folder(path) if info is None else self._tell(path, info)
+        return _entries.folder(path) if info is None else self._tell(path, info)
 
     def _head(self, path: str) -> dict:
         """The entry of an object, from a HEAD."""
         return self._tell(path, self.client.stat(self._object_url("info", path)))
 
     def _tell(self, path: str, info) -> dict:
-        entry = _file(path, info)
+        entry = _entries.file(path, info)
         entry["ContentType"], entry["Metadata"] = info.content_type, info.metadata
         if self.dircache.use_listings_cache:
             if len(self._told) >= 1024:
@@ -247,8 +231,8 @@ class FlatoutFileSystem(AbstractFileSystem):
     def find(self, path, maxdepth=None, withdirs=False, detail=False, prefix="", refresh=False, **kwargs):
         """All objects below ``path``, in one listing of as many pages as it takes; with ``maxdepth`` level by level.
 
-        ``prefix`` keeps to names that begin so behind ``path/``: the origin lists no others. Nothing there is an empty answer;
-        what keeps a folder from being listed is raised.
+        ``prefix`` keeps to names that begin so behind ``path/``: the origin lists no others. Nothing there is an empty
+        answer; what keeps a folder from being listed is raised.
         """
         if maxdepth is not None and maxdepth < 1:
             raise ValueError("maxdepth must be at least 1")
@@ -259,7 +243,11 @@ class FlatoutFileSystem(AbstractFileSystem):
             found = self._find_all(path, prefix)
         else:
             raise UsageError(
-                kind="usage", doing="find", object=self._url(""), cause="all buckets are no folder", hint="name a bucket"
+                kind="usage",
+                doing="find",
+                object=self._url(""),
+                cause="all buckets are no folder",
+                hint="name a bucket",
             )
         if found is None and not prefix:
             # No folder: perhaps an object.
@@ -268,7 +256,7 @@ class FlatoutFileSystem(AbstractFileSystem):
             except FileNotFoundError:
                 pass
         elif found is not None and withdirs and path:
-            found[path] = _folder(path)
+            found[path] = _entries.folder(path)
         names = sorted(name for name, entry in (found or {}).items() if withdirs or entry["type"] == "file")
         return {name: found[name].copy() for name in names} if detail else names
 
@@ -283,20 +271,20 @@ class FlatoutFileSystem(AbstractFileSystem):
                 is_there = True
                 name = f"{bucket}/{info.key}"
                 holder = _tree.parent(name)
-                _add_folder(holder, folders, found)
+                _entries.add_folder(holder, folders, found)
                 # What ends in '/' is the mark of a folder.
                 if not name.endswith("/"):
-                    found[name] = entry = _file(name, info)
+                    found[name] = entry = _entries.file(name, info)
                     folders[holder].append(entry)
         if is_there and not prefix and self.dircache.use_listings_cache:
             for folder, entries in folders.items():
-                self._keep(folder, sorted(entries, key=_name))
+                self._keep(folder, sorted(entries, key=_entries.name_of))
         return found if is_there else None
 
     def _find_levels(self, path: str, maxdepth: int, prefix: str, refresh: bool) -> "dict | None":
         begins = f"{path}/{prefix}" if path else prefix
         if prefix and path and (refresh or path not in self.dircache):
-            level = [_entries(path, self.client.ls(self._url(begins)))]
+            level = [_entries.entries(path, self.client.ls(self._url(begins)))]
         else:
             level = [self._children(path, refresh)]
         if level == [None]:
@@ -321,6 +309,12 @@ class FlatoutFileSystem(AbstractFileSystem):
             literal = min(at for at in map(pattern.find, "*?[") if at >= 0)
             kwargs["prefix"] = pattern[:literal].rpartition("/")[2]
         return super().glob(path, maxdepth=maxdepth, **kwargs)
+
+    def walk(self, path, maxdepth=None, topdown=True, on_error="omit", **kwargs):
+        """As fsspec's. A folder that is gone or may not be listed is left out, and what else keeps one from being
+        listed is raised: fsspec's own leaves out what it could not reach, too."""
+        on_error = _omit if on_error == "omit" else on_error
+        return super().walk(path, maxdepth=maxdepth, topdown=topdown, on_error=on_error, **kwargs)
 
     def du(self, path, total=True, maxdepth=None, withdirs=False, **kwargs):
         """Bytes of all objects below ``path``, or of each by its name: no request beside the listing."""
@@ -411,8 +405,9 @@ class FlatoutFileSystem(AbstractFileSystem):
         return self.cat_file(path, start=-size) if size > 0 else b""
 
     def cat_file(self, path, start=None, end=None, **kwargs):
-        """The bytes of an object, or of a slice of it: ``start`` and ``end`` as in ``data[start:end]``, either alone, negative from
-        the end."""
+        """The bytes of an object, or of a slice of it: ``start`` and ``end`` as in ``data[start:end]``, either alone,
+        negative from the end."""
+        _refuse_versions(kwargs)
         path = self._strip_protocol(path)
         try:
             return _bytes(self.client.read(self._object_url("read", path), start, end))
@@ -429,14 +424,15 @@ class FlatoutFileSystem(AbstractFileSystem):
     def cat(self, path, recursive=False, on_error="raise", **kwargs):
         """The bytes of one object, or a dict of those of many: the engine is given the whole list.
 
-        ``on_error``: ``"raise"`` the first, ``"omit"`` what failed, or ``"return"`` exceptions in place of bytes. ``start`` and
-        ``end`` cut each as :meth:`cat_file` does.
+        ``on_error``: ``"raise"`` the first, ``"omit"`` what failed, or ``"return"`` exceptions in place of bytes.
+        ``start`` and ``end`` cut each as :meth:`cat_file` does.
         """
         if isinstance(path, (str, _os.PathLike)) and not recursive and not _has_magic(self._strip_protocol(path)):
             return self.cat_file(path, **kwargs)
-        start, end = kwargs.pop("start", None), kwargs.pop("end", None)
+        _refuse_versions(kwargs)
+        start, end = kwargs.get("start"), kwargs.get("end")
         entries = self._expand(path, recursive)
-        names = [name for name in sorted(entries) if not _is_folder(entries[name])]
+        names = [name for name in sorted(entries) if not _entries.is_folder(entries[name])]
         out: dict = dict.fromkeys(names)
         for index, got in self._read_many([(name, start, end) for name in names]):
             if not isinstance(got, Exception) or on_error == "return":
@@ -448,7 +444,8 @@ class FlatoutFileSystem(AbstractFileSystem):
         return out
 
     def _read_many(self, asked: list):
-        """Pairs of an index and the bytes, or what was raised, as they come; `asked` are slices of objects by their paths."""
+        """Pairs of an index and the bytes, or what was raised, as they come; `asked` are slices of objects by their
+        paths."""
         urls = [(self._url(path), start, end) for path, start, end in asked]
         for index, got in self.client.read_many(urls, ordered=False, return_exceptions=True) if urls else ():
             if isinstance(got, _NO_SUCH_RANGE) and self._is_nothing(*asked[index]):
@@ -456,8 +453,9 @@ class FlatoutFileSystem(AbstractFileSystem):
             yield index, got if isinstance(got, (Exception, bytes)) else _bytes(got)
 
     def cat_ranges(self, paths, starts, ends, max_gap=None, on_error="return", **kwargs):
-        """``[data of paths[i] from starts[i] to ends[i], …]``: one call into the engine for each object, which joins what lies
-        closer than ``max_gap`` bytes (None: as it finds best), and one for all objects of which one range is wanted.
+        """``[data of paths[i] from starts[i] to ends[i], …]``: one call into the engine for each object, which joins
+        what lies closer than ``max_gap`` bytes (None: as it finds best), and one for all objects of which one range is
+        wanted.
 
         Raises:
             ValueError: lists of different lengths. With ``on_error="return"`` other failures stand in the list.
@@ -505,7 +503,9 @@ class FlatoutFileSystem(AbstractFileSystem):
             return [_bytes(next(got)) if start < end else b"" for start, end in within]
 
     def get_file(self, rpath, lpath=None, callback=DEFAULT_CALLBACK, outfile=None, **kwargs):
-        """Copies an object to a local file, which appears when it is whole and verified, or into an open one. A folder is made."""
+        """Copies an object to a local file, which appears when it is whole and verified, or into an open one. A folder
+        is made."""
+        _refuse_versions(kwargs)
         path = self._strip_protocol(rpath)
         outfile = lpath if outfile is None and _isfilelike(lpath) else outfile
         if outfile is not None:
@@ -517,7 +517,7 @@ class FlatoutFileSystem(AbstractFileSystem):
             return
         _os.makedirs(_os.path.dirname(_os.path.abspath(lpath)), exist_ok=True)
         try:
-            with _Watched(callback) as progress:
+            with Telling(_teller(callback)) as progress:
                 self.client.download(self._object_url("download", path), _os.fspath(lpath), progress=progress)
         except (LocalError, NotFound, UsageError):
             # A folder is made where it is to be; that there is one already looks like a file's way being barred.
@@ -526,25 +526,27 @@ class FlatoutFileSystem(AbstractFileSystem):
             _os.makedirs(lpath, exist_ok=True)
 
     def get(self, rpath, lpath, recursive=False, callback=DEFAULT_CALLBACK, maxdepth=None, **kwargs):
-        """Copies objects, patterns or folders to local files as fsspec's rules for names have it; the engine is given the whole
-        list. Each file appears when it is whole and verified.
+        """Copies objects, patterns or folders to local files as fsspec's rules for names have it; the engine is given
+        the whole list. Each file appears when it is whole and verified.
 
         Raises:
             UsageError: a key whose name would lead out of ``lpath``; nothing has been copied then.
         """
+        _refuse_versions(kwargs)
+        rpath, lpath = _stringify_path(rpath), _stringify_path(lpath)
         if isinstance(rpath, list) and isinstance(lpath, list):
             names, targets, entries, makes_folders = self._strip_protocol(rpath), lpath, {}, True
         else:
             entries = self._expand(rpath, recursive, maxdepth)
             makes_folders = not isinstance(rpath, str) or (recursive and maxdepth is None)
-            names = [name for name in sorted(entries) if makes_folders or not _is_folder(entries[name])]
+            names = [name for name in sorted(entries) if makes_folders or not _entries.is_folder(entries[name])]
             if not names:
                 return
             targets = self._targets(rpath, names, lpath)
         callback.set_size(len(names))
-        pairs = [(name, _os.fspath(target)) for name, target in zip(names, targets)]
-        folders = [target for name, target in pairs if _is_folder(entries.get(name))]
-        files = [(name, target) for name, target in pairs if not _is_folder(entries.get(name))]
+        pairs = [(name, _os.fspath(target)) for name, target in zip(names, targets, strict=True)]
+        folders = [target for name, target in pairs if _entries.is_folder(entries.get(name))]
+        files = [(name, target) for name, target in pairs if not _entries.is_folder(entries.get(name))]
         for folder in {*folders, *(_os.path.dirname(_os.path.abspath(target)) for _, target in files)}:
             _os.makedirs(folder, exist_ok=True)
         callback.relative_update(len(folders))
@@ -582,16 +584,29 @@ class FlatoutFileSystem(AbstractFileSystem):
             elif isinstance(got, Exception):
                 raise got
 
-    def _open(self, path, mode="rb", block_size=None, autocommit=True, cache_type=None, cache_options=None, size=None, **kwargs):
-        """A :class:`FlatoutFile`. The engine recognises how it is read, fetches ahead and keeps what was fetched, for all readers of
-        an object together: a cache of fsspec's before it would copy everything once more and hide the pattern. So ``block_size``,
-        ``cache_type`` and ``cache_options`` are taken and have no effect."""
+    def _open(
+        self,
+        path,
+        mode="rb",
+        block_size=None,
+        autocommit=True,
+        cache_type=None,
+        cache_options=None,
+        size=None,
+        **kwargs,
+    ):
+        """A :class:`FlatoutFile`. The engine recognises how it is read, fetches ahead and keeps what was fetched, for
+        all readers of an object together: a cache of fsspec's before it would copy everything once more and hide the
+        pattern. So ``block_size``, ``cache_type`` and ``cache_options`` are taken and have no effect.
+        """
+        _refuse_versions(kwargs)
         if mode != "rb":
             raise _no_writing(f"open with mode {mode!r}", self._url(path))
         return FlatoutFile(self, path)
 
     def _known(self, path: str) -> dict:
-        """What a listing or a HEAD told of an object lately: size, ETag and time for the engine, so that it need not ask."""
+        """What a listing or a HEAD told of an object lately: size, ETag and time for the engine, so that it need not
+        ask."""
         around = self.dircache.get(_tree.parent(path))
         entry = around.entry(path) if around is not None else None
         told_s = around.told_s if entry is not None else 0.0
@@ -609,7 +624,7 @@ class FlatoutFileSystem(AbstractFileSystem):
 
     # Writing
 
-    def _refuse(name):  # noqa: N805: makes methods of the class
+    def _refuse(name):
         def refuse(self, path=None, *args, **kwargs):
             raise _no_writing(name, self._url(self._strip_protocol(path)) if isinstance(path, str) else "")
 
@@ -680,8 +695,9 @@ _CLASSES = {
 
 
 def register(*protocols: str, clobber: bool = False) -> None:
-    """Makes fsspec use Flatout for ``protocols``: ``register("s3", "oss", clobber=True)`` takes over what s3fs and ossfs have, in this
-    process. Without any: for ``flatout+s3``, ``flatout+oss`` and ``flatout``, which the installed package does by itself.
+    """Makes fsspec use Flatout for ``protocols``: ``register("s3", "oss", clobber=True)`` takes over what s3fs and
+    ossfs have, in this process. Without any: for ``flatout+s3``, ``flatout+oss`` and ``flatout``, which the installed
+    package does by itself.
 
     Raises:
         UsageError: a protocol that Flatout does not speak, or one that is another's while ``clobber`` is false.
@@ -690,7 +706,13 @@ def register(*protocols: str, clobber: bool = False) -> None:
         mine = _CLASSES.get(protocol)
         if mine is None:
             names = ", ".join(_CLASSES)
-            raise UsageError(kind="usage", doing="register", object=protocol, cause="no protocol of Flatout's", hint=f"there are {names}")
+            raise UsageError(
+                kind="usage",
+                doing="register",
+                object=protocol,
+                cause="no protocol of Flatout's",
+                hint=f"there are {names}",
+            )
         loaded = _loaded.get(protocol)
         named = _known.get(protocol, {}).get("class", "flatout.")
         if not clobber and loaded is not mine and (loaded is not None or not named.startswith("flatout.")):
@@ -705,8 +727,8 @@ def register(*protocols: str, clobber: bool = False) -> None:
 
 
 class FlatoutFile(ToldFile):
-    """A :class:`flatout.RemoteFile` with what users of fsspec's files look at: ``fs``, ``path``, ``info()``, ``full_name``, ``loc``,
-    ``readuntil``."""
+    """A :class:`flatout.RemoteFile` with what users of fsspec's files look at: ``fs``, ``path``, ``info()``,
+    ``full_name``, ``loc``, ``readuntil``."""
 
     def __init__(self, fs, path):
         self.fs, self.path = fs, path
@@ -746,58 +768,9 @@ def _open_again(fs, path, size, etag, modified, at):
     return file
 
 
-def _name(entry: dict) -> str:
-    return entry["name"]
-
-
-def _is_folder(entry: "dict | None") -> bool:
-    return entry is not None and entry["type"] == "directory"
-
-
-def _folder(name: str) -> dict:
-    return {"name": name, "size": 0, "type": "directory"}
-
-
-def _file(name: str, info) -> dict:
-    modified = None
-    if info.modified is not None:
-        modified = _datetime.datetime.fromtimestamp(info.modified, _datetime.timezone.utc)
-    return {
-        "name": name,
-        "size": info.size,
-        "type": "file",
-        "ETag": info.etag,
-        "LastModified": modified,
-        "mtime": info.modified,
-        "StorageClass": info.storage_class,
-    }
-
-
-def _entries(path: str, infos) -> list:
-    """The entries of a folder, from a listing of what begins with `path/`."""
-    bucket = path.partition("/")[0]
-    mark = f"{path}/"
-    found = []
-    for info in infos:
-        name = f"{bucket}/{info.key}"
-        # The mark of the folder itself, and a name that is empty: fsspec's tree has no place for them.
-        if name != mark and name != f"{mark}/":
-            found.append(_folder(name[:-1]) if info.is_prefix else _file(name, info))
-    return sorted(found, key=_name)
-
-
-def _add_folder(name: str, folders: dict, found: dict) -> None:
-    """Enters a folder, and those between it and the one that `folders` has, into the folder that holds it."""
-    if name in folders:
-        return
-    holder = _tree.parent(name)
-    _add_folder(holder, folders, found)
-    folders[name] = []
-    if not name.endswith("/"):
-        entry = _folder(name)
-        folders[holder].append(entry)
-        # A file hides the folder of the same name.
-        found.setdefault(name, entry)
+def _omit(error: OSError) -> None:
+    if not isinstance(error, (FileNotFoundError, PermissionError)):
+        raise error
 
 
 def _at_once(call, many: list) -> list:
@@ -821,9 +794,38 @@ def _check_within(folder: str, targets: list) -> None:
         place = _os.path.abspath(target)
         if place != root and not place.startswith(_os.path.join(root, "")):
             raise UsageError(
-                kind="usage", doing="get", object=target, cause="the key's name leads out of the target folder",
+                kind="usage",
+                doing="get",
+                object=target,
+                cause="the key's name leads out of the target folder",
                 hint="copy it by itself, to a name of your own",
             )
+
+
+def _teller(callback):
+    """What tells a callback of fsspec's of bytes; None where nobody listens."""
+    if isinstance(callback, NoOpCallback):
+        return None
+    told = 0
+
+    def tell(done, total):
+        nonlocal told
+        if callback.size != total:
+            callback.set_size(total)
+        callback.relative_update(done - told)
+        told = done
+
+    return tell
+
+
+def _refuse_versions(options: dict) -> None:
+    """An option of s3fs that would read something else if it were disregarded."""
+    if options.get("version_id") is not None:
+        raise Unsupported(
+            kind="unsupported",
+            cause="versions by their id are not read yet",
+            hint="leave out version_id for the latest one",
+        )
 
 
 def _no_writing(verb: str, what: str) -> Unsupported:
@@ -834,39 +836,3 @@ def _no_writing(verb: str, what: str) -> Unsupported:
         cause="this version of flatout reads only",
         hint="write with s3fs, ossfs or boto3 until flatout's uploads are there",
     )
-
-
-class _Watched:
-    """Tells a callback of fsspec's how far a copy is, from a thread of its own, as long as the copy runs."""
-
-    def __init__(self, callback):
-        self._callback = callback
-        self._told = 0
-        self._over = _threading.Event()
-        self._thread = None
-
-    def __enter__(self):
-        if isinstance(self._callback, NoOpCallback):
-            return None
-        self._progress = Progress()
-        self._thread = _threading.Thread(target=self._tell_until_over, name="flatout-callback", daemon=True)
-        self._thread.start()
-        return self._progress
-
-    def __exit__(self, *_):
-        if self._thread is not None:
-            self._over.set()
-            self._thread.join()
-            self._tell()
-
-    def _tell_until_over(self):
-        while not self._over.wait(_TELL_S):
-            self._tell()
-
-    def _tell(self):
-        total, done = self._progress.total, self._progress.done
-        if total is not None and self._callback.size != total:
-            self._callback.set_size(total)
-        if done != self._told:
-            self._callback.relative_update(done - self._told)
-            self._told = done

@@ -1,27 +1,25 @@
-"""The functions of Alibaba Cloud's recipe for loading models from OSS, by their names and arguments, over Flatout's engine.
+"""The functions of Alibaba Cloud's recipe for loading models from OSS, by their names and arguments, over Flatout's
+engine.
 
-The recipe (of the guide to 100 Gbit/s with OSS) has threads that seek and write in one ``BytesIO`` without a lock, parts that
-may be of different versions of the object, and a progress that each thread counts for itself. Here every byte has its place
-from the start, all are of one version, and progress is that of the whole.
+The recipe (of the guide to 100 Gbit/s with OSS) has threads that seek and write in one ``BytesIO`` without a lock,
+parts that may be of different versions of the object, and a progress that each thread counts for itself. Here every
+byte has its place from the start, all are of one version, and progress is that of the whole.
 
     from flatout.compat.oss import list_remote_models, read_remote_model, get_remote_model_mmtime
 
-``OSS_BUCKET_NAME`` names the bucket and ``OSS_BUCKET_ENDPOINT`` the endpoint, as there; keys come from ``OSS_ACCESS_KEY_ID`` and
-``OSS_ACCESS_KEY_SECRET``, or from wherever else Flatout finds them. A model may be named whole, too: ``oss://bucket/key``.
+``OSS_BUCKET_NAME`` names the bucket and ``OSS_BUCKET_ENDPOINT`` the endpoint, as there; keys come from
+``OSS_ACCESS_KEY_ID`` and ``OSS_ACCESS_KEY_SECRET``, or from wherever else Flatout finds them. A model may be named
+whole, too: ``oss://bucket/key``.
 """
 
 import os as _os
-import threading as _threading
 from io import BytesIO as _BytesIO
 
-from .._native import Progress
+from .._telling import Telling
 from ..client import Client, default_client
 from ..errors import UsageError
 
 __all__ = ["get_remote_model_mmtime", "list_remote_models", "read_remote_model"]
-
-#: How often a callback hears of progress.
-_TELL_S = 0.1
 
 
 def read_remote_model(
@@ -32,11 +30,13 @@ def read_remote_model(
     part_size=256 * 1024 * 1024,
     progress_callback=None,
 ):
-    """The bytes of a model object from ``start`` on, ``size`` of them or, with -1, all that follow, as a ``BytesIO`` at its beginning.
+    """The bytes of a model object from ``start`` on, ``size`` of them or, with -1, all that follow, as a ``BytesIO`` at
+    its beginning.
 
-    ``read_chunk_size`` and ``part_size`` are taken and have no effect: the engine cuts the object by how fast the connections turn
-    out to be. ``progress_callback(downloaded, total)`` is called about ten times a second from another thread, with bytes of the
-    whole, and once more from the caller's at the end; what it raises there is raised here.
+    ``read_chunk_size`` and ``part_size`` are taken and have no effect: the engine cuts the object by how fast the
+    connections turn out to be. ``progress_callback(downloaded, total)`` is called about ten times a second from another
+    thread, with bytes of the whole, and once more from the caller's at the end; what it raises is raised here, when the
+    read has ended.
 
     Raises:
         FileNotFoundError: no such object.
@@ -45,20 +45,24 @@ def read_remote_model(
     """
     url, client = _locate(checkpoint_file)
     if start < 0 or size < -1:
-        raise UsageError(kind="usage", doing="read", object=url, cause="start and size count bytes, from 0 on", hint="size=-1 is all")
+        raise UsageError(
+            kind="usage", doing="read", object=url, cause="start and size count bytes, from 0 on", hint="size=-1 is all"
+        )
     told = client.stat(url)
     if start > told.size:
-        raise UsageError(kind="usage", doing="read", object=url, cause=f"start {start} lies behind the end, {told.size}")
+        raise UsageError(
+            kind="usage", doing="read", object=url, cause=f"start {start} lies behind the end, {told.size}"
+        )
     total = told.size - start if size == -1 else min(size, told.size - start)
     loaded = _BytesIO()
     if total:
         # The memory of a BytesIO is had by writing its last byte.
         loaded.seek(total - 1)
         loaded.write(b"\0")
-        with loaded.getbuffer() as memory, _Telling(progress_callback, total) as progress:
+        with loaded.getbuffer() as memory, Telling(progress_callback) as progress:
             client.readinto(url, memory, offset=start, length=total, if_match=told.etag, progress=progress)
-    if progress_callback is not None:
-        progress_callback(total, total)
+    elif progress_callback is not None:
+        progress_callback(0, 0)
     loaded.seek(0)
     return loaded
 
@@ -97,30 +101,3 @@ def _locate(name):
             hint="set it, or name the object whole: oss://BUCKET/KEY",
         )
     return f"oss://{bucket}/{name}", client
-
-
-class _Telling:
-    """Tells a callback how far a read is, from a thread of its own, as long as the read runs."""
-
-    def __init__(self, callback, total):
-        self._callback, self._total = callback, total
-        self._over = _threading.Event()
-
-    def __enter__(self):
-        if self._callback is None:
-            return None
-        self._progress = Progress()
-        self._thread = _threading.Thread(target=self._tell, name="flatout-progress", daemon=True)
-        self._thread.start()
-        return self._progress
-
-    def __exit__(self, *_):
-        if self._callback is not None:
-            self._over.set()
-            self._thread.join()
-
-    def _tell(self):
-        while not self._over.wait(_TELL_S):
-            done = self._progress.done
-            if 0 < done < self._total:
-                self._callback(done, self._total)
