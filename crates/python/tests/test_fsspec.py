@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import os
 import pickle
+import random
 import time
 import urllib.request
 import uuid
@@ -569,6 +570,54 @@ def test_a_file_is_read_as_files_are(bucket):
     assert file.closed
     with fs.open(path, "r", encoding="ascii") as text:
         assert text.readline() == "line 0\n" and sum(1 for _ in text) == 999
+
+
+def test_reads_of_any_size_are_those_of_a_local_file(served, tmp_path):
+    data = os.urandom(300_000)
+    path = served.put("data", data)
+    (tmp_path / "data").write_bytes(data)
+    chance = random.Random(7)
+    with served.fs().open(path) as ours, open(tmp_path / "data", "rb") as local:
+        for step in range(2000):
+            verb, size = (
+                chance.choice(["read", "read", "readinto", "readline", "seek", "pread"]),
+                chance.choice([0, 1, 3, 30, 4096, 4097, 40_000]),
+            )
+            if verb == "seek":
+                at = chance.randrange(len(data) + 10)
+                assert ours.seek(at) == local.seek(at), step
+            elif verb == "readinto":
+                one, other = bytearray(size), bytearray(size)
+                assert (ours.readinto(one), one) == (local.readinto(other), other), step
+            elif verb == "pread":
+                assert bytes(ours.pread(size * 7, size)) == data[size * 7 : size * 8], step
+            else:
+                most = size if chance.random() < 0.5 else -1
+                wanted = size if verb == "read" else most
+                assert getattr(ours, verb)(wanted) == getattr(local, verb)(wanted), step
+            assert ours.tell() == local.tell(), step
+
+
+@pytest.mark.parametrize("char", [b"\n", b"--", b"abc"])
+def test_what_a_file_is_cut_by_may_lie_across_any_border(served, char):
+    data = b"".join(b"x" * length + char for length in range(0, 70, 3)) + b"rest"
+    path = served.put("data", data)
+    for blocks in (1, 2, 3, 5, 64):
+        with served.fs().open(path) as file:
+            pieces = list(iter(lambda: file.readuntil(char, blocks), b""))
+        assert pieces == [piece + char for piece in data.split(char)[:-1]] + [b"rest"]
+
+
+def test_a_member_of_a_zip_is_one_request(counted):
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        for number in range(200):
+            file.writestr(f"{number}", os.urandom(20_000))
+    path = counted.put("archive.zip", archive.getvalue())
+    with counted.fs().open(path) as file, zipfile.ZipFile(file) as opened:
+        before = counted.requests
+        opened.read("150")
+    assert counted.requests - before <= 2
 
 
 def test_compressed_and_zipped_files(bucket):
