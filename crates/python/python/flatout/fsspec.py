@@ -73,7 +73,7 @@ class FlatoutFileSystem(AbstractFileSystem):
     """What both schemes have in common: make one of :class:`S3FileSystem` or :class:`OssFileSystem`.
 
     Options are the settings of docs/settings.md with ``_`` for ``-``, and what s3fs and ossfs call by other names and
-    means the same: docs/python.md has the table. Keys are refused (``key``, ``secret``, ``token``): they come from the
+    means the same: docs/python-fsspec.md has the table. Keys are refused (``key``, ``secret``, ``token``): they come from the
     environment, a profile or the machine's role, and so no pickle, token or JSON of this file system holds a secret.
 
     ``use_listings_cache`` (True), ``listings_expiry_time`` (seconds; None: until :meth:`invalidate_cache`) and
