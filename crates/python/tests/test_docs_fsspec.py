@@ -36,7 +36,8 @@ def test_examples(started, tmp_path, monkeypatch):
     before = dict(tables._registry)
     try:
         page = str(origins.ROOT / "docs" / "python-fsspec.md")
-        done = doctest.testfile(page, module_relative=False, globs={"folder": tmp_path}, optionflags=doctest.REPORT_NDIFF)
+        shown = {"folder": tmp_path}
+        done = doctest.testfile(page, module_relative=False, globs=shown, optionflags=doctest.REPORT_NDIFF)
     finally:
         tables._registry.clear()
         tables._registry.update(before)

@@ -7,9 +7,10 @@ from .io import RemoteFile
 
 __all__ = ["ToldFile"]
 
-#: A read of no more than this takes _NEAR_BYTES at once, for the next one: who reads a header reads on from there, and each
-#: read of what nobody fetched ahead waits for an answer of its own. A zip's member is one request instead of three.
-_SMALL_BYTES = 4 << 10
+#: A read of no more than this takes _NEAR_BYTES at once, for the next one: who reads a header reads on from there, and
+#: each read of what nobody fetched ahead waits for an answer of its own. A zip's member is one request instead of three.
+#: Records read at random, which are rarely so small, cost what they are.
+_SMALL_BYTES = 1 << 10
 _NEAR_BYTES = 32 << 10
 
 

@@ -8,7 +8,7 @@ from pyarrow.fs import FileInfo, FileSystemHandler, FileType, PyFileSystem
 
 from . import _tree
 from ._told import ToldFile
-from .client import default_client
+from .client import Client, default_client
 from .errors import NotFound, Unsupported, UsageError
 
 __all__ = ["FlatoutHandler", "arrow_fs"]
@@ -20,7 +20,7 @@ _AT_A_TIME = 16
 _REMEMBERED = 100_000
 
 
-def arrow_fs(client=None, *, scheme: str = "s3") -> PyFileSystem:
+def arrow_fs(client: Client | None = None, *, scheme: str = "s3") -> PyFileSystem:
     """A file system of Arrow's over the objects of S3 or, with ``scheme="oss"``, of OSS. It reads.
 
     Paths are ``bucket/key``; ``s3://bucket/key``, or ``oss://`` as ``scheme`` says, means the same. What a listing told
@@ -33,7 +33,7 @@ def arrow_fs(client=None, *, scheme: str = "s3") -> PyFileSystem:
 class FlatoutHandler(FileSystemHandler):
     """What answers Arrow: see :func:`arrow_fs`. What writes raises :class:`flatout.Unsupported`."""
 
-    def __init__(self, client=None, *, scheme: str = "s3"):
+    def __init__(self, client: Client | None = None, *, scheme: str = "s3"):
         if scheme not in ("s3", "oss"):
             raise UsageError(
                 kind="usage",

@@ -52,10 +52,6 @@ _STEP_FILES = 100
 #: What is copied at a time into a file that is open already.
 _PIECE_BYTES = 4 << 20
 
-#: What a range that an object has nothing of ends in. S3 and OSS refuse it (416); MinIO answers the last bytes of an
-#: empty object by a Content-Range that means nothing.
-_NO_SUCH_RANGE = (UsageError, NetworkError)
-
 #: Clients by their settings. fsspec keeps a file system for each thread and each set of options; those with the same
 #: settings share an engine.
 _clients: "_weakref.WeakValueDictionary[tuple, Client]" = _weakref.WeakValueDictionary()
@@ -73,8 +69,9 @@ class FlatoutFileSystem(AbstractFileSystem):
     """What both schemes have in common: make one of :class:`S3FileSystem` or :class:`OssFileSystem`.
 
     Options are the settings of docs/settings.md with ``_`` for ``-``, and what s3fs and ossfs call by other names and
-    means the same: docs/python-fsspec.md has the table. Keys are refused (``key``, ``secret``, ``token``): they come from the
-    environment, a profile or the machine's role, and so no pickle, token or JSON of this file system holds a secret.
+    means the same: docs/python-fsspec.md has the table. Keys are refused (``key``, ``secret``, ``token``): they come
+    from the environment, a profile or the machine's role, and so no pickle, token or JSON of this file system holds a
+    secret.
 
     ``use_listings_cache`` (True), ``listings_expiry_time`` (seconds; None: until :meth:`invalidate_cache`) and
     ``max_paths`` are fsspec's. A name that no kept listing has is asked for, so that a new object is found. An object
@@ -411,15 +408,19 @@ class FlatoutFileSystem(AbstractFileSystem):
         path = self._strip_protocol(path)
         try:
             return _bytes(self.client.read(self._object_url("read", path), start, end))
-        except _NO_SUCH_RANGE:
-            if self._is_nothing(path, start, end):
+        except (UsageError, NetworkError) as error:
+            if self._is_of_nothing(error, path, start, end):
                 return b""
             raise
 
-    def _is_nothing(self, path: str, start, end) -> bool:
-        """Whether a slice has no bytes, which origins refuse to send: only the size tells."""
+    def _is_of_nothing(self, error, path: str, start, end) -> bool:
+        """Whether a slice failed since it has no bytes, as only the size tells: S3 and OSS refuse it (416), and MinIO
+        answers the last bytes of an empty object by a Content-Range that means nothing."""
+        is_last = start is not None and start < 0 and end is None
+        if (start, end) == (None, None) or not isinstance(error, UsageError) and not is_last:
+            return False
         first, last, _ = slice(start, end).indices(self._head(path)["size"])
-        return (start, end) != (None, None) and first >= last
+        return first >= last
 
     def cat(self, path, recursive=False, on_error="raise", **kwargs):
         """The bytes of one object, or a dict of those of many: the engine is given the whole list.
@@ -448,7 +449,7 @@ class FlatoutFileSystem(AbstractFileSystem):
         paths."""
         urls = [(self._url(path), start, end) for path, start, end in asked]
         for index, got in self.client.read_many(urls, ordered=False, return_exceptions=True) if urls else ():
-            if isinstance(got, _NO_SUCH_RANGE) and self._is_nothing(*asked[index]):
+            if isinstance(got, (UsageError, NetworkError)) and self._is_of_nothing(got, *asked[index]):
                 got = b""
             yield index, got if isinstance(got, (Exception, bytes)) else _bytes(got)
 
@@ -493,7 +494,7 @@ class FlatoutFileSystem(AbstractFileSystem):
     def _read_ranges(self, path: str, ranges: list, max_gap) -> list:
         try:
             return list(map(_bytes, self.client.read_ranges(self._url(path), ranges, max_gap=max_gap)))
-        except _NO_SUCH_RANGE:
+        except UsageError:
             size = self._head(path)["size"]
             within = [slice(*each).indices(size)[:2] for each in ranges]
             some = [(start, end) for start, end in within if start < end]
@@ -632,25 +633,22 @@ class FlatoutFileSystem(AbstractFileSystem):
         refuse.__doc__ = "Raises :class:`flatout.Unsupported`: writing comes with uploads."
         return refuse
 
-    for _verb in (
-        "_rm",
-        "copy",
-        "cp_file",
-        "makedirs",
-        "mkdir",
-        "mv",
-        "pipe",
-        "pipe_file",
-        "put",
-        "put_file",
-        "rm",
-        "rm_file",
-        "rmdir",
-        "start_transaction",
-        "touch",
-    ):
-        locals()[_verb] = _refuse(_verb)
-    del _refuse, _verb
+    _rm = _refuse("_rm")
+    copy = _refuse("copy")
+    cp_file = _refuse("cp_file")
+    makedirs = _refuse("makedirs")
+    mkdir = _refuse("mkdir")
+    mv = _refuse("mv")
+    pipe = _refuse("pipe")
+    pipe_file = _refuse("pipe_file")
+    put = _refuse("put")
+    put_file = _refuse("put_file")
+    rm = _refuse("rm")
+    rm_file = _refuse("rm_file")
+    rmdir = _refuse("rmdir")
+    start_transaction = _refuse("start_transaction")
+    touch = _refuse("touch")
+    del _refuse
 
     @property
     def transaction(self):

@@ -13,6 +13,7 @@ whole, too: ``oss://bucket/key``.
 """
 
 import os as _os
+from collections.abc import Callable as _Callable
 from io import BytesIO as _BytesIO
 
 from .._telling import Telling
@@ -23,13 +24,13 @@ __all__ = ["get_remote_model_mmtime", "list_remote_models", "read_remote_model"]
 
 
 def read_remote_model(
-    checkpoint_file,
-    start=0,
-    size=-1,
-    read_chunk_size=2 * 1024 * 1024,
-    part_size=256 * 1024 * 1024,
-    progress_callback=None,
-):
+    checkpoint_file: str,
+    start: int = 0,
+    size: int = -1,
+    read_chunk_size: int = 2 * 1024 * 1024,
+    part_size: int = 256 * 1024 * 1024,
+    progress_callback: _Callable[[int, int], object] | None = None,
+) -> _BytesIO:
     """The bytes of a model object from ``start`` on, ``size`` of them or, with -1, all that follow, as a ``BytesIO`` at
     its beginning.
 
@@ -67,14 +68,14 @@ def read_remote_model(
     return loaded
 
 
-def list_remote_models(ext_filter=(".ckpt",)):
+def list_remote_models(ext_filter: tuple[str, ...] = (".ckpt",)) -> list[str]:
     """The keys at the top of the bucket whose extension, in lower case, is one of ``ext_filter``."""
     url, client = _locate("")
     keys = (info.key for info in client.ls(url) if not info.is_prefix)
     return [key for key in keys if _os.path.splitext(key)[1].lower() in ext_filter]
 
 
-def get_remote_model_mmtime(model_name):
+def get_remote_model_mmtime(model_name: str) -> int:
     """When the model object was written, in whole seconds since 1970."""
     url, client = _locate(model_name)
     return int(client.stat(url).modified)
