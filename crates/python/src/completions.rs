@@ -167,7 +167,7 @@ impl Completions {
     #[new]
     fn new() -> PyResult<Completions> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let event = event.map_err(|refused| std::io::Error::from(refused))?;
+        let event = event.map_err(std::io::Error::from)?;
         let ended = Arc::new(Ended { event, tickets: Mutex::default() });
         Ok(Completions { ended, calls: Mutex::default(), process: std::process::id() })
     }
