@@ -18,7 +18,7 @@ mod versions;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use flatout_engine::{Client, Config, Error, ErrorKind, Get, Landing, Report, Verified, stream};
+use flatout_engine::{Client, Config, Error, ErrorKind, Get, Landing, Made, Report, Verified, stream};
 use flatout_wire::checksum::Algorithm;
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
@@ -433,6 +433,31 @@ fn a_range_that_is_the_whole_is_verified() {
         let report = read_s3(&stating(0), span.clone()).expect("the object arrives");
         assert_eq!(report.verified, expected, "{span:?}");
     }
+}
+
+#[test]
+fn a_whole_in_one_answer_is_one_plain_get_and_verified() {
+    let origin = Origin::start(|asked| {
+        let is_plain = asked.method == "GET" && asked.header("range").is_none();
+        if asked.number > 0 || !is_plain || asked.header("x-amz-checksum-mode").is_none() {
+            return Reply::Close(b"HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n".to_vec());
+        }
+        let sum = Algorithm::Crc32c.encode(Algorithm::Crc32c.of(&object(SIZE)));
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-length: {SIZE}\r\netag: \"v1\"\r\nx-amz-checksum-crc32c: {sum}\r\nx-amz-checksum-type: FULL_OBJECT\r\n\r\n"
+        );
+        Reply::Keep([head.as_bytes(), &object(SIZE)].concat())
+    });
+    let mut config = config();
+    config.settings.endpoint_url = Some(format!("http://{}", origin.address));
+    config.settings.retries = 0;
+    let client = Client::new(config).expect("good settings");
+    let location = Location::parse("s3://bucket/object").expect("a location");
+    let made = Made::new();
+    let get = Get::new(location, Landing::Made(made.clone())).in_one_answer();
+    let report = client.get(get).expect("a start").wait().expect("the object arrives");
+    assert_eq!(report.verified, Verified::Whole(Algorithm::Crc32c));
+    assert!(made.take().expect("it is whole").as_slice() == object(SIZE));
 }
 
 #[test]
