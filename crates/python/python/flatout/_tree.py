@@ -1,0 +1,46 @@
+"""Keys as a tree of files and folders, as fsspec and Arrow have it. Paths are ``bucket/key``, without a ``/`` at either
+end."""
+
+from .errors import NotFound
+
+__all__ = ["TRUSTED_S", "is_folder", "look_up", "missing", "parent"]
+
+#: For how many seconds what a listing told of an object is taken for true when it is opened: the mount's
+#: --attribute-lifetime. Reads carry If-Match, so a version that went meanwhile is an error and never a mixture.
+TRUSTED_S = 60.0
+
+
+def parent(path: str) -> str:
+    """The folder that holds it; of a bucket the root, ``""``."""
+    return path.rpartition("/")[0]
+
+
+def look_up(client, scheme: str, path: str):
+    """The ``Info`` of the object at ``path``, or None where a folder or bucket is there.
+
+    Raises:
+        NotFound: neither is there.
+    """
+    if "/" in path:
+        try:
+            return client.stat(f"{scheme}://{path}")
+        except NotFound:
+            pass
+    if not is_folder(client, scheme, path):
+        raise missing(scheme, path)
+    return None
+
+
+def is_folder(client, scheme: str, path: str) -> bool:
+    """Whether keys lie below ``path``, or a bucket is there."""
+    try:
+        first = next(iter(client.ls_pages(f"{scheme}://{path}/")), [])
+    except NotFound:
+        return False
+    # A bucket is there without a key, too.
+    return bool(first) or "/" not in path
+
+
+def missing(scheme: str, path: str) -> NotFound:
+    """What says that neither an object nor a folder is at ``path``."""
+    return NotFound(kind="not_found", object=f"{scheme}://{path}", cause="no such object or folder")

@@ -1,0 +1,104 @@
+"""The functions of Alibaba Cloud's recipe for loading models from OSS, by their names and arguments, over Flatout's
+engine.
+
+The recipe (of the guide to 100 Gbit/s with OSS) has threads that seek and write in one ``BytesIO`` without a lock,
+parts that may be of different versions of the object, and a progress that each thread counts for itself. Here every
+byte has its place from the start, all are of one version, and progress is that of the whole.
+
+    from flatout.compat.oss import list_remote_models, read_remote_model, get_remote_model_mmtime
+
+``OSS_BUCKET_NAME`` names the bucket and ``OSS_BUCKET_ENDPOINT`` the endpoint, as there; keys come from
+``OSS_ACCESS_KEY_ID`` and ``OSS_ACCESS_KEY_SECRET``, or from wherever else Flatout finds them. A model may be named
+whole, too: ``oss://bucket/key``.
+"""
+
+import os as _os
+from collections.abc import Callable as _Callable
+from io import BytesIO as _BytesIO
+
+from .._telling import Telling
+from ..client import Client, default_client
+from ..errors import UsageError
+
+__all__ = ["get_remote_model_mmtime", "list_remote_models", "read_remote_model"]
+
+
+def read_remote_model(
+    checkpoint_file: str,
+    start: int = 0,
+    size: int = -1,
+    read_chunk_size: int = 2 * 1024 * 1024,
+    part_size: int = 256 * 1024 * 1024,
+    progress_callback: _Callable[[int, int], object] | None = None,
+) -> _BytesIO:
+    """The bytes of a model object from ``start`` on, ``size`` of them or, with -1, all that follow, as a ``BytesIO`` at
+    its beginning.
+
+    ``read_chunk_size`` and ``part_size`` are taken and have no effect: the engine cuts the object by how fast the
+    connections turn out to be. ``progress_callback(downloaded, total)`` is called about ten times a second from another
+    thread, with bytes of the whole, and once more from the caller's at the end; what it raises is raised here, when the
+    read has ended.
+
+    Raises:
+        FileNotFoundError: no such object.
+        UsageError: ``start`` lies behind the object's end, or a count is negative.
+        ObjectChanged: the object was replaced meanwhile.
+    """
+    url, client = _locate(checkpoint_file)
+    if start < 0 or size < -1:
+        raise UsageError(
+            kind="usage", doing="read", object=url, cause="start and size count bytes, from 0 on", hint="size=-1 is all"
+        )
+    told = client.stat(url)
+    if start > told.size:
+        raise UsageError(
+            kind="usage", doing="read", object=url, cause=f"start {start} lies behind the end, {told.size}"
+        )
+    total = told.size - start if size == -1 else min(size, told.size - start)
+    loaded = _BytesIO()
+    if total:
+        # The memory of a BytesIO is had by writing its last byte.
+        loaded.seek(total - 1)
+        loaded.write(b"\0")
+        with loaded.getbuffer() as memory, Telling(progress_callback) as progress:
+            client.readinto(url, memory, offset=start, length=total, if_match=told.etag, progress=progress)
+    elif progress_callback is not None:
+        progress_callback(0, 0)
+    loaded.seek(0)
+    return loaded
+
+
+def list_remote_models(ext_filter: tuple[str, ...] = (".ckpt",)) -> list[str]:
+    """The keys at the top of the bucket whose extension, in lower case, is one of ``ext_filter``."""
+    url, client = _locate("")
+    keys = (info.key for info in client.ls(url) if not info.is_prefix)
+    return [key for key in keys if _os.path.splitext(key)[1].lower() in ext_filter]
+
+
+def get_remote_model_mmtime(model_name: str) -> int:
+    """When the model object was written, in whole seconds since 1970."""
+    url, client = _locate(model_name)
+    return int(client.stat(url).modified)
+
+
+_clients: dict = {}
+
+
+def _locate(name):
+    """The URL of an object, and the client that asks the recipe's endpoint for it."""
+    endpoint = _os.environ.get("OSS_BUCKET_ENDPOINT")
+    client = default_client() if not endpoint else _clients.get(endpoint)
+    if client is None:
+        client = _clients.setdefault(endpoint, Client(oss_endpoint=endpoint))
+    if "://" in name:
+        return name, client
+    bucket = _os.environ.get("OSS_BUCKET_NAME")
+    if not bucket:
+        raise UsageError(
+            kind="usage",
+            doing="read",
+            object=name,
+            cause="no bucket: OSS_BUCKET_NAME is not set",
+            hint="set it, or name the object whole: oss://BUCKET/KEY",
+        )
+    return f"oss://{bucket}/{name}", client
