@@ -10,10 +10,12 @@ mod dlpack;
 mod engine;
 mod errors;
 mod exit;
+mod fetches;
 mod info;
 mod lent;
 mod per_process;
 mod progress;
+mod safetensors;
 mod settings;
 mod span;
 mod waiting;
@@ -30,9 +32,13 @@ mod _native {
     #[pymodule_export]
     use crate::exit::{_after_fork, _at_exit};
     #[pymodule_export]
+    use crate::fetches::{Fetches, Version};
+    #[pymodule_export]
     use crate::info::Info;
     #[pymodule_export]
     use crate::progress::Progress;
+    #[pymodule_export]
+    use crate::safetensors::{safetensors_header, safetensors_header_end};
 
     #[pymodule_export]
     #[allow(non_upper_case_globals)]

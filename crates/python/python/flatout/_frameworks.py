@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -65,17 +64,18 @@ class NumPy:
         import numpy
 
         self.numpy = numpy
+        self._dtypes = {name: numpy.dtype(getattr(numpy, its)) for name, its in _NUMPY.items()}
 
-    @functools.cache
     def dtype(self, name: str) -> Any:
-        if name in _NUMPY:
-            return self.numpy.dtype(getattr(self.numpy, _NUMPY[name]))
-        try:
-            import ml_dtypes
-        except ImportError:
-            return None
-        known = getattr(ml_dtypes, _ML_DTYPES.get(name, ""), None)
-        return None if known is None else self.numpy.dtype(known)
+        if name not in self._dtypes:
+            # Not before something needs it.
+            try:
+                import ml_dtypes
+            except ImportError:
+                ml_dtypes = None
+            its = getattr(ml_dtypes, _ML_DTYPES.get(name, ""), None)
+            self._dtypes[name] = its and self.numpy.dtype(its)
+        return self._dtypes[name]
 
     def tensor(self, memory: memoryview, at: int, nbytes: int, dtype: str, shape: tuple[int, ...]) -> Any:
         """The tensor that lies in `memory` from `at` on: shown there, or copied where that is no place for its type."""
@@ -100,7 +100,6 @@ class Torch:
         self.torch = torch
         self.device = torch.device(device)
 
-    @functools.cache
     def dtype(self, name: str) -> Any:
         return getattr(self.torch, _TORCH.get(name, ""), None)
 
