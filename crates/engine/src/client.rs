@@ -12,6 +12,7 @@ use flatout_wire::location::{Location, LocationError};
 use flatout_wire::range::Span;
 use flatout_wire::request::Request;
 use flatout_wire::sign::Credentials;
+use tokio::sync::mpsc::UnboundedSender;
 
 use crate::account::{Account, Dialect, Errand, OssSettings};
 use crate::control::{Call, Patience, Question, Reply};
@@ -131,8 +132,14 @@ impl Client {
         let gate = self.core.gate_of(&get.location);
         let turns = gate.turns(gate.new_asker(), get.priority);
         let running = Arc::new(Running::start(get, account, gate.clone(), care, turns)?);
+        // Before anybody holds it: what could not be begun has no end.
+        let jobs = self.core.jobs(0)?;
         let post = gate.join(Team::Transfer(Arc::downgrade(&running)), 0);
-        self.core.send(0, Job::Lead(Hold::new(running.clone()), post))?;
+        if let Err(unsent) = jobs.send(Job::Lead(Hold::new(running.clone()), post)) {
+            running.end.forget_call();
+            drop(unsent);
+            return Err(self.core.unanswered().during("read", &running.name));
+        }
         Ok(Transfer::new(running))
     }
 
@@ -470,9 +477,16 @@ impl Core {
         Ok(held.credentials().cloned())
     }
 
-    /// Sends a job to a shard, starting shards up to it. Threads do not survive a fork: a child process needs a client
-    /// of its own.
+    /// Sends a job to a shard, starting shards up to it.
     pub(crate) fn send(self: &Arc<Core>, shard: usize, job: Job) -> Result<(), Error> {
+        // Without the lock: with a job that is dropped its transfer ends, which may want to send another.
+        let _ = self.jobs(shard)?.send(job);
+        Ok(())
+    }
+
+    /// Where a shard takes its jobs, starting shards up to it. Threads do not survive a fork: a child process needs a client
+    /// of its own.
+    fn jobs(self: &Arc<Core>, shard: usize) -> Result<UnboundedSender<Job>, Error> {
         if self.process != std::process::id() {
             return Err(Error::new(
                 ErrorKind::Internal,
@@ -488,11 +502,7 @@ impl Core {
             let number = u32::try_from(shards.len()).expect("shards are few");
             shards.push(ShardHandle::start(self.clone(), number)?);
         }
-        let jobs = shards[shard].jobs();
-        drop(guard);
-        // Without the lock: with a job that is dropped its transfer ends, which may want to send another.
-        let _ = jobs.send(job);
-        Ok(())
+        Ok(shards[shard].jobs())
     }
 
     fn stop(&self) {

@@ -3,6 +3,7 @@
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
 
+use crate::end::OnEnd;
 use crate::landing::Landing;
 use crate::queue::Priority;
 
@@ -17,13 +18,14 @@ pub struct Get {
     pub(crate) record_parts: bool,
     pub(crate) keep_existing: bool,
     pub(crate) priority: Priority,
+    pub(crate) on_end: Option<OnEnd>,
 }
 
 impl Get {
     /// The whole of an object.
     pub fn new(location: Location, landing: Landing) -> Get {
         let (span, priority) = (Span::All, Priority::default());
-        Get { location, span, landing, record_parts: false, keep_existing: false, priority }
+        Get { location, span, landing, record_parts: false, keep_existing: false, priority, on_end: None }
     }
 
     /// A range of it only.
@@ -51,6 +53,19 @@ impl Get {
     #[must_use]
     pub fn with_priority(mut self, priority: Priority) -> Get {
         self.priority = priority;
+        self
+    }
+
+    /// Calls `on_end` once when the end is settled, however it came: [`crate::Transfer::wait`] returns at once then. Where
+    /// [`crate::Client::get`] fails it is never called; else it may be before that returns, and after the [`crate::Transfer`]
+    /// was dropped.
+    ///
+    /// It runs on a thread of the engine's, without any lock, and all that this thread carries waits for it: it should do
+    /// little, such as wake somebody. It must not wait for a transfer that runs (as the drop of one does), nor ask what
+    /// blocks, nor drop the client: that would wait for its own thread. Its panic ends nothing but itself.
+    #[must_use]
+    pub fn on_end(mut self, on_end: impl FnOnce() + Send + 'static) -> Get {
+        self.on_end = Some(Box::new(on_end));
         self
     }
 }

@@ -1,14 +1,15 @@
 //! What the caller holds of a transfer: to wait for it, to look on, to cancel it.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::queue::Priority;
 use crate::stats::{Progress, Report};
-use crate::transfer::{End, Running};
+use crate::transfer::Running;
 
-/// A running transfer. Dropping it cancels, and waits until every shard has let go of the landing.
+/// A running transfer. Dropping it cancels, and waits until every shard has let go of the landing: no thread of the engine's
+/// (see [`crate::Get::on_end`]) may drop one, or wait for it, before its end.
 pub struct Transfer {
     running: Arc<Running>,
 }
@@ -41,9 +42,7 @@ impl Transfer {
 
     /// Waits at most `timeout`; whether the transfer has ended.
     pub fn wait_timeout(&self, timeout: Duration) -> bool {
-        let ended = self.running.lock_end();
-        let waited = self.running.ended.wait_timeout_while(ended, timeout, |end| matches!(end, End::Running));
-        !matches!(*waited.unwrap_or_else(PoisonError::into_inner).0, End::Running)
+        self.running.end.wait_timeout(timeout)
     }
 
     /// Waits for the end. When this returns, no shard touches the landing any more.
@@ -51,10 +50,7 @@ impl Transfer {
     /// # Errors
     /// Whatever ended the transfer first; a file target is then as it was before.
     pub fn wait(self) -> Result<Report, Error> {
-        match std::mem::replace(&mut *self.running.wait_end(), End::Taken) {
-            End::Done(result) => *result,
-            End::Running | End::Taken => unreachable!("waited for the end, and only `wait` takes it"),
-        }
+        self.running.end.take()
     }
 }
 
@@ -63,7 +59,7 @@ impl Drop for Transfer {
     fn drop(&mut self) {
         if self.running.process == std::process::id() {
             self.running.fail(Error::new(ErrorKind::Cancelled, "cancelled"));
-            drop(self.running.wait_end());
+            self.running.end.wait();
         }
     }
 }

@@ -11,6 +11,7 @@ mod connection;
 mod control;
 pub mod credentials;
 mod drive;
+mod end;
 mod endpoint;
 mod error;
 mod file;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use flatout_settings::format_size;
@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 
 use crate::account::Account;
 use crate::attempt::Answer;
+use crate::end::End;
 use crate::error::{Error, ErrorKind};
 use crate::file::FileGround;
 use crate::flight::Flights;
@@ -87,8 +88,7 @@ pub(crate) struct Running {
     /// Holds no permit, ever; closed when the transfer is to stop.
     stop: Arc<Semaphore>,
     pub(crate) holds: AtomicU32,
-    end: Mutex<End>,
-    pub(crate) ended: Condvar,
+    pub(crate) end: End,
     /// Set where this is one of many objects: who is told of its end.
     pub(crate) member: Option<Member>,
 }
@@ -112,13 +112,6 @@ impl Settled {
     }
 }
 
-/// How it stands.
-pub(crate) enum End {
-    Running,
-    Done(Box<Result<Report, Error>>),
-    Taken,
-}
-
 impl Running {
     /// Opens the landing; nothing is sent yet.
     pub(crate) fn start(
@@ -134,7 +127,7 @@ impl Running {
         let object = Arc::new(ObjectRequests::new(account, get.location));
         let asked = Request { name, object, span: get.span, known: None };
         let running = Running::new(asked, ground, gate, care, turns);
-        Ok(Running { record_parts: get.record_parts, ..running })
+        Ok(Running { record_parts: get.record_parts, end: End::new(get.on_end), ..running })
     }
 
     /// A range of a version that is known: no answer is needed to settle it. Of a whole object by one plain GET the answer
@@ -201,8 +194,7 @@ impl Running {
             failure: Mutex::default(),
             stop,
             holds: AtomicU32::new(0),
-            end: Mutex::new(End::Running),
-            ended: Condvar::new(),
+            end: End::new(None),
             member: None,
         }
     }
@@ -506,7 +498,7 @@ impl Running {
         self.counters.progress(total_bytes, self.gate.tally().now())
     }
 
-    /// The last shard has let go: decides how it ended, commits the landing, tells who waits.
+    /// The last shard has let go: decides how it ended, commits the landing, tells who waits, calls who wants to be called.
     pub(crate) fn finish(&self) {
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
         let result = match failure {
@@ -536,8 +528,7 @@ impl Running {
         if let Ground::Segment(landing) = &self.ground {
             return landing.end(result.map(drop), self.counters.fetched_bytes.load(Ordering::Relaxed));
         }
-        *self.lock_end() = End::Done(Box::new(result));
-        self.ended.notify_all();
+        self.end.settle(result);
     }
 
     fn conclude(&self) -> Result<Report, Error> {
@@ -570,14 +561,5 @@ impl Running {
             limited_by: self.gate.tally().since(&self.tally),
             parts,
         })
-    }
-
-    pub(crate) fn wait_end(&self) -> MutexGuard<'_, End> {
-        let end = self.ended.wait_while(self.lock_end(), |end| matches!(end, End::Running));
-        end.unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn lock_end(&self) -> MutexGuard<'_, End> {
-        self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
