@@ -14,6 +14,9 @@ const LENGTH_BYTES: usize = 8;
 /// `MAX_HEADER_SIZE` of the official crate, which keeps it to itself.
 const MOST_HEADER_BYTES: u64 = 100_000_000;
 
+/// As Python is given it.
+type Told<'py> = (Option<BTreeMap<String, String>>, Vec<Bound<'py, PyTuple>>);
+
 /// What a header says.
 struct Header {
     metadata: Option<BTreeMap<String, String>>,
@@ -44,11 +47,7 @@ pub fn safetensors_header_end(py: Python<'_>, head: PyBuffer<u8>, file_bytes: u6
 ///
 /// Raises ValueError that says what is wrong with it.
 #[pyfunction]
-pub fn safetensors_header<'py>(
-    py: Python<'py>,
-    head: PyBuffer<u8>,
-    file_bytes: u64,
-) -> PyResult<(Option<BTreeMap<String, String>>, Vec<Bound<'py, PyTuple>>)> {
+pub fn safetensors_header<'py>(py: Python<'py>, head: PyBuffer<u8>, file_bytes: u64) -> PyResult<Told<'py>> {
     let head = head.to_vec(py)?;
     let header = py.detach(|| read(&head, file_bytes)).map_err(PyValueError::new_err)?;
     let tensors = header.tensors.into_iter().map(|tensor| {
