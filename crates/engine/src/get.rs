@@ -18,20 +18,37 @@ pub struct Get {
     pub(crate) record_parts: bool,
     pub(crate) keep_existing: bool,
     pub(crate) priority: Priority,
+    pub(crate) if_match: Option<String>,
     pub(crate) on_end: Option<OnEnd>,
 }
 
 impl Get {
     /// The whole of an object.
     pub fn new(location: Location, landing: Landing) -> Get {
-        let (span, priority) = (Span::All, Priority::default());
-        Get { location, span, landing, record_parts: false, keep_existing: false, priority, on_end: None }
+        Get {
+            location,
+            span: Span::All,
+            landing,
+            record_parts: false,
+            keep_existing: false,
+            priority: Priority::default(),
+            if_match: None,
+            on_end: None,
+        }
     }
 
     /// A range of it only.
     #[must_use]
     pub fn with_span(mut self, span: Span) -> Get {
         self.span = span;
+        self
+    }
+
+    /// Only of the version of that ETag, as [`crate::Version::etag`] tells it; quotes may be left out. Any other there is
+    /// [`crate::ErrorKind::Changed`], before a byte has landed, and so is an origin that tells no ETag.
+    #[must_use]
+    pub fn with_if_match(mut self, etag: impl Into<String>) -> Get {
+        self.if_match = Some(etag.into());
         self
     }
 

@@ -1,4 +1,4 @@
-//! Landings: where bytes finally live. Memory, a file, an ordered stream, nowhere.
+//! Landings: where bytes finally live. Memory, lent or made, a file, an ordered stream, nowhere.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::file::FileGround;
 use crate::folder::Folder;
 use crate::lease::Pool;
+use crate::made::{Made, Making};
 use crate::pace::Gate as Waits;
 use crate::reader::Landed;
 use crate::stream::{Room, StreamWriter};
@@ -21,6 +22,8 @@ pub enum Landing {
     Nowhere,
     /// The caller's memory.
     Memory(Memory),
+    /// Memory made as long as what comes, which is the caller's when it is whole and verified.
+    Made(Made),
     /// A file, which appears under its name only when it is whole and verified.
     File(PathBuf),
     /// The same for a file beneath a folder, at this relative path, whose folders are made.
@@ -55,6 +58,7 @@ impl Memory {
 pub(crate) enum Ground {
     Nowhere,
     Memory(Memory),
+    Made(Making),
     File(Box<FileGround>),
     Stream(StreamWriter),
     /// A range of an object that a reader asked for, or will.
@@ -68,6 +72,7 @@ impl Ground {
         Ok(match landing {
             Landing::Nowhere => Ground::Nowhere,
             Landing::Memory(memory) => Ground::Memory(memory),
+            Landing::Made(made) => Ground::Made(Making::new(made)),
             Landing::File(path) => {
                 let opened = FileGround::create(&path, resume)
                     .map_err(|error| error.during("write", path.display()))?;
@@ -106,11 +111,9 @@ impl Ground {
             Ground::Memory(memory) => match total_bytes {
                 Some(total) if total > memory.bytes as u64 => Err(too_small(memory, total)),
                 Some(_) => Ok(()),
-                None => {
-                    Err(Error::new(ErrorKind::Unsupported, "the origin does not tell how much will come")
-                        .with_hint("land in a stream or a file instead of memory"))
-                }
+                None => Err(untold()),
             },
+            Ground::Made(making) => making.prepare(total_bytes.ok_or_else(untold)?),
             Ground::File(file) => file.reserve(total_bytes.unwrap_or(0)),
             Ground::Stream(writer) => writer.0.prepare(pool),
             Ground::Segment(landed) => landed.prepare(total_bytes),
@@ -158,6 +161,8 @@ impl Ground {
             Ground::Nowhere | Ground::File(_) => None,
             // SAFETY: `at` is within the caller's memory: `prepare` refused a range that is longer.
             Ground::Memory(memory) => Some(unsafe { memory.start.add(at as usize) }),
+            // SAFETY: `at` is within what `prepare` made, which stays until the last hold on the transfer is gone.
+            Ground::Made(making) => Some(unsafe { making.start().add(at as usize) }),
             Ground::Stream(writer) => Some(writer.0.start_of(index)),
             Ground::Segment(landed) => Some(landed.place(at)),
         };
@@ -168,6 +173,10 @@ impl Ground {
     pub(crate) fn commit(&self, bytes: u64) -> Result<(), Error> {
         match self {
             Ground::File(file) => file.commit(bytes).map_err(|error| error.during("write", file.shown())),
+            Ground::Made(making) => {
+                making.commit();
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -178,6 +187,7 @@ impl Ground {
         match self {
             Ground::Stream(writer) => writer.0.end(),
             Ground::File(file) => return file.let_go(keep),
+            Ground::Made(making) => making.close(),
             Ground::Nowhere | Ground::Memory(_) | Ground::Segment(_) => {}
         }
         0
@@ -187,6 +197,11 @@ impl Ground {
 fn too_small(memory: &Memory, total: u64) -> Error {
     let cause = format!("the buffer holds {} bytes, the range has {total}", memory.bytes);
     Error::new(ErrorKind::Usage, cause).with_hint("pass a larger buffer, or a shorter range")
+}
+
+fn untold() -> Error {
+    Error::new(ErrorKind::Unsupported, "the origin does not tell how much will come")
+        .with_hint("land in a stream or a file instead of memory")
 }
 
 /// Where one part lands. At most one attempt at a time holds it, so each byte has one writer.
@@ -264,7 +279,7 @@ impl Place<'_> {
                 hash.cut();
                 note(file, hash);
             }
-            Ground::Nowhere | Ground::Memory(_) | Ground::Segment(_) => {}
+            Ground::Nowhere | Ground::Memory(_) | Ground::Made(_) | Ground::Segment(_) => {}
         }
     }
 

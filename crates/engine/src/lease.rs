@@ -8,6 +8,8 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
+use flatout_settings::format_size;
+
 use crate::budget::{self, Budget, Ticket};
 use crate::error::{Error, ErrorKind};
 use crate::waits::Waits;
@@ -89,7 +91,8 @@ impl Pool {
         let surplus = state.surplus();
         drop(state);
         drop(surplus);
-        Slab::map(bytes)
+        // The pool's limit says how much there may be, not the kernel.
+        Slab::map(bytes, libc::MAP_NORESERVE)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -247,7 +250,7 @@ pub(crate) struct Lease {
 impl Lease {
     /// Where the bytes start; valid for `len()` bytes as long as the lease lives.
     pub(crate) fn as_ptr(&self) -> *mut u8 {
-        self.slab().start.as_ptr()
+        self.slab().start()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -281,7 +284,7 @@ impl Drop for Lease {
 }
 
 /// One anonymous mapping, unmapped on drop.
-struct Slab {
+pub(crate) struct Slab {
     start: NonNull<u8>,
     bytes: usize,
 }
@@ -292,21 +295,44 @@ unsafe impl Send for Slab {}
 unsafe impl Sync for Slab {}
 
 impl Slab {
-    fn map(bytes: usize) -> Result<Slab, Error> {
+    /// Of no pool: `bytes`, rounded up to whole pages, all zeros. The kernel refuses more than this machine could ever have.
+    pub(crate) fn outright(bytes: u64) -> Result<Slab, Error> {
+        let bytes = addressable(bytes)?;
+        let pages = bytes.checked_next_multiple_of(PAGE_BYTES).unwrap_or(bytes);
+        Slab::map(pages, 0)
+    }
+
+    /// Where it starts; valid for its bytes as long as it lives.
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    /// What stands for the start where there is no byte: aligned as any other.
+    pub(crate) fn nowhere() -> *mut u8 {
+        std::ptr::without_provenance_mut(PAGE_BYTES)
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        // SAFETY: mapped readable for `bytes` bytes and initialised; whoever writes through the address meanwhile answers for it.
+        unsafe { std::slice::from_raw_parts(self.start(), self.bytes) }
+    }
+
+    fn map(bytes: usize, flags: libc::c_int) -> Result<Slab, Error> {
         // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no existing memory.
         let start = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
                 bytes,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags,
                 -1,
                 0,
             )
         };
         let Some(start) = NonNull::new(start.cast::<u8>()).filter(|_| start != libc::MAP_FAILED) else {
             let refused = std::io::Error::last_os_error();
-            return Err(Error::local(&format!("cannot map {bytes} bytes of memory"), refused));
+            let cause = format!("cannot have {} of memory", format_size(bytes as u64));
+            return Err(Error::local(&cause, refused));
         };
         if bytes >= HUGE_PAGE_BYTES {
             // SAFETY: advice about the mapping made above; a refusal changes nothing.

@@ -1,14 +1,16 @@
-//! A version that is read by many transfers: what a listing told of it, and what the answers have added since.
+//! A version that is known before it is read, by one transfer or many: what was told of it, and what the answers have added
+//! since.
 
 use std::sync::{Mutex, PoisonError};
 
-use flatout_wire::head::strong;
+use flatout_wire::head::{quoted, strong};
 use flatout_wire::time::{format_http, parse_http};
 
+use crate::error::{Error, ErrorKind};
 use crate::reader::Object;
 use crate::stats::Version;
 
-/// The version that every transfer of a reader's object is held against.
+/// The version that a transfer is held against, or every transfer of a reader's object.
 pub(crate) struct Pinned {
     /// The object's, for people.
     pub(crate) name: String,
@@ -18,6 +20,8 @@ pub(crate) struct Pinned {
     modified_s: Option<u64>,
     /// And where no time was told either, Last-Modified of the first answer.
     version: Mutex<Version>,
+    /// Nothing else will do: an answer that has no ETag is of another version.
+    is_condition: bool,
 }
 
 impl Pinned {
@@ -26,7 +30,25 @@ impl Pinned {
         let pin = etag.as_deref().and_then(strong).map(String::from);
         let modified_s = modified_s.filter(|_| pin.is_none());
         let version = Version { etag: etag.clone(), last_modified: None, size: Some(*size) };
-        Pinned { name: location.to_string(), pin, modified_s, version: Mutex::new(version) }
+        Pinned {
+            name: location.to_string(),
+            pin,
+            modified_s,
+            version: Mutex::new(version),
+            is_condition: false,
+        }
+    }
+
+    /// The version of an object that has this ETag, and no other.
+    pub(crate) fn of_etag(name: String, etag: &str) -> Result<Pinned, Error> {
+        let etag = quoted(etag.trim());
+        if !is_etag(&etag) {
+            let usage = Error::new(ErrorKind::Usage, "this is no ETag to hold the object against");
+            return Err(usage.with_hint("name it as `flatout stat` tells it"));
+        }
+        let pin = strong(&etag).map(String::from);
+        let version = Version { etag: Some(etag.into_owned()), last_modified: None, size: None };
+        Ok(Pinned { name, pin, modified_s: None, version: Mutex::new(version), is_condition: true })
     }
 
     pub(crate) fn version(&self) -> Version {
@@ -36,13 +58,21 @@ impl Pinned {
     /// What differs in the version of an answer; where nothing does, what it says and we did not know is known from now on.
     pub(crate) fn learn(&self, found: &Version) -> Option<String> {
         let mut known = self.version.lock().unwrap_or_else(PoisonError::into_inner);
-        let difference = known.difference(found).or_else(|| self.other_time(found));
+        let difference = known
+            .difference(found)
+            .or_else(|| self.other_time(found))
+            .or_else(|| self.no_etag(&known, found));
         if difference.is_none() {
             let Version { etag, last_modified, .. } = &mut *known;
             *etag = etag.take().or_else(|| found.etag.clone());
             *last_modified = last_modified.take().or_else(|| found.last_modified.clone());
         }
         difference
+    }
+
+    fn no_etag(&self, known: &Version, found: &Version) -> Option<String> {
+        let told = known.etag.as_deref().filter(|_| self.is_condition && found.etag.is_none())?;
+        Some(format!("ETag was {told}, now it has none"))
     }
 
     /// What differs between the time that was told and that of an answer.
@@ -52,6 +82,15 @@ impl Pinned {
         let is_other = parse_http(now).is_some_and(|now_s| now_s != told_s);
         is_other.then(|| format!("Last-Modified was {}, now {now}", format_http(told_s)))
     }
+}
+
+/// RFC 9110 §8.8.3, without what is not ASCII. `*` is no ETag: any version matches it.
+fn is_etag(etag: &str) -> bool {
+    let opaque = etag.strip_prefix("W/").unwrap_or(etag);
+    let inner = opaque.strip_prefix('"').and_then(|opaque| opaque.strip_suffix('"'));
+    inner.is_some_and(|inner| {
+        !matches!(inner, "" | "*") && inner.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"')
+    })
 }
 
 #[cfg(test)]
@@ -100,5 +139,26 @@ mod tests {
         check(None, None, Some(other), false);
         check(None, Some(784_111_777), None, false);
         check(None, Some(784_111_777), Some("yesterday"), false);
+    }
+
+    #[test]
+    fn a_condition_holds_for_its_etag_alone() {
+        let check = |etag: &str, answer: Option<&str>, is_other: bool| {
+            let pinned = Pinned::of_etag("s3://b/k".into(), etag).expect(etag);
+            let found = Version { etag: answer.map(String::from), last_modified: None, size: Some(9) };
+            assert_eq!(pinned.learn(&found).is_some(), is_other, "{etag} {answer:?}");
+            pinned.pin
+        };
+        assert_eq!(check("\"a\"", Some("\"a\""), false).as_deref(), Some("\"a\""));
+        assert_eq!(check(" a-1\n", Some("\"a-1\""), false).as_deref(), Some("\"a-1\""), "quotes left out");
+        assert_eq!(check("W/\"a\"", Some("W/\"a\""), false), None);
+        for answer in [None, Some("\"b\""), Some("W/\"a\"")] {
+            check("a", answer, true);
+        }
+        check("W/\"a\"", Some("\"a\""), true);
+        for nonsense in ["", "*", "\"a", "a\"", "a b", "\"a\"\r\nx: y", "W/a", "\"a\", \"b\"", "ä"] {
+            let refused = Pinned::of_etag("s3://b/k".into(), nonsense).err();
+            assert_eq!(refused.map(|error| error.kind()), Some(ErrorKind::Usage), "{nonsense:?}");
+        }
     }
 }

@@ -122,10 +122,12 @@ impl Running {
         turns: Turns,
     ) -> Result<Running, Error> {
         let name = get.location.to_string();
+        let pinned = get.if_match.map(|etag| Pinned::of_etag(name.clone(), &etag)).transpose();
+        let known = pinned.map_err(|error| error.during("read", &name))?.map(Arc::new);
         let mut ground = Ground::open(get.landing, care.resume)?;
         ground.set_keep_existing(get.keep_existing);
         let object = Arc::new(ObjectRequests::new(account, get.location));
-        let asked = Request { name, object, span: get.span, known: None };
+        let asked = Request { name, object, span: get.span, known };
         let running = Running::new(asked, ground, gate, care, turns);
         Ok(Running { record_parts: get.record_parts, end: End::new(get.on_end), ..running })
     }

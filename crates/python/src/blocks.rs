@@ -10,7 +10,10 @@ const ALIGN: usize = 4096;
 /// A block of bytes.
 pub struct Block {
     start: NonNull<u8>,
+    /// As allocated.
     bytes: usize,
+    /// Of those, what is to be seen.
+    shown: usize,
 }
 
 // SAFETY: it owns its bytes.
@@ -22,11 +25,15 @@ impl Block {
     pub fn new(bytes: usize) -> Block {
         let layout = layout(bytes);
         if bytes == 0 {
-            return Block { start: NonNull::without_provenance(ALIGN.try_into().expect("not zero")), bytes };
+            return Block {
+                start: NonNull::without_provenance(ALIGN.try_into().expect("not zero")),
+                bytes,
+                shown: bytes,
+            };
         }
         // SAFETY: the layout is not empty.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) });
-        Block { start: start.unwrap_or_else(|| handle_alloc_error(layout)), bytes }
+        Block { start: start.unwrap_or_else(|| handle_alloc_error(layout)), bytes, shown: bytes }
     }
 
     pub fn as_ptr(&self) -> *mut u8 {
@@ -34,7 +41,26 @@ impl Block {
     }
 
     pub fn len(&self) -> usize {
-        self.bytes
+        self.shown
+    }
+
+    /// Copies `from` to `at`.
+    pub fn fill(&mut self, at: usize, from: &[u8]) {
+        // SAFETY: initialised, and `self` is borrowed for it alone.
+        let all = unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) };
+        all[at..at + from.len()].copy_from_slice(from);
+    }
+
+    /// A part of it.
+    pub fn part(&self, at: usize, bytes: usize) -> &[u8] {
+        // SAFETY: initialised; whoever has `memory` does not write any more, as it promised.
+        let all = unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) };
+        &all[at..at + bytes]
+    }
+
+    /// Shows only so many bytes from now on, where fewer came.
+    pub fn cut(&mut self, bytes: usize) {
+        self.shown = bytes.min(self.shown);
     }
 
     /// All of it, for a transfer.

@@ -1,22 +1,29 @@
 //! The client of Python: a recipe, frozen and picklable, and the engine that each process makes from it at the first use.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use flatout_engine::{Dialect, Entry, Get, Landing, Listing, Report, Stat, Transfer};
+use flatout_engine::{
+    Dialect, Entry, ErrorKind, Get, Landing, Listing, Object, Report, Stat, Transfer, Version,
+};
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
+use flatout_wire::time::parse_http;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::blocks::Block;
 use crate::buffer::Buffer;
 use crate::engine::{self, Engine};
 use crate::errors::{Failure, location};
+use crate::file::File;
 use crate::info::Info;
 use crate::lent::Lent;
 use crate::per_process::PerProcess;
 use crate::progress::{Progress, Source};
+use crate::range_reads::{Reads, Target};
+use crate::ranges::GAP_BYTES;
 use crate::settings::{Pairs, pairs, with_password};
 use crate::span::{Asked, asked, within};
 use crate::waiting;
@@ -36,6 +43,9 @@ impl Client {
     pub fn engine(&self, py: Python<'_>) -> PyResult<Arc<Engine>> {
         if self.is_closed.load(Ordering::SeqCst) {
             return Err(Engine::closed().with_hint("make a new Client()").raise(py));
+        }
+        if let Some(engine) = self.engine.known() {
+            return Ok(engine);
         }
         let siblings = engine::siblings(py)?;
         let made = waiting::briefly(py, || self.engine.get(|| Engine::new(&self.pairs, siblings)))?;
@@ -67,10 +77,54 @@ impl Client {
         done
     }
 
+    /// Ranges of an object as it stands, whose size is asked for only if it matters; with the ETag that was found then.
+    fn resolve(
+        &self,
+        py: Python<'_>,
+        engine: &Arc<Engine>,
+        location: &Location,
+        ranges: &[(Option<i64>, Option<i64>)],
+        if_match: Option<String>,
+    ) -> PyResult<(Vec<Range<u64>>, Option<String>)> {
+        let plain = |&(start, end): &(Option<i64>, Option<i64>)| match asked(start, end) {
+            Asked::Span(Span::Slice(range)) => Some(range),
+            Asked::Nothing => Some(0..0),
+            _ => None,
+        };
+        if let Some(ranges) = ranges.iter().map(plain).collect() {
+            return Ok((ranges, if_match));
+        }
+        let version = self.head(py, engine, location)?.version;
+        let size = version.size.unwrap_or(0);
+        let ranges = ranges.iter().map(|&(start, end)| within(start, end, size)).collect();
+        Ok((ranges, if_match.or(version.etag)))
+    }
+
     fn head(&self, py: Python<'_>, engine: &Arc<Engine>, location: &Location) -> PyResult<Stat> {
         let (engine_of_call, location) = (engine.clone(), location.clone());
         waiting::call(py, engine, move || engine_of_call.client.stat(&location))
     }
+}
+
+/// Where each range goes: a buffer of the caller's, or one made for it.
+fn targets(py: Python<'_>, ranges: &[Range<u64>], out: Option<&[Bound<'_, PyAny>]>) -> PyResult<Vec<Target>> {
+    let bytes = |range: &Range<u64>| usize::try_from(range.end - range.start).expect("a word has 64 bits");
+    let Some(out) = out else {
+        return Ok(ranges.iter().map(|range| Target::Own(Block::new(bytes(range)))).collect());
+    };
+    if out.len() != ranges.len() {
+        let cause = format!("{} buffers for {} ranges", out.len(), ranges.len());
+        return Err(Failure::usage("read", cause).with_hint("pass as many buffers as ranges").raise(py));
+    }
+    let lent = out.iter().map(Lent::new).collect::<PyResult<Vec<_>>>()?;
+    if let Some(at) = lent.iter().zip(ranges).position(|(lent, range)| lent.len() < bytes(range)) {
+        let cause =
+            format!("buffer {at} holds {} bytes, its range has {}", lent[at].len(), bytes(&ranges[at]));
+        return Err(Failure::usage("read", cause)
+            .with_hint("pass a larger buffer, or a shorter range")
+            .raise(py));
+    }
+    Ok(lent.into_iter().map(Target::Lent).collect())
 }
 
 fn begin(py: Python<'_>, progress: Option<&Progress>) -> PyResult<()> {
@@ -189,6 +243,76 @@ impl Client {
         let done = self.run(py, &engine, Get::new(location, landing).with_span(span), progress);
         lent.release(py);
         Ok(done?.bytes)
+    }
+
+    /// Several ranges; see `flatout.Client.read_ranges`.
+    #[pyo3(signature = (url, ranges, *, if_match=None, max_gap=None, out=None, progress=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn read_ranges<'py>(
+        &self,
+        py: Python<'py>,
+        url: &str,
+        ranges: Vec<(Option<i64>, Option<i64>)>,
+        if_match: Option<String>,
+        max_gap: Option<u64>,
+        out: Option<Vec<Bound<'py, PyAny>>>,
+        progress: Option<&Progress>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let location = place(py, "read", url)?;
+        let engine = self.engine(py)?;
+        let (ranges, if_match) = self.resolve(py, &engine, &location, &ranges, if_match)?;
+        let mut targets = targets(py, &ranges, out.as_deref())?;
+        begin(py, progress)?;
+        let max_gap = max_gap.unwrap_or(GAP_BYTES);
+        let if_match = if_match.as_deref();
+        let reads = Reads { engine: &engine, location: &location, if_match, max_gap, progress };
+        let filled = reads.read(py, &ranges, &mut targets);
+        if let Some(progress) = progress {
+            progress.end();
+        }
+        if out.is_some() {
+            targets.into_iter().for_each(|target| target.release(py));
+            return PyList::new(py, filled?);
+        }
+        let buffers = targets.into_iter().zip(filled?).map(|(target, bytes)| target.buffer(bytes));
+        PyList::new(py, buffers.collect::<Vec<_>>())
+    }
+
+    /// An object to be read here and there; see `flatout.Client.file`.
+    #[pyo3(signature = (url, *, size=None, etag=None, modified=None))]
+    fn file(
+        slf: Bound<'_, Self>,
+        url: String,
+        size: Option<u64>,
+        etag: Option<String>,
+        modified: Option<f64>,
+    ) -> PyResult<File> {
+        let (py, client) = (slf.py(), slf.get());
+        let location = place(py, "read", &url)?;
+        let modified_s = modified.filter(|s| *s >= 0.0).map(|s| s as u64);
+        let object = match size {
+            Some(size) => Object { location, size, etag, modified_s },
+            None => {
+                let engine = client.engine(py)?;
+                let Version { etag: found, last_modified, size } =
+                    client.head(py, &engine, &location)?.version;
+                if etag.is_some() && etag != found {
+                    let cause = format!(
+                        "the ETag is {}, not {}",
+                        found.as_deref().unwrap_or("none"),
+                        etag.as_deref().unwrap_or("none")
+                    );
+                    return Err(Failure::new(ErrorKind::Changed, "read", &location, cause).raise(py));
+                }
+                let Some(size) = size else {
+                    let cause = "the origin does not tell the object's size";
+                    return Err(Failure::new(ErrorKind::Unsupported, "read", &location, cause).raise(py));
+                };
+                let modified_s = last_modified.as_deref().and_then(parse_http);
+                Object { location, size, etag: found, modified_s }
+            }
+        };
+        Ok(File::new(slf.unbind(), url, object))
     }
 
     fn stat(&self, py: Python<'_>, url: &str) -> PyResult<Info> {

@@ -1,20 +1,27 @@
 //! The engine behind a client: made at the first use, by what the process finds around it, and closed with the client.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use flatout_ambient::{Ambient, Layer};
 use flatout_engine::{Client, ErrorKind};
 use pyo3::prelude::*;
 
+use crate::ahead::Allowance;
 use crate::errors::Failure;
 use crate::settings::Pairs;
 
 /// However many processes share a machine, each needs this much.
 const LEAST_MEMORY_BYTES: u64 = 64 << 20;
 
+/// Of the memory, what files may hold that somebody has said will be read.
+const SHARE_AHEAD: u64 = 4;
+
 /// An engine of this process.
 pub struct Engine {
     pub client: Client,
+    /// What files may hold that nobody has read yet.
+    pub ahead: Arc<Allowance>,
     is_closed: AtomicBool,
 }
 
@@ -23,8 +30,9 @@ impl Engine {
     pub fn new(pairs: &Pairs, siblings: u32) -> Result<Engine, Failure> {
         let mut found = flatout_ambient::gather(pairs)?;
         share(&mut found, siblings.max(1));
+        let ahead = Arc::new(Allowance::new(found.settings.memory_bytes / SHARE_AHEAD));
         let client = Client::new(found.into())?;
-        Ok(Engine { client, is_closed: AtomicBool::new(false) })
+        Ok(Engine { client, ahead, is_closed: AtomicBool::new(false) })
     }
 
     /// Ends whatever runs on it, within a slice of whoever waits.

@@ -3,6 +3,8 @@
 //! No thread of the engine ever takes that lock. Whoever waits looks for signals twenty times a second, and lets go of the
 //! caller's buffer only when no thread writes to it any more.
 
+mod ahead;
+mod answer;
 mod blocks;
 mod buffer;
 mod client;
@@ -11,11 +13,14 @@ mod engine;
 mod errors;
 mod exit;
 mod fetches;
+mod file;
 mod info;
 mod lent;
 mod per_process;
 mod progress;
 mod safetensors;
+mod range_reads;
+mod ranges;
 mod settings;
 mod span;
 mod waiting;
@@ -33,6 +38,7 @@ mod _native {
     use crate::exit::{_after_fork, _at_exit};
     #[pymodule_export]
     use crate::fetches::{Fetches, Version};
+    use crate::file::File;
     #[pymodule_export]
     use crate::info::Info;
     #[pymodule_export]

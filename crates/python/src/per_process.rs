@@ -32,6 +32,11 @@ impl<T> PerProcess<T> {
         Ok(made)
     }
 
+    /// The value, if it has been made and nobody is at it.
+    pub fn known(&self) -> Option<Arc<T>> {
+        self.own().value.try_lock().ok()?.clone()
+    }
+
     /// Takes it away; the next use makes another.
     pub fn take(&self) -> Option<Arc<T>> {
         self.own().value.lock().unwrap_or_else(PoisonError::into_inner).take()

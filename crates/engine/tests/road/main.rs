@@ -1,9 +1,11 @@
 //! The road of a get against an origin that does right and wrong: each test states what the caller must see.
 
 mod bad_days;
+mod conditions;
 mod ends;
 mod formats;
 mod keys;
+mod made;
 mod many;
 mod origin;
 mod oss;

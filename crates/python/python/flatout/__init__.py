@@ -26,7 +26,8 @@ from .errors import (
     Untrusted,
     UsageError,
 )
-from .verbs import buckets, exists, ls, ls_pages, read, readinto, stat
+from .io import RemoteFile
+from .verbs import buckets, exists, ls, ls_pages, open, read, read_ranges, readinto, stat
 
 __all__ = [
     "AccessDenied",
@@ -42,6 +43,7 @@ __all__ = [
     "NotFound",
     "ObjectChanged",
     "Progress",
+    "RemoteFile",
     "Throttled",
     "Timeout",
     "Unsupported",
@@ -53,7 +55,9 @@ __all__ = [
     "exists",
     "ls",
     "ls_pages",
+    "open",
     "read",
+    "read_ranges",
     "readinto",
     "stat",
 ]

@@ -4,6 +4,8 @@ import threading as _threading
 import weakref as _weakref
 
 from . import _native
+from .errors import Unsupported
+from .io import RemoteFile
 
 __all__ = ["Client", "default_client"]
 
@@ -32,6 +34,12 @@ class Client(_native.Client):
 
     def __repr__(self):
         return f"Client({', '.join(f'{name}={value!r}' for name, value in self.settings.items())})"
+
+    def open(self, url, mode="rb", *, size=None, etag=None, modified=None):
+        """The object as a :class:`flatout.RemoteFile`. With ``size`` (and ``etag``) from a listing nothing is asked beforehand."""
+        if mode not in ("rb", "br"):
+            raise Unsupported(kind="unsupported", doing="open", object=url, cause=f"mode {mode!r}: objects are read as bytes, 'rb'")
+        return RemoteFile(self.file(url, size=size, etag=etag, modified=modified), client=self)
 
     def __enter__(self):
         return self

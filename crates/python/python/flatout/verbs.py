@@ -2,7 +2,7 @@
 
 from .client import default_client
 
-__all__ = ["buckets", "exists", "ls", "ls_pages", "read", "readinto", "stat"]
+__all__ = ["buckets", "exists", "ls", "ls_pages", "open", "read", "read_ranges", "readinto", "stat"]
 
 
 def read(url, start=None, end=None, *, if_match=None, progress=None, client=None):
@@ -13,6 +13,16 @@ def readinto(url, buffer, *, offset=0, length=None, if_match=None, progress=None
     return (client or default_client()).readinto(
         url, buffer, offset=offset, length=length, if_match=if_match, progress=progress
     )
+
+
+def read_ranges(url, ranges, *, if_match=None, max_gap=None, out=None, progress=None, client=None):
+    return (client or default_client()).read_ranges(
+        url, ranges, if_match=if_match, max_gap=max_gap, out=out, progress=progress
+    )
+
+
+def open(url, mode="rb", *, size=None, etag=None, modified=None, client=None):
+    return (client or default_client()).open(url, mode, size=size, etag=etag, modified=modified)
 
 
 def stat(url, *, client=None):

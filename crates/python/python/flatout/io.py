@@ -1,0 +1,127 @@
+"""An object as a file that Python's own code can read."""
+
+import io as _io
+import os as _os
+
+__all__ = ["RemoteFile"]
+
+
+class RemoteFile(_io.RawIOBase):
+    """One version of an object as a binary file: reads and seeks, from where it stands or at any place.
+
+    What is read in a pattern (forward, in strides, several places in turn) is fetched ahead, so it needs no
+    ``io.BufferedReader`` around it, though one works; ``io.TextIOWrapper`` wants one. Lengths and positions are in bytes.
+    ``pread`` and ``preadinto`` may be called from any thread; what moves the position is for one thread at a time, as with every
+    file. Reads raise :class:`flatout.ObjectChanged` once another version stands in the object's place.
+
+    A closed file raises ValueError. It pickles as what it reads, with where it stands.
+    """
+
+    def __init__(self, file, *, client=None):
+        super().__init__()
+        self._file = file
+        self._client = client if client is not None else file.client
+        self._at = 0
+
+    @property
+    def name(self) -> str:
+        """The URL."""
+        return self._file.url
+
+    @property
+    def mode(self) -> str:
+        return "rb"
+
+    @property
+    def size(self) -> int:
+        """Of the object, in bytes."""
+        return self._file.size
+
+    @property
+    def etag(self):
+        """Of the version that is read, as sent, with its quotes; None where the origin told none."""
+        return self._file.etag
+
+    @property
+    def stats(self):
+        """Reads and their bytes so far, of this file in this process."""
+        return self._file.stats
+
+    def readable(self):
+        self._check()
+        return True
+
+    def seekable(self):
+        self._check()
+        return True
+
+    def tell(self):
+        self._check()
+        return self._at
+
+    def seek(self, offset, whence=_os.SEEK_SET, /):
+        """Moves to ``offset``, counted by ``whence`` from the start, from here or from the end; behind the end nothing is read."""
+        self._check()
+        if whence not in (_os.SEEK_SET, _os.SEEK_CUR, _os.SEEK_END):
+            raise ValueError(f"whence is 0, 1 or 2, not {whence!r}")
+        to = offset + (0, self._at, self._file.size)[whence]
+        if to < 0:
+            raise ValueError(f"negative seek position {to}")
+        self._at = to
+        return to
+
+    def readinto(self, buffer, /):
+        """Fills ``buffer`` from where the file stands, as far as the object goes; how many bytes that were."""
+        self._check()
+        count = self._file.preadinto(self._at, buffer)
+        self._at += count
+        return count
+
+    def read(self, size=-1, /):
+        """Up to ``size`` bytes from where the file stands, all that are left without one; ``b""`` at the end."""
+        self._check()
+        data = bytes(self._file.pread(self._at, -1 if size is None else size))
+        self._at += len(data)
+        return data
+
+    def readall(self):
+        return self.read()
+
+    def pread(self, offset, size=-1):
+        """``size`` bytes from ``offset`` on as a :class:`flatout.Buffer`, fewer where the object ends before; moves nothing."""
+        self._check()
+        return self._file.pread(offset, size)
+
+    def preadinto(self, offset, buffer):
+        """Fills ``buffer`` from ``offset`` on, as far as the object goes; how many bytes that were. Moves nothing."""
+        self._check()
+        return self._file.preadinto(offset, buffer)
+
+    def prefetch(self, ranges):
+        """Says that these ranges will be read, pairs ``(start, end)``, in this order. Returns at once."""
+        self._check()
+        self._file.prefetch(ranges)
+
+    def close(self):
+        if not self.closed:
+            self._file.close()
+        super().close()
+
+    def _check(self):
+        if self.closed:
+            raise ValueError("I/O operation on closed file")
+
+    def __reduce__(self):
+        self._check()
+        file = self._file
+        return _again, (self._client, file.url, file.size, file.etag, file.modified, self._at)
+
+    def __repr__(self):
+        state = "closed" if self.closed else f"at {self._at} of {self._file.size}"
+        return f"<RemoteFile {self._file.url!r}, {state}>"
+
+
+def _again(client, url, size, etag, modified, at):
+    file = RemoteFile(client.file(url, size=size, etag=etag, modified=modified), client=client)
+    file.seek(at)
+    return file

@@ -1,0 +1,171 @@
+//! Several ranges of one object in one call: near ones in one request, each where it is wanted.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use flatout_engine::{ErrorKind, Get, Landing, Memory, Transfer, Version};
+use flatout_wire::location::Location;
+use flatout_wire::range::Span;
+use pyo3::prelude::*;
+
+use crate::blocks::Block;
+use crate::buffer::Buffer;
+use crate::engine::Engine;
+use crate::errors::Failure;
+use crate::lent::Lent;
+use crate::progress::{Progress, Source};
+use crate::ranges::{Run, runs};
+use crate::waiting;
+
+/// So many requests are begun ahead of the one that is waited for; the engine itself decides how many are on their way.
+const AHEAD: usize = 256;
+
+/// Where a range goes.
+pub enum Target {
+    Own(Block),
+    Lent(Lent),
+}
+
+impl Target {
+    /// What came, as a buffer of its own.
+    pub fn buffer(self, bytes: usize) -> Buffer {
+        match self {
+            Target::Own(mut block) => {
+                block.cut(bytes);
+                Buffer::new(block)
+            }
+            Target::Lent(_) => unreachable!("what is lent is given back"),
+        }
+    }
+
+    /// Gives back what was lent.
+    pub fn release(self, py: Python<'_>) {
+        if let Target::Lent(lent) = self {
+            lent.release(py);
+        }
+    }
+
+    /// # Safety
+    /// As for both of them: the transfer ends before the target goes, and no other has bytes of it.
+    unsafe fn memory(&self) -> Memory {
+        match self {
+            // SAFETY: as the caller promises.
+            Target::Own(block) => unsafe { block.memory() },
+            // SAFETY: as the caller promises.
+            Target::Lent(lent) => unsafe { lent.memory(0, lent.len()) },
+        }
+    }
+
+    fn fill(&mut self, from: &[u8]) {
+        match self {
+            Target::Own(block) => block.fill(0, from),
+            Target::Lent(lent) => lent.fill(0, from),
+        }
+    }
+}
+
+/// A run on its way.
+struct Flight {
+    // Goes before the memory that it writes to.
+    transfer: Transfer,
+    run: Run,
+    /// Where several ranges land together.
+    scratch: Option<Block>,
+}
+
+/// What is read, and where from.
+pub struct Reads<'a> {
+    pub engine: &'a Arc<Engine>,
+    pub location: &'a Location,
+    pub if_match: Option<&'a str>,
+    pub max_gap: u64,
+    pub progress: Option<&'a Progress>,
+}
+
+impl Reads<'_> {
+    /// Fills each target with its range, all of one version; how many bytes there were of each.
+    pub fn read(
+        &self,
+        py: Python<'_>,
+        ranges: &[Range<u64>],
+        targets: &mut [Target],
+    ) -> PyResult<Vec<usize>> {
+        let mut filled = vec![0; ranges.len()];
+        let mut runs: VecDeque<Run> = runs(ranges, self.max_gap).into();
+        let mut flights: VecDeque<Flight> = VecDeque::new();
+        let mut version = None;
+        let done = (|| {
+            while !(runs.is_empty() && flights.is_empty()) {
+                while flights.len() < AHEAD
+                    && let Some(run) = runs.pop_front()
+                {
+                    flights.push_back(self.start(py, run, targets)?);
+                }
+                let Some(flight) = flights.pop_front() else { break };
+                self.land(py, flight, ranges, targets, &mut filled, &mut version)?;
+            }
+            Ok(())
+        })();
+        // Whatever still runs writes to the targets.
+        py.detach(|| drop(flights));
+        done.map(|()| filled)
+    }
+
+    fn start(&self, py: Python<'_>, run: Run, targets: &[Target]) -> PyResult<Flight> {
+        let scratch = (run.of.len() > 1)
+            .then(|| Block::new(usize::try_from(run.range.end - run.range.start).expect("runs are short")));
+        let memory = match &scratch {
+            // SAFETY: the flight drops its transfer before its scratch.
+            Some(scratch) => unsafe { scratch.memory() },
+            // SAFETY: `read` drops all flights before it gives the targets back, and each range is of one run.
+            None => unsafe { targets[run.of[0]].memory() },
+        };
+        let get = Get::new(self.location.clone(), Landing::Memory(memory))
+            .with_span(Span::Slice(run.range.clone()));
+        let started = waiting::briefly(py, || self.engine.client.get(get))?;
+        let transfer = started.map_err(|error| Failure::from(error).raise(py))?;
+        if let Some(progress) = self.progress {
+            progress.watch(Source::One(transfer.watch()));
+        }
+        Ok(Flight { transfer, run, scratch })
+    }
+
+    fn land(
+        &self,
+        py: Python<'_>,
+        flight: Flight,
+        ranges: &[Range<u64>],
+        targets: &mut [Target],
+        filled: &mut [usize],
+        version: &mut Option<Version>,
+    ) -> PyResult<()> {
+        let Flight { transfer, run, scratch } = flight;
+        let report = waiting::report(py, self.engine, transfer)?;
+        match version {
+            None => *version = Some(report.version),
+            Some(first) if *first == report.version => {}
+            Some(first) => {
+                let shown = |version: &Version| version.etag.clone().unwrap_or_else(|| "none".into());
+                let cause =
+                    format!("the object was replaced: ETag {} and {}", shown(first), shown(&report.version));
+                return Err(Failure::new(ErrorKind::Changed, "read", self.location, cause).raise(py));
+            }
+        }
+        let landed = report.range.end;
+        for &at in &run.of {
+            let range = &ranges[at];
+            filled[at] =
+                usize::try_from(range.end.min(landed).saturating_sub(range.start)).expect("it landed");
+        }
+        if let Some(scratch) = scratch {
+            py.detach(|| {
+                for &at in &run.of {
+                    let start = usize::try_from(ranges[at].start - run.range.start).expect("runs are short");
+                    targets[at].fill(scratch.part(start, filled[at]));
+                }
+            });
+        }
+        Ok(())
+    }
+}
