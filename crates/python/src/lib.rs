@@ -38,6 +38,7 @@ mod _native {
     use crate::exit::{_after_fork, _at_exit};
     #[pymodule_export]
     use crate::fetches::{Fetches, Version};
+    #[pymodule_export]
     use crate::file::File;
     #[pymodule_export]
     use crate::info::Info;

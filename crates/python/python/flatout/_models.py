@@ -31,6 +31,10 @@ class UnknownTensor(UsageError, KeyError):
     """There is no tensor of that name."""
 
 
+# Where they are to be imported from.
+InvalidSafetensors.__module__ = UnknownTensor.__module__ = "flatout.safetensors"
+
+
 class Tensor(NamedTuple):
     """Where a tensor lies: `start..end` of its file."""
 
@@ -135,7 +139,13 @@ def open_files(client: Client, files: Mapping[str, set[str] | None]) -> Model:
             for number, url in islice(waiting, HEADS_AT_ONCE - running):
                 fetches.start(number, url, 0, HEAD_BYTES)
                 running += 1
-            number, buffer, nbytes, version = fetches.next()
+            try:
+                number, buffer, nbytes, version = fetches.next()
+            except UsageError as refused:
+                # An empty object has no first bytes to ask for.
+                if refused.object in files and client.stat(refused.object).size == 0:
+                    raise _invalid(refused.object, "it is empty") from None
+                raise
             url, head = urls[number], memoryview(buffer)[:nbytes]
             missing = _missing(url, head, version)
             if missing:
