@@ -19,6 +19,7 @@ pub struct Get {
     pub(crate) keep_existing: bool,
     pub(crate) priority: Priority,
     pub(crate) if_match: Option<String>,
+    pub(crate) in_one_answer: bool,
     pub(crate) on_end: Option<OnEnd>,
 }
 
@@ -33,6 +34,7 @@ impl Get {
             keep_existing: false,
             priority: Priority::default(),
             if_match: None,
+            in_one_answer: false,
             on_end: None,
         }
     }
@@ -49,6 +51,14 @@ impl Get {
     #[must_use]
     pub fn with_if_match(mut self, etag: impl Into<String>) -> Get {
         self.if_match = Some(etag.into());
+        self
+    }
+
+    /// Asks for the whole by one plain GET, whose answer states the checksum as well: no range and no HEAD. For objects that are
+    /// known, or likely, to be small; a large one comes as one stream. Without effect on a range.
+    #[must_use]
+    pub fn in_one_answer(mut self) -> Get {
+        self.in_one_answer = true;
         self
     }
 

@@ -126,8 +126,11 @@ impl Running {
         let known = pinned.map_err(|error| error.during("read", &name))?.map(Arc::new);
         let mut ground = Ground::open(get.landing, care.resume)?;
         ground.set_keep_existing(get.keep_existing);
-        let object = Arc::new(ObjectRequests::new(account, get.location));
-        let asked = Request { name, object, span: get.span, known };
+        let mut object = ObjectRequests::new(account, get.location);
+        if get.in_one_answer && get.span == Span::All {
+            object.ask_for_the_whole();
+        }
+        let asked = Request { name, object: Arc::new(object), span: get.span, known };
         let running = Running::new(asked, ground, gate, care, turns);
         Ok(Running { record_parts: get.record_parts, end: End::new(get.on_end), ..running })
     }

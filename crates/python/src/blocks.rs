@@ -36,14 +36,6 @@ impl Block {
         Block { start: start.unwrap_or_else(|| handle_alloc_error(layout)), bytes, shown: bytes }
     }
 
-    pub fn as_ptr(&self) -> *mut u8 {
-        self.start.as_ptr()
-    }
-
-    pub fn len(&self) -> usize {
-        self.shown
-    }
-
     /// Copies `from` to `at`.
     pub fn fill(&mut self, at: usize, from: &[u8]) {
         // SAFETY: initialised, and `self` is borrowed for it alone.
@@ -84,4 +76,27 @@ impl Drop for Block {
 
 fn layout(bytes: usize) -> Layout {
     Layout::from_size_align(bytes, ALIGN).expect("no object is that long")
+}
+
+/// Memory that a buffer shows, from wherever it came.
+pub enum Held {
+    Ours(Block),
+    /// What a transfer has made.
+    Made(flatout_engine::Block),
+}
+
+impl Held {
+    pub fn start(&self) -> *mut u8 {
+        match self {
+            Held::Ours(block) => block.start.as_ptr(),
+            Held::Made(block) => block.as_ptr(),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        match self {
+            Held::Ours(block) => block.shown,
+            Held::Made(block) => block.len(),
+        }
+    }
 }

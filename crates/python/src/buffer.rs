@@ -10,7 +10,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView};
 
-use crate::blocks::Block;
+use crate::blocks::{Block, Held};
 use crate::dlpack;
 
 /// Bytes in memory of their own: writable, aligned to pages, one dimension of unsigned bytes.
@@ -24,14 +24,32 @@ pub struct Buffer {
 
 /// The memory, and how many show it.
 pub struct Shared {
-    pub block: Block,
-    pub views: AtomicUsize,
+    held: Held,
+    views: AtomicUsize,
+}
+
+impl From<Held> for Buffer {
+    fn from(held: Held) -> Buffer {
+        let shared = Shared { held, views: AtomicUsize::new(0) };
+        Buffer { memory: Mutex::new(Some(Arc::new(shared))) }
+    }
+}
+
+impl From<Block> for Buffer {
+    fn from(block: Block) -> Buffer {
+        Held::Ours(block).into()
+    }
+}
+
+impl From<flatout_engine::Block> for Buffer {
+    fn from(block: flatout_engine::Block) -> Buffer {
+        Held::Made(block).into()
+    }
 }
 
 impl Buffer {
-    pub fn new(block: Block) -> Buffer {
-        let shared = Shared { block, views: AtomicUsize::new(0) };
-        Buffer { memory: Mutex::new(Some(Arc::new(shared))) }
+    pub fn empty() -> Buffer {
+        Block::new(0).into()
     }
 
     /// One more view of the memory.
@@ -48,11 +66,11 @@ pub struct View(Arc<Shared>);
 
 impl View {
     pub fn start(&self) -> *mut u8 {
-        self.0.block.as_ptr()
+        self.0.held.start()
     }
 
     pub fn len(&self) -> usize {
-        self.0.block.len()
+        self.0.held.len()
     }
 
     fn bytes(&self) -> &[u8] {

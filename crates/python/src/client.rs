@@ -1,12 +1,11 @@
 //! The client of Python: a recipe, frozen and picklable, and the engine that each process makes from it at the first use.
 
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use flatout_engine::{
-    Dialect, Entry, ErrorKind, Get, Landing, Listing, Object, Report, Stat, Transfer, Version,
-};
+use flatout_engine::{Dialect, Entry, ErrorKind, Get, Landing, Listing, Made, Object, Report, Stat, Version};
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
 use flatout_wire::time::parse_http;
@@ -20,13 +19,15 @@ use crate::errors::{Failure, location};
 use crate::file::File;
 use crate::info::Info;
 use crate::lent::Lent;
+use crate::many::{self, Options, ReadMany};
 use crate::per_process::PerProcess;
-use crate::progress::{Progress, Source};
+use crate::progress::Source;
 use crate::range_reads::{Reads, Target};
 use crate::ranges::GAP_BYTES;
 use crate::settings::{Pairs, pairs, with_password};
 use crate::span::{Asked, asked, within};
 use crate::waiting;
+use crate::watching::Watching;
 
 /// Reads objects of S3, OSS and plain HTTP. See `flatout.Client`.
 #[pyclass(frozen, subclass, weakref, dict, module = "flatout._native")]
@@ -52,28 +53,21 @@ impl Client {
         made.map_err(|failure| failure.raise(py))
     }
 
-    fn start(&self, py: Python<'_>, engine: &Engine, get: Get) -> PyResult<Transfer> {
-        let started = waiting::briefly(py, || engine.client.get(get))?;
-        started.map_err(|error| Failure::from(error).raise(py))
-    }
-
+    /// Gets and waits. When this returns, nothing touches the landing any more.
     fn run(
         &self,
         py: Python<'_>,
         engine: &Engine,
         get: Get,
-        progress: Option<&Progress>,
+        progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Report> {
-        begin(py, progress)?;
-        let done = self.start(py, engine, get).and_then(|transfer| {
-            if let Some(progress) = progress {
-                progress.watch(Source::One(transfer.watch()));
-            }
+        let watching = Watching::begin(py, progress, get.location.name())?;
+        let done = waiting::briefly(py, || engine.get(get)).and_then(|started| {
+            let transfer = started.map_err(|error| Failure::from(error).raise(py))?;
+            watching.watch(|| Source::One(transfer.watch()));
             waiting::report(py, engine, transfer)
         });
-        if let Some(progress) = progress {
-            progress.end();
-        }
+        watching.end(py);
         done
     }
 
@@ -101,8 +95,29 @@ impl Client {
     }
 
     fn head(&self, py: Python<'_>, engine: &Arc<Engine>, location: &Location) -> PyResult<Stat> {
-        let (engine_of_call, location) = (engine.clone(), location.clone());
-        waiting::call(py, engine, move || engine_of_call.client.stat(&location))
+        let (called, location) = (engine.clone(), location.clone());
+        waiting::call(py, engine, move || called.stat(&location))
+    }
+
+    /// The version there is; an error that concerns the object alone is for the caller to tell.
+    pub fn version(
+        &self,
+        py: Python<'_>,
+        engine: &Arc<Engine>,
+        location: &Location,
+    ) -> PyResult<Result<Version, Failure>> {
+        let (called, location) = (engine.clone(), location.clone());
+        waiting::call(py, engine, move || {
+            Ok(called.stat(&location).map(|stat| stat.version).map_err(Failure::from))
+        })
+    }
+}
+
+/// Only of that version, where one is named.
+pub fn conditional(get: Get, if_match: Option<&str>) -> Get {
+    match if_match {
+        Some(etag) => get.with_if_match(etag),
+        None => get,
     }
 }
 
@@ -127,11 +142,7 @@ fn targets(py: Python<'_>, ranges: &[Range<u64>], out: Option<&[Bound<'_, PyAny>
     Ok(lent.into_iter().map(Target::Lent).collect())
 }
 
-fn begin(py: Python<'_>, progress: Option<&Progress>) -> PyResult<()> {
-    progress.map_or(Ok(()), Progress::begin).map_err(|failure| failure.raise(py))
-}
-
-fn place(py: Python<'_>, doing: &str, url: &str) -> PyResult<Location> {
+pub fn place(py: Python<'_>, doing: &str, url: &str) -> PyResult<Location> {
     location(doing, url).map_err(|failure| failure.raise(py))
 }
 
@@ -188,6 +199,7 @@ impl Client {
     }
 
     #[pyo3(signature = (url, start=None, end=None, *, if_match=None, progress=None))]
+    #[allow(clippy::too_many_arguments)]
     fn read(
         &self,
         py: Python<'_>,
@@ -195,25 +207,26 @@ impl Client {
         start: Option<i64>,
         end: Option<i64>,
         if_match: Option<String>,
-        progress: Option<&Progress>,
+        progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Buffer> {
         let location = place(py, "read", url)?;
-        let _ = if_match;
         let engine = self.engine(py)?;
-        if asked(start, end) == Asked::Nothing {
-            return Ok(Buffer::new(Block::new(0)));
-        }
-        let size = self.head(py, &engine, &location)?.version.size.unwrap_or(0);
-        let range = within(start, end, size);
-        let bytes = usize::try_from(range.end - range.start).expect("a word has 64 bits");
-        let block = Block::new(bytes);
-        if bytes == 0 {
-            return Ok(Buffer::new(block));
-        }
-        // SAFETY: `run` returns when the transfer has ended, and `block` stays until then.
-        let landing = Landing::Memory(unsafe { block.memory() });
-        self.run(py, &engine, Get::new(location, landing).with_span(Span::Slice(range)), progress)?;
-        Ok(Buffer::new(block))
+        let (span, if_match) = match asked(start, end) {
+            Asked::Span(span) => (span, if_match),
+            Asked::Nothing => return Ok(Buffer::empty()),
+            Asked::Relative => {
+                let version = self.head(py, &engine, &location)?.version;
+                let range = within(start, end, version.size.unwrap_or(0));
+                if range.is_empty() {
+                    return Ok(Buffer::empty());
+                }
+                (Span::Slice(range), if_match.or(version.etag))
+            }
+        };
+        let made = Made::new();
+        let get = Get::new(location, Landing::Made(made.clone())).with_span(span);
+        self.run(py, &engine, conditional(get, if_match.as_deref()), progress)?;
+        made.take().map(Buffer::from).ok_or_else(|| Failure::panicked().raise(py))
     }
 
     #[pyo3(signature = (url, buffer, *, offset=0, length=None, if_match=None, progress=None))]
@@ -226,11 +239,10 @@ impl Client {
         offset: u64,
         length: Option<u64>,
         if_match: Option<String>,
-        progress: Option<&Progress>,
+        progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
         let location = place(py, "read", url)?;
         let lent = Lent::new(buffer)?;
-        let _ = if_match;
         let span = match (offset, length) {
             (_, Some(0)) => return Ok(0),
             (0, None) => Span::All,
@@ -240,9 +252,72 @@ impl Client {
         let engine = self.engine(py)?;
         // SAFETY: `run` returns when the transfer has ended, however it did, and `lent` is held until then.
         let landing = Landing::Memory(unsafe { lent.memory(0, lent.len()) });
-        let done = self.run(py, &engine, Get::new(location, landing).with_span(span), progress);
+        let get = conditional(Get::new(location, landing).with_span(span), if_match.as_deref());
+        let done = self.run(py, &engine, get, progress);
         lent.release(py);
         Ok(done?.bytes)
+    }
+
+    /// A file, whole and verified before it appears; see `flatout.Client.download`.
+    #[pyo3(signature = (url, path, *, if_match=None, progress=None))]
+    fn download(
+        &self,
+        py: Python<'_>,
+        url: &str,
+        path: PathBuf,
+        if_match: Option<String>,
+        progress: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<u64> {
+        let get = Get::new(place(py, "read", url)?, Landing::File(path));
+        let engine = self.engine(py)?;
+        Ok(self.run(py, &engine, conditional(get, if_match.as_deref()), progress)?.bytes)
+    }
+
+    /// Several files; see `flatout.Client.download_many`.
+    #[pyo3(signature = (pairs, *, progress=None, return_exceptions=false))]
+    fn download_many<'py>(
+        &self,
+        py: Python<'py>,
+        pairs: Vec<(String, PathBuf)>,
+        progress: Option<&Bound<'py, PyAny>>,
+        return_exceptions: bool,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let pairs = pairs.into_iter().map(|(url, path)| Ok((place(py, "read", &url)?, path)));
+        let pairs = pairs.collect::<PyResult<Vec<_>>>()?;
+        let engine = self.engine(py)?;
+        let watching = Watching::begin(py, progress, &format!("{} files", pairs.len()))?;
+        let done = many::download_many(py, &engine, pairs, &watching);
+        watching.end(py);
+        let outcomes = PyList::empty(py);
+        for outcome in done? {
+            match outcome {
+                Ok(bytes) => outcomes.append(bytes)?,
+                Err(failure) if return_exceptions => outcomes.append(failure.exception(py)?)?,
+                Err(failure) => return Err(failure.raise(py)),
+            }
+        }
+        Ok(outcomes)
+    }
+
+    /// Many objects; see `flatout.Client.read_many`.
+    #[pyo3(signature = (urls, *, ordered=true, concurrency=None, return_exceptions=false, progress=None))]
+    fn read_many<'py>(
+        slf: Bound<'py, Self>,
+        urls: &Bound<'py, PyAny>,
+        ordered: bool,
+        concurrency: Option<usize>,
+        return_exceptions: bool,
+        progress: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<ReadMany> {
+        let py = slf.py();
+        let concurrency = concurrency.unwrap_or(many::CONCURRENCY);
+        if concurrency == 0 {
+            return Err(Failure::usage("read", "concurrency is 1 or more").raise(py));
+        }
+        let engine = slf.get().engine(py)?;
+        let watching = Watching::begin(py, progress, "objects")?;
+        let options = Options { ordered, concurrency, return_exceptions };
+        Ok(ReadMany::new(slf.unbind(), engine, urls.try_iter()?, options, watching))
     }
 
     /// Several ranges; see `flatout.Client.read_ranges`.
@@ -256,20 +331,17 @@ impl Client {
         if_match: Option<String>,
         max_gap: Option<u64>,
         out: Option<Vec<Bound<'py, PyAny>>>,
-        progress: Option<&Progress>,
+        progress: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyList>> {
         let location = place(py, "read", url)?;
         let engine = self.engine(py)?;
         let (ranges, if_match) = self.resolve(py, &engine, &location, &ranges, if_match)?;
         let mut targets = targets(py, &ranges, out.as_deref())?;
-        begin(py, progress)?;
-        let max_gap = max_gap.unwrap_or(GAP_BYTES);
-        let if_match = if_match.as_deref();
-        let reads = Reads { engine: &engine, location: &location, if_match, max_gap, progress };
+        let watching = Watching::begin(py, progress, location.name())?;
+        let (max_gap, if_match) = (max_gap.unwrap_or(GAP_BYTES), if_match.as_deref());
+        let reads = Reads { engine: &engine, location: &location, if_match, max_gap, watching: &watching };
         let filled = reads.read(py, &ranges, &mut targets);
-        if let Some(progress) = progress {
-            progress.end();
-        }
+        watching.end(py);
         if out.is_some() {
             targets.into_iter().for_each(|target| target.release(py));
             return PyList::new(py, filled?);
@@ -325,10 +397,7 @@ impl Client {
     fn exists(&self, py: Python<'_>, url: &str) -> PyResult<bool> {
         let location = place(py, "stat", url)?;
         let engine = self.engine(py)?;
-        let called = engine.clone();
-        let found =
-            waiting::call(py, &engine, move || Ok(called.client.stat(&location).map_err(Failure::from)))?;
-        match found {
+        match self.version(py, &engine, &location)? {
             Ok(_) => Ok(true),
             Err(failure) if failure.is_not_found() => Ok(false),
             Err(failure) => Err(failure.raise(py)),
@@ -349,10 +418,8 @@ impl Client {
     fn ls_pages(&self, py: Python<'_>, url: &str, recursive: bool) -> PyResult<Pages> {
         let location = place(py, "list", url)?;
         let engine = self.engine(py)?;
-        let listing = engine.client.list(&location, recursive);
-        let listing = listing.map_err(|error| Failure::from(error).raise(py))?;
-        let bucket = location.bucket().map(|bucket| format!("{}://{bucket}/", location.scheme()));
-        Ok(Pages { engine, listing: Some(listing), bucket: bucket.unwrap_or_default() })
+        let listing = engine.list(&location, recursive).map_err(|error| Failure::from(error).raise(py))?;
+        Ok(Pages { bucket: Info::bucket_of(&location), listing: Some(listing), engine })
     }
 
     #[pyo3(signature = (scheme="s3"))]
@@ -364,7 +431,7 @@ impl Client {
         };
         let engine = self.engine(py)?;
         let called = engine.clone();
-        let buckets = waiting::call(py, &engine, move || called.client.buckets(dialect))?;
+        let buckets = waiting::call(py, &engine, move || called.buckets(dialect))?;
         Ok(buckets.into_iter().map(|bucket| bucket.name).collect())
     }
 }
@@ -372,10 +439,10 @@ impl Client {
 /// The pages of a listing, each asked for when it is wanted.
 #[pyclass(module = "flatout._native")]
 pub struct Pages {
-    engine: Arc<Engine>,
-    /// Gone for good once a page has failed or was given up.
+    /// Gone for good once a page has failed or was given up. Goes before the engine.
     listing: Option<Listing>,
     bucket: String,
+    engine: Arc<Engine>,
 }
 
 #[pymethods]

@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::buffer::Buffer;
-use crate::client::{Client, place};
+use crate::client::{Client, conditional, place};
 use crate::engine::Engine;
 use crate::errors::Failure;
 use crate::info::Info;
@@ -24,14 +24,27 @@ use crate::progress::{Progress, Source};
 use crate::span::{Asked, asked};
 use crate::waiting;
 
-/// Makes of what has ended what Python is to get.
-type Settle = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
+/// Makes of what has ended, and its bytes, what Python is to get.
+type Settle = Box<dyn FnOnce(Python<'_>, Result<u64, Failure>) -> PyResult<Py<PyAny>> + Send>;
 
 /// A call that somebody awaits.
 struct Pending {
+    /// None of a call that cannot be cancelled. Goes before what it lands in, which `settle` holds.
+    transfer: Option<Transfer>,
     settle: Settle,
-    /// None of a call that cannot be cancelled.
-    switch: Option<CancelSwitch>,
+    _engine: Arc<Engine>,
+}
+
+impl Pending {
+    fn switch(&self) -> Option<CancelSwitch> {
+        self.transfer.as_ref().map(Transfer::cancel_switch)
+    }
+
+    fn settle(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let Pending { transfer, settle, _engine } = self;
+        let end = transfer.map_or(Ok(0), |transfer| Ok(transfer.wait()?.bytes));
+        settle(py, end.map_err(|error: Error| error.into()))
+    }
 }
 
 /// Whoever ends writes here.
@@ -114,10 +127,7 @@ impl Completions {
         if let Some(progress) = progress {
             progress.watch(Source::One(transfer.watch()));
         }
-        let switch = Some(transfer.cancel_switch());
-        let running = Running { transfer, _engine: engine };
-        let settle: Settle = Box::new(move |py| settle(py, running.end().map_err(Failure::from)));
-        self.add(ticket, Pending { settle, switch });
+        self.add(ticket, Pending { transfer: Some(transfer), settle: Box::new(settle), _engine: engine });
         Ok(ticket)
     }
 
@@ -131,15 +141,15 @@ impl Completions {
     ) -> PyResult<u64> {
         let (engine, ticket) = (client.engine(py)?, self.ticket()?);
         let (tell, told) = std::sync::mpsc::sync_channel(1);
-        let ended = self.ended.clone();
+        let (ended, called) = (self.ended.clone(), engine.clone());
         let spawned = std::thread::Builder::new().name("flatout-call".into()).spawn(move || {
             // Nobody may await it any more.
-            let _ = tell.send(work(&engine));
+            let _ = tell.send(work(&called));
             ended.note(ticket);
         });
         spawned.map_err(|refused| Failure::local("cannot start a thread", &refused).raise(py))?;
         let told = Mutex::new(told);
-        let settle: Settle = Box::new(move |py| {
+        let settle: Settle = Box::new(move |py, _| {
             let told = told.into_inner().unwrap_or_else(PoisonError::into_inner);
             match told.recv() {
                 Ok(Ok(done)) => show(py, done),
@@ -147,21 +157,8 @@ impl Completions {
                 Err(_) => Err(Failure::panicked().raise(py)),
             }
         });
-        self.add(ticket, Pending { settle, switch: None });
+        self.add(ticket, Pending { transfer: None, settle, _engine: engine });
         Ok(ticket)
-    }
-}
-
-/// A transfer and the engine that carries it.
-struct Running {
-    // Goes before the engine.
-    transfer: Transfer,
-    _engine: Arc<Engine>,
-}
-
-impl Running {
-    fn end(self) -> Result<u64, Error> {
-        Ok(self.transfer.wait()?.bytes)
     }
 }
 
@@ -194,7 +191,7 @@ impl Completions {
                 pending
             };
             let Some(pending) = pending else { continue };
-            taken.push(match (pending.settle)(py) {
+            taken.push(match pending.settle(py) {
                 Ok(result) => (ticket, Some(result), None),
                 Err(error) => (ticket, None, Some(error.into_value(py).into_any())),
             });
@@ -204,7 +201,7 @@ impl Completions {
 
     /// Asks for the end of a call. It ends as any other: nothing touches its buffer after that.
     fn cancel(&self, ticket: u64) {
-        if let Some(switch) = self.calls().pending.get(&ticket).and_then(|pending| pending.switch.as_ref()) {
+        if let Some(switch) = self.calls().pending.get(&ticket).and_then(Pending::switch) {
             switch.cancel();
         }
     }
@@ -221,7 +218,7 @@ impl Completions {
             std::mem::forget(pending);
             return;
         }
-        pending.values().filter_map(|pending| pending.switch.as_ref()).for_each(CancelSwitch::cancel);
+        pending.values().filter_map(Pending::switch).for_each(|switch| switch.cancel());
         py.detach(|| drop(pending));
     }
 
@@ -245,11 +242,17 @@ impl Completions {
                 .with_hint("stat the object first, and count from its start")
                 .raise(py));
         };
-        self.begin(py, client, conditional(get.with_span(span), if_match), progress, move |py, end| {
-            end.map_err(|failure| failure.raise(py))?;
-            let block = made.take().ok_or_else(|| Failure::panicked().raise(py))?;
-            Ok(Py::new(py, Buffer::from(block))?.into_any())
-        })
+        self.begin(
+            py,
+            client,
+            conditional(get.with_span(span), if_match.as_deref()),
+            progress,
+            move |py, end| {
+                end.map_err(|failure| failure.raise(py))?;
+                let block = made.take().ok_or_else(|| Failure::panicked().raise(py))?;
+                Ok(Py::new(py, Buffer::from(block))?.into_any())
+            },
+        )
     }
 
     #[pyo3(signature = (client, url, buffer, *, offset=0, length=None, if_match=None, progress=None))]
@@ -274,7 +277,7 @@ impl Completions {
         };
         // SAFETY: what settles the call holds `lent` beside the transfer, and drops it behind that.
         let landing = Landing::Memory(unsafe { lent.memory(0, lent.len()) });
-        let get = conditional(Get::new(location, landing).with_span(span), if_match);
+        let get = conditional(Get::new(location, landing).with_span(span), if_match.as_deref());
         self.begin(py, client, get, progress, move |py, end| {
             lent.release(py);
             Ok(end.map_err(|failure| failure.raise(py))?.into_pyobject(py)?.into_any().unbind())
@@ -292,7 +295,7 @@ impl Completions {
         progress: Option<&Progress>,
     ) -> PyResult<u64> {
         let get = Get::new(place(py, "read", url)?, Landing::File(path));
-        self.begin(py, client, conditional(get, if_match), progress, |py, end| {
+        self.begin(py, client, conditional(get, if_match.as_deref()), progress, |py, end| {
             Ok(end.map_err(|failure| failure.raise(py))?.into_pyobject(py)?.into_any().unbind())
         })
     }
@@ -329,12 +332,5 @@ impl Drop for Completions {
         if self.process != std::process::id() {
             std::mem::forget(std::mem::take(&mut self.calls().pending));
         }
-    }
-}
-
-fn conditional(get: Get, if_match: Option<String>) -> Get {
-    match if_match {
-        Some(etag) => get.with_if_match(etag),
-        None => get,
     }
 }

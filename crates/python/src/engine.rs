@@ -17,9 +17,13 @@ const LEAST_MEMORY_BYTES: u64 = 64 << 20;
 /// Of the memory, what files may hold that somebody has said will be read.
 const SHARE_AHEAD: u64 = 4;
 
-/// An engine of this process.
+/// An engine of this process; dereferences to the engine's client.
 pub struct Engine {
-    pub client: Client,
+    /// There until it goes.
+    client: Option<Client>,
+    process: u32,
+    /// What what has landed and not been taken may hold, roughly.
+    pub memory_bytes: u64,
     /// What files may hold that nobody has read yet.
     pub ahead: Arc<Allowance>,
     is_closed: AtomicBool,
@@ -30,15 +34,22 @@ impl Engine {
     pub fn new(pairs: &Pairs, siblings: u32) -> Result<Engine, Failure> {
         let mut found = flatout_ambient::gather(pairs)?;
         share(&mut found, siblings.max(1));
-        let ahead = Arc::new(Allowance::new(found.settings.memory_bytes / SHARE_AHEAD));
+        let memory_bytes = found.settings.memory_bytes;
+        let ahead = Arc::new(Allowance::new(memory_bytes / SHARE_AHEAD));
         let client = Client::new(found.into())?;
-        Ok(Engine { client, ahead, is_closed: AtomicBool::new(false) })
+        let (client, process) = (Some(client), std::process::id());
+        Ok(Engine { client, process, memory_bytes, ahead, is_closed: AtomicBool::new(false) })
     }
 
     /// Ends whatever runs on it, within a slice of whoever waits.
     pub fn close(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
-        flatout_ambient::remember(&self.client.paces());
+        flatout_ambient::remember(&self.paces());
+    }
+
+    /// Whether it is that of the process which forked this one: whoever waits for it here waits for ever.
+    pub fn is_foreign(&self) -> bool {
+        self.process != std::process::id()
     }
 
     pub fn is_closed(&self) -> bool {
@@ -47,6 +58,23 @@ impl Engine {
 
     pub fn closed() -> Failure {
         Failure::new(ErrorKind::Cancelled, "", "", "the client was closed")
+    }
+}
+
+impl std::ops::Deref for Engine {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        self.client.as_ref().expect("it is taken only when the engine goes")
+    }
+}
+
+impl Drop for Engine {
+    /// What a forked child inherited has no threads, and perhaps locks that nobody opens.
+    fn drop(&mut self) {
+        if self.is_foreign() {
+            std::mem::forget(self.client.take());
+        }
     }
 }
 

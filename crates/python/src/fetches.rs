@@ -4,32 +4,34 @@ use std::collections::HashMap;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use flatout_engine::{ErrorKind, Get, Landing, Report, Transfer};
+use flatout_engine::{ErrorKind, Get, Landing, Made, Report, Transfer};
 use flatout_wire::range::Span;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::blocks::Block;
 use crate::buffer::Buffer;
-use crate::client::Client;
+use crate::client::{Client, conditional, place};
 use crate::engine::Engine;
-use crate::errors::{Failure, location};
-use crate::progress::{Progress, Source};
+use crate::errors::Failure;
+use crate::progress::Source;
 use crate::waiting;
+use crate::watching::Watching;
 
 /// Reads of ranges, as many at once as were started.
 #[pyclass(frozen, module = "flatout._native")]
 pub struct Fetches {
-    engine: Arc<Engine>,
-    progress: Option<Py<Progress>>,
+    // Goes before the engine.
     running: Mutex<HashMap<u64, Fetch>>,
+    engine: Arc<Engine>,
+    watching: Mutex<Option<Watching>>,
     tell: Sender<u64>,
     told: Mutex<Receiver<u64>>,
 }
 
-/// One read. The transfer goes before the memory that it writes to.
+/// One read.
 struct Fetch {
     transfer: Transfer,
-    block: Block,
+    made: Made,
     url: String,
     of: Option<Py<Version>>,
 }
@@ -44,20 +46,29 @@ pub struct Version {
 
 #[pymethods]
 impl Fetches {
-    /// `progress` is told of all of them.
+    /// `progress` is told of all of them; `title` is what a bar is called.
     #[new]
-    #[pyo3(signature = (client, progress=None))]
-    fn new(py: Python<'_>, client: &Bound<'_, Client>, progress: Option<Py<Progress>>) -> PyResult<Fetches> {
-        let engine = client.get().engine(py)?;
-        if let Some(progress) = &progress {
-            progress.get().begin().map_err(|failure| failure.raise(py))?;
-        }
+    #[pyo3(signature = (client, progress=None, title=""))]
+    fn new(
+        py: Python<'_>,
+        client: &Client,
+        progress: Option<&Bound<'_, PyAny>>,
+        title: &str,
+    ) -> PyResult<Fetches> {
+        let engine = client.engine(py)?;
+        let watching = Mutex::new(Some(Watching::begin(py, progress, title)?));
         let (tell, told) = mpsc::channel();
-        Ok(Fetches { engine, progress, running: Mutex::default(), tell, told: Mutex::new(told) })
+        Ok(Fetches { running: Mutex::default(), engine, watching, tell, told: Mutex::new(told) })
     }
 
-    /// Begins to read `start..end` of an object, or what there is of it: of that version, if one is named. `number` says
-    /// which one it was when it has ended.
+    /// What may have landed and not been taken, by the client's settings: bytes.
+    #[getter]
+    fn memory_bytes(&self) -> u64 {
+        self.engine.memory_bytes
+    }
+
+    /// Begins to read `start..end` of an object, which is not empty, or what there is of it: of that version, if one is named.
+    /// `number` says which one it was when it has ended.
     #[pyo3(signature = (number, url, start, end, of=None))]
     fn start(
         &self,
@@ -68,38 +79,31 @@ impl Fetches {
         end: u64,
         of: Option<Py<Version>>,
     ) -> PyResult<()> {
-        let location = location("read", url).map_err(|failure| failure.raise(py))?;
-        let bytes =
-            end.checked_sub(start).filter(|bytes| *bytes > 0).and_then(|bytes| usize::try_from(bytes).ok());
-        let bytes = bytes.ok_or_else(|| Failure::usage("read", "an empty range").raise(py))?;
-        let block = Block::new(bytes);
-        // SAFETY: `Fetch` drops its transfer before the block, and nobody looks at the block before its end.
-        let landing = Landing::Memory(unsafe { block.memory() });
+        let location = place(py, "read", url)?;
+        let made = Made::new();
         let tell = self.tell.clone();
-        // Whoever wanted to hear it may have gone.
-        let get = Get::new(location, landing).with_span(Span::Slice(start..end)).on_end(move || {
+        let get = Get::new(location, Landing::Made(made.clone())).with_span(Span::Slice(start..end));
+        let get = conditional(get, of.as_ref().and_then(|version| version.get().etag.as_deref()));
+        let get = get.on_end(move || {
+            // Nobody may wait any more.
             let _ = tell.send(number);
         });
-        let etag = of.as_ref().and_then(|version| version.get().etag.clone());
-        let get = match etag {
-            Some(_etag) => get, //.with_if_match(etag),
-            None => get,
-        };
-        // It may end before it is known here: whoever is told of that looks with this lock.
-        let mut running = self.running();
-        let transfer = waiting::briefly(py, || self.engine.client.get(get))?;
+        let transfer = waiting::briefly(py, || self.engine.get(get))?;
         let transfer = transfer.map_err(|error| Failure::from(error).raise(py))?;
-        if let Some(progress) = &self.progress {
-            progress.get().watch(Source::One(transfer.watch()));
+        if let Some(watching) = &*self.watching() {
+            watching.watch(|| Source::One(transfer.watch()));
         }
-        running.insert(number, Fetch { transfer, block, url: url.to_owned(), of });
+        self.running().insert(number, Fetch { transfer, made, url: url.to_owned(), of });
         Ok(())
     }
 
-    /// Waits for one that ends, and returns its number, its memory, how much of that landed, and the version read.
+    /// Waits for one that ends, and returns its number, what came, and the version that was read.
     ///
     /// Raises what went wrong with it; the others go on.
-    fn next(&self, py: Python<'_>) -> PyResult<(u64, Buffer, u64, Version)> {
+    fn next(&self, py: Python<'_>) -> PyResult<(u64, Buffer, Version)> {
+        if self.running().is_empty() {
+            return Err(PyValueError::new_err("nothing has been started"));
+        }
         let mut ended = None;
         waiting::until(py, &self.engine, |slice| {
             let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,21 +116,29 @@ impl Fetches {
         })?;
         let fetch = ended.and_then(|number| Some((number, self.running().remove(&number)?)));
         let (number, fetch) = fetch.ok_or_else(|| Failure::panicked().raise(py))?;
-        let Fetch { transfer, block, url, of } = fetch;
+        let Fetch { transfer, made, url, of } = fetch;
         let report = py.detach(|| transfer.wait()).map_err(|error| Failure::from(error).raise(py))?;
         if let Some(of) = of {
             of.get().hold(&url, &report).map_err(|failure| failure.raise(py))?;
         }
+        let memory = made.take().ok_or_else(|| Failure::panicked().raise(py))?;
         let flatout_engine::Version { etag, last_modified: modified, size } = report.version;
-        Ok((number, Buffer::new(block), report.bytes, Version { size, etag, modified }))
+        Ok((number, Buffer::from(memory), Version { size, etag, modified }))
     }
 
     /// Cancels what still runs. When it returns no thread writes to any of its memory.
     fn close(&self, py: Python<'_>) {
         let running = std::mem::take(&mut *self.running());
-        py.detach(|| drop(running));
-        if let Some(progress) = &self.progress {
-            progress.get().end();
+        if self.engine.is_foreign() {
+            // It belongs to the process that forked this one.
+            std::mem::forget(running);
+        } else {
+            running.values().for_each(|fetch| fetch.transfer.cancel_switch().cancel());
+            py.detach(|| drop(running));
+        }
+        let watching = self.watching().take();
+        if let Some(watching) = watching {
+            watching.end(py);
         }
     }
 }
@@ -134,6 +146,18 @@ impl Fetches {
 impl Fetches {
     fn running(&self) -> MutexGuard<'_, HashMap<u64, Fetch>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn watching(&self) -> MutexGuard<'_, Option<Watching>> {
+        self.watching.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Fetches {
+    fn drop(&mut self) {
+        if self.engine.is_foreign() {
+            std::mem::forget(std::mem::take(&mut *self.running()));
+        }
     }
 }
 

@@ -87,7 +87,7 @@ impl File {
         let engine = self.client.get().engine(py)?;
         let opened = waiting::briefly(py, || {
             self.open.get(|| {
-                let reader = engine.client.reader(self.object.clone())?;
+                let reader = engine.reader(self.object.clone())?;
                 Ok(Open { ahead: Ahead::new(engine.ahead.clone()), reader, engine: engine.clone() })
             })
         })?;
@@ -179,7 +179,7 @@ impl File {
         let range = self.range(offset, u64::try_from(n).ok());
         if range.is_empty() {
             self.open(py)?;
-            return Ok(Buffer::new(Block::new(0)));
+            return Ok(Buffer::empty());
         }
         let there = self.bring(py, range)?;
         let block = py.detach(|| {
@@ -187,7 +187,7 @@ impl File {
             there.each(|at, slice| block.fill(at, slice));
             block
         });
-        Ok(Buffer::new(block))
+        Ok(block.into())
     }
 
     /// Fills `buffer` from `offset` on, as far as the object goes; how many bytes that were.

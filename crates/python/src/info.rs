@@ -45,6 +45,11 @@ impl Info {
         }
     }
 
+    /// What stands before the keys of a listing.
+    pub fn bucket_of(location: &Location) -> String {
+        location.bucket().map_or_else(String::new, |bucket| format!("{}://{bucket}/", location.scheme()))
+    }
+
     /// Of an entry of a listing of `bucket`, which is `scheme://name/`.
     pub fn of_entry(bucket: &str, entry: Entry) -> Info {
         let (is_prefix, listed) = match entry {

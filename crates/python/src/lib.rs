@@ -8,6 +8,7 @@ mod answer;
 mod blocks;
 mod buffer;
 mod client;
+mod completions;
 mod dlpack;
 mod engine;
 mod errors;
@@ -16,14 +17,16 @@ mod fetches;
 mod file;
 mod info;
 mod lent;
+mod many;
 mod per_process;
 mod progress;
-mod safetensors;
 mod range_reads;
 mod ranges;
+mod safetensors;
 mod settings;
 mod span;
 mod waiting;
+mod watching;
 
 use pyo3::prelude::*;
 
@@ -34,6 +37,8 @@ mod _native {
     use crate::buffer::Buffer;
     #[pymodule_export]
     use crate::client::Client;
+    #[pymodule_export]
+    use crate::completions::Completions;
     #[pymodule_export]
     use crate::exit::{_after_fork, _at_exit};
     #[pymodule_export]

@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use flatout_engine::{ErrorKind, Get, Landing, Made, Transfer};
+use flatout_engine::{Get, Landing, Made, Transfer};
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyIterator, PyString, PyTuple};
+use pyo3::types::{PyIterator, PyString};
 
 use crate::buffer::Buffer;
 use crate::client::Client;
@@ -24,6 +24,9 @@ use crate::watching::Watching;
 /// So many are on their way, or have landed and not been taken yet, unless somebody says.
 pub const CONCURRENCY: usize = 128;
 
+/// An object of at most so many bytes is asked for by one plain GET; so is one of unknown size.
+const SMALL_BYTES: u64 = 8 << 20;
+
 /// What `read_many` returns: pairs (index, Buffer), or (index, exception) where those are wanted, in the order asked for or as
 /// they come. Closing it, or letting go of it, ends what is on its way.
 #[pyclass(module = "flatout._native")]
@@ -36,7 +39,7 @@ pub struct ReadMany {
     begun: usize,
     options: Options,
     /// Who has ended, by index.
-    ended: (Sender<usize>, Receiver<usize>),
+    ended: (Sender<usize>, Mutex<Receiver<usize>>),
     watching: Option<Watching>,
 }
 
@@ -83,7 +86,12 @@ impl Wanted {
                 "an object to read is a URL, an Info of a listing, or (url, start, end), not {name}"
             )));
         };
-        Ok(location("read", &url).map(|location| Wanted { location, asked: asked(range.0, range.1), range, size }))
+        Ok(location("read", &url).map(|location| Wanted {
+            location,
+            asked: asked(range.0, range.1),
+            range,
+            size,
+        }))
     }
 }
 
@@ -95,6 +103,7 @@ impl ReadMany {
         options: Options,
         watching: Watching,
     ) -> ReadMany {
+        let (tell, told) = mpsc::channel();
         ReadMany {
             flights: VecDeque::new(),
             client,
@@ -102,14 +111,15 @@ impl ReadMany {
             wanted: Some(wanted.unbind()),
             begun: 0,
             options,
-            ended: mpsc::channel(),
+            ended: (tell, Mutex::new(told)),
             watching: Some(watching),
         }
     }
 
     /// Begins as many as may be on their way.
     fn begin(&mut self, py: Python<'_>) -> PyResult<()> {
-        while self.flights.len() < self.options.concurrency && (self.flights.is_empty() || self.has_memory()) {
+        while self.flights.len() < self.options.concurrency && (self.flights.is_empty() || self.has_memory())
+        {
             let Some(wanted) = &self.wanted else { return Ok(()) };
             let Some(item) = wanted.bind(py).clone().next() else {
                 self.wanted = None;
@@ -145,7 +155,9 @@ impl ReadMany {
         match asked {
             Asked::Nothing => return Ok(State::Empty),
             // One plain GET brings a small object and its checksum.
-            Asked::Span(Span::All) if size.is_none_or(|size| size <= self.engine.small_bytes) => get = get.whole(),
+            Asked::Span(Span::All) if size.is_none_or(|size| size <= SMALL_BYTES) => {
+                get = get.in_one_answer();
+            }
             Asked::Span(span) => get = get.with_span(span),
             Asked::Relative => {
                 let version = match self.client.get().version(py, &self.engine, &location)? {
@@ -167,7 +179,8 @@ impl ReadMany {
             // Nobody may wait any more.
             let _ = told.send(index);
         });
-        Ok(match waiting::briefly(py, || self.engine.get(get))? {
+        let engine = &self.engine;
+        Ok(match waiting::briefly(py, || engine.get(get))? {
             Ok(transfer) => {
                 if let Some(watching) = &self.watching {
                     watching.watch(|| Source::One(transfer.watch()));
@@ -189,9 +202,10 @@ impl ReadMany {
         if self.flights.is_empty() {
             return Ok(None);
         }
-        let (mut ended, place) = (None, &mut self.ended.1);
+        let told = self.ended.1.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let mut ended = None;
         let found = &mut ended;
-        waiting::until(py, &self.engine, move |slice| match place.recv_timeout(slice) {
+        waiting::until(py, &self.engine, move |slice| match told.recv_timeout(slice) {
             Ok(index) => {
                 *found = Some(index);
                 true

@@ -11,12 +11,14 @@ use pyo3::prelude::*;
 
 use crate::blocks::Block;
 use crate::buffer::Buffer;
+use crate::client::conditional;
 use crate::engine::Engine;
 use crate::errors::Failure;
 use crate::lent::Lent;
-use crate::progress::{Progress, Source};
+use crate::progress::Source;
 use crate::ranges::{Run, runs};
 use crate::waiting;
+use crate::watching::Watching;
 
 /// So many requests are begun ahead of the one that is waited for; the engine itself decides how many are on their way.
 const AHEAD: usize = 256;
@@ -33,7 +35,7 @@ impl Target {
         match self {
             Target::Own(mut block) => {
                 block.cut(bytes);
-                Buffer::new(block)
+                block.into()
             }
             Target::Lent(_) => unreachable!("what is lent is given back"),
         }
@@ -80,7 +82,7 @@ pub struct Reads<'a> {
     pub location: &'a Location,
     pub if_match: Option<&'a str>,
     pub max_gap: u64,
-    pub progress: Option<&'a Progress>,
+    pub watching: &'a Watching,
 }
 
 impl Reads<'_> {
@@ -121,13 +123,11 @@ impl Reads<'_> {
             // SAFETY: `read` drops all flights before it gives the targets back, and each range is of one run.
             None => unsafe { targets[run.of[0]].memory() },
         };
-        let get = Get::new(self.location.clone(), Landing::Memory(memory))
-            .with_span(Span::Slice(run.range.clone()));
-        let started = waiting::briefly(py, || self.engine.client.get(get))?;
+        let get = Get::new(self.location.clone(), Landing::Memory(memory));
+        let get = conditional(get.with_span(Span::Slice(run.range.clone())), self.if_match);
+        let started = waiting::briefly(py, || self.engine.get(get))?;
         let transfer = started.map_err(|error| Failure::from(error).raise(py))?;
-        if let Some(progress) = self.progress {
-            progress.watch(Source::One(transfer.watch()));
-        }
+        self.watching.watch(|| Source::One(transfer.watch()));
         Ok(Flight { transfer, run, scratch })
     }
 

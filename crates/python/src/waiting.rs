@@ -32,6 +32,10 @@ pub fn until(
     mut is_over: impl FnMut(Duration) -> bool + Send,
 ) -> PyResult<()> {
     let _inside = Inside::enter().map_err(|ends| ends.raise(py))?;
+    if engine.is_foreign() {
+        let cause = "this was begun in the process that forked this one";
+        return Err(Failure::usage("", cause).with_hint("begin it anew after the fork").raise(py));
+    }
     while !py.detach(|| is_over(SLICE)) {
         py.check_signals()?;
         if exit::is_over() {

@@ -8,7 +8,8 @@ import atexit as _atexit
 import os as _os
 
 from . import _native
-from ._native import Buffer, Info, Progress, __version__
+from ._native import Buffer, File, Info, Progress, __version__
+from .aio import AsyncClient
 from .client import Client, default_client
 from .errors import (
     AccessDenied,
@@ -27,14 +28,29 @@ from .errors import (
     UsageError,
 )
 from .io import RemoteFile
-from .verbs import buckets, exists, ls, ls_pages, open, read, read_ranges, readinto, stat
+from .verbs import (
+    buckets,
+    download,
+    download_many,
+    exists,
+    ls,
+    ls_pages,
+    open,
+    read,
+    read_many,
+    read_ranges,
+    readinto,
+    stat,
+)
 
 __all__ = [
     "AccessDenied",
+    "AsyncClient",
     "Buffer",
     "Cancelled",
     "Client",
     "Corrupt",
+    "File",
     "FlatoutError",
     "Info",
     "InternalError",
@@ -52,11 +68,14 @@ __all__ = [
     "__version__",
     "buckets",
     "default_client",
+    "download",
+    "download_many",
     "exists",
     "ls",
     "ls_pages",
     "open",
     "read",
+    "read_many",
     "read_ranges",
     "readinto",
     "stat",

@@ -140,13 +140,13 @@ def open_files(client: Client, files: Mapping[str, set[str] | None]) -> Model:
                 fetches.start(number, url, 0, HEAD_BYTES)
                 running += 1
             try:
-                number, buffer, nbytes, version = fetches.next()
+                number, buffer, version = fetches.next()
             except UsageError as refused:
                 # An empty object has no first bytes to ask for.
                 if refused.object in files and client.stat(refused.object).size == 0:
                     raise _invalid(refused.object, "it is empty") from None
                 raise
-            url, head = urls[number], memoryview(buffer)[:nbytes]
+            url, head = urls[number], memoryview(buffer)
             missing = _missing(url, head, version)
             if missing:
                 fetches.start(number, url, 0, missing, version)

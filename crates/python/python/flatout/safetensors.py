@@ -34,8 +34,6 @@ FILES_AT_ONCE = 8
 # come together, up to the second figure, and are copied from there.
 ALONE_BYTES = 1 << 20
 TOGETHER_BYTES = 8 << 20
-# Of a stream where nobody says: what 10 GB/s bring in a tenth of a second.
-AHEAD_BYTES = 1 << 30
 
 def load_file(
     filename: str,
@@ -43,7 +41,7 @@ def load_file(
     *,
     framework: str = "np",
     client: Client | None = None,
-    progress: _native.Progress | None = None,
+    progress: _native.Progress | bool | None = None,
 ) -> dict[str, Any]:
     """Every tensor of a file, by name, in the order of the file.
 
@@ -56,7 +54,7 @@ def load_file(
         framework: ``"np"`` for arrays of NumPy, ``"pt"`` for tensors of PyTorch. Types that it does not have come as
             :class:`RawTensor`.
         client: by default :func:`flatout.default_client`.
-        progress: told of the bytes on their way.
+        progress: a :class:`flatout.Progress`, which is told of the bytes on their way, or True for a bar.
 
     Raises:
         InvalidSafetensors: it is no safetensors file.
@@ -72,7 +70,7 @@ def load_model(
     *,
     framework: str = "np",
     client: Client | None = None,
-    progress: _native.Progress | None = None,
+    progress: _native.Progress | bool | None = None,
 ) -> dict[str, Any]:
     """Every tensor of a model in several files, which are read in parallel.
 
@@ -219,7 +217,7 @@ def stream_tensors(
     framework: str = "np",
     device: Any = "cpu",
     client: Client | None = None,
-    progress: _native.Progress | None = None,
+    progress: _native.Progress | bool | None = None,
 ) -> Iterator[tuple[str, Any]]:
     """Tensors one by one, as (name, tensor), while those that follow are fetched. Each owns its memory: keep it or let it go.
 
@@ -229,8 +227,8 @@ def stream_tensors(
         urls: as of :class:`safe_open`.
         order: ``"file"``, as they lie there; ``"names"``, sorted; ``"completion"``, as they arrive.
         select: which of them: a pattern such as ``"model.layers.3.*"``, or a function of the name.
-        memory_limit: bytes that may be fetched, or on their way, and not yet taken; a tensor that is larger comes alone. 1 GiB
-            where it is None.
+        memory_limit: bytes that may be fetched, or on their way, and not yet taken; a tensor that is larger comes alone. Where
+            it is None the client's setting ``memory`` counts.
         framework, device, client, progress: as of :func:`load_file`.
 
     Raises:
@@ -246,9 +244,8 @@ def stream_tensors(
     places = [place for name, place in model.places.items() if _is_selected(name, select)]
     if order == "names":
         places.sort(key=lambda place: place[1].name)
-    limit = AHEAD_BYTES if memory_limit is None else memory_limit
-    batches = _batches(places, min(TOGETHER_BYTES, limit))
-    return _stream(_Ahead(client, batches, limit, order == "completion", progress), made)
+    batches = _batches(places, min(TOGETHER_BYTES, memory_limit or TOGETHER_BYTES))
+    return _stream(_Ahead(client, batches, memory_limit, order == "completion", progress), made)
 
 
 def _stream(ahead: _Ahead, made: NumPy | Torch) -> Iterator[tuple[str, Any]]:
@@ -316,12 +313,13 @@ class _Ahead:
         self,
         client: Client,
         batches: deque[_Batch],
-        limit: int,
+        limit: int | None,
         as_they_arrive: bool,
-        progress: _native.Progress | None,
+        progress: _native.Progress | bool | None,
     ):
-        self._waiting, self._limit, self._as_they_arrive = batches, limit, as_they_arrive
-        self._fetches = _native.Fetches(client, progress)
+        self._waiting, self._as_they_arrive = batches, as_they_arrive
+        self._fetches = _native.Fetches(client, progress, "tensors")
+        self._limit = limit or self._fetches.memory_bytes
         self._begun: dict[int, _Batch] = {}
         self._arrived: dict[int, memoryview] = {}
         self._held = self._numbers = 0
@@ -336,7 +334,7 @@ class _Ahead:
             number = next(iter(self._arrived if self._as_they_arrive else self._begun), None)
             if number in self._arrived:
                 return self._begun.pop(number), self._arrived.pop(number)
-            ended, buffer, _, _ = self._fetches.next()
+            ended, buffer, _ = self._fetches.next()
             self._arrived[ended] = memoryview(buffer)
 
     def on_taken(self, batch: _Batch) -> None:
@@ -361,12 +359,13 @@ class _Ahead:
 
 
 def _load(
-    client: Client, model: Model, made: NumPy | Torch, progress: _native.Progress | None
+    client: Client, model: Model, made: NumPy | Torch, progress: _native.Progress | bool | None
 ) -> dict[str, Any]:
     """Whole files, each in one transfer."""
     loaded: dict[int, dict[str, Any]] = {}
     waiting, running = iter(enumerate(model.files)), 0
-    fetches = _native.Fetches(client, progress)
+    title = model.files[0].url if len(model.files) == 1 else f"{len(model.files)} files"
+    fetches = _native.Fetches(client, progress, title)
     try:
         while len(loaded) < len(model.files):
             for number, file in islice(waiting, FILES_AT_ONCE - running):
@@ -378,7 +377,7 @@ def _load(
                 else:
                     loaded[number] = _tensors(file, here, made)
             if running:
-                number, buffer, _, _ = fetches.next()
+                number, buffer, _ = fetches.next()
                 running -= 1
                 loaded[number] = _tensors(model.files[number], memoryview(buffer), made)
     finally:
