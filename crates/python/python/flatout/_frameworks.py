@@ -81,9 +81,15 @@ class NumPy:
         """The tensor that lies in `memory` from `at` on: shown there, or copied where that is no place for its type."""
         known = self.dtype(dtype)
         if known is None:
-            return RawTensor(dtype, shape, self.numpy.ndarray(nbytes, self.numpy.uint8, memory, at))
-        array = self.numpy.ndarray(shape, known, memory, at)
+            return RawTensor(dtype, shape, self._flat(memory, at, nbytes, self.numpy.dtype("uint8")))
+        array = self._flat(memory, at, nbytes, known).reshape(shape)
         return array if array.flags.aligned else array.copy()
+
+    def _flat(self, memory: memoryview, at: int, nbytes: int, dtype: Any) -> Any:
+        # ndarray(buffer=) would refer to the memory without holding it, so that it could be released under the array.
+        if not nbytes:
+            return self.numpy.empty(0, dtype)
+        return self.numpy.frombuffer(memory, dtype, nbytes // dtype.itemsize, at)
 
     def gather(self, out: memoryview, memory: Any, counts: Any, strides: Any, item_bytes: int) -> None:
         """Copies items of `memory`, so many of them so many bytes apart, to `out`, one behind the other."""

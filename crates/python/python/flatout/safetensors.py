@@ -35,6 +35,7 @@ FILES_AT_ONCE = 8
 ALONE_BYTES = 1 << 20
 TOGETHER_BYTES = 8 << 20
 
+
 def load_file(
     filename: str,
     device: Any = "cpu",
