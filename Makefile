@@ -1,7 +1,7 @@
 # Every chore by one word. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check faults fuzz leaks sanitize lab compare deny deps install fmt docs clean
+.PHONY: help demo demo-python test test-python wheel check faults fuzz leaks sanitize lab compare deny deps install fmt docs clean
 
 # As root into /usr/local/bin, as a user into ~/.local/bin; PREFIX=/somewhere for elsewhere.
 PREFIX ?= $(if $(filter 0,$(shell id -u)),/usr/local,$(HOME)/.local)
@@ -19,7 +19,7 @@ SUITE ?= quick
 SEEDS ?= 10
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## fetch 4 GiB from an origin on this machine and compare with the floor; needs Rust only
 	@command -v cargo >/dev/null || { echo "demo: needs Rust 1.92 or newer with cargo on the PATH" >&2; exit 1; }
@@ -38,6 +38,19 @@ test: ## install what the tests need, then run every check and test
 	cargo build --profile unchecked -p flatout-cli
 	$(PYTHON) bench/lab run --suite smoke --flatout target/unchecked/flatout --out target/lab-smoke --wait 600
 	$(PYTHON) -m unittest discover --buffer --start-directory bench/tests
+	scripts/python.sh test
+
+test-python: ## the Python package alone: make test-python [PYTEST="-k ranges"]
+	@scripts/deps.sh ensure
+	scripts/python.sh test $(PYTEST)
+
+wheel: ## build the Python package's wheel into dist/
+	@scripts/deps.sh ensure
+	scripts/python.sh wheel
+
+demo-python: ## load a generated safetensors model in Python from an origin on this machine, with a bar
+	@scripts/deps.sh ensure
+	@scripts/python.sh demo
 
 faults: ## the fault matrix with many seeds: make faults SEEDS=100 (docs/faults.md)
 	FLATOUT_SEEDS=$(SEEDS) cargo test -p flatout-cli --test it faults:: -- --nocapture

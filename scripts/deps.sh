@@ -24,6 +24,9 @@ python3=/usr/bin/python3
 # Clients of OSS and S3, pinned by the files there: Go modules by go.sum, Python packages by requirements.txt.
 clients=$(cd "$(dirname "$0")/../crates/cli/tests/real/clients" && pwd)
 
+# What tests of the Python package use beside it, pinned there: by the interpreter above, and with Debian's torch.
+package=$(cd "$(dirname "$0")/../crates/python" && pwd)
+
 # Under sudo the tools belong to whoever called it, so that the tests find them.
 owner=${SUDO_USER:-$(id -un)}
 home=$(getent passwd "$owner" | cut -d: -f6)
@@ -33,6 +36,8 @@ versitygw=$cache/versitygw-${VERSITYGW##*@}/versitygw
 # Named after what they are made of, so that a change there makes them anew.
 oss_clients=$cache/oss-clients-$(cat "$clients"/go.mod "$clients"/go.sum "$clients"/main.go | cksum | cut -d' ' -f1)
 python=$cache/python-$({ cat "$clients/requirements.txt"; "$python3" -V || true; } 2>/dev/null | cksum | cut -d' ' -f1)
+package_python=$cache/package-python-$({ cat "$package/requirements.txt"; "$python3" -V || true; } 2>/dev/null | cksum | cut -d' ' -f1)
+package_torch=$cache/package-torch-$({ cat "$package/requirements-torch.txt"; "$python3" -V || true; } 2>/dev/null | cksum | cut -d' ' -f1)
 
 # Neither sudo's PATH nor a plain user's holds them all.
 PATH=$PATH:/usr/sbin:/sbin:/usr/local/go/bin
@@ -68,6 +73,8 @@ list() {
     line ossutil "$(found "$oss_clients/ossutil" || echo "missing: go build, about a minute")"
     line oss-go "$(found "$oss_clients/oss-go" || echo "missing: go build, with ossutil")"
     line python "$(found "$python/whole" || echo "missing: pip install of OSS SDK, boto3, aws-cli, pyarrow, DuckDB and safetensors, about a minute")"
+    line package "$(found "$package_python/whole" || echo "missing: pip install of maturin, pytest, pandas, fsspec and what else the package's tests use, about a minute")"
+    line "" "$(found "$package_torch/whole" || echo "missing: pip install of pytest and safetensors beside Debian's torch")"
 }
 
 # Debian has Python without what makes environments of it.
@@ -85,7 +92,9 @@ found() { if [ -x "$1" ]; then echo "$1"; else false; fi; }
 nothing_missing() {
     [ -z "$(missing_packages)" ] && leads bin/minio "$minio" && leads bin/versitygw "$versitygw" &&
         leads bin/ossutil "$oss_clients/ossutil" && leads bin/oss-go "$oss_clients/oss-go" &&
-        [ -x "$python/whole" ] && leads python "$python"
+        [ -x "$python/whole" ] && leads python "$python" &&
+        [ -x "$package_python/whole" ] && leads package-python "$package_python" &&
+        [ -x "$package_torch/whole" ] && leads package-torch "$package_torch"
 }
 
 leads() { [ -e "$2" ] && [ "$(readlink -f "$cache/$1")" = "$(readlink -f "$2")" ]; }
@@ -96,6 +105,7 @@ install_missing() {
     install_go "$versitygw" "$VERSITYGW" 2
     install_oss_clients
     install_python
+    install_package_pythons
     # The tests look here; the version stays in the folder that it points to.
     as_owner mkdir -p "$cache/bin"
     as_owner ln -sfn "../minio-${MINIO##*@}/minio" "$cache/bin/minio"
@@ -103,6 +113,8 @@ install_missing() {
     as_owner ln -sfn "../${oss_clients##*/}/ossutil" "$cache/bin/ossutil"
     as_owner ln -sfn "../${oss_clients##*/}/oss-go" "$cache/bin/oss-go"
     as_owner ln -sfn "${python##*/}" "$cache/python"
+    as_owner ln -sfn "${package_python##*/}" "$cache/package-python"
+    as_owner ln -sfn "${package_torch##*/}" "$cache/package-torch"
     nothing_missing || { say "something is still missing"; exit 1; }
 }
 
@@ -166,6 +178,25 @@ install_python() {
     as_owner "$python/bin/pip" install -q --disable-pip-version-check --no-deps -r "$clients/requirements.txt"
     as_owner "$python/bin/pip" check >/dev/null
     as_owner ln -sfn bin/python "$python/whole"
+}
+
+# Two environments for the Python package: one with what its users use, and one that sees Debian's torch and numpy.
+install_package_pythons() {
+    [ -x "$package_python/whole" ] || {
+        say "pip install of what the Python package's tests use (about a minute)"
+        as_owner rm -rf "$package_python"
+        as_owner "$python3" -m venv "$package_python"
+        as_owner "$package_python/bin/pip" install -q --disable-pip-version-check --no-deps -r "$package/requirements.txt"
+        as_owner "$package_python/bin/pip" check >/dev/null
+        as_owner ln -sfn bin/python "$package_python/whole"
+    }
+    [ -x "$package_torch/whole" ] || {
+        as_owner rm -rf "$package_torch"
+        as_owner "$python3" -m venv --system-site-packages "$package_torch"
+        as_owner "$package_torch/bin/pip" install -q --disable-pip-version-check --no-deps --ignore-installed \
+            -r "$package/requirements-torch.txt"
+        as_owner ln -sfn bin/python "$package_torch/whole"
+    }
 }
 
 missing_packages() {

@@ -1,13 +1,55 @@
 #!/usr/bin/env bash
-# The Python package as it stands here, for whoever works on it: builds the native half and puts it beside the Python half.
+# The Python package, built and tried from here. scripts/deps.sh installs what the tests and the wheel need.
 #
-#   scripts/python.sh                builds; then: PYTHONPATH=crates/python/python python3 -c 'import flatout'
-#   scripts/python.sh COMMAND …      builds, and runs the command with that path
+#   scripts/python.sh                 the native half beside the Python half: PYTHONPATH=crates/python/python python3
+#   scripts/python.sh run COMMAND …   the same, and the command with that path
+#   scripts/python.sh test [ARGUMENT …]  the package as it is installed, without debug assertions, by pytest and both interpreters
+#   scripts/python.sh demo            examples/demo.py, in release
+#   scripts/python.sh wheel           the wheel for everybody else, in dist/
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")/.." && pwd)
+cache=${FLATOUT_CACHE:-$HOME/.cache/flatout}
+package=$here/crates/python
+site=$here/target/python
 cd "$here"
-cargo build --quiet -p flatout-python
-# A new file each time: a process that has the old one loaded keeps it.
-ln -sfn "$here/target/debug/lib_native.so" crates/python/python/flatout/_native.abi3.so
-[ $# = 0 ] || PYTHONPATH=$here/crates/python/python exec "$@"
+
+build() {
+    cargo build --quiet -p flatout-python
+    ln -sfn "$here/target/debug/lib_native.so" "$package/python/flatout/_native.abi3.so"
+}
+
+# What is to be tried is what is shipped: a wheel, with its metadata and entry points.
+install() {
+    rm -rf "$site"
+    "$cache/package-python/bin/maturin" build --quiet --profile "$1" --manifest-path "$package/Cargo.toml" \
+        --compatibility linux --out "$site/wheel"
+    "$cache/package-python/bin/pip" install --quiet --disable-pip-version-check --no-deps --target "$site/site" "$site"/wheel/*.whl
+}
+
+# What is beside a test that it may not see, such as another pytest.ini, is not in the way from its own folder.
+try() {
+    (cd "$package" && PYTHONPATH=$site/site exec "$cache/$1/bin/python" -m pytest "${@:2}")
+}
+
+case ${1:-build} in
+    build) build ;;
+    run) build && PYTHONPATH=$package/python exec "${@:2}" ;;
+    test)
+        cargo build --quiet --profile unchecked -p flatout-cli
+        install unchecked
+        try package-python "${@:2}"
+        # Debian's torch and its old numpy: what shares memory with them.
+        [ $# != 1 ] || try package-torch tests/test_buffers.py tests/test_files.py $(ls "$package"/tests/test_*torch*.py "$package"/tests/test_safetensors.py 2>/dev/null || true)
+        ;;
+    demo)
+        cargo build --quiet --release -p flatout-cli
+        install release
+        PYTHONPATH=$site/site exec "$cache/package-python/bin/python" "$package/examples/demo.py" target/release/flatout
+        ;;
+    wheel)
+        "$cache/package-python/bin/maturin" build --release --manifest-path "$package/Cargo.toml" --out dist
+        ls -l dist/*.whl
+        ;;
+    *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 4 ;;
+esac

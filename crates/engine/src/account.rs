@@ -10,7 +10,7 @@ use flatout_wire::oss::Oss;
 use flatout_wire::oss_sign::{self, RANGE_BEHAVIOR, Resource, Version};
 use flatout_wire::request::{self, Method, Request};
 use flatout_wire::s3::S3;
-use flatout_wire::sign::Signer;
+use flatout_wire::sign::{self, Signer};
 
 use crate::client::Core;
 use crate::credentials::{Held, Keys, Provider};
@@ -175,6 +175,36 @@ impl Account {
         }
     }
 
+    /// The URL by which whoever has it reads an object for `expires_s` seconds, without keys of his own: a secret.
+    pub(crate) fn presigned(&self, location: &Location, pen: &Pen, expires_s: u64) -> Result<String, Error> {
+        let errand = Errand::Get(location.clone());
+        let (bucket, key) = errand.resource();
+        let request = match pen {
+            Pen::Plain => {
+                let error = Error::new(ErrorKind::Unsupported, "a plain URL is not for us to sign");
+                return Err(error.with_hint("hand it on as it is, or name the object by s3:// or oss://"));
+            }
+            Pen::S3(held) => {
+                let expires_s = check_expiry(expires_s, sign::PRESIGNED_MAX_S)?;
+                let s3 = self.s3_for(bucket);
+                let mut request = s3_request(&s3, &errand);
+                note_payer_in_query(self.s3_payer, "x-amz-request-payer", &mut request);
+                let presign = |signer: &Signer| signer.presign(&mut request, expires_s, unix_seconds());
+                self.with_s3_signer(&s3, held, presign).ok_or_else(|| no_keys(pen))?;
+                request
+            }
+            Pen::Oss(held) => {
+                let Some(signer) = &held.signer else { return Err(no_keys(pen)) };
+                let expires_s = check_expiry(expires_s, signer.presigned_max_s())?;
+                let mut request = oss_request(self.oss()?, &errand);
+                note_payer_in_query(self.oss_payer, "x-oss-request-payer", &mut request);
+                signer.presign(&mut request, Resource { bucket, key }, expires_s, unix_seconds());
+                request
+            }
+        };
+        Ok(request.url())
+    }
+
     /// Learns from a refusal where an S3 bucket lies; whether asking again goes there. OSS is not followed: what it
     /// names is the public endpoint of a region that costs traffic and time, which is the user's to choose.
     ///
@@ -220,16 +250,21 @@ impl Account {
         moved.get(bucket).unwrap_or(&self.s3).clone()
     }
 
-    /// A bucket in another region than the keys' signer is made for costs the key of the day anew, once a minute and object.
     fn sign_s3(&self, s3: &S3, pen: &Pen, request: &mut Request) {
         let Pen::S3(held) = pen else { return };
-        match (&held.signer, held.credentials()) {
-            (Some(signer), _) if s3.region == self.s3.region => signer.sign(request, unix_seconds()),
-            (Some(_), Some(credentials)) => {
-                Signer::new(credentials.clone(), &s3.region).sign(request, unix_seconds());
-            }
-            _ => {}
+        // Without keys it leaves unsigned.
+        let _ = self.with_s3_signer(s3, held, |signer| signer.sign(request, unix_seconds()));
+    }
+
+    /// `None` without keys. A bucket in another region than the keys' signer is made for costs the key of the day anew, once a
+    /// minute and object.
+    fn with_s3_signer(&self, s3: &S3, held: &Held<Signer>, sign: impl FnOnce(&Signer)) -> Option<()> {
+        let signer = held.signer.as_ref()?;
+        match s3.region == self.s3.region {
+            true => sign(signer),
+            false => sign(&Signer::new(held.credentials()?.clone(), &s3.region)),
         }
+        Some(())
     }
 }
 
@@ -237,6 +272,26 @@ fn note_payer(pays: bool, bucket: &str, header: &str, request: &mut Request) {
     if pays && !bucket.is_empty() {
         request.set(header, "requester");
     }
+}
+
+/// Whoever uses a presigned URL sends no header for it.
+fn note_payer_in_query(pays: bool, name: &str, request: &mut Request) {
+    if pays {
+        request.query = format!("{name}=requester");
+    }
+}
+
+fn check_expiry(expires_s: u64, most_s: u32) -> Result<u32, Error> {
+    let within = u32::try_from(expires_s).ok().filter(|expires_s| (1..=most_s).contains(expires_s));
+    within.ok_or_else(|| {
+        let cause = format!("a presigned URL cannot work for {expires_s} seconds");
+        Error::new(ErrorKind::Usage, cause).with_hint(format!("say 1 to {most_s} seconds"))
+    })
+}
+
+fn no_keys(pen: &Pen) -> Error {
+    let error = Error::new(ErrorKind::Denied, "there are no keys to sign with");
+    error.with_hint(pen.note().unwrap_or("`flatout config show` says where keys come from"))
 }
 
 async fn renewed<S: Send + Sync + 'static>(

@@ -12,9 +12,10 @@ use flatout_wire::location::{Location, LocationError};
 use flatout_wire::range::Span;
 use flatout_wire::request::Request;
 use flatout_wire::sign::Credentials;
+use tokio::runtime::Runtime;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::account::{Account, Dialect, Errand, OssSettings};
+use crate::account::{Account, Dialect, Errand, OssSettings, Pen};
 use crate::control::{Call, Patience, Question, Reply};
 use crate::credentials::{Anonymous, Grant, Keys, Provider, Refused};
 use crate::endpoint::Endpoints;
@@ -201,12 +202,22 @@ impl Client {
     /// # Errors
     /// [`ErrorKind::Denied`] when a provider that is configured fails; [`ErrorKind::Usage`] for settings that lead nowhere.
     pub fn signed_get(&self, location: &Location) -> Result<Request, Error> {
-        let runtime = tokio::runtime::Builder::new_current_thread().build();
-        let runtime = runtime.map_err(|refused| Error::local("cannot wait for keys", refused))?;
-        let account = &self.core.account;
-        let pen = runtime.block_on(account.pen(&self.core, Dialect::of(location)));
-        let request = pen.and_then(|pen| account.request(&Errand::Get(location.clone()), &pen));
+        let pen = self.core.pen(Dialect::of(location));
+        let request = pen.and_then(|pen| self.core.account.request(&Errand::Get(location.clone()), &pen));
         request.map_err(|error| error.during("read", location))
+    }
+
+    /// A URL by which whoever has it reads an object for `expires_s` seconds, 1 to 604,800 (of OSS's version 1, as many as a `u32`
+    /// has), by a plain GET: signed with the keys of now, whose own end is its end too. It is a secret. No origin is asked.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`] without keys, or when a provider that is configured fails; [`ErrorKind::Usage`] for a time that is
+    /// out of bounds, for what is no object and for settings that lead nowhere; [`ErrorKind::Unsupported`] for a plain URL.
+    pub fn presign(&self, location: &Location, expires_s: u64) -> Result<String, Error> {
+        check_object(location)?;
+        let pen = self.core.pen(Dialect::of(location));
+        let url = pen.and_then(|pen| self.core.account.presigned(location, &pen, expires_s));
+        url.map_err(|error| error.during("presign", location))
     }
 
     /// The keys that S3 calls are signed with now, asked for if need be; `None` when they leave unsigned.
@@ -359,6 +370,12 @@ impl Drop for Client {
     }
 }
 
+/// For a thread of the caller's that waits for keys.
+fn keys_runtime() -> Result<Runtime, Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.map_err(|refused| Error::local("cannot wait for keys", refused))
+}
+
 /// What it takes at most to see that an address is dead: nobody is there, then nobody takes the request, then nothing comes
 /// of an answer, which is noticed a tick after its time.
 fn longest_trial(settings: &Settings) -> Duration {
@@ -467,13 +484,16 @@ impl Core {
         }
     }
 
+    /// What requests are signed with now; blocks while a provider is asked.
+    fn pen(self: &Arc<Core>, dialect: Dialect) -> Result<Pen, Error> {
+        keys_runtime()?.block_on(self.account.pen(self, dialect))
+    }
+
     fn keys<S: Send + Sync + 'static>(
         self: &Arc<Core>,
         keys: &Arc<Keys<S>>,
     ) -> Result<Option<Credentials>, Error> {
-        let runtime = tokio::runtime::Builder::new_current_thread().build();
-        let runtime = runtime.map_err(|refused| Error::local("cannot wait for keys", refused))?;
-        let held = runtime.block_on(keys.current(self))?;
+        let held = keys_runtime()?.block_on(keys.current(self))?;
         Ok(held.credentials().cloned())
     }
 

@@ -10,10 +10,7 @@ const ALIGN: usize = 4096;
 /// A block of bytes.
 pub struct Block {
     start: NonNull<u8>,
-    /// As allocated.
     bytes: usize,
-    /// Of those, what is to be seen.
-    shown: usize,
 }
 
 // SAFETY: it owns its bytes.
@@ -28,12 +25,18 @@ impl Block {
             return Block {
                 start: NonNull::without_provenance(ALIGN.try_into().expect("not zero")),
                 bytes,
-                shown: bytes,
             };
         }
         // SAFETY: the layout is not empty.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) });
-        Block { start: start.unwrap_or_else(|| handle_alloc_error(layout)), bytes, shown: bytes }
+        Block { start: start.unwrap_or_else(|| handle_alloc_error(layout)), bytes }
+    }
+
+    /// The same bytes.
+    pub fn of(bytes: &[u8]) -> Block {
+        let mut block = Block::new(bytes.len());
+        block.fill(0, bytes);
+        block
     }
 
     /// Copies `from` to `at`.
@@ -48,11 +51,6 @@ impl Block {
         // SAFETY: initialised; whoever has `memory` does not write any more, as it promised.
         let all = unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) };
         &all[at..at + bytes]
-    }
-
-    /// Shows only so many bytes from now on, where fewer came.
-    pub fn cut(&mut self, bytes: usize) {
-        self.shown = bytes.min(self.shown);
     }
 
     /// All of it, for a transfer.
@@ -95,7 +93,7 @@ impl Held {
 
     pub fn len(&self) -> usize {
         match self {
-            Held::Ours(block) => block.shown,
+            Held::Ours(block) => block.bytes,
             Held::Made(block) => block.len(),
         }
     }

@@ -104,8 +104,8 @@ impl Buffer {
         let views = memory.as_ref().map_or(0, |shared| shared.views.load(Ordering::SeqCst));
         if views > 0 {
             return Err(PyBufferError::new_err(format!(
-                "{views} view{} of this buffer still there: delete arrays and memoryviews of it first",
-                if views == 1 { " is" } else { "s are" }
+                "{views} view{} still there: delete arrays and memoryviews of it first",
+                if views == 1 { " of this buffer is" } else { "s of this buffer are" }
             )));
         }
         *memory = None;

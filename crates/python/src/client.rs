@@ -5,14 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use flatout_engine::{Dialect, Entry, ErrorKind, Get, Landing, Listing, Made, Object, Report, Stat, Version};
+use flatout_engine::{Dialect, Entry, ErrorKind, Get, Landing, Listing, Made, Object, ReaderStats, Report, Stat, Version};
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
 use flatout_wire::time::parse_http;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{IntoPyDict, PyDict, PyList, PyTuple};
 
-use crate::blocks::Block;
 use crate::buffer::Buffer;
 use crate::engine::{self, Engine};
 use crate::errors::{Failure, location};
@@ -24,7 +23,7 @@ use crate::per_process::PerProcess;
 use crate::progress::Source;
 use crate::range_reads::{Reads, Target};
 use crate::ranges::GAP_BYTES;
-use crate::settings::{Pairs, pairs, with_password};
+use crate::settings::{Pairs, has_password, pairs, with_password};
 use crate::span::{Asked, asked, within};
 use crate::waiting;
 use crate::watching::Watching;
@@ -125,7 +124,7 @@ pub fn conditional(get: Get, if_match: Option<&str>) -> Get {
 fn targets(py: Python<'_>, ranges: &[Range<u64>], out: Option<&[Bound<'_, PyAny>]>) -> PyResult<Vec<Target>> {
     let bytes = |range: &Range<u64>| usize::try_from(range.end - range.start).expect("a word has 64 bits");
     let Some(out) = out else {
-        return Ok(ranges.iter().map(|range| Target::Own(Block::new(bytes(range)))).collect());
+        return Ok(ranges.iter().map(|_| Target::Own(None)).collect());
     };
     if out.len() != ranges.len() {
         let cause = format!("{} buffers for {} ranges", out.len(), ranges.len());
@@ -186,6 +185,40 @@ impl Client {
 
     fn __getnewargs__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyDict>,)> {
         Ok((self.settings(py)?,))
+    }
+
+    /// The most memory that its engine may take in this process, in bytes; buffers of the caller's and what reads return are no
+    /// part of it.
+    #[getter]
+    fn memory_limit(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.engine(py)?.memory_bytes)
+    }
+
+    /// What reading files has come to so far, of all of them in this process: counts by name, in bytes or reads.
+    #[getter]
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let engine = self.engine(py)?;
+        let (ReaderStats { served_bytes, fetched_bytes, wasted_bytes, hits, waits, random, whole, .. }, held) =
+            (engine.reader_stats(), engine.memory_held());
+        let counts = [
+            ("served_bytes", served_bytes),
+            ("fetched_bytes", fetched_bytes),
+            ("wasted_bytes", wasted_bytes),
+            ("hits", hits),
+            ("waits", waits),
+            ("random", random),
+            ("whole", whole),
+            ("memory_held", held),
+        ];
+        counts.into_py_dict(py)
+    }
+
+    fn __repr__(&self) -> String {
+        let shown = |(name, value): &(&str, String)| {
+            let value = if has_password(value) { "***" } else { value };
+            format!("{}={value:?}", name.replace('-', "_"))
+        };
+        format!("Client({})", self.pairs.iter().map(shown).collect::<Vec<_>>().join(", "))
     }
 
     /// Ends what runs on it; whoever waits is told by Cancelled. It cannot be used after. Calling it again does nothing.
@@ -346,7 +379,8 @@ impl Client {
             targets.into_iter().for_each(|target| target.release(py));
             return PyList::new(py, filled?);
         }
-        let buffers = targets.into_iter().zip(filled?).map(|(target, bytes)| target.buffer(bytes));
+        filled?;
+        let buffers = targets.into_iter().map(Target::buffer);
         PyList::new(py, buffers.collect::<Vec<_>>())
     }
 

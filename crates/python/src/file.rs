@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use flatout_engine::{Error, Object, Pieces, Reader};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 
 use crate::ahead::Ahead;
 use crate::answer::Answer;
@@ -15,7 +15,7 @@ use crate::buffer::Buffer;
 use crate::client::Client;
 use crate::engine::Engine;
 use crate::errors::Failure;
-use crate::lent::Lent;
+use crate::lent::{self, Lent};
 use crate::per_process::PerProcess;
 use crate::span::within;
 use crate::waiting;
@@ -188,6 +188,18 @@ impl File {
             block
         });
         Ok(block.into())
+    }
+
+    /// As `pread`, into `bytes`.
+    #[pyo3(signature = (offset, n=-1))]
+    fn pread_bytes<'py>(&self, py: Python<'py>, offset: u64, n: i64) -> PyResult<Bound<'py, PyBytes>> {
+        let range = self.range(offset, u64::try_from(n).ok());
+        if range.is_empty() {
+            self.open(py)?;
+            return Ok(PyBytes::new(py, b""));
+        }
+        let there = self.bring(py, range)?;
+        lent::bytes(py, there.bytes, |put| there.each(put))
     }
 
     /// Fills `buffer` from `offset` on, as far as the object goes; how many bytes that were.

@@ -2,8 +2,10 @@
 
 use flatout_engine::Memory;
 use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::exceptions::{PyBufferError, PyMemoryError, PyTypeError};
+use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 /// A writable, contiguous buffer of Python's, held.
 pub struct Lent {
@@ -73,4 +75,31 @@ impl Lent {
     pub fn release(self, py: Python<'_>) {
         self.held.release(py);
     }
+}
+
+/// A `bytes` that `fill` fills, without the interpreter's lock and without a copy more.
+pub fn bytes<'py>(
+    py: Python<'py>,
+    length: usize,
+    fill: impl FnOnce(&mut dyn FnMut(usize, &[u8])) + Send,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let size = isize::try_from(length).map_err(|_| PyMemoryError::new_err("too long"))?;
+    // SAFETY: without a source it makes a new object of that length, or raises.
+    let fresh = unsafe {
+        Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(std::ptr::null(), size))?
+    };
+    // SAFETY: it is a `bytes`, which was made a moment ago.
+    let fresh = unsafe { fresh.cast_into_unchecked::<PyBytes>() };
+    // SAFETY: as above.
+    let start = unsafe { ffi::PyBytes_AsString(fresh.as_ptr()) } as usize;
+    py.detach(|| {
+        // SAFETY: nobody else has seen the object, so that it may still be written to, and it lives until this returns.
+        let place = unsafe {
+            let start = start as *mut u8;
+            start.write_bytes(0, length);
+            std::slice::from_raw_parts_mut(start, length)
+        };
+        fill(&mut |at, from| place[at..at + from.len()].copy_from_slice(from));
+    });
+    Ok(fresh)
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use flatout_engine::{ErrorKind, Get, Landing, Memory, Transfer, Version};
+use flatout_engine::{ErrorKind, Get, Landing, Made, Transfer, Version};
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
 use pyo3::prelude::*;
@@ -23,20 +23,18 @@ use crate::watching::Watching;
 /// So many requests are begun ahead of the one that is waited for; the engine itself decides how many are on their way.
 const AHEAD: usize = 256;
 
-/// Where a range goes.
+/// Where a range goes: a buffer of the caller's, or one that is made for it.
 pub enum Target {
-    Own(Block),
+    /// There once it has landed.
+    Own(Option<Buffer>),
     Lent(Lent),
 }
 
 impl Target {
     /// What came, as a buffer of its own.
-    pub fn buffer(self, bytes: usize) -> Buffer {
+    pub fn buffer(self) -> Buffer {
         match self {
-            Target::Own(mut block) => {
-                block.cut(bytes);
-                block.into()
-            }
+            Target::Own(buffer) => buffer.unwrap_or_else(Buffer::empty),
             Target::Lent(_) => unreachable!("what is lent is given back"),
         }
     }
@@ -48,20 +46,9 @@ impl Target {
         }
     }
 
-    /// # Safety
-    /// As for both of them: the transfer ends before the target goes, and no other has bytes of it.
-    unsafe fn memory(&self) -> Memory {
-        match self {
-            // SAFETY: as the caller promises.
-            Target::Own(block) => unsafe { block.memory() },
-            // SAFETY: as the caller promises.
-            Target::Lent(lent) => unsafe { lent.memory(0, lent.len()) },
-        }
-    }
-
     fn fill(&mut self, from: &[u8]) {
         match self {
-            Target::Own(block) => block.fill(0, from),
+            Target::Own(buffer) => *buffer = Some(Block::of(from).into()),
             Target::Lent(lent) => lent.fill(0, from),
         }
     }
@@ -72,8 +59,17 @@ struct Flight {
     // Goes before the memory that it writes to.
     transfer: Transfer,
     run: Run,
-    /// Where several ranges land together.
-    scratch: Option<Block>,
+    lands: Lands,
+}
+
+/// Where a run lands.
+enum Lands {
+    /// In the target of its only range.
+    There,
+    /// In memory made for its only range.
+    Made(Made),
+    /// Several ranges together, to be copied from here.
+    Together(Block),
 }
 
 /// What is read, and where from.
@@ -115,20 +111,27 @@ impl Reads<'_> {
     }
 
     fn start(&self, py: Python<'_>, run: Run, targets: &[Target]) -> PyResult<Flight> {
-        let scratch = (run.of.len() > 1)
-            .then(|| Block::new(usize::try_from(run.range.end - run.range.start).expect("runs are short")));
-        let memory = match &scratch {
-            // SAFETY: the flight drops its transfer before its scratch.
-            Some(scratch) => unsafe { scratch.memory() },
+        let (lands, landing) = match &targets[run.of[0]] {
+            _ if run.of.len() > 1 => {
+                let bytes = usize::try_from(run.range.end - run.range.start).expect("runs are short");
+                let scratch = Block::new(bytes);
+                // SAFETY: the flight drops its transfer before its scratch.
+                let memory = unsafe { scratch.memory() };
+                (Lands::Together(scratch), Landing::Memory(memory))
+            }
+            Target::Own(_) => {
+                let made = Made::new();
+                (Lands::Made(made.clone()), Landing::Made(made))
+            }
             // SAFETY: `read` drops all flights before it gives the targets back, and each range is of one run.
-            None => unsafe { targets[run.of[0]].memory() },
+            Target::Lent(lent) => (Lands::There, Landing::Memory(unsafe { lent.memory(0, lent.len()) })),
         };
-        let get = Get::new(self.location.clone(), Landing::Memory(memory));
+        let get = Get::new(self.location.clone(), landing);
         let get = conditional(get.with_span(Span::Slice(run.range.clone())), self.if_match);
         let started = waiting::briefly(py, || self.engine.get(get))?;
         let transfer = started.map_err(|error| Failure::from(error).raise(py))?;
         self.watching.watch(|| Source::One(transfer.watch()));
-        Ok(Flight { transfer, run, scratch })
+        Ok(Flight { transfer, run, lands })
     }
 
     fn land(
@@ -140,7 +143,7 @@ impl Reads<'_> {
         filled: &mut [usize],
         version: &mut Option<Version>,
     ) -> PyResult<()> {
-        let Flight { transfer, run, scratch } = flight;
+        let Flight { transfer, run, lands } = flight;
         let report = waiting::report(py, self.engine, transfer)?;
         match version {
             None => *version = Some(report.version),
@@ -158,13 +161,15 @@ impl Reads<'_> {
             filled[at] =
                 usize::try_from(range.end.min(landed).saturating_sub(range.start)).expect("it landed");
         }
-        if let Some(scratch) = scratch {
-            py.detach(|| {
+        match lands {
+            Lands::There => {}
+            Lands::Made(made) => targets[run.of[0]] = Target::Own(made.take().map(Buffer::from)),
+            Lands::Together(scratch) => py.detach(|| {
                 for &at in &run.of {
                     let start = usize::try_from(ranges[at].start - run.range.start).expect("runs are short");
                     targets[at].fill(scratch.part(start, filled[at]));
                 }
-            });
+            }),
         }
         Ok(())
     }

@@ -57,5 +57,10 @@ fn unknown(name: &str) -> Failure {
 
 /// A knob whose value holds a password, which must not get into a pickle.
 pub fn with_password(pairs: &Pairs) -> Option<&'static str> {
-    pairs.iter().find(|(_, value)| value.contains("://") && value.contains('@')).map(|(name, _)| *name)
+    pairs.iter().find(|(_, value)| has_password(value)).map(|(name, _)| *name)
+}
+
+/// A URL with a user in it.
+pub fn has_password(value: &str) -> bool {
+    value.contains("://") && value.contains('@')
 }

@@ -15,7 +15,7 @@ use crate::day_key::{DayKeys, OSS4, hex};
 use crate::location::LocationError;
 use crate::percent;
 use crate::request::Request;
-use crate::sign::{Credentials, parameter};
+use crate::sign::{Credentials, PRESIGNED_MAX_S, parameter};
 use crate::time::{format_amz, format_http};
 
 const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
@@ -118,6 +118,14 @@ impl Signer {
         match self.version {
             Version::V4 => self.sign_v4(request, resource, unix_s, &[]),
             Version::V1 => self.sign_v1(request, resource, unix_s),
+        }
+    }
+
+    /// How many seconds a presigned URL may work: version 1 names the second of its end, however far away.
+    pub fn presigned_max_s(&self) -> u32 {
+        match self.version {
+            Version::V4 => PRESIGNED_MAX_S,
+            Version::V1 => u32::MAX,
         }
     }
 

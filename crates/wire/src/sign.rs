@@ -17,6 +17,9 @@ use crate::time::format_amz;
 const EMPTY_SHA256: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
 
+/// A presigned URL works for so many seconds at most: S3's bound for version 4, and OSS's for its own.
+pub const PRESIGNED_MAX_S: u32 = 7 * 86_400;
+
 /// What a request is signed with. `Debug` shows the last four characters of the access key and nothing else.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
@@ -98,7 +101,7 @@ impl Signer {
         request.set("authorization", authorization);
     }
 
-    /// Signs in the query, for a URL that works for `expires_s` seconds (S3 takes 1 to 604,800) without any
+    /// Signs in the query, for a URL that works for `expires_s` seconds (S3 takes 1 to [`PRESIGNED_MAX_S`]) without any
     /// header but `host` and those `x-amz-*` headers that the request has now.
     pub fn presign(&self, request: &mut Request, expires_s: u32, unix_s: u64) {
         let date = format_amz(unix_s);

@@ -10,6 +10,7 @@ mod many;
 mod origin;
 mod oss;
 mod places;
+mod presigned;
 mod reads;
 mod starved;
 mod versions;

@@ -32,9 +32,6 @@ class Client(_native.Client):
     def __getnewargs_ex__(self):
         return (), self.settings
 
-    def __repr__(self):
-        return f"Client({', '.join(f'{name}={value!r}' for name, value in self.settings.items())})"
-
     def open(self, url, mode="rb", *, size=None, etag=None, modified=None):
         """The object as a :class:`flatout.RemoteFile`. With ``size`` (and ``etag``) from a listing nothing is asked beforehand."""
         if mode not in ("rb", "br"):

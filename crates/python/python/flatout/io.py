@@ -80,7 +80,7 @@ class RemoteFile(_io.RawIOBase):
     def read(self, size=-1, /):
         """Up to ``size`` bytes from where the file stands, all that are left without one; ``b""`` at the end."""
         self._check()
-        data = bytes(self._file.pread(self._at, -1 if size is None else size))
+        data = self._file.pread_bytes(self._at, -1 if size is None else size)
         self._at += len(data)
         return data
 
@@ -101,6 +101,11 @@ class RemoteFile(_io.RawIOBase):
         """Says that these ranges will be read, pairs ``(start, end)``, in this order. Returns at once."""
         self._check()
         self._file.prefetch(ranges)
+
+    def write(self, data, /):
+        """Objects are read here: raises io.UnsupportedOperation."""
+        self._check()
+        raise _io.UnsupportedOperation("not writable: this reads an object")
 
     def close(self):
         if not self.closed:

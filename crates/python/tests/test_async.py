@@ -1,0 +1,124 @@
+"""The verbs for asyncio."""
+
+import asyncio
+import pickle
+import threading
+import time
+
+import pytest
+
+import flatout
+
+SIZE = 2_000_000
+
+
+@pytest.fixture(scope="module")
+def data(content):
+    return content(SIZE)
+
+
+@pytest.fixture
+def url(bucket, data):
+    return bucket.put("key", data)
+
+
+def test_a_hundred_reads_at_once(client, url, data):
+    async def main():
+        reader = flatout.AsyncClient(client)
+        starts = range(0, SIZE, SIZE // 100)
+        return starts, await asyncio.gather(*(reader.read(url, start, start + 100) for start in starts))
+
+    starts, got = asyncio.run(main())
+    assert [bytes(each) for each in got] == [data[start : start + 100] for start in starts]
+
+
+def test_no_thread_waits_for_them(client, url):
+    async def main():
+        reader = flatout.AsyncClient(client)
+        await reader.read(url, 0, 10)
+        before = threading.active_count()
+        reads = [asyncio.create_task(reader.read(url)) for _ in range(20)]
+        await asyncio.sleep(0)
+        during = threading.active_count()
+        await asyncio.gather(*reads)
+        return before, during
+
+    before, during = asyncio.run(main())
+    assert during == before
+
+
+def test_the_same_as_the_client_s(client, bucket, url, data, tmp_path):
+    async def main():
+        reader = flatout.AsyncClient(client)
+        assert await reader.read(url) == data and await reader.read(url, -5) == data[-5:]
+        assert await reader.read(url, 5, -5) == data[5:-5] and await reader.read(url, 5, 5) == b""
+        buffer = bytearray(SIZE)
+        assert await reader.readinto(url, buffer, offset=10, length=100) == 100 and buffer[:100] == data[10:110]
+        assert await reader.readinto(url, buffer, length=0) == 0
+        assert await reader.stat(url) == client.stat(url)
+        assert await reader.exists(url) and not await reader.exists(url + "-not")
+        assert await reader.ls(bucket.url("")) == client.ls(bucket.url(""))
+        assert await reader.download(url, tmp_path / "file") == SIZE
+        progress = flatout.Progress()
+        await reader.read(url, progress=progress)
+        assert (progress.done, progress.total) == (SIZE, SIZE)
+        with pytest.raises(FileNotFoundError):
+            await reader.read(url + "-not")
+        with pytest.raises(flatout.ObjectChanged):
+            await reader.read(url, if_match='"another"')
+        with pytest.raises(BufferError):
+            await reader.readinto(url, b"123")
+
+    asyncio.run(main())
+    assert (tmp_path / "file").read_bytes() == data
+
+
+def test_one_that_is_cancelled_leaves_its_buffer_alone(started):
+    origin = started("--synthetic", "data/slow=256MiB", "--no-auth", "--total", "100MiB/s")
+    reader = flatout.AsyncClient(no_sign_request=True, **origin.settings)
+
+    async def main():
+        buffers = [bytearray(256 << 20), bytearray(1 << 20)]
+        stopped = asyncio.create_task(reader.readinto("s3://data/slow", buffers[0]))
+        other = asyncio.create_task(reader.readinto("s3://data/slow", buffers[1], length=1 << 20))
+        await asyncio.sleep(0.3)
+        stopped.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stopped
+        assert any(buffers[0])
+        buffers[0][:] = b"\x55" * len(buffers[0])
+        assert await other == 1 << 20
+        await asyncio.sleep(0.3)
+        assert buffers[0].count(0x55) == len(buffers[0])
+        # It is nobody's any more.
+        buffers[0].append(0)
+
+    asyncio.run(main())
+    reader.client.close()
+
+
+def test_a_client_serves_several_loops(client, url, data):
+    reader = flatout.AsyncClient(client)
+    for _ in range(3):
+        assert asyncio.run(reader.read(url, 0, 9)) == data[:9]
+    got = []
+    threads = [threading.Thread(target=lambda: got.append(asyncio.run(reader.read(url)))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(each == data for each in got) and len(got) == 3
+
+
+def test_it_pickles_as_its_client(client, url, data):
+    again = pickle.loads(pickle.dumps(flatout.AsyncClient(client)))
+    assert asyncio.run(again.read(url, 0, 9)) == data[:9]
+    with pytest.raises(TypeError, match="not both"):
+        flatout.AsyncClient(client, parallel=1)
+
+
+def test_a_closed_client_says_so(serve, url):
+    reader = flatout.AsyncClient(**serve.settings)
+    reader.client.close()
+    with pytest.raises(flatout.Cancelled):
+        asyncio.run(reader.read(url))

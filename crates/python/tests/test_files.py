@@ -1,0 +1,169 @@
+"""An object as a file: what Python's own readers expect of one."""
+
+import io
+import pickle
+import threading
+import time
+import zipfile
+
+import numpy
+import pytest
+
+import flatout
+
+SIZE = 5 << 20
+
+
+@pytest.fixture(scope="module")
+def data(content):
+    return content(SIZE)
+
+
+@pytest.fixture
+def file(client, bucket, data):
+    with client.open(bucket.put("folder/key", data)) as file:
+        yield file
+
+
+def test_it_is_a_raw_file(file, data):
+    assert isinstance(file, io.RawIOBase) and file.readable() and file.seekable() and not file.writable()
+    assert (file.size, file.tell(), file.mode, file.name.endswith("folder/key")) == (SIZE, 0, "rb", True)
+    assert file.read(5) == data[:5] and file.tell() == 5
+    buffer = bytearray(7)
+    assert file.readinto(buffer) == 7 and buffer == data[5:12]
+    assert file.seek(-3, 2) == SIZE - 3 and file.read() == data[-3:]
+    assert file.read() == b"" and file.read(5) == b"" and file.readinto(buffer) == 0
+    assert file.seek(10) == 10 and file.seek(5, 1) == 15 and file.read(0) == b"" and file.tell() == 15
+    file.seek(SIZE - 10)
+    assert file.readall() == data[-10:]
+    with pytest.raises(io.UnsupportedOperation):
+        file.write(b"1")
+    with pytest.raises(io.UnsupportedOperation):
+        file.fileno()
+
+
+def test_behind_the_end_there_is_nothing(file):
+    assert file.seek(SIZE + 100) == SIZE + 100 and file.tell() == SIZE + 100
+    assert file.read() == b"" and file.read(9) == b"" and file.readinto(bytearray(4)) == 0
+    assert file.pread(SIZE, 10) == b"" and file.pread(1 << 62, 10) == b""
+    with pytest.raises(ValueError, match="negative seek position"):
+        file.seek(-1)
+    with pytest.raises(ValueError, match="whence"):
+        file.seek(0, 9)
+    with pytest.raises(OverflowError):
+        file.pread(-1, 10)
+
+
+def test_a_closed_file_says_so(client, bucket, data):
+    file = client.open(bucket.put("key", data))
+    assert not file.closed
+    with file:
+        file.read(1)
+    file.close()
+    assert file.closed
+    for use in (file.read, file.tell, file.seekable, lambda: file.pread(0, 1), lambda: file.seek(0), file.readall):
+        with pytest.raises(ValueError, match="closed file"):
+            use()
+
+
+def test_reads_at_any_place_move_nothing(file, data):
+    file.seek(100)
+    assert file.pread(1000, 50) == data[1000:1050] and file.pread(SIZE - 5, 50) == data[-5:]
+    filled = numpy.zeros(1 << 20, numpy.uint8)
+    assert file.preadinto(12345, filled) == 1 << 20 and bytes(filled) == data[12345 : 12345 + (1 << 20)]
+    assert file.pread(7) == data[7:] and file.tell() == 100
+    with pytest.raises(BufferError, match="read-only"):
+        file.preadinto(0, b"123")
+
+
+def test_buffered_and_text_readers_take_it(client, bucket, data):
+    with io.BufferedReader(client.open(bucket.put("key", data)), 1 << 16) as reader:
+        assert reader.peek(4)[:4] == data[:4] and reader.read() == data
+    lines = [f"line {number}\n" for number in range(1000)]
+    with io.TextIOWrapper(io.BufferedReader(client.open(bucket.put("text", "".join(lines).encode())))) as text:
+        assert list(text) == lines
+
+
+def test_zipfile_takes_it(client, bucket, data):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for number in range(10):
+            archive.writestr(f"member-{number}", data[number * 1000 : number * 1000 + 500_000])
+    with client.open(bucket.put("zip", packed.getvalue())) as file, zipfile.ZipFile(file) as archive:
+        assert archive.read("member-7") == data[7000:507_000] and len(archive.namelist()) == 10
+
+
+def test_any_thread_may_read_at_any_place(file, data):
+    wrong = []
+
+    def read(seed):
+        for number in range(50):
+            at = (seed * 7919 + number * 104_729) % SIZE
+            if file.pread(at, 1000) != data[at : at + 1000]:
+                wrong.append(at)
+
+    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_what_is_said_to_be_read_is_there(started, bucket_of, data):
+    origin = started("--latency", "20ms")
+    url = bucket_of(origin).put("key", data)
+    client = flatout.Client(**origin.settings)
+    ranges = [(number * 400_000, number * 400_000 + 1000) for number in range(12)]
+    with client.open(url, size=SIZE, etag=client.stat(url).etag) as file:
+        before = len(origin.requests())
+        file.prefetch(ranges)
+
+        def missing():
+            asked = [request["range"] for request in origin.requests()[before:]]
+            return [(a, b) for a, b in ranges if not any(first <= a and b <= last + 1 for first, last in asked)]
+
+        # All are asked for before anybody reads, more or less together.
+        until = time.monotonic() + 30
+        while missing():
+            assert time.monotonic() < until, missing()
+            time.sleep(0.01)
+        for start, end in reversed(ranges):
+            assert file.pread(start, end - start) == data[start:end]
+        file.prefetch([(-100, None), (SIZE + 5, None), (5, 5)])
+        assert file.pread(SIZE - 50, 20) == data[-50:-30] and file.pread(SIZE - 30, 30) == data[-30:]
+
+
+def test_a_listing_saves_the_question(started, bucket_of, data):
+    origin = started()
+    bucket = bucket_of(origin)
+    bucket.put("key", data)
+    client = flatout.Client(**origin.settings)
+    (info,) = client.ls(bucket.url(""))
+    before = len(origin.requests())
+    with client.open(info.url, size=info.size, etag=info.etag, modified=info.modified) as file:
+        assert file.pread(1000, 10) == data[1000:1010]
+    assert [request["method"] for request in origin.requests()[before:]] == ["GET"]
+
+
+def test_another_version_is_never_mixed_in(client, bucket, data):
+    url = bucket.put("key", data)
+    file = client.open(url)
+    assert file.read(10) == data[:10]
+    bucket.put("key", data[::-1])
+    with pytest.raises(flatout.ObjectChanged) as error:
+        for at in range(SIZE - 10, 0, -(1 << 20)):
+            file.pread(at, 10)
+    assert isinstance(error.value, OSError) and error.value.hint
+
+
+def test_it_pickles_as_what_it_reads(file, data):
+    file.seek(42)
+    again = pickle.loads(pickle.dumps(file))
+    assert again.read(3) == data[42:45] and (again.size, again.etag) == (file.size, file.etag)
+
+
+def test_stats(file):
+    file.read(10)
+    file.pread(100, 20)
+    assert file.stats == {"reads": 2, "served_bytes": 30}

@@ -1,0 +1,95 @@
+"""Many small objects: one request each, in order or as they come, with bounded memory."""
+
+import collections
+import itertools
+
+import pytest
+
+import flatout
+
+COUNT = 1000
+
+
+@pytest.fixture(scope="module")
+def small(started):
+    origin = started("--synthetic", f"many/file-%04d=1KiB*{COUNT}", "--synthetic", "large/object=32MiB", "--no-auth")
+    with flatout.Client(no_sign_request=True, **origin.settings) as client:
+        yield origin, client, [f"s3://many/file-{number:04d}" for number in range(COUNT)]
+
+
+def asked(origin, before):
+    return collections.Counter((each["method"], each["key"]) for each in origin.requests()[before:])
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_thousand_small_objects_are_a_thousand_requests(small, ordered):
+    origin, client, urls = small
+    before = len(origin.requests())
+    got = dict(client.read_many(urls, ordered=ordered))
+    assert asked(origin, before) == {("GET", f"file-{number:04d}"): 1 for number in range(COUNT)}
+    for number in range(0, COUNT, 97):
+        assert got[number] == client.read(urls[number])
+
+
+def test_they_come_in_the_order_asked_for(small):
+    _, client, urls = small
+    assert [index for index, _ in client.read_many(urls[::-1])] == list(range(COUNT))
+
+
+def test_entries_of_a_listing_and_ranges_may_be_read(small):
+    origin, client, urls = small
+    listed = client.ls("s3://many/")[:3] + client.ls("s3://large/")
+    before = len(origin.requests())
+    got = [buffer for _, buffer in client.read_many([*listed, (urls[0], 10, 20), (urls[0], -5, None), (urls[0], 3, 3)])]
+    whole = client.read(urls[0])
+    assert [len(buffer) for buffer in got] == [1024] * 3 + [32 << 20, 10, 5, 0]
+    assert got[4] == bytes(whole)[10:20] and got[5] == bytes(whole)[-5:]
+    # What is known to be large comes in parts.
+    assert asked(origin, before)["GET", "object"] > 4
+
+
+def test_what_fails_is_raised_or_handed_on(small):
+    _, client, urls = small
+    wanted = [urls[0], "s3://many/nothing", "nonsense", urls[1]]
+    got = [result for _, result in client.read_many(wanted, return_exceptions=True)]
+    assert [type(result) for result in got] == [flatout.Buffer, flatout.NotFound, flatout.UsageError, flatout.Buffer]
+    reading = client.read_many(wanted)
+    assert next(reading)[0] == 0
+    with pytest.raises(FileNotFoundError):
+        next(reading)
+    assert list(reading) == []
+    with pytest.raises(TypeError, match="an object to read is a URL"):
+        list(client.read_many([5]))
+
+
+def test_no_more_is_begun_than_is_taken(small):
+    origin, client, urls = small
+    taken = itertools.count()
+    wanted = (url for url in urls if next(taken) is not None)
+    before = len(origin.requests())
+    reading = client.read_many(wanted, concurrency=5)
+    assert [next(reading)[0] for _ in range(10)] == list(range(10))
+    assert next(taken) <= 15 and len(origin.requests()) - before <= 15
+    reading.close()
+    assert list(reading) == []
+    with pytest.raises(flatout.UsageError, match="concurrency"):
+        client.read_many(urls, concurrency=0)
+
+
+def test_what_waits_to_be_taken_is_bounded_by_memory(started):
+    origin = started("--synthetic", "data/file-%02d=8MiB*30", "--no-auth")
+    client = flatout.Client(no_sign_request=True, memory="16MiB", **origin.settings)
+    taken = itertools.count()
+    wanted = (f"s3://data/file-{number:02d}" for number in range(30) if next(taken) is not None)
+    reading = client.read_many(wanted, ordered=False, concurrency=30)
+    for _ in range(12):
+        assert len(next(reading)[1]) == 8 << 20
+    # As many as are unknown may be begun at first, and no more until they fit.
+    assert next(taken) <= 30
+
+
+def test_progress_of_many(small):
+    _, client, urls = small
+    progress = flatout.Progress()
+    assert len(list(client.read_many(urls[:50], progress=progress))) == 50
+    assert (progress.done, progress.total, progress.is_over) == (50 * 1024, 50 * 1024, True)
