@@ -22,10 +22,7 @@ impl Block {
     pub fn new(bytes: usize) -> Block {
         let layout = layout(bytes);
         if bytes == 0 {
-            return Block {
-                start: NonNull::without_provenance(ALIGN.try_into().expect("not zero")),
-                bytes,
-            };
+            return Block { start: NonNull::without_provenance(ALIGN.try_into().expect("not zero")), bytes };
         }
         // SAFETY: the layout is not empty.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) });

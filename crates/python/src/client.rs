@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use flatout_engine::{Dialect, Entry, ErrorKind, Get, Landing, Listing, Made, Object, ReaderStats, Report, Stat, Version};
+use flatout_engine::{
+    Dialect, Entry, ErrorKind, Get, Landing, Listing, Made, Object, ReaderStats, Report, Stat, Version,
+};
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
 use flatout_wire::time::parse_http;

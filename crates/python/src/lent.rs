@@ -85,9 +85,8 @@ pub fn bytes<'py>(
 ) -> PyResult<Bound<'py, PyBytes>> {
     let size = isize::try_from(length).map_err(|_| PyMemoryError::new_err("too long"))?;
     // SAFETY: without a source it makes a new object of that length, or raises.
-    let fresh = unsafe {
-        Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(std::ptr::null(), size))?
-    };
+    let fresh =
+        unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(std::ptr::null(), size))? };
     // SAFETY: it is a `bytes`, which was made a moment ago.
     let fresh = unsafe { fresh.cast_into_unchecked::<PyBytes>() };
     // SAFETY: as above.
