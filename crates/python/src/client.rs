@@ -423,6 +423,15 @@ impl Client {
         Ok(File::new(slf.unbind(), url, object))
     }
 
+    /// A URL that reads an object without keys; see `flatout.Client.presign`.
+    #[pyo3(signature = (url, *, expires=3600))]
+    fn presign(&self, py: Python<'_>, url: &str, expires: u64) -> PyResult<String> {
+        let location = place(py, "presign", url)?;
+        let engine = self.engine(py)?;
+        let called = engine.clone();
+        waiting::call(py, &engine, move || called.presign(&location, expires))
+    }
+
     fn stat(&self, py: Python<'_>, url: &str) -> PyResult<Info> {
         let location = place(py, "stat", url)?;
         let engine = self.engine(py)?;

@@ -174,7 +174,7 @@ impl File {
 
     /// `n` bytes from `offset` on, fewer where the object ends before; all of them with n=-1. Copied once, into a buffer of the
     /// caller's own.
-    #[pyo3(signature = (offset, n=-1))]
+    #[pyo3(signature = (offset, n=-1), text_signature = "($self, offset, n=-1)")]
     fn pread(&self, py: Python<'_>, offset: u64, n: i64) -> PyResult<Buffer> {
         let range = self.range(offset, u64::try_from(n).ok());
         if range.is_empty() {
@@ -191,7 +191,7 @@ impl File {
     }
 
     /// As `pread`, into `bytes`.
-    #[pyo3(signature = (offset, n=-1))]
+    #[pyo3(signature = (offset, n=-1), text_signature = "($self, offset, n=-1)")]
     fn pread_bytes<'py>(&self, py: Python<'py>, offset: u64, n: i64) -> PyResult<Bound<'py, PyBytes>> {
         let range = self.range(offset, u64::try_from(n).ok());
         if range.is_empty() {

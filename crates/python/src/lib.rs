@@ -36,7 +36,7 @@ mod _native {
     #[pymodule_export]
     use crate::buffer::Buffer;
     #[pymodule_export]
-    use crate::client::Client;
+    use crate::client::{Client, Pages};
     #[pymodule_export]
     use crate::completions::Completions;
     #[pymodule_export]
@@ -47,6 +47,8 @@ mod _native {
     use crate::file::File;
     #[pymodule_export]
     use crate::info::Info;
+    #[pymodule_export]
+    use crate::many::ReadMany;
     #[pymodule_export]
     use crate::progress::Progress;
     #[pymodule_export]

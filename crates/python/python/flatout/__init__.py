@@ -1,16 +1,16 @@
 """Objects of S3, OSS and HTTP at the speed of the network, where Python wants them.
 
->>> import flatout                                                          # doctest: +SKIP
->>> flatout.readinto("oss://bucket/model.bin", buffer)                      # doctest: +SKIP
+``flatout.readinto("oss://bucket/model.bin", buffer)`` fills any writable buffer; ``flatout.Client`` has every verb, and the functions
+here are the same on a default one. Nothing is read, asked or started by importing this.
 """
 
 import atexit as _atexit
 import os as _os
 
 from . import _native
-from ._native import Buffer, File, Info, Progress, __version__
+from ._native import Buffer, File, Info, Pages, Progress, ReadMany, __version__
 from .aio import AsyncClient
-from .client import Client, default_client
+from .client import Client, _close_all, default_client
 from .errors import (
     AccessDenied,
     Cancelled,
@@ -36,6 +36,7 @@ from .verbs import (
     ls,
     ls_pages,
     open,
+    presign,
     read,
     read_many,
     read_ranges,
@@ -58,7 +59,9 @@ __all__ = [
     "NetworkError",
     "NotFound",
     "ObjectChanged",
+    "Pages",
     "Progress",
+    "ReadMany",
     "RemoteFile",
     "Throttled",
     "Timeout",
@@ -74,6 +77,7 @@ __all__ = [
     "ls",
     "ls_pages",
     "open",
+    "presign",
     "read",
     "read_many",
     "read_ranges",
@@ -82,4 +86,6 @@ __all__ = [
 ]
 
 _os.register_at_fork(after_in_child=_native._after_fork)
+# The last registered is called first: calls end, then awaits (aio.py), then what is kept for the next run is written.
+_atexit.register(_close_all)
 _atexit.register(_native._at_exit)

@@ -12,6 +12,20 @@ from typing import Any, Literal, SupportsIndex, final, overload
 from typing_extensions import Buffer as _Exporter
 from typing_extensions import CapsuleType, Self
 
+__all__ = [
+    "Buffer",
+    "Client",
+    "Completions",
+    "File",
+    "Info",
+    "Pages",
+    "Progress",
+    "ReadMany",
+    "__version__",
+    "_after_fork",
+    "_at_exit",
+]
+
 __version__: str
 
 @final
@@ -380,6 +394,14 @@ class Client:
 
     def exists(self, url: str) -> bool:
         """Whether there is such an object, by one HEAD. What else goes wrong is raised."""
+
+    def presign(self, url: str, *, expires: int = 3600) -> str:
+        """A URL by which anybody may read the object for so many seconds, signed with the keys of now. Nothing is asked.
+
+        Raises:
+            AccessDenied: there are no keys to sign with.
+            UsageError: plain HTTP has no signatures; longer than the dialect allows.
+        """
 
     def file(
         self, url: str, *, size: int | None = None, etag: str | None = None, modified: float | None = None

@@ -1,7 +1,12 @@
 """The client, and the one that is used where none is named."""
 
+from __future__ import annotations
+
 import threading as _threading
 import weakref as _weakref
+
+from types import TracebackType
+from typing import Any, Literal
 
 from . import _native
 from .errors import Unsupported
@@ -9,7 +14,8 @@ from .io import RemoteFile
 
 __all__ = ["Client", "default_client"]
 
-_all: "_weakref.WeakSet[Client]" = _weakref.WeakSet()
+# Closed when the interpreter ends.
+_all: _weakref.WeakSet[Client] = _weakref.WeakSet()
 
 
 class Client(_native.Client):
@@ -23,29 +29,40 @@ class Client(_native.Client):
     serves a forked child with threads of the child's own. ``with Client() as client:`` closes it.
     """
 
-    def __new__(cls, **settings):
+    def __new__(cls, **settings: Any) -> Client:
         return super().__new__(cls, settings)
 
-    def __init__(self, **settings):
+    def __init__(self, **settings: Any) -> None:
         _all.add(self)
 
-    def __getnewargs_ex__(self):
+    def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, Any]]:
         return (), self.settings
 
-    def open(self, url, mode="rb", *, size=None, etag=None, modified=None):
+    def open(
+        self,
+        url: str,
+        mode: Literal["rb"] = "rb",
+        *,
+        size: int | None = None,
+        etag: str | None = None,
+        modified: float | None = None,
+    ) -> RemoteFile:
         """The object as a :class:`flatout.RemoteFile`. With ``size`` (and ``etag``) from a listing nothing is asked beforehand."""
         if mode not in ("rb", "br"):
-            raise Unsupported(kind="unsupported", doing="open", object=url, cause=f"mode {mode!r}: objects are read as bytes, 'rb'")
+            cause = f"mode {mode!r}: objects are read as bytes, 'rb'"
+            raise Unsupported(kind="unsupported", doing="open", object=url, cause=cause)
         return RemoteFile(self.file(url, size=size, etag=etag, modified=modified), client=self)
 
-    def __enter__(self):
+    def __enter__(self) -> Client:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
         self.close()
 
 
-_default: "Client | None" = None
+_default: Client | None = None
 _making = _threading.Lock()
 
 
@@ -56,3 +73,8 @@ def default_client() -> Client:
         if _default is None:
             _default = Client()
         return _default
+
+
+def _close_all() -> None:
+    for client in list(_all):
+        client.close()
