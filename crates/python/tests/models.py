@@ -149,14 +149,24 @@ def counting():
     origin.close()
 
 
-@pytest.fixture(params=["serve", "minio"])
+class Place:
+    """Where real files are put: a bucket, by one dialect."""
+
+    def __init__(self, bucket, scheme, client):
+        self.bucket, self.scheme, self.client = bucket, scheme, client
+
+    def put(self, key, body):
+        self.bucket.put(key, body)
+        return self.bucket.url(key, self.scheme)
+
+
+@pytest.fixture(params=["s3", "oss", "minio"])
 def place(request, bucket_of):
-    """Where real files are put: a bucket of the embedded origin, and one of MinIO."""
-    origin = request.getfixturevalue(request.param)
+    """The embedded origin by either dialect, and MinIO."""
+    origin = request.getfixturevalue("minio" if request.param == "minio" else "serve")
+    scheme = "oss" if request.param == "oss" else "s3"
     with flatout.Client(**origin.settings) as client:
-        place = bucket_of(origin)
-        place.client = client
-        yield place
+        yield Place(bucket_of(origin), scheme, client)
 
 
 def of_type(dtype, bits, shape=(4, 8)):

@@ -2,7 +2,9 @@
 
 import gc
 import json
+import signal
 import sys
+import threading
 import weakref
 
 import flatout
@@ -415,6 +417,24 @@ def test_a_file_that_is_replaced_while_it_is_open_has_changed(counting, read):
         }
         with pytest.raises(flatout.ObjectChanged):
             ways[read]()
+
+
+def test_a_signal_ends_a_load(counting):
+    url = counting.put("m.safetensors", safetensors.numpy.save(large()))
+    enough = threading.Event()
+    counting.before = lambda asked, name: asked and enough.wait(20)
+
+    def stop(*_):
+        raise InterruptedError("enough")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        with pytest.raises(InterruptedError):
+            load_file(url, client=counting.client)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        enough.set()
 
 
 def test_progress_is_that_of_all_files(place):

@@ -64,7 +64,7 @@ class NumPy:
         import numpy
 
         self.numpy = numpy
-        self._dtypes = {name: numpy.dtype(getattr(numpy, its)) for name, its in _NUMPY.items()}
+        self._dtypes: dict[str, Any] = {name: numpy.dtype(getattr(numpy, its)) for name, its in _NUMPY.items()}
 
     def dtype(self, name: str) -> Any:
         if name not in self._dtypes:
@@ -72,9 +72,10 @@ class NumPy:
             try:
                 import ml_dtypes
             except ImportError:
-                ml_dtypes = None
-            its = getattr(ml_dtypes, _ML_DTYPES.get(name, ""), None)
-            self._dtypes[name] = its and self.numpy.dtype(its)
+                its = None
+            else:
+                its = getattr(ml_dtypes, _ML_DTYPES.get(name, ""), None)
+            self._dtypes[name] = None if its is None else self.numpy.dtype(its)
         return self._dtypes[name]
 
     def tensor(self, memory: memoryview, at: int, nbytes: int, dtype: str, shape: tuple[int, ...]) -> Any:
@@ -112,10 +113,11 @@ class Torch:
     def tensor(self, memory: memoryview, at: int, nbytes: int, dtype: str, shape: tuple[int, ...]) -> Any:
         """As :meth:`NumPy.tensor`, and then on its device."""
         known = self.dtype(dtype)
-        if known is None:
+        # Two of them are an element there, and rows are of whole elements.
+        is_half = dtype == "F4" and shape[-1] % 2
+        if known is None or is_half:
             return RawTensor(dtype, shape, self._on_device(self._bytes(memory, at, nbytes)))
         if dtype == "F4":
-            # Two of them are an element there.
             shape = (*shape[:-1], shape[-1] // 2)
         if not nbytes:
             return self._on_device(self.torch.empty(shape, dtype=known))

@@ -120,14 +120,15 @@ def fetch_into(client: Client, file: File, ranges: list[tuple[int, int]], places
     """The same of several ranges, each straight to its place."""
     if file.data is not None:
         for (start, end), place in zip(ranges, places):
-            place[:] = file.at_hand(start, end)
+            place[:] = file.data[start - file.data_start : end - file.data_start]
     elif ranges:
         client.read_ranges(file.url, ranges, if_match=file.version.etag, max_gap=0, out=places)
 
 
 def open_files(client: Client, files: Mapping[str, set[str] | None]) -> Model:
     """Reads the headers of files; of each it is said which tensors are wanted, where not all."""
-    urls, opened = list(files), {}
+    urls: list[str] = list(files)
+    opened: dict[int, File] = {}
     waiting, running = iter(enumerate(urls)), 0
     fetches = _native.Fetches(client)
     try:
@@ -183,14 +184,16 @@ def find(client: Client, urls: Iterable[str]) -> Model:
     """The files that are meant by URLs of files, folders and indices."""
     files: dict[str, set[str] | None] = {}
     for url in urls:
-        found = (
-            _folder(client, url) if url.endswith("/") else _index(client, url) if url.endswith(".json") else {url: None}
-        )
+        found: Mapping[str, set[str] | None] = {url: None}
+        if url.endswith("/"):
+            found = _folder(client, url)
+        elif url.endswith(".json"):
+            found = _index(client, url)
         files.update(found)
     return open_files(client, files)
 
 
-def _folder(client: Client, url: str) -> dict[str, set[str] | None]:
+def _folder(client: Client, url: str) -> Mapping[str, set[str] | None]:
     try:
         return _index(client, url + INDEX)
     except NotFound:
@@ -207,20 +210,21 @@ def _folder(client: Client, url: str) -> dict[str, set[str] | None]:
     files = sorted(one for one in there if one.endswith(".safetensors"))
     if not files:
         raise NotFound(kind="not_found", doing="read", object=url, cause="there is no *.safetensors in this folder")
-    return {one: None for one in files}
+    return dict.fromkeys(files)
 
 
-def _index(client: Client, url: str) -> dict[str, set[str] | None]:
+def _index(client: Client, url: str) -> Mapping[str, set[str] | None]:
     """Which tensors of which files an index names."""
+    text = bytes(client.read(url))
     try:
-        index = json.loads(bytes(client.read(url)))
+        index = json.loads(text)
     except (ValueError, RecursionError) as wrong:
         raise _invalid(url, f"this index is not JSON: {wrong}") from None
     names = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(names, dict):
         raise _invalid(url, 'this index has no "weight_map"')
     folder = url.rpartition("/")[0]
-    files: dict[str, set[str] | None] = {}
+    files: dict[str, set[str]] = {}
     for tensor, name in names.items():
         if not isinstance(name, str) or not _stays_within(name):
             raise _invalid(url, f"the file of tensor {tensor!r} is {name!r}, which is no name below this folder")
