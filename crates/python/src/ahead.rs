@@ -57,7 +57,9 @@ impl Ahead {
     /// These will be read, in this order, after those said before.
     pub fn say(&self, reader: &Reader, ranges: Vec<Range<u64>>) {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.next.extend(ranges.into_iter().filter(|range| !range.is_empty()));
+        // One that is longer than all there is would keep the others waiting for ever.
+        let fits = |range: &Range<u64>| !range.is_empty() && range.end - range.start <= self.allowance.limit;
+        queue.next.extend(ranges.into_iter().filter(fits));
         self.ask(reader, &mut queue);
     }
 
@@ -68,6 +70,7 @@ impl Ahead {
         let Some(at) = queue.asked.iter().position(|asked| holds(&asked.range)) else {
             // Read past what is ahead of it: it will not be asked for a second time.
             queue.next.retain(|range| !holds(range));
+            self.ask(reader, &mut queue);
             return None;
         };
         let asked = &mut queue.asked[at];

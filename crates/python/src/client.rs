@@ -17,12 +17,12 @@ use pyo3::types::{IntoPyDict, PyDict, PyList, PyTuple};
 use crate::buffer::Buffer;
 use crate::engine::{self, Engine};
 use crate::errors::{Failure, location};
+use crate::exit;
 use crate::file::File;
 use crate::info::Info;
 use crate::lent::Lent;
 use crate::many::{self, Options, ReadMany};
 use crate::per_process::PerProcess;
-use crate::progress::Source;
 use crate::range_reads::{Reads, Target};
 use crate::ranges::GAP_BYTES;
 use crate::settings::{Pairs, has_password, pairs, with_password};
@@ -65,7 +65,7 @@ impl Client {
         let watching = Watching::begin(py, progress, get.location.name())?;
         let done = waiting::briefly(py, || engine.get(get)).and_then(|started| {
             let transfer = started.map_err(|error| Failure::from(error).raise(py))?;
-            watching.watch(|| Source::One(transfer.watch()));
+            watching.watch(|| transfer.watch());
             waiting::report(py, engine, transfer)
         });
         watching.end(py);
@@ -226,7 +226,7 @@ impl Client {
     /// Ends what runs on it; whoever waits is told by Cancelled. It cannot be used after. Calling it again does nothing.
     fn close(&self, py: Python<'_>) {
         self.is_closed.store(true, Ordering::SeqCst);
-        py.detach(|| {
+        exit::detached(py, || {
             if let Some(engine) = self.engine.take() {
                 engine.close();
             }

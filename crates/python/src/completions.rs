@@ -18,9 +18,10 @@ use crate::buffer::Buffer;
 use crate::client::{Client, conditional, place};
 use crate::engine::Engine;
 use crate::errors::Failure;
+use crate::exit;
 use crate::info::Info;
 use crate::lent::Lent;
-use crate::progress::{Progress, Source};
+use crate::progress::Progress;
 use crate::span::{Asked, asked};
 use crate::waiting;
 
@@ -125,7 +126,7 @@ impl Completions {
         let started = waiting::briefly(py, || engine.get(get))?;
         let transfer = started.map_err(|error| Failure::from(error).raise(py))?;
         if let Some(progress) = progress {
-            progress.watch(Source::One(transfer.watch()));
+            progress.watch(transfer.watch());
         }
         self.add(ticket, Pending { transfer: Some(transfer), settle: Box::new(settle), _engine: engine });
         Ok(ticket)
@@ -167,7 +168,7 @@ impl Completions {
     #[new]
     fn new() -> PyResult<Completions> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let event = event.map_err(|refused| std::io::Error::from(refused))?;
+        let event = event.map_err(std::io::Error::from)?;
         let ended = Arc::new(Ended { event, tickets: Mutex::default() });
         Ok(Completions { ended, calls: Mutex::default(), process: std::process::id() })
     }
@@ -219,7 +220,7 @@ impl Completions {
             return;
         }
         pending.values().filter_map(Pending::switch).for_each(|switch| switch.cancel());
-        py.detach(|| drop(pending));
+        exit::detached(py, || drop(pending));
     }
 
     #[pyo3(signature = (client, url, start=None, end=None, *, if_match=None, progress=None))]

@@ -10,7 +10,10 @@ use pyo3::types::{PyDict, PyModule};
 
 /// What is to be raised. Made without the interpreter's lock, raised with it.
 #[derive(Clone, Debug)]
-pub struct Failure {
+pub struct Failure(Box<Told>);
+
+#[derive(Clone, Debug)]
+struct Told {
     class: &'static str,
     kind: &'static str,
     doing: String,
@@ -42,7 +45,7 @@ impl Failure {
     pub fn new(kind: ErrorKind, doing: &str, object: impl ToString, cause: impl ToString) -> Failure {
         let (class, kind) = class(kind);
         let (object, cause) = (object.to_string(), cause.to_string());
-        Failure { class, kind, doing: doing.to_owned(), object, cause, hint: None }
+        Failure(Box::new(Told { class, kind, doing: doing.to_owned(), object, cause, hint: None }))
     }
 
     pub fn usage(doing: &str, cause: impl ToString) -> Failure {
@@ -52,7 +55,7 @@ impl Failure {
     /// The machine refused something other than a file of the user's.
     pub fn local(cause: &str, refused: &std::io::Error) -> Failure {
         let failure = Failure::new(ErrorKind::LocalIo, "", "", format!("{cause}: {}", plain(refused)));
-        Failure { hint: remedy(refused).map(str::to_owned), ..failure }
+        failure.with(remedy(refused).map(str::to_owned))
     }
 
     /// A thread ended without a word.
@@ -61,14 +64,18 @@ impl Failure {
     }
 
     #[must_use]
-    pub fn with_hint(mut self, hint: impl Into<String>) -> Failure {
-        self.hint = Some(hint.into());
+    pub fn with_hint(self, hint: impl Into<String>) -> Failure {
+        self.with(Some(hint.into()))
+    }
+
+    fn with(mut self, hint: Option<String>) -> Failure {
+        self.0.hint = hint;
         self
     }
 
     /// Whether it says that there is no such object.
     pub fn is_not_found(&self) -> bool {
-        self.kind == class(ErrorKind::NotFound).1
+        self.0.kind == class(ErrorKind::NotFound).1
     }
 
     /// The exception; whatever keeps it from being made is raised instead.
@@ -81,19 +88,19 @@ impl Failure {
         static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
         let module = MODULE.get_or_try_init(py, || py.import("flatout.errors").map(Bound::unbind))?;
         let told = PyDict::new(py);
-        told.set_item("kind", self.kind)?;
-        told.set_item("doing", &self.doing)?;
-        told.set_item("object", &self.object)?;
-        told.set_item("cause", &self.cause)?;
-        told.set_item("hint", &self.hint)?;
-        module.bind(py).getattr(self.class)?.call((), Some(&told))
+        told.set_item("kind", self.0.kind)?;
+        told.set_item("doing", &self.0.doing)?;
+        told.set_item("object", &self.0.object)?;
+        told.set_item("cause", &self.0.cause)?;
+        told.set_item("hint", &self.0.hint)?;
+        module.bind(py).getattr(self.0.class)?.call((), Some(&told))
     }
 }
 
 impl From<&Error> for Failure {
     fn from(error: &Error) -> Failure {
         let failure = Failure::new(error.kind(), error.doing(), error.object(), error.cause());
-        Failure { hint: error.hint().map(str::to_owned), ..failure }
+        failure.with(error.hint().map(str::to_owned))
     }
 }
 
@@ -108,7 +115,7 @@ impl From<AmbientError> for Failure {
         let hint = error.hint();
         // What was given to the client is named as it was given there.
         let cause = error.to_string().trim_start_matches("--").to_owned();
-        Failure { hint, ..Failure::usage("settings", cause) }
+        Failure::usage("settings", cause).with(hint)
     }
 }
 

@@ -37,6 +37,14 @@ impl Drop for Inside {
     }
 }
 
+/// Runs `work`, which does not take long, without the interpreter's lock; once the interpreter ends, with it: who lets go of it then
+/// may never get it back.
+pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
+    INSIDE.fetch_add(1, Ordering::SeqCst);
+    let _inside = Inside(());
+    if is_over() { work() } else { py.detach(work) }
+}
+
 /// Whether the interpreter ends.
 pub fn is_over() -> bool {
     IS_OVER.load(Ordering::SeqCst)

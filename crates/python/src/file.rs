@@ -15,6 +15,7 @@ use crate::buffer::Buffer;
 use crate::client::Client;
 use crate::engine::Engine;
 use crate::errors::Failure;
+use crate::exit;
 use crate::lent::{self, Lent};
 use crate::per_process::PerProcess;
 use crate::span::within;
@@ -113,7 +114,7 @@ impl File {
         let reading =
             waiting::briefly(py, || open.reader.read(range.start, bytes, move |result| told.put(result)))?;
         if let Err(error) = waiting::until(py, &open.engine, |slice| answer.wait(slice)) {
-            py.detach(|| reading.cancel());
+            exit::detached(py, || reading.cancel());
             return Err(error);
         }
         match answer.get() {
@@ -182,7 +183,7 @@ impl File {
             return Ok(Buffer::empty());
         }
         let there = self.bring(py, range)?;
-        let block = py.detach(|| {
+        let block = exit::detached(py, || {
             let mut block = Block::new(there.bytes);
             there.each(|at, slice| block.fill(at, slice));
             block
@@ -212,7 +213,7 @@ impl File {
             return Ok(0);
         }
         let read = self.bring(py, range).map(|there| {
-            py.detach(|| there.each(|at, slice| lent.fill(at, slice)));
+            exit::detached(py, || there.each(|at, slice| lent.fill(at, slice)));
             there.bytes
         });
         lent.release(py);
@@ -230,7 +231,7 @@ impl File {
     /// Lets go of what is held for it. Calling it again does nothing.
     fn close(&self, py: Python<'_>) {
         if !self.is_closed.swap(true, Ordering::SeqCst) {
-            py.detach(|| drop(self.open.take()));
+            exit::detached(py, || drop(self.open.take()));
         }
     }
 

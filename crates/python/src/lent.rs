@@ -7,6 +7,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::exit;
+
 /// A writable, contiguous buffer of Python's, held.
 pub struct Lent {
     held: PyUntypedBuffer,
@@ -36,6 +38,12 @@ impl Lent {
         if held.readonly() {
             return Err(PyBufferError::new_err(format!(
                 "this {} is read-only: pass a bytearray, or a numpy array that owns its memory",
+                kind()
+            )));
+        }
+        if held.format().to_bytes().contains(&b'O') {
+            return Err(PyTypeError::new_err(format!(
+                "this {} holds references to objects, not bytes",
                 kind()
             )));
         }
@@ -91,7 +99,7 @@ pub fn bytes<'py>(
     let fresh = unsafe { fresh.cast_into_unchecked::<PyBytes>() };
     // SAFETY: as above.
     let start = unsafe { ffi::PyBytes_AsString(fresh.as_ptr()) } as usize;
-    py.detach(|| {
+    exit::detached(py, || {
         // SAFETY: nobody else has seen the object, so that it may still be written to, and it lives until this returns.
         let place = unsafe {
             let start = start as *mut u8;

@@ -15,8 +15,8 @@ use crate::buffer::Buffer;
 use crate::client::Client;
 use crate::engine::Engine;
 use crate::errors::{Failure, location};
+use crate::exit;
 use crate::info::Info;
-use crate::progress::Source;
 use crate::span::{Asked, asked, within};
 use crate::waiting;
 use crate::watching::Watching;
@@ -183,7 +183,7 @@ impl ReadMany {
         Ok(match waiting::briefly(py, || engine.get(get))? {
             Ok(transfer) => {
                 if let Some(watching) = &self.watching {
-                    watching.watch(|| Source::One(transfer.watch()));
+                    watching.watch(|| transfer.watch());
                 }
                 State::Running(transfer, made)
             }
@@ -225,7 +225,7 @@ impl ReadMany {
             }
         }
         let flights = std::mem::take(&mut self.flights);
-        py.detach(|| drop(flights));
+        exit::detached(py, || drop(flights));
         if let Some(watching) = self.watching.take() {
             watching.end(py);
         }
@@ -273,6 +273,13 @@ impl ReadMany {
     }
 }
 
+impl Drop for ReadMany {
+    fn drop(&mut self) {
+        // Without an interpreter there is no bar to be taken away.
+        Python::try_attach(|py| self.finish(py));
+    }
+}
+
 /// Files as they are asked for, each whole and verified before it appears; what became of each: its bytes, or why not.
 pub fn download_many(
     py: Python<'_>,
@@ -291,7 +298,7 @@ pub fn download_many(
                 let get = Get::new(location, Landing::File(path));
                 let started = waiting::briefly(py, || engine.get(get))?;
                 if let Ok(transfer) = &started {
-                    watching.watch(|| Source::One(transfer.watch()));
+                    watching.watch(|| transfer.watch());
                 }
                 flights.push_back(started.map_err(Failure::from));
             }
@@ -308,6 +315,6 @@ pub fn download_many(
             });
         }
     })();
-    py.detach(|| drop(flights));
+    exit::detached(py, || drop(flights));
     done.map(|()| outcomes)
 }

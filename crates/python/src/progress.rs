@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use flatout_engine::{ManyWatch, Watch};
+use flatout_engine::Watch;
 use pyo3::prelude::*;
 
 use crate::errors::Failure;
@@ -22,14 +22,14 @@ pub struct Progress {
 struct Watched {
     begun: Option<Instant>,
     ended: Option<Instant>,
-    sources: Vec<Source>,
+    /// A call may have several transfers.
+    transfers: Vec<Watch>,
+    /// Of transfers that are whole, and are not looked at any more.
+    settled_bytes: u64,
 }
 
-/// Where counts come from; a call may have several transfers.
-pub enum Source {
-    One(Watch),
-    Many(ManyWatch),
-}
+/// So many transfers are looked at before it is seen which are over: a call may have millions.
+const LOOK_AGAIN: usize = 256;
 
 struct Seen {
     done: u64,
@@ -37,20 +37,11 @@ struct Seen {
     limited_by: Option<String>,
 }
 
-impl Source {
-    fn seen(&self) -> Seen {
-        match self {
-            Source::One(watch) => {
-                let now = watch.progress();
-                let limited_by = now.limited_by.map(|by| by.to_string());
-                Seen { done: now.landed_bytes, total: now.total_bytes, limited_by }
-            }
-            Source::Many(watch) => {
-                let now = watch.progress();
-                let total = now.is_complete.then_some(now.total_bytes);
-                Seen { done: now.landed_bytes, total, limited_by: now.limited_by.map(|by| by.to_string()) }
-            }
-        }
+impl Seen {
+    fn of(watch: &Watch) -> Seen {
+        let now = watch.progress();
+        let limited_by = now.limited_by.map(|by| by.to_string());
+        Seen { done: now.landed_bytes, total: now.total_bytes, limited_by }
     }
 }
 
@@ -69,8 +60,19 @@ impl Progress {
         Ok(())
     }
 
-    pub fn watch(&self, source: Source) {
-        self.lock().sources.push(source);
+    pub fn watch(&self, transfer: Watch) {
+        let mut watched = self.lock();
+        if watched.transfers.len() % LOOK_AGAIN == LOOK_AGAIN - 1 {
+            let mut settled_bytes = 0;
+            watched.transfers.retain(|transfer| {
+                let seen = Seen::of(transfer);
+                let is_whole = seen.total == Some(seen.done);
+                settled_bytes += if is_whole { seen.done } else { 0 };
+                !is_whole
+            });
+            watched.settled_bytes += settled_bytes;
+        }
+        watched.transfers.push(transfer);
     }
 
     pub fn end(&self) {
@@ -79,8 +81,10 @@ impl Progress {
 
     fn seen(&self) -> Seen {
         let watched = self.lock();
-        let mut all = Seen { done: 0, total: (!watched.sources.is_empty()).then_some(0), limited_by: None };
-        for seen in watched.sources.iter().map(Source::seen) {
+        let settled = watched.settled_bytes;
+        let total = (!watched.transfers.is_empty()).then_some(settled);
+        let mut all = Seen { done: settled, total, limited_by: None };
+        for seen in watched.transfers.iter().map(Seen::of) {
             all.done += seen.done;
             all.total = all.total.zip(seen.total).map(|(all, one)| all + one);
             all.limited_by = all.limited_by.or(seen.limited_by);

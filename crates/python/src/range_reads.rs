@@ -14,8 +14,8 @@ use crate::buffer::Buffer;
 use crate::client::conditional;
 use crate::engine::Engine;
 use crate::errors::Failure;
+use crate::exit;
 use crate::lent::Lent;
-use crate::progress::Source;
 use crate::ranges::{Run, runs};
 use crate::waiting;
 use crate::watching::Watching;
@@ -106,7 +106,7 @@ impl Reads<'_> {
             Ok(())
         })();
         // Whatever still runs writes to the targets.
-        py.detach(|| drop(flights));
+        exit::detached(py, || drop(flights));
         done.map(|()| filled)
     }
 
@@ -130,7 +130,7 @@ impl Reads<'_> {
         let get = conditional(get.with_span(Span::Slice(run.range.clone())), self.if_match);
         let started = waiting::briefly(py, || self.engine.get(get))?;
         let transfer = started.map_err(|error| Failure::from(error).raise(py))?;
-        self.watching.watch(|| Source::One(transfer.watch()));
+        self.watching.watch(|| transfer.watch());
         Ok(Flight { transfer, run, lands })
     }
 
@@ -164,7 +164,7 @@ impl Reads<'_> {
         match lands {
             Lands::There => {}
             Lands::Made(made) => targets[run.of[0]] = Target::Own(made.take().map(Buffer::from)),
-            Lands::Together(scratch) => py.detach(|| {
+            Lands::Together(scratch) => exit::detached(py, || {
                 for &at in &run.of {
                     let start = usize::try_from(ranges[at].start - run.range.start).expect("runs are short");
                     targets[at].fill(scratch.part(start, filled[at]));

@@ -51,7 +51,7 @@ pub fn until(
 /// Waits for the end of a transfer. When this returns, however it does, no thread touches its landing any more.
 pub fn report(py: Python<'_>, engine: &Engine, transfer: Transfer) -> PyResult<Report> {
     if let Err(error) = until(py, engine, |slice| transfer.wait_timeout(slice)) {
-        py.detach(|| drop(transfer));
+        exit::detached(py, || drop(transfer));
         return Err(error);
     }
     transfer.wait().map_err(|error| Failure::from(error).raise(py))

@@ -1,10 +1,11 @@
 //! What `progress=` may be: an object that somebody looks at, or True for a bar.
 
+use flatout_engine::Watch;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 
-use crate::progress::{Progress, Source};
+use crate::progress::Progress;
 
 /// The progress of one call, told until this is dropped.
 pub struct Watching {
@@ -39,7 +40,7 @@ impl Watching {
         Ok(Watching { progress: Some(progress.clone().unbind()), bar: None })
     }
 
-    pub fn watch(&self, source: impl FnOnce() -> Source) {
+    pub fn watch(&self, source: impl FnOnce() -> Watch) {
         if let Some(progress) = &self.progress {
             progress.get().watch(source());
         }

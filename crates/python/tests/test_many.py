@@ -90,6 +90,7 @@ def test_what_waits_to_be_taken_is_bounded_by_memory(started):
 
 def test_progress_of_many(small):
     _, client, urls = small
-    progress = flatout.Progress()
-    assert len(list(client.read_many(urls[:50], progress=progress))) == 50
-    assert (progress.done, progress.total, progress.is_over) == (50 * 1024, 50 * 1024, True)
+    for count in (50, COUNT):
+        progress = flatout.Progress()
+        assert len(list(client.read_many(urls[:count], progress=progress))) == count
+        assert (progress.done, progress.total, progress.is_over) == (count * 1024, count * 1024, True)

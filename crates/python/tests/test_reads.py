@@ -148,6 +148,8 @@ def test_buffers_that_do_not_fit_are_refused(stored):
         client.readinto(url, b"0123456789")
     with pytest.raises(BufferError, match="not C-contiguous"):
         client.readinto(url, memoryview(bytearray(10))[::2])
+    with pytest.raises(TypeError, match="ndarray holds references to objects"):
+        client.readinto(url, numpy.array([None, "a"], dtype=object), length=8)
     with pytest.raises(TypeError, match="a writable buffer is wanted, not str"):
         client.readinto(url, "0123456789")
 
