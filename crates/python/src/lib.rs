@@ -13,6 +13,7 @@ mod dlpack;
 mod engine;
 mod errors;
 mod exit;
+mod fetches;
 mod file;
 mod info;
 mod lent;
@@ -21,6 +22,7 @@ mod per_process;
 mod progress;
 mod range_reads;
 mod ranges;
+mod safetensors;
 mod settings;
 mod span;
 mod waiting;
@@ -40,6 +42,8 @@ mod _native {
     #[pymodule_export]
     use crate::exit::{_after_fork, _at_exit};
     #[pymodule_export]
+    use crate::fetches::{Fetches, Version};
+    #[pymodule_export]
     use crate::file::File;
     #[pymodule_export]
     use crate::info::Info;
@@ -47,6 +51,8 @@ mod _native {
     use crate::many::ReadMany;
     #[pymodule_export]
     use crate::progress::Progress;
+    #[pymodule_export]
+    use crate::safetensors::{safetensors_header, safetensors_header_end};
 
     #[pymodule_export]
     #[allow(non_upper_case_globals)]

@@ -10,7 +10,7 @@ import pytest
 
 import flatout
 
-MODULES = ["flatout", "flatout.errors", "flatout.io", "flatout.aio", "flatout.client", "flatout.verbs", "flatout._native"]
+MODULES = ["flatout", "flatout.errors", "flatout.io", "flatout.aio", "flatout.client", "flatout.verbs", "flatout.safetensors", "flatout._native"]
 
 
 @pytest.mark.parametrize("name", MODULES)

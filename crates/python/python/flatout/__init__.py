@@ -7,7 +7,7 @@ here are the same on a default one. Nothing is read, asked or started by importi
 import atexit as _atexit
 import os as _os
 
-from . import _native
+from . import _native, safetensors
 from ._native import Buffer, File, Info, Pages, Progress, ReadMany, __version__
 from .aio import AsyncClient
 from .client import Client, _close_all, default_client
@@ -82,6 +82,7 @@ __all__ = [
     "read_many",
     "read_ranges",
     "readinto",
+    "safetensors",
     "stat",
 ]
 

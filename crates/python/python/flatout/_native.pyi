@@ -16,14 +16,18 @@ __all__ = [
     "Buffer",
     "Client",
     "Completions",
+    "Fetches",
     "File",
     "Info",
     "Pages",
     "Progress",
     "ReadMany",
+    "Version",
     "__version__",
     "_after_fork",
     "_at_exit",
+    "safetensors_header",
+    "safetensors_header_end",
 ]
 
 __version__: str
@@ -467,3 +471,52 @@ class Completions:
 
 def _at_exit() -> None: ...
 def _after_fork() -> None: ...
+
+@final
+class Version:
+    """Which version of an object was read, as far as the origin tells."""
+
+    @property
+    def size(self) -> int | None:
+        """Bytes of the whole object."""
+    @property
+    def etag(self) -> str | None:
+        """As sent, quotes included."""
+    @property
+    def modified(self) -> str | None:
+        """The Last-Modified header as sent."""
+
+@final
+class Fetches:
+    """Reads of ranges of several objects at once, for one thread: begun by number, handed over as they end."""
+
+    def __new__(cls, client: Client, progress: Progress | bool | None = None, title: str = "") -> Self: ...
+    @property
+    def memory_bytes(self) -> int:
+        """What may have landed and not been taken, by the client's settings."""
+
+    def start(self, number: int, url: str, start: int, end: int, of: Version | None = None) -> None:
+        """Begins to read ``start..end``, which is not empty, or what there is of it: of that version, if one is named."""
+
+    def next(self) -> tuple[int, Buffer, Version]:
+        """Waits for one that ends: its number, what came, and the version that was read.
+
+        Raises what went wrong with it; the others go on. ValueError where nothing has been started.
+        """
+
+    def close(self) -> None:
+        """Cancels what still runs. When it returns no thread writes to any of its memory."""
+
+def safetensors_header_end(head: _Exporter, file_bytes: int) -> int:
+    """Where the header of a file of so many bytes ends, which begins with ``head``.
+
+    Raises ValueError where no safetensors file begins so.
+    """
+
+def safetensors_header(
+    head: _Exporter, file_bytes: int
+) -> tuple[dict[str, str] | None, list[tuple[str, str, int, tuple[int, ...], int, int]]]:
+    """Metadata, and tensors in the order of the file: (name, dtype, bits of an element, shape, start, end), within the file.
+
+    Raises ValueError that says what is wrong with it. ``head`` goes to the header's end at least.
+    """

@@ -1,0 +1,421 @@
+"""Models in safetensors files, from where they lie to tensors: no local copy, no second pass.
+
+>>> import flatout.safetensors
+>>> tensors = flatout.safetensors.load_file("s3://models/llama/model.safetensors")              # doctest: +SKIP
+>>> with flatout.safetensors.safe_open("s3://models/llama/", framework="pt") as model:          # doctest: +SKIP
+...     rows = model.get_slice("model.embed_tokens.weight")[:1024]
+
+Headers are judged by the official crate: what is a safetensors file for the ``safetensors`` package is one here. Each file is
+read in one version; one that is replaced meanwhile raises :class:`flatout.ObjectChanged`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import islice
+from typing import Any, Callable, Iterable, Iterator, Sequence
+
+from . import _native
+from ._frameworks import NumPy, RawTensor, Torch, framework as _framework
+from ._models import File, InvalidSafetensors, Model, Tensor, UnknownTensor, fetch, fetch_into, find, open_files
+from ._slices import Dimension, Selection, select as _select
+from .client import Client, default_client
+from .errors import UsageError
+
+__all__ = ["InvalidSafetensors", "RawTensor", "UnknownTensor", "load_file", "load_model", "safe_open", "stream_tensors"]
+
+# Whole files asked for at once. A large one keeps a network busy by itself.
+FILES_AT_ONCE = 8
+
+# Tensors from here on are fetched each by itself, straight into the memory that they keep. Smaller ones that lie side by side
+# come together, up to the second figure, and are copied from there.
+ALONE_BYTES = 1 << 20
+TOGETHER_BYTES = 8 << 20
+
+
+def load_file(
+    filename: str,
+    device: Any = "cpu",
+    *,
+    framework: str = "np",
+    client: Client | None = None,
+    progress: _native.Progress | bool | None = None,
+) -> dict[str, Any]:
+    """Every tensor of a file, by name, in the order of the file.
+
+    The file comes in one transfer into one piece of memory, which the tensors show: writable, nothing is copied, and the memory
+    goes with the last of them. Its bytes are held against the checksum that the origin states.
+
+    Args:
+        filename: the URL of the file.
+        device: where tensors go: torch's devices for ``"pt"``, ``"cpu"`` for ``"np"``.
+        framework: ``"np"`` for arrays of NumPy, ``"pt"`` for tensors of PyTorch. Types that it does not have come as
+            :class:`RawTensor`.
+        client: by default :func:`flatout.default_client`.
+        progress: a :class:`flatout.Progress`, which is told of the bytes on their way, or True for a bar.
+
+    Raises:
+        InvalidSafetensors: it is no safetensors file.
+        ObjectChanged: it was replaced between its header and its data.
+    """
+    client, made = client or default_client(), _framework(framework, device)
+    return _load(client, open_files(client, {filename: None}), made, progress)
+
+
+def load_model(
+    url: str,
+    device: Any = "cpu",
+    *,
+    framework: str = "np",
+    client: Client | None = None,
+    progress: _native.Progress | bool | None = None,
+) -> dict[str, Any]:
+    """Every tensor of a model in several files, which are read in parallel.
+
+    Args:
+        url: a folder or an index (``….json``). Of a folder: the files of its ``model.safetensors.index.json``, or of the one
+            other index there, or where there is none every ``*.safetensors`` directly in it.
+
+    The other arguments, and what is returned and raised, are those of :func:`load_file`.
+    """
+    client, made = client or default_client(), _framework(framework, device)
+    is_one = url.endswith((".json", ".safetensors", "/"))
+    return _load(client, find(client, [url if is_one else url + "/"]), made, progress)
+
+
+class safe_open:
+    """A file, several, or a model, of which tensors and parts of tensors are read one by one.
+
+    As ``safetensors.safe_open``: a context manager with ``keys``, ``offset_keys``, ``metadata``, ``get_tensor`` and ``get_slice``.
+    Making it reads the headers, one request each; each tensor then costs one request.
+
+    Args:
+        filename: the URL of a file, several of them, that of an index (``….json``), or of a folder (which ends with ``/``).
+        framework, device, client: as of :func:`load_file`.
+
+    Raises:
+        InvalidSafetensors: a file is no safetensors file, or two have a tensor of the same name.
+    """
+
+    def __init__(
+        self,
+        filename: str | Sequence[str],
+        framework: str = "np",
+        device: Any = "cpu",
+        *,
+        client: Client | None = None,
+    ):
+        self._framework = _framework(framework, device)
+        self._client = client or default_client()
+        self._model: Model | None = find(self._client, _listed(filename))
+
+    def __enter__(self) -> safe_open:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._model = None
+
+    def keys(self) -> list[str]:
+        """The names of all tensors, sorted."""
+        return sorted(self._opened().places)
+
+    def offset_keys(self) -> list[str]:
+        """The names of all tensors, in the order in which they lie there."""
+        return list(self._opened().places)
+
+    def metadata(self) -> dict[str, str] | None:
+        """What the header says beside tensors; of several files, the first one's word counts where they differ. None without."""
+        said = [file.metadata for file in self._opened().files if file.metadata is not None]
+        return {key: value for one in reversed(said) for key, value in one.items()} if said else None
+
+    def get_tensor(self, name: str) -> Any:
+        """The whole of a tensor, which owns its memory.
+
+        Raises UnknownTensor (a KeyError) for a name that is not there, and ObjectChanged where the file was replaced.
+        """
+        file, tensor = self._opened().place(name)
+        memory = fetch(self._client, file, tensor.start, tensor.end)
+        return self._framework.tensor(memory, 0, tensor.nbytes, tensor.dtype, tensor.shape)
+
+    def get_slice(self, name: str) -> TensorSlice:
+        """A tensor to be sliced: nothing is read before it is indexed."""
+        file, tensor = self._opened().place(name)
+        return TensorSlice(self._client, self._framework, file, tensor)
+
+    def get_shape(self, name: str) -> list[int]:
+        """The shape of a tensor, in elements."""
+        return list(self._opened().place(name)[1].shape)
+
+    def get_dtype(self, name: str) -> str:
+        """The type of a tensor as safetensors calls it, such as ``"BF16"``."""
+        return self._opened().place(name)[1].dtype
+
+    def _opened(self) -> Model:
+        if self._model is None:
+            raise UsageError(kind="usage", doing="read", cause="this safe_open has been closed")
+        return self._model
+
+
+class TensorSlice:
+    """A tensor of which parts are read: ``model.get_slice(name)[:1024, ::2]``.
+
+    Integers, slices of positive step and an ellipsis are understood as NumPy does. Rows that follow one another are one request.
+    Of others, what lies between them is fetched along where it is less than a request is worth (256 KiB): columns are the whole
+    tensor, which is held only while they are copied from it, in pieces of 256 MiB.
+    """
+
+    def __init__(self, client: Client, made: NumPy | Torch, file: File, tensor: Tensor):
+        self._client, self._framework, self._file, self._tensor = client, made, file, tensor
+
+    def get_shape(self) -> list[int]:
+        """The shape of the whole tensor, in elements."""
+        return list(self._tensor.shape)
+
+    def get_dtype(self) -> str:
+        """Its type as safetensors calls it, such as ``"BF16"``."""
+        return self._tensor.dtype
+
+    def __getitem__(self, index: Any) -> Any:
+        """The part, which owns its memory.
+
+        Raises IndexError, TypeError or ValueError for an index that says nothing here; ValueError, too, for one that would cut a
+        byte of elements that are smaller than that.
+        """
+        tensor, made = self._tensor, self._framework
+        selected, shape = _selected(tensor, index)
+        memory = self._read(selected)
+        return made.tensor(memory, 0, selected.bytes, tensor.dtype, shape)
+
+    def _read(self, selected: Selection) -> memoryview:
+        start, item_bytes = self._tensor.start, selected.item_bytes
+        pieces = list(selected.pieces())
+        if len(pieces) == 1 and pieces[0].is_dense(item_bytes):
+            return fetch(self._client, self._file, start + pieces[0].start, start + pieces[0].end)
+        out, at = memoryview(bytearray(selected.bytes)), 0
+        dense, places = [], []
+        for piece in pieces:
+            place = out[at : at + math.prod(piece.counts) * item_bytes]
+            at += len(place)
+            if piece.is_dense(item_bytes):
+                dense.append((start + piece.start, start + piece.end))
+                places.append(place)
+            else:
+                memory = fetch(self._client, self._file, start + piece.start, start + piece.end)
+                self._framework.gather(place, memory, piece.counts, piece.strides, item_bytes)
+        fetch_into(self._client, self._file, dense, places)
+        return out
+
+
+def stream_tensors(
+    urls: str | Iterable[str],
+    *,
+    order: str = "file",
+    select: Callable[[str], bool] | str | None = None,
+    memory_limit: int | None = None,
+    framework: str = "np",
+    device: Any = "cpu",
+    client: Client | None = None,
+    progress: _native.Progress | bool | None = None,
+) -> Iterator[tuple[str, Any]]:
+    """Tensors one by one, as (name, tensor), while those that follow are fetched. Each owns its memory: keep it or let it go.
+
+    Headers are read when this is called; breaking off cancels what is on its way.
+
+    Args:
+        urls: as of :class:`safe_open`.
+        order: ``"file"``, as they lie there; ``"names"``, sorted; ``"completion"``, as they arrive.
+        select: which of them: a pattern such as ``"model.layers.3.*"``, or a function of the name.
+        memory_limit: bytes that may be fetched, or on their way, and not yet taken; a tensor that is larger comes alone. Where
+            it is None the client's setting ``memory`` counts.
+        framework, device, client, progress: as of :func:`load_file`.
+
+    Raises:
+        InvalidSafetensors, ObjectChanged: as :func:`load_file`.
+    """
+    if order not in ("file", "names", "completion"):
+        hint = "order='file', order='names' or order='completion'"
+        raise UsageError(kind="usage", cause=f"there is no order {order!r}", hint=hint)
+    if memory_limit is not None and memory_limit <= 0:
+        raise UsageError(kind="usage", cause=f"a memory_limit of {memory_limit} bytes")
+    client, made = client or default_client(), _framework(framework, device)
+    model = find(client, _listed(urls))
+    places = [place for name, place in model.places.items() if _is_selected(name, select)]
+    if order == "names":
+        places.sort(key=lambda place: place[1].name)
+    batches = _batches(places, min(TOGETHER_BYTES, memory_limit or TOGETHER_BYTES))
+    return _stream(_Ahead(client, batches, memory_limit, order == "completion", progress), made)
+
+
+def _stream(ahead: _Ahead, made: NumPy | Torch) -> Iterator[tuple[str, Any]]:
+    try:
+        while ahead:
+            batch, memory = ahead.next()
+            for tensor in batch.tensors:
+                # Nothing here refers to what has been handed over.
+                pair = [(tensor.name, batch.tensor(tensor, memory, made))]
+                if tensor is batch.tensors[-1]:
+                    del memory
+                    ahead.on_taken(batch)
+                yield pair.pop()
+    finally:
+        ahead.close()
+
+
+@dataclass
+class _Batch:
+    """Tensors that lie side by side and are fetched together."""
+
+    file: File
+    tensors: list[Tensor]
+
+    @property
+    def start(self) -> int:
+        return self.tensors[0].start
+
+    @property
+    def end(self) -> int:
+        return self.tensors[-1].end
+
+    @property
+    def nbytes(self) -> int:
+        return self.end - self.start
+
+    def takes(self, file: File, tensor: Tensor, most: int) -> bool:
+        """Whether one more belongs to it."""
+        is_next = file is self.file and tensor.start == self.end
+        is_small = max(self.tensors[0].nbytes, tensor.nbytes) < ALONE_BYTES
+        return is_next and is_small and self.nbytes + tensor.nbytes <= most
+
+    def tensor(self, tensor: Tensor, memory: memoryview, made: NumPy | Torch) -> Any:
+        """One of them, out of what was fetched; it owns its memory."""
+        if len(self.tensors) > 1:
+            start = tensor.start - self.start
+            memory = memoryview(bytearray(memory[start : start + tensor.nbytes]))
+        return made.tensor(memory, 0, tensor.nbytes, tensor.dtype, tensor.shape)
+
+
+def _batches(places: Iterable[tuple[File, Tensor]], most: int) -> deque[_Batch]:
+    batches: deque[_Batch] = deque()
+    for file, tensor in places:
+        if batches and batches[-1].takes(file, tensor, most):
+            batches[-1].tensors.append(tensor)
+        else:
+            batches.append(_Batch(file, [tensor]))
+    return batches
+
+
+class _Ahead:
+    """Batches on their way or there, as many as the limit allows; of what has been taken it knows nothing any more."""
+
+    def __init__(
+        self,
+        client: Client,
+        batches: deque[_Batch],
+        limit: int | None,
+        as_they_arrive: bool,
+        progress: _native.Progress | bool | None,
+    ):
+        self._waiting, self._as_they_arrive = batches, as_they_arrive
+        self._fetches = _native.Fetches(client, progress, "tensors")
+        self._limit = limit or self._fetches.memory_bytes
+        self._begun: dict[int, _Batch] = {}
+        self._arrived: dict[int, memoryview] = {}
+        self._held = self._numbers = 0
+        self._begin()
+
+    def __bool__(self) -> bool:
+        return bool(self._begun)
+
+    def next(self) -> tuple[_Batch, memoryview]:
+        """Waits for the one that is next."""
+        while True:
+            number = next(iter(self._arrived if self._as_they_arrive else self._begun), None)
+            if number in self._arrived:
+                return self._begun.pop(number), self._arrived.pop(number)
+            ended, buffer, _ = self._fetches.next()
+            self._arrived[ended] = memoryview(buffer)
+
+    def on_taken(self, batch: _Batch) -> None:
+        self._held -= batch.nbytes
+        self._begin()
+
+    def close(self) -> None:
+        self._fetches.close()
+
+    def _begin(self) -> None:
+        while self._waiting and (not self._held or self._held + self._waiting[0].nbytes <= self._limit):
+            batch = self._waiting.popleft()
+            number, self._numbers = self._numbers, self._numbers + 1
+            here = batch.file.at_hand(batch.start, batch.end)
+            if here is None:
+                file = batch.file
+                self._fetches.start(number, file.url, batch.start, batch.end, file.version)
+            else:
+                self._arrived[number] = here
+            self._begun[number] = batch
+            self._held += batch.nbytes
+
+
+def _load(
+    client: Client, model: Model, made: NumPy | Torch, progress: _native.Progress | bool | None
+) -> dict[str, Any]:
+    """Whole files, each in one transfer."""
+    loaded: dict[int, dict[str, Any]] = {}
+    waiting, running = iter(enumerate(model.files)), 0
+    title = model.files[0].url if len(model.files) == 1 else f"{len(model.files)} files"
+    fetches = _native.Fetches(client, progress, title)
+    try:
+        while len(loaded) < len(model.files):
+            for number, file in islice(waiting, FILES_AT_ONCE - running):
+                begin = file.load_from()
+                here = file.at_hand(begin, file.size)
+                if here is None:
+                    fetches.start(number, file.url, begin, file.size, file.version)
+                    running += 1
+                else:
+                    loaded[number] = _tensors(file, here, made)
+            if running:
+                number, buffer, _ = fetches.next()
+                running -= 1
+                loaded[number] = _tensors(model.files[number], memoryview(buffer), made)
+    finally:
+        fetches.close()
+    return {name: tensor for _, tensors in sorted(loaded.items()) for name, tensor in tensors.items()}
+
+
+def _tensors(file: File, memory: memoryview, made: NumPy | Torch) -> dict[str, Any]:
+    begin = file.size - len(memory)
+    return {t.name: made.tensor(memory, t.start - begin, t.nbytes, t.dtype, t.shape) for t in file.served()}
+
+
+def _listed(urls: str | Iterable[str]) -> list[str]:
+    return [urls] if isinstance(urls, str) else list(urls)
+
+
+def _is_selected(name: str, select: Callable[[str], bool] | str | None) -> bool:
+    if select is None:
+        return True
+    return fnmatchcase(name, select) if isinstance(select, str) else bool(select(name))
+
+
+def _selected(tensor: Tensor, index: Any) -> tuple[Selection, tuple[int, ...]]:
+    """Which bytes an index selects, and the shape that it gives."""
+    if tensor.bits % 8 == 0:
+        selected = _select(tensor.shape, tensor.bits // 8, index)
+        return selected, selected.shape
+    # Elements that are smaller than a byte: a row is one of bytes, and what is selected of it must begin and end with one.
+    selected = _select(tensor.shape, 1, index)
+    *outer, last = selected.dimensions
+    start, count = last.start * tensor.bits, last.count * tensor.bits
+    row = tensor.shape[-1] * tensor.bits
+    whole = all(d.count == size and d.step == 1 for d, size in zip(selected.dimensions, tensor.shape))
+    if whole:
+        return _select((tensor.nbytes,), 1, ...), selected.shape
+    if last.step != 1 and last.count > 1 or start % 8 or count % 8 or row % 8:
+        raise ValueError(f"elements of {tensor.dtype} have {tensor.bits} bits, and this slice would cut a byte")
+    in_bytes = _select((*tensor.shape[:-1], row // 8), 1, ...)
+    dimensions = (*outer, Dimension(start // 8, 1, count // 8))
+    return Selection(dimensions, in_bytes.strides, 1), selected.shape

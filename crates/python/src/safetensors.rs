@@ -1,0 +1,108 @@
+//! The header of a safetensors file. The official crate judges it, so that whatever is a safetensors file there is one here.
+
+use std::collections::BTreeMap;
+
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use safetensors::tensor::Metadata;
+
+/// How long the header is, little-endian, stands before it.
+const LENGTH_BYTES: usize = 8;
+
+/// `MAX_HEADER_SIZE` of the official crate, which keeps it to itself.
+const MOST_HEADER_BYTES: u64 = 100_000_000;
+
+/// As Python is given it.
+type Told<'py> = (Option<BTreeMap<String, String>>, Vec<Bound<'py, PyTuple>>);
+
+/// What a header says.
+struct Header {
+    metadata: Option<BTreeMap<String, String>>,
+    /// As they lie in the file, one behind the other.
+    tensors: Vec<Tensor>,
+}
+
+struct Tensor {
+    name: String,
+    dtype: String,
+    bits: usize,
+    shape: Vec<usize>,
+    /// Within the file.
+    start: u64,
+    end: u64,
+}
+
+/// Where the header of a file of `file_bytes` ends, which begins with `head`.
+///
+/// Raises ValueError where no safetensors file begins so.
+#[pyfunction]
+pub fn safetensors_header_end(py: Python<'_>, head: PyBuffer<u8>, file_bytes: u64) -> PyResult<u64> {
+    header_end(&head.to_vec(py)?, file_bytes).map_err(PyValueError::new_err)
+}
+
+/// Metadata (a dict of strings, or None) and tensors, in the order of the file, each (name, dtype, bits of an element, shape,
+/// start, end), where start and end count from the first byte of the file. `head` goes to the header's end at least.
+///
+/// Raises ValueError that says what is wrong with it.
+#[pyfunction]
+pub fn safetensors_header<'py>(py: Python<'py>, head: PyBuffer<u8>, file_bytes: u64) -> PyResult<Told<'py>> {
+    let head = head.to_vec(py)?;
+    let header = py.detach(|| read(&head, file_bytes)).map_err(PyValueError::new_err)?;
+    let tensors = header.tensors.into_iter().map(|tensor| {
+        let shape = PyTuple::new(py, tensor.shape)?;
+        (tensor.name, tensor.dtype, tensor.bits, shape, tensor.start, tensor.end).into_pyobject(py)
+    });
+    Ok((header.metadata, tensors.collect::<PyResult<_>>()?))
+}
+
+fn header_end(head: &[u8], file_bytes: u64) -> Result<u64, String> {
+    let Some(length) = head.first_chunk::<LENGTH_BYTES>() else {
+        return Err(format!("it has {file_bytes} bytes, and the length of the header alone takes 8"));
+    };
+    let header_bytes = u64::from_le_bytes(*length);
+    if header_bytes > MOST_HEADER_BYTES {
+        let why = format!("its first 8 bytes say that the header has {header_bytes} bytes");
+        return Err(format!("{why}, and {MOST_HEADER_BYTES} are the most"));
+    }
+    let end = LENGTH_BYTES as u64 + header_bytes;
+    if end > file_bytes {
+        return Err(format!("its header would end at byte {end}, and it has {file_bytes}"));
+    }
+    Ok(end)
+}
+
+fn read(head: &[u8], file_bytes: u64) -> Result<Header, String> {
+    let data_start = header_end(head, file_bytes)?;
+    let header = usize::try_from(data_start).ok().and_then(|end| head.get(LENGTH_BYTES..end));
+    let header = header.ok_or_else(|| "its header has been cut off".to_owned())?;
+    let text = std::str::from_utf8(header).map_err(|wrong| format!("its header is not UTF-8: {wrong}"))?;
+    // Whatever makes a `Metadata` goes through its `validate`.
+    let metadata: Metadata = serde_json::from_str(text).map_err(|wrong| format!("its header: {wrong}"))?;
+    let data_bytes = metadata.data_len() as u64;
+    if data_start.checked_add(data_bytes) != Some(file_bytes) {
+        let there = file_bytes - data_start;
+        return Err(format!(
+            "its header tells of {data_bytes} bytes of tensors, and {there} follow: it is cut off, or still being written"
+        ));
+    }
+    let mut tensors: Vec<Tensor> = metadata
+        .tensors()
+        .into_iter()
+        .map(|(name, info)| Tensor {
+            name,
+            dtype: info.dtype.to_string(),
+            bits: info.dtype.bitsize(),
+            shape: info.shape.clone(),
+            start: data_start + info.data_offsets.0 as u64,
+            end: data_start + info.data_offsets.1 as u64,
+        })
+        .collect();
+    // By name where several lie at one place, as those without elements do: else it would be by chance.
+    tensors.sort_by(|a, b| (a.start, a.end, &a.name).cmp(&(b.start, b.end, &b.name)));
+    let metadata = metadata.metadata().as_ref().map(|pairs| {
+        pairs.iter().map(|(key, value)| (key.clone(), value.clone())).collect::<BTreeMap<_, _>>()
+    });
+    Ok(Header { metadata, tensors })
+}
