@@ -14,7 +14,7 @@ def summary(done: dict) -> str:
 
 def table(case: dict, cells: list[dict]) -> str:
     many = any(cell["summary"] and cell["summary"]["objects_per_s"] for cell in cells)
-    head = ["", "objects/s" if many else "GiB/s", "interval", "of the floor", "CPU ms/object" if many else "CPU s/GiB", "of the floor", "peak MiB", "fetched", "bound by"]
+    head = ["", "objects/s" if many else "GiB/s", "interval", "of the floor", "CPU ms/object" if many else "CPU s/GiB", "of the floor", "peak MiB", "fetched", "requests", "bound by"]
     rows = [head, *(row(cell, many) for cell in sorted(cells, key=speed, reverse=True))]
     return "\n".join([f"{case['name']}: {case['title']}", *aligned(rows)])
 
@@ -38,6 +38,8 @@ def row(cell: dict, many: bool) -> list[str]:
         f"{floor['cpu']['median']:.2f}" if floor else "",
         f"{found['peak_rss_mib']:.0f}",
         f"{found['fetched_over_delivered']:.2f}",
+        # Not in results of before.
+        str(found.get("requests") or ""),
         ", ".join(filter(None, [found["bound"], disturbed(found)])),
     ]
 
