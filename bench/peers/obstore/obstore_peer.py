@@ -89,16 +89,19 @@ def opened(job):
         fs = FsspecStore("s3", endpoint=job.endpoint, virtual_hosted_style_request=False, client_options=options)
         return lambda: fs.open(f"{job.bucket}/{job.key}", "rb")
     s3 = store(job)
-    return lambda: Closing(obstore.open_reader(s3, job.key))
+    return lambda: File(obstore.open_reader(s3, job.key))
 
 
-class Closing:
-    """Its reader for `with`, which it does not know itself, and for who asks whether it is closed."""
+class File:
+    """Its reader as programs want a file: with `with`, with `closed`, and with bytes, which its own are not."""
 
     closed = False
 
     def __init__(self, reader):
         self.reader = reader
+
+    def read(self, size=-1):
+        return bytes(self.reader.read(size)) if size >= 0 else bytes(self.reader.read())
 
     def __getattr__(self, name):
         return getattr(self.reader, name)
