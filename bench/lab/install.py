@@ -385,7 +385,7 @@ class Pip(Way):
 
     def build(self, recipe: Recipe, programs: Path):
         pip = [str(programs / "python"), "-m", "pip", "--disable-pip-version-check"]
-        run(recipe, [PYTHON, "-m", "venv", *(["--system-site-packages"] if recipe.system else []), str(recipe.place)])
+        run(recipe, [PYTHON, "-m", "venv", str(recipe.place), *(["--system-site-packages"] if recipe.system else [])])
         run(recipe, [*pip, "install", "-q", "--no-deps", "-r", str(recipe.source / recipe.what)])
         if not recipe.system:
             # Debian's torch is older than what some ask for; whether it does is seen in the check of each cell.
