@@ -63,7 +63,7 @@ def memory(job):
     huge pages where the machine has them."""
     job.memory = mmap.mmap(-1, job.bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     job.memory.madvise(mmap.MADV_HUGEPAGE)
-    for start, end in parts(job.bytes, 64 << 20):
+    for start, end in parts(job.bytes, 1 << 20):
         job.memory[start:end] = b"\1" * (end - start)
     return job.memory
 
