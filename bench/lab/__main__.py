@@ -18,6 +18,7 @@ import results
 import session
 from cases import SUITES
 from catalogue import Catalogue
+from sizes import parse_size
 from errors import Interrupted, LabError, UsageError, end_on_signals
 
 BENCH = Path(__file__).resolve().parents[1]
@@ -45,8 +46,8 @@ examples:
   python3 bench/lab run --suite quick --case 'large-*' --peer flatout --peer floor --rounds 11 --out /tmp/mine
   python3 bench/lab compare before.json bench/results/latest.json
 
-Writes latest.json and latest.html into --out (bench/results): only when all of it was run. A run with --case or --peer
-and without --out writes partial.json and partial.html there instead.
+Writes latest.json and latest.html into --out (bench/results): only when all of it was run. A run with --case, --peer or
+--size and without --out writes partial.json and partial.html there instead.
 exit codes: 0 done, 1 a cell failed or something was in the way, 4 usage, 130 interrupted
 """
 
@@ -99,6 +100,7 @@ def parser() -> Parser:
     run.add_argument("--case", action="append", default=[], metavar="GLOB", help="only cases whose name matches; may be repeated")
     run.add_argument("--peer", action="append", default=[], metavar="GLOB", help="only peers whose name matches; may be repeated")
     run.add_argument("--rounds", type=positive, metavar="N", help="instead of the suite's; under 6 no interval is 95 %% sure")
+    run.add_argument("--size", type=size, metavar="SIZE", help="instead of the suite's, of cases of one object, as 512MiB")
     run.add_argument("--out", type=Path, metavar="DIR", help="where results go (bench/results)")
     run.add_argument("--flatout", type=Path, metavar="PATH", help="measure this program instead of building the sources for release")
     run.add_argument("--no-install", action="store_true", help="cells of peers that are not installed fail instead")
@@ -129,6 +131,16 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def size(text: str) -> int:
+    try:
+        found = parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if found < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size of 1 byte or more")
+    return found
+
+
 def seconds(text: str) -> float:
     if not text.replace(".", "", 1).isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
@@ -153,6 +165,7 @@ def run_suite(arguments) -> int:
             cases=arguments.case,
             peers=arguments.peer,
             rounds=arguments.rounds,
+            size=arguments.size,
             out=arguments.out,
             flatout=arguments.flatout,
             no_install=arguments.no_install,

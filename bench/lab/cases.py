@@ -1,9 +1,9 @@
 """A case: what is fetched, from where, to where and by whom, as its file in cases/ describes it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from content import FORMS, Objects
+from content import FORMS, FORM_OF_READING, Objects, useful_bytes
 from peers import LANDINGS
 from table import Table
 
@@ -72,6 +72,7 @@ class Case:
 def load_case(file: Path) -> Case:
     table = Table.load(file)
     work = table.choice("work", LANDINGS)
+    landing = table.choice("landing", LANDINGS[work])
     suites = {name: part for name in SUITES if (part := table.table(name))}
     case = Case(
         name=file.stem,
@@ -80,13 +81,13 @@ def load_case(file: Path) -> Case:
         why=table.text("why"),
         origin=table.choice("origin", ORIGINS),
         work=work,
-        landing=table.choice("landing", LANDINGS[work]),
+        landing=landing,
         peers=table.texts("peers"),
         floor=table.text("floor", None),
         disk=table.flag("disk"),
         without={name: part.texts("without", []) for name, part in suites.items()},
-        suites={name: scale(part, work) for name, part in suites.items()},
-        form=form(table, work),
+        suites={name: scale(part, work, landing) for name, part in suites.items()},
+        form=form(table, work, landing),
         reader=reader(table.table("reader")) if work == "mount" else [],
         sweep=sweep(table.table("sweep")),
         alike=alike(table.table("alike")),
@@ -99,19 +100,26 @@ def load_case(file: Path) -> Case:
     return case
 
 
-def scale(table: Table, work: str) -> Objects:
+def scale(table: Table, work: str, landing: str) -> Objects:
     objects = Objects(table.size("size"), table.count("count", 1), table.size("read") if "read" in table.data else None)
     table.finish()
-    if work == "get" and objects.count != 1:
+    if work in ("get", "python") and objects.count != 1:
         raise table.error("count", 'is for work = "many" and "mount"')
     if objects.read is not None and work != "mount":
         raise table.error("read", 'is for work = "mount": what its reader reads of the objects')
     if objects.size == 0:
         raise table.error("size", "must be 1 or more")
-    return objects
+    return resized(objects, work, landing, objects.size)
 
 
-def form(table: Table, work: str) -> str:
+def resized(objects: Objects, work: str, landing: str, size: int) -> Objects:
+    """Of another size; what a Python program reads of it follows."""
+    return replace(objects, size=size, read=useful_bytes(size, landing) if work == "python" else objects.read)
+
+
+def form(table: Table, work: str, landing: str) -> str:
+    if work == "python":
+        return FORM_OF_READING[landing]
     if work == "mount":
         return table.choice("objects", FORMS, "one")
     return "many" if work == "many" else "one"

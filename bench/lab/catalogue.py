@@ -1,11 +1,11 @@
 """Everything that can be measured: the peers, the cases, and the cells that come of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import Path
 
 import variables
-from cases import Case, load_case
+from cases import Case, load_case, resized
 from content import Objects
 from errors import UsageError, nearest
 from peers import Call, Peer, Settings, load_peer
@@ -40,6 +40,18 @@ PLAIN = Settings("", None, [], {})
 class Catalogue:
     peers: dict[str, Peer]
     cases: dict[str, Case]
+
+    def resized(self, size: int, suite: str, case_globs: list[str]) -> "Catalogue":
+        """With objects of that size in the chosen cases of the suite, which must have one object each, read once."""
+        cases = dict(self.cases)
+        for name, case in self.cases.items():
+            if suite not in case.suites or not matches(name, case_globs):
+                continue
+            objects = case.suites[suite]
+            if objects.count != 1 or (objects.read is not None and case.work != "python"):
+                raise UsageError(f"--size is for cases of one object, and {name} is none: choose others by --case")
+            cases[name] = replace(case, suites={**case.suites, suite: resized(objects, case.work, case.landing, size)})
+        return replace(self, cases=cases)
 
     def cells(self, suite: str, case_globs: list[str] = [], peer_globs: list[str] = []) -> list[Cell]:
         """The cells of a suite, those of a case together; none at all is an error."""

@@ -83,7 +83,7 @@ def client(cell: Cell, installed: Installed, ground: Ground, check: bool) -> Cli
 
 def dumps(cell: Cell) -> bool:
     """Whether the client itself writes down what it got."""
-    return cell.call.talks and (cell.case.work == "mount" or cell.case.landing in ("nowhere", "memory"))
+    return cell.call.talks and (cell.case.work in ("mount", "python") or cell.case.landing in ("nowhere", "memory"))
 
 
 def reader(cell: Cell, ground: Ground) -> list[str]:
@@ -123,7 +123,7 @@ def values_of(cell: Cell, ground: Ground) -> dict[str, str]:
     }
     if cell.case.work == "mount":
         return {**values, "mount_point": str(ground.mount_point)}
-    if cell.case.work == "get":
+    if cell.case.work in ("get", "python"):
         key = content.keys(objects, cell.case.form)[0]
         return {**values, "key": key, "url": f"{origin.endpoint}/{BUCKET}/{key}", "bytes": str(objects.size)}
     return {**values, "prefix": content.prefix(objects, cell.case.form), "keys": str(keys_file(cell, ground))}
@@ -141,13 +141,15 @@ def keys_file(cell: Cell, ground: Ground) -> Path:
 def check_delivery(cell: Cell, measured: Measured, ground: Ground):
     """In the check: each byte of it, by its hash. Raises RunFailed."""
     check_amount(cell, measured, ground)
+    wanted = content.keys(cell.objects, cell.case.form)[0]
     if measured.stdout_sha256 is not None:
-        wanted = content.keys(cell.objects, cell.case.form)[0]
         compare(measured.stdout_bytes, measured.stdout_sha256, cell.objects.size, ground.content.sha256[wanted], "it wrote")
     elif cell.case.landing in ("list", "list-again"):
         pass  # Names and sizes were compared by who listed.
+    elif wanted in ground.content.answers and cell.case.work == "python":
+        compare_answer(ground.dump, wanted, cell.objects.delivered, ground.content)
     elif cell.case.form in ("one", "model"):
-        compare_file(ground.dump if dumps(cell) else ground.target, content.keys(cell.objects, cell.case.form)[0], ground.content)
+        compare_file(ground.dump if dumps(cell) else ground.target, wanted, ground.content)
     else:
         compare_folder(ground.dump if dumps(cell) else ground.target, cell, ground.content)
 
@@ -179,6 +181,13 @@ def compare(size: int, sha256: str, wanted_size: int, wanted_sha256: str, what: 
         raise RunFailed(f"wrong bytes: {what} {size} of {wanted_size}")
     if sha256 != wanted_sha256:
         raise RunFailed(f"wrong bytes: {what} {size}, as many as it should, but their SHA-256 is {sha256[:16]}…, not {wanted_sha256[:16]}…")
+
+
+def compare_answer(path: Path, key: str, wanted_size: int, made: Content):
+    """What a Python program got out of one object."""
+    if not path.is_file():
+        raise RunFailed(f"wrong bytes: it left no {path.name} for {key}")
+    compare(path.stat().st_size, content.sha256(path), wanted_size, made.answers[key], f"out of {key} it read")
 
 
 def compare_file(path: Path, key: str, made: Content):

@@ -6,14 +6,27 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import files
 from sizes import MIB, format_size
 
 BUCKET = "bench"
 PIECE_BYTES = MIB
 # One object; many in one folder; one that is a model (safetensors); many in a folder for each hundred.
 FORMS = ("one", "many", "model", "tree")
+# What each of the Python programs reads; the last three are made by lab/files.py.
+FORM_OF_READING = {
+    "loop": "one",
+    "readers": "one",
+    "interleaved": "one",
+    "safetensors": "model",
+    "parquet": "parquet",
+    "zip": "zip",
+    "torch": "checkpoint",
+}
+SUFFIXES = {"model": ".safetensors", "parquet": ".parquet", "zip": ".zip", "checkpoint": ".pt"}
 # Of a model: seed 003's are of some hundred.
 TENSORS = 300
+HEADER_BYTES = 8 + (64 << 10)
 FILES_IN_A_FOLDER = 100
 
 
@@ -38,8 +51,8 @@ class Objects:
 def keys(objects: Objects, form: str) -> list[str]:
     if form == "one":
         return [f"big-{format_size(objects.size)}"]
-    if form == "model":
-        return [f"model-{format_size(objects.size)}.safetensors"]
+    if form in SUFFIXES:
+        return [f"{form}-{format_size(objects.size)}{SUFFIXES[form]}"]
     if form == "tree":
         return [f"{prefix(objects, form)}{number // FILES_IN_A_FOLDER:05}/{number:06}" for number in range(objects.count)]
     return [f"{prefix(objects, form)}{number:05}" for number in range(objects.count)]
@@ -56,6 +69,10 @@ class Content:
 
     www: Path
     sha256: dict[str, str] = field(default_factory=dict)
+    # By key, where it is not the object: of what a program that reads it rightly gets out of it.
+    answers: dict[str, str] = field(default_factory=dict)
+    # Of an environment with NumPy and pyarrow, for lab/files.py.
+    python: str = ""
 
     @property
     def bucket(self) -> Path:
@@ -68,13 +85,19 @@ class Content:
         for key in keys(objects, form):
             path = self.bucket / key
             path.parent.mkdir(parents=True, exist_ok=True)
-            self.sha256[key] = write(path, objects.size, model_header(objects.size) if form == "model" else b"")
+            if form in files.MAKERS:
+                self.answers[key] = files.made(form, path, objects.size, self.python)
+                self.sha256[key] = sha256(path)
+            elif form == "model":
+                self.sha256[key], self.answers[key] = write(path, objects.size, model_header(objects.size))
+            else:
+                self.sha256[key], _ = write(path, objects.size)
 
 
 def model_header(size: int) -> bytes:
     """Of a file of the safetensors format that has so many bytes: tensors of bytes, of one size but for the last one."""
-    length = 64 << 10
-    room = size - 8 - length
+    length = HEADER_BYTES - 8
+    room = size - HEADER_BYTES
     each, names = room // TENSORS, [f"layers.{number:03}.weight" for number in range(TENSORS)]
     ends = [each * (number + 1) for number in range(TENSORS - 1)] + [room]
     tensors = {
@@ -84,17 +107,27 @@ def model_header(size: int) -> bytes:
     return length.to_bytes(8, "little") + json.dumps(tensors).encode().ljust(length)
 
 
-def write(path: Path, size: int, head: bytes = b"") -> str:
-    """Writes `head`, then pseudo-random bytes, which nothing compresses, and returns the SHA-256 of both. The seed is the name."""
+def useful_bytes(size: int, reading: str) -> int:
+    """What a Python program gets out of an object of that size."""
+    if reading == "safetensors":
+        return size - HEADER_BYTES
+    return files.useful_bytes(FORM_OF_READING[reading], size)
+
+
+def write(path: Path, size: int, head: bytes = b"") -> tuple[str, str | None]:
+    """Writes `head`, then pseudo-random bytes, which nothing compresses, and returns the SHA-256 of both, and where there is
+    a head of what follows it. The seed is the name."""
     source = random.Random(path.name)
-    digest = hashlib.sha256(head)
+    digest, rest = hashlib.sha256(head), hashlib.sha256() if head else None
     with path.open("wb", buffering=0) as file:
         file.write(head)
         for start in range(len(head), size, PIECE_BYTES):
             piece = source.randbytes(min(PIECE_BYTES, size - start))
             digest.update(piece)
+            if rest:
+                rest.update(piece)
             file.write(piece)
-    return digest.hexdigest()
+    return digest.hexdigest(), rest and rest.hexdigest()
 
 
 def sha256(path: Path) -> str:

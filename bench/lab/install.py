@@ -100,6 +100,8 @@ class Recipe:
     program: str
     # go: the package within the module.
     package: str
+    # pip: Debian's Python packages are seen as well.
+    system: bool
     # Debian packages: the peer itself (apt), or what its build needs.
     packages: tuple[str, ...]
     minutes: float
@@ -125,7 +127,7 @@ class Recipe:
 
 
 # Keys of [install] that go with a way, and their types.
-BESIDE_A_WAY = {"program": str, "package": str, "apt": list, "minutes": (int, float)}
+BESIDE_A_WAY = {"program": str, "package": str, "apt": list, "minutes": (int, float), "system": bool}
 
 
 def read_recipe(peer_folder: Path, table: dict, cache: Path) -> Recipe:
@@ -144,6 +146,7 @@ def read_recipe(peer_folder: Path, table: dict, cache: Path) -> Recipe:
         what=what,
         program=table.get("program", name).removeprefix("bin/"),
         package=table.get("package") or what.partition("@")[0],
+        system=table.get("system", False),
         packages=tuple(table.get("apt", ())),
         minutes=table.get("minutes", WAYS[way].minutes),
         cache=cache,
@@ -182,7 +185,7 @@ def fingerprint(peer_folder: Path, table: dict, way: str) -> str:
     for path in WAYS[way].sources(peer_folder, table):
         content = path.read_bytes()
         digest.update(f"\0{path.relative_to(peer_folder)}\0{len(content)}\0".encode() + content)
-    if way == "pip":
+    if isinstance(WAYS[way], Pip):
         # An environment holds links to the Python that made it.
         digest.update(os.path.realpath(PYTHON).encode())
     return digest.hexdigest()[:12]
@@ -382,9 +385,11 @@ class Pip(Way):
 
     def build(self, recipe: Recipe, programs: Path):
         pip = [str(programs / "python"), "-m", "pip", "--disable-pip-version-check"]
-        run(recipe, [PYTHON, "-m", "venv", str(recipe.place)])
+        run(recipe, [PYTHON, "-m", "venv", str(recipe.place), *(["--system-site-packages"] if recipe.system else [])])
         run(recipe, [*pip, "install", "-q", "--no-deps", "-r", str(recipe.source / recipe.what)])
-        run(recipe, [*pip, "check"])
+        if not recipe.system:
+            # Debian's torch is older than what some ask for; whether it does is seen in the check of each cell.
+            run(recipe, [*pip, "check"])
 
     def check(self, recipe: Recipe):
         if not recipe.program.endswith(".py"):
@@ -394,6 +399,28 @@ class Pip(Way):
         if not recipe.program.endswith(".py"):
             return super().installed(recipe)
         return Installed([str(recipe.place / "bin/python"), str(recipe.source / recipe.program)], "", recipe.place)
+
+
+class Module(Pip):
+    """Flatout's Python package: this repository's, built for release and laid into an environment as its wheel would be."""
+
+    doing = "pip install, then building"
+    minutes = 5.0
+
+    def sources(self, folder: Path, table: dict) -> list[Path]:
+        return [folder / table["module"]]
+
+    def needs(self, recipe: Recipe) -> str | None:
+        return needs_cargo(recipe) or super().needs(recipe)
+
+    def installed(self, recipe: Recipe) -> Installed:
+        """Built anew where the sources changed, which cargo knows."""
+        library = cargo_build(recipe, REPOSITORY / "Cargo.toml", "--locked", "--package", "flatout-python", library="_native")
+        package = next((recipe.place / "lib").glob("python3*/site-packages")) / "flatout"
+        shutil.rmtree(package, ignore_errors=True)
+        shutil.copytree(REPOSITORY / "crates/python/python/flatout", package, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+        shutil.copy2(library, package / "_native.abi3.so")
+        return super().installed(recipe)
 
 
 class Apt(Way):
@@ -447,19 +474,27 @@ WAYS: dict[str, Way] = {
     "go-build": GoBuild(),
     "cargo": Cargo(),
     "pip": Pip(),
+    "module": Module(),
     "apt": Apt(),
     "flatout": Flatout(),
 }
 
 
-def cargo_build(recipe: Recipe, manifest: Path, *options: str) -> Path:
-    """The recipe's program, built for release; cargo says where it is."""
+def cargo_build(recipe: Recipe, manifest: Path, *options: str, library: str | None = None) -> Path:
+    """The recipe's program, or the library, built for release; cargo says where it is."""
     command = ["cargo", "build", "--release", "--manifest-path", str(manifest), *options]
+    name = library or recipe.program
     for line in run(recipe, [*command, "--message-format=json-render-diagnostics"], answers=True).splitlines():
         message = json.loads(line) if line.startswith("{") else {}
-        if message.get("executable") and message["target"]["name"] == recipe.program:
-            return Path(message["executable"])
-    raise InstallError(f"{recipe.name}: {manifest} has no program {recipe.program}")
+        if message.get("target", {}).get("name") != name:
+            continue
+        if library:
+            made = [Path(file) for file in message.get("filenames", ()) if file.endswith(".so")]
+        else:
+            made = [Path(message["executable"])] if message.get("executable") else []
+        if made:
+            return made[0]
+    raise InstallError(f"{recipe.name}: {manifest} has no {'library' if library else 'program'} {name}")
 
 
 # ---- running the tools

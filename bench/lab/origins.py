@@ -3,8 +3,10 @@
 import os
 import shutil
 import socket
+import ssl
 import subprocess
 import time
+import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +21,8 @@ SECRET_KEY = "labsecret123"
 # How long an origin may take until it answers, and until it ends.
 START_S = 30.0
 STOP_S = 5.0
+# Where nginx says how many requests there were.
+STATUS = "/.lab-status"
 # What makes concurrency matter: each connection gets little, and each answer takes time.
 SHAPE = ["--latency", "20ms", "--per-connection", "64MiB/s"]
 # The same from further away.
@@ -38,8 +42,8 @@ class Site:
 class Origin:
     """A server on loopback, as a context: it answers inside, and is gone outside."""
 
-    def __init__(self, name: str, site: Site):
-        self.name, self.site = name, site
+    def __init__(self, name: str, site: Site, counts: bool = False):
+        self.name, self.site, self.counts = name, site, counts
         self.kind, self.tls = name.removesuffix("-tls"), name.endswith("-tls")
         self.folder = site.scratch / "origin"
         self.process: subprocess.Popen | None = None
@@ -77,6 +81,10 @@ class Origin:
         """In the place of one that died. Raises LabError."""
         self.stop()
         self.__enter__()
+
+    def requests(self) -> int | None:
+        """How many it has answered; None where it does not count them."""
+        return None
 
     @property
     def endpoint(self) -> str:
@@ -169,9 +177,10 @@ class Origin:
 class Nginx(Origin):
     """The cheapest origin there is: the kernel sends the file. Signatures are not looked at."""
 
-    def __init__(self, name: str, site: Site):
-        super().__init__(name, site)
+    def __init__(self, name: str, site: Site, counts: bool = False):
+        super().__init__(name, site, counts)
         self.cores = 1
+        self.asked = 0
 
     def command(self) -> list[str]:
         listing.write(self.folder / "listings", self.site.content)
@@ -195,9 +204,22 @@ http {{
         {listing.nginx_location(self.folder / "listings")}
         # A folder is no object: nginx would send whoever asks for it to its name with a slash.
         location / {{ try_files $uri =404; }}
+        location = {STATUS} {{ stub_status; }}
     }}
 }}
 """
+
+    def requests(self) -> int | None:
+        """Its own count, less the questions for it: they are requests too."""
+        trust = ssl.create_default_context(cafile=self.ca) if self.tls else None
+        try:
+            with urllib.request.urlopen(f"{self.endpoint}{STATUS}", timeout=5, context=trust) as answer:
+                # Active connections: 1 / server accepts handled requests / 4 4 17 / …
+                counted = int(answer.read().split(b"\n")[2].split()[2])
+        except OSError:
+            return None
+        self.asked += 1
+        return counted - self.asked
 
     def about(self) -> str:
         version = said(["nginx", "-v"]).rpartition("/")[2]
@@ -252,7 +274,16 @@ class Serve(Origin):
         secure = ["--tls-cert", str(self.certificates.certificate), "--tls-key", str(self.certificates.key)] if self.tls else []
         shape = self.shape()
         where = ["--root", str(self.site.content.www), "--listen", f"127.0.0.1:{self.port}"]
-        return [self.site.flatout, "serve", *where, *keys, *secure, *shape]
+        # Only where somebody asks how many there were: of many small objects each would be a line.
+        log = ["--log", str(self.folder / "requests")] if self.counts else []
+        return [self.site.flatout, "serve", *where, *keys, *secure, *shape, *log]
+
+    def requests(self) -> int | None:
+        """The lines of its log; the lab's own puts stand there too, but before the first run."""
+        if not self.counts:
+            return None
+        with (self.folder / "requests").open("rb") as log:
+            return sum(1 for _ in log)
 
     def shape(self) -> list[str]:
         return {"shaped": SHAPE, "afar": AFAR}.get(self.kind, [])
@@ -271,8 +302,9 @@ class Serve(Origin):
 KINDS = {"nginx": Nginx, "minio": MinIo, "serve": Serve, "shaped": Serve, "afar": Serve}
 
 
-def origin(name: str, site: Site) -> Origin:
-    return KINDS[name.removesuffix("-tls")](name, site)
+def origin(name: str, site: Site, counts: bool = False) -> Origin:
+    """`counts`: whether somebody will ask how many requests there were."""
+    return KINDS[name.removesuffix("-tls")](name, site, counts)
 
 
 def free_port() -> int:

@@ -13,6 +13,8 @@ LANDINGS = {
     "many": ("nowhere", "files"),
     # Who reads in a mount, and how: see lab/mounted.py.
     "mount": ("direct", "buffered", "random", "small", "mmap", "safetensors", "by-name", "list", "list-again"),
+    # What a Python program does with what it reads: see peers/reads.py.
+    "python": ("loop", "safetensors", "parquet", "zip", "torch", "readers", "interleaved"),
 }
 # Here the machine says which version is installed.
 VERSION_OF_MACHINE = ("apt", "flatout")
@@ -129,7 +131,7 @@ def calls(table: Table) -> dict[tuple[str, str], Call]:
         if group:
             group.finish()
     if not found:
-        raise UsageError(f"{table.file}: there is no [get.LANDING] and no [many.LANDING]: nothing could be measured")
+        raise UsageError(f"{table.file}: there is no [get.LANDING], no [many.LANDING] and no [python.LANDING]: nothing could be measured")
     return found
 
 
@@ -145,6 +147,8 @@ def call(table: Table, work: str, landing: str) -> Call:
         raise table.error("run", "is empty; it begins with {program}")
     if landing in ("nowhere", "memory") and not found.talks and not found.drops_stdout:
         raise table.error("run", 'what it delivers cannot be checked: needs talks = true or stdout = "drop"')
+    if work == "python" and not found.talks:
+        raise table.error("run", "is a part of a Python program, and only what talks can say where it begins: needs talks = true")
     if found.talks and (landing == "pipe" or found.drops_stdout):
         raise table.error("talks", "speaks on standard output, so the object cannot go there")
     if found.drops_stdout and landing != "nowhere":

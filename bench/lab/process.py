@@ -18,6 +18,7 @@ import select
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from streams import Drain, Lines, Tail
@@ -68,6 +69,8 @@ class Surroundings:
     loopback: Loopback
     # The program that empties a pipe.
     drain: list[str]
+    # How many requests the origin has answered, where it says so.
+    requests: Callable[[], int | None] = lambda: None
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,8 @@ class Measured:
     foreign_cpu_seconds: float = 0.0
     # What a program that talks says it delivered.
     said_bytes: int | None = None
+    # Of a program that talks, where the origin counts.
+    requests: int | None = None
     # Of standard output, where it was to be hashed.
     stdout_bytes: int | None = None
     stdout_sha256: str | None = None
@@ -203,6 +208,7 @@ class Process:
         client = self.expect("ready")
         if client:
             self.tree.client, self.sampler.memory = number(client, "ready"), Memory(0, 0)
+        requests = self.around.requests()
         cpu, readers = self.tree.cpu(), self.tree.cpu(clients=False)
         self.begin()
         self.tell(b"go\n")
@@ -212,6 +218,7 @@ class Process:
         if self.tree.client:
             self.drain_cpu += cpu_since(readers, self.tree.cpu(clients=False))
         self.sampler.sample_memory()
+        answered = self.around.requests()
         delivered, _, own = said.partition(" ")
         delivered, seconds = number(delivered, "done"), duration(own) if own else seconds
         self.child.stdin.close()
@@ -219,7 +226,8 @@ class Process:
         self.wait_for(lambda: self.status is not None, "after done, it went on")
         if self.status != 0:
             raise RunFailed(f"after done: {self.why_it_ended()}")
-        return self.measured(seconds, origin_cpu, cpu_seconds, self.sampler.memory.peak, delivered)
+        requests = None if answered is None or requests is None else answered - requests
+        return self.measured(seconds, origin_cpu, cpu_seconds, self.sampler.memory.peak, delivered, requests)
 
     def stop_clocks(self) -> tuple[float, float]:
         now = time.perf_counter()
@@ -234,7 +242,7 @@ class Process:
     def drains(self) -> float:
         return clock_of(self.drain.pid) if self.drain else 0.0
 
-    def measured(self, seconds, origin_cpu, cpu_seconds, peak_rss, said=None) -> Measured:
+    def measured(self, seconds, origin_cpu, cpu_seconds, peak_rss, said=None, requests=None) -> Measured:
         hashed = self.client.stdout == "hash"
         return Measured(
             seconds=seconds,
@@ -247,6 +255,7 @@ class Process:
             # Counted in ticks of 10 ms on each core, so that nothing can come out as less.
             foreign_cpu_seconds=max(0.0, self.busy - cpu_seconds - origin_cpu - self.drain_cpu - self.lab_cpu),
             said_bytes=said,
+            requests=requests,
             stdout_bytes=self.digested if hashed else None,
             stdout_sha256=self.digest.hexdigest() if hashed else None,
         )

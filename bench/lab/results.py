@@ -105,6 +105,7 @@ def round_of(turn: Round) -> dict:
         "drain_cpu_seconds": round(measured.drain_cpu_seconds, 6),
         "foreign_cpu_seconds": round(measured.foreign_cpu_seconds, 3),
         "fetched_bytes": measured.fetched_bytes,
+        "requests": measured.requests,
         "peak_gib_per_s": round(measured.peak_bytes_per_s / GIB, 4),
     }
 
@@ -117,6 +118,7 @@ def summary(result: Result, cores: int, floor: Result | None) -> dict:
     ours = [each.cpu_seconds + each.origin_cpu_seconds + each.drain_cpu_seconds for each in turns]
     machine_busy = median([used / each.seconds / all_cores for used, each in zip(ours, turns)])
     foreign_busy = median([each.foreign_cpu_seconds / each.seconds / all_cores for each in turns])
+    asked = [each.requests for each in turns if each.requests is not None]
     many = cell.case.work == "many" or cell.case.landing in BY_OBJECTS
     return {
         "gib_per_s": rounded(estimate(throughputs(result))),
@@ -125,6 +127,7 @@ def summary(result: Result, cores: int, floor: Result | None) -> dict:
         "peak_gib_per_s": round(median([each.peak_bytes_per_s for each in turns]) / GIB, 4),
         "objects_per_s": rounded(estimate([cell.objects.count / each for each in seconds])) if many else None,
         "fetched_over_delivered": round(median([each.fetched_bytes / cell.objects.delivered for each in turns]), 4),
+        "requests": round(median(asked)) if asked else None,
         "origin_busy": round(origin_busy, 3),
         "machine_busy": round(machine_busy, 3),
         "foreign_busy": round(foreign_busy, 3),

@@ -47,6 +47,7 @@ class Options:
     cases: list[str]
     peers: list[str]
     rounds: int | None
+    size: int | None
     out: Path | None
     flatout: Path | None
     no_install: bool
@@ -55,6 +56,8 @@ class Options:
 
 def run(catalogue: Catalogue, options: Options) -> int:
     """Exit code: 1 when a cell failed."""
+    if options.size:
+        catalogue = catalogue.resized(options.size, options.suite, options.cases)
     cells = catalogue.cells(options.suite, options.cases, options.peers)
     check_place(options)
     with scratch.only_lab(options.wait_s, say):
@@ -120,7 +123,7 @@ class Session:
         return [result for name in self.cases for result in found[name]]
 
     def content(self, folder: Path) -> Content:
-        content = Content(folder / "www")
+        content = Content(folder / "www", python=str(install.default_cache().parent / "python/bin/python"))
         for cell in self.cells:
             if not content.has(cell.objects, cell.case.form):
                 self.progress.say(f"making {cell.objects.count} x {format_size(cell.objects.size)}")
@@ -130,7 +133,7 @@ class Session:
     def measure_at(self, name: str, site: origins.Site) -> dict[str, list[Result]]:
         """All cases of one origin. One that does not come up fails its cells, and theirs alone."""
         cases = [case for case in self.cases.values() if case.origin == name]
-        origin = origins.origin(name, site)
+        origin = origins.origin(name, site, counts=any(case.work == "python" for case in cases))
         self.origins[name] = {"name": name, "about": "did not start", "cores": origin.cores}
         found: dict[str, list[Result]] = {}
         try:
@@ -152,7 +155,8 @@ class Session:
         try:
             largest = max(cell.objects.bytes for cell in self.cells_of(case))
             limits = Limits(self.suite.limit_s, MEMORY_LIMIT_BYTES, 2 * largest + FILE_MARGIN_BYTES)
-            around = Surroundings(limits, origin.pids, loopback, [*self.flatout.argv, "__drain"])
+            requests = origin.requests if case.work == "python" else Surroundings.requests
+            around = Surroundings(limits, origin.pids, loopback, [*self.flatout.argv, "__drain"], requests)
             with scratch.folder(say, scratch.DISK) if case.disk else contextlib.nullcontext(site.scratch) as folder:
                 ground = Ground(folder / "work", site.content, origin, case.disk)
                 return measure(self.cells_of(case), self.rounds, Bench(ground, around, self.installed, self.progress))
@@ -245,7 +249,7 @@ def write(done: dict, options: Options) -> list[Path]:
 
 def write_into(folder: Path, done: dict, options: Options) -> list[Path]:
     """The results and their page. A part of a suite does not take the place of a whole one, unless it was told where to."""
-    whole = not options.cases and not options.peers
+    whole = not options.cases and not options.peers and not options.size
     name = "latest" if whole or options.out else "partial"
     data, html = folder / f"{name}.json", folder / f"{name}.html"
     results.write(data, json.dumps(done, indent=1, ensure_ascii=False) + "\n")

@@ -14,8 +14,11 @@ def summary(done: dict) -> str:
 
 def table(case: dict, cells: list[dict]) -> str:
     many = any(cell["summary"] and cell["summary"]["objects_per_s"] for cell in cells)
-    head = ["", "objects/s" if many else "GiB/s", "interval", "of the floor", "CPU ms/object" if many else "CPU s/GiB", "of the floor", "peak MiB", "fetched", "bound by"]
-    rows = [head, *(row(cell, many) for cell in sorted(cells, key=speed, reverse=True))]
+    # Not in results of before.
+    counted = any(cell["summary"] and cell["summary"].get("requests") is not None for cell in cells)
+    head = ["", "objects/s" if many else "GiB/s", "interval", "of the floor", "CPU ms/object" if many else "CPU s/GiB", "of the floor", "peak MiB", "fetched"]
+    head += [*(["requests"] if counted else []), "bound by"]
+    rows = [head, *(row(cell, many, counted) for cell in sorted(cells, key=speed, reverse=True))]
     return "\n".join([f"{case['name']}: {case['title']}", *aligned(rows)])
 
 
@@ -23,7 +26,7 @@ def speed(cell: dict) -> float:
     return cell["summary"]["gib_per_s"]["median"] if cell["summary"] else -1.0
 
 
-def row(cell: dict, many: bool) -> list[str]:
+def row(cell: dict, many: bool, counted: bool) -> list[str]:
     found = cell["summary"]
     if not found:
         return [label(cell), "failed"]
@@ -38,6 +41,7 @@ def row(cell: dict, many: bool) -> list[str]:
         f"{floor['cpu']['median']:.2f}" if floor else "",
         f"{found['peak_rss_mib']:.0f}",
         f"{found['fetched_over_delivered']:.2f}",
+        *([str(found.get("requests", ""))] if counted else []),
         ", ".join(filter(None, [found["bound"], disturbed(found)])),
     ]
 

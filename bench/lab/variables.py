@@ -9,7 +9,7 @@ NAME = re.compile(r"\{([A-Za-z_]*)\}")
 # In every command line.
 ALWAYS = {"program", "folder", "endpoint", "bucket", "access_key", "secret_key", "ca", "work", "cores", "settings", "tls"}
 # What a kind of work, or a landing, adds.
-OF_WORK = {"get": {"url", "key", "bytes"}, "many": {"prefix", "keys"}, "mount": {"mount_point"}}
+OF_WORK = {"get": {"url", "key", "bytes"}, "many": {"prefix", "keys"}, "mount": {"mount_point"}, "python": {"url", "key", "bytes"}}
 OF_LANDING = {"file": {"target"}, "files": {"target"}}
 OF_SWEEP = {"parallel", "part_bytes", "part_mib"}
 

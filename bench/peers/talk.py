@@ -36,8 +36,8 @@ def run(about, transfers, options=()):
 
 def arguments(about, options):
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", required=True, choices=["get", "many"])
-    parser.add_argument("--landing", required=True, choices=["nowhere", "memory", "file", "files"])
+    parser.add_argument("--work", required=True, choices=["get", "many", "python"])
+    parser.add_argument("--landing", required=True)
     parser.add_argument("--endpoint", required=True, metavar="URL")
     parser.add_argument("--bucket", required=True)
     parser.add_argument("--key")
@@ -59,9 +59,35 @@ def say(words):
 
 
 def memory(job):
-    """The landing in memory, of the object's size: each page of it was touched before `ready`."""
-    job.memory = mmap.mmap(-1, job.bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE)
+    """The landing in memory, of the object's size: each page of it was touched before `ready`. As NumPy makes its arrays, of
+    huge pages where the machine has them."""
+    job.memory = mmap.mmap(-1, job.bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    job.memory.madvise(mmap.MADV_HUGEPAGE)
+    for start, end in parts(job.bytes, 1 << 20):
+        job.memory[start:end] = b"\1" * (end - start)
     return job.memory
+
+
+class Delivered:
+    """What a Python program read: counted, and under --check kept, each piece at its place or behind the one before."""
+
+    def __init__(self, job):
+        self.bytes = 0
+        self.file = os.open(job.check, os.O_WRONLY | os.O_CREAT, 0o644) if job.check else None
+
+    def take(self, piece, at=None):
+        view = memoryview(piece).cast("B")
+        start = self.bytes if at is None else at
+        self.bytes += len(view)
+        if self.file is not None:
+            # A call writes no more than 2 GiB.
+            for begin, end in parts(len(view), 1 << 30):
+                os.pwrite(self.file, view[begin:end], start + begin)
+
+    def all(self, pieces):
+        for piece in pieces:
+            self.take(piece)
+        return self.bytes
 
 
 def keys(job):

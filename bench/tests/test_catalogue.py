@@ -106,7 +106,8 @@ class Peers(WithBench):
                 ("[get.file]", nowhere): 'get.nowhere.run: what it delivers cannot be checked: needs talks = true or stdout = "drop"',
                 ("[get.file]", '[get.file]\nstdout = "drop"'): "get.file.stdout: can be dropped only where the landing is nowhere",
                 ("[get.file]", '[get.file]\nstdout = "drip"'): "get.file.stdout: 'drip' is none of them; did you mean drop?",
-                (PEER[PEER.index("[get.file]") : PEER.index("[sweep]")], ""): "there is no [get.LANDING] and no [many.LANDING]: nothing could be measured",
+                (PEER[PEER.index("[get.file]") : PEER.index("[sweep]")], ""): "there is no [get.LANDING], no [many.LANDING] and no [python.LANDING]: nothing could be measured",
+                ("[get.file]", '[python.zip]\nrun = ["{program}"]\n[get.file]'): "python.zip.run: is a part of a Python program, and only what talks can say where it begins: needs talks = true",
             }
         )
 
@@ -182,6 +183,24 @@ class Cells(WithBench):
     def test_the_floor_of_a_sweep_keeps_its_settings(self):
         sweep = CASE.replace('peers = ["one"]', 'peers = ["one"]\nfloor = "one"') + '[sweep]\nparallel = [4]\npart_size = ["2MiB"]'
         self.assertEqual(self.labels(self.load(case=sweep), "quick"), ["one:default", "one:advised"])
+
+    def test_another_size(self):
+        self.write(peer=PEER + '[python.zip]\nrun = ["{program}", "{key}", "{bytes}"]\ntalks = true\n')
+        python = CASE.replace('"get"', '"python"').replace('"file"', '"zip"').replace('"8MiB"', '"20MiB"')
+        (self.folder / "cases/zipped.toml").write_text(python)
+        loaded = catalogue.load(self.folder)
+        (cell, _) = loaded.cells("quick", ["zipped"])
+        # Each tenth of twenty members.
+        self.assertEqual((cell.objects.size, cell.objects.delivered), (20 * MIB, 2 * MIB))
+        resized = loaded.resized(31 * MIB, "quick", [])
+        sizes = {cell.case.name: (cell.objects.size, cell.objects.delivered) for cell in resized.cells("quick")}
+        self.assertEqual(sizes, {"large": (31 * MIB, 31 * MIB), "zipped": (31 * MIB, 4 * MIB)})
+        self.assertEqual({cell.objects.size for cell in loaded.cells("quick")}, {8 * MIB, 20 * MIB})
+        many = CASE.replace('"get"', '"many"').replace('"file"', '"files"') + "count = 2\n"
+        (self.folder / "cases/zipped.toml").unlink()
+        with_many = self.load(peer=PEER.replace("[get.file]", "[many.files]").replace("{url}", "{keys}"), case=many)
+        with self.assertRaisesRegex(UsageError, "^--size is for cases of one object, and large is none"):
+            with_many.resized(MIB, "quick", ["large"])
 
     def test_globs(self):
         loaded = self.load()

@@ -127,7 +127,7 @@ class Tables(Sandbox):
     def test_an_unknown_way_is_told_with_the_nearest_name(self):
         self.check_error({"go-biuld": "."}, "no key go-biuld; did you mean go-build?")
         self.check_error({"carg": "."}, "did you mean cargo?")
-        self.check_error({"zzz": "."}, "no key zzz; the ways are go, go-build, cargo, pip, apt, flatout")
+        self.check_error({"zzz": "."}, "no key zzz; the ways are go, go-build, cargo, pip, module, apt, flatout")
 
     def test_exactly_one_way(self):
         self.check_error({"program": "x"}, "write exactly one of", "there is none")
@@ -319,7 +319,8 @@ class Python(Sandbox):
         self.program(self.tools / "python", 'echo "python $*" >>"$CALLS"; exit ${FAKE_BROKEN:-0}')
         self.program(
             self.tools / "python3",
-            f'[ "$2" = venv ] && cp {self.tools}/python "$3/bin/python" && cp {self.tools}/python "$3/bin/tool"; exit 0',
+            f'echo "python3 $*" >>"$CALLS"; [ "$2" = venv ] && cp {self.tools}/python "$3/bin/python" && cp {self.tools}/python "$3/bin/tool"'
+            ' && mkdir -p "$3/lib/python3.11/site-packages"; exit 0',
         )
         patch = mock.patch.object(installer, "PYTHON", str(self.tools / "python3"))
         patch.start()
@@ -336,6 +337,39 @@ class Python(Sandbox):
         for program in ("tool", "bin/tool"):
             made = self.install({"pip": "requirements.txt", "program": program})
             self.assertEqual(made.argv, [str(made.folder / "bin/tool")])
+
+    def test_debians_packages_are_seen_and_need_not_fit(self):
+        self.program(self.tools / "python", 'echo "python $*" >>"$CALLS"; [ "$4" != check ]')
+        self.set(FAKE_PACKAGES="python3-torch")
+        table = {"pip": "requirements.txt", "program": "tool", "system": True, "apt": ["python3-torch"]}
+        self.install(table)
+        self.assertTrue(self.called("python3 -m venv"))
+        self.assertTrue(self.called("--system-site-packages")[0].startswith("python3 -m venv"))
+        self.assertFalse(self.called("version-check check"))
+        self.assertIn("pip", self.error({"pip": "requirements.txt", "program": "tool"}))
+
+    def test_flatouts_module_is_laid_into_the_environment_each_time_it_was_built(self):
+        package = self.root / "crates/python/python/flatout"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text("first")
+        (package / "_native.abi3.so").write_text("of somebody's own build")
+        library = self.root / "target/release/lib_native.so"
+        library.parent.mkdir(parents=True)
+        library.write_text("built")
+        told = '{\\"reason\\":\\"compiler-artifact\\",\\"target\\":{\\"name\\":\\"_native\\"},\\"filenames\\":[\\"%s\\"]}' % library
+        self.program(self.tools / "cargo", f'echo "cargo $*" >>"$CALLS"; echo "{told}"')
+        table = {"module": "requirements.txt", "program": "peer.py"}
+        with mock.patch.object(installer, "REPOSITORY", self.root):
+            made = self.install(table)
+            laid = made.folder / "lib/python3.11/site-packages/flatout"
+            self.assertEqual((laid / "__init__.py").read_text(), "first")
+            self.assertEqual((laid / "_native.abi3.so").read_text(), "built")
+            (package / "__init__.py").write_text("second")
+            self.install(table)
+        self.assertEqual((laid / "__init__.py").read_text(), "second")
+        self.assertEqual(made.argv, [str(made.folder / "bin/python"), str(self.peer / "peer.py")])
+        self.assertEqual(len(self.called("-m venv")), 1)
+        self.assertEqual(len(self.called("cargo build --release")), 2)
 
     def test_packages_that_do_not_fit_each_other_are_no_environment(self):
         self.set(FAKE_BROKEN="1")

@@ -337,6 +337,8 @@ class Usage(WithLab):
         self.check(["run", "--suite", "full"], 4, "lab: error: no case of suite full")
         self.check(["run", "--suite", "smoke", "--peer", "none"], 4, "no peer matches none")
         self.check(["run", "--suite", "smoke", "--rounds", "0"], 4, "'0' is no number of 1 or more")
+        self.check(["run", "--suite", "smoke", "--size", "1M"], 4, "'1M' is no size; write one as 128KiB")
+        self.check(["run", "--suite", "smoke", "--size", "0"], 4, "'0' is no size of 1 byte or more")
         self.check(["run", "--suite", "smoke", "--flatout", "/bin/true"], 1, "--flatout /usr/bin/true: says no version of flatout")
         self.check([], 4, "usage:")
         self.check(["compare", "none", "none"], 4, "lab: error: none: No such file or directory")

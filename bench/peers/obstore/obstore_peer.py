@@ -1,4 +1,4 @@
-"""obstore: one object by threads of `get_range` into slices of warm memory or to nowhere, or by its stream; many.
+"""obstore: one object by threads of `get_range` into slices of warm memory or to nowhere, or by its stream; many; files.
 
 Not by `get_ranges`: it merges neighbours, so that the ranges of one object become one GET.
 """
@@ -13,6 +13,7 @@ import numpy
 import obstore
 from obstore.store import S3Store
 
+import reads
 import talk
 
 
@@ -80,6 +81,38 @@ def many_nowhere(job):
     return talk.many_to_nowhere(job, keys, lambda key: obstore.get(s3, key).bytes())
 
 
+def opened(job):
+    if job.opens == "fsspec":
+        from obstore.fsspec import FsspecStore
+
+        options = {"allow_http": True, "timeout": "10min"}
+        fs = FsspecStore("s3", endpoint=job.endpoint, virtual_hosted_style_request=False, client_options=options)
+        return lambda: fs.open(f"{job.bucket}/{job.key}", "rb")
+    s3 = store(job)
+    return lambda: File(obstore.open_reader(s3, job.key))
+
+
+class File:
+    """Its reader as programs want a file: with `with`, with `closed`, and with bytes, which its own are not."""
+
+    closed = False
+
+    def __init__(self, reader):
+        self.reader = reader
+
+    def read(self, size=-1):
+        return bytes(self.reader.read(size)) if size >= 0 else bytes(self.reader.read())
+
+    def __getattr__(self, name):
+        return getattr(self.reader, name)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
 def store(job):
     # A TLS origin's authority comes by SSL_CERT_FILE: it has no option for one.
     return S3Store(
@@ -98,5 +131,7 @@ if __name__ == "__main__":
             ("get", "nowhere"): get_nowhere,
             ("many", "files"): many_files,
             ("many", "nowhere"): many_nowhere,
+            **reads.files(opened),
         },
+        options=[("--opens", "reader")],
     )

@@ -7,6 +7,7 @@ reads it in pieces of 2 MB and puts them where they belong; here into memory tha
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
@@ -21,10 +22,28 @@ READ_BYTES = 2 << 20
 
 
 def get_memory(job):
-    parts = talk.parts(job.bytes, job.part_bytes or PART_BYTES)
-    at_a_time = job.parallel or len(parts)
-    client, memory = connect(job, at_a_time), memoryview(talk.memory(job))
+    client, memory = connect(job, in_flight(job)), memoryview(talk.memory(job))
+    return lambda: fill(job, client, memory)
 
+
+def loop(job):
+    """As a model is loaded: its size is asked for, then there is memory, and a BytesIO shows it."""
+
+    def transfer():
+        client = connect(job, in_flight(job))
+        job.bytes = client.head_object(oss.HeadObjectRequest(job.bucket, job.key)).content_length
+        loaded = BytesIO(bytes(job.bytes))
+        fill(job, client, loaded.getbuffer())
+        return talk.Delivered(job).all([loaded.getbuffer()])
+
+    return transfer
+
+
+def in_flight(job):
+    return job.parallel or len(talk.parts(job.bytes, job.part_bytes or PART_BYTES))
+
+
+def fill(job, client, memory):
     def get(part):
         start, end = part
         asked = oss.GetObjectRequest(job.bucket, job.key, range_header=f"bytes={start}-{end - 1}")
@@ -35,11 +54,8 @@ def get_memory(job):
                 at += len(read)
         return at - start
 
-    def transfer():
-        with ThreadPoolExecutor(at_a_time) as threads:
-            return sum(threads.map(get, parts))
-
-    return transfer
+    with ThreadPoolExecutor(in_flight(job)) as threads:
+        return sum(threads.map(get, talk.parts(job.bytes, job.part_bytes or PART_BYTES)))
 
 
 def get_file(job):
@@ -89,6 +105,7 @@ if __name__ == "__main__":
             ("get", "file"): get_file,
             ("many", "files"): many_files,
             ("many", "nowhere"): many_nowhere,
+            ("python", "loop"): loop,
         },
         options=[("--block-bytes", 0), ("--crc64", "on")],
     )
