@@ -7,6 +7,7 @@
 #   scripts/python.sh demo            examples/demo.py, in release
 #   scripts/python.sh wheel           the wheel for everybody else, in dist/
 set -euo pipefail
+shopt -s nullglob
 
 here=$(cd "$(dirname "$0")/.." && pwd)
 cache=${FLATOUT_CACHE:-$HOME/.cache/flatout}
@@ -22,9 +23,10 @@ build() {
 # What is to be tried is what is shipped: a wheel, with its metadata and entry points.
 install() {
     rm -rf "$site"
-    "$cache/package-python/bin/maturin" build --quiet --profile "$1" --manifest-path "$package/Cargo.toml" \
-        --compatibility linux --out "$site/wheel"
-    "$cache/package-python/bin/pip" install --quiet --disable-pip-version-check --no-deps --target "$site/site" "$site"/wheel/*.whl
+    "$cache/package-python/bin/maturin" build --quiet --profile "$1" --interpreter "$cache/package-python/bin/python" \
+        --manifest-path "$package/Cargo.toml" --compatibility linux --out "$site/wheel"
+    "$cache/package-python/bin/pip" install --quiet --disable-pip-version-check --no-deps \
+        --target "$site/site" "$site"/wheel/*.whl
 }
 
 # What is beside a test that it may not see, such as another pytest.ini, is not in the way from its own folder.
@@ -40,7 +42,7 @@ case ${1:-build} in
         install unchecked
         try package-python "${@:2}"
         # Debian's torch and its old numpy: what shares memory with them.
-        [ $# != 1 ] || try package-torch tests/test_buffers.py tests/test_files.py $(ls "$package"/tests/test_*torch*.py "$package"/tests/test_safetensors.py 2>/dev/null || true)
+        [ $# != 1 ] || (cd "$package" && try package-torch tests/test_{buffers,files,*torch*,safetensor*}.py)
         ;;
     demo)
         cargo build --quiet --release -p flatout-cli
@@ -48,7 +50,8 @@ case ${1:-build} in
         PYTHONPATH=$site/site exec "$cache/package-python/bin/python" "$package/examples/demo.py" target/release/flatout
         ;;
     wheel)
-        "$cache/package-python/bin/maturin" build --release --manifest-path "$package/Cargo.toml" --out dist
+        "$cache/package-python/bin/maturin" build --release --interpreter "$cache/package-python/bin/python" \
+            --manifest-path "$package/Cargo.toml" --out dist
         ls -l dist/*.whl
         ;;
     *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 4 ;;
