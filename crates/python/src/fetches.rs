@@ -13,7 +13,6 @@ use crate::buffer::Buffer;
 use crate::client::{Client, conditional, place};
 use crate::engine::Engine;
 use crate::errors::Failure;
-use crate::progress::Source;
 use crate::waiting;
 use crate::watching::Watching;
 
@@ -91,7 +90,7 @@ impl Fetches {
         let transfer = waiting::briefly(py, || self.engine.get(get))?;
         let transfer = transfer.map_err(|error| Failure::from(error).raise(py))?;
         if let Some(watching) = &*self.watching() {
-            watching.watch(|| Source::One(transfer.watch()));
+            watching.watch(|| transfer.watch());
         }
         self.running().insert(number, Fetch { transfer, made, url: url.to_owned(), of });
         Ok(())
