@@ -22,7 +22,6 @@ const ALLOWED: &[(&str, &str)] = &[
         "crates/mount/src/given.rs",
         "a descriptor that the process was started with is known by its number only",
     ),
-    ("crates/python/src/blocks.rs", "memory of a buffer, lent to a transfer and then shown to Python"),
     ("crates/python/src/buffer.rs", "Python's buffer protocol, which is pointers"),
     ("crates/python/src/client.rs", "a caller's buffer becomes a landing for as long as the call lasts"),
     ("crates/python/src/completions.rs", "a caller's buffer becomes a landing until what awaits it is told"),
@@ -110,10 +109,6 @@ mod tests {
                 Some("crates/wire/src/range.rs:2: `unsafe` may not stand here"),
             ),
             ("crates/wire/tests/range.rs", call, Some("crates/wire/tests/range.rs:2:")),
-            (
-                "crates/python/src/blocks.rs",
-                "memory of a buffer, lent to a transfer and then shown to Python",
-            ),
             ("crates/python/src/buffer.rs", "Python's buffer protocol, which is pointers"),
             (
                 "crates/python/src/client.rs",

@@ -3,6 +3,7 @@
 //! A pool has a limit (`--memory`). Who may have how much of it is decided in `budget`; here are the memory itself, those
 //! who wait for it, and what is charged without being mapped: a [`Charge`] stands for what the allocator gave.
 
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::pin::Pin;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,6 +18,11 @@ use crate::waits::Waits;
 /// Slabs of this size and more ask for huge pages: fewer faults on first touch, fewer TLB misses after.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 const PAGE_BYTES: usize = 4096;
+/// What is shorter and belongs to no pool is taken from the heap: a mapping for each of many small objects costs a system call
+/// to make, another to give back, a page of each, and the kernel allows 65,530.
+const HEAP_BYTES_MAX: usize = 256 << 10;
+/// A line of the cache, and as much as any vector instruction wants.
+const HEAP_ALIGN: usize = 64;
 /// Idle slabs kept for reuse; more are unmapped when given back.
 const IDLE_BYTES_MAX: u64 = 256 << 20;
 
@@ -283,10 +289,12 @@ impl Drop for Lease {
     }
 }
 
-/// One anonymous mapping, unmapped on drop.
+/// One anonymous mapping, or a little of the heap; given back on drop.
 pub(crate) struct Slab {
     start: NonNull<u8>,
     bytes: usize,
+    /// As the heap gave it; `None` of a mapping.
+    layout: Option<Layout>,
 }
 
 // SAFETY: a slab is plain memory with one owner; nothing about it is bound to the thread that mapped it.
@@ -295,11 +303,25 @@ unsafe impl Send for Slab {}
 unsafe impl Sync for Slab {}
 
 impl Slab {
-    /// Of no pool: `bytes`, rounded up to whole pages, all zeros. The kernel refuses more than this machine could ever have.
+    /// Of no pool: `bytes`, all zeros, at least one. What is mapped is rounded up to whole pages; the kernel refuses more than
+    /// this machine could ever have.
     pub(crate) fn outright(bytes: u64) -> Result<Slab, Error> {
         let bytes = addressable(bytes)?;
+        if (1..HEAP_BYTES_MAX).contains(&bytes) {
+            return Slab::of_the_heap(bytes);
+        }
         let pages = bytes.checked_next_multiple_of(PAGE_BYTES).unwrap_or(bytes);
         Slab::map(pages, 0)
+    }
+
+    fn of_the_heap(bytes: usize) -> Result<Slab, Error> {
+        let layout = Layout::from_size_align(bytes, HEAP_ALIGN).expect("short");
+        // SAFETY: the layout is not empty.
+        let Some(start) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
+            let cause = format!("cannot have {} of memory", format_size(bytes as u64));
+            return Err(Error::new(ErrorKind::LocalIo, cause));
+        };
+        Ok(Slab { start, bytes, layout: Some(layout) })
     }
 
     /// Where it starts; valid for its bytes as long as it lives.
@@ -315,6 +337,11 @@ impl Slab {
     pub(crate) fn as_slice(&self) -> &[u8] {
         // SAFETY: mapped readable for `bytes` bytes and initialised; whoever writes through the address meanwhile answers for it.
         unsafe { std::slice::from_raw_parts(self.start(), self.bytes) }
+    }
+
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: writable for `bytes` bytes and initialised; nobody else has the slab.
+        unsafe { std::slice::from_raw_parts_mut(self.start(), self.bytes) }
     }
 
     fn map(bytes: usize, flags: libc::c_int) -> Result<Slab, Error> {
@@ -338,14 +365,18 @@ impl Slab {
             // SAFETY: advice about the mapping made above; a refusal changes nothing.
             unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
         }
-        Ok(Slab { start, bytes })
+        Ok(Slab { start, bytes, layout: None })
     }
 }
 
 impl Drop for Slab {
     fn drop(&mut self) {
-        // SAFETY: exactly the mapping that `map` made; its one owner is going away.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+        match self.layout {
+            // SAFETY: from the heap, by this layout; its one owner is going away.
+            Some(layout) => unsafe { dealloc(self.start.as_ptr(), layout) },
+            // SAFETY: exactly the mapping that `map` made; its one owner is going away.
+            None => _ = unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) },
+        }
     }
 }
 

@@ -12,8 +12,8 @@ use crate::lease::Slab;
 #[derive(Clone, Default)]
 pub struct Made(Arc<Mutex<Option<Block>>>);
 
-/// Owned memory with what landed there: page-aligned, initialised, unmapped on drop. [`Block::as_ptr`] may be written through
-/// by whoever sees to it that nobody reads there meanwhile.
+/// Owned memory, for what lands there: aligned to 64 bytes, from 256 KiB on to pages; initialised, given back on drop.
+/// [`Block::as_ptr`] may be written through by whoever sees to it that nobody reads there meanwhile.
 pub struct Block {
     /// None of an empty one.
     slab: Option<Slab>,
@@ -39,7 +39,10 @@ impl Made {
 
 impl Block {
     /// As long as that, all zeros.
-    fn of(bytes: u64) -> Result<Block, Error> {
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::LocalIo`] where the machine does not have it.
+    pub fn new(bytes: u64) -> Result<Block, Error> {
         let slab = if bytes == 0 { None } else { Some(Slab::outright(bytes)?) };
         // What has been mapped can be addressed.
         Ok(Block { slab, bytes: bytes as usize })
@@ -64,6 +67,11 @@ impl Block {
     pub fn as_slice(&self) -> &[u8] {
         self.slab.as_ref().map_or(&[], |slab| &slab.as_slice()[..self.bytes])
     }
+
+    /// The bytes, to be written.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        self.slab.as_mut().map_or(&mut [], |slab| &mut slab.as_mut_slice()[..self.bytes])
+    }
 }
 
 impl std::fmt::Debug for Block {
@@ -86,7 +94,7 @@ impl Making {
 
     /// Makes it.
     pub(crate) fn prepare(&self, bytes: u64) -> Result<(), Error> {
-        *self.lock() = Some(Block::of(bytes)?);
+        *self.lock() = Some(Block::new(bytes)?);
         Ok(())
     }
 

@@ -1,132 +1,45 @@
 //! What a read returns: memory that landed bytes stay in, shown to Python by its buffer protocol and by DLPack. Nothing is copied.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use flatout_engine::Block;
 use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::{PyBufferError, PyValueError};
+use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView};
 
-use crate::blocks::{Block, Held};
 use crate::dlpack;
 
-/// Bytes in memory of their own: writable, aligned to pages, one dimension of unsigned bytes.
+/// Bytes in memory of their own: writable, aligned to 64 bytes or to pages, one dimension of unsigned bytes.
 ///
 /// `memoryview`, `numpy.frombuffer`, `torch.frombuffer` and `from_dlpack` of either share the memory, which lives as long as
 /// anybody does. `len()` is in bytes; a slice is a memoryview; `bytes()` copies.
+// It has no way to be let go of early: numpy and torch keep the object and not its export, so nobody could know who still looks.
 #[pyclass(frozen, weakref, module = "flatout")]
-pub struct Buffer {
-    memory: Mutex<Option<Arc<Shared>>>,
-}
-
-/// The memory, and how many show it.
-pub struct Shared {
-    held: Held,
-    views: AtomicUsize,
-}
-
-impl From<Held> for Buffer {
-    fn from(held: Held) -> Buffer {
-        let shared = Shared { held, views: AtomicUsize::new(0) };
-        Buffer { memory: Mutex::new(Some(Arc::new(shared))) }
-    }
-}
+pub struct Buffer(Arc<Block>);
 
 impl From<Block> for Buffer {
     fn from(block: Block) -> Buffer {
-        Held::Ours(block).into()
-    }
-}
-
-impl From<flatout_engine::Block> for Buffer {
-    fn from(block: flatout_engine::Block) -> Buffer {
-        Held::Made(block).into()
+        Buffer(Arc::new(block))
     }
 }
 
 impl Buffer {
     pub fn empty() -> Buffer {
-        Block::new(0).into()
+        Block::new(0).expect("nothing can be had").into()
     }
-
-    /// One more view of the memory.
-    pub fn view(&self) -> PyResult<View> {
-        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let shared = memory.as_ref().ok_or_else(released)?.clone();
-        shared.views.fetch_add(1, Ordering::SeqCst);
-        Ok(View(shared))
-    }
-}
-
-/// Somebody who shows the memory.
-pub struct View(Arc<Shared>);
-
-impl View {
-    pub fn start(&self) -> *mut u8 {
-        self.0.held.start()
-    }
-
-    pub fn len(&self) -> usize {
-        self.0.held.len()
-    }
-
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: initialised and alive. Whoever writes to it through another view is a thread of Python's that the reader's
-        // own program lets do so, as with every buffer of Python's.
-        unsafe { std::slice::from_raw_parts(self.start(), self.len()) }
-    }
-}
-
-impl Drop for View {
-    fn drop(&mut self) {
-        self.0.views.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-fn released() -> PyErr {
-    PyValueError::new_err("this buffer has been released")
 }
 
 #[pymethods]
 impl Buffer {
-    fn __len__(&self) -> PyResult<usize> {
-        Ok(self.view()?.len())
+    fn __len__(&self) -> usize {
+        self.0.len()
     }
 
-    /// Lets go of the memory now, not when the last reference goes.
-    ///
-    /// Raises BufferError while anything else shows it, such as an array.
-    fn release(&self) -> PyResult<()> {
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let views = memory.as_ref().map_or(0, |shared| shared.views.load(Ordering::SeqCst));
-        if views > 0 {
-            return Err(PyBufferError::new_err(format!(
-                "{views} view{} still there: delete arrays and memoryviews of it first",
-                if views == 1 { " of this buffer is" } else { "s of this buffer are" }
-            )));
-        }
-        *memory = None;
-        Ok(())
-    }
-
-    fn __enter__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    fn __exit__(
-        &self,
-        _type: &Bound<'_, PyAny>,
-        _error: &Bound<'_, PyAny>,
-        _trace: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        self.release()
-    }
-
-    fn __bytes__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        Ok(PyBytes::new(py, self.view()?.bytes()))
+    fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, self.0.as_slice())
     }
 
     fn __getitem__<'py>(slf: &Bound<'py, Self>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -138,15 +51,14 @@ impl Buffer {
         if !theirs.is_c_contiguous() {
             return Ok(py.NotImplemented());
         }
-        let ours = self.view()?;
         // SAFETY: the exporter keeps so many bytes there while `theirs` lives.
         let same = unsafe { std::slice::from_raw_parts(theirs.buf_ptr().cast::<u8>(), theirs.len_bytes()) }
-            == ours.bytes();
+            == self.0.as_slice();
         Ok(same.into_pyobject(py)?.to_owned().into_any().unbind())
     }
 
     fn __repr__(&self) -> String {
-        self.view().map_or_else(|_| "Buffer(released)".into(), |view| format!("Buffer({} bytes)", view.len()))
+        format!("Buffer({} bytes)", self.0.len())
     }
 
     /// A capsule for `from_dlpack`: one dimension of uint8 on the CPU, writable, not copied.
@@ -168,7 +80,7 @@ impl Buffer {
         if copy == Some(true) {
             return Err(PyBufferError::new_err("nothing is copied here: copy the array once it is made"));
         }
-        dlpack::capsule(py, self.view()?, max_version)
+        dlpack::capsule(py, self.0.clone(), max_version)
     }
 
     fn __dlpack_device__(&self) -> (i32, i32) {
@@ -176,21 +88,12 @@ impl Buffer {
     }
 
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
-        let shown = slf.get().view()?;
-        let bytes = isize::try_from(shown.len()).expect("an allocation fits");
-        let (owner, start) = (slf.as_ptr(), shown.start().cast());
-        // SAFETY: `view` is the caller's to fill, as the protocol says; the memory lives as long as `shown`.
-        if unsafe { ffi::PyBuffer_FillInfo(view, owner, start, bytes, 0, flags) } != 0 {
-            return Err(PyErr::fetch(slf.py()));
+        let block = &slf.get().0;
+        let bytes = isize::try_from(block.len()).expect("an allocation fits");
+        // SAFETY: `view` is the caller's to fill, as the protocol says; it keeps `slf`, and that the memory.
+        match unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), block.as_ptr().cast(), bytes, 0, flags) } {
+            0 => Ok(()),
+            _ => Err(PyErr::fetch(slf.py())),
         }
-        // SAFETY: it has just been filled. What is behind `internal` goes in `__releasebuffer__`.
-        unsafe { (*view).internal = Box::into_raw(Box::new(shown)).cast() };
-        Ok(())
-    }
-
-    #[allow(clippy::unused_self)]
-    unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
-        // SAFETY: from the box that `__getbuffer__` put there; called once for each.
-        drop(unsafe { Box::from_raw((*view).internal.cast::<View>()) });
     }
 }

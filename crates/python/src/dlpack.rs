@@ -2,12 +2,12 @@
 
 use std::ffi::{CStr, c_void};
 use std::ptr;
+use std::sync::Arc;
 
+use flatout_engine::Block;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-
-use crate::buffer::View;
 
 const PLAIN: &CStr = c"dltensor";
 const VERSIONED: &CStr = c"dltensor_versioned";
@@ -63,16 +63,20 @@ struct ManagedVersioned {
 
 /// What lives as long as the consumer's array does. It holds nothing of Python's: a deleter may run on any thread.
 struct Context {
-    _view: View,
+    _block: Arc<Block>,
     shape: [i64; 1],
     strides: [i64; 1],
 }
 
-/// A capsule around a view, as the consumer's version of the protocol wants it.
-pub fn capsule(py: Python<'_>, view: View, max_version: Option<(u32, u32)>) -> PyResult<Bound<'_, PyAny>> {
-    let bytes = i64::try_from(view.len()).map_err(|_| PyBufferError::new_err("too long"))?;
-    let data = view.start().cast();
-    let mut context = Box::new(Context { _view: view, shape: [bytes], strides: [1] });
+/// A capsule around a block, as the consumer's version of the protocol wants it.
+pub fn capsule(
+    py: Python<'_>,
+    block: Arc<Block>,
+    max_version: Option<(u32, u32)>,
+) -> PyResult<Bound<'_, PyAny>> {
+    let bytes = i64::try_from(block.len()).map_err(|_| PyBufferError::new_err("too long"))?;
+    let data = block.as_ptr().cast();
+    let mut context = Box::new(Context { _block: block, shape: [bytes], strides: [1] });
     let tensor = Tensor {
         data,
         device: Device { kind: CPU.0, number: CPU.1 },

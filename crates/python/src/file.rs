@@ -4,14 +4,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use flatout_engine::{Error, Get, Landing, Made, Object, Pieces, Reader};
+use flatout_engine::{Block, Error, Get, Landing, Made, Object, Pieces, Reader};
 use flatout_wire::range::Span;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::ahead::Ahead;
 use crate::answer::Answer;
-use crate::blocks::Block;
 use crate::buffer::Buffer;
 use crate::client::Client;
 use crate::engine::Engine;
@@ -213,11 +212,12 @@ impl File {
         }
         let there = self.bring(py, range)?;
         let block = exit::detached(py, || {
-            let mut block = Block::new(there.bytes);
-            there.each(|at, slice| block.fill(at, slice));
-            block
+            let mut block = Block::new(there.bytes as u64)?;
+            let all = block.as_mut_slice();
+            there.each(|at, slice| all[at..at + slice.len()].copy_from_slice(slice));
+            Ok::<_, Error>(block)
         });
-        Ok(block.into())
+        block.map(Buffer::from).map_err(|error| Failure::from(error).raise(py))
     }
 
     /// As `pread`, into `bytes`.

@@ -5,7 +5,6 @@
 
 mod ahead;
 mod answer;
-mod blocks;
 mod buffer;
 mod client;
 mod completions;

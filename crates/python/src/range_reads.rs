@@ -4,12 +4,11 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use flatout_engine::{ErrorKind, Get, Landing, Made, Transfer, Version};
+use flatout_engine::{Block, Error, ErrorKind, Get, Landing, Made, Memory, Transfer, Version};
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
 use pyo3::prelude::*;
 
-use crate::blocks::Block;
 use crate::buffer::Buffer;
 use crate::client::conditional;
 use crate::engine::Engine;
@@ -46,11 +45,16 @@ impl Target {
         }
     }
 
-    fn fill(&mut self, from: &[u8]) {
+    fn fill(&mut self, from: &[u8]) -> Result<(), Error> {
         match self {
-            Target::Own(buffer) => *buffer = Some(Block::of(from).into()),
+            Target::Own(buffer) => {
+                let mut block = Block::new(from.len() as u64)?;
+                block.as_mut_slice().copy_from_slice(from);
+                *buffer = Some(block.into());
+            }
             Target::Lent(lent) => lent.fill(0, from),
         }
+        Ok(())
     }
 }
 
@@ -113,10 +117,10 @@ impl Reads<'_> {
     fn start(&self, py: Python<'_>, run: Run, targets: &[Target]) -> PyResult<Flight> {
         let (lands, landing) = match &targets[run.of[0]] {
             _ if run.of.len() > 1 => {
-                let bytes = usize::try_from(run.range.end - run.range.start).expect("runs are short");
-                let scratch = Block::new(bytes);
+                let scratch = Block::new(run.range.end - run.range.start);
+                let scratch = scratch.map_err(|error| Failure::from(error).raise(py))?;
                 // SAFETY: the flight drops its transfer before its scratch.
-                let memory = unsafe { scratch.memory() };
+                let memory = unsafe { Memory::new(scratch.as_ptr(), scratch.len()) };
                 (Lands::Together(scratch), Landing::Memory(memory))
             }
             Target::Own(_) => {
@@ -164,12 +168,16 @@ impl Reads<'_> {
         match lands {
             Lands::There => {}
             Lands::Made(made) => targets[run.of[0]] = Target::Own(made.take().map(Buffer::from)),
-            Lands::Together(scratch) => exit::detached(py, || {
-                for &at in &run.of {
-                    let start = usize::try_from(ranges[at].start - run.range.start).expect("runs are short");
-                    targets[at].fill(scratch.part(start, filled[at]));
-                }
-            }),
+            Lands::Together(scratch) => {
+                let copied = exit::detached(py, || {
+                    run.of.iter().try_for_each(|&at| {
+                        let start =
+                            usize::try_from(ranges[at].start - run.range.start).expect("runs are short");
+                        targets[at].fill(&scratch.as_slice()[start..start + filled[at]])
+                    })
+                });
+                copied.map_err(|error| Failure::from(error).raise(py))?;
+            }
         }
         Ok(())
     }

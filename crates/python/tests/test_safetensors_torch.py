@@ -94,19 +94,6 @@ def test_a_tensor_keeps_its_memory_and_nothing_else_does(counting):
     assert torch.equal(last, wanted + 1)
 
 
-def test_memory_that_a_tensor_shows_is_not_released(counting):
-    # torch.frombuffer gives the export back and keeps the object: that is a memoryview here, which keeps its own.
-    buffer = counting.client.read(counting.put("m", bytes(100)))
-    gone, shown = weakref.ref(buffer), torch.frombuffer(memoryview(buffer), dtype=torch.uint8)
-    del buffer
-    gc.collect()
-    with pytest.raises(BufferError):
-        gone().release()
-    del shown
-    gc.collect()
-    assert gone() is None
-
-
 def test_a_type_that_torch_lacks_comes_raw(counting):
     if hasattr(torch, "float8_e4m3fn"):
         pytest.skip("this torch has it")

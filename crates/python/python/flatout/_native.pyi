@@ -6,7 +6,6 @@ ends within 100 ms of a signal whose handler raises, such as ctrl-C. What goes w
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from types import TracebackType
 from typing import Any, Literal, SupportsIndex, final, overload
 
 from typing_extensions import Buffer as _Exporter
@@ -53,24 +52,13 @@ class Buffer:
         """A capsule for ``from_dlpack``: one dimension of uint8 on the CPU, writable, not copied."""
 
     def __dlpack_device__(self) -> tuple[int, int]: ...
-    def __enter__(self) -> Self: ...
     def __eq__(self, other: object, /) -> bool: ...
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None, /
-    ) -> None: ...
     @overload
     def __getitem__(self, index: SupportsIndex, /) -> int: ...
     @overload
     def __getitem__(self, index: slice, /) -> memoryview: ...
     def __len__(self) -> int: ...
-    def __release_buffer__(self, view: memoryview, /) -> None: ...
     __hash__: None  # type: ignore[assignment]
-    def release(self) -> None:
-        """Lets go of the memory now, not when the last reference goes.
-
-        Raises:
-            BufferError: something still shows it, such as an array.
-        """
 
 @final
 class Info:

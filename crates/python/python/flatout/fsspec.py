@@ -781,9 +781,7 @@ def _at_once(call, many: list) -> list:
 
 def _bytes(buffer) -> bytes:
     """fsspec's answers are `bytes`, which users decode, split and hash: the one copy of this road."""
-    out = bytes(buffer)
-    buffer.release()
-    return out
+    return bytes(buffer)
 
 
 def _check_within(folder: str, targets: list) -> None:
