@@ -62,8 +62,9 @@ impl There {
     fn each(&self, mut take: impl FnMut(usize, &[u8])) {
         let (mut at, mut skip) = (0, self.skip);
         for slice in self.pieces.slices() {
-            let slice = &slice[skip.min(slice.len())..];
-            skip = skip.saturating_sub(slice.len() + skip);
+            let before = skip.min(slice.len());
+            skip -= before;
+            let slice = &slice[before..];
             let slice = &slice[..slice.len().min(self.bytes - at)];
             take(at, slice);
             at += slice.len();

@@ -36,7 +36,8 @@ pub fn until(
         let cause = "this was begun in the process that forked this one";
         return Err(Failure::usage("", cause).with_hint("begin it anew after the fork").raise(py));
     }
-    while !py.detach(|| is_over(SLICE)) {
+    loop {
+        // Also where nothing has to be waited for: a call for many objects is thousands of short waits.
         py.check_signals()?;
         if exit::is_over() {
             return Err(exit::ends().raise(py));
@@ -44,8 +45,10 @@ pub fn until(
         if engine.is_closed() {
             return Err(Engine::closed().raise(py));
         }
+        if py.detach(|| is_over(SLICE)) {
+            return Ok(());
+        }
     }
-    Ok(())
 }
 
 /// Waits for the end of a transfer. When this returns, however it does, no thread touches its landing any more.
