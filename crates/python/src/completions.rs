@@ -126,7 +126,7 @@ impl Completions {
         let started = waiting::briefly(py, || engine.get(get))?;
         let transfer = started.map_err(|error| Failure::from(error).raise(py))?;
         if let Some(progress) = progress {
-            progress.watch(transfer.watch());
+            progress.watch(transfer.watch(), None);
         }
         self.add(ticket, Pending { transfer: Some(transfer), settle: Box::new(settle), _engine: engine });
         Ok(ticket)
