@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyString};
 
 use crate::buffer::Buffer;
-use crate::client::Client;
+use crate::client::{Client, told_size};
 use crate::engine::Engine;
 use crate::errors::{Failure, location};
 use crate::exit;
@@ -254,7 +254,11 @@ impl ReadMany {
                     Ok(version) => version,
                     Err(failure) => return Ok(State::Failed(failure)),
                 };
-                let range = within(range.0, range.1, version.size.unwrap_or(0));
+                let size = match told_size(&version, &location) {
+                    Ok(size) => size,
+                    Err(failure) => return Ok(State::Failed(failure)),
+                };
+                let range = within(range.0, range.1, size);
                 if range.is_empty() {
                     return Ok(State::Empty);
                 }

@@ -216,6 +216,10 @@ class Client:
     def stats(self) -> dict[str, int]:
         """What reading files has come to so far, of all of them in this process: counts by name, in bytes or reads."""
 
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+
     def close(self) -> None:
         """Ends what runs on it: whoever waits is told by :class:`flatout.Cancelled`. It cannot be used after."""
 
