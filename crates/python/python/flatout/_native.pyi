@@ -422,8 +422,8 @@ class Completions:
     def take(self) -> list[tuple[int, Any, BaseException | None]]:
         """What has ended since: ``(ticket, result, exception)``."""
 
-    def cancel(self, ticket: int) -> None:
-        """Asks for the end of a call, which ends as any other."""
+    def cancel(self, ticket: int) -> bool:
+        """Asks for the end of a call, which ends as any other; whether that is to be waited for."""
 
     def close(self) -> None:
         """Ends all calls, and returns when nothing touches their buffers any more."""
@@ -436,7 +436,7 @@ class Completions:
         end: int | None = None,
         *,
         if_match: str | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> int: ...
     def readinto(
         self,
@@ -447,7 +447,7 @@ class Completions:
         offset: int = 0,
         length: int | None = None,
         if_match: str | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> int: ...
     def download(
         self,
@@ -456,7 +456,7 @@ class Completions:
         path: str | os.PathLike[str],
         *,
         if_match: str | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> int: ...
     def stat(self, client: Client, url: str) -> int: ...
     def ls(self, client: Client, url: str, *, recursive: bool = False) -> int: ...

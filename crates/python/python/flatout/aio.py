@@ -110,8 +110,11 @@ class _Loop:
         except _asyncio.CancelledError:
             if future.done():
                 raise
+            if not self._completions.cancel(ticket):
+                # Nothing of the caller's is lent to it.
+                self._futures.pop(ticket, None)
+                raise
             # Its buffer is the engine's until it has ended.
-            self._completions.cancel(ticket)
             while not future.done():
                 try:
                     await _asyncio.shield(_asyncio.wait([future]))
