@@ -47,6 +47,7 @@ use layers::Layers;
 pub use cgroup::Grants;
 pub use error::{AmbientError, ConfigError};
 pub use layers::{Layer, Row};
+pub use mask::masked;
 pub use show::{Signer, signers_of};
 
 /// Variables by name.

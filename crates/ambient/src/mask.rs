@@ -2,7 +2,7 @@
 
 /// A URL without user, password and query. Neither an endpoint nor a proxy has an `@` that means anything else, and a
 /// password may hold a slash: whatever stands before the last one goes.
-pub(crate) fn masked(url: &str) -> String {
+pub fn masked(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
     let (user, rest) = rest.rsplit_once('@').map_or(("", rest), |(_, rest)| ("***@", rest));
     let (rest, query) = rest.split_once('?').map_or((rest, ""), |(rest, _)| (rest, "?…"));

@@ -1,8 +1,8 @@
 //! Memory that the engine makes for a transfer, as long as what comes, and gives away at its end.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::lease::Slab;
 
 /// Where a transfer leaves the memory that it made: kept by whoever asks, and given to [`crate::Landing::Made`].
@@ -10,7 +10,14 @@ use crate::lease::Slab;
 /// The memory is the caller's from birth: `Settings::memory_bytes` does not bound it, and [`crate::Client::memory_held`] does
 /// not count it. How much may come is for whoever asks to know, or to bound by a range.
 #[derive(Clone, Default)]
-pub struct Made(Arc<Mutex<Option<Block>>>);
+pub struct Made(Arc<Place>);
+
+#[derive(Default)]
+struct Place {
+    block: Mutex<Option<Block>>,
+    at_most: Option<u64>,
+    beyond: OnceLock<u64>,
+}
 
 /// Owned memory, for what lands there: aligned to 64 bytes, from 256 KiB on to pages; initialised, given back on drop.
 /// [`Block::as_ptr`] may be written through by whoever sees to it that nobody reads there meanwhile.
@@ -26,6 +33,16 @@ impl Made {
         Made::default()
     }
 
+    /// For no more than so many bytes: where more would come, the transfer fails before any of them lands.
+    pub fn at_most(bytes: u64) -> Made {
+        Made(Arc::new(Place { at_most: Some(bytes), ..Place::default() }))
+    }
+
+    /// How many bytes would have come, where those were more than [`Made::at_most`] allows: the transfer fails of it.
+    pub fn beyond(&self) -> Option<u64> {
+        self.0.beyond.get().copied()
+    }
+
     /// What a transfer has left here, once: nothing before it has ended, nor where it failed. Of several that were given the
     /// same, what the last one left.
     pub fn take(&self) -> Option<Block> {
@@ -33,7 +50,7 @@ impl Made {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Block>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.block.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -94,6 +111,11 @@ impl Making {
 
     /// Makes it.
     pub(crate) fn prepare(&self, bytes: u64) -> Result<(), Error> {
+        if let Some(at_most) = self.made.0.at_most.filter(|at_most| bytes > *at_most) {
+            let _ = self.made.0.beyond.set(bytes);
+            let cause = format!("{bytes} bytes would come, and {at_most} are the most");
+            return Err(Error::new(ErrorKind::Usage, cause).with_hint("ask for a shorter range"));
+        }
         *self.lock() = Some(Block::new(bytes)?);
         Ok(())
     }

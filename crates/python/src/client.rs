@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use flatout_ambient::masked;
 use flatout_engine::{
     Dialect, Entry, ErrorKind, Get, Landing, Listing, Made, Object, ReaderStats, Report, Stat, Version,
 };
@@ -25,7 +26,7 @@ use crate::many::{self, Options, ReadMany};
 use crate::per_process::PerProcess;
 use crate::range_reads::{Reads, Target};
 use crate::ranges::GAP_BYTES;
-use crate::settings::{Pairs, has_password, pairs, with_password};
+use crate::settings::{Pairs, has_password, is_address, pairs, with_password};
 use crate::span::{Asked, asked, within};
 use crate::waiting;
 use crate::watching::Watching;
@@ -90,7 +91,7 @@ impl Client {
             return Ok((ranges, if_match));
         }
         let version = self.head(py, engine, location)?.version;
-        let size = version.size.unwrap_or(0);
+        let size = told_size(&version, location).map_err(|failure| failure.raise(py))?;
         let ranges = ranges.iter().map(|&(start, end)| within(start, end, size)).collect();
         Ok((ranges, if_match.or(version.etag)))
     }
@@ -112,6 +113,15 @@ impl Client {
             Ok(called.stat(&location).map(|stat| stat.version).map_err(Failure::from))
         })
     }
+}
+
+/// What is counted from the end needs a size.
+pub fn told_size(version: &Version, location: &Location) -> Result<u64, Failure> {
+    version.size.ok_or_else(|| {
+        let cause = "the origin does not tell the object's size";
+        Failure::new(ErrorKind::Unsupported, "read", location, cause)
+            .with_hint("read the whole object, or count from its start")
+    })
 }
 
 /// Only of that version, where one is named.
@@ -138,6 +148,22 @@ fn targets(py: Python<'_>, ranges: &[Range<u64>], out: Option<&[Bound<'_, PyAny>
             format!("buffer {at} holds {} bytes, its range has {}", lent[at].len(), bytes(&ranges[at]));
         return Err(Failure::usage("read", cause)
             .with_hint("pass a larger buffer, or a shorter range")
+            .raise(py));
+    }
+    let mut places: Vec<_> = lent
+        .iter()
+        .zip(ranges)
+        .enumerate()
+        .map(|(at, (lent, range))| (lent.place(bytes(range)), at))
+        .collect();
+    places.retain(|(place, _)| !place.is_empty());
+    places.sort_by_key(|(place, _)| place.start);
+    if let Some([(_, one), (_, other)]) =
+        places.array_windows().find(|[one, other]| other.0.start < one.0.end)
+    {
+        let cause = format!("buffers {} and {} have bytes in common", one.min(other), one.max(other));
+        return Err(Failure::usage("read", cause)
+            .with_hint("pass a buffer of its own for each range")
             .raise(py));
     }
     Ok(lent.into_iter().map(Target::Lent).collect())
@@ -217,10 +243,19 @@ impl Client {
 
     fn __repr__(&self) -> String {
         let shown = |(name, value): &(&str, String)| {
-            let value = if has_password(value) { "***" } else { value };
+            let value = match (is_address(name), has_password(name, value)) {
+                (true, _) => &masked(value),
+                (false, true) => "***",
+                (false, false) => value,
+            };
             format!("{}={value:?}", name.replace('-', "_"))
         };
         format!("Client({})", self.pairs.iter().map(shown).collect::<Vec<_>>().join(", "))
+    }
+
+    #[getter]
+    fn closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
     }
 
     /// Ends what runs on it; whoever waits is told by Cancelled. It cannot be used after. Calling it again does nothing.
@@ -251,7 +286,8 @@ impl Client {
             Asked::Nothing => return Ok(Buffer::empty()),
             Asked::Relative => {
                 let version = self.head(py, &engine, &location)?.version;
-                let range = within(start, end, version.size.unwrap_or(0));
+                let size = told_size(&version, &location).map_err(|failure| failure.raise(py))?;
+                let range = within(start, end, size);
                 if range.is_empty() {
                     return Ok(Buffer::empty());
                 }
@@ -402,8 +438,9 @@ impl Client {
             Some(size) => Object { location, size, etag, modified_s },
             None => {
                 let engine = client.engine(py)?;
-                let Version { etag: found, last_modified, size } =
-                    client.head(py, &engine, &location)?.version;
+                let version = client.head(py, &engine, &location)?.version;
+                let told = told_size(&version, &location);
+                let Version { etag: found, last_modified, .. } = version;
                 if etag.is_some() && etag != found {
                     let cause = format!(
                         "the ETag is {}, not {}",
@@ -412,10 +449,7 @@ impl Client {
                     );
                     return Err(Failure::new(ErrorKind::Changed, "read", &location, cause).raise(py));
                 }
-                let Some(size) = size else {
-                    let cause = "the origin does not tell the object's size";
-                    return Err(Failure::new(ErrorKind::Unsupported, "read", &location, cause).raise(py));
-                };
+                let size = told.map_err(|failure| failure.raise(py))?;
                 let modified_s = last_modified.as_deref().and_then(parse_http);
                 Object { location, size, etag: found, modified_s }
             }

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
 use flatout_engine::{CancelSwitch, Error, Get, Landing, Made, Transfer};
 use flatout_wire::range::Span;
@@ -16,14 +16,14 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::buffer::Buffer;
 use crate::client::{Client, conditional, place};
-use crate::engine::Engine;
+use crate::engine::{Closing, Engine};
 use crate::errors::Failure;
 use crate::exit;
 use crate::info::Info;
 use crate::lent::Lent;
-use crate::progress::Progress;
 use crate::span::{Asked, asked};
 use crate::waiting;
+use crate::watching::Watching;
 
 /// Makes of what has ended, and its bytes, what Python is to get.
 type Settle = Box<dyn FnOnce(Python<'_>, Result<u64, Failure>) -> PyResult<Py<PyAny>> + Send>;
@@ -33,7 +33,8 @@ struct Pending {
     /// None of a call that cannot be cancelled. Goes before what it lands in, which `settle` holds.
     transfer: Option<Transfer>,
     settle: Settle,
-    _engine: Arc<Engine>,
+    watching: Option<Watching>,
+    engine: Arc<Engine>,
 }
 
 impl Pending {
@@ -42,9 +43,18 @@ impl Pending {
     }
 
     fn settle(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let Pending { transfer, settle, _engine } = self;
+        let Pending { transfer, settle, watching, engine } = self;
         let end = transfer.map_or(Ok(0), |transfer| Ok(transfer.wait()?.bytes));
-        settle(py, end.map_err(|error: Error| error.into()))
+        if let Some(watching) = watching {
+            watching.end(py);
+        }
+        settle(
+            py,
+            end.map_err(|error: Error| match engine.is_closed() {
+                true => Engine::closed(),
+                false => error.into(),
+            }),
+        )
     }
 }
 
@@ -74,9 +84,14 @@ impl Ended {
 /// Calls that are awaited, of one loop. Use `flatout.AsyncClient`.
 #[pyclass(frozen, weakref, module = "flatout._native")]
 pub struct Completions {
+    awaited: Arc<Awaited>,
+    process: u32,
+}
+
+/// What a client that is closed has to end as well.
+struct Awaited {
     ended: Arc<Ended>,
     calls: Mutex<Calls>,
-    process: u32,
 }
 
 #[derive(Default)]
@@ -88,9 +103,34 @@ struct Calls {
     is_closed: bool,
 }
 
-impl Completions {
+impl Awaited {
     fn calls(&self) -> MutexGuard<'_, Calls> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends a call as soon as may be: one without a transfer at once, whatever its thread still does.
+    fn end(&self, ticket: u64, pending: &Pending) {
+        match pending.switch() {
+            Some(switch) => switch.cancel(),
+            None => self.ended.note(ticket),
+        }
+    }
+}
+
+impl Closing for Awaited {
+    fn closed(&self, engine: &Engine) {
+        let calls = self.calls();
+        for (ticket, pending) in &calls.pending {
+            if std::ptr::eq(&*pending.engine, engine) {
+                self.end(*ticket, pending);
+            }
+        }
+    }
+}
+
+impl Completions {
+    fn calls(&self) -> MutexGuard<'_, Calls> {
+        self.awaited.calls()
     }
 
     fn ticket(&self) -> PyResult<u64> {
@@ -103,10 +143,16 @@ impl Completions {
     }
 
     fn add(&self, ticket: u64, pending: Pending) {
+        let engine = pending.engine.clone();
+        engine.tell_when_closed(&self.awaited);
         let mut calls = self.calls();
+        // It may have been closed before it was told whom to tell.
+        if engine.is_closed() {
+            self.awaited.end(ticket, &pending);
+        }
         calls.pending.insert(ticket, pending);
         if calls.early.remove(&ticket) {
-            self.ended.note(ticket);
+            self.awaited.ended.note(ticket);
         }
     }
 
@@ -116,19 +162,25 @@ impl Completions {
         py: Python<'_>,
         client: &Client,
         get: Get,
-        progress: Option<&Progress>,
+        progress: Option<&Bound<'_, PyAny>>,
         settle: impl FnOnce(Python<'_>, Result<u64, Failure>) -> PyResult<Py<PyAny>> + Send + 'static,
     ) -> PyResult<u64> {
         let (engine, ticket) = (client.engine(py)?, self.ticket()?);
-        progress.map_or(Ok(()), Progress::begin).map_err(|failure| failure.raise(py))?;
-        let ended = self.ended.clone();
+        let watching = Watching::begin(py, progress, get.location.name())?;
+        let ended = self.awaited.ended.clone();
         let get = get.on_end(move || ended.note(ticket));
-        let started = waiting::briefly(py, || engine.get(get))?;
-        let transfer = started.map_err(|error| Failure::from(error).raise(py))?;
-        if let Some(progress) = progress {
-            progress.watch(transfer.watch());
-        }
-        self.add(ticket, Pending { transfer: Some(transfer), settle: Box::new(settle), _engine: engine });
+        let started = waiting::briefly(py, || engine.get(get));
+        let started = started.and_then(|started| started.map_err(|error| Failure::from(error).raise(py)));
+        let transfer = match started {
+            Ok(transfer) => transfer,
+            Err(error) => {
+                watching.end(py);
+                return Err(error);
+            }
+        };
+        watching.watch(|| transfer.watch());
+        let (transfer, watching) = (Some(transfer), Some(watching));
+        self.add(ticket, Pending { transfer, settle: Box::new(settle), watching, engine });
         Ok(ticket)
     }
 
@@ -141,8 +193,8 @@ impl Completions {
         show: impl FnOnce(Python<'_>, T) -> PyResult<Py<PyAny>> + Send + 'static,
     ) -> PyResult<u64> {
         let (engine, ticket) = (client.engine(py)?, self.ticket()?);
-        let (tell, told) = std::sync::mpsc::sync_channel(1);
-        let (ended, called) = (self.ended.clone(), engine.clone());
+        let (tell, told) = mpsc::sync_channel(1);
+        let (ended, called) = (self.awaited.ended.clone(), engine.clone());
         let spawned = std::thread::Builder::new().name("flatout-call".into()).spawn(move || {
             // Nobody may await it any more.
             let _ = tell.send(work(&called));
@@ -152,13 +204,15 @@ impl Completions {
         let told = Mutex::new(told);
         let settle: Settle = Box::new(move |py, _| {
             let told = told.into_inner().unwrap_or_else(PoisonError::into_inner);
-            match told.recv() {
+            match told.try_recv() {
                 Ok(Ok(done)) => show(py, done),
                 Ok(Err(error)) => Err(Failure::from(error).raise(py)),
-                Err(_) => Err(Failure::panicked().raise(py)),
+                // It is not waited for where the client was closed.
+                Err(mpsc::TryRecvError::Empty) => Err(Engine::closed().raise(py)),
+                Err(mpsc::TryRecvError::Disconnected) => Err(Failure::panicked().raise(py)),
             }
         });
-        self.add(ticket, Pending { transfer: None, settle, _engine: engine });
+        self.add(ticket, Pending { transfer: None, settle, watching: None, engine });
         Ok(ticket)
     }
 }
@@ -170,19 +224,20 @@ impl Completions {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let event = event.map_err(std::io::Error::from)?;
         let ended = Arc::new(Ended { event, tickets: Mutex::default() });
-        Ok(Completions { ended, calls: Mutex::default(), process: std::process::id() })
+        let awaited = Arc::new(Awaited { ended, calls: Mutex::default() });
+        Ok(Completions { awaited, process: std::process::id() })
     }
 
     /// Readable when calls have ended.
     fn fileno(&self) -> i32 {
-        self.ended.event.as_raw_fd()
+        self.awaited.ended.event.as_raw_fd()
     }
 
     /// What has ended since: triples (ticket, result, exception), one of the latter two None.
     #[allow(clippy::type_complexity)]
     fn take(&self, py: Python<'_>) -> PyResult<Vec<(u64, Option<Py<PyAny>>, Option<Py<PyAny>>)>> {
         let mut taken = Vec::new();
-        for ticket in self.ended.take() {
+        for ticket in self.awaited.ended.take() {
             let pending = {
                 let mut calls = self.calls();
                 let pending = calls.pending.remove(&ticket);
@@ -200,11 +255,11 @@ impl Completions {
         Ok(taken)
     }
 
-    /// Asks for the end of a call. It ends as any other: nothing touches its buffer after that.
-    fn cancel(&self, ticket: u64) {
-        if let Some(switch) = self.calls().pending.get(&ticket).and_then(Pending::switch) {
-            switch.cancel();
-        }
+    /// Asks for the end of a call, and says whether that is to be waited for. It ends as any other: nothing touches its buffer
+    /// after that.
+    fn cancel(&self, ticket: u64) -> bool {
+        let switch = self.calls().pending.get(&ticket).and_then(Pending::switch);
+        switch.inspect(CancelSwitch::cancel).is_some()
     }
 
     /// Ends all calls, and returns when no thread touches a buffer of theirs any more.
@@ -220,7 +275,10 @@ impl Completions {
             return;
         }
         pending.values().filter_map(Pending::switch).for_each(|switch| switch.cancel());
+        let mut pending: Vec<Pending> = pending.into_values().collect();
+        let watching: Vec<_> = pending.iter_mut().filter_map(|pending| pending.watching.take()).collect();
         exit::detached(py, || drop(pending));
+        watching.into_iter().for_each(|watching| watching.end(py));
     }
 
     #[pyo3(signature = (client, url, start=None, end=None, *, if_match=None, progress=None))]
@@ -233,7 +291,7 @@ impl Completions {
         start: Option<i64>,
         end: Option<i64>,
         if_match: Option<String>,
-        progress: Option<&Progress>,
+        progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
         let location = place(py, "read", url)?;
         let made = Made::new();
@@ -267,7 +325,7 @@ impl Completions {
         offset: u64,
         length: Option<u64>,
         if_match: Option<String>,
-        progress: Option<&Progress>,
+        progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
         let location = place(py, "read", url)?;
         let lent = Lent::new(buffer)?;
@@ -293,7 +351,7 @@ impl Completions {
         url: &str,
         path: PathBuf,
         if_match: Option<String>,
-        progress: Option<&Progress>,
+        progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
         let get = Get::new(place(py, "read", url)?, Landing::File(path));
         self.begin(py, client, conditional(get, if_match.as_deref()), progress, |py, end| {
@@ -332,6 +390,8 @@ impl Drop for Completions {
     fn drop(&mut self) {
         if self.process != std::process::id() {
             std::mem::forget(std::mem::take(&mut self.calls().pending));
+        } else {
+            Python::try_attach(|py| self.close(py));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The engine behind a client: made at the first use, by what the process finds around it, and closed with the client.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use flatout_ambient::{Ambient, Layer};
 use flatout_engine::{Client, ErrorKind};
@@ -17,6 +17,12 @@ const LEAST_MEMORY_BYTES: u64 = 64 << 20;
 /// Of the memory, what files may hold that somebody has said will be read.
 const SHARE_AHEAD: u64 = 4;
 
+/// Who waits in another way than by looking now and then.
+pub trait Closing: Send + Sync {
+    /// This one was closed. On any thread, without the interpreter's lock.
+    fn closed(&self, engine: &Engine);
+}
+
 /// An engine of this process; dereferences to the engine's client.
 pub struct Engine {
     /// There until it goes.
@@ -27,6 +33,7 @@ pub struct Engine {
     /// What files may hold that nobody has read yet.
     pub ahead: Arc<Allowance>,
     is_closed: AtomicBool,
+    tells: Mutex<Vec<Weak<dyn Closing>>>,
 }
 
 impl Engine {
@@ -38,13 +45,33 @@ impl Engine {
         let ahead = Arc::new(Allowance::new(memory_bytes / SHARE_AHEAD));
         let client = Client::new(found.into())?;
         let (client, process) = (Some(client), std::process::id());
-        Ok(Engine { client, process, memory_bytes, ahead, is_closed: AtomicBool::new(false) })
+        Ok(Engine {
+            client,
+            process,
+            memory_bytes,
+            ahead,
+            is_closed: AtomicBool::new(false),
+            tells: Mutex::default(),
+        })
     }
 
     /// Ends whatever runs on it, within a slice of whoever waits.
     pub fn close(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
+        let tells = std::mem::take(&mut *self.tells.lock().unwrap_or_else(PoisonError::into_inner));
+        tells.iter().filter_map(Weak::upgrade).for_each(|told| told.closed(self));
         flatout_ambient::remember(&self.paces());
+    }
+
+    /// Has `told` told when it is closed; of one that is closed already nobody is told.
+    pub fn tell_when_closed<T: Closing + 'static>(&self, told: &Arc<T>) {
+        let mut tells = self.tells.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = Arc::as_ptr(told).cast::<()>();
+        if !tells.iter().any(|each| each.as_ptr().cast::<()>() == known) {
+            tells.retain(|each| each.strong_count() > 0);
+            let told: Arc<dyn Closing> = told.clone();
+            tells.push(Arc::downgrade(&told));
+        }
     }
 
     /// Whether it is that of the process which forked this one: whoever waits for it here waits for ever.

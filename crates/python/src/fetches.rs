@@ -157,6 +157,10 @@ impl Drop for Fetches {
         if self.engine.is_foreign() {
             std::mem::forget(std::mem::take(&mut *self.running()));
         }
+        if let Some(watching) = self.watching().take() {
+            // Without an interpreter there is no bar to be taken away.
+            Python::try_attach(|py| watching.end(py));
+        }
     }
 }
 

@@ -61,6 +61,12 @@ impl Lent {
         self.bytes
     }
 
+    /// Where its first `bytes` bytes are, as numbers.
+    pub fn place(&self, bytes: usize) -> std::ops::Range<usize> {
+        let start = self.start as usize;
+        start..start + bytes
+    }
+
     /// `bytes` bytes from `at` on, for a transfer.
     ///
     /// # Safety

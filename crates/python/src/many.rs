@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyString};
 
 use crate::buffer::Buffer;
-use crate::client::Client;
+use crate::client::{Client, told_size};
 use crate::engine::Engine;
 use crate::errors::{Failure, location};
 use crate::exit;
@@ -24,7 +24,8 @@ use crate::watching::Watching;
 /// So many are on their way, or have landed and not been taken yet, unless somebody says.
 pub const CONCURRENCY: usize = 128;
 
-/// An object of at most so many bytes is asked for by one plain GET; so is one of unknown size.
+/// An object of at most so many bytes is asked for by one plain GET; so is one of unknown size, which counts for as much. One
+/// that turns out to be larger is asked for anew, when it is known how much memory it needs.
 const SMALL_BYTES: u64 = 8 << 20;
 
 /// What `read_many` returns: pairs (index, Buffer), or (index, exception) where those are wanted, in the order asked for or as
@@ -38,8 +39,8 @@ pub struct ReadMany {
     wanted: Option<Py<PyIterator>>,
     begun: usize,
     options: Options,
-    /// Who has ended, by index.
-    ended: (Sender<usize>, Mutex<Receiver<usize>>),
+    /// Which attempts have ended.
+    ended: (Sender<Attempt>, Mutex<Receiver<Attempt>>),
     watching: Option<Watching>,
 }
 
@@ -51,16 +52,82 @@ pub struct Options {
     pub return_exceptions: bool,
 }
 
-/// One on its way, or why it could not be begun.
+/// One attempt at one of them, by index, and whether it is the second.
+type Attempt = (usize, bool);
+
+/// One on its way or waiting for memory, or why it could not be begun.
 struct Flight {
     index: usize,
     state: State,
 }
 
+impl Flight {
+    fn bytes(&self) -> u64 {
+        match &self.state {
+            State::Running(running) => running.bytes(),
+            _ => 0,
+        }
+    }
+
+    /// Whether that is the attempt which is under way, or all there will be.
+    fn is(&self, (index, is_second): Attempt) -> bool {
+        self.index == index
+            && match &self.state {
+                State::Waiting(_) => false,
+                State::Running(running) => running.plan.is_second == is_second,
+                State::Empty | State::Failed(_) => true,
+            }
+    }
+
+    fn is_to_be_begun_anew(&self) -> bool {
+        match &self.state {
+            State::Waiting(_) => true,
+            State::Running(running) => running.made.beyond().is_some(),
+            State::Empty | State::Failed(_) => false,
+        }
+    }
+}
+
 enum State {
-    Running(Transfer, Made),
+    Waiting(Plan),
+    Running(Running),
     Empty,
     Failed(Failure),
+}
+
+/// What is to be asked for.
+#[derive(Clone)]
+struct Plan {
+    location: Location,
+    span: Span,
+    if_match: Option<String>,
+    /// How many come at most, where that is known.
+    bytes: Option<u64>,
+    is_second: bool,
+}
+
+impl Plan {
+    /// What it counts for before an answer has told more.
+    fn bytes(&self) -> u64 {
+        self.bytes.unwrap_or(SMALL_BYTES)
+    }
+}
+
+/// An attempt, whose end may still be to come.
+struct Running {
+    transfer: Transfer,
+    made: Made,
+    plan: Plan,
+}
+
+impl Running {
+    /// What of memory is its own, or will be.
+    fn bytes(&self) -> u64 {
+        match self.made.beyond() {
+            Some(_) => 0,
+            None => self.transfer.progress().total_bytes.unwrap_or(self.plan.bytes()),
+        }
+    }
 }
 
 /// One of them, as it was asked for.
@@ -118,110 +185,177 @@ impl ReadMany {
 
     /// Begins as many as may be on their way.
     fn begin(&mut self, py: Python<'_>) -> PyResult<()> {
-        while self.flights.len() < self.options.concurrency && (self.flights.is_empty() || self.has_memory())
-        {
-            let Some(wanted) = &self.wanted else { return Ok(()) };
-            let Some(item) = wanted.bind(py).clone().next() else {
-                self.wanted = None;
+        self.look_again(py);
+        let mut held = self.flights.iter().map(Flight::bytes).sum::<u64>();
+        let mut at = 0;
+        loop {
+            if at == self.flights.len() && (at >= self.options.concurrency || !self.take_one(py)?) {
                 return Ok(());
-            };
-            let index = self.begun;
-            let state = match Wanted::of(&item?)? {
-                Ok(wanted) => self.start(py, wanted, index)?,
-                Err(failure) => State::Failed(failure),
-            };
-            self.begun += 1;
-            if !matches!(state, State::Running(..)) {
-                let _ = self.ended.0.send(index);
             }
-            self.flights.push_back(Flight { index, state });
+            if let State::Waiting(plan) = &self.flights[at].state {
+                // Whoever is waited for goes ahead, whatever else holds.
+                let is_next = held == 0 || (at == 0 && self.options.ordered);
+                if !is_next && held.saturating_add(plan.bytes()) > self.engine.memory_bytes {
+                    return Ok(());
+                }
+                let (index, plan) = (self.flights[at].index, plan.clone());
+                held = held.saturating_add(plan.bytes());
+                self.flights[at].state = self.start(py, index, plan)?;
+                self.tell_if_over(at);
+            }
+            at += 1;
         }
-        Ok(())
     }
 
-    /// Whether what is on its way leaves room for more.
-    fn has_memory(&self) -> bool {
-        let bytes = |flight: &Flight| match &flight.state {
-            State::Running(transfer, _) => transfer.progress().total_bytes.unwrap_or(0),
-            _ => 0,
+    /// Takes one more of those wanted; whether there was one.
+    fn take_one(&mut self, py: Python<'_>) -> PyResult<bool> {
+        let Some(wanted) = &self.wanted else { return Ok(false) };
+        let Some(item) = wanted.bind(py).clone().next() else {
+            self.wanted = None;
+            return Ok(false);
         };
-        self.flights.iter().map(bytes).sum::<u64>() < self.engine.memory_bytes
+        let state = match Wanted::of(&item?)? {
+            Ok(wanted) => self.plan(py, wanted)?,
+            Err(failure) => State::Failed(failure),
+        };
+        self.flights.push_back(Flight { index: self.begun, state });
+        self.begun += 1;
+        self.tell_if_over(self.flights.len() - 1);
+        Ok(true)
     }
 
-    fn start(&self, py: Python<'_>, wanted: Wanted, index: usize) -> PyResult<State> {
-        let Wanted { location, asked, range, size } = wanted;
-        let made = Made::new();
-        let mut get = Get::new(location.clone(), Landing::Made(made.clone()));
-        match asked {
-            Asked::Nothing => return Ok(State::Empty),
-            // One plain GET brings a small object and its checksum.
-            Asked::Span(Span::All) if size.is_none_or(|size| size <= SMALL_BYTES) => {
-                get = get.in_one_answer();
+    fn tell_if_over(&self, at: usize) {
+        if let Flight { index, state: State::Empty | State::Failed(_) } = &self.flights[at] {
+            let _ = self.ended.0.send((*index, true));
+        }
+    }
+
+    /// Those that turned out to be large wait for memory.
+    fn look_again(&mut self, py: Python<'_>) {
+        for flight in &mut self.flights {
+            if let State::Running(running) = &flight.state
+                && let Some(bytes) = running.made.beyond()
+            {
+                let plan = Plan { bytes: Some(bytes), is_second: true, ..running.plan.clone() };
+                let attempt = std::mem::replace(&mut flight.state, State::Waiting(plan));
+                exit::detached(py, || drop(attempt));
             }
-            Asked::Span(span) => get = get.with_span(span),
+        }
+    }
+
+    /// What one of them means.
+    fn plan(&self, py: Python<'_>, wanted: Wanted) -> PyResult<State> {
+        let Wanted { location, asked, range, size } = wanted;
+        let (span, if_match) = match asked {
+            Asked::Nothing => return Ok(State::Empty),
+            Asked::Span(span) => (span, None),
             Asked::Relative => {
                 let version = match self.client.get().version(py, &self.engine, &location)? {
                     Ok(version) => version,
                     Err(failure) => return Ok(State::Failed(failure)),
                 };
-                let range = within(range.0, range.1, version.size.unwrap_or(0));
+                let size = match told_size(&version, &location) {
+                    Ok(size) => size,
+                    Err(failure) => return Ok(State::Failed(failure)),
+                };
+                let range = within(range.0, range.1, size);
                 if range.is_empty() {
                     return Ok(State::Empty);
                 }
-                get = get.with_span(Span::Slice(range));
-                if let Some(etag) = version.etag {
-                    get = get.with_if_match(etag);
-                }
+                (Span::Slice(range), version.etag)
             }
+        };
+        let most = match &span {
+            Span::All => size,
+            Span::Slice(range) => Some(range.end - range.start),
+            Span::Last(bytes) => Some(*bytes),
+            Span::From(_) => None,
+        };
+        // Far more may have been asked for than there is.
+        let bytes = most.filter(|most| span == Span::All || *most <= self.engine.memory_bytes);
+        Ok(State::Waiting(Plan { location, span, if_match, bytes, is_second: false }))
+    }
+
+    fn start(&self, py: Python<'_>, index: usize, plan: Plan) -> PyResult<State> {
+        let made = match plan.bytes {
+            Some(_) => Made::new(),
+            None => Made::at_most(SMALL_BYTES),
+        };
+        let mut get = Get::new(plan.location.clone(), Landing::Made(made.clone()));
+        // One plain GET brings a small object and its checksum.
+        get = match plan.span == Span::All && plan.bytes() <= SMALL_BYTES {
+            true => get.in_one_answer(),
+            false => get.with_span(plan.span.clone()),
+        };
+        if let Some(etag) = &plan.if_match {
+            get = get.with_if_match(etag.clone());
         }
-        let told = self.ended.0.clone();
+        let (told, is_second) = (self.ended.0.clone(), plan.is_second);
         let get = get.on_end(move || {
             // Nobody may wait any more.
-            let _ = told.send(index);
+            let _ = told.send((index, is_second));
         });
         let engine = &self.engine;
         Ok(match waiting::briefly(py, || engine.get(get))? {
             Ok(transfer) => {
                 if let Some(watching) = &self.watching {
-                    watching.watch(|| transfer.watch());
+                    watching.watch_attempt(|| transfer.watch(), &made);
                 }
-                State::Running(transfer, made)
+                State::Running(Running { transfer, made, plan })
             }
             Err(error) => State::Failed(error.into()),
         })
     }
 
-    /// The next one that is over.
+    /// The next one that is over; those that turned out to be large are begun anew.
     fn next_over(&mut self, py: Python<'_>) -> PyResult<Option<Flight>> {
-        if self.options.ordered {
-            if let Some(Flight { state: State::Running(transfer, _), .. }) = self.flights.front() {
-                waiting::until(py, &self.engine, |slice| transfer.wait_timeout(slice))?;
+        loop {
+            self.begin(py)?;
+            if self.flights.is_empty() {
+                return Ok(None);
             }
-            return Ok(self.flights.pop_front());
+            let at = match self.options.ordered {
+                true => {
+                    if let Some(Flight { state: State::Running(running), .. }) = self.flights.front() {
+                        let transfer = &running.transfer;
+                        waiting::until(py, &self.engine, |slice| transfer.wait_timeout(slice))?;
+                    }
+                    Some(0)
+                }
+                false => {
+                    let ended = self.next_ended(py)?;
+                    self.flights.iter().position(|flight| flight.is(ended))
+                }
+            };
+            // An end may be that of an attempt which another has followed.
+            let Some(at) = at else { continue };
+            if !self.flights[at].is_to_be_begun_anew() {
+                return Ok(self.flights.remove(at));
+            }
         }
-        if self.flights.is_empty() {
-            return Ok(None);
-        }
+    }
+
+    /// Which attempt ends next.
+    fn next_ended(&mut self, py: Python<'_>) -> PyResult<Attempt> {
         let told = self.ended.1.get_mut().unwrap_or_else(PoisonError::into_inner);
         let mut ended = None;
         let found = &mut ended;
         waiting::until(py, &self.engine, move |slice| match told.recv_timeout(slice) {
-            Ok(index) => {
-                *found = Some(index);
+            Ok(attempt) => {
+                *found = Some(attempt);
                 true
             }
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => false,
         })?;
-        let at = self.flights.iter().position(|flight| Some(flight.index) == ended);
-        Ok(at.and_then(|at| self.flights.remove(at)))
+        ended.ok_or_else(|| Failure::panicked().raise(py))
     }
 
     /// Nothing more comes.
     fn finish(&mut self, py: Python<'_>) {
         self.wanted = None;
         for flight in &self.flights {
-            if let State::Running(transfer, _) = &flight.state {
-                transfer.cancel_switch().cancel();
+            if let State::Running(running) = &flight.state {
+                running.transfer.cancel_switch().cancel();
             }
         }
         let flights = std::mem::take(&mut self.flights);
@@ -232,7 +366,6 @@ impl ReadMany {
     }
 
     fn try_next<'py>(&mut self, py: Python<'py>) -> PyResult<Option<(usize, Bound<'py, PyAny>)>> {
-        self.begin(py)?;
         let Some(Flight { index, state }) = self.next_over(py)? else {
             self.finish(py);
             return Ok(None);
@@ -240,7 +373,8 @@ impl ReadMany {
         let result = match state {
             State::Empty => Ok(Buffer::empty()),
             State::Failed(failure) => Err(failure),
-            State::Running(transfer, made) => match transfer.wait() {
+            State::Waiting(_) => Err(Failure::panicked()),
+            State::Running(Running { transfer, made, .. }) => match transfer.wait() {
                 Ok(_) => made.take().map(Buffer::from).ok_or_else(Failure::panicked),
                 Err(error) => Err(error.into()),
             },

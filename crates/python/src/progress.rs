@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use flatout_engine::Watch;
+use flatout_engine::{Made, Watch};
 use pyo3::prelude::*;
 
 use crate::errors::Failure;
@@ -23,13 +23,25 @@ struct Watched {
     begun: Option<Instant>,
     ended: Option<Instant>,
     /// A call may have several transfers.
-    transfers: Vec<Watch>,
+    transfers: Vec<Seeing>,
     /// Of transfers that are whole, and are not looked at any more.
     settled_bytes: u64,
 }
 
 /// So many transfers are looked at before it is seen which are over: a call may have millions.
 const LOOK_AGAIN: usize = 256;
+
+/// A transfer, and what it makes, where that may turn out too large: what is begun anew then does not count.
+struct Seeing {
+    transfer: Watch,
+    made: Option<Made>,
+}
+
+impl Seeing {
+    fn counts(&self) -> bool {
+        self.made.as_ref().is_none_or(|made| made.beyond().is_none())
+    }
+}
 
 struct Seen {
     done: u64,
@@ -60,19 +72,22 @@ impl Progress {
         Ok(())
     }
 
-    pub fn watch(&self, transfer: Watch) {
+    pub fn watch(&self, transfer: Watch, made: Option<Made>) {
         let mut watched = self.lock();
         if watched.transfers.len() % LOOK_AGAIN == LOOK_AGAIN - 1 {
             let mut settled_bytes = 0;
-            watched.transfers.retain(|transfer| {
-                let seen = Seen::of(transfer);
+            watched.transfers.retain(|seeing| {
+                if !seeing.counts() {
+                    return false;
+                }
+                let seen = Seen::of(&seeing.transfer);
                 let is_whole = seen.total == Some(seen.done);
                 settled_bytes += if is_whole { seen.done } else { 0 };
                 !is_whole
             });
             watched.settled_bytes += settled_bytes;
         }
-        watched.transfers.push(transfer);
+        watched.transfers.push(Seeing { transfer, made });
     }
 
     pub fn end(&self) {
@@ -84,7 +99,8 @@ impl Progress {
         let settled = watched.settled_bytes;
         let total = (!watched.transfers.is_empty()).then_some(settled);
         let mut all = Seen { done: settled, total, limited_by: None };
-        for seen in watched.transfers.iter().map(Seen::of) {
+        let seen = watched.transfers.iter().filter(|seeing| seeing.counts());
+        for seen in seen.map(|seeing| Seen::of(&seeing.transfer)) {
             all.done += seen.done;
             all.total = all.total.zip(seen.total).map(|(all, one)| all + one);
             all.limited_by = all.limited_by.or(seen.limited_by);

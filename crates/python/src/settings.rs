@@ -57,10 +57,15 @@ fn unknown(name: &str) -> Failure {
 
 /// A knob whose value holds a password, which must not get into a pickle.
 pub fn with_password(pairs: &Pairs) -> Option<&'static str> {
-    pairs.iter().find(|(_, value)| has_password(value)).map(|(name, _)| *name)
+    pairs.iter().find(|(name, value)| has_password(name, value)).map(|(name, _)| *name)
 }
 
-/// A URL with a user in it.
-pub fn has_password(value: &str) -> bool {
-    value.contains("://") && value.contains('@')
+/// A URL with a user in it; an address may come without its scheme.
+pub fn has_password(name: &str, value: &str) -> bool {
+    value.contains('@') && (is_address(name) || value.contains("://"))
+}
+
+/// Whether a knob is where to go: such a value has an `@` only behind a user.
+pub fn is_address(name: &str) -> bool {
+    matches!(name, "endpoint-url" | "oss-endpoint" | "proxy")
 }

@@ -1,6 +1,6 @@
 //! What `progress=` may be: an object that somebody looks at, or True for a bar.
 
-use flatout_engine::Watch;
+use flatout_engine::{Made, Watch};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
@@ -42,7 +42,14 @@ impl Watching {
 
     pub fn watch(&self, source: impl FnOnce() -> Watch) {
         if let Some(progress) = &self.progress {
-            progress.get().watch(source());
+            progress.get().watch(source(), None);
+        }
+    }
+
+    /// A transfer that may be begun anew, once it is known how much comes.
+    pub fn watch_attempt(&self, source: impl FnOnce() -> Watch, made: &Made) {
+        if let Some(progress) = &self.progress {
+            progress.get().watch(source(), Some(made.clone()));
         }
     }
 

@@ -1,7 +1,9 @@
 """The verbs for asyncio."""
 
 import asyncio
+import os
 import pickle
+import socket
 import threading
 import time
 
@@ -36,15 +38,16 @@ def test_no_thread_waits_for_them(client, url):
     async def main():
         reader = flatout.AsyncClient(client)
         await reader.read(url, 0, 10)
-        before = threading.active_count()
+        # Also those of which Python knows nothing.
+        before = os.listdir("/proc/self/task")
         reads = [asyncio.create_task(reader.read(url)) for _ in range(20)]
         await asyncio.sleep(0)
-        during = threading.active_count()
+        during = os.listdir("/proc/self/task")
         await asyncio.gather(*reads)
         return before, during
 
     before, during = asyncio.run(main())
-    assert during == before
+    assert set(during) <= set(before)
 
 
 def test_the_same_as_the_client_s(client, bucket, url, data, tmp_path):
@@ -95,6 +98,62 @@ def test_one_that_is_cancelled_leaves_its_buffer_alone(started):
 
     asyncio.run(main())
     reader.client.close()
+
+
+@pytest.fixture
+def silent():
+    """An origin that takes connections and answers nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("verb", ["stat", "exists", "ls", "end"])
+def test_what_has_no_transfer_is_cancelled_at_once(silent, verb):
+    reader = flatout.AsyncClient(endpoint_url=silent, no_sign_request=True)
+    calls = {"ls": lambda: reader.ls("s3://b/"), "end": lambda: reader.read("s3://b/k", 0, -1)}
+
+    async def main():
+        begun = time.monotonic()
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(calls.get(verb, lambda: getattr(reader, verb)("s3://b/k"))(), 0.2)
+        return time.monotonic() - begun
+
+    assert asyncio.run(main()) < 2
+
+
+@pytest.mark.parametrize("verb", ["stat", "read"])
+def test_closing_the_client_ends_what_is_awaited(silent, verb):
+    reader = flatout.AsyncClient(endpoint_url=silent, no_sign_request=True)
+
+    async def main():
+        waiting = [asyncio.create_task(getattr(reader, verb)("s3://b/k")) for _ in range(3)]
+        await asyncio.sleep(0.2)
+        begun = time.monotonic()
+        reader.client.close()
+        ends = await asyncio.gather(*waiting, return_exceptions=True)
+        return time.monotonic() - begun, ends
+
+    took, ends = asyncio.run(main())
+    assert took < 2 and [(type(end), end.cause) for end in ends] == [(flatout.Cancelled, "the client was closed")] * 3
+
+
+def test_progress_of_what_is_awaited(client, url, capsys):
+    reader = flatout.AsyncClient(client)
+
+    async def main(call, progress):
+        try:
+            await call(progress=progress)
+        except flatout.FlatoutError:
+            return False
+        return True
+
+    for name, is_there in ((url, True), (url + "-not", False)):
+        progress = flatout.Progress()
+        assert asyncio.run(main(lambda **named: reader.read(name, **named), progress)) == is_there
+        assert progress.is_over and progress.elapsed == progress.elapsed
+    pytest.importorskip("tqdm")
+    assert asyncio.run(main(lambda **named: reader.read(url, **named), True))
+    assert "1.91M" in capsys.readouterr().err
 
 
 def test_a_client_serves_several_loops(client, url, data):

@@ -17,6 +17,11 @@ def small(started):
         yield origin, client, [f"s3://many/file-{number:04d}" for number in range(COUNT)]
 
 
+@pytest.fixture(scope="module")
+def large(started):
+    return started("--synthetic", "data/file-%02d=32MiB*16", "--no-auth")
+
+
 def asked(origin, before):
     return collections.Counter((each["method"], each["key"]) for each in origin.requests()[before:])
 
@@ -76,16 +81,36 @@ def test_no_more_is_begun_than_is_taken(small):
         client.read_many(urls, concurrency=0)
 
 
-def test_what_waits_to_be_taken_is_bounded_by_memory(started):
-    origin = started("--synthetic", "data/file-%02d=8MiB*30", "--no-auth")
-    client = flatout.Client(no_sign_request=True, memory="16MiB", **origin.settings)
-    taken = itertools.count()
-    wanted = (f"s3://data/file-{number:02d}" for number in range(30) if next(taken) is not None)
-    reading = client.read_many(wanted, ordered=False, concurrency=30)
-    for _ in range(12):
-        assert len(next(reading)[1]) == 8 << 20
-    # As many as are unknown may be begun at first, and no more until they fit.
-    assert next(taken) <= 30
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("wanted", ["url", "(url, 5, None)", "(url, 0, 1 << 40)", "client.stat(url)"])
+def test_what_waits_to_be_taken_is_bounded_by_memory(large, python, ordered, wanted):
+    """Whatever the origin tells of sizes only when it is asked; 16 of 32 MiB are 512."""
+    python(
+        """
+import re, sys, time
+import flatout
+client = flatout.Client(endpoint_url=sys.argv[1], no_sign_request=True, memory="64MiB")
+def peak():
+    return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read()).group(1)) << 10
+url = "s3://data/file-00"
+whole = bytes(client.read(url))
+wanted = [eval(sys.argv[2]) for url in (f"s3://data/file-{number:02d}" for number in range(16))]
+before, progress = peak(), flatout.Progress()
+reading = client.read_many(wanted, ordered=sys.argv[3] == "True", progress=progress)
+got = [next(reading)[0]]
+time.sleep(1)
+for index, buffer in reading:
+    got.append(index)
+    assert index or buffer == whole[-len(buffer):]
+    length = len(buffer)
+    del buffer
+assert sorted(got) == list(range(16)) and progress.done == progress.total == 16 * length, progress
+assert peak() - before < 200 << 20, (peak() - before) >> 20
+""",
+        large.url,
+        wanted,
+        ordered,
+    )
 
 
 def test_progress_of_many(small):

@@ -272,11 +272,38 @@ def test_a_pickle_holds_no_secret(serve, bucket):
             assert origins.SECRET_KEY.encode() not in held and origins.ACCESS_KEY.encode() not in held
     again = pickle.loads(pickle.dumps(client))
     assert type(again) is flatout.Client and again.settings == client.settings and again.read(url) == b"123"
-    proxied = flatout.Client(proxy="http://user:hidden@127.0.0.1:1")
-    with pytest.raises(flatout.UsageError, match="'proxy' holds a password") as error:
-        pickle.dumps(proxied)
-    assert "hidden" not in str(error.value) and "FLATOUT_PROXY" in error.value.hint
-    assert "hidden" not in repr(proxied)
+    for name in ("proxy", "endpoint_url", "oss_endpoint"):
+        for scheme in ("http://", ""):
+            told = flatout.Client(**{name: f"{scheme}user:hidden@127.0.0.1:1"})
+            with pytest.raises(flatout.UsageError, match=f"'{name}' holds a password") as error:
+                pickle.dumps(told)
+            assert "hidden" not in str(error.value) and f"FLATOUT_{name.upper()}" in error.value.hint
+            assert "hidden" not in repr(told) and "127.0.0.1:1" in repr(told)
+    assert "hidden" not in repr(flatout.Client(endpoint_url="http://127.0.0.1:1/?key=hidden"))
+
+
+def test_a_fork_while_another_thread_makes_the_default_client(python):
+    said = python(
+        """
+import os, threading
+import flatout, flatout.client
+flatout.client._making.acquire()
+pid = os.fork()
+if pid == 0:
+    threading.Timer(20, os._exit, [1]).start()
+    os._exit(0 if flatout.default_client() is flatout.default_client() else 2)
+print(os.waitpid(pid, 0)[1])
+"""
+    )
+    assert said == "0\n"
+
+
+def test_reads_that_are_let_go_of_take_their_progress_along(quick):
+    client, progress = flatout.Client(endpoint_url=quick.url, no_sign_request=True), flatout.Progress()
+    fetches = flatout._native.Fetches(client, progress)
+    fetches.start(0, "s3://data/object", 0, 10)
+    del fetches
+    assert progress.is_over
 
 
 def test_a_client_is_closed_while_others_wait(slow):

@@ -1,8 +1,12 @@
 """Bytes arrive, whole or in part, wherever they are wanted."""
 
 import array
+import asyncio
+import contextlib
+import http.server
 import mmap
 import pickle
+import threading
 
 import numpy
 import pytest
@@ -134,6 +138,58 @@ def test_near_ranges_are_one_request(started, bucket_of, content):
     assert count() == 1
     client.read_ranges(url, [(0, 10), (20, 30), (40, 50)], max_gap=5)
     assert count() == 4
+
+
+def test_buffers_that_overlap_are_refused(stored):
+    """Two transfers would write to the same bytes."""
+    client, url, data = stored
+    buffer = bytearray(20)
+    for out in ([buffer, buffer], [memoryview(buffer)[:10], memoryview(buffer)[9:19]]):
+        for ranges in ([(0, 10), (30, 40)], [(0, 10), (2_000_000, 2_000_010)]):
+            with pytest.raises(flatout.UsageError, match="buffers 0 and 1 have bytes in common"):
+                client.read_ranges(url, ranges, out=out)
+    out = [memoryview(buffer)[10:], memoryview(buffer)[:10], memoryview(buffer)[5:]]
+    assert client.read_ranges(url, [(0, 10), (20, 30), (4, 4)], out=out) == [10, 10, 0]
+    assert buffer == data[20:30] + data[:10]
+
+
+def test_what_is_counted_from_the_end_wants_a_size():
+    """A server that does not tell it; an empty answer would be a wrong one."""
+    with sizeless() as url:
+        client = flatout.Client()
+        assert client.stat(url).size is None
+        reader = flatout.AsyncClient(client)
+        for call in (
+            lambda: client.read(url, 0, -1),
+            lambda: client.read_ranges(url, [(-5, -1)]),
+            lambda: list(client.read_many([(url, -5, -1)])),
+            lambda: client.file(url),
+            lambda: asyncio.run(reader.read(url, 0, -1)),
+        ):
+            with pytest.raises(flatout.Unsupported, match="does not tell the object's size"):
+                call()
+
+
+@contextlib.contextmanager
+def sizeless():
+    """An object of HTTP whose size nobody tells."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_HEAD(self):
+            self.send_response(200)
+            self.end_headers()
+
+        def do_GET(self):
+            self.do_HEAD()
+            self.wfile.write(b"0123456789")
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/key"
+        server.shutdown()
 
 
 def test_buffers_that_do_not_fit_are_refused(stored):
@@ -268,5 +324,9 @@ def test_the_functions_of_the_package(bucket, serve, monkeypatch):
     assert [info.key for info in flatout.ls(bucket.url(""))] == ["key"]
     with flatout.open(url) as file:
         assert file.read() == b"0123456789"
-    assert flatout.default_client() is flatout.default_client()
+    default = flatout.default_client()
+    assert default is flatout.default_client() and not default.closed
+    default.close()
+    # Whoever closed it meant what ran on it, not everything after.
+    assert default.closed and flatout.read(url, 2, 4) == b"23"
     flatout.default_client().close()

@@ -216,6 +216,10 @@ class Client:
     def stats(self) -> dict[str, int]:
         """What reading files has come to so far, of all of them in this process: counts by name, in bytes or reads."""
 
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+
     def close(self) -> None:
         """Ends what runs on it: whoever waits is told by :class:`flatout.Cancelled`. It cannot be used after."""
 
@@ -418,8 +422,8 @@ class Completions:
     def take(self) -> list[tuple[int, Any, BaseException | None]]:
         """What has ended since: ``(ticket, result, exception)``."""
 
-    def cancel(self, ticket: int) -> None:
-        """Asks for the end of a call, which ends as any other."""
+    def cancel(self, ticket: int) -> bool:
+        """Asks for the end of a call, which ends as any other; whether that is to be waited for."""
 
     def close(self) -> None:
         """Ends all calls, and returns when nothing touches their buffers any more."""
@@ -432,7 +436,7 @@ class Completions:
         end: int | None = None,
         *,
         if_match: str | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> int: ...
     def readinto(
         self,
@@ -443,7 +447,7 @@ class Completions:
         offset: int = 0,
         length: int | None = None,
         if_match: str | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> int: ...
     def download(
         self,
@@ -452,7 +456,7 @@ class Completions:
         path: str | os.PathLike[str],
         *,
         if_match: str | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> int: ...
     def stat(self, client: Client, url: str) -> int: ...
     def ls(self, client: Client, url: str, *, recursive: bool = False) -> int: ...

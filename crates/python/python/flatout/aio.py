@@ -7,6 +7,7 @@ import weakref as _weakref
 
 from . import _native
 from .client import Client, default_client
+from .errors import Unsupported as _Unsupported
 
 __all__ = ["AsyncClient"]
 
@@ -37,6 +38,9 @@ class AsyncClient:
             return self._client.read(url, 0, 0)
         if (end is not None and end < 0) or (end is not None and start is not None and start < 0):
             info = await self.stat(url)
+            if info.size is None:
+                cause, hint = "the origin does not tell the object's size", "read the whole object, or count from its start"
+                raise _Unsupported(kind="unsupported", doing="read", object=url, cause=cause, hint=hint)
             start, end, _ = slice(start, end).indices(info.size)
             if end <= start:
                 return self._client.read(url, 0, 0)
@@ -106,8 +110,11 @@ class _Loop:
         except _asyncio.CancelledError:
             if future.done():
                 raise
+            if not self._completions.cancel(ticket):
+                # Nothing of the caller's is lent to it.
+                self._futures.pop(ticket, None)
+                raise
             # Its buffer is the engine's until it has ended.
-            self._completions.cancel(ticket)
             while not future.done():
                 try:
                     await _asyncio.shield(_asyncio.wait([future]))

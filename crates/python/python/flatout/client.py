@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os as _os
 import threading as _threading
 import weakref as _weakref
 
@@ -67,12 +68,23 @@ _making = _threading.Lock()
 
 
 def default_client() -> Client:
-    """The client of the functions of this package: made at the first use, with no settings but those found around."""
+    """The client of the functions of this package: made at the first use, and anew once it was closed, with no settings but those
+    found around.
+    """
     global _default
     with _making:
-        if _default is None:
+        if _default is None or _default.closed:
             _default = Client()
         return _default
+
+
+def _after_fork() -> None:
+    # Whoever held it is in the process that forked this one.
+    global _making
+    _making = _threading.Lock()
+
+
+_os.register_at_fork(after_in_child=_after_fork)
 
 
 def _close_all() -> None:

@@ -1,6 +1,7 @@
 """An object as a file that Python's own code can read."""
 
 import io as _io
+import operator as _operator
 import os as _os
 
 __all__ = ["RemoteFile"]
@@ -64,7 +65,7 @@ class RemoteFile(_io.RawIOBase):
         self._check()
         if whence not in (_os.SEEK_SET, _os.SEEK_CUR, _os.SEEK_END):
             raise ValueError(f"whence is 0, 1 or 2, not {whence!r}")
-        to = offset + (0, self._at, self._file.size)[whence]
+        to = _operator.index(offset) + (0, self._at, self._file.size)[whence]
         if to < 0:
             raise ValueError(f"negative seek position {to}")
         self._at = to
