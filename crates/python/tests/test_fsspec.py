@@ -745,6 +745,39 @@ def test_a_local_copy_is_kept_by_fsspecs_own_cache(bucket, tmp_path):
         assert file.read() == b"second"
 
 
+@pytest.mark.parametrize("block_size", [None, 1 << 16])
+def test_blocks_are_kept_by_fsspecs_own_cache(counted, tmp_path, block_size):
+    data = os.urandom(300_000)
+    path = counted.put("data", data)
+    options = {
+        "flatout+s3": {"endpoint_url": counted.origin.endpoint},
+        "blockcache": {"cache_storage": str(tmp_path)},
+    }
+    fs, name = fsspec.url_to_fs(f"blockcache::flatout+s3://{path}", **options)
+
+    def read():
+        with fs.open(name, block_size=block_size) as file:
+            assert file.read(10) == data[:10]
+            assert file.readline() == io.BytesIO(data[10:]).readline()
+            file.seek(-1000, 2)
+            part = bytearray(5000)
+            assert file.readinto(part) == 1000 and part[:1000] == data[-1000:]
+            file.seek(1 << 17)
+            assert file.read(1 << 16) == data[1 << 17 : 3 << 16]
+        assert file.closed
+
+    read()
+    before = counted.requests
+    read()
+    # Whatever it asks to open the file: no byte comes again.
+    asked = counted.origin.requests()[-(counted.requests - before) :] if counted.requests > before else []
+    assert all(each["method"] == "HEAD" for each in asked)
+    with fs.open(name, block_size=block_size) as file:
+        assert file.read() == data
+    with fs.open(name, block_size=block_size) as file:
+        assert file.read() == data
+
+
 def test_what_a_listing_told_is_not_asked_again(counted):
     path = counted.put("dir/data", b"0123456789")
     fs = counted.fs()

@@ -46,6 +46,9 @@ __all__ = [
 #: How many files are told of as one step where somebody watches a `get` of many.
 _STEP_FILES = 100
 
+#: What fsspec's own files take for a block.
+_BLOCK_BYTES = 5 << 20
+
 #: What is copied at a time into a file that is open already.
 _PIECE_BYTES = 4 << 20
 
@@ -624,12 +627,13 @@ class FlatoutFileSystem(AbstractFileSystem):
     ):
         """A :class:`FlatoutFile`. The engine recognises how it is read, fetches ahead and keeps what was fetched, for
         all readers of an object together: a cache of fsspec's before it would copy everything once more and hide the
-        pattern. So ``block_size``, ``cache_type`` and ``cache_options`` are taken and have no effect.
+        pattern. So ``cache_type`` and ``cache_options`` are taken and have no effect, and ``block_size`` is only what a
+        local cache of fsspec's (``blockcache::``) keeps at a time.
         """
         _refuse_versions(kwargs)
         if mode != "rb":
             raise _no_writing(f"open with mode {mode!r}", self._url(path))
-        return FlatoutFile(self, path)
+        return FlatoutFile(self, path, block_size)
 
     def _known(self, path: str) -> dict:
         """What a listing or a HEAD told of an object lately: size, ETag and time for the engine, so that it need not
@@ -757,11 +761,43 @@ def register(*protocols: str, clobber: bool = False) -> None:
 
 class FlatoutFile(ToldFile):
     """A :class:`flatout.RemoteFile` with what users of fsspec's files look at: ``fs``, ``path``, ``info()``,
-    ``full_name``, ``loc``, ``readuntil``."""
+    ``full_name``, ``loc``, ``readuntil``.
 
-    def __init__(self, fs, path):
+    ``cache`` is None, or what fsspec's ``blockcache::`` puts there to be read through.
+    """
+
+    def __init__(self, fs, path, block_size=None):
         self.fs, self.path = fs, path
+        self.blocksize = _BLOCK_BYTES if block_size in (None, "default") else block_size
+        self.cache = None
         super().__init__(fs.client, fs._object_url("read", path), fs._known(path), lambda: fs._forget(path))
+
+    def pread(self, offset, size=-1):
+        if self.cache is None or offset < 0:
+            return super().pread(offset, size)
+        self._check()
+        return self.cache._fetch(offset, self.size if size < 0 else min(offset + size, self.size))
+
+    def preadinto(self, offset, buffer):
+        if self.cache is None or offset < 0:
+            return super().preadinto(offset, buffer)
+        view = memoryview(buffer).cast("B")
+        data = self.pread(offset, len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def _fetch_range(self, start, end):
+        return bytes(super().pread(start, end - start))
+
+    @property
+    def closed(self):
+        return super().closed
+
+    @closed.setter
+    def closed(self, is_closed):
+        # The block cache says so, after it has closed the file.
+        if is_closed and not self.closed:
+            super().close()
 
     @property
     def loc(self):
