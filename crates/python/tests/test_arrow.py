@@ -154,6 +154,10 @@ def test_a_handler_is_its_client_and_scheme(lake):
     fs = arrow_fs(lake.client)
     assert fs == arrow_fs(flatout.Client(**lake.options)) and fs != arrow_fs(lake.client, scheme="oss")
     assert fs.type_name == "py::flatout+s3"
+    # A client with a password is equal to none but itself.
+    proxied = flatout.Client(proxy="http://user:SESAME@127.0.0.1:1")
+    assert FlatoutHandler(proxied) == FlatoutHandler(proxied) != fs.handler
+    assert fs.handler != FlatoutHandler(proxied)
     again = pickle.loads(pickle.dumps(fs))
     assert again == fs and isinstance(again.handler, FlatoutHandler)
     assert pq.read_metadata(lake.path, filesystem=again).num_rows == ROWS

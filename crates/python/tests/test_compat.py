@@ -3,6 +3,7 @@
 import io
 import os
 import threading
+import types
 import uuid
 
 import pytest
@@ -93,6 +94,19 @@ def test_a_model_replaced_meanwhile_is_no_mixture(models, monkeypatch):
         return told
 
     monkeypatch.setattr(flatout.Client, "stat", stat_and_replace)
+    with pytest.raises(flatout.ObjectChanged):
+        oss.read_remote_model("model.ckpt")
+
+
+def test_a_model_that_shrank_meanwhile_is_no_zeros(models, monkeypatch):
+    stat = flatout.Client.stat
+
+    def stat_without_etag(self, url):
+        told = stat(self, url)
+        models("model.ckpt", models.data[:-100])
+        return types.SimpleNamespace(size=told.size, etag=None)
+
+    monkeypatch.setattr(flatout.Client, "stat", stat_without_etag)
     with pytest.raises(flatout.ObjectChanged):
         oss.read_remote_model("model.ckpt")
 

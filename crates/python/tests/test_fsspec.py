@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import pickle
 import random
+import socket
 import time
 import urllib.request
 import uuid
@@ -366,7 +367,7 @@ def test_listings_are_kept_until_they_are_forgotten(counted):
     assert fs.info(f"{folder}/b")["size"] == 2
     assert len(fs.ls(folder, refresh=True)) == 2
     counted.put("dir/c")
-    for path in (None, folder, f"{folder}/c", counted.name):
+    for path in (None, "", "s3://", folder, f"{folder}/c", counted.name):
         fs.ls(folder)
         fs.invalidate_cache(path)
         assert folder not in fs.dircache
@@ -380,6 +381,46 @@ def test_listings_expire(served):
     served.put("dir/b")
     time.sleep(0.3)
     assert len(fs.ls(f"{served.name}/dir")) == 2
+
+
+def test_what_a_head_told_expires_too(served):
+    path = served.put("dir/a", b"old")
+    fs = served.fs(listings_expiry_time=0.2)
+    assert fs.info(path)["size"] == 3
+    served.put("dir/a", b"longer")
+    time.sleep(0.3)
+    with fs.open(path) as file:
+        assert file.size == 6
+
+
+def test_what_is_gone_is_told_of_no_longer(served):
+    path = served.put("dir/a", b"data")
+    for tell in (fs_info, fs_ls):
+        served.put("dir/a", b"data")
+        fs = served.fs()
+        tell(fs, path)
+        served.delete("dir/a")
+        with fs.open(path) as file:
+            assert file.size == 4
+            with pytest.raises(FileNotFoundError):
+                file.read()
+        with pytest.raises(FileNotFoundError):
+            fs.open(path)
+    served.put("dir/a", b"data")
+    fs = served.fs()
+    fs.info(path)
+    served.delete("dir/a")
+    assert not fs.isfile(path)
+    with pytest.raises(FileNotFoundError):
+        fs.open(path)
+
+
+def fs_info(fs, path):
+    fs.info(path)
+
+
+def fs_ls(fs, path):
+    fs.ls(fs._parent(path))
 
 
 def test_no_listing_is_kept_where_none_is_wanted(served):
@@ -437,6 +478,12 @@ def test_cat_of_many_is_a_dict(bucket):
     assert list(fs.cat(paths)) == paths
     assert fs.cat(paths[7]) == expected[paths[7]]
     assert fs.cat(paths, start=-2) == {path: data[-2:] for path, data in expected.items()}
+    # As fsspec's own: what stands for itself alone is no dict.
+    assert fs.cat(paths[7], recursive=True, start=1) == expected[paths[7]][1:]
+    assert fs.cat([paths[7]], recursive=True) == {paths[7]: expected[paths[7]]}
+    assert fs.cat(f"{paths[7][:-1]}[{paths[7][-1]}]") == {paths[7]: expected[paths[7]]}
+    with pytest.raises(FileNotFoundError):
+        fs.expand_path({f"{bucket.name}/none*"})
 
 
 def test_cat_of_many_says_what_failed_as_asked(bucket):
@@ -480,6 +527,18 @@ def test_cat_ranges_puts_failures_where_they_belong(bucket):
         fs.cat_ranges(*asked, on_error="raise")
     with pytest.raises(ValueError):
         fs.cat_ranges([there], [0, 1], [2, 3])
+
+
+def test_what_fails_twice_is_handed_on_once():
+    # The end of an object is asked for after a failure: that this fails, too, is no other one.
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
+    fs = S3FileSystem(endpoint_url=f"http://127.0.0.1:{port}", no_sign_request=True, retries=0)
+    (got,) = fs.cat_ranges(["bucket/key"], [-5], [None])
+    assert isinstance(got, flatout.NetworkError)
+    assert fs.cat(["bucket/key"], on_error="omit", start=-5) == {}
+    got = fs.cat(["bucket/key"], on_error="return", start=-5)["bucket/key"]
+    assert isinstance(got, flatout.NetworkError) and got.doing == "read"
 
 
 def test_cat_ranges_joins_what_lies_close(counted):
@@ -555,6 +614,32 @@ def test_no_key_leads_out_of_the_target_folder(served, tmp_path):
 
 
 # Files
+
+
+def test_two_keys_are_never_copied_to_one_file(served, tmp_path):
+    for key in ("two/a/x", "two/a//x", "two/y"):
+        served.put(key, key.encode())
+    target = tmp_path / "target"
+    with pytest.raises(flatout.UsageError, match="would be this file"):
+        served.fs().get(f"{served.name}/two", str(target), recursive=True)
+    assert not target.exists()
+
+
+def test_a_closed_file_reads_no_lines(served):
+    file = served.fs().open(served.put("lines", b"one\ntwo\nthree\n"))
+    assert file.readline() == b"one\n"
+    file.close()
+    for read in (file.readline, file.readuntil, file.readlines, lambda: next(file)):
+        with pytest.raises(ValueError, match="closed"):
+            read()
+
+
+def test_what_cannot_be_filled_is_refused(served):
+    with served.fs().open(served.put("data", b"0123456789")) as file:
+        for buffer in (b"abcd", memoryview(bytearray(8))[::2]):
+            with pytest.raises(BufferError):
+                file.readinto(buffer)
+        assert file.tell() == 0
 
 
 def test_a_file_is_read_as_files_are(bucket):
@@ -658,6 +743,39 @@ def test_a_local_copy_is_kept_by_fsspecs_own_cache(bucket, tmp_path):
     bucket.put("data", b"second")
     with fsspec.open(url, **options) as file:
         assert file.read() == b"second"
+
+
+@pytest.mark.parametrize("block_size", [None, 1 << 16])
+def test_blocks_are_kept_by_fsspecs_own_cache(counted, tmp_path, block_size):
+    data = os.urandom(300_000)
+    path = counted.put("data", data)
+    options = {
+        "flatout+s3": {"endpoint_url": counted.origin.endpoint},
+        "blockcache": {"cache_storage": str(tmp_path)},
+    }
+    fs, name = fsspec.url_to_fs(f"blockcache::flatout+s3://{path}", **options)
+
+    def read():
+        with fs.open(name, block_size=block_size) as file:
+            assert file.read(10) == data[:10]
+            assert file.readline() == io.BytesIO(data[10:]).readline()
+            file.seek(-1000, 2)
+            part = bytearray(5000)
+            assert file.readinto(part) == 1000 and part[:1000] == data[-1000:]
+            file.seek(1 << 17)
+            assert file.read(1 << 16) == data[1 << 17 : 3 << 16]
+        assert file.closed
+
+    read()
+    before = counted.requests
+    read()
+    # Whatever it asks to open the file: no byte comes again.
+    asked = counted.origin.requests()[-(counted.requests - before) :] if counted.requests > before else []
+    assert all(each["method"] == "HEAD" for each in asked)
+    with fs.open(name, block_size=block_size) as file:
+        assert file.read() == data
+    with fs.open(name, block_size=block_size) as file:
+        assert file.read() == data
 
 
 def test_what_a_listing_told_is_not_asked_again(counted):
@@ -764,6 +882,11 @@ SECRETS = [
     {"client_kwargs": {"aws_secret_access_key": "SESAME"}},
     {"proxy": "http://user:SESAME@proxy:3128"},
     {"endpoint_url": "http://user:SESAME@127.0.0.1:9000"},
+    {"proxy": "user:SESAME@proxy:3128"},
+    {"endpoint_url": "user:SESAME@127.0.0.1:9000"},
+    {"oss_endpoint": "user:SESAME@127.0.0.1:9000"},
+    {"oss-endpoint": "user:SESAME@127.0.0.1:9000"},
+    {"client_kwargs": {"endpoint_url": "user:SESAME@127.0.0.1:9000"}},
 ]
 
 
@@ -803,6 +926,16 @@ def test_file_systems_of_the_same_settings_share_a_client():
 
 
 # Copies of file systems and files
+
+
+@pytest.mark.skipif(not hasattr(flatout.Client, "closed"), reason="the client does not say so")
+def test_a_client_that_was_closed_is_made_anew(served):
+    path = served.put("data", b"data")
+    fs = S3FileSystem(endpoint_url=served.origin.endpoint)
+    fs.client.close()
+    assert S3FileSystem(endpoint_url=served.origin.endpoint) is fs
+    assert fs.cat(path) == b"data"
+    assert served.fs().client is fs.client
 
 
 def test_a_pickle_is_the_recipe(bucket, monkeypatch):

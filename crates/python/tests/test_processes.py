@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import pickle
+import socket
 import threading
 import time
 
@@ -72,6 +73,37 @@ print(took)
     # 100 ms is what is promised; a machine that others keep busy is given more.
     assert float(said) < 1.0
     assert not os.path.exists("/dev/shm/flatout-test-interrupted")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        'fsspec.S3FileSystem(**client.settings).cat_ranges(["b/x", "b/x", "b/y", "b/y"], [0, 5, 0, 5], [1, 6, 1, 6])',
+        'arrow.arrow_fs(client).get_file_info(["b/x", "b/y"])',
+    ],
+)
+def test_ctrl_c_ends_calls_of_several_threads(python, call):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        begun = time.monotonic()
+        said = python(
+            SETUP
+            + f"""
+from flatout import arrow, fsspec
+sent = []
+def interrupt():
+    time.sleep(0.7)
+    sent.append(time.monotonic())
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=interrupt).start()
+try:
+    {call}
+except KeyboardInterrupt:
+    print(time.monotonic() - sent[0])
+""",
+            f"http://127.0.0.1:{silent.getsockname()[1]}",
+        )
+        # The interpreter does not wait for them either.
+        assert float(said) < 1.0 and time.monotonic() - begun < 6
 
 
 def test_what_a_handler_raises_is_raised(slow, python):

@@ -195,6 +195,8 @@ def test_slices_that_the_official_one_refuses_are_those_of_numpy(counting, index
         ("a", TypeError),
         ([0, 1], TypeError),
         (1.0, TypeError),
+        (True, TypeError),
+        (np.s_[0, False], TypeError),
     ],
 )
 def test_what_is_no_index_is_refused_before_anything_is_read(counting, index, error):
@@ -353,6 +355,19 @@ def test_an_index_says_which_of_two_files_a_tensor_is_from(counting):
     }
 
 
+def test_two_indices_may_name_the_same_file(counting):
+    tensors = {name: np.array([n]) for n, name in enumerate("abc")}
+    whole = counting.put("m/0.safetensors", safetensors.numpy.save(tensors))
+    urls = [
+        counting.put(f"m/{name}.json", json.dumps({"weight_map": {name: "0.safetensors"}}).encode()) for name in "ab"
+    ]
+    with safe_open(urls, client=counting.client) as model:
+        assert model.keys() == ["a", "b"]
+    for several in ([urls[0], whole], [whole, urls[0]]):
+        with safe_open(several, client=counting.client) as model:
+            assert model.keys() == ["a", "b", "c"]
+
+
 @pytest.mark.parametrize(
     "said, why",
     [
@@ -363,6 +378,7 @@ def test_an_index_says_which_of_two_files_a_tensor_is_from(counting):
         (b"[]", "weight_map"),
         (b"{}", "weight_map"),
         (b'{"weight_map": []}', "weight_map"),
+        (b'{"weight_map": {}}', "names no tensor"),
         (b'{"weight_map": {"a": 7}}', "no name below this folder"),
         (b'{"weight_map": {"a": "../secret.safetensors"}}', "no name below this folder"),
         (b'{"weight_map": {"a": "/etc/secret.safetensors"}}', "no name below this folder"),
@@ -401,11 +417,14 @@ def test_a_file_that_is_replaced_behind_its_header_has_changed(counting):
         load_file(url, client=counting.client)
 
 
+@pytest.mark.parametrize("tells_etags", [True, False])
 @pytest.mark.parametrize("read", ["get_tensor", "rows", "columns", "scattered"])
-def test_a_file_that_is_replaced_while_it_is_open_has_changed(counting, read):
+def test_a_file_that_is_replaced_while_it_is_open_has_changed(counting, read, tells_etags):
+    counting.tells_etags = tells_etags
     url = counting.put("m.safetensors", safetensors.numpy.save(large(1)))
     with safe_open(url, client=counting.client) as file:
-        counting.put("m.safetensors", safetensors.numpy.save(large(2)))
+        # Where there is no ETag its size tells.
+        counting.put("m.safetensors", safetensors.numpy.save(large(2) | {"more": np.zeros(9)}))
         part = file.get_slice("embedding")
         ways = {
             "get_tensor": lambda: file.get_tensor("embedding"),
@@ -415,6 +434,14 @@ def test_a_file_that_is_replaced_while_it_is_open_has_changed(counting, read):
         }
         with pytest.raises(flatout.ObjectChanged):
             ways[read]()
+
+
+def test_scattered_rows_come_without_an_etag_too(counting, monkeypatch):
+    monkeypatch.setattr(_models, "RANGES_AT_ONCE", 2)
+    counting.tells_etags = False
+    tensors = large()
+    with safe_open(counting.put("m.safetensors", safetensors.numpy.save(tensors)), client=counting.client) as file:
+        assert np.array_equal(file.get_slice("embedding")[::100], tensors["embedding"][::100])
 
 
 def test_a_signal_ends_a_load(counting):

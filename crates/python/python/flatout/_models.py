@@ -15,6 +15,8 @@ from .errors import FlatoutError, NotFound, Unsupported, UsageError
 # More would cost a new connection round trips while its window opens.
 HEAD_BYTES = 512 << 10
 HEADS_AT_ONCE = 64
+# Ranges of a file that are asked for at once where each is a read of its own.
+RANGES_AT_ONCE = 64
 # No type of safetensors asks for more.
 ALIGN = 8
 
@@ -121,8 +123,26 @@ def fetch_into(client: Client, file: File, ranges: list[tuple[int, int]], places
     if file.data is not None:
         for (start, end), place in zip(ranges, places):
             place[:] = file.data[start - file.data_start : end - file.data_start]
-    elif ranges:
+    elif ranges and file.version.etag is not None:
         client.read_ranges(file.url, ranges, if_match=file.version.etag, max_gap=0, out=places)
+    elif ranges:
+        _fetch_held(client, file, ranges, places)
+
+
+def _fetch_held(client: Client, file: File, ranges: list[tuple[int, int]], places: list[memoryview]) -> None:
+    """The same one by one, each held against the version of the header: without an ETag no condition does that."""
+    waiting, running = iter(enumerate(ranges)), 0
+    fetches = _native.Fetches(client)
+    try:
+        for _ in ranges:
+            for number, (start, end) in islice(waiting, RANGES_AT_ONCE - running):
+                fetches.start(number, file.url, start, end, file.version)
+                running += 1
+            number, buffer, _ = fetches.next()
+            running -= 1
+            places[number][:] = memoryview(buffer)
+    finally:
+        fetches.close()
 
 
 def open_files(client: Client, files: Mapping[str, set[str] | None]) -> Model:
@@ -189,7 +209,10 @@ def find(client: Client, urls: Iterable[str]) -> Model:
             found = _folder(client, url)
         elif url.endswith(".json"):
             found = _index(client, url)
-        files.update(found)
+        for file, wanted in found.items():
+            before = files.get(file, wanted)
+            # Two indices may name the same file; where one asks for all of it, the other adds nothing.
+            files[file] = None if wanted is None or before is None else before | wanted
     return open_files(client, files)
 
 
@@ -223,6 +246,8 @@ def _index(client: Client, url: str) -> Mapping[str, set[str] | None]:
     names = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(names, dict):
         raise _invalid(url, 'this index has no "weight_map"')
+    if not names:
+        raise _invalid(url, 'the "weight_map" of this index names no tensor')
     folder = url.rpartition("/")[0]
     files: dict[str, set[str]] = {}
     for tensor, name in names.items():

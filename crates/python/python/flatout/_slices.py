@@ -139,7 +139,8 @@ def _dimension(axis: int, size: int, index: Any) -> Dimension:
             raise ValueError(f"the step of a slice must be positive, and that of dimension {axis} is {step}")
         return Dimension(start, step, len(range(start, stop, step)))
     try:
-        number = operator.index(index)
+        # To NumPy a bool is a mask, which adds a dimension.
+        number = operator.index(None if isinstance(index, bool) else index)
     except TypeError:
         kind = type(index).__name__
         raise TypeError(f"tensors are sliced by integers, slices and an ellipsis, not by {kind}") from None

@@ -30,6 +30,9 @@ _WITHOUT_EFFECT = {
 
 _USER_INFO = re.compile(r"://[^/?#]*@")
 
+# Hosts, with or without a scheme: an '@' says that a user stands before it.
+_HOSTS = {"proxy", "endpoint", "endpoint_url", "oss_endpoint"}
+
 
 def settings(options: dict, scheme: str) -> dict:
     """The settings of a client for ``scheme``, ``"s3"`` or ``"oss"``. An option that is None counts as not given.
@@ -52,7 +55,8 @@ def settings(options: dict, scheme: str) -> dict:
             found[name] = value
     _check_use_ssl(options, found)
     for name, value in found.items():
-        if isinstance(value, str) and _USER_INFO.search(value):
+        is_host = name.replace("-", "_") in _HOSTS
+        if "@" in str(value) if is_host else _USER_INFO.search(str(value)):
             hint = (
                 "give a proxy that needs one in HTTPS_PROXY"
                 if name == "proxy"

@@ -2,7 +2,7 @@
 
 import os as _os
 
-from .errors import ObjectChanged
+from .errors import NotFound, ObjectChanged
 from .io import RemoteFile
 
 __all__ = ["ToldFile"]
@@ -20,7 +20,8 @@ class ToldFile(RemoteFile):
 
     As long as nobody was told its size and no byte of it has come, a version that went meanwhile is exchanged for the
     one that is there now. From then on it stays, or reads raise :class:`flatout.ObjectChanged`, after ``on_changed()``
-    was called: whoever keeps the listing forgets it there, so that the next to open the object is told what is there.
+    was called, as where the object is gone: whoever keeps the listing forgets it there, so that the next to open the
+    object is told what is there.
     """
 
     def __init__(self, client, url, told, on_changed):
@@ -60,13 +61,15 @@ class ToldFile(RemoteFile):
         return data
 
     def readinto(self, buffer, /):
-        size = memoryview(buffer).nbytes
-        data = self._look(size)
+        view = memoryview(buffer)
+        size = view.nbytes
+        # What cannot be filled is refused as reads of any length refuse it.
+        data = None if view.readonly or not view.c_contiguous else self._look(size)
         if data is None:
             size = self.preadinto(self._at, buffer)
         else:
             size = len(data)
-            memoryview(buffer).cast("B")[:size] = data
+            view.cast("B")[:size] = data
         self._at += size
         return size
 
@@ -95,9 +98,9 @@ class ToldFile(RemoteFile):
             if is_known or not wants or not self._is_open_to_change:
                 self._is_open_to_change = self._is_open_to_change and not is_known
                 return got
-        except ObjectChanged:
+        except (NotFound, ObjectChanged) as gone:
             self._on_changed()
-            if not self._is_open_to_change:
+            if not self._is_open_to_change or isinstance(gone, NotFound):
                 raise
         self._is_open_to_change = False
         self._file = self._client.file(self.name)
@@ -109,6 +112,7 @@ class ToldFile(RemoteFile):
 
     def readuntil(self, char=b"\n", blocks=None, *, most=None):
         """Up to and with the next ``char``, or to the end; ``blocks`` bytes are looked through at a time."""
+        self._check()
         found, step = [], max(blocks or _NEAR_BYTES, len(char))
         while most is None or most > 0:
             at = self._at - self._near_at

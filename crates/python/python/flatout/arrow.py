@@ -1,20 +1,17 @@
 """Arrow's interface: ``pyarrow.parquet.read_table("bucket/key", filesystem=flatout.arrow.arrow_fs())``."""
 
 import time as _time
-from concurrent.futures import ThreadPoolExecutor as _ThreadPool
 
 from pyarrow import PythonFile as _PythonFile
 from pyarrow.fs import FileInfo, FileSystemHandler, FileType, PyFileSystem
 
 from . import _tree
+from ._at_once import at_once as _at_once
 from ._told import ToldFile
 from .client import Client, default_client
 from .errors import NotFound, Unsupported, UsageError
 
 __all__ = ["FlatoutHandler", "arrow_fs"]
-
-#: How many objects or folders are asked about at a time.
-_AT_A_TIME = 16
 
 #: Of how many objects it is remembered what a listing told.
 _REMEMBERED = 100_000
@@ -53,9 +50,13 @@ class FlatoutHandler(FileSystemHandler):
     def __eq__(self, other):
         if not isinstance(other, FlatoutHandler):
             return NotImplemented
-        return self.scheme == other.scheme and (
-            self.client is other.client or self.client.settings == other.client.settings
-        )
+        if self.scheme != other.scheme or self.client is other.client:
+            return self.scheme == other.scheme
+        try:
+            return self.client.settings == other.client.settings
+        except UsageError:
+            # A password is not told, not even to be compared.
+            return False
 
     __hash__ = None
 
@@ -76,13 +77,10 @@ class FlatoutHandler(FileSystemHandler):
     # What is there
 
     def get_file_info(self, paths):
-        paths = list(map(self.normalize_path, paths))
-        if len(paths) == 1:
-            return [self._file_info(paths[0])]
-        with _ThreadPool(_AT_A_TIME, "flatout-arrow") as pool:
-            return list(pool.map(self._file_info, paths))
+        return _at_once(self._file_info, map(self.normalize_path, paths))
 
     def _file_info(self, path):
+        self._told.pop(path, None)
         if path == "":
             return FileInfo("", FileType.Directory)
         try:

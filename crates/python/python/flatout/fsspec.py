@@ -13,7 +13,6 @@ import errno as _errno
 import os as _os
 import time as _time
 import weakref as _weakref
-from concurrent.futures import ThreadPoolExecutor as _ThreadPool
 from glob import has_magic as _has_magic
 from hashlib import sha256 as _sha256
 
@@ -28,10 +27,11 @@ from fsspec.utils import other_paths as _other_paths
 from fsspec.utils import stringify_path as _stringify_path
 
 from . import _entries, _storage_options, _tree
+from ._at_once import at_once as _at_once
 from ._telling import Telling
 from ._told import ToldFile
 from .client import Client, default_client
-from .errors import LocalError, NetworkError, NotFound, Unsupported, UsageError
+from .errors import FlatoutError, LocalError, NetworkError, NotFound, Unsupported, UsageError
 
 __all__ = [
     "FlatoutFile",
@@ -43,11 +43,11 @@ __all__ = [
     "register",
 ]
 
-#: How many listings or objects are asked for at a time where the engine has no call for all of them.
-_AT_A_TIME = 16
-
 #: How many files are told of as one step where somebody watches a `get` of many.
 _STEP_FILES = 100
+
+#: What fsspec's own files take for a block.
+_BLOCK_BYTES = 5 << 20
 
 #: What is copied at a time into a file that is open already.
 _PIECE_BYTES = 4 << 20
@@ -62,7 +62,14 @@ def _client(settings: dict) -> Client:
         return default_client()
     key = tuple(sorted((name, str(value)) for name, value in settings.items()))
     client = _clients.get(key)
+    if client is not None and _is_closed(client):
+        del _clients[key]
+        client = None
     return client if client is not None else _clients.setdefault(key, Client(**settings))
+
+
+def _is_closed(client: Client) -> bool:
+    return getattr(client, "closed", False)
 
 
 class FlatoutFileSystem(AbstractFileSystem):
@@ -88,10 +95,17 @@ class FlatoutFileSystem(AbstractFileSystem):
         super().__init__(**options)
         if not self.scheme:
             raise TypeError("make a S3FileSystem or a OssFileSystem")
-        #: The client that serves it, shared with whoever has the same settings.
-        self.client = _client(_storage_options.settings(options, self.scheme))
+        self._settings = _storage_options.settings(options, self.scheme)
+        self._client = _client(self._settings)
         # What a HEAD told of a file, for the open that follows it: the entry and when.
         self._told: dict = {}
+
+    @property
+    def client(self) -> Client:
+        """The client that serves it, shared with whoever has the same settings; another one where it was closed."""
+        if _is_closed(self._client):
+            self._client = _client(self._settings)
+        return self._client
 
     # Names
 
@@ -180,11 +194,13 @@ class FlatoutFileSystem(AbstractFileSystem):
         return self._look_up(path).copy()
 
     def _look_up(self, path: str) -> dict:
+        self._told.pop(path, None)
         info = _tree.look_up(self.client, self.scheme, path)
         return _entries.folder(path) if info is None else self._tell(path, info)
 
     def _head(self, path: str) -> dict:
         """The entry of an object, from a HEAD."""
+        self._told.pop(path, None)
         return self._tell(path, self.client.stat(self._object_url("info", path)))
 
     def _tell(self, path: str, info) -> dict:
@@ -326,7 +342,7 @@ class FlatoutFileSystem(AbstractFileSystem):
         """What patterns and folders stand for, by name; None for the entry of a path that nobody has asked about."""
         if maxdepth is not None and maxdepth < 1:
             raise ValueError("maxdepth must be at least 1")
-        paths = [path] if isinstance(path, (str, _os.PathLike)) else path
+        paths = [path] if isinstance(path, (str, _os.PathLike)) else list(path)
         found: dict = {}
         for each in map(self._strip_protocol, paths):
             if not assume_literal and _has_magic(each):
@@ -381,14 +397,14 @@ class FlatoutFileSystem(AbstractFileSystem):
     def invalidate_cache(self, path=None):
         """Forgets what listings told: of all, or of ``path``, what lies below it, and the folders that hold it."""
         super().invalidate_cache(path)
-        if path is None:
+        path = "" if path is None else self._strip_protocol(path)
+        if path == "":
             self.dircache.clear()
             self._told.clear()
             return
-        path = self._strip_protocol(path)
         for kept in (self.dircache, self._told):
             for each in list(kept):
-                if each == path or each.startswith(f"{path}/") or path.startswith(f"{each}/") or each == "":
+                if each in ("", path) or each.startswith(f"{path}/") or path.startswith(f"{each}/"):
                     kept.pop(each, None)
 
     # Bytes
@@ -419,11 +435,17 @@ class FlatoutFileSystem(AbstractFileSystem):
         is_last = start is not None and start < 0 and end is None
         if (start, end) == (None, None) or not isinstance(error, UsageError) and not is_last:
             return False
-        first, last, _ = slice(start, end).indices(self._head(path)["size"])
+        try:
+            size = self._head(path)["size"]
+        except FlatoutError:
+            # What the read said is to be told.
+            return False
+        first, last, _ = slice(start, end).indices(size)
         return first >= last
 
     def cat(self, path, recursive=False, on_error="raise", **kwargs):
-        """The bytes of one object, or a dict of those of many: the engine is given the whole list.
+        """The bytes of one object, or a dict of those of many: the engine is given the whole list. A ``path`` that stands
+        for itself alone is one object.
 
         ``on_error``: ``"raise"`` the first, ``"omit"`` what failed, or ``"return"`` exceptions in place of bytes.
         ``start`` and ``end`` cut each as :meth:`cat_file` does.
@@ -434,6 +456,8 @@ class FlatoutFileSystem(AbstractFileSystem):
         start, end = kwargs.get("start"), kwargs.get("end")
         entries = self._expand(path, recursive)
         names = [name for name in sorted(entries) if not _entries.is_folder(entries[name])]
+        if isinstance(path, (str, _os.PathLike)) and list(entries) == names == [self._strip_protocol(path)]:
+            return self.cat_file(names[0], **kwargs)
         out: dict = dict.fromkeys(names)
         for index, got in self._read_many([(name, start, end) for name in names]):
             if not isinstance(got, Exception) or on_error == "return":
@@ -494,8 +518,11 @@ class FlatoutFileSystem(AbstractFileSystem):
     def _read_ranges(self, path: str, ranges: list, max_gap) -> list:
         try:
             return list(map(_bytes, self.client.read_ranges(self._url(path), ranges, max_gap=max_gap)))
-        except UsageError:
-            size = self._head(path)["size"]
+        except UsageError as refused:
+            try:
+                size = self._head(path)["size"]
+            except FlatoutError:
+                raise refused from None
             within = [slice(*each).indices(size)[:2] for each in ranges]
             some = [(start, end) for start, end in within if start < end]
             if len(some) == len(ranges):
@@ -531,7 +558,8 @@ class FlatoutFileSystem(AbstractFileSystem):
         the whole list. Each file appears when it is whole and verified.
 
         Raises:
-            UsageError: a key whose name would lead out of ``lpath``; nothing has been copied then.
+            UsageError: a key whose name would lead out of ``lpath``, or two that would be the same file there, as
+            ``a/b`` and ``a//b``; nothing has been copied then.
         """
         _refuse_versions(kwargs)
         rpath, lpath = _stringify_path(rpath), _stringify_path(lpath)
@@ -546,6 +574,7 @@ class FlatoutFileSystem(AbstractFileSystem):
             targets = self._targets(rpath, names, lpath)
         callback.set_size(len(names))
         pairs = [(name, _os.fspath(target)) for name, target in zip(names, targets, strict=True)]
+        _check_apart(pairs)
         folders = [target for name, target in pairs if _entries.is_folder(entries.get(name))]
         files = [(name, target) for name, target in pairs if not _entries.is_folder(entries.get(name))]
         for folder in {*folders, *(_os.path.dirname(_os.path.abspath(target)) for _, target in files)}:
@@ -598,12 +627,13 @@ class FlatoutFileSystem(AbstractFileSystem):
     ):
         """A :class:`FlatoutFile`. The engine recognises how it is read, fetches ahead and keeps what was fetched, for
         all readers of an object together: a cache of fsspec's before it would copy everything once more and hide the
-        pattern. So ``block_size``, ``cache_type`` and ``cache_options`` are taken and have no effect.
+        pattern. So ``cache_type`` and ``cache_options`` are taken and have no effect, and ``block_size`` is only what a
+        local cache of fsspec's (``blockcache::``) keeps at a time.
         """
         _refuse_versions(kwargs)
         if mode != "rb":
             raise _no_writing(f"open with mode {mode!r}", self._url(path))
-        return FlatoutFile(self, path)
+        return FlatoutFile(self, path, block_size)
 
     def _known(self, path: str) -> dict:
         """What a listing or a HEAD told of an object lately: size, ETag and time for the engine, so that it need not
@@ -615,9 +645,14 @@ class FlatoutFileSystem(AbstractFileSystem):
         if told is not None and (entry is None or told[1] > told_s):
             entry, told_s = told
         # An empty object is read without a request: that it is no longer empty would not be noticed.
-        if entry is None or not entry["size"] or _time.monotonic() - told_s > _tree.TRUSTED_S:
+        if entry is None or not entry["size"] or _time.monotonic() - told_s > self._trusted_s:
             return {}
         return {"size": entry["size"], "etag": entry["ETag"], "modified": entry["mtime"]}
+
+    @property
+    def _trusted_s(self) -> float:
+        expiry_s = self.dircache.listings_expiry_time
+        return _tree.TRUSTED_S if expiry_s is None else min(expiry_s, _tree.TRUSTED_S)
 
     def _forget(self, path: str) -> None:
         self._told.pop(path, None)
@@ -726,11 +761,43 @@ def register(*protocols: str, clobber: bool = False) -> None:
 
 class FlatoutFile(ToldFile):
     """A :class:`flatout.RemoteFile` with what users of fsspec's files look at: ``fs``, ``path``, ``info()``,
-    ``full_name``, ``loc``, ``readuntil``."""
+    ``full_name``, ``loc``, ``readuntil``.
 
-    def __init__(self, fs, path):
+    ``cache`` is None, or what fsspec's ``blockcache::`` puts there to be read through.
+    """
+
+    def __init__(self, fs, path, block_size=None):
         self.fs, self.path = fs, path
+        self.blocksize = _BLOCK_BYTES if block_size in (None, "default") else block_size
+        self.cache = None
         super().__init__(fs.client, fs._object_url("read", path), fs._known(path), lambda: fs._forget(path))
+
+    def pread(self, offset, size=-1):
+        if self.cache is None or offset < 0:
+            return super().pread(offset, size)
+        self._check()
+        return self.cache._fetch(offset, self.size if size < 0 else min(offset + size, self.size))
+
+    def preadinto(self, offset, buffer):
+        if self.cache is None or offset < 0:
+            return super().preadinto(offset, buffer)
+        view = memoryview(buffer).cast("B")
+        data = self.pread(offset, len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def _fetch_range(self, start, end):
+        return bytes(super().pread(start, end - start))
+
+    @property
+    def closed(self):
+        return super().closed
+
+    @closed.setter
+    def closed(self, is_closed):
+        # The block cache says so, after it has closed the file.
+        if is_closed and not self.closed:
+            super().close()
 
     @property
     def loc(self):
@@ -771,14 +838,6 @@ def _omit(error: OSError) -> None:
         raise error
 
 
-def _at_once(call, many: list) -> list:
-    """`[call(each) …]`, several at a time."""
-    if len(many) < 2:
-        return [call(each) for each in many]
-    with _ThreadPool(min(_AT_A_TIME, len(many)), "flatout-fsspec") as pool:
-        return list(pool.map(call, many))
-
-
 def _bytes(buffer) -> bytes:
     """fsspec's answers are `bytes`, which users decode, split and hash: the one copy of this road."""
     return bytes(buffer)
@@ -795,6 +854,21 @@ def _check_within(folder: str, targets: list) -> None:
                 object=target,
                 cause="the key's name leads out of the target folder",
                 hint="copy it by itself, to a name of your own",
+            )
+
+
+def _check_apart(pairs: list) -> None:
+    places: dict = {}
+    for name, target in pairs:
+        other = places.setdefault(_os.path.abspath(target), name)
+        # One that ends in '/' is the mark of a folder.
+        if other.rstrip("/") != name.rstrip("/"):
+            raise UsageError(
+                kind="usage",
+                doing="get",
+                object=target,
+                cause=f"both {other!r} and {name!r} would be this file",
+                hint="copy one of them by itself, to a name of your own",
             )
 
 

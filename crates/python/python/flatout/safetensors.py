@@ -47,7 +47,9 @@ def load_file(
     """Every tensor of a file, by name, in the order of the file.
 
     The file comes in one transfer into one piece of memory, which the tensors show: writable, nothing is copied, and the memory
-    goes with the last of them. Its bytes are held against the checksum that the origin states.
+    goes with the last of them. Its bytes are held against the checksum that the origin states, if all of them come together: of
+    a file whose header has no multiple of 8 bytes, which the official package never writes, only what follows the header comes,
+    so that it is aligned, and a part of an object has no checksum.
 
     Args:
         filename: the URL of the file.

@@ -18,7 +18,7 @@ from io import BytesIO as _BytesIO
 
 from .._telling import Telling
 from ..client import Client, default_client
-from ..errors import UsageError
+from ..errors import ObjectChanged, UsageError
 
 __all__ = ["get_remote_model_mmtime", "list_remote_models", "read_remote_model"]
 
@@ -61,7 +61,16 @@ def read_remote_model(
         loaded.seek(total - 1)
         loaded.write(b"\0")
         with loaded.getbuffer() as memory, Telling(progress_callback) as progress:
-            client.readinto(url, memory, offset=start, length=total, if_match=told.etag, progress=progress)
+            count = client.readinto(url, memory, offset=start, length=total, if_match=told.etag, progress=progress)
+        if count != total:
+            # Without an ETag nothing else tells.
+            raise ObjectChanged(
+                kind="changed",
+                doing="read",
+                object=url,
+                cause=f"{count} bytes are left of {total}",
+                hint="it was replaced meanwhile: start over",
+            )
     elif progress_callback is not None:
         progress_callback(0, 0)
     loaded.seek(0)
@@ -88,8 +97,8 @@ def _locate(name):
     """The URL of an object, and the client that asks the recipe's endpoint for it."""
     endpoint = _os.environ.get("OSS_BUCKET_ENDPOINT")
     client = default_client() if not endpoint else _clients.get(endpoint)
-    if client is None:
-        client = _clients.setdefault(endpoint, Client(oss_endpoint=endpoint))
+    if client is None or getattr(client, "closed", False):
+        client = _clients[endpoint] = Client(oss_endpoint=endpoint)
     if "://" in name:
         return name, client
     bucket = _os.environ.get("OSS_BUCKET_NAME")
