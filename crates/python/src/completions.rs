@@ -88,6 +88,18 @@ pub struct Completions {
     process: u32,
 }
 
+/// Says that a call has ended when it is dropped.
+struct NotedAtEnd {
+    ended: Arc<Ended>,
+    ticket: u64,
+}
+
+impl Drop for NotedAtEnd {
+    fn drop(&mut self) {
+        self.ended.note(self.ticket);
+    }
+}
+
 /// What a client that is closed has to end as well.
 struct Awaited {
     ended: Arc<Ended>,
@@ -196,9 +208,10 @@ impl Completions {
         let (tell, told) = mpsc::sync_channel(1);
         let (ended, called) = (self.awaited.ended.clone(), engine.clone());
         let spawned = std::thread::Builder::new().name("flatout-call".into()).spawn(move || {
+            // What panics has ended as well; told after `tell` has gone.
+            let (_noted, tell) = (NotedAtEnd { ended, ticket }, tell);
             // Nobody may await it any more.
             let _ = tell.send(work(&called));
-            ended.note(ticket);
         });
         spawned.map_err(|refused| Failure::local("cannot start a thread", &refused).raise(py))?;
         let told = Mutex::new(told);

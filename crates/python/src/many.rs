@@ -353,6 +353,10 @@ impl ReadMany {
     /// Nothing more comes.
     fn finish(&mut self, py: Python<'_>) {
         self.wanted = None;
+        if self.engine.is_foreign() {
+            // Begun by the process that forked this one: perhaps under locks that nobody will ever open here.
+            std::mem::forget(std::mem::take(&mut self.flights));
+        }
         for flight in &self.flights {
             if let State::Running(running) = &flight.state {
                 running.transfer.cancel_switch().cancel();
@@ -410,7 +414,14 @@ impl ReadMany {
 impl Drop for ReadMany {
     fn drop(&mut self) {
         // Without an interpreter there is no bar to be taken away.
-        Python::try_attach(|py| self.finish(py));
+        Python::try_attach(|py| {
+            // A loop that an exception ends drops its iterator with the exception still to be raised.
+            let raised = PyErr::take(py);
+            self.finish(py);
+            if let Some(raised) = raised {
+                raised.restore(py);
+            }
+        });
     }
 }
 

@@ -119,3 +119,11 @@ def test_progress_of_many(small):
         progress = flatout.Progress()
         assert len(list(client.read_many(urls[:count], progress=progress))) == count
         assert (progress.done, progress.total, progress.is_over) == (count * 1024, count * 1024, True)
+
+
+def test_what_a_loop_raises_stays_what_it_is(small):
+    """The iterator goes while the exception is on its way, and takes its bar along."""
+    _, client, urls = small
+    with pytest.raises(ZeroDivisionError):
+        for index, _ in client.read_many(urls, progress=True):
+            index // 0
