@@ -62,10 +62,13 @@ impl Client {
         engine: &Engine,
         get: Get,
         progress: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Report> {
+    ) -> PyResult<Result<Report, Failure>> {
         let watching = Watching::begin(py, progress, get.location.name())?;
         let done = waiting::briefly(py, || engine.get(get)).and_then(|started| {
-            let transfer = started.map_err(|error| Failure::from(error).raise(py))?;
+            let transfer = match started {
+                Ok(transfer) => transfer,
+                Err(error) => return Ok(Err(error.into())),
+            };
             watching.watch(|| transfer.watch());
             waiting::report(py, engine, transfer)
         });
@@ -113,6 +116,32 @@ impl Client {
             Ok(called.stat(&location).map(|stat| stat.version).map_err(Failure::from))
         })
     }
+}
+
+/// Whether a read failed since the object has no bytes there, which is then asked: a slice behind the end is empty.
+pub fn is_of_nothing(
+    py: Python<'_>,
+    engine: &Arc<Engine>,
+    location: &Location,
+    span: &Span,
+    if_match: Option<&str>,
+    failure: &Failure,
+) -> PyResult<bool> {
+    if !failure.may_be_of_nothing(span) {
+        return Ok(false);
+    }
+    let (called, asked) = (engine.clone(), location.clone());
+    let told = waiting::call(py, engine, move || Ok(called.stat(&asked)))?;
+    let Ok(Stat { version: Version { size: Some(size), etag, .. }, .. }) = told else { return Ok(false) };
+    let bare = |etag: &str| etag.trim_matches('"').to_owned();
+    let is_that = if_match.is_none_or(|wanted| etag.as_deref().map(bare) == Some(bare(wanted)));
+    Ok(is_that
+        && match span {
+            Span::All => false,
+            Span::Last(_) => size == 0,
+            Span::From(start) => *start >= size,
+            Span::Slice(range) => range.start >= size,
+        })
 }
 
 /// What is counted from the end needs a size.
@@ -295,8 +324,13 @@ impl Client {
             }
         };
         let made = Made::new();
-        let get = Get::new(location, Landing::Made(made.clone())).with_span(span);
-        self.run(py, &engine, conditional(get, if_match.as_deref()), progress)?;
+        let get = Get::new(location.clone(), Landing::Made(made.clone())).with_span(span.clone());
+        if let Err(failure) = self.run(py, &engine, conditional(get, if_match.as_deref()), progress)? {
+            return match is_of_nothing(py, &engine, &location, &span, if_match.as_deref(), &failure)? {
+                true => Ok(Buffer::empty()),
+                false => Err(failure.raise(py)),
+            };
+        }
         made.take().map(Buffer::from).ok_or_else(|| Failure::panicked().raise(py))
     }
 
@@ -326,7 +360,7 @@ impl Client {
         let get = conditional(Get::new(location, landing).with_span(span), if_match.as_deref());
         let done = self.run(py, &engine, get, progress);
         lent.release(py);
-        Ok(done?.bytes)
+        Ok(done?.map_err(|failure| failure.raise(py))?.bytes)
     }
 
     /// A file, whole and verified before it appears; see `flatout.Client.download`.
@@ -341,7 +375,8 @@ impl Client {
     ) -> PyResult<u64> {
         let get = Get::new(place(py, "read", url)?, Landing::File(path));
         let engine = self.engine(py)?;
-        Ok(self.run(py, &engine, conditional(get, if_match.as_deref()), progress)?.bytes)
+        let done = self.run(py, &engine, conditional(get, if_match.as_deref()), progress)?;
+        Ok(done.map_err(|failure| failure.raise(py))?.bytes)
     }
 
     /// Several files; see `flatout.Client.download_many`.

@@ -4,6 +4,7 @@ use flatout_ambient::AmbientError;
 use flatout_engine::{Error, ErrorKind, plain, remedy};
 use flatout_settings::SettingError;
 use flatout_wire::location::{Location, LocationError};
+use flatout_wire::range::Span;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyModule};
@@ -76,6 +77,17 @@ impl Failure {
     /// Whether it says that there is no such object.
     pub fn is_not_found(&self) -> bool {
         self.0.kind == class(ErrorKind::NotFound).1
+    }
+
+    /// Whether it may say that an object has no bytes at `span`: origins refuse that, and MinIO answers the last bytes of an empty
+    /// object by a Content-Range that means nothing.
+    pub fn may_be_of_nothing(&self, span: &Span) -> bool {
+        let is = |kind| self.0.kind == class(kind).1;
+        match span {
+            Span::All => false,
+            Span::Last(_) => is(ErrorKind::Usage) || is(ErrorKind::Network),
+            Span::From(_) | Span::Slice(_) => is(ErrorKind::Usage),
+        }
     }
 
     /// The exception; whatever keeps it from being made is raised instead.

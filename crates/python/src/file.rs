@@ -144,7 +144,8 @@ impl File {
         let get = get.with_if_match(etag.as_deref().expect("only what is pinned is brought so"));
         let started = waiting::briefly(py, || open.engine.get(get))?;
         let report =
-            waiting::report(py, &open.engine, started.map_err(|error| Failure::from(error).raise(py))?)?;
+            waiting::report(py, &open.engine, started.map_err(|error| Failure::from(error).raise(py))?)?
+                .map_err(|failure| failure.raise(py))?;
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.served_bytes.fetch_add(report.bytes, Ordering::Relaxed);
         Ok(usize::try_from(report.bytes).expect("a word has 64 bits"))

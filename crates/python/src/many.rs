@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyString};
 
 use crate::buffer::Buffer;
-use crate::client::{Client, told_size};
+use crate::client::{Client, is_of_nothing, told_size};
 use crate::engine::Engine;
 use crate::errors::{Failure, location};
 use crate::exit;
@@ -309,6 +309,7 @@ impl ReadMany {
 
     /// The next one that is over; those that turned out to be large are begun anew.
     fn next_over(&mut self, py: Python<'_>) -> PyResult<Option<Flight>> {
+        waiting::own(py, &self.engine)?;
         loop {
             self.begin(py)?;
             if self.flights.is_empty() {
@@ -378,9 +379,15 @@ impl ReadMany {
             State::Empty => Ok(Buffer::empty()),
             State::Failed(failure) => Err(failure),
             State::Waiting(_) => Err(Failure::panicked()),
-            State::Running(Running { transfer, made, .. }) => match transfer.wait() {
+            State::Running(Running { transfer, made, plan }) => match transfer.wait() {
                 Ok(_) => made.take().map(Buffer::from).ok_or_else(Failure::panicked),
-                Err(error) => Err(error.into()),
+                Err(error) => {
+                    let (failure, etag) = (Failure::from(error), plan.if_match.as_deref());
+                    match is_of_nothing(py, &self.engine, &plan.location, &plan.span, etag, &failure)? {
+                        true => Ok(Buffer::empty()),
+                        false => Err(failure),
+                    }
+                }
             },
         };
         match result {

@@ -10,7 +10,7 @@ use flatout_wire::range::Span;
 use pyo3::prelude::*;
 
 use crate::buffer::Buffer;
-use crate::client::conditional;
+use crate::client::{conditional, is_of_nothing};
 use crate::engine::Engine;
 use crate::errors::Failure;
 use crate::exit;
@@ -148,7 +148,16 @@ impl Reads<'_> {
         version: &mut Option<Version>,
     ) -> PyResult<()> {
         let Flight { transfer, run, lands } = flight;
-        let report = waiting::report(py, self.engine, transfer)?;
+        let report = match waiting::report(py, self.engine, transfer)? {
+            Ok(report) => report,
+            Err(failure) => {
+                let span = Span::Slice(run.range);
+                return match is_of_nothing(py, self.engine, self.location, &span, self.if_match, &failure)? {
+                    true => Ok(()),
+                    false => Err(failure.raise(py)),
+                };
+            }
+        };
         match version {
             None => *version = Some(report.version),
             Some(first) if *first == report.version => {}

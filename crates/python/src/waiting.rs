@@ -21,6 +21,16 @@ pub fn briefly<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyRe
     Ok(done)
 }
 
+/// # Errors
+/// The engine is that of the process which forked this one.
+pub fn own(py: Python<'_>, engine: &Engine) -> PyResult<()> {
+    if engine.is_foreign() {
+        let cause = "this was begun in the process that forked this one";
+        return Err(Failure::usage("", cause).with_hint("begin it anew after the fork").raise(py));
+    }
+    Ok(())
+}
+
 /// Waits until `is_over`, which waits at most so long itself, says so.
 ///
 /// # Errors
@@ -32,10 +42,7 @@ pub fn until(
     mut is_over: impl FnMut(Duration) -> bool + Send,
 ) -> PyResult<()> {
     let _inside = Inside::enter().map_err(|ends| ends.raise(py))?;
-    if engine.is_foreign() {
-        let cause = "this was begun in the process that forked this one";
-        return Err(Failure::usage("", cause).with_hint("begin it anew after the fork").raise(py));
-    }
+    own(py, engine)?;
     loop {
         // Also where nothing has to be waited for: a call for many objects is thousands of short waits.
         py.check_signals()?;
@@ -52,12 +59,12 @@ pub fn until(
 }
 
 /// Waits for the end of a transfer. When this returns, however it does, no thread touches its landing any more.
-pub fn report(py: Python<'_>, engine: &Engine, transfer: Transfer) -> PyResult<Report> {
+pub fn report(py: Python<'_>, engine: &Engine, transfer: Transfer) -> PyResult<Result<Report, Failure>> {
     if let Err(error) = until(py, engine, |slice| transfer.wait_timeout(slice)) {
         exit::detached(py, || drop(transfer));
         return Err(error);
     }
-    transfer.wait().map_err(|error| Failure::from(error).raise(py))
+    Ok(transfer.wait().map_err(Failure::from))
 }
 
 /// The result of a call that cannot be cancelled: on a thread of its own, which is left to itself where a signal says so.

@@ -67,10 +67,28 @@ def test_ranges_mean_what_slices_mean(stored, start, end):
     assert client.read(url, start, end) == data[start:end]
 
 
-def test_a_range_behind_the_end_is_said(stored):
-    client, url, _ = stored
-    with pytest.raises(flatout.UsageError, match="no such range"):
-        client.read(url, SIZE + 1, SIZE + 2)
+@pytest.mark.parametrize("start, end", [(SIZE, SIZE + 2), (SIZE + 1, None), (SIZE + 5, SIZE + 9)])
+def test_a_range_behind_the_end_is_empty(stored, start, end):
+    client, url, data = stored
+    etag = client.stat(url).etag
+    assert client.read(url, start, end) == b"" and client.read(url, start, end, if_match=etag) == b""
+    assert [bytes(got) for got in client.read_ranges(url, [(0, 9), (start, end)])] == [data[:9], b""]
+    assert client.read_ranges(url, [(start, SIZE + 9)], out=[bytearray(9)]) == [0]
+    assert [bytes(got) for _, got in client.read_many([(url, start, end), (url, 0, 9)])] == [b"", data[:9]]
+    with pytest.raises(flatout.FlatoutError):
+        client.read(url, start, end, if_match='"another"')
+    with pytest.raises(flatout.NotFound):
+        client.read(url + "-not", start, end)
+
+
+@pytest.mark.parametrize("name", ["serve", "minio"])
+def test_any_range_of_an_empty_object_is_empty(request, bucket_of, name):
+    origin = request.getfixturevalue(name)
+    url = bucket_of(origin).put("empty", b"")
+    with flatout.Client(**origin.settings) as client:
+        for start, end in [(0, 5), (3, None), (-4, None), (None, -1)]:
+            assert client.read(url, start, end) == b"" and client.read_ranges(url, [(start, end)]) == [b""]
+            assert [got for _, got in client.read_many([(url, start, end)])] == [b""]
 
 
 @pytest.mark.parametrize(

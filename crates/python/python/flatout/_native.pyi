@@ -245,7 +245,7 @@ class Client:
             NotFound, AccessDenied, Timeout, NetworkError, Throttled: what the origin or the network refused.
             ObjectChanged: another version is there than ``if_match`` says, or came while it was read.
             Corrupt: the bytes of a whole object are not those that the origin states.
-            UsageError: no object, or a range behind its end.
+            UsageError: this names no object.
         """
 
     def readinto(

@@ -55,11 +55,9 @@ def read_remote_model(
             kind="usage", doing="read", object=url, cause=f"start {start} lies behind the end, {told.size}"
         )
     total = told.size - start if size == -1 else min(size, told.size - start)
-    loaded = _BytesIO()
+    # What it begins with and nobody else has becomes its memory: zeros that were never touched.
+    loaded = _BytesIO(bytes(total))
     if total:
-        # The memory of a BytesIO is had by writing its last byte.
-        loaded.seek(total - 1)
-        loaded.write(b"\0")
         with loaded.getbuffer() as memory, Telling(progress_callback) as progress:
             count = client.readinto(url, memory, offset=start, length=total, if_match=told.etag, progress=progress)
         if count != total:
@@ -73,7 +71,6 @@ def read_remote_model(
             )
     elif progress_callback is not None:
         progress_callback(0, 0)
-    loaded.seek(0)
     return loaded
 
 
