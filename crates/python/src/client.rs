@@ -187,9 +187,8 @@ fn targets(py: Python<'_>, ranges: &[Range<u64>], out: Option<&[Bound<'_, PyAny>
         .collect();
     places.retain(|(place, _)| !place.is_empty());
     places.sort_by_key(|(place, _)| place.start);
-    if let Some([(_, one), (_, other)]) =
-        places.array_windows().find(|[one, other]| other.0.start < one.0.end)
-    {
+    let meets = |pair: &&[(Range<usize>, usize)]| pair[1].0.start < pair[0].0.end;
+    if let Some([(_, one), (_, other)]) = places.windows(2).find(meets) {
         let cause = format!("buffers {} and {} have bytes in common", one.min(other), one.max(other));
         return Err(Failure::usage("read", cause)
             .with_hint("pass a buffer of its own for each range")
