@@ -109,25 +109,6 @@ mod tests {
                 Some("crates/wire/src/range.rs:2: `unsafe` may not stand here"),
             ),
             ("crates/wire/tests/range.rs", call, Some("crates/wire/tests/range.rs:2:")),
-            ("crates/python/src/buffer.rs", "Python's buffer protocol, which is pointers"),
-            (
-                "crates/python/src/client.rs",
-                "a caller's buffer becomes a landing for as long as the call lasts",
-            ),
-            (
-                "crates/python/src/completions.rs",
-                "a caller's buffer becomes a landing until what awaits it is told",
-            ),
-            ("crates/python/src/dlpack.rs", "DLPack's structures, which are pointers and functions of C"),
-            (
-                "crates/python/src/lent.rs",
-                "a buffer of Python's, held by its exporter while a transfer writes to it",
-            ),
-            ("crates/python/src/per_process.rs", "a child process replaces what it must not even lock"),
-            (
-                "crates/python/src/range_reads.rs",
-                "several buffers become landings for as long as the call lasts",
-            ),
             ("crates/cli/src/sys.rs", call, None),
             ("crates/wire/src/range.rs", "//! No unsafe.\n/* unsafe */ fn f() { g(\"unsafe\") }", None),
             ("crates/wire/src/lib.rs", "//! X.\n", Some("crates/wire/src/lib.rs: holds no `unsafe`: write")),

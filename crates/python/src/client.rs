@@ -9,6 +9,7 @@ use flatout_ambient::masked;
 use flatout_engine::{
     Dialect, Entry, ErrorKind, Get, Landing, Listing, Made, Object, ReaderStats, Report, Stat, Version,
 };
+use flatout_wire::head::quoted;
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
 use flatout_wire::time::parse_http;
@@ -467,6 +468,8 @@ impl Client {
     ) -> PyResult<File> {
         let (py, client) = (slf.py(), slf.get());
         let location = place(py, "read", &url)?;
+        // As `if_match` is taken elsewhere.
+        let etag = etag.map(|etag| quoted(&etag).into_owned());
         let modified_s = modified.filter(|s| *s >= 0.0).map(|s| s as u64);
         let object = match size {
             Some(size) => Object { location, size, etag, modified_s },

@@ -76,6 +76,13 @@ enum Lands {
     Together(Block),
 }
 
+fn scratch_bytes(flights: &VecDeque<Flight>) -> u64 {
+    flights
+        .iter()
+        .map(|flight| if let Lands::Together(scratch) = &flight.lands { scratch.len() as u64 } else { 0 })
+        .sum()
+}
+
 /// What is read, and where from.
 pub struct Reads<'a> {
     pub engine: &'a Arc<Engine>,
@@ -99,7 +106,9 @@ impl Reads<'_> {
         let mut version = None;
         let done = (|| {
             while !(runs.is_empty() && flights.is_empty()) {
+                // The scratches of those that land together are ours.
                 while flights.len() < AHEAD
+                    && (flights.is_empty() || scratch_bytes(&flights) < self.engine.memory_bytes)
                     && let Some(run) = runs.pop_front()
                 {
                     flights.push_back(self.start(py, run, targets)?);

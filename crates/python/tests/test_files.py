@@ -205,3 +205,13 @@ def test_stats(file):
     file.read(10)
     file.pread(100, 20)
     assert file.stats == {"reads": 2, "served_bytes": 30}
+
+
+def test_an_etag_is_taken_without_its_quotes(client, bucket):
+    url = bucket.put("quoted", b"0123456789")
+    etag = client.stat(url).etag.strip('"')
+    for told in ({"size": 10}, {}):
+        with client.open(url, etag=etag, **told) as file:
+            assert file.read() == b"0123456789"
+    with pytest.raises(flatout.errors.ObjectChanged):
+        client.open(url, etag="another")
