@@ -28,7 +28,7 @@ use crate::per_process::PerProcess;
 use crate::range_reads::{Reads, Target};
 use crate::ranges::GAP_BYTES;
 use crate::settings::{Pairs, has_password, is_address, pairs, with_password};
-use crate::span::{Asked, asked, within};
+use crate::span::{Asked, asked, from, within};
 use crate::waiting;
 use crate::watching::Watching;
 
@@ -348,12 +348,10 @@ impl Client {
     ) -> PyResult<u64> {
         let location = place(py, "read", url)?;
         let lent = Lent::new(buffer)?;
-        let span = match (offset, length) {
-            (_, Some(0)) => return Ok(0),
-            (0, None) => Span::All,
-            (offset, None) => Span::From(offset),
-            (offset, Some(length)) => Span::Slice(offset..offset.saturating_add(length)),
-        };
+        if length == Some(0) {
+            return Ok(0);
+        }
+        let span = from(offset, length);
         let engine = self.engine(py)?;
         // SAFETY: `run` returns when the transfer has ended, however it did, and `lent` is held until then.
         let landing = Landing::Memory(unsafe { lent.memory(0, lent.len()) });

@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
 use flatout_engine::{CancelSwitch, Error, Get, Landing, Made, Transfer};
-use flatout_wire::range::Span;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use rustix::event::{EventfdFlags, eventfd};
@@ -21,7 +20,7 @@ use crate::errors::Failure;
 use crate::exit;
 use crate::info::Info;
 use crate::lent::Lent;
-use crate::span::{Asked, asked};
+use crate::span::{Asked, asked, from};
 use crate::waiting;
 use crate::watching::Watching;
 
@@ -342,11 +341,7 @@ impl Completions {
     ) -> PyResult<u64> {
         let location = place(py, "read", url)?;
         let lent = Lent::new(buffer)?;
-        let span = match (offset, length) {
-            (0, None) => Span::All,
-            (offset, None) => Span::From(offset),
-            (offset, Some(length)) => Span::Slice(offset..offset.saturating_add(length)),
-        };
+        let span = from(offset, length);
         // SAFETY: what settles the call holds `lent` beside the transfer, and drops it behind that.
         let landing = Landing::Memory(unsafe { lent.memory(0, lent.len()) });
         let get = conditional(Get::new(location, landing).with_span(span), if_match.as_deref());

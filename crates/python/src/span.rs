@@ -41,3 +41,12 @@ pub fn within(start: Option<i64>, end: Option<i64>, size: u64) -> Range<u64> {
     let (start, end) = (start.map_or(0, place), end.map_or(size, place));
     start..end.max(start)
 }
+
+/// What a buffer is filled with: `length` bytes from `offset` on, or all that follow.
+pub fn from(offset: u64, length: Option<u64>) -> Span {
+    match (offset, length) {
+        (0, None) => Span::All,
+        (offset, None) => Span::From(offset),
+        (offset, Some(length)) => Span::Slice(offset..offset.saturating_add(length)),
+    }
+}
