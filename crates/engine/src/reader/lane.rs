@@ -104,6 +104,11 @@ impl Lane {
         self.end = Some(end);
     }
 
+    /// It has come where it was to end, by the object's format.
+    pub(super) fn is_at_its_end(&self) -> bool {
+        self.end.is_some_and(|end| self.reach >= end)
+    }
+
     /// How far `read` is from what comes next; `None` where it is none of this lane's.
     pub(super) fn distance(&self, read: &Range<u64>) -> Option<u64> {
         let bytes = read.end - read.start;
@@ -225,7 +230,7 @@ impl Lane {
             Pattern::Forward if gap.end < self.asked => gap.clone(),
             Pattern::Forward => {
                 let end = self.end.filter(|end| gap.end <= *end).unwrap_or(self.size);
-                gap.start..gap.end.max(aligned_end(gap.start, bytes).min(end))
+                gap.start..gap.end.max(segment_end(gap.start, bytes, end))
             }
             Pattern::Backward if gap.start > self.asked => gap.clone(),
             Pattern::Backward => gap.start.min(gap.end.saturating_sub(bytes.min(MIB)))..gap.end,
@@ -244,7 +249,7 @@ impl Lane {
         match self.pattern {
             Pattern::Forward => {
                 let end = self.end.filter(|end| self.reach <= *end).map_or(end, |known| known.min(end));
-                (has_room && self.asked < end).then(|| self.asked..aligned_end(self.asked, bytes).min(end))
+                (has_room && self.asked < end).then(|| self.asked..segment_end(self.asked, bytes, end))
             }
             Pattern::Backward => {
                 (has_room && self.asked > 0).then(|| self.asked.saturating_sub(bytes.min(MIB))..self.asked)
@@ -306,9 +311,11 @@ impl Lane {
     }
 }
 
-/// Where a segment of about `bytes` from `start` on ends: at a multiple of that, so that the next ones are of one length.
-fn aligned_end(start: u64, bytes: u64) -> u64 {
+/// Where a segment of about `bytes` from `start` on ends: at a multiple of that, so that the next ones are of one length. A
+/// little that is left up to `most` is no segment of its own.
+fn segment_end(start: u64, bytes: u64, most: u64) -> u64 {
     let end = start.saturating_add(bytes);
     let aligned = end / bytes * bytes;
-    if aligned > start { aligned } else { end }
+    let end = if aligned > start { aligned } else { end };
+    if most <= end || most - end < bytes / 4 { most } else { end }
 }

@@ -85,12 +85,14 @@ impl Lanes {
         if let Some(at) = self.runs.iter().rposition(|run| run.is_touched(read)) {
             return self.go_on(at, read);
         }
-        if read.start == 0 {
+        let begun = self.extents.begun_by(read);
+        // One that stands at the start of the object is read by itself: it is a member of an archive.
+        if read.start == 0 && begun.as_ref().is_none_or(|extent| extent.start > 0) {
             let window = if self.reads == 1 { WINDOW_AT_START } else { WINDOW_LEAST };
             return self.promote(Pattern::Forward, read, window);
         }
         self.retire_short();
-        if let Some(extent) = self.extents.begun_by(read) {
+        if let Some(extent) = begun {
             let number = self.promote(Pattern::Forward, read, WINDOW_AT_START)?;
             self.lanes
                 .iter_mut()
@@ -188,10 +190,9 @@ impl Lanes {
     /// A new lane, unless as many are in use as may be.
     fn promote(&mut self, pattern: Pattern, begun: &Range<u64>, window: u64) -> Option<Number> {
         if self.lanes.len() == LANES_MOST {
-            let oldest = (0..self.lanes.len()).min_by_key(|at| self.lanes[*at].last_read)?;
-            if self.reads - self.lanes[oldest].last_read < IDLE_READS {
-                return None;
-            }
+            let yields = |lane: &Lane| lane.is_at_its_end() || self.reads - lane.last_read >= IDLE_READS;
+            let yielding = (0..self.lanes.len()).filter(|at| yields(&self.lanes[*at]));
+            let oldest = yielding.min_by_key(|at| self.lanes[*at].last_read)?;
             self.retire(oldest);
         }
         self.next_number += 1;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::Object;
 use super::lane::Number;
 use super::lanes::Lanes;
-use super::layout::Study;
+use super::layout::{Found, Study};
 use super::place::{Place, gaps, landed, overlapping, overlapping_mut};
 use super::read::Read;
 use super::segment::{Pieces, Segment};
@@ -65,8 +65,8 @@ pub(super) struct Places {
     next_wait: u64,
     /// What its format may yet say; nothing, where we know none of its name.
     study: Option<Study>,
-    /// Its table of contents, by its format.
-    table: Option<Range<u64>>,
+    /// What it has said; where ranges lie that are read as a whole, the lanes have.
+    found: Found,
     /// It was fetched whole, or its tail was, or its table up to there.
     had_whole: bool,
     had_tail: bool,
@@ -90,7 +90,7 @@ impl Places {
     pub(super) fn new(size: u64, name: &str) -> Places {
         Places {
             study: Study::of(name, size),
-            table: None,
+            found: Found::default(),
             handles: 0,
             next: None,
             size,
@@ -144,8 +144,9 @@ impl Places {
             let there = landed(&self.places, &(needs.start..most.min(self.size)));
             let is_there = there.len() as u64 >= needs.end - needs.start;
             let bytes = is_there.then(|| there.slices().collect::<Vec<_>>().concat());
-            if let Some(found) = self.study.as_mut().and_then(|study| study.see(bytes.as_deref())) {
-                (self.lanes.extents, self.table, self.study) = (found.extents, found.table, None);
+            if self.study.as_mut().is_some_and(|study| study.see(bytes.as_deref(), &mut self.found)) {
+                self.study = None;
+                self.lanes.extents = std::mem::take(&mut self.found.extents);
             }
             if !is_there {
                 return;
@@ -240,7 +241,7 @@ impl Places {
 
     /// The table of contents where a gap lies in it, once: all of it is read, and the kernel makes many reads of that.
     fn table_around(&self, gap: &Range<u64>, limits: &Limits) -> Option<Range<u64>> {
-        let table = self.table.as_ref()?;
+        let table = self.found.table.as_ref()?;
         let is_new = gap.end > table.start && gap.start >= self.had_table;
         let is_one_segment = table.end - table.start <= limits.segment_max;
         let start = if is_one_segment { table.start.min(gap.start) } else { gap.start };

@@ -111,3 +111,47 @@ fn a_directory_of_zip_is_fetched_at_once() {
     body[at + 12..at + 16].copy_from_slice(&(directory as u32).to_le_bytes());
     check_table(&scene("zip", body), directory, 22);
 }
+
+/// An archive of members of a mebibyte, stored as they are.
+fn archive(members: u64) -> (Vec<u8>, Vec<u64>, u64) {
+    let (mut body, mut directory, mut starts) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..members {
+        let mut entry = vec![0; 46];
+        entry[..4].copy_from_slice(b"PK\x01\x02");
+        entry[42..].copy_from_slice(&(body.len() as u32).to_le_bytes());
+        directory.extend(entry);
+        starts.push(body.len() as u64);
+        body.extend([b"PK\x03\x04".as_slice(), &[0; 26]].concat());
+        body.extend(object(MIB));
+    }
+    let (at, bytes) = (body.len() as u64, directory.len() as u64);
+    body.extend(directory);
+    body.extend([b"PK\x05\x06".as_slice(), &[0; 8]].concat());
+    body.extend([(bytes as u32).to_le_bytes(), (at as u32).to_le_bytes()].concat());
+    body.extend([0; 2]);
+    (body, starts, at)
+}
+
+/// The header, and then what it says follows: each member is a request, wherever it lies, the first one also.
+#[test]
+fn members_of_a_zip_are_a_request_each_and_no_more() {
+    let (body, starts, directory) = archive(64);
+    let size = body.len() as u64;
+    let scene = scene("zip", body);
+    scene.read(size - 22, 22);
+    scene.read(directory, size - 22 - directory);
+    assert_eq!(scene.origin.asked().len(), 1);
+    scene.amplification();
+    let (fetched, mut asked) = (scene.stats().fetched_bytes, 1);
+    // More of them than patterns are followed at a time, and none behind the one before.
+    let some = [7, 31, 3, 45, 0, 22, 60, 11, 29, 50, 2, 38, 16, 58, 5];
+    for number in some {
+        let start = starts[number];
+        scene.read(start, 32 * KIB);
+        scene.amplification();
+        scene.read(start + 30, MIB);
+        asked += 1;
+        assert_eq!(scene.origin.asked().len(), asked, "member {number}: {:?}", scene.stats());
+    }
+    assert_eq!(scene.stats().fetched_bytes - fetched, some.len() as u64 * (MIB + 30));
+}

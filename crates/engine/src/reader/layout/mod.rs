@@ -18,6 +18,8 @@ use tails::{Parquet, Zip};
 const EXTENT_LEAST: u64 = 256 << 10;
 /// A longer table is not believed.
 const TABLE_MOST: u64 = 64 << 20;
+/// A longer header, or table, is not looked at: it takes a while, and nothing is lost.
+const LOOKED_AT_MOST: u64 = 4 << 20;
 /// A format is shown so much at a time where it needs less: looking takes the time of whoever reads.
 const SHOWN: u64 = 256 << 10;
 /// What it needs is looked for so often in vain: who reads out of order may never have it there.
@@ -39,7 +41,9 @@ pub(super) trait Layout: Send {
 pub(super) enum Saw {
     /// This range has to be seen next, all of it at a time.
     Needs(Range<u64>),
-    /// That is all there is to know.
+    /// The same of a table of contents, which is read next up to the end of the object.
+    Table(Range<u64>),
+    /// There is no more to know than this, and what was known before.
     Is(Found),
 }
 
@@ -88,21 +92,29 @@ impl Study {
         is_near.then(|| (self.needs.clone(), self.needs.end.max(self.needs.start.saturating_add(SHOWN))))
     }
 
-    /// Shows what was wanted, where it was there; what is known once nothing more can be.
-    pub(super) fn see(&mut self, bytes: Option<&[u8]>) -> Option<Found> {
+    /// Shows what was wanted, where it was there, and adds what that says to `found`. Whether that is all there is to know.
+    pub(super) fn see(&mut self, bytes: Option<&[u8]>, found: &mut Found) -> bool {
         let Some(bytes) = bytes.filter(|bytes| bytes.len() as u64 >= self.needs.end - self.needs.start)
         else {
             self.looks -= 1;
-            return (self.looks == 0).then(Found::default);
+            return self.looks == 0;
         };
-        match self.layout.see(bytes, self.size) {
-            Saw::Is(found) => Some(found),
-            Saw::Needs(needs) if needs.start >= needs.end || needs.end > self.size => Some(Found::default()),
-            Saw::Needs(needs) => {
-                (self.needs, self.looks) = (needs, LOOKS);
-                None
+        let (needs, is_table) = match self.layout.see(bytes, self.size) {
+            Saw::Is(last) => {
+                *found = Found { extents: last.extents, table: last.table.or(found.table.take()) };
+                return true;
             }
+            Saw::Needs(needs) => (needs, false),
+            Saw::Table(table) => (table, true),
+        };
+        if needs.start >= needs.end || needs.end > self.size {
+            return true;
         }
+        if is_table {
+            found.table = Some(needs.start..self.size);
+        }
+        (self.needs, self.looks) = (needs, LOOKS);
+        false
     }
 }
 
@@ -134,6 +146,11 @@ fn from(at: u64, bytes: u64) -> Range<u64> {
 }
 
 /// The little-endian number at `at`.
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_le_bytes(bytes.get(at..)?.first_chunk().copied()?))
+}
+
+/// The same, of four bytes.
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(at..)?.first_chunk().copied()?))
 }

@@ -4,10 +4,8 @@
 
 use std::ops::Range;
 
-use super::{Extents, Found, Layout, Saw, from, u64_at};
+use super::{Extents, Found, LOOKED_AT_MOST, Layout, Saw, from, u64_at};
 
-/// A longer header is not looked at: it takes a while, and nothing is lost.
-const HEADER_MOST: u64 = 4 << 20;
 const WORD: &[u8] = b"\"data_offsets\"";
 
 /// How long the header is, once that is known.
@@ -22,7 +20,7 @@ impl Layout for Safetensors {
     fn see(&mut self, bytes: &[u8], size: u64) -> Saw {
         let Some(header_bytes) = self.0 else {
             return match u64_at(bytes, 0) {
-                Some(header) if header <= HEADER_MOST && header < size.saturating_sub(8) => {
+                Some(header) if header <= LOOKED_AT_MOST && header < size.saturating_sub(8) => {
                     self.0 = Some(header);
                     Saw::Needs(from(8, header))
                 }

@@ -1,5 +1,5 @@
 //! Formats with a table of contents at their end. The last bytes say how long it is: it is fetched in one go then, not
-//! by so many reads as the kernel makes of it.
+//! by so many reads as the kernel makes of it. That of a zip says where its members are, each of which is read as a whole.
 //!
 //! parquet: `... metadata, its length in four bytes, PAR1` (<https://parquet.apache.org/docs/file-format/>). zip: the central
 //! directory, in large ones a record of it and where that is, and its end, which a comment may follow
@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use super::{Found, Layout, Saw, TABLE_MOST, from, u32_at, u64_at};
+use super::{Extents, Found, LOOKED_AT_MOST, Layout, Saw, TABLE_MOST, from, u16_at, u32_at, u64_at};
 
 /// The footer of parquet: its metadata's length, and the magic.
 const FOOTER: u64 = 8;
@@ -28,16 +28,24 @@ impl Layout for Parquet {
     fn see(&mut self, bytes: &[u8], size: u64) -> Saw {
         match bytes.get(4..8) {
             Some(b"PAR1" | b"PARE") => {
-                table(size.saturating_sub(FOOTER), u32_at(bytes, 0).map(u64::from), size)
+                let table = table(size.saturating_sub(FOOTER), u32_at(bytes, 0).map(u64::from));
+                Saw::Is(Found { table: table.map(|table| table.start..size), ..Found::default() })
             }
             _ => Saw::nothing(),
         }
     }
 }
 
-/// Where the record of a large archive is, once that is known.
+/// What is looked at next.
 #[derive(Default)]
-pub(super) struct Zip(Option<u64>);
+pub(super) enum Zip {
+    #[default]
+    End,
+    /// The record of a large archive, which lies there.
+    Record(u64),
+    /// The central directory, from where on places in the archive count in the object.
+    Directory(u64),
+}
 
 impl Layout for Zip {
     fn begin(&self, size: u64) -> Range<u64> {
@@ -45,16 +53,22 @@ impl Layout for Zip {
     }
 
     fn see(&mut self, bytes: &[u8], size: u64) -> Saw {
-        if let Some(record) = self.0 {
-            return match bytes.starts_with(b"PK\x06\x06") {
-                true => table(record, u64_at(bytes, 40), size),
-                false => Saw::nothing(),
-            };
+        match *self {
+            Zip::End => self.see_end(bytes, size),
+            Zip::Record(record) if bytes.starts_with(b"PK\x06\x06") => {
+                self.directory(record, u64_at(bytes, 40), u64_at(bytes, 48))
+            }
+            Zip::Record(_) => Saw::nothing(),
+            Zip::Directory(base) => Saw::Is(Found { extents: members(bytes, base, size), table: None }),
         }
+    }
+}
+
+impl Zip {
+    fn see_end(&mut self, bytes: &[u8], size: u64) -> Saw {
         // The last one whose comment goes to the end.
         let ends = |at: &usize| {
-            let comment =
-                bytes.get(at + 20..at + ZIP_END).map(|two| usize::from(two[0]) + 256 * usize::from(two[1]));
+            let comment = u16_at(bytes, at + 20).map(usize::from);
             bytes[*at..].starts_with(b"PK\x05\x06") && comment == Some(bytes.len() - at - ZIP_END)
         };
         let last = bytes.len().checked_sub(ZIP_END);
@@ -62,24 +76,70 @@ impl Layout for Zip {
         let locator = end.checked_sub(ZIP_LOCATOR).and_then(|at| bytes.get(at..end));
         match locator.filter(|locator| locator.starts_with(b"PK\x06\x07")).map(|locator| u64_at(locator, 8)) {
             Some(Some(record)) => {
-                self.0 = Some(record);
+                *self = Zip::Record(record);
                 Saw::Needs(from(record, ZIP_RECORD))
             }
-            // Where it is counts from its end: something may stand before the archive.
-            _ => table(
-                size.saturating_sub((bytes.len() - end) as u64),
-                u32_at(&bytes[end..], 12).map(u64::from),
-                size,
-            ),
+            _ => {
+                let of = |at: usize| u32_at(bytes, end + at).map(u64::from);
+                self.directory(size.saturating_sub((bytes.len() - end) as u64), of(12), of(16))
+            }
         }
+    }
+
+    /// The directory has so many bytes, up to `end`, and says that it begins `at`: something may stand before the archive.
+    fn directory(&mut self, end: u64, bytes: Option<u64>, at: Option<u64>) -> Saw {
+        let Some(table) = table(end, bytes) else { return Saw::nothing() };
+        // Where that makes no sense no member is found.
+        *self = Zip::Directory(at.and_then(|at| table.start.checked_sub(at)).unwrap_or(u64::MAX));
+        Saw::Table(table)
     }
 }
 
-/// The table of so many bytes that goes up to `end`, with what follows.
-fn table(end: u64, bytes: Option<u64>, size: u64) -> Saw {
-    let bytes = bytes.filter(|bytes| *bytes <= TABLE_MOST);
-    match bytes.and_then(|bytes| end.checked_sub(bytes)) {
-        Some(start) => Saw::Is(Found { table: Some(start..size), ..Found::default() }),
-        None => Saw::nothing(),
+/// An entry of the central directory without its name, its extra fields and its comment.
+const ENTRY: usize = 46;
+
+/// Where members lie, by a central directory: each goes to the next, and the last one to that. Places count from `base`.
+fn members(directory: &[u8], base: u64, size: u64) -> Extents {
+    if directory.len() as u64 > LOOKED_AT_MOST {
+        return Extents::default();
     }
+    let mut starts = Vec::new();
+    let mut rest = directory;
+    while rest.starts_with(b"PK\x01\x02") {
+        let bytes = |at: usize| u16_at(rest, at).map(usize::from);
+        let (Some(name), Some(extra), Some(comment)) = (bytes(28), bytes(30), bytes(32)) else { break };
+        let Some(fields) = rest.get(ENTRY + name..ENTRY + name + extra) else { break };
+        starts.extend(member(rest, fields).and_then(|at| base.checked_add(at)));
+        rest = rest.get(ENTRY + name + extra + comment..).unwrap_or_default();
+    }
+    starts.sort_unstable();
+    let ends = starts.iter().copied().skip(1).chain([u64::MAX]);
+    // What stands there is the directory, which nobody reads with a member.
+    let most = size.saturating_sub(directory.len() as u64);
+    Extents::new(starts.iter().zip(ends).map(|(start, end)| *start..end.min(most)), size)
+}
+
+/// Where a member begins, by its entry.
+fn member(entry: &[u8], fields: &[u8]) -> Option<u64> {
+    let at = u32_at(entry, 42)?;
+    if at != u32::MAX {
+        return Some(at.into());
+    }
+    // In the field for large ones, behind the sizes that are there for the same reason (4.5.3).
+    let sizes = [20, 24].into_iter().filter(|at| u32_at(entry, *at) == Some(u32::MAX)).count();
+    let mut rest = fields;
+    loop {
+        let (id, bytes) = (u16_at(rest, 0)?, usize::from(u16_at(rest, 2)?));
+        let field = rest.get(4..4 + bytes)?;
+        if id == 1 {
+            return u64_at(field, 8 * sizes);
+        }
+        rest = &rest[4 + bytes..];
+    }
+}
+
+/// The table of so many bytes that goes up to `end`.
+fn table(end: u64, bytes: Option<u64>) -> Option<Range<u64>> {
+    let bytes = bytes.filter(|bytes| *bytes <= TABLE_MOST)?;
+    Some(end.checked_sub(bytes)?..end)
 }

@@ -8,14 +8,14 @@ const MIB: u64 = 1 << 20;
 
 /// What is found of a file whose bytes are there up to each of `ends`, one after the other, and all in the end.
 fn study(name: &str, size: u64, there: impl Fn(Range<u64>) -> Vec<u8>, ends: &[u64]) -> Option<Found> {
-    let mut study = Study::of(name, size)?;
+    let (mut study, mut found) = (Study::of(name, size)?, Found::default());
     for end in ends.iter().copied().chain([size]) {
         while let Some((needs, most)) = study.wants(&(0..end)) {
             // What the shelf does, but for what is far behind.
             assert!(needs.start < needs.end && needs.end <= size, "{needs:?}");
             let is_there = needs.end <= end;
             let bytes = is_there.then(|| there(needs.start..most.min(end).max(needs.end)));
-            if let Some(found) = study.see(bytes.as_deref()) {
+            if study.see(bytes.as_deref(), &mut found) {
                 return Some(found);
             }
             if !is_there {
@@ -193,10 +193,78 @@ fn tables_are_where_the_tail_says() {
     }
 }
 
+/// An entry of a central directory; a large one has what does not fit into its own fields behind another field.
+fn zip_entry(at: u64, is_large: bool) -> Vec<u8> {
+    let mut entry = vec![0; 46];
+    entry[..4].copy_from_slice(b"PK\x01\x02");
+    let name = b"data/\xc3\xbc.bin";
+    entry[28..30].copy_from_slice(&(name.len() as u16).to_le_bytes());
+    entry[32..34].copy_from_slice(&3_u16.to_le_bytes());
+    let mut fields = Vec::new();
+    if is_large {
+        [20, 42].into_iter().for_each(|at| entry[at..at + 4].fill(255));
+        fields =
+            [b"\x55\x54\x02\x00??\x01\x00\x10\x00".as_slice(), &(2 * MIB).to_le_bytes(), &at.to_le_bytes()]
+                .concat();
+    } else {
+        entry[42..46].copy_from_slice(&(at as u32).to_le_bytes());
+    }
+    entry[30..32].copy_from_slice(&(fields.len() as u16).to_le_bytes());
+    [&entry, name.as_slice(), &fields, b"any"].concat()
+}
+
+/// The last bytes of an archive of `size` bytes, in front of which stand `before` others: the directory and its end.
+fn zip_tail(starts: &[u64], is_large: bool, size: u64, before: u64) -> Vec<u8> {
+    let directory = starts.iter().flat_map(|at| zip_entry(*at, is_large)).collect::<Vec<_>>();
+    let bytes = directory.len() as u64;
+    if !is_large {
+        let mut end = zip_end(bytes as u32, b"");
+        end[16..20].copy_from_slice(&((size - bytes - 22 - before) as u32).to_le_bytes());
+        return [directory, end].concat();
+    }
+    let record_at = size - 98;
+    let mut end = large_zip_end(bytes, record_at);
+    end[48..56].copy_from_slice(&(record_at - bytes - before).to_le_bytes());
+    [directory, end].concat()
+}
+
+#[test]
+fn members_of_a_zip_go_to_the_next() {
+    // In no order, and one of them short.
+    let starts = [3 * MIB, 0, MIB, MIB + 1000];
+    for (is_large, before) in [(false, 0), (true, 0), (false, 777)] {
+        let size = 5 * MIB;
+        let tail = zip_tail(&starts, is_large, size, before);
+        let byte = |at: u64| (at + tail.len() as u64).checked_sub(size).map_or(0, |at| tail[at as usize]);
+        let found =
+            study("x.zip", size, |range| range.map(byte).collect(), &[size - 1]).expect("all is there");
+        let directory = tail.len() as u64 - if is_large { 98 } else { 22 };
+        let end = size - directory - before - if is_large { 98 } else { 22 };
+        let expected = [(0, MIB), (MIB + 1000, 3 * MIB), (3 * MIB, end)];
+        let expected = expected.map(|(from, to)| from + before..to + before);
+        assert_eq!(found.extents.0[..2], expected[..2], "{is_large} {before}");
+        // What is behind the directory may be counted to the last one.
+        let last = &found.extents.0[2];
+        assert!(
+            last.start == expected[2].start
+                && last.end >= expected[2].end
+                && last.end < expected[2].end + 100
+        );
+        assert_eq!(found.table, Some(size - tail.len() as u64..size));
+    }
+    // A directory that says that it begins behind where it does.
+    let mut tail = zip_tail(&starts, false, 5 * MIB, 0);
+    let at = tail.len() - 6;
+    tail[at..at + 4].fill(255);
+    let byte = |at: u64| (at + tail.len() as u64).checked_sub(5 * MIB).map_or(0, |at| tail[at as usize]);
+    let found = study("x.zip", 5 * MIB, |range| range.map(byte).collect(), &[]).expect("all is there");
+    assert_eq!(found.extents, Extents::default());
+}
+
 #[test]
 fn what_is_never_there_is_not_looked_for_without_end() {
     let mut study = Study::of("x.gguf", MIB).expect("a format");
-    let looks = (0..).take_while(|_| study.see(None).is_none()).count();
+    let looks = (0..).take_while(|_| !study.see(None, &mut Found::default())).count();
     assert_eq!(looks, LOOKS as usize - 1);
     assert!(Study::of("x.gguf", 5).is_none() && Study::of("x.parquet", 0).is_none());
 }
@@ -224,6 +292,19 @@ proptest! {
             let table = of_tail(name, &[&bytes, end].concat(), size + 30);
             check_within(Some(Found { table, ..Found::default() }), size + 30);
         }
+    }
+
+    /// The end of a good archive, with bytes of it replaced.
+    #[test]
+    fn a_damaged_zip_does_no_harm(
+        damage in prop::collection::vec((0..200_usize, any::<u8>()), 0..6),
+        is_large: bool,
+    ) {
+        let size = 5 * MIB;
+        let mut tail = zip_tail(&[0, MIB, 3 * MIB], is_large, size, 0);
+        damage.into_iter().for_each(|(at, byte)| tail[at] = byte);
+        let byte = |at: u64| (at + tail.len() as u64).checked_sub(size).map_or(0, |at| tail[at as usize]);
+        check_within(study("x.zip", size, |range| range.map(byte).collect(), &[]), size);
     }
 
     /// A good file, cut off or with bytes of it replaced, seen in pieces.
