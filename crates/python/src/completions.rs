@@ -195,7 +195,7 @@ impl Completions {
         Ok(ticket)
     }
 
-    /// Begins what blocks, on a thread of its own.
+    /// Begins what blocks, on a thread of the engine's callers.
     fn call<T: Send + 'static>(
         &self,
         py: Python<'_>,
@@ -206,13 +206,13 @@ impl Completions {
         let (engine, ticket) = (client.engine(py)?, self.ticket()?);
         let (tell, told) = mpsc::sync_channel(1);
         let (ended, called) = (self.awaited.ended.clone(), engine.clone());
-        let spawned = std::thread::Builder::new().name("flatout-call".into()).spawn(move || {
+        let begun = engine.callers.call(move || {
             // What panics has ended as well; told after `tell` has gone.
             let (_noted, tell) = (NotedAtEnd { ended, ticket }, tell);
             // Nobody may await it any more.
             let _ = tell.send(work(&called));
         });
-        spawned.map_err(|refused| Failure::local("cannot start a thread", &refused).raise(py))?;
+        begun.map_err(|refused| Failure::local("cannot start a thread", &refused).raise(py))?;
         let told = Mutex::new(told);
         let settle: Settle = Box::new(move |py, _| {
             let told = told.into_inner().unwrap_or_else(PoisonError::into_inner);

@@ -8,6 +8,7 @@ use flatout_engine::{Client, ErrorKind};
 use pyo3::prelude::*;
 
 use crate::ahead::Allowance;
+use crate::callers::Callers;
 use crate::errors::Failure;
 use crate::settings::Pairs;
 
@@ -32,6 +33,8 @@ pub struct Engine {
     pub memory_bytes: u64,
     /// What files may hold that nobody has read yet.
     pub ahead: Arc<Allowance>,
+    /// Who waits for what has no other way to be waited for.
+    pub callers: Callers,
     is_closed: AtomicBool,
     tells: Mutex<Vec<Weak<dyn Closing>>>,
 }
@@ -50,6 +53,7 @@ impl Engine {
             process,
             memory_bytes,
             ahead,
+            callers: Callers::default(),
             is_closed: AtomicBool::new(false),
             tells: Mutex::default(),
         })

@@ -231,15 +231,14 @@ impl File {
             return Ok(PyBytes::new(py, b""));
         }
         let bytes = usize::try_from(range.end - range.start).expect("a word has 64 bits");
-        let mut fresh = Fresh::new(py, bytes)?;
         if self.is_bulk(&range) {
+            let fresh = Fresh::zeros(py, bytes)?;
             // SAFETY: `transfer` returns when it has ended, however it did.
             self.transfer(py, range, Landing::Memory(unsafe { fresh.memory() }))?;
-        } else {
-            let there = self.bring(py, range)?;
-            fresh.fill(py, |put| there.each(put));
+            return Ok(fresh.into_bytes());
         }
-        Ok(fresh.into_bytes())
+        let there = self.bring(py, range)?;
+        Fresh::filled(py, bytes, |put| there.each(|_, slice| put(slice)))
     }
 
     /// Fills `buffer` from `offset` on, as far as the object goes; how many bytes that were.

@@ -29,11 +29,13 @@ impl Lent {
     /// TypeError for what has no buffer, BufferError for one that is read-only or not contiguous: with what to do instead.
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Lent> {
         let kind = || object.get_type().name().map_or_else(|_| "object".to_owned(), |name| name.to_string());
-        let held = PyUntypedBuffer::get(object).map_err(|_| {
-            PyTypeError::new_err(format!(
+        let held = PyUntypedBuffer::get(object).map_err(|error| match error.is_instance_of::<PyTypeError>(object.py()) {
+            true => PyTypeError::new_err(format!(
                 "a writable buffer is wanted, not {}: pass a bytearray, a numpy array, a memoryview or a tensor's .numpy()",
                 kind()
-            ))
+            )),
+            // It has one, and does not lend it: it says why.
+            false => error,
         })?;
         if held.readonly() {
             return Err(PyBufferError::new_err(format!(
@@ -116,8 +118,48 @@ pub struct Fresh<'py> {
 }
 
 impl<'py> Fresh<'py> {
-    /// Zeros.
-    pub fn new(py: Python<'py>, length: usize) -> PyResult<Fresh<'py>> {
+    /// Zeros, for a transfer.
+    pub fn zeros(py: Python<'py>, length: usize) -> PyResult<Fresh<'py>> {
+        let fresh = Fresh::untouched(py, length)?;
+        let start = fresh.start;
+        exit::detached(py, || {
+            advise_huge_pages(start as *mut u8, length);
+            // SAFETY: nobody else has seen the object, so that it may still be written to.
+            unsafe { (start as *mut u8).write_bytes(0, length) };
+        });
+        Ok(fresh)
+    }
+
+    /// What `fill` puts there, slice behind slice; zeros behind that.
+    ///
+    /// # Panics
+    /// It puts more than fits.
+    pub fn filled(
+        py: Python<'py>,
+        length: usize,
+        fill: impl FnOnce(&mut dyn FnMut(&[u8])) + Send,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let fresh = Fresh::untouched(py, length)?;
+        let start = fresh.start;
+        exit::detached(py, || {
+            advise_huge_pages(start as *mut u8, length);
+            let mut at = 0;
+            fill(&mut |from| {
+                assert!(from.len() <= length - at, "within the object");
+                // SAFETY: within the object, which nobody else has seen.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(from.as_ptr(), (start as *mut u8).add(at), from.len())
+                };
+                at += from.len();
+            });
+            // SAFETY: as above; now all of it is initialised.
+            unsafe { (start as *mut u8).add(at).write_bytes(0, length - at) };
+        });
+        Ok(fresh.bytes)
+    }
+
+    /// Not even initialised.
+    fn untouched(py: Python<'py>, length: usize) -> PyResult<Fresh<'py>> {
         let size = isize::try_from(length).map_err(|_| PyMemoryError::new_err("too long"))?;
         // SAFETY: without a source it makes a new object of that length, or raises.
         let bytes = unsafe {
@@ -127,28 +169,16 @@ impl<'py> Fresh<'py> {
         let bytes = unsafe { bytes.cast_into_unchecked::<PyBytes>() };
         // SAFETY: as above.
         let start = unsafe { ffi::PyBytes_AsString(bytes.as_ptr()) } as usize;
-        // SAFETY: nobody else has seen the object, so that it may still be written to.
-        exit::detached(py, || unsafe { (start as *mut u8).write_bytes(0, length) });
         Ok(Fresh { bytes, start, length })
     }
 
-    /// All of it, for a transfer.
+    /// All of it.
     ///
     /// # Safety
     /// The transfer has ended before `self` goes or is given to anybody.
     pub unsafe fn memory(&self) -> Memory {
         // SAFETY: initialised, and nobody else has seen it; the caller keeps the rest of the promise.
         unsafe { Memory::new(self.start as *mut u8, self.length) }
-    }
-
-    /// Has `fill` put slices where they belong.
-    pub fn fill(&mut self, py: Python<'_>, fill: impl FnOnce(&mut dyn FnMut(usize, &[u8])) + Send) {
-        let (start, length) = (self.start, self.length);
-        exit::detached(py, || {
-            // SAFETY: initialised, nobody else has seen it, and `self` is borrowed for it alone.
-            let place = unsafe { std::slice::from_raw_parts_mut(start as *mut u8, length) };
-            fill(&mut |at, from| place[at..at + from.len()].copy_from_slice(from));
-        });
     }
 
     pub fn into_bytes(self) -> Bound<'py, PyBytes> {

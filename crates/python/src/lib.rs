@@ -6,6 +6,7 @@
 mod ahead;
 mod answer;
 mod buffer;
+mod callers;
 mod client;
 mod completions;
 mod dlpack;

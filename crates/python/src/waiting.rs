@@ -67,18 +67,18 @@ pub fn report(py: Python<'_>, engine: &Engine, transfer: Transfer) -> PyResult<R
     Ok(transfer.wait().map_err(Failure::from))
 }
 
-/// The result of a call that cannot be cancelled: on a thread of its own, which is left to itself where a signal says so.
+/// The result of a call that cannot be cancelled: on a thread that is left to itself where a signal says so.
 pub fn call<T: Send + 'static>(
     py: Python<'_>,
     engine: &Engine,
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> PyResult<T> {
     let (tell, told) = mpsc::sync_channel(1);
-    let spawned = std::thread::Builder::new().name("flatout-call".into()).spawn(move || {
+    let called = engine.callers.call(move || {
         // Nobody may wait any more.
         let _ = tell.send(work());
     });
-    spawned.map_err(|refused| Failure::local("cannot start a thread", &refused).raise(py))?;
+    called.map_err(|refused| Failure::local("cannot start a thread", &refused).raise(py))?;
     let mut result = None;
     let place = &mut result;
     until(py, engine, move |slice| match told.recv_timeout(slice) {

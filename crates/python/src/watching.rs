@@ -1,7 +1,7 @@
 //! What `progress=` may be: an object that somebody looks at, or True for a bar.
 
 use flatout_engine::{Made, Watch};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyKeyboardInterrupt, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 
@@ -61,8 +61,12 @@ impl Watching {
         if let Some(bar) = self.bar
             && let Err(error) = bar.call_method0(py, "close")
         {
-            // A bar that cannot be taken away says nothing about the call.
-            error.write_unraisable(py, Some(bar.bind(py)));
+            // A bar that cannot be taken away says nothing about the call; ctrl-C meanwhile is for who called.
+            let is_ctrl_c = error.is_instance_of::<PyKeyboardInterrupt>(py);
+            let again = || py.import("_thread")?.call_method0("interrupt_main");
+            if !is_ctrl_c || again().is_err() {
+                error.write_unraisable(py, Some(bar.bind(py)));
+            }
         }
     }
 }

@@ -55,6 +55,12 @@ def test_the_same_as_the_client_s(client, bucket, url, data, tmp_path):
         reader = flatout.AsyncClient(client)
         assert await reader.read(url) == data and await reader.read(url, -5) == data[-5:]
         assert await reader.read(url, 5, -5) == data[5:-5] and await reader.read(url, 5, 5) == b""
+        # Behind the end there is nothing.
+        empty = bucket.put("empty", b"")
+        for name, start, end in ((url, SIZE, None), (url, SIZE + 5, SIZE + 9), (empty, None, 5), (empty, -5, None)):
+            assert await reader.read(name, start, end) == client.read(name, start, end) == b""
+        with pytest.raises(flatout.UsageError):
+            await reader.read("no URL", 0, 5)
         buffer = bytearray(SIZE)
         assert await reader.readinto(url, buffer, offset=10, length=100) == 100 and buffer[:100] == data[10:110]
         assert await reader.readinto(url, buffer, length=0) == 0
@@ -119,6 +125,28 @@ def test_what_has_no_transfer_is_cancelled_at_once(silent, verb):
         return time.monotonic() - begun
 
     assert asyncio.run(main()) < 2
+
+
+def callers():
+    """Threads that wait for what asyncio awaits, of all clients of this process."""
+    names = [open(f"/proc/self/task/{task}/comm").read().strip() for task in os.listdir("/proc/self/task")]
+    return names.count("flatout-call")
+
+
+def test_many_are_no_many_threads(silent):
+    reader = flatout.AsyncClient(endpoint_url=silent, no_sign_request=True)
+
+    async def main():
+        before = callers()
+        waiting = [asyncio.create_task(reader.stat(f"s3://b/{number}")) for number in range(500)]
+        await asyncio.sleep(0.5)
+        during = callers() - before
+        reader.client.close()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        return during
+
+    # Some of those before may have ended meanwhile.
+    assert 100 < asyncio.run(main()) <= 128
 
 
 @pytest.mark.parametrize("verb", ["stat", "read"])

@@ -202,9 +202,26 @@ def test_a_long_read_of_another_version_is_none(started, bucket_of, content):
 
 
 def test_stats(file):
-    file.read(10)
+    file.read(10_000)
     file.pread(100, 20)
-    assert file.stats == {"reads": 2, "served_bytes": 30}
+    assert file.stats == {"reads": 2, "served_bytes": 10_020}
+
+
+def test_short_reads_share_one(file, data):
+    """Who reads a header reads on: it is no request each time, nor a call into the engine."""
+    assert file.read(4) == data[:4] and file.read(100) == data[4:104] and file.stats["reads"] == 1
+    file.seek(50)
+    buffer = bytearray(60)
+    assert file.readinto(buffer) == 60 and buffer == data[50:110] and file.stats["reads"] == 1
+    assert file.read(1 << 20) == data[110 : 110 + (1 << 20)] and file.stats["reads"] == 2
+
+
+def test_lines(client, bucket):
+    lines = [f"line {number}\n".encode() for number in range(20_000)]
+    with client.open(bucket.put("lines", b"".join(lines) + b"the last")) as file:
+        assert file.readline(3) == b"lin" and file.readline() == b"e 0\n" and file.tell() == 7
+        assert list(file) == [*lines[1:], b"the last"] and file.readline() == b""
+        assert file.stats["reads"] < 20
 
 
 def test_an_etag_is_taken_without_its_quotes(client, bucket):

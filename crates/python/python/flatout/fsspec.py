@@ -31,7 +31,7 @@ from ._at_once import at_once as _at_once
 from ._telling import Telling
 from ._told import ToldFile
 from .client import Client, default_client
-from .errors import FlatoutError, LocalError, NetworkError, NotFound, Unsupported, UsageError
+from .errors import LocalError, NotFound, Unsupported, UsageError
 
 __all__ = [
     "FlatoutFile",
@@ -422,26 +422,7 @@ class FlatoutFileSystem(AbstractFileSystem):
         negative from the end."""
         _refuse_versions(kwargs)
         path = self._strip_protocol(path)
-        try:
-            return _bytes(self.client.read(self._object_url("read", path), start, end))
-        except (UsageError, NetworkError) as error:
-            if self._is_of_nothing(error, path, start, end):
-                return b""
-            raise
-
-    def _is_of_nothing(self, error, path: str, start, end) -> bool:
-        """Whether a slice failed since it has no bytes, as only the size tells: S3 and OSS refuse it (416), and MinIO
-        answers the last bytes of an empty object by a Content-Range that means nothing."""
-        is_last = start is not None and start < 0 and end is None
-        if (start, end) == (None, None) or not isinstance(error, UsageError) and not is_last:
-            return False
-        try:
-            size = self._head(path)["size"]
-        except FlatoutError:
-            # What the read said is to be told.
-            return False
-        first, last, _ = slice(start, end).indices(size)
-        return first >= last
+        return _bytes(self.client.read(self._object_url("read", path), start, end))
 
     def cat(self, path, recursive=False, on_error="raise", **kwargs):
         """The bytes of one object, or a dict of those of many: the engine is given the whole list. A ``path`` that stands
@@ -473,8 +454,6 @@ class FlatoutFileSystem(AbstractFileSystem):
         paths."""
         urls = [(self._url(path), start, end) for path, start, end in asked]
         for index, got in self.client.read_many(urls, ordered=False, return_exceptions=True) if urls else ():
-            if isinstance(got, (UsageError, NetworkError)) and self._is_of_nothing(got, *asked[index]):
-                got = b""
             yield index, got if isinstance(got, (Exception, bytes)) else _bytes(got)
 
     def cat_ranges(self, paths, starts, ends, max_gap=None, on_error="return", **kwargs):
@@ -502,7 +481,8 @@ class FlatoutFileSystem(AbstractFileSystem):
         def read_ranges(path):
             indices = asked[path]
             try:
-                got = self._read_ranges(path, [(starts[index], ends[index]) for index in indices], max_gap)
+                ranges = [(starts[index], ends[index]) for index in indices]
+                got = map(_bytes, self.client.read_ranges(self._url(path), ranges, max_gap=max_gap))
             except Exception as error:
                 got = [error] * len(indices)
             for index, each in zip(indices, got):
@@ -514,21 +494,6 @@ class FlatoutFileSystem(AbstractFileSystem):
                 if isinstance(each, Exception):
                     raise each
         return out
-
-    def _read_ranges(self, path: str, ranges: list, max_gap) -> list:
-        try:
-            return list(map(_bytes, self.client.read_ranges(self._url(path), ranges, max_gap=max_gap)))
-        except UsageError as refused:
-            try:
-                size = self._head(path)["size"]
-            except FlatoutError:
-                raise refused from None
-            within = [slice(*each).indices(size)[:2] for each in ranges]
-            some = [(start, end) for start, end in within if start < end]
-            if len(some) == len(ranges):
-                raise
-            got = iter(self.client.read_ranges(self._url(path), some, max_gap=max_gap) if some else ())
-            return [_bytes(next(got)) if start < end else b"" for start, end in within]
 
     def get_file(self, rpath, lpath=None, callback=DEFAULT_CALLBACK, outfile=None, **kwargs):
         """Copies an object to a local file, which appears when it is whole and verified, or into an open one. A folder
@@ -777,6 +742,9 @@ class FlatoutFile(ToldFile):
             return super().pread(offset, size)
         self._check()
         return self.cache._fetch(offset, self.size if size < 0 else min(offset + size, self.size))
+
+    def _pread_bytes(self, offset, size):
+        return super()._pread_bytes(offset, size) if self.cache is None else bytes(self.pread(offset, size))
 
     def preadinto(self, offset, buffer):
         if self.cache is None or offset < 0:

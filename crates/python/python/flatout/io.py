@@ -6,12 +6,18 @@ import os as _os
 
 __all__ = ["RemoteFile"]
 
+#: A read of no more than this takes _NEAR_BYTES at once, for the next one: who reads a header reads on from there, and
+#: each read of what nobody fetched ahead waits for an answer of its own. A zip's member is one request instead of three.
+#: Records read at random, which are rarely so small, cost what they are.
+_SMALL_BYTES = 1 << 10
+_NEAR_BYTES = 32 << 10
+
 
 class RemoteFile(_io.RawIOBase):
     """One version of an object as a binary file: reads and seeks, from where it stands or at any place.
 
-    What is read in a pattern (forward, in strides, several places in turn) is fetched ahead, so it needs no
-    ``io.BufferedReader`` around it, though one works; ``io.TextIOWrapper`` wants one. Lengths and positions are in bytes.
+    What is read in a pattern (forward, in strides, several places in turn) is fetched ahead, and a short read takes what lies
+    behind it along, so it needs no ``io.BufferedReader`` around it, though one works; ``io.TextIOWrapper`` wants one. Lengths and positions are in bytes.
     ``pread`` and ``preadinto`` may be called from any thread; what moves the position is for one thread at a time, as with every
     file. Reads raise :class:`flatout.ObjectChanged` once another version stands in the object's place.
 
@@ -23,6 +29,8 @@ class RemoteFile(_io.RawIOBase):
         self._file = file
         self._client = client if client is not None else file.client
         self._at = 0
+        # What was read last by small reads, and where it begins.
+        self._near, self._near_at = b"", 0
 
     @property
     def name(self) -> str:
@@ -71,22 +79,69 @@ class RemoteFile(_io.RawIOBase):
         self._at = to
         return to
 
-    def readinto(self, buffer, /):
-        """Fills ``buffer`` from where the file stands, as far as the object goes; how many bytes that were."""
-        self._check()
-        count = self._file.preadinto(self._at, buffer)
-        self._at += count
-        return count
-
     def read(self, size=-1, /):
         """Up to ``size`` bytes from where the file stands, all that are left without one; ``b""`` at the end."""
-        self._check()
-        data = self._file.pread_bytes(self._at, -1 if size is None else size)
+        size = -1 if size is None else size
+        data = self._look(size)
+        if data is None:
+            data = self._pread_bytes(self._at, size)
         self._at += len(data)
         return data
 
     def readall(self):
         return self.read()
+
+    def readinto(self, buffer, /):
+        """Fills ``buffer`` from where the file stands, as far as the object goes; how many bytes that were."""
+        view = memoryview(buffer)
+        size = view.nbytes
+        # What cannot be filled is refused as reads of any length refuse it.
+        data = None if view.readonly or not view.c_contiguous else self._look(size)
+        if data is None:
+            size = self.preadinto(self._at, buffer)
+        else:
+            size = len(data)
+            view.cast("B")[:size] = data
+        self._at += size
+        return size
+
+    def _look(self, size) -> bytes | None:
+        """What a read of `size` bytes gives where it is small, or was read with a small one; None of any other."""
+        self._check()
+        at = self._at - self._near_at
+        if not 0 <= at <= at + size <= len(self._near):
+            if not 0 < size <= _SMALL_BYTES:
+                return None
+            self._near, self._near_at, at = self._pread_bytes(self._at, _NEAR_BYTES), self._at, 0
+        return self._near[at : at + size] if size >= 0 else None
+
+    def readline(self, size=-1, /):
+        """Up to and with the next ``b"\\n"``, or up to ``size`` bytes."""
+        return self.readuntil(b"\n", most=None if size is None or size < 0 else size)
+
+    def readuntil(self, char=b"\n", blocks=None, *, most=None):
+        """Up to and with the next ``char``, or to the end; ``blocks`` bytes are looked through at a time."""
+        self._check()
+        found, step = [], max(blocks or _NEAR_BYTES, len(char))
+        while most is None or most > 0:
+            at = self._at - self._near_at
+            if not 0 <= at <= at + len(char) <= len(self._near):
+                self._near, self._near_at, at = self._pread_bytes(self._at, step), self._at, 0
+            end = self._near.find(char, at) + len(char)
+            is_last = end >= len(char)
+            if not is_last:
+                is_last = self._near_at + len(self._near) >= self._file.size
+                # Of a `char` of several bytes the first ones may stand at the end.
+                end = len(self._near) if is_last else len(self._near) - len(char) + 1
+            if most is not None and end - at >= most:
+                end, is_last = at + most, True
+            piece = self._near[at:end]
+            self._at += len(piece)
+            found.append(piece)
+            if is_last:
+                break
+            most = None if most is None else most - len(piece)
+        return b"".join(found)
 
     def pread(self, offset, size=-1):
         """``size`` bytes from ``offset`` on as a :class:`flatout.Buffer`, fewer where the object ends before; moves nothing."""
@@ -97,6 +152,9 @@ class RemoteFile(_io.RawIOBase):
         """Fills ``buffer`` from ``offset`` on, as far as the object goes; how many bytes that were. Moves nothing."""
         self._check()
         return self._file.preadinto(offset, buffer)
+
+    def _pread_bytes(self, offset, size):
+        return self._file.pread_bytes(offset, size)
 
     def prefetch(self, ranges):
         """Says that these ranges will be read, pairs ``(start, end)``, in this order. Returns at once."""
