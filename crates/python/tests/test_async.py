@@ -10,6 +10,7 @@ import time
 import pytest
 
 import flatout
+import tasks
 
 SIZE = 2_000_000
 
@@ -127,20 +128,14 @@ def test_what_has_no_transfer_is_cancelled_at_once(silent, verb):
     assert asyncio.run(main()) < 2
 
 
-def callers():
-    """Threads that wait for what asyncio awaits, of all clients of this process."""
-    names = [open(f"/proc/self/task/{task}/comm").read().strip() for task in os.listdir("/proc/self/task")]
-    return names.count("flatout-call")
-
-
 def test_many_are_no_many_threads(silent):
     reader = flatout.AsyncClient(endpoint_url=silent, no_sign_request=True)
 
     async def main():
-        before = callers()
+        before = tasks.names().count("flatout-call")
         waiting = [asyncio.create_task(reader.stat(f"s3://b/{number}")) for number in range(500)]
         await asyncio.sleep(0.5)
-        during = callers() - before
+        during = tasks.names().count("flatout-call") - before
         reader.client.close()
         await asyncio.gather(*waiting, return_exceptions=True)
         return during
