@@ -133,16 +133,21 @@ pub fn is_of_nothing(
     }
     let (called, asked) = (engine.clone(), location.clone());
     let told = waiting::call(py, engine, move || Ok(called.stat(&asked)))?;
-    let Ok(Stat { version: Version { size: Some(size), etag, .. }, .. }) = told else { return Ok(false) };
+    Ok(told.is_ok_and(|stat| has_nothing(&stat, span, if_match)))
+}
+
+/// Whether an object, if it is that version, has no bytes there.
+pub fn has_nothing(stat: &Stat, span: &Span, if_match: Option<&str>) -> bool {
+    let Version { size: Some(size), etag, .. } = &stat.version else { return false };
     let bare = |etag: &str| etag.trim_matches('"').to_owned();
     let is_that = if_match.is_none_or(|wanted| etag.as_deref().map(bare) == Some(bare(wanted)));
-    Ok(is_that
+    is_that
         && match span {
             Span::All => false,
-            Span::Last(_) => size == 0,
-            Span::From(start) => *start >= size,
-            Span::Slice(range) => range.start >= size,
-        })
+            Span::Last(_) => *size == 0,
+            Span::From(start) => start >= size,
+            Span::Slice(range) => range.start >= *size,
+        }
 }
 
 /// What is counted from the end needs a size.

@@ -14,7 +14,8 @@ use pyo3::prelude::*;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::buffer::Buffer;
-use crate::client::{Client, conditional, place};
+use crate::callers::Called;
+use crate::client::{Client, conditional, has_nothing, place};
 use crate::engine::{Closing, Engine};
 use crate::errors::Failure;
 use crate::exit;
@@ -31,6 +32,8 @@ type Settle = Box<dyn FnOnce(Python<'_>, Result<u64, Failure>) -> PyResult<Py<Py
 struct Pending {
     /// None of a call that cannot be cancelled. Goes before what it lands in, which `settle` holds.
     transfer: Option<Transfer>,
+    /// Of one without a transfer, until nobody awaits it any more.
+    called: Option<Called>,
     settle: Settle,
     watching: Option<Watching>,
     engine: Arc<Engine>,
@@ -42,7 +45,7 @@ impl Pending {
     }
 
     fn settle(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let Pending { transfer, settle, watching, engine } = self;
+        let Pending { transfer, called: _, settle, watching, engine } = self;
         let end = transfer.map_or(Ok(0), |transfer| Ok(transfer.wait()?.bytes));
         if let Some(watching) = watching {
             watching.end(py);
@@ -191,7 +194,7 @@ impl Completions {
         };
         watching.watch(|| transfer.watch());
         let (transfer, watching) = (Some(transfer), Some(watching));
-        self.add(ticket, Pending { transfer, settle: Box::new(settle), watching, engine });
+        self.add(ticket, Pending { transfer, called: None, settle: Box::new(settle), watching, engine });
         Ok(ticket)
     }
 
@@ -212,7 +215,7 @@ impl Completions {
             // Nobody may await it any more.
             let _ = tell.send(work(&called));
         });
-        begun.map_err(|refused| Failure::local("cannot start a thread", &refused).raise(py))?;
+        let called = begun.map_err(|refused| Failure::local("cannot start a thread", &refused).raise(py))?;
         let told = Mutex::new(told);
         let settle: Settle = Box::new(move |py, _| {
             let told = told.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -224,7 +227,7 @@ impl Completions {
                 Err(mpsc::TryRecvError::Disconnected) => Err(Failure::panicked().raise(py)),
             }
         });
-        self.add(ticket, Pending { transfer: None, settle, watching: None, engine });
+        self.add(ticket, Pending { transfer: None, called: Some(called), settle, watching: None, engine });
         Ok(ticket)
     }
 }
@@ -270,7 +273,11 @@ impl Completions {
     /// Asks for the end of a call, and says whether that is to be waited for. It ends as any other: nothing touches its buffer
     /// after that.
     fn cancel(&self, ticket: u64) -> bool {
-        let switch = self.calls().pending.get(&ticket).and_then(Pending::switch);
+        let mut calls = self.calls();
+        let Some(pending) = calls.pending.get_mut(&ticket) else { return false };
+        let (switch, called) = (pending.switch(), pending.called.take());
+        drop(calls);
+        drop(called);
         switch.inspect(CancelSwitch::cancel).is_some()
     }
 
@@ -313,15 +320,43 @@ impl Completions {
                 .with_hint("stat the object first, and count from its start")
                 .raise(py));
         };
-        self.begin(
+        let get = conditional(get.with_span(span.clone()), if_match.as_deref());
+        self.begin(py, client, get, progress, move |py, end| {
+            match end {
+                // To be looked into: it is handed out, not raised.
+                Err(failure) if failure.may_be_of_nothing(&span) => {
+                    return Ok(failure.exception(py)?.unbind());
+                }
+                end => end.map_err(|failure| failure.raise(py))?,
+            };
+            let block = made.take().ok_or_else(|| Failure::panicked().raise(py))?;
+            Ok(Py::new(py, Buffer::from(block))?.into_any())
+        })
+    }
+
+    /// Whether a read failed since the object has no bytes there.
+    #[pyo3(signature = (client, url, start=None, end=None, *, if_match=None))]
+    fn is_of_nothing(
+        &self,
+        py: Python<'_>,
+        client: &Client,
+        url: &str,
+        start: Option<i64>,
+        end: Option<i64>,
+        if_match: Option<String>,
+    ) -> PyResult<u64> {
+        let location = place(py, "read", url)?;
+        let span = asked(start, end);
+        self.call(
             py,
             client,
-            conditional(get.with_span(span), if_match.as_deref()),
-            progress,
-            move |py, end| {
-                end.map_err(|failure| failure.raise(py))?;
-                let block = made.take().ok_or_else(|| Failure::panicked().raise(py))?;
-                Ok(Py::new(py, Buffer::from(block))?.into_any())
+            move |engine| Ok(engine.stat(&location).ok()),
+            move |py, stat| {
+                let is_nothing = match (stat, span) {
+                    (Some(stat), Asked::Span(span)) => has_nothing(&stat, &span, if_match.as_deref()),
+                    _ => false,
+                };
+                Ok(is_nothing.into_pyobject(py)?.to_owned().into_any().unbind())
             },
         )
     }

@@ -105,6 +105,7 @@ impl Drop for Engine {
     fn drop(&mut self) {
         if self.is_foreign() {
             std::mem::forget(self.client.take());
+            self.callers.forget();
         }
     }
 }

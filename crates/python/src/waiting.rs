@@ -73,12 +73,15 @@ pub fn call<T: Send + 'static>(
     engine: &Engine,
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> PyResult<T> {
+    // Before the lock of somebody else's crew.
+    own(py, engine)?;
     let (tell, told) = mpsc::sync_channel(1);
     let called = engine.callers.call(move || {
         // Nobody may wait any more.
         let _ = tell.send(work());
     });
-    called.map_err(|refused| Failure::local("cannot start a thread", &refused).raise(py))?;
+    // Let go of when this returns, however it does.
+    let _called = called.map_err(|refused| Failure::local("cannot start a thread", &refused).raise(py))?;
     let mut result = None;
     let place = &mut result;
     until(py, engine, move |slice| match told.recv_timeout(slice) {

@@ -128,6 +128,44 @@ def test_what_has_no_transfer_is_cancelled_at_once(silent, verb):
     assert asyncio.run(main()) < 2
 
 
+def test_who_has_given_up_is_in_nobodys_way(silent, serve, url):
+    """Calls that were cancelled keep threads that wait for their origin, and not those of others."""
+    reader = flatout.AsyncClient(**{**serve.settings, "oss_endpoint": silent})
+
+    async def main():
+        waiting = [asyncio.create_task(reader.stat(f"oss://b/{number}")) for number in range(300)]
+        await asyncio.sleep(0.5)
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        begun = time.monotonic()
+        assert (await reader.stat(url)).size == SIZE and reader.client.exists(url)
+        return time.monotonic() - begun
+
+    assert asyncio.run(main()) < 5
+    reader.client.close()
+
+
+def test_what_fails_is_asked_for_once(started):
+    """That a read behind the end fails is looked into by a HEAD, and no other failure is."""
+    origin = started("--synthetic", "data/object=1MiB", "--no-auth")
+    reader = flatout.AsyncClient(no_sign_request=True, **origin.settings)
+
+    def asked(read):
+        before = len(origin.requests())
+        asyncio.run(read())
+        return [request["method"] for request in origin.requests()[before:]]
+
+    async def behind():
+        assert await reader.read("s3://data/object", 2 << 20, 3 << 20) == b""
+
+    async def another():
+        with pytest.raises(flatout.ObjectChanged):
+            await reader.read("s3://data/object", 0, 10, if_match='"another"')
+
+    assert asked(behind) == ["GET", "HEAD"] and asked(another) == ["GET"]
+
+
 def test_many_are_no_many_threads(silent):
     reader = flatout.AsyncClient(endpoint_url=silent, no_sign_request=True)
 

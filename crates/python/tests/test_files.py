@@ -216,6 +216,23 @@ def test_short_reads_share_one(file, data):
     assert file.read(1 << 20) == data[110 : 110 + (1 << 20)] and file.stats["reads"] == 2
 
 
+def test_any_buffer_is_filled_and_let_go_of(client, bucket, data):
+    url = bucket.put("key", data)
+    file = client.open(url)
+    assert file.readinto(numpy.empty((0, 3))) == 0
+    grid = numpy.zeros((4, 8), numpy.float32)
+    assert file.readinto(grid) == 128 and grid.tobytes() == data[:128] and file.read(numpy.int64(5)) == data[128:133]
+    bucket.put("key", data[::-1])
+    for size in (100, 100_000):
+        buffer = bytearray(size)
+        file.seek(SIZE - 500_000)
+        with pytest.raises(flatout.ObjectChanged) as error:
+            file.readinto(buffer)
+        # Though the exception is kept.
+        buffer.append(0)
+        assert error.value.hint
+
+
 def test_lines(client, bucket):
     lines = [f"line {number}\n".encode() for number in range(20_000)]
     with client.open(bucket.put("lines", b"".join(lines) + b"the last")) as file:

@@ -294,6 +294,16 @@ def test_an_object_replaced_while_it_is_read(started):
         client.readinto("s3://data/object", bytearray(64 << 20))
 
 
+def test_an_object_replaced_while_it_is_downloaded(started, tmp_path):
+    """No file, and one that was there stays as it was."""
+    origin = started("--synthetic", "data/object=64MiB", "--no-auth", "--replace-after", "4")
+    client = flatout.Client(no_sign_request=True, part_size="1MiB", **origin.settings)
+    (tmp_path / "file").write_bytes(b"before")
+    with pytest.raises(flatout.ObjectChanged):
+        client.download("s3://data/object", tmp_path / "file")
+    assert (tmp_path / "file").read_bytes() == b"before"
+
+
 def test_files(stored, tmp_path):
     client, url, data = stored
     path = tmp_path / "file"

@@ -34,6 +34,9 @@ const SEGMENT_USUAL: u64 = MIB;
 const NEAR: u64 = 512 * KIB;
 /// So much of what has been read stays: read-around comes back to half of itself.
 const KEPT: u64 = 128 * KIB;
+/// What may stand behind what is read of a range that a format knows: a record of its length, or what makes the next one begin
+/// where it should.
+const LITTLE: u64 = 4 * KIB;
 /// Elements of a strided lane that may be left out.
 const LEFT_OUT: i64 = 4;
 
@@ -104,9 +107,9 @@ impl Lane {
         self.end = Some(end);
     }
 
-    /// It has come where it was to end, by the object's format.
+    /// It has come where it was to end, by the object's format, but for a little that a format may put there.
     pub(super) fn is_at_its_end(&self) -> bool {
-        self.end.is_some_and(|end| self.reach >= end)
+        self.end.is_some_and(|end| self.reach + LITTLE >= end)
     }
 
     /// How far `read` is from what comes next; `None` where it is none of this lane's.
@@ -155,6 +158,8 @@ impl Lane {
             Pattern::Forward => {
                 self.reach = self.reach.max(read.end);
                 self.asked = self.asked.max(self.reach);
+                // It goes on all the same.
+                self.end = self.end.filter(|end| self.reach <= *end);
                 self.window = self.window.max(self.floor.min(self.run_bytes()));
             }
             Pattern::Backward => {
@@ -248,8 +253,11 @@ impl Lane {
         let has_room = self.asked.abs_diff(self.reach).saturating_add(bytes / 2) < window;
         match self.pattern {
             Pattern::Forward => {
-                let end = self.end.filter(|end| self.reach <= *end).map_or(end, |known| known.min(end));
-                (has_room && self.asked < end).then(|| self.asked..segment_end(self.asked, bytes, end))
+                let end = self.end.map_or(end, |known| known.min(end));
+                (has_room && self.asked < end).then(|| {
+                    let most = self.asked.saturating_add(segment_max.max(SEGMENT_LEAST));
+                    self.asked..segment_end(self.asked, bytes, end).min(most)
+                })
             }
             Pattern::Backward => {
                 (has_room && self.asked > 0).then(|| self.asked.saturating_sub(bytes.min(MIB))..self.asked)

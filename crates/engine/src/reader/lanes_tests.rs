@@ -261,3 +261,27 @@ fn nothing_is_left_out_beside_what_is_there() {
     check("strided", &islands, &mut (0..120).map(|step| 29_000 + step * 500), 300);
     check("strided backward", &islands, &mut (0..120).map(|step| 90_000 - step * 500), 300);
 }
+
+/// Who reads on past the range in which it began is no lane that has come to its end.
+#[test]
+fn a_lane_that_goes_on_makes_room_for_nobody() {
+    let mut lanes = Lanes::new(SIZE);
+    lanes.extents = Extents::new((0..1024).map(|at| at * MIB..(at + 1) * MIB), SIZE);
+    let begin = |lanes: &mut Lanes, at: u64| lanes.on_read(&(at * MIB..at * MIB + MIB / 2));
+    for stream in 0..8 {
+        assert!(begin(&mut lanes, 64 * stream + 8).is_some());
+    }
+    for step in 1..6 {
+        for stream in 0..8 {
+            let at = (64 * stream + 8) * MIB + step * MIB / 2;
+            assert!(lanes.on_read(&(at..at + MIB / 2)).is_some());
+        }
+    }
+    assert_eq!((begin(&mut lanes, 600), lanes.take_retired()), (None, vec![]));
+    // One that has come there does.
+    let mut lanes = Lanes { extents: std::mem::take(&mut lanes.extents), ..Lanes::new(SIZE) };
+    for stream in 0..8 {
+        assert!(lanes.on_read(&(64 * stream * MIB + 8 * MIB..64 * stream * MIB + 9 * MIB - 24)).is_some());
+    }
+    assert!(begin(&mut lanes, 600).is_some() && lanes.take_retired().len() == 1);
+}

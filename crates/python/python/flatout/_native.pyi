@@ -438,6 +438,17 @@ class Completions:
         if_match: str | None = None,
         progress: Progress | bool | None = None,
     ) -> int: ...
+    def is_of_nothing(
+        self,
+        client: Client,
+        url: str,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        if_match: str | None = None,
+    ) -> int:
+        """Whether a read failed since the object has no bytes there; that of a read whose result is an exception."""
+
     def readinto(
         self,
         client: Client,

@@ -4,13 +4,10 @@ import asyncio as _asyncio
 import atexit as _atexit
 import os as _os
 import weakref as _weakref
-from functools import partial as _partial
 
 from . import _native
 from .client import Client, default_client
-from .errors import NetworkError as _NetworkError
 from .errors import Unsupported as _Unsupported
-from .errors import UsageError as _UsageError
 
 __all__ = ["AsyncClient"]
 
@@ -48,14 +45,13 @@ class AsyncClient:
             if end <= start:
                 return self._client.read(url, 0, 0)
             if_match = if_match or info.etag
-        try:
-            return await self._run("read", url, start, end, if_match=if_match, progress=progress)
-        except (_NetworkError, _UsageError):
-            if start is None and end is None:
-                raise
-            # Perhaps the object has no bytes there: the client finds out, or says what this has said.
-            again = _partial(self._client.read, url, start, end, if_match=if_match)
-            return await _asyncio.get_running_loop().run_in_executor(None, again)
+        got = await self._run("read", url, start, end, if_match=if_match, progress=progress)
+        if not isinstance(got, Exception):
+            return got
+        # Perhaps the object has no bytes there.
+        if await self._run("is_of_nothing", url, start, end, if_match=if_match):
+            return self._client.read(url, 0, 0)
+        raise got
 
     async def readinto(self, url, buffer, *, offset=0, length=None, if_match=None, progress=None):
         """As :meth:`flatout.Client.readinto`. The buffer is the call's until it returns, or raises."""

@@ -749,9 +749,11 @@ class FlatoutFile(ToldFile):
     def preadinto(self, offset, buffer):
         if self.cache is None or offset < 0:
             return super().preadinto(offset, buffer)
-        view = memoryview(buffer).cast("B")
-        data = self.pread(offset, len(view))
-        view[: len(data)] = data
+        with memoryview(buffer) as view:
+            size = view.nbytes
+        data = self.pread(offset, size)
+        with memoryview(buffer) as view, view.cast("B") as place:
+            place[: len(data)] = data
         return len(data)
 
     def _fetch_range(self, start, end):

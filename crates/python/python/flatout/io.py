@@ -53,7 +53,8 @@ class RemoteFile(_io.RawIOBase):
 
     @property
     def stats(self):
-        """Reads and their bytes so far, of this file in this process."""
+        """What was asked of the engine so far, of this file in this process: reads and their bytes. A short ``read`` asks for what
+        lies behind it as well."""
         return self._file.stats
 
     def readable(self):
@@ -81,7 +82,7 @@ class RemoteFile(_io.RawIOBase):
 
     def read(self, size=-1, /):
         """Up to ``size`` bytes from where the file stands, all that are left without one; ``b""`` at the end."""
-        size = -1 if size is None else size
+        size = -1 if size is None else _operator.index(size)
         data = self._look(size)
         if data is None:
             data = self._pread_bytes(self._at, size)
@@ -93,17 +94,20 @@ class RemoteFile(_io.RawIOBase):
 
     def readinto(self, buffer, /):
         """Fills ``buffer`` from where the file stands, as far as the object goes; how many bytes that were."""
-        view = memoryview(buffer)
-        size = view.nbytes
-        # What cannot be filled is refused as reads of any length refuse it.
-        data = None if view.readonly or not view.c_contiguous else self._look(size)
+        self._check()
+        # Let go of before anything can be raised: an exception that is kept keeps this frame.
+        with memoryview(buffer) as view:
+            # What cannot be filled is refused as reads of any length refuse it.
+            size = view.nbytes if not view.readonly and view.c_contiguous else 0
+        data = self._look(size) if size else None
         if data is None:
-            size = self.preadinto(self._at, buffer)
+            count = self.preadinto(self._at, buffer)
         else:
-            size = len(data)
-            view.cast("B")[:size] = data
-        self._at += size
-        return size
+            count = len(data)
+            with memoryview(buffer) as view, view.cast("B") as place:
+                place[:count] = data
+        self._at += count
+        return count
 
     def _look(self, size) -> bytes | None:
         """What a read of `size` bytes gives where it is small, or was read with a small one; None of any other."""

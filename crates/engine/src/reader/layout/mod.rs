@@ -124,7 +124,7 @@ pub(super) struct Extents(Vec<Range<u64>>);
 
 impl Extents {
     /// Those worth following, of an object of `size` bytes.
-    fn new(extents: impl Iterator<Item = Range<u64>>, size: u64) -> Extents {
+    pub(super) fn new(extents: impl Iterator<Item = Range<u64>>, size: u64) -> Extents {
         let within = extents.map(|extent| extent.start..extent.end.min(size));
         let long = within.filter(|extent| extent.end.saturating_sub(extent.start) >= EXTENT_LEAST);
         let mut extents: Vec<Range<u64>> = long.collect();

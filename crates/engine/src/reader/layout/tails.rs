@@ -56,7 +56,7 @@ impl Layout for Zip {
         match *self {
             Zip::End => self.see_end(bytes, size),
             Zip::Record(record) if bytes.starts_with(b"PK\x06\x06") => {
-                self.directory(record, u64_at(bytes, 40), u64_at(bytes, 48))
+                self.directory(record, u64_at(bytes, 40), u64_at(bytes, 48), size)
             }
             Zip::Record(_) => Saw::nothing(),
             Zip::Directory(base) => Saw::Is(Found { extents: members(bytes, base, size), table: None }),
@@ -81,14 +81,17 @@ impl Zip {
             }
             _ => {
                 let of = |at: usize| u32_at(bytes, end + at).map(u64::from);
-                self.directory(size.saturating_sub((bytes.len() - end) as u64), of(12), of(16))
+                self.directory(size.saturating_sub((bytes.len() - end) as u64), of(12), of(16), size)
             }
         }
     }
 
     /// The directory has so many bytes, up to `end`, and says that it begins `at`: something may stand before the archive.
-    fn directory(&mut self, end: u64, bytes: Option<u64>, at: Option<u64>) -> Saw {
+    fn directory(&mut self, end: u64, bytes: Option<u64>, at: Option<u64>, size: u64) -> Saw {
         let Some(table) = table(end, bytes) else { return Saw::nothing() };
+        if table.end - table.start > LOOKED_AT_MOST {
+            return Saw::Is(Found { table: Some(table.start..size), ..Found::default() });
+        }
         // Where that makes no sense no member is found.
         *self = Zip::Directory(at.and_then(|at| table.start.checked_sub(at)).unwrap_or(u64::MAX));
         Saw::Table(table)
@@ -100,9 +103,6 @@ const ENTRY: usize = 46;
 
 /// Where members lie, by a central directory: each goes to the next, and the last one to that. Places count from `base`.
 fn members(directory: &[u8], base: u64, size: u64) -> Extents {
-    if directory.len() as u64 > LOOKED_AT_MOST {
-        return Extents::default();
-    }
     let mut starts = Vec::new();
     let mut rest = directory;
     while rest.starts_with(b"PK\x01\x02") {

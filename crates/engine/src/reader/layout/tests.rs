@@ -252,6 +252,17 @@ fn members_of_a_zip_go_to_the_next() {
         );
         assert_eq!(found.table, Some(size - tail.len() as u64..size));
     }
+    // A long one is a table and no more.
+    let long = study(
+        "x.zip",
+        9 * MIB,
+        |range| {
+            let tail = zip_end(5 * MIB as u32, b"");
+            range.map(|at| (at + 22).checked_sub(9 * MIB).map_or(0, |at| tail[at as usize])).collect()
+        },
+        &[],
+    );
+    assert_eq!(long.and_then(|found| found.table), Some(4 * MIB - 22..9 * MIB));
     // A directory that says that it begins behind where it does.
     let mut tail = zip_tail(&starts, false, 5 * MIB, 0);
     let at = tail.len() - 6;
