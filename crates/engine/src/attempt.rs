@@ -205,7 +205,7 @@ impl Answer {
                 format!("a range was answered with status {}", self.head.status),
             );
             return Err(Failure::last(
-                error.with_hint("the origin does not serve ranges reliably: a --part-size of the object's size asks only once"),
+                error.with_hint("the origin does not serve ranges reliably: fetch the object whole, in one part (--part-size of its size)"),
             ));
         }
         let range = self.head.content_range.as_ref().and_then(|found| found.range.clone());

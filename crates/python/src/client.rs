@@ -360,10 +360,18 @@ impl Client {
         let engine = self.engine(py)?;
         // SAFETY: `run` returns when the transfer has ended, however it did, and `lent` is held until then.
         let landing = Landing::Memory(unsafe { lent.memory(0, lent.len()) });
-        let get = conditional(Get::new(location, landing).with_span(span), if_match.as_deref());
-        let done = self.run(py, &engine, get, progress);
+        let get = Get::new(location.clone(), landing).with_span(span.clone());
+        let done = self.run(py, &engine, conditional(get, if_match.as_deref()), progress);
         lent.release(py);
-        Ok(done?.map_err(|failure| failure.raise(py))?.bytes)
+        match done? {
+            Ok(report) => Ok(report.bytes),
+            Err(failure) => {
+                match is_of_nothing(py, &engine, &location, &span, if_match.as_deref(), &failure)? {
+                    true => Ok(0),
+                    false => Err(failure.raise(py)),
+                }
+            }
+        }
     }
 
     /// A file, whole and verified before it appears; see `flatout.Client.download`.

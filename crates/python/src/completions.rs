@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
 use flatout_engine::{CancelSwitch, Error, Get, Landing, Made, Transfer};
+use flatout_wire::range::Span;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use rustix::event::{EventfdFlags, eventfd};
@@ -232,6 +233,14 @@ impl Completions {
     }
 }
 
+/// Of a read that failed: where the object may have no bytes there the exception is handed out, to be looked into.
+fn unless_of_nothing(py: Python<'_>, failure: &Failure, span: &Span) -> PyResult<Py<PyAny>> {
+    match failure.may_be_of_nothing(span) {
+        true => Ok(failure.exception(py)?.unbind()),
+        false => Err(failure.raise(py)),
+    }
+}
+
 #[pymethods]
 impl Completions {
     #[new]
@@ -379,10 +388,13 @@ impl Completions {
         let span = from(offset, length);
         // SAFETY: what settles the call holds `lent` beside the transfer, and drops it behind that.
         let landing = Landing::Memory(unsafe { lent.memory(0, lent.len()) });
-        let get = conditional(Get::new(location, landing).with_span(span), if_match.as_deref());
+        let get = conditional(Get::new(location, landing).with_span(span.clone()), if_match.as_deref());
         self.begin(py, client, get, progress, move |py, end| {
             lent.release(py);
-            Ok(end.map_err(|failure| failure.raise(py))?.into_pyobject(py)?.into_any().unbind())
+            match end {
+                Ok(bytes) => Ok(bytes.into_pyobject(py)?.into_any().unbind()),
+                Err(failure) => unless_of_nothing(py, &failure, &span),
+            }
         })
     }
 

@@ -398,23 +398,33 @@ impl ReadMany {
     }
 }
 
+fn of_another_thread(py: Python<'_>) -> PyErr {
+    Failure::usage("read", "another thread waits for the next object of this read_many")
+        .with_hint("take them in one thread and hand them out, or call read_many in each")
+        .raise(py)
+}
+
 #[pymethods]
 impl ReadMany {
     fn __iter__(slf: Py<Self>) -> Py<Self> {
         slf
     }
 
-    fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<(usize, Bound<'py, PyAny>)>> {
-        let next = self.try_next(py);
+    fn __next__<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<(usize, Bound<'py, PyAny>)>> {
+        let py = slf.py();
+        let mut this = slf.try_borrow_mut().map_err(|_| of_another_thread(py))?;
+        let next = this.try_next(py);
         if next.is_err() {
-            self.finish(py);
+            this.finish(py);
         }
         next
     }
 
     /// Ends what is on its way.
-    fn close(&mut self, py: Python<'_>) {
-        self.finish(py);
+    fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        slf.try_borrow_mut().map_err(|_| of_another_thread(py))?.finish(py);
+        Ok(())
     }
 }
 

@@ -65,6 +65,8 @@ def test_the_same_as_the_client_s(client, bucket, url, data, tmp_path):
         buffer = bytearray(SIZE)
         assert await reader.readinto(url, buffer, offset=10, length=100) == 100 and buffer[:100] == data[10:110]
         assert await reader.readinto(url, buffer, length=0) == 0
+        for named in ({"offset": SIZE}, {"offset": SIZE + 9, "length": 5}):
+            assert await reader.readinto(url, buffer, **named) == client.readinto(url, buffer, **named) == 0
         assert await reader.stat(url) == client.stat(url)
         assert await reader.exists(url) and not await reader.exists(url + "-not")
         assert await reader.ls(bucket.url("")) == client.ls(bucket.url(""))

@@ -2,6 +2,7 @@
 
 import collections
 import itertools
+import threading
 
 import pytest
 
@@ -127,3 +128,22 @@ def test_what_a_loop_raises_stays_what_it_is(small):
     with pytest.raises(ZeroDivisionError):
         for index, _ in client.read_many(urls, progress=True):
             index // 0
+
+
+def test_one_thread_takes_them(client, bucket):
+    url = bucket.put("key", b"123")
+    objects, ends = client.read_many([url] * 200), []
+
+    def take():
+        try:
+            ends.append(sum(1 for _ in objects))
+        except flatout.UsageError as error:
+            ends.append(error)
+
+    threads = [threading.Thread(target=take) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    # Who came in between is told what to do.
+    assert len(ends) == 4 and all("another thread" in str(end) for end in ends if not isinstance(end, int))

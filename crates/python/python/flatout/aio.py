@@ -46,20 +46,25 @@ class AsyncClient:
                 return self._client.read(url, 0, 0)
             if_match = if_match or info.etag
         got = await self._run("read", url, start, end, if_match=if_match, progress=progress)
-        if not isinstance(got, Exception):
-            return got
-        # Perhaps the object has no bytes there.
-        if await self._run("is_of_nothing", url, start, end, if_match=if_match):
-            return self._client.read(url, 0, 0)
-        raise got
+        return got if await self._has_bytes(got, url, start, end, if_match) else self._client.read(url, 0, 0)
 
     async def readinto(self, url, buffer, *, offset=0, length=None, if_match=None, progress=None):
         """As :meth:`flatout.Client.readinto`. The buffer is the call's until it returns, or raises."""
         if length == 0:
             return self._client.readinto(url, buffer, length=0)
-        return await self._run(
+        got = await self._run(
             "readinto", url, buffer, offset=offset, length=length, if_match=if_match, progress=progress
         )
+        end = None if length is None else offset + length
+        return got if await self._has_bytes(got, url, offset, end, if_match) else 0
+
+    async def _has_bytes(self, got, url, start, end, if_match):
+        """Whether there was something to be read; what a read failed by is its result where that is to be found out."""
+        if not isinstance(got, Exception):
+            return True
+        if await self._run("is_of_nothing", url, start, end, if_match=if_match):
+            return False
+        raise got
 
     async def download(self, url, path, *, if_match=None, progress=None):
         """As :meth:`flatout.Client.download`."""

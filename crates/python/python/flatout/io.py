@@ -76,7 +76,8 @@ class RemoteFile(_io.RawIOBase):
             raise ValueError(f"whence is 0, 1 or 2, not {whence!r}")
         to = _operator.index(offset) + (0, self._at, self._file.size)[whence]
         if to < 0:
-            raise ValueError(f"negative seek position {to}")
+            # An OSError as of a raw file, which zipfile takes for a file that is too short, and a ValueError as of BytesIO.
+            raise _io.UnsupportedOperation(f"negative seek position {to}")
         self._at = to
         return to
 
