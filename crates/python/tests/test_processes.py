@@ -151,6 +151,45 @@ print(ticks / (took / 0.01))
     assert float(said) > 0.3
 
 
+def test_transfers_go_on_while_the_lock_is_held(slow, python):
+    """One call in C that gives the interpreter's lock to nobody: what is on its way needs none."""
+    said = python(
+        SETUP
+        + """
+import itertools
+progress, ticks, over = flatout.Progress(), [], threading.Event()
+buffer = bytearray(200 << 20)
+def read():
+    try:
+        client.readinto("s3://data/slow", buffer, length=len(buffer), progress=progress)
+    except flatout.FlatoutError:
+        pass
+def tick():
+    while not over.wait(0.001):
+        ticks.append(time.monotonic())
+for each in (read, tick):
+    threading.Thread(target=each).start()
+while not progress.done:
+    time.sleep(0.01)
+count, took = 10_000_000, 0
+while took < 0.5:
+    count *= 2
+    before, begun = progress.done, time.monotonic()
+    sum(itertools.repeat(1, count))
+    ended = time.monotonic()
+    after, took = progress.done, ended - begun
+over.set()
+client.close()
+# Nobody else had the lock meanwhile, but for its edges.
+assert not [at for at in ticks if begun + 0.1 < at < ended - 0.1], (begun, ended)
+print((after - before) / took)
+""",
+        slow.url,
+    )
+    # Of 40 MiB/s.
+    assert float(said) > 10 << 20
+
+
 @pytest.mark.parametrize("ends", ["return", "sys.exit(0)", "raise SystemExit(0)"])
 def test_the_interpreter_ends_with_a_transfer_in_flight(slow, python, ends):
     begun = time.monotonic()
@@ -226,12 +265,19 @@ for number in range(4):
                 next(many)
             except flatout.UsageError as error:
                 assert "forked" in str(error)
+            # It forks with a transfer of its own in flight, too.
+            own, landed = bytearray(2 << 20), []
+            mine = threading.Thread(target=lambda: landed.append(client.readinto("s3://data/slow", own, length=2 << 20)))
+            mine.start()
+            time.sleep(0.02)
             grandchild = os.fork()
             if grandchild == 0:
                 assert other.read("s3://data/object", 0, 10) == whole[:10]
                 # As an interpreter ends, with atexit.
                 sys.exit(0)
             assert os.waitpid(grandchild, 0)[1] == 0
+            mine.join()
+            assert landed == [2 << 20] and any(own)
             client.close()
             sys.exit(0)
         except SystemExit:
