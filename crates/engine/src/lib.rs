@@ -6,6 +6,7 @@
 mod account;
 mod attempt;
 mod budget;
+mod callers;
 mod client;
 mod connection;
 mod control;
@@ -61,6 +62,7 @@ mod verify;
 mod waits;
 
 pub use account::{Dialect, OssSettings};
+pub use callers::{Called, Callers};
 pub use client::{Client, Config};
 pub use control::{Patience, Reply};
 pub use error::{Error, ErrorKind, plain, remedy};

@@ -16,7 +16,6 @@ mod interrupts;
 mod operations;
 mod options;
 mod point;
-mod pool;
 mod reply;
 mod request;
 mod serve;

@@ -1,9 +1,10 @@
-//! From a request to its answer: what is known at once, what waits on a thread of the pool, what is refused.
+//! From a request to its answer: what is known at once, what waits on a thread of the engine's `Callers`, what is refused.
 
 use std::ffi::OsStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use flatout_engine::Callers;
 use flatout_tree::{Known, Opened};
 use rustix::fs::OFlags;
 use rustix::io::Errno as Number;
@@ -12,7 +13,6 @@ use crate::abi::{fopen, notify};
 use crate::answer::{Link, ReadAnswer};
 use crate::files::{Errno, Files};
 use crate::interrupts::Interrupts;
-use crate::pool::Pool;
 use crate::reply::{self, Names};
 use crate::request::{Malformed, Operation, Request};
 
@@ -21,7 +21,7 @@ use crate::request::{Malformed, Operation, Request};
 pub(crate) struct Server<F> {
     pub link: Arc<Link>,
     pub files: Arc<F>,
-    pub pool: Pool,
+    pub callers: Callers,
     pub interrupts: Interrupts,
     /// The most bytes that a read may ask for.
     pub request_bytes: usize,
@@ -239,7 +239,7 @@ impl<F: Files> Server<F> {
         if self.knows_pids { request.pid } else { 0 }
     }
 
-    /// Goes on with a thread of the pool, so that this one can read the next request.
+    /// Goes on with a thread of the engine's `Callers`, so that this one can read the next request.
     fn wait(
         &self,
         request: &Request<'_>,
@@ -247,7 +247,7 @@ impl<F: Files> Server<F> {
     ) {
         let answer = self.link.wait(request.unique, self.pid(request));
         let server = self.clone();
-        self.pool.run(move || {
+        self.callers.run(move || {
             // Who was interrupted in the queue wants nothing any more.
             if !answer.is_answered() {
                 work(&server, answer);
@@ -261,7 +261,7 @@ impl<F> Clone for Server<F> {
         Server {
             link: self.link.clone(),
             files: self.files.clone(),
-            pool: self.pool.clone(),
+            callers: self.callers.clone(),
             interrupts: self.interrupts.clone(),
             request_bytes: self.request_bytes,
             knows_pids: self.knows_pids,

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use flatout_engine::Callers;
 use flatout_engine::{Error, ErrorKind};
 use rustix::io::Errno;
 
@@ -19,7 +20,6 @@ use crate::init::{Agreed, MAX_WRITE, Negotiated, Wishes, negotiate};
 use crate::interrupts::Interrupts;
 use crate::operations::Server;
 use crate::options::Options;
-use crate::pool::Pool;
 use crate::request::{Operation, Request};
 use crate::{tuning, unmount};
 
@@ -72,7 +72,7 @@ impl std::fmt::Display for Granted {
 #[derive(Debug)]
 pub struct Session {
     link: Arc<Link>,
-    pool: Pool,
+    callers: Callers,
     interrupts: Interrupts,
     threads: Vec<JoinHandle<End>>,
     granted: Granted,
@@ -149,15 +149,15 @@ fn serve<F: Files>(
     let server = Server {
         link: link.clone(),
         files,
-        pool: Pool::new(),
+        callers: Callers::new("flatout-wait"),
         interrupts: Interrupts::new(),
         request_bytes: agreed.request_bytes as usize,
         knows_pids,
     };
-    let (pool, interrupts) = (server.pool.clone(), server.interrupts.clone());
+    let (callers, interrupts) = (server.callers.clone(), server.interrupts.clone());
     // From here on its drop ends whatever has begun.
     let mut session =
-        Session { link, pool, interrupts, threads: Vec::new(), granted, unmounter: unmounter.clone() };
+        Session { link, callers, interrupts, threads: Vec::new(), granted, unmounter: unmounter.clone() };
     for at in 0..threads {
         let (server, unmounter) = (server.clone(), unmounter.clone());
         let thread = std::thread::Builder::new()
@@ -267,12 +267,12 @@ impl Session {
 
     /// What it has done so far.
     pub fn stats(&self) -> SessionStats {
-        stats(&self.link, &self.pool)
+        stats(&self.link, &self.callers)
     }
 
     /// The same from elsewhere, as long as somebody asks.
     pub fn watch(&self) -> SessionWatch {
-        SessionWatch { link: self.link.clone(), pool: self.pool.clone() }
+        SessionWatch { link: self.link.clone(), callers: self.callers.clone() }
     }
 
     /// Ends it from elsewhere.
@@ -301,7 +301,7 @@ impl Session {
         }
         self.interrupts.close();
         self.link.interrupt_all();
-        self.pool.close(LAST_WAIT);
+        self.callers.close(LAST_WAIT);
         // An abort leaves the mount point; after umount(2) what stands there is not this one.
         if !matches!(ended, Ok(Ended::Unmounted)) {
             let _ = self.unmounter.unmount(true);
@@ -355,20 +355,20 @@ impl Unmounter {
 #[derive(Clone, Debug)]
 pub struct SessionWatch {
     link: Arc<Link>,
-    pool: Pool,
+    callers: Callers,
 }
 
 impl SessionWatch {
     /// So far.
     pub fn stats(&self) -> SessionStats {
-        stats(&self.link, &self.pool)
+        stats(&self.link, &self.callers)
     }
 }
 
-fn stats(link: &Link, pool: &Pool) -> SessionStats {
+fn stats(link: &Link, callers: &Callers) -> SessionStats {
     SessionStats {
         waiting: link.waiting_count() as u64,
-        pool_threads: pool.threads() as u64,
+        pool_threads: callers.threads() as u64,
         ..link.counts.stats()
     }
 }

@@ -8,14 +8,13 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
-use flatout_engine::{CancelSwitch, Error, Get, Landing, Made, Transfer};
+use flatout_engine::{Called, CancelSwitch, Error, Get, Landing, Made, Transfer};
 use flatout_wire::range::Span;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::buffer::Buffer;
-use crate::callers::Called;
 use crate::client::{Client, conditional, has_nothing, place};
 use crate::engine::{Closing, Engine};
 use crate::errors::Failure;

@@ -2,13 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use flatout_ambient::{Ambient, Layer};
-use flatout_engine::{Client, ErrorKind};
+use flatout_engine::{Callers, Client, ErrorKind};
 use pyo3::prelude::*;
 
 use crate::ahead::Allowance;
-use crate::callers::Callers;
 use crate::errors::Failure;
 use crate::settings::Pairs;
 
@@ -53,7 +53,7 @@ impl Engine {
             process,
             memory_bytes,
             ahead,
-            callers: Callers::default(),
+            callers: Callers::new("flatout-call"),
             is_closed: AtomicBool::new(false),
             tells: Mutex::default(),
         })
@@ -105,7 +105,8 @@ impl Drop for Engine {
     fn drop(&mut self) {
         if self.is_foreign() {
             std::mem::forget(self.client.take());
-            self.callers.forget();
+        } else {
+            self.callers.close(Duration::ZERO);
         }
     }
 }

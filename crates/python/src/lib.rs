@@ -6,7 +6,6 @@
 mod ahead;
 mod answer;
 mod buffer;
-mod callers;
 mod client;
 mod completions;
 mod dlpack;

@@ -62,8 +62,8 @@ fn a_throttled_part_gave_up_while_the_others_were_served() {
         let part = asked.range(SIZE).expect("a range").start / (64 << 10);
         if part == 1 && refused.load(Ordering::SeqCst) < 3 {
             wait_for(&served, refused.load(Ordering::SeqCst) + 1);
-            // It has landed by now.
-            std::thread::sleep(Duration::from_millis(50));
+            // It has landed by now, also where others keep the machine busy.
+            std::thread::sleep(Duration::from_millis(300));
             refused.fetch_add(1, Ordering::SeqCst);
             return Reply::Keep(b"HTTP/1.1 503 Busy\r\nretry-after: 0\r\ncontent-length: 0\r\n\r\n".to_vec());
         }

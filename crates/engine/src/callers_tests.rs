@@ -1,38 +1,39 @@
-//! The pool: as many threads as there are waits, up to a bound, and none when nobody waits.
+//! Callers: as many threads as there are waits, up to a bound, and none when nobody waits.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Barrier, mpsc};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::Duration;
 
-use super::Pool;
+use super::Callers;
 
+const NAME: &str = "callers-test";
 /// A hang guard.
 const LONG: Duration = Duration::from_secs(60);
 
 #[test]
 fn waits_run_side_by_side() {
-    let pool = Pool::of(8, LONG);
+    let callers = Callers::of(NAME, 8, LONG);
     // Each waits for all the others.
     let barrier = Arc::new(Barrier::new(9));
     for _ in 0..8 {
         let barrier = barrier.clone();
-        pool.run(move || {
+        callers.run(move || {
             barrier.wait();
         });
     }
     barrier.wait();
-    assert!(pool.close(LONG));
-    assert_eq!(pool.threads(), 0);
+    assert!(callers.close(LONG));
+    assert_eq!(callers.threads(), 0);
 }
 
 #[test]
 fn no_more_than_the_bound_run() {
-    let pool = Pool::of(3, LONG);
+    let callers = Callers::of(NAME, 3, LONG);
     let (running, most, done) =
         (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), mpsc::channel());
     for _ in 0..50 {
         let (running, most, done) = (running.clone(), most.clone(), done.0.clone());
-        pool.run(move || {
+        callers.run(move || {
             most.fetch_max(running.fetch_add(1, SeqCst) + 1, SeqCst);
             std::thread::sleep(Duration::from_millis(1));
             running.fetch_sub(1, SeqCst);
@@ -43,42 +44,42 @@ fn no_more_than_the_bound_run() {
         done.1.recv_timeout(LONG).unwrap();
     }
     assert!((1..=3).contains(&most.load(SeqCst)));
-    assert!(pool.threads() <= 3);
-    pool.close(LONG);
+    assert!(callers.threads() <= 3);
+    callers.close(LONG);
 }
 
 #[test]
 fn who_is_idle_leaves() {
-    let pool = Pool::of(4, Duration::from_millis(1));
-    pool.run(|| {});
+    let callers = Callers::of(NAME, 4, Duration::from_millis(1));
+    callers.run(|| {});
     let start = std::time::Instant::now();
-    while pool.threads() > 0 {
+    while callers.threads() > 0 {
         assert!(start.elapsed() < LONG);
         std::thread::sleep(Duration::from_millis(1));
     }
     // And another comes when there is work again.
     let (tell, told) = mpsc::channel();
-    pool.run(move || tell.send(()).unwrap());
+    callers.run(move || tell.send(()).unwrap());
     told.recv_timeout(LONG).unwrap();
-    pool.close(LONG);
+    callers.close(LONG);
 }
 
 #[test]
 fn a_panic_takes_no_thread_along() {
-    let pool = Pool::of(1, LONG);
-    pool.run(|| panic!("a test"));
+    let callers = Callers::of(NAME, 1, LONG);
+    callers.run(|| panic!("a test"));
     let (tell, told) = mpsc::channel();
-    pool.run(move || tell.send(()).unwrap());
+    callers.run(move || tell.send(()).unwrap());
     told.recv_timeout(LONG).unwrap();
-    pool.close(LONG);
+    callers.close(LONG);
 }
 
 #[test]
 fn what_waits_at_the_end_is_dropped() {
-    let pool = Pool::of(1, LONG);
+    let callers = Callers::of(NAME, 1, LONG);
     let (go, went) = mpsc::channel::<()>();
     let (begin, begun) = mpsc::channel();
-    pool.run(move || {
+    callers.run(move || {
         begin.send(()).unwrap();
         let _ = went.recv();
     });
@@ -86,16 +87,16 @@ fn what_waits_at_the_end_is_dropped() {
     let kept = Arc::new(());
     for _ in 0..5 {
         let kept = kept.clone();
-        pool.run(move || drop(kept));
+        callers.run(move || drop(kept));
     }
     // The first one still waits for somebody.
-    assert!(!pool.close(Duration::from_millis(1)));
+    assert!(!callers.close(Duration::from_millis(1)));
     assert_eq!(Arc::strong_count(&kept), 1);
     let late = kept.clone();
-    pool.run(move || drop(late));
+    callers.run(move || drop(late));
     assert_eq!(Arc::strong_count(&kept), 1);
     drop(go);
-    assert!(pool.close(LONG));
+    assert!(callers.close(LONG));
 }
 
 /// Found by the leak check of `make fuzz TARGET=requests`: a thread that had left was still there, with what it held.
@@ -109,15 +110,45 @@ fn who_has_left_is_gone_at_the_end() {
         }
     }
     thread_local!(static LAST: std::cell::RefCell<Option<Last>> = const { std::cell::RefCell::new(None) });
-    let (pool, gone) = (Pool::of(4, LONG), Arc::new(AtomicUsize::new(0)));
-    let barrier = Arc::new(Barrier::new(4));
+    let (callers, gone) = (Callers::of(NAME, 4, LONG), Arc::new(AtomicUsize::new(0)));
+    let barrier = Arc::new(Barrier::new(5));
     for _ in 0..4 {
         let (barrier, last) = (barrier.clone(), Last(gone.clone()));
-        pool.run(move || {
+        callers.run(move || {
             LAST.set(Some(last));
             barrier.wait();
         });
     }
-    assert!(pool.close(LONG));
+    // What has not begun at the end never does.
+    barrier.wait();
+    assert!(callers.close(LONG));
     assert_eq!(gone.load(SeqCst), 4);
+}
+
+#[test]
+fn what_nobody_waits_for_is_in_nobodys_way() {
+    let callers = Callers::of(NAME, 3, LONG);
+    let (go, gate) = mpsc::channel::<()>();
+    let (gate, begun) = (Arc::new(Mutex::new(gate)), Arc::new(AtomicUsize::new(0)));
+    let wait = || {
+        let (gate, begun) = (gate.clone(), begun.clone());
+        move || {
+            begun.fetch_add(1, SeqCst);
+            let _ = gate.lock().unwrap().recv();
+        }
+    };
+    let all: Vec<_> = (0..10).map(|_| callers.call(wait()).unwrap()).collect();
+    while begun.load(SeqCst) < 3 {
+        std::thread::yield_now();
+    }
+    // The last ones first, so that none takes the place of one that is lost.
+    all.into_iter().rev().for_each(drop);
+    let (tell, told) = mpsc::channel();
+    let called = callers.call(move || tell.send(()).unwrap()).unwrap();
+    told.recv_timeout(LONG).unwrap();
+    // Those that had not begun never do.
+    assert_eq!(begun.load(SeqCst), 3);
+    drop((called, go));
+    assert!(callers.close(LONG));
+    assert_eq!(callers.0.state().lost, 0);
 }
