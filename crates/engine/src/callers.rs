@@ -148,7 +148,7 @@ fn join(threads: Vec<JoinHandle<()>>) {
 impl Drop for Called {
     fn drop(&mut self) {
         let mut state = self.shared.state();
-        if change(&self.life, Life::Left) == Life::Runs {
+        if change(&state, &self.life, Life::Left) == Life::Runs {
             state.lost += 1;
             // Where there is no thread to be had, who calls next tries again.
             let _ = self.shared.man(state);
@@ -156,8 +156,8 @@ impl Drop for Called {
     }
 }
 
-/// What it was before.
-fn change(life: &Mutex<Life>, to: Life) -> Life {
+/// What it was before. The state is locked, for what is counted by it.
+fn change(_state: &MutexGuard<'_, State>, life: &Mutex<Life>, to: Life) -> Life {
     std::mem::replace(&mut *life.lock().unwrap_or_else(PoisonError::into_inner), to)
 }
 
@@ -197,23 +197,14 @@ impl Shared {
 
     fn serve(&self) {
         while let Some(Job { work, life }) = self.next() {
-            let begin = |life: &Arc<Mutex<Life>>| {
-                let _state = self.state();
-                let mut life = life.lock().unwrap_or_else(PoisonError::into_inner);
-                let waits = *life == Life::Waits;
-                if waits {
-                    *life = Life::Runs;
-                }
-                waits
-            };
-            if !life.as_ref().is_none_or(begin) {
+            if life.as_ref().is_some_and(|life| change(&self.state(), life, Life::Runs) == Life::Left) {
                 continue;
             }
             // What the panic leaves unanswered answers itself; others go on.
             let _ = catch_unwind(AssertUnwindSafe(work));
             if let Some(life) = life {
                 let mut state = self.state();
-                state.lost -= usize::from(change(&life, Life::Ended) == Life::Left);
+                state.lost -= usize::from(change(&state, &life, Life::Ended) == Life::Left);
             }
         }
     }
