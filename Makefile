@@ -1,7 +1,7 @@
 # Every chore by one word. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-python test test-python wheel check faults fuzz leaks sanitize lab compare deny deps install fmt docs clean
+.PHONY: help demo demo-python test test-python wheel check faults soak fuzz leaks sanitize lab compare deny deps install fmt docs clean
 
 # As root into /usr/local/bin, as a user into ~/.local/bin; PREFIX=/somewhere for elsewhere.
 PREFIX ?= $(if $(filter 0,$(shell id -u)),/usr/local,$(HOME)/.local)
@@ -15,7 +15,7 @@ PYTHON = /usr/bin/python3
 SECONDS ?= 600
 # Of the lab: quick or full.
 SUITE ?= quick
-# Of the fault matrix: how many, from 1 on.
+# Of the fault matrix: how many, from 1 on. Of the soak: how many, from FIRST on.
 SEEDS ?= 10
 
 help: ## list these targets
@@ -27,33 +27,26 @@ demo: ## fetch 4 GiB from an origin on this machine and compare with the floor; 
 	@cargo build --release --quiet -p flatout-cli
 	@$(BUILT) bench demo
 
-test: ## install what the tests need, then run every check and test
+test: ## install what the tests need, then run every check and test; each stage runs, whatever becomes of the others
 	@scripts/deps.sh ensure
-	@$(MAKE) --no-print-directory check
-	cargo test --workspace
-	cargo test -p flatout-cli --test real
-	cargo test -p flatout-mount --test real
-	# Its page is then opened by the tests of the page.
-	@rm -rf target/lab-smoke
-	cargo build --profile unchecked -p flatout-cli
-	$(PYTHON) bench/lab run --suite smoke --flatout target/unchecked/flatout --out target/lab-smoke --wait 600
-	$(PYTHON) -m unittest discover --buffer --start-directory bench/tests
-	scripts/python.sh test
+	@PYTHON=$(PYTHON) scripts/test.sh
 
 test-python: ## the Python package alone: make test-python [PYTEST="-k ranges"]
 	@scripts/deps.sh ensure
 	scripts/python.sh test $(PYTEST)
 
-wheel: ## build the Python package's wheel into dist/
-	@scripts/deps.sh ensure
+wheel: ## build the Python package's wheel into dist/; needs Rust and Python with venv
 	scripts/python.sh wheel
 
-demo-python: ## load a generated safetensors model in Python from an origin on this machine, with a bar
-	@scripts/deps.sh ensure
+demo-python: ## load a generated safetensors model in Python from an origin on this machine, with a bar; needs as much
 	@scripts/python.sh demo
 
 faults: ## the fault matrix with many seeds: make faults SEEDS=100 (docs/faults.md)
 	FLATOUT_SEEDS=$(SEEDS) cargo test -p flatout-cli --test it faults:: -- --nocapture
+
+soak: ## hours: fresh seeds, odd surroundings, every outage: make soak [SEEDS=100] [FIRST=123]
+	@scripts/deps.sh ensure
+	scripts/soak.sh all $(SEEDS) $(FIRST)
 
 fuzz: ## libFuzzer, ten minutes a target: make fuzz [TARGET=head] [SECONDS=60] (docs/fuzzing.md)
 	@scripts/fuzz.sh $(SECONDS) $(TARGET)
@@ -66,12 +59,7 @@ compare: ## two results of the lab: make compare A=before.json B=bench/results/l
 	$(PYTHON) bench/lab compare $(A) $(B)
 
 check: ## format, clippy, tidy, licences
-	cargo fmt --all --check
-	cargo clippy --workspace --all-targets -- -D warnings
-	cargo clippy -p flatout-cli --test real -- -D warnings
-	cargo clippy -p flatout-mount --test real -- -D warnings
-	cargo xtask tidy
-	cargo xtask licences
+	@scripts/test.sh check
 
 leaks: ## ten thousand transfers that go wrong: memory, descriptors and threads stay as they were, about 2 minutes
 	FLATOUT_LEAKS=10000 cargo test -p flatout-engine --test leaks -- --nocapture

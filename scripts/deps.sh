@@ -4,11 +4,15 @@
 #   scripts/deps.sh list       what is missing, and how it would come
 #   scripts/deps.sh install    installs it; Debian packages need root
 #   scripts/deps.sh ensure     installs as root or with CI=true, else names the command and fails
+#   scripts/deps.sh wheel      an environment with maturin alone, and says where it is: nothing else is needed for a wheel
+#   scripts/deps.sh demo       the same with what examples/demo.py uses
 set -euo pipefail
 
 # Pinned: the servers that nobody here wrote.
 MINIO=github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c
 VERSITYGW=github.com/versity/versitygw/cmd/versitygw@v1.8.0
+# And what stands before them and breaks the link on demand.
+TOXIPROXY=github.com/Shopify/toxiproxy/v2/cmd/server@v2.12.0
 
 # What the newest of them asks for in its go.mod: 1.25.
 GO_MINOR=25
@@ -16,7 +20,7 @@ GO_MINOR=25
 # Program, Debian package.
 PACKAGES=("nginx nginx-light" "curl curl" "aria2c aria2" "chromium chromium" "python3 python3-venv"
     "zsh zsh" "fish fish" "mandoc mandoc" "man man-db"
-    "fusermount3 fuse3" "fio fio" "rsync rsync" "torch python3-torch")
+    "fusermount3 fuse3" "tinyproxy tinyproxy-bin" "fio fio" "rsync rsync" "torch python3-torch")
 
 # Debian's, for which there is that package; another one in the caller's PATH is not the one that sudo finds.
 python3=/usr/bin/python3
@@ -30,9 +34,17 @@ package=$(cd "$(dirname "$0")/../crates/python" && pwd)
 # Under sudo the tools belong to whoever called it, so that the tests find them.
 owner=${SUDO_USER:-$(id -un)}
 home=$(getent passwd "$owner" | cut -d: -f6)
-cache=${FLATOUT_CACHE:-${home:-$HOME}/.cache/flatout}
+# The tests look there by the same rule: FLATOUT_CACHE, else below HOME, which need not be the home of the password file. Under
+# sudo HOME is root's, or nobody knows whose: `ensure` names the cache to it where that is another one.
+usual=$home/.cache/flatout
+if [ "$(id -u)" = 0 ] && [ "$owner" != root ]; then
+    cache=${FLATOUT_CACHE:-$usual}
+else
+    cache=${FLATOUT_CACHE:-${HOME:-$home}/.cache/flatout}
+fi
 minio=$cache/minio-${MINIO##*@}/minio
 versitygw=$cache/versitygw-${VERSITYGW##*@}/versitygw
+toxiproxy=$cache/toxiproxy-${TOXIPROXY##*@}/server
 # Named after what they are made of, so that a change there makes them anew.
 oss_clients=$cache/oss-clients-$(cat "$clients"/go.mod "$clients"/go.sum "$clients"/main.go | cksum | cut -d' ' -f1)
 python=$cache/python-$({ cat "$clients/requirements.txt"; "$python3" -V || true; } 2>/dev/null | cksum | cut -d' ' -f1)
@@ -47,7 +59,9 @@ main() {
         list) list ;;
         install) list && install_missing ;;
         ensure) ensure ;;
-        *) say "write one of: list, install, ensure"; exit 4 ;;
+        wheel) small_python wheel maturin ;;
+        demo) small_python demo maturin numpy safetensors tqdm ;;
+        *) say "write one of: list, install, ensure, wheel, demo"; exit 4 ;;
     esac
 }
 
@@ -56,7 +70,7 @@ ensure() {
     nothing_missing && return
     if [ "$(id -u)" != 0 ] && [ "${CI:-}" != true ]; then
         say "some of it is missing. Install it with:"
-        say "    sudo make deps"
+        say "    sudo $([ "$cache" = "$usual" ] || printf 'FLATOUT_CACHE=%q ' "$cache")make deps"
         exit 1
     fi
     install_missing
@@ -70,6 +84,7 @@ list() {
     done
     line minio "$(found "$minio" || echo "missing: go install, about 6 minutes on two cores")"
     line versitygw "$(found "$versitygw" || echo "missing: go install, about 2 minutes on two cores")"
+    line toxiproxy "$(found "$toxiproxy" || echo "missing: go install, less than a minute")"
     line ossutil "$(found "$oss_clients/ossutil" || echo "missing: go build, about a minute")"
     line oss-go "$(found "$oss_clients/oss-go" || echo "missing: go build, with ossutil")"
     line python "$(found "$python/whole" || echo "missing: pip install of OSS SDK, boto3, aws-cli, pyarrow, DuckDB and safetensors, about a minute")"
@@ -91,6 +106,7 @@ found() { if [ -x "$1" ]; then echo "$1"; else false; fi; }
 
 nothing_missing() {
     [ -z "$(missing_packages)" ] && leads bin/minio "$minio" && leads bin/versitygw "$versitygw" &&
+        leads bin/toxiproxy "$toxiproxy" &&
         leads bin/ossutil "$oss_clients/ossutil" && leads bin/oss-go "$oss_clients/oss-go" &&
         [ -x "$python/whole" ] && leads python "$python" &&
         [ -x "$package_python/whole" ] && leads package-python "$package_python" &&
@@ -103,6 +119,7 @@ install_missing() {
     install_packages
     install_go "$minio" "$MINIO" 6
     install_go "$versitygw" "$VERSITYGW" 2
+    install_go "$toxiproxy" "$TOXIPROXY" 1
     install_oss_clients
     install_python
     install_package_pythons
@@ -110,6 +127,7 @@ install_missing() {
     as_owner mkdir -p "$cache/bin"
     as_owner ln -sfn "../minio-${MINIO##*@}/minio" "$cache/bin/minio"
     as_owner ln -sfn "../versitygw-${VERSITYGW##*@}/versitygw" "$cache/bin/versitygw"
+    as_owner ln -sfn "../toxiproxy-${TOXIPROXY##*@}/server" "$cache/bin/toxiproxy"
     as_owner ln -sfn "../${oss_clients##*/}/ossutil" "$cache/bin/ossutil"
     as_owner ln -sfn "../${oss_clients##*/}/oss-go" "$cache/bin/oss-go"
     as_owner ln -sfn "${python##*/}" "$cache/python"
@@ -197,6 +215,31 @@ install_package_pythons() {
             -r "$package/requirements-torch.txt"
         as_owner ln -sfn bin/python "$package_torch/whole"
     }
+}
+
+# An environment with some of what is pinned for the Python package's tests; where it is goes to stdout, all else to
+# stderr. Any Python with venv makes it.
+small_python() {
+    local made with pins
+    pins=$(printf '^%s==\n' "${@:2}" | grep -if - "$package/requirements.txt")
+    for with in "$python3" python3; do
+        "$with" -c 'import ensurepip, venv' 2>/dev/null && break
+        with=
+    done
+    [ -n "$with" ] || { say "needs Python 3.11 or newer with venv: apt-get install python3-venv" >&2; exit 1; }
+    made=$cache/$1-python-$({ echo "$pins"; "$with" -V; } | cksum | cut -d' ' -f1)
+    [ -x "$made/whole" ] || {
+        say "pip install of ${pins//$'\n'/, } (seconds)" >&2
+        {
+            as_owner mkdir -p "$cache"
+            as_owner rm -rf "$made"
+            as_owner "$with" -m venv "$made"
+            # shellcheck disable=SC2086 # one word for each
+            as_owner "$made/bin/pip" install -q --disable-pip-version-check --no-deps $pins
+            as_owner ln -sfn bin/python "$made/whole"
+        } >&2
+    }
+    echo "$made"
 }
 
 missing_packages() {

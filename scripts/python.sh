@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The Python package, built and tried from here. scripts/deps.sh installs what the tests and the wheel need.
+# The Python package, built and tried from here. scripts/deps.sh installs what the tests need; what the demo and the wheel
+# need is installed by themselves: Rust, and a Python with venv.
 #
 #   scripts/python.sh                 the native half beside the Python half: PYTHONPATH=crates/python/python python3
 #   scripts/python.sh run COMMAND …   the same, and the command with that path
@@ -10,7 +11,7 @@ set -euo pipefail
 shopt -s nullglob
 
 here=$(cd "$(dirname "$0")/.." && pwd)
-cache=${FLATOUT_CACHE:-$HOME/.cache/flatout}
+cache=${FLATOUT_CACHE:-${HOME:-~}/.cache/flatout}
 package=$here/crates/python
 site=$here/target/python
 cd "$here"
@@ -20,13 +21,12 @@ build() {
     ln -sfn "$here/target/debug/lib_native.so" "$package/python/flatout/_native.abi3.so"
 }
 
-# What is to be tried is what is shipped: a wheel, with its metadata and entry points.
+# What is to be tried is what is shipped: a wheel, with its metadata and entry points. By an environment, of a profile.
 install() {
     rm -rf "$site"
-    "$cache/package-python/bin/maturin" build --quiet --profile "$1" --interpreter "$cache/package-python/bin/python" \
+    "$1/bin/maturin" build --quiet --profile "$2" --interpreter "$1/bin/python" \
         --manifest-path "$package/Cargo.toml" --compatibility linux --out "$site/wheel"
-    "$cache/package-python/bin/pip" install --quiet --disable-pip-version-check --no-deps \
-        --target "$site/site" "$site"/wheel/*.whl
+    "$1/bin/pip" install --quiet --disable-pip-version-check --no-deps --target "$site/site" "$site"/wheel/*.whl
 }
 
 # What is beside a test that it may not see, such as another pytest.ini, is not in the way from its own folder.
@@ -39,18 +39,20 @@ case ${1:-build} in
     run) build && PYTHONPATH=$package/python exec "${@:2}" ;;
     test)
         cargo build --quiet --profile unchecked -p flatout-cli
-        install unchecked
-        try package-python "${@:2}"
+        install "$cache/package-python" unchecked
+        try package-python --environment package "${@:2}"
         # Debian's torch and its old numpy: what shares memory with them.
-        [ $# != 1 ] || (cd "$package" && try package-torch tests/test_{buffers,files,*torch*,safetensor*}.py)
+        [ $# != 1 ] || (cd "$package" && try package-torch --environment torch tests/test_{buffers,files,*torch*,safetensor*}.py)
         ;;
     demo)
+        python=$(scripts/deps.sh demo)
         cargo build --quiet --release -p flatout-cli
-        install release
-        PYTHONPATH=$site/site exec "$cache/package-python/bin/python" "$package/examples/demo.py" target/release/flatout
+        install "$python" release
+        PYTHONPATH=$site/site exec "$python/bin/python" "$package/examples/demo.py" target/release/flatout
         ;;
     wheel)
-        "$cache/package-python/bin/maturin" build --release --interpreter "$cache/package-python/bin/python" \
+        python=$(scripts/deps.sh wheel)
+        "$python/bin/maturin" build --release --interpreter "$python/bin/python" \
             --manifest-path "$package/Cargo.toml" --out dist
         ls -l dist/*.whl
         ;;

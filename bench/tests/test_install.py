@@ -439,7 +439,7 @@ class Interrupted(Sandbox):
         self.wait_for(lambda: list(self.cache.glob("peer-*/bin/peer.half")))
         self.assertTrue(self.still_builds())
         lab.send_signal(signal.SIGINT)
-        lab.wait(timeout=20)
+        lab.wait(timeout=60)
         self.assertIsNotNone(self.missing(self.TABLE))
         self.assertFalse(self.still_builds())
         # The lock went with it: the next run is not kept waiting.
@@ -450,7 +450,7 @@ class Interrupted(Sandbox):
         return subprocess.run(["pgrep", "-f", "--", f"-o {self.cache}"], stdout=subprocess.DEVNULL).returncode == 0
 
     def wait_for(self, condition):
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not condition():
             self.assertLess(time.monotonic(), deadline, "the build did not start")
             time.sleep(0.02)

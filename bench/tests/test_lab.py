@@ -154,7 +154,7 @@ class WithLab(support.WithFolder):
 
 class Cells(WithLab):
     def test_every_failure_is_shown_and_the_others_go_on(self):
-        self.shorten_limits(1.0)
+        self.shorten_limits(4.0)
         self.write(*(PEERS.keys() - OTHERS))
         code, out, errors = self.run_lab()
         found = {cell["peer"]: cell["reason"] for cell in self.results()["cells"]}
@@ -173,8 +173,8 @@ class Cells(WithLab):
                 "slow": None,
                 "orphan": None,
                 "untidy": None,
-                "hang": "it ran for 1 s, which is the limit: killed",
-                "stubborn": "it ran for 1 s, which is the limit: killed",
+                "hang": "it ran for 4 s, which is the limit: killed",
+                "stubborn": "it ran for 4 s, which is the limit: killed",
                 "wordy": "exit status 1: no such <bucket>",
                 "short": "its file has 1048575 bytes of 1048576",
                 "nothing": "it ended well and left no file",
@@ -282,7 +282,7 @@ class Ends(WithLab):
         time.sleep(0.005)
         # An impatient person presses twice.
         lab.send_signal(number)
-        out, errors = lab.communicate(timeout=30)
+        out, errors = lab.communicate(timeout=60)
         self.assertEqual(lab.returncode, 130, errors)
         self.assertIn("lab: interrupted", errors)
         self.assertNotIn("Traceback", errors)
@@ -319,7 +319,7 @@ class Ends(WithLab):
             capture_output=True, text=True, env=self.environment(),
         )  # fmt: skip
         first.send_signal(signal.SIGINT)
-        first.communicate(timeout=30)
+        first.communicate(timeout=60)
         self.assertEqual(second.returncode, 1)
         self.assertIn(f"lab: error: another lab runs on this machine (process {first.pid}), and two would measure", second.stderr)
 

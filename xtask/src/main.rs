@@ -21,11 +21,12 @@ use sources::Sources;
 use workspace::Workspace;
 
 const SETTINGS_PAGE: &str = "docs/settings.md";
+const SETTINGS_TYPE: &str = "crates/python/python/flatout/_settings.py";
 
 const USAGE: &str = "\
 cargo xtask tidy        checks what DESIGN asks for and the compiler does not see
 cargo xtask licences    checks that every crate of the tree has a licence that deny.toml allows
-cargo xtask docs        writes docs/settings.md from the settings";
+cargo xtask docs        writes docs/settings.md and the Python package's type from the settings";
 
 fn main() -> ExitCode {
     let command = env::args().nth(1).unwrap_or_default();
@@ -57,6 +58,7 @@ fn tidy() -> Result<String, String> {
     complaints.extend(shape::check(&sources));
     complaints.extend(roads::check(&sources));
     complaints.extend(settings_page(&sources));
+    complaints.extend(settings_type(&workspace));
     verdict(
         complaints,
         &format!("tidy: {} files, {} crates: all well", sources.rust.len(), workspace.members.len()),
@@ -74,9 +76,13 @@ fn licences() -> Result<String, String> {
 }
 
 fn docs() -> Result<String, String> {
-    let page = Workspace::load()?.root.join(SETTINGS_PAGE);
-    fs::write(&page, flatout_settings::markdown()).map_err(|error| format!("{}: {error}", page.display()))?;
-    Ok(format!("{SETTINGS_PAGE}: written"))
+    let root = Workspace::load()?.root;
+    let written =
+        [(SETTINGS_PAGE, flatout_settings::markdown()), (SETTINGS_TYPE, flatout_settings::python())];
+    for (path, text) in written {
+        fs::write(root.join(path), text).map_err(|error| format!("{path}: {error}"))?;
+    }
+    Ok(format!("{SETTINGS_PAGE}, {SETTINGS_TYPE}: written"))
 }
 
 fn settings_page(sources: &Sources) -> Option<Complaint> {
@@ -87,6 +93,17 @@ fn settings_page(sources: &Sources) -> Option<Complaint> {
     (!same).then(|| {
         Complaint::new(
             SETTINGS_PAGE,
+            0,
+            "is not what crates/settings generates: run `cargo xtask docs` and commit it",
+        )
+    })
+}
+
+fn settings_type(workspace: &Workspace) -> Option<Complaint> {
+    let there = fs::read_to_string(workspace.root.join(SETTINGS_TYPE)).unwrap_or_default();
+    (there != flatout_settings::python()).then(|| {
+        Complaint::new(
+            SETTINGS_TYPE,
             0,
             "is not what crates/settings generates: run `cargo xtask docs` and commit it",
         )

@@ -27,6 +27,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/python/src/completions.rs", "a caller's buffer becomes a landing until what awaits it is told"),
     ("crates/python/src/dlpack.rs", "DLPack's structures, which are pointers and functions of C"),
     ("crates/python/src/file.rs", "a caller's buffer becomes a landing for as long as a long read lasts"),
+    ("crates/python/src/interpreters.rs", "which interpreter this is, which only C tells"),
     ("crates/python/src/lent.rs", "a buffer of Python's, held by its exporter while a transfer writes to it"),
     ("crates/python/src/per_process.rs", "a child process replaces what it must not even lock"),
     ("crates/python/src/range_reads.rs", "several buffers become landings for as long as the call lasts"),

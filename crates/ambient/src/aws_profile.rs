@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use flatout_settings::nearest;
+
 use crate::files::read_named;
 use crate::ini;
 use crate::place::Home;
@@ -60,12 +62,20 @@ pub(crate) struct Chosen {
 
 /// The profile of `AWS_PROFILE`, or `default`.
 pub(crate) fn chosen(environment: &Environment) -> Result<Chosen, AmbientError> {
+    Ok(match asked_for(environment)? {
+        Some((_, name)) => Chosen { name, named: true },
+        None => Chosen { name: "default".into(), named: false },
+    })
+}
+
+/// The variable that asks for a profile, and its name.
+fn asked_for(environment: &Environment) -> Result<Option<(&'static str, String)>, AmbientError> {
     for variable in ["AWS_PROFILE", "AWS_DEFAULT_PROFILE"] {
         if let Some(name) = text(environment, variable)? {
-            return Ok(Chosen { name, named: true });
+            return Ok(Some((variable, name)));
         }
     }
-    Ok(Chosen { name: "default".into(), named: false })
+    Ok(None)
 }
 
 impl AwsFiles {
@@ -114,6 +124,24 @@ impl AwsFiles {
     /// The names of all profiles.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.profiles.keys().map(String::as_str)
+    }
+
+    /// The profile that the environment asks for and no file has, where the keys beside it hide that: without them whoever asks
+    /// for the profile's keys is told.
+    ///
+    /// # Errors
+    /// A variable that is no text.
+    pub(crate) fn missing(&self, environment: &Environment) -> Result<Option<String>, AmbientError> {
+        let Some((variable, name)) = asked_for(environment)? else { return Ok(None) };
+        let is_hidden = text(environment, "AWS_ACCESS_KEY_ID")?.is_some();
+        if !is_hidden || !self.unread.is_empty() || self.profiles.contains_key(&name) {
+            return Ok(None);
+        }
+        let meant = nearest(&name, self.names());
+        let meant = meant.map_or(String::new(), |meant| format!(": did you mean '{meant}'?"));
+        Ok(Some(format!(
+            "{variable}: there is no profile '{name}', and the keys of AWS_ACCESS_KEY_ID are used without one{meant}"
+        )))
     }
 
     /// The settings of `[sso-session NAME]`.
@@ -273,6 +301,24 @@ mod tests {
             assert!(said.ends_with(expected), "{said}");
             assert!(!said.contains("s3cr3t"), "{said}");
         }
+    }
+
+    #[test]
+    fn a_profile_that_keys_hid_the_lack_of() {
+        let check = |variables: &[(&str, &str)], expected: Option<&str>| {
+            let files = files(CONFIG, "").unwrap();
+            let environment = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
+            let said = files.missing(&environment).unwrap();
+            assert_eq!(said.is_some(), expected.is_some(), "{variables:?}: {said:?}");
+            assert!(said.unwrap_or_default().contains(expected.unwrap_or_default()), "{variables:?}");
+        };
+        let key = ("AWS_ACCESS_KEY_ID", "AKIA");
+        check(&[("AWS_PROFILE", "nope"), key], Some("AWS_PROFILE: there is no profile 'nope'"));
+        check(&[("AWS_DEFAULT_PROFILE", "dve"), key], Some("AWS_DEFAULT_PROFILE: there is no profile 'dve'"));
+        check(&[("AWS_PROFILE", "dve"), key], Some("did you mean 'dev'?"));
+        check(&[("AWS_PROFILE", "dev"), key], None);
+        check(&[("AWS_PROFILE", "nope")], None);
+        check(&[key], None);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! its place. Every key and value of every profile is checked, whichever is chosen: a slip shows at once.
 
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use flatout_engine::plain;
@@ -11,7 +12,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::error::{AmbientError, ConfigError};
 use crate::place::Home;
-use crate::{Environment, text};
+use crate::{Environment, daemon, text};
 
 /// Names another file than the default one.
 pub(crate) const VARIABLE: &str = "FLATOUT_CONFIG";
@@ -23,6 +24,8 @@ pub(crate) const DEFAULT_PROFILE: &str = "default";
 #[derive(Debug, Default)]
 pub(crate) struct ConfigFile {
     pub profiles: Vec<Profile>,
+    /// Why it is as if it were not there.
+    pub passed_over: Option<String>,
 }
 
 /// The keys of one profile.
@@ -63,7 +66,8 @@ pub(crate) fn path(environment: &Environment) -> Result<Option<PathBuf>, Ambient
     Ok(base.or_else(|| home.join(".config")).map(|base| base.join("flatout/config.toml")))
 }
 
-/// Reads it. A default file that is not there is an empty one.
+/// Reads it. A default file that is not there is an empty one, and so is one that may not be read in a home that is not this
+/// user's, as services have it.
 ///
 /// # Errors
 /// Unreadable, no TOML, unknown keys, wrong values, secrets.
@@ -73,9 +77,23 @@ pub(crate) fn read(environment: &Environment) -> Result<ConfigFile, AmbientError
     let named = text(environment, VARIABLE)?.is_some();
     match std::fs::read_to_string(&path) {
         Ok(text) => parse(&file, &text),
-        Err(error) if !named && error.kind() == ErrorKind::NotFound => Ok(ConfigFile::default()),
+        Err(error) if !named && matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(ConfigFile::default())
+        }
+        Err(error) if !named && error.kind() == ErrorKind::PermissionDenied && !is_own(environment)? => {
+            let passed_over = Some(format!("{file}: {}, passed over", plain(&error)));
+            Ok(ConfigFile { passed_over, ..ConfigFile::default() })
+        }
         Err(error) => Err(ConfigError::Unreadable { file, why: plain(&error), named }.into()),
     }
+}
+
+/// Whether the folder that settings are looked for in, or the home that it would be made in, is this user's.
+fn is_own(environment: &Environment) -> Result<bool, AmbientError> {
+    let base = text(environment, "XDG_CONFIG_HOME")?.map(PathBuf::from).filter(|base| base.is_absolute());
+    let home = base.or_else(|| Home::of(environment).ok()?.join(""));
+    // One that cannot even be looked at lies in somebody else's.
+    Ok(home.and_then(|home| home.metadata().ok()).is_some_and(|home| home.uid() == daemon::uid()))
 }
 
 /// The same from text; `file` is for places.
@@ -100,7 +118,7 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<ConfigFile, AmbientError> 
         }
     }
     others.insert(0, top);
-    Ok(ConfigFile { profiles: others })
+    Ok(ConfigFile { profiles: others, passed_over: None })
 }
 
 type Key<'a> = Spanned<toml::de::DeString<'a>>;

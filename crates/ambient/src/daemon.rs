@@ -7,13 +7,19 @@ use std::path::PathBuf;
 use crate::place::Home;
 use crate::{Environment, text};
 
-/// Where sockets of running mounts are: below `XDG_RUNTIME_DIR`, then `/run`; for a user whom nobody gave either, below
-/// `/tmp` in a folder of their own. The first that can be made is used; who looks for mounts looks in all.
+/// Where sockets of running mounts are: below `XDG_RUNTIME_DIR`, then `/run`; for a user whom nobody gave either, and for root
+/// where /run cannot be written to, below `/tmp` in a folder of their own. Last is what `XDG_RUNTIME_DIR` is in a session of systemd's,
+/// for whoever looks from outside of it. The first that can be made is used; who looks for mounts looks in all.
 pub(crate) fn runtime_folders(environment: &Environment, uid: u32) -> Vec<PathBuf> {
     let own = absolute(environment, "XDG_RUNTIME_DIR").map(|base| base.join("flatout"));
     let systems = PathBuf::from("/run/flatout");
-    let last = (uid != 0).then(|| PathBuf::from(format!("/tmp/flatout-{uid}")));
-    own.into_iter().chain([systems]).chain(last).collect()
+    let temporary = PathBuf::from(format!("/tmp/flatout-{uid}"));
+    let session = PathBuf::from(format!("/run/user/{uid}/flatout"));
+    let mut folders: Vec<PathBuf> = own.into_iter().chain([systems, temporary]).collect();
+    if !folders.contains(&session) {
+        folders.push(session);
+    }
+    folders
 }
 
 /// Where the log of what runs in the background goes: below `XDG_STATE_HOME`; else root's in `/var/log`, a user's below
@@ -58,18 +64,17 @@ mod tests {
             assert_eq!(runtime_folders(&environment, uid), folders, "{pairs:?}");
             assert_eq!(log_folder(&environment, uid), log.map(PathBuf::from), "{pairs:?}");
         };
-        check(&[], 0, &["/run/flatout"], Some("/var/log/flatout"));
-        check(&[], 7, &["/run/flatout", "/tmp/flatout-7"], None);
-        check(&[("HOME", "/h")], 7, &["/run/flatout", "/tmp/flatout-7"], Some("/h/.local/state/flatout"));
-        check(&[("HOME", "/root")], 0, &["/run/flatout"], Some("/var/log/flatout"));
+        let roots = ["/run/flatout", "/tmp/flatout-0", "/run/user/0/flatout"];
+        let users = ["/run/flatout", "/tmp/flatout-7", "/run/user/7/flatout"];
+        check(&[], 0, &roots, Some("/var/log/flatout"));
+        check(&[], 7, &users, None);
+        check(&[("HOME", "/h")], 7, &users, Some("/h/.local/state/flatout"));
+        check(&[("HOME", "/root")], 0, &roots, Some("/var/log/flatout"));
         let xdg = [("XDG_RUNTIME_DIR", "/r"), ("XDG_STATE_HOME", "/s")];
-        check(&xdg, 0, &["/r/flatout", "/run/flatout"], Some("/s/flatout"));
-        check(
-            &[("XDG_RUNTIME_DIR", "r"), ("XDG_STATE_HOME", "s")],
-            0,
-            &["/run/flatout"],
-            Some("/var/log/flatout"),
-        );
+        check(&xdg, 0, &[&["/r/flatout"], &roots[..]].concat(), Some("/s/flatout"));
+        let session = [("XDG_RUNTIME_DIR", "/run/user/7")];
+        check(&session, 7, &["/run/user/7/flatout", "/run/flatout", "/tmp/flatout-7"], None);
+        check(&[("XDG_RUNTIME_DIR", "r"), ("XDG_STATE_HOME", "s")], 0, &roots, Some("/var/log/flatout"));
     }
 
     #[test]

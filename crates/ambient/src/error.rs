@@ -154,6 +154,9 @@ impl ConfigError {
     fn hint(&self) -> Option<String> {
         match self {
             ConfigError::Unreadable { named: true, .. } => Some("FLATOUT_CONFIG names this file".into()),
+            ConfigError::Unreadable { named: false, .. } => {
+                Some("make it a file that you may read, or name another one with FLATOUT_CONFIG".into())
+            }
             ConfigError::UnknownKey { nearest: Some(nearest), .. } => {
                 Some(format!("did you mean '{nearest}'?"))
             }
@@ -169,7 +172,7 @@ impl ConfigError {
             ConfigError::Syntax { .. } => {
                 Some("a setting is a line as region = \"eu-west-1\" or parallel = 64: text stands in quotes".into())
             }
-            ConfigError::Unreadable { .. } | ConfigError::Kind { .. } => None,
+            ConfigError::Kind { .. } => None,
         }
     }
 }

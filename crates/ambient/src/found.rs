@@ -3,6 +3,8 @@
 //!
 //! `AWS_*` and `~/.aws` speak of S3 alone, `OSS_*`, `ALIBABA_CLOUD_*`, `~/.aliyun` and `~/.ossutilconfig` of OSS alone.
 
+use flatout_engine::Dialect;
+
 use crate::aws_profile::{self, AwsFiles, Setting};
 use crate::files::read_named;
 use crate::ossutil::OssutilFile;
@@ -28,6 +30,8 @@ pub(crate) struct Surroundings {
     pub alibaba_profiles: Vec<String>,
     /// What could not be read and why.
     pub notes: Vec<String>,
+    /// What is most likely not as it was meant, and for which dialect.
+    pub warnings: Vec<(Dialect, String)>,
 }
 
 /// Variables that mean the same as a knob of ours, the first that is set wins. `S3_ENDPOINT_URL` is s5cmd's,
@@ -83,7 +87,11 @@ impl Look<'_> {
         self.seen.aws_profiles.extend(files.names().map(str::to_owned));
         let name = match files.asked_for(profile) {
             Some(name) => name.to_owned(),
-            None => aws_profile::chosen(self.environment)?.name,
+            None => {
+                let missing = files.missing(self.environment)?;
+                self.seen.warnings.extend(missing.map(|said| (Dialect::S3, said)));
+                aws_profile::chosen(self.environment)?.name
+            }
         };
         let Some(settings) = files.profile(&name) else { return Ok(()) };
         let mut take = |knob, key: &str, setting: &Setting| {
@@ -112,6 +120,16 @@ impl Look<'_> {
         let aliyun_has =
             |name: &str| aliyun.as_ref().is_some_and(|file| file.names().any(|known| known == name));
         let asked_for = profile.filter(|name| ossutil_has(name) || aliyun_has(name));
+        if asked_for.is_none()
+            && let Some(name) = text(self.environment, "ALIBABA_CLOUD_PROFILE")?
+            && !aliyun_has(&name)
+            && let Some(variable) = oss_key(self.environment)?
+        {
+            let said = format!(
+                "ALIBABA_CLOUD_PROFILE: there is no profile '{name}', and the keys of {variable} are used without one"
+            );
+            self.seen.warnings.push((Dialect::Oss, said));
+        }
         if let Some(file) = ossutil.as_ref().filter(|_| asked_for.is_none_or(ossutil_has)) {
             for (knob, key) in [("oss-endpoint", "endpoint"), ("oss-region", "region")] {
                 if let Some(entry) = file.with(asked_for, key).and_then(|section| section.get(key)) {
@@ -154,6 +172,16 @@ impl Look<'_> {
             None
         })
     }
+}
+
+/// The variable that holds a key for OSS.
+fn oss_key(environment: &Environment) -> Result<Option<&'static str>, AmbientError> {
+    for variable in ["OSS_ACCESS_KEY_ID", "ALIBABA_CLOUD_ACCESS_KEY_ID"] {
+        if text(environment, variable)?.is_some() {
+            return Ok(Some(variable));
+        }
+    }
+    Ok(None)
 }
 
 /// `~/.aliyun/config.json`: a list of profiles and the name of the current one.

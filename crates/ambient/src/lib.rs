@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use flatout_engine::credentials::{Anonymous, Provider};
-use flatout_engine::{Config, FoundPace, OssSettings, Proxies};
+use flatout_engine::{Config, Dialect, FoundPace, OssSettings, Proxies};
 use flatout_settings::{Settings, knob, nearest};
 
 use credentials::{AlibabaKeys, AwsKeys};
@@ -68,8 +68,10 @@ pub struct Ambient {
     pub oss: OssSettings,
     /// What earlier runs found of origins; see [`remember`].
     pub paces: Vec<FoundPace>,
-    /// Files of other tools that could not be read, and why.
+    /// Files that could not be read, and why: those of other tools, and ours in a home that is not this user's.
     pub notes: Vec<String>,
+    /// What is most likely not as it was meant, and for which dialect: to be said to whoever uses that.
+    pub warnings: Vec<(Dialect, String)>,
     /// Where each value came from, one row for each knob; [`Ambient::table`] shows them.
     rows: Vec<Row>,
 }
@@ -106,6 +108,7 @@ pub fn gather_from(flags: &[(&str, String)], environment: &Environment) -> Resul
     let profile = chosen.values.last().map(String::as_str).filter(|name| !name.is_empty());
     let mut around = found::look(environment, profile)?;
     around.found.extend(memory::look(Path::new("/")));
+    around.notes.extend(config.passed_over.clone());
     if let Some(name) = profile {
         refuse_missing(name, &chosen.place, &config, &around)?;
     }
@@ -117,7 +120,8 @@ pub fn gather_from(flags: &[(&str, String)], environment: &Environment) -> Resul
     let oss = oss_settings(&rows);
     let [aws_credentials, oss_credentials] = providers(&settings, environment);
     let paces = paces::recall(environment);
-    Ok(Ambient { settings, aws_credentials, oss_credentials, proxies, oss, paces, notes: around.notes, rows })
+    let Surroundings { notes, warnings, .. } = around;
+    Ok(Ambient { settings, aws_credentials, oss_credentials, proxies, oss, paces, notes, warnings, rows })
 }
 
 /// Who is asked for the keys of S3 and of OSS. Nothing is read yet: half a pair of one is nothing to the other.
@@ -149,7 +153,8 @@ pub fn temporary_folder() -> PathBuf {
     std::env::temp_dir()
 }
 
-/// Folders for the sockets of running mounts: the first that can be made is used, and mounts may be found in all.
+/// Folders for the sockets of running mounts, and for their logs where [`log_folder`] cannot be written to: the first that can be
+/// made is used, and mounts may be found in all.
 pub fn runtime_folders() -> Vec<PathBuf> {
     daemon::runtime_folders(&std::env::vars_os().collect(), daemon::uid())
 }

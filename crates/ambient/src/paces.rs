@@ -31,13 +31,15 @@ const KEPT_FOR_S: u64 = 90 * 24 * 3_600;
 /// How far ahead of ours another machine's clock may be, where both have the same home.
 const AHEAD_S: u64 = 3_600;
 
-/// Below `XDG_CACHE_HOME`, else below `~/.cache`; none where neither is known.
+/// Below `XDG_CACHE_HOME`, else below `~/.cache`; none where neither is known. A home that is not there is not made: a service
+/// has none on purpose.
 fn path(environment: &Environment) -> Option<PathBuf> {
     // The XDG specification has a relative path ignored.
     let base = text(environment, "XDG_CACHE_HOME").ok().flatten().map(PathBuf::from);
     let base = base.filter(|base| base.is_absolute());
     let home = Home::of(environment).ok()?;
-    Some(base.or_else(|| home.join(".cache"))?.join("flatout").join("pace"))
+    let below_home = || home.join(".cache").filter(|cache| cache.parent().is_some_and(Path::is_dir));
+    Some(base.or_else(below_home)?.join("flatout").join("pace"))
 }
 
 /// What earlier runs found.
@@ -176,12 +178,16 @@ mod tests {
         environment.insert("XDG_CACHE_HOME".into(), folder.path().into());
         remember(&environment, &[found("http://a:1", 5)]);
         assert!(folder.path().join("flatout/pace").exists());
-        // A home that is not there, and none: nothing is kept, and nobody complains.
-        for environment in [home(Path::new("/proc/nowhere")), Environment::new()] {
+        // A home that is not there, one that cannot be written to, and none: nothing is kept, and nobody complains.
+        let absent = folder.path().join("absent");
+        for environment in
+            [home(&absent), home(Path::new("/proc")), home(Path::new("/dev/null")), Environment::new()]
+        {
             remember(&environment, &[found("http://a:1", 5)]);
             assert_eq!(recall(&environment), []);
             assert_eq!(forget(&environment).expect("nothing to do"), None);
         }
+        assert!(!absent.exists());
     }
 
     #[test]

@@ -102,7 +102,7 @@ pub struct Cp {
     /// with -r a folder, as s3://BUCKET[/FOLDER]
     #[arg(value_name = "SRC", value_hint = ValueHint::Url)]
     pub source: String,
-    /// A file, a folder (existing, or ending in '/'), or - for standard output
+    /// A file, a folder (existing, or ending in '/'), a pipe or a device such as /dev/null, or - for standard output
     #[arg(value_name = "DST", value_hint = ValueHint::AnyPath)]
     pub target: String,
     /// Only these bytes, counted from 0: FIRST-LAST (both included), FIRST- to the end, or the last ones: -COUNT
@@ -117,6 +117,9 @@ pub struct Cp {
     /// Only say what would be copied, and copy nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// Say each error and warning of many objects; without it the first of a kind is said, and of many others how many
+    #[arg(long)]
+    pub verbose: bool,
     #[command(flatten)]
     pub filters: Filters,
     #[command(flatten)]
@@ -386,7 +389,7 @@ pub struct Completions {
 
 #[derive(Debug, clap::Args)]
 pub struct Man {
-    /// Where the pages go, flatout.1 and one for each command; without it that of flatout is printed
+    /// The folder that the pages go to, flatout.1 and one for each command; without it that of flatout is printed
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub folder: Option<PathBuf>,
 }

@@ -1,13 +1,14 @@
 //! Where a command speaks and listens: lines of text or JSON events out, errors, signals in.
 
 use std::cell::{Cell, RefCell};
-use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 
 use serde::Serialize;
 
 use crate::events::{self, Versioned};
 use crate::failure::{Failure, one_line};
 use crate::signal::Interrupt;
+use crate::stdout::{self, Out};
 
 /// What goes through standard output during a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,14 +27,17 @@ pub struct Console {
     quiet: bool,
     progress: bool,
     outlasts_reader: Cell<bool>,
-    out: RefCell<BufWriter<Stdout>>,
+    /// It has been said that standard output refuses.
+    said_of_stdout: Cell<bool>,
+    out: RefCell<BufWriter<Out>>,
 }
 
 impl Console {
     /// `progress` says whether the user allows a bar.
     pub fn new(interrupt: Interrupt, json: bool, quiet: bool, progress: bool) -> Console {
-        let out = RefCell::new(BufWriter::new(io::stdout()));
-        Console { interrupt, json, quiet, progress, outlasts_reader: Cell::new(false), out }
+        let (outlasts_reader, said_of_stdout) = (Cell::new(false), Cell::new(false));
+        let out = RefCell::new(BufWriter::new(Out));
+        Console { interrupt, json, quiet, progress, outlasts_reader, said_of_stdout, out }
     }
 
     /// Whether events are wanted, for whoever has many to make.
@@ -56,13 +60,15 @@ impl Console {
     pub fn answer(&self, line: &str) -> Result<(), Failure> {
         match self.json {
             true => Ok(()),
-            false => self.written(writeln!(self.out.borrow_mut(), "{line}")),
+            // Whatever stands in it: a name of an origin's, a path, a setting.
+            false => self.written(writeln!(self.out.borrow_mut(), "{}", one_line(line))),
         }
     }
 
-    /// A line that reports what was done: left out when quiet or with --json.
+    /// A line that reports what was done: left out when quiet or with --json, and where standard output is closed, since it is
+    /// done all the same.
     pub fn say(&self, line: &str) -> Result<(), Failure> {
-        if self.quiet { Ok(()) } else { self.answer(line) }
+        if self.quiet || stdout::check().is_err() { Ok(()) } else { self.answer(line) }
     }
 
     /// A line on standard error about what goes on without: left out when quiet.
@@ -106,13 +112,19 @@ impl Console {
         }
     }
 
-    /// Shows a failure: on standard error for people, and as an event.
+    /// Shows a failure: on standard error for people, and as an event. That standard output refuses is said once: all that comes
+    /// after it is refused, too.
     pub fn failure(&self, carries: Carries, failure: &Failure) {
-        if failure.is_silent() {
+        if failure.is_silent() || failure.is_of_stdout() && self.said_of_stdout.replace(true) {
             return;
         }
         // What was said before comes before; a reader who is gone is no second failure.
         let _ = self.event(carries, &events::Error::from(failure));
+        self.failure_for_people(failure);
+    }
+
+    /// The same without the event, for what events have told.
+    pub fn failure_for_people(&self, failure: &Failure) {
         let _ = self.flush();
         let _ = writeln!(io::stderr().lock(), "{failure}");
     }

@@ -1,9 +1,15 @@
-//! One object to a file or to standard output, with a bar where one is wanted and signals heeded.
+//! One object to a file, a pipe, a device or standard output, with a bar where one is wanted and signals heeded.
 
-use std::path::Path;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use flatout_engine::{Client, Error, Get, Landing, Progress, Report, Transfer, stream};
+use flatout_engine::{
+    Client, Error, ErrorKind, Get, Landing, Progress, Report, Transfer, left_behind_as, stream,
+};
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
 
@@ -11,7 +17,7 @@ use crate::console::{Carries, Console};
 use crate::failure::Failure;
 use crate::progress::Bar;
 use crate::signal::Armed;
-use crate::stdout;
+use crate::{exit, stdout, sys};
 
 /// What is fetched, and by whom.
 pub struct Download<'a> {
@@ -30,10 +36,52 @@ pub struct Outcome {
     pub seconds: f64,
 }
 
+impl Outcome {
+    /// Of what ended before anything was asked for.
+    fn of(result: Result<Report, Failure>) -> Outcome {
+        Outcome { result, fetched_bytes: 0, retries: 0, seconds: 0.0 }
+    }
+
+    fn is_of_what_changed(&self) -> bool {
+        self.result.as_ref().is_err_and(|failure| failure.kind == exit::name(ErrorKind::Changed))
+    }
+
+    /// Where something is left to go on from, its hint says where.
+    fn name_what_is_left(&mut self, path: &Path) {
+        if let Err(Failure { hint: Some(hint), .. }) = &mut self.result
+            && hint.contains("run it again to go on from")
+        {
+            let there = left_beside(path);
+            *hint = format!("{hint}; the unfinished file is {}: removing that gives it up", there.display());
+        }
+    }
+}
+
+/// Where what is left of the file lies, as a shell's pattern that its journal matches as well.
+fn left_beside(path: &Path) -> PathBuf {
+    // A link is followed.
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    path.with_file_name(left_behind_as(path.file_name().unwrap_or_default()))
+}
+
 impl Download<'_> {
     /// Into a file, which the engine shows under its name only when it is whole and verified.
-    /// With `keep_existing` it is not shown where another one has appeared there meanwhile.
+    /// With `keep_existing` it is not shown where another one has appeared there meanwhile. An object that is replaced during
+    /// the read is read a second time, as one of many is: the file is not visible yet.
     pub fn to_file(&self, path: &Path, keep_existing: bool) -> Outcome {
+        let mut outcome = self.once_to_file(path, keep_existing);
+        if outcome.is_of_what_changed() && !self.console.interrupt.raised() {
+            let first = outcome;
+            outcome = self.once_to_file(path, keep_existing);
+            outcome.fetched_bytes += first.fetched_bytes;
+            outcome.retries += first.retries;
+            outcome.seconds += first.seconds;
+        }
+        outcome.name_what_is_left(path);
+        outcome
+    }
+
+    fn once_to_file(&self, path: &Path, keep_existing: bool) -> Outcome {
         let get = self.get(Landing::File(path.to_path_buf()));
         self.run(if keep_existing { get.keeping_existing() } else { get }, |transfer| {
             Bar::new(self.console, Carries::Lines, self.location.name()).follow(&transfer);
@@ -43,18 +91,40 @@ impl Download<'_> {
 
     /// To standard output, in order.
     pub fn to_stdout(&self) -> Outcome {
+        match stdout::raw() {
+            Ok(out) => self.pour(out, Carries::Bytes, Failure::stdout),
+            Err(error) => Outcome::of(Err(Failure::stdout(&error))),
+        }
+    }
+
+    /// Into a pipe with a name or a device, in order. It is opened first, as a shell opens it for `>`: a pipe waits for its
+    /// reader here.
+    pub fn to_stream(&self, path: &Path) -> Outcome {
+        let refused = |error: &io::Error| match error.kind() {
+            // As on standard output: the reader has enough.
+            io::ErrorKind::BrokenPipe => Failure::reader_gone(),
+            _ => Failure::local("write", path.display(), error),
+        };
+        match File::options().write(true).custom_flags(libc::O_NOCTTY).open(path) {
+            Ok(out) => {
+                sys::widen_pipe(out.as_fd(), stdout::PIPE_BYTES);
+                self.pour(out, Carries::Lines, refused)
+            }
+            Err(error) => Outcome::of(Err(refused(&error))),
+        }
+    }
+
+    fn pour(&self, mut out: File, carries: Carries, refused: impl Fn(&io::Error) -> Failure) -> Outcome {
         let (writer, mut reader) = stream();
         self.run(self.get(Landing::Stream(writer)), |transfer| {
-            let mut out = stdout::raw().map_err(|error| Failure::stdout(&error))?;
-            let _bar =
-                Bar::new(self.console, Carries::Bytes, self.location.name()).follow_aside(transfer.watch());
+            let _bar = Bar::new(self.console, carries, self.location.name()).follow_aside(transfer.watch());
             while let Some(chunk) = reader.next() {
                 if let Err(error) = stdout::write(&mut out, chunk) {
                     transfer.cancel_switch().cancel();
                     drop(reader);
                     // The cancelled transfer's own error says nothing that the write's does not.
                     let _ = transfer.wait();
-                    return Err(Failure::stdout(&error));
+                    return Err(refused(&error));
                 }
             }
             Ok(transfer.wait()?)

@@ -1,6 +1,7 @@
 //! The JSON events of schema v1, field for field as docs/json.md has them.
 
 use flatout_engine::Report;
+use flatout_mount::Holder;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
@@ -220,6 +221,48 @@ pub struct Unmounted {
     pub lazy: bool,
     /// The process that served it was gone already.
     pub stale: bool,
+    /// Whom its process goes on for; absent where it has ended.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub held_by: Vec<HeldBy>,
+}
+
+/// One that keeps a mount from its end.
+#[derive(Serialize)]
+pub struct HeldBy {
+    /// `mount`, `overlay`, `open` and others.
+    pub by: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// The same for people.
+    pub says: String,
+}
+
+impl From<&Holder> for HeldBy {
+    fn from(holder: &Holder) -> HeldBy {
+        let process = holder.process.as_ref();
+        HeldBy {
+            by: holder.way.name(),
+            pid: process.map(|process| process.pid),
+            command: process.map(|process| process.command.clone()),
+            path: holder.path.as_ref().map(|path| path.display().to_string()),
+            says: holder.to_string(),
+        }
+    }
+}
+
+/// A mount that is not mounted here any more, and served for those who keep it.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "held_mount")]
+pub struct HeldMount {
+    pub source: String,
+    /// Where it was.
+    pub mount_point: String,
+    pub pid: u32,
+    pub held_by: Vec<HeldBy>,
 }
 
 /// A mount whose process has gone.

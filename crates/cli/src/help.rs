@@ -68,6 +68,7 @@ Examples:
   flatout mount oss://data /mnt/data --oss-region cn-hangzhou --memory 1GiB
   flatout mount s3:// /mnt/all --attribute-lifetime 10s
   flatout mount s3://data /mnt/data -o ro,uid=1000,allow_other,memory=512MiB
+  flatout mount s3://data /mnt/data --file-mode 0555
   flatout mount s3://data /mnt/data --foreground --metrics 9100
   flatout mount s3://data /mnt/data --dry-run
 
@@ -80,7 +81,8 @@ In /etc/fstab, once make install has put mount.flatout where mount(8) looks:
   s3://models/llama  /mnt/llama  flatout  _netdev,nofail,allow_other  0  0
 
 -o takes what mount(8) passes, every flag below without its dashes (memory=1GiB, attribute_lifetime=10s), and the names of \
-ossfs 2.0 where they mean something here (docs/from-ossfs.md); anything else is an error. Flags are stronger than -o.
+libfuse, s3fs, mountpoint-s3, goofys and ossfs 2.0 where they mean something here or do no harm (docs/from-libfuse.md, \
+docs/from-ossfs.md); anything else is an error. Flags are stronger than -o. Files have the mode 0444: --file-mode 0555 lets programs run.
 
 As root the kernel's read-ahead is raised for this mount, which doubles buffered reading; for others a line says what to run. In \
 the foreground ctrl-C unmounts. flatout top shows what it does; flatout umount ends it.";
@@ -91,8 +93,8 @@ Examples:
   flatout umount --lazy /mnt/llama
 
 It waits until the process that served it has gone. A mount whose process was killed (\"Transport endpoint is not connected\") is \
-cleared. While somebody has a file open there it fails and says so; with --lazy it is out of sight at once, and ends when \
-the last one is closed.";
+cleared. While somebody uses it there it fails and says who; with --lazy it is out of sight at once, and ends when \
+they are done. Where another mount namespace, an overlay or a bind mount holds it, it says so and does not wait for them.";
 
 pub const TOP_MOUNTS: &str = "\
 Examples:
@@ -102,9 +104,9 @@ Examples:
 
 A line for each mount: bytes a second from the origin (IN) and to readers (OUT), requests of the kernel, reads whose bytes were \
 there (HITS), requests that wait (FLIGHT), resident memory, bytes fetched for each byte read (AMPL), CPU. A mount whose process has gone is \
-named below them with what clears it. Ctrl-C ends it. Where \
+named below them with what clears it, and one that is not mounted here any more with who holds it. Ctrl-C ends it. Where \
 standard output is no terminal, tables follow one another. Numbers come from a socket of each mount that its user alone may \
-ask, in $XDG_RUNTIME_DIR/flatout or /run/flatout: curl --unix-socket .../mount-PID.sock http://mount/stats, or /metrics.";
+ask, in $XDG_RUNTIME_DIR/flatout, /run/flatout or /tmp/flatout-UID: curl --unix-socket .../mount-PID.sock http://mount/stats, or /metrics.";
 
 pub const SERVE: &str = "\
 Examples:
@@ -225,7 +227,7 @@ Examples:
   flatout man | man -l -
   flatout man ~/.local/share/man/man1
 
-The folder is made where it is missing; pages of the same name in it are replaced. make install puts them in place.";
+The folder has to be there; pages of the same name in it are replaced. make install puts them in place.";
 
 #[cfg(test)]
 mod tests {

@@ -8,11 +8,13 @@ mod download;
 mod events;
 mod exit;
 mod failure;
+mod files;
 mod help;
 mod knobs;
 mod limited;
 mod manual;
 mod origin;
+mod outages;
 mod progress;
 mod refusal;
 mod select;
@@ -32,6 +34,8 @@ use crate::failure::Failure;
 use crate::signal::Interrupt;
 
 fn main() -> ExitCode {
+    stdout::keep_closed();
+    files::raise_limit();
     let exit = match parsed() {
         Ok(line) => run(line),
         Err(refused) => refusal::show(&refused),
@@ -58,7 +62,13 @@ fn run(line: Line) -> Exit {
     };
     let carries = carries(&line.command);
     let console = Console::new(interrupt, line.json, line.quiet, !line.no_progress);
-    let outcome = dispatch(&line.command, &console).and_then(|exit| console.flush().map(|()| exit));
+    // Before anything is asked for or done whose result nobody could have.
+    let ready = match line.json || answers(&line.command) {
+        true => stdout::check(),
+        false => Ok(()),
+    };
+    let outcome = ready.and_then(|()| dispatch(&line.command, &console));
+    let outcome = outcome.and_then(|exit| console.flush().map(|()| exit));
     outcome.unwrap_or_else(|failure| {
         console.failure(carries, &failure);
         failure.exit
@@ -91,11 +101,21 @@ fn dispatch(command: &Command, console: &Console) -> Result<Exit, Failure> {
     }
 }
 
+/// Whether standard output is what the command is for; others say there what they have done.
+fn answers(command: &Command) -> bool {
+    match command {
+        Command::Cp(args) => args.dry_run || carries(command) == Carries::Bytes,
+        Command::Man(args) => args.folder.is_none(),
+        Command::Mount(_) | Command::Umount(_) | Command::Drain => false,
+        _ => true,
+    }
+}
+
 /// Standard output is the object's when the object goes there.
 fn carries(command: &Command) -> Carries {
     match command {
         Command::Cat(_) | Command::Completions(_) | Command::Man(Man { folder: None }) => Carries::Bytes,
-        Command::Cp(args) if args.target == "-" => Carries::Bytes,
+        Command::Cp(args) if commands::cp::is_stdout(&args.target) => Carries::Bytes,
         _ => Carries::Lines,
     }
 }

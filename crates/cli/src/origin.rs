@@ -1,16 +1,33 @@
 //! From what was typed to an engine and a location, with every refusal in the user's terms.
 
-use flatout_ambient::Row;
+use flatout_ambient::{Ambient, Row};
 use flatout_engine::{Client, Config, Dialect};
-use flatout_wire::location::Location;
+use flatout_wire::location::{Location, LocationError};
 
+use crate::console::Console;
 use crate::failure::Failure;
 use crate::knobs::Knobs;
 
-/// An engine with the settings and keys of flags and environment, for locations of these dialects. It starts nothing before
-/// its first use.
-pub fn client(knobs: &Knobs, dialects: &[Dialect]) -> Result<Client, Failure> {
+/// An engine with the settings and keys of flags and environment, for locations of these dialects; what the user should know of
+/// them is said. It starts nothing before its first use.
+pub fn client(console: &Console, knobs: &Knobs, dialects: &[Dialect]) -> Result<Client, Failure> {
     let found = flatout_ambient::gather(knobs.given())?;
+    for (_, warning) in found.warnings.iter().filter(|(dialect, _)| dialects.contains(dialect)) {
+        console.warn(warning);
+    }
+    let client = made(found, dialects)?;
+    if let Some(note) = client.note() {
+        console.warn(note);
+    }
+    Ok(client)
+}
+
+/// The same without a word, for a measurement that makes many of them.
+pub fn silent_client(knobs: &Knobs, dialects: &[Dialect]) -> Result<Client, Failure> {
+    made(flatout_ambient::gather(knobs.given())?, dialects)
+}
+
+fn made(found: Ambient, dialects: &[Dialect]) -> Result<Client, Failure> {
     let rows = found.table();
     client_of(found.into(), &rows, dialects)
 }
@@ -19,12 +36,13 @@ pub fn client(knobs: &Knobs, dialects: &[Dialect]) -> Result<Client, Failure> {
 /// only for whoever wants `dialects` with it: they may be another program's.
 pub fn client_of(config: Config, rows: &[Row], dialects: &[Dialect]) -> Result<Client, Failure> {
     let client = Client::new(config).map_err(|error| wrong_setting(&error, rows))?;
-    match client.way_to_buckets(Dialect::Oss) {
-        Err(error) if dialects.contains(&Dialect::Oss) && error.doing() == "settings" => {
-            Err(wrong_setting(&error, rows))
-        }
-        _ => Ok(client),
+    if dialects.contains(&Dialect::Oss)
+        && let Err(error) = client.way_to_buckets(Dialect::Oss)
+        && error.doing() == "settings"
+    {
+        return Err(wrong_setting(&error, rows));
     }
+    Ok(client)
 }
 
 /// Keeps for the next run what this one found of its origins.
@@ -35,8 +53,10 @@ pub fn remember(client: &Client) {
 /// A setting is named by where its value came from: `--region`, `AWS_REGION`, a place in a file.
 fn wrong_setting(error: &flatout_engine::Error, rows: &[Row]) -> Failure {
     let failure = Failure::from(error);
-    if error.doing() != "settings" {
-        return Failure { message: format!("settings: {}", failure.message), ..failure };
+    match error.doing() {
+        "settings" => {}
+        "" => return Failure { message: format!("settings: {}", failure.message), ..failure },
+        _ => return failure,
     }
     let name = error.object();
     // The variables of proxies are rows of their own.
@@ -51,13 +71,23 @@ fn wrong_setting(error: &flatout_engine::Error, rows: &[Row]) -> Failure {
 /// The location that `typed` means.
 pub fn location(doing: &str, typed: &str) -> Result<Location, Failure> {
     Location::parse(typed).map_err(|wrong| {
+        if matches!(wrong, LocationError::NotALocation { .. }) && is_a_path(typed) {
+            let failure = Failure::usage(format!("{doing}: {typed}: this is a path, and a URL is wanted"));
+            return failure.with_hint(FORMS);
+        }
         let failure = Failure::usage(format!("{doing}: {}: {wrong}", masked(typed)));
         match ["write s3://", "write oss://"].iter().any(|form| failure.message.contains(form)) {
             true => failure,
-            false => failure
-                .with_hint("objects are named s3://BUCKET/KEY, oss://BUCKET/KEY or https://HOST[:PORT]/PATH"),
+            false => failure.with_hint(FORMS),
         }
     })
+}
+
+const FORMS: &str = "objects are named s3://BUCKET/KEY, oss://BUCKET/KEY or https://HOST[:PORT]/PATH";
+
+/// Whether what is no location is the path of a file for certain, or standard input: no bucket is called so.
+pub fn is_a_path(typed: &str) -> bool {
+    typed == "-" || ["./", "../", "/", "~/"].iter().any(|start| typed.starts_with(start))
 }
 
 /// The location of one object: a bucket or a prefix is refused with what to do instead.
@@ -76,9 +106,14 @@ pub fn object(doing: &str, typed: &str) -> Result<Location, Failure> {
     )))
 }
 
-/// Text that could not be parsed may still hold a password or a signature: both places are left out.
+/// Text that could not be parsed may still hold a password or a signature: both places are left out. A key of a bucket may
+/// hold a `?`, and so may a pattern.
 pub fn masked(typed: &str) -> String {
-    let (text, query) = typed.split_once('?').map_or((typed, ""), |(text, _)| (text, "?…"));
+    let has_query = !["s3://", "oss://"].iter().any(|scheme| typed.starts_with(scheme));
+    let (text, query) = match typed.split_once('?').filter(|_| has_query) {
+        Some((text, _)) => (text, "?…"),
+        None => (typed, ""),
+    };
     let Some((scheme, rest)) = text.split_once("://") else {
         // Nobody knows where the host ends: everything before an '@' may be a password.
         return format!("{}{query}", without_user(text));
@@ -101,7 +136,9 @@ mod tests {
         check("https://u:p@h/p?X-Amz-Signature=1", "https://***@h/p?…");
         check("https://h/a@b", "https://h/a@b");
         check("https://h?sig=1", "https://h?…");
-        check("s4://bucket/key", "s4://bucket/key");
+        check("s4://bucket/key?x", "s4://bucket/key?…");
+        check("s3://bucket/d0?/*.bin", "s3://bucket/d0?/*.bin");
+        check("oss://u:p@bucket/d0?", "oss://***@bucket/d0?");
         check("u:p@h", "***@h");
         check("http:/u:p@h/k?sig=1", "***@h/k?…");
     }
@@ -117,6 +154,8 @@ mod tests {
         check("s3://bucket/folder/", "a prefix");
         check("oss://bucket", "a bucket");
         check("folder/file", "is no location");
+        check("./a", "./a: this is a path, and a URL is wanted");
+        check("-", "-: this is a path");
         check("s3:/bucket/key", "write s3://bucket/key");
         assert!(object("read", "s3://bucket/key").is_ok());
         assert!(object("read", "http://host/").is_ok());

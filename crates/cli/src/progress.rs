@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use flatout_engine::{ManyProgress, Progress, Transfer, Watch};
+use flatout_engine::{LimitedBy, ManyProgress, Progress, Transfer, Watch};
 use flatout_settings::format_size;
 use indicatif::style::ProgressTracker;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
@@ -52,12 +52,13 @@ impl Bar {
         let Some(Drawn { bar, speed }) = &self.0 else { return };
         let Progress { landed_bytes, fetched_bytes, total_bytes, limited_by, .. } = *progress;
         lock(speed).on_look(Instant::now(), fetched_bytes);
+        let is_away = matches!(limited_by, Some(LimitedBy::Outage { .. }));
         let limited_by = limited_by.map_or(String::new(), |by| format!("  limited by {by}"));
         bar.set_prefix(limited_by.chars().take(columns().saturating_sub(1)).collect::<String>());
+        if bar.is_hidden() && (total_bytes.is_some() || is_away) {
+            bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
+        }
         if let Some(total_bytes) = total_bytes {
-            if bar.is_hidden() {
-                bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
-            }
             bar.update(|state| {
                 state.set_len(total_bytes);
                 state.set_pos(landed_bytes);

@@ -5,17 +5,25 @@ use std::io::Write;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use flatout_settings::nearest;
+
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::stdout::{self, Out};
 
 /// Shows help where it was asked for, else the error.
 pub fn show(refused: &clap::Error) -> Exit {
     match refused.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // `flatout --help | head -1` closes the pipe: nothing is wrong then.
-            let _ = refused.print();
-            Exit::Clean
-        }
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match printed(refused) {
+            Ok(()) => Exit::Clean,
+            Err(failure) => {
+                // `flatout --help | head -1` closes the pipe: nothing is wrong then.
+                if !failure.is_silent() {
+                    let _ = writeln!(std::io::stderr().lock(), "{failure}");
+                }
+                failure.exit
+            }
+        },
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = refused.print();
             Exit::Usage
@@ -25,12 +33,19 @@ pub fn show(refused: &clap::Error) -> Exit {
             if std::env::args_os().any(|argument| argument == "--json") {
                 let event = crate::events::Error::from(&failure);
                 let line = serde_json::to_string(&crate::events::Versioned::new(&event));
-                println!("{}", line.expect("events are maps with text for keys"));
+                // Where that is refused, standard error says it all the same.
+                let _ = writeln!(Out, "{}", line.expect("events are maps with text for keys"));
             }
             let _ = writeln!(std::io::stderr().lock(), "{failure}");
             failure.exit
         }
     }
+}
+
+fn printed(help: &clap::Error) -> Result<(), Failure> {
+    stdout::check()?;
+    let printed = help.print().and_then(|()| std::io::stdout().flush());
+    printed.map_err(|error| Failure::stdout(&error))
 }
 
 /// What clap found, in the words of the settings' own errors.
@@ -92,8 +107,12 @@ fn choices(missing: &str) -> String {
 
 /// The nearest name; where the error does not say itself what to write, how the command is called.
 fn hint(refused: &clap::Error, what: &str) -> Option<String> {
-    let near = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue];
-    let near: Vec<String> = near.iter().flat_map(|kind| strings(refused, *kind)).collect();
+    let near = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand];
+    let mut near: Vec<String> = near.iter().flat_map(|kind| strings(refused, *kind)).collect();
+    // clap takes zsh for what is meant by tcsh.
+    let (typed, values) =
+        (strings(refused, ContextKind::InvalidValue), strings(refused, ContextKind::ValidValue));
+    near.extend(nearest(&typed.concat(), values.iter().map(String::as_str)).map(str::to_owned));
     if !near.is_empty() {
         return Some(format!("did you mean '{}'?", near.join("' or '")));
     }
@@ -152,6 +171,12 @@ mod tests {
         check(&["cp", "a", "b", "--paralel", "3"], &["'--paralel'", "hint:", "'--parallel'"]);
         check(&["serv"], &["'serv'", "'serve'"]);
         check(&["cp", "a", "b", "--frobnicate"], &["'--frobnicate'", "hint:"]);
+        check(&["completions", "zhs"], &["'zhs' is not one of bash, ", "did you mean 'zsh'?"]);
+    }
+
+    #[test]
+    fn zsh_was_taken_for_what_is_meant_by_tcsh() {
+        check(&["completions", "tcsh"], &["'tcsh' is not one of bash, ", "hint: `flatout --help`"]);
     }
 
     #[test]

@@ -6,12 +6,34 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use flatout_engine::{Client, Error, Get, Landing, Memory, Report, Watch};
 use flatout_wire::location::Location;
 
 use crate::console::Console;
 use crate::download::start;
+
+/// Whether standard output was open when the program was started. By `main` std has opened /dev/null in place of a closed one,
+/// as which nobody can tell it from one that was passed on: Python's `subprocess.DEVNULL` is open for reading, too.
+pub fn started_with_stdout() -> bool {
+    STARTED_WITH_STDOUT.load(Ordering::Relaxed)
+}
+
+static STARTED_WITH_STDOUT: AtomicBool = AtomicBool::new(true);
+
+extern "C" fn look_at_stdout() {
+    // SAFETY: F_GETFD takes a number and no pointer; of one that is no descriptor it says so. libc is ready by now, and
+    // nothing of std is used.
+    let is_open = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) } >= 0;
+    STARTED_WITH_STDOUT.store(is_open, Ordering::Relaxed);
+}
+
+// SAFETY: the section holds addresses of functions that the C library calls before `main`, on the only thread there is; of
+// their three arguments a function may take none. std's own arguments come the same way.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK_AT_STDOUT: extern "C" fn() = look_at_stdout;
 
 /// CPU seconds that this process has used, user and system, over all its threads.
 pub fn cpu_seconds() -> f64 {

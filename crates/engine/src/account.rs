@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use flatout_settings::Settings;
+use flatout_wire::endpoint::Endpoint;
 use flatout_wire::head::Head;
 use flatout_wire::location::{HttpUrl, Location, LocationError};
 use flatout_wire::oss::Oss;
@@ -12,13 +13,13 @@ use flatout_wire::request::{self, Method, Request};
 use flatout_wire::s3::S3;
 use flatout_wire::sign::{self, Signer};
 
-use crate::client::Core;
+use crate::base::error::{Error, ErrorKind, SETTINGS};
+use crate::base::operation::Class;
+use crate::base::time::unix_seconds;
 use crate::credentials::{Held, Keys, Provider};
-use crate::error::{Error, ErrorKind, SETTINGS};
-use crate::gate::Class;
-use crate::object::unix_seconds;
 use crate::proxy::is_metadata;
-use crate::refusal::{self, Doubt};
+use crate::refusal::{self, Doubt, Failure};
+use crate::service::Ask;
 
 /// By whose rules a request is made and signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,14 +32,28 @@ pub enum Dialect {
     Oss,
 }
 
+/// An object, or one of its versions.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) location: Location,
+    /// That of the origin; the newest where absent.
+    pub(crate) version_id: Option<Arc<str>>,
+}
+
+impl From<Location> for Target {
+    fn from(location: Location) -> Target {
+        Target { location, version_id: None }
+    }
+}
+
 /// What a store is asked for, apart from where it lies and whose keys sign: enough to ask again elsewhere.
 #[derive(Clone, Debug)]
 pub(crate) enum Errand {
-    Get(Location),
+    Get(Target),
     /// The whole of an object by one answer, which states its checksum too.
-    Whole(Location),
+    Whole(Target),
     /// Of a bucket's object with the checksums that the origin has.
-    Head(Location),
+    Head(Target),
     /// One page of the listing of `under`.
     Page {
         under: Location,
@@ -90,6 +105,7 @@ impl Account {
         differs: &OssSettings,
         aws: Arc<dyn Provider>,
         oss: Arc<dyn Provider>,
+        ask: Arc<dyn Ask>,
     ) -> Result<Account, LocationError> {
         let addressing = settings.addressing.parse()?;
         let s3 = S3::new(settings.endpoint_url.as_deref(), settings.region.as_deref(), addressing)?;
@@ -97,9 +113,9 @@ impl Account {
         let addressing = differs.addressing.as_ref().unwrap_or(&settings.addressing).parse()?;
         let service = Oss::new(settings.oss_endpoint.as_deref(), settings.oss_region.as_deref(), addressing);
         let region = s3.region.clone();
-        let aws_keys = Keys::new(aws, move |credentials| Signer::new(credentials, &region));
+        let aws_keys = Keys::new(aws, ask.clone(), move |credentials| Signer::new(credentials, &region));
         let signing = service.clone();
-        let oss_keys = Keys::new(oss, move |credentials| match &signing {
+        let oss_keys = Keys::new(oss, ask, move |credentials| match &signing {
             Ok(oss) => oss.signer(credentials, version),
             // Nothing is asked of it: `Account::pen` refuses before.
             Err(_) => oss_sign::Signer::new(credentials, version, "", ""),
@@ -124,25 +140,70 @@ impl Account {
         }
     }
 
+    /// Where a location is asked for, as far as is known by now.
+    pub(crate) fn endpoint_of(&self, location: &Location) -> Result<Endpoint, Error> {
+        Ok(match location {
+            Location::S3 { bucket, .. } => self.s3_for(bucket).endpoint_of(bucket),
+            Location::Oss { bucket, .. } => self.oss()?.endpoint_of(bucket),
+            Location::Http { url } => url.endpoint.clone(),
+        })
+    }
+
+    /// Where the buckets of a dialect are asked for.
+    pub(crate) fn endpoint_of_buckets(&self, dialect: Dialect) -> Result<Endpoint, Error> {
+        Ok(match dialect {
+            Dialect::Oss => self.oss()?.endpoint.clone(),
+            Dialect::S3 | Dialect::Plain => self.s3.endpoint.clone(),
+        })
+    }
+
+    /// What comes of an endpoint URL with a path, which most stores have none of: what was not found lies elsewhere then.
+    pub(crate) fn note_on_path(&self, dialect: Dialect) -> Option<String> {
+        let path = match dialect {
+            Dialect::Plain => return None,
+            Dialect::S3 => &self.s3.base_path,
+            Dialect::Oss => &self.oss.as_ref().ok()?.base_path,
+        };
+        let says = || {
+            format!(
+                "the endpoint URL has a path, and {path} comes before every bucket: leave it out, unless the store lies there"
+            )
+        };
+        (!path.is_empty()).then(says)
+    }
+
+    /// The failure of a request that was signed by `pen`, with what may be why.
+    pub(crate) fn explain(&self, failure: Failure, pen: &Pen) -> Failure {
+        let dialect = match pen {
+            Pen::Plain => Dialect::Plain,
+            Pen::S3(_) => Dialect::S3,
+            Pen::Oss(_) => Dialect::Oss,
+        };
+        match self.note_on_path(dialect).filter(|_| failure.error.kind() == ErrorKind::NotFound) {
+            Some(note) => Failure { error: failure.error.with_hint_before(&note), ..failure },
+            None => failure,
+        }
+    }
+
     /// The keys of now; waits while there are none yet.
-    pub(crate) async fn pen(&self, core: &Arc<Core>, dialect: Dialect) -> Result<Pen, Error> {
+    pub(crate) async fn pen(&self, dialect: Dialect) -> Result<Pen, Error> {
         match dialect {
             Dialect::Plain => Ok(Pen::Plain),
-            Dialect::S3 => Ok(Pen::S3(self.aws_keys.current(core).await?)),
+            Dialect::S3 => Ok(Pen::S3(self.aws_keys.current().await?)),
             Dialect::Oss => {
                 self.oss()?;
-                Ok(Pen::Oss(self.oss_keys.current(core).await?))
+                Ok(Pen::Oss(self.oss_keys.current().await?))
             }
         }
     }
 
     /// After a refusal that casts `doubt` on the keys: whether there are new ones, so that asking again may help.
     /// The pen is then that of now, and knows why where there are none.
-    pub(crate) async fn renew(&self, core: &Arc<Core>, pen: &mut Pen, doubt: Doubt) -> bool {
+    pub(crate) async fn renew(&self, pen: &mut Pen, doubt: Doubt) -> bool {
         match pen {
             Pen::Plain => false,
-            Pen::S3(held) => renewed(&self.aws_keys, core, held, doubt).await,
-            Pen::Oss(held) => renewed(&self.oss_keys, core, held, doubt).await,
+            Pen::S3(held) => renewed(&self.aws_keys, held, doubt).await,
+            Pen::Oss(held) => renewed(&self.oss_keys, held, doubt).await,
         }
     }
 
@@ -176,8 +237,8 @@ impl Account {
     }
 
     /// The URL by which whoever has it reads an object for `expires_s` seconds, without keys of his own: a secret.
-    pub(crate) fn presigned(&self, location: &Location, pen: &Pen, expires_s: u64) -> Result<String, Error> {
-        let errand = Errand::Get(location.clone());
+    pub(crate) fn presigned(&self, target: Target, pen: &Pen, expires_s: u64) -> Result<String, Error> {
+        let errand = Errand::Get(target);
         let (bucket, key) = errand.resource();
         let request = match pen {
             Pen::Plain => {
@@ -277,7 +338,7 @@ fn note_payer(pays: bool, bucket: &str, header: &str, request: &mut Request) {
 /// Whoever uses a presigned URL sends no header for it.
 fn note_payer_in_query(pays: bool, name: &str, request: &mut Request) {
     if pays {
-        request.query = format!("{name}=requester");
+        request.add_parameter(name, "requester");
     }
 }
 
@@ -296,27 +357,24 @@ fn no_keys(pen: &Pen) -> Error {
 
 async fn renewed<S: Send + Sync + 'static>(
     keys: &Arc<Keys<S>>,
-    core: &Arc<Core>,
     held: &mut Arc<Held<S>>,
     doubt: Doubt,
 ) -> bool {
     if doubt == Doubt::None {
         return false;
     }
-    let renewed = keys.renew(core, held.number, doubt == Doubt::Sure).await;
-    if let Ok(now) = keys.current(core).await {
+    let renewed = keys.renew(held.number, doubt == Doubt::Sure).await;
+    if let Ok(now) = keys.current().await {
         *held = now;
     }
     renewed
 }
 
 fn plain_request(errand: &Errand) -> Request {
-    let (Errand::Get(Location::Http { url })
-    | Errand::Whole(Location::Http { url })
-    | Errand::Head(Location::Http { url })) = errand
-    else {
+    let (Errand::Get(target) | Errand::Whole(target) | Errand::Head(target)) = errand else {
         unreachable!("only a URL is plain, and it can be read and looked at");
     };
+    let Location::Http { url } = &target.location else { unreachable!("no other location is plain") };
     let mut request = request::get_url(url);
     if matches!(errand, Errand::Head(_)) {
         request.method = Method::Head;
@@ -326,7 +384,7 @@ fn plain_request(errand: &Errand) -> Request {
 
 fn s3_request(s3: &S3, errand: &Errand) -> Request {
     let (bucket, key) = errand.resource();
-    match errand {
+    let mut request = match errand {
         Errand::Get(_) => s3.get_object(bucket, key),
         Errand::Whole(_) => {
             let mut request = s3.get_object(bucket, key);
@@ -338,19 +396,33 @@ fn s3_request(s3: &S3, errand: &Errand) -> Request {
             s3.list_objects_v2(bucket, under.key(), *delimiter, token.as_deref(), *most)
         }
         Errand::Buckets { .. } => s3.list_buckets(),
+    };
+    name_version(errand, &mut request);
+    request
+}
+
+fn name_version(errand: &Errand, request: &mut Request) {
+    let target = match errand {
+        Errand::Get(target) | Errand::Whole(target) | Errand::Head(target) => target,
+        Errand::Page { .. } | Errand::Buckets { .. } => return,
+    };
+    if let Some(version_id) = &target.version_id {
+        request.add_parameter("versionId", version_id);
     }
 }
 
 fn oss_request(oss: &Oss, errand: &Errand) -> Request {
     let (bucket, key) = errand.resource();
-    match errand {
+    let mut request = match errand {
         Errand::Get(_) | Errand::Whole(_) => oss.get_object(bucket, key),
         Errand::Head(_) => oss.head_object(bucket, key),
         Errand::Page { under, delimiter, token, most } => {
             oss.list_objects_v2(bucket, under.key(), *delimiter, token.as_deref(), *most)
         }
         Errand::Buckets { marker, .. } => oss.list_buckets(marker.as_deref()),
-    }
+    };
+    name_version(errand, &mut request);
+    request
 }
 
 impl Dialect {
@@ -367,10 +439,10 @@ impl Dialect {
 impl Errand {
     pub(crate) fn dialect(&self) -> Dialect {
         match self {
-            Errand::Get(location)
-            | Errand::Whole(location)
-            | Errand::Head(location)
-            | Errand::Page { under: location, .. } => Dialect::of(location),
+            Errand::Get(target) | Errand::Whole(target) | Errand::Head(target) => {
+                Dialect::of(&target.location)
+            }
+            Errand::Page { under, .. } => Dialect::of(under),
             Errand::Buckets { dialect, .. } => *dialect,
         }
     }
@@ -393,15 +465,24 @@ impl Errand {
         let (bucket, key) = self.resource();
         let has_query = url.path_and_query.contains('?');
         S3::is_same_resource(url, bucket, key)
-            && (!has_query || matches!(self, Errand::Page { .. }))
+            && (!has_query || self.has_query())
             && !is_metadata(&url.endpoint)
+    }
+
+    /// Whether its own URL has one.
+    fn has_query(&self) -> bool {
+        match self {
+            Errand::Get(target) | Errand::Whole(target) | Errand::Head(target) => target.version_id.is_some(),
+            Errand::Page { .. } => true,
+            Errand::Buckets { .. } => false,
+        }
     }
 
     /// Bucket and key that it is about; empty where it is about none.
     fn resource(&self) -> (&str, &str) {
         match self {
-            Errand::Get(location) | Errand::Whole(location) | Errand::Head(location) => {
-                location.in_bucket().unwrap_or_default()
+            Errand::Get(target) | Errand::Whole(target) | Errand::Head(target) => {
+                target.location.in_bucket().unwrap_or_default()
             }
             Errand::Page { under, .. } => (under.in_bucket().unwrap_or_default().0, ""),
             Errand::Buckets { .. } => ("", ""),
@@ -437,5 +518,17 @@ impl Pen {
             Pen::S3(held) => held.number,
             Pen::Oss(held) => held.number,
         }
+    }
+}
+
+/// An object has a key; a bucket or a folder cannot be read.
+pub(crate) fn check_object(location: &Location) -> Result<(), Error> {
+    match location {
+        Location::S3 { key, .. } | Location::Oss { key, .. } if key.is_empty() => {
+            Err(Error::new(ErrorKind::Usage, "this is a bucket, not an object")
+                .during("read", location)
+                .with_hint(format!("name an object: {location}/KEY; `flatout ls` shows what is there")))
+        }
+        _ => Ok(()),
     }
 }

@@ -10,23 +10,18 @@ use flatout_wire::request::Method;
 use tokio::time::Instant;
 
 use crate::account::Pen;
+use crate::base::error::{Error, ErrorKind};
+use crate::base::operation::{Class, Load};
+use crate::base::version::Version;
 use crate::connection::{Connection, Incoming};
-use crate::error::{Error, ErrorKind};
-use crate::gate::{Class, Load};
 use crate::landing::Place;
 use crate::object::{Asked, Outgoing};
 use crate::proxy::Purpose;
 use crate::refusal::{Failure, doubts_keys};
-use crate::retry::Fault;
+use crate::refusal::{MOVES_MAX, REDIRECTS_MAX, is_redirect};
 use crate::shard::Shard;
-use crate::stats::Version;
 use crate::transfer::Running;
 use crate::verify::PartHash;
-
-/// As many as browsers' older advice (RFC 2068 §10.3) and curl users live with.
-pub(crate) const REDIRECTS_MAX: u32 = 5;
-/// How often one request follows its bucket: the first answer may name the region, the second the place in it.
-pub(crate) const MOVES_MAX: u32 = 2;
 
 /// An answer whose body has not been read yet.
 pub(crate) struct Answer {
@@ -60,10 +55,11 @@ pub(crate) async fn ask_elsewhere(
 ) -> Result<Answer, Failure> {
     let (mut went_back, mut renewed, mut moves) = (false, false, 0);
     for _ in 0..=REDIRECTS_MAX {
-        let sent = running.gate.start_request(Class::Read, shard.number).await;
+        let sent = running.gate.start_request(Class::Read, shard.number).await?;
         let on_answer = |load| running.gate.on_answer(Class::Read, sent, load);
-        let mut answer = exchange(shard, running, asked, shunned).await?;
-        shard.core.clock.note(answer.head.date);
+        let exchange = exchange(shard, running, asked, shunned);
+        let mut answer = running.gate.carry(sent, exchange).await.map_err(|failure| failure.since(sent))?;
+        shard.shared.clock.note(answer.head.date);
         if (200..300).contains(&answer.head.status) {
             // OSS says so of an answer that it held back.
             on_answer(if answer.head.qos_delay_ms.is_some() { Load::TooMuch } else { Load::Fine });
@@ -86,7 +82,7 @@ pub(crate) async fn ask_elsewhere(
             continue;
         }
         let doubt = doubts_keys(&answer.head, &body, Method::Get);
-        if !renewed && shard.core.account.renew(&shard.core, &mut answer.pen, doubt).await {
+        if !renewed && shard.shared.account.renew(&mut answer.pen, doubt).await {
             answer.finish(shard).await;
             renewed = true;
             continue;
@@ -94,16 +90,15 @@ pub(crate) async fn ask_elsewhere(
         let failure = shard
             .misdirected(&answer.connection.endpoint, status, &body)
             .or_else(|| Failure::of_answer(&answer.head, &body, answer.pen.note()));
+        let failure = failure.map(|failure| shard.shared.account.explain(failure, &answer.pen));
         answer.finish(shard).await;
         let failure = failure.unwrap_or_else(|| unexpected(status));
-        on_answer(if failure.fault == Fault::Throttled { Load::TooMuch } else { Load::Fine });
-        return Err(failure);
+        if let Some(load) = failure.load() {
+            on_answer(load);
+        }
+        return Err(failure.since(sent));
     }
     Err(Failure::circle())
-}
-
-pub(crate) fn is_redirect(status: u16) -> bool {
-    matches!(status, 301 | 302 | 303 | 307 | 308)
 }
 
 /// Whether the answer sends us elsewhere, and we may go.
@@ -121,8 +116,8 @@ async fn exchange(
     asked: &Asked,
     shunned: Option<SocketAddr>,
 ) -> Result<Answer, Failure> {
-    let Outgoing { endpoint, head, pen } = running.object.get(&shard.core, asked, running.if_match()).await?;
-    let head = match shard.core.routes.forwarder(&endpoint, Purpose::Store) {
+    let Outgoing { endpoint, head, pen } = running.object.get(asked, running.if_match()).await?;
+    let head = match shard.shared.routes.forwarder(&endpoint, Purpose::Store) {
         Some(proxy) => proxy.absolute(&endpoint, &head),
         None => head,
     };
@@ -134,19 +129,19 @@ async fn exchange(
         }
     }
     let begun = Instant::now();
-    let within = shard.core.connect_timeout();
+    let within = shard.shared.connect_timeout();
     let (socket, address) = shard.connect(&endpoint, Purpose::Store, shunned, within).await?;
     running.counters.connections.fetch_add(1, Ordering::Relaxed);
     let mut connection = shard.new_connection(socket, endpoint, address);
     connection.counted = Some(running.gate.on_connected());
     match timed_exchange(shard, running, &mut connection, &head).await {
         Ok(answered) => {
-            shard.core.endpoints.on_answered(address);
+            shard.shared.endpoints.on_answered(address);
             Ok(Answer::new(connection, answered, pen))
         }
         Err(error) => {
             if error.may_pass() {
-                shard.core.endpoints.on_failed(address, begun);
+                shard.shared.endpoints.on_failed(address, begun);
             }
             Err(error.into())
         }
@@ -287,8 +282,8 @@ impl Answer {
 
 /// So many bytes of a body have landed. Waits where `--bandwidth` has no room for more.
 pub(crate) async fn note_landed(shard: &Shard, running: &Running, place: &mut Place<'_>, bytes: u64) {
+    running.gate.on_received(bytes, shard.number);
     let cell = shard.cell(running);
-    cell.on_received(bytes);
     cell.on_written(place.take_writing());
     shard.note_cpu(cell);
     shard.landed_bytes.set(shard.landed_bytes.get() + bytes);

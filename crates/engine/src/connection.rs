@@ -18,7 +18,10 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::Instant;
 
-use crate::error::{Error, ErrorKind};
+use crate::base::error::{Error, ErrorKind};
+use crate::base::wording::LOOK_AT_THE_PORT;
+use crate::base::wording::broke;
+use crate::base::wording::closed_early;
 use crate::gate::OpenConnection;
 use crate::hedge::Hedge;
 use crate::landing::Place;
@@ -31,9 +34,6 @@ use crate::tls::{RECORD_BYTES_MAX, Tls, TlsStream};
 use crate::tls_errors::{alert_in, is_alert, is_tls};
 use crate::verify::PartHash;
 
-/// How much is received at once. It stays in a core's second-level cache on its way to the hash and the file;
-/// docs/numbers.md has the sweep.
-pub(crate) const RECEIVE_BYTES: usize = 256 << 10;
 /// Read while a head is awaited: heads are under 1 KiB, so little of the body is taken along and copied.
 const HEAD_READ_BYTES: usize = 4 << 10;
 /// Error bodies are short XML documents.
@@ -49,7 +49,7 @@ enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream>),
     #[cfg(test)]
-    Modelled(crate::sim::Line),
+    Modelled(Box<crate::sim::Line>),
 }
 
 /// Connects to `address`, of the endpoint itself or of the proxy that leads to it, from the address that `local` has for it; all
@@ -62,7 +62,11 @@ pub(crate) async fn connect(
     tls: &Tls,
     within: Duration,
 ) -> Result<Socket, Error> {
-    let unreachable = |refused| match proxy {
+    let unreachable = |refused: io::Error| match proxy {
+        // No outage of anybody: the origin has not been asked.
+        _ if matches!(refused.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
+            Error::local(&format!("cannot open a connection to {endpoint}"), refused)
+        }
         None => {
             Error::network(format_args!("cannot connect to {endpoint}{}", at(endpoint, address)), refused)
                 .with_hint("check the endpoint, and that the origin is running and can be reached")
@@ -74,7 +78,7 @@ pub(crate) async fn connect(
     let connected = async {
         #[cfg(test)]
         if let Some(opened) = crate::sim::connect(address).await {
-            return opened.map(Stream::Modelled).map_err(unreachable);
+            return opened.map(|line| Stream::Modelled(Box::new(line))).map_err(unreachable);
         }
         let local = local.map_err(unreachable)?;
         let mut tcp = open(address, local).await.map_err(unreachable)?;
@@ -326,31 +330,6 @@ impl Connection {
             _ => Ok(()),
         }
     }
-}
-
-pub(crate) fn broke(refused: io::Error) -> Error {
-    let hint = match refused.kind() {
-        io::ErrorKind::TimedOut => "an origin that is slower than that needs a longer --stall-timeout",
-        _ => LOOK_BETWEEN,
-    };
-    Error::network("the connection broke", refused).with_hint(hint)
-}
-
-/// What a stall is called.
-pub(crate) fn silence() -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, "no byte came in time")
-}
-
-/// What can be done where something else than HTTP comes.
-pub(crate) const LOOK_AT_THE_PORT: &str =
-    "check host and port: something else than an origin of objects may listen there";
-
-/// What can be done where a connection ends too early.
-pub(crate) const LOOK_BETWEEN: &str =
-    "try again later; if it stays so, look at the origin and at what stands between";
-
-pub(crate) fn closed_early(when: &str) -> Error {
-    Error::new(ErrorKind::Network, format!("the origin closed the connection {when}")).with_hint(LOOK_BETWEEN)
 }
 
 /// A body on its way: how its end is found, and how much is left.

@@ -21,6 +21,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::landing::{Ground, Landing};
 use crate::lease::Pool;
+use crate::lumps::RECEIVE_BYTES;
 use crate::verify::Ledger;
 
 /// Files of the corpus that the two read differently, each for a reason in docs/fuzzing.md.

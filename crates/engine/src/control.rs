@@ -1,6 +1,5 @@
 //! Control requests: HEAD and listings, small and whole, by hyper over the shard's own connections.
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -17,16 +16,18 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::time::Instant;
 
+use crate::Reply;
 use crate::account::{Dialect, Errand};
-use crate::attempt::{MOVES_MAX, REDIRECTS_MAX, is_redirect};
-use crate::connection::{LOOK_AT_THE_PORT, LOOK_BETWEEN, broke, closed_early, silence};
-use crate::error::{Error, ErrorKind};
-use crate::gate::Load;
+use crate::base::error::{Error, ErrorKind};
+use crate::base::operation::Load;
+use crate::base::wording::{LOOK_AT_THE_PORT, LOOK_BETWEEN, broke, closed_early, silence};
 use crate::lease::{Charge, addressable};
 use crate::memory::CALLER_BYTES;
 use crate::proxy::{Proxy, Purpose};
 use crate::refusal::{self, Failure};
+use crate::refusal::{MOVES_MAX, REDIRECTS_MAX, is_redirect};
 use crate::retry::{self, Attempts, Fault};
+use crate::service::Question;
 use crate::shard::Shard;
 use crate::tls_errors::alert_in;
 
@@ -55,17 +56,17 @@ pub(crate) async fn call_with_retries(shard: &Rc<Shard>, call: Call) -> Result<(
 pub(crate) async fn try_call(shard: &Rc<Shard>, mut call: Call) -> Result<(Head, Bytes), Failure> {
     let mut attempts = Attempts::default();
     let (mut redirects, mut renewed, mut moves) = (0, false, 0);
-    let account = &shard.core.account;
+    let account = &shard.shared.account;
     loop {
-        let mut pen = account.pen(&shard.core, call.errand.dialect()).await?;
+        let mut pen = account.pen(call.errand.dialect()).await?;
         let request = match &call.redirected {
             Some(request) => request.clone(),
             None => account.request(&call.errand, &pen)?,
         };
         let (gate, class) =
-            (shard.core.gate_at(&request.endpoint, call.errand.bucket()), call.errand.class());
-        let sent = gate.start_request(class, shard.number).await;
-        let failure = match answer(shard, &request).await {
+            (shard.shared.gate_at(&request.endpoint, call.errand.bucket()), call.errand.class());
+        let sent = gate.start_request(class, shard.number).await?;
+        let failure = match gate.carry(sent, answer(shard, &request)).await {
             Ok((mut head, body)) => {
                 if call.follow(&request, &head)? {
                     redirects += 1;
@@ -79,14 +80,16 @@ pub(crate) async fn try_call(shard: &Rc<Shard>, mut call: Call) -> Result<(Head,
                     continue;
                 }
                 let doubt = refusal::doubts_keys(&head, &body, request.method);
-                if !renewed && account.renew(&shard.core, &mut pen, doubt).await {
+                if !renewed && account.renew(&mut pen, doubt).await {
                     renewed = true;
                     continue;
                 }
                 match refused(shard, &request, &head, &body, pen.note()) {
                     Some(failure) => {
-                        let is_throttled = failure.fault == Fault::Throttled;
-                        gate.on_answer(class, sent, if is_throttled { Load::TooMuch } else { Load::Fine });
+                        let failure = shard.shared.account.explain(failure, &pen);
+                        if let Some(load) = failure.load() {
+                            gate.on_answer(class, sent, load);
+                        }
                         failure
                     }
                     None => {
@@ -98,7 +101,7 @@ pub(crate) async fn try_call(shard: &Rc<Shard>, mut call: Call) -> Result<(Head,
             }
             Err(failure) => failure,
         };
-        shard.wait_or_give_up((&gate, class), failure, &mut attempts).await?;
+        shard.wait_or_give_up((&gate, class), failure.since(sent), &mut attempts).await?;
     }
 }
 
@@ -138,11 +141,11 @@ impl Call {
 /// One exchange. An origin is silent when nothing comes of its head, or of the rest of its body, for that time: a page of
 /// a listing may take longer in all.
 async fn answer(shard: &Rc<Shard>, request: &Request) -> Result<(Head, Bytes), Failure> {
-    let patience = shard.core.stall_timeout();
+    let patience = shard.shared.stall_timeout();
     let (caller, answer) = send(shard, request, patience).await?;
     let headers = answer.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
     let head = Head::from_http(answer.status().as_u16(), headers);
-    shard.core.clock.note(head.date);
+    shard.shared.clock.note(head.date);
     let body = collected(shard, answer, &request.endpoint, patience).await?;
     shard.callers.borrow_mut().entry(request.endpoint.clone()).or_default().push(caller);
     Ok((head, body))
@@ -167,9 +170,9 @@ async fn collected(
     endpoint: &Endpoint,
     patience: Duration,
 ) -> Result<Bytes, Failure> {
-    let bytes_max = addressable(shard.core.shares.answer)?;
+    let bytes_max = addressable(shard.shared.shares.answer)?;
     let mut body = Limited::new(answer.into_body(), bytes_max);
-    let mut held = Held { bytes: Vec::new(), weight: shard.core.pool.charge(0) };
+    let mut held = Held { bytes: Vec::new(), weight: shard.shared.pool.charge(0) };
     while let Some(frame) = within(patience, silent, body.frame()).await? {
         let frame = frame.map_err(|why| broke_off(&*why, bytes_max, endpoint))?;
         held.bytes.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
@@ -218,7 +221,7 @@ async fn send(
             return Ok((caller, answer));
         }
     }
-    let mut opened = open_caller(shard, request, Purpose::Store, shard.core.connect_timeout()).await?;
+    let mut opened = open_caller(shard, request, Purpose::Store, shard.shared.connect_timeout()).await?;
     let sent = sent(shard, &mut opened.caller, request, Bytes::new(), Purpose::Store);
     let answer = within(patience, silent, sent).await.flatten();
     opened.tell(shard, &answer);
@@ -264,7 +267,7 @@ fn in_our_words(error: &hyper::Error, endpoint: &Endpoint) -> Error {
             Error::new(ErrorKind::Network, "the chunked body is broken").with_hint(LOOK_BETWEEN)
         }
         Some((source, kind)) => alert_in(source, endpoint)
-            .unwrap_or_else(|| broke(io::Error::new(kind, crate::error::plain(source)))),
+            .unwrap_or_else(|| broke(io::Error::new(kind, crate::base::error::plain(source)))),
         None if error.is_incomplete_message() || error.is_canceled() || error.is_closed() => {
             closed_early("before its answer was whole")
         }
@@ -292,7 +295,7 @@ struct Opened {
 impl Opened {
     /// Tells what came of its first request: the address rests, or does not rest any more.
     fn tell<T>(&self, shard: &Shard, came: &Result<T, Failure>) {
-        let endpoints = &shard.core.endpoints;
+        let endpoints = &shard.shared.endpoints;
         match came {
             Ok(_) => endpoints.on_answered(self.address),
             Err(failure) if failure.fault == Fault::Transient => {
@@ -314,7 +317,7 @@ async fn open_caller(
     let opened = http1::handshake(TokioIo::new(socket)).await;
     let (caller, connection) =
         opened.map_err(|error| Failure::transient(in_our_words(&error, &request.endpoint)))?;
-    let weight = shard.core.pool.charge(CALLER_BYTES);
+    let weight = shard.shared.pool.charge(CALLER_BYTES);
     tokio::task::spawn_local(async move {
         // What goes wrong with the connection is told to the request that is on it.
         let _ = connection.await;
@@ -338,7 +341,7 @@ fn rendered(
         Method::Post => hyper::Method::POST,
         Method::Delete => hyper::Method::DELETE,
     };
-    let proxy = shard.core.routes.forwarder(&request.endpoint, purpose);
+    let proxy = shard.shared.routes.forwarder(&request.endpoint, purpose);
     let uri = if proxy.is_some() { request.url() } else { request.target() };
     let mut builder = hyper::Request::builder().method(method).uri(uri);
     if let Some(login) = proxy.and_then(Proxy::login) {
@@ -357,49 +360,14 @@ fn rendered(
     })
 }
 
-/// What a service that is no origin is asked, and for how long.
-pub(crate) struct Question {
-    pub(crate) request: Request,
-    pub(crate) body: Bytes,
-    pub(crate) patience: Patience,
-}
-
-/// How long a service is waited for, and how often it is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
-    connect: Duration,
-    answer: Duration,
-    attempts: u32,
-}
-
-impl Patience {
-    /// For instance metadata: where there is none, nobody answers, and whoever asked has waited for nothing.
-    pub const METADATA: Patience =
-        Patience { connect: Duration::from_secs(1), answer: Duration::from_secs(2), attempts: 1 };
-    /// For a service that is meant to be there.
-    pub const SERVICE: Patience =
-        Patience { connect: Duration::from_secs(5), answer: Duration::from_secs(10), attempts: 3 };
-}
-
-/// A service's answer, of whatever status. `Debug` does not show the body, which may hold keys.
-pub struct Reply {
-    /// The HTTP status.
-    pub status: u16,
-    /// The whole body.
-    pub body: Bytes,
-}
-
-impl fmt::Debug for Reply {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Reply({}, {} bytes)", self.status, self.body.len())
-    }
-}
-
 /// Keys, roles and tokens are far under this.
 const REPLY_BYTES_MAX: usize = 1 << 20;
 
 /// Asks a service, again where that may help: neither signed nor redirected, on a connection of its own.
 pub(crate) async fn ask(shard: &Rc<Shard>, question: Question) -> Result<Reply, Error> {
+    let was_reached = shard.shared.endpoints.was_reached(&question.request.endpoint);
+    let outage = question.patience.outage(was_reached, &shard.shared.settings);
+    let begun = Instant::now();
     let mut attempt = 1;
     loop {
         let (fault, answered) = match ask_once(shard, &question).await {
@@ -408,8 +376,11 @@ pub(crate) async fn ask(shard: &Rc<Shard>, question: Question) -> Result<Reply, 
             Ok(reply) => return Ok(reply),
             Err(failure) => (failure.fault, Err(failure.error)),
         };
-        let Some(wait) = retry::wait(fault, attempt, question.patience.attempts - 1, None, shard.chance())
-        else {
+        let is_away = matches!(fault, Fault::Transient | Fault::Unreached) && begun.elapsed() < outage;
+        // Away it is asked every second at least: as often as the shortest of the waits.
+        let (fault, attempts) =
+            if is_away { (Fault::Unreached, u32::MAX) } else { (fault, question.patience.attempts) };
+        let Some(wait) = retry::wait(fault, attempt, attempts - 1, None, shard.chance()) else {
             return answered;
         };
         attempt += 1;

@@ -13,11 +13,10 @@ use flatout_wire::request::Request;
 use flatout_wire::sign::Credentials;
 use tokio::sync::Notify;
 
-use crate::client::Core;
-use crate::control::{Patience, Reply};
-use crate::error::{Error, ErrorKind};
-use crate::object::unix_seconds;
+use crate::base::error::{Error, ErrorKind};
+use crate::base::time::unix_seconds;
 use crate::retry::Dice;
+use crate::service::{Ask, Patience, Question, Reply};
 
 /// Keys are renewed this long before they end, or at half of a shorter life: as the SDKs do, and long enough for an STS
 /// that is down to come back.
@@ -78,7 +77,7 @@ pub struct Anonymous {
 }
 
 /// What providers ask their clouds' services with: calls that the client's own shards carry.
-pub struct Web(Arc<Core>);
+pub struct Web(Arc<dyn Ask>);
 
 impl Web {
     /// Sends a request and waits for its whole answer, whatever its status.
@@ -86,7 +85,7 @@ impl Web {
     /// # Errors
     /// The network's; [`ErrorKind::Cancelled`] once the client is closed.
     pub fn ask(&self, request: Request, body: impl Into<Bytes>, patience: Patience) -> Result<Reply, Error> {
-        self.0.ask(request, body.into(), patience)
+        self.0.ask(Question { request, body: body.into(), patience })
     }
 }
 
@@ -118,6 +117,7 @@ impl fmt::Display for Refused {
 /// The keys of one client for one dialect, as the signer `S` of that dialect.
 pub(crate) struct Keys<S> {
     provider: Arc<dyn Provider>,
+    web: Web,
     signer: Box<dyn Fn(Credentials) -> S + Send + Sync>,
     state: Mutex<State<S>>,
     answered: Notify,
@@ -160,10 +160,12 @@ enum Next<S> {
 impl<S: Send + Sync + 'static> Keys<S> {
     pub(crate) fn new(
         provider: Arc<dyn Provider>,
+        ask: Arc<dyn Ask>,
         signer: impl Fn(Credentials) -> S + Send + Sync + 'static,
     ) -> Arc<Keys<S>> {
         Arc::new(Keys {
             provider,
+            web: Web(ask),
             signer: Box::new(signer),
             state: Mutex::new(State::new()),
             answered: Notify::new(),
@@ -171,11 +173,11 @@ impl<S: Send + Sync + 'static> Keys<S> {
     }
 
     /// What to sign with now; waits only where nothing usable is there.
-    pub(crate) async fn current(self: &Arc<Keys<S>>, core: &Arc<Core>) -> Result<Arc<Held<S>>, Error> {
+    pub(crate) async fn current(self: &Arc<Keys<S>>) -> Result<Arc<Held<S>>, Error> {
         loop {
             // Made before the look at the state: an answer that comes in between is not missed.
             let answered = self.answered.notified();
-            match self.look(core) {
+            match self.look() {
                 Next::Use(held) | Next::UseAndAsk(held) => return Ok(held),
                 Next::Fail(error) => return Err(error),
                 Next::Wait => answered.await,
@@ -185,7 +187,7 @@ impl<S: Send + Sync + 'static> Keys<S> {
 
     /// After the origin has refused the keys of that number: whether there are others now. `sure` says that the origin
     /// named the keys' age as the reason.
-    pub(crate) async fn renew(self: &Arc<Keys<S>>, core: &Arc<Core>, number: u64, sure: bool) -> bool {
+    pub(crate) async fn renew(self: &Arc<Keys<S>>, number: u64, sure: bool) -> bool {
         let now = unix_seconds();
         {
             let mut state = self.lock();
@@ -203,30 +205,30 @@ impl<S: Send + Sync + 'static> Keys<S> {
             state.renew_at = now + FAILED_S;
             state.spent = true;
         }
-        self.current(core).await.is_ok_and(|held| held.number != number)
+        self.current().await.is_ok_and(|held| held.number != number)
     }
 
     /// What the provider says now, past what is kept; kept in its place, so that requests use what was told. Blocks.
-    pub(crate) fn ask(self: &Arc<Keys<S>>, core: &Arc<Core>) -> Result<Grant, Refused> {
+    pub(crate) fn ask(self: &Arc<Keys<S>>) -> Result<Grant, Refused> {
         self.lock().asking = true;
-        Asking { keys: self.clone(), answered: false }.ask(&Web(core.clone()))
+        Asking { keys: self.clone(), answered: false }.ask()
     }
 
-    fn look(self: &Arc<Keys<S>>, core: &Arc<Core>) -> Next<S> {
+    fn look(self: &Arc<Keys<S>>) -> Next<S> {
         let mut state = self.lock();
         let next = state.next(unix_seconds());
         if matches!(next, Next::UseAndAsk(_) | Next::Wait) && !state.asking {
             state.asking = true;
             drop(state);
-            self.start_asking(Web(core.clone()));
+            self.start_asking();
         }
         next
     }
 
-    fn start_asking(self: &Arc<Keys<S>>, web: Web) {
+    fn start_asking(self: &Arc<Keys<S>>) {
         let asking = Asking { keys: self.clone(), answered: false };
         // A thread that cannot start drops `asking`, and that is an answer.
-        let _ = std::thread::Builder::new().name("flatout-keys".into()).spawn(move || drop(asking.ask(&web)));
+        let _ = std::thread::Builder::new().name("flatout-keys".into()).spawn(move || drop(asking.ask()));
     }
 
     fn answer(&self, answer: Result<Grant, Refused>) {
@@ -247,8 +249,8 @@ struct Asking<S: Send + Sync + 'static> {
 }
 
 impl<S: Send + Sync + 'static> Asking<S> {
-    fn ask(mut self, web: &Web) -> Result<Grant, Refused> {
-        let answer = self.keys.provider.provide(web);
+    fn ask(mut self) -> Result<Grant, Refused> {
+        let answer = self.keys.provider.provide(&self.keys.web);
         self.answered = true;
         self.keys.answer(answer.clone());
         answer

@@ -9,9 +9,12 @@ use flatout_wire::head::Head;
 use flatout_wire::range::Span;
 
 use crate::attempt::{Answer, ask};
+use crate::base::error::{Error, ErrorKind};
+use crate::base::operation::Class;
+use crate::base::version::Version;
 use crate::control::{self, Call};
-use crate::error::{Error, ErrorKind};
-use crate::gate::{Class, Post};
+use crate::gate::Crew;
+use crate::gate::Post;
 use crate::hold::Hold;
 use crate::journal::Kept;
 use crate::object::Asked;
@@ -20,11 +23,13 @@ use crate::queue::Priority;
 use crate::refusal::Failure;
 use crate::retry::{Attempts, Fault};
 use crate::shard::Shard;
+use crate::shards::Task;
 use crate::single::Single;
 use crate::slots::Slot;
-use crate::stats::Version;
 use crate::transfer::Running;
 use crate::verify::Statement;
+use std::sync::Arc;
+use std::sync::Weak;
 
 /// Between rounds of attempts to learn the checksum while the data come.
 const STATEMENT_PAUSE: Duration = Duration::from_millis(500);
@@ -32,23 +37,51 @@ const STATEMENT_PAUSE: Duration = Duration::from_millis(500);
 /// What of a version is asked for past those who wait to start a part.
 const SMALL_BYTES: u64 = 1 << 20;
 
+impl Crew for Running {
+    fn wants(&self) -> (u64, Priority) {
+        self.wants_workers()
+    }
+
+    fn is_stream(&self) -> bool {
+        self.ground.is_stream()
+    }
+
+    fn start(self: Arc<Self>, post: Post) {
+        let Some(hold) = Hold::join(&self) else { return };
+        let (shard, worker) = (post.shard(), hold.clone());
+        if let Err(error) = self.shards.send(shard, Task::new(move |shard| drive_worker(shard, worker, post)))
+        {
+            hold.fail(error);
+        }
+    }
+}
+
+/// A transfer as a gate knows it.
+pub(crate) fn crew(running: &Arc<Running>) -> Weak<dyn Crew> {
+    let crew: Weak<Running> = Arc::downgrade(running);
+    crew
+}
+
 /// Leads a transfer: first answer, plan, the other workers, then parts like any worker. One of many objects has the
 /// post of whoever leads it.
 pub(crate) async fn drive_lead(shard: Rc<Shard>, hold: Hold, post: Option<Post>) {
+    hold.join_shard(shard.number);
     if post.is_some() {
-        hold.gate.keep_time(&shard);
+        hold.gate.keep_time();
     }
     drive(&hold, lead(&shard, &hold, post)).await;
 }
 
 /// Takes parts until none is left, or there are too many who do.
-pub(crate) async fn drive_worker(shard: Rc<Shard>, hold: Hold, post: Post) {
+async fn drive_worker(shard: Rc<Shard>, hold: Hold, post: Post) {
+    hold.join_shard(shard.number);
     drive(&hold, work(&shard, &hold, post)).await;
 }
 
 /// Brings a range of a version that is known as one part, so that its bytes land in order; or a whole object by one GET.
 pub(crate) async fn drive_segment(shard: Rc<Shard>, hold: Hold, post: Post) {
-    hold.gate.keep_time(&shard);
+    hold.join_shard(shard.number);
+    hold.gate.keep_time();
     let running: &Running = &hold;
     drive(running, async {
         let Some(bytes) = running.range().map(|range| range.end - range.start) else {
@@ -57,7 +90,7 @@ pub(crate) async fn drive_segment(shard: Rc<Shard>, hold: Hold, post: Post) {
         let _post = post;
         // What is small and awaited is one answer of the origin's, not a part: it does not wait for parts to end.
         let is_small = bytes <= SMALL_BYTES && running.turns.priority() == Priority::Awaited;
-        let slot = if is_small { running.turns.push_in(shard.core.shares.parallel_max) } else { None };
+        let slot = if is_small { running.turns.push_in(shard.shared.shares.parallel_max) } else { None };
         match running.take_part_of(shard.number, bytes, slot).await? {
             Some(turn) => Part::start(running, turn).fetch(&shard, None).await,
             None => Ok(()),
@@ -116,14 +149,14 @@ async fn lead(shard: &Rc<Shard>, hold: &Hold, post: Option<Post>) -> Result<(), 
     // A probe is one byte, and what is there may take a while to read.
     let slot = (!is_probe).then_some(slot);
     let kept = hold.running().kept(&answer, &range).await;
-    running.settle(&answer, range.clone(), Some(range.end - range.start), &kept, &shard.core.pool)?;
+    running.settle(&answer, range.clone(), Some(range.end - range.start), &kept, &shard.shared.pool)?;
     hold.running().keep_journal();
     ask_for_statement(shard, hold);
     if is_probe {
         // A probe for the object's end or its version: its one byte is not part of the plan's first part. It is read so that
         // the connection can carry a part; one that breaks over it is not kept. The others need not wait for that.
         if running.parts_left() > 0 {
-            start_workers(shard, hold);
+            start_workers(hold);
         }
         let _ = answer.body.collect(&mut answer.connection).await;
         answer.finish(shard).await;
@@ -131,7 +164,7 @@ async fn lead(shard: &Rc<Shard>, hold: &Hold, post: Option<Post>) -> Result<(), 
     }
     let first = found.end - found.start;
     let Some(turn) = running.take_part_of(shard.number, first.max(1), slot).await? else { return Ok(()) };
-    start_workers(shard, hold);
+    start_workers(hold);
     Part::start(running, turn).fetch(shard, Some(answer)).await?;
     work_on(shard, running, post).await
 }
@@ -162,7 +195,7 @@ async fn lead_single(shard: &Rc<Shard>, hold: &Hold, answer: Answer, slot: Slot)
     }
     let expected = (wanted.end < u64::MAX).then_some(wanted.end - wanted.start);
     running.note_span(&answer, &wanted);
-    running.settle(&answer, wanted, expected, &Kept::default(), &shard.core.pool)?;
+    running.settle(&answer, wanted, expected, &Kept::default(), &shard.shared.pool)?;
     if !answer.head.checksums.is_empty() {
         running.ledger.state(Statement::of(&answer.head.checksums));
     } else if running.object.asks_for_the_whole() {
@@ -193,24 +226,25 @@ async fn first_answer(shard: &Rc<Shard>, running: &Running) -> Result<(Answer, S
                 Ok(()) => return Ok((answer, slot)),
                 Err(failure) => failure,
             },
-            // No range of an empty object can be satisfied; the whole of it can, where no byte is asked for by number.
-            Err(failure)
-                if failure.status == Some(416)
-                    && running.span.resolve(0).is_ok()
-                    && asked != Asked::Whole =>
-            {
-                asked = Asked::Whole;
-                continue;
-            }
             Err(failure) => failure,
         };
         drop(slot);
+        // No range of an empty object can be satisfied; the whole of it can, where no byte is asked for by number.
+        if failure.status == Some(416) && running.span.resolve(0).is_ok() && asked != Asked::Whole {
+            asked = Asked::Whole;
+            continue;
+        }
         wait_or_give_up(shard, running, failure, &mut attempts).await?;
     }
 }
 
 fn check_first(answer: &Answer, asked: &Asked) -> Result<(), Failure> {
     match (answer.head.status, asked) {
+        // MinIO's answer where RFC 9110 has a 416.
+        (206, _) if answer.total() == Some(0) => {
+            let error = Error::new(ErrorKind::Usage, "the object is empty: no range of it can be satisfied");
+            Err(Failure { status: Some(416), ..Failure::last(error) })
+        }
         (206, Asked::Range(range)) => answer.check(range, &Version::default()),
         (206, _) => answer.content_range().map(drop),
         // A server without ranges: one stream, and no error, as long as all of it is wanted.
@@ -227,12 +261,12 @@ fn check_first(answer: &Answer, asked: &Asked) -> Result<(), Failure> {
 }
 
 /// Starts workers for the parts that are left to take, and for the part on its way, whose rest may be shared.
-fn start_workers(shard: &Rc<Shard>, hold: &Hold) {
-    if let Some(member) = &hold.member {
-        return member.batch.open(hold);
+fn start_workers(hold: &Hold) {
+    if let Some(owner) = &hold.owner {
+        return owner.open(hold);
     }
     hold.open();
-    hold.gate.hire(&shard.core);
+    hold.gate.hire();
 }
 
 /// Asks an S3 origin for the object's checksum, beside the data; OSS has stated its own with the first answer. One that

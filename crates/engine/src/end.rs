@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::error::Error;
-use crate::stats::Report;
+use crate::base::error::Error;
+use crate::base::report::Report;
 
 /// What is called at the end.
 pub(crate) type OnEnd = Box<dyn FnOnce() + Send>;

@@ -12,7 +12,7 @@ use flatout_wire::endpoint::Endpoint;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::error::{Error, ErrorKind, SETTINGS};
+use crate::base::error::{Error, ErrorKind, SETTINGS};
 use crate::rank::{Ranks, Turn};
 
 /// Object stores answer with few of many addresses and change them every few seconds (reference/cli.md §3.3).

@@ -13,7 +13,7 @@ use flatout_settings::format_size;
 use rustix::fs::{AtFlags, FileType, Mode, RenameFlags, Stat};
 use rustix::io::Errno;
 
-use crate::error::{Error, ErrorKind};
+use crate::base::error::{Error, ErrorKind};
 use crate::folder::{self, Folder};
 use crate::journal::{self, Journal, Kept, Log, Subject, Unreadable};
 use crate::temporary::{Earlier, Temporary};

@@ -9,11 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use crate::error::{Error, ErrorKind};
+use crate::base::error::{Error, ErrorKind};
+use crate::files;
 use crate::temporary::Temporary;
-
-/// Folders kept open: a listing comes folder by folder, so few are in use at once.
-const OPEN_MAX: usize = 64;
 
 /// A folder that many files go into.
 #[derive(Clone, Debug)]
@@ -23,6 +21,8 @@ pub struct Folder(Arc<Root>);
 struct Root {
     path: PathBuf,
     root: Arc<OwnedFd>,
+    /// How many of those beneath it are kept open.
+    open_max: usize,
     /// Folders beneath it by their relative paths.
     below: Mutex<HashMap<String, Arc<OwnedFd>>>,
 }
@@ -37,7 +37,12 @@ impl Folder {
         let root = opened.map_err(|refused| {
             Error::local("cannot use it as the target folder", refused).during("write", path.display())
         })?;
-        Ok(Folder(Arc::new(Root { path: path.to_path_buf(), root: Arc::new(root), below: Mutex::default() })))
+        Ok(Folder(Arc::new(Root {
+            path: path.to_path_buf(),
+            root: Arc::new(root),
+            open_max: files::folders_max(),
+            below: Mutex::default(),
+        })))
     }
 
     /// Where it is, as it was opened.
@@ -75,7 +80,7 @@ impl Folder {
         };
         let opened = Arc::new(opened);
         let mut below = self.lock();
-        if below.len() >= OPEN_MAX {
+        if below.len() >= self.0.open_max {
             below.clear();
         }
         below.insert(path.to_owned(), opened.clone());

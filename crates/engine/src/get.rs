@@ -1,5 +1,7 @@
 //! What is asked of a client: an object, a range of it, and where its bytes land.
 
+use std::sync::Arc;
+
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
 
@@ -19,6 +21,7 @@ pub struct Get {
     pub(crate) keep_existing: bool,
     pub(crate) priority: Priority,
     pub(crate) if_match: Option<String>,
+    pub(crate) version_id: Option<Arc<str>>,
     pub(crate) in_one_answer: bool,
     pub(crate) on_end: Option<OnEnd>,
 }
@@ -34,6 +37,7 @@ impl Get {
             keep_existing: false,
             priority: Priority::default(),
             if_match: None,
+            version_id: None,
             in_one_answer: false,
             on_end: None,
         }
@@ -51,6 +55,13 @@ impl Get {
     #[must_use]
     pub fn with_if_match(mut self, etag: impl Into<String>) -> Get {
         self.if_match = Some(etag.into());
+        self
+    }
+
+    /// The version of that id, of a bucket that keeps versions, instead of the newest.
+    #[must_use]
+    pub fn with_version_id(mut self, version_id: impl Into<Arc<str>>) -> Get {
+        self.version_id = Some(version_id.into());
         self
     }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::{Error, ErrorKind};
+use crate::base::error::{Error, ErrorKind};
+use crate::base::report::{Progress, Report};
 use crate::queue::Priority;
-use crate::stats::{Progress, Report};
 use crate::transfer::Running;
 
 /// A running transfer. Dropping it cancels, and waits until every shard has let go of the landing: no thread of the engine's

@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::error::{Error, ErrorKind, SETTINGS};
+use crate::base::error::{Error, ErrorKind, SETTINGS};
 
 /// Every address of this machine with the name of its interface; an interface with several is named as often.
 ///
@@ -95,7 +95,7 @@ fn resolve(wanted: &str) -> Result<Vec<IpAddr>, Error> {
             Err(refused) => {
                 let cause = format!(
                     "'{wanted}' is not an address of this machine: {}",
-                    crate::error::plain(&refused)
+                    crate::base::error::plain(&refused)
                 );
                 Err(Error::new(ErrorKind::Usage, cause).with_hint("`ip address` shows those that are"))
             }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 
-use crate::error::{Error, ErrorKind};
+use crate::base::error::{Error, ErrorKind};
 use crate::file::FileGround;
 use crate::folder::Folder;
 use crate::lease::Pool;

@@ -11,8 +11,8 @@ use std::task::{Context, Poll};
 
 use flatout_settings::format_size;
 
+use crate::base::error::{Error, ErrorKind};
 use crate::budget::{self, Budget, Ticket};
-use crate::error::{Error, ErrorKind};
 use crate::waits::Waits;
 
 /// Slabs of this size and more ask for huge pages: fewer faults on first touch, fewer TLB misses after.

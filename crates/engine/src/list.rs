@@ -7,10 +7,11 @@ use flatout_wire::listing;
 use flatout_wire::location::Location;
 
 use crate::account::{Dialect, Errand};
-use crate::client::Core;
+use crate::base::error::{Error, ErrorKind};
 use crate::control::Call;
-use crate::error::{Error, ErrorKind};
 use crate::lease::Charge;
+use crate::shards::Shards;
+use crate::shared::Shared;
 
 /// One line of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +36,7 @@ pub struct Bucket {
 
 /// The entries under a prefix, page after page. A page that fails ends the listing with its error.
 pub struct Listing {
-    core: Arc<Core>,
+    shards: Arc<Shards>,
     under: Location,
     deep: bool,
     most: Option<u32>,
@@ -52,14 +53,19 @@ enum Next {
 }
 
 impl Listing {
-    pub(crate) fn start(core: Arc<Core>, location: &Location, deep: bool) -> Result<Listing, Error> {
+    pub(crate) fn start(
+        shared: &Shared,
+        shards: Arc<Shards>,
+        location: &Location,
+        deep: bool,
+    ) -> Result<Listing, Error> {
         if Dialect::of(location) == Dialect::Plain {
             return Err(Error::new(ErrorKind::Unsupported, "a plain http server cannot be listed")
                 .during("list", location)
                 .with_hint("list a bucket: flatout ls s3://BUCKET/PREFIX --endpoint-url URL"));
         }
-        let (under, weight) = (location.clone(), core.pool.charge(0));
-        Ok(Listing { core, under, deep, most: None, next: Next::First, entries: VecDeque::new(), weight })
+        let (under, weight) = (location.clone(), shared.pool.charge(0));
+        Ok(Listing { shards, under, deep, most: None, next: Next::First, entries: VecDeque::new(), weight })
     }
 
     /// The same in pages of so many entries at most, from 1 on: for who wants to see only what comes first.
@@ -94,7 +100,7 @@ impl Listing {
         };
         let (under, delimiter) = (self.under.clone(), (!self.deep).then_some('/'));
         let errand = Errand::Page { under, delimiter, token: token.clone(), most: self.most };
-        let (_, body) = self.core.call(Call::new(errand))?;
+        let (_, body) = self.shards.call(Call::new(errand))?;
         let parsed = match Dialect::of(&self.under) {
             Dialect::Oss => listing::parse_oss_page(&body),
             _ => listing::parse_page(&body),

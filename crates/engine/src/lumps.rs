@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::connection::RECEIVE_BYTES;
-
+/// How much is received at once. It stays in a core's second-level cache on its way to the hash and the file;
+/// docs/numbers.md has the sweep.
+pub(crate) const RECEIVE_BYTES: usize = 256 << 10;
 /// A lump is what comes in this time, between bounds, while rates are measured in haste, and otherwise. Under the least a
 /// receive costs more than its bytes.
 const LASTS_IN_HASTE: Duration = Duration::from_millis(8);

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::error::{Error, ErrorKind};
+use crate::base::error::{Error, ErrorKind};
 use crate::lease::Slab;
 
 /// Where a transfer leaves the memory that it made: kept by whoever asks, and given to [`crate::Landing::Made`].

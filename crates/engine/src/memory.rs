@@ -4,10 +4,10 @@
 
 use flatout_settings::{Settings, format_size};
 
+use crate::base::error::{Error, ErrorKind, SETTINGS};
 use crate::budget::LAST;
-use crate::connection::RECEIVE_BYTES;
-use crate::error::{Error, ErrorKind, SETTINGS};
-use crate::many::Wanted;
+use crate::files::OpenFiles;
+use crate::lumps::RECEIVE_BYTES;
 use crate::pace::LEVEL_MOST;
 
 /// A shard's thread and runtime, without its scratch.
@@ -20,16 +20,12 @@ pub(crate) const TLS_CONNECTION_BYTES: u64 = 64 << 10;
 pub(crate) const CALLER_BYTES: u64 = 48 << 10;
 /// An object that has begun: its requests, its file, its journal.
 pub(crate) const OPEN_BYTES: u64 = 8 << 10;
-/// An object in a queue, besides its names.
-const OBJECT_BYTES: u64 = 768;
 
 /// Of the whole, what is set aside for names that are read ahead and for control answers, each: as much as they take as a
 /// rule. Both may have more; less is left for parts then.
 const SHARE_OF_CONTROL: u64 = 64;
 /// Of the whole, what connections may take where nobody has said how many.
 const SHARE_OF_CONNECTIONS: u64 = 8;
-/// Open files that are neither connections nor landings.
-const OTHER_FILES: u64 = 64;
 /// Of the whole, what names may hold at most, and a bound beyond which more would not make anything faster.
 const SHARE_OF_NAMES: u64 = 16;
 const NAMES_BYTES_MAX: u64 = 32 << 20;
@@ -59,6 +55,8 @@ pub(crate) struct Shares {
     pub(crate) parallel_max: u32,
     /// Why no more.
     pub(crate) parallel_by: ParallelBy,
+    /// Open files that the landings of many objects may hold.
+    pub(crate) landing_files: u64,
 }
 
 /// What says how many parts may be in flight at most.
@@ -77,13 +75,14 @@ pub(crate) enum ParallelBy {
 impl Shares {
     /// # Errors
     /// [`ErrorKind::Usage`] where that is too little for what is to be in flight, with the least that is enough.
-    pub(crate) fn of(settings: &Settings) -> Result<Shares, Error> {
+    pub(crate) fn of(settings: &Settings, files: &OpenFiles) -> Result<Shares, Error> {
         let limit = settings.memory_bytes;
         let shards = u64::from(settings.shards) * (RECEIVE_BYTES as u64 + SHARD_BYTES);
         let each = TLS_CONNECTION_BYTES + OPEN_BYTES;
         let (parallel_max, parallel_by) = match settings.parallel {
+            Some(parallel) if parallel > files.connections => (files.connections, ParallelBy::Files),
             Some(parallel) => (parallel, ParallelBy::Setting),
-            None => most_in_flight(limit / SHARE_OF_CONNECTIONS / each, most_by_files()),
+            None => most_in_flight(limit / SHARE_OF_CONNECTIONS / each, files.connections),
         };
         let fixed = shards + u64::from(parallel_max) * each;
         let set_aside = fixed + 2 * (limit / SHARE_OF_CONTROL);
@@ -102,7 +101,8 @@ impl Shares {
         }
         let names = (limit / SHARE_OF_NAMES).min(NAMES_BYTES_MAX);
         let answer = (limit / SHARE_OF_AN_ANSWER).min(ANSWER_BYTES_MAX);
-        Ok(Shares { limit, set_aside, names, answer, parallel_max, parallel_by })
+        let landing_files = files.landings;
+        Ok(Shares { limit, set_aside, names, answer, parallel_max, parallel_by, landing_files })
     }
 
     /// What parts that wait to be read may hold, of all streams together.
@@ -137,19 +137,6 @@ fn most_in_flight(by_memory: u64, by_files: u32) -> (u32, ParallelBy) {
         .unwrap_or((LEVEL_MOST, ParallelBy::Level))
 }
 
-/// Connections, and a file for each of them.
-fn most_by_files() -> u32 {
-    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    let most = files.map_or(u64::MAX, |files| files.saturating_sub(OTHER_FILES) / 2);
-    u32::try_from(most).unwrap_or(u32::MAX).max(1)
-}
-
-/// What an object weighs from when it is known until its end is told.
-pub(crate) fn weight(wanted: &Wanted) -> u64 {
-    // Its key is in its location and its file's name, and in the report's words.
-    OBJECT_BYTES + 3 * wanted.location.key().len() as u64 + 2 * wanted.name.len() as u64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,11 +145,15 @@ mod tests {
         Settings { memory_bytes, parallel: parallel.into(), shards, ..Settings::default() }
     }
 
+    fn of(settings: &Settings) -> Result<Shares, Error> {
+        Shares::of(settings, &OpenFiles::of(1 << 20, 3, settings.shards))
+    }
+
     #[test]
     fn shares_add_up() {
         for (memory_mib, parallel, shards) in [(16, 8, 2), (256, 512, 16), (512, 8, 2), (8 << 10, 512, 64)] {
             let settings = settings(memory_mib << 20, parallel, shards);
-            let shares = Shares::of(&settings).expect("enough");
+            let shares = of(&settings).expect("enough");
             assert_eq!(shares.set_aside + shares.parts(), shares.limit, "{shares:?}");
             assert!(shares.parts() >= shares.limit / 4, "{shares:?}");
             assert!(shares.names <= NAMES_BYTES_MAX && shares.answer <= ANSWER_BYTES_MAX, "{shares:?}");
@@ -172,11 +163,11 @@ mod tests {
     #[test]
     fn too_little_says_how_much_is_enough() {
         for (parallel, shards) in [(4096, 2), (8, 256), (4096, 256), (400, 2)] {
-            let error = Shares::of(&settings(16 << 20, parallel, shards)).expect_err("too little");
+            let error = of(&settings(16 << 20, parallel, shards)).expect_err("too little");
             let hint = error.hint().expect("a hint").to_owned();
             let least: u64 = hint["write --memory ".len()..].split("MiB").next().unwrap().parse().unwrap();
-            Shares::of(&settings(least << 20, parallel, shards)).expect("what was said is enough");
-            Shares::of(&settings((least - 2) << 20, parallel, shards)).expect_err("and not much too much");
+            of(&settings(least << 20, parallel, shards)).expect("what was said is enough");
+            of(&settings((least - 2) << 20, parallel, shards)).expect_err("and not much too much");
         }
     }
 
@@ -188,18 +179,23 @@ mod tests {
         check(100, 200, (100, ParallelBy::Memory));
         check(200, 100, (100, ParallelBy::Files));
         check(0, 100, (1, ParallelBy::Memory));
-        let shares = |parallel| Shares::of(&settings(16 << 20, parallel, 1)).expect("enough");
+        let shares = |parallel| of(&settings(16 << 20, parallel, 1)).expect("enough");
         assert_eq!((shares(Some(9)).parallel_max, shares(Some(9)).parallel_by), (9, ParallelBy::Setting));
         assert_eq!((shares(None).parallel_max, shares(None).parallel_by), (28, ParallelBy::Memory));
+        let few = OpenFiles::of(64, 5, 1);
+        let shares = |parallel| Shares::of(&settings(16 << 20, parallel, 1), &few).expect("enough");
+        let by_files = (few.connections, ParallelBy::Files);
+        assert_eq!((shares(Some(200)).parallel_max, shares(Some(200)).parallel_by), by_files);
+        assert_eq!((shares(None).parallel_max, shares(None).parallel_by), by_files);
     }
 
     #[test]
     fn a_window_is_twice_what_is_in_flight_as_far_as_memory_goes() {
-        let shares = Shares::of(&settings(512 << 20, 8, 2)).expect("enough");
+        let shares = of(&settings(512 << 20, 8, 2)).expect("enough");
         let window_mib = |parallel, part_mib: u64| shares.window(parallel, part_mib << 20) >> 20;
         assert_eq!([window_mib(8, 8), window_mib(8, 1), window_mib(1, 8)], [128, 64, 64]);
         assert_eq!(shares.window(512, 8 << 20), shares.window_max());
-        let shares = Shares::of(&settings(8 << 30, 512, 2)).expect("enough");
+        let shares = of(&settings(8 << 30, 512, 2)).expect("enough");
         assert_eq!(shares.window(512, 8 << 20), WINDOW_BYTES_MAX);
     }
 }

@@ -2,16 +2,15 @@
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use flatout_wire::endpoint::Endpoint;
 use flatout_wire::head::Head;
 use flatout_wire::location::{Location, LocationError};
 use flatout_wire::range::{Span, http_range};
 
-use crate::account::{Account, Dialect, Errand, Pen};
-use crate::client::Core;
-use crate::error::Error;
+use crate::account::{Account, Dialect, Errand, Pen, Target};
+use crate::base::error::Error;
+use crate::base::time::unix_seconds;
 
 /// S3 and OSS accept a signature for 15 minutes; a fresh one each minute leaves room for clocks that disagree.
 const SIGNED_FOR_S: u64 = 60;
@@ -21,6 +20,7 @@ pub(crate) struct ObjectRequests {
     account: Arc<Account>,
     /// Asks for the whole, and for its checksum with it.
     whole: bool,
+    version_id: Option<Arc<str>>,
     state: Mutex<State>,
 }
 
@@ -51,7 +51,13 @@ pub(crate) struct Outgoing {
 impl ObjectRequests {
     pub(crate) fn new(account: Arc<Account>, location: Location) -> ObjectRequests {
         let state = Mutex::new(State { location, original: None, rendered: None });
-        ObjectRequests { account, whole: false, state }
+        ObjectRequests { account, whole: false, version_id: None, state }
+    }
+
+    /// The same for one version of the object.
+    pub(crate) fn of_version(mut self, version_id: Option<Arc<str>>) -> ObjectRequests {
+        self.version_id = version_id;
+        self
     }
 
     /// The same for an object that one plain GET is to bring: the answer states the checksum, and no HEAD is needed.
@@ -64,13 +70,8 @@ impl ObjectRequests {
     }
 
     /// The bytes of a GET and where to send them. `if_match` pins the version.
-    pub(crate) async fn get(
-        &self,
-        core: &Arc<Core>,
-        asked: &Asked,
-        if_match: Option<&str>,
-    ) -> Result<Outgoing, Error> {
-        let pen = self.account.pen(core, self.dialect()).await?;
+    pub(crate) async fn get(&self, asked: &Asked, if_match: Option<&str>) -> Result<Outgoing, Error> {
+        let pen = self.account.pen(self.dialect()).await?;
         let rendered = self.rendered(&pen)?;
         let mut bytes = Vec::with_capacity(rendered.head.len() + 128);
         bytes.extend_from_slice(&rendered.head);
@@ -92,7 +93,7 @@ impl ObjectRequests {
     pub(crate) fn head(&self) -> Option<Errand> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &state.location {
-            Location::S3 { .. } => Some(Errand::Head(state.location.clone())),
+            Location::S3 { .. } => Some(Errand::Head(self.target(&state))),
             Location::Oss { .. } | Location::Http { .. } => None,
         }
     }
@@ -100,7 +101,7 @@ impl ObjectRequests {
     /// Learns from a refusal where the bucket lies; whether asking again goes there.
     pub(crate) fn learn(&self, head: &mut Head, body: &[u8]) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let moved = self.account.learn(&Errand::Get(state.location.clone()), head, body);
+        let moved = self.account.learn(&Errand::Get(self.target(&state)), head, body);
         if moved {
             state.rendered = None;
         }
@@ -127,6 +128,10 @@ impl ObjectRequests {
         true
     }
 
+    fn target(&self, state: &State) -> Target {
+        Target { location: state.location.clone(), version_id: self.version_id.clone() }
+    }
+
     fn rendered(&self, pen: &Pen) -> Result<Rendered, Error> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let fresh = |rendered: &&Rendered| {
@@ -135,8 +140,8 @@ impl ObjectRequests {
         if let Some(rendered) = state.rendered.as_ref().filter(fresh) {
             return Ok(rendered.clone());
         }
-        let location = state.location.clone();
-        let errand = if self.whole { Errand::Whole(location) } else { Errand::Get(location) };
+        let target = self.target(&state);
+        let errand = if self.whole { Errand::Whole(target) } else { Errand::Get(target) };
         let request = self.account.request(&errand, pen)?;
         let mut head = Vec::new();
         request.write_head(&mut head);
@@ -171,9 +176,4 @@ impl Asked {
             Asked::LastByte => Span::Last(1).http(),
         }
     }
-}
-
-/// The wall clock, for signatures.
-pub(crate) fn unix_seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -13,11 +13,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::attempt::{Answer, ask_elsewhere, note_landed};
-use crate::connection::RECEIVE_BYTES;
+use crate::base::error::Error;
+use crate::base::report::{Counters, PartRecord};
+use crate::base::version::Version;
 use crate::drive::wait_or_give_up;
-use crate::error::Error;
 use crate::flight::Aloft;
 use crate::landing::Place;
+use crate::lumps::RECEIVE_BYTES;
 use crate::object::Asked;
 use crate::plan::Taken;
 use crate::refusal::Failure;
@@ -25,7 +27,6 @@ use crate::retry::Attempts;
 use crate::shard::Shard;
 use crate::slots::Slot;
 use crate::stall::Silence;
-use crate::stats::{Counters, PartRecord, Version};
 use crate::transfer::{Running, Turn};
 use crate::verify::PartHash;
 
@@ -49,6 +50,8 @@ pub(crate) struct Part<'a> {
     /// When its first answer was asked for, and when that began.
     answered_s: Option<(f64, f64)>,
     served_by: Option<(SocketAddr, u32)>,
+    /// When the last answer or byte of it came.
+    heard: Option<Instant>,
     /// None while it waits to be asked for again.
     slot: Option<Slot>,
     _in_flight: InFlight<'a>,
@@ -88,6 +91,7 @@ impl<'a> Part<'a> {
             attempts: 0,
             answered_s: None,
             served_by: None,
+            heard: None,
             slot: Some(slot),
             _in_flight: InFlight::start(&running.counters),
         }
@@ -113,6 +117,10 @@ impl<'a> Part<'a> {
         attempts: &mut Attempts,
     ) -> Result<(), Error> {
         self.slot = None;
+        let failure = match self.heard {
+            Some(heard) => failure.since(heard.into_std()),
+            None => failure,
+        };
         wait_or_give_up(shard, self.running, failure, attempts).await?;
         self.slot = Some(self.running.slot().await);
         Ok(())
@@ -181,7 +189,7 @@ impl<'a> Part<'a> {
             if wanted == 0 {
                 break;
             }
-            let may_be_left = || attempts.may_be_left_after(watch.bytes, shard.core.settings.retries);
+            let may_be_left = || attempts.may_be_left_after(watch.bytes, shard.shared.settings.retries);
             let comes = {
                 let mut receiving = pin!(answer.receive(shard, &mut self.place, &mut self.hash, wanted));
                 poll_fn(|cx| {
@@ -220,6 +228,7 @@ impl<'a> Part<'a> {
                     }
                     // It goes on: the race, if there is one, is over.
                     race = None;
+                    self.heard = Some(Instant::now());
                     note_landed(shard, running, &mut self.place, received).await;
                     let left = self.missing();
                     if watch.on_received(shard, answer, received, left.end - left.start) {
@@ -246,6 +255,7 @@ impl<'a> Part<'a> {
 
     fn on_first_byte(&mut self, answer: &Answer) {
         self.attempts += 1;
+        self.heard = Some(answer.answered);
         if self.answered_s.is_none() {
             let now_s = self.running.clock_s();
             let at = |moment: Instant| (now_s - moment.elapsed().as_secs_f64()).max(0.0);
@@ -327,7 +337,7 @@ impl Watch {
             return false;
         }
         self.tell(shard, answer);
-        let (endpoints, connection) = (&shard.core.endpoints, &answer.connection);
+        let (endpoints, connection) = (&shard.shared.endpoints, &answer.connection);
         endpoints.lets_go(connection.address, connection.opened)
             && endpoints.usual_rate(connection.address).is_some_and(|usual| {
                 let own = self.bytes as f64 / (now - self.begun).as_secs_f64();
@@ -340,7 +350,7 @@ impl Watch {
         let (bytes, since) = self.told;
         let (now, connection) = (Instant::now(), &answer.connection);
         let time = (now - since).min(SILENCE_TOLD);
-        shard.core.endpoints.on_carried(connection.address, connection.opened, self.bytes - bytes, time);
+        shard.shared.endpoints.on_carried(connection.address, connection.opened, self.bytes - bytes, time);
         self.told = (self.bytes, now);
     }
 

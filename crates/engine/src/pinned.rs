@@ -6,9 +6,9 @@ use std::sync::{Mutex, PoisonError};
 use flatout_wire::head::{quoted, strong};
 use flatout_wire::time::{format_http, parse_http};
 
-use crate::error::{Error, ErrorKind};
-use crate::reader::Object;
-use crate::stats::Version;
+use crate::base::error::{Error, ErrorKind};
+use crate::base::version::Object;
+use crate::base::version::Version;
 
 /// The version that a transfer is held against, or every transfer of a reader's object.
 pub(crate) struct Pinned {
@@ -21,7 +21,7 @@ pub(crate) struct Pinned {
     /// And where no time was told either, Last-Modified of the first answer.
     version: Mutex<Version>,
     /// Nothing else will do: an answer that has no ETag is of another version.
-    is_condition: bool,
+    pub(crate) is_condition: bool,
 }
 
 impl Pinned {

@@ -12,7 +12,7 @@ use flatout_wire::request::{self, Method};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::error::{Error, ErrorKind, SETTINGS};
+use crate::base::error::{Error, ErrorKind, SETTINGS};
 
 /// No proxy's answer to CONNECT is longer.
 const HEAD_BYTES_MAX: usize = 16 << 10;

@@ -1,15 +1,21 @@
 //! What an origin's refusal means to the caller: kind, sentence, remedy. One table.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flatout_wire::head::Head;
 use flatout_wire::location::{HttpUrl, Location, LocationError};
 use flatout_wire::request::Method;
 use flatout_wire::verdict::{self, Reason, Refusal, Verdict};
 
-use crate::error::{Error, ErrorKind};
-use crate::object::unix_seconds;
+use crate::base::error::{Error, ErrorKind};
+use crate::base::operation::Load;
+use crate::base::time::unix_seconds;
 use crate::retry::Fault;
+
+/// As many as browsers' older advice (RFC 2068 §10.3) and curl users live with.
+pub(crate) const REDIRECTS_MAX: u32 = 5;
+/// How often one request follows its bucket: the first answer may name the region, the second the place in it.
+pub(crate) const MOVES_MAX: u32 = 2;
 
 /// Signatures are refused beyond it (S3 and OSS: RequestTimeTooSkewed).
 const SKEW_REFUSED_S: u64 = 15 * 60;
@@ -26,27 +32,45 @@ pub(crate) struct Failure {
     pub(crate) retry_after: Option<Duration>,
     /// The status of the answer, where there was one.
     pub(crate) status: Option<u16>,
+    /// When the attempt began, or brought its last byte; `None` where that is not known.
+    pub(crate) since: Option<Instant>,
 }
 
 impl Failure {
     /// Trying again may help.
     pub(crate) fn transient(error: Error) -> Failure {
-        Failure { fault: Fault::Transient, error, retry_after: None, status: None }
+        Failure { fault: Fault::Transient, error, retry_after: None, status: None, since: None }
     }
 
-    /// An origin could not be reached, which took so long; whether it was reached before.
-    pub(crate) fn to_connect(error: Error, took: Duration, was_reached: bool) -> Failure {
-        match error.kind() {
-            ErrorKind::Timeout if !was_reached => {
-                Failure { fault: Fault::Unreached(took), ..Failure::transient(error) }
-            }
-            _ => error.into(),
-        }
+    /// No address of the origin could be reached.
+    pub(crate) fn to_connect(error: Error) -> Failure {
+        let fault = if error.may_pass() { Fault::Unreached } else { Fault::Final };
+        Failure { fault, ..Failure::transient(error) }
+    }
+
+    /// The origin was away for too long.
+    pub(crate) fn outage(error: Error, waited: Duration) -> Failure {
+        Failure { fault: Fault::Away, ..Failure::transient(error.after_outage(waited)) }
     }
 
     /// Trying again will not help.
     pub(crate) fn last(error: Error) -> Failure {
-        Failure { fault: Fault::Final, error, retry_after: None, status: None }
+        Failure { fault: Fault::Final, ..Failure::transient(error) }
+    }
+
+    /// What the answer says about how much is asked; `None` where it is no sign of the origin's being well.
+    pub(crate) fn load(&self) -> Option<Load> {
+        match self.fault {
+            Fault::Throttled => Some(Load::TooMuch),
+            Fault::Final => Some(Load::Fine),
+            Fault::Transient | Fault::Unreached | Fault::Unavailable | Fault::Away => None,
+        }
+    }
+
+    /// The same, of an attempt that began then, or brought its last byte.
+    #[must_use]
+    pub(crate) fn since(self, began: Instant) -> Failure {
+        Failure { since: self.since.max(Some(began)), ..self }
     }
 
     /// What is being read is gone: another version stands in its place.
@@ -76,18 +100,25 @@ impl Failure {
     /// The failure that an answer with this head and body tells of; `None` when it tells of success.
     /// `note` says what the user should know of the keys, where that is more than that there are some.
     pub(crate) fn of_answer(head: &Head, body: &[u8], note: Option<&str>) -> Option<Failure> {
+        let retry_after =
+            head.retry_after_s.map(Duration::from_secs).or(head.qos_delay_ms.map(Duration::from_millis));
         let (fault, refusal) = match judged(head, body) {
             Verdict::Done => return None,
             Verdict::Again(refusal) => (Fault::Transient, refusal),
+            // MinIO says 60 s while it starts: what it means is found out by asking.
+            Verdict::Later(refusal) if head.status == 503 && head.qos_delay_ms.is_none() => {
+                (Fault::Unavailable, refusal)
+            }
+            Verdict::Later(refusal) if retry_after.is_none() => (Fault::Unavailable, refusal),
             Verdict::Later(refusal) => (Fault::Throttled, refusal),
             Verdict::Refused(refusal) => (Fault::Final, refusal),
         };
         let error = match fault {
-            Fault::Throttled => {
+            Fault::Throttled | Fault::Unavailable => {
                 Error::new(ErrorKind::Throttled, sentence(&refusal, "the origin asks for less"))
                     .with_hint("try again later, or with a smaller --parallel")
             }
-            Fault::Transient | Fault::Unreached(_) => {
+            Fault::Transient | Fault::Unreached | Fault::Away => {
                 Error::new(ErrorKind::Network, sentence(&refusal, "the origin failed"))
                     .with_hint("try again later; if it stays so, look at the origin")
             }
@@ -96,9 +127,7 @@ impl Failure {
                 refused(&refusal, note, head, is_explained)
             }
         };
-        let retry_after =
-            head.retry_after_s.map(Duration::from_secs).or(head.qos_delay_ms.map(Duration::from_millis));
-        Some(Failure { fault, error, retry_after, status: Some(head.status) })
+        Some(Failure { fault, error, retry_after, status: Some(head.status), since: None })
     }
 }
 
@@ -296,6 +325,10 @@ fn sentence(refusal: &Refusal, what: &str) -> String {
         words += &format!(", request {request_id}");
     }
     format!("{what} ({words})")
+}
+
+pub(crate) fn is_redirect(status: u16) -> bool {
+    matches!(status, 301 | 302 | 303 | 307 | 308)
 }
 
 #[cfg(test)]

@@ -6,12 +6,16 @@ use std::time::Duration;
 /// What went wrong with an attempt, as far as retrying is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// No connection, a reset, a body that ended early, a stall, a 500: the origin may be well a moment later.
+    /// A reset, a body that ended early, a stall, a 500: the origin may be well a moment later.
     Transient,
-    /// An origin that nobody has ever reached let the time for a connection pass, which was so long.
-    Unreached(Duration),
-    /// 503, 429: the origin asks for less.
+    /// No connection came about, to any address.
+    Unreached,
+    /// 503, 429: the origin is down, or asks for less. A store that starts answers `SlowDown` too.
+    Unavailable,
+    /// The origin asks for less, and says for how long.
     Throttled,
+    /// The origin was away for `--outage-timeout`.
+    Away,
     /// Asking again would bring the same answer.
     Final,
 }
@@ -20,9 +24,10 @@ const TRANSIENT_BASE_MS: u64 = 50;
 const THROTTLED_BASE_MS: u64 = 500;
 const WAIT_MAX_MS: u64 = 20_000;
 
-/// So long a connection is waited for where there has never been one, whatever is left of the retries: an endpoint that is
-/// mistyped, or behind a firewall, stays so. What comes up within that time is found, as each connect asks several times.
-const UNREACHED_MAX: Duration = Duration::from_secs(10);
+/// An origin that serves others over the connections that it has may take a new one soon.
+const UNREACHED_MAX_MS: u64 = 1_000;
+/// So often in a row, which is about a minute: another name at the same store may be no name at all.
+const UNREACHED_TIMES: u32 = 120;
 
 /// How long to wait before attempt `attempt + 1` (attempts count from 1), or `None` to give up.
 ///
@@ -34,15 +39,16 @@ pub(crate) fn wait(
     asked: Option<Duration>,
     chance: f64,
 ) -> Option<Duration> {
-    let base_ms = match fault {
-        Fault::Final => return None,
-        Fault::Transient | Fault::Unreached(_) => TRANSIENT_BASE_MS,
-        Fault::Throttled => THROTTLED_BASE_MS,
+    let (base_ms, max_ms) = match fault {
+        Fault::Final | Fault::Away => return None,
+        Fault::Transient => (TRANSIENT_BASE_MS, WAIT_MAX_MS),
+        Fault::Unreached => (TRANSIENT_BASE_MS, UNREACHED_MAX_MS),
+        Fault::Throttled | Fault::Unavailable => (THROTTLED_BASE_MS, WAIT_MAX_MS),
     };
     if attempt > retries_max {
         return None;
     }
-    let ceiling_ms = base_ms.saturating_mul(1 << attempt.min(16)).min(WAIT_MAX_MS);
+    let ceiling_ms = base_ms.saturating_mul(1 << attempt.min(16)).min(max_ms);
     let jittered = Duration::from_millis((ceiling_ms as f64 * chance) as u64);
     Some(asked.map_or(jittered, |asked| asked.min(Duration::from_millis(WAIT_MAX_MS)) + jittered / 4))
 }
@@ -65,8 +71,6 @@ pub(crate) struct Attempts {
     landed_bytes: u64,
     /// What all had landed at the last failure.
     all_bytes: u64,
-    /// How long an origin was sought that has never been reached.
-    sought: Duration,
 }
 
 impl Attempts {
@@ -77,9 +81,9 @@ impl Attempts {
 
     /// The attempt under way has failed: how long to wait before the next, or `None` to give up.
     ///
-    /// `all_bytes` is what has landed by now of all that is under way: an origin that throttles one of them while it serves
-    /// the others is working, and has more patience, which ends too: one object may be refused for ever. Each shard counts
-    /// what lands through it, of whatever origin: what it misjudges by that is how long to be patient, never whether to end.
+    /// `all_bytes` is what has landed by now through this shard, of all objects: while they land, an origin that throttles
+    /// this one is working, and it is tried more often, though not for ever. A connection that does not come about while
+    /// the origin serves others says nothing of the object: it is tried for about a minute.
     pub(crate) fn on_failure(
         &mut self,
         fault: Fault,
@@ -89,24 +93,29 @@ impl Attempts {
         chance: f64,
     ) -> Option<Duration> {
         let was_worth_it = std::mem::take(&mut self.landed_bytes) >= WORTH_BYTES;
-        let serves_others = fault == Fault::Throttled && all_bytes != self.all_bytes;
+        let is_throttled = matches!(fault, Fault::Throttled | Fault::Unavailable);
+        let serves_others = is_throttled && all_bytes != self.all_bytes;
+        self.failed += 1;
+        self.all_bytes = all_bytes;
+        if fault == Fault::Unreached && retries_max > 0 && self.in_row < UNREACHED_TIMES {
+            self.in_row += 1;
+            return wait(fault, self.in_row, u32::MAX, asked, chance);
+        }
         (self.in_vain, self.in_row) = match (was_worth_it, serves_others) {
             (true, _) => (1, 1),
             (false, true) => (self.in_vain.max(1), self.in_row + 1),
             (false, false) => (self.in_vain + 1, self.in_row + 1),
         };
-        self.failed += 1;
-        self.all_bytes = all_bytes;
-        if let Fault::Unreached(took) = fault {
-            self.sought += took;
-        }
-        if self.sought >= UNREACHED_MAX {
-            return None;
-        }
         if self.in_vain > retries_max || self.in_row > retries_max.saturating_mul(THROTTLED_PATIENCE) {
             return None;
         }
         wait(fault, self.in_row, u32::MAX, asked, chance)
+    }
+
+    /// The attempt under way has failed because the origin is away, which says nothing of what it was for: it uses up nothing.
+    pub(crate) fn on_outage(&mut self) {
+        self.landed_bytes = 0;
+        self.failed += 1;
     }
 
     /// Whether the attempt under way, which has landed `bytes` and is silent, may be left for another: it then counts as one
@@ -166,7 +175,11 @@ mod tests {
         check(Fault::Throttled, 5, None, 1.0, Some(16_000));
         check(Fault::Throttled, 1, Some(3), 0.0, Some(3_000));
         check(Fault::Throttled, 1, Some(3_600), 0.0, Some(20_000));
+        check(Fault::Unreached, 4, None, 1.0, Some(800));
+        check(Fault::Unreached, 5, None, 1.0, Some(1_000));
+        check(Fault::Unavailable, 1, None, 1.0, Some(1_000));
         check(Fault::Final, 1, None, 0.5, None);
+        check(Fault::Away, 1, None, 0.5, None);
     }
 
     /// A row of failures, each after an attempt that landed that many KiB and with that much landed by all, in KiB; the
@@ -221,23 +234,22 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_reached_is_not_sought_for_half_a_minute() {
-        let check = |each_s: u64, retries_max: u32, expected: u32| {
-            let mut attempts = Attempts::default();
-            let fault = Fault::Unreached(Duration::from_secs(each_s));
-            while attempts.on_failure(fault, 0, retries_max, None, 0.5).is_some() {}
-            assert_eq!(attempts.failed(), expected, "{each_s} s each, {retries_max} retries");
-        };
-        check(5, 5, 2);
-        check(5, 100, 2);
-        check(1, 5, 6);
-        check(1, 100, 10);
-        check(60, 5, 1);
-        check(5, 0, 1);
-        // What was reached once may come back.
+    fn a_connection_refused_while_others_are_served_uses_up_no_retries() {
         let mut attempts = Attempts::default();
-        while attempts.on_failure(Fault::Transient, 0, 5, None, 0.5).is_some() {}
-        assert_eq!(attempts.failed(), 6);
+        let mut fails = || attempts.on_failure(Fault::Unreached, 0, 2, None, 1.0);
+        assert!((0..UNREACHED_TIMES).all(|_| fails().is_some()) && fails().is_none());
+        assert_eq!(Attempts::default().on_failure(Fault::Unreached, 0, 0, None, 1.0), None);
+    }
+
+    #[test]
+    fn an_outage_uses_up_no_retries() {
+        let mut attempts = Attempts::default();
+        (0..1_000).for_each(|_| attempts.on_outage());
+        for expected_ms in [Some(100), Some(200), None] {
+            let wait = attempts.on_failure(Fault::Transient, 0, 2, None, 1.0);
+            assert_eq!(wait, expected_ms.map(Duration::from_millis));
+        }
+        assert_eq!(attempts.failed(), 1_003);
     }
 
     #[test]

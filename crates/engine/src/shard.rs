@@ -5,139 +5,52 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-use bytes::Bytes;
 use flatout_wire::endpoint::Endpoint;
-use flatout_wire::head::Head;
 use tokio::runtime::LocalRuntime;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::client::Core;
-use crate::connection::{self, Connection, RECEIVE_BYTES, Socket};
-use crate::control::{self, Call, Caller, Question, Reply};
-use crate::drive::{drive_lead, drive_segment, drive_worker};
-use crate::error::Error;
-use crate::gate::{Bandwidth, Cell as Counters, Class, Gate, Post};
+use crate::base::error::Error;
+use crate::base::operation::Class;
+use crate::connection::{self, Connection, Socket};
+use crate::control::Caller;
+
+use crate::gate::{Bandwidth, Cell as Counters, Gate, Ruling};
 use crate::hedge::Hedge;
-use crate::hold::Hold;
 use crate::lease::{Charge, Lease};
-use crate::many::{Worker, drive_many};
 use crate::memory::SHARD_BYTES;
 use crate::pace::Gate as Waits;
 use crate::proxy::Purpose;
 use crate::refusal::Failure;
-use crate::retry::{Attempts, Dice};
+use crate::retry::{Attempts, Dice, Fault};
+use crate::shards::Job;
+use crate::shared::Shared;
 use crate::thread_clock::ThreadClock;
 use crate::tls_errors::{is_tls, wants_tls};
 use crate::transfer::Running;
 
-/// What a shard is asked to do. A part crosses threads once in, as a number taken by a worker, and once out, by landing.
-pub(crate) enum Job {
-    Lead(Hold, Post),
-    Work(Hold, Post),
-    Segment(Hold, Post),
-    /// Memory has come free that reads wait for.
-    Feed,
-    Many(Worker),
-    Call(Call, std::sync::mpsc::Sender<Result<(Head, Bytes), Error>>),
-    Ask(Question, std::sync::mpsc::Sender<Result<Reply, Error>>),
-    Stop,
-}
-
-/// The other threads' end of a shard.
-pub(crate) struct ShardHandle {
-    jobs: mpsc::UnboundedSender<Job>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl ShardHandle {
-    /// Starts the thread.
-    pub(crate) fn start(core: Arc<Core>, number: u32) -> Result<ShardHandle, Error> {
-        let scratch = core.pool.lease(RECEIVE_BYTES)?;
-        let (jobs, queue) = mpsc::unbounded_channel();
-        let thread = std::thread::Builder::new()
-            .name(format!("flatout-{number}"))
-            .spawn(move || run(core, number, scratch, queue))
-            .map_err(|refused| Error::local("cannot start a thread", refused))?;
-        Ok(ShardHandle { jobs, thread: Some(thread) })
-    }
-
-    /// A shard without a thread of its own: whoever has the queue serves it.
-    #[cfg(test)]
-    pub(crate) fn threadless() -> (ShardHandle, mpsc::UnboundedReceiver<Job>) {
-        let (jobs, queue) = mpsc::unbounded_channel();
-        (ShardHandle { jobs, thread: None }, queue)
-    }
-
-    /// Where to hand jobs over. A shard that has stopped drops them, and with each the hold on its transfer.
-    pub(crate) fn jobs(&self) -> mpsc::UnboundedSender<Job> {
-        self.jobs.clone()
-    }
-
-    /// Stops the thread and waits for it; its transfers end as cancelled.
-    pub(crate) fn stop(mut self) {
-        // One that has stopped by itself is as good.
-        let _ = self.jobs.send(Job::Stop);
-        if let Some(thread) = self.thread.take() {
-            // A panic of the thread has been printed by its own hook; there is nothing to add.
-            let _ = thread.join();
-        }
-    }
-}
-
-fn run(core: Arc<Core>, number: u32, scratch: Lease, queue: mpsc::UnboundedReceiver<Job>) {
+pub(crate) fn run(shared: Arc<Shared>, number: u32, scratch: Lease, queue: mpsc::UnboundedReceiver<Job>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .build_local(Default::default());
+    // `OpenFiles` has seen to it that there is a descriptor for each shard.
     let runtime: LocalRuntime = runtime.expect("an epoll descriptor can be had for each shard");
-    let seed = u64::from(std::process::id()) << 32 ^ crate::object::unix_seconds() ^ u64::from(number) << 20;
-    let shard = Rc::new(Shard::new(core, number, scratch, seed, Some(ThreadClock::new())));
-    runtime.block_on(serve(shard, number, queue));
+    let seed =
+        u64::from(std::process::id()) << 32 ^ crate::base::time::unix_seconds() ^ u64::from(number) << 20;
+    let shard = Rc::new(Shard::new(shared, number, scratch, seed, Some(ThreadClock::new())));
+    runtime.block_on(serve(shard, queue));
     // A name look-up that hangs in the system's resolver must not hold up whoever closes the client.
     runtime.shutdown_background();
 }
 
 /// A job in, a task of its own on the shard's runtime.
-pub(crate) async fn serve(shard: Rc<Shard>, number: u32, mut queue: mpsc::UnboundedReceiver<Job>) {
+pub(crate) async fn serve(shard: Rc<Shard>, mut queue: mpsc::UnboundedReceiver<Job>) {
     while let Some(job) = queue.recv().await {
         match job {
-            Job::Lead(hold, post) => {
-                hold.join_shard(number);
-                tokio::task::spawn_local(drive_lead(shard.clone(), hold, Some(post)));
-            }
-            Job::Work(hold, post) => {
-                hold.join_shard(number);
-                tokio::task::spawn_local(drive_worker(shard.clone(), hold, post));
-            }
-            Job::Segment(hold, post) => {
-                hold.join_shard(number);
-                tokio::task::spawn_local(drive_segment(shard.clone(), hold, post));
-            }
-            Job::Feed => {
-                let core = shard.core.clone();
-                // Of its own: it calls who reads, whose panic is not to end the shard.
-                tokio::task::spawn_local(async move { core.readers.on_feeder_called() });
-            }
-            Job::Many(worker) => {
-                tokio::task::spawn_local(drive_many(shard.clone(), worker));
-            }
-            Job::Call(call, reply) => {
-                let shard = shard.clone();
-                tokio::task::spawn_local(async move {
-                    // Whoever asked may have gone; then nobody needs the answer.
-                    let _ = reply.send(control::call_with_retries(&shard, call).await);
-                });
-            }
-            Job::Ask(question, reply) => {
-                let shard = shard.clone();
-                tokio::task::spawn_local(async move {
-                    let _ = reply.send(control::ask(&shard, question).await);
-                });
-            }
+            Job::Task(task) => drop(tokio::task::spawn_local(task.begin(shard.clone()))),
             Job::Stop => break,
         }
     }
@@ -145,7 +58,7 @@ pub(crate) async fn serve(shard: Rc<Shard>, number: u32, mut queue: mpsc::Unboun
 
 /// What one thread owns.
 pub(crate) struct Shard {
-    pub(crate) core: Arc<Core>,
+    pub(crate) shared: Arc<Shared>,
     pub(crate) number: u32,
     /// Where bytes are received whose landing consumes them at once: one for the thread, since it receives one at a time.
     pub(crate) scratch: RefCell<Lease>,
@@ -165,15 +78,15 @@ pub(crate) struct Shard {
 impl Shard {
     /// `seed` is for the jitter of its waits.
     pub(crate) fn new(
-        core: Arc<Core>,
+        shared: Arc<Shared>,
         number: u32,
         scratch: Lease,
         seed: u64,
         clock: Option<ThreadClock>,
     ) -> Shard {
-        let weight = core.pool.charge(SHARD_BYTES);
+        let weight = shared.pool.charge(SHARD_BYTES);
         Shard {
-            core,
+            shared,
             number,
             scratch: RefCell::new(scratch),
             callers: RefCell::default(),
@@ -207,7 +120,7 @@ impl Shard {
     }
 
     fn lets_go(&self, connection: &Connection) -> bool {
-        self.core.endpoints.lets_go(connection.address, connection.opened)
+        self.shared.endpoints.lets_go(connection.address, connection.opened)
     }
 
     /// A new connection to `endpoint`, or to the proxy that leads there: to the first of its addresses that can be reached
@@ -220,16 +133,15 @@ impl Shard {
         shunned: Option<SocketAddr>,
         within: Duration,
     ) -> Result<(Socket, SocketAddr), Failure> {
-        let (core, begun) = (&self.core, Instant::now());
-        let proxy = core.routes.of(endpoint, purpose);
+        let shared = &self.shared;
+        let proxy = shared.routes.of(endpoint, purpose);
         let nearest = proxy.map_or(endpoint, |proxy| &proxy.endpoint);
-        let failed = |error| Failure::to_connect(error, begun.elapsed(), core.endpoints.was_reached(nearest));
-        let addresses = core.endpoints.addresses(nearest, shunned, within).await;
+        let addresses = shared.endpoints.addresses(nearest, shunned, within).await;
         let addresses = addresses.map_err(|error| match proxy {
-            Some(proxy) => failed(proxy.unresolved(&error)),
-            None => failed(error),
+            Some(proxy) => Failure::to_connect(proxy.unresolved(&error)),
+            None => Failure::to_connect(error),
         })?;
-        let head_start = core.endpoints.head_start(&addresses);
+        let head_start = shared.endpoints.head_start(&addresses);
         let (tell, mut told) = mpsc::unbounded_channel();
         let (mut waiting, mut under_way) = (addresses.into_iter(), 0_usize);
         let mut refused = None;
@@ -239,8 +151,8 @@ impl Shard {
                 under_way += 1;
             }
             if under_way == 0 {
-                core.endpoints.on_unreachable(nearest);
-                return Err(failed(refused.expect("a name that resolves has an address")));
+                shared.endpoints.on_unreachable(nearest);
+                return Err(Failure::to_connect(refused.expect("a name that resolves has an address")));
             }
             let ended = match waiting.len() {
                 0 => told.recv().await,
@@ -269,16 +181,16 @@ impl Shard {
         tell: mpsc::UnboundedSender<(SocketAddr, Result<Socket, Error>)>,
     ) {
         let (shard, endpoint) = (self.clone(), endpoint.clone());
-        self.core.endpoints.on_connecting(address);
+        self.shared.endpoints.on_connecting(address);
         tokio::task::spawn_local(async move {
-            let (core, begun) = (&shard.core, Instant::now());
-            let proxy = core.routes.of(&endpoint, purpose);
+            let (shared, begun) = (&shard.shared, Instant::now());
+            let proxy = shared.routes.of(&endpoint, purpose);
             // A service of this machine is there for it wherever its objects come from.
-            let local = if purpose == Purpose::Store { core.binds.next(address) } else { Ok(None) };
-            let connected = connection::connect(&endpoint, proxy, address, local, &core.tls, within).await;
+            let local = if purpose == Purpose::Store { shared.binds.next(address) } else { Ok(None) };
+            let connected = connection::connect(&endpoint, proxy, address, local, &shared.tls, within).await;
             match &connected {
-                Ok(_) => core.endpoints.on_connected(address, begun),
-                Err(error) if error.may_pass() => core.endpoints.on_failed(address, begun),
+                Ok(_) => shared.endpoints.on_connected(address, begun),
+                Err(error) if error.may_pass() => shared.endpoints.on_failed(address, begun),
                 Err(_) => {}
             }
             // Whoever asked may have another by now.
@@ -288,7 +200,7 @@ impl Shard {
 
     /// The failure that an answer tells of which is not the origin's own: the proxy's, or that of a port for TLS.
     pub(crate) fn misdirected(&self, endpoint: &Endpoint, status: u16, body: &[u8]) -> Option<Failure> {
-        let error = match (status, self.core.routes.forwarder(endpoint, Purpose::Store)) {
+        let error = match (status, self.shared.routes.forwarder(endpoint, Purpose::Store)) {
             (407, Some(proxy)) => proxy.refused_login(),
             (400, None) if wants_tls(endpoint, body) => is_tls(endpoint),
             _ => return None,
@@ -296,17 +208,29 @@ impl Shard {
         Some(Failure::last(error))
     }
 
-    /// Waits before the next attempt at what passes `gate`, or gives the failure back when there is to be none.
+    /// Waits before the next attempt at what passes `gate`, or gives the failure back when there is to be none. Where the
+    /// origin is away the next request waits for it at the gate.
     pub(crate) async fn wait_or_give_up(
         &self,
         (gate, class): (&Gate, Class),
         failure: Failure,
         attempts: &mut Attempts,
     ) -> Result<(), Failure> {
-        let retries_max = gate.on_failure(class, self.core.settings.retries);
-        let chance = self.chance();
-        let Failure { fault, retry_after, .. } = failure;
-        match attempts.on_failure(fault, self.landed_bytes.get(), retries_max, retry_after, chance) {
+        if failure.fault == Fault::Away {
+            return Err(failure);
+        }
+        let fault = match gate.rule(class, &failure) {
+            Ruling::Own(fault) => fault,
+            Ruling::GiveUp(waited) => return Err(Failure::outage(failure.error, waited.so_far)),
+            Ruling::Outage => {
+                attempts.on_outage();
+                gate.on_retry();
+                return Ok(());
+            }
+        };
+        let (retries_max, chance) = (self.shared.settings.retries, self.chance());
+        let asked = failure.retry_after;
+        match attempts.on_failure(fault, self.landed_bytes.get(), retries_max, asked, chance) {
             None => Err(Failure { error: failure.error.after_attempts(attempts.failed()), ..failure }),
             Some(wait) => {
                 gate.on_retry();
@@ -330,7 +254,7 @@ impl Shard {
 
     /// Bytes have been received: waits until `--bandwidth` has room for more.
     pub(crate) async fn pay_for(&self, bytes: u64, counters: &Counters) {
-        let Some(bandwidth) = &self.core.bandwidth else { return };
+        let Some(bandwidth) = &self.shared.bandwidth else { return };
         let wait = bandwidth.spend(bytes);
         if !wait.is_zero() {
             let _waits = counters.waiting(Waits::Bandwidth);
@@ -340,7 +264,7 @@ impl Shard {
 
     /// How much to receive at once.
     pub(crate) fn piece_bytes(&self) -> u64 {
-        self.core.bandwidth.as_ref().map_or(u64::MAX, Bandwidth::piece_bytes)
+        self.shared.bandwidth.as_ref().map_or(u64::MAX, Bandwidth::piece_bytes)
     }
 
     /// A number in 0..1, for jitter.
@@ -354,7 +278,7 @@ impl Shard {
         }
         let mut idle = self.idle.borrow_mut();
         let kept = idle.entry(connection.endpoint.clone()).or_default();
-        if kept.len() < self.core.shares.parallel_max as usize && !self.core.pool.is_over() {
+        if kept.len() < self.shared.shares.parallel_max as usize && !self.shared.pool.is_over() {
             kept.push(connection);
         }
     }
@@ -368,7 +292,7 @@ impl Shard {
         let number = self.next_connection.get();
         self.next_connection.set(number + 1);
         let hedge = self.hedges.borrow_mut().entry(endpoint.clone()).or_default().clone();
-        let (stall, weight) = (self.core.stall_timeout(), self.core.pool.charge(socket.weight()));
+        let (stall, weight) = (self.shared.stall_timeout(), self.shared.pool.charge(socket.weight()));
         let mut connection = Connection::new(socket, endpoint, address, number, hedge, stall, weight);
         connection.patience();
         connection

@@ -5,7 +5,8 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use crate::attempt::{Answer, ask, unexpected};
-use crate::error::Error;
+use crate::base::error::Error;
+use crate::base::version::Version;
 use crate::landing::Ground;
 use crate::object::Asked;
 use crate::part::Part;
@@ -13,7 +14,6 @@ use crate::refusal::Failure;
 use crate::retry::Attempts;
 use crate::shard::Shard;
 use crate::slots::Slot;
-use crate::stats::Version;
 use crate::transfer::Running;
 use crate::verify::{Ledger, Statement};
 

@@ -10,7 +10,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-use crate::connection::{Socket, silence};
+use crate::base::wording::silence;
+use crate::connection::Socket;
 
 /// Ticks between two looks at a connection from which nothing comes.
 pub(crate) const STALL_TICKS: u32 = 4;

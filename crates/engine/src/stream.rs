@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore};
 
-use crate::error::{Error, ErrorKind};
+use crate::base::error::{Error, ErrorKind};
 use crate::lease::{Holder, Lease, Pool, addressable};
 
 /// The largest piece handed to a reader at once: large enough for few writes, small enough to be still in the cache.

@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use flatout_wire::endpoint::{Endpoint, Scheme};
@@ -10,12 +9,11 @@ use flatout_wire::location::Location;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::account::{Dialect, Errand, Pen};
-use crate::client::Core;
+use crate::account::Dialect;
+use crate::base::error::{Error, ErrorKind};
 use crate::connection;
-use crate::error::{Error, ErrorKind};
-use crate::object::unix_seconds;
 use crate::proxy::Purpose;
+use crate::shared::Shared;
 
 /// What is spoken to, and through what.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,74 +65,65 @@ impl Way {
 }
 
 /// The way to a location.
-pub(crate) fn way_to(core: &Core, location: &Location) -> Result<Way, Error> {
-    let about_a_bucket = location.in_bucket().is_some_and(|(_, key)| key.is_empty());
-    way(
-        core,
-        &match about_a_bucket {
-            true => Errand::Page { under: location.clone(), delimiter: None, token: None, most: None },
-            false => Errand::Head(location.clone()),
-        },
-    )
+pub(crate) fn way_to(shared: &Shared, location: &Location) -> Result<Way, Error> {
+    Ok(way(shared, shared.account.endpoint_of(location)?))
 }
 
 /// The way to the buckets of a dialect.
-pub(crate) fn way_to_buckets(core: &Core, dialect: Dialect) -> Result<Way, Error> {
+pub(crate) fn way_to_buckets(shared: &Shared, dialect: Dialect) -> Result<Way, Error> {
     match dialect {
         Dialect::Plain => Err(Error::new(ErrorKind::Unsupported, "a plain http server has no buckets")),
-        _ => way(core, &Errand::Buckets { dialect, marker: None }),
+        _ => Ok(way(shared, shared.account.endpoint_of_buckets(dialect)?)),
     }
 }
 
-fn way(core: &Core, errand: &Errand) -> Result<Way, Error> {
-    // Unsigned: it is not sent.
-    let endpoint = core.account.request(errand, &Pen::Plain)?.endpoint;
-    let proxy = core.routes.of(&endpoint, Purpose::Store).map(|proxy| proxy.endpoint.clone());
-    Ok(Way { endpoint, proxy })
+fn way(shared: &Shared, endpoint: Endpoint) -> Way {
+    let proxy = shared.routes.of(&endpoint, Purpose::Store).map(|proxy| proxy.endpoint.clone());
+    Way { endpoint, proxy }
 }
 
 /// Connects to every address of `way`, all at once, `connects` times each, and shakes hands once where TLS is spoken.
 /// The look-up, the connects to an address and its handshake may each take as long as the client gives a connection.
 /// Runs on the calling thread; blocks.
-pub(crate) fn survey(core: &Arc<Core>, way: &Way, connects: u32) -> Result<Survey, Error> {
+pub(crate) fn survey(shared: &Arc<Shared>, way: &Way, connects: u32) -> Result<Survey, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|refused| Error::local("cannot wait for connections", refused))?;
-    let surveyed = runtime.block_on(survey_all(core, way, connects));
+    let surveyed = runtime.block_on(survey_all(shared, way, connects));
     // A look-up that hangs in the system's resolver holds nobody up.
     runtime.shutdown_background();
     surveyed
 }
 
-async fn survey_all(core: &Arc<Core>, way: &Way, connects: u32) -> Result<Survey, Error> {
+async fn survey_all(shared: &Arc<Shared>, way: &Way, connects: u32) -> Result<Survey, Error> {
     let begun = Instant::now();
-    let addresses = core.endpoints.addresses(way.nearest(), None, core.connect_timeout()).await?;
+    let addresses = shared.endpoints.addresses(way.nearest(), None, shared.connect_timeout()).await?;
     let resolve_s = begun.elapsed().as_secs_f64();
     if way.endpoint.scheme == Scheme::Https {
         // Reading the system's certificates is no part of a handshake.
-        core.tls.config();
+        shared.tls.config();
     }
     let mut trials = JoinSet::new();
     for (place, address) in addresses.into_iter().enumerate() {
-        let (core, endpoint) = (core.clone(), way.endpoint.clone());
-        trials.spawn(async move { (place, try_address(&core, &endpoint, address, connects).await) });
+        let (shared, endpoint) = (shared.clone(), way.endpoint.clone());
+        trials.spawn(async move { (place, try_address(&shared, &endpoint, address, connects).await) });
     }
     let mut surveyed = trials.join_all().await;
     surveyed.sort_by_key(|(place, _)| *place);
     Ok(Survey { resolve_s, addresses: surveyed.into_iter().map(|(_, surveyed)| surveyed).collect() })
 }
 
-async fn try_address(core: &Core, endpoint: &Endpoint, address: SocketAddr, connects: u32) -> Surveyed {
+async fn try_address(shared: &Shared, endpoint: &Endpoint, address: SocketAddr, connects: u32) -> Surveyed {
     let mut surveyed = Surveyed { address, connects_s: Vec::new(), handshake: None, failure: None };
-    let within = core.connect_timeout();
+    let within = shared.connect_timeout();
     let trial = async {
         for _ in 1..connects {
-            surveyed.connects_s.push(connect(core, address, within).await?.0);
+            surveyed.connects_s.push(connect(shared, address, within).await?.0);
         }
-        let (seconds, tcp) = connect(core, address, within).await?;
+        let (seconds, tcp) = connect(shared, address, within).await?;
         surveyed.connects_s.push(seconds);
         match endpoint.scheme {
             Scheme::Http => Ok(None),
-            Scheme::Https => shake_hands(core, endpoint, tcp).await.map(Some),
+            Scheme::Https => shake_hands(shared, endpoint, tcp).await.map(Some),
         }
     };
     match trial.await {
@@ -144,9 +133,9 @@ async fn try_address(core: &Core, endpoint: &Endpoint, address: SocketAddr, conn
     surveyed
 }
 
-async fn connect(core: &Core, address: SocketAddr, within: Duration) -> Result<(f64, TcpStream), Error> {
+async fn connect(shared: &Shared, address: SocketAddr, within: Duration) -> Result<(f64, TcpStream), Error> {
     let begun = Instant::now();
-    let opened = async { connection::open(address, core.binds.next(address)?).await };
+    let opened = async { connection::open(address, shared.binds.next(address)?).await };
     let connected = match tokio::time::timeout(within, opened).await {
         Ok(connected) => connected,
         Err(_elapsed) => Err(std::io::ErrorKind::TimedOut.into()),
@@ -157,65 +146,18 @@ async fn connect(core: &Core, address: SocketAddr, within: Duration) -> Result<(
     }
 }
 
-async fn shake_hands(core: &Core, endpoint: &Endpoint, mut tcp: TcpStream) -> Result<Handshake, Error> {
+async fn shake_hands(shared: &Shared, endpoint: &Endpoint, mut tcp: TcpStream) -> Result<Handshake, Error> {
     let shaken = async {
-        if let Some(proxy) = core.routes.of(endpoint, Purpose::Store) {
+        if let Some(proxy) = shared.routes.of(endpoint, Purpose::Store) {
             proxy.tunnel(&mut tcp, endpoint).await?;
         }
         let begun = Instant::now();
-        let stream = core.tls.handshake(tcp, endpoint).await?;
+        let stream = shared.tls.handshake(tcp, endpoint).await?;
         let (version, cipher) = stream.agreed();
         Ok(Handshake { seconds: begun.elapsed().as_secs_f64(), version, cipher })
     };
-    tokio::time::timeout(core.connect_timeout(), shaken).await.unwrap_or_else(|_elapsed| {
+    tokio::time::timeout(shared.connect_timeout(), shaken).await.unwrap_or_else(|_elapsed| {
         let cause = format!("the TLS handshake with {endpoint} did not end in time");
         Err(Error::new(ErrorKind::Timeout, cause))
     })
-}
-
-/// How far the origin's clock is from ours, by the last answer that stated a date.
-pub(crate) struct Clock(AtomicI64);
-
-/// No answer has stated a date.
-const UNKNOWN: i64 = i64::MIN;
-
-impl Default for Clock {
-    fn default() -> Clock {
-        Clock(AtomicI64::new(UNKNOWN))
-    }
-}
-
-impl Clock {
-    /// Takes over what an answer of this moment says, in seconds since 1970.
-    pub(crate) fn note(&self, date: Option<u64>) {
-        let Some(ahead_s) = date.and_then(|date| i64::try_from(date).ok()) else { return };
-        let ahead_s = ahead_s.saturating_sub_unsigned(unix_seconds());
-        // All shards share it, and every answer has a date: it is written when it tells of more than two clocks' rounding.
-        if ahead_s.abs_diff(self.0.load(Ordering::Relaxed)) > 1 {
-            self.0.store(ahead_s, Ordering::Relaxed);
-        }
-    }
-
-    /// Seconds by which the origin is ahead of this machine; negative where it is behind.
-    pub(crate) fn ahead_s(&self) -> Option<i64> {
-        Some(self.0.load(Ordering::Relaxed)).filter(|ahead_s| *ahead_s != UNKNOWN)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_clock_is_known_once_an_answer_has_a_date() {
-        let clock = Clock::default();
-        assert_eq!(clock.ahead_s(), None);
-        clock.note(Some(unix_seconds() + 3_600));
-        // A second may pass in between.
-        assert!(clock.ahead_s().is_some_and(|ahead_s| (3_598..=3_600).contains(&ahead_s)));
-        clock.note(None);
-        assert!(clock.ahead_s().is_some());
-        clock.note(Some(0));
-        assert!(clock.ahead_s().is_some_and(|ahead_s| ahead_s < -1_000_000_000));
-    }
 }

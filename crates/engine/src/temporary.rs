@@ -24,6 +24,8 @@ const GAP: u32 = 16;
 
 /// Behind the name of a temporary file: that of its journal.
 const JOURNAL: &str = ".journal";
+/// Of a name, how many characters are shown: it may have 255 bytes; ours adds up to 32, and its journal's 8.
+const SHOWN_CHARS: usize = 50;
 /// A journal of 40 TiB is shorter; one that is longer is not read.
 const JOURNAL_BYTES_MAX: u64 = 1 << 30;
 /// How long a sweep leaves what the next run could go on from.
@@ -152,9 +154,16 @@ impl Temporary {
 /// Up to the slot: the name, shortened, for whoever looks; its hash for us, which tells long names apart.
 fn stem(name: &OsStr) -> String {
     let hash = Algorithm::Crc64Nvme.of(name.as_bytes());
-    // A name may have 255 bytes; ours adds up to 32, and its journal's 8.
-    let shown: String = name.to_string_lossy().chars().take(50).collect();
-    format!(".{shown}.flatout-{hash:016x}-")
+    format!(".{}.flatout-{hash:016x}-", shown(name))
+}
+
+/// What a killed run leaves of the file `name` beside it, as a shell's pattern: the file so far, and its journal.
+pub fn left_behind_as(name: &OsStr) -> String {
+    format!(".{}.flatout-*", shown(name))
+}
+
+fn shown(name: &OsStr) -> String {
+    name.to_string_lossy().chars().take(SHOWN_CHARS).collect()
 }
 
 fn in_slot(stem: &str, slot: u32) -> OsString {
@@ -167,17 +176,26 @@ fn journal_name(name: &OsStr) -> OsString {
     journal
 }
 
-/// Whether a file of this name may be removed by a later run, as one that a killed run left: nothing else may bear it.
+/// Whether a file's name has the form of those that a later run may remove, as what a killed run left: nothing else may bear it.
 pub fn is_temporary_name(name: &str) -> bool {
-    let Some((_, end)) = name.strip_prefix('.').and_then(|rest| rest.rsplit_once(".flatout-")) else {
-        return false;
-    };
-    let end = end.strip_suffix(JOURNAL).unwrap_or(end);
+    shown_and_hash(name).is_some()
+}
+
+/// What a name of that form shows of the file's own, and the hash.
+fn shown_and_hash(name: &str) -> Option<(&str, &str)> {
+    let (shown, end) = name.strip_prefix('.')?.rsplit_once(".flatout-")?;
+    let (hash, slot) = end.strip_suffix(JOURNAL).unwrap_or(end).split_once('-')?;
     let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    end.split_once('-').is_some_and(|(hash, slot)| {
-        hash.len() == 16
-            && hash.bytes().all(is_hex)
-            && slot.parse::<u32>().is_ok_and(|number| number < SLOTS && number.to_string() == slot)
+    let is_slot = slot.parse::<u32>().is_ok_and(|number| number < SLOTS && number.to_string() == slot);
+    (hash.len() == 16 && hash.bytes().all(is_hex) && is_slot).then_some((shown, hash))
+}
+
+/// Whether the name is one that we would make: of that form, and the hash is that of what is shown, where that is the whole
+/// name. Somebody else's file that only looks like ours is left alone.
+fn is_made_by_us(name: &str) -> bool {
+    shown_and_hash(name).is_some_and(|(shown, hash)| {
+        let is_cut = shown.chars().count() >= SHOWN_CHARS || shown.contains(char::REPLACEMENT_CHARACTER);
+        is_cut || format!("{:016x}", Algorithm::Crc64Nvme.of(shown.as_bytes())) == hash
     })
 }
 
@@ -325,7 +343,7 @@ fn sweep(folder: &OwnedFd) {
     let Ok(readable) = rustix::fs::openat(folder, ".", flags, Mode::empty()) else { return };
     let Ok(entries) = Dir::new(readable) else { return };
     for entry in entries.map_while(Result::ok) {
-        let Some(name) = entry.file_name().to_str().ok().filter(|name| is_temporary_name(name)) else {
+        let Some(name) = entry.file_name().to_str().ok().filter(|name| is_made_by_us(name)) else {
             continue;
         };
         match name.strip_suffix(JOURNAL) {

@@ -99,7 +99,7 @@ fn a_sweep_takes_the_dead_and_nothing_else() {
 /// A journal of its owner's beside a temporary file.
 fn noted(folder: &Path, one: &Temporary) -> File {
     let file = one.journal_file(&open(folder)).expect("locks count in a temporary folder");
-    let version = crate::stats::Version::default();
+    let version = crate::base::version::Version::default();
     let subject = journal::Subject { location: "s3://b/x".into(), version, range: 0..10 };
     let log = journal::Log::begin(file, &subject).expect("a write").expect("a short name");
     log.file().try_clone().expect("a descriptor")
@@ -242,7 +242,8 @@ fn a_name_is_ours_in_one_form_only() {
     for name in ["x", "a.flatout-b", "🚀", "", &"n".repeat(255)] {
         let made = stem(OsStr::new(name)) + "0";
         let journal = format!("{made}{JOURNAL}");
-        assert!(is_temporary_name(&made) && is_temporary_name(&journal) && journal.len() < 255, "{made}");
+        assert!(is_made_by_us(&made) && is_made_by_us(&journal) && is_temporary_name(&made));
+        assert!(is_temporary_name(&journal) && journal.len() < 255, "{made}");
         assert!(std::fs::write(base.path().join(&made), b"").is_ok(), "{made}");
     }
     assert_ne!(stem("n".repeat(60).as_ref()), stem("n".repeat(61).as_ref()), "long names are told apart");
@@ -260,6 +261,22 @@ fn a_name_is_ours_in_one_form_only() {
     ] {
         assert!(!is_temporary_name(other), "{other}");
     }
+}
+
+#[test]
+fn a_file_that_only_looked_like_ours_was_swept_away() {
+    let base = tempfile::tempdir().expect("a folder");
+    let folder = base.path();
+    let theirs = [".x.flatout-0123456789abcdef-0", ".x.flatout-0123456789abcdef-1.journal"];
+    for name in theirs {
+        std::fs::write(folder.join(name), "theirs").expect("a file");
+    }
+    for name in ["x", &"n".repeat(50), &"n".repeat(51)] {
+        drop(create(folder, name));
+    }
+    drop(Temporary::create(&open(folder), OsStr::from_bytes(b"\xff"), true).expect("a temporary file"));
+    sweep(&open(folder));
+    assert_eq!(names(folder), theirs);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use rustls::{ClientConfig, ClientConnection, ProtocolVersion, RootCertStore, Sup
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::error::{Error, ErrorKind, SETTINGS};
+use crate::base::error::{Error, ErrorKind, SETTINGS};
 use crate::tls_errors::{explain, not_tls};
 
 /// Sessions to resume. rustls keeps eight for each name.
@@ -136,7 +136,7 @@ fn read_bundle(path: &str) -> Result<RootCertStore, Error> {
             .with_hint("name a file of certificates in PEM form, each from -----BEGIN CERTIFICATE----- on")
     };
     let unreadable = |why: pem::Error| match why {
-        pem::Error::Io(refused) => usage(crate::error::plain(&refused)),
+        pem::Error::Io(refused) => usage(crate::base::error::plain(&refused)),
         other => usage(format!("is no PEM file: {other}")),
     };
     let mut roots = RootCertStore::empty();

@@ -6,7 +6,7 @@ use flatout_wire::endpoint::{Endpoint, Scheme};
 use rustls::pki_types::UnixTime;
 use rustls::{AlertDescription, CertificateError, Error as TlsError};
 
-use crate::error::{Error, ErrorKind};
+use crate::base::error::{Error, ErrorKind};
 
 const OLD: &str =
     "flatout speaks TLS 1.2 and 1.3 with AES-GCM or ChaCha20: the origin has to offer one of them";

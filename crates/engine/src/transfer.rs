@@ -11,33 +11,40 @@ use tokio::sync::Semaphore;
 
 use crate::account::Account;
 use crate::attempt::Answer;
+use crate::base::error::{Error, ErrorKind};
+use crate::base::limited_by::Tally;
+use crate::base::report::{Counters, PartRecord, Progress, Report, Stat};
+use crate::base::version::Version;
 use crate::end::End;
-use crate::error::{Error, ErrorKind};
 use crate::file::FileGround;
 use crate::flight::Flights;
-use crate::gate::{Gate, Tally};
+use crate::gate::Gate;
 use crate::get::Get;
+use crate::hold::Hold;
 use crate::journal::{self, Kept, Subject};
 use crate::landing::Ground;
 use crate::lease::Pool;
-use crate::many::Member;
 use crate::object::ObjectRequests;
 use crate::pinned::Pinned;
 use crate::plan::{Plan, Taken};
 use crate::queue::Priority;
 use crate::refusal::Failure;
+use crate::resources::Resources;
+use crate::shards::Shards;
 use crate::slots::{Slot, Turns, at_once};
-use crate::stats::{Counters, PartRecord, Progress, Report, Version};
 use crate::stream::reader_has_gone;
 use crate::verify::{Ledger, PartHash, Statement};
 
-/// What is done besides moving bytes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Care {
-    /// The bytes are compared with the checksum that the origin states.
-    pub(crate) verify: bool,
-    /// A large file goes on from what an earlier run left, and leaves something for the next one.
-    pub(crate) resume: bool,
+/// Who has a transfer carried as one of many objects, by workers that they share.
+pub(crate) trait Owner: Send + Sync {
+    /// Whether other objects wait for a worker.
+    fn has_more(&self) -> bool;
+
+    /// It has parts left to take, or one on its way that may be shared: any worker may have them.
+    fn open(&self, hold: &Hold);
+
+    /// It has ended so, and its landing with it.
+    fn on_end(&self, transfer: &Running, result: Result<Report, Error>);
 }
 
 /// A part whose turn it is.
@@ -62,6 +69,8 @@ pub(crate) struct Running {
     pub(crate) span: Span,
     pub(crate) ground: Ground,
     pub(crate) gate: Arc<Gate>,
+    /// Where its workers are started.
+    pub(crate) shards: Arc<Shards>,
     pub(crate) turns: Turns,
     /// What had held the gate back when it began.
     tally: Tally,
@@ -71,7 +80,7 @@ pub(crate) struct Running {
     pub(crate) counters: Counters,
     pub(crate) flights: Flights,
     /// One bit per shard that took part; shards beyond 64 share bits.
-    shards: AtomicU64,
+    shards_seen: AtomicU64,
     started: Instant,
     pub(crate) process: u32,
     record_parts: bool,
@@ -89,13 +98,15 @@ pub(crate) struct Running {
     stop: Arc<Semaphore>,
     pub(crate) holds: AtomicU32,
     pub(crate) end: End,
-    /// Set where this is one of many objects: who is told of its end.
-    pub(crate) member: Option<Member>,
+    /// Set where this is one of many objects.
+    pub(crate) owner: Option<Box<dyn Owner>>,
 }
 
 /// What the first answer settles.
 struct Settled {
     version: Version,
+    /// What else it told of the object; nothing where the version was known before.
+    stat: Option<Stat>,
     /// The ETag that pins later requests: a strong one, or none.
     pin: Option<String>,
     /// Of the object, where the landing's first byte is its first.
@@ -114,24 +125,18 @@ impl Settled {
 
 impl Running {
     /// Opens the landing; nothing is sent yet.
-    pub(crate) fn start(
-        get: Get,
-        account: Arc<Account>,
-        gate: Arc<Gate>,
-        care: Care,
-        turns: Turns,
-    ) -> Result<Running, Error> {
+    pub(crate) fn start(get: Get, account: Arc<Account>, resources: Resources) -> Result<Running, Error> {
         let name = get.location.to_string();
         let pinned = get.if_match.map(|etag| Pinned::of_etag(name.clone(), &etag)).transpose();
         let known = pinned.map_err(|error| error.during("read", &name))?.map(Arc::new);
-        let mut ground = Ground::open(get.landing, care.resume)?;
+        let mut ground = Ground::open(get.landing, resources.care.resume)?;
         ground.set_keep_existing(get.keep_existing);
-        let mut object = ObjectRequests::new(account, get.location);
+        let mut object = ObjectRequests::new(account, get.location).of_version(get.version_id);
         if get.in_one_answer && get.span == Span::All {
             object.ask_for_the_whole();
         }
         let asked = Request { name, object: Arc::new(object), span: get.span, known };
-        let running = Running::new(asked, ground, gate, care, turns);
+        let running = Running::new(asked, ground, resources);
         Ok(Running { record_parts: get.record_parts, end: End::new(get.on_end), ..running })
     }
 
@@ -142,18 +147,17 @@ impl Running {
         known: Arc<Pinned>,
         range: Range<u64>,
         ground: Ground,
-        gate: Arc<Gate>,
-        care: Care,
-        turns: Turns,
+        resources: Resources,
     ) -> Running {
         let asks_for_the_whole = object.asks_for_the_whole();
         let span = if asks_for_the_whole { Span::All } else { Span::Slice(range.clone()) };
         let asked = Request { name: known.name.clone(), object, span, known: Some(known.clone()) };
-        let running = Running::new(asked, ground, gate, care, turns);
+        let running = Running::new(asked, ground, resources);
         if !asks_for_the_whole {
             running.ledger.state(Statement::Nothing("a part of the object was read"));
             let settled = Settled {
                 version: known.version(),
+                stat: None,
                 pin: known.pin.clone(),
                 plan: Mutex::new(Plan::new(std::iter::once(range.clone()))),
                 total_bytes: Some(range.end - range.start),
@@ -165,8 +169,9 @@ impl Running {
         running
     }
 
-    fn new(asked: Request, ground: Ground, gate: Arc<Gate>, care: Care, turns: Turns) -> Running {
+    fn new(asked: Request, ground: Ground, resources: Resources) -> Running {
         let Request { name, object, span, known } = asked;
+        let Resources { gate, shards, turns, care } = resources;
         let stop = Arc::new(Semaphore::new(0));
         ground.stop_when_abandoned(&stop);
         let ledger = Ledger::default();
@@ -185,7 +190,8 @@ impl Running {
             ledger,
             counters: Counters::default(),
             flights: Flights::default(),
-            shards: AtomicU64::new(0),
+            shards_seen: AtomicU64::new(0),
+            shards,
             started: Instant::now(),
             process: std::process::id(),
             record_parts: false,
@@ -200,13 +206,13 @@ impl Running {
             stop,
             holds: AtomicU32::new(0),
             end: End::new(None),
-            member: None,
+            owner: None,
         }
     }
 
     /// The same as one of many objects; with `whole` it is asked for by one plain GET.
-    pub(crate) fn in_batch(mut self, member: Member, whole: bool) -> Running {
-        self.member = Some(member);
+    pub(crate) fn owned_by(mut self, owner: Box<dyn Owner>, whole: bool) -> Running {
+        self.owner = Some(owner);
         if whole && let Some(object) = Arc::get_mut(&mut self.object) {
             object.ask_for_the_whole();
         }
@@ -293,7 +299,8 @@ impl Running {
         }
         let plan = Mutex::new(Plan::new(kept.missing(&range)));
         let pin = answer.head.strong_etag().map(String::from);
-        let fresh = self.settled.set(Settled { version, pin, range, plan, total_bytes }).is_ok();
+        let stat = Some(Stat::of(&answer.head, answer.total()));
+        let fresh = self.settled.set(Settled { version, stat, pin, range, plan, total_bytes }).is_ok();
         assert!(fresh, "only the lead settles, once");
         Ok(())
     }
@@ -429,7 +436,7 @@ impl Running {
     /// it is not worth waiting for, nor a request where others wait for theirs. The parts of a stream have their rooms.
     async fn take_rest(&self, slot: Option<Slot>) -> Option<Turn> {
         let settled = self.settled.get()?;
-        let waits = self.member.as_ref().is_some_and(|member| member.batch.has_more());
+        let waits = self.owner.as_ref().is_some_and(|owner| owner.has_more());
         if waits || self.ground.is_stream() || self.gate.has_requests_waiting() {
             return None;
         }
@@ -473,7 +480,7 @@ impl Running {
 
     /// Shard `number` takes part.
     pub(crate) fn join_shard(&self, number: u32) {
-        self.shards.fetch_or(1 << (number % 64), Ordering::Relaxed);
+        self.shards_seen.fetch_or(1 << (number % 64), Ordering::Relaxed);
     }
 
     /// Seconds since the start.
@@ -483,8 +490,22 @@ impl Running {
 
     /// Stops the transfer with an error; the first one stays.
     pub(crate) fn fail(&self, error: Error) {
+        let error = match error.kind() {
+            // Nothing was read yet: the object was another one from the start.
+            ErrorKind::Changed if self.settled.get().is_none() => self.of_another_version(error),
+            _ => error,
+        };
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         self.stop.close();
+    }
+
+    /// Of an object that was asked for by the ETag of another version.
+    fn of_another_version(&self, error: Error) -> Error {
+        let condition = self.known.as_ref().filter(|known| known.is_condition);
+        let asked_for = condition.and_then(|known| known.version().etag);
+        let Some(etag) = asked_for else { return error };
+        Error::new(ErrorKind::Changed, format!("the object's ETag is not {etag}"))
+            .with_hint("`flatout stat` tells the ETag of the version that is there now")
     }
 
     /// Whether it is to stop.
@@ -527,8 +548,8 @@ impl Running {
                     .with_further_hint(&format!("run it again to go on from {}", format_size(kept_bytes))),
             }
         });
-        if let Some(member) = &self.member {
-            return member.batch.end(self, member, result);
+        if let Some(owner) = &self.owner {
+            return owner.on_end(self, result);
         }
         if let Ground::Segment(landing) = &self.ground {
             return landing.end(result.map(drop), self.counters.fetched_bytes.load(Ordering::Relaxed));
@@ -552,6 +573,7 @@ impl Running {
         parts.sort_by_key(|part| part.index);
         Ok(Report {
             version: settled.version.clone(),
+            stat: settled.stat.clone(),
             range: start..start + bytes,
             bytes,
             fetched_bytes: self.counters.fetched_bytes.load(Ordering::Relaxed),
@@ -562,7 +584,7 @@ impl Running {
             retries: self.counters.retries.load(Ordering::Relaxed),
             tails: self.counters.tails(),
             connections: self.counters.connections.load(Ordering::Relaxed),
-            shards: self.shards.load(Ordering::Relaxed).count_ones(),
+            shards: self.shards_seen.load(Ordering::Relaxed).count_ones(),
             limited_by: self.gate.tally().since(&self.tally),
             parts,
         })

@@ -9,9 +9,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use flatout_wire::checksum::{Algorithm, Hasher, Powers};
 use flatout_wire::head::{Checksum, Kind};
 
-use crate::error::{Error, ErrorKind};
+use crate::base::error::{Error, ErrorKind};
+use crate::base::report::Verified;
 use crate::journal::{BLOCK_BYTES, Piece};
-use crate::stats::Verified;
 
 /// The forms in which an S3 origin may state a whole object's checksum.
 const CANDIDATES: [Algorithm; 3] = [Algorithm::Crc64Nvme, Algorithm::Crc32c, Algorithm::Crc32];

@@ -30,7 +30,7 @@ impl Resident {
         let (modified_s, changed_s, uid, gid, links) = (0, 0, 0, 0, 1);
         let source = Source::Implied;
         let attributes = Attributes { ino, size, modified_s, changed_s, kind, mode, uid, gid, links, source };
-        Known { attributes, lifetime: Duration::from_secs(3600) }
+        Known { node: ino, generation: 0, attributes, lifetime: Duration::from_secs(3600) }
     }
 }
 

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
@@ -30,6 +31,7 @@ pub(crate) struct Ticket {
     unique: u64,
     /// The thread that waits; 0 where that is not known.
     pid: u32,
+    since: Instant,
     answered: AtomicBool,
     cancel: Mutex<Option<Cancel>>,
 }
@@ -45,6 +47,7 @@ impl Link {
             link: self.clone(),
             unique,
             pid,
+            since: Instant::now(),
             answered: AtomicBool::new(false),
             cancel: Mutex::new(None),
         });
@@ -70,6 +73,17 @@ impl Link {
     /// How many wait.
     pub fn waiting_count(&self) -> usize {
         self.waiting.iter().map(|table| lock(table).len()).sum()
+    }
+
+    /// For how long each of them has waited.
+    pub fn waits(&self, now: Instant) -> Vec<Duration> {
+        let since = |ticket: Arc<Ticket>| now.saturating_duration_since(ticket.since);
+        let of_table = |table: &Mutex<HashMap<u64, Weak<Ticket>>>| {
+            // One that is let go of here for good answers, and that takes the lock.
+            let tickets: Vec<_> = lock(table).values().filter_map(Weak::upgrade).collect();
+            tickets.into_iter().map(since).collect::<Vec<_>>()
+        };
+        self.waiting.iter().flat_map(of_table).collect()
     }
 
     /// Nobody is there to answer any more: stops what still runs for those who waited.

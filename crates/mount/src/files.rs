@@ -37,7 +37,8 @@ pub trait Files: Send + Sync + 'static {
     ) -> Result<(), Errno>;
     /// Does not wait.
     fn release_folder(&self, handle: u64);
-    /// `direct`: the caller asked for `O_DIRECT`.
+    /// `direct`: the caller asked for `O_DIRECT`. `ESTALE` has the kernel look the name up again and open what that tells, once: a
+    /// node is one content, since its page cache is.
     fn open(&self, node: u64, direct: bool) -> Result<Opened, Errno>;
     /// The same from memory.
     fn open_known(&self, node: u64, direct: bool) -> Option<Result<Opened, Errno>>;

@@ -2,7 +2,8 @@
 //!
 //! The kernel sends one INTERRUPT for a request, at the first signal of any kind, and none when SIGKILL follows. EINTR for every one
 //! would fail reads that no disk ever fails: Go's runtime, profilers and timers send signals all the time, to programs that are not
-//! made for an EINTR from a file. So one that is only handled counts after a while, and until then the thread is looked at.
+//! made for an EINTR from a file. So one that is only handled counts after a while, and until then the thread is looked at. One
+//! that is not handled, as of whoever is stopped, does not count.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -47,7 +48,7 @@ impl Interrupts {
 
     /// Somebody who waits for this got a signal.
     pub fn on_signal(&self, ticket: &Arc<Ticket>) {
-        if is_ending(ticket) {
+        if pending(ticket) == Pending::Fatal {
             return ticket.interrupt();
         }
         let mut state = self.0.state();
@@ -94,11 +95,14 @@ impl Shared {
             let mut due = Vec::new();
             state.signalled.retain(|(until, ticket)| match ticket.upgrade() {
                 Some(ticket) if ticket.is_answered() => false,
-                Some(ticket) if now >= *until || is_ending(&ticket) => {
-                    due.push(ticket);
-                    false
-                }
-                Some(_) => true,
+                Some(ticket) => match pending(&ticket) {
+                    Pending::Handled if now < *until => true,
+                    Pending::Harmless => true,
+                    Pending::Fatal | Pending::Handled => {
+                        due.push(ticket);
+                        false
+                    }
+                },
                 None => false,
             });
             let done = state.signalled.is_empty();
@@ -116,20 +120,28 @@ impl Shared {
     }
 }
 
-/// Whether the thread that waits is being killed, or cannot be looked at.
-fn is_ending(ticket: &Ticket) -> bool {
-    let Some(pid) = ticket.pid() else { return true };
-    match std::fs::read_to_string(format!("/proc/{pid}/status")) {
-        Ok(status) => is_fatal(&status),
-        Err(_) => true,
-    }
+/// What the signals of a thread will do to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pending {
+    /// End it.
+    Fatal,
+    /// Be handled by it.
+    Handled,
+    /// Neither.
+    Harmless,
 }
 
-/// SIGKILL, or another signal that will end it: neither caught nor ignored nor blocked, and not one of those that end nobody.
+/// Of the thread that waits; one that cannot be looked at may be ending.
+fn pending(ticket: &Ticket) -> Pending {
+    let status = ticket.pid().and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/status")).ok());
+    status.map_or(Pending::Fatal, |status| pending_in(&status))
+}
+
+/// SIGKILL is fatal, and any other signal that is neither caught nor ignored nor blocked, and not one of those that end nobody.
 ///
 /// One whose default is to end the process becomes SIGKILL for each of its threads, as Ctrl-C does (`complete_signal` in
 /// kernel/signal.c); one that also dumps core stays itself.
-fn is_fatal(status: &str) -> bool {
+fn pending_in(status: &str) -> Pending {
     let mask = |name: &str| {
         let mask = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
@@ -146,8 +158,15 @@ fn is_fatal(status: &str) -> bool {
         Signal::WINCH,
     ];
     let harmless = harmless.iter().fold(0, |all, &signal| all | bit(signal));
-    let kept = harmless | mask("SigBlk") | mask("SigIgn") | mask("SigCgt");
-    (mask("SigPnd") | mask("ShdPnd")) & (bit(Signal::KILL) | !kept) != 0
+    let (blocked, caught) = (mask("SigBlk"), mask("SigCgt"));
+    let pending = mask("SigPnd") | mask("ShdPnd");
+    if pending & (bit(Signal::KILL) | !(harmless | blocked | mask("SigIgn") | caught)) != 0 {
+        Pending::Fatal
+    } else if pending & caught & !blocked != 0 {
+        Pending::Handled
+    } else {
+        Pending::Harmless
+    }
 }
 
 #[cfg(test)]
@@ -155,31 +174,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ends_a_process_is_seen() {
+    fn what_signals_do_is_seen() {
         const KILL: u64 = 1 << 8;
         const QUIT: u64 = 1 << 2;
         const USR1: u64 = 1 << 9;
         const CHLD: u64 = 1 << 16;
+        const STOP: u64 = 1 << 18;
         // Pending for the thread, for its process, blocked, ignored, caught.
         let table = [
-            ([KILL, 0, 0, 0, 0], true),
-            ([0, KILL, KILL, KILL, KILL], true),
-            ([QUIT, 0, 0, 0, 0], true),
-            ([0, QUIT, 0, 0, 0], true),
-            ([0, QUIT, 0, 0, QUIT], false),
-            ([0, QUIT, QUIT, 0, 0], false),
-            ([USR1, 0, 0, USR1, 0], false),
-            ([USR1 | KILL, 0, 0, 0, USR1], true),
-            ([CHLD, CHLD, 0, 0, 0], false),
-            ([0, 0, 0, 0, 0], false),
+            ([KILL, 0, 0, 0, 0], Pending::Fatal),
+            ([0, KILL, KILL, KILL, KILL], Pending::Fatal),
+            ([QUIT, 0, 0, 0, 0], Pending::Fatal),
+            ([0, QUIT, 0, 0, 0], Pending::Fatal),
+            ([0, QUIT, 0, 0, QUIT], Pending::Handled),
+            ([0, QUIT, QUIT, 0, 0], Pending::Harmless),
+            ([0, QUIT, QUIT, 0, QUIT], Pending::Harmless),
+            ([USR1, 0, 0, USR1, 0], Pending::Harmless),
+            ([USR1 | KILL, 0, 0, 0, USR1], Pending::Fatal),
+            ([CHLD, CHLD, 0, 0, 0], Pending::Harmless),
+            ([CHLD, 0, 0, 0, CHLD], Pending::Handled),
+            ([STOP, 0, 0, 0, 0], Pending::Harmless),
+            ([0, 0, 0, 0, 0], Pending::Harmless),
         ];
         for (masks, want) in table {
             let names = ["SigPnd", "ShdPnd", "SigBlk", "SigIgn", "SigCgt"];
             let lines = names.iter().zip(masks).map(|(name, mask)| format!("{name}:\t{mask:016x}\n"));
             let status: String = lines.collect();
-            assert_eq!(is_fatal(&status), want, "{status}");
+            assert_eq!(pending_in(&status), want, "{status}");
         }
-        assert!(!is_fatal(""));
-        assert!(!is_fatal("SigPnd:\tnonsense\n"));
+        assert_eq!(pending_in(""), Pending::Harmless);
+        assert_eq!(pending_in("SigPnd:\tnonsense\n"), Pending::Harmless);
     }
 }

@@ -11,6 +11,7 @@ mod device;
 mod files;
 mod fusermount;
 mod given;
+mod holders;
 mod init;
 mod interrupts;
 mod operations;
@@ -30,6 +31,7 @@ pub use counts::SessionStats;
 pub use files::{Cancel, Errno, Files};
 /// What [`Files`] speak of: the tree's own.
 pub use flatout_tree::{Attributes, FileKind, FolderEntry, Known, Opened, Source, Statfs};
+pub use holders::{Holder, Process, Way, holders, is_mounted_here};
 pub use options::Options;
 pub use point::MountPoint;
 pub use serve::Tell;

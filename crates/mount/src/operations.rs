@@ -125,7 +125,7 @@ impl<F: Files> Server<F> {
         match found {
             Ok(known) => {
                 if !send(&reply::entry(&known)) {
-                    self.files.forget(known.attributes.ino, 1);
+                    self.files.forget(known.node, 1);
                 }
             }
             Err(errno) if errno == Number::NOENT.raw_os_error() && !known_for.is_zero() => {

@@ -23,8 +23,13 @@ pub(crate) fn header(unique: u64, errno: i32, body_bytes: usize) -> [u8; OUT_HEA
 pub(crate) fn entry(known: &Known) -> [u8; size::ENTRY_OUT] {
     let (seconds, nanos) = lifetime(known.lifetime);
     attributes(
-        // Numbers are those of keys and are not used again for another: one generation.
-        Layout::new().u64(known.attributes.ino).u64(0).u64(seconds).u64(seconds).u32(nanos).u32(nanos),
+        Layout::new()
+            .u64(known.node)
+            .u64(known.generation.into())
+            .u64(seconds)
+            .u64(seconds)
+            .u32(nanos)
+            .u32(nanos),
         &known.attributes,
     )
     .done()
@@ -160,7 +165,7 @@ impl Names {
             let entry = match is_dot(name) {
                 true => absent(Duration::ZERO),
                 false => {
-                    self.counted.push(ino);
+                    self.counted.push(known.node);
                     entry(known)
                 }
             };
@@ -178,7 +183,7 @@ impl Names {
         &self.bytes
     }
 
-    /// The inodes of which a lookup was counted, for whom nobody will forget it if these bytes are not taken.
+    /// The nodes of which a lookup was counted, for whom nobody will forget it if these bytes are not taken.
     pub fn counted(&self) -> &[u64] {
         &self.counted
     }

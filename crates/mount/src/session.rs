@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flatout_engine::Callers;
 use flatout_engine::{Error, ErrorKind};
@@ -16,6 +16,7 @@ use crate::attach::{Anchor, Attached, attach, local};
 use crate::counts::SessionStats;
 use crate::device::{Device, End, Next};
 use crate::files::Files;
+use crate::holders::{self, Holder};
 use crate::init::{Agreed, MAX_WRITE, Negotiated, Wishes, negotiate};
 use crate::interrupts::Interrupts;
 use crate::operations::Server;
@@ -339,6 +340,16 @@ impl Unmounter {
         }
     }
 
+    /// Who keeps the session from its end when it is unmounted; nobody where it is over. Waits two seconds at most.
+    pub fn holders(&self) -> Vec<Holder> {
+        let seen = match (self.anchor.device, &self.anchor.point) {
+            (Some(device), Some(point)) => holders::holders(device, point),
+            _ => Vec::new(),
+        };
+        // Over, its numbers may be another's.
+        if self.over.load(Ordering::Acquire) { Vec::new() } else { seen }
+    }
+
     /// Ends the session whoever uses it, they get errors, and unmounts. False where the kernel lets us do neither.
     pub fn end(&self) -> bool {
         if self.over.load(Ordering::Acquire) {
@@ -362,6 +373,11 @@ impl SessionWatch {
     /// So far.
     pub fn stats(&self) -> SessionStats {
         stats(&self.link, &self.callers)
+    }
+
+    /// For how long each request that waits now has.
+    pub fn waits(&self) -> Vec<Duration> {
+        self.link.waits(Instant::now())
     }
 }
 

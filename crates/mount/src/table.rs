@@ -1,12 +1,15 @@
-//! What is mounted where: /proc/self/mountinfo, which asks no file system and so never waits for one.
+//! What is mounted where: the kernel's mountinfo, which asks no file system and so never waits for one.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// One row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mount {
+    pub id: u32,
+    /// The mount that it is mounted on.
+    pub parent: u32,
     /// Major and minor of what `stat(2)` says of its files.
     pub device: (u32, u32),
     pub point: PathBuf,
@@ -16,6 +19,8 @@ pub(crate) struct Mount {
     pub source: String,
     /// Of a mount of FUSE, who mounted it.
     pub user: Option<u32>,
+    /// Of an overlay, the folders that it shows and does not change, as whoever mounted it named them.
+    pub lowers: Vec<PathBuf>,
 }
 
 /// What one sees at this path: of several, the one that was mounted last.
@@ -33,24 +38,57 @@ pub(crate) fn of_device(device: (u32, u32)) -> Option<Mount> {
     all().into_iter().find(|mount| mount.device == device)
 }
 
-fn all() -> Vec<Mount> {
-    let bytes = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-    bytes.split(|&byte| byte == b'\n').filter_map(row).collect()
+/// What this process sees.
+pub(crate) fn all() -> Vec<Mount> {
+    of_process("self").unwrap_or_default()
+}
+
+/// What the process of that number sees; `None` where that is not for this user to know.
+pub(crate) fn of_process(pid: &str) -> Option<Vec<Mount>> {
+    let bytes = std::fs::read(format!("/proc/{pid}/mountinfo")).ok()?;
+    Some(bytes.split(|&byte| byte == b'\n').filter_map(row).collect())
 }
 
 /// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw`: id, parent, device, root, point, options, some fields, a dash,
 /// type, source, options (proc_pid_mountinfo(5)).
 fn row(line: &[u8]) -> Option<Mount> {
     let mut words = line.split(|&byte| byte == b' ');
-    let (major, minor) = std::str::from_utf8(words.nth(2)?).ok()?.split_once(':')?;
+    let mut word = || std::str::from_utf8(words.next()?).ok();
+    let (id, parent) = (word()?.parse().ok()?, word()?.parse().ok()?);
+    let (major, minor) = word()?.split_once(':')?;
     let device = (major.parse().ok()?, minor.parse().ok()?);
     let point = PathBuf::from(OsString::from_vec(unescape(words.nth(1)?)));
     words.find(|word| word == b"-")?;
     let kind = String::from_utf8_lossy(words.next()?).into_owned();
-    let mut text = || Some(String::from_utf8_lossy(&unescape(words.next()?)).into_owned());
-    let (source, options) = (text()?, text()?);
-    let user = options.split(',').find_map(|option| option.strip_prefix("user_id=")?.parse().ok());
-    Some(Mount { device, point, kind, source, user })
+    let source = String::from_utf8_lossy(&unescape(words.next()?)).into_owned();
+    // Commas within an option are escaped as blanks are.
+    let options: Vec<Vec<u8>> = words.next()?.split(|&byte| byte == b',').map(unescape).collect();
+    let user = |option: &Vec<u8>| std::str::from_utf8(option.strip_prefix(b"user_id=")?).ok()?.parse().ok();
+    let user = options.iter().find_map(user);
+    let lowers = options.iter().flat_map(|option| lowers(option)).collect();
+    Some(Mount { id, parent, device, point, kind, source, user, lowers })
+}
+
+/// `lowerdir=/a:/b\:c`, or `lowerdir+=/a` once for each: a colon within a name has a backslash (overlayfs.rst).
+fn lowers(option: &[u8]) -> Vec<PathBuf> {
+    if let Some(one) = option.strip_prefix(b"lowerdir+=") {
+        return vec![OsStr::from_bytes(one).into()];
+    }
+    let Some(mut rest) = option.strip_prefix(b"lowerdir=") else { return Vec::new() };
+    let mut names = vec![Vec::new()];
+    while let Some((&byte, behind)) = rest.split_first() {
+        rest = behind;
+        match (byte, names.last_mut().expect("there is always one")) {
+            (b':', _) => names.push(Vec::new()),
+            (b'\\', name) => {
+                name.extend(rest.first());
+                rest = rest.get(1..).unwrap_or_default();
+            }
+            (byte, name) => name.push(byte),
+        }
+    }
+    // Two colons stand before layers of data alone.
+    names.into_iter().filter(|name| !name.is_empty()).map(|name| OsString::from_vec(name).into()).collect()
 }
 
 /// Blanks, tabs, line ends and backslashes are written as three octal digits.
@@ -109,6 +147,20 @@ mod tests {
         check("", None);
         check(r"36 35 0:1 / /a\04 ro - fuse x ro", Some(((0, 1), r"/a\04", "fuse")));
         check(r"36 35 0:1 / /a\ ro - fuse x ro", Some(((0, 1), r"/a\", "fuse")));
+    }
+
+    #[test]
+    fn overlays_name_what_they_lie_on() {
+        let check = |options: &str, want: &[&str]| {
+            let line = format!("36 35 0:47 / /m rw - overlay overlay {options}");
+            let got = row(line.as_bytes()).expect(options).lowers;
+            assert_eq!(got, want.iter().map(PathBuf::from).collect::<Vec<_>>(), "{options}");
+        };
+        check("rw,lowerdir=/mnt/x,upperdir=/u,workdir=/w", &["/mnt/x"]);
+        check(r"ro,lowerdir=/a\040b:/c\134:d:/e\054f", &["/a b", "/c:d", "/e,f"]);
+        check("ro,lowerdir+=/a:b,lowerdir+=/c,datadir+=/d", &["/a:b", "/c"]);
+        check("ro,lowerdir=/a::/data", &["/a", "/data"]);
+        check("rw", &[]);
     }
 
     #[test]

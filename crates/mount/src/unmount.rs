@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use crate::attach::{Anchor, local};
+use crate::holders::{self, Holder};
 use crate::options::TYPE;
 use crate::point::quoted;
 use crate::tuning::DeviceNumber;
@@ -53,6 +54,11 @@ impl Standing {
     /// What is mounted there: `s3://models`.
     pub fn source(&self) -> &str {
         &self.source
+    }
+
+    /// What its files have as their device: major and minor. Two mounts that stand at a time have two.
+    pub fn device(&self) -> (u32, u32) {
+        self.device
     }
 
     /// Whether somebody serves it. Waits at most two seconds for a daemon that does not answer, and leaves a thread with it.
@@ -120,22 +126,28 @@ pub(crate) fn detach(point: &Path, anchor: &Anchor, lazy: bool) -> Result<(), Er
             Err(_) if !ours() => Ok(()),
             Err(_) if !lazy && life(point) == Life::Dead => fusermount::unmount(point, true),
             // Its words for EBUSY are the C library's.
-            Err(error) if error.cause().contains("busy") => Err(busy(point)),
+            Err(error) if error.cause().contains("busy") => Err(busy(point, anchor.device)),
             ended => ended,
         },
         // Files of a dead mount are open somewhere: they are of no use to anybody.
         Err(Errno::BUSY) if !lazy && life(point) == Life::Dead => {
             by_umount(point, true).map_err(|errno| local("it cannot be unmounted", errno))
         }
-        Err(Errno::BUSY) => Err(busy(point)),
+        Err(Errno::BUSY) => Err(busy(point, anchor.device)),
         Err(_) if !ours() => Ok(()),
         Err(errno) => Err(local("it cannot be unmounted", errno)),
     }
 }
 
-fn busy(point: &Path) -> Error {
-    Error::new(ErrorKind::LocalIo, "something still uses it").with_hint(format!(
-        "`fuser -vm {0}` shows who; `flatout umount --lazy {0}` takes it out of sight now, and ends it when they are done",
+/// Names who uses it, as far as that can be seen.
+fn busy(point: &Path, device: Option<DeviceNumber>) -> Error {
+    let users = device.map_or_else(Vec::new, |device| holders::users(device, point));
+    let (cause, shows) = match Holder::list(&users) {
+        Some(list) => (format!("something still uses it: {list}"), String::new()),
+        None => ("something still uses it".to_owned(), format!("`fuser -vm {}` shows who; ", quoted(point))),
+    };
+    Error::new(ErrorKind::LocalIo, cause).with_hint(format!(
+        "{shows}`flatout umount --lazy {}` takes it out of sight now, and ends it when they are done",
         quoted(point)
     ))
 }

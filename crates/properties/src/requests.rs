@@ -175,7 +175,8 @@ impl Made {
             links: 0,
             source: Source::Listing,
         };
-        Known { attributes, lifetime: Duration::new(node, node as u32 % 1_000_000_000) }
+        let lifetime = Duration::new(node, node as u32 % 1_000_000_000);
+        Known { node, generation: node as u32, attributes, lifetime }
     }
 
     fn found(name: &OsStr) -> Result<Known, Errno> {

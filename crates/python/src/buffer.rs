@@ -1,67 +1,189 @@
 //! What a read returns: memory that landed bytes stay in, shown to Python by its buffer protocol and by DLPack. Nothing is copied.
 
-use std::ffi::c_int;
+use std::ffi::{CString, c_int};
 use std::sync::Arc;
 
 use flatout_engine::Block;
 use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::PyBufferError;
+use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyMemoryView};
+use pyo3::types::{PyBytes, PyInt, PyMemoryView, PyString, PyTuple};
 
 use crate::dlpack;
+use crate::errors::Failure;
+use crate::exit;
+use crate::info::Info;
+use crate::lent::held;
 
-/// Bytes in memory of their own: writable, aligned to 64 bytes or to pages, one dimension of unsigned bytes.
+/// Bytes in memory of their own: writable, aligned to 64 bytes at least, one dimension of unsigned bytes.
 ///
-/// `memoryview`, `numpy.frombuffer`, `torch.frombuffer` and `from_dlpack` of either share the memory, which lives as long as
-/// anybody does. `len()` is in bytes; a slice is a memoryview; `bytes()` copies.
+/// ``memoryview``, ``numpy.frombuffer``, ``torch.frombuffer`` and ``from_dlpack`` of either share the memory, which lives as long as
+/// any of them. ``len()`` is in bytes, a slice is a memoryview, ``bytes()`` copies. As of bytes, ``==`` compares with whatever has
+/// bytes, ``in`` looks for some of them, ``+`` makes bytes, and ``decode`` text. It can be written to, and so has no hash, as a
+/// bytearray has none: ``hash(bytes(buffer))``. It pickles, from protocol 5 on without a copy where whoever pickles takes buffers
+/// out of band; what is unpickled has memory of its own.
+///
+/// ``Buffer(data)`` copies the bytes of whatever has some.
 // It has no way to be let go of early: numpy and torch keep the object and not its export, so nobody could know who still looks.
 #[pyclass(frozen, weakref, module = "flatout")]
-pub struct Buffer(Arc<Block>);
+pub struct Buffer {
+    block: Arc<Block>,
+    /// What was told of the object that the bytes are of.
+    info: Option<Arc<Info>>,
+}
 
 impl From<Block> for Buffer {
     fn from(block: Block) -> Buffer {
-        Buffer(Arc::new(block))
+        Buffer { block: Arc::new(block), info: None }
     }
 }
 
 impl Buffer {
+    #[must_use]
+    pub fn with_info(self, info: Option<Arc<Info>>) -> Buffer {
+        Buffer { info, ..self }
+    }
+
     pub fn empty() -> Buffer {
         Block::new(0).expect("nothing can be had").into()
     }
 }
 
+/// The bytes of somebody's buffer, which is contiguous.
+///
+/// # Safety
+/// Nobody writes to them while they are looked at: the interpreter's lock is held, or it is no worse than what any thread sees.
+unsafe fn seen(theirs: &PyUntypedBuffer) -> &[u8] {
+    match theirs.len_bytes() {
+        // An empty one may lie nowhere.
+        0 => &[],
+        // SAFETY: the exporter keeps so many bytes there while `theirs` lives; the caller promises the rest.
+        bytes => unsafe { std::slice::from_raw_parts(theirs.buf_ptr().cast::<u8>(), bytes) },
+    }
+}
+
+/// What is compared or put together with a buffer's bytes: bytes, contiguous.
+fn bytes_like(name: &str, object: &Bound<'_, PyAny>) -> PyResult<PyUntypedBuffer> {
+    let kind = || object.get_type().name().map_or_else(|_| "object".to_owned(), |name| name.to_string());
+    let theirs = held(object)
+        .map_err(|_| PyTypeError::new_err(format!("{name} has bytes, such as b'…', and is no {}", kind())))?;
+    match theirs.is_c_contiguous() {
+        true => Ok(theirs),
+        false => Err(PyBufferError::new_err(format!("this {} is not C-contiguous", kind()))),
+    }
+}
+
 #[pymethods]
 impl Buffer {
+    #[new]
+    #[pyo3(signature = (data=None, info=None, /))]
+    fn new(py: Python<'_>, data: Option<&Bound<'_, PyAny>>, info: Option<Info>) -> PyResult<Buffer> {
+        let info = info.map(Arc::new);
+        let Some(data) = data else { return Ok(Buffer::empty().with_info(info)) };
+        let theirs = bytes_like("data", data)?;
+        let block = exit::detached(py, || {
+            // SAFETY: the export keeps the bytes there; who writes to them meanwhile gets what any copy without a lock does.
+            let from = unsafe { seen(&theirs) };
+            let mut block = Block::new(from.len() as u64)?;
+            block.as_mut_slice().copy_from_slice(from);
+            Ok(block)
+        });
+        let block = block.map_err(|error: flatout_engine::Error| Failure::from(error).raise(py))?;
+        Ok(Buffer::from(block).with_info(info))
+    }
+
+    /// What the answer that brought the bytes told of the object: size, ETag, when it was changed, type, metadata, version id.
+    ///
+    /// None where nothing was asked, as for an empty range, and of what was read from a file that is open.
+    #[getter]
+    fn info(&self) -> Option<Info> {
+        self.info.as_deref().cloned()
+    }
+
+    fn __reduce_ex__<'py>(slf: &Bound<'py, Self>, protocol: i32) -> PyResult<Bound<'py, PyTuple>> {
+        let py = slf.py();
+        // From protocol 5 on whoever pickles may take the memory as it lies (PEP 574).
+        let data = match protocol {
+            ..=4 => slf.get().__bytes__(py).into_any(),
+            _ => py.import("pickle")?.getattr("PickleBuffer")?.call1((slf,))?,
+        };
+        (slf.get_type(), (data, slf.get().info())).into_pyobject(py)
+    }
+
     fn __len__(&self) -> usize {
-        self.0.len()
+        self.block.len()
     }
 
     fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, self.0.as_slice())
+        PyBytes::new(py, self.block.as_slice())
     }
 
     fn __getitem__<'py>(slf: &Bound<'py, Self>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         PyMemoryView::from(slf)?.get_item(index)
     }
 
+    fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(PyMemoryView::from(slf)?.try_iter()?.into_any())
+    }
+
     fn __eq__(&self, py: Python<'_>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        let Ok(theirs) = PyUntypedBuffer::get(other) else { return Ok(py.NotImplemented()) };
+        let Ok(theirs) = held(other) else { return Ok(py.NotImplemented()) };
         if !theirs.is_c_contiguous() {
             return Ok(py.NotImplemented());
         }
-        // SAFETY: the exporter keeps so many bytes there while `theirs` lives.
-        let same = unsafe { std::slice::from_raw_parts(theirs.buf_ptr().cast::<u8>(), theirs.len_bytes()) }
-            == self.0.as_slice();
+        // SAFETY: the interpreter's lock is held.
+        let same = unsafe { seen(&theirs) } == self.block.as_slice();
         Ok(same.into_pyobject(py)?.to_owned().into_any().unbind())
     }
 
-    fn __repr__(&self) -> String {
-        format!("Buffer({} bytes)", self.0.len())
+    fn __contains__(&self, item: &Bound<'_, PyAny>) -> PyResult<bool> {
+        if item.is_instance_of::<PyInt>() {
+            let byte = item.extract::<u8>().map_err(|_| PyValueError::new_err("a byte is 0 to 255"))?;
+            return Ok(memchr::memchr(byte, self.block.as_slice()).is_some());
+        }
+        let theirs = bytes_like("what is looked for", item)?;
+        // SAFETY: the interpreter's lock is held.
+        Ok(memchr::memmem::find(self.block.as_slice(), unsafe { seen(&theirs) }).is_some())
     }
 
-    /// A capsule for `from_dlpack`: one dimension of uint8 on the CPU, writable, not copied.
+    fn __concat__<'py>(&self, py: Python<'py>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+        let theirs = bytes_like("what is added", other)?;
+        let ours = self.block.as_slice();
+        PyBytes::new_with(py, ours.len() + theirs.len_bytes(), |sum| {
+            sum[..ours.len()].copy_from_slice(ours);
+            // SAFETY: the interpreter's lock is held.
+            sum[ours.len()..].copy_from_slice(unsafe { seen(&theirs) });
+            Ok(())
+        })
+    }
+
+    /// The bytes as text, as :meth:`bytes.decode` has it.
+    #[pyo3(signature = (encoding="utf-8", errors="strict"))]
+    fn decode<'py>(slf: &Bound<'py, Self>, encoding: &str, errors: &str) -> PyResult<Bound<'py, PyString>> {
+        let (encoding, errors) = (CString::new(encoding)?, CString::new(errors)?);
+        PyString::from_encoded_object(slf.as_any(), Some(&encoding), Some(&errors))
+    }
+
+    /// Whether these bytes stand at the beginning.
+    fn startswith(&self, prefix: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let theirs = bytes_like("prefix", prefix)?;
+        // SAFETY: the interpreter's lock is held.
+        Ok(self.block.as_slice().starts_with(unsafe { seen(&theirs) }))
+    }
+
+    /// Whether these bytes stand at the end.
+    fn endswith(&self, suffix: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let theirs = bytes_like("suffix", suffix)?;
+        // SAFETY: the interpreter's lock is held.
+        Ok(self.block.as_slice().ends_with(unsafe { seen(&theirs) }))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Buffer({} bytes)", self.block.len())
+    }
+
+    /// A capsule for ``from_dlpack``: one dimension of uint8 on the CPU, writable, not copied.
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__<'py>(
         &self,
@@ -80,7 +202,7 @@ impl Buffer {
         if copy == Some(true) {
             return Err(PyBufferError::new_err("nothing is copied here: copy the array once it is made"));
         }
-        dlpack::capsule(py, self.0.clone(), max_version)
+        dlpack::capsule(py, self.block.clone(), max_version)
     }
 
     fn __dlpack_device__(&self) -> (i32, i32) {
@@ -88,7 +210,7 @@ impl Buffer {
     }
 
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
-        let block = &slf.get().0;
+        let block = &slf.get().block;
         let bytes = isize::try_from(block.len()).expect("an allocation fits");
         // SAFETY: `view` is the caller's to fill, as the protocol says; it keeps `slf`, and that the memory.
         match unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), block.as_ptr().cast(), bytes, 0, flags) } {

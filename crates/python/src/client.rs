@@ -1,43 +1,43 @@
 //! The client of Python: a recipe, frozen and picklable, and the engine that each process makes from it at the first use.
 
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use flatout_ambient::masked;
-use flatout_engine::{
-    Dialect, Entry, ErrorKind, Get, Landing, Listing, Made, Object, ReaderStats, Report, Stat, Version,
-};
+use flatout_engine::{ErrorKind, Get, Landing, Made, Object, ReaderStats, Version};
 use flatout_wire::head::quoted;
-use flatout_wire::location::Location;
-use flatout_wire::range::Span;
 use flatout_wire::time::parse_http;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict, PyList, PyTuple};
 
+use crate::arguments::{self, Ends};
 use crate::buffer::Buffer;
+use crate::credentials::Given;
 use crate::engine::{self, Engine};
-use crate::errors::{Failure, location};
+use crate::errors::Failure;
 use crate::exit;
 use crate::file::File;
 use crate::info::Info;
 use crate::lent::Lent;
 use crate::many::{self, Options, ReadMany};
+use crate::pages::Pages;
 use crate::per_process::PerProcess;
-use crate::range_reads::{Reads, Target};
+use crate::range_reads::{Reads, Target, targets};
 use crate::ranges::GAP_BYTES;
 use crate::settings::{Pairs, has_password, is_address, pairs, with_password};
-use crate::span::{Asked, asked, from, within};
+use crate::span::one_of;
 use crate::waiting;
 use crate::watching::Watching;
+use crate::which::{Which, conditional, dialect, is_of_nothing, of_version, place, told_size, two_ranges};
 
-/// Reads objects of S3, OSS and plain HTTP. See `flatout.Client`.
+/// Reads objects of S3, OSS and plain HTTP; see :class:`flatout.Client`, which is made from keyword arguments.
 #[pyclass(frozen, subclass, weakref, dict, module = "flatout._native")]
 pub struct Client {
     /// As they were given, for a pickle.
     given: Py<PyDict>,
     pairs: Pairs,
+    credentials: Given,
     engine: PerProcess<Engine>,
     is_closed: AtomicBool,
 }
@@ -51,160 +51,10 @@ impl Client {
         if let Some(engine) = self.engine.known() {
             return Ok(engine);
         }
-        let siblings = engine::siblings(py)?;
-        let made = waiting::briefly(py, || self.engine.get(|| Engine::new(&self.pairs, siblings)))?;
+        let (siblings, provider) = (engine::siblings(py)?, self.credentials.provider(py)?);
+        let made = waiting::briefly(py, || self.engine.get(|| Engine::new(&self.pairs, siblings, provider)))?;
         made.map_err(|failure| failure.raise(py))
     }
-
-    /// Gets and waits. When this returns, nothing touches the landing any more.
-    fn run(
-        &self,
-        py: Python<'_>,
-        engine: &Engine,
-        get: Get,
-        progress: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Result<Report, Failure>> {
-        let watching = Watching::begin(py, progress, get.location.name())?;
-        let done = waiting::briefly(py, || engine.get(get)).and_then(|started| {
-            let transfer = match started {
-                Ok(transfer) => transfer,
-                Err(error) => return Ok(Err(error.into())),
-            };
-            watching.watch(|| transfer.watch());
-            waiting::report(py, engine, transfer)
-        });
-        watching.end(py);
-        done
-    }
-
-    /// Ranges of an object as it stands, whose size is asked for only if it matters; with the ETag that was found then.
-    fn resolve(
-        &self,
-        py: Python<'_>,
-        engine: &Arc<Engine>,
-        location: &Location,
-        ranges: &[(Option<i64>, Option<i64>)],
-        if_match: Option<String>,
-    ) -> PyResult<(Vec<Range<u64>>, Option<String>)> {
-        let plain = |&(start, end): &(Option<i64>, Option<i64>)| match asked(start, end) {
-            Asked::Span(Span::Slice(range)) => Some(range),
-            Asked::Nothing => Some(0..0),
-            _ => None,
-        };
-        if let Some(ranges) = ranges.iter().map(plain).collect() {
-            return Ok((ranges, if_match));
-        }
-        let version = self.head(py, engine, location)?.version;
-        let size = told_size(&version, location).map_err(|failure| failure.raise(py))?;
-        let ranges = ranges.iter().map(|&(start, end)| within(start, end, size)).collect();
-        Ok((ranges, if_match.or(version.etag)))
-    }
-
-    fn head(&self, py: Python<'_>, engine: &Arc<Engine>, location: &Location) -> PyResult<Stat> {
-        let (called, location) = (engine.clone(), location.clone());
-        waiting::call(py, engine, move || called.stat(&location))
-    }
-
-    /// The version there is; an error that concerns the object alone is for the caller to tell.
-    pub fn version(
-        &self,
-        py: Python<'_>,
-        engine: &Arc<Engine>,
-        location: &Location,
-    ) -> PyResult<Result<Version, Failure>> {
-        let (called, location) = (engine.clone(), location.clone());
-        waiting::call(py, engine, move || {
-            Ok(called.stat(&location).map(|stat| stat.version).map_err(Failure::from))
-        })
-    }
-}
-
-/// Whether a read failed since the object has no bytes there, which is then asked: a slice behind the end is empty.
-pub fn is_of_nothing(
-    py: Python<'_>,
-    engine: &Arc<Engine>,
-    location: &Location,
-    span: &Span,
-    if_match: Option<&str>,
-    failure: &Failure,
-) -> PyResult<bool> {
-    if !failure.may_be_of_nothing(span) {
-        return Ok(false);
-    }
-    let (called, asked) = (engine.clone(), location.clone());
-    let told = waiting::call(py, engine, move || Ok(called.stat(&asked)))?;
-    Ok(told.is_ok_and(|stat| has_nothing(&stat, span, if_match)))
-}
-
-/// Whether an object, if it is that version, has no bytes there.
-pub fn has_nothing(stat: &Stat, span: &Span, if_match: Option<&str>) -> bool {
-    let Version { size: Some(size), etag, .. } = &stat.version else { return false };
-    let bare = |etag: &str| etag.trim_matches('"').to_owned();
-    let is_that = if_match.is_none_or(|wanted| etag.as_deref().map(bare) == Some(bare(wanted)));
-    is_that
-        && match span {
-            Span::All => false,
-            Span::Last(_) => *size == 0,
-            Span::From(start) => start >= size,
-            Span::Slice(range) => range.start >= *size,
-        }
-}
-
-/// What is counted from the end needs a size.
-pub fn told_size(version: &Version, location: &Location) -> Result<u64, Failure> {
-    version.size.ok_or_else(|| {
-        let cause = "the origin does not tell the object's size";
-        Failure::new(ErrorKind::Unsupported, "read", location, cause)
-            .with_hint("read the whole object, or count from its start")
-    })
-}
-
-/// Only of that version, where one is named.
-pub fn conditional(get: Get, if_match: Option<&str>) -> Get {
-    match if_match {
-        Some(etag) => get.with_if_match(etag),
-        None => get,
-    }
-}
-
-/// Where each range goes: a buffer of the caller's, or one made for it.
-fn targets(py: Python<'_>, ranges: &[Range<u64>], out: Option<&[Bound<'_, PyAny>]>) -> PyResult<Vec<Target>> {
-    let bytes = |range: &Range<u64>| usize::try_from(range.end - range.start).expect("a word has 64 bits");
-    let Some(out) = out else {
-        return Ok(ranges.iter().map(|_| Target::Own(None)).collect());
-    };
-    if out.len() != ranges.len() {
-        let cause = format!("{} buffers for {} ranges", out.len(), ranges.len());
-        return Err(Failure::usage("read", cause).with_hint("pass as many buffers as ranges").raise(py));
-    }
-    let lent = out.iter().map(Lent::new).collect::<PyResult<Vec<_>>>()?;
-    if let Some(at) = lent.iter().zip(ranges).position(|(lent, range)| lent.len() < bytes(range)) {
-        let cause =
-            format!("buffer {at} holds {} bytes, its range has {}", lent[at].len(), bytes(&ranges[at]));
-        return Err(Failure::usage("read", cause)
-            .with_hint("pass a larger buffer, or a shorter range")
-            .raise(py));
-    }
-    let mut places: Vec<_> = lent
-        .iter()
-        .zip(ranges)
-        .enumerate()
-        .map(|(at, (lent, range))| (lent.place(bytes(range)), at))
-        .collect();
-    places.retain(|(place, _)| !place.is_empty());
-    places.sort_by_key(|(place, _)| place.start);
-    let meets = |pair: &&[(Range<usize>, usize)]| pair[1].0.start < pair[0].0.end;
-    if let Some([(_, one), (_, other)]) = places.windows(2).find(meets) {
-        let cause = format!("buffers {} and {} have bytes in common", one.min(other), one.max(other));
-        return Err(Failure::usage("read", cause)
-            .with_hint("pass a buffer of its own for each range")
-            .raise(py));
-    }
-    Ok(lent.into_iter().map(Target::Lent).collect())
-}
-
-pub fn place(py: Python<'_>, doing: &str, url: &str) -> PyResult<Location> {
-    location(doing, url).map_err(|failure| failure.raise(py))
 }
 
 #[pymethods]
@@ -221,16 +71,23 @@ impl Client {
             Some(settings) => settings.copy()?,
             None => PyDict::new(py),
         };
-        let pairs = pairs(&given)?;
+        let knobs = given.copy()?;
+        let credentials = Given::take(&knobs)?;
+        let pairs = pairs(&knobs)?;
+        credentials.check(py, &pairs)?;
         Ok(Client {
             given: given.unbind(),
             pairs,
+            credentials,
             engine: PerProcess::new(),
             is_closed: AtomicBool::new(false),
         })
     }
 
-    /// The settings it was made with, as a new dict.
+    /// What it was made with, as a new dict.
+    ///
+    /// Raises:
+    ///     UsageError: one of them holds a password, which is not handed on.
     #[getter]
     pub fn settings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let given = self.given.bind(py).copy()?;
@@ -243,10 +100,6 @@ impl Client {
             .with_hint(format!("set FLATOUT_{} instead", name.to_uppercase().replace('-', "_")))
             .raise(py)),
         }
-    }
-
-    fn __getnewargs__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyDict>,)> {
-        Ok((self.settings(py)?,))
     }
 
     /// The most memory that its engine may take in this process, in bytes; buffers of the caller's and what reads return are no
@@ -284,15 +137,17 @@ impl Client {
             };
             format!("{}={value:?}", name.replace('-', "_"))
         };
-        format!("Client({})", self.pairs.iter().map(shown).collect::<Vec<_>>().join(", "))
+        let credentials = self.credentials.is_given().then(|| "credentials=***".to_owned());
+        format!("Client({})", self.pairs.iter().map(shown).chain(credentials).collect::<Vec<_>>().join(", "))
     }
 
+    /// Whether :meth:`close` was called.
     #[getter]
     fn closed(&self) -> bool {
         self.is_closed.load(Ordering::SeqCst)
     }
 
-    /// Ends what runs on it; whoever waits is told by Cancelled. It cannot be used after. Calling it again does nothing.
+    /// Ends what runs on it: whoever waits is told by :class:`flatout.Cancelled`. It cannot be used after.
     fn close(&self, py: Python<'_>) {
         self.is_closed.store(true, Ordering::SeqCst);
         exit::detached(py, || {
@@ -302,100 +157,152 @@ impl Client {
         });
     }
 
-    #[pyo3(signature = (url, start=None, end=None, *, if_match=None, progress=None))]
+    /// An object, or ``[start:end]`` of it as a slice would cut it, into a new buffer; its ``info`` says what was told of the object.
+    ///
+    /// Args:
+    ///     url: the object.
+    ///     start: the first byte, counted from the end where it is negative; the object's first without it.
+    ///     end: the byte behind the last one, in the same way; the object's end without it.
+    ///     if_match: only of the version with this ETag.
+    ///     version_id: the version of this id, of a bucket that keeps versions, instead of the newest.
+    ///     progress: a :class:`Progress` to look at, or True for a bar of tqdm.
+    ///
+    /// Raises:
+    ///     NotFound, AccessDenied, Timeout, NetworkError, Throttled: what the origin or the network refused.
+    ///     ObjectChanged: another version is there than ``if_match`` says, or came while it was read.
+    ///     Corrupt: the bytes of a whole object are not those that the origin states.
+    ///     UsageError: this names no object.
+    #[pyo3(signature = (url, start=None, end=None, *, if_match=None, version_id=None, progress=None))]
     #[allow(clippy::too_many_arguments)]
     fn read(
         &self,
         py: Python<'_>,
-        url: &str,
-        start: Option<i64>,
-        end: Option<i64>,
+        #[pyo3(from_py_with = arguments::url)] url: String,
+        #[pyo3(from_py_with = arguments::start)] start: Option<i64>,
+        #[pyo3(from_py_with = arguments::end)] end: Option<i64>,
         if_match: Option<String>,
+        version_id: Option<String>,
         progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Buffer> {
-        let location = place(py, "read", url)?;
+        let location = place(py, "read", &url)?;
         let engine = self.engine(py)?;
-        let (span, if_match) = match asked(start, end) {
-            Asked::Span(span) => (span, if_match),
-            Asked::Nothing => return Ok(Buffer::empty()),
-            Asked::Relative => {
-                let version = self.head(py, &engine, &location)?.version;
-                let size = told_size(&version, &location).map_err(|failure| failure.raise(py))?;
-                let range = within(start, end, size);
-                if range.is_empty() {
-                    return Ok(Buffer::empty());
-                }
-                (Span::Slice(range), if_match.or(version.etag))
-            }
+        let (if_match, version_id) = (if_match.as_deref(), version_id.as_deref());
+        let which = Which { location: &location, if_match, version_id };
+        let (span, if_match) = match self.span(py, &engine, which, (start, end))? {
+            Some(found) => found,
+            None => return Ok(Buffer::empty()),
         };
+        let which = Which { if_match: if_match.as_deref(), ..which };
         let made = Made::new();
         let get = Get::new(location.clone(), Landing::Made(made.clone())).with_span(span.clone());
-        if let Err(failure) = self.run(py, &engine, conditional(get, if_match.as_deref()), progress)? {
-            return match is_of_nothing(py, &engine, &location, &span, if_match.as_deref(), &failure)? {
-                true => Ok(Buffer::empty()),
-                false => Err(failure.raise(py)),
-            };
-        }
-        made.take().map(Buffer::from).ok_or_else(|| Failure::panicked().raise(py))
+        let get = of_version(conditional(get, which.if_match), version_id);
+        let report = match self.run(py, &engine, get, progress)? {
+            Ok(report) => report,
+            Err(failure) => {
+                return match is_of_nothing(py, &engine, which, &span, &failure)? {
+                    true => Ok(Buffer::empty()),
+                    false => Err(failure.raise(py)),
+                };
+            }
+        };
+        let block = made.take().ok_or_else(|| Failure::panicked().raise(py))?;
+        Ok(Buffer::from(block).with_info(Info::of_report(&url, &location, report)))
     }
 
-    #[pyo3(signature = (url, buffer, *, offset=0, length=None, if_match=None, progress=None))]
+    /// Fills ``buffer`` with an object, or with ``[start:end]`` of it, by many ranges at once; how many bytes landed.
+    ///
+    /// The bytes land where they are wanted, nothing is copied. The buffer is any writable one that is C-contiguous, of whatever
+    /// items; it may be longer than what comes. It is the call's until that returns: nothing writes to it after, also when the
+    /// call was interrupted. What it holds after a call that raised is undefined.
+    ///
+    /// Args:
+    ///     url: the object.
+    ///     buffer: where the bytes go, from its first on.
+    ///     start: the first byte, as of :meth:`read`.
+    ///     end: the byte behind the last one; the object's end without it, and then all that is left has to fit. Fewer come where
+    ///         the object ends before.
+    ///     offset: another way to say ``start``, counted from 0.
+    ///     length: another way to say ``end``: so many bytes from ``offset`` on.
+    ///     if_match: only of the version with this ETag.
+    ///     version_id: the version of this id, of a bucket that keeps versions, instead of the newest.
+    ///     progress: a :class:`Progress` to look at, or True for a bar of tqdm.
+    ///
+    /// Raises:
+    ///     TypeError: this has no buffer.
+    ///     BufferError: it is read-only, or not C-contiguous.
+    ///     UsageError: it is too short.
+    ///     FlatoutError: as :meth:`read`.
+    #[pyo3(signature = (url, buffer, start=None, end=None, *, offset=None, length=None, if_match=None, version_id=None, progress=None))]
     #[allow(clippy::too_many_arguments)]
     fn readinto(
         &self,
         py: Python<'_>,
-        url: &str,
+        #[pyo3(from_py_with = arguments::url)] url: String,
         buffer: &Bound<'_, PyAny>,
-        offset: u64,
-        length: Option<u64>,
+        #[pyo3(from_py_with = arguments::start)] start: Option<i64>,
+        #[pyo3(from_py_with = arguments::end)] end: Option<i64>,
+        #[pyo3(from_py_with = arguments::offset)] offset: Option<u64>,
+        #[pyo3(from_py_with = arguments::length)] length: Option<u64>,
         if_match: Option<String>,
+        version_id: Option<String>,
         progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
-        let location = place(py, "read", url)?;
+        let location = place(py, "read", &url)?;
+        let ends = one_of((start, end), offset, length).ok_or_else(|| two_ranges().raise(py))?;
         let lent = Lent::new(buffer)?;
-        if length == Some(0) {
-            return Ok(0);
-        }
-        let span = from(offset, length);
         let engine = self.engine(py)?;
+        let (if_match, version_id) = (if_match.as_deref(), version_id.as_deref());
+        let which = Which { location: &location, if_match, version_id };
+        let (span, if_match) = match self.span(py, &engine, which, ends)? {
+            Some(found) => found,
+            None => return Ok(0),
+        };
         // SAFETY: `run` returns when the transfer has ended, however it did, and `lent` is held until then.
         let landing = Landing::Memory(unsafe { lent.memory(0, lent.len()) });
+        let which = Which { if_match: if_match.as_deref(), ..which };
         let get = Get::new(location.clone(), landing).with_span(span.clone());
-        let done = self.run(py, &engine, conditional(get, if_match.as_deref()), progress);
+        let get = of_version(conditional(get, which.if_match), version_id);
+        let done = self.run(py, &engine, get, progress);
         lent.release(py);
         match done? {
             Ok(report) => Ok(report.bytes),
-            Err(failure) => {
-                match is_of_nothing(py, &engine, &location, &span, if_match.as_deref(), &failure)? {
-                    true => Ok(0),
-                    false => Err(failure.raise(py)),
-                }
-            }
+            Err(failure) => match is_of_nothing(py, &engine, which, &span, &failure)? {
+                true => Ok(0),
+                false => Err(failure.raise(py)),
+            },
         }
     }
 
-    /// A file, whole and verified before it appears; see `flatout.Client.download`.
-    #[pyo3(signature = (url, path, *, if_match=None, progress=None))]
+    /// An object to a file, which appears under its name when it is whole and verified; its bytes.
+    ///
+    /// Raises:
+    ///     LocalError: the file cannot be written. What stood there before stays, as after every failure.
+    ///     FlatoutError: as :meth:`read`.
+    #[pyo3(signature = (url, path, *, if_match=None, version_id=None, progress=None))]
     fn download(
         &self,
         py: Python<'_>,
-        url: &str,
+        #[pyo3(from_py_with = arguments::url)] url: String,
         path: PathBuf,
         if_match: Option<String>,
+        version_id: Option<String>,
         progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
-        let get = Get::new(place(py, "read", url)?, Landing::File(path));
+        let get = Get::new(place(py, "read", &url)?, Landing::File(path));
         let engine = self.engine(py)?;
-        let done = self.run(py, &engine, conditional(get, if_match.as_deref()), progress)?;
+        let get = of_version(conditional(get, if_match.as_deref()), version_id.as_deref());
+        let done = self.run(py, &engine, get, progress)?;
         Ok(done.map_err(|failure| failure.raise(py))?.bytes)
     }
 
-    /// Several files; see `flatout.Client.download_many`.
+    /// Objects to files, pairs ``(url, path)``, as :meth:`download`; the bytes of each, or with ``return_exceptions`` why not.
+    ///
+    /// All are tried; without ``return_exceptions`` the first that failed is raised then.
     #[pyo3(signature = (pairs, *, progress=None, return_exceptions=false))]
     fn download_many<'py>(
         &self,
         py: Python<'py>,
-        pairs: Vec<(String, PathBuf)>,
+        #[pyo3(from_py_with = arguments::pairs)] pairs: Vec<(String, PathBuf)>,
         progress: Option<&Bound<'py, PyAny>>,
         return_exceptions: bool,
     ) -> PyResult<Bound<'py, PyList>> {
@@ -416,47 +323,78 @@ impl Client {
         Ok(outcomes)
     }
 
-    /// Many objects; see `flatout.Client.read_many`.
+    /// Many objects, each into a buffer of its own, as many at once as are good and memory allows.
+    ///
+    /// A small object costs one request, as does one whose size nobody knows; pass entries of a listing where objects may be large, so
+    /// that those come in parts.
+    ///
+    /// Args:
+    ///     urls: URLs, ``(url, start, end)``, or an :class:`Info`, of the version that it names; taken as they are wanted.
+    ///     ordered: in the order of ``urls``; else as they come.
+    ///     concurrency: how many may be on their way or wait to be taken; 128 without it.
+    ///     return_exceptions: what went wrong is handed on in its place, else it is raised and ends all.
+    ///     progress: a :class:`Progress` to look at, or True for a bar of tqdm.
+    ///
+    /// Returns:
+    ///     An iterator of pairs ``(index, Buffer)``, where ``index`` counts ``urls`` from 0.
     #[pyo3(signature = (urls, *, ordered=true, concurrency=None, return_exceptions=false, progress=None))]
     fn read_many<'py>(
         slf: Bound<'py, Self>,
-        urls: &Bound<'py, PyAny>,
+        #[pyo3(from_py_with = arguments::urls)] urls: Bound<'py, PyAny>,
         ordered: bool,
-        concurrency: Option<usize>,
+        #[pyo3(from_py_with = arguments::concurrency)] concurrency: Option<i64>,
         return_exceptions: bool,
         progress: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<ReadMany> {
         let py = slf.py();
-        let concurrency = concurrency.unwrap_or(many::CONCURRENCY);
-        if concurrency == 0 {
-            return Err(Failure::usage("read", "concurrency is 1 or more").raise(py));
-        }
+        let concurrency = match concurrency {
+            None => many::CONCURRENCY,
+            Some(count) => usize::try_from(count).ok().filter(|count| *count > 0).ok_or_else(|| {
+                Failure::usage("read", format!("concurrency is {count}, and has to be 1 or more")).raise(py)
+            })?,
+        };
         let engine = slf.get().engine(py)?;
         let watching = Watching::begin(py, progress, "objects")?;
         let options = Options { ordered, concurrency, return_exceptions };
         Ok(ReadMany::new(slf.unbind(), engine, urls.try_iter()?, options, watching))
     }
 
-    /// Several ranges; see `flatout.Client.read_ranges`.
-    #[pyo3(signature = (url, ranges, *, if_match=None, max_gap=None, out=None, progress=None))]
+    /// Ranges of one version of an object in one call, in any order, all at once; near ones by one request.
+    ///
+    /// Args:
+    ///     url: the object.
+    ///     ranges: pairs ``(start, end)`` as in a slice; they may overlap.
+    ///     if_match: only of the version with this ETag.
+    ///     version_id: the version of this id, of a bucket that keeps versions, instead of the newest.
+    ///     max_gap: so many bytes between two small ranges are fetched rather than asked around; 256 KiB without it.
+    ///     out: as many writable buffers, to be filled instead of new ones.
+    ///     progress: a :class:`Progress` to look at, or True for a bar of tqdm.
+    ///
+    /// Returns:
+    ///     A buffer for each range, in the order of ``ranges``; with ``out`` how many bytes came for each.
+    #[pyo3(signature = (url, ranges, *, if_match=None, version_id=None, max_gap=None, out=None, progress=None))]
     #[allow(clippy::too_many_arguments)]
     fn read_ranges<'py>(
         &self,
         py: Python<'py>,
-        url: &str,
-        ranges: Vec<(Option<i64>, Option<i64>)>,
+        #[pyo3(from_py_with = arguments::url)] url: String,
+        #[pyo3(from_py_with = arguments::ranges)] ranges: Vec<Ends>,
         if_match: Option<String>,
-        max_gap: Option<u64>,
+        version_id: Option<String>,
+        #[pyo3(from_py_with = arguments::max_gap)] max_gap: Option<u64>,
         out: Option<Vec<Bound<'py, PyAny>>>,
         progress: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyList>> {
-        let location = place(py, "read", url)?;
+        let location = place(py, "read", &url)?;
         let engine = self.engine(py)?;
-        let (ranges, if_match) = self.resolve(py, &engine, &location, &ranges, if_match)?;
+        let (if_match, version_id) = (if_match.as_deref(), version_id.as_deref());
+        let which = Which { location: &location, if_match, version_id };
+        let (ranges, if_match) = self.resolve(py, &engine, which, &ranges)?;
         let mut targets = targets(py, &ranges, out.as_deref())?;
         let watching = Watching::begin(py, progress, location.name())?;
         let (max_gap, if_match) = (max_gap.unwrap_or(GAP_BYTES), if_match.as_deref());
-        let reads = Reads { engine: &engine, location: &location, if_match, max_gap, watching: &watching };
+        let (engine, url, location, watching_all) = (&engine, &url, &location, &watching);
+        let reads = Reads { engine, url, location, if_match, version_id, max_gap, watching: watching_all };
         let filled = reads.read(py, &ranges, &mut targets);
         watching.end(py);
         if out.is_some() {
@@ -468,14 +406,22 @@ impl Client {
         PyList::new(py, buffers.collect::<Vec<_>>())
     }
 
-    /// An object to be read here and there; see `flatout.Client.file`.
-    #[pyo3(signature = (url, *, size=None, etag=None, modified=None))]
+    /// An object to be read here and there. With ``size`` from a listing nothing is asked beforehand; without, one HEAD.
+    ///
+    /// Args:
+    ///     url: the object.
+    ///     size: in bytes.
+    ///     etag: of the version that is meant.
+    ///     modified: when that was made, in seconds since 1970: tells versions apart where there is no strong ETag.
+    ///     version_id: the version of this id, of a bucket that keeps versions, instead of the newest.
+    #[pyo3(signature = (url, *, size=None, etag=None, modified=None, version_id=None))]
     fn file(
         slf: Bound<'_, Self>,
-        url: String,
-        size: Option<u64>,
+        #[pyo3(from_py_with = arguments::url)] url: String,
+        #[pyo3(from_py_with = arguments::size)] size: Option<u64>,
         etag: Option<String>,
         modified: Option<f64>,
+        version_id: Option<String>,
     ) -> PyResult<File> {
         let (py, client) = (slf.py(), slf.get());
         let location = place(py, "read", &url)?;
@@ -486,7 +432,7 @@ impl Client {
             Some(size) => Object { location, size, etag, modified_s },
             None => {
                 let engine = client.engine(py)?;
-                let version = client.head(py, &engine, &location)?.version;
+                let version = client.head(py, &engine, &location, version_id.as_deref())?.version;
                 let told = told_size(&version, &location);
                 let Version { etag: found, last_modified, .. } = version;
                 if etag.is_some() && etag != found {
@@ -502,37 +448,67 @@ impl Client {
                 Object { location, size, etag: found, modified_s }
             }
         };
-        Ok(File::new(slf.unbind(), url, object))
+        Ok(File::new(slf.unbind(), url, object, version_id))
     }
 
-    /// A URL that reads an object without keys; see `flatout.Client.presign`.
-    #[pyo3(signature = (url, *, expires=3600))]
-    fn presign(&self, py: Python<'_>, url: &str, expires: u64) -> PyResult<String> {
-        let location = place(py, "presign", url)?;
+    /// A URL by which anybody may read the object for so many seconds, or that time, signed with the keys of now. Nothing is asked.
+    ///
+    /// Raises:
+    ///     AccessDenied: there are no keys to sign with.
+    ///     UsageError: plain HTTP has no signatures; longer than the dialect allows.
+    #[pyo3(signature = (url, *, expires=3600, version_id=None))]
+    fn presign(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::url)] url: String,
+        #[pyo3(from_py_with = arguments::expires)] expires: u64,
+        version_id: Option<String>,
+    ) -> PyResult<String> {
+        let location = place(py, "presign", &url)?;
         let engine = self.engine(py)?;
         let called = engine.clone();
-        waiting::call(py, &engine, move || called.presign(&location, expires))
+        waiting::call(py, &engine, move || called.presign_version(&location, version_id.as_deref(), expires))
     }
 
-    fn stat(&self, py: Python<'_>, url: &str) -> PyResult<Info> {
-        let location = place(py, "stat", url)?;
+    /// What the origin says of an object, by one HEAD.
+    #[pyo3(signature = (url, *, version_id=None))]
+    fn stat(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::url)] url: String,
+        version_id: Option<String>,
+    ) -> PyResult<Info> {
+        let location = place(py, "stat", &url)?;
         let engine = self.engine(py)?;
-        let stat = self.head(py, &engine, &location)?;
-        Ok(Info::of_stat(url, &location, stat))
+        let stat = self.head(py, &engine, &location, version_id.as_deref())?;
+        Ok(Info::of_stat(&url, &location, stat))
     }
 
-    fn exists(&self, py: Python<'_>, url: &str) -> PyResult<bool> {
-        let location = place(py, "stat", url)?;
+    /// Whether there is such an object, by one HEAD. What else goes wrong is raised.
+    #[pyo3(signature = (url, *, version_id=None))]
+    fn exists(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::url)] url: String,
+        version_id: Option<String>,
+    ) -> PyResult<bool> {
+        let location = place(py, "stat", &url)?;
         let engine = self.engine(py)?;
-        match self.version(py, &engine, &location)? {
+        match self.version(py, &engine, &location, version_id.as_deref())? {
             Ok(_) => Ok(true),
             Err(failure) if failure.is_not_found() => Ok(false),
             Err(failure) => Err(failure.raise(py)),
         }
     }
 
+    /// What is under a prefix, up to the next ``/``, or all of it; sorted within a page of the origin's, 1000 entries as a rule.
     #[pyo3(signature = (url, *, recursive=false))]
-    fn ls(&self, py: Python<'_>, url: &str, recursive: bool) -> PyResult<Vec<Info>> {
+    fn ls(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::url)] url: String,
+        recursive: bool,
+    ) -> PyResult<Vec<Info>> {
         let mut pages = self.ls_pages(py, url, recursive)?;
         let mut all = Vec::new();
         while let Some(page) = pages.__next__(py)? {
@@ -541,55 +517,27 @@ impl Client {
         Ok(all)
     }
 
+    /// The same page after page, each asked for when it is wanted: for millions of keys.
     #[pyo3(signature = (url, *, recursive=false))]
-    fn ls_pages(&self, py: Python<'_>, url: &str, recursive: bool) -> PyResult<Pages> {
-        let location = place(py, "list", url)?;
+    fn ls_pages(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::url)] url: String,
+        recursive: bool,
+    ) -> PyResult<Pages> {
+        let location = place(py, "list", &url)?;
         let engine = self.engine(py)?;
         let listing = engine.list(&location, recursive).map_err(|error| Failure::from(error).raise(py))?;
-        Ok(Pages { bucket: Info::bucket_of(&location), listing: Some(listing), engine })
+        Ok(Pages::new(listing, Info::bucket_of(&location), engine))
     }
 
+    /// The names of the account's buckets, of ``"s3"`` or ``"oss"``.
     #[pyo3(signature = (scheme="s3"))]
     fn buckets(&self, py: Python<'_>, scheme: &str) -> PyResult<Vec<String>> {
-        let dialect = match scheme.trim_end_matches("://") {
-            "s3" => Dialect::S3,
-            "oss" => Dialect::Oss,
-            _ => Dialect::Plain,
-        };
+        let dialect = dialect(scheme);
         let engine = self.engine(py)?;
         let called = engine.clone();
         let buckets = waiting::call(py, &engine, move || called.buckets(dialect))?;
         Ok(buckets.into_iter().map(|bucket| bucket.name).collect())
-    }
-}
-
-/// The pages of a listing, each asked for when it is wanted.
-#[pyclass(module = "flatout._native")]
-pub struct Pages {
-    /// Gone for good once a page has failed or was given up. Goes before the engine.
-    listing: Option<Listing>,
-    bucket: String,
-    engine: Arc<Engine>,
-}
-
-#[pymethods]
-impl Pages {
-    fn __iter__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Vec<Info>>> {
-        while let Some(mut listing) = self.listing.take() {
-            let (page, listing) = waiting::call(py, &self.engine, move || {
-                let page: Vec<Entry> = listing.page()?;
-                Ok((page, listing))
-            })?;
-            self.listing = (!listing.is_done()).then_some(listing);
-            // A page may be empty though there is another.
-            if !page.is_empty() {
-                return Ok(Some(page.into_iter().map(|entry| Info::of_entry(&self.bucket, entry)).collect()));
-            }
-        }
-        Ok(None)
     }
 }

@@ -3,143 +3,40 @@
 //! A thread of the engine's notes the ticket of a call that has ended and writes to an eventfd; the loop's thread, with the
 //! interpreter's lock, takes the results. So no other thread ever wants that lock.
 
-use std::collections::{HashMap, HashSet};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
-use flatout_engine::{Called, CancelSwitch, Error, Get, Landing, Made, Transfer};
+use flatout_engine::{Error, Get, Landing, Made, Reading, Report};
+use flatout_wire::location::Location;
 use flatout_wire::range::Span;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::arguments;
+use crate::awaited::{Awaited, Calls, Ended, NotedAtEnd, Pending, Settle, Work};
 use crate::buffer::Buffer;
-use crate::client::{Client, conditional, has_nothing, place};
-use crate::engine::{Closing, Engine};
+use crate::client::Client;
+use crate::engine::Engine;
 use crate::errors::Failure;
 use crate::exit;
+use crate::file::{File, There};
 use crate::info::Info;
 use crate::lent::Lent;
-use crate::span::{Asked, asked, from};
+use crate::many::get_of;
+use crate::pages::Pages;
+use crate::span::{Asked, asked};
 use crate::waiting;
 use crate::watching::Watching;
+use crate::which::{conditional, dialect, has_nothing, of_version, place};
 
-/// Makes of what has ended, and its bytes, what Python is to get.
-type Settle = Box<dyn FnOnce(Python<'_>, Result<u64, Failure>) -> PyResult<Py<PyAny>> + Send>;
-
-/// A call that somebody awaits.
-struct Pending {
-    /// None of a call that cannot be cancelled. Goes before what it lands in, which `settle` holds.
-    transfer: Option<Transfer>,
-    /// Of one without a transfer, until nobody awaits it any more.
-    called: Option<Called>,
-    settle: Settle,
-    watching: Option<Watching>,
-    engine: Arc<Engine>,
-}
-
-impl Pending {
-    fn switch(&self) -> Option<CancelSwitch> {
-        self.transfer.as_ref().map(Transfer::cancel_switch)
-    }
-
-    fn settle(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let Pending { transfer, called: _, settle, watching, engine } = self;
-        let end = transfer.map_or(Ok(0), |transfer| Ok(transfer.wait()?.bytes));
-        if let Some(watching) = watching {
-            watching.end(py);
-        }
-        settle(
-            py,
-            end.map_err(|error: Error| match engine.is_closed() {
-                true => Engine::closed(),
-                false => error.into(),
-            }),
-        )
-    }
-}
-
-/// Whoever ends writes here.
-struct Ended {
-    event: OwnedFd,
-    tickets: Mutex<Vec<u64>>,
-}
-
-impl Ended {
-    fn note(&self, ticket: u64) {
-        let mut tickets = self.tickets.lock().unwrap_or_else(PoisonError::into_inner);
-        tickets.push(ticket);
-        if tickets.len() == 1 {
-            // A counter that is full wakes the loop as well.
-            let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
-        }
-    }
-
-    fn take(&self) -> Vec<u64> {
-        let mut tickets = self.tickets.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = rustix::io::read(&self.event, &mut [0_u8; 8]);
-        std::mem::take(&mut *tickets)
-    }
-}
-
-/// Calls that are awaited, of one loop. Use `flatout.AsyncClient`.
+/// Calls that are awaited, of one loop: see :class:`flatout.AsyncClient`. Each verb returns a ticket.
 #[pyclass(frozen, weakref, module = "flatout._native")]
 pub struct Completions {
     awaited: Arc<Awaited>,
     process: u32,
-}
-
-/// Says that a call has ended when it is dropped.
-struct NotedAtEnd {
-    ended: Arc<Ended>,
-    ticket: u64,
-}
-
-impl Drop for NotedAtEnd {
-    fn drop(&mut self) {
-        self.ended.note(self.ticket);
-    }
-}
-
-/// What a client that is closed has to end as well.
-struct Awaited {
-    ended: Arc<Ended>,
-    calls: Mutex<Calls>,
-}
-
-#[derive(Default)]
-struct Calls {
-    next: u64,
-    pending: HashMap<u64, Pending>,
-    /// Ended before it was known that they had begun.
-    early: HashSet<u64>,
-    is_closed: bool,
-}
-
-impl Awaited {
-    fn calls(&self) -> MutexGuard<'_, Calls> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Ends a call as soon as may be: one without a transfer at once, whatever its thread still does.
-    fn end(&self, ticket: u64, pending: &Pending) {
-        match pending.switch() {
-            Some(switch) => switch.cancel(),
-            None => self.ended.note(ticket),
-        }
-    }
-}
-
-impl Closing for Awaited {
-    fn closed(&self, engine: &Engine) {
-        let calls = self.calls();
-        for (ticket, pending) in &calls.pending {
-            if std::ptr::eq(&*pending.engine, engine) {
-                self.end(*ticket, pending);
-            }
-        }
-    }
 }
 
 impl Completions {
@@ -177,10 +74,23 @@ impl Completions {
         client: &Client,
         get: Get,
         progress: Option<&Bound<'_, PyAny>>,
-        settle: impl FnOnce(Python<'_>, Result<u64, Failure>) -> PyResult<Py<PyAny>> + Send + 'static,
+        settle: impl FnOnce(Python<'_>, Result<Option<Report>, Failure>) -> PyResult<Py<PyAny>> + Send + 'static,
     ) -> PyResult<u64> {
-        let (engine, ticket) = (client.engine(py)?, self.ticket()?);
         let watching = Watching::begin(py, progress, get.location.name())?;
+        self.begin_on(py, client.engine(py)?, get, None, watching, settle)
+    }
+
+    /// The same on an engine; `made` is where it lands if it may turn out too large for that.
+    fn begin_on(
+        &self,
+        py: Python<'_>,
+        engine: Arc<Engine>,
+        get: Get,
+        made: Option<&Made>,
+        watching: Watching,
+        settle: impl FnOnce(Python<'_>, Result<Option<Report>, Failure>) -> PyResult<Py<PyAny>> + Send + 'static,
+    ) -> PyResult<u64> {
+        let ticket = self.ticket()?;
         let ended = self.awaited.ended.clone();
         let get = get.on_end(move || ended.note(ticket));
         let started = waiting::briefly(py, || engine.get(get));
@@ -192,9 +102,12 @@ impl Completions {
                 return Err(error);
             }
         };
-        watching.watch(|| transfer.watch());
-        let (transfer, watching) = (Some(transfer), Some(watching));
-        self.add(ticket, Pending { transfer, called: None, settle: Box::new(settle), watching, engine });
+        match made {
+            Some(made) => watching.watch_attempt(|| transfer.watch(), made),
+            None => watching.watch(|| transfer.watch()),
+        }
+        let (work, watching) = (Work::Transfer(transfer), Some(watching));
+        self.add(ticket, Pending { work, settle: Box::new(settle), watching, engine });
         Ok(ticket)
     }
 
@@ -227,9 +140,63 @@ impl Completions {
                 Err(mpsc::TryRecvError::Disconnected) => Err(Failure::panicked().raise(py)),
             }
         });
-        self.add(ticket, Pending { transfer: None, called: Some(called), settle, watching: None, engine });
+        self.add(ticket, Pending { work: Work::Called(Some(called)), settle, watching: None, engine });
         Ok(ticket)
     }
+
+    /// Begins a read of a file's range; None is awaited where what is ahead has failed, and the origin is to be asked `past` that.
+    fn bring(
+        &self,
+        py: Python<'_>,
+        file: &File,
+        range: Range<u64>,
+        past: bool,
+        show: impl FnOnce(Python<'_>, Option<There>) -> PyResult<Py<PyAny>> + Send + 'static,
+    ) -> PyResult<u64> {
+        let (open, ticket) = (file.open(py)?, self.ticket()?);
+        let mut begun = file.begin(py, &open, &range, past)?;
+        let reading = begun.reading.take();
+        let (engine, ended, is_ahead) = (open.engine.clone(), self.awaited.ended.clone(), reading.is_none());
+        let answer = begun.answer.clone();
+        let settle: Settle = Box::new(move |py, _| {
+            // What is read goes with it.
+            let _open = open;
+            match begun.answer.get() {
+                Some(Ok(pieces)) => show(py, Some(begun.there(pieces))),
+                Some(Err(_)) if is_ahead => show(py, None),
+                Some(Err(failure)) => Err(failure.raise(py)),
+                // It is not waited for where the client was closed.
+                None => Err(Engine::closed().raise(py)),
+            }
+        });
+        self.add(ticket, Pending { work: Work::Reading(reading), settle, watching: None, engine });
+        answer.when_there(move || ended.note(ticket));
+        Ok(ticket)
+    }
+}
+
+/// A range that `AsyncClient` has to make another of first.
+fn unresolved() -> Failure {
+    Failure::usage("read", "a range that is empty or counted from the end")
+        .with_hint("stat the object first, and count from its start")
+}
+
+/// The buffer of a read that ended well.
+fn read(
+    py: Python<'_>,
+    made: &Made,
+    url: &str,
+    location: &Location,
+    report: Option<Report>,
+) -> PyResult<Py<PyAny>> {
+    let info = Info::of_report(url, location, whole(py, report)?);
+    let block = made.take().ok_or_else(|| Failure::panicked().raise(py))?;
+    Ok(Py::new(py, Buffer::from(block).with_info(info))?.into_any())
+}
+
+/// What a transfer that ended well has left.
+fn whole(py: Python<'_>, report: Option<Report>) -> PyResult<Report> {
+    report.ok_or_else(|| Failure::panicked().raise(py))
 }
 
 /// Of a read that failed: where the object may have no bytes there the exception is handed out, to be looked into.
@@ -251,12 +218,12 @@ impl Completions {
         Ok(Completions { awaited, process: std::process::id() })
     }
 
-    /// Readable when calls have ended.
+    /// A descriptor that is readable when calls have ended.
     fn fileno(&self) -> i32 {
         self.awaited.ended.event.as_raw_fd()
     }
 
-    /// What has ended since: triples (ticket, result, exception), one of the latter two None.
+    /// What has ended since: ``(ticket, result, exception)``.
     #[allow(clippy::type_complexity)]
     fn take(&self, py: Python<'_>) -> PyResult<Vec<(u64, Option<Py<PyAny>>, Option<Py<PyAny>>)>> {
         let mut taken = Vec::new();
@@ -264,7 +231,8 @@ impl Completions {
             let pending = {
                 let mut calls = self.calls();
                 let pending = calls.pending.remove(&ticket);
-                if pending.is_none() && !calls.is_closed {
+                let was_given_up = calls.given_up.remove(&ticket);
+                if pending.is_none() && !was_given_up && !calls.is_closed {
                     calls.early.insert(ticket);
                 }
                 pending
@@ -278,18 +246,37 @@ impl Completions {
         Ok(taken)
     }
 
-    /// Asks for the end of a call, and says whether that is to be waited for. It ends as any other: nothing touches its buffer
-    /// after that.
+    /// Asks for the end of a call, which ends as any other; whether that is to be waited for.
     fn cancel(&self, ticket: u64) -> bool {
         let mut calls = self.calls();
         let Some(pending) = calls.pending.get_mut(&ticket) else { return false };
-        let (switch, called) = (pending.switch(), pending.called.take());
-        drop(calls);
-        drop(called);
-        switch.inspect(CancelSwitch::cancel).is_some()
+        match &mut pending.work {
+            Work::Transfer(transfer) => {
+                transfer.cancel_switch().cancel();
+                true
+            }
+            Work::Called(called) => {
+                let called = called.take();
+                drop(calls);
+                drop(called);
+                false
+            }
+            Work::Reading(reading) => {
+                let reading = reading.take();
+                // Nothing lands in the caller's buffer before it is settled, so that it can go at once.
+                let pending = calls.pending.remove(&ticket);
+                calls.given_up.insert(ticket);
+                drop(calls);
+                drop(pending);
+                if reading.is_some_and(Reading::cancel) {
+                    self.calls().given_up.remove(&ticket);
+                }
+                false
+            }
+        }
     }
 
-    /// Ends all calls, and returns when no thread touches a buffer of theirs any more.
+    /// Ends all calls, and returns when nothing touches their buffers any more.
     fn close(&self, py: Python<'_>) {
         let pending = {
             let mut calls = self.calls();
@@ -308,57 +295,83 @@ impl Completions {
         watching.into_iter().for_each(|watching| watching.end(py));
     }
 
-    #[pyo3(signature = (client, url, start=None, end=None, *, if_match=None, progress=None))]
+    #[pyo3(signature = (client, url, start=None, end=None, *, if_match=None, version_id=None, progress=None))]
     #[allow(clippy::too_many_arguments)]
     fn read(
         &self,
         py: Python<'_>,
         client: &Client,
-        url: &str,
-        start: Option<i64>,
-        end: Option<i64>,
+        #[pyo3(from_py_with = arguments::url)] url: String,
+        #[pyo3(from_py_with = arguments::start)] start: Option<i64>,
+        #[pyo3(from_py_with = arguments::end)] end: Option<i64>,
         if_match: Option<String>,
+        version_id: Option<String>,
         progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
-        let location = place(py, "read", url)?;
+        let location = place(py, "read", &url)?;
         let made = Made::new();
-        let get = Get::new(location, Landing::Made(made.clone()));
-        let Asked::Span(span) = asked(start, end) else {
-            return Err(Failure::usage("read", "a range that is empty or counted from the end")
-                .with_hint("stat the object first, and count from its start")
-                .raise(py));
-        };
+        let get = Get::new(location.clone(), Landing::Made(made.clone()));
+        let Asked::Span(span) = asked(start, end) else { return Err(unresolved().raise(py)) };
         let get = conditional(get.with_span(span.clone()), if_match.as_deref());
+        let get = of_version(get, version_id.as_deref());
         self.begin(py, client, get, progress, move |py, end| {
-            match end {
+            let report = match end {
                 // To be looked into: it is handed out, not raised.
-                Err(failure) if failure.may_be_of_nothing(&span) => {
-                    return Ok(failure.exception(py)?.unbind());
-                }
-                end => end.map_err(|failure| failure.raise(py))?,
+                Err(failure) => return unless_of_nothing(py, &failure, &span),
+                Ok(report) => report,
             };
-            let block = made.take().ok_or_else(|| Failure::panicked().raise(py))?;
-            Ok(Py::new(py, Buffer::from(block))?.into_any())
+            read(py, &made, &url, &location, report)
         })
     }
 
-    /// Whether a read failed since the object has no bytes there.
-    #[pyo3(signature = (client, url, start=None, end=None, *, if_match=None))]
+    /// One of many: as many bytes at most as are said, or else those of a small object; an int is awaited where there are more.
+    #[pyo3(signature = (client, url, start=None, end=None, *, bytes=None, if_match=None, version_id=None, progress=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn read_one(
+        &self,
+        py: Python<'_>,
+        client: &Client,
+        #[pyo3(from_py_with = arguments::url)] url: String,
+        #[pyo3(from_py_with = arguments::start)] start: Option<i64>,
+        #[pyo3(from_py_with = arguments::end)] end: Option<i64>,
+        bytes: Option<u64>,
+        if_match: Option<String>,
+        version_id: Option<String>,
+        progress: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<u64> {
+        let location = place(py, "read", &url)?;
+        let Asked::Span(span) = asked(start, end) else { return Err(unresolved().raise(py)) };
+        let (get, made) = get_of(location.clone(), span.clone(), bytes);
+        let get = of_version(conditional(get, if_match.as_deref()), version_id.as_deref());
+        let watching = Watching::begin(py, progress, location.name())?;
+        let watched = made.clone();
+        let settle = move |py: Python<'_>, end: Result<Option<Report>, Failure>| match (end, made.beyond()) {
+            (_, Some(bytes)) => Ok(bytes.into_pyobject(py)?.into_any().unbind()),
+            (Err(failure), None) => unless_of_nothing(py, &failure, &span),
+            (Ok(report), None) => read(py, &made, &url, &location, report),
+        };
+        self.begin_on(py, client.engine(py)?, get, Some(&watched), watching, settle)
+    }
+
+    /// Whether a read failed since the object has no bytes there; that of a read whose result is an exception.
+    #[pyo3(signature = (client, url, start=None, end=None, *, if_match=None, version_id=None))]
+    #[allow(clippy::too_many_arguments)]
     fn is_of_nothing(
         &self,
         py: Python<'_>,
         client: &Client,
-        url: &str,
-        start: Option<i64>,
-        end: Option<i64>,
+        #[pyo3(from_py_with = arguments::url)] url: String,
+        #[pyo3(from_py_with = arguments::start)] start: Option<i64>,
+        #[pyo3(from_py_with = arguments::end)] end: Option<i64>,
         if_match: Option<String>,
+        version_id: Option<String>,
     ) -> PyResult<u64> {
-        let location = place(py, "read", url)?;
+        let location = place(py, "read", &url)?;
         let span = asked(start, end);
         self.call(
             py,
             client,
-            move |engine| Ok(engine.stat(&location).ok()),
+            move |engine| Ok(engine.stat_version(&location, version_id.as_deref()).ok()),
             move |py, stat| {
                 let is_nothing = match (stat, span) {
                     (Some(stat), Asked::Span(span)) => has_nothing(&stat, &span, if_match.as_deref()),
@@ -369,64 +382,194 @@ impl Completions {
         )
     }
 
-    #[pyo3(signature = (client, url, buffer, *, offset=0, length=None, if_match=None, progress=None))]
+    /// How many bytes landed, and what was told of the object, are awaited.
+    #[pyo3(signature = (client, url, buffer, start=None, end=None, *, if_match=None, version_id=None, progress=None))]
     #[allow(clippy::too_many_arguments)]
     fn readinto(
         &self,
         py: Python<'_>,
         client: &Client,
-        url: &str,
+        #[pyo3(from_py_with = arguments::url)] url: String,
         buffer: &Bound<'_, PyAny>,
-        offset: u64,
-        length: Option<u64>,
+        #[pyo3(from_py_with = arguments::start)] start: Option<i64>,
+        #[pyo3(from_py_with = arguments::end)] end: Option<i64>,
         if_match: Option<String>,
+        version_id: Option<String>,
         progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
-        let location = place(py, "read", url)?;
+        let location = place(py, "read", &url)?;
         let lent = Lent::new(buffer)?;
-        let span = from(offset, length);
+        let Asked::Span(span) = asked(start, end) else { return Err(unresolved().raise(py)) };
         // SAFETY: what settles the call holds `lent` beside the transfer, and drops it behind that.
         let landing = Landing::Memory(unsafe { lent.memory(0, lent.len()) });
-        let get = conditional(Get::new(location, landing).with_span(span.clone()), if_match.as_deref());
+        let get = Get::new(location.clone(), landing).with_span(span.clone());
+        let get = of_version(conditional(get, if_match.as_deref()), version_id.as_deref());
         self.begin(py, client, get, progress, move |py, end| {
             lent.release(py);
-            match end {
-                Ok(bytes) => Ok(bytes.into_pyobject(py)?.into_any().unbind()),
-                Err(failure) => unless_of_nothing(py, &failure, &span),
-            }
+            let report = match end {
+                Err(failure) => return unless_of_nothing(py, &failure, &span),
+                Ok(report) => whole(py, report)?,
+            };
+            let (bytes, info) = (report.bytes, Info::of_report(&url, &location, report));
+            Ok((bytes, info.as_deref().cloned()).into_pyobject(py)?.into_any().unbind())
         })
     }
 
-    #[pyo3(signature = (client, url, path, *, if_match=None, progress=None))]
+    #[pyo3(signature = (client, url, path, *, if_match=None, version_id=None, progress=None))]
+    #[allow(clippy::too_many_arguments)]
     fn download(
         &self,
         py: Python<'_>,
         client: &Client,
-        url: &str,
+        #[pyo3(from_py_with = arguments::url)] url: String,
         path: PathBuf,
         if_match: Option<String>,
+        version_id: Option<String>,
         progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
-        let get = Get::new(place(py, "read", url)?, Landing::File(path));
-        self.begin(py, client, conditional(get, if_match.as_deref()), progress, |py, end| {
-            Ok(end.map_err(|failure| failure.raise(py))?.into_pyobject(py)?.into_any().unbind())
+        let get = Get::new(place(py, "read", &url)?, Landing::File(path));
+        let get = of_version(conditional(get, if_match.as_deref()), version_id.as_deref());
+        self.begin(py, client, get, progress, |py, end| {
+            let report = whole(py, end.map_err(|failure| failure.raise(py))?)?;
+            Ok(report.bytes.into_pyobject(py)?.into_any().unbind())
         })
     }
 
-    fn stat(&self, py: Python<'_>, client: &Client, url: String) -> PyResult<u64> {
+    #[pyo3(signature = (client, url, *, version_id=None))]
+    fn stat(
+        &self,
+        py: Python<'_>,
+        client: &Client,
+        #[pyo3(from_py_with = arguments::url)] url: String,
+        version_id: Option<String>,
+    ) -> PyResult<u64> {
         let location = place(py, "stat", &url)?;
         let asked = location.clone();
         self.call(
             py,
             client,
-            move |engine| engine.stat(&asked),
+            move |engine| engine.stat_version(&asked, version_id.as_deref()),
             move |py, stat| Ok(Py::new(py, Info::of_stat(&url, &location, stat))?.into_any()),
         )
     }
 
+    #[pyo3(signature = (client, url, *, expires, version_id=None))]
+    fn presign(
+        &self,
+        py: Python<'_>,
+        client: &Client,
+        #[pyo3(from_py_with = arguments::url)] url: String,
+        #[pyo3(from_py_with = arguments::expires)] expires: u64,
+        version_id: Option<String>,
+    ) -> PyResult<u64> {
+        let location = place(py, "presign", &url)?;
+        self.call(
+            py,
+            client,
+            move |engine| engine.presign_version(&location, version_id.as_deref(), expires),
+            |py, url| Ok(url.into_pyobject(py)?.into_any().unbind()),
+        )
+    }
+
+    fn buckets(&self, py: Python<'_>, client: &Client, scheme: &str) -> PyResult<u64> {
+        let dialect = dialect(scheme);
+        self.call(
+            py,
+            client,
+            move |engine| engine.buckets(dialect),
+            |py, buckets| {
+                let names: Vec<_> = buckets.into_iter().map(|bucket| bucket.name).collect();
+                Ok(names.into_pyobject(py)?.into_any().unbind())
+            },
+        )
+    }
+
+    /// The next page of a listing; None is awaited behind the last.
+    fn page(&self, py: Python<'_>, client: &Client, pages: Py<Pages>) -> PyResult<u64> {
+        let (listing, bucket) = pages.borrow_mut(py).take();
+        self.call(
+            py,
+            client,
+            move |_| Pages::next_of(listing),
+            move |py, found| {
+                let Some((page, rest)) = found else { return Ok(py.None()) };
+                pages.borrow_mut(py).put(rest);
+                let infos: Vec<_> = page.into_iter().map(|entry| Info::of_entry(&bucket, entry)).collect();
+                Ok(infos.into_pyobject(py)?.into_any().unbind())
+            },
+        )
+    }
+
+    /// A range of a file that is not empty, as a Buffer or as bytes; None is awaited where what is ahead has failed.
+    #[pyo3(signature = (client, file, offset, n, *, as_bytes=false, past=false))]
+    #[allow(clippy::too_many_arguments)]
+    fn pread(
+        &self,
+        py: Python<'_>,
+        client: &Client,
+        file: &Bound<'_, File>,
+        #[pyo3(from_py_with = arguments::place)] offset: u64,
+        #[pyo3(from_py_with = arguments::n)] n: i64,
+        as_bytes: bool,
+        past: bool,
+    ) -> PyResult<u64> {
+        let (file, range) = (file.get(), file.get().range(offset, u64::try_from(n).ok()));
+        if file.is_bulk(&range) && !as_bytes {
+            let made = Made::new();
+            let get = file.bulk(range, Landing::Made(made.clone()));
+            return self.begin(py, client, get, None, move |py, end| {
+                end.map_err(|failure| failure.raise(py))?;
+                let block = made.take().ok_or_else(|| Failure::panicked().raise(py))?;
+                Ok(Py::new(py, Buffer::from(block))?.into_any())
+            });
+        }
+        self.bring(py, file, range, past, move |py, there| {
+            Ok(match there {
+                None => py.None(),
+                Some(there) if as_bytes => there.bytes(py)?.into_any().unbind(),
+                Some(there) => Py::new(py, there.buffer(py)?)?.into_any(),
+            })
+        })
+    }
+
+    /// Fills ``buffer`` from ``offset`` of a file on, where there is something of it; how many bytes, or None as of ``pread``.
+    #[pyo3(signature = (client, file, offset, buffer, *, past=false))]
+    fn preadinto(
+        &self,
+        py: Python<'_>,
+        client: &Client,
+        file: &Bound<'_, File>,
+        #[pyo3(from_py_with = arguments::place)] offset: u64,
+        buffer: &Bound<'_, PyAny>,
+        past: bool,
+    ) -> PyResult<u64> {
+        let lent = Lent::new(buffer)?;
+        let (file, range) = (file.get(), file.get().range(offset, Some(lent.len() as u64)));
+        if file.is_bulk(&range) {
+            // SAFETY: what settles the call holds `lent` beside the transfer, and drops it behind that.
+            let landing = Landing::Memory(unsafe { lent.memory(0, lent.len()) });
+            return self.begin(py, client, file.bulk(range, landing), None, move |py, end| {
+                lent.release(py);
+                let report = whole(py, end.map_err(|failure| failure.raise(py))?)?;
+                Ok(report.bytes.into_pyobject(py)?.into_any().unbind())
+            });
+        }
+        self.bring(py, file, range, past, move |py, there| {
+            let count = there.map(|there| there.fill(py, &lent));
+            lent.release(py);
+            Ok(count.into_pyobject(py)?.into_any().unbind())
+        })
+    }
+
     #[pyo3(signature = (client, url, *, recursive=false))]
-    fn ls(&self, py: Python<'_>, client: &Client, url: &str, recursive: bool) -> PyResult<u64> {
-        let location = place(py, "list", url)?;
+    fn ls(
+        &self,
+        py: Python<'_>,
+        client: &Client,
+        #[pyo3(from_py_with = arguments::url)] url: String,
+        recursive: bool,
+    ) -> PyResult<u64> {
+        let location = place(py, "list", &url)?;
         let bucket = Info::bucket_of(&location);
         self.call(
             py,

@@ -5,11 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use flatout_ambient::{Ambient, Layer};
+use flatout_engine::credentials::Provider;
 use flatout_engine::{Callers, Client, ErrorKind};
 use pyo3::prelude::*;
 
 use crate::ahead::Allowance;
 use crate::errors::Failure;
+use crate::log::Told;
 use crate::settings::Pairs;
 
 /// However many processes share a machine, each needs this much.
@@ -37,16 +39,28 @@ pub struct Engine {
     pub callers: Callers,
     is_closed: AtomicBool,
     tells: Mutex<Vec<Weak<dyn Closing>>>,
+    /// What `logging` knows of its origins.
+    pub told: Told,
 }
 
 impl Engine {
     /// `siblings` processes, this one among them, share the machine: of what nobody has said, each takes its part.
-    pub fn new(pairs: &Pairs, siblings: u32) -> Result<Engine, Failure> {
+    /// `provider` has the keys of both dialects, where a program gives them.
+    pub fn new(pairs: &Pairs, siblings: u32, provider: Option<Arc<dyn Provider>>) -> Result<Engine, Failure> {
         let mut found = flatout_ambient::gather(pairs)?;
         share(&mut found, siblings.max(1));
+        if let Some(provider) = provider {
+            found.aws_credentials = provider.clone();
+            found.oss_credentials = provider;
+            // Whoever gives keys has not meant a profile.
+            found.warnings.clear();
+        }
         let memory_bytes = found.settings.memory_bytes;
         let ahead = Arc::new(Allowance::new(memory_bytes / SHARE_AHEAD));
+        let warnings = std::mem::take(&mut found.warnings);
         let client = Client::new(found.into())?;
+        let warnings = warnings.into_iter().map(|(_, warning)| warning);
+        let told = Told::with(warnings.chain(client.note().map(str::to_owned)).collect());
         let (client, process) = (Some(client), std::process::id());
         Ok(Engine {
             client,
@@ -56,6 +70,7 @@ impl Engine {
             callers: Callers::new("flatout-call"),
             is_closed: AtomicBool::new(false),
             tells: Mutex::default(),
+            told,
         })
     }
 

@@ -79,15 +79,9 @@ impl Failure {
         self.0.kind == class(ErrorKind::NotFound).1
     }
 
-    /// Whether it may say that an object has no bytes at `span`: origins refuse that, and MinIO answers the last bytes of an empty
-    /// object by a Content-Range that means nothing.
+    /// Whether it may say that an object has no bytes at `span`: origins refuse that.
     pub fn may_be_of_nothing(&self, span: &Span) -> bool {
-        let is = |kind| self.0.kind == class(kind).1;
-        match span {
-            Span::All => false,
-            Span::Last(_) => is(ErrorKind::Usage) || is(ErrorKind::Network),
-            Span::From(_) | Span::Slice(_) => is(ErrorKind::Usage),
-        }
+        *span != Span::All && self.0.kind == class(ErrorKind::Usage).1
     }
 
     /// The exception; whatever keeps it from being made is raised instead.
@@ -140,6 +134,11 @@ impl From<SettingError> for Failure {
 /// The location that `url` means.
 pub fn location(doing: &str, url: &str) -> Result<Location, Failure> {
     Location::parse(url).map_err(|wrong| {
+        if let Some(ours) = fsspec_scheme(url) {
+            let dialect = if ours.ends_with("oss") { "oss" } else { "s3" };
+            return Failure::usage(doing, format!("{ours}:// is the spelling for fsspec"))
+                .with_hint(format!("write {dialect}://BUCKET/KEY here, or open it by fsspec.open"));
+        }
         let failure = Failure::usage(doing, &wrong);
         match wrong {
             LocationError::NotALocation { .. } | LocationError::UnknownScheme { .. } => failure,
@@ -147,4 +146,10 @@ pub fn location(doing: &str, url: &str) -> Result<Location, Failure> {
                 .with_hint("objects are named s3://BUCKET/KEY, oss://BUCKET/KEY or https://HOST[:PORT]/PATH"),
         }
     })
+}
+
+/// The scheme of what only fsspec's programs know to be ours.
+fn fsspec_scheme(url: &str) -> Option<&str> {
+    let (scheme, _) = url.split_once("://")?;
+    scheme.starts_with("flatout").then_some(scheme)
 }

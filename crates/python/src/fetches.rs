@@ -10,13 +10,14 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::buffer::Buffer;
-use crate::client::{Client, conditional, place};
+use crate::client::Client;
 use crate::engine::Engine;
 use crate::errors::Failure;
 use crate::waiting;
 use crate::watching::Watching;
+use crate::which::{conditional, place};
 
-/// Reads of ranges, as many at once as were started.
+/// Reads of ranges of several objects at once, for one thread: begun by number, handed over as they end.
 #[pyclass(frozen, module = "flatout._native")]
 pub struct Fetches {
     // Goes before the engine.
@@ -38,8 +39,11 @@ struct Fetch {
 /// Which version of an object was read, as far as the origin tells.
 #[pyclass(frozen, get_all, module = "flatout._native")]
 pub struct Version {
+    /// Bytes of the whole object.
     size: Option<u64>,
+    /// As sent, quotes included.
     etag: Option<String>,
+    /// The Last-Modified header as sent.
     modified: Option<String>,
 }
 
@@ -60,14 +64,13 @@ impl Fetches {
         Ok(Fetches { running: Mutex::default(), engine, watching, tell, told: Mutex::new(told) })
     }
 
-    /// What may have landed and not been taken, by the client's settings: bytes.
+    /// What may have landed and not been taken, by the client's settings.
     #[getter]
     fn memory_bytes(&self) -> u64 {
         self.engine.memory_bytes
     }
 
-    /// Begins to read `start..end` of an object, which is not empty, or what there is of it: of that version, if one is named.
-    /// `number` says which one it was when it has ended.
+    /// Begins to read ``start..end``, which is not empty, or what there is of it: of that version, if one is named.
     #[pyo3(signature = (number, url, start, end, of=None))]
     fn start(
         &self,
@@ -96,9 +99,9 @@ impl Fetches {
         Ok(())
     }
 
-    /// Waits for one that ends, and returns its number, what came, and the version that was read.
+    /// Waits for one that ends: its number, what came, and the version that was read.
     ///
-    /// Raises what went wrong with it; the others go on.
+    /// Raises what went wrong with it; the others go on. ValueError where nothing has been started.
     fn next(&self, py: Python<'_>) -> PyResult<(u64, Buffer, Version)> {
         if self.running().is_empty() {
             return Err(PyValueError::new_err("nothing has been started"));

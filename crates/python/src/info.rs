@@ -1,31 +1,40 @@
 //! What a listing or a HEAD tells of an object or a prefix, as Python has it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use flatout_engine::{Entry, Stat};
+use flatout_engine::{Entry, Report, Stat};
 use flatout_wire::location::Location;
 use flatout_wire::time::parse_http;
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
-/// An object, or a prefix that keys share up to a '/'.
-///
-/// Attributes: url (str); key (str: what stands behind the bucket); name (str: the last part of it, a prefix's with its '/');
-/// size (int, in bytes; None of a prefix, or where the origin does not say); etag (str | None: as sent, with its quotes);
-/// modified (float | None: seconds since 1970, whole ones); storage_class (str | None); is_prefix (bool); metadata (dict of
-/// the user's own headers, without their prefix; empty in a listing); content_type (str | None; None in a listing).
+/// An object, or a prefix that keys share up to a ``/``: an entry of a listing, or the answer to a HEAD.
 #[pyclass(frozen, get_all, eq, module = "flatout", from_py_object)]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Info {
+    /// What to read it by.
     pub url: String,
+    /// What stands behind the bucket.
     pub key: String,
+    /// The last part of the key; a prefix's with its ``/``.
     pub name: String,
+    /// In bytes; None of a prefix, or where the origin does not say.
     pub size: Option<u64>,
+    /// As sent, with its quotes.
     pub etag: Option<String>,
+    /// Seconds since 1970, whole ones.
     pub modified: Option<f64>,
+    /// Where the origin names one.
     pub storage_class: Option<String>,
+    /// Whether it is a prefix, and no object.
     pub is_prefix: bool,
+    /// The user's own headers without their prefix; empty in a listing.
     pub metadata: BTreeMap<String, String>,
+    /// None in a listing.
     pub content_type: Option<String>,
+    /// Which of the object's versions this is, where the bucket keeps them; None in a listing.
+    pub version_id: Option<String>,
 }
 
 impl Info {
@@ -42,7 +51,13 @@ impl Info {
             is_prefix: false,
             metadata: stat.metadata.into_iter().collect(),
             content_type: stat.content_type,
+            version_id: stat.version_id,
         }
+    }
+
+    /// What the answer to a read told.
+    pub fn of_report(url: &str, location: &Location, report: Report) -> Option<Arc<Info>> {
+        report.stat.map(|stat| Arc::new(Info::of_stat(url, location, stat)))
     }
 
     /// What stands before the keys of a listing.
@@ -71,6 +86,7 @@ impl Info {
             is_prefix,
             metadata: BTreeMap::new(),
             content_type: None,
+            version_id: None,
             key: listed.key,
         }
     }
@@ -79,7 +95,7 @@ impl Info {
 #[pymethods]
 impl Info {
     #[new]
-    #[pyo3(signature = (url, key, name, size, etag, modified, storage_class, is_prefix, metadata, content_type))]
+    #[pyo3(signature = (url, key, name, size, etag, modified, storage_class, is_prefix, metadata, content_type, version_id=None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         url: String,
@@ -92,28 +108,40 @@ impl Info {
         is_prefix: bool,
         metadata: BTreeMap<String, String>,
         content_type: Option<String>,
+        version_id: Option<String>,
     ) -> Info {
-        Info { url, key, name, size, etag, modified, storage_class, is_prefix, metadata, content_type }
+        Info {
+            url,
+            key,
+            name,
+            size,
+            etag,
+            modified,
+            storage_class,
+            is_prefix,
+            metadata,
+            content_type,
+            version_id,
+        }
     }
 
-    #[allow(clippy::type_complexity)]
-    fn __getnewargs__(
-        &self,
-    ) -> (
-        String,
-        String,
-        String,
-        Option<u64>,
-        Option<String>,
-        Option<f64>,
-        Option<String>,
-        bool,
-        BTreeMap<String, String>,
-        Option<String>,
-    ) {
-        let Info { url, key, name, size, etag, modified, storage_class, is_prefix, metadata, content_type } =
-            self.clone();
-        (url, key, name, size, etag, modified, storage_class, is_prefix, metadata, content_type)
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
+        let Info { url, key, name, size, etag, modified, storage_class, is_prefix, metadata, .. } = slf.get();
+        let Info { content_type, version_id, .. } = slf.get();
+        let told = (
+            url,
+            key,
+            name,
+            size,
+            etag,
+            modified,
+            storage_class,
+            is_prefix,
+            metadata,
+            content_type,
+            version_id,
+        );
+        (slf.get_type(), told).into_pyobject(slf.py())
     }
 
     fn __repr__(&self) -> String {

@@ -5,7 +5,7 @@ use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyMemoryError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyMemoryView};
 
 use crate::exit;
 
@@ -29,7 +29,7 @@ impl Lent {
     /// TypeError for what has no buffer, BufferError for one that is read-only or not contiguous: with what to do instead.
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Lent> {
         let kind = || object.get_type().name().map_or_else(|_| "object".to_owned(), |name| name.to_string());
-        let held = PyUntypedBuffer::get(object).map_err(|error| match error.is_instance_of::<PyTypeError>(object.py()) {
+        let held = held(object).map_err(|error| match error.is_instance_of::<PyTypeError>(object.py()) {
             true => PyTypeError::new_err(format!(
                 "a writable buffer is wanted, not {}: pass a bytearray, a numpy array, a memoryview or a tensor's .numpy()",
                 kind()
@@ -43,7 +43,7 @@ impl Lent {
                 kind()
             )));
         }
-        if held.format().to_bytes().contains(&b'O') {
+        if holds_references(held.format().to_bytes()) {
             return Err(PyTypeError::new_err(format!(
                 "this {} holds references to objects, not bytes",
                 kind()
@@ -92,6 +92,26 @@ impl Lent {
     pub fn release(self, py: Python<'_>) {
         self.held.release(py);
     }
+}
+
+/// An object's buffer. One that leaves out what a plain row of items does not need, as those of ctypes do, is seen through a memoryview,
+/// which fills that in.
+///
+/// # Errors
+/// TypeError for what has no buffer; what its exporter says.
+pub fn held(object: &Bound<'_, PyAny>) -> PyResult<PyUntypedBuffer> {
+    PyUntypedBuffer::get(object).or_else(|error| {
+        if !error.is_instance_of::<PyBufferError>(object.py()) {
+            return Err(error);
+        }
+        let view = PyMemoryView::from(object).map_err(|_| error)?;
+        PyUntypedBuffer::get(view.as_any())
+    })
+}
+
+/// Whether items of that format (PEP 3118) hold objects of Python's. Names of fields, which stand between colons, say nothing.
+fn holds_references(format: &[u8]) -> bool {
+    format.split(|byte| *byte == b':').step_by(2).any(|codes| codes.contains(&b'O'))
 }
 
 /// From so many bytes on it pays; NumPy gives the same advice about its own arrays.

@@ -5,9 +5,13 @@
 
 mod ahead;
 mod answer;
+mod arguments;
+mod awaited;
 mod buffer;
+mod calls;
 mod client;
 mod completions;
+mod credentials;
 mod dlpack;
 mod engine;
 mod errors;
@@ -15,8 +19,11 @@ mod exit;
 mod fetches;
 mod file;
 mod info;
+mod interpreters;
 mod lent;
+mod log;
 mod many;
+mod pages;
 mod per_process;
 mod progress;
 mod range_reads;
@@ -26,34 +33,39 @@ mod settings;
 mod span;
 mod waiting;
 mod watching;
+mod which;
 
 use pyo3::prelude::*;
+use pyo3::wrap_pyfunction;
 
 /// What `flatout` is made from; not to be imported by itself.
 #[pymodule]
-mod _native {
-    #[pymodule_export]
-    use crate::buffer::Buffer;
-    #[pymodule_export]
-    use crate::client::{Client, Pages};
-    #[pymodule_export]
-    use crate::completions::Completions;
-    #[pymodule_export]
-    use crate::exit::{_after_fork, _at_exit};
-    #[pymodule_export]
-    use crate::fetches::{Fetches, Version};
-    #[pymodule_export]
-    use crate::file::File;
-    #[pymodule_export]
-    use crate::info::Info;
-    #[pymodule_export]
-    use crate::many::ReadMany;
-    #[pymodule_export]
-    use crate::progress::Progress;
-    #[pymodule_export]
-    use crate::safetensors::{safetensors_header, safetensors_header_end};
-
-    #[pymodule_export]
-    #[allow(non_upper_case_globals)]
-    const __version__: &str = env!("CARGO_PKG_VERSION");
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    // Before the first class: those of one interpreter are no use to another.
+    interpreters::refuse_all_but_the_main_one(module.py())?;
+    module.add_class::<buffer::Buffer>()?;
+    module.add_class::<client::Client>()?;
+    module.add_class::<pages::Pages>()?;
+    module.add_class::<completions::Completions>()?;
+    module.add_class::<credentials::Credentials>()?;
+    module.add_class::<credentials::Question>()?;
+    module.add_class::<credentials::Questions>()?;
+    module.add_class::<fetches::Fetches>()?;
+    module.add_class::<fetches::Version>()?;
+    module.add_class::<file::File>()?;
+    module.add_class::<info::Info>()?;
+    module.add_class::<many::ReadMany>()?;
+    module.add_class::<progress::Progress>()?;
+    module.add_class::<watching::Watched>()?;
+    module.add_function(wrap_pyfunction!(arguments::ends_of, module)?)?;
+    module.add_function(wrap_pyfunction!(arguments::one_range, module)?)?;
+    module.add_function(wrap_pyfunction!(arguments::pairs_of, module)?)?;
+    module.add_function(wrap_pyfunction!(arguments::urls_of, module)?)?;
+    module.add_function(wrap_pyfunction!(range_reads::check_out, module)?)?;
+    module.add_function(wrap_pyfunction!(ranges::runs_of, module)?)?;
+    module.add_function(wrap_pyfunction!(exit::_after_fork, module)?)?;
+    module.add_function(wrap_pyfunction!(exit::_at_exit, module)?)?;
+    module.add_function(wrap_pyfunction!(safetensors::safetensors_header, module)?)?;
+    module.add_function(wrap_pyfunction!(safetensors::safetensors_header_end, module)?)?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

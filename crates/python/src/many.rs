@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyString};
 
 use crate::buffer::Buffer;
-use crate::client::{Client, is_of_nothing, told_size};
+use crate::client::Client;
 use crate::engine::Engine;
 use crate::errors::{Failure, location};
 use crate::exit;
@@ -20,17 +20,17 @@ use crate::info::Info;
 use crate::span::{Asked, asked, within};
 use crate::waiting;
 use crate::watching::Watching;
+use crate::which::{Which, conditional, is_of_nothing, of_version, told_size};
 
 /// So many are on their way, or have landed and not been taken yet, unless somebody says.
 pub const CONCURRENCY: usize = 128;
 
 /// An object of at most so many bytes is asked for by one plain GET; so is one of unknown size, which counts for as much. One
 /// that turns out to be larger is asked for anew, when it is known how much memory it needs.
-const SMALL_BYTES: u64 = 8 << 20;
+pub const SMALL_BYTES: u64 = 8 << 20;
 
-/// What `read_many` returns: pairs (index, Buffer), or (index, exception) where those are wanted, in the order asked for or as
-/// they come. Closing it, or letting go of it, ends what is on its way.
-#[pyclass(module = "flatout._native")]
+/// What :meth:`Client.read_many` returns: pairs of a number and what was read. It is for one thread at a time.
+#[pyclass(generic, module = "flatout._native")]
 pub struct ReadMany {
     // Goes before the engine.
     flights: VecDeque<Flight>,
@@ -98,9 +98,11 @@ enum State {
 /// What is to be asked for.
 #[derive(Clone)]
 struct Plan {
+    url: Arc<str>,
     location: Location,
     span: Span,
     if_match: Option<String>,
+    version_id: Option<String>,
     /// How many come at most, where that is known.
     bytes: Option<u64>,
     is_second: bool,
@@ -132,32 +134,37 @@ impl Running {
 
 /// One of them, as it was asked for.
 struct Wanted {
+    url: Arc<str>,
     location: Location,
     asked: Asked,
     range: (Option<i64>, Option<i64>),
     /// Where a listing told it.
     size: Option<u64>,
+    /// Of an Info that has one.
+    version_id: Option<String>,
 }
 
 impl Wanted {
-    fn of(item: &Bound<'_, PyAny>) -> PyResult<Result<Wanted, Failure>> {
-        let (url, range, size) = if let Ok(url) = item.cast::<PyString>() {
-            (url.to_string(), (None, None), None)
+    fn of(index: usize, item: &Bound<'_, PyAny>) -> PyResult<Result<Wanted, Failure>> {
+        let (url, range, size, version_id) = if let Ok(url) = item.cast::<PyString>() {
+            (url.to_string(), (None, None), None, None)
         } else if let Ok(info) = item.extract::<Info>() {
-            (info.url, (None, None), info.size)
+            (info.url, (None, None), info.size, info.version_id)
         } else if let Ok((url, start, end)) = item.extract::<(String, Option<i64>, Option<i64>)>() {
-            (url, (start, end), None)
+            (url, (start, end), None, None)
         } else {
             let name = item.get_type().name()?;
             return Err(PyTypeError::new_err(format!(
-                "an object to read is a URL, an Info of a listing, or (url, start, end), not {name}"
+                "urls[{index}]: an object to read is a URL, an Info of a listing, or (url, start, end), not {name}"
             )));
         };
         Ok(location("read", &url).map(|location| Wanted {
+            url: url.into(),
             location,
             asked: asked(range.0, range.1),
             range,
             size,
+            version_id,
         }))
     }
 }
@@ -214,7 +221,7 @@ impl ReadMany {
             self.wanted = None;
             return Ok(false);
         };
-        let state = match Wanted::of(&item?)? {
+        let state = match Wanted::of(self.begun, &item?)? {
             Ok(wanted) => self.plan(py, wanted)?,
             Err(failure) => State::Failed(failure),
         };
@@ -245,15 +252,16 @@ impl ReadMany {
 
     /// What one of them means.
     fn plan(&self, py: Python<'_>, wanted: Wanted) -> PyResult<State> {
-        let Wanted { location, asked, range, size } = wanted;
+        let Wanted { url, location, asked, range, size, version_id } = wanted;
         let (span, if_match) = match asked {
             Asked::Nothing => return Ok(State::Empty),
             Asked::Span(span) => (span, None),
             Asked::Relative => {
-                let version = match self.client.get().version(py, &self.engine, &location)? {
-                    Ok(version) => version,
-                    Err(failure) => return Ok(State::Failed(failure)),
-                };
+                let version =
+                    match self.client.get().version(py, &self.engine, &location, version_id.as_deref())? {
+                        Ok(version) => version,
+                        Err(failure) => return Ok(State::Failed(failure)),
+                    };
                 let size = match told_size(&version, &location) {
                     Ok(size) => size,
                     Err(failure) => return Ok(State::Failed(failure)),
@@ -273,23 +281,12 @@ impl ReadMany {
         };
         // Far more may have been asked for than there is.
         let bytes = most.filter(|most| span == Span::All || *most <= self.engine.memory_bytes);
-        Ok(State::Waiting(Plan { location, span, if_match, bytes, is_second: false }))
+        Ok(State::Waiting(Plan { url, location, span, if_match, version_id, bytes, is_second: false }))
     }
 
     fn start(&self, py: Python<'_>, index: usize, plan: Plan) -> PyResult<State> {
-        let made = match plan.bytes {
-            Some(_) => Made::new(),
-            None => Made::at_most(SMALL_BYTES),
-        };
-        let mut get = Get::new(plan.location.clone(), Landing::Made(made.clone()));
-        // One plain GET brings a small object and its checksum.
-        get = match plan.span == Span::All && plan.bytes() <= SMALL_BYTES {
-            true => get.in_one_answer(),
-            false => get.with_span(plan.span.clone()),
-        };
-        if let Some(etag) = &plan.if_match {
-            get = get.with_if_match(etag.clone());
-        }
+        let (get, made) = get_of(plan.location.clone(), plan.span.clone(), plan.bytes);
+        let get = of_version(conditional(get, plan.if_match.as_deref()), plan.version_id.as_deref());
         let (told, is_second) = (self.ended.0.clone(), plan.is_second);
         let get = get.on_end(move || {
             // Nobody may wait any more.
@@ -380,10 +377,16 @@ impl ReadMany {
             State::Failed(failure) => Err(failure),
             State::Waiting(_) => Err(Failure::panicked()),
             State::Running(Running { transfer, made, plan }) => match transfer.wait() {
-                Ok(_) => made.take().map(Buffer::from).ok_or_else(Failure::panicked),
+                Ok(report) => {
+                    let info = Info::of_report(&plan.url, &plan.location, report);
+                    let buffer = made.take().ok_or_else(Failure::panicked);
+                    buffer.map(|block| Buffer::from(block).with_info(info))
+                }
                 Err(error) => {
-                    let (failure, etag) = (Failure::from(error), plan.if_match.as_deref());
-                    match is_of_nothing(py, &self.engine, &plan.location, &plan.span, etag, &failure)? {
+                    let failure = Failure::from(error);
+                    let (if_match, version_id) = (plan.if_match.as_deref(), plan.version_id.as_deref());
+                    let object = Which { location: &plan.location, if_match, version_id };
+                    match is_of_nothing(py, &self.engine, object, &plan.span, &failure)? {
                         true => Ok(Buffer::empty()),
                         false => Err(failure),
                     }
@@ -396,6 +399,22 @@ impl ReadMany {
             Err(failure) => Err(failure.raise(py)),
         }
     }
+}
+
+/// What reads one of many, of which at most so many bytes come, where that is known: where it is not, no more than those of a small
+/// object come, and [`Made::beyond`] tells how many there are.
+pub fn get_of(location: Location, span: Span, bytes: Option<u64>) -> (Get, Made) {
+    let made = match bytes {
+        Some(_) => Made::new(),
+        None => Made::at_most(SMALL_BYTES),
+    };
+    let get = Get::new(location, Landing::Made(made.clone()));
+    // One plain GET brings a small object and its checksum.
+    let get = match span == Span::All && bytes.unwrap_or(SMALL_BYTES) <= SMALL_BYTES {
+        true => get.in_one_answer(),
+        false => get.with_span(span),
+    };
+    (get, made)
 }
 
 fn of_another_thread(py: Python<'_>) -> PyErr {

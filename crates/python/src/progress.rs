@@ -8,10 +8,7 @@ use pyo3::prelude::*;
 
 use crate::errors::Failure;
 
-/// How far a call is: handed to it as `progress=`, looked at from another thread or task. It serves one call.
-///
-/// done (int: bytes landed), total (int | None: bytes that will, once known), elapsed (float: seconds since the call began),
-/// rate (float: bytes a second since then), limited_by (str | None: what holds the speed back now).
+/// How far a call is: handed to it as ``progress=``, looked at from another thread or task. It serves one call.
 #[pyclass(frozen, module = "flatout", weakref)]
 #[derive(Default)]
 pub struct Progress {
@@ -120,21 +117,25 @@ impl Progress {
         Progress::default()
     }
 
+    /// Bytes landed.
     #[getter]
     fn done(&self) -> u64 {
         self.seen().done
     }
 
+    /// Bytes that will land; None until that is known.
     #[getter]
     fn total(&self) -> Option<u64> {
         self.seen().total
     }
 
+    /// What holds the speed back now, in words and figures; None before there is much to say.
     #[getter]
     fn limited_by(&self) -> Option<String> {
         self.seen().limited_by
     }
 
+    /// Seconds from the call's beginning to now, or to its end.
     #[getter]
     fn elapsed(&self) -> f64 {
         let watched = self.lock();
@@ -142,12 +143,14 @@ impl Progress {
         (watched.ended.unwrap_or_else(Instant::now) - begun).as_secs_f64()
     }
 
+    /// Bytes a second since the call began.
     #[getter]
     fn rate(&self) -> f64 {
         let elapsed = self.elapsed();
         if elapsed > 0.0 { self.done() as f64 / elapsed } else { 0.0 }
     }
 
+    /// Whether the call has ended.
     #[getter]
     fn is_over(&self) -> bool {
         self.lock().ended.is_some()

@@ -2,6 +2,10 @@
 
 use std::ops::Range;
 
+use pyo3::prelude::*;
+
+use crate::arguments;
+
 /// From so many bytes on a range is a request of its own: it lands where it is wanted, nothing is copied.
 const ALONE_BYTES: u64 = 1 << 20;
 /// What is asked for together is no longer than this: it is copied to where it is wanted, while other bytes come.
@@ -39,4 +43,16 @@ pub fn runs(ranges: &[Range<u64>], max_gap: u64) -> Vec<Run> {
         }
     }
     runs
+}
+
+/// What is asked for together, as (start, end, which of the ranges lie in it).
+#[pyfunction]
+#[pyo3(signature = (ranges, max_gap=None))]
+pub fn runs_of(
+    ranges: Vec<(u64, u64)>,
+    #[pyo3(from_py_with = arguments::max_gap)] max_gap: Option<u64>,
+) -> Vec<(u64, u64, Vec<usize>)> {
+    let ranges: Vec<_> = ranges.into_iter().map(|(start, end)| start..end).collect();
+    let runs = runs(&ranges, max_gap.unwrap_or(GAP_BYTES));
+    runs.into_iter().map(|run| (run.range.start, run.range.end, run.of)).collect()
 }

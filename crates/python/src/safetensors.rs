@@ -34,7 +34,7 @@ struct Tensor {
     end: u64,
 }
 
-/// Where the header of a file of `file_bytes` ends, which begins with `head`.
+/// Where the header of a file of so many bytes ends, which begins with ``head``.
 ///
 /// Raises ValueError where no safetensors file begins so.
 #[pyfunction]
@@ -42,10 +42,9 @@ pub fn safetensors_header_end(py: Python<'_>, head: PyBuffer<u8>, file_bytes: u6
     header_end(&head.to_vec(py)?, file_bytes).map_err(PyValueError::new_err)
 }
 
-/// Metadata (a dict of strings, or None) and tensors, in the order of the file, each (name, dtype, bits of an element, shape,
-/// start, end), where start and end count from the first byte of the file. `head` goes to the header's end at least.
+/// Metadata, and tensors in the order of the file: (name, dtype, bits of an element, shape, start, end), within the file.
 ///
-/// Raises ValueError that says what is wrong with it.
+/// Raises ValueError that says what is wrong with it. ``head`` goes to the header's end at least.
 #[pyfunction]
 pub fn safetensors_header<'py>(py: Python<'py>, head: PyBuffer<u8>, file_bytes: u64) -> PyResult<Told<'py>> {
     let head = head.to_vec(py)?;

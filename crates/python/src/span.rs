@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use flatout_wire::range::Span;
 
+use crate::arguments::Ends;
+
 /// What is asked for, as far as that can be known without the object's size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
@@ -42,11 +44,14 @@ pub fn within(start: Option<i64>, end: Option<i64>, size: u64) -> Range<u64> {
     start..end.max(start)
 }
 
-/// What a buffer is filled with: `length` bytes from `offset` on, or all that follow.
-pub fn from(offset: u64, length: Option<u64>) -> Span {
-    match (offset, length) {
-        (0, None) => Span::All,
-        (offset, None) => Span::From(offset),
-        (offset, Some(length)) => Span::Slice(offset..offset.saturating_add(length)),
+/// What a buffer is filled with: the slice `start..end`, or `length` bytes from `offset` on, as ends of a slice. `None` where both
+/// are given.
+pub fn one_of(ends: Ends, offset: Option<u64>, length: Option<u64>) -> Option<Ends> {
+    if (offset, length) == (None, None) {
+        return Some(ends);
     }
+    let place = |place: u64| i64::try_from(place).unwrap_or(i64::MAX);
+    let offset = offset.unwrap_or(0);
+    (ends == (None, None))
+        .then(|| (Some(place(offset)), length.map(|length| place(offset.saturating_add(length)))))
 }

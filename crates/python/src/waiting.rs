@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use crate::engine::Engine;
 use crate::errors::Failure;
 use crate::exit::{self, Inside};
+use crate::log;
 
 /// How often signals are looked at: ctrl-C ends a call within twice that.
 const SLICE: Duration = Duration::from_millis(50);
@@ -52,7 +53,9 @@ pub fn until(
         if engine.is_closed() {
             return Err(Engine::closed().raise(py));
         }
-        if py.detach(|| is_over(SLICE)) {
+        let is_over = py.detach(|| is_over(SLICE));
+        log::tell(py, engine);
+        if is_over {
             return Ok(());
         }
     }

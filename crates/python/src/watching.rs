@@ -1,5 +1,7 @@
 //! What `progress=` may be: an object that somebody looks at, or True for a bar.
 
+use std::sync::{Mutex, PoisonError};
+
 use flatout_engine::{Made, Watch};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyTypeError};
 use pyo3::prelude::*;
@@ -12,6 +14,28 @@ pub struct Watching {
     progress: Option<Py<Progress>>,
     /// What takes the bar away.
     bar: Option<Py<PyAny>>,
+    /// It is told of other calls, too, and not over with this one.
+    is_shared: bool,
+}
+
+/// The progress of several calls that are one to their caller, handed to each as ``progress=``.
+#[pyclass(frozen, module = "flatout._native")]
+pub struct Watched(Mutex<Option<Watching>>);
+
+#[pymethods]
+impl Watched {
+    #[new]
+    fn new(py: Python<'_>, progress: Option<&Bound<'_, PyAny>>, title: &str) -> PyResult<Watched> {
+        Ok(Watched(Mutex::new(Some(Watching::begin(py, progress, title)?))))
+    }
+
+    /// They are over.
+    fn end(&self, py: Python<'_>) {
+        let watching = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(watching) = watching {
+            watching.end(py);
+        }
+    }
 }
 
 impl Watching {
@@ -19,16 +43,22 @@ impl Watching {
     /// The object serves another call; no tqdm for a bar.
     pub fn begin(py: Python<'_>, progress: Option<&Bound<'_, PyAny>>, title: &str) -> PyResult<Watching> {
         let Some(progress) = progress.filter(|progress| !progress.is_none()) else {
-            return Ok(Watching { progress: None, bar: None });
+            return Ok(Watching { progress: None, bar: None, is_shared: false });
         };
+        if let Ok(watched) = progress.cast::<Watched>() {
+            let shared = watched.get().0.lock().unwrap_or_else(PoisonError::into_inner);
+            let progress = shared.as_ref().and_then(|watching| watching.progress.as_ref());
+            let progress = progress.map(|progress| progress.clone_ref(py));
+            return Ok(Watching { progress, bar: None, is_shared: true });
+        }
         if let Ok(on) = progress.cast::<PyBool>() {
             if !on.is_true() {
-                return Ok(Watching { progress: None, bar: None });
+                return Ok(Watching { progress: None, bar: None, is_shared: false });
             }
             let progress = Py::new(py, Progress::default())?;
             progress.get().begin().map_err(|failure| failure.raise(py))?;
             let bar = py.import("flatout._bar")?.getattr("Bar")?.call1((&progress, title))?;
-            return Ok(Watching { progress: Some(progress), bar: Some(bar.unbind()) });
+            return Ok(Watching { progress: Some(progress), bar: Some(bar.unbind()), is_shared: false });
         }
         let Ok(progress) = progress.cast::<Progress>() else {
             let name = progress.get_type().name()?;
@@ -37,7 +67,7 @@ impl Watching {
             )));
         };
         progress.get().begin().map_err(|failure| failure.raise(py))?;
-        Ok(Watching { progress: Some(progress.clone().unbind()), bar: None })
+        Ok(Watching { progress: Some(progress.clone().unbind()), bar: None, is_shared: false })
     }
 
     pub fn watch(&self, source: impl FnOnce() -> Watch) {
@@ -55,6 +85,9 @@ impl Watching {
 
     /// The call is over.
     pub fn end(self, py: Python<'_>) {
+        if self.is_shared {
+            return;
+        }
         if let Some(progress) = &self.progress {
             progress.get().end();
         }

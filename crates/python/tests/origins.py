@@ -1,17 +1,21 @@
 """Origins for the tests: `flatout serve` and MinIO on ports of the loopback that the kernel chose, gone with whoever started them."""
 
+import contextlib
 import ctypes
 import datetime
 import hashlib
 import hmac
+import itertools
 import json
 import os
 import pathlib
+import random
 import re
 import signal
 import socket
 import subprocess
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 
@@ -19,6 +23,9 @@ ACCESS_KEY, SECRET_KEY = "flatout-test-key", "flatout-test-secret/+="
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 CACHE = pathlib.Path(os.environ.get("FLATOUT_CACHE") or pathlib.Path.home() / ".cache/flatout")
 PATIENCE_S = 60
+
+# A bucket that is nowhere, for requests that are no test's own.
+MARKS = "marks-of-the-tests"
 
 VARIABLES = {
     "AWS_ACCESS_KEY_ID": ACCESS_KEY,
@@ -29,6 +36,19 @@ VARIABLES = {
     "OSS_ACCESS_KEY_SECRET": SECRET_KEY,
     "ALIBABA_CLOUD_ECS_METADATA_DISABLED": "true",
 }
+
+
+_names = itertools.count()
+
+
+def new_name():
+    """Of a bucket that no other test has. Origins go with the tests, so the numbers begin anew with each run."""
+    return f"test-{os.getpid()}-{next(_names)}"
+
+
+def noise(length, seed=0):
+    """Bytes that nothing repeats, the same in each run."""
+    return random.Random(f"{seed} {length}").randbytes(length)
 
 
 def program():
@@ -48,7 +68,7 @@ class Origin:
     """An origin that runs, and its log where it writes one."""
 
     def __init__(self, name, command, url=None, log=None, **variables):
-        self.name, self._log = name, log
+        self.name, self._log, self._marks = name, log, 0
         output = subprocess.PIPE if url is None else subprocess.DEVNULL
         self._process = subprocess.Popen(
             command,
@@ -92,8 +112,22 @@ class Origin:
         )
 
     def requests(self):
-        """What was asked of it so far, as its log has it (docs/wind-tunnel.md)."""
-        return [json.loads(line) for line in self._log.read_text().splitlines()]
+        """What was asked of it so far, as its log has it (docs/wind-tunnel.md).
+
+        A line is written when its answer has ended, which may be after the client has it. So one more request is made,
+        and its line is waited for.
+        """
+        self._marks += 1
+        key = f"mark-{self._marks}"
+        with contextlib.suppress(urllib.error.HTTPError):
+            self.ask("HEAD", f"/{MARKS}/{key}")
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            lines = [json.loads(line) for line in self._log.read_text().splitlines()]
+            if any((line["bucket"], line["key"]) == (MARKS, key) for line in lines):
+                return [line for line in lines if line["bucket"] != MARKS]
+            assert time.monotonic() < until, f"{key} is not in the log: {lines[-3:]}"
+            time.sleep(0.005)
 
     def stop(self):
         self._process.kill()

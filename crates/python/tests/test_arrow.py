@@ -1,8 +1,6 @@
 """Arrow, pandas, DuckDB and UPath over Flatout: what they read is what was written."""
 
-import os
 import pickle
-import uuid
 
 import duckdb
 import fsspec
@@ -16,6 +14,7 @@ import pytest
 from upath import UPath
 
 import flatout
+import origins
 from flatout.arrow import FlatoutHandler, arrow_fs
 from flatout.fsspec import S3FileSystem
 
@@ -35,10 +34,19 @@ def table(part):
 
 @pytest.fixture(scope="module", params=["serve", "minio"])
 def lake(request, tmp_path_factory):
+    return make_lake(request.getfixturevalue(request.param), tmp_path_factory.mktemp("lake"))
+
+
+@pytest.fixture(scope="module")
+def oss_lake(serve, tmp_path_factory):
+    """MinIO speaks no OSS."""
+    return make_lake(serve, tmp_path_factory.mktemp("lake"))
+
+
+def make_lake(origin, folder):
     """A bucket with a table, and the same in parts by year: the bucket's name, its origin and the table."""
-    origin, name = request.getfixturevalue(request.param), f"t-{uuid.uuid4().hex[:20]}"
+    name = origins.new_name()
     origin.s3.create_bucket(Bucket=name)
-    folder = tmp_path_factory.mktemp("lake")
     for part, year in enumerate((2025, 2026)):
         file = folder / f"{year}.parquet"
         pq.write_table(table(part), file, row_group_size=ROWS // 4)
@@ -61,6 +69,7 @@ class Lake:
         return pa.fs.PyFileSystem(pa.fs.FSSpecHandler(S3FileSystem(**self.options, skip_instance_cache=True)))
 
 
+both_schemes = pytest.mark.parametrize("scheme", ["flatout", "flatout+s3"])
 both_kinds = pytest.mark.parametrize("kind", ["arrow_fs", "fsspec"])
 
 
@@ -142,10 +151,13 @@ def test_arrow_writes_nothing_and_says_so(lake, kind):
 
 def test_paths_may_carry_the_scheme_and_no_other(lake):
     fs = arrow_fs(lake.client)
-    assert fs.normalize_path(f"s3://{lake.path}") == fs.normalize_path(f"flatout+s3://{lake.path}/") == lake.path
+    for scheme in ("s3", "flatout", "flatout+s3"):
+        assert fs.normalize_path(f"{scheme}://{lake.path}/") == lake.path
     assert pq.read_metadata(f"s3://{lake.path}", filesystem=fs).num_rows == ROWS
     with pytest.raises(flatout.UsageError):
         fs.normalize_path("oss://bucket/key")
+    for scheme in ("oss", "flatoutoss", "flatout+oss"):
+        assert arrow_fs(scheme="oss").normalize_path(f"{scheme}://b/k") == "b/k"
     with pytest.raises(flatout.UsageError):
         arrow_fs(scheme="gs")
 
@@ -163,20 +175,19 @@ def test_a_handler_is_its_client_and_scheme(lake):
     assert pq.read_metadata(lake.path, filesystem=again).num_rows == ROWS
 
 
-def test_oss_is_read_by_its_own_protocol(serve, lake):
-    if lake.origin is not serve:
-        pytest.skip("MinIO speaks no OSS")
+def test_oss_is_read_by_its_own_protocol(serve, oss_lake):
     fs = arrow_fs(flatout.Client(oss_endpoint=serve.endpoint, oss_region="cn-hangzhou"), scheme="oss")
-    assert pq.read_table(lake.path, filesystem=fs, partitioning=None).equals(table(0))
+    assert pq.read_table(oss_lake.path, filesystem=fs, partitioning=None).equals(table(0))
     options = {"endpoint": serve.endpoint, "oss_region": "cn-hangzhou"}
-    numbers = pd.read_parquet(f"flatout+oss://{lake.path}", columns=["number"], storage_options=options)["number"]
+    numbers = pd.read_parquet(f"flatoutoss://{oss_lake.path}", columns=["number"], storage_options=options)["number"]
     assert numbers.sum() == sum(range(ROWS))
-    assert UPath(f"flatout+oss://{lake.name}/table.csv", **options).read_bytes() == b"a,b\n1,2\n3,4\n"
+    assert UPath(f"flatout+oss://{oss_lake.name}/table.csv", **options).read_bytes() == b"a,b\n1,2\n3,4\n"
+    assert UPath(f"flatoutoss://{oss_lake.name}/table.csv", **options).read_bytes() == b"a,b\n1,2\n3,4\n"
 
 
 def test_a_file_of_a_listing_is_opened_without_asking(started):
     bucket = Bucket(started())
-    bucket.put("dir/data", os.urandom(1 << 20))
+    bucket.put("dir/data", origins.noise(1 << 20))
     fs = arrow_fs(flatout.Client(endpoint_url=bucket.origin.endpoint))
     (info,) = fs.get_file_info(pa.fs.FileSelector(f"{bucket.name}/dir"))
     before = len(bucket.origin.requests())
@@ -201,7 +212,7 @@ def test_a_file_replaced_after_it_was_told_of_fails_once(lake):
 
 class Bucket:
     def __init__(self, origin):
-        self.origin, self.name = origin, f"t-{uuid.uuid4().hex[:20]}"
+        self.origin, self.name = origin, origins.new_name()
         origin.s3.create_bucket(Bucket=self.name)
 
     def put(self, key, body):
@@ -212,13 +223,14 @@ class Bucket:
 # pandas
 
 
-def test_pandas_reads_parquet_and_csv(lake):
-    url = f"flatout+s3://{lake.path}"
+@both_schemes
+def test_pandas_reads_parquet_and_csv(lake, scheme):
+    url = f"{scheme}://{lake.path}"
     frame = pd.read_parquet(url, storage_options=lake.options)
     assert frame["number"].tolist() == list(range(ROWS)) and frame["text"][98] == "row 1"
     column = pd.read_parquet(url, columns=["noise"], storage_options=lake.options)
     assert column["noise"].tolist() == table(0)["noise"].to_pylist()
-    csv = pd.read_csv(f"flatout+s3://{lake.name}/table.csv", storage_options=lake.options)
+    csv = pd.read_csv(f"{scheme}://{lake.name}/table.csv", storage_options=lake.options)
     assert csv.to_dict("list") == {"a": [1, 3], "b": [2, 4]}
 
 
@@ -229,7 +241,7 @@ def test_one_column_is_not_the_whole_file(started, tmp_path):
     path, bytes_whole = bucket.put("wide.parquet", whole.read_bytes()), whole.stat().st_size
     before = len(bucket.origin.requests())
     got = pd.read_parquet(
-        f"flatout+s3://{path}", columns=["c7"], storage_options={"endpoint_url": bucket.origin.endpoint}
+        f"flatout://{path}", columns=["c7"], storage_options={"endpoint_url": bucket.origin.endpoint}
     )
     assert np.array_equal(got["c7"].to_numpy(), columns["c7"])
     asked = bucket.origin.requests()[before:]
@@ -240,38 +252,42 @@ def test_one_column_is_not_the_whole_file(started, tmp_path):
 # DuckDB
 
 
-def test_duckdb_reads_through_the_file_system(lake):
+@both_schemes
+def test_duckdb_reads_through_the_file_system(lake, scheme):
     connection = duckdb.connect()
-    connection.register_filesystem(fsspec.filesystem("flatout+s3", **lake.options))
-    (total,) = connection.execute(f"select sum(number) from read_parquet('flatout+s3://{lake.path}')").fetchone()
+    connection.register_filesystem(fsspec.filesystem(scheme, **lake.options))
+    (total,) = connection.execute(f"select sum(number) from read_parquet('{scheme}://{lake.path}')").fetchone()
     assert total == sum(range(ROWS))
     rows = connection.execute(
-        f"select year, count(*) from read_parquet('flatout+s3://{lake.name}/lake/*/*.parquet', hive_partitioning=true)"
+        f"select year, count(*) from read_parquet('{scheme}://{lake.name}/lake/*/*.parquet', hive_partitioning=true)"
         " group by year order by year"
     ).fetchall()
     assert rows == [(2025, ROWS), (2026, ROWS)]
-    assert connection.execute(f"select sum(a) from read_csv('flatout+s3://{lake.name}/table.csv')").fetchone() == (4,)
+    assert connection.execute(f"select sum(a) from read_csv('{scheme}://{lake.name}/table.csv')").fetchone() == (4,)
 
 
 # UPath
 
 
-def test_upath_is_a_path_with_a_bucket_for_its_drive(lake):
-    root = UPath(f"flatout+s3://{lake.name}", **lake.options)
+@both_schemes
+def test_upath_is_a_path_with_a_bucket_for_its_drive(lake, scheme):
+    root = UPath(f"{scheme}://{lake.name}", **lake.options)
     path = root / "lake" / "year=2025" / "part.parquet"
-    assert str(path) == f"flatout+s3://{lake.path}" and path.name == "part.parquet" and path.suffix == ".parquet"
+    assert str(path) == f"{scheme}://{lake.path}" and path.name == "part.parquet" and path.suffix == ".parquet"
     assert path.drive == lake.name and path.parts[0] == f"{lake.name}/"
     assert path.parent.parent.parent == root == root.parent
     assert type(path).__name__ == "FlatoutS3Path"
     assert type(UPath("flatout://bucket/key")).__name__ == "FlatoutS3Path"
-    other = UPath("flatout+oss://bucket/folder/key")
+    oss = {"flatout": "flatoutoss", "flatout+s3": "flatout+oss"}[scheme]
+    other = UPath(f"{oss}://bucket/folder/key")
     assert type(other).__name__ == "FlatoutOssPath" and other.drive == "bucket"
     for again in (UPath(other), UPath(other.parent, "key"), other.parent / "key", pickle.loads(pickle.dumps(other))):
-        assert again == other and str(again) == "flatout+oss://bucket/folder/key"
+        assert again == other and str(again) == f"{oss}://bucket/folder/key"
 
 
-def test_upath_reads(lake):
-    root = UPath(f"flatout+s3://{lake.name}", **lake.options)
+@both_schemes
+def test_upath_reads(lake, scheme):
+    root = UPath(f"{scheme}://{lake.name}", **lake.options)
     assert (root / "table.csv").read_text() == "a,b\n1,2\n3,4\n"
     assert (root / "table.csv").stat().st_size == 12 and (root / "lake").is_dir() and not (root / "none").exists()
     assert sorted(path.name for path in root.iterdir()) == ["empty", "lake", "table.csv"]

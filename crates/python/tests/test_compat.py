@@ -4,11 +4,11 @@ import io
 import os
 import threading
 import types
-import uuid
 
 import pytest
 
 import flatout
+import origins
 from flatout.compat import oss
 
 SIZE = 9 * 1024 * 1024 + 17
@@ -17,7 +17,7 @@ SIZE = 9 * 1024 * 1024 + 17
 @pytest.fixture
 def models(serve, monkeypatch):
     """A bucket with a model, named as the recipe names it: its bytes, and how to put another object."""
-    name, data = f"t-{uuid.uuid4().hex[:20]}", os.urandom(SIZE)
+    name, data = origins.new_name(), origins.noise(SIZE)
     serve.s3.create_bucket(Bucket=name)
     monkeypatch.setenv("OSS_BUCKET_NAME", name)
     monkeypatch.setenv("OSS_BUCKET_ENDPOINT", serve.endpoint)
@@ -90,7 +90,7 @@ def test_a_model_replaced_meanwhile_is_no_mixture(models, monkeypatch):
 
     def stat_and_replace(self, url):
         told = stat(self, url)
-        models("model.ckpt", os.urandom(SIZE))
+        models("model.ckpt", origins.noise(SIZE, seed=1))
         return told
 
     monkeypatch.setattr(flatout.Client, "stat", stat_and_replace)

@@ -1,6 +1,8 @@
 """What goes wrong is one of Python's own exceptions, with what was done to what, why it failed and what to do about it."""
 
+import asyncio
 import builtins
+import pathlib
 import pickle
 import socket
 
@@ -123,3 +125,73 @@ def test_every_kind_has_a_class():
     for name in flatout.errors.__all__:
         error = getattr(flatout.errors, name)(kind="k", doing="read", object="s3://b/k", cause="why", hint="do")
         assert str(error) == "read: s3://b/k: why\n  hint: do"
+
+
+@pytest.mark.parametrize(
+    "call, kind, said",
+    [
+        (lambda c: c.readinto("s3://b/k", bytearray(1), offset=-5), ValueError, "offset is -5, and counts from 0 on: start=-5 counts from the end"),
+        (lambda c: c.readinto("s3://b/k", bytearray(1), length=-1), ValueError, "length is -1, and counts from 0 on"),
+        (lambda c: c.readinto("s3://b/k", bytearray(1), 0, 5, offset=5), ValueError, "offset and length name a range, and so do start and end"),
+        (lambda c: c.read("s3://b/k", "5"), TypeError, "start is an int, not str"),
+        (lambda c: c.read("s3://b/k", 0, 5.0), TypeError, "end is an int, not float"),
+        (lambda c: c.read("s3://b/k", 1 << 70), ValueError, "start is 1180591620717411303424, and nothing is so long"),
+        (lambda c: c.read(pathlib.Path("s3://b/k")), TypeError, "url is a str such as 's3://BUCKET/KEY', not PosixPath: a path makes one '/' of the two"),
+        (lambda c: c.read(None), TypeError, "url is a str such as 's3://BUCKET/KEY', not NoneType"),
+        (lambda c: c.stat(b"s3://b/k"), TypeError, "url is a str such as 's3://BUCKET/KEY', not bytes"),
+        (lambda c: c.read_ranges("s3://b/k", 5), TypeError, r"ranges is a list of pairs \(start, end\), not int"),
+        (lambda c: c.read_ranges("s3://b/k", [(0, 1), 5]), TypeError, r"ranges\[1\] is a pair \(start, end\), not int"),
+        (lambda c: c.read_ranges("s3://b/k", [slice(0, 5)]), TypeError, r"ranges\[0\] is a pair \(start, end\), not slice"),
+        (lambda c: c.read_ranges("s3://b/k", [(0, "1")]), TypeError, r"ranges\[0\] is an int, not str"),
+        (lambda c: c.read_ranges("s3://b/k", [(0, 1)], max_gap=-1), ValueError, "max_gap is -1"),
+        (lambda c: c.read_many("s3://b/k"), TypeError, r"urls is a list of URLs, not one str: write read_many\(\[url\]\)"),
+        (lambda c: list(c.read_many(["http://127.0.0.1:1/k", 5], concurrency=2)), TypeError, r"urls\[1\]: an object to read is a URL"),
+        (lambda c: c.read_many([], concurrency=-5), ValueError, "concurrency is -5"),
+        (lambda c: c.download_many(["s3://b/k"]), TypeError, r"pairs\[0\] is \(url, path\), not str"),
+        (lambda c: c.download_many([("s3://b/k", 5)]), TypeError, r"pairs\[0\]\[1\] is a path, not int"),
+        (lambda c: c.presign("s3://b/k", expires=-1), ValueError, "expires is -1"),
+        (lambda c: c.presign("s3://b/k", expires="1h"), TypeError, "expires is an int of seconds or a timedelta, not str"),
+        (lambda c: c.file("s3://b/k", size=-1), ValueError, "size is -1"),
+        (lambda c: c.read("flatout+s3://b/k"), ValueError, "flatout\\+s3:// is the spelling for fsspec\n  hint: write s3://BUCKET/KEY"),
+        (lambda c: c.read("flatout://b/k"), ValueError, "hint: write s3://BUCKET/KEY here, or open it by fsspec.open"),
+        (lambda c: c.read("flatout+oss://b/k"), ValueError, "hint: write oss://BUCKET/KEY"),
+    ],
+)
+def test_a_wrong_argument_is_named(client, call, kind, said):
+    """"can't convert negative int to unsigned", "'PosixPath' object is not an instance of 'str'": of which argument?"""
+    with pytest.raises(kind, match=said):
+        call(client)
+
+
+def test_asyncio_names_a_wrong_argument_too(client):
+    reader = flatout.AsyncClient(client)
+
+    async def refused(call, kind, said):
+        with pytest.raises(kind, match=said):
+            await call()
+
+    async def main():
+        await refused(lambda: reader.read("s3://b/k", "5"), TypeError, "start is an int, not str")
+        await refused(lambda: reader.read(pathlib.Path("k")), TypeError, "url is a str")
+        await refused(lambda: reader.readinto("s3://b/k", bytearray(1), offset=-5), ValueError, "offset is -5")
+        await refused(lambda: reader.read_ranges("s3://b/k", [5]), TypeError, "ranges\\[0\\] is a pair")
+        await refused(lambda: reader.download_many(["s3://b/k"]), TypeError, "pairs\\[0\\] is")
+        await refused(lambda: reader.presign("s3://b/k", expires=-1), ValueError, "expires is -1")
+        with pytest.raises(TypeError, match="urls is a list of URLs, not one str"):
+            reader.read_many("s3://b/k")
+
+    asyncio.run(main())
+
+
+def test_an_etag_that_was_wrong_from_the_start(client, bucket):
+    """It said "replaced while it was read … start again": which never helps."""
+    url = bucket.put("key", b"123")
+    for call in (
+        lambda: client.read(url, if_match='"another"'),
+        lambda: client.readinto(url, bytearray(3), if_match='"another"'),
+        lambda: client.read_ranges(url, [(0, 3)], if_match='"another"'),
+        lambda: asyncio.run(flatout.AsyncClient(client).read(url, if_match='"another"')),
+    ):
+        error = refused(call)
+        check(error, "changed", flatout.ObjectChanged)
+        assert error.cause == 'the object\'s ETag is not "another"' and "stat" in error.hint and "start again" not in str(error)

@@ -1,7 +1,6 @@
 """What was said to be read later comes from where it lies in what was fetched."""
 
 import signal
-import time
 
 import numpy
 import pytest
@@ -28,12 +27,10 @@ def test_a_signal_ends_a_call_of_many_short_waits(client, bucket):
     def stop(*_):
         raise InterruptedError
 
-    whole = time.monotonic()
-    client.read_ranges(url, ranges, max_gap=0)
-    whole = time.monotonic() - whole
     before = signal.signal(signal.SIGALRM, stop)
     try:
-        signal.setitimer(signal.ITIMER_REAL, whole / 4)
+        # Nobody answers 20,000 requests so soon.
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
         with pytest.raises(InterruptedError):
             client.read_ranges(url, ranges, max_gap=0)
     finally:

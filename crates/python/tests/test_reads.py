@@ -3,8 +3,11 @@
 import array
 import asyncio
 import contextlib
+import ctypes
+import datetime
 import http.server
 import mmap
+import multiprocessing
 import pickle
 import threading
 
@@ -14,6 +17,12 @@ import pytest
 import flatout
 
 SIZE = 3_000_001
+
+
+class Offsets(ctypes.Structure):
+    """A field whose name has the letter by which others say that they hold objects."""
+
+    _fields_ = [("Offset", ctypes.c_int64)]
 
 
 @pytest.fixture(scope="module", params=["s3", "oss", "http", "minio"])
@@ -99,6 +108,10 @@ def test_any_range_of_an_empty_object_is_empty(request, bucket_of, name):
         lambda length: numpy.zeros(length, numpy.uint8),
         lambda length: array.array("b", bytes(length)),
         lambda length: mmap.mmap(-1, length),
+        lambda length: (ctypes.c_char * length)(),
+        lambda length: (ctypes.c_uint8 * length)(),
+        lambda length: multiprocessing.RawArray("b", length),
+        lambda length: (Offsets * (length // 8))(),
     ],
 )
 def test_any_writable_buffer_is_filled(stored, make):
@@ -106,6 +119,26 @@ def test_any_writable_buffer_is_filled(stored, make):
     buffer = make(1000)
     assert client.readinto(url, buffer, offset=100, length=1000) == 1000
     assert bytes(memoryview(buffer)) == data[100:1100]
+
+
+@pytest.mark.parametrize("start, end", [(None, None), (10, 20), (5, -5), (-7, None), (7, 7), (SIZE + 5, SIZE + 9)])
+def test_a_buffer_is_filled_with_a_slice(stored, start, end):
+    """One style of ranges, as `read` has it."""
+    client, url, data = stored
+    for fill in (client.readinto, lambda *ends: asyncio.run(flatout.AsyncClient(client).readinto(*ends))):
+        buffer = bytearray(SIZE)
+        assert fill(url, buffer, start, end) == len(data[start:end])
+        assert buffer[: len(data[start:end])] == data[start:end]
+
+
+def test_a_url_works_for_a_timedelta(client, bucket):
+    import urllib.request
+
+    url = bucket.put("key", b"123")
+    asked = client.presign(url, expires=datetime.timedelta(minutes=5))
+    assert "X-Amz-Expires=300" in asked and urllib.request.urlopen(asked).read() == b"123"
+    with pytest.raises(flatout.UsageError):
+        client.presign(url, expires=datetime.timedelta(milliseconds=5))
 
 
 def test_a_buffer_of_wider_items_is_counted_in_bytes(client, bucket):
@@ -337,7 +370,6 @@ def test_progress_is_looked_at(stored):
 
 
 def test_a_bar_is_shown_on_request(stored, capsys):
-    pytest.importorskip("tqdm")
     client, url, _ = stored
     client.read(url, progress=True)
     assert "2.86M/2.86M" in capsys.readouterr().err

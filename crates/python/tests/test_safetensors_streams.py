@@ -67,7 +67,7 @@ def test_a_stream_fetches_no_more_ahead_than_was_allowed(counting, order, limit)
 
 def wait_for(counting, nbytes):
     """Waits until so many bytes have been asked for, and looks whether more are then."""
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while counting.bytes < nbytes and time.monotonic() < until:
         time.sleep(0.001)
     time.sleep(0.02)

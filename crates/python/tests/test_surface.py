@@ -1,5 +1,6 @@
 """What the package shows: every name is there, documented, and as its stubs say."""
 
+import ast
 import importlib
 import inspect
 import pathlib
@@ -10,7 +11,7 @@ import pytest
 
 import flatout
 
-MODULES = ["flatout", "flatout.errors", "flatout.io", "flatout.aio", "flatout.client", "flatout.verbs", "flatout.safetensors", "flatout._native"]
+MODULES = ["flatout", "flatout.errors", "flatout.io", "flatout.aio", "flatout.client", "flatout.verbs", "flatout._settings", "flatout.safetensors", "flatout._native"]
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -26,6 +27,51 @@ def test_every_name_is_there_once_and_documented(name):
             assert value.__doc__, each
 
 
+def stubbed():
+    """Every class, method, property and function of the native half, with the text that the stub has for it."""
+    stub = pathlib.Path(flatout.__file__).parent / "_native.pyi"
+    for node in ast.parse(stub.read_text()).body:
+        if not isinstance(node, (ast.ClassDef, ast.FunctionDef)) or not hasattr(flatout._native, node.name):
+            continue
+        yield node.name, getattr(flatout._native, node.name), ast.get_docstring(node)
+        if isinstance(node, ast.ClassDef):
+            # Of several forms one has the text.
+            texts = {}
+            for each in node.body:
+                if isinstance(each, ast.FunctionDef):
+                    texts[each.name] = ast.get_docstring(each) or texts.get(each.name)
+            for name, text in texts.items():
+                yield f"{node.name}.{name}", vars(getattr(flatout._native, node.name)).get(name), text
+
+
+def test_help_shows_what_the_stub_says():
+    """The text stood in the stub alone, and `help(flatout.read)` showed nothing."""
+    checked = 0
+    for name, value, text in stubbed():
+        if text is not None:
+            assert inspect.cleandoc(value.__doc__ or "") == text, name
+            checked += 1
+    assert checked > 60
+
+
+def test_help_of_a_function_is_that_of_its_verb():
+    for name in flatout.verbs.__all__:
+        text, verb = getattr(flatout, name).__doc__, inspect.cleandoc(getattr(flatout.Client, name).__doc__)
+        assert "client: whose settings count" in text, name
+        said = [line for line in text.splitlines() if "client: whose settings count" not in line and line != "Args:" and line]
+        assert said == [line for line in verb.splitlines() if line != "Args:" and line], name
+        if name != "open":
+            assert getattr(flatout.AsyncClient, name).__doc__ == getattr(flatout.Client, name).__doc__, name
+
+
+def test_asyncio_has_every_verb_with_the_same_arguments():
+    for name in flatout.verbs.__all__:
+        ours = inspect.signature(getattr(flatout.AsyncClient, name)).parameters
+        theirs = inspect.signature(getattr(flatout.Client, name)).parameters
+        of = lambda many: [(each.name, each.kind, each.default) for each in many.values() if each.name != "self"]
+        assert of(ours) == of(theirs), name
+
+
 def test_the_functions_are_the_client_s_verbs():
     for name in flatout.verbs.__all__:
         ours = inspect.signature(getattr(flatout, name)).parameters
@@ -38,7 +84,6 @@ def test_the_functions_are_the_client_s_verbs():
 
 
 def test_the_stubs_say_what_is_there(tmp_path):
-    pytest.importorskip("mypy")
     allowed = tmp_path / "allowed"
     # PEP 688's method, which classes of the stable ABI have from 3.12 on.
     allowed.write_text("flatout._native.Buffer.__buffer__\n")

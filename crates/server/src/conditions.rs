@@ -37,6 +37,11 @@ impl Conditions {
         }
     }
 
+    /// `PreconditionFailed` unless they hold for what is to be copied, as S3 has it.
+    pub(crate) fn check_source(self, source: &Object) -> S3Result<()> {
+        self.check(source).map_err(|_| precondition_failed())
+    }
+
     /// `PreconditionFailed` or `NotModified` unless they hold.
     pub(crate) fn check(self, object: &Object) -> S3Result<()> {
         let modified = Timestamp::from(whole_seconds(object.modified));
@@ -52,6 +57,63 @@ impl Conditions {
             (None, Some(since)) if modified <= since => Err(not_modified(&object.etag)),
             _ => Ok(()),
         }
+    }
+}
+
+/// What must hold of what lies under a key before it is replaced or removed.
+#[derive(Clone, Default)]
+pub(crate) struct Precondition {
+    pub if_match: Option<ETagCondition>,
+    pub if_none_match: Option<ETagCondition>,
+    pub if_modified_at: Option<Timestamp>,
+    pub if_size: Option<u64>,
+    /// OSS's own, `x-oss-forbid-overwrite`.
+    pub if_absent: bool,
+}
+
+impl Precondition {
+    pub(crate) fn is_none(&self) -> bool {
+        self.if_match.is_none()
+            && self.if_none_match.is_none()
+            && self.if_modified_at.is_none()
+            && self.if_size.is_none()
+            && !self.if_absent
+    }
+
+    /// `PreconditionFailed` unless it holds for what is to be replaced; `NoSuchKey` when a version was named and there is
+    /// none.
+    pub(crate) fn check_write(&self, found: Option<&Object>) -> S3Result<()> {
+        let Some(object) = found else {
+            return match &self.if_match {
+                Some(_) => {
+                    Err(s3_error!(NoSuchKey, "there is no object of this key, and If-Match names a version"))
+                }
+                None => Ok(()),
+            };
+        };
+        if self.if_absent {
+            let code =
+                S3ErrorCode::from_bytes(b"FileAlreadyExists").unwrap_or(S3ErrorCode::PreconditionFailed);
+            let why = "the object is there, and x-oss-forbid-overwrite was sent";
+            let mut error = S3Error::with_message(code, why.to_owned());
+            error.set_status_code(StatusCode::CONFLICT);
+            return Err(error);
+        }
+        self.check(object)
+    }
+
+    /// The same for what is to be removed. What is not there is removed already: S3 answers so with any condition.
+    pub(crate) fn check_delete(&self, found: Option<&Object>) -> S3Result<()> {
+        found.map_or(Ok(()), |object| self.check(object))
+    }
+
+    fn check(&self, object: &Object) -> S3Result<()> {
+        let modified = Timestamp::from(whole_seconds(object.modified));
+        let holds = self.if_match.as_ref().is_none_or(|condition| matches(condition, &object.etag))
+            && self.if_none_match.as_ref().is_none_or(|condition| !matches(condition, &object.etag))
+            && self.if_modified_at.as_ref().is_none_or(|at| *at == modified)
+            && self.if_size.is_none_or(|bytes| bytes == object.size);
+        if holds { Ok(()) } else { Err(precondition_failed()) }
     }
 }
 

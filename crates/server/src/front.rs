@@ -1,6 +1,7 @@
 //! What stands before the dialects: which one is spoken, request ids, and for an open origin the removal of S3's
 //! signatures, which nobody checks.
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, HeaderValue, RANGE};
+use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, RANGE};
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode, Uri};
 use s3s::auth::{S3Auth, SecretKey};
@@ -18,8 +19,9 @@ use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{Body, HttpRequest, HttpResponse, S3Error, S3ErrorCode, S3Result, StdError, s3_error};
 
 use crate::aws_chunked::Unframed;
+use crate::characters::with_references;
 use crate::oss::{self, Oss, speaks_oss};
-use crate::s3::{Dialect, dated};
+use crate::s3::{Dialect, dated, unsupported};
 use crate::shelf::BUCKET_RULE;
 use crate::stock::Stock;
 
@@ -117,18 +119,38 @@ impl hyper::service::Service<hyper::Request<Incoming>> for Front {
         if let Some(refused) = self.refuse_for_time(&head, to_oss) {
             return Box::pin(async { Ok(refused) });
         }
+        if let Some((status, code, why)) = refusal_of(&head).filter(|_| !to_oss) {
+            return Box::pin(async move {
+                oss::drain(&mut Body::from(body)).await;
+                Ok(with_id(refuse_s3(&head, status, code, &why), id))
+            });
+        }
         let request = hyper::Request::from_parts(head, body);
         if to_oss {
             let oss = self.oss.clone();
             return Box::pin(async move { Ok(oss.call(id, request.map(Body::from)).await) });
         }
         let request = if self.open { admit(request) } else { request.map(Body::from) };
+        let of_attributes = request
+            .uri()
+            .query()
+            .is_some_and(|query| query.split('&').any(|pair| pair.starts_with("attributes")));
         let s3 = self.s3.clone();
         Box::pin(async move {
             let response = with_bucket_rule(s3.call(request).await?);
-            Ok(with_id(response, id))
+            let response = if of_attributes { with_bare_etag(response) } else { response };
+            Ok(with_id(in_characters(response), id))
         })
     }
+}
+
+/// Why a request of S3 is refused, whoever asks: s3s does not look at this.
+fn refusal_of(head: &Parts) -> Option<(StatusCode, &'static str, String)> {
+    if let Some(why) = unsupported::refusal(head) {
+        return Some((StatusCode::NOT_IMPLEMENTED, "NotImplemented", why));
+    }
+    let why = dated::check_expiry(head).err()?;
+    Some((StatusCode::BAD_REQUEST, "AuthorizationQueryParametersError", why.to_owned()))
 }
 
 /// An answer of S3 with its number.
@@ -145,7 +167,7 @@ fn refuse_s3(head: &Parts, status: StatusCode, code: &str, why: &str) -> HttpRes
     match error.to_http_response() {
         // A HEAD's refusal is its status.
         Ok(response) if head.method == Method::HEAD => bare(response.status()),
-        Ok(response) => response,
+        Ok(response) => in_characters(response),
         Err(_) => bare(status),
     }
 }
@@ -167,6 +189,30 @@ fn with_bucket_rule(response: HttpResponse) -> HttpResponse {
             Body::from(text.replace(CODE, &format!("{CODE}<Message>{BUCKET_RULE}</Message>")))
         }
         _ => body,
+    })
+}
+
+/// s3s writes the characters of a key as they are, and some of them are no XML, or another key to its reader. An object's
+/// bytes come in a stream.
+fn in_characters(response: HttpResponse) -> HttpResponse {
+    let is_xml = |value: &HeaderValue| value.as_bytes().starts_with(b"application/xml");
+    if !response.headers().get(CONTENT_TYPE).is_some_and(is_xml) {
+        return response;
+    }
+    response.map(|body| {
+        let bytes = body.bytes().unwrap_or_default();
+        match std::str::from_utf8(&bytes).map(with_references) {
+            Ok(Cow::Owned(text)) => Body::from(text),
+            _ => body,
+        }
+    })
+}
+
+/// GetObjectAttributes is the one answer in which S3 writes an ETag without its quotes, and s3s with them.
+fn with_bare_etag(response: HttpResponse) -> HttpResponse {
+    response.map(|body| match body.bytes().map(|bytes| String::from_utf8_lossy(&bytes).into_owned()) {
+        Some(text) => Body::from(text.replace("<ETag>\"", "<ETag>").replace("\"</ETag>", "</ETag>")),
+        None => body,
     })
 }
 

@@ -7,10 +7,11 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use s3s::{S3Result, s3_error};
 
-use crate::crcs::{Crcs, Known};
-use crate::draft::{self, Draft, Place, Segments};
+use crate::crcs::Known;
+use crate::draft::{Draft, Piece, Place, Segments};
 use crate::object::{Content, Kept, Object};
-use crate::shelf::{Listed, Shelf, Visit, etag_of_content, list_map, no_bucket, no_key};
+use crate::shelf::{About, Listed, Shelf, Visit, list_map, no_bucket, no_key};
+use crate::version::Version;
 
 #[derive(Default)]
 pub(crate) struct Memory {
@@ -24,11 +25,10 @@ struct Bucket {
 
 struct Stored {
     size: u64,
-    etag: String,
     modified: SystemTime,
     kept: Arc<Kept>,
     segments: Arc<[Bytes]>,
-    crcs: Crcs,
+    version: Version,
 }
 
 impl Memory {
@@ -75,11 +75,12 @@ impl Shelf for Memory {
         let stored = found.objects.get(key).ok_or_else(|| no_key(bucket, key))?;
         Ok(Object {
             size: stored.size,
-            etag: stored.etag.clone(),
+            etag: stored.version.etag.clone(),
             modified: stored.modified,
             kept: stored.kept.clone(),
             content: Content::Memory(stored.segments.clone()),
-            known: Known::Written(stored.crcs),
+            known: Known::Written(stored.version.crcs),
+            made: stored.version.made.clone(),
         })
     }
 
@@ -89,8 +90,10 @@ impl Shelf for Memory {
         let listed = |key: &str, stored: &Stored| Listed {
             key: key.to_owned(),
             size: stored.size,
-            etag: stored.etag.clone(),
+            etag: stored.version.etag.clone(),
             modified: stored.modified,
+            kind: stored.kept.kind,
+            storage_class: stored.kept.storage_class.clone(),
         };
         list_map(&found.objects, prefix, after, listed, visit);
         Ok(())
@@ -101,25 +104,30 @@ impl Shelf for Memory {
         Ok(Draft::new(Place::Memory(Segments::default())))
     }
 
-    fn publish(&self, bucket: &str, key: &str, drafts: Vec<Draft>, kept: Arc<Kept>) -> S3Result<String> {
-        let (size, crcs) = draft::total(&drafts);
-        let etag = etag_of_content(size, crcs.nvme, drafts.len());
-        let segments = drafts.into_iter().flat_map(|draft| match draft.into_place() {
-            Place::Memory(segments) => segments.finish(),
-            Place::File(_) | Place::Nowhere => unreachable!("the drafts of this store are in memory"),
+    fn publish(&self, bucket: &str, key: &str, pieces: &[&Piece], about: About) -> S3Result<()> {
+        let size = pieces.iter().map(|piece| piece.bytes).sum();
+        let segments = pieces.iter().flat_map(|piece| match &piece.place {
+            Place::Memory(segments) => segments.sealed(),
+            _ => unreachable!("the drafts of this store are in memory"),
         });
         let stored = Stored {
             size,
-            etag: etag.clone(),
             modified: SystemTime::now(),
-            kept,
-            segments: segments.collect(),
-            crcs,
+            kept: about.kept,
+            segments: segments.cloned().collect(),
+            version: about.version,
         };
         let mut buckets = self.write();
         let found = buckets.get_mut(bucket).ok_or_else(|| no_bucket(bucket))?;
         found.objects.insert(key.to_owned(), stored);
-        Ok(etag)
+        Ok(())
+    }
+
+    fn describe(&self, bucket: &str, key: &str, kept: Arc<Kept>) -> S3Result<()> {
+        let mut buckets = self.write();
+        let found = buckets.get_mut(bucket).ok_or_else(|| no_bucket(bucket))?;
+        found.objects.get_mut(key).ok_or_else(|| no_key(bucket, key))?.kept = kept;
+        Ok(())
     }
 
     fn delete(&self, bucket: &str, key: &str) -> S3Result<()> {

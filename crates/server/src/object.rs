@@ -1,6 +1,6 @@
 //! An object as it is read: what is known of it, and its bytes as a row of frames.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -16,6 +16,7 @@ use crate::buffer::{FRAME_BYTES, read_frame};
 use crate::crcs::Known;
 use crate::pattern;
 use crate::stand_in::{STAND_IN_BYTES, stand_in};
+use crate::version::Made;
 
 /// Bytes in one frame out of memory: nothing is gained by more, and less means more turns of the loop.
 const MEMORY_FRAME_BYTES: u64 = 1 << 20;
@@ -30,6 +31,7 @@ pub(crate) struct Object {
     pub content: Content,
     /// The CRCs of the whole.
     pub known: Known,
+    pub made: Arc<Made>,
 }
 
 /// Where the bytes are.
@@ -49,9 +51,14 @@ pub(crate) struct Kept {
     pub content_type: Option<String>,
     pub content_encoding: Option<String>,
     pub content_disposition: Option<String>,
+    pub content_language: Option<String>,
     pub cache_control: Option<String>,
+    pub expires: Option<String>,
     /// `x-amz-meta-*` and `x-oss-meta-*`, by the name after that.
     pub metadata: HashMap<String, String>,
+    pub tags: BTreeMap<String, String>,
+    /// As the dialect names it that wrote the object; None for the standard one.
+    pub storage_class: Option<String>,
     pub kind: Kind,
 }
 
@@ -210,6 +217,7 @@ mod tests {
             kept: Arc::default(),
             content,
             known: Known::No,
+            made: Arc::default(),
         };
         for range in [0..0, 0..size, 1..size - 1, 3..4, 4..9, size..size, size - 1..size, 300_000..700_000] {
             let expected = &whole[range.start as usize..range.end as usize];

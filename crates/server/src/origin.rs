@@ -19,7 +19,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 use tokio_rustls::TlsAcceptor;
 
-use crate::folder::Folder;
+use crate::folder::{Folder, Ledger, Locks};
 use crate::front::Front;
 use crate::identity::Identity;
 use crate::memory::Memory;
@@ -142,10 +142,11 @@ impl Origin {
         let alive: Vec<bool> = options.listen.iter().map(|listen| !listen.dead).collect();
         let clock = options.tunnel.clock;
         let wind = Wind::new(options.tunnel)?.map(Arc::new);
-        let shelf = replace_in(open_shelf(options.store, options.sink)?, wind.as_deref());
+        let (shelf, beside) = open_shelf(options.store, options.sink)?;
+        let stock = Stock::new(replace_in(shelf, wind.as_deref()), beside)?;
         let server = Server {
             acceptor: options.tls.map(|identity| TlsAcceptor::from(identity.0)),
-            front: Front::new(Stock::new(shelf), options.auth, clock),
+            front: Front::new(stock, options.auth, clock),
             wind: wind.clone(),
             shaping: Shaping::new(
                 options.latency,
@@ -235,13 +236,21 @@ struct Server {
     shaping: Arc<[Option<Shaping>]>,
 }
 
-fn open_shelf(store: Store, sink: bool) -> io::Result<Box<dyn Shelf>> {
+/// What lies beside a store that outlives the origin.
+type Beside = (Ledger, Locks);
+
+fn open_shelf(store: Store, sink: bool) -> io::Result<(Box<dyn Shelf>, Option<Beside>)> {
+    let mut beside = None;
     let shelf: Box<dyn Shelf> = match store {
-        Store::Root(root) => Box::new(Folder::open(&root)?),
+        Store::Root(root) => {
+            let folder = Folder::open(&root)?;
+            beside = (!sink).then(|| (folder.ledger(), folder.locks()));
+            Box::new(folder)
+        }
         Store::Memory => Box::new(Memory::default()),
         Store::Synthetic(objects, rows) => Box::new(Synthetic::new(objects)?.with_rows(rows)?),
     };
-    Ok(if sink { Box::new(Sink { inner: shelf }) } else { shelf })
+    Ok((if sink { Box::new(Sink { inner: shelf }) } else { shelf }, beside))
 }
 
 fn replace_in(inner: Box<dyn Shelf>, wind: Option<&Wind>) -> Box<dyn Shelf> {

@@ -113,10 +113,12 @@ mod tests {
         let memory = Memory::default();
         memory.create_bucket("bucket").unwrap();
         for key in KEYS {
-            let draft = memory.draft("bucket", key).unwrap();
-            memory.publish("bucket", key, vec![draft], Default::default()).unwrap();
+            let piece = memory.draft("bucket", key).unwrap().finish();
+            let version = crate::version::Version::of(&[&piece], Default::default(), Default::default());
+            let about = crate::shelf::About { kept: Default::default(), version };
+            memory.publish("bucket", key, &[&piece], about).unwrap();
         }
-        Stock::new(Box::new(memory))
+        Stock::new(Box::new(memory), None).unwrap()
     }
 
     /// All pages of each size must show the same, in order, once.

@@ -1,14 +1,19 @@
 //! What a store of objects must be able to do; the dialects know no more of it than this.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::ops::Bound;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use s3s::{S3Error, S3Result, s3_error};
+use hyper::StatusCode;
+use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 
-use crate::draft::Draft;
-use crate::object::{Kept, Object};
+use crate::characters::fits;
+use crate::draft::{Draft, Piece};
+use crate::object::{Kept, Kind, Object};
+use crate::version::Version;
 
 /// A store. Bucket names have been checked by the dialects; keys have not. Calls may block for as long as a disk takes.
 pub(crate) trait Shelf: Send + Sync + 'static {
@@ -27,10 +32,18 @@ pub(crate) trait Shelf: Send + Sync + 'static {
     fn list(&self, bucket: &str, prefix: &str, after: &str, visit: &mut Visit<'_>) -> S3Result<()>;
     /// A place for bytes that will belong to `bucket`/`key`; fails early where publishing could only fail.
     fn draft(&self, bucket: &str, key: &str) -> S3Result<Draft>;
-    /// Puts the drafts, one after the other, under the key at once; returns the ETag.
-    fn publish(&self, bucket: &str, key: &str, drafts: Vec<Draft>, kept: Arc<Kept>) -> S3Result<String>;
+    /// Puts the pieces, one after the other and at least one, under the key at once. When that fails they are as before.
+    fn publish(&self, bucket: &str, key: &str, pieces: &[&Piece], about: About) -> S3Result<()>;
+    /// Replaces what is kept of an object beside its bytes, which must be there.
+    fn describe(&self, bucket: &str, key: &str, kept: Arc<Kept>) -> S3Result<()>;
     /// Removes the key; a key that is not there is no error.
     fn delete(&self, bucket: &str, key: &str) -> S3Result<()>;
+}
+
+/// What is published with the bytes.
+pub(crate) struct About {
+    pub kept: Arc<Kept>,
+    pub version: Version,
 }
 
 /// S3's rule for the names of buckets.
@@ -42,6 +55,8 @@ pub(crate) struct Listed {
     pub size: u64,
     pub etag: String,
     pub modified: SystemTime,
+    pub kind: Kind,
+    pub storage_class: Option<String>,
 }
 
 /// What a listing does with a key, and what it wants to see next.
@@ -86,17 +101,35 @@ pub(crate) fn list_map<T>(
     }
 }
 
-/// An ETag made of the content, as S3 makes it of an MD5: the same bytes get the same one. `parts` is
-/// appended for multipart uploads.
-pub(crate) fn etag_of_content(size: u64, crc64nvme: u64, parts: usize) -> String {
-    let suffix = if parts > 1 { format!("-{parts}") } else { String::new() };
-    format!("{crc64nvme:016x}{size:016x}{suffix}")
+/// Names the path in an error.
+pub(crate) fn at(path: &Path) -> impl Fn(io::Error) -> io::Error {
+    move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// An error of the disk: `InternalError` with what it came to, or when the disk is full `XMinioStorageFull`, as MinIO says it.
+pub(crate) fn disk_failed(what: &str, error: &io::Error) -> S3Error {
+    if !matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
+        return s3_error!(InternalError, "{what}: {error}");
+    }
+    let full = S3ErrorCode::Custom("XMinioStorageFull".into());
+    let mut full = S3Error::with_message(full, format!("the origin's disk is full: {error}"));
+    full.set_status_code(StatusCode::INSUFFICIENT_STORAGE);
+    full
 }
 
 pub(crate) fn no_bucket(bucket: &str) -> S3Error {
     s3_error!(NoSuchBucket, "there is no bucket {bucket}")
 }
 
+/// A key in a sentence: XML has no way to write most control characters.
+pub(crate) fn shown(key: &str) -> String {
+    key.chars()
+        .flat_map(
+            |one| if one.is_control() || !fits(one) { one.escape_default().collect() } else { vec![one] },
+        )
+        .collect()
+}
+
 pub(crate) fn no_key(bucket: &str, key: &str) -> S3Error {
-    s3_error!(NoSuchKey, "there is no object {key} in the bucket {bucket}")
+    s3_error!(NoSuchKey, "there is no object {} in the bucket {bucket}", shown(key))
 }

@@ -9,11 +9,11 @@ use std::time::{Duration, SystemTime};
 use s3s::{S3Error, S3Result, s3_error};
 
 use crate::crcs::{Crcs, Known};
-use crate::draft::Draft;
-use crate::object::{Content, Kept, Object};
+use crate::draft::{Draft, Piece};
+use crate::object::{Content, Kept, Kind, Object};
 use crate::pattern;
 use crate::series::Series;
-use crate::shelf::{Listed, Next, Shelf, Visit, no_bucket, no_key};
+use crate::shelf::{About, Listed, Next, Shelf, Visit, no_bucket, no_key};
 
 /// Objects by bucket.
 pub(crate) struct Synthetic {
@@ -135,6 +135,7 @@ impl Shelf for Synthetic {
             kept: Arc::default(),
             content: Content::Pattern { shift },
             known: Known::Pattern { shift, size, computed },
+            made: Arc::default(),
         })
     }
 
@@ -147,7 +148,8 @@ impl Shelf for Synthetic {
         {
             let etag = etag(pattern::shift(bucket, &key), size);
             bound = format!("{key}\0");
-            match visit(Listed { key, size, etag, modified: modified() }) {
+            let (modified, kind, storage_class) = (modified(), Kind::Normal, None);
+            match visit(Listed { key, size, etag, modified, kind, storage_class }) {
                 Next::More => {}
                 Next::Stop => break,
                 Next::Skip(folded) => bound = behind(folded),
@@ -161,7 +163,11 @@ impl Shelf for Synthetic {
         Err(read_only())
     }
 
-    fn publish(&self, _: &str, _: &str, _: Vec<Draft>, _: Arc<Kept>) -> S3Result<String> {
+    fn publish(&self, _: &str, _: &str, _: &[&Piece], _: About) -> S3Result<()> {
+        Err(read_only())
+    }
+
+    fn describe(&self, _: &str, _: &str, _: Arc<Kept>) -> S3Result<()> {
         Err(read_only())
     }
 

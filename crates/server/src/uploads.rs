@@ -3,35 +3,39 @@
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
-use s3s::dto::Checksum;
 use s3s::{S3Error, S3Result, s3_error};
 
-use crate::draft::Draft;
+use crate::draft::Piece;
+use crate::folder::Ledger;
 use crate::object::{Kept, Kind};
+use crate::shelf::{disk_failed, shown};
+use crate::sums::{Algorithm, Span};
 
 /// The highest number of a part, in both dialects.
 pub(crate) const MAX_PARTS: i32 = 10_000;
 
-/// The unfinished uploads by id. They are forgotten when the origin stops.
-#[derive(Default)]
-pub(crate) struct Uploads(Mutex<BTreeMap<String, Upload>>);
+/// The unfinished uploads by id. Without a ledger they are forgotten when the origin stops.
+pub(crate) struct Uploads {
+    table: Mutex<BTreeMap<String, Upload>>,
+    ledger: Option<Ledger>,
+}
 
 pub(crate) struct Upload {
-    bucket: String,
-    key: String,
+    pub bucket: String,
+    pub key: String,
     pub kept: Arc<Kept>,
-    started: SystemTime,
+    pub started: SystemTime,
+    /// The checksum that its object is to have, and of what.
+    pub sum: Option<(Algorithm, Span)>,
     pub parts: BTreeMap<i32, UploadedPart>,
 }
 
 pub(crate) struct UploadedPart {
-    pub draft: Draft,
-    pub etag: String,
-    /// What S3 was told of it and computed.
-    pub sums: Checksum,
+    pub piece: Arc<Piece>,
     pub modified: SystemTime,
 }
 
@@ -43,12 +47,24 @@ pub(crate) struct Unfinished {
 }
 
 impl Uploads {
+    /// Takes up what an earlier origin left in the ledger.
+    pub(crate) fn new(ledger: Option<Ledger>) -> io::Result<Uploads> {
+        let left = ledger.as_ref().map_or(Ok(Vec::new()), Ledger::load)?;
+        Ok(Uploads { table: Mutex::new(left.into_iter().collect()), ledger })
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Upload>> {
-        self.0.lock().expect("nothing panics while it holds the uploads")
+        self.table.lock().expect("nothing panics while it holds the uploads")
     }
 
     /// A new upload; returns its id.
-    pub(crate) fn start(&self, bucket: &str, key: &str, kept: Kept) -> String {
+    pub(crate) fn start(
+        &self,
+        bucket: &str,
+        key: &str,
+        kept: Kept,
+        sum: Option<(Algorithm, Span)>,
+    ) -> S3Result<String> {
         let started = SystemTime::now();
         // SipHash under keys that nobody knows: an id cannot be guessed.
         let id =
@@ -58,10 +74,33 @@ impl Uploads {
             key: key.to_owned(),
             kept: Arc::new(Kept { kind: Kind::Multipart, ..kept }),
             started,
+            sum,
             parts: BTreeMap::new(),
         };
+        self.ledger.iter().try_for_each(|ledger| ledger.begin(&id, &upload)).map_err(internal)?;
         self.lock().insert(id.clone(), upload);
-        id
+        Ok(id)
+    }
+
+    /// One more part, in place of what there was of its number.
+    pub(crate) fn add(
+        &self,
+        id: &str,
+        bucket: &str,
+        key: &str,
+        number: i32,
+        mut piece: Piece,
+    ) -> S3Result<()> {
+        let modified = SystemTime::now();
+        self.with(id, bucket, key, |upload| {
+            let mut keep = |ledger: &Ledger| ledger.keep(id, number, &mut piece, modified);
+            self.ledger.iter().try_for_each(&mut keep).map_err(internal)?;
+            let replaced = upload.parts.insert(number, UploadedPart { piece: Arc::new(piece), modified });
+            if let Some((ledger, part)) = self.ledger.as_ref().zip(replaced) {
+                ledger.drop_part(&part);
+            }
+            Ok(())
+        })
     }
 
     /// Shows the upload of this id, if it is one for this key.
@@ -86,18 +125,23 @@ impl Uploads {
         self.with(id, bucket, key, |_| Ok(()))
     }
 
-    /// Takes the upload out, if it is one for this key.
-    pub(crate) fn remove(&self, id: &str, bucket: &str, key: &str) -> Option<Upload> {
-        let mut uploads = self.lock();
-        let upload = uploads.get(id)?;
-        if upload.bucket != bucket || upload.key != key {
-            return None;
-        }
-        uploads.remove(id)
+    pub(crate) fn abort(&self, id: &str, bucket: &str, key: &str) -> S3Result<()> {
+        self.with(id, bucket, key, |_| Ok(()))?;
+        self.end(id)?;
+        self.lock().remove(id);
+        Ok(())
     }
 
-    pub(crate) fn abort(&self, id: &str, bucket: &str, key: &str) -> S3Result<()> {
-        self.remove(id, bucket, key).map(drop).ok_or_else(|| no_upload(id, bucket, key))
+    /// Removes what the ledger has of an upload.
+    fn end(&self, id: &str) -> S3Result<()> {
+        self.ledger.iter().try_for_each(|ledger| ledger.end(id)).map_err(internal)
+    }
+
+    /// Aborts the uploads of a bucket that is gone.
+    pub(crate) fn forget(&self, bucket: &str) -> S3Result<()> {
+        let gone: Vec<String> =
+            self.lock().extract_if(.., |_, upload| upload.bucket == bucket).map(|(id, _)| id).collect();
+        gone.iter().try_for_each(|id| self.end(id))
     }
 
     /// The uploads to keys that start with `prefix`, sorted, after the key and id of `marker`. Without an id it stands
@@ -128,34 +172,29 @@ impl Uploads {
 }
 
 impl Upload {
-    /// Whether it can be completed from these parts, each with the ETag that the client remembers: ascending, all there,
-    /// as uploaded, and all but the last with at least `min_bytes`.
-    pub(crate) fn check(&self, asked: &[(i32, Option<&str>)], min_bytes: u64) -> S3Result<()> {
-        let Some((last, _)) = asked.last() else {
-            return Err(s3_error!(MalformedXML, "an upload has at least one part"));
-        };
+    /// The parts that it is to be completed from, each named with the ETag that the client remembers. They must be ascending,
+    /// all there, as uploaded, and all but the last have at least `min_bytes`. None are good, too: whether that is allowed
+    /// the dialects know.
+    pub(crate) fn choose(&self, asked: &[(i32, Option<&str>)], min_bytes: u64) -> S3Result<Vec<Arc<Piece>>> {
         if !asked.is_sorted_by(|(a, _), (b, _)| a < b) {
             return Err(s3_error!(InvalidPartOrder, "the parts are not in ascending order"));
         }
-        for (number, etag) in asked {
+        let mut chosen = Vec::new();
+        for (at, (number, etag)) in asked.iter().enumerate() {
             let found = self.parts.get(number).ok_or_else(|| invalid_part(*number))?;
-            if etag.is_some_and(|etag| etag != found.etag) {
+            if etag.is_some_and(|etag| etag != found.piece.etag()) {
                 return Err(invalid_part(*number));
             }
-            if found.draft.bytes() < min_bytes && number != last {
+            if found.piece.bytes < min_bytes && at + 1 < asked.len() {
                 let least = min_bytes / 1024;
                 return Err(s3_error!(
                     EntityTooSmall,
                     "part {number} is smaller than {least} KiB and not the last"
                 ));
             }
+            chosen.push(found.piece.clone());
         }
-        Ok(())
-    }
-
-    /// The drafts of the parts of these numbers, in that order.
-    pub(crate) fn drafts(&self, numbers: impl IntoIterator<Item = i32>) -> impl Iterator<Item = &Draft> {
-        numbers.into_iter().filter_map(|number| Some(&self.parts.get(&number)?.draft))
+        Ok(chosen)
     }
 }
 
@@ -163,6 +202,10 @@ pub(crate) fn invalid_part(number: i32) -> S3Error {
     s3_error!(InvalidPart, "part {number} was not uploaded, or is another than the one named")
 }
 
+fn internal(error: io::Error) -> S3Error {
+    disk_failed("the origin could not note the upload", &error)
+}
+
 fn no_upload(id: &str, bucket: &str, key: &str) -> S3Error {
-    s3_error!(NoSuchUpload, "there is no upload {id} of {bucket}/{key}")
+    s3_error!(NoSuchUpload, "there is no upload {} of {bucket}/{}", shown(id), shown(key))
 }

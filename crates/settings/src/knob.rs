@@ -215,7 +215,7 @@ pub const KNOBS: &[Knob] = &[
         name: "connect-timeout",
         kind: Kind::Duration { min_ms: 1, max_ms: 600_000 },
         default: "5s",
-        doc: "How long a connection may take to come about; an origin that never took one is given up once 10s went by so",
+        doc: "How long a connection may take to come about",
         group: Group::Patience,
     },
     Knob {
@@ -226,10 +226,17 @@ pub const KNOBS: &[Knob] = &[
         group: Group::Patience,
     },
     Knob {
+        name: "outage-timeout",
+        kind: Kind::Duration { min_ms: 0, max_ms: 24 * 3_600_000 },
+        default: "60s",
+        doc: "How long to wait for an origin that is away (refused, reset, silent, 5xx); 10s at most if it has never answered",
+        group: Group::Patience,
+    },
+    Knob {
         name: "retries",
         kind: Kind::Count { min: 0, max: 100 },
-        default: "5",
-        doc: "How often in a row a part is asked for again in vain before the transfer fails",
+        default: "10",
+        doc: "How often in a row to ask for a part again while the origin serves others; 0 tries nothing twice",
         group: Group::Patience,
     },
     Knob {

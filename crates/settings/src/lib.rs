@@ -11,6 +11,7 @@ mod knob;
 mod markdown;
 mod mount;
 mod nearest;
+mod python;
 mod settings;
 mod size;
 
@@ -20,5 +21,6 @@ pub use knob::{Group, KNOBS, Kind, Knob, knob};
 pub use markdown::markdown;
 pub use mount::MountSettings;
 pub use nearest::nearest;
+pub use python::python;
 pub use settings::Settings;
 pub use size::{format_size, parse_size};

@@ -1,6 +1,7 @@
 //! The values of all knobs, as the engine and the faces use them.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::knob::Value;
 use crate::mount::MountSettings;
@@ -45,6 +46,8 @@ pub struct Settings {
     pub request_rate: Option<u32>,
     pub connect_timeout_ms: u64,
     pub stall_timeout_ms: u64,
+    /// How long an origin that has answered may be away; 0 counts each failure as one of `retries`.
+    pub outage_timeout_ms: u64,
     pub retries: u32,
     /// Whether bytes are compared with the origin's checksum; the knob is its opposite, `no-verify`.
     pub verify: bool,
@@ -85,6 +88,7 @@ impl fmt::Debug for Settings {
             request_rate,
             connect_timeout_ms,
             stall_timeout_ms,
+            outage_timeout_ms,
             retries,
             verify,
             resume,
@@ -117,6 +121,7 @@ impl fmt::Debug for Settings {
             .field("request_rate", request_rate)
             .field("connect_timeout_ms", connect_timeout_ms)
             .field("stall_timeout_ms", stall_timeout_ms)
+            .field("outage_timeout_ms", outage_timeout_ms)
             .field("retries", retries)
             .field("verify", verify)
             .field("resume", resume)
@@ -151,6 +156,7 @@ impl Default for Settings {
             request_rate: None,
             connect_timeout_ms: 0,
             stall_timeout_ms: 0,
+            outage_timeout_ms: 0,
             retries: 0,
             verify: true,
             resume: true,
@@ -165,6 +171,14 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// How long an origin is waited for that was reached before: not at all where nothing is tried twice.
+    pub fn outage_timeout(&self) -> Duration {
+        match self.retries {
+            0 => Duration::ZERO,
+            _ => Duration::from_millis(self.outage_timeout_ms),
+        }
+    }
+
     /// Sets the knob of that name from what a user wrote. Empty text takes a text setting back. A repeatable knob
     /// gains a value with each call, so whoever has several sources sets it from the strongest only.
     ///
@@ -230,6 +244,7 @@ impl Settings {
             ("retries", Some(number)) => self.retries = count(number),
             ("connect-timeout", Some(ms)) => self.connect_timeout_ms = ms,
             ("stall-timeout", Some(ms)) => self.stall_timeout_ms = ms,
+            ("outage-timeout", Some(ms)) => self.outage_timeout_ms = ms,
             _ => unreachable!("a test sets every knob: {name} has no field"),
         }
     }
@@ -297,7 +312,7 @@ mod tests {
         assert_eq!((settings.shards, settings.window_bytes, settings.memory_bytes), (2, None, 256 << 20));
         assert_eq!((settings.bandwidth_bytes, settings.request_rate), (None, None));
         assert_eq!((settings.connect_timeout_ms, settings.stall_timeout_ms), (5_000, 20_000));
-        assert_eq!((settings.retries, settings.verify), (5, true));
+        assert_eq!((settings.outage_timeout_ms, settings.retries, settings.verify), (60_000, 10, true));
         assert_eq!((settings.addressing.as_str(), settings.no_sign_request), ("auto", false));
         assert_eq!((settings.endpoint_url.clone(), settings.region.clone()), (None, None));
         assert!(settings.resolve.is_empty());
@@ -349,6 +364,7 @@ mod tests {
             ("request-rate", " 50/s ", "request_rate: Some(50)"),
             ("connect-timeout", "250ms", "connect_timeout_ms: 250"),
             ("stall-timeout", "1m", "stall_timeout_ms: 60000"),
+            ("outage-timeout", "2m", "outage_timeout_ms: 120000"),
             ("retries", "0", "retries: 0"),
             ("attribute-lifetime", "0s", "attribute_lifetime_ms: 0"),
             ("direct-bytes", "1GiB", "direct_bytes: Some(1073741824)"),

@@ -57,6 +57,12 @@ impl Ahead {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether a job waits or is being done.
+    pub(crate) fn is_busy(&self) -> bool {
+        let state = self.lock();
+        !state.jobs.is_empty() || state.threads > state.idle
+    }
+
     /// The next job; `None` when the thread is to leave.
     fn next(&self) -> Option<Job> {
         let mut state = self.lock();

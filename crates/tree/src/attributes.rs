@@ -3,9 +3,14 @@
 use std::ffi::OsStr;
 use std::time::Duration;
 
-/// Attributes, and for how long they may be taken as true from now on.
+/// An inode with its attributes, and for how long they may be taken as true from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
+    /// What calls name the inode by. A file that was opened stays one version: another version of its object is another node,
+    /// since the kernel keeps one page cache for a node.
+    pub node: u64,
+    /// Another for each inode that has the same node, one after the other; 0 for a folder.
+    pub generation: u32,
     pub attributes: Attributes,
     /// What is left of the attribute lifetime, counted from when the origin was asked; zero where nothing is.
     pub lifetime: Duration,
@@ -14,7 +19,7 @@ pub struct Known {
 /// What stat(2) shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
-    /// The same in every mount: a hash of the key. The root's is 1.
+    /// The inode number that stat(2) shows. The same in every mount and for every version: a hash of the key. The root's is 1.
     pub ino: u64,
     /// In bytes; 0 for a folder.
     pub size: u64,
@@ -67,10 +72,11 @@ pub struct Opened {
     pub handle: u64,
     /// Reads should pass the page cache by.
     pub direct: bool,
-    /// What the page cache holds of this inode is of this very version.
+    /// What the page cache holds of this node is of this very version.
     pub keep_cache: bool,
-    /// The attributes that were told last are of another version. The kernel would read no further than its size: it must be
-    /// told to ask for them again (`FUSE_NOTIFY_INVAL_INODE` with a negative offset) before the open is answered.
+    /// The attributes that were told last are of another version, which nobody has opened. The kernel would read no further than
+    /// its size: it must be told to ask for them again (`FUSE_NOTIFY_INVAL_INODE` with a negative offset) before the open is
+    /// answered.
     pub is_news: bool,
 }
 

@@ -16,10 +16,8 @@ use crate::store::{Content, Store, Version};
 use crate::tree::Core;
 
 pub(crate) struct OpenFile<C> {
+    /// Of this version alone. Once the mount knows of another, nothing more is read by it.
     ino: u64,
-    /// The inode's when it was opened. Once the mount has told of another, the kernel takes size and cached pages for that
-    /// one's: what is read of this one then would be mixed with it.
-    version: u32,
     content: C,
 }
 
@@ -49,12 +47,19 @@ impl<S: Store> Core<S> {
             if inode.kind == FileKind::Folder {
                 return Some(Err(Fault::of(libc::EISDIR)));
             }
+            // Of what was replaced, too: the lookup that follows is to tell the version of now, or its open would be stale again.
             if self.config.close_to_open {
                 return None;
             }
+            if inode.is_replaced() {
+                return Some(Err(Fault::of(libc::ESTALE)));
+            }
             let (parent, name) = (inode.parent, inode.name.clone());
             match table.known(parent, &name, now_ms, self.lifetimes)? {
-                Finding::There(FileKind::File, fact) => table.learn(ino, fact),
+                Finding::There(FileKind::File, fact) => {
+                    let kept = table.keep(parent, &name, FileKind::File, fact);
+                    table.rest(kept, now_ms);
+                }
                 // A folder has come in its place, or nothing is there.
                 _ => return Some(Err(Fault::absent())),
             }
@@ -85,7 +90,12 @@ impl<S: Store> Core<S> {
                     modified_s: u32::try_from(head.modified_s).unwrap_or(u32::MAX),
                     source: Source::Head,
                 };
-                table.keep(parent, &name, FileKind::File, fact);
+                // Where no file is known under the name, as after a read that found its version gone, this does not put one
+                // there: a folder may hide it.
+                if table.find(parent, FileKind::File, &name).is_some() {
+                    let kept = table.keep(parent, &name, FileKind::File, fact);
+                    table.rest(kept, told_ms);
+                }
                 Ok(())
             }
             Err(why) => {
@@ -99,39 +109,35 @@ impl<S: Store> Core<S> {
         }
     }
 
-    /// A handle on the version that is known.
+    /// A handle on the version that is known; none where that is another than was opened by this inode before.
     fn opened(self: &Arc<Self>, ino: u64, direct: bool) -> Result<Opened, Fault> {
-        let (parent, name, version, number) = {
-            let table = self.table();
-            let inode = table.get(ino).ok_or_else(|| Fault::of(libc::ESTALE))?;
+        let (parent, name, version, is_news) = {
+            let mut table = self.table();
+            let current = table.get(ino).filter(|inode| !inode.is_replaced());
+            let inode = current.ok_or_else(|| Fault::of(libc::ESTALE))?;
             let location = self.object(&table, inode.parent, &inode.name)?;
-            (inode.parent, inode.name.clone(), inode.fact.version(location), inode.version)
+            let opens = (inode.parent, inode.name.clone(), inode.fact.version(location), inode.is_news);
+            table.open(ino);
+            opens
         };
-        let size = version.size;
-        let content = self.store.content(version)?;
+        let is_large = self.config.direct_bytes.is_some_and(|least| version.size >= least);
+        // Nothing tells its versions apart: what one handle leaves in the page cache is not for another.
+        let is_nameless = version.etag.is_none() && version.modified_s.is_none();
+        let content = match self.store.content(version) {
+            Ok(content) => content,
+            Err(why) => {
+                let now_ms = self.now_ms();
+                self.table().unpin(ino, now_ms);
+                return Err(why.into());
+            }
+        };
         if let Some(next) = series::next(&name) {
             let core = Arc::downgrade(self);
             content.set_next(move || core.upgrade()?.sibling(parent, &next));
         }
-        let (keep_cache, is_news, is_beside_another) = {
-            let mut table = self.table();
-            let inode = table.get_mut(ino).ok_or_else(|| Fault::of(libc::ESTALE))?;
-            let keep_cache = inode.opened == number;
-            // The page cache is the inode's: what this one would put there, handles on the version before would read.
-            let is_beside_another = !keep_cache
-                && inode.opened != 0
-                && self.files.any(|open| open.ino == ino && open.version != number);
-            if !is_beside_another {
-                inode.opened = number;
-            }
-            let is_news = inode.told != number;
-            table.pin(ino);
-            (keep_cache, is_news, is_beside_another)
-        };
-        let handle = self.files.add(OpenFile { ino, version: number, content });
-        let is_large = self.config.direct_bytes.is_some_and(|least| size >= least);
-        let direct = direct || is_large || is_beside_another;
-        Ok(Opened { handle, direct, keep_cache, is_news })
+        let handle = self.files.add(OpenFile { ino, content });
+        let direct = direct || is_large || is_nameless;
+        Ok(Opened { handle, direct, keep_cache: !is_nameless, is_news })
     }
 
     pub(crate) fn read(
@@ -142,14 +148,14 @@ impl<S: Store> Core<S> {
         done: impl FnOnce(Result<Pieces<S>, Fault>) + Send + 'static,
     ) -> Result<Reading<S>, Fault> {
         let file = self.files.get(handle)?;
-        let (ino, version) = (file.ino, file.version);
-        if !is_current(&self.table(), ino, version) {
+        let ino = file.ino;
+        if !is_current(&self.table(), ino) {
             return Err(Fault::of(libc::ESTALE));
         }
         let core = Arc::downgrade(self);
         Ok(file.content.read(at, bytes, move |result| {
             let answer = match core.upgrade() {
-                Some(core) => core.judge(ino, version, result),
+                Some(core) => core.judge(ino, result),
                 None => result.map_err(Fault::from),
             };
             done(answer);
@@ -157,27 +163,18 @@ impl<S: Store> Core<S> {
     }
 
     /// What a read's end means for the tree. Another version may have been told of since the read began.
-    fn judge<T>(&self, ino: u64, version: u32, result: Result<T, Error>) -> Result<T, Fault> {
+    fn judge<T>(&self, ino: u64, result: Result<T, Error>) -> Result<T, Fault> {
         match result {
-            Ok(_) if !is_current(&self.table(), ino, version) => Err(Fault::of(libc::ESTALE)),
+            Ok(_) if !is_current(&self.table(), ino) => Err(Fault::of(libc::ESTALE)),
             Ok(pieces) => Ok(pieces),
             // An open file that is removed is as good as replaced: its name is to be asked for again.
             Err(why) if matches!(why.kind(), ErrorKind::Changed | ErrorKind::NotFound) => {
-                self.on_replaced(ino, version);
+                self.counters.replaced.count();
+                let now_ms = self.now_ms();
+                self.table().retire(ino, now_ms);
                 Err(Fault { errno: libc::ESTALE, cause: Some(Arc::new(why)) })
             }
             Err(why) => Err(why.into()),
-        }
-    }
-
-    /// What was known of a file is not true any more: whoever comes next asks.
-    fn on_replaced(&self, ino: u64, version: u32) {
-        self.counters.replaced.count();
-        let now_ms = self.now_ms();
-        let mut table = self.table();
-        let inode = table.get(ino).filter(|inode| inode.version == version);
-        if let Some((parent, name)) = inode.map(|inode| (inode.parent, inode.name.clone())) {
-            table.distrust(parent, &name, now_ms);
         }
     }
 
@@ -208,6 +205,6 @@ impl<S: Store> Core<S> {
 }
 
 /// Whether the mount has told of no other version since.
-fn is_current(table: &Table, ino: u64, version: u32) -> bool {
-    table.get(ino).is_some_and(|inode| inode.version == version)
+fn is_current(table: &Table, ino: u64) -> bool {
+    table.get(ino).is_some_and(|inode| !inode.is_replaced())
 }

@@ -135,7 +135,7 @@ impl<S: Store> Core<S> {
         let taken = each(&entry);
         if plus && !taken {
             let now_ms = self.now_ms();
-            self.table().forget(known.attributes.ino, 1, now_ms);
+            self.table().forget(known.node, 1, now_ms);
         }
         taken
     }
@@ -164,7 +164,8 @@ impl<S: Store> Core<S> {
         let age_ms = self.now_ms().saturating_sub(fact.told_ms);
         let lifetime_ms = self.lifetimes.attributes_ms.saturating_sub(age_ms);
         let attributes = self.attributes_from(ino, kind, fact);
-        Known { attributes, lifetime: std::time::Duration::from_millis(lifetime_ms) }
+        let lifetime = std::time::Duration::from_millis(lifetime_ms);
+        Known { node: ino, generation: 0, attributes, lifetime }
     }
 
     /// The folder itself, or the one above it.

@@ -37,11 +37,6 @@ impl<T> Handles<T> {
         self.lock().open.remove(&handle)
     }
 
-    /// Whether such a one is open. Looks at all of them.
-    pub(crate) fn any(&self, is_such: impl Fn(&T) -> bool) -> bool {
-        self.lock().open.values().any(|open| is_such(open))
-    }
-
     pub(crate) fn count(&self) -> u64 {
         self.lock().open.len() as u64
     }

@@ -1,31 +1,40 @@
-//! The inode table: a number for each name that somebody knows, small enough for millions, and what is known of it.
+//! The inode table: an inode for each name that somebody knows, small enough for millions, and what is known of it. A file that
+//! was opened and then replaced has several, one for each version (`versions.rs`).
+
+mod notes;
+mod versions;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::ROOT;
 use crate::attributes::{FileKind, Source};
+use crate::etag::Etag;
 use crate::fact::{Fact, Finding};
 use crate::hash::{BuildAsItIs, Hash};
 use crate::listing::{Answer, FolderListing};
+use notes::Note;
+use versions::{Life, Vacancy};
 
 /// An inode. Its key is its parent's and its name.
 #[derive(Debug)]
 pub(crate) struct Inode {
+    /// The node: what the kernel knows it by.
     pub(crate) ino: u64,
+    /// What stat(2) shows, the same for all versions of a name.
+    pub(crate) number: u64,
     pub(crate) parent: u64,
     pub(crate) name: Box<str>,
     /// Lookups that the kernel has not forgotten.
     pub(crate) looked_up: u32,
     /// Children, handles and plans that need it.
     pins: u32,
-    /// Of the newest version that an origin told of; another for another.
-    pub(crate) version: u32,
-    /// Of the version whose attributes were told last; 0 before.
-    pub(crate) told: u32,
-    /// Of the version that was opened last; 0 before.
-    pub(crate) opened: u32,
+    /// Counts inodes of files; 0 for a folder.
+    pub(crate) generation: u32,
     pub(crate) kind: FileKind,
+    life: Life,
+    /// The attributes that were told last are of another version.
+    pub(crate) is_news: bool,
     is_queued: bool,
     pub(crate) fact: Fact,
     /// When the origin was asked what stands under the name. A HEAD tells of the object only, which a folder may hide: the
@@ -38,6 +47,9 @@ pub(crate) struct Inode {
 #[derive(Default)]
 pub(crate) struct Folder {
     pub(crate) listing: Option<Arc<FolderListing>>,
+    /// When the youngest listing began that was let go of: it told of names what nobody knows any more, and what was told before
+    /// is not the newest.
+    outdated_ms: u64,
     /// Of single names, where it is newer than the listing or there is none.
     notes: HashMap<Box<str>, Note>,
     /// Names that had to be asked for one by one.
@@ -45,13 +57,6 @@ pub(crate) struct Folder {
     pub(crate) walk: Walk,
     /// It was listed before somebody read it, and nobody has read it yet.
     pub(crate) is_ahead: bool,
-}
-
-#[derive(Clone, Copy)]
-struct Note {
-    told_ms: u64,
-    /// Otherwise nothing from before then is true any more.
-    is_absent: bool,
 }
 
 /// How the subfolders of a folder are read.
@@ -79,20 +84,16 @@ impl std::fmt::Debug for Folder {
 /// Of an inode beside its name: itself, its place in the index, and what the allocator adds to the name.
 pub(crate) const INODE_BYTES: u64 = size_of::<Inode>() as u64 + 32 + 16;
 const FOLDER_BYTES: u64 = size_of::<Folder>() as u64 + 16;
-const NOTE_BYTES: u64 = 64;
 /// Inodes that nobody needs any more are kept for a while, since programs come back; so many at most.
 const IDLE_MAX: usize = 16 << 10;
 /// A table of fewer keeps the room that it has.
 const ROOM_LEAST: usize = 1 << 10;
-/// Notes of one folder: programs that look for what is not there do so under many names.
-const NOTES_MAX: usize = 4 << 10;
-
 pub(crate) struct Table {
     /// In no order, and without gaps: a table that has shrunk gives its memory back.
     inodes: Vec<Inode>,
     /// Where the inode of a number is.
     index: HashMap<u64, u32, BuildAsItIs>,
-    /// Inodes whose number was taken, under the number that they should have had.
+    /// Inodes whose node was taken, under the one that they should have had.
     displaced: HashMap<u64, Vec<u64>>,
     /// Bits of the hash that are used: all, but in tests.
     mask: u64,
@@ -105,6 +106,7 @@ pub(crate) struct Table {
     bytes: u64,
     looked_up: u64,
     listings: u64,
+    generations: u32,
 }
 
 /// For how long what was told may be used.
@@ -127,8 +129,10 @@ impl Table {
             bytes: 0,
             looked_up: 0,
             listings: 0,
+            generations: 0,
         };
-        table.insert(ROOT, ROOT, "", FileKind::Folder, Fact::folder(0));
+        let root = Vacancy { ino: ROOT, number: ROOT };
+        table.insert(root, ROOT, "", FileKind::Folder, Fact::folder(0));
         table.pin(ROOT);
         table
     }
@@ -163,10 +167,11 @@ impl Table {
         Some(names)
     }
 
-    /// The number that a name has, or would have.
+    /// The number that stat(2) shows of a name, or would show.
     pub(crate) fn number(&self, parent: u64, kind: FileKind, name: &str) -> u64 {
         match self.place(parent, kind, name) {
-            Ok(ino) | Err(ino) => ino,
+            Ok(ino) => self.get(ino).map_or(ino, |inode| inode.number),
+            Err(vacancy) => vacancy.number,
         }
     }
 
@@ -174,24 +179,25 @@ impl Table {
         self.place(parent, kind, name).ok()
     }
 
-    /// The inode of a name, or else a number that is free for it.
-    fn place(&self, parent: u64, kind: FileKind, name: &str) -> Result<u64, u64> {
-        let is_it = |ino: u64| {
-            self.get(ino)
-                .is_some_and(|inode| inode.parent == parent && inode.kind == kind && *inode.name == *name)
-        };
+    /// The inode that stands under a name, or else a place that is free for it.
+    fn place(&self, parent: u64, kind: FileKind, name: &str) -> Result<u64, Vacancy> {
         let wanted = self.hash(parent, kind, name);
-        if is_it(wanted) {
-            return Ok(wanted);
-        }
-        if let Some(ino) = self.displaced.get(&wanted).into_iter().flatten().find(|&&ino| is_it(ino)) {
-            return Ok(*ino);
+        let displaced = self.displaced.get(&wanted).into_iter().flatten().copied();
+        let is_of_name =
+            |inode: &&Inode| inode.parent == parent && inode.kind == kind && *inode.name == *name;
+        let of_name = std::iter::once(wanted).chain(displaced).filter_map(|ino| self.get(ino));
+        let mut number = None;
+        for inode in of_name.filter(is_of_name) {
+            if inode.life != Life::Replaced {
+                return Ok(inode.ino);
+            }
+            number = Some(inode.number);
         }
         let mut free = wanted;
         while self.index.contains_key(&free) || free <= ROOT {
             free = free.wrapping_add(1);
         }
-        Err(free)
+        Err(Vacancy { ino: free, number: number.unwrap_or(free) })
     }
 
     /// 0 is no inode and 1 the root.
@@ -207,34 +213,36 @@ impl Table {
     pub(crate) fn keep(&mut self, parent: u64, name: &str, kind: FileKind, fact: Fact) -> u64 {
         self.outdate_note(parent, name, fact.told_ms);
         match self.place(parent, kind, name) {
-            Ok(ino) => {
-                self.learn(ino, fact);
-                ino
-            }
-            Err(ino) => {
-                self.insert(ino, parent, name, kind, fact);
+            Ok(ino) => self.learn(ino, fact),
+            Err(vacancy) => {
                 self.pin(parent);
-                ino
+                self.insert(vacancy, parent, name, kind, fact)
             }
         }
     }
 
-    fn insert(&mut self, ino: u64, parent: u64, name: &str, kind: FileKind, fact: Fact) {
+    fn insert(&mut self, at: Vacancy, parent: u64, name: &str, kind: FileKind, fact: Fact) -> u64 {
+        let Vacancy { ino, number } = at;
         let wanted = self.hash(parent, kind, name);
         if ino != ROOT && ino != wanted {
             self.displaced.entry(wanted).or_default().push(ino);
         }
         self.bytes += INODE_BYTES + (name.len() + fact.etag.weight()) as u64;
+        let generation = match kind {
+            FileKind::File => self.next_generation(),
+            FileKind::Folder => 0,
+        };
         let inode = Inode {
             ino,
+            number,
             parent,
             name: name.into(),
             looked_up: 0,
             pins: 0,
-            version: fact.tag(),
-            told: 0,
-            opened: 0,
+            generation,
             kind,
+            life: Life::Unopened,
+            is_news: false,
             is_queued: false,
             named_ms: fact.told_ms,
             fact,
@@ -243,25 +251,33 @@ impl Table {
         let at = u32::try_from(self.inodes.len()).expect("memory ends before");
         self.inodes.push(inode);
         self.index.insert(ino, at);
+        ino
     }
 
-    /// Takes a fact for an inode's, unless what is known is newer.
-    pub(crate) fn learn(&mut self, ino: u64, fact: Fact) {
-        let Some(inode) = self.get_mut(ino) else { return };
+    /// Takes a fact for what is known of an inode, unless that is newer; which inode stands under its name then.
+    fn learn(&mut self, ino: u64, fact: Fact) -> u64 {
+        let Some(inode) = self.get_mut(ino) else { return ino };
         if fact.source != Source::Head {
             inode.named_ms = inode.named_ms.max(fact.told_ms);
         }
         if fact.told_ms < inode.fact.told_ms {
-            return;
+            return ino;
         }
-        let (before, after) = (inode.fact.etag.weight() as u64, fact.etag.weight() as u64);
-        if inode.kind == FileKind::File && !inode.fact.is_same_version(&fact) {
-            inode.version = fact.tag();
+        let is_same = inode.kind == FileKind::Folder || inode.fact.is_same_version(&fact);
+        if !is_same && inode.life == Life::Opened {
+            return self.succeed(ino, fact);
         }
+        inode.is_news |= !is_same;
+        let before = inode.fact.etag.weight() as u64;
+        // An answer without an ETag does not take away the one that is known: it tells the next version.
+        let keeps_etag = is_same && fact.etag == Etag::None;
+        let etag = if keeps_etag { std::mem::take(&mut inode.fact.etag) } else { fact.etag };
         // A folder's time is not told again with each proof that it is there.
         let modified_s = if fact.modified_s == 0 { inode.fact.modified_s } else { fact.modified_s };
-        inode.fact = Fact { modified_s, ..fact };
+        inode.fact = Fact { modified_s, etag, ..fact };
+        let after = inode.fact.etag.weight() as u64;
         self.bytes = self.bytes + after - before;
+        ino
     }
 
     /// What is known of a name and young enough to be used.
@@ -307,12 +323,19 @@ impl Table {
                 Answer::Unread => {}
             }
         }
-        match folder.and_then(|folder| folder.notes.get(name)) {
+        let newest = match folder.and_then(|folder| folder.notes.get(name)) {
             Some(note) if newest.as_ref().is_none_or(|newest| newest.told_ms() <= note.told_ms) => {
                 note.is_absent.then_some(Finding::Absent(note.told_ms))
             }
             _ => newest,
-        }
+        };
+        let is_outdated = |finding: &Finding| {
+            // A HEAD that found the object since: what stands under the name is another question, but something does.
+            let object = || self.find(parent, FileKind::File, name).and_then(|ino| self.get(ino));
+            folder.is_some_and(|folder| finding.told_ms() < folder.outdated_ms)
+                || matches!(finding, Finding::Absent(told_ms) if object().is_some_and(|it| it.fact.told_ms > *told_ms))
+        };
+        newest.filter(|finding| !is_outdated(finding))
     }
 
     /// Whether nothing was told of a name since that speaks against its being a `kind` still.
@@ -325,51 +348,6 @@ impl Table {
         let folder = self.get(parent).and_then(|inode| inode.folder.as_deref());
         let note = folder.and_then(|folder| folder.notes.get(name));
         other.is_none_or(|other| other.named_ms <= told_ms) && note.is_none_or(|note| note.told_ms <= told_ms)
-    }
-
-    /// The origin was asked for a name, and it was not there.
-    pub(crate) fn note_absent(&mut self, parent: u64, name: &str, told_ms: u64) {
-        self.note(parent, name, Note { told_ms, is_absent: true });
-    }
-
-    /// What was told of a name until now is not true any more.
-    pub(crate) fn distrust(&mut self, parent: u64, name: &str, told_ms: u64) {
-        self.note(parent, name, Note { told_ms, is_absent: false });
-    }
-
-    fn note(&mut self, parent: u64, name: &str, note: Note) {
-        let Some(folder) = self.folder_mut(parent) else { return };
-        let mut gone = 0;
-        if folder.notes.len() >= NOTES_MAX && !folder.notes.contains_key(name) {
-            // A note that says what a listing has wrong takes the listing with it.
-            if folder.notes.values().any(|note| !note.is_absent) {
-                folder.misses = 0;
-                self.drop_listing(parent);
-            }
-            let Some(folder) = self.folder_mut(parent) else { return };
-            gone = folder.notes.drain().map(|(name, _)| NOTE_BYTES + name.len() as u64).sum();
-        }
-        let Some(folder) = self.folder_mut(parent) else { return };
-        let known = folder.notes.get(name).map(|known| known.told_ms);
-        let mut come = 0;
-        if known.is_none() {
-            come = NOTE_BYTES + name.len() as u64;
-        }
-        if known.is_none_or(|known| known <= note.told_ms) {
-            folder.notes.insert(name.into(), note);
-        }
-        self.bytes = self.bytes + come - gone;
-    }
-
-    /// Takes back what was noted of a name that has turned out to be there.
-    fn outdate_note(&mut self, parent: u64, name: &str, told_ms: u64) {
-        let folder = self.get_mut(parent).and_then(|inode| inode.folder.as_deref_mut());
-        let Some(folder) = folder else { return };
-        let note = folder.notes.get(name);
-        if note.is_some_and(|note| note.told_ms < told_ms || note.is_absent && note.told_ms == told_ms) {
-            folder.notes.remove(name);
-            self.bytes -= NOTE_BYTES + name.len() as u64;
-        }
     }
 
     pub(crate) fn look_up(&mut self, ino: u64) {
@@ -401,10 +379,15 @@ impl Table {
         }
     }
 
-    /// Queues an inode that nobody needs for being dropped.
+    /// Queues an inode that nobody needs for being dropped. One that was replaced goes at once: nobody will ask for it again.
     pub(crate) fn rest(&mut self, ino: u64, now_ms: u64) {
-        let Some(inode) = self.get_mut(ino) else { return };
-        if inode.is_needed() || inode.is_queued {
+        let Some(inode) = self.get_mut(ino).filter(|inode| !inode.is_needed()) else { return };
+        if inode.life == Life::Replaced {
+            return self.remove(ino, now_ms);
+        }
+        // Nor has the kernel any page of it.
+        inode.life = Life::Unopened;
+        if inode.is_queued {
             return;
         }
         inode.is_queued = true;
@@ -444,7 +427,8 @@ impl Table {
     /// Drops the oldest of the inodes that nobody needs; whether there was one in the queue.
     fn drop_idle(&mut self, now_ms: u64) -> bool {
         let Some((ino, _)) = self.idle.pop_front() else { return false };
-        let Some(inode) = self.get_mut(ino) else { return true };
+        // Another one of that node may have come since.
+        let Some(inode) = self.get_mut(ino).filter(|inode| inode.is_queued) else { return true };
         inode.is_queued = false;
         if !inode.is_needed() {
             self.remove(ino, now_ms);
@@ -466,11 +450,10 @@ impl Table {
         }
         self.bytes -= INODE_BYTES + (inode.name.len() + inode.fact.etag.weight()) as u64;
         if let Some(folder) = &inode.folder {
-            let notes: u64 = folder.notes.keys().map(|name| NOTE_BYTES + name.len() as u64).sum();
-            self.bytes -= FOLDER_BYTES + notes;
+            self.bytes -= FOLDER_BYTES + folder.notes_bytes();
         }
         // What a listing told before must not come back as news.
-        if self.contradicts(&inode) {
+        if inode.life != Life::Replaced && self.contradicts(&inode) {
             self.distrust(inode.parent, &inode.name, inode.fact.told_ms);
         }
         self.unpin(inode.parent, now_ms);
@@ -511,7 +494,10 @@ impl Table {
         let begun_ms = listing.started_ms;
         let Some(folder) = self.folder_mut(ino) else { return };
         match folder.listing.replace(listing) {
-            Some(before) => self.remember_marker(ino, before.marker_s()),
+            Some(before) => {
+                folder.on_let_go(&before);
+                self.remember_marker(ino, before.marker_s());
+            }
             None => self.listings += 1,
         }
         self.listed.push_back((ino, begun_ms));
@@ -530,6 +516,7 @@ impl Table {
         let Some(folder) = inode.folder.as_deref_mut() else { return };
         let was_ahead = std::mem::take(&mut folder.is_ahead);
         if let Some(listing) = folder.listing.take() {
+            folder.on_let_go(&listing);
             self.listings -= 1;
             self.remember_marker(ino, listing.marker_s());
         }
@@ -558,6 +545,14 @@ impl Table {
     /// Inodes; those that are looked up; listings.
     pub(crate) fn counts(&self) -> (u64, u64, u64) {
         (self.index.len() as u64, self.looked_up, self.listings)
+    }
+}
+
+impl Folder {
+    fn on_let_go(&mut self, listing: &FolderListing) {
+        if listing.answers() > 0 {
+            self.outdated_ms = self.outdated_ms.max(listing.started_ms);
+        }
     }
 }
 

@@ -74,22 +74,82 @@ fn the_newest_is_the_truth() {
 }
 
 #[test]
-fn a_version_is_another_when_its_etag_is() {
+fn a_version_that_was_opened_gives_its_name_to_the_next() {
     let mut table = Table::new(u64::MAX);
     let with = |etag: &str, told_ms| Fact { etag: Etag::of(Some(etag)), ..file(told_ms, 7) };
-    let ino = table.keep(ROOT, "a", FileKind::File, with("\"x\"", 1));
-    let version = |table: &Table| table.get(ino).expect("kept").version;
-    let first = version(&table);
-    table.learn(ino, with("\"x\"", 2));
-    // Where one does not say its ETag, size and time must do.
-    table.learn(ino, file(3, 7));
-    assert_eq!(version(&table), first);
-    table.learn(ino, file(4, 8));
-    assert_ne!(version(&table), first);
-    table.learn(ino, with("\"y\"", 5));
-    let third = version(&table);
-    table.learn(ino, with("\"x\"", 4));
-    assert_eq!(version(&table), third, "what is older teaches nothing");
+    let keep = |table: &mut Table, fact: Fact| {
+        let ino = table.keep(ROOT, "a", FileKind::File, fact);
+        let inode = table.get(ino).expect("kept");
+        assert_eq!(
+            (inode.number, table.find(ROOT, FileKind::File, "a")),
+            (table.number(ROOT, FileKind::File, "a"), Some(ino))
+        );
+        (ino, inode.number, inode.generation)
+    };
+    let first = keep(&mut table, with("\"x\"", 1));
+    // Nobody has opened it.
+    assert_eq!(keep(&mut table, with("\"y\"", 2)), first);
+    assert!(table.get(first.0).is_some_and(|inode| inode.is_news));
+    table.open(first.0);
+    // Where one does not say its ETag, size and time must do; that which is known stays.
+    assert_eq!([keep(&mut table, with("\"y\"", 3)), keep(&mut table, file(4, 7))], [first; 2]);
+    let second = keep(&mut table, with("\"x\"", 5));
+    assert!(second.0 != first.0 && second.1 == first.1 && second.2 != first.2, "{second:?}");
+    assert!(table.get(first.0).is_some_and(Inode::is_replaced));
+    assert_eq!(keep(&mut table, with("\"y\"", 4)), second, "what is older teaches nothing");
+    table.look_up(second.0);
+    table.open(second.0);
+    let third = keep(&mut table, file(6, 8));
+    assert!(![first.0, second.0].contains(&third.0) && third.1 == first.1, "{third:?}");
+    // Those that are closed and forgotten go, and what they had is free.
+    table.unpin(second.0, 7);
+    assert!(table.get(second.0).is_some_and(Inode::is_replaced), "it is looked up");
+    table.forget(second.0, 1, 7);
+    table.unpin(first.0, 7);
+    assert!(table.get(first.0).is_none() && table.get(second.0).is_none());
+    table.open(third.0);
+    table.retire(third.0, 8);
+    assert_eq!((table.find(ROOT, FileKind::File, "a"), found(&table, "a", 8)), (None, None));
+    assert_eq!(keep(&mut table, file(9, 8)).1, first.1);
+    table.unpin(third.0, 9);
+    let last = table.find(ROOT, FileKind::File, "a").expect("kept");
+    table.rest(last, 9);
+    while table.drop_idle(9) {}
+    assert_eq!((table.counts().0, table.displaced.len()), (1, 0));
+}
+
+/// A folder of which so many names were asked for in vain that none of these is remembered: what was there before is not there again.
+#[test]
+fn what_was_noted_of_a_name_outlives_the_notes() {
+    let mut table = Table::new(u64::MAX);
+    for name in ["gone", "there"] {
+        table.keep(ROOT, name, FileKind::File, file(100, 7));
+    }
+    table.note_absent(ROOT, "gone", 150);
+    table.keep(ROOT, "there", FileKind::File, file(200, 7));
+    assert_eq!([found(&table, "gone", 200), found(&table, "there", 200)], [Some(Err(())), Some(Ok(7))]);
+    for n in 0..10_000 {
+        table.note_absent(ROOT, &format!("none {n}"), 200);
+    }
+    assert_eq!([found(&table, "gone", 200), found(&table, "there", 200)], [None, Some(Ok(7))]);
+}
+
+/// Versions that come one after the other while nobody keeps the one before leave nothing behind.
+#[test]
+fn versions_that_nobody_needs_go_at_once() {
+    let mut table = Table::new(u64::MAX);
+    let mut before = None;
+    for version in 0..10_000 {
+        let ino = table.keep(ROOT, "a", FileKind::File, file(version, version));
+        table.look_up(ino);
+        table.open(ino);
+        if let Some(old) = before.replace(ino) {
+            table.unpin(old, version);
+            table.forget(old, 1, version);
+        }
+        assert!(table.counts().0 <= 3);
+    }
+    assert!(table.displaced.values().map(Vec::len).sum::<usize>() <= 1, "{:?}", table.displaced);
 }
 
 #[test]
@@ -121,7 +181,9 @@ fn what_a_listing_said_before_does_not_come_back() {
 /// What a table holds, as one with all the memory there is would.
 #[derive(Clone, Debug)]
 enum Step {
-    Keep(usize, usize, bool),
+    Keep(usize, usize, bool, u64),
+    Open(usize),
+    Close(usize),
     Forget(usize),
     Drop,
 }
@@ -133,7 +195,10 @@ proptest! {
     #[test]
     fn numbers_that_collide_are_told_apart(steps in proptest::collection::vec(
         prop_oneof![
-            6 => (0..8usize, 0..8usize, any::<bool>()).prop_map(|(at, name, kind)| Step::Keep(at, name, kind)),
+            6 => (0..8usize, 0..8usize, any::<bool>(), 0..3u64)
+                .prop_map(|(at, name, kind, size)| Step::Keep(at, name, kind, size)),
+            2 => (0..64usize).prop_map(Step::Open),
+            1 => (0..64usize).prop_map(Step::Close),
             3 => (0..64usize).prop_map(Step::Forget),
             1 => Just(Step::Drop),
         ],
@@ -141,15 +206,17 @@ proptest! {
     )) {
         let mut table = Table::new(0b11 << 40);
         let mut looked_up: Vec<(u64, u64, String, FileKind)> = Vec::new();
-        for step in steps {
+        // With what was opened by them: that is what they are to the end.
+        let mut open: Vec<(u64, u64)> = Vec::new();
+        for (step, now_ms) in steps.into_iter().zip(1..) {
             match step {
-                Step::Keep(at, name, is_folder) => {
+                Step::Keep(at, name, is_folder, size) => {
                     let folders: Vec<u64> = looked_up.iter().filter(|row| row.3 == FileKind::Folder).map(|row| row.0).collect();
                     let parent = folders.get(at).copied().unwrap_or(ROOT);
                     let (name, kind) = (format!("n{name}"), if is_folder { FileKind::Folder } else { FileKind::File });
-                    let wanted = table.number(parent, kind, &name);
-                    let ino = table.keep(parent, &name, kind, file(1, 1));
-                    prop_assert_eq!(ino, wanted);
+                    let number = table.number(parent, kind, &name);
+                    let ino = table.keep(parent, &name, kind, file(now_ms, if is_folder { 0 } else { size }));
+                    prop_assert_eq!(table.get(ino).map(|inode| inode.number), Some(number));
                     table.look_up(ino);
                     looked_up.push((ino, parent, name, kind));
                 }
@@ -157,14 +224,34 @@ proptest! {
                     let row = looked_up.swap_remove(at % looked_up.len());
                     table.forget(row.0, 1, 5);
                 }
-                Step::Forget(_) => {}
+                Step::Open(at) if !looked_up.is_empty() => {
+                    let (ino, kind) = { let row = &looked_up[at % looked_up.len()]; (row.0, row.3) };
+                    let inode = table.get(ino).expect("looked up");
+                    if kind == FileKind::File && !inode.is_replaced() {
+                        open.push((ino, inode.fact.size));
+                        table.open(ino);
+                    }
+                }
+                Step::Close(at) if !open.is_empty() => {
+                    let (ino, _) = open.swap_remove(at % open.len());
+                    table.unpin(ino, 5);
+                }
+                Step::Forget(_) | Step::Open(_) | Step::Close(_) => {}
                 Step::Drop => while table.drop_idle(5) {},
             }
             for (ino, parent, name, kind) in &looked_up {
                 // A parent that was forgotten is needed by its child.
                 prop_assert!(table.get(*parent).is_some());
-                prop_assert_eq!(table.find(*parent, *kind, name), Some(*ino));
+                let inode = table.get(*ino).expect("looked up");
+                prop_assert_eq!((inode.parent, inode.kind, &*inode.name), (*parent, *kind, &**name));
+                prop_assert_eq!(table.find(*parent, *kind, name) == Some(*ino), !inode.is_replaced());
             }
+            for (ino, size) in &open {
+                prop_assert_eq!(table.get(*ino).map(|inode| inode.fact.size), Some(*size));
+            }
+        }
+        for (ino, _) in open {
+            table.unpin(ino, 5);
         }
         for (ino, ..) in looked_up {
             table.forget(ino, 1, 5);

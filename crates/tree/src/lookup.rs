@@ -50,11 +50,12 @@ impl<S: Store> Core<S> {
         if ino == ROOT {
             return self.known_of(&mut table, ROOT).map(Ok);
         }
-        let Some(inode) = table.get(ino) else { return Some(Err(Fault::of(libc::ESTALE))) };
+        let current = table.get(ino).filter(|inode| !inode.is_replaced());
+        let Some(inode) = current else { return Some(Err(Fault::of(libc::ESTALE))) };
         let (parent, name, kind) = (inode.parent, inode.name.clone(), inode.kind);
         let finding = table.known(parent, &name, now_ms, self.lifetimes)?;
         self.counters.answered.count();
-        Some(self.refreshed(&mut table, parent, &name, kind, finding))
+        Some(self.refreshed(&mut table, ino, parent, &name, kind, finding))
     }
 
     pub(crate) fn attributes(&self, ino: u64) -> Result<Known, Fault> {
@@ -65,7 +66,7 @@ impl<S: Store> Core<S> {
         let inode = self.table().get(ino).map(|inode| (inode.parent, inode.name.clone(), inode.kind));
         let (parent, name, kind) = inode.ok_or_else(stale)?;
         let finding = self.find_out(parent, &name)?;
-        self.refreshed(&mut self.table(), parent, &name, kind, finding)
+        self.refreshed(&mut self.table(), ino, parent, &name, kind, finding)
     }
 
     /// A name that may be in a folder.
@@ -93,10 +94,11 @@ impl<S: Store> Core<S> {
         self.known_of(table, ino).ok_or_else(Fault::absent)
     }
 
-    /// Tells what was found of an inode.
+    /// Tells what was found of an inode: nothing where what was found is another version than was opened by it.
     fn refreshed(
         &self,
         table: &mut Table,
+        ino: u64,
         parent: u64,
         name: &str,
         kind: FileKind,
@@ -104,10 +106,13 @@ impl<S: Store> Core<S> {
     ) -> Result<Known, Fault> {
         match finding {
             Finding::There(found, fact) if found == kind && table.get(parent).is_some() => {
-                let ino = table.keep(parent, name, kind, fact);
+                let kept = table.keep(parent, name, kind, fact);
                 let now_ms = self.now_ms();
-                table.rest(ino, now_ms);
-                self.known_of(table, ino).ok_or_else(Fault::absent)
+                table.rest(kept, now_ms);
+                match kept == ino {
+                    true => self.known_of(table, ino).ok_or_else(Fault::absent),
+                    false => Err(Fault::of(libc::ESTALE)),
+                }
             }
             _ => Err(Fault::absent()),
         }

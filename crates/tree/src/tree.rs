@@ -16,7 +16,7 @@ use crate::files::OpenFile;
 use crate::flights::Flights;
 use crate::folders::OpenFolder;
 use crate::handles::Handles;
-use crate::inodes::{Lifetimes, Table};
+use crate::inodes::{Inode, Lifetimes, Table};
 use crate::listing::Held;
 use crate::stats::{Counters, TreeStats};
 use crate::store::{Account, Content, Store};
@@ -170,7 +170,8 @@ impl<S: Store> TreeOf<S> {
     /// The attributes of an inode.
     ///
     /// # Errors
-    /// `ENOENT` when nothing of its name and kind is there any more; as [`TreeOf::lookup`].
+    /// `ENOENT` when nothing of its name and kind is there any more, `ESTALE` when another version is and this one was opened; as
+    /// [`TreeOf::lookup`].
     pub fn attributes(&self, ino: u64) -> Result<Known, Fault> {
         self.0.attributes(ino)
     }
@@ -180,7 +181,7 @@ impl<S: Store> TreeOf<S> {
         self.0.attributes_known(ino)
     }
 
-    /// Takes back lookups.
+    /// Takes back lookups of a node.
     pub fn forget(&self, ino: u64, times: u64) {
         let now_ms = self.0.now_ms();
         let mut table = self.0.table();
@@ -219,7 +220,8 @@ impl<S: Store> TreeOf<S> {
     /// Opens the version of a file that is known, or with close-to-open the one of now. `direct`: the caller said `O_DIRECT`.
     ///
     /// # Errors
-    /// `EISDIR`, `ENOENT`, `ESTALE`, and whatever the origin refuses.
+    /// `EISDIR`, `ENOENT`, and whatever the origin refuses; `ESTALE` where the version of now is another than was opened by this
+    /// inode before: a lookup tells its inode. The kernel looks up by itself then, once.
     pub fn open(&self, ino: u64, direct: bool) -> Result<Opened, Fault> {
         self.0.open(ino, direct)
     }
@@ -260,6 +262,12 @@ impl<S: Store> TreeOf<S> {
 
     pub fn stats(&self) -> TreeStats {
         self.0.stats()
+    }
+
+    /// Whether folders are being listed ahead. What they tell may come between two calls.
+    #[doc(hidden)]
+    pub fn is_listing_ahead(&self) -> bool {
+        self.0.ahead.is_busy()
     }
 
     pub fn client(&self) -> &Arc<S> {
@@ -308,15 +316,16 @@ impl<S: Store> Core<S> {
     /// What is known of an inode, as it is told.
     pub(crate) fn known_of(&self, table: &mut Table, ino: u64) -> Option<Known> {
         let inode = table.get_mut(ino)?;
-        inode.told = inode.version;
+        inode.is_news = false;
         let fact = inode.known_fact();
         let age_ms = self.now_ms().saturating_sub(fact.told_ms);
         let lifetime_ms = match ino {
             ROOT => self.lifetimes.attributes_ms,
             _ => self.lifetimes.attributes_ms.saturating_sub(age_ms),
         };
-        let attributes = self.attributes_from(ino, inode.kind, &fact);
-        Some(Known { attributes, lifetime: Duration::from_millis(lifetime_ms) })
+        let Inode { number, generation, kind, .. } = *inode;
+        let attributes = self.attributes_from(number, kind, &fact);
+        Some(Known { node: ino, generation, attributes, lifetime: Duration::from_millis(lifetime_ms) })
     }
 
     pub(crate) fn attributes_from(&self, ino: u64, kind: FileKind, fact: &crate::fact::Fact) -> Attributes {

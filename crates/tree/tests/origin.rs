@@ -53,7 +53,7 @@ fn write(folder: &Path, path: &str, bytes: &[u8]) {
 fn find(tree: &Tree, path: &str) -> Result<u64, Fault> {
     let mut at = ROOT;
     for name in path.split('/') {
-        at = tree.lookup(at, OsStr::new(name))?.attributes.ino;
+        at = tree.lookup(at, OsStr::new(name))?.node;
     }
     Ok(at)
 }
@@ -69,8 +69,10 @@ fn read(tree: &Tree, handle: u64, at: u64, bytes: usize) -> Result<Vec<u8>, i32>
 }
 
 fn content(tree: &Tree, path: &str) -> Result<Vec<u8>, i32> {
-    let ino = find(tree, path).map_err(|fault| fault.errno)?;
-    let handle = tree.open(ino, false).map_err(|fault| fault.errno)?.handle;
+    let open = || tree.open(find(tree, path)?, false).map(|opened| opened.handle);
+    // As the kernel does: what cannot be opened any more is looked up again, once.
+    let again = |fault: Fault| if fault.errno == libc::ESTALE { open() } else { Err(fault) };
+    let handle = open().or_else(again).map_err(|fault| fault.errno)?;
     let bytes = read(tree, handle, 0, 4 << 20);
     tree.release(handle);
     bytes
@@ -82,7 +84,7 @@ fn walk(tree: &Tree, folder: u64, path: &str, found: &mut Vec<(String, u64)>) {
     tree.read_folder(handle, 2, true, &mut |entry| {
         let path = format!("{path}{}", entry.name.to_str().unwrap());
         match entry.known.attributes.kind {
-            FileKind::Folder => below.push((entry.known.attributes.ino, path + "/")),
+            FileKind::Folder => below.push((entry.known.node, path + "/")),
             FileKind::File => found.push((path, entry.known.attributes.size)),
         }
         true

@@ -67,6 +67,8 @@ pub struct Head {
     /// The error document of a refused HEAD, which has no body: OSS sends it along in `x-oss-err`.
     pub error_document: Option<Vec<u8>>,
     pub storage_class: Option<String>,
+    /// Which of the object's versions this is, where the bucket keeps them.
+    pub version_id: Option<String>,
     /// How an OSS object was made: `Normal`, `Multipart`, `Appendable`, `Symlink`.
     pub object_type: Option<String>,
     /// `x-amz-meta-*` and `x-oss-meta-*`: names without the prefix, in lower case.
@@ -199,6 +201,7 @@ impl Head {
             ec: None,
             error_document: None,
             storage_class: None,
+            version_id: None,
             object_type: None,
             metadata: Vec::new(),
             bucket_region: None,
@@ -253,6 +256,7 @@ impl Reading {
             b"date" => head.date = parse_http(text),
             b"x-amz-request-id" | b"x-oss-request-id" => head.request_id = some(text),
             b"x-amz-storage-class" | b"x-oss-storage-class" => head.storage_class = some(text),
+            b"x-amz-version-id" | b"x-oss-version-id" => head.version_id = some(text),
             b"x-oss-object-type" => head.object_type = some(text),
             b"x-oss-qos-delay-time" => head.qos_delay_ms = number(text),
             b"x-oss-ec" => head.ec = some(text),

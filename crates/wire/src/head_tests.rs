@@ -21,7 +21,8 @@ fn an_answer_of_s3() {
         ETag: \"b54357faf0632cce46e942fa68356b38-5\"\nx-amz-mp-parts-count: 5\nAccept-Ranges: bytes\n\
         x-amz-checksum-crc64nvme: rosUhgp5mIg=\nx-amz-checksum-type: FULL_OBJECT\nX-Amz-Meta-Made-By: me \n\
         Content-Range: bytes 0-8388607/4294967296\nContent-Type: binary/octet-stream\nServer: AmazonS3\n\
-        Content-Length: 8388608\nx-amz-storage-class: STANDARD_IA\nx-amz-bucket-region: eu-west-1");
+        Content-Length: 8388608\nx-amz-storage-class: STANDARD_IA\nx-amz-version-id: 3/L4kqtJl\n\
+        x-amz-bucket-region: eu-west-1");
     let checksum =
         Checksum { algorithm: Algorithm::Crc64Nvme, value: 0xae8b_1486_0a79_9888, kind: Kind::Full };
     let expected = Head {
@@ -37,6 +38,7 @@ fn an_answer_of_s3() {
         checksums: vec![checksum],
         request_id: Some("4442587FB7D0A2F9".into()),
         storage_class: Some("STANDARD_IA".into()),
+        version_id: Some("3/L4kqtJl".into()),
         metadata: vec![("made-by".into(), "me".into())],
         bucket_region: Some("eu-west-1".into()),
         ..Head::empty(206)
@@ -48,7 +50,7 @@ fn an_answer_of_s3() {
 fn an_answer_of_oss() {
     let head = get("HTTP/1.1 206 Partial Content\nServer: AliyunOSS\nDate: Sun, 06 Nov 1994 08:49:37 GMT\n\
         Content-Length: 5\nx-oss-request-id: 5C3D9175B6FC201293AD4890\nContent-Range: bytes 0-4/9\n\
-        ETag: \"25F9E794323B453885F5181F1B624D0B\"\nx-oss-object-type: Multipart\nx-oss-storage-class: IA\n\
+        ETag: \"25F9E794323B453885F5181F1B624D0B\"\nx-oss-object-type: Multipart\nx-oss-storage-class: IA\nx-oss-version-id: CAEQ\n\
         x-oss-hash-crc64ecma: 11051210869376104954\nx-oss-meta-Made-By: me\nx-oss-qos-delay-time: 250\n\
         x-oss-server-time: 3");
     let checksum = Checksum { algorithm: Algorithm::Crc64Xz, value: 0x995d_c9bb_df19_39fa, kind: Kind::Full };
@@ -62,6 +64,7 @@ fn an_answer_of_oss() {
         checksums: vec![checksum],
         request_id: Some("5C3D9175B6FC201293AD4890".into()),
         storage_class: Some("IA".into()),
+        version_id: Some("CAEQ".into()),
         object_type: Some("Multipart".into()),
         metadata: vec![("made-by".into(), "me".into())],
         qos_delay_ms: Some(250),

@@ -5,7 +5,7 @@ use crate::location::LocationError;
 use crate::oss_sign::{self, RANGE_BEHAVIOR, Version};
 use crate::percent;
 use crate::request::{Method, Request};
-use crate::s3::{Addressing, bucket_request, check_region, page_query};
+use crate::s3::{Addressing, bucket_request, check_region, endpoint_of, page_query};
 use crate::sign::Credentials;
 
 /// What version 4 signs for where an endpoint of its own name tells no region; such services do not look at it.
@@ -120,6 +120,11 @@ impl Oss {
         }
         query += &format!("max-keys={PAGE_KEYS}");
         Request::new(Method::Get, self.endpoint.clone(), format!("{}/", self.base_path), query)
+    }
+
+    /// Where a bucket is reached.
+    pub fn endpoint_of(&self, bucket: &str) -> Endpoint {
+        endpoint_of(&self.endpoint, self.addressing, bucket)
     }
 
     fn request(&self, method: Method, bucket: &str, key: &str, query: String) -> Request {

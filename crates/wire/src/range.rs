@@ -9,7 +9,7 @@ use crate::head::bare;
 /// What `Content-Range` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContentRange {
-    /// The bytes that the answer carries; `None` for `bytes */N`, which comes with a 416.
+    /// The bytes that the answer carries; `None` for `bytes */N`, which comes with a 416, and of an empty object.
     pub range: Option<Range<u64>>,
     /// The size of the object; `None` where the origin wrote `*`.
     pub total: Option<u64>,
@@ -53,7 +53,8 @@ pub fn http_range(range: &Range<u64>) -> String {
 
 impl ContentRange {
     /// Parses `bytes 0-99/1000`, `bytes 0-99/*` and `bytes */1000` (RFC 9110 §14.4); `None` for anything
-    /// else, also for a range that ends before it starts or behind the total.
+    /// else, also for a range that ends before it starts or behind the total. One exception is `bytes 0--1/0`, MinIO's way to
+    /// say that the object is empty.
     pub fn parse(text: &str) -> Option<ContentRange> {
         let (unit, rest) = bare(text).split_once(' ')?;
         let (range, total) = bare(rest).split_once('/')?;
@@ -61,7 +62,7 @@ impl ContentRange {
             return None;
         }
         let total = if total == "*" { None } else { Some(number(total)?) };
-        if range == "*" {
+        if range == "*" || (range, total) == ("0--1", Some(0)) {
             return total.map(|total| ContentRange { range: None, total: Some(total) });
         }
         let (first, last) = range.split_once('-')?;
@@ -154,6 +155,7 @@ mod tests {
         check_content_range("Bytes  0-0/1", Some(0..1), Some(1));
         check_content_range(" bytes 7-9/* ", Some(7..10), None);
         check_content_range("bytes */0", None, Some(0));
+        check_content_range("bytes 0--1/0", None, Some(0));
         let bad = [
             "",
             "bytes",

@@ -6,6 +6,7 @@ use base64_simd::STANDARD as BASE64;
 
 use crate::endpoint::Endpoint;
 use crate::location::{HttpUrl, masked_target};
+use crate::percent;
 
 const USER_AGENT: &str = concat!("flatout/", env!("CARGO_PKG_VERSION"));
 
@@ -75,6 +76,16 @@ impl Request {
             Some((_, old)) => *old = value,
             None => self.headers.push((name.to_ascii_lowercase(), value)),
         }
+    }
+
+    /// Adds a parameter to the query, encoded, behind those that it has.
+    pub fn add_parameter(&mut self, name: &str, value: &str) {
+        if !self.query.is_empty() {
+            self.query.push('&');
+        }
+        self.query.push_str(name);
+        self.query.push('=');
+        percent::encode_query(value, &mut self.query);
     }
 
     /// The value of a header; `name` in lower case.

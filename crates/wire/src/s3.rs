@@ -175,7 +175,7 @@ pub(crate) fn bucket_request(
     Request::new(method, endpoint_of(endpoint, addressing, bucket), path, query)
 }
 
-fn endpoint_of(endpoint: &Endpoint, addressing: Addressing, bucket: &str) -> Endpoint {
+pub(crate) fn endpoint_of(endpoint: &Endpoint, addressing: Addressing, bucket: &str) -> Endpoint {
     let mut endpoint = endpoint.clone();
     if addressing.is_virtual(&endpoint, bucket) {
         endpoint.host = format!("{bucket}.{}", endpoint.host);

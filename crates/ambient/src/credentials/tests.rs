@@ -59,7 +59,9 @@ fn ask(cloud: Cloud, flags: &[(&str, &str)], table: &[(&str, &str)]) -> Result<G
     };
     let heard = Arc::new(Heard { provider, answer: Mutex::default() });
     let shown = format!("{heard:?}");
-    let config = Config { aws_credentials: heard.clone(), ..Config::default() };
+    let mut config = Config { aws_credentials: heard.clone(), ..Config::default() };
+    // All else is the chain's matter, not the engine's.
+    config.settings.outage_timeout_ms = found.settings.outage_timeout_ms;
     // Whether the engine takes the keys is not the provider's matter.
     let _ = Client::new(config).unwrap().aws_keys();
     let answer = heard.answer.lock().unwrap().take().unwrap();

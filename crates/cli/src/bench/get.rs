@@ -77,7 +77,7 @@ impl<'a> Bench<'a> {
         console: &'a Console,
     ) -> Result<Bench<'a>, Failure> {
         let location = origin::object("read", source)?;
-        let client = origin::client(knobs, &[Dialect::of(&location)])?;
+        let client = origin::silent_client(knobs, &[Dialect::of(&location)])?;
         let probe = Get::new(location.clone(), EngineLanding::Nowhere)
             .with_span(Span::Slice(0..1))
             .with_part_records();

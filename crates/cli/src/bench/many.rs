@@ -107,7 +107,7 @@ fn best_shape(bench: &Bench) -> Result<Shape, Failure> {
 }
 
 fn client(source: &str, knobs: &Knobs) -> Result<Client, Failure> {
-    origin::client(knobs, &[Dialect::of(&origin::location("read", source)?)])
+    origin::silent_client(knobs, &[Dialect::of(&origin::location("read", source)?)])
 }
 
 /// All objects below the source that can be files.
@@ -171,6 +171,9 @@ impl Prepared for ByEngine<'_> {
                 verified.insert(finished.result?.verified.to_string());
                 retries += finished.retries;
             }
+        }
+        if let Some(outage) = many.incomplete() {
+            return Err(outage.into());
         }
         let progress = many.progress();
         let elapsed = clock.stop(progress.landed_bytes);

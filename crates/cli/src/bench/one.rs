@@ -38,7 +38,7 @@ pub struct ByEngine<'a> {
 impl<'a> ByEngine<'a> {
     pub fn prepare(spec: &'a Spec, knobs: &Knobs, console: &'a Console) -> Result<ByEngine<'a>, Failure> {
         let location = origin::object("read", &spec.source)?;
-        let client = origin::client(knobs, &[Dialect::of(&location)])?;
+        let client = origin::silent_client(knobs, &[Dialect::of(&location)])?;
         // Whoever has the keys may take his time, and that is not what is measured.
         client.signed_get(&location)?;
         Ok(ByEngine { spec, console, client, location, target: Target::new(spec)? })

@@ -87,11 +87,11 @@ fn refuse_within(landed: &Path, check: &Path) -> Result<(), Failure> {
     Err(failure.with_hint("name another place for --check, or leave it out and read what landed"))
 }
 
-/// Where a path leads that need not be there yet, by way of the folder around it.
+/// Where a path leads that need not be there yet, by way of the folders around it that are.
 fn resolved(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let beside = |folder: &Path| Some(fs::canonicalize(folder).ok()?.join(path.file_name()?));
-    fs::canonicalize(&path).ok().or_else(|| beside(path.parent()?)).unwrap_or(path.clone())
+    let beside = || Some(resolved(path.parent()?).join(path.file_name()?));
+    fs::canonicalize(&path).ok().or_else(beside).unwrap_or(path.clone())
 }
 
 fn of_one(shape: Shape, tls: bool) -> Result<Shape, Failure> {

@@ -12,14 +12,15 @@ use crate::events::Summary;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::limited::{self, Limited};
-use crate::origin;
+use crate::{origin, outages};
 
 /// The first failure ends it: what came after a hole would be taken for a whole.
 pub fn run(args: &Cat, console: &Console) -> Result<Exit, Failure> {
     let sources: Vec<_> =
         args.sources.iter().map(|typed| origin::object("read", typed)).collect::<Result<_, _>>()?;
     let dialects: Vec<_> = sources.iter().map(Dialect::of).collect();
-    let client = origin::client(&args.knobs, &dialects)?;
+    let client = origin::client(console, &args.knobs, &dialects)?;
+    outages::tell(&client, console, Carries::Bytes);
     let start = Instant::now();
     let mut summary = Summary { action: "download", objects: sources.len() as u64, ..Default::default() };
     // What held back the object that took longest, and its seconds.

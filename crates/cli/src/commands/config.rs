@@ -16,7 +16,7 @@ const NOTHING: &str = "-";
 
 pub fn show(args: &ConfigShow, console: &Console) -> Result<Exit, Failure> {
     let found = flatout_ambient::gather(args.knobs.given())?;
-    for note in &found.notes {
+    for note in found.notes.iter().chain(found.warnings.iter().map(|(_, warning)| warning)) {
         console.warn(note);
     }
     let path = flatout_ambient::config_path()?;

@@ -1,8 +1,10 @@
-//! `flatout cp` of one object: to a file, into a folder, or to standard output.
+//! `flatout cp` of one object: to a file, into a folder, into a pipe or a device, or to standard output.
 
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use flatout_engine::{Client, Dialect, Report};
+use flatout_engine::{Client, Dialect, ErrorKind, Report, is_temporary_name};
 use flatout_settings::format_size;
 use flatout_wire::location::Location;
 
@@ -11,15 +13,17 @@ use crate::commands::cp_many;
 use crate::console::{Carries, Console};
 use crate::download::{Download, Outcome};
 use crate::events;
-use crate::exit::Exit;
+use crate::exit::{self, Exit};
 use crate::failure::{Failure, one_line};
 use crate::limited::{self, Limited};
-use crate::origin;
 use crate::select::Source;
+use crate::{origin, outages};
 
 /// Where the object goes.
 enum Target {
     Stdout,
+    /// A pipe with a name or a character device, which takes bytes as they come.
+    Stream(PathBuf),
     File(PathBuf),
 }
 
@@ -27,7 +31,14 @@ impl Target {
     fn carries(&self) -> Carries {
         match self {
             Target::Stdout => Carries::Bytes,
-            Target::File(_) => Carries::Lines,
+            Target::Stream(_) | Target::File(_) => Carries::Lines,
+        }
+    }
+
+    fn path(&self) -> Option<&Path> {
+        match self {
+            Target::Stdout => None,
+            Target::Stream(path) | Target::File(path) => Some(path),
         }
     }
 }
@@ -35,7 +46,8 @@ impl Target {
 pub fn run(args: &Cp, console: &Console) -> Result<Exit, Failure> {
     refuse_what_comes_later(args)?;
     let location = origin::location("read", &args.source)?;
-    let client = origin::client(&args.knobs, &[Dialect::of(&location)])?;
+    let client = origin::client(console, &args.knobs, &[Dialect::of(&location)])?;
+    outages::tell(&client, console, if is_stdout(&args.target) { Carries::Bytes } else { Carries::Lines });
     if let Some(source) = many(args, &location, &client)? {
         let exit = cp_many::run(args, &source, &client, console);
         origin::remember(&client);
@@ -44,17 +56,25 @@ pub fn run(args: &Cp, console: &Console) -> Result<Exit, Failure> {
     let source = origin::object("read", &args.source)?;
     refuse_what_is_for_many(args, &source)?;
     let target = target(&args.target, &source)?;
-    if let Target::File(path) = &target
-        && (args.dry_run || args.no_clobber && path.symlink_metadata().is_ok())
-    {
-        return cp_many::without(args, &source, path, console);
+    refuse_a_temporary_name(&target)?;
+    let exists = target.path().is_some_and(|path| path.symlink_metadata().is_ok());
+    if args.dry_run || args.no_clobber && exists {
+        return cp_many::without(args, &source, target.path().unwrap_or(Path::new("-")), console);
     }
     let download = Download { client: &client, location: &source, span: args.range.as_ref(), console };
-    let outcome = match &target {
+    let mut outcome = match &target {
         Target::Stdout => download.to_stdout(),
+        Target::Stream(path) => download.to_stream(path),
         Target::File(path) => download.to_file(path, args.no_clobber),
     };
     origin::remember(&client);
+    if let Err(failure) = &mut outcome.result
+        && failure.kind == exit::name(ErrorKind::NotFound)
+        && has_keys_below(&source, &client)
+    {
+        failure.hint =
+            Some(format!("keys lie below {source}/: to copy that folder, `flatout cp -r {source}/ DIR`"));
+    }
     report(console, &source, &target, &outcome)
 }
 
@@ -68,6 +88,13 @@ fn many(args: &Cp, location: &Location, client: &Client) -> Result<Option<Source
         false => Ok(None),
         true => Source::folder(location).map(Some).ok_or_else(|| cp_many::no_listing("cp", location)),
     }
+}
+
+/// Whether what is no object is a folder.
+fn has_keys_below(source: &Location, client: &Client) -> bool {
+    let folder = Source::folder(source).filter(|_| source.bucket().is_some());
+    let listing = folder.and_then(|folder| client.list(&folder.location, false).ok());
+    listing.is_some_and(|mut listing| matches!(listing.next(), Some(Ok(_))))
 }
 
 fn refuse_what_is_for_many(args: &Cp, source: &Location) -> Result<(), Failure> {
@@ -97,13 +124,23 @@ fn refuse_what_comes_later(args: &Cp) -> Result<(), Failure> {
             let failure = Failure::usage(format!("cp: {target}: uploads come in a later version"));
             Err(failure.with_hint("to download, name the object first: `flatout cp s3://BUCKET/KEY FILE`"))
         }
+        (false, false) if origin::is_a_path(source) => {
+            let failure =
+                Failure::usage(format!("cp: {source}: one side has to be a URL, and both are paths"));
+            Err(failure.with_hint("to download: `flatout cp s3://BUCKET/KEY FILE`; cp(1) copies files"))
+        }
         (false, false) => origin::location("read", source).map(drop),
     }
 }
 
+/// Whether the target is standard output, under whichever of its names.
+pub fn is_stdout(typed: &str) -> bool {
+    typed == "-" || descriptor(Path::new(typed)).is_some_and(|number| number == "1")
+}
+
 /// A folder is one that exists, or whose path ends in '/'; the object's name is appended then.
 fn target(typed: &str, source: &Location) -> Result<Target, Failure> {
-    if typed == "-" {
+    if is_stdout(typed) {
         return Ok(Target::Stdout);
     }
     if typed.is_empty() {
@@ -111,7 +148,20 @@ fn target(typed: &str, source: &Location) -> Result<Target, Failure> {
             .with_hint("name a file or a folder; use - for standard output"));
     }
     let path = Path::new(typed);
-    if leads_to_a_descriptor(path) {
+    let kind = path.metadata().ok().map(|known| known.file_type());
+    match kind {
+        Some(kind) if kind.is_fifo() || kind.is_char_device() => return Ok(Target::Stream(path.into())),
+        Some(kind) if kind.is_block_device() => {
+            return Err(Failure::usage(format!("cp: {typed}: is a block device, and holds other data"))
+                .with_hint("to overwrite it: `flatout cat URL | dd of=DEVICE bs=1M`"));
+        }
+        Some(kind) if kind.is_socket() => {
+            return Err(Failure::usage(format!("cp: {typed}: is a socket"))
+                .with_hint("name a file, a pipe, or - for standard output"));
+        }
+        _ => {}
+    }
+    if descriptor(path).is_some() {
         return Err(Failure::usage(format!(
             "cp: {typed}: leads to what is open already, and a copy makes a new file"
         ))
@@ -134,30 +184,40 @@ fn target(typed: &str, source: &Location) -> Result<Target, Failure> {
     }
 }
 
-/// Whether the path is /dev/stdout, /dev/fd/N, /proc/self/fd/N or a link to one: the engine's rename would put a file
-/// in the place of the link, or fail with the kernel's word for that.
-fn leads_to_a_descriptor(path: &Path) -> bool {
-    let Ok(descriptors) = Path::new("/proc/self/fd").canonicalize() else { return false };
+/// The next `cp -r` into that folder would take it for what a killed run left, and remove it.
+fn refuse_a_temporary_name(target: &Target) -> Result<(), Failure> {
+    let Target::File(path) = target else { return Ok(()) };
+    match path.file_name().and_then(OsStr::to_str).filter(|name| is_temporary_name(name)) {
+        None => Ok(()),
+        Some(name) => Err(Failure::usage(format!(
+            "cp: {}: '{name}' has the form of our temporary files, which a later run clears",
+            path.display()
+        ))
+        .with_hint("name the file otherwise: `flatout cp URL FILE`")),
+    }
+}
+
+/// The number of the descriptor that the path leads to, as /dev/stdout, /dev/fd/N, /proc/self/fd/N or a link to one of them:
+/// to put a file in the place of the link is not what anybody means.
+fn descriptor(path: &Path) -> Option<OsString> {
+    let descriptors = Path::new("/proc/self/fd").canonicalize().ok()?;
     let mut path = path.to_path_buf();
     // As many links as the kernel follows; one that goes in a circle leads nowhere.
     for _ in 0..40 {
         let folder = path.parent().unwrap_or(Path::new("/")).to_path_buf();
         if folder.canonicalize().is_ok_and(|folder| folder == descriptors) {
-            return true;
+            return path.file_name().map(OsStr::to_owned);
         }
-        match path.read_link() {
-            Ok(link) => path = folder.join(link),
-            Err(_) => return false,
-        }
+        path = folder.join(path.read_link().ok()?);
     }
-    false
+    None
 }
 
 /// Says what became of it: the object's event, the error if there is one, the summary.
 fn report(console: &Console, source: &Location, target: &Target, outcome: &Outcome) -> Result<Exit, Failure> {
     let (carries, event) = (target.carries(), event(source, target, outcome));
     let exit = match (&outcome.result, target) {
-        (Ok(done), Target::File(path)) => {
+        (Ok(done), Target::File(path) | Target::Stream(path)) => {
             warn_of_note(console, source, done);
             console.say(&sentence(source, path, done))?;
             limited::line(done.limited_by, done.seconds).map_or(Ok(()), |line| console.say(&line))?;
@@ -210,7 +270,7 @@ pub fn amount(bytes: u64, resumed_bytes: u64, seconds: f64) -> String {
 }
 
 /// Says why what an earlier run had left was of no use.
-pub fn warn_of_note(console: &Console, source: &Location, done: &Report) {
+fn warn_of_note(console: &Console, source: &Location, done: &Report) {
     if let Some(note) = &done.resume_note {
         console.warn(&format!("{source}: {note}"));
     }
@@ -239,9 +299,5 @@ pub fn object_event(source: &Location, target: Option<&Path>, outcome: &Outcome)
 }
 
 fn event(source: &Location, target: &Target, outcome: &Outcome) -> events::Object {
-    let path = match target {
-        Target::Stdout => None,
-        Target::File(path) => Some(path.as_path()),
-    };
-    object_event(source, path, outcome)
+    object_event(source, target.path(), outcome)
 }

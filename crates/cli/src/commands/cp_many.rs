@@ -12,7 +12,8 @@ use flatout_settings::format_size;
 use flatout_wire::location::Location;
 
 use crate::args::Cp;
-use crate::commands::cp::{amount, warn_of_note};
+use crate::commands::cp::amount;
+use crate::commands::repeats::{Repeats, Rest, grouped};
 use crate::console::{Carries, Console};
 use crate::events;
 use crate::exit::Exit;
@@ -48,9 +49,14 @@ pub fn run(args: &Cp, source: &Source, client: &Client, console: &Console) -> Re
     };
     let mut copy = Copy::new(console, &source.location, target);
     (copy.typed, copy.is_new) = (origin::masked(&args.source), is_new && !args.dry_run);
+    (copy.failures, copy.warnings) = (Repeats::new(args.verbose), Repeats::new(args.verbose));
     match folder {
         None => copy.only_say(selection, &told)?,
         Some(folder) => copy.fetch(client, selection, folder, &told)?,
+    }
+    if args.recursive && copy.found_nothing() {
+        copy.is_object =
+            origin::object("read", &args.source).is_ok_and(|object| client.stat(&object).is_ok());
     }
     copy.conclude()
 }
@@ -167,11 +173,15 @@ struct Copy<'a> {
     typed: String,
     /// The target folder is of our making.
     is_new: bool,
+    /// What was to be a folder is an object.
+    is_object: bool,
     target: PathBuf,
     summary: events::Summary,
     unverified: u64,
     exit: Exit,
     last_hint: Option<String>,
+    failures: Repeats<Failure>,
+    warnings: Repeats<String>,
     limited_by: Option<LimitedBy>,
     start: Instant,
 }
@@ -183,11 +193,14 @@ impl<'a> Copy<'a> {
             source,
             typed: source.to_string(),
             is_new: false,
+            is_object: false,
             target,
             summary: events::Summary { action: "download", ..Default::default() },
             unverified: 0,
             exit: Exit::Clean,
             last_hint: None,
+            failures: Repeats::new(false),
+            warnings: Repeats::new(false),
             limited_by: None,
             start: Instant::now(),
         }
@@ -221,6 +234,7 @@ impl<'a> Copy<'a> {
         drop(bar);
         self.limited_by = many.progress().mostly_limited_by;
         told.try_iter().try_for_each(|left| self.tell_left(&left))?;
+        self.tell_repeats();
         let untried = many.progress().objects.saturating_sub(self.summary.ok + self.summary.failed);
         if self.console.interrupt.raised() {
             let why = format!("cp: {}: interrupted, at least {untried} objects are missing", self.source);
@@ -228,14 +242,18 @@ impl<'a> Copy<'a> {
             self.fail(&match many.progress().kept_bytes {
                 0 => interrupted,
                 bytes => interrupted.with_hint(format!(
-                    "run it again: of the large files that were on their way {} are kept",
+                    "run it again: of the large files that were on their way {} are kept, as .NAME.flatout-* beside them; \
+                     removing those gives them up",
                     format_size(bytes)
                 )),
             });
         } else if is_hopeless {
             self.fail(&hopeless(&self.target, untried));
         } else if let Some(error) = many.incomplete() {
-            self.broke_off(error);
+            match error.is_outage() && error.doing() != "list" {
+                true => self.fail(&origin_away(error, untried)),
+                false => self.broke_off(error),
+            }
         }
         Ok(())
     }
@@ -270,12 +288,14 @@ impl<'a> Copy<'a> {
                 self.summary.ok += 1;
                 self.summary.bytes += done.bytes;
                 self.summary.resumed += done.resumed_bytes;
-                warn_of_note(self.console, &finished.wanted.location, done);
+                if let Some(note) = &done.resume_note {
+                    self.warn(note, format!("{}: {note}", finished.wanted.location));
+                }
                 self.unverified += u64::from(matches!(done.verified, Verified::None(_)));
             }
             Err(error) => {
                 self.summary.failed += 1;
-                self.fail(&failed(error));
+                self.fail_object(error)?;
             }
         }
         Ok(())
@@ -307,7 +327,7 @@ impl<'a> Copy<'a> {
             Why::Exists => "its file exists",
             Why::Marker => "its key ends in /: the mark of a folder",
             Why::Unusable(why) => {
-                self.console.warn(&format!("left out: {location}: {why}"));
+                self.warn(why, format!("left out: {location}: {why}"));
                 self.exit = self.exit.max(Exit::LeftOut);
                 why
             }
@@ -358,22 +378,75 @@ impl<'a> Copy<'a> {
         })
     }
 
-    /// One line for each failure; a hint that has just been given is not given again.
+    /// Events have each failure; people have the first of a kind, and at the end the others or how many there were.
+    fn fail_object(&mut self, error: &Error) -> Result<(), Failure> {
+        let failure = failed(error);
+        self.exit = self.exit.max(failure.exit);
+        let event = self.console.event(Carries::Lines, &events::Error::from(&failure));
+        if let Some(failure) = self.failures.take(&format!("{} {}", error.doing(), error.cause()), failure) {
+            self.show(failure);
+        }
+        event
+    }
+
+    fn warn(&mut self, why: &str, line: String) {
+        if let Some(line) = self.warnings.take(why, line) {
+            self.console.warn(&line);
+        }
+    }
+
+    /// What was held back.
+    fn tell_repeats(&mut self) {
+        for rest in self.failures.rest() {
+            match rest {
+                Rest::Few(failures) => failures.into_iter().for_each(|failure| self.show(failure)),
+                Rest::Many(count, one) => self.show(Failure {
+                    message: format!(
+                        "cp: … and {} more like it, one of them: {}",
+                        grouped(count),
+                        one.message
+                    ),
+                    hint: Some("--verbose says each".into()),
+                    ..one
+                }),
+            }
+        }
+        for rest in self.warnings.rest() {
+            match rest {
+                Rest::Few(lines) => lines.iter().for_each(|line| self.console.warn(line)),
+                Rest::Many(count, one) => {
+                    let count = grouped(count);
+                    self.console.warn(&format!(
+                        "… and {count} more like it (--verbose says each), one of them: {one}"
+                    ));
+                }
+            }
+        }
+    }
+
+    /// A failure of the whole.
     fn fail(&mut self, failure: &Failure) {
         self.exit = self.exit.max(failure.exit);
-        let mut failure = failure.clone();
+        // As every event of a failure, where nobody can be told.
+        let _ = self.console.event(Carries::Lines, &events::Error::from(failure));
+        self.show(failure.clone());
+    }
+
+    /// One line; a hint that has just been given is not given again.
+    fn show(&mut self, mut failure: Failure) {
         if failure.hint == self.last_hint {
             failure.hint = None;
         } else {
             self.last_hint.clone_from(&failure.hint);
         }
-        self.console.failure(Carries::Lines, &failure);
+        self.console.failure_for_people(&failure);
     }
 
     /// The last line, and the code to exit with.
     fn conclude(mut self) -> Result<Exit, Failure> {
-        if self.summary.objects == 0 && self.exit == Exit::Clean {
-            self.fail(&nothing_there(&self.typed));
+        self.tell_repeats();
+        if self.found_nothing() {
+            self.fail(&nothing_there(&self.typed, self.is_object));
             if self.is_new {
                 // It holds nothing: nothing of it is to stay.
                 let _ = std::fs::remove_dir(&self.target);
@@ -389,6 +462,10 @@ impl<'a> Copy<'a> {
         }
         self.console.event(Carries::Lines, &self.summary)?;
         Ok(self.exit)
+    }
+
+    fn found_nothing(&self) -> bool {
+        self.summary.objects == 0 && self.exit == Exit::Clean
     }
 
     fn sentence(&self) -> String {
@@ -438,7 +515,17 @@ fn hopeless(target: &Path, untried: u64) -> Failure {
     }
 }
 
-fn nothing_there(source: &str) -> Failure {
+/// The origin was away for too long: one line for all that is missing.
+fn origin_away(error: Error, untried: u64) -> Failure {
+    let failure = Failure::from(error);
+    Failure { message: format!("{}: at least {untried} objects are missing", failure.message), ..failure }
+}
+
+fn nothing_there(source: &str, is_object: bool) -> Failure {
+    if is_object {
+        let failure = Failure::not_found(format!("cp: {source}: this is an object, and no folder"));
+        return failure.with_hint("leave out -r");
+    }
     let failure = Failure::not_found(format!("cp: {source}: no object to copy there"));
     failure.with_hint(
         "`flatout ls` shows what there is; folders need -r, and --include and --exclude leave objects out",

@@ -36,6 +36,7 @@ use visit::Visit;
 /// An origin that is dead is to be called so within seconds, whatever patience transfers are set to have.
 const CONNECT_MS_MAX: u64 = 3_000;
 const STALL_MS_MAX: u64 = 5_000;
+const OUTAGE_MS_MAX: u64 = 2_000;
 const RETRIES_MAX: u32 = 1;
 
 pub fn run(args: &Doctor, console: &Console) -> Result<Exit, Failure> {
@@ -50,7 +51,8 @@ pub fn run(args: &Doctor, console: &Console) -> Result<Exit, Failure> {
     let mut sheet = Sheet::new(console);
     sheet.section("machine", judge::machine(&machine, &found.settings))?;
     sheet.section("files", places().iter().map(judge::place).collect())?;
-    let settings = judge::settings(&found.settings, &found.table(), &found.notes, &machine);
+    let mut settings = judge::settings(&found.settings, &found.table(), &found.notes, &machine);
+    settings.extend(found.warnings.iter().map(|(_, warning)| judge::profile(warning)));
     sheet.section("settings", settings)?;
     match &location {
         Some(location) => {
@@ -83,6 +85,7 @@ fn hurried(mut config: Config) -> Config {
     let settings = &mut config.settings;
     settings.connect_timeout_ms = settings.connect_timeout_ms.min(CONNECT_MS_MAX);
     settings.stall_timeout_ms = settings.stall_timeout_ms.min(STALL_MS_MAX);
+    settings.outage_timeout_ms = settings.outage_timeout_ms.min(OUTAGE_MS_MAX);
     settings.retries = settings.retries.min(RETRIES_MAX);
     config
 }

@@ -10,12 +10,13 @@ use crate::console::{Carries, Console};
 use crate::events;
 use crate::exit::Exit;
 use crate::failure::{Failure, one_line};
-use crate::origin;
 use crate::select::Source;
+use crate::{origin, outages};
 
 pub fn run(args: &Ls, console: &Console) -> Result<Exit, Failure> {
     let is_oss = args.location.as_deref().is_some_and(|typed| typed.starts_with("oss://"));
-    let client = origin::client(&args.knobs, &[if is_oss { Dialect::Oss } else { Dialect::S3 }])?;
+    let client = origin::client(console, &args.knobs, &[if is_oss { Dialect::Oss } else { Dialect::S3 }])?;
+    outages::tell_without_bar(&client, console);
     let mut summary = events::ListSummary { action: "list", ..Default::default() };
     let outcome = match args.location.as_deref() {
         None | Some("s3://" | "s3:///") => buckets(args, Dialect::S3, &client, console, &mut summary),

@@ -20,11 +20,12 @@ pub fn run(args: &Man, console: &Console) -> Result<Exit, Failure> {
         stdout::write(&mut out, first.text.as_bytes()).map_err(|error| Failure::stdout(&error))?;
         return Ok(Exit::Clean);
     };
-    if folder.exists() && !folder.is_dir() {
-        // What the kernel says of making it is that it is there already.
-        return Err(refused(folder, &std::io::Error::from_raw_os_error(libc::ENOTDIR)));
+    // It is not made: `flatout man cp` would be a new folder, where the page of cp is meant.
+    match folder.metadata() {
+        Ok(found) if found.is_dir() => {}
+        Ok(_) => return Err(refused(folder, &std::io::Error::from_raw_os_error(libc::ENOTDIR))),
+        Err(error) => return Err(refused(folder, &error)),
     }
-    fs::create_dir_all(folder).map_err(|error| refused(folder, &error))?;
     for Page { name, text } in pages {
         let path = folder.join(name);
         fs::write(&path, text).map_err(|error| refused(&path, &error))?;
@@ -36,5 +37,11 @@ pub fn run(args: &Man, console: &Console) -> Result<Exit, Failure> {
 }
 
 fn refused(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::local("man", path.display(), error).with_hint("name a folder that can be written to")
+    let hint = match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            "create the folder first; of one command `flatout COMMAND --help` tells"
+        }
+        _ => "name a folder that can be written to",
+    };
+    Failure::local("man", path.display(), error).with_hint(hint)
 }

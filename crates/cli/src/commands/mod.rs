@@ -9,6 +9,7 @@ pub mod doctor;
 pub mod ls;
 pub mod man;
 pub mod mount;
+mod repeats;
 pub mod serve;
 pub mod stat;
 pub mod top;

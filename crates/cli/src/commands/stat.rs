@@ -11,11 +11,13 @@ use crate::console::{Carries, Console};
 use crate::events;
 use crate::exit::Exit;
 use crate::failure::{Failure, one_line};
-use crate::origin;
+use crate::{origin, outages};
 
 pub fn run(args: &args::Stat, console: &Console) -> Result<Exit, Failure> {
     let location = origin::object("stat", &args.source)?;
-    let stat = origin::client(&args.knobs, &[Dialect::of(&location)])?.stat(&location)?;
+    let client = origin::client(console, &args.knobs, &[Dialect::of(&location)])?;
+    outages::tell_without_bar(&client, console);
+    let stat = client.stat(&location)?;
     console.answer(&one_line(&location.to_string()))?;
     for (name, value) in rows(&stat) {
         console.answer(&format!("  {name:14} {}", one_line(&value)))?;

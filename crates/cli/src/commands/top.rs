@@ -4,19 +4,22 @@ use std::collections::HashMap;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use flatout_mount::{Life, Standing};
+use flatout_mount::{Holder, Life, Standing};
 use flatout_settings::format_size;
 
 use crate::args::Top;
 use crate::commands::mount::control::{self, Running};
 use crate::commands::mount::numbers::{Numbers, Origin};
 use crate::console::{Carries, Console};
-use crate::events::DeadMount;
+use crate::events::{DeadMount, HeldBy, HeldMount};
 use crate::exit::Exit;
 use crate::failure::{Failure, one_line};
 use crate::sys;
+
+/// Who keeps a mount is looked for no more often: that reads what every process has open.
+const LOOK_FOR_HOLDERS: Duration = Duration::from_secs(10);
 
 pub fn run(args: &Top, console: &Console) -> Result<Exit, Failure> {
     let (ended, end) = mpsc::channel();
@@ -28,16 +31,21 @@ pub fn run(args: &Top, console: &Console) -> Result<Exit, Failure> {
     let screen = Screen::when(!args.once && !console.is_json());
     let mut before: HashMap<u32, Look> = HashMap::new();
     let mut silent = Vec::new();
+    let mut holders = HashMap::new();
     loop {
         let (running, dead) = chosen(args, &mut silent)?;
+        let held = held(&running, &mut holders);
         let looks: Vec<Look> = running.into_iter().map(Look::now).collect();
         for look in &looks {
             console.event(Carries::Lines, &look.numbers)?;
         }
+        for mount in &held {
+            console.event(Carries::Lines, mount)?;
+        }
         for mount in &dead {
             console.event(Carries::Lines, mount)?;
         }
-        let lines = table(&looks, &before, &dead, screen.as_ref().map(Screen::columns));
+        let lines = table(&looks, &before, &held, &dead, screen.as_ref().map(Screen::columns));
         match &screen {
             Some(screen) => screen.draw(&lines).map_err(|error| Failure::stdout(&error))?,
             None => lines.iter().try_for_each(|line| console.answer(line))?,
@@ -75,8 +83,7 @@ fn chosen(args: &Top, silent: &mut Vec<Standing>) -> Result<(Vec<Running>, Vec<D
 
 /// Mounts whose process has gone. Those that do not answer are `silent`, and are not asked again: each look keeps a thread.
 fn dead(running: &[Running], silent: &mut Vec<Standing>) -> Vec<DeadMount> {
-    let is_served =
-        |one: &Standing| running.iter().any(|running| Path::new(&running.numbers.mount_point) == one.path());
+    let is_served = |one: &Standing| running.iter().any(|running| running.serves(one));
     let mut dead = Vec::new();
     for standing in Standing::all() {
         if is_served(&standing) || silent.contains(&standing) {
@@ -93,6 +100,26 @@ fn dead(running: &[Running], silent: &mut Vec<Standing>) -> Vec<DeadMount> {
         }
     }
     dead
+}
+
+/// Mounts that are not mounted here any more, and whom they are served for: as found `LOOK_FOR_HOLDERS` ago at most.
+fn held(running: &[Running], known: &mut HashMap<u32, (Instant, Vec<Holder>)>) -> Vec<HeldMount> {
+    known.retain(|_, (at, _)| at.elapsed() < LOOK_FOR_HOLDERS);
+    let mut held = Vec::new();
+    for one in running {
+        let Numbers { pid, source, mount_point, .. } = &one.numbers;
+        if !known.contains_key(pid) {
+            let Some(holders) = one.held_elsewhere() else { continue };
+            known.insert(*pid, (Instant::now(), holders));
+        }
+        held.push(HeldMount {
+            source: source.clone(),
+            mount_point: mount_point.clone(),
+            pid: *pid,
+            held_by: known[pid].1.iter().map(HeldBy::from).collect(),
+        });
+    }
+    held
 }
 
 /// Numbers and when they were had.
@@ -118,14 +145,23 @@ type Row = [String; COLUMNS.len()];
 const LEFT_OUT: [&str; 5] = ["RETRIES", "WAIT", "AMPL", "CPU", "REQ/s"];
 const NAME_COLUMNS: usize = 24;
 
-/// What is served, and below it what is dead.
+/// What is served, and below it what is served for others alone, and what is dead.
 fn table(
     looks: &[Look],
     before: &HashMap<u32, Look>,
+    held: &[HeldMount],
     dead: &[DeadMount],
     columns: Option<usize>,
 ) -> Vec<String> {
     let mut lines = if looks.is_empty() { Vec::new() } else { served(looks, before, columns) };
+    lines.extend(held.iter().map(|mount| {
+        let HeldMount { source, mount_point, pid, held_by } = mount;
+        let says: Vec<&str> = held_by.iter().map(|holder| holder.says.as_str()).collect();
+        let says = says.join("; ");
+        one_line(&format!(
+            "held: {source} on {mount_point}: no longer mounted here, but {says}: process {pid} serves it until that ends"
+        ))
+    }));
     lines.extend(dead.iter().map(|mount| {
         let DeadMount { source, mount_point, remedy } = mount;
         one_line(&format!("dead: {source} on {mount_point}: its process has gone: `{remedy}` clears it"))
@@ -245,7 +281,6 @@ fn put(text: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn look(served: u64, hits: u64, waits: u64, at: Instant) -> Look {
         let mut numbers =
@@ -259,15 +294,15 @@ mod tests {
     fn rates_are_those_since_the_look_before() {
         let start = Instant::now();
         let first = look(8 << 20, 1, 1, start);
-        let lines = table(std::slice::from_ref(&first), &HashMap::new(), &[], None);
+        let lines = table(std::slice::from_ref(&first), &HashMap::new(), &[], &[], None);
         assert_eq!(lines.len(), 2);
         assert!(lines[0].starts_with("PID  ") && lines[0].ends_with("MOUNT"), "{lines:?}");
         assert!(lines[1].contains("4MiB") && lines[1].contains("50%"), "since it began: {lines:?}");
         assert!(lines[1].ends_with("s3://b on /mnt"), "{lines:?}");
         let second = look(9 << 20, 4, 2, start + Duration::from_secs(1));
-        let lines = table(&[second], &HashMap::from([(7, first)]), &[], None);
+        let lines = table(&[second], &HashMap::from([(7, first)]), &[], &[], None);
         assert!(lines[1].contains(" 1MiB") && lines[1].contains("75%"), "{lines:?}");
-        assert_eq!(table(&[], &HashMap::new(), &[], None), ["no mounts"]);
+        assert_eq!(table(&[], &HashMap::new(), &[], &[], None), ["no mounts"]);
     }
 
     #[test]
@@ -278,15 +313,15 @@ mod tests {
             remedy: "flatout umount '/mnt/my x'".into(),
         };
         let line = "dead: s3://b on /mnt/my x: its process has gone: `flatout umount '/mnt/my x'` clears it";
-        assert_eq!(table(&[], &HashMap::new(), std::slice::from_ref(&dead), Some(80)), [line]);
-        let lines = table(&[look(1, 1, 1, Instant::now())], &HashMap::new(), &[dead], None);
+        assert_eq!(table(&[], &HashMap::new(), &[], std::slice::from_ref(&dead), Some(80)), [line]);
+        let lines = table(&[look(1, 1, 1, Instant::now())], &HashMap::new(), &[], &[dead], None);
         assert_eq!((lines.len(), lines[2].as_str()), (3, line));
     }
 
     #[test]
     fn a_narrow_terminal_shows_what_is_mounted() {
         let look = look(8 << 20, 1, 1, Instant::now());
-        let at = |columns| table(std::slice::from_ref(&look), &HashMap::new(), &[], columns);
+        let at = |columns| table(std::slice::from_ref(&look), &HashMap::new(), &[], &[], columns);
         let headings = |columns| at(columns)[0].split_whitespace().count();
         assert_eq!((headings(None), headings(Some(200))), (COLUMNS.len(), COLUMNS.len()));
         assert!(

@@ -1,37 +1,95 @@
-//! `flatout umount`: ends a mount and waits until its process has gone, or clears what one that died has left.
+//! `flatout umount`: ends a mount and waits until its process has gone, or says who keeps it; clears what one that died has left.
 
 use std::fs;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use flatout_mount::Standing;
+use flatout_mount::{Holder, Standing};
 
 use crate::args::Umount;
-use crate::commands::mount::control;
+use crate::commands::mount::control::{self, Running};
 use crate::console::{Carries, Console};
-use crate::events::Unmounted;
+use crate::events::{HeldBy, Unmounted};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
 /// How long its process may take to end when nothing is mounted any more.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// A process that still serves so long after that serves somebody.
+const STILL_SERVES: Duration = Duration::from_secs(5);
+/// When the first look for those who keep it is due; each next one is after twice as long.
+const FIRST_LOOK: Duration = Duration::from_millis(50);
 
 pub fn run(args: &Umount, console: &Console) -> Result<Exit, Failure> {
-    let standing = Standing::at(&args.mount_point)?;
+    let standing = Standing::at(&args.mount_point)
+        .map_err(|error| with_those_who_keep_it(Failure::from(error), &args.mount_point))?;
     // Whom to wait for; asked before it goes.
-    let served_by = control::running()
-        .into_iter()
-        .find(|running| Path::new(&running.numbers.mount_point) == standing.path());
+    let served_by = control::running().into_iter().find(|running| running.serves(&standing));
     let stale = standing.is_stale();
     standing.unmount(args.lazy)?;
-    if let Some(running) = served_by.filter(|_| !args.lazy) {
-        wait_for(running.numbers.pid, &running.socket)?;
-    }
+    let held_by = match &served_by {
+        Some(running) => wait_for(running, &standing, args.lazy)?,
+        None => Vec::new(),
+    };
     let shown = standing.path().display().to_string();
     console.say(&format!("unmounted {shown}{}", if stale { ": its process had died" } else { "" }))?;
-    console.event(Carries::Lines, &Unmounted { mount_point: shown, lazy: args.lazy, stale })?;
+    if let Some(running) = served_by.filter(|_| !held_by.is_empty()) {
+        console.flush()?;
+        console.warn(&format!(
+            "umount: {shown}: no longer mounted here, but {}: process {} serves it until that ends",
+            Holder::list(&held_by).unwrap_or_default(),
+            running.numbers.pid
+        ));
+    }
+    let held_by = held_by.iter().map(HeldBy::from).collect();
+    console.event(Carries::Lines, &Unmounted { mount_point: shown, lazy: args.lazy, stale, held_by })?;
     Ok(Exit::Clean)
+}
+
+/// Where nothing is mounted there any more, and its process goes on for somebody else.
+fn with_those_who_keep_it(failure: Failure, mount_point: &Path) -> Failure {
+    let path = mount_point.canonicalize().unwrap_or_else(|_| mount_point.to_owned());
+    let kept = control::running().into_iter().find_map(|running| {
+        let was_there = Path::new(&running.numbers.mount_point) == path;
+        let holders = was_there.then(|| running.held_elsewhere())??;
+        Some((running.numbers.pid, Holder::list(&holders)?))
+    });
+    match kept {
+        Some((pid, list)) => failure.with_hint(format!("{list}: process {pid} serves it until that ends")),
+        None => failure,
+    }
+}
+
+/// Until its process has gone, or somebody is seen who keeps it: those. With `lazy` there is one look, and no wait.
+fn wait_for(running: &Running, standing: &Standing, lazy: bool) -> Result<Vec<Holder>, Failure> {
+    let Running { socket, numbers } = running;
+    // Its socket goes with the process, and so does its number.
+    let is_there = || is_alive(numbers.pid) || socket.exists() && control::look_again(socket).is_some();
+    let (start, mut next_look) = (Instant::now(), if lazy { Duration::ZERO } else { FIRST_LOOK });
+    while is_there() {
+        if start.elapsed() >= next_look {
+            let holders = flatout_mount::holders(standing.device(), standing.path());
+            // It may have ended meanwhile, and what was seen with it.
+            if lazy || !holders.is_empty() {
+                return Ok(if is_there() { holders } else { Vec::new() });
+            }
+            next_look = 2 * start.elapsed();
+        }
+        // The socket of one that serves nobody any more is closed.
+        if start.elapsed() > STILL_SERVES && control::look_again(socket).is_some() {
+            return Ok(vec![Holder::unseen()]);
+        }
+        if start.elapsed() > PATIENCE {
+            let (place, pid) = (standing.path().display(), numbers.pid);
+            return Err(Failure::internal(format!(
+                "umount: {place}: nothing is mounted there any more, and process {pid}, which served it, does not end"
+            ))
+            .with_hint(format!("`kill -9 {pid}` ends it")));
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    Ok(Vec::new())
 }
 
 /// Whether the process is there, where its number is one of ours: in another name space of processes it is somebody else's.
@@ -41,19 +99,4 @@ fn is_alive(pid: u32) -> bool {
     // Of a zombie nothing is left but that nobody has asked how it ended.
     let is_zombie = state.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('Z'));
     ["flatout", "mount.flatout", "exe"].contains(&name.trim_end()) && !is_zombie
-}
-
-/// Its socket goes with the process, and so does its number.
-fn wait_for(pid: u32, socket: &Path) -> Result<(), Failure> {
-    let start = Instant::now();
-    while socket.exists() && control::look_again(socket).is_some() || is_alive(pid) {
-        if start.elapsed() > PATIENCE {
-            return Err(Failure::internal(format!(
-                "umount: process {pid}: serves nothing any more and does not end"
-            ))
-            .with_hint(format!("`kill -9 {pid}` ends it")));
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    Ok(())
 }

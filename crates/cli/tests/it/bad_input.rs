@@ -3,11 +3,10 @@
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
 
 use crate::folder::{Folder, names};
 use crate::objects::{ACCESS_KEY, Buckets, SECRET_KEY, bytes};
-use crate::program::{ended, flatout, run, shell, signal, wait_until};
+use crate::program::{ended, flatout, run, shell, signal, signal_until, wait_until};
 use crate::raw::{Answer, Asked, Raw, Then, ranged, right};
 
 const MIB: usize = 1 << 20;
@@ -165,17 +164,45 @@ fn targets_that_are_no_files() {
         ("s3://b/k", &["copies between buckets"]),
         ("https://b/k", &["copies between buckets"]),
         ("file://o/x", &["a target is a path, without file://", "write o/x"]),
-        ("/dev/stdout", &["/dev/stdout", "use - for standard output"]),
-        ("/dev/fd/1", &["use - for standard output"]),
-        ("/proc/self/fd/2", &["use - for standard output"]),
     ] {
         let refused = run(&mut flatout(&["cp", "http://127.0.0.1:1/x", target])).refused(4, says);
         assert_eq!(refused.text(), "", "{target}");
     }
     let folder = Folder::new();
-    std::os::unix::fs::symlink("/dev/stdout", folder.at("link")).unwrap();
-    run(&mut flatout(&["cp", "http://127.0.0.1:1/x", &folder.at("link")])).refused(4, &["use - for"]);
+    // A file that a shell has opened: a new one in its place would leave it empty.
+    std::os::unix::fs::symlink("/dev/fd/3", folder.at("link")).unwrap();
+    for target in ["/dev/fd/3", "/proc/self/fd/3", &folder.at("link")] {
+        let line = "exec \"$0\" cp http://127.0.0.1:1/x \"$1\" 3> \"$2\"";
+        run(&mut shell(line, &[target, &folder.at("open")]))
+            .refused(4, &[target, "use - for standard output"]);
+    }
     assert!(folder.path().join("link").is_symlink());
+}
+
+#[test]
+fn an_endpoint_with_a_path_was_a_wrong_key() {
+    let buckets = Buckets::new(&[("bucket/key", b"bytes")]);
+    let endpoint = format!("{}/bucket", buckets.url());
+    for arguments in [
+        &["cat", "s3://bucket/key"][..],
+        &["stat", "s3://bucket/key"],
+        &["ls", "s3://bucket"],
+        &["cat", "oss://bucket/key", "--oss-endpoint", &endpoint],
+    ] {
+        run(&mut flatout(&[arguments, &["--endpoint-url", &endpoint]].concat())).refused(
+            1,
+            &["the endpoint URL has a path", "/bucket comes before every bucket", "leave it out"],
+        );
+    }
+    run(&mut flatout(&["ls", "--endpoint-url", &endpoint])).refused(1, &["the endpoint URL has a path"]);
+    // A gateway's store lies below it.
+    let raw = Raw::start(|asked| match asked.target() {
+        "/gate/s3/bucket/key" => right(asked, b"bytes", "\"one\""),
+        _ => Answer::new("404 Not Found", &[("Content-Length", "0")], b""),
+    });
+    let endpoint = format!("http://{}/gate/s3/", raw.address);
+    let read = run(&mut flatout(&["cat", "s3://bucket/key", "--endpoint-url", &endpoint])).clean();
+    assert_eq!(read.text(), "bytes");
 }
 
 #[test]
@@ -227,7 +254,6 @@ fn a_target_that_is_a_folder_or_in_none() {
     check("missing/", &["missing/object", "No such file", "hint:"]);
     check("model/object", &["model/object", "Not a directory"]);
     run(&mut flatout(&["cp", "http://127.0.0.1:1/", &folder.at("folder")])).refused(4, &["has no name"]);
-    run(&mut flatout(&["cp", &source, "/dev/null"])).refused(1, &["/dev/null", "regular file"]);
 }
 
 #[test]
@@ -243,9 +269,33 @@ fn an_object_that_is_replaced_midway() {
     check_raw(refuses, &[], 1, &["/bucket/object", "replaced", "hint:"]);
     // An origin that does not know If-Match: the ETag of its answer tells.
     let object = bytes(MIB);
-    let ignores =
-        move |asked: &Asked| right(asked, &object, if asked.number > 1 { "\"two\"" } else { "\"one\"" });
+    let ignores = move |asked: &Asked| right(asked, &object, &format!("\"{}\"", asked.number.max(1)));
     check_raw(ignores, &[], 1, &["/bucket/object", "replaced"]);
+}
+
+#[test]
+fn one_object_that_was_replaced_while_it_was_read_was_not_read_once_more_as_one_of_many_was() {
+    let (one, two) = (bytes(MIB), bytes(MIB - 1));
+    let after = two.clone();
+    let raw = Raw::start(move |asked| match asked.number > 1 {
+        true => right(asked, &two, "\"two\""),
+        false => right(asked, &one, "\"one\""),
+    });
+    let (folder, url) = (Folder::new(), raw.url("bucket/object"));
+    let arguments = ["cp", &url, &folder.at("new"), "--json", "--part-size", "256KiB", "--parallel", "2"];
+    let done = run(&mut flatout(&[&arguments[..], &["--no-verify"]].concat())).clean();
+    assert!(fs::read(folder.at("new")).unwrap() == after);
+    let fetched = done.events()[0]["fetched"].as_u64().unwrap();
+    assert!(fetched >= 256 << 10 && fetched > after.len() as u64, "those of the first time count: {fetched}");
+    let raw_again = Raw::start({
+        let (one, two) = (bytes(MIB), bytes(MIB - 1));
+        move |asked| {
+            if asked.number > 1 { right(asked, &two, "\"two\"") } else { right(asked, &one, "\"one\"") }
+        }
+    });
+    let url = raw_again.url("bucket/object");
+    let cat = ["cat", &url, "--part-size", "256KiB", "--parallel", "2", "--no-verify"];
+    run(&mut flatout(&cat)).refused(1, &["replaced"]);
 }
 
 #[test]
@@ -376,8 +426,6 @@ fn control_c_while_nobody_reads() {
     // The pipe fills and the write blocks; a second signal is not waited for.
     let mut first = [0];
     std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut first).unwrap();
-    signal("INT", child.id());
-    std::thread::sleep(Duration::from_millis(500));
-    signal("INT", child.id());
-    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let id = child.id();
+    assert_eq!(signal_until("INT", id, || child.try_wait().unwrap()).code(), Some(130));
 }

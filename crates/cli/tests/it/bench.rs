@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -128,9 +129,14 @@ fn a_row_for_each_part() {
 #[test]
 fn rows_came_in_the_order_of_parts() {
     let object = bytes(1 << 20);
+    let others = AtomicUsize::new(0);
     let raw = Raw::start(move |asked| {
         if asked.range(1 << 20).start == 256 << 10 {
-            thread::sleep(Duration::from_millis(200));
+            wait_until("the other parts", || others.load(Ordering::SeqCst) >= 3);
+            // They are sent by then, and land before what is sent later, busy as the machine may be.
+            thread::sleep(Duration::from_millis(500));
+        } else {
+            others.fetch_add(1, Ordering::SeqCst);
         }
         right(asked, &object, "\"one\"")
     });

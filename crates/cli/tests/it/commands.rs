@@ -76,6 +76,32 @@ fn cat_and_dash_write_to_standard_output() {
 }
 
 #[test]
+fn a_file_called_as_our_temporary_ones_was_swept_away_by_the_next_copy() {
+    let name = ".x.flatout-0123456789abcdef-0";
+    let key = format!("bucket/{name}");
+    let buckets = Buckets::new(&[(key.as_str(), b"bytes"), ("bucket/object", b"bytes")]);
+    let (folder, url) = (Folder::new(), buckets.url());
+    let into = format!("{}/", folder.path().display());
+    let (hidden, plain) = (format!("{url}/{key}"), format!("{url}/bucket/object"));
+    for (source, target, more) in [
+        (&hidden, &into, &[][..]),
+        (&plain, &folder.at(name), &[]),
+        (&hidden, &folder.at(&format!("{name}.journal")), &["--range", "0-1"]),
+    ] {
+        let arguments = [&["cp", source, target], more].concat();
+        run(&mut flatout(&arguments))
+            .refused(4, &["the form of our temporary files", "name the file otherwise"]);
+        folder.is_untouched();
+    }
+    run(&mut flatout(&["cp", &hidden, &folder.at("x")])).clean();
+    // Of another hash than a run of ours would give it.
+    fs::write(folder.at(name), "mine").unwrap();
+    let done = run(&mut flatout(&["cp", "-r", "s3://bucket", &into, "--endpoint-url", &url]));
+    assert!(done.code == Some(2) && done.stderr.contains("left out"), "{}", done.stderr);
+    assert_eq!(fs::read(folder.at(name)).unwrap(), b"mine");
+}
+
+#[test]
 fn a_range_goes_to_a_file_as_well() {
     let object = bytes(MIB);
     let buckets = Buckets::new(&[("bucket/object", &object)]);
@@ -159,6 +185,34 @@ fn ls_shows_names_sizes_and_buckets() {
     run(&mut flatout(&["ls", "s3://gamma", "--endpoint-url", &url]))
         .refused(1, &["s3://gamma", "NoSuchBucket"]);
     run(&mut flatout(&["ls", &url])).refused(4, &["plain HTTP has no listing"]);
+}
+
+#[test]
+fn a_name_that_turns_writing_round_looked_like_another() {
+    let keys = ["bucket/invoice\u{202e}fdp.exe", "bucket/in\u{200b}visible\u{2066}/x", "bucket/ü \u{5d0}"];
+    let objects: Vec<(&str, &[u8])> = keys.iter().map(|key| (*key, &b"x"[..])).collect();
+    let (buckets, folder) = (Buckets::new(&objects), Folder::new());
+    let (url, target) = (buckets.url(), folder.at("all"));
+    let said = |arguments: &[&str]| {
+        let all = [arguments, &["--endpoint-url", &url]].concat();
+        let ended = run(&mut flatout(&all));
+        let said = format!("{}{}", ended.text(), ended.stderr);
+        let hidden = |c: &char| ['\u{202e}', '\u{200b}', '\u{2066}'].contains(c);
+        assert_eq!(said.chars().find(hidden), None, "{arguments:?}: {said}");
+        said
+    };
+    let key = "s3://bucket/invoice\u{202e}fdp.exe";
+    for arguments in [&["ls", "s3://bucket"][..], &["ls", "-rl", "s3://bucket"], &["stat", key]] {
+        assert!(said(arguments).contains("invoice\\u{202e}fdp.exe"), "{arguments:?}");
+    }
+    assert!(said(&["ls", "-r", "s3://bucket"]).contains("in\\u{200b}visible\\u{2066}/x\n"));
+    assert!(said(&["ls", "s3://bucket"]).contains("\nü \u{5d0}\n"), "what is seen stays as it is");
+    assert!(said(&["cp", key, &folder.at("new")]).contains("s3://bucket/invoice\\u{202e}fdp.exe -> "));
+    said(&["cp", "-r", "s3://bucket", &target, "--dry-run"]);
+    said(&["cp", "s3://bucket/no\u{202e}ne", &folder.at("none")]);
+    // Events are exact.
+    let events = run(&mut flatout(&["ls", "s3://bucket", "--json", "--endpoint-url", &url])).clean().events();
+    assert!(events.iter().any(|event| event["key"] == "invoice\u{202e}fdp.exe"), "{events:?}");
 }
 
 #[test]

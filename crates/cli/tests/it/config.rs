@@ -1,10 +1,11 @@
 //! `flatout config`, and the config file as the commands meet it.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use crate::folder::Folder;
 use crate::objects::{ACCESS_KEY, Buckets, SECRET_KEY};
-use crate::program::{Ended, flatout, run};
+use crate::program::{Ended, flatout, run, without_override};
 
 const FILE: &str = ".config/flatout/config.toml";
 
@@ -38,8 +39,11 @@ fn each_value_and_where_it_came_from() {
         "part-size = '1MiB'\nresolve = ['a:1:127.0.0.1', 'b:1:127.0.0.1']\n[profile.minio]\nshards = 1\n";
     let home = home(FILE, text);
     let mut command = at(&home, &["config", "show", "--retries", "3"]);
-    command.env("FLATOUT_PARALLEL", "4").env("AWS_REGION", "eu-1").env("HTTPS_PROXY", "http://me:pw@proxy:1");
-    command.env("AWS_ACCESS_KEY_ID", "AKIDLONGENOUGH").env("AWS_SECRET_ACCESS_KEY", "s3cr3t");
+    command
+        .env("FLATOUT_PARALLEL", "4")
+        .env("AWS_REGION", "eu-1")
+        .env("HTTPS_PROXY", "http://me:PASSWORDPASSWORD@proxy:1");
+    command.env("AWS_ACCESS_KEY_ID", "AKIDLONGENOUGH").env("AWS_SECRET_ACCESS_KEY", "SECRETKEYSECRETKEY");
     let shown = run(&mut command).clean();
     says(&shown, "retries 3 flag: --retries");
     says(&shown, "parallel 4 environment: FLATOUT_PARALLEL");
@@ -51,7 +55,8 @@ fn each_value_and_where_it_came_from() {
     says(&shown, "ca-bundle - default");
     says(&shown, "credentials (s3) …OUGH environment");
     assert!(shown.text().contains("\n                    b:1:127.0.0.1\n"), "{}", shown.text());
-    for secret in ["pw", "s3cr3t", "AKID"] {
+    // Longer than the name of a temporary folder: one with `pw` in it was taken for the password.
+    for secret in ["PASSWORDPASSWORD", "SECRETKEYSECRETKEY", "AKIDLONGEN"] {
         assert!(!shown.text().contains(secret), "{}", shown.text());
     }
     let minio = run(&mut at(&home, &["config", "show", "--profile", "minio"])).clean();
@@ -112,7 +117,7 @@ fn a_wrong_file_is_a_usage_error_of_every_command() {
         ),
         ("[profile.x]\nparallel = 'many'", &["config.toml:2:1: parallel: 'many' is not a whole number"]),
         ("region = \"a", &["config.toml:1:"]),
-        ("secret-key = 's3cr3t'", &["'secret-key' names a secret", "hint:"]),
+        ("secret-key = 'SECRETKEYSECRETKEY'", &["'secret-key' names a secret", "hint:"]),
         (
             "window = '1MiB'\npart-size = '8MiB'",
             &["config.toml:1:1: window: 1MiB is too small", "--window 16MiB"],
@@ -121,9 +126,30 @@ fn a_wrong_file_is_a_usage_error_of_every_command() {
         let home = home(FILE, text);
         for arguments in [&["config", "show"][..], &["stat", "s3://b/k"], &["cat", "http://127.0.0.1:1/x"]] {
             let refused = run(&mut at(&home, arguments)).refused(4, &[&["error: settings: "], says].concat());
-            assert!(!refused.stderr.contains("s3cr3t"), "{}", refused.stderr);
+            assert!(!refused.stderr.contains("SECRETKEYSECRETKEY"), "{}", refused.stderr);
             assert_eq!(refused.text(), "");
         }
+    }
+}
+
+#[test]
+fn a_file_that_may_not_be_read_was_as_if_it_were_not_there() {
+    for (shut, xdg) in [(FILE, ""), (".config/flatout", ""), (".config", ""), (".config", ".config")] {
+        let home = home(FILE, "region = 'eu-1'");
+        let mode = |mode| {
+            let shut = home.path().join(shut);
+            std::fs::set_permissions(shut, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        let mut show = at(&home, &["config", "show"]);
+        if !xdg.is_empty() {
+            show.env("XDG_CONFIG_HOME", home.path().join(xdg));
+        }
+        let mut show = without_override(show);
+        run(&mut show).clean();
+        mode(0o000);
+        let refused = run(&mut show);
+        mode(0o755);
+        refused.refused(4, &["~/.config/flatout/config.toml: Permission denied", "FLATOUT_CONFIG"]);
     }
 }
 

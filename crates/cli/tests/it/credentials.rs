@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::folder::Folder;
-use crate::objects::bytes;
+use crate::objects::{ACCESS_KEY, Buckets, SECRET_KEY, bytes};
 use crate::program::{flatout, run};
 use crate::raw::{Answer, Asked, Raw, Then, right};
 
@@ -167,4 +167,24 @@ fn half_a_pair_of_aws_stopped_plain_http() {
     let url = format!("{}/bucket/key", buckets.url());
     let ended = run(flatout(&["cat", &url]).env("AWS_ACCESS_KEY_ID", "AKIAHALF"));
     assert_eq!(ended.clean().text(), "bytes");
+}
+
+#[test]
+fn a_profile_that_is_not_there_was_passed_over_without_a_word() {
+    let buckets = Buckets::locked(&[("bucket/key", b"bytes")]);
+    let (folder, url) = (Folder::new(), buckets.url());
+    let cat = |variables: &[(&str, &str)], more: &[&str]| {
+        let arguments = ["cat", "s3://bucket/key", "--endpoint-url", &url];
+        let mut command = flatout(&[&arguments[..], more].concat());
+        command.env("HOME", folder.at("")).env("AWS_ACCESS_KEY_ID", ACCESS_KEY);
+        run(command.env("AWS_SECRET_ACCESS_KEY", SECRET_KEY).envs(variables.iter().copied()))
+    };
+    let says = "flatout: AWS_PROFILE: there is no profile 'nope', and the keys of AWS_ACCESS_KEY_ID are used without one\n";
+    let read = cat(&[("AWS_PROFILE", "nope")], &[]);
+    assert_eq!((read.code, read.text(), read.stderr.as_str()), (Some(0), "bytes", says));
+    assert_eq!(cat(&[("AWS_PROFILE", "nope")], &["--quiet"]).clean().text(), "bytes");
+    assert_eq!(cat(&[], &[]).clean().text(), "bytes");
+    std::fs::create_dir(folder.at(".aws")).unwrap();
+    std::fs::write(folder.at(".aws/config"), "[profile nope]\nregion = us-east-1\n").unwrap();
+    assert_eq!(cat(&[("AWS_PROFILE", "nope")], &[]).clean().text(), "bytes");
 }

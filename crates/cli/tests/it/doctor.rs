@@ -285,8 +285,9 @@ fn who_has_the_keys_is_asked_once() {
     let script = folder.path().join("keys.sh");
     let keys =
         format!(r#"{{"Version": 1, "AccessKeyId": "{ACCESS_KEY}", "SecretAccessKey": "{SECRET_KEY}"}}"#);
-    std::fs::write(&script, format!("echo >>{}\necho '{keys}'\n", asked.display())).unwrap();
-    std::fs::write(&config, format!("[default]\ncredential_process = sh {}\n", script.display())).unwrap();
+    std::fs::write(&script, format!("echo >>'{}'\necho '{keys}'\n", asked.display())).unwrap();
+    std::fs::write(&config, format!("[default]\ncredential_process = sh \"{}\"\n", script.display()))
+        .unwrap();
     let endpoint = locked.url();
     let sheet =
         examine(at("s3://bucket/key", &["--endpoint-url", &endpoint]).env("AWS_CONFIG_FILE", &config));

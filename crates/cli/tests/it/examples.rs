@@ -65,6 +65,9 @@ fn the_examples_work() {
             }
             let here = Folder::new();
             std::fs::create_dir(here.path().join("docs")).unwrap();
+            if line.contains("/man1") {
+                std::fs::create_dir_all(here.path().join(".local/share/man/man1")).unwrap();
+            }
             let line = line.replace("/dev/shm/", "./").replace("--profile minio", "");
             let program = flatout(&[]);
             let mut shell = Command::new("sh");

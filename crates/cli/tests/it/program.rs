@@ -1,5 +1,8 @@
 //! Running the program, away from the environment that the tests run in.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -29,6 +32,12 @@ pub fn shell(line: &str, arguments: &[&str]) -> Command {
     command
 }
 
+/// A path as a word of a shell: the folder for temporary files may have a blank in its name.
+pub fn quoted(path: impl AsRef<Path>) -> String {
+    let text = path.as_ref().to_str().expect("temporary paths are text");
+    shlex::try_quote(text).expect("no path holds a NUL").into_owned()
+}
+
 fn bare(command: &mut Command) {
     // What a sanitizer is told besides: `make sanitize`.
     let kept = ["PATH", "ASAN_OPTIONS", "LSAN_OPTIONS"].into_iter();
@@ -38,6 +47,25 @@ fn bare(command: &mut Command) {
 
 /// Longer than any run takes, on however busy a machine; a run that hangs ends here without a code.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The same command without root's right to write everywhere, where it has that.
+pub fn without_override(command: Command) -> Command {
+    let base = tempfile::tempdir().unwrap();
+    fs::set_permissions(base.path(), fs::Permissions::from_mode(0o555)).unwrap();
+    if fs::write(base.path().join("x"), b"").is_err() {
+        return command;
+    }
+    let mut plain = Command::new("setpriv");
+    plain.args([
+        "--bounding-set",
+        "-dac_override,-dac_read_search",
+        "--inh-caps",
+        "-dac_override,-dac_read_search",
+    ]);
+    plain.arg(command.get_program()).args(command.get_args());
+    plain.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    plain
+}
 
 /// Waits for what a program is about to do.
 #[track_caller]
@@ -111,6 +139,24 @@ pub fn ended(output: Output) -> Ended {
 pub fn signal(name: &str, id: u32) {
     let sent = Command::new("sh").args(["-c", &format!("kill -{name} {id}")]).status().expect("sh starts");
     assert!(sent.success(), "kill -{name} {id}");
+}
+
+/// Sends it until there is an answer. Signals close together are one, and how far apart they come a busy machine decides.
+#[track_caller]
+pub fn signal_until<T>(name: &str, id: u32, mut answer: impl FnMut() -> Option<T>) -> T {
+    let (start, mut sent) = (Instant::now(), None::<Instant>);
+    loop {
+        if let Some(answer) = answer() {
+            return answer;
+        }
+        assert!(start.elapsed() < PATIENCE, "SIG{name} again and again, in vain");
+        if sent.is_none_or(|sent| sent.elapsed() > Duration::from_millis(400)) {
+            // It may have gone meanwhile.
+            let _ = Command::new("sh").args(["-c", &format!("kill -{name} {id} 2> /dev/null")]).status();
+            sent = Some(Instant::now());
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 impl Ended {

@@ -303,8 +303,13 @@ fn what_is_cut_off_says_what_it_is_worth_and_keeps_no_more_than_that() {
         let child = stuck.begin(&target);
         signal(name, child.id());
         let says = ["s3://b/object", "cancelled", "hint: run it again to go on from 12MiB"];
-        end(child).refused(130, &says);
+        let said = end(child).refused(130, &says).stderr;
         let (file, journal) = pair(&target, 0).expect("a pair");
+        let where_it_lies = format!("the unfinished file is {}: removing", folder.at(".new.flatout-*"));
+        assert!(
+            said.contains(&where_it_lies) && file.display().to_string().contains("/.new.flatout-"),
+            "{said}"
+        );
         assert_eq!(fs::metadata(&file).unwrap().len(), 12 * MIB, "what was reserved is given back");
         assert!(fs::metadata(&journal).unwrap().len() < 1000);
         assert_eq!(temporaries(folder.path()).len(), 2);

@@ -79,6 +79,17 @@ impl Guard {
         &self.folder
     }
 
+    /// The server's process, by its name.
+    #[track_caller]
+    pub fn pid(&self, name: &str) -> u32 {
+        let watch = self.watch.id();
+        let children = fs::read_to_string(format!("/proc/{watch}/task/{watch}/children")).unwrap();
+        let is_it = |pid: &&str| {
+            fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name)
+        };
+        children.split_whitespace().find(is_it).expect("it runs").parse().unwrap()
+    }
+
     /// What the server wrote so far.
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
@@ -119,7 +130,9 @@ pub fn free_port() -> u16 {
 #[track_caller]
 pub fn installed(name: &str, places: &[PathBuf]) -> String {
     let place = places.iter().find(|place| place.exists());
-    let Some(place) = place else { panic!("{name} is not installed ({places:?}): run `sudo make deps`") };
+    let Some(place) = place else {
+        panic!("{name} is not installed ({places:?}): run `scripts/deps.sh ensure`")
+    };
     place.to_str().expect("a path of text").to_owned()
 }
 

@@ -18,6 +18,7 @@ mod minio;
 mod mounts;
 mod nginx;
 mod oss_clients;
+mod outages;
 mod plain;
 mod refused;
 mod region;

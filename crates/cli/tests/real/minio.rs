@@ -27,7 +27,7 @@ static SHARED: LazyLock<MinIo> = LazyLock::new(MinIo::start);
 
 impl MinIo {
     fn start() -> MinIo {
-        let program = installed("MinIO", &[cache().join("bin/minio")]);
+        let program = program();
         let folder = tempfile::tempdir().unwrap();
         let (address, store) = (format!("127.0.0.1:{}", free_port()), folder.path().join("store"));
         let console = format!("127.0.0.1:{}", free_port());
@@ -51,6 +51,8 @@ impl Bucket {
     /// A new bucket; the name must be the test's own.
     #[track_caller]
     pub fn new(name: &str) -> Bucket {
+        // Each test says what is missing: after the first nobody would learn more than that the shared one failed.
+        program();
         let keys = Some((ACCESS_KEY.to_owned(), SECRET_KEY.to_owned()));
         let curl = Curl { url: SHARED.url.clone(), keys };
         curl.ask("PUT", &format!("/{name}"), &[], None).is(200);
@@ -83,11 +85,16 @@ impl Bucket {
     }
 }
 
-/// Where `scripts/deps.sh` puts what it builds.
+/// Where `scripts/deps.sh` puts what it builds, by the same rule: `FLATOUT_CACHE`, else below `HOME`, else below the home of the
+/// password file.
 pub fn cache() -> PathBuf {
-    let home =
-        || PathBuf::from(std::env::var_os("HOME").unwrap_or_else(|| "/root".into())).join(".cache/flatout");
-    std::env::var_os("FLATOUT_CACHE").map_or_else(home, PathBuf::from)
+    let home = || std::env::home_dir().expect("HOME is set").join(".cache/flatout");
+    let named = std::env::var_os("FLATOUT_CACHE").filter(|named| !named.is_empty());
+    named.map_or_else(home, PathBuf::from)
+}
+
+fn program() -> String {
+    installed("MinIO", &[cache().join("bin/minio")])
 }
 
 fn ready(health: &Curl) -> bool {

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::bytes;
-use crate::guard::Guard;
+use crate::guard::{Guard, installed};
 use crate::minio::{Bucket, cache};
 use crate::mountinfo::is_mounted;
 use crate::nginx::Site;
@@ -44,7 +44,7 @@ impl Mount {
     }
 
     /// A new path beside it.
-    fn beside(&self, name: &str) -> PathBuf {
+    pub fn beside(&self, name: &str) -> PathBuf {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         self.guard.folder().join(format!("{}-{name}", NUMBER.fetch_add(1, Ordering::Relaxed)))
     }
@@ -96,9 +96,8 @@ impl Twins {
     /// A script in the environment of `scripts/deps.sh`, which finds the folders in `mount`, `local` and `out`.
     #[track_caller]
     fn python(&self, script: &str) -> Ended {
-        let python = cache().join("python/bin/python");
-        assert!(python.exists(), "{python:?} is not installed: run `sudo make deps`");
-        self.script(&python, script)
+        let python = installed("python", &[cache().join("python/bin/python")]);
+        self.script(Path::new(&python), script)
     }
 
     #[track_caller]
@@ -275,7 +274,7 @@ numpy.save("array.npy", numpy.random.rand(500, 700))
 with zipfile.ZipFile("all.zip", "w") as all:
     for n in range(50): all.writestr(f"{n}.txt", f"content {n}" * 1000)
 "#;
-        let mut python = Command::new(cache().join("python/bin/python"));
+        let mut python = Command::new(installed("python", &[cache().join("python/bin/python")]));
         run(python.args(["-c", script]).current_dir(folder)).clean();
         let script = "import torch; torch.manual_seed(1); torch.save({f'w{n}': torch.rand(300, 400) for n in range(12)}, 'model.pt')";
         run(Command::new("/usr/bin/python3").args(["-c", script]).current_dir(folder)).clean();

@@ -100,7 +100,8 @@ fn a_refusal_says_what_and_why() {
         (at("busy/x"), 6, "503"),
     ] {
         let folder = Folder::new();
-        run(&mut flatout(&["cp", &url, &folder.at("model"), "--retries", "1"])).refused(code, &[says, &url]);
+        run(&mut flatout(&["cp", &url, &folder.at("model"), "--retries", "1", "--outage-timeout", "0s"]))
+            .refused(code, &[says, &url]);
         folder.is_untouched();
     }
 }

@@ -62,7 +62,10 @@ fn while_it_lands_in_a_file() {
         assert!(start.elapsed() < Duration::from_secs(30), "no temporary file");
         std::thread::sleep(Duration::from_millis(5));
     }
-    site.put("model", &bytes((2 << 20) - 1));
-    ended(child.wait_with_output().unwrap()).refused(1, &["replaced", &url]);
-    folder.is_untouched();
+    let new = bytes((2 << 20) - 1);
+    site.put("model", &new);
+    // It is read once more.
+    ended(child.wait_with_output().unwrap()).clean();
+    assert_eq!(folder.names(), ["model"]);
+    assert!(std::fs::read(folder.at("model")).unwrap() == new);
 }

@@ -20,7 +20,9 @@ fn script(shell: &str, name: &str) -> (tempfile::TempDir, String) {
 fn tool(name: &str, arguments: &[&str]) -> Ended {
     let mut command = Command::new(installed(name, &on_path(name)));
     command.args(arguments).env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
-    run(command.env("HOME", "/nonexistent").env("LC_ALL", "C.UTF-8"))
+    // fish makes its folders there.
+    let home = tempfile::tempdir().unwrap();
+    run(command.env("HOME", home.path()).env("LC_ALL", "C.UTF-8"))
 }
 
 /// What bash offers for the last of these words, of which the first is `flatout`.
@@ -89,6 +91,7 @@ fn zsh_takes_the_function_for_the_command() {
 fn manual_pages_are_clean_and_can_be_read() {
     let folder = tempfile::tempdir().unwrap();
     let pages = folder.path().join("man1");
+    fs::create_dir(&pages).unwrap();
     let written = run(&mut flatout(&["man", pages.to_str().unwrap()])).clean();
     let written: Vec<&str> = written.text().lines().collect();
     assert!(written.iter().any(|page| page.ends_with("/flatout-bench-get.1")), "{written:?}");

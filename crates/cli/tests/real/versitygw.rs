@@ -13,7 +13,7 @@ use crate::program::run;
 
 /// Started once for all tests, with the keys that MinIO's tests use.
 static SHARED: LazyLock<(String, Guard)> = LazyLock::new(|| {
-    let program = installed("versitygw", &[cache().join("bin/versitygw")]);
+    let program = program();
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store");
     fs::create_dir(&store).unwrap();
@@ -25,9 +25,15 @@ static SHARED: LazyLock<(String, Guard)> = LazyLock::new(|| {
     (format!("http://{address}"), guard)
 });
 
+fn program() -> String {
+    installed("versitygw", &[cache().join("bin/versitygw")])
+}
+
 /// A new bucket; the name must be the test's own.
 #[track_caller]
 fn bucket(name: &str) -> Bucket {
+    // As with MinIO, each test says what is missing.
+    program();
     let curl = Curl { url: SHARED.0.clone(), keys: Some((ACCESS_KEY.to_owned(), SECRET_KEY.to_owned())) };
     curl.ask("PUT", &format!("/{name}"), &[], None).is(200);
     Bucket { name: name.to_owned(), curl }

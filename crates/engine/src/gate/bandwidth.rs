@@ -3,8 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::now;
-use crate::connection::RECEIVE_BYTES;
+use crate::base::time::now;
+use crate::lumps::RECEIVE_BYTES;
 use crate::pace::bucket::Bucket;
 
 /// Pieces of a twentieth of a second, so that nobody takes another's share for long; under a page they cost more than

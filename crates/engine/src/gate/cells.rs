@@ -1,8 +1,9 @@
 //! What each shard counts for a gate, on a cache line of its own: bytes, and how attempts stand.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use crate::base::time::now;
 use crate::pace::{Gate as Waits, Gated, Sample};
 
 /// The counters of one shard. Only its thread writes; a tick reads them all.
@@ -10,6 +11,9 @@ use crate::pace::{Gate as Waits, Gated, Sample};
 #[repr(align(128))]
 pub(crate) struct Cell {
     wire_bytes: AtomicU64,
+    /// When the last of them came, in nanoseconds since `born`; 0 before any did.
+    received_ns: AtomicU64,
+    born: Born,
     /// From request to first byte, of all answers so far, and how many they are.
     first_byte_us: AtomicU64,
     first_bytes: AtomicU64,
@@ -23,6 +27,16 @@ pub(crate) struct Cell {
     reader: AtomicU32,
     bandwidth: AtomicU32,
     requests: AtomicU32,
+}
+
+/// When counting began.
+#[derive(Debug)]
+struct Born(Instant);
+
+impl Default for Born {
+    fn default() -> Born {
+        Born(now())
+    }
 }
 
 /// Counts one as long as it lives.
@@ -61,6 +75,14 @@ impl Cell {
 
     pub(crate) fn on_received(&self, bytes: u64) {
         add(&self.wire_bytes, bytes);
+        let ns = now().saturating_duration_since(self.born.0).as_nanos() as u64;
+        self.received_ns.store(ns.max(1), Ordering::Relaxed);
+    }
+
+    /// When bytes of a body came last.
+    pub(crate) fn received(&self) -> Option<Instant> {
+        let ns = self.received_ns.load(Ordering::Relaxed);
+        (ns > 0).then(|| self.born.0 + Duration::from_nanos(ns))
     }
 
     /// An answer began so long after its request.

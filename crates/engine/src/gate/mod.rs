@@ -6,19 +6,20 @@
 //!   tick:     Sample → Pace → limit   every 25 ms while anybody works
 //!                               |
 //!   staff:    hires workers, or lets them leave at the end of their part
+//!   presence: while the origin is away requests wait, and one at a time looks whether it is back
 //!   desk:     hands out as many slots, without which no worker asks for a part: what is awaited first
 //! ```
 
 mod bandwidth;
-mod budget;
 mod cells;
+mod crew;
 mod limited;
 mod origins;
+mod presence;
 mod requests;
 mod staff;
 
 use std::collections::HashMap;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -26,26 +27,27 @@ use std::time::{Duration, Instant};
 use flatout_settings::Settings;
 use flatout_wire::endpoint::Endpoint;
 
-use crate::client::Core;
-use crate::hold::Hold;
-use crate::many::Batch;
+use crate::base::limited_by::{Bound, Host, LimitedBy, Tally};
+use crate::base::operation::{Class, Load};
+use crate::base::time::now;
+use crate::base::time::unix_seconds;
 use crate::memory::{ParallelBy, Shares};
-use crate::object::unix_seconds;
 use crate::pace::{Limits, Pace, Remembered, Seed};
 use crate::queue::{Asker, Priority};
-use crate::shard::{Job, Shard};
+use crate::refusal::Failure;
+
 use crate::slots::{Desk, Turns};
-use crate::transfer::Running;
 pub(crate) use bandwidth::Bandwidth;
 pub(crate) use cells::Cell;
 use cells::{Cores, Sums};
-use limited::RequestRate;
-pub(crate) use limited::Tally;
-pub use limited::{Bound, LimitedBy};
+pub(crate) use crew::Crew;
+use limited::{RequestRate, limited_by};
 pub(crate) use origins::OpenConnection;
-pub use origins::OriginStats;
+pub use origins::{OriginOutage, OriginStats};
+pub use presence::OutageNews;
+pub(crate) use presence::Ruling;
+use presence::{Newsroom, Presence};
 use requests::Requests;
-pub(crate) use requests::{Class, Load};
 use staff::Staff;
 
 /// Rounds are 100 ms and more; a tick costs some microseconds.
@@ -87,26 +89,35 @@ pub(crate) struct Gates {
     gates: Mutex<HashMap<Endpoint, Arc<Gate>>>,
     known: Vec<FoundPace>,
     shares: Shares,
+    pub(crate) newsroom: Newsroom,
 }
 
 impl Gates {
     /// `known` is what earlier runs found.
     pub(crate) fn new(known: Vec<FoundPace>, shares: Shares) -> Gates {
-        Gates { gates: Mutex::default(), known, shares }
+        Gates { gates: Mutex::default(), known, shares, newsroom: Newsroom::default() }
     }
 
     /// The gate of an origin, made at its first use; of one that nothing leads to, a gate for whoever asks alone.
     pub(crate) fn of(&self, origin: Option<Endpoint>, settings: &Settings) -> Arc<Gate> {
-        let Some(origin) = origin else { return Arc::new(Gate::new(settings, self.shares, None)) };
+        let Some(origin) = origin else {
+            return Arc::new(self.open(settings, Host::new("nowhere"), None));
+        };
         let mut gates = self.lock();
         if let Some(gate) = gates.get(&origin) {
             return gate.clone();
         }
         let name = origin.to_string();
         let known = self.known.iter().find(|known| known.origin == name);
-        let gate = Arc::new(Gate::new(settings, self.shares, known.map(FoundPace::remembered)));
+        let host = Host::new(&format!("{}:{}", origin.host, origin.port));
+        let gate = Arc::new(self.open(settings, host, known.map(FoundPace::remembered)));
         gates.insert(origin, gate.clone());
         gate
+    }
+
+    fn open(&self, settings: &Settings, host: Host, remembered: Option<Remembered>) -> Gate {
+        let presence = Presence::new(settings.outage_timeout(), host, self.newsroom.clone());
+        Gate::new(settings, host, presence, self.shares, remembered)
     }
 
     /// What has been found; nothing of an origin that was not asked for long enough, or where it was fixed.
@@ -145,7 +156,7 @@ pub(crate) fn origin_of(endpoint: &Endpoint, bucket: &str) -> Endpoint {
 pub(crate) struct Gate {
     cells: Vec<Cell>,
     measured: Mutex<Measured>,
-    staff: Mutex<Staff<Team>>,
+    staff: Mutex<Staff<Weak<dyn Crew>>>,
     desk: Arc<Desk>,
     next_asker: AtomicU64,
     /// What the pace says, for whoever asks between ticks.
@@ -159,6 +170,8 @@ pub(crate) struct Gate {
     shares: Shares,
     window_bytes: Option<u64>,
     requests: Requests,
+    host: Host,
+    presence: Presence,
     counts: origins::Counts,
 }
 
@@ -175,20 +188,14 @@ struct Measured {
     request_rate: RequestRate,
 }
 
-/// Whose workers they are.
-#[derive(Clone)]
-pub(crate) enum Team {
-    Transfer(Weak<Running>),
-    Batch(Weak<Batch>),
-}
-
-/// The tokio clock, which is the simulation's own in its tests.
-fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
-}
-
 impl Gate {
-    fn new(settings: &Settings, shares: Shares, remembered: Option<Remembered>) -> Gate {
+    fn new(
+        settings: &Settings,
+        host: Host,
+        presence: Presence,
+        shares: Shares,
+        remembered: Option<Remembered>,
+    ) -> Gate {
         let limits = Limits {
             most: shares.parallel_max,
             parallel: settings.parallel,
@@ -224,6 +231,8 @@ impl Gate {
             shares,
             window_bytes: settings.window_bytes.map(|bytes| bytes.min(shares.window_max())),
             requests: Requests::new(settings.request_rate, now),
+            host,
+            presence,
             counts: origins::Counts::default(),
         }
     }
@@ -290,8 +299,12 @@ impl Gate {
     }
 
     /// Waits until a request may leave; when that was.
-    pub(crate) async fn start_request(&self, class: Class, shard: u32) -> Instant {
-        self.requests.start(class, self.cell(shard)).await
+    ///
+    /// # Errors
+    /// The origin was away for too long.
+    pub(crate) async fn start_request(&self, class: Class, shard: u32) -> Result<Instant, Failure> {
+        self.presence.admit().await?;
+        Ok(self.requests.start(class, self.cell(shard)).await)
     }
 
     /// Whether requests for objects wait to be sent.
@@ -301,19 +314,29 @@ impl Gate {
 
     /// A request that left at `sent` was answered.
     pub(crate) fn on_answer(&self, class: Class, sent: Instant, load: Load) {
-        if load == Load::TooMuch {
-            self.counts.on_throttled();
+        self.presence.on_answered();
+        match load {
+            Load::Fine => drop(self.requests.on_answer(class, sent, load)),
+            Load::TooMuch => {
+                self.counts.on_throttled();
+                self.slow_down(class, sent);
+            }
         }
-        if self.requests.on_answer(class, sent, load) && class == Class::Read {
+    }
+
+    /// A request that left at `sent` was too much for the origin.
+    fn slow_down(&self, class: Class, sent: Instant) {
+        if self.requests.on_answer(class, sent, Load::TooMuch) && class == Class::Read {
             let mut measured = self.measured();
             measured.pace.on_throttled(now());
             self.follow(&measured.pace);
         }
     }
 
-    /// An attempt has failed that may be tried again: how often in a row, of `retries_max`.
-    pub(crate) fn on_failure(&self, class: Class, retries_max: u32) -> u32 {
-        self.requests.on_failure(class, retries_max)
+    /// Bytes of a body have come through that shard.
+    pub(crate) fn on_received(&self, bytes: u64, shard: u32) {
+        self.cell(shard).on_received(bytes);
+        self.presence.on_progress();
     }
 
     /// It is tried again.
@@ -327,40 +350,44 @@ impl Gate {
     }
 
     /// A new crew with its first worker, on `shard`.
-    pub(crate) fn join(self: &Arc<Gate>, team: Team, shard: usize) -> Post {
-        let crew = self.staff().join(team, shard);
+    pub(crate) fn join(self: &Arc<Gate>, crew: Weak<dyn Crew>, shard: usize) -> Post {
+        let crew = self.staff().join(crew, shard);
         self.fit_windows();
         Post { gate: self.clone(), crew, shard, has_left: false }
     }
 
     /// The same on the shard that has least to do.
-    pub(crate) fn join_anywhere(self: &Arc<Gate>, team: Team) -> Post {
+    pub(crate) fn join_anywhere(self: &Arc<Gate>, crew: Weak<dyn Crew>) -> Post {
         let mut staff = self.staff();
         let shard = staff.idlest_shard();
-        let crew = staff.join(team, shard);
+        let crew = staff.join(crew, shard);
         drop(staff);
         Post { gate: self.clone(), crew, shard, has_left: false }
     }
 
     /// Starts workers until there are as many as there should be, or nothing is left for more of them.
-    pub(crate) fn hire(self: &Arc<Gate>, core: &Arc<Core>) {
-        let (hired, out_of_reach) = self.staff().hire(self.limit(), Team::wants);
+    pub(crate) fn hire(self: &Arc<Gate>) {
+        let wants = |crew: &Weak<dyn Crew>| crew.upgrade().map(|crew| crew.wants()).unwrap_or_default();
+        let (hired, out_of_reach) = self.staff().hire(self.limit(), wants);
         if out_of_reach {
             self.is_starved.store(true, Ordering::Relaxed);
         }
-        for (crew, shard, team) in hired {
-            team.start(core, Post { gate: self.clone(), crew, shard, has_left: false });
+        for (number, shard, crew) in hired {
+            let post = Post { gate: self.clone(), crew: number, shard, has_left: false };
+            if let Some(crew) = crew.upgrade() {
+                crew.start(post);
+            }
         }
     }
 
-    /// Ticks on this shard from now on, until nobody works, unless that is done already.
-    pub(crate) fn keep_time(self: &Arc<Gate>, shard: &Rc<Shard>) {
+    /// Ticks on the calling shard from now on, until nobody works, unless that is done already.
+    pub(crate) fn keep_time(self: &Arc<Gate>) {
         if self.is_ticking.swap(true, Ordering::AcqRel) {
             return;
         }
         // Nobody worked until now: that was nobody's limit.
         self.measured().ticked = now();
-        let (gate, core) = (self.clone(), shard.core.clone());
+        let gate = self.clone();
         tokio::task::spawn_local(async move {
             loop {
                 tokio::time::sleep(TICK).await;
@@ -371,12 +398,12 @@ impl Gate {
                         return;
                     }
                 }
-                gate.tick(&core);
+                gate.tick();
             }
         });
     }
 
-    fn tick(self: &Arc<Gate>, core: &Arc<Core>) {
+    fn tick(self: &Arc<Gate>) {
         self.fit_windows();
         let mut measured = self.measured();
         let now = now();
@@ -385,14 +412,17 @@ impl Gate {
         let (mut sample, cores) = measured.sums.advance(&self.cells, elapsed, self.desk.running());
         let idle = self.limit().saturating_sub(sample.in_flight);
         // One that goes from part to part has no slot for a moment.
-        sample.starved = self.is_starved.swap(false, Ordering::Relaxed) || idle > (self.limit() / 10).max(1);
+        let outage = self.presence.outage();
+        let is_starved = self.is_starved.swap(false, Ordering::Relaxed) || outage.is_some();
+        sample.starved = is_starved || idle > (self.limit() / 10).max(1);
         measured.pace.on_tick(now, sample);
         self.follow(&measured.pace);
         measured.request_rate.found = self.requests.per_second(Class::Read).or(measured.request_rate.found);
         let bound = self.bound(&measured.limits);
-        measured.note(elapsed, sample.bytes, cores, bound);
+        let outage = outage.map(|(waited, _)| LimitedBy::Outage { origin: self.host, waited });
+        measured.note(elapsed, sample.bytes, cores, bound, outage);
         drop(measured);
-        self.hire(core);
+        self.hire();
     }
 
     /// What keeps more from being in flight.
@@ -424,7 +454,7 @@ impl Gate {
             let staff = self.staff();
             staff
                 .crews()
-                .all(Team::is_stream)
+                .all(|crew| crew.upgrade().is_some_and(|crew| crew.is_stream()))
                 .then(|| staff.crews().count() as u64)
                 .filter(|count| *count > 0)
         };
@@ -442,59 +472,23 @@ impl Gate {
         self.measured.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn staff(&self) -> MutexGuard<'_, Staff<Team>> {
+    fn staff(&self) -> MutexGuard<'_, Staff<Weak<dyn Crew>>> {
         self.staff.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Measured {
     /// Notes what held the speed back in the tick that has ended.
-    fn note(&mut self, elapsed: Duration, bytes: u64, cores: Cores, bound: Bound) {
+    fn note(&mut self, elapsed: Duration, bytes: u64, cores: Cores, bound: Bound, outage: Option<LimitedBy>) {
         let seconds = elapsed.as_secs_f64().max(1e-6);
         let weight = (seconds / SMOOTHED_S).min(1.0);
         self.cores.used += (cores.used - self.cores.used) * weight;
         self.cores.queued += (cores.queued - self.cores.queued) * weight;
         self.rate += (bytes as f64 / seconds - self.rate) * weight;
-        let by = LimitedBy::of(self.pace.limited_by(), self.cores, self.rate, self.request_rate, bound);
+        let by = outage.unwrap_or_else(|| {
+            limited_by(self.pace.limited_by(), self.cores, self.rate, self.request_rate, bound)
+        });
         self.tally.add(by, elapsed, bytes);
-    }
-}
-
-impl Team {
-    /// How many more workers it could use, and how urgent that is.
-    fn wants(&self) -> (u64, Priority) {
-        match self {
-            Team::Transfer(running) => running.upgrade().map(|running| running.wants_workers()),
-            Team::Batch(batch) => batch.upgrade().map(|batch| (batch.wants_workers(), Priority::Awaited)),
-        }
-        .unwrap_or_default()
-    }
-
-    fn is_stream(&self) -> bool {
-        match self {
-            Team::Transfer(running) => running.upgrade().is_some_and(|running| running.ground.is_stream()),
-            Team::Batch(_) => false,
-        }
-    }
-
-    /// Starts one more, unless all is over meanwhile.
-    fn start(&self, core: &Arc<Core>, post: Post) {
-        let shard = post.shard;
-        match self {
-            Team::Transfer(running) => {
-                if let Some(hold) = running.upgrade().and_then(|running| Hold::join(&running))
-                    && let Err(error) = core.send(shard, Job::Work(hold.clone(), post))
-                {
-                    hold.fail(error);
-                }
-            }
-            Team::Batch(batch) => {
-                if let Some(worker) = batch.upgrade().and_then(|batch| batch.employ(post)) {
-                    // A client that is closed drops it, and with it the batch ends.
-                    let _ = core.send(shard, Job::Many(worker));
-                }
-            }
-        }
     }
 }
 

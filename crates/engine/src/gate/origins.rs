@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::{Gate, Gates, LimitedBy};
+use super::{Gate, Gates};
+use crate::base::limited_by::LimitedBy;
+use crate::outage::Waited;
 
 /// One origin, as this client asks it. What is not said to be of now is since the client was made.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,10 +25,21 @@ pub struct OriginStats {
     pub retries: u64,
     /// Answers by which it asked for less: 503, 429, or one that it says it held back.
     pub throttled: u64,
+    /// It is away, and waited for.
+    pub outage: Option<OriginOutage>,
     /// What holds the speed back now; `None` while nothing is asked for.
     pub limited_by: Option<LimitedBy>,
     /// For how long each has, by [`LimitedBy::name`]; those that never have are left out.
     pub limited: Vec<(&'static str, Duration)>,
+}
+
+/// How an origin is away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OriginOutage {
+    /// For how long so far, and at most.
+    pub waited: Waited,
+    /// As the last attempt said it: `cannot connect to 127.0.0.1:9000: Connection refused`.
+    pub why: String,
 }
 
 /// What a gate counts for them.
@@ -82,6 +95,7 @@ impl Gate {
             connected: connected.load(Ordering::Relaxed),
             retries: retries.load(Ordering::Relaxed),
             throttled: throttled.load(Ordering::Relaxed),
+            outage: self.presence.outage().map(|(waited, why)| OriginOutage { waited, why }),
             // Between two who work it says what was true of the first.
             limited_by: tally.now().filter(|_| self.is_ticking.load(Ordering::Relaxed)),
             limited: tally.times().collect(),

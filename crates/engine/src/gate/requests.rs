@@ -4,27 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::budget::Budget;
 use super::cells::{Cell, Counted};
-use super::now;
+use crate::base::operation::{Class, Load};
+use crate::base::time::now;
 use crate::pace::Gate as Waits;
 use crate::pace::bucket::Bucket;
 use crate::pace::throttle::Throttle;
-
-/// What stores have limits of their own for (reference/cli.md §3.6); writing and deleting join with uploads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
-    Read,
-    List,
-}
-
-/// What an answer says about how much is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Load {
-    Fine,
-    /// 503, 429, or an answer that says that it was held back (`x-oss-qos-delay-time`).
-    TooMuch,
-}
 
 /// The requests to one origin.
 pub(crate) struct Requests {
@@ -34,12 +19,11 @@ pub(crate) struct Requests {
     rate: Option<Queue<Bucket>>,
 }
 
-/// What requests of one class are granted: a throttle, and a budget of retries.
+/// What requests of one class are granted.
 struct Quota {
     throttle: Queue<Throttle>,
     /// Until a verdict came, nobody waits in the queue.
     is_throttled: AtomicBool,
-    budget: Mutex<Budget>,
 }
 
 /// Something that gives out one after the other. Who is first waits for it; the others wait for him, in order: all at
@@ -83,15 +67,7 @@ impl<T> Queue<T> {
 
 impl Quota {
     fn new(now: Instant) -> Quota {
-        Quota {
-            throttle: Queue::new(Throttle::new(now)),
-            is_throttled: AtomicBool::new(false),
-            budget: Mutex::default(),
-        }
-    }
-
-    fn budget(&self) -> MutexGuard<'_, Budget> {
-        self.budget.lock().unwrap_or_else(PoisonError::into_inner)
+        Quota { throttle: Queue::new(Throttle::new(now)), is_throttled: AtomicBool::new(false) }
     }
 }
 
@@ -132,20 +108,15 @@ impl Requests {
         let quota = self.quota(class);
         let mut throttle = quota.throttle.lock();
         match load {
-            Load::Fine => throttle.on_answered(now()),
+            Load::Fine => {
+                throttle.on_answered(now());
+                false
+            }
             Load::TooMuch => {
                 quota.is_throttled.store(true, Ordering::Relaxed);
-                return throttle.on_throttled(sent, now());
+                throttle.on_throttled(sent, now())
             }
         }
-        drop(throttle);
-        quota.budget().on_success();
-        false
-    }
-
-    /// An attempt has failed that may be tried again: how often in a row, of `retries_max`.
-    pub(crate) fn on_failure(&self, class: Class, retries_max: u32) -> u32 {
-        self.quota(class).budget().on_failure(retries_max)
     }
 
     /// Requests a second that the origin was found to take of a class, once it refused some.

@@ -119,8 +119,9 @@ mod tests {
     use flatout_wire::checksum::Algorithm;
 
     use super::*;
+    use crate::base::report::Verified;
+    use crate::base::version::Version;
     use crate::journal::Subject;
-    use crate::stats::{Verified, Version};
     use crate::verify::Statement;
 
     const TOTAL: u64 = 20 * BLOCK_BYTES + 4321;

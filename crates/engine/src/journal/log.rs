@@ -133,8 +133,8 @@ mod tests {
     use flatout_wire::checksum::Algorithm;
 
     use super::*;
+    use crate::base::version::Version;
     use crate::journal::BLOCK_BYTES;
-    use crate::stats::Version;
 
     fn subject(blocks: u64) -> Subject {
         Subject { location: "x".into(), version: Version::default(), range: 7..7 + blocks * BLOCK_BYTES }

@@ -13,7 +13,7 @@ use std::ops::Range;
 use flatout_wire::checksum::Algorithm;
 
 use super::block_range;
-use crate::stats::Version;
+use crate::base::version::Version;
 
 const MAGIC: [u8; 8] = *b"flatoutJ";
 const FORMAT: u32 = 1;

@@ -9,23 +9,33 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore};
 
-use super::queue::{Queue, Task, Work};
+use super::queue::{Item, MayBegin, Queue, Work};
 use super::{Finished, ManyProgress, Wanted, closed_meanwhile};
 use crate::account::Account;
-use crate::client::{Core, check_object};
-use crate::error::{Error, ErrorKind};
+use crate::account::check_object;
+use crate::base::error::{Error, ErrorKind};
+use crate::base::limited_by::Tally;
+use crate::base::report::{Counters, Report};
+use crate::files;
 use crate::folder::Folder;
-use crate::gate::{Gate, Post, Tally, Team};
+use crate::gate::{Crew, Gate, Post};
 use crate::get::Get;
 use crate::hold::Hold;
 use crate::landing::Landing;
 use crate::lease::Charge;
+use crate::many::drive_many;
+use crate::many::weight;
 use crate::memory;
 use crate::queue::{Asker, Priority};
-use crate::shard::Job;
-use crate::stats::{Counters, Report};
+use crate::resources::Resources;
+
+use crate::resources::Care;
+use crate::shards::Shards;
+use crate::shards::Task;
+use crate::shared::Shared;
 use crate::temporary::Sweeper;
-use crate::transfer::{Care, Running};
+use crate::transfer::{Owner, Running};
+use std::sync::Weak;
 
 /// Objects known and not yet reported: a listing runs this far ahead, which is four pages and about 5 MiB.
 const AHEAD: usize = 4096;
@@ -43,11 +53,14 @@ pub(crate) struct Batch {
     /// What had held the gate back when it began.
     tally: Tally,
     care: Care,
+    shards: Arc<Shards>,
     /// All its objects are one where turns are taken.
     asker: Asker,
     folder: Option<Folder>,
     /// What objects known and not yet reported may weigh.
     weight_max: u64,
+    /// Files that landings may hold.
+    files_max: u64,
     state: Mutex<State>,
     /// Wakes workers that found nothing to take.
     work: Notify,
@@ -81,10 +94,24 @@ struct State {
 }
 
 /// What ties a transfer to the batch that it is one object of.
-pub(crate) struct Member {
-    pub(crate) batch: Arc<Batch>,
+struct Member {
+    batch: Arc<Batch>,
     wanted: Wanted,
     again: bool,
+}
+
+impl Owner for Member {
+    fn has_more(&self) -> bool {
+        self.batch.has_more()
+    }
+
+    fn open(&self, hold: &Hold) {
+        self.batch.open(hold);
+    }
+
+    fn on_end(&self, transfer: &Running, result: Result<Report, Error>) {
+        self.batch.end(transfer, self, result);
+    }
 }
 
 /// A worker's part in a batch, which is over when the last one is dropped.
@@ -94,15 +121,38 @@ pub(crate) struct Worker {
     pub(super) post: Post,
 }
 
+impl Crew for Batch {
+    fn wants(&self) -> (u64, Priority) {
+        (self.wants_workers(), Priority::Awaited)
+    }
+
+    fn is_stream(&self) -> bool {
+        false
+    }
+
+    fn start(self: Arc<Self>, post: Post) {
+        let shard = post.shard();
+        if let Some(worker) = self.employ(post) {
+            // A client that is closed drops it, and with it the batch ends.
+            let _ = self.shards.send(shard, Task::new(|shard| drive_many(shard, worker)));
+        }
+    }
+}
+
 impl Batch {
-    pub(crate) fn new(core: &Core, gate: Arc<Gate>, folder: Option<Folder>) -> Batch {
+    pub(crate) fn new(
+        shared: &Shared,
+        shards: Arc<Shards>,
+        gate: Arc<Gate>,
+        folder: Option<Folder>,
+    ) -> Batch {
         let state = State {
             queue: Queue::new(),
             large: Vec::new(),
             finished: Vec::new(),
             outstanding: 0,
             weight: 0,
-            charge: core.pool.charge(0),
+            charge: shared.pool.charge(0),
             begun: 0,
             is_fed: false,
             incomplete: None,
@@ -110,13 +160,15 @@ impl Batch {
             progress: ManyProgress::default(),
         };
         Batch {
-            account: core.account.clone(),
+            account: shared.account.clone(),
             tally: gate.tally(),
             asker: gate.new_asker(),
             gate,
-            care: core.care(),
+            care: Care::of(&shared.settings),
+            shards,
+            files_max: if folder.is_some() { shared.shares.landing_files } else { u64::MAX },
             folder,
-            weight_max: core.shares.names,
+            weight_max: shared.shares.names,
             state: Mutex::new(state),
             work: Notify::new(),
             room: Condvar::new(),
@@ -130,12 +182,13 @@ impl Batch {
     ///
     /// # Errors
     /// A client that has been closed.
-    pub(crate) fn open_for_work(self: &Arc<Batch>, core: &Arc<Core>) -> Result<(), Error> {
-        let post = self.gate.join(Team::Batch(Arc::downgrade(self)), 0);
+    pub(crate) fn open_for_work(self: &Arc<Batch>) -> Result<(), Error> {
+        let crew: Weak<Batch> = Arc::downgrade(self);
+        let post = self.gate.join(crew, 0);
         // Outside the lock, which a worker that is dropped needs.
         let worker = Worker::new(self, &mut self.lock(), post);
-        core.send(0, Job::Many(worker))?;
-        self.gate.hire(core);
+        self.shards.send(0, Task::new(|shard| drive_many(shard, worker)))?;
+        self.gate.hire();
         Ok(())
     }
 
@@ -188,7 +241,7 @@ impl Batch {
 
     /// `false` when nobody wants it any more.
     fn push(&self, wanted: Wanted) -> bool {
-        let weight = memory::weight(&wanted);
+        let weight = weight(&wanted);
         let full = |state: &mut State| {
             let ahead = state.outstanding + state.finished.len();
             let is_heavy = || state.weight + weight > self.weight_max || state.charge.is_over();
@@ -204,7 +257,7 @@ impl Batch {
         state.progress.objects += 1;
         state.progress.total_bytes += wanted.size.unwrap_or(0);
         let is_small = self.is_small(wanted.size);
-        state.queue.push(Task { wanted, again: false }, is_small);
+        state.queue.push(Item { wanted, again: false }, is_small);
         drop(state);
         self.work.notify_one();
         true
@@ -221,8 +274,12 @@ impl Batch {
             let mut woken = std::pin::pin!(self.work.notified());
             {
                 let mut state = self.lock();
-                let may_begin = state.begun < OPEN_A_WORKER * self.gate.limit() as usize;
-                if let Some(work) = state.queue.take(prefers_parts, may_begin) {
+                let may = self.may_begin(&state);
+                if let Some(work) = state.queue.take(prefers_parts, may) {
+                    if matches!(work, Work::Object(_)) {
+                        // Before another worker looks whether there is room.
+                        state.begun += 1;
+                    }
                     return Some(work);
                 }
                 if state.is_done() {
@@ -235,15 +292,21 @@ impl Batch {
         }
     }
 
+    fn may_begin(&self, state: &State) -> MayBegin {
+        let has_room = |is_large| files::has_room(self.files_max, state.begun, state.large.len(), is_large);
+        let is_few = state.begun < OPEN_A_WORKER * self.gate.limit() as usize;
+        MayBegin { small: has_room(false), large: is_few && has_room(true) }
+    }
+
     /// Whether anything waits for a worker but the object whose parts are all taken.
     pub(crate) fn has_more(&self) -> bool {
         let state = self.lock();
         !state.is_fed || state.queue.has_more()
     }
 
-    /// Begins an object. One that cannot be begun has ended.
-    pub(super) fn begin(self: &Arc<Batch>, task: Task<Wanted>) -> Option<Hold> {
-        let Task { wanted, again } = task;
+    /// Begins an object that was taken. One that cannot be begun has ended.
+    pub(super) fn begin(self: &Arc<Batch>, item: Item<Wanted>) -> Option<Hold> {
+        let Item { wanted, again } = item;
         let is_small = self.is_small(wanted.size) && !again;
         let started = check_object(&wanted.location).and_then(|()| {
             let landing = match &self.folder {
@@ -252,17 +315,21 @@ impl Batch {
             };
             let mut get = Get::new(wanted.location.clone(), landing);
             get.keep_existing = wanted.keep_existing;
-            let turns = self.gate.turns(self.asker, Priority::Awaited);
-            Running::start(get, self.account.clone(), self.gate.clone(), self.care, turns)
+            let resources = Resources {
+                gate: self.gate.clone(),
+                shards: self.shards.clone(),
+                turns: self.gate.turns(self.asker, Priority::Awaited),
+                care: self.care,
+            };
+            Running::start(get, self.account.clone(), resources)
         });
         let member = Member { batch: self.clone(), wanted, again };
         match started {
             Ok(running) => {
                 // What an earlier run left was large for its parts.
                 let is_small = is_small && !running.may_resume();
-                let running = Arc::new(running.in_batch(member, is_small));
+                let running = Arc::new(running.owned_by(Box::new(member), is_small));
                 let mut state = self.lock();
-                state.begun += 1;
                 state.weigh(0, 0);
                 if !is_small {
                     state.large.push(running.clone());
@@ -271,14 +338,16 @@ impl Batch {
                 Some(Hold::new(running))
             }
             Err(error) => {
-                self.tell(self.lock(), finished(&member, Err(error)));
+                let mut state = self.lock();
+                state.begun -= 1;
+                self.work.notify_one();
+                self.tell(state, finished(&member, Err(error)));
                 None
             }
         }
     }
 
-    /// An object has parts left to take, or one on its way that may be shared: they are there for all workers.
-    pub(crate) fn open(&self, hold: &Hold) {
+    fn open(&self, hold: &Hold) {
         self.lock().queue.open(hold.clone());
         self.work.notify_waiters();
     }
@@ -290,8 +359,7 @@ impl Batch {
         drop(closed);
     }
 
-    /// A transfer of ours has ended, and its landing with it.
-    pub(crate) fn end(&self, running: &Running, member: &Member, result: Result<Report, Error>) {
+    fn end(&self, running: &Running, member: &Member, result: Result<Report, Error>) {
         let connections = running.counters.connections.load(Relaxed);
         let is_changed = result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Changed);
         let mut state = self.lock();
@@ -301,7 +369,16 @@ impl Batch {
         self.work.notify_one();
         if is_changed && !member.again && !self.is_stopped() {
             // The new version is read as a whole, and its size is the origin's to tell.
-            return state.queue.push(Task { wanted: member.wanted.clone(), again: true }, false);
+            return state.queue.push(Item { wanted: member.wanted.clone(), again: true }, false);
+        }
+        if let Err(error) = &result
+            && error.is_outage()
+        {
+            // Whatever else is asked of the origin would fail like this one.
+            state.incomplete.get_or_insert_with(|| error.once_more());
+            drop(state);
+            self.cancel();
+            state = self.lock();
         }
         let progress = running.progress();
         let finished = Finished {
@@ -327,9 +404,11 @@ impl Batch {
                 progress.landed_bytes += report.bytes;
                 progress.total_bytes = (progress.total_bytes + report.bytes).saturating_sub(listed_bytes);
             }
-            // Objects that a cancel cut off have not failed: the caller knows why they are missing.
-            Err(error) if error.kind() == ErrorKind::Cancelled && self.is_stopped() => {
-                return state.weigh(0, memory::weight(&finished.wanted));
+            // Objects that a cancel or an outage cut off have not failed: the caller knows why they are missing.
+            Err(error)
+                if self.is_stopped() && (error.kind() == ErrorKind::Cancelled || error.is_outage()) =>
+            {
+                return state.weigh(0, weight(&finished.wanted));
             }
             Err(_) => state.progress.failed += 1,
         }
@@ -351,7 +430,7 @@ impl Batch {
             return None;
         }
         let finished = std::mem::take(&mut state.finished);
-        let weight: u64 = finished.iter().map(|finished| memory::weight(&finished.wanted)).sum();
+        let weight: u64 = finished.iter().map(|finished| weight(&finished.wanted)).sum();
         state.weigh(0, weight);
         drop(state);
         self.room.notify_all();

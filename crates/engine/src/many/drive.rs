@@ -12,7 +12,7 @@ use crate::shard::Shard;
 /// Works until the batch has nothing more to do, or is to stop; what is on its way then is dropped.
 pub(crate) async fn drive_many(shard: Rc<Shard>, mut worker: Worker) {
     let batch = worker.batch.clone();
-    batch.gate.keep_time(&shard);
+    batch.gate.keep_time();
     tokio::select! {
         biased;
         () = work(&shard, &mut worker) => {}
@@ -27,7 +27,6 @@ async fn work(shard: &Rc<Shard>, worker: &mut Worker) {
         match work {
             Work::Object(task) => {
                 if let Some(hold) = worker.batch.begin(task) {
-                    hold.join_shard(number);
                     drive_lead(shard.clone(), hold, None).await;
                 }
             }

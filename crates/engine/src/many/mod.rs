@@ -9,17 +9,16 @@ use std::time::Duration;
 
 use flatout_wire::location::Location;
 
+pub(crate) use batch::Batch;
 #[cfg(test)]
 pub(crate) use batch::WEIGHT_STEP_BYTES;
-pub(crate) use batch::{Batch, Member, Worker};
 pub(crate) use drive::drive_many;
 #[cfg(test)]
-pub(crate) use queue::{Queue, Task as QueueTask, Work};
+pub(crate) use queue::{Item, MayBegin, Queue, Work};
 
-use crate::client::Core;
-use crate::error::{Error, ErrorKind};
-use crate::gate::LimitedBy;
-use crate::stats::Report;
+use crate::base::error::{Error, ErrorKind};
+use crate::base::limited_by::LimitedBy;
+use crate::base::report::Report;
 
 /// One of many objects.
 #[derive(Clone, Debug)]
@@ -87,11 +86,10 @@ impl Many {
     pub(crate) fn start(
         batch: Batch,
         wanted: impl Iterator<Item = Result<Wanted, Error>> + Send + 'static,
-        core: &Arc<Core>,
     ) -> Result<Many, Error> {
         let batch = Arc::new(batch);
         let many = Many(batch.clone());
-        batch.open_for_work(core)?;
+        batch.open_for_work()?;
         let feeder = std::thread::Builder::new().name("flatout-feed".into());
         feeder
             .spawn(move || batch.feed(wanted))
@@ -105,7 +103,8 @@ impl Many {
         self.0.next(within)
     }
 
-    /// Why not all objects are known, where the listing broke off: to be asked when all is over.
+    /// Why it ended before all objects were asked for, where the listing broke off or the origin was away for too long
+    /// ([`Error::is_outage`]): to be asked when all is over.
     pub fn incomplete(&self) -> Option<Error> {
         self.0.take_incomplete()
     }
@@ -149,4 +148,13 @@ impl ManyWatch {
 
 fn closed_meanwhile() -> Error {
     Error::new(ErrorKind::Cancelled, "the client was closed while objects were fetched")
+}
+
+/// An object in a queue, besides its names; measured as the weights in `memory.rs` are.
+const OBJECT_BYTES: u64 = 1_088;
+
+/// What an object weighs from when it is known until its end is told.
+pub(crate) fn weight(wanted: &Wanted) -> u64 {
+    // Its key is in its location and its file's name, and in the report's words.
+    OBJECT_BYTES + 3 * wanted.location.key().len() as u64 + 2 * wanted.name.len() as u64
 }

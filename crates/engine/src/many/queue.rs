@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 /// An object's turn to be fetched.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Task<W> {
+pub(crate) struct Item<W> {
     pub(crate) wanted: W,
     /// It was replaced while it was read, and is read once more.
     pub(crate) again: bool,
@@ -19,15 +19,23 @@ pub(crate) struct Task<W> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Work<W, O> {
     /// Begin an object.
-    Object(Task<W>),
+    Object(Item<W>),
     /// Fetch a part of one that others have begun.
     Part(O),
 }
 
+/// Whether another object may be begun: each holds open files, and a large one that waits for its checksum alone holds them
+/// without a worker.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MayBegin {
+    pub(crate) small: bool,
+    pub(crate) large: bool,
+}
+
 /// Objects that wait, and objects that have parts to take.
 pub(crate) struct Queue<W, O> {
-    small: VecDeque<Task<W>>,
-    large: VecDeque<Task<W>>,
+    small: VecDeque<Item<W>>,
+    large: VecDeque<Item<W>>,
     open: VecDeque<O>,
 }
 
@@ -37,7 +45,7 @@ impl<W, O: Clone> Queue<W, O> {
     }
 
     /// A task waits for its turn.
-    pub(crate) fn push(&mut self, task: Task<W>, is_small: bool) {
+    pub(crate) fn push(&mut self, task: Item<W>, is_small: bool) {
         if is_small { self.small.push_back(task) } else { self.large.push_back(task) }
     }
 
@@ -66,12 +74,11 @@ impl<W, O: Clone> Queue<W, O> {
         std::mem::take(&mut self.open)
     }
 
-    /// `may_begin` says whether another large object may be begun: one that waits for its checksum alone holds a file
-    /// and no worker.
-    pub(crate) fn take(&mut self, prefers_parts: bool, may_begin: bool) -> Option<Work<W, O>> {
+    /// `may` says whether another object may be begun.
+    pub(crate) fn take(&mut self, prefers_parts: bool, may: MayBegin) -> Option<Work<W, O>> {
         match prefers_parts {
-            true => self.take_large(may_begin).or_else(|| self.take_small()),
-            false => self.take_small().or_else(|| self.take_large(may_begin)),
+            true => self.take_large(may.large).or_else(|| self.take_small(may.small)),
+            false => self.take_small(may.small).or_else(|| self.take_large(may.large)),
         }
     }
 
@@ -83,8 +90,8 @@ impl<W, O: Clone> Queue<W, O> {
         }
     }
 
-    fn take_small(&mut self) -> Option<Work<W, O>> {
-        self.small.pop_front().map(Work::Object)
+    fn take_small(&mut self, may_begin: bool) -> Option<Work<W, O>> {
+        if may_begin { self.small.pop_front().map(Work::Object) } else { None }
     }
 }
 
@@ -92,30 +99,41 @@ impl<W, O: Clone> Queue<W, O> {
 mod tests {
     use super::*;
 
+    const ANY: MayBegin = MayBegin { small: true, large: true };
+    const NO_LARGE: MayBegin = MayBegin { small: true, large: false };
+
     fn object(wanted: u32) -> Option<Work<u32, char>> {
-        Some(Work::Object(Task { wanted, again: false }))
+        Some(Work::Object(Item { wanted, again: false }))
     }
 
     #[test]
     fn neither_small_objects_nor_parts_wait_behind_the_other() {
         let mut queue = Queue::new();
         for (wanted, is_small) in [(1, false), (2, false), (3, true), (4, true)] {
-            queue.push(Task { wanted, again: false }, is_small);
+            queue.push(Item { wanted, again: false }, is_small);
         }
-        assert_eq!(queue.take(true, true), object(1));
+        assert_eq!(queue.take(true, ANY), object(1));
         queue.open('a');
-        assert_eq!(queue.take(true, true), Some(Work::Part('a')));
-        assert_eq!(queue.take(false, true), object(3));
-        assert_eq!(queue.take(false, true), object(4));
-        assert_eq!(queue.take(false, true), Some(Work::Part('a')), "nobody is idle");
+        assert_eq!(queue.take(true, ANY), Some(Work::Part('a')));
+        assert_eq!(queue.take(false, ANY), object(3));
+        assert_eq!(queue.take(false, ANY), object(4));
+        assert_eq!(queue.take(false, ANY), Some(Work::Part('a')), "nobody is idle");
         assert_eq!(queue.close(|open| *open == 'a'), Some('a'));
         assert_eq!(queue.close(|open| *open == 'a'), None);
-        assert_eq!(queue.take(false, false), None, "enough are open");
+        assert_eq!(queue.take(false, NO_LARGE), None, "enough are open");
         assert_eq!(
-            queue.take(false, true),
+            queue.take(false, ANY),
             object(2),
             "the next large one begins when the first has no part left"
         );
-        assert_eq!(queue.take(true, true), None);
+        assert_eq!(queue.take(true, ANY), None);
+        queue.push(Item { wanted: 5, again: false }, true);
+        let none = MayBegin { small: false, large: false };
+        assert_eq!(
+            (queue.take(true, none), queue.take(false, none)),
+            (None, None),
+            "no more files may be open"
+        );
+        assert_eq!(queue.take(true, NO_LARGE), object(5));
     }
 }

@@ -7,6 +7,7 @@
 //!             └──────────────────────────────── next ─────► segments ahead, as far as memory goes
 //! ```
 
+mod flow;
 mod lane;
 mod lanes;
 mod layout;
@@ -19,28 +20,13 @@ mod shelf;
 
 use std::sync::Arc;
 
-use flatout_wire::location::Location;
-
-use crate::error::Error;
+use crate::Object;
+use crate::base::error::Error;
 pub(crate) use readers::Readers;
 pub use readers::{ReaderStats, Weight};
 pub(crate) use segment::Landed;
 pub use segment::Pieces;
 use shelf::{Handle, Shelf};
-
-/// A version of an object, as a listing or a HEAD told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Object {
-    /// The object.
-    pub location: Location,
-    /// Its size in bytes.
-    pub size: u64,
-    /// Its entity tag as sent, with its quotes. Without one, what the first answer says stands in.
-    pub etag: Option<String>,
-    /// When it was changed last, in seconds since 1970, where that is known. Without a strong ETag it tells versions apart: an
-    /// answer of another time is of another version. Without either, nobody shares what is read of it.
-    pub modified_s: Option<u64>,
-}
 
 /// Reads one version of an object. Readers of the same version share what they fetch. Cheap to clone; whatever is ahead
 /// goes when the last one is dropped, and reads that wait are answered all the same.

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::Object;
 use super::lane::Number;
 use super::lanes::Lanes;
 use super::layout::{Found, Study};
@@ -15,7 +14,8 @@ use super::place::{Place, gaps, landed, overlapping, overlapping_mut};
 use super::read::Read;
 use super::segment::{Pieces, Segment};
 use super::shelf::{After, Shelf};
-use crate::error::Error;
+use crate::base::error::Error;
+use crate::base::version::Object;
 use crate::lease::Lease;
 use crate::queue::Priority;
 
@@ -40,6 +40,8 @@ const LONG_WAIT: Duration = Duration::from_millis(2);
 pub(super) struct Limits {
     pub(super) window_max: u64,
     pub(super) segment_max: u64,
+    /// Of a lane: shorter where the link is thin.
+    pub(super) lane_segment_max: u64,
 }
 
 /// How much memory is taken for a read that waits.
@@ -223,7 +225,7 @@ impl Places {
         let table = self.table_around(gap, limits);
         let wanted = match (table.clone(), lane.and_then(|lane| self.lanes.get(lane))) {
             (Some(table), _) => table,
-            (None, Some(lane)) => lane.foreground(gap, limits.window_max, limits.segment_max),
+            (None, Some(lane)) => lane.foreground(gap, limits.window_max, limits.lane_segment_max),
             (None, None) if gap.start + TAIL_BEGINS >= self.size && !self.had_tail => {
                 self.had_tail = true;
                 self.size.saturating_sub(TAIL_BYTES)..self.size
@@ -267,7 +269,7 @@ impl Places {
         if is_whole {
             shelf.counts().whole.fetch_add(1, Ordering::Relaxed);
         }
-        let segment = Arc::new(Segment::new(range, memory, is_overdrawn, shelf.core()));
+        let segment = Arc::new(Segment::new(range, memory, is_overdrawn, shelf.readers()));
         let priority = if is_ahead { Priority::Ahead } else { Priority::Awaited };
         let running = shelf.transfer(&segment, is_whole, priority);
         let (start, running_weak) = (segment.range.start, Arc::downgrade(&running));
@@ -385,10 +387,16 @@ impl Places {
         let Some(number) = lane else { return };
         self.drop_passed(number, after);
         let next = |lanes: &mut Lanes, places: &BTreeMap<u64, Place>| {
-            lanes.next_missing(number, limits.window_max, limits.segment_max, |wanted| gaps(places, wanted))
+            lanes.next_missing(number, limits.window_max, limits.lane_segment_max, |wanted| {
+                gaps(places, wanted)
+            })
         };
         while let Some(gap) = next(&mut self.lanes, &self.places) {
             let bytes = gap.end - gap.start;
+            // The next read asks again, when some of what is on its way has come.
+            if !shelf.flow().has_room(bytes) {
+                break;
+            }
             let Some(memory) = shelf.readers().lease_ahead(bytes) else {
                 after.is_short = bytes;
                 break;
@@ -407,7 +415,9 @@ impl Places {
             return;
         }
         if self.size <= WHOLE_MOST.min(limits.segment_max) {
-            if let Some(memory) = shelf.readers().lease_ahead(self.size) {
+            if shelf.flow().has_room(self.size)
+                && let Some(memory) = shelf.readers().lease_ahead(self.size)
+            {
                 self.had_whole = true;
                 self.fetch(shelf, 0..self.size, memory, false, true, None, true, after);
             }

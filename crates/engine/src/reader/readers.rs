@@ -12,13 +12,16 @@ use std::time::Instant;
 
 use flatout_wire::head::strong;
 
-use super::Object;
+use super::flow::Flow;
 use super::shelf::{Handle, Shelf};
-use crate::client::Core;
-use crate::error::Error;
-use crate::lease::{Charge, Holder, Lease, Pool, addressable};
-use crate::memory::Shares;
-use crate::shard::Job;
+use crate::base::error::Error;
+use crate::base::version::Object;
+use crate::gate::Gate;
+use crate::lease::{Charge, Holder, Lease, addressable};
+
+use crate::shards::Shards;
+use crate::shards::Task;
+use crate::shared::Shared;
 
 /// Of what there is for reading, what is fetched ahead leaves this to what somebody waits for.
 const SHARE_OF_AWAITED: u64 = 8;
@@ -38,6 +41,8 @@ pub struct ReaderStats {
     pub served_bytes: u64,
     /// Bytes of bodies received for them, and ahead of them.
     pub fetched_bytes: u64,
+    /// The same with what has come of bodies that are on their way.
+    pub received_bytes: u64,
     /// Of those, bytes that were dropped before anybody read them.
     pub wasted_bytes: u64,
     /// Reads that were answered at once.
@@ -77,6 +82,7 @@ impl Weight {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Name {
     location: String,
+    version_id: Option<Arc<str>>,
     size: u64,
     etag: Option<String>,
     mark: Mark,
@@ -95,13 +101,16 @@ enum Mark {
 
 /// What the readers of one client share.
 pub(crate) struct Readers {
-    pool: Arc<Pool>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) shards: Arc<Shards>,
     holder: Holder,
     /// What there is for reading.
     limit: u64,
     pub(super) segment_max: u64,
     begun: Instant,
     shelves: Mutex<HashMap<Name, Weak<Shelf>>>,
+    /// What comes from each origin: few.
+    flows: Mutex<Vec<(Weak<Gate>, Arc<Flow>)>>,
     /// What a lane may have ahead, and when that was looked at.
     share: AtomicU64,
     shared_at_ms: AtomicU64,
@@ -151,16 +160,18 @@ pub(super) struct Counts {
 }
 
 impl Readers {
-    pub(crate) fn new(pool: &Arc<Pool>, shares: &Shares) -> Readers {
-        let limit = shares.parts();
+    pub(crate) fn new(shared: Arc<Shared>, shards: Arc<Shards>) -> Readers {
+        let limit = shared.shares.parts();
         let segment = 1 << (limit / SEGMENTS_LEAST).max(1).ilog2();
         Readers {
-            pool: pool.clone(),
-            holder: pool.holder(),
+            holder: shared.pool.holder(),
+            shared,
+            shards,
             limit,
             segment_max: segment.clamp(SEGMENT_LEAST, SEGMENT_MOST),
             begun: Instant::now(),
             shelves: Mutex::default(),
+            flows: Mutex::default(),
             share: AtomicU64::new(limit),
             shared_at_ms: AtomicU64::new(0),
             starved: Mutex::default(),
@@ -173,28 +184,39 @@ impl Readers {
     }
 
     /// One more handle on a version.
-    pub(crate) fn open(core: &Arc<Core>, object: Object) -> Handle {
-        let name = core.readers.name(&object);
-        let fresh = Arc::new(Shelf::new(core, object, name.clone()));
-        let mut shelves = core.readers.lock();
+    pub(crate) fn open(self: &Arc<Readers>, object: Object, version_id: Option<Arc<str>>) -> Handle {
+        let name = self.name(&object, version_id.clone());
+        let fresh = Arc::new(Shelf::new(self, object, version_id, name.clone()));
+        let mut shelves = self.lock();
         let place = shelves.entry(name).or_default();
         let shelf = place.upgrade().unwrap_or_else(|| fresh.clone());
         *place = Arc::downgrade(&shelf);
         let handle = Handle::new(shelf);
         // Before `fresh` goes, which looks here whether it was known.
         drop(shelves);
-        core.readers.on_opened(handle.shelf());
+        self.on_opened(handle.shelf());
         handle
     }
 
-    fn name(&self, object: &Object) -> Name {
+    fn name(&self, object: &Object, version_id: Option<Arc<str>>) -> Name {
         let Object { location, size, etag, modified_s } = object;
         let mark = match (etag.as_deref().and_then(strong), modified_s) {
             (Some(_), _) => Mark::Pinned,
             (None, Some(modified_s)) => Mark::Modified(*modified_s),
             (None, None) => Mark::Own(self.own.fetch_add(1, Ordering::Relaxed)),
         };
-        Name { location: location.to_string(), size: *size, etag: etag.clone(), mark }
+        Name { location: location.to_string(), version_id, size: *size, etag: etag.clone(), mark }
+    }
+
+    /// What comes from the origin behind a gate.
+    pub(super) fn flow(&self, gate: &Arc<Gate>) -> Arc<Flow> {
+        let mut flows = self.flows.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, flow)) = flows.iter().find(|(known, _)| known.as_ptr() == Arc::as_ptr(gate)) {
+            return flow.clone();
+        }
+        let flow = Arc::<Flow>::default();
+        flows.push((Arc::downgrade(gate), flow.clone()));
+        flow
     }
 
     /// Nobody reads that version any more.
@@ -275,7 +297,7 @@ impl Readers {
         if starved.is_overdrawn {
             return Ok(None);
         }
-        let lease = self.pool.lease(bytes)?;
+        let lease = self.shared.pool.lease(bytes)?;
         starved.is_overdrawn = true;
         Ok(Some(lease))
     }
@@ -296,17 +318,17 @@ impl Readers {
 
     /// The memory of a segment is free. Whoever let go of it last may hold any lock, and waits for nothing: a shard looks
     /// after reads that wait for memory.
-    pub(super) fn on_freed(core: &Arc<Core>) {
-        let readers = &core.readers;
-        if readers.starving.load(Ordering::SeqCst) == 0
-            || readers.is_feeder_called.swap(true, Ordering::SeqCst)
-        {
+    pub(super) fn on_freed(self: &Arc<Readers>) {
+        if self.starving.load(Ordering::SeqCst) == 0 || self.is_feeder_called.swap(true, Ordering::SeqCst) {
             return;
         }
-        if core.send(0, Job::Feed).is_err() {
+        let readers = self.clone();
+        // A task of its own: it calls who reads, whose panic is not to end the shard.
+        let feeder = Task::new(|_| async move { readers.on_feeder_called() });
+        if self.shards.send(0, feeder).is_err() {
             // The reads of a client that is closed end with their requests. Where it was a thread that could not be had, whoever
             // frees memory next tries again.
-            readers.is_feeder_called.store(false, Ordering::SeqCst);
+            self.is_feeder_called.store(false, Ordering::SeqCst);
         }
     }
 
@@ -374,6 +396,7 @@ impl Readers {
 
     pub(crate) fn stats(&self) -> ReaderStats {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let flows = self.flows.lock().unwrap_or_else(PoisonError::into_inner);
         let Counts {
             served_bytes,
             fetched_bytes,
@@ -388,6 +411,7 @@ impl Readers {
         ReaderStats {
             served_bytes: of(served_bytes),
             fetched_bytes: of(fetched_bytes),
+            received_bytes: flows.iter().map(|(_, flow)| flow.landed()).sum(),
             wasted_bytes: of(wasted_bytes),
             hits: of(hits),
             waits: of(waits),

@@ -5,10 +5,10 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+use super::flow::Body;
 use super::readers::{Counts, Readers};
 use super::shelf::Shelf;
-use crate::client::Core;
-use crate::error::{Error, ErrorKind};
+use crate::base::error::{Error, ErrorKind};
 use crate::lease::Lease;
 
 /// Nobody waits for any byte.
@@ -31,15 +31,20 @@ pub(crate) struct Segment {
 }
 
 /// Tells that memory has come free.
-struct Freed(Weak<Core>);
+struct Freed(Weak<Readers>);
 
 impl Segment {
-    pub(super) fn new(range: Range<u64>, memory: Lease, is_overdrawn: bool, core: &Arc<Core>) -> Segment {
+    pub(super) fn new(
+        range: Range<u64>,
+        memory: Lease,
+        is_overdrawn: bool,
+        readers: &Arc<Readers>,
+    ) -> Segment {
         assert!(memory.len() as u64 >= range.end - range.start, "a segment has room for its range");
-        let counts = core.readers.counts.clone();
+        let counts = readers.counts.clone();
         counts.held_bytes.fetch_add(memory.len() as u64, Ordering::Relaxed);
         let (landed, wake_at) = (AtomicU64::new(0), AtomicU64::new(NOBODY));
-        let _freed = Freed(Arc::downgrade(core));
+        let _freed = Freed(Arc::downgrade(readers));
         Segment { range, memory, landed, wake_at, is_overdrawn, counts, _freed }
     }
 
@@ -74,8 +79,8 @@ impl Drop for Segment {
 
 impl Drop for Freed {
     fn drop(&mut self) {
-        if let Some(core) = self.0.upgrade() {
-            Readers::on_freed(&core);
+        if let Some(readers) = self.0.upgrade() {
+            readers.on_freed();
         }
     }
 }
@@ -84,6 +89,7 @@ impl Drop for Freed {
 pub(crate) struct Landed {
     pub(super) segment: Arc<Segment>,
     pub(super) shelf: Arc<Shelf>,
+    pub(super) body: Body,
     /// Its bytes are nobody's before all of them are there, and compared with what the origin states of them.
     pub(super) is_whole: bool,
 }
@@ -106,6 +112,7 @@ impl Landed {
 
     /// The first `bytes` bytes have landed: whoever waits for no more is answered.
     pub(crate) fn tell(&self, bytes: u64) {
+        self.body.on_landed(bytes, || self.shelf.readers().now_ms());
         if !self.is_whole && self.segment.on_landed(bytes) {
             self.shelf.on_landed(&self.segment);
         }
@@ -113,10 +120,18 @@ impl Landed {
 
     /// Nothing more will land.
     pub(crate) fn end(&self, result: Result<(), Error>, fetched_bytes: u64) {
+        self.body.end(self.shelf.readers().now_ms());
         if result.is_ok() {
             self.segment.on_landed(self.segment.bytes());
         }
         self.shelf.on_end(&self.segment, result, fetched_bytes);
+    }
+}
+
+impl Drop for Landed {
+    /// Where it was never begun.
+    fn drop(&mut self) {
+        self.body.end(self.shelf.readers().now_ms());
     }
 }
 

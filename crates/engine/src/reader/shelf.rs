@@ -3,19 +3,24 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::Object;
+use super::flow::Flow;
 use super::places::{Done, Effort, Limits, Next, Places};
 use super::readers::{Counts, Name, Readers};
 use super::segment::{Landed, Pieces, Segment};
-use crate::client::Core;
-use crate::error::{Error, ErrorKind};
-use crate::gate::{Gate, Team};
+use crate::base::error::{Error, ErrorKind};
+use crate::base::version::Object;
+use crate::drive::crew;
+use crate::drive::drive_segment;
+use crate::gate::Gate;
 use crate::hold::Hold;
 use crate::landing::Ground;
 use crate::object::ObjectRequests;
 use crate::pinned::Pinned;
 use crate::queue::Priority;
-use crate::shard::Job;
+use crate::resources::Resources;
+
+use crate::resources::Care;
+use crate::shards::Task;
 use crate::transfer::Running;
 
 /// Beside as many segments as may be in flight there is one that is read, and one that is whole.
@@ -25,8 +30,9 @@ const SEGMENTS_LANDED: u64 = 2;
 pub(crate) struct Shelf {
     pub(crate) object: Object,
     name: Name,
-    core: Arc<Core>,
+    readers: Arc<Readers>,
     gate: Arc<Gate>,
+    flow: Arc<Flow>,
     requests: Arc<ObjectRequests>,
     /// For the whole by one plain GET, whose answer states the checksum.
     requests_whole: Arc<ObjectRequests>,
@@ -76,18 +82,28 @@ pub(super) struct After {
 }
 
 impl Shelf {
-    pub(super) fn new(core: &Arc<Core>, object: Object, name: Name) -> Shelf {
+    pub(super) fn new(
+        readers: &Arc<Readers>,
+        object: Object,
+        version_id: Option<Arc<str>>,
+        name: Name,
+    ) -> Shelf {
         let Object { location, size, .. } = &object;
-        let requests = || ObjectRequests::new(core.account.clone(), location.clone());
+        let requests = || {
+            ObjectRequests::new(readers.shared.account.clone(), location.clone())
+                .of_version(version_id.clone())
+        };
         let mut requests_whole = requests();
         requests_whole.ask_for_the_whole();
         let pinned = Pinned::new(&object);
+        let gate = readers.shared.gate_of(location);
         Shelf {
-            core: core.clone(),
-            gate: core.gate_of(location),
+            readers: readers.clone(),
+            flow: readers.flow(&gate),
+            gate,
             requests: Arc::new(requests()),
             requests_whole: Arc::new(requests_whole),
-            last_read_ms: AtomicU64::new(core.readers.now_ms()),
+            last_read_ms: AtomicU64::new(readers.now_ms()),
             lanes: AtomicUsize::new(0),
             segments: AtomicUsize::new(0),
             places: Mutex::new(Places::new(*size, &pinned.name)),
@@ -193,17 +209,18 @@ impl Shelf {
         is_whole: bool,
         priority: Priority,
     ) -> Arc<Running> {
-        let landed = Landed { segment: segment.clone(), shelf: self.clone(), is_whole };
+        let body = self.flow.expect(segment.bytes());
+        let landed = Landed { segment: segment.clone(), shelf: self.clone(), body, is_whole };
         let turns = self.gate.turns(self.gate.new_asker(), priority);
-        Arc::new(Running::of_version(
-            if is_whole { &self.requests_whole } else { &self.requests }.clone(),
-            self.pinned.clone(),
-            segment.range.clone(),
-            Ground::Segment(landed),
-            self.gate.clone(),
-            self.core.care(),
+        let resources = Resources {
+            gate: self.gate.clone(),
+            shards: self.readers.shards.clone(),
             turns,
-        ))
+            care: Care::of(&self.readers.shared.settings),
+        };
+        let requests = if is_whole { &self.requests_whole } else { &self.requests };
+        let (pinned, range) = (self.pinned.clone(), segment.range.clone());
+        Arc::new(Running::of_version(requests.clone(), pinned, range, Ground::Segment(landed), resources))
     }
 
     /// Changes what is there, and then does what follows from that.
@@ -253,20 +270,20 @@ impl Shelf {
 
     /// Sends a transfer to the shard that has least to do.
     fn start(&self, running: Arc<Running>) {
-        let post = self.gate.join_anywhere(Team::Transfer(Arc::downgrade(&running)));
+        let post = self.gate.join_anywhere(crew(&running));
         let (hold, shard) = (Hold::new(running), post.shard());
         // A client that was closed drops it, and that is its end.
-        let _ = self.core.send(shard, Job::Segment(hold, post));
+        let _ = self.readers.shards.send(shard, Task::new(|shard| drive_segment(shard, hold, post)));
     }
 
     /// Asks which object comes next, which may take a while, and begins to read that. Without a thread nothing is lost.
     fn ask_for_next(&self, next: Next) {
-        let core = self.core.clone();
+        let readers = self.readers.clone();
         let asks = move || {
             let Some(object) = next() else { return };
-            let handle = Readers::open(&core, object);
+            let handle = readers.open(object, None);
             handle.shelf().begin();
-            core.readers.keep(handle);
+            readers.keep(handle);
         };
         let _ = std::thread::Builder::new().name("flatout-next".into()).spawn(asks);
     }
@@ -276,8 +293,16 @@ impl Shelf {
         let readers = self.readers();
         let now_ms = readers.now_ms();
         self.last_read_ms.store(now_ms, Ordering::Relaxed);
-        let in_flight = (SEGMENTS_LANDED + u64::from(self.gate.limit())) * readers.segment_max;
-        Limits { window_max: readers.share(now_ms).min(in_flight), segment_max: readers.segment_max }
+        self.flow.look(now_ms);
+        let segment_max = readers.segment_max;
+        let in_flight = (SEGMENTS_LANDED + u64::from(self.gate.limit())) * segment_max;
+        let lane_segment_max = segment_max.min(self.flow.body_most());
+        Limits { window_max: readers.share(now_ms).min(in_flight), segment_max, lane_segment_max }
+    }
+
+    /// What comes from its origin.
+    pub(super) fn flow(&self) -> &Flow {
+        &self.flow
     }
 
     /// When it was read from last.
@@ -294,16 +319,12 @@ impl Shelf {
         self.segments.load(Ordering::Relaxed) > 0
     }
 
-    pub(super) fn core(&self) -> &Arc<Core> {
-        &self.core
-    }
-
-    pub(super) fn readers(&self) -> &Readers {
-        &self.core.readers
+    pub(super) fn readers(&self) -> &Arc<Readers> {
+        &self.readers
     }
 
     pub(super) fn counts(&self) -> &Arc<Counts> {
-        &self.core.readers.counts
+        &self.readers.counts
     }
 
     fn lock(&self) -> MutexGuard<'_, Places> {
@@ -315,6 +336,6 @@ impl Drop for Shelf {
     fn drop(&mut self) {
         let lanes = self.lanes.load(Ordering::Relaxed) as u64;
         self.counts().lanes.fetch_sub(lanes, Ordering::Relaxed);
-        self.core.readers.forget(&self.name);
+        self.readers.forget(&self.name);
     }
 }

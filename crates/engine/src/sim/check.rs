@@ -7,8 +7,8 @@ use super::run::{Ended, ManyEnded, Outcome};
 use super::scenario::{Address, Fault, Framing, Interruption, Land, Scenario, Task, Wrong};
 use super::world::{Exchange, WHOLE, World};
 use crate::account::Dialect;
-use crate::error::{Error, ErrorKind};
-use crate::stats::{Report, Verified};
+use crate::base::error::{Error, ErrorKind};
+use crate::base::report::{Report, Verified};
 
 /// An attempt that brought this much was worth while: the count of those in a row begins anew.
 const WORTHWHILE_BYTES: u64 = 64 << 10;

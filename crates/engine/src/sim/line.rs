@@ -16,7 +16,7 @@ use tokio::time::{Instant, Sleep};
 use super::origin::{self, Answer, Cut};
 use super::scenario::{Address, Draw};
 use super::world::World;
-use crate::error::ErrorKind;
+use crate::base::error::ErrorKind;
 
 thread_local! {
     /// The world of the scenario that this thread runs.
@@ -50,6 +50,9 @@ async fn open(world: Rc<World>, address: SocketAddr) -> io::Result<Line> {
         (draw.happens(origin.refuses), draw.happens(origin.silent))
     };
     tokio::time::sleep(Duration::from_millis(origin.connect_ms)).await;
+    if origin.away.is_some_and(|(from, until)| from <= world.now() && world.now() < until) {
+        return Err(refusal(&world, address));
+    }
     match origin.addresses[at] {
         Address::Silent => silence(&world, address).await,
         Address::Refuses => Err(refusal(&world, address)),
@@ -98,6 +101,8 @@ pub(crate) struct Line {
     ended: Option<End>,
     /// Since when nothing is asked.
     idle_since: Option<Instant>,
+    /// When the origin goes away, and this with it.
+    cut_at: Option<Instant>,
     floor_bytes: Cell<usize>,
     sleep: Option<Pin<Box<Sleep>>>,
     reader: Option<Waker>,
@@ -115,7 +120,10 @@ impl Line {
         let number = world.on_open();
         world.tell(|| format!("#{number} opened"));
         let seed = world.draw.borrow_mut().seed();
+        let outage = world.scenario.origin.away.map(|(from, _)| from);
+        let cut_in = outage.and_then(|from| from.checked_sub(world.now()));
         Line {
+            cut_at: cut_in.map(|cut_in| Instant::now() + cut_in),
             world,
             number,
             rate,
@@ -152,6 +160,16 @@ impl Line {
         if self.ended.is_none() && self.idle_since.is_some_and(over) {
             self.world.tell(|| format!("#{} closed: idle", self.number));
             self.ended = Some(if self.draw.happens(0.5) { End::Clean } else { End::Reset });
+        }
+    }
+
+    /// Whether the origin has gone away: what has not been read by then is lost.
+    fn close_if_away(&mut self) {
+        if self.cut_at.is_some_and(|at| at <= Instant::now()) && self.ended.is_none() {
+            self.world.tell(|| format!("#{} reset: the origin is away", self.number));
+            self.world.explain(None, ErrorKind::Network);
+            (self.arrived, self.next, self.idle_since) = (self.read, None, None);
+            self.ended = Some(End::Reset);
         }
     }
 
@@ -241,6 +259,7 @@ impl AsyncRead for Line {
         loop {
             line.close_if_idle();
             line.pump();
+            line.close_if_away();
             let ready = line.arrived - line.read;
             let enough = ready >= line.floor_bytes.get().min(buffer.remaining());
             // The kernel hands over less to whoever looks without having been woken, as a busy shard does.
@@ -258,6 +277,8 @@ impl AsyncRead for Line {
                 Some((at, _)) => Some(at),
                 None => line.idle_since.zip(idle).map(|(since, limit)| since + limit),
             };
+            let cut_at = line.cut_at.filter(|_| line.ended.is_none());
+            let until = until.into_iter().chain(cut_at).min();
             let Some(until) = until else {
                 line.reader = Some(cx.waker().clone());
                 return Poll::Pending;
@@ -276,6 +297,7 @@ impl AsyncWrite for Line {
     fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let line = self.get_mut();
         line.close_if_idle();
+        line.close_if_away();
         if line.ended == Some(End::Reset) && line.draw.happens(0.3) {
             return Poll::Ready(Err(io::Error::from_raw_os_error(libc::EPIPE)));
         }

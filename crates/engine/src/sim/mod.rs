@@ -19,6 +19,7 @@ mod check;
 mod crowd;
 mod line;
 mod origin;
+mod outages;
 mod policy;
 mod run;
 mod scenario;

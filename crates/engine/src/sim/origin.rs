@@ -8,7 +8,7 @@ use flatout_wire::checksum::Algorithm;
 use super::scenario::{Ask, Etag, Fault, Framing, Wrong};
 use super::world::{Exchange, LAST_BYTE, WHOLE, World};
 use crate::account::Dialect;
-use crate::error::ErrorKind;
+use crate::base::error::ErrorKind;
 
 /// An answer on its way.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::scenario::Draw;
-use crate::many::{Queue, QueueTask, Work};
+use crate::many::{Item, MayBegin, Queue, Work};
 use crate::plan::Plan;
 
 /// Runs `workers` workers of a queue in rounds; each object and each part must be given out once, and nobody may be idle
@@ -15,8 +15,9 @@ fn check_queue(seed: u64) {
         (0..draw.between(1, 60)).map(|_| draw.between(1, 12).saturating_sub(6).max(1)).collect();
     let workers = draw.between(1, 8);
     let mut queue: Queue<usize, usize> = Queue::new();
+    let may = MayBegin { small: true, large: true };
     for (object, &parts) in sizes.iter().enumerate() {
-        queue.push(QueueTask { wanted: object, again: false }, parts == 1);
+        queue.push(Item { wanted: object, again: false }, parts == 1);
     }
     // Parts of each object that nobody has taken.
     let mut left: HashMap<usize, u64> = HashMap::new();
@@ -26,7 +27,7 @@ fn check_queue(seed: u64) {
         assert!(round < 10_000, "seed {seed}: it does not come to an end");
         let mut idle = 0;
         for worker in 0..workers {
-            match queue.take((worker + worker / 2).is_multiple_of(2), true) {
+            match queue.take((worker + worker / 2).is_multiple_of(2), may) {
                 Some(Work::Object(task)) => {
                     begun[task.wanted] += 1;
                     fetched[task.wanted] += 1;

@@ -19,18 +19,20 @@ use super::line;
 use super::scenario::{Interruption, Land, Scenario, Task};
 use super::world::{Window, World};
 use crate::account::Dialect;
-use crate::client::{Client, Config};
-use crate::connection::RECEIVE_BYTES;
-use crate::error::{Error, ErrorKind};
+use crate::base::error::{Error, ErrorKind};
+use crate::base::report::Report;
+use crate::client::Client;
+use crate::config::Config;
 use crate::folder::Folder;
 use crate::get::Get;
 use crate::handle::Transfer;
 use crate::landing::{Landing, Memory};
 use crate::lease::{Lease, Pool};
+use crate::lumps::RECEIVE_BYTES;
 use crate::many::{Batch, Finished, ManyProgress, WEIGHT_STEP_BYTES, Wanted};
 use crate::memory::{CALLER_BYTES, CONNECTION_BYTES};
-use crate::shard::{Shard, ShardHandle, serve};
-use crate::stats::Report;
+use crate::shard::{Shard, serve};
+use crate::shards::ShardThread;
 use crate::stream::{StreamReader, stream};
 
 /// A run that has not ended by then never will: the slowest origin with the longest waits is done in a tenth.
@@ -84,7 +86,7 @@ pub(super) fn run(scenario: &Scenario, tells: bool) -> (Rc<World>, Outcome) {
         Dialect::Oss => drop(client.oss_keys().expect("nobody has keys")),
         Dialect::Plain => {}
     }
-    let pool = client.core().pool.clone();
+    let pool = client.shared().pool.clone();
     let (world, left) = runtime.block_on(async {
         let world = Rc::new(World::new(Rc::new(scenario.clone()), tells));
         let _entered = line::enter(&world);
@@ -133,6 +135,7 @@ pub(super) fn config(scenario: &Scenario) -> Config {
         request_rate: tuning.request_rate,
         shards: tuning.shards,
         retries: tuning.retries,
+        outage_timeout_ms: tuning.outage_ms,
         stall_timeout_ms: tuning.stall_ms,
         connect_timeout_ms: tuning.connect_ms,
         ..Settings::default()
@@ -151,17 +154,17 @@ pub(super) fn location(dialect: Dialect, object: usize) -> Location {
 
 /// Shards that are tasks of this thread, each with a chance of its own.
 pub(super) fn start_shards(world: &Rc<World>, client: &Client) {
-    let core = client.core();
+    let shared = client.shared();
     let mut handles = Vec::new();
     for number in 0..world.scenario.tuning.shards {
-        let (handle, queue) = ShardHandle::threadless();
-        let scratch = core.pool.lease(RECEIVE_BYTES).expect("memory");
-        let shard = Shard::new(core.clone(), number, scratch, world.draw.borrow_mut().seed(), None);
-        tokio::task::spawn_local(serve(Rc::new(shard), number, queue));
+        let (handle, queue) = ShardThread::threadless();
+        let scratch = shared.pool.lease(RECEIVE_BYTES).expect("memory");
+        let shard = Shard::new(shared.clone(), number, scratch, world.draw.borrow_mut().seed(), None);
+        tokio::task::spawn_local(serve(Rc::new(shard), queue));
         handles.push(handle);
     }
-    core.adopt(handles);
-    let fixed = core.pool.held_bytes();
+    client.shards().adopt(handles);
+    let fixed = shared.pool.held_bytes();
     let ring = match world.scenario.task {
         Task::One { land: Land::Stream(_), .. } => {
             let tuning = &world.scenario.tuning;
@@ -174,7 +177,7 @@ pub(super) fn start_shards(world: &Rc<World>, client: &Client) {
     let tuning = &world.scenario.tuning;
     let workers = u64::from(tuning.parallel) * (CONNECTION_BYTES + 2 * CALLER_BYTES);
     let charged = workers + world.scenario.objects.len() as u64 * 1_024 + WEIGHT_STEP_BYTES;
-    let fresh = world.pool.set((core.pool.clone(), fixed + charged + ring)).is_ok();
+    let fresh = world.pool.set((shared.pool.clone(), fixed + charged + ring)).is_ok();
     assert!(fresh, "shards start once");
 }
 
@@ -426,12 +429,12 @@ struct RunningMany {
 }
 
 async fn get_many(world: &Rc<World>, client: &Client, land: Land) -> RunningMany {
-    let (scenario, core) = (&world.scenario, client.core());
+    let (scenario, shared) = (&world.scenario, client.shared());
     let folder = (land == Land::File).then(|| tempfile::tempdir().expect("a folder"));
     let target = folder.as_ref().map(|folder| Folder::open(folder.path()).expect("the folder"));
-    let gate = core.gate_of(&location(scenario.origin.dialect, 0));
-    let batch = Arc::new(Batch::new(core, gate, target));
-    batch.open_for_work(core).expect("shards that are served");
+    let gate = shared.gate_of(&location(scenario.origin.dialect, 0));
+    let batch = Arc::new(Batch::new(shared, client.shards().clone(), gate, target));
+    batch.open_for_work().expect("shards that are served");
     let late = world.draw.borrow_mut().happens(0.5);
     if late {
         sleep(Duration::from_millis(5)).await;

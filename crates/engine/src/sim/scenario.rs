@@ -100,6 +100,8 @@ pub(super) struct Tuning {
     pub(super) shards: u32,
     pub(super) retries: u32,
     pub(super) stall_ms: u64,
+    /// How long an origin that is away is waited for; 0 counts each failure as a retry.
+    pub(super) outage_ms: u64,
     pub(super) connect_ms: u64,
 }
 
@@ -127,6 +129,8 @@ pub(super) struct Origin {
     /// Chances of a connection to be refused, and to be met by silence.
     pub(super) refuses: f64,
     pub(super) silent: f64,
+    /// From when to when it is away: connections are reset, and new ones refused.
+    pub(super) away: Option<(Duration, Duration)>,
     /// Chance of each in an answer; the first that happens is it.
     pub(super) faults: Vec<(f64, Fault)>,
     /// Attempts at the same bytes from the first on that may meet a fault; those after do not.
@@ -240,13 +244,14 @@ impl Scenario {
 
     /// Whether nothing stands in the way of success.
     pub(super) fn is_fair(&self) -> bool {
-        let Origin { faults, replaced, addresses, refuses, silent, .. } = &self.origin;
+        let Origin { faults, replaced, addresses, refuses, silent, away, .. } = &self.origin;
         faults.is_empty()
             && replaced.is_none()
             && self.interruption.is_none()
             && addresses.iter().all(|&address| address == Address::Alive)
             && *refuses == 0.0
             && *silent == 0.0
+            && away.is_none()
     }
 
     pub(super) fn streams(&self) -> bool {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::scenario::{Ask, Draw, Fault, Scenario};
-use crate::error::ErrorKind;
+use crate::base::error::ErrorKind;
 use crate::lease::Pool;
 
 /// What heads bring along of a body: it may have been received twice where the rest of the body never came.

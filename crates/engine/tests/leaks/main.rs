@@ -37,6 +37,8 @@ fn config(origin: &Faulty, authority: Option<&Authority>) -> Config {
     config.settings.shards = SHARDS;
     config.settings.stall_timeout_ms = 20;
     config.settings.retries = 1;
+    // Each failure is one of the attempts: an outage would be waited for.
+    config.settings.outage_timeout_ms = 0;
     config
 }
 

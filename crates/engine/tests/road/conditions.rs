@@ -142,3 +142,61 @@ fn what_is_no_etag_is_sent_nowhere() {
     }
     assert_eq!(origin.asked().len(), 0);
 }
+
+/// It said that the object was replaced while it was read, and to start again: which never helps.
+#[test]
+fn an_etag_that_was_wrong_from_the_start_is_no_replacement() {
+    for url in OBJECTS {
+        for origin in [Origin::start(listens), Origin::start(ignores)] {
+            let url = if url == "http" { origin.url() } else { url.to_owned() };
+            let location = Location::parse(&url).expect("a location");
+            let get = Get::new(location, Landing::Made(Made::new())).with_if_match("v2");
+            let error =
+                client(&origin).get(get).and_then(|started| started.wait()).expect_err("another version");
+            assert_eq!(
+                (error.kind(), error.cause()),
+                (ErrorKind::Changed, "the object's ETag is not \"v2\""),
+                "{url}"
+            );
+            assert!(error.hint().is_some_and(|hint| hint.contains("stat")), "{url}");
+        }
+    }
+}
+
+#[test]
+fn every_request_names_the_version_id() {
+    for url in ["s3://bucket/object", "oss://bucket/object"] {
+        let origin = Origin::start(ignores);
+        let (client, location) = (client(&origin), Location::parse(url).expect("a location"));
+        let get = Get::new(location.clone(), Landing::Made(Made::new())).with_version_id("3/L4+k q");
+        client.get(get).and_then(|started| started.wait()).expect(url);
+        client.stat_version(&location, Some("3/L4+k q")).expect(url);
+        let signed = client.presign_version(&location, Some("3/L4+k q"), 60).expect(url);
+        assert!(signed.contains("versionId=3%2FL4%2Bk%20q"), "{signed}");
+        let asked = origin.asked();
+        assert!(asked.len() >= 3, "parts, and a HEAD");
+        let names = |path: &str| path.ends_with("?versionId=3%2FL4%2Bk%20q");
+        assert!(asked.iter().all(|asked| names(&asked.path)), "{:?}", asked[0].path);
+    }
+    let plain = Location::parse("http://127.0.0.1:1/object").expect("a URL");
+    let get = Get::new(plain, Landing::Made(Made::new())).with_version_id("1");
+    let refused = client(&Origin::start(ignores)).get(get).err().expect("there are no versions");
+    assert_eq!(refused.kind(), ErrorKind::Usage);
+}
+
+#[test]
+fn what_the_first_answer_told_is_in_the_report() {
+    let told = "content-type: text/x-test\r\nx-amz-meta-colour: blue\r\nx-amz-version-id: v7\r\n";
+    let origin = Origin::start(move |asked| {
+        let range = asked.range(SIZE).unwrap_or(0..SIZE);
+        let head = head_206(&range, SIZE, "\"v1\"").replace("etag:", &format!("{told}etag:"));
+        Reply::Keep([head.as_bytes(), &object(SIZE)[range.start as usize..range.end as usize]].concat())
+    });
+    let location = Location::parse("s3://bucket/object").expect("a location");
+    let get = Get::new(location, Landing::Made(Made::new())).with_span(Span::Slice(5..99));
+    let report = client(&origin).get(get).and_then(|started| started.wait()).expect("it is there");
+    let stat = report.stat.expect("an answer began it");
+    assert_eq!((stat.version.size, stat.version.etag.as_deref()), (Some(SIZE), Some("\"v1\"")));
+    assert_eq!((stat.content_type.as_deref(), stat.version_id.as_deref()), (Some("text/x-test"), Some("v7")));
+    assert_eq!(stat.metadata, [("colour".to_owned(), "blue".to_owned())]);
+}

@@ -13,9 +13,11 @@ mod places;
 mod presigned;
 mod reads;
 mod starved;
+mod thin;
 mod versions;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use flatout_engine::{Client, Config, Error, ErrorKind, Get, Landing, Made, Report, Verified, stream};
@@ -34,6 +36,7 @@ fn config() -> Config {
     config.settings.parallel = Some(4);
     config.settings.stall_timeout_ms = 400;
     config.settings.retries = 3;
+    config.settings.outage_timeout_ms = 2_000;
     config
 }
 
@@ -157,8 +160,12 @@ fn a_stream_whose_reader_leaves_is_cancelled() {
     assert_eq!(transfer.wait().expect_err("nobody reads").kind(), ErrorKind::Cancelled);
 
     // Also when all that is left fits into the window, and no worker waits for room.
-    let origin = Origin::start(|asked| {
-        std::thread::sleep(Duration::from_millis(20));
+    let is_gone = Arc::new(AtomicBool::new(false));
+    let gone = is_gone.clone();
+    let origin = Origin::start(move |asked| {
+        while !gone.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         Reply::Keep(right(asked, &object(SIZE)))
     });
     let mut config = config();
@@ -167,6 +174,7 @@ fn a_stream_whose_reader_leaves_is_cancelled() {
     let (writer, reader) = stream();
     let transfer = client.get(Get::new(location(&origin), Landing::Stream(writer))).expect("a start");
     drop(reader);
+    is_gone.store(true, Ordering::SeqCst);
     assert_eq!(transfer.wait().expect_err("nobody reads").kind(), ErrorKind::Cancelled);
 }
 
@@ -307,6 +315,19 @@ fn an_empty_object_is_no_error() {
     let (bytes, report) = read(&origin, Span::All).expect("nothing arrives, well");
     assert_eq!((bytes.len(), report.version.etag.as_deref()), (0, Some("\"e\"")));
     assert_eq!(read(&origin, Span::From(5)).expect_err("no such range"), ErrorKind::Usage);
+}
+
+#[test]
+fn the_end_of_an_empty_object_at_minio_was_asked_for_again_and_again() {
+    let origin = Origin::start(|asked| match asked.header("range") {
+        Some(_) => Reply::Keep(
+            b"HTTP/1.1 206 Partial Content\r\ncontent-range: bytes 0--1/0\r\ncontent-length: 0\r\n\r\n"
+                .to_vec(),
+        ),
+        None => Reply::Keep(b"HTTP/1.1 200 OK\r\netag: \"e\"\r\ncontent-length: 0\r\n\r\n".to_vec()),
+    });
+    let (bytes, report) = read(&origin, Span::Last(5)).expect("nothing arrives, well");
+    assert_eq!((bytes.len(), report.retries), (0, 0));
 }
 
 #[test]

@@ -359,7 +359,7 @@ fn what_killed_runs_left_goes_from_the_folders_that_are_written_into() {
     let target = tempfile::tempdir().expect("a folder");
     let left = |folder: &str| {
         std::fs::create_dir_all(target.path().join(folder)).expect("a folder");
-        let path = target.path().join(folder).join(".gone.flatout-0123456789abcdef-0");
+        let path = target.path().join(folder).join(".gone.flatout-be13d0508bc34a23-0");
         std::fs::write(path, b"half").expect("a file");
     };
     ["", "a", "a/b", "elsewhere"].into_iter().for_each(left);
@@ -370,6 +370,6 @@ fn what_killed_runs_left_goes_from_the_folders_that_are_written_into() {
         finished.result.expect("it lands");
     }
     let names: Vec<String> = files(target.path()).into_keys().collect();
-    let kept = "elsewhere/.gone.flatout-0123456789abcdef-0";
+    let kept = "elsewhere/.gone.flatout-be13d0508bc34a23-0";
     assert_eq!(names, ["a-1", "a/b/x-1", "a/c-1", kept, "new/x-1"], "others are another run's to sweep");
 }

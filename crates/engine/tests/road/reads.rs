@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flatout_engine::{Client, Config, Error, ErrorKind, Object, Pieces, Reader, ReaderStats};
 use flatout_wire::location::Location;
@@ -171,11 +171,15 @@ fn random_reads_at_a_depth_are_in_flight_together() {
     let seen = most.clone();
     let origin = Origin::start(move |asked| {
         seen.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-        std::thread::sleep(Duration::from_millis(300));
+        // Answered when so many are there that it is certain; or when it is certain that they will not be.
+        let waits = Instant::now();
+        while seen.load(Ordering::SeqCst) < 30 && waits.elapsed() < PATIENCE / 2 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         now.fetch_sub(1, Ordering::SeqCst);
         Reply::Keep(right(asked, &served))
     });
-    let scene = Scene::at(origin, body, |_| {});
+    let scene = Scene::at(origin, body, |config| config.settings.stall_timeout_ms = 600_000);
     let (tell, told) = mpsc::channel();
     let blocks: Vec<u64> = scattered(32, size / (4 * KIB)).collect();
     for block in &blocks {

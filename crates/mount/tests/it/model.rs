@@ -208,7 +208,7 @@ pub fn entry(node: u64) -> Known {
         links: 1,
         source: Source::Listing,
     };
-    Known { attributes, lifetime: LIFETIME }
+    Known { node, generation: 0, attributes, lifetime: LIFETIME }
 }
 
 impl Files for Model {

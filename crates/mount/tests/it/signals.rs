@@ -1,8 +1,11 @@
 //! Who waits can always leave: INTERRUPT by its bytes, and real readers that are killed.
 
+use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
 
 use crate::held::{Held, until};
 use crate::model::*;
@@ -11,6 +14,28 @@ use crate::reader::Reader;
 
 /// Long enough for an answer that must not come to come.
 const SILENCE: Duration = Duration::from_millis(300);
+
+/// A process that has a signal to handle, and never does: it is stopped.
+struct Handler(Child);
+
+impl Handler {
+    fn new() -> Handler {
+        let stops = ["-c", "trap : USR1; kill -STOP $$"];
+        let handler = Handler(Command::new("sh").args(stops).spawn().unwrap());
+        let status = || std::fs::read_to_string(format!("/proc/{}/status", handler.0.id())).unwrap();
+        until(|| status().contains("State:\tT").then_some(()));
+        let pid = Pid::from_raw(handler.0.id() as i32).unwrap();
+        rustix::process::kill_process(pid, Signal::USR1).unwrap();
+        handler
+    }
+}
+
+impl Drop for Handler {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
 
 fn handle_of(body: &[u8]) -> u64 {
     u64::from_ne_bytes(body[..8].try_into().unwrap())
@@ -91,8 +116,9 @@ fn an_interrupt_before_its_request_is_sent_again() {
 fn who_handles_a_signal_waits_a_little_longer() {
     let model = Arc::new(Model::default());
     let (mut kernel, session) = Kernel::serve(&model);
-    // This process lives, and no SIGKILL is on its way to it.
-    kernel.pid = std::process::id();
+    // It lives, and a signal is on its way to it that it handles.
+    let handler = Handler::new();
+    kernel.pid = handler.0.id();
     let first = kernel.send(op::LOOKUP, ROOT, &name("stuck"));
     model.until("it waits", |state| state.waiting == 1);
     interrupt(&kernel, first);
@@ -100,14 +126,21 @@ fn who_handles_a_signal_waits_a_little_longer() {
     // In the end it goes as well.
     let answer = kernel.answer();
     assert_eq!((answer.unique, answer.error), (first, -libc::EINTR));
+    // Who is only stopped waits for its answer.
+    kernel.pid = std::process::id();
+    let stopped = kernel.send(op::LOOKUP, ROOT, &name("stuck"));
+    model.until("another waits", |state| state.waiting == 2);
+    interrupt(&kernel, stopped);
+    assert_eq!(kernel.answer_within(Duration::from_millis(2500)), None);
     // Of a process that is gone nobody can tell.
     kernel.pid = i32::MAX as u32;
     let second = kernel.send(op::LOOKUP, ROOT, &name("stuck"));
-    model.until("both wait", |state| state.waiting == 2);
+    model.until("all wait", |state| state.waiting == 3);
     interrupt(&kernel, second);
     let answer = kernel.answer();
     assert_eq!((answer.unique, answer.error), (second, -libc::EINTR));
     model.let_go();
+    assert_eq!(kernel.answer().unique, stopped);
     kernel.end(session);
 }
 

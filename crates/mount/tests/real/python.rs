@@ -53,3 +53,20 @@ fn a_handled_signal_does_not_fail_a_read() {
     std::io::Read::read_to_string(reader.0.stdout.as_mut().unwrap(), &mut said).unwrap();
     assert_eq!(said.trim(), "4096");
 }
+
+#[test]
+fn a_reader_that_was_stopped_had_failed() {
+    use rustix::process::Signal;
+    let held = Held::new();
+    let mut reader =
+        Reader::of(&held, "exec dd if=$POINT/stuck-read iflag=direct bs=4096 count=1 of=/dev/null");
+    held.model.until("it waits", |state| state.stuck_reads.len() == 1);
+    reader.signal(Signal::STOP);
+    // Longer than a handled signal is thought about.
+    std::thread::sleep(Duration::from_millis(2500));
+    reader.signal(Signal::CONT);
+    let answer = held.model.state().stuck_reads.pop().unwrap();
+    let bytes = Model::bytes(STUCK_READ, 0, 4096);
+    answer.send(bytes.chunks(1000));
+    assert!(reader.end().success());
+}

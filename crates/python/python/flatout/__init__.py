@@ -8,8 +8,9 @@ import atexit as _atexit
 import os as _os
 
 from . import _native, safetensors
-from ._native import Buffer, File, Info, Pages, Progress, ReadMany, __version__
-from .aio import AsyncClient
+from ._native import Buffer, Credentials, File, Info, Pages, Progress, ReadMany, __version__
+from ._settings import Settings
+from .aio import AsyncClient, AsyncFile, AsyncReadMany
 from .client import Client, _close_all, default_client
 from .errors import (
     AccessDenied,
@@ -47,10 +48,13 @@ from .verbs import (
 __all__ = [
     "AccessDenied",
     "AsyncClient",
+    "AsyncFile",
+    "AsyncReadMany",
     "Buffer",
     "Cancelled",
     "Client",
     "Corrupt",
+    "Credentials",
     "File",
     "FlatoutError",
     "Info",
@@ -63,6 +67,7 @@ __all__ = [
     "Progress",
     "ReadMany",
     "RemoteFile",
+    "Settings",
     "Throttled",
     "Timeout",
     "Unsupported",

@@ -5,7 +5,31 @@ import time as _time
 
 from . import _tree
 
-__all__ = ["Listing", "add_folder", "entries", "file", "folder", "is_folder", "name_of"]
+__all__ = [
+    "FileAndFolder",
+    "Listing",
+    "add_folder",
+    "bucket",
+    "entries",
+    "file",
+    "folder",
+    "has_folder",
+    "headed",
+    "is_folder",
+    "meet",
+    "name_of",
+]
+
+
+#: S3 leaves the storage class out of the answer to a HEAD where it is this one.
+_UNTOLD = "STANDARD"
+
+
+class FileAndFolder(dict):
+    """The entry of a file that has the name of a folder, where only one of the two can be told of."""
+
+    def copy(self):
+        return FileAndFolder(self)
 
 
 class Listing(list):
@@ -20,9 +44,19 @@ class Listing(list):
     def entry(self, name: str) -> "dict | None":
         """The file of that name, or else the folder."""
         if self._by_name is None:
-            # A file hides the folder of the same name: the later of two stays.
-            self._by_name = {each["name"]: each for each in sorted(self, key=lambda each: each["type"] == "file")}
+            by_name: dict = {}
+            for each in self:
+                meet(by_name, each)
+            self._by_name = by_name
         return self._by_name.get(name)
+
+
+def meet(found: dict, entry: dict) -> None:
+    """Enters `entry` by its name. Of a file and a folder of one name the file is told of, as that of both."""
+    name = entry["name"]
+    other = found.setdefault(name, entry)
+    if other["type"] != entry["type"]:
+        found[name] = FileAndFolder(other if other["type"] == "file" else entry)
 
 
 def name_of(entry: dict) -> str:
@@ -30,11 +64,32 @@ def name_of(entry: dict) -> str:
 
 
 def is_folder(entry: "dict | None") -> bool:
+    """Whether that is no file."""
     return entry is not None and entry["type"] == "directory"
 
 
+def has_folder(entry: dict) -> bool:
+    """Whether keys lie below that name."""
+    return entry["type"] == "directory" or isinstance(entry, FileAndFolder)
+
+
 def folder(name: str) -> dict:
-    return {"name": name, "size": 0, "type": "directory"}
+    return _no_file(name, "DIRECTORY")
+
+
+def bucket(name: str) -> dict:
+    return _no_file(name, "BUCKET")
+
+
+def _no_file(name: str, storage_class: str) -> dict:
+    return {
+        "name": name,
+        "size": 0,
+        "type": "directory",
+        "Key": name,
+        "Size": 0,
+        "StorageClass": storage_class,
+    }
 
 
 def file(name: str, info) -> dict:
@@ -45,11 +100,19 @@ def file(name: str, info) -> dict:
         "name": name,
         "size": info.size,
         "type": "file",
+        "Key": name,
+        "Size": info.size,
         "ETag": info.etag,
         "LastModified": modified,
         "mtime": info.modified,
-        "StorageClass": info.storage_class,
+        "StorageClass": info.storage_class or (_UNTOLD if info.url.startswith("s3:") else None),
     }
+
+
+def headed(name: str, info) -> dict:
+    """With what only a HEAD tells."""
+    told = {"ContentType": info.content_type, "Metadata": info.metadata, "VersionId": info.version_id}
+    return file(name, info) | told
 
 
 def entries(path: str, infos) -> list:
@@ -75,5 +138,4 @@ def add_folder(name: str, folders: dict, found: dict) -> None:
     if not name.endswith("/"):
         entry = folder(name)
         folders[holder].append(entry)
-        # A file hides the folder of the same name.
-        found.setdefault(name, entry)
+        meet(found, entry)

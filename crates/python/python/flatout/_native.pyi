@@ -4,30 +4,46 @@ Every verb takes a URL, ``s3://BUCKET/KEY``, ``oss://BUCKET/KEY`` or ``http[s]:/
 ends within 100 ms of a signal whose handler raises, such as ctrl-C. What goes wrong is a :class:`flatout.FlatoutError`.
 """
 
+import datetime
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, SupportsIndex, final, overload
+from types import GenericAlias
+from typing import Any, Generic, Literal, NoReturn, SupportsIndex, TypeVar, final, overload
 
 from typing_extensions import Buffer as _Exporter
 from typing_extensions import CapsuleType, Self
+
+from .errors import FlatoutError
 
 __all__ = [
     "Buffer",
     "Client",
     "Completions",
+    "Credentials",
     "Fetches",
     "File",
     "Info",
     "Pages",
     "Progress",
+    "Question",
+    "Questions",
     "ReadMany",
     "Version",
+    "Watched",
     "__version__",
     "_after_fork",
     "_at_exit",
+    "check_out",
+    "ends_of",
+    "one_range",
+    "pairs_of",
+    "runs_of",
     "safetensors_header",
     "safetensors_header_end",
+    "urls_of",
 ]
+
+_Read = TypeVar("_Read", covariant=True)
 
 __version__: str
 
@@ -36,11 +52,19 @@ class Buffer:
     """Bytes in memory of their own: writable, aligned to 64 bytes at least, one dimension of unsigned bytes.
 
     ``memoryview``, ``numpy.frombuffer``, ``torch.frombuffer`` and ``from_dlpack`` of either share the memory, which lives as long as
-    any of them. ``len()`` is in bytes, a slice is a memoryview, ``bytes()`` copies, ``==`` compares with any buffer.
+    any of them. ``len()`` is in bytes, a slice is a memoryview, ``bytes()`` copies. As of bytes, ``==`` compares with whatever has
+    bytes, ``in`` looks for some of them, ``+`` makes bytes, and ``decode`` text. It can be written to, and so has no hash, as a
+    bytearray has none: ``hash(bytes(buffer))``. It pickles, from protocol 5 on without a copy where whoever pickles takes buffers
+    out of band; what is unpickled has memory of its own.
+
+    ``Buffer(data)`` copies the bytes of whatever has some.
     """
 
+    def __new__(cls, data: _Exporter | None = None, info: Info | None = None, /) -> Self: ...
+    def __add__(self, other: _Exporter, /) -> bytes: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def __bytes__(self) -> bytes: ...
+    def __contains__(self, item: int | _Exporter, /) -> bool: ...
     def __dlpack__(
         self,
         *,
@@ -57,8 +81,25 @@ class Buffer:
     def __getitem__(self, index: SupportsIndex, /) -> int: ...
     @overload
     def __getitem__(self, index: slice, /) -> memoryview: ...
+    def __iter__(self) -> Iterator[int]: ...
     def __len__(self) -> int: ...
+    def __reduce_ex__(self, protocol: SupportsIndex, /) -> tuple[Any, ...]: ...
     __hash__: None  # type: ignore[assignment]
+    @property
+    def info(self) -> Info | None:
+        """What the answer that brought the bytes told of the object: size, ETag, when it was changed, type, metadata, version id.
+
+        None where nothing was asked, as for an empty range, and of what was read from a file that is open.
+        """
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """The bytes as text, as :meth:`bytes.decode` has it."""
+
+    def startswith(self, prefix: _Exporter) -> bool:
+        """Whether these bytes stand at the beginning."""
+
+    def endswith(self, suffix: _Exporter) -> bool:
+        """Whether these bytes stand at the end."""
 
 @final
 class Info:
@@ -76,9 +117,10 @@ class Info:
         is_prefix: bool,
         metadata: dict[str, str],
         content_type: str | None,
+        version_id: str | None = None,
     ) -> Self: ...
     def __eq__(self, other: object, /) -> bool: ...
-    def __getnewargs__(self) -> tuple[Any, ...]: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
     __hash__: None  # type: ignore[assignment]
     @property
     def url(self) -> str:
@@ -99,15 +141,20 @@ class Info:
     def modified(self) -> float | None:
         """Seconds since 1970, whole ones."""
     @property
-    def storage_class(self) -> str | None: ...
+    def storage_class(self) -> str | None:
+        """Where the origin names one."""
     @property
-    def is_prefix(self) -> bool: ...
+    def is_prefix(self) -> bool:
+        """Whether it is a prefix, and no object."""
     @property
     def metadata(self) -> dict[str, str]:
         """The user's own headers without their prefix; empty in a listing."""
     @property
     def content_type(self) -> str | None:
         """None in a listing."""
+    @property
+    def version_id(self) -> str | None:
+        """Which of the object's versions this is, where the bucket keeps them; None in a listing."""
 
 @final
 class Progress:
@@ -130,7 +177,38 @@ class Progress:
     def limited_by(self) -> str | None:
         """What holds the speed back now, in words and figures; None before there is much to say."""
     @property
-    def is_over(self) -> bool: ...
+    def is_over(self) -> bool:
+        """Whether the call has ended."""
+
+@final
+class Credentials:
+    """An access key pair of S3's or OSS's, with a token where it is temporary: what a client signs with instead of what it finds around.
+
+    ``Client(credentials=…)`` takes one that stays, or a function that returns one. It shows nothing of what it holds, and is never
+    pickled.
+
+    Args:
+        access_key_id: the key's name.
+        secret_access_key: the secret.
+        session_token: of temporary ones.
+        expires: when they end: a datetime with its zone, or seconds since 1970. A function is asked again five minutes before,
+            or at half of a shorter life.
+    """
+
+    def __new__(
+        cls,
+        access_key_id: str,
+        secret_access_key: str,
+        session_token: str | None = None,
+        *,
+        expires: datetime.datetime | float | None = None,
+    ) -> Self: ...
+    def __copy__(self) -> Self: ...
+    def __deepcopy__(self, _memo: Any, /) -> Self: ...
+    def __reduce_ex__(self, _protocol: SupportsIndex, /) -> NoReturn: ...
+    @property
+    def expires(self) -> float | None:
+        """When they end, in seconds since 1970; None of those that stay."""
 
 @final
 class File:
@@ -141,17 +219,26 @@ class File:
     """
 
     @property
-    def url(self) -> str: ...
+    def url(self) -> str:
+        """As it was written."""
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """In bytes."""
     @property
-    def etag(self) -> str | None: ...
+    def etag(self) -> str | None:
+        """As sent, with its quotes; None where the origin told none."""
     @property
-    def modified(self) -> float | None: ...
+    def modified(self) -> float | None:
+        """Seconds since 1970."""
     @property
-    def client(self) -> Client: ...
+    def version_id(self) -> str | None:
+        """The version that was asked for by its id, if one was."""
     @property
-    def closed(self) -> bool: ...
+    def client(self) -> Client:
+        """The client whose engine reads."""
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
     @property
     def stats(self) -> dict[str, int]:
         """``reads`` and ``served_bytes`` so far, of this file in this process."""
@@ -178,11 +265,13 @@ class File:
         """Lets go of what is held for it. Calling it again does nothing."""
 
 @final
-class ReadMany(Iterator[tuple[int, Any]]):
-    """What :meth:`Client.read_many` returns. It is for one thread at a time."""
+class ReadMany(Iterator[tuple[int, _Read]], Generic[_Read]):
+    """What :meth:`Client.read_many` returns: pairs of a number and what was read. It is for one thread at a time."""
 
+    @classmethod
+    def __class_getitem__(cls, key: Any) -> GenericAlias: ...
     def __iter__(self) -> Self: ...
-    def __next__(self) -> tuple[int, Any]: ...
+    def __next__(self) -> tuple[int, _Read]: ...
     def close(self) -> None:
         """Ends what is on its way."""
 
@@ -197,7 +286,6 @@ class Client:
     """Reads objects of S3, OSS and plain HTTP; see :class:`flatout.Client`, which is made from keyword arguments."""
 
     def __new__(cls, settings: dict[str, Any] | None = None, *_args: Any, **_named: Any) -> Self: ...
-    def __getnewargs__(self) -> tuple[dict[str, Any]]: ...
     @property
     def settings(self) -> dict[str, Any]:
         """What it was made with, as a new dict.
@@ -230,15 +318,17 @@ class Client:
         end: int | None = None,
         *,
         if_match: str | None = None,
+        version_id: str | None = None,
         progress: Progress | bool | None = None,
     ) -> Buffer:
-        """An object, or ``[start:end]`` of it as a slice would cut it, into a new buffer.
+        """An object, or ``[start:end]`` of it as a slice would cut it, into a new buffer; its ``info`` says what was told of the object.
 
         Args:
             url: the object.
             start: the first byte, counted from the end where it is negative; the object's first without it.
             end: the byte behind the last one, in the same way; the object's end without it.
             if_match: only of the version with this ETag.
+            version_id: the version of this id, of a bucket that keeps versions, instead of the newest.
             progress: a :class:`Progress` to look at, or True for a bar of tqdm.
 
         Raises:
@@ -252,13 +342,16 @@ class Client:
         self,
         url: str,
         buffer: _Exporter,
+        start: int | None = None,
+        end: int | None = None,
         *,
-        offset: int = 0,
+        offset: int | None = None,
         length: int | None = None,
         if_match: str | None = None,
+        version_id: str | None = None,
         progress: Progress | bool | None = None,
     ) -> int:
-        """Fills ``buffer`` with an object, or ``length`` bytes of it from ``offset`` on, by many ranges at once; how many bytes landed.
+        """Fills ``buffer`` with an object, or with ``[start:end]`` of it, by many ranges at once; how many bytes landed.
 
         The bytes land where they are wanted, nothing is copied. The buffer is any writable one that is C-contiguous, of whatever
         items; it may be longer than what comes. It is the call's until that returns: nothing writes to it after, also when the
@@ -267,9 +360,13 @@ class Client:
         Args:
             url: the object.
             buffer: where the bytes go, from its first on.
-            offset: of the object, in bytes.
-            length: in bytes; all that is left without it, which has to fit. Fewer come where the object ends before.
+            start: the first byte, as of :meth:`read`.
+            end: the byte behind the last one; the object's end without it, and then all that is left has to fit. Fewer come where
+                the object ends before.
+            offset: another way to say ``start``, counted from 0.
+            length: another way to say ``end``: so many bytes from ``offset`` on.
             if_match: only of the version with this ETag.
+            version_id: the version of this id, of a bucket that keeps versions, instead of the newest.
             progress: a :class:`Progress` to look at, or True for a bar of tqdm.
 
         Raises:
@@ -286,6 +383,7 @@ class Client:
         ranges: Sequence[tuple[int | None, int | None]],
         *,
         if_match: str | None = None,
+        version_id: str | None = None,
         max_gap: int | None = None,
         out: None = None,
         progress: Progress | bool | None = None,
@@ -297,6 +395,7 @@ class Client:
         ranges: Sequence[tuple[int | None, int | None]],
         *,
         if_match: str | None = None,
+        version_id: str | None = None,
         max_gap: int | None = None,
         out: Sequence[_Exporter],
         progress: Progress | bool | None = None,
@@ -307,6 +406,7 @@ class Client:
             url: the object.
             ranges: pairs ``(start, end)`` as in a slice; they may overlap.
             if_match: only of the version with this ETag.
+            version_id: the version of this id, of a bucket that keeps versions, instead of the newest.
             max_gap: so many bytes between two small ranges are fetched rather than asked around; 256 KiB without it.
             out: as many writable buffers, to be filled instead of new ones.
             progress: a :class:`Progress` to look at, or True for a bar of tqdm.
@@ -315,22 +415,33 @@ class Client:
             A buffer for each range, in the order of ``ranges``; with ``out`` how many bytes came for each.
         """
 
+    @overload
     def read_many(
         self,
         urls: Iterable[str | Info | tuple[str, int | None, int | None]],
         *,
         ordered: bool = True,
         concurrency: int | None = None,
-        return_exceptions: bool = False,
+        return_exceptions: Literal[False] = False,
         progress: Progress | bool | None = None,
-    ) -> ReadMany:
+    ) -> ReadMany[Buffer]: ...
+    @overload
+    def read_many(
+        self,
+        urls: Iterable[str | Info | tuple[str, int | None, int | None]],
+        *,
+        ordered: bool = True,
+        concurrency: int | None = None,
+        return_exceptions: bool,
+        progress: Progress | bool | None = None,
+    ) -> ReadMany[Buffer | FlatoutError]:
         """Many objects, each into a buffer of its own, as many at once as are good and memory allows.
 
         A small object costs one request, as does one whose size nobody knows; pass entries of a listing where objects may be large, so
         that those come in parts.
 
         Args:
-            urls: URLs, entries of a listing, or ``(url, start, end)``; taken as they are wanted.
+            urls: URLs, ``(url, start, end)``, or an :class:`Info`, of the version that it names; taken as they are wanted.
             ordered: in the order of ``urls``; else as they come.
             concurrency: how many may be on their way or wait to be taken; 128 without it.
             return_exceptions: what went wrong is handed on in its place, else it is raised and ends all.
@@ -346,6 +457,7 @@ class Client:
         path: str | os.PathLike[str],
         *,
         if_match: str | None = None,
+        version_id: str | None = None,
         progress: Progress | bool | None = None,
     ) -> int:
         """An object to a file, which appears under its name when it is whole and verified; its bytes.
@@ -370,7 +482,7 @@ class Client:
         *,
         progress: Progress | bool | None = None,
         return_exceptions: bool,
-    ) -> list[Any]:
+    ) -> list[int | FlatoutError]:
         """Objects to files, pairs ``(url, path)``, as :meth:`download`; the bytes of each, or with ``return_exceptions`` why not.
 
         All are tried; without ``return_exceptions`` the first that failed is raised then.
@@ -385,14 +497,14 @@ class Client:
     def buckets(self, scheme: str = "s3") -> list[str]:
         """The names of the account's buckets, of ``"s3"`` or ``"oss"``."""
 
-    def stat(self, url: str) -> Info:
+    def stat(self, url: str, *, version_id: str | None = None) -> Info:
         """What the origin says of an object, by one HEAD."""
 
-    def exists(self, url: str) -> bool:
+    def exists(self, url: str, *, version_id: str | None = None) -> bool:
         """Whether there is such an object, by one HEAD. What else goes wrong is raised."""
 
-    def presign(self, url: str, *, expires: int = 3600) -> str:
-        """A URL by which anybody may read the object for so many seconds, signed with the keys of now. Nothing is asked.
+    def presign(self, url: str, *, expires: int | datetime.timedelta = 3600, version_id: str | None = None) -> str:
+        """A URL by which anybody may read the object for so many seconds, or that time, signed with the keys of now. Nothing is asked.
 
         Raises:
             AccessDenied: there are no keys to sign with.
@@ -400,7 +512,13 @@ class Client:
         """
 
     def file(
-        self, url: str, *, size: int | None = None, etag: str | None = None, modified: float | None = None
+        self,
+        url: str,
+        *,
+        size: int | None = None,
+        etag: str | None = None,
+        modified: float | None = None,
+        version_id: str | None = None,
     ) -> File:
         """An object to be read here and there. With ``size`` from a listing nothing is asked beforehand; without, one HEAD.
 
@@ -409,6 +527,7 @@ class Client:
             size: in bytes.
             etag: of the version that is meant.
             modified: when that was made, in seconds since 1970: tells versions apart where there is no strong ETag.
+            version_id: the version of this id, of a bucket that keeps versions, instead of the newest.
         """
 
 @final
@@ -436,8 +555,23 @@ class Completions:
         end: int | None = None,
         *,
         if_match: str | None = None,
-        progress: Progress | bool | None = None,
+        version_id: str | None = None,
+        progress: Progress | Watched | bool | None = None,
     ) -> int: ...
+    def read_one(
+        self,
+        client: Client,
+        url: str,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        bytes: int | None = None,
+        if_match: str | None = None,
+        version_id: str | None = None,
+        progress: Progress | Watched | bool | None = None,
+    ) -> int:
+        """One of many: as many bytes at most as are said, or else those of a small object; an int is awaited where there are more."""
+
     def is_of_nothing(
         self,
         client: Client,
@@ -446,6 +580,7 @@ class Completions:
         end: int | None = None,
         *,
         if_match: str | None = None,
+        version_id: str | None = None,
     ) -> int:
         """Whether a read failed since the object has no bytes there; that of a read whose result is an exception."""
 
@@ -454,12 +589,15 @@ class Completions:
         client: Client,
         url: str,
         buffer: _Exporter,
+        start: int | None = None,
+        end: int | None = None,
         *,
-        offset: int = 0,
-        length: int | None = None,
         if_match: str | None = None,
-        progress: Progress | bool | None = None,
-    ) -> int: ...
+        version_id: str | None = None,
+        progress: Progress | Watched | bool | None = None,
+    ) -> int:
+        """How many bytes landed, and what was told of the object, are awaited."""
+
     def download(
         self,
         client: Client,
@@ -467,10 +605,74 @@ class Completions:
         path: str | os.PathLike[str],
         *,
         if_match: str | None = None,
-        progress: Progress | bool | None = None,
+        version_id: str | None = None,
+        progress: Progress | Watched | bool | None = None,
     ) -> int: ...
-    def stat(self, client: Client, url: str) -> int: ...
+    def stat(self, client: Client, url: str, *, version_id: str | None = None) -> int: ...
     def ls(self, client: Client, url: str, *, recursive: bool = False) -> int: ...
+    def page(self, client: Client, pages: Pages) -> int:
+        """The next page of a listing; None is awaited behind the last."""
+
+    def buckets(self, client: Client, scheme: str) -> int: ...
+    def presign(
+        self, client: Client, url: str, *, expires: int | datetime.timedelta, version_id: str | None = None
+    ) -> int: ...
+    def pread(
+        self, client: Client, file: File, offset: int, n: int, *, as_bytes: bool = False, past: bool = False
+    ) -> int:
+        """A range of a file that is not empty, as a Buffer or as bytes; None is awaited where what is ahead has failed."""
+
+    def preadinto(self, client: Client, file: File, offset: int, buffer: _Exporter, *, past: bool = False) -> int:
+        """Fills ``buffer`` from ``offset`` of a file on, where there is something of it; how many bytes, or None as of ``pread``."""
+
+@final
+class Watched:
+    """The progress of several calls that are one to their caller, handed to each as ``progress=``."""
+
+    def __new__(cls, progress: Progress | bool | None, title: str) -> Self: ...
+    def end(self) -> None:
+        """They are over."""
+
+@final
+class Question:
+    """Somebody wants keys of a function."""
+
+    def answer(self, returned: object) -> None:
+        """Answers it with what the function returned."""
+
+    def refuse(self, why: str) -> None:
+        """Says why there are none."""
+
+@final
+class Questions:
+    """What is asked of a function that returns keys."""
+
+    def next(self) -> Question | None:
+        """Waits for the next one; None when nobody asks any more."""
+
+def check_out(ranges: Sequence[tuple[int, int]], out: Sequence[_Exporter]) -> None:
+    """Refuses buffers that do not fit their ranges, or have bytes in common: what is to be filled later, one after the other."""
+
+def ends_of(ranges: Sequence[tuple[int | None, int | None]]) -> list[tuple[int | None, int | None]]:
+    """For asyncio: ranges, checked."""
+
+def one_range(
+    start: int | None, end: int | None, offset: int | None = None, length: int | None = None
+) -> tuple[int | None, int | None]:
+    """For asyncio: the ends of what a read is to bring, however the caller names them."""
+
+def pairs_of(
+    pairs: Sequence[tuple[str, str | os.PathLike[str]]],
+) -> list[tuple[str, str | os.PathLike[str]]]:
+    """For asyncio: pairs of URL and path, checked."""
+
+_Iterable = TypeVar("_Iterable", bound=Iterable[Any])
+
+def urls_of(urls: _Iterable) -> _Iterable:
+    """For asyncio: what holds many URLs, checked."""
+
+def runs_of(ranges: Sequence[tuple[int, int]], max_gap: int | None = None) -> list[tuple[int, int, list[int]]]:
+    """What is asked for together, as (start, end, which of the ranges lie in it)."""
 
 def _at_exit() -> None: ...
 def _after_fork() -> None: ...

@@ -2,6 +2,7 @@
 
 import re
 
+from ._native import Credentials
 from .errors import UsageError
 
 __all__ = ["settings"]
@@ -10,10 +11,9 @@ __all__ = ["settings"]
 _SECRETS = {"key", "secret", "token", "username", "password", "access_key_id", "access_key_secret", "security_token"}
 _CLIENT_SECRETS = {"aws_access_key_id", "aws_secret_access_key", "aws_session_token"}
 
-# Of fsspec, s3fs and ossfs, and without a meaning here: there is no event loop; the engine finds how much to ask for
-# ahead and at a time, and where a bucket lies.
+# Of fsspec, s3fs and ossfs, and no settings: what is awaited is awaited on the loop of whoever awaits it; the engine
+# finds how much to ask for ahead and at a time, and where a bucket lies.
 _WITHOUT_EFFECT = {
-    "asynchronous",
     "batch_size",
     "cache_regions",
     "default_block_size",
@@ -46,7 +46,7 @@ def settings(options: dict, scheme: str) -> dict:
     for name, value in options.items():
         if value is None or name in _WITHOUT_EFFECT:
             continue
-        if name in _SECRETS:
+        if name in _SECRETS or isinstance(value, Credentials):
             if value != "":
                 raise _secret(name, scheme)
         elif name in _TRANSLATED:
@@ -74,7 +74,8 @@ def _secret(name: str, scheme: str) -> UsageError:
     )
     return _usage(
         f"'{name}' is a secret, and arguments get into pickles, logs and tokens",
-        f"leave it out: keys come from {variables}, from a profile (profile='NAME'), or from the machine's role",
+        f"leave it out: keys come from {variables}, from a profile (profile='NAME'), from the machine's role, or from a "
+        "function that returns them (credentials=FUNCTION)",
     )
 
 
@@ -110,7 +111,8 @@ def _check_use_ssl(options, found):
 def _version_aware(found, value, scheme):
     if value:
         raise _usage(
-            "versions by their id are not read yet", "leave out version_aware: each file that is open stays one version"
+            "versions are not listed",
+            "leave out version_aware: each file that is open stays one version, and version_id= opens another one",
         )
 
 

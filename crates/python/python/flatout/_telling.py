@@ -4,10 +4,10 @@ import threading as _threading
 
 from ._native import Progress
 
-__all__ = ["Telling"]
+__all__ = ["EVERY_S", "Telling"]
 
 #: How often. Never for each piece that lands: the interpreter's lock would be in the way of the bytes.
-_EVERY_S = 0.1
+EVERY_S = 0.1
 
 
 class Telling:
@@ -41,7 +41,7 @@ class Telling:
             self._tell(self._progress.done, self._progress.total)
 
     def _tell_until_over(self):
-        while not self._over.wait(_EVERY_S):
+        while not self._over.wait(EVERY_S):
             total = self._progress.total
             if total is None:
                 continue

@@ -18,9 +18,9 @@ class ToldFile(RemoteFile):
     object is told what is there.
     """
 
-    def __init__(self, client, url, told, on_changed):
-        super().__init__(client.file(url, **told), client=client)
-        self._is_open_to_change = bool(told)
+    def __init__(self, client, url, told, on_changed, version_id=None):
+        super().__init__(client.file(url, **told, version_id=version_id), client=client)
+        self._is_open_to_change = bool(told) and version_id is None
         self._on_changed = on_changed
 
     @property

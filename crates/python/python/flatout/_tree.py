@@ -1,6 +1,8 @@
 """Keys as a tree of files and folders, as fsspec and Arrow have it. Paths are ``bucket/key``, without a ``/`` at either
 end."""
 
+from contextlib import aclosing as _aclosing
+
 from .errors import NotFound
 
 __all__ = ["TRUSTED_S", "is_folder", "look_up", "missing", "parent"]
@@ -15,7 +17,7 @@ def parent(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def look_up(client, scheme: str, path: str):
+async def look_up(calls, scheme: str, path: str):
     """The ``Info`` of the object at ``path``, or None where a folder or bucket is there.
 
     Raises:
@@ -23,22 +25,24 @@ def look_up(client, scheme: str, path: str):
     """
     if "/" in path:
         try:
-            return client.stat(f"{scheme}://{path}")
+            return await calls.stat(f"{scheme}://{path}")
         except NotFound:
             pass
-    if not is_folder(client, scheme, path):
+    if not await is_folder(calls, scheme, path):
         raise missing(scheme, path)
     return None
 
 
-def is_folder(client, scheme: str, path: str) -> bool:
+async def is_folder(calls, scheme: str, path: str) -> bool:
     """Whether keys lie below ``path``, or a bucket is there."""
     try:
-        first = next(iter(client.ls_pages(f"{scheme}://{path}/")), [])
+        async with _aclosing(calls.ls_pages(f"{scheme}://{path}/")) as pages:
+            async for page in pages:
+                return bool(page) or "/" not in path
     except NotFound:
         return False
     # A bucket is there without a key, too.
-    return bool(first) or "/" not in path
+    return "/" not in path
 
 
 def missing(scheme: str, path: str) -> NotFound:

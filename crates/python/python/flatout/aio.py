@@ -1,120 +1,506 @@
-"""The verbs that asyncio wants, awaited: no thread waits for them, and none of the engine's takes the interpreter's lock."""
+"""The client's verbs for asyncio, awaited: no thread waits for a transfer, and none of the engine's takes the interpreter's lock."""
+
+from __future__ import annotations
 
 import asyncio as _asyncio
 import atexit as _atexit
 import os as _os
 import weakref as _weakref
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from datetime import timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from . import _native
+from ._aio_file import AsyncFile
+from ._aio_many import AsyncReadMany
 from .client import Client, default_client
-from .errors import Unsupported as _Unsupported
+from .errors import FlatoutError, ObjectChanged, Unsupported
 
-__all__ = ["AsyncClient"]
+if TYPE_CHECKING:
+    from typing import Unpack
 
-_open: "_weakref.WeakSet[_Loop]" = _weakref.WeakSet()
+    from typing_extensions import Buffer as _Exporter
+
+    from ._settings import Settings
+
+__all__ = ["AsyncClient", "AsyncFile", "AsyncReadMany"]
+
+_T = TypeVar("_T")
+
+#: How many ranges of an object, or files, are under way at a time; the engine itself decides how many requests are.
+_AT_A_TIME = 128
+#: No read of several ranges together is longer than this.
+_TOGETHER_BYTES = 8 << 20
+
+_open: _weakref.WeakSet[_Loop] = _weakref.WeakSet()
 
 
 class AsyncClient:
-    """Some of :class:`flatout.Client`'s verbs for asyncio; of ``client``, of one made from ``settings``, or of the default one.
+    """:class:`flatout.Client`'s verbs for asyncio: of ``client``, of one made from ``settings``, or of the default one.
 
     A task that is cancelled ends its transfer; the await returns when no thread writes to its buffer any more. It may be used
-    from several loops. It pickles as its client.
+    from several loops. It pickles as its client. ``async with AsyncClient(…) as client:`` closes the client that was made from
+    settings; one that was given, and the default one, stay open.
     """
 
-    def __init__(self, client=None, **settings):
+    def __init__(self, client: Client | None = None, **settings: Unpack[Settings]) -> None:
         if client is not None and settings:
             raise TypeError("AsyncClient takes a client or settings, not both")
+        self._is_own = client is None and bool(settings)
         self._client = client or (Client(**settings) if settings else default_client())
-        self._loops = _weakref.WeakKeyDictionary()
+        self._loops: _weakref.WeakKeyDictionary[_asyncio.AbstractEventLoop, _Loop] = _weakref.WeakKeyDictionary()
 
     @property
-    def client(self):
+    def client(self) -> Client:
         """The client whose engine does the work."""
         return self._client
 
-    async def read(self, url, start=None, end=None, *, if_match=None, progress=None):
-        """As :meth:`flatout.Client.read`."""
-        if start is not None and end is not None and start >= 0 and end >= 0 and end <= start:
-            return self._client.read(url, 0, 0)
-        if (end is not None and end < 0) or (end is not None and start is not None and start < 0):
-            info = await self.stat(url)
-            if info.size is None:
-                cause, hint = "the origin does not tell the object's size", "read the whole object, or count from its start"
-                raise _Unsupported(kind="unsupported", doing="read", object=url, cause=cause, hint=hint)
-            start, end, _ = slice(start, end).indices(info.size)
-            if end <= start:
-                return self._client.read(url, 0, 0)
-            if_match = if_match or info.etag
-        got = await self._run("read", url, start, end, if_match=if_match, progress=progress)
-        return got if await self._has_bytes(got, url, start, end, if_match) else self._client.read(url, 0, 0)
+    async def read(
+        self,
+        url: str,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        if_match: str | None = None,
+        version_id: str | None = None,
+        progress: _native.Progress | bool | None = None,
+    ) -> _native.Buffer:
+        ends = await self._resolved(url, *_native.one_range(start, end), if_match, version_id)
+        if ends is None:
+            return _native.Buffer()
+        got: _native.Buffer | None
+        got = await self._read("read", url, *ends, version_id=version_id, progress=progress)
+        return _native.Buffer() if got is None else got
 
-    async def readinto(self, url, buffer, *, offset=0, length=None, if_match=None, progress=None):
-        """As :meth:`flatout.Client.readinto`. The buffer is the call's until it returns, or raises."""
-        if length == 0:
-            return self._client.readinto(url, buffer, length=0)
-        got = await self._run(
-            "readinto", url, buffer, offset=offset, length=length, if_match=if_match, progress=progress
-        )
-        end = None if length is None else offset + length
-        return got if await self._has_bytes(got, url, offset, end, if_match) else 0
+    async def readinto(
+        self,
+        url: str,
+        buffer: _Exporter,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        offset: int | None = None,
+        length: int | None = None,
+        if_match: str | None = None,
+        version_id: str | None = None,
+        progress: _native.Progress | bool | None = None,
+    ) -> int:
+        ends = await self._resolved(url, *_native.one_range(start, end, offset, length), if_match, version_id)
+        if ends is None:
+            # A buffer that cannot be filled is refused all the same.
+            return self._client.readinto(url, buffer, 0, 0)
+        filled = await self._fill(url, buffer, *ends, version_id=version_id, progress=progress)
+        return 0 if filled is None else filled[0]
 
-    async def _has_bytes(self, got, url, start, end, if_match):
-        """Whether there was something to be read; what a read failed by is its result where that is to be found out."""
-        if not isinstance(got, Exception):
-            return True
-        if await self._run("is_of_nothing", url, start, end, if_match=if_match):
-            return False
-        raise got
-
-    async def download(self, url, path, *, if_match=None, progress=None):
-        """As :meth:`flatout.Client.download`."""
-        return await self._run("download", url, path, if_match=if_match, progress=progress)
-
-    async def stat(self, url):
-        """As :meth:`flatout.Client.stat`."""
-        return await self._run("stat", url)
-
-    async def exists(self, url):
-        """As :meth:`flatout.Client.exists`."""
+    @overload
+    async def read_ranges(
+        self,
+        url: str,
+        ranges: Sequence[tuple[int | None, int | None]],
+        *,
+        if_match: str | None = None,
+        version_id: str | None = None,
+        max_gap: int | None = None,
+        out: None = None,
+        progress: _native.Progress | bool | None = None,
+    ) -> list[_native.Buffer]: ...
+    @overload
+    async def read_ranges(
+        self,
+        url: str,
+        ranges: Sequence[tuple[int | None, int | None]],
+        *,
+        if_match: str | None = None,
+        version_id: str | None = None,
+        max_gap: int | None = None,
+        out: Sequence[_Exporter],
+        progress: _native.Progress | bool | None = None,
+    ) -> list[int]: ...
+    async def read_ranges(
+        self,
+        url: str,
+        ranges: Sequence[tuple[int | None, int | None]],
+        *,
+        if_match: str | None = None,
+        version_id: str | None = None,
+        max_gap: int | None = None,
+        out: Sequence[_Exporter] | None = None,
+        progress: _native.Progress | bool | None = None,
+    ) -> list[_native.Buffer] | list[int]:
+        wanted, if_match = await self._places(url, _native.ends_of(ranges), if_match, version_id)
+        if out is not None:
+            _native.check_out(wanted, list(out))
+        reads = _RangeReads(self, url, if_match, version_id, wanted, out)
+        runs = _native.runs_of(wanted, max_gap)
+        at_a_time = min(_AT_A_TIME, max(self._client.memory_limit // _TOGETHER_BYTES, 1))
+        watched = _native.Watched(progress, url.rpartition("/")[2])
         try:
-            await self.stat(url)
+            await _all((lambda run=run: reads.read(*run, watched) for run in runs), at_a_time)
+        finally:
+            watched.end()
+        return reads.filled if out is not None else reads.buffers
+
+    @overload
+    def read_many(
+        self,
+        urls: Iterable[str | _native.Info | tuple[str, int | None, int | None]],
+        *,
+        ordered: bool = True,
+        concurrency: int | None = None,
+        return_exceptions: Literal[False] = False,
+        progress: _native.Progress | bool | None = None,
+    ) -> AsyncReadMany[_native.Buffer]: ...
+    @overload
+    def read_many(
+        self,
+        urls: Iterable[str | _native.Info | tuple[str, int | None, int | None]],
+        *,
+        ordered: bool = True,
+        concurrency: int | None = None,
+        return_exceptions: bool,
+        progress: _native.Progress | bool | None = None,
+    ) -> AsyncReadMany[_native.Buffer | FlatoutError]: ...
+    def read_many(
+        self,
+        urls: Iterable[str | _native.Info | tuple[str, int | None, int | None]],
+        *,
+        ordered: bool = True,
+        concurrency: int | None = None,
+        return_exceptions: bool = False,
+        progress: _native.Progress | bool | None = None,
+    ) -> AsyncReadMany[Any]:
+        return AsyncReadMany(self, urls, ordered, concurrency, return_exceptions, progress)
+
+    async def download(
+        self,
+        url: str,
+        path: str | _os.PathLike[str],
+        *,
+        if_match: str | None = None,
+        version_id: str | None = None,
+        progress: _native.Progress | bool | None = None,
+    ) -> int:
+        named = {"if_match": if_match, "version_id": version_id, "progress": progress}
+        count: int = await self._run("download", url, path, **named)
+        return count
+
+    @overload
+    async def download_many(
+        self,
+        pairs: Sequence[tuple[str, str | _os.PathLike[str]]],
+        *,
+        progress: _native.Progress | bool | None = None,
+        return_exceptions: Literal[False] = False,
+    ) -> list[int]: ...
+    @overload
+    async def download_many(
+        self,
+        pairs: Sequence[tuple[str, str | _os.PathLike[str]]],
+        *,
+        progress: _native.Progress | bool | None = None,
+        return_exceptions: bool,
+    ) -> list[int | FlatoutError]: ...
+    async def download_many(
+        self,
+        pairs: Sequence[tuple[str, str | _os.PathLike[str]]],
+        *,
+        progress: _native.Progress | bool | None = None,
+        return_exceptions: bool = False,
+    ) -> Sequence[int | FlatoutError]:
+        wanted = _native.pairs_of(pairs)
+        outcomes: list[int | FlatoutError] = [0] * len(wanted)
+        watched = _native.Watched(progress, f"{len(wanted)} files")
+
+        async def one(index: int, url: str, path: str | _os.PathLike[str]) -> None:
+            try:
+                outcomes[index] = await self._run("download", url, path, progress=watched)
+            except FlatoutError as error:
+                outcomes[index] = error
+
+        try:
+            jobs = (lambda index=index, pair=pair: one(index, *pair) for index, pair in enumerate(wanted))
+            await _all(jobs, _AT_A_TIME)
+        finally:
+            watched.end()
+        for outcome in outcomes:
+            if isinstance(outcome, FlatoutError) and not return_exceptions:
+                raise outcome
+        return outcomes
+
+    async def stat(self, url: str, *, version_id: str | None = None) -> _native.Info:
+        info: _native.Info = await self._run("stat", url, version_id=version_id)
+        return info
+
+    async def exists(self, url: str, *, version_id: str | None = None) -> bool:
+        try:
+            await self.stat(url, version_id=version_id)
         except FileNotFoundError:
             return False
         return True
 
-    async def ls(self, url, *, recursive=False):
-        """As :meth:`flatout.Client.ls`."""
-        return await self._run("ls", url, recursive=recursive)
+    async def ls(self, url: str, *, recursive: bool = False) -> list[_native.Info]:
+        entries: list[_native.Info] = await self._run("ls", url, recursive=recursive)
+        return entries
 
-    async def _run(self, verb, *args, **named):
+    async def ls_pages(self, url: str, *, recursive: bool = False) -> AsyncIterator[list[_native.Info]]:
+        pages = self._client.ls_pages(url, recursive=recursive)
+        while (page := await self._run("page", pages)) is not None:
+            yield page
+
+    async def buckets(self, scheme: str = "s3") -> list[str]:
+        names: list[str] = await self._run("buckets", scheme)
+        return names
+
+    async def presign(self, url: str, *, expires: int | timedelta = 3600, version_id: str | None = None) -> str:
+        presigned: str = await self._run("presign", url, expires=expires, version_id=version_id)
+        return presigned
+
+    async def open(
+        self,
+        url: str,
+        mode: Literal["rb"] = "rb",
+        *,
+        size: int | None = None,
+        etag: str | None = None,
+        modified: float | None = None,
+        version_id: str | None = None,
+    ) -> AsyncFile:
+        """The object as a :class:`flatout.AsyncFile`. With ``size`` (and ``etag``) from a listing nothing is asked beforehand."""
+        if mode not in ("rb", "br"):
+            cause = f"mode {mode!r}: objects are read as bytes, 'rb'"
+            raise Unsupported(kind="unsupported", doing="open", object=url, cause=cause)
+        if size is None:
+            info = await self.stat(url, version_id=version_id)
+            if etag is not None and _bare(etag) != _bare(info.etag):
+                cause = f"the ETag is {info.etag or 'none'}, not {etag}"
+                raise ObjectChanged(kind="changed", doing="read", object=url, cause=cause)
+            size, etag, modified = _size(url, info), info.etag, info.modified
+        file = self._client.file(url, size=size, etag=etag, modified=modified, version_id=version_id)
+        return AsyncFile(self, file)
+
+    async def aclose(self) -> None:
+        """Closes the client, if it was made from settings: what is awaited ends by :class:`flatout.Cancelled`."""
+        if self._is_own:
+            self._client.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def _resolved(
+        self, url: str, start: int | None, end: int | None, if_match: str | None, version_id: str | None
+    ) -> tuple[int | None, int | None, str | None] | None:
+        """What is to be asked for, and of which version where that was looked at; None where it is no byte."""
+        if end is None:
+            return start, end, if_match
+        if end >= 0 and (start is None or start >= 0):
+            return (start, end, if_match) if end > (start or 0) else None
+        info = await self.stat(url, version_id=version_id)
+        start, end, _ = slice(start, end).indices(_size(url, info))
+        return (start, end, if_match or info.etag) if end > start else None
+
+    async def _places(
+        self,
+        url: str,
+        ranges: list[tuple[int | None, int | None]],
+        if_match: str | None,
+        version_id: str | None,
+    ) -> tuple[list[tuple[int, int]], str | None]:
+        """Ranges as they lie in the object; its size is asked for only where it matters."""
+        if all(end is not None and end >= 0 and (start or 0) >= 0 for start, end in ranges):
+            return [(start or 0, max(end or 0, start or 0)) for start, end in ranges], if_match
+        info = await self.stat(url, version_id=version_id)
+        places = [slice(*ends).indices(_size(url, info)) for ends in ranges]
+        return [(start, max(start, end)) for start, end, _ in places], if_match or info.etag
+
+    async def _read(
+        self,
+        verb: str,
+        url: str,
+        start: int | None,
+        end: int | None,
+        if_match: str | None,
+        *,
+        version_id: str | None = None,
+        **named: Any,
+    ) -> Any:
+        """What is read; None where there is nothing."""
+        if version_id is not None:
+            named["version_id"] = version_id
+        got = await self._run(verb, url, start, end, if_match=if_match, **named)
+        return await self._unless_nothing(got, url, start, end, if_match, version_id)
+
+    async def _fill(
+        self,
+        url: str,
+        buffer: _Exporter,
+        start: int | None,
+        end: int | None,
+        if_match: str | None,
+        *,
+        version_id: str | None,
+        progress: _native.Progress | _native.Watched | bool | None,
+    ) -> tuple[int, _native.Info | None] | None:
+        named = {"if_match": if_match, "version_id": version_id, "progress": progress}
+        got = await self._run("readinto", url, buffer, start, end, **named)
+        filled: tuple[int, _native.Info | None] | None
+        filled = await self._unless_nothing(got, url, start, end, if_match, version_id)
+        return filled
+
+    async def _unless_nothing(
+        self, got: Any, url: str, start: int | None, end: int | None, if_match: str | None, version_id: str | None
+    ) -> Any:
+        """What a read failed by is its result where it may be that the object has no bytes there: None where that is so."""
+        if not isinstance(got, Exception):
+            return got
+        if await self._run("is_of_nothing", url, start, end, if_match=if_match, version_id=version_id):
+            return None
+        raise got
+
+    async def _run(self, verb: str, *args: Any, **named: Any) -> Any:
         loop = _asyncio.get_running_loop()
         own = self._loops.get(loop)
         if own is None or own.process != _os.getpid():
             own = self._loops[loop] = _Loop(loop)
         return await own.run(verb, self._client, *args, **named)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return AsyncClient, (self._client,)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"AsyncClient({self._client!r})"
+
+
+for _verb in ("read", "readinto", "read_ranges", "read_many", "download", "download_many", "stat", "exists", "ls", "ls_pages", "buckets", "presign"):
+    getattr(AsyncClient, _verb).__doc__ = getattr(Client, _verb).__doc__
+del _verb
+
+
+def _size(url: str, info: _native.Info) -> int:
+    if info.size is None:
+        cause, hint = "the origin does not tell the object's size", "read the whole object, or count from its start"
+        raise Unsupported(kind="unsupported", doing="read", object=url, cause=cause, hint=hint)
+    return info.size
+
+
+def _bare(etag: str | None) -> str | None:
+    return None if etag is None else etag.strip('"')
+
+
+class _RangeReads:
+    """Where the ranges of one object go, all of one version."""
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        url: str,
+        if_match: str | None,
+        version_id: str | None,
+        ranges: list[tuple[int, int]],
+        out: Sequence[_Exporter] | None,
+    ) -> None:
+        self._client, self._url, self._if_match, self._version_id = client, url, if_match, version_id
+        self._ranges, self._out = ranges, out
+        self._version: tuple[Any, ...] | None = None
+        self.filled = [0] * len(ranges)
+        self.buffers = [_native.Buffer() for _ in ranges]
+
+    async def read(self, start: int, end: int, of: list[int], watched: _native.Watched) -> None:
+        """What is asked for together: `of` says which ranges lie in it."""
+        ends = (start, end, self._if_match)
+        if self._out is not None and len(of) == 1:
+            buffer = self._out[of[0]]
+            filled = await self._client._fill(
+                self._url, buffer, *ends, version_id=self._version_id, progress=watched
+            )
+            if filled is not None:
+                self.filled[of[0]], info = filled
+                self._hold(info)
+            return
+        got = await self._client._read("read", self._url, *ends, version_id=self._version_id, progress=watched)
+        if got is None:
+            return
+        self._hold(got.info)
+        for index in of:
+            self._put(index, got if len(of) == 1 else _native.Buffer(self._part(index, got, start), got.info))
+
+    def _part(self, index: int, got: _native.Buffer, start: int) -> memoryview:
+        first, end = self._ranges[index]
+        return memoryview(got)[first - start : max(first, end) - start]
+
+    def _put(self, index: int, buffer: _native.Buffer) -> None:
+        if self._out is None:
+            self.buffers[index] = buffer
+            return
+        self.filled[index] = len(buffer)
+        with memoryview(self._out[index]) as view, view.cast("B") as place:
+            place[: len(buffer)] = memoryview(buffer)
+
+    def _hold(self, info: _native.Info | None) -> None:
+        """All ranges are of the version that came first."""
+        if info is None:
+            return
+        version = (info.etag, info.size, info.modified)
+        if self._version is None:
+            self._version = version
+        elif self._version != version:
+            cause = f"the object was replaced: ETag {self._version[0] or 'none'} and {info.etag or 'none'}"
+            raise ObjectChanged(kind="changed", doing="read", object=self._url, cause=cause)
+
+
+async def _all(jobs: Iterable[Callable[[], Coroutine[Any, Any, None]]], at_a_time: int) -> None:
+    """Runs them, so many at a time. The first that fails ends the others, and is raised when they have ended."""
+    left = iter(jobs)
+
+    async def work() -> None:
+        for job in left:
+            await job()
+
+    workers = [_asyncio.ensure_future(work()) for _ in range(at_a_time)]
+    try:
+        await _asyncio.gather(*workers)
+    finally:
+        for worker in workers:
+            worker.cancel()
+        # Nothing writes to a buffer of theirs any more.
+        await _quiet(workers)
+
+
+async def _quiet(tasks: Iterable[_asyncio.Future[Any]]) -> None:
+    """Waits until tasks that were cancelled have ended, also where the one that waits is cancelled once more."""
+    left = [task for task in tasks if not task.done()]
+    cancelled = False
+    while left:
+        try:
+            await _asyncio.wait(left)
+        except _asyncio.CancelledError:
+            cancelled = True
+        left = [task for task in left if not task.done()]
+    if cancelled:
+        raise _asyncio.CancelledError
 
 
 class _Loop:
     """What of one loop is under way."""
 
-    def __init__(self, loop):
+    def __init__(self, loop: _asyncio.AbstractEventLoop) -> None:
         self.process = _os.getpid()
         self._completions = completions = _native.Completions()
-        self._futures = futures = {}
+        self._futures: dict[int, _asyncio.Future[Any]] = {}
         # Nothing here keeps the loop, or is kept by it longer than it lives: it is the key under which this is known.
-        loop.add_reader(completions.fileno(), _settle, completions, futures)
+        loop.add_reader(completions.fileno(), _settle, completions, self._futures)
         self._loop = _weakref.ref(loop)
         _open.add(self)
 
-    async def run(self, verb, client, *args, **named):
+    async def run(self, verb: str, client: Client, *args: Any, **named: Any) -> Any:
         loop = self._loop()
-        ticket = getattr(self._completions, verb)(client, *args, **named)
+        assert loop is not None, "it runs this"
+        ticket: int = getattr(self._completions, verb)(client, *args, **named)
         future = self._futures[ticket] = loop.create_future()
         try:
             return await _asyncio.shield(future)
@@ -134,11 +520,11 @@ class _Loop:
             future.exception()
             raise
 
-    def close(self):
+    def close(self) -> None:
         self._completions.close()
 
 
-def _settle(completions, futures):
+def _settle(completions: _native.Completions, futures: dict[int, _asyncio.Future[Any]]) -> None:
     for ticket, result, error in completions.take():
         future = futures.pop(ticket, None)
         if future is None or future.done():
@@ -149,7 +535,7 @@ def _settle(completions, futures):
             future.set_exception(error)
 
 
-def _close_all():
+def _close_all() -> None:
     for loop in list(_open):
         loop.close()
 

@@ -7,6 +7,8 @@ from pyarrow.fs import FileInfo, FileSystemHandler, FileType, PyFileSystem
 
 from . import _tree
 from ._at_once import at_once as _at_once
+from ._calls import Blocking as _Blocking
+from ._calls import now as _now
 from ._told import ToldFile
 from .client import Client, default_client
 from .errors import NotFound, Unsupported, UsageError
@@ -64,7 +66,7 @@ class FlatoutHandler(FileSystemHandler):
         return f"flatout+{self.scheme}"
 
     def normalize_path(self, path):
-        for scheme in (self.scheme, f"flatout+{self.scheme}"):
+        for scheme in (self.scheme, f"flatout+{self.scheme}", "flatout" if self.scheme == "s3" else "flatoutoss"):
             path = path.removeprefix(f"{scheme}://")
         if "://" in path:
             scheme = path.partition("://")[0]
@@ -84,7 +86,7 @@ class FlatoutHandler(FileSystemHandler):
         if path == "":
             return FileInfo("", FileType.Directory)
         try:
-            info = _tree.look_up(self.client, self.scheme, path)
+            info = _now(_tree.look_up(_Blocking(self.client), self.scheme, path))
         except NotFound:
             return FileInfo(path, FileType.NotFound)
         return FileInfo(path, FileType.Directory) if info is None else self._told_file(path, info)

@@ -7,11 +7,16 @@ import threading as _threading
 import weakref as _weakref
 
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from . import _native
 from .errors import Unsupported
 from .io import RemoteFile
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from ._settings import Settings
 
 __all__ = ["Client", "default_client"]
 
@@ -24,20 +29,22 @@ class Client(_native.Client):
 
     Keyword arguments are the settings of docs/settings.md with ``_`` for ``-``: ``endpoint_url``, ``region``, ``parallel``,
     ``part_size="16MiB"``. What is not given comes from ``FLATOUT_*``, the config file, and what AWS's and Alibaba's own tools
-    left. Keys are no settings: they come from the environment, profiles, or the machine's role.
+    left. Keys come from the environment, profiles, or the machine's role, or are given as ``credentials``: a
+    :class:`flatout.Credentials`, or a function that returns one and is asked again before it ends. So several accounts live in one
+    process. The function is called on a thread of its own, and must not use this client.
 
-    It is cheap to make and starts nothing before its first use. It may be used from any thread. It pickles as its settings, and
-    serves a forked child with threads of the child's own. ``with Client() as client:`` closes it.
+    It is cheap to make and starts nothing before its first use. It may be used from any thread. It pickles as its settings, a function
+    among them by its name, but not with a :class:`flatout.Credentials`; it serves a forked child with threads of the child's own. ``with Client() as client:`` closes it.
     """
 
-    def __new__(cls, **settings: Any) -> Client:
-        return super().__new__(cls, settings)
+    def __new__(cls, **settings: Unpack[Settings]) -> Self:
+        return super().__new__(cls, dict(settings))
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, **settings: Unpack[Settings]) -> None:
         _all.add(self)
 
-    def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, Any]]:
-        return (), self.settings
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (type(self), self.settings), self.__dict__ or None
 
     def open(
         self,
@@ -47,20 +54,29 @@ class Client(_native.Client):
         size: int | None = None,
         etag: str | None = None,
         modified: float | None = None,
+        version_id: str | None = None,
     ) -> RemoteFile:
         """The object as a :class:`flatout.RemoteFile`. With ``size`` (and ``etag``) from a listing nothing is asked beforehand."""
         if mode not in ("rb", "br"):
             cause = f"mode {mode!r}: objects are read as bytes, 'rb'"
             raise Unsupported(kind="unsupported", doing="open", object=url, cause=cause)
-        return RemoteFile(self.file(url, size=size, etag=etag, modified=modified), client=self)
+        file = self.file(url, size=size, etag=etag, modified=modified, version_id=version_id)
+        return RemoteFile(file, client=self)
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _again(cls: type[Client], settings: Settings) -> Client:
+    client = cls.__new__(cls, **settings)
+    # Whatever a class of the user's adds comes with its state.
+    Client.__init__(client)
+    return client
 
 
 _default: Client | None = None

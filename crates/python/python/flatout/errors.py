@@ -3,7 +3,10 @@
 ``str(error)`` is what was being done, to what, why it failed, and a hint where there is one.
 """
 
+from __future__ import annotations
+
 import errno as _errno
+from typing import Any
 
 __all__ = [
     "AccessDenied",
@@ -38,15 +41,16 @@ class FlatoutError(Exception):
     doing: str
     object: str
     cause: str
-    hint: "str | None"
-    _errno: "int | None" = None
+    hint: str | None
+    _errno: int | None = None
 
-    def __init__(self, *, kind="internal", doing="", object="", cause="", hint=None):
+    def __init__(
+        self, *, kind: str = "internal", doing: str = "", object: str = "", cause: str = "", hint: str | None = None
+    ) -> None:
         super().__init__(cause)
         self.kind, self.doing, self.object, self.cause, self.hint = kind, doing, object, cause, hint
         if isinstance(self, OSError):
-            # What code that knows OSError alone looks at.
-            self.errno, self.strerror, self.filename = self._errno, cause, object or None
+            _fill(self, self._errno, cause, object or None)
 
     @property
     def message(self) -> str:
@@ -56,12 +60,17 @@ class FlatoutError(Exception):
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message}\n  hint: {self.hint}"
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         told = {name: getattr(self, name) for name in ("kind", "doing", "object", "cause", "hint")}
         return _again, (type(self), told)
 
 
-def _again(cls, told):
+def _fill(error: OSError, number: int | None, cause: str, name: str | None) -> None:
+    """What code that knows OSError alone looks at."""
+    error.errno, error.strerror, error.filename = number, cause, name
+
+
+def _again(cls: type[FlatoutError], told: dict[str, Any]) -> FlatoutError:
     return cls(**told)
 
 

@@ -1,5 +1,4 @@
-"""universal_pathlib's interface: ``UPath("flatout+s3://bucket/key")``, found by the installed package's entry
-points."""
+"""universal_pathlib's interface: ``UPath("flatout://bucket/key")``, found by the installed package's entry points."""
 
 from fsspec import get_filesystem_class as _get_filesystem_class
 from upath._flavour import WrappedFileSystemFlavour as _Flavour
@@ -12,7 +11,7 @@ __all__ = ["FlatoutOssPath", "FlatoutS3Path"]
 # The bucket is the path's drive, and a key may have empty parts, as universal_pathlib has it of s3://: there is no
 # other way to say so. It takes a file system's rules for paths from the class only if that is loaded before the first
 # path is made.
-for _protocol in ("flatout", "flatout+s3", "flatout+oss"):
+for _protocol in ("flatout", "flatoutoss", "flatout+s3", "flatout+oss"):
     _get_filesystem_class(_protocol)
     _Flavour.protocol_config["netloc_is_anchor"].add(_protocol)
     _Flavour.protocol_config["supports_empty_parts"].add(_protocol)
@@ -20,14 +19,14 @@ del _protocol
 
 
 class FlatoutS3Path(_CloudPath):
-    """A path of ``flatout+s3://``, with the options of :class:`flatout.fsspec.S3FileSystem`. It reads; what writes
+    """A path of ``flatout://``, with the options of :class:`flatout.fsspec.S3FileSystem`. It reads; what writes
     raises :class:`flatout.Unsupported`."""
 
     __slots__ = ()
 
 
 class FlatoutOssPath(_CloudPath):
-    """The same of ``flatout+oss://``."""
+    """The same of ``flatoutoss://``."""
 
     __slots__ = ()
 

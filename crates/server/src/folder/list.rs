@@ -1,16 +1,88 @@
 //! Walks a bucket's folders in the order of S3: by the bytes of the whole key.
 
+use std::fs::Metadata;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::SystemTime;
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
 
-use super::{Folder, etag, is_absence};
+use super::notes::Notes;
+use super::{Folder, beside, etag, is_absence};
 use crate::shelf::{Listed, Next, Visit};
 
-/// See [`crate::shelf::Shelf::list`].
+/// See [`crate::shelf::Shelf::list`]: the files of a bucket's folder, and between them those that lie beside.
 pub(super) fn list(
+    folder: &Folder,
+    bucket: &str,
+    prefix: &str,
+    after: &str,
+    visit: &mut Visit<'_>,
+) -> io::Result<()> {
+    let mut keys = beside::keys(folder, bucket)?;
+    keys.retain(|key| key.starts_with(prefix) && key.as_str() > after);
+    let keys = keys.into_iter().peekable();
+    let mut merged = Merged { folder, bucket, keys, next: Next::More, visit };
+    list_folder(folder, bucket, prefix, after, &mut |listed| merged.on_file(listed))?;
+    merged.show_beside(|_| true);
+    Ok(())
+}
+
+/// Two listings as one.
+struct Merged<'a, 'v> {
+    folder: &'a Folder,
+    bucket: &'a str,
+    /// Those beside that are to come.
+    keys: std::iter::Peekable<std::vec::IntoIter<String>>,
+    /// What was asked for after the last one that was shown.
+    next: Next,
+    visit: &'a mut Visit<'v>,
+}
+
+impl Merged<'_, '_> {
+    fn on_file(&mut self, listed: Listed) -> Next {
+        self.show_beside(|key| key < listed.key.as_str());
+        // In both places it is that of the bucket's folder.
+        self.keys.next_if(|key| *key == listed.key);
+        self.show(&listed.key.clone(), || Some(listed));
+        self.next.clone()
+    }
+
+    fn show_beside(&mut self, are_due: impl Fn(&str) -> bool) {
+        while let Some(key) = self.keys.next_if(|key| are_due(key)) {
+            let (folder, path) = (self.folder, beside::path_of(self.bucket, &key));
+            self.show(&key, || {
+                let (file, about) = folder.open_file(&path).ok()??;
+                let notes = folder.notes(&file, &about);
+                Some(listed(key.clone(), &about, notes))
+            });
+        }
+    }
+
+    fn show(&mut self, key: &str, find: impl FnOnce() -> Option<Listed>) {
+        let is_wanted = match &self.next {
+            Next::More => true,
+            Next::Skip(folded) => !key.starts_with(folded),
+            Next::Stop => false,
+        };
+        if is_wanted && let Some(listed) = find() {
+            self.next = (self.visit)(listed);
+        }
+    }
+}
+
+fn listed(key: String, about: &Metadata, notes: Notes) -> Listed {
+    Listed {
+        key,
+        size: about.len(),
+        etag: notes.version.map_or_else(|| etag(about), |version| version.etag),
+        modified: about.modified().unwrap_or(SystemTime::UNIX_EPOCH),
+        kind: notes.kept.kind,
+        storage_class: notes.kept.storage_class,
+    }
+}
+
+fn list_folder(
     folder: &Folder,
     bucket: &str,
     prefix: &str,
@@ -101,16 +173,23 @@ impl Walk<'_, '_> {
     /// Shows one file; a link counts as what it leads to, unless that is a folder or not beneath the root.
     fn file(&mut self, key: String, kind: FileType) -> io::Result<bool> {
         let path = format!("{}/{key}", self.bucket);
-        let about = if kind.is_file() {
-            std::fs::symlink_metadata(self.folder.root.join(&path)).ok()
+        let opened = || {
+            let (file, about) = self.folder.open_file(&path).ok()??;
+            let notes = self.folder.notes(&file, &about);
+            Some((about, notes))
+        };
+        let found = if kind.is_file() {
+            let about = std::fs::symlink_metadata(self.folder.root.join(&path)).ok();
+            let noted = about.and_then(|about| Some((self.folder.notes_at(&path, &about)?, about)));
+            // One that is replaced meanwhile, or was written to by others.
+            noted.map(|(notes, about)| (about, notes)).or_else(opened)
         } else if kind.is_symlink() {
-            self.folder.open_file(&path).ok().flatten().map(|(_, about)| about)
+            opened()
         } else {
             None
         };
-        let Some(about) = about else { return Ok(true) };
-        let modified = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-        match (self.visit)(Listed { key, size: about.len(), etag: etag(&about), modified }) {
+        let Some((about, notes)) = found else { return Ok(true) };
+        match (self.visit)(listed(key, &about, notes)) {
             Next::More => {}
             Next::Skip(folded) => self.skip = Some(folded),
             Next::Stop => return Ok(false),

@@ -1,12 +1,15 @@
-//! A store in a folder: each folder in it is a bucket, keys are relative paths.
+//! A store in a folder: each folder in it is a bucket, keys are relative paths. Objects whose keys are none are beside them.
 //!
 //! Nothing outside the root is ever reached: every path is opened by `openat2(2)` with `RESOLVE_BENEATH`, so
 //! the kernel refuses `..`, absolute links and links that lead out, with no gap between check and use.
 
+mod beside;
+mod ledger;
 mod list;
+mod locks;
 mod notes;
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
@@ -15,17 +18,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use s3s::{S3Error, S3Result, s3_error};
 
 use crate::crcs::Known;
-use crate::draft::{self, Draft, Place, TemporaryFile};
+use crate::draft::{Draft, Piece, Place, TemporaryFile};
 use crate::object::{Content, Kept, Object};
-use crate::shelf::{Shelf, Visit, no_bucket, no_key};
+use crate::shelf::{About, Shelf, Visit, at, disk_failed, no_bucket, no_key, shown};
+pub(crate) use ledger::Ledger;
+pub(crate) use locks::{Locks, unlock};
+use notes::Room;
 
-/// Holds unfinished files, on the same file system as the buckets. S3 allows no bucket of this name.
-const DRAFTS: &str = ".flatout";
+/// Holds unfinished files, and whatever else is no plain file of a bucket, on the same file system as those. S3 allows no
+/// bucket of this name.
+const OWN: &str = ".flatout";
 
 /// How often a rename is tried again when a DELETE next door removed the folder that it goes to.
 const RENAME_ATTEMPTS: u32 = 5;
@@ -38,10 +45,41 @@ pub(crate) struct Folder {
 impl Folder {
     /// Fails, naming the path, unless it is a folder.
     pub(crate) fn open(root: &Path) -> io::Result<Folder> {
-        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", root.display()));
+        let named = at(root);
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let beneath = rustix::fs::open(root, flags, Mode::empty()).map_err(|error| named(error.into()))?;
-        Ok(Folder { root: root.canonicalize().map_err(named)?, beneath })
+        let folder = Folder { root: root.canonicalize().map_err(&named)?, beneath };
+        folder.remove_stale_drafts().map_err(named)?;
+        Ok(folder)
+    }
+
+    /// The uploads that are noted in this root.
+    pub(crate) fn ledger(&self) -> Ledger {
+        Ledger::new(&self.root)
+    }
+
+    /// What all origins over this root share.
+    pub(crate) fn locks(&self) -> Locks {
+        Locks::new(&self.root)
+    }
+
+    /// Removes what origins that were killed have left. Who still writes to a draft holds its lock.
+    fn remove_stale_drafts(&self) -> io::Result<()> {
+        let entries = match std::fs::read_dir(self.root.join(OWN)) {
+            Err(error) if is_absence(&error) => return Ok(()),
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            if entry.file_type().is_ok_and(|kind| kind.is_file())
+                && is_draft(entry.file_name().to_str().unwrap_or_default())
+                && let Ok(file) = File::open(entry.path())
+                && rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+            {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+        Ok(())
     }
 
     fn open_beneath(&self, path: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
@@ -74,17 +112,36 @@ impl Folder {
         }
     }
 
-    fn make_draft(&self) -> io::Result<Draft> {
+    fn make_draft(&self) -> io::Result<TemporaryFile> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder = self.root.join(DRAFTS);
+        let folder = self.root.join(OWN);
         match std::fs::create_dir(&folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
         let path = folder.join(format!("{}-{number}", std::process::id()));
         let file = File::options().read(true).write(true).create_new(true).open(&path)?;
-        Ok(Draft::new(Place::File(TemporaryFile { file, path })))
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(TemporaryFile { file, path })
+    }
+
+    /// A new file of all the pieces, by `copy_file_range(2)` where it can. The pieces stay: what fails is tried again.
+    fn join(&self, pieces: &[&Piece]) -> io::Result<TemporaryFile> {
+        let mut whole = self.make_draft()?;
+        for piece in pieces {
+            let mut file = match &piece.place {
+                Place::File(draft) => draft.file.try_clone()?,
+                Place::Kept(path) => File::open(path)?,
+                Place::Memory(_) | Place::Nowhere => unreachable!("the drafts of this store are files"),
+            };
+            io::Seek::rewind(&mut file)?;
+            let copied = io::copy(&mut file, &mut whole.file)?;
+            if copied != piece.bytes {
+                return Err(io::Error::other(format!("a part has {copied} bytes and had {}", piece.bytes)));
+            }
+        }
+        Ok(whole)
     }
 
     /// Renames `draft` to `path`, whose last component replaces what is there.
@@ -113,11 +170,76 @@ impl Folder {
     }
 }
 
+impl Folder {
+    /// The file of an object: in its bucket's folder, or beside.
+    fn find(&self, bucket: &str, key: &str) -> io::Result<Option<(File, Metadata)>> {
+        // Not every way here comes past the dialects' check: the source of a copy is named in a header.
+        if !s3s::path::check_bucket_name(bucket) {
+            return Ok(None);
+        }
+        if let Ok(path) = path_of(bucket, key)
+            && let Some(found) = or_absent(self.open_file(&path))?
+        {
+            return Ok(Some(found));
+        }
+        or_absent(self.open_file(&beside::path_of(bucket, key)))
+    }
+
+    /// Puts a whole file under its key. Of a file and a folder of one name the one that comes second goes beside.
+    fn place(&self, bucket: &str, key: &str, whole: &TemporaryFile) -> rustix::io::Result<()> {
+        let beside = beside::path_of(bucket, key);
+        let Ok(path) = path_of(bucket, key) else { return self.rename(whole, &beside) };
+        match self.rename(whole, &path) {
+            Ok(()) => {
+                // From now on it is not found any more.
+                self.remove(&beside)?;
+                Ok(())
+            }
+            Err(Errno::ISDIR | Errno::NOTDIR | Errno::EXIST | Errno::NOTEMPTY | Errno::NAMETOOLONG) => {
+                self.rename(whole, &beside)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes a file and the folders that it leaves empty.
+    fn remove(&self, path: &str) -> rustix::io::Result<()> {
+        let Some((parent, name)) = path.rsplit_once('/') else { return Ok(()) };
+        let Ok(parent) = self.open_folder(parent) else { return Ok(()) };
+        match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
+            Ok(()) => self.prune(path),
+            Err(Errno::NOENT | Errno::ISDIR | Errno::NOTDIR | Errno::NAMETOOLONG) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// The version of an open file, as far as it is known, and else by what changes with it.
+    fn object(&self, file: File, about: &Metadata) -> Object {
+        let noted = self.notes(&file, about);
+        let (etag, known, made) = match noted.version {
+            Some(version) => (version.etag, Known::Written(version.crcs), version.made),
+            None => (etag(about), Known::No, Arc::default()),
+        };
+        Object {
+            size: about.len(),
+            etag,
+            modified: about.modified().unwrap_or(SystemTime::UNIX_EPOCH),
+            kept: Arc::new(noted.kept),
+            content: Content::File(Arc::new(file)),
+            known,
+            made,
+        }
+    }
+}
+
 impl Shelf for Folder {
     fn buckets(&self) -> S3Result<Vec<(String, SystemTime)>> {
         let mut buckets = Vec::new();
-        for entry in std::fs::read_dir(&self.root).map_err(internal)? {
-            let Ok(name) = entry.map_err(internal)?.file_name().into_string() else { continue };
+        for entry in std::fs::read_dir(&self.root).map_err(|error| self.failed(error))? {
+            let Ok(name) = entry.map_err(|error| self.failed(error))?.file_name().into_string() else {
+                continue;
+            };
             if let Ok(folder) = self.open_bucket(&name)
                 && let Ok(about) = File::from(folder).metadata()
             {
@@ -137,92 +259,99 @@ impl Shelf for Folder {
             Err(Errno::EXIST) => {
                 Err(s3_error!(BucketAlreadyOwnedByYou, "the bucket {bucket} is there already"))
             }
-            made => made.map_err(internal),
+            made => made.map_err(|error| self.failed(error)),
         }
     }
 
     fn delete_bucket(&self, bucket: &str) -> S3Result<()> {
+        if !beside::keys(self, bucket).map_err(|error| self.failed(error))?.is_empty() {
+            return Err(s3_error!(BucketNotEmpty, "the bucket {bucket} is not empty"));
+        }
         match rustix::fs::unlinkat(&self.beneath, bucket, AtFlags::REMOVEDIR) {
             Err(Errno::NOENT) => Err(no_bucket(bucket)),
             Err(Errno::NOTEMPTY | Errno::EXIST) => {
                 Err(s3_error!(BucketNotEmpty, "the folder of the bucket {bucket} is not empty"))
             }
-            removed => removed.map_err(internal),
+            removed => removed.map_err(|error| self.failed(error)),
         }
     }
 
     fn open(&self, bucket: &str, key: &str) -> S3Result<Object> {
-        let found = path_of(bucket, key).map(|path| self.open_file(&path));
-        let (file, about) = match found {
-            Ok(Ok(Some(found))) => found,
-            Ok(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
-                return Err(s3_error!(error, AccessDenied, "the origin may not read {bucket}/{key}"));
-            }
-            Ok(Err(error)) if !is_absence(&error) => return Err(internal(error)),
-            Ok(_) | Err(_) => {
+        match self.find(bucket, key) {
+            Ok(Some((file, about))) => Ok(self.object(file, &about)),
+            Ok(None) => {
                 self.check_bucket(bucket)?;
-                return Err(no_key(bucket, key));
+                Err(no_key(bucket, key))
             }
-        };
-        let (kept, crcs) = notes::read(&file, &about);
-        Ok(Object {
-            size: about.len(),
-            etag: etag(&about),
-            modified: about.modified().unwrap_or(SystemTime::UNIX_EPOCH),
-            kept: Arc::new(kept),
-            content: Content::File(Arc::new(file)),
-            known: crcs.map_or(Known::No, Known::Written),
-        })
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                Err(s3_error!(error, AccessDenied, "the origin may not read {bucket}/{}", shown(key)))
+            }
+            Err(error) => Err(self.failed(error)),
+        }
     }
 
     fn list(&self, bucket: &str, prefix: &str, after: &str, visit: &mut Visit<'_>) -> S3Result<()> {
         self.check_bucket(bucket)?;
-        list::list(self, bucket, prefix, after, visit).map_err(internal)
+        list::list(self, bucket, prefix, after, visit).map_err(|error| self.failed(error))
     }
 
-    fn draft(&self, bucket: &str, key: &str) -> S3Result<Draft> {
+    fn draft(&self, bucket: &str, _: &str) -> S3Result<Draft> {
         self.check_bucket(bucket)?;
-        path_of(bucket, key).map_err(|why| s3_error!(InvalidArgument, "{key} cannot be a file: {why}"))?;
-        self.make_draft().map_err(internal)
+        let file = self.make_draft().map_err(|error| self.failed(error))?;
+        Ok(Draft::new(Place::File(file)))
     }
 
-    fn publish(&self, bucket: &str, key: &str, drafts: Vec<Draft>, kept: Arc<Kept>) -> S3Result<String> {
-        let path = path_of(bucket, key).map_err(|why| s3_error!(InvalidArgument, "{why}"))?;
-        let (_, crcs) = draft::total(&drafts);
-        let whole = join(drafts).map_err(internal)?;
-        notes::write(&whole.file, &kept, crcs).map_err(internal)?;
-        self.rename(&whole, &path).map_err(|error| match error {
+    fn publish(&self, bucket: &str, key: &str, pieces: &[&Piece], about: About) -> S3Result<()> {
+        // A key that lies beside would be taken where the bucket is gone.
+        self.check_bucket(bucket)?;
+        let joined;
+        let whole = match pieces {
+            [Piece { place: Place::File(whole), .. }] => whole,
+            parts => {
+                joined = self.join(parts).map_err(|error| self.failed(error))?;
+                &joined
+            }
+        };
+        self.note(&whole.file, &about.kept, Some(&about.version)).map_err(|error| self.failed(error))?;
+        let replaced = self.find(bucket, key).ok().flatten();
+        self.place(bucket, key, whole).map_err(|error| match error {
             Errno::NOENT => no_bucket(bucket),
-            Errno::ISDIR | Errno::NOTDIR | Errno::EXIST | Errno::NOTEMPTY => {
-                s3_error!(
-                    InvalidArgument,
-                    "{key} cannot be a file: a folder or file of that name is in the way"
-                )
-            }
             Errno::XDEV | Errno::LOOP => {
-                s3_error!(AccessDenied, "{key} leads out of the root, or to another file system")
+                s3_error!(AccessDenied, "{} leads out of the root, or to another file system", shown(key))
             }
-            other => internal(other),
+            other => self.failed(other),
         })?;
-        Ok(etag(&whole.file.metadata().map_err(internal)?))
+        replaced.iter().for_each(|(_, about)| self.forget_notes(about));
+        Ok(())
+    }
+
+    fn describe(&self, bucket: &str, key: &str, kept: Arc<Kept>) -> S3Result<()> {
+        let found = self.find(bucket, key).map_err(|error| self.failed(error))?;
+        let (file, about) = found.ok_or_else(|| no_key(bucket, key))?;
+        let version = self.notes(&file, &about).version;
+        if self.note(&file, &kept, version.as_ref()).map_err(|error| self.failed(error))? == Room::Attribute {
+            self.forget_notes(&about);
+        }
+        Ok(())
     }
 
     fn delete(&self, bucket: &str, key: &str) -> S3Result<()> {
         self.check_bucket(bucket)?;
-        // A path that cannot be is not there, and what is not there is no error.
-        let Ok(path) = path_of(bucket, key) else { return Ok(()) };
-        let Some((parent, name)) = path.rsplit_once('/') else { return Ok(()) };
-        let Ok(parent) = self.open_folder(parent) else { return Ok(()) };
-        match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
-            Ok(()) => self.prune(&path),
-            Err(Errno::NOENT | Errno::ISDIR | Errno::NOTDIR | Errno::NAMETOOLONG) => {}
-            Err(error) => return Err(internal(error)),
+        let removed = self.find(bucket, key).ok().flatten();
+        if let Ok(path) = path_of(bucket, key) {
+            self.remove(&path).map_err(|error| self.failed(error))?;
         }
+        self.remove(&beside::path_of(bucket, key)).map_err(|error| self.failed(error))?;
+        removed.iter().for_each(|(_, about)| self.forget_notes(about));
         Ok(())
     }
 }
 
 impl Folder {
+    fn failed(&self, error: impl Into<io::Error>) -> S3Error {
+        disk_failed("the origin's folder", &at(&self.root)(error.into()))
+    }
+
     fn open_bucket(&self, bucket: &str) -> S3Result<OwnedFd> {
         if !s3s::path::check_bucket_name(bucket) {
             return Err(no_bucket(bucket));
@@ -251,46 +380,52 @@ pub fn unservable(root: &Path) -> io::Result<Vec<PathBuf>> {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // It stays while another origin still has drafts in it.
-        let _ = std::fs::remove_dir(self.root.join(DRAFTS));
-    }
-}
-
-/// Where a key lies under the root; an error says why it cannot lie anywhere.
-fn path_of(bucket: &str, key: &str) -> Result<String, &'static str> {
-    if !s3s::path::check_bucket_name(bucket) {
-        return Err("S3 allows no bucket of this name");
-    }
-    for component in key.split('/') {
-        match component {
-            "" => return Err("an empty name, a leading or a trailing slash"),
-            "." | ".." => return Err("the names . and .. mean something else to a file system"),
-            name if name.len() > 255 => return Err("a name of more than 255 bytes"),
-            name if name.contains('\0') => return Err("a name with a zero byte"),
-            _ => {}
+        // It stays while another origin has drafts in it, and for what lies beside.
+        for empty in ["locks", "uploads", "notes", "beside", ""] {
+            let _ = std::fs::remove_dir(self.root.join(OWN).join(empty));
         }
     }
-    Ok(format!("{bucket}/{key}"))
 }
 
-/// Changes whenever the file is replaced or written to: size, time to the nanosecond, inode.
-fn etag(about: &std::fs::Metadata) -> String {
+/// Where a key lies in its bucket's folder, under the root; an error where it is no path.
+fn path_of(bucket: &str, key: &str) -> Result<String, NoPath> {
+    // An empty name, one that means something else to a file system, one that is too long for it.
+    let is_name = |name: &str| !matches!(name, "" | "." | "..") && name.len() <= 255 && !name.contains('\0');
+    match s3s::path::check_bucket_name(bucket) && key.split('/').all(is_name) {
+        true => Ok(format!("{bucket}/{key}")),
+        false => Err(NoPath),
+    }
+}
+
+#[derive(Debug)]
+struct NoPath;
+
+/// Whether a name is one of [`Folder::make_draft`]: whatever else lies there is somebody's.
+fn is_draft(name: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    name.split_once('-').is_some_and(|(process, number)| is_number(process) && is_number(number))
+}
+
+/// A file of the origin's own, there at once or not at all.
+fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+    let unfinished = path.with_extension("unfinished");
+    let written = std::fs::write(&unfinished, text).and_then(|()| std::fs::rename(&unfinished, path));
+    written.inspect_err(|_| drop(std::fs::remove_file(&unfinished)))
+}
+
+/// Of a file whose bytes nobody has summed up. It changes whenever the file is replaced or written to: size, time to the
+/// nanosecond, inode. It is no MD5, and its hyphens say so.
+fn etag(about: &Metadata) -> String {
     let modified_ns = i128::from(about.mtime()) * 1_000_000_000 + i128::from(about.mtime_nsec());
     format!("{modified_ns:x}-{:x}-{:x}", about.ino(), about.len())
 }
 
-/// One file of all the drafts: the first, with the others appended (`copy_file_range(2)` where it can).
-fn join(drafts: Vec<Draft>) -> io::Result<TemporaryFile> {
-    let mut files = drafts.into_iter().map(|draft| match draft.into_place() {
-        Place::File(file) => file,
-        Place::Memory(_) | Place::Nowhere => unreachable!("the drafts of this store are files"),
-    });
-    let mut whole = files.next().ok_or(io::ErrorKind::InvalidInput)?;
-    for mut part in files {
-        io::Seek::rewind(&mut part.file)?;
-        io::copy(&mut part.file, &mut whole.file)?;
+/// What was found, if it is there.
+fn or_absent<T>(found: io::Result<Option<T>>) -> io::Result<Option<T>> {
+    match found {
+        Err(error) if is_absence(&error) => Ok(None),
+        found => found,
     }
-    Ok(whole)
 }
 
 /// Whether the error means that nothing of that name can be read: absent, below a file, a link in a circle,
@@ -301,18 +436,14 @@ fn is_absence(error: &io::Error) -> bool {
         .any(|absence| error.raw_os_error() == Some(absence.raw_os_error()))
 }
 
-fn internal(error: impl Into<io::Error>) -> S3Error {
-    let error = error.into();
-    s3_error!(InternalError, "the origin's folder: {error}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn keys_that_are_no_paths_are_refused() {
-        for key in ["", "/a", "a/", "a//b", ".", "..", "a/../b", "../b", "a/..", "a/./b", "a\0b"] {
+    fn keys_that_are_no_paths_are_known() {
+        let long = "x".repeat(256);
+        for key in ["", "/a", "a/", "a//b", ".", "..", "a/../b", "../b", "a/..", "a/./b", "a\0b", &long] {
             assert!(path_of("bucket", key).is_err(), "{key:?}");
         }
         for bucket in ["..", ".flatout", "a/b", "UPPER", "x", ""] {
@@ -328,10 +459,32 @@ mod tests {
         let folder = Folder::open(root.path()).unwrap();
         let mut draft = folder.draft("bucket", "key").unwrap();
         draft.write(b"half").unwrap();
-        assert_eq!(std::fs::read_dir(root.path().join(DRAFTS)).unwrap().count(), 1);
+        assert_eq!(std::fs::read_dir(root.path().join(OWN)).unwrap().count(), 1);
         drop(draft);
-        assert_eq!(std::fs::read_dir(root.path().join(DRAFTS)).unwrap().count(), 0);
+        assert_eq!(std::fs::read_dir(root.path().join(OWN)).unwrap().count(), 0);
         drop(folder);
-        assert!(!root.path().join(DRAFTS).exists());
+        assert!(!root.path().join(OWN).exists());
+    }
+
+    #[test]
+    fn drafts_of_a_killed_origin_go_and_those_of_a_living_one_stay() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("bucket")).unwrap();
+        let living = Folder::open(root.path()).unwrap();
+        let draft = living.draft("bucket", "key").unwrap();
+        for name in ["1-0", "somebody's", "1-", "-1", "1-0.txt"] {
+            std::fs::write(root.path().join(OWN).join(name), b"left").unwrap();
+        }
+        let names = || std::fs::read_dir(root.path().join(OWN)).unwrap().count();
+        assert_eq!(names(), 6);
+        let second = Folder::open(root.path()).unwrap();
+        assert_eq!(names(), 5);
+        living.publish("bucket", "key", &[&draft.finish()], about()).unwrap();
+        assert_eq!(second.open("bucket", "key").unwrap().size, 0);
+    }
+
+    fn about() -> About {
+        let version = crate::version::Version::of(&[], Default::default(), Default::default());
+        About { kept: Arc::default(), version }
     }
 }

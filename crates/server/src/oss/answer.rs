@@ -9,6 +9,7 @@ use s3s::{Body, HttpResponse};
 use super::seconds;
 use super::xml::Document;
 use crate::object::{Kind, Object};
+use crate::version::Version;
 
 /// What OSS says of objects whose type nobody told.
 const DEFAULT_CONTENT_TYPE: &str = "application/octet-stream";
@@ -22,6 +23,11 @@ const OVERRIDES: [(&str, &str); 6] = [
     ("response-cache-control", "cache-control"),
     ("response-expires", "expires"),
 ];
+
+/// Storage class as OSS names it; S3's own names are of objects that were written in its dialect.
+pub(super) fn storage_class(kept: Option<&str>) -> &'static str {
+    if kept.is_some() { "IA" } else { "Standard" }
+}
 
 pub(super) struct Answer {
     status: StatusCode,
@@ -65,6 +71,14 @@ impl Answer {
         self.with("etag", format!("\"{etag}\""))
     }
 
+    /// The MD5 of what came or is sent, where the ETag is that. OSS states it of objects and parts that came in one piece.
+    pub(super) fn with_md5(self, etag: &str) -> Answer {
+        match Version::md5_of(etag) {
+            Some(md5) => self.with("content-md5", base64_simd::STANDARD.encode_to_string(md5)),
+            None => self,
+        }
+    }
+
     /// The CRC-64/XZ of a whole object or part, as OSS states it; nothing where it is not known.
     pub(super) fn with_crc(self, crc64xz: Option<u64>) -> Answer {
         match crc64xz {
@@ -87,17 +101,22 @@ impl Answer {
             .about(object)
             .with("accept-ranges", "bytes")
             .with("x-oss-object-type", kept.kind.name())
-            .with("x-oss-storage-class", "Standard")
+            .with("x-oss-storage-class", storage_class(kept.storage_class.as_deref()))
             .with("content-type", kept.content_type.as_deref().unwrap_or(DEFAULT_CONTENT_TYPE));
         for (name, value) in [
             ("content-encoding", &kept.content_encoding),
             ("content-disposition", &kept.content_disposition),
+            ("content-language", &kept.content_language),
             ("cache-control", &kept.cache_control),
+            ("expires", &kept.expires),
         ] {
             answer = value.iter().fold(answer, |answer, value| answer.with(name, value));
         }
         for (name, value) in &kept.metadata {
             answer = answer.with(&format!("x-oss-meta-{name}"), value);
+        }
+        if !kept.tags.is_empty() {
+            answer = answer.with("x-oss-tagging-count", kept.tags.len().to_string());
         }
         if kept.kind == Kind::Appendable {
             answer = answer.with("x-oss-next-append-position", object.size.to_string());

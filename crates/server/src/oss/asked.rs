@@ -101,6 +101,9 @@ impl Asked {
         if key.len() > MAX_KEY_BYTES {
             return Err(invalid_name("a key has at most 1023 bytes"));
         }
+        if key.starts_with(['/', '\\']) {
+            return Err(invalid_name("a key starts with neither / nor \\").numbered("0016-00000005"));
+        }
         let decoded = |text: &str| decode(&text.replace('+', " "));
         let query = parameters(head)
             .map(|(name, value)| Some((decoded(name)?, decoded(value)?)))
@@ -195,7 +198,7 @@ fn bucket_of(name: &str) -> Option<String> {
 }
 
 /// What percent-encoding stands for. None when it is not UTF-8.
-pub(super) fn decode(text: &str) -> Option<String> {
+pub(crate) fn decode(text: &str) -> Option<String> {
     String::from_utf8(unescape(text)).ok()
 }
 
@@ -267,7 +270,7 @@ pub(super) mod tests {
             ("127.0.0.1:80", "/bucket", Some("bucket"), None),
             ("127.0.0.1:80", "/bucket/", Some("bucket"), None),
             ("localhost:80", "/bucket/a%2Bb+c/%C3%BC", Some("bucket"), Some("a+b+c/ü")),
-            ("[::1]:80", "/bucket//a", Some("bucket"), Some("/a")),
+            ("[::1]:80", "/bucket/a//b", Some("bucket"), Some("a//b")),
             ("bucket.localhost:80", "/", Some("bucket"), None),
             ("bucket.localhost:80", "/a/b", Some("bucket"), Some("a/b")),
             ("oss-mine.localhost", "/a", Some("oss-mine"), Some("a")),

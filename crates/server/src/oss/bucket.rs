@@ -2,7 +2,7 @@
 
 use flatout_wire::time::format_iso;
 
-use super::answer::Answer;
+use super::answer::{Answer, storage_class};
 use super::asked::Asked;
 use super::refusal::Refusal;
 use super::xml::Document;
@@ -73,27 +73,19 @@ impl Oss {
             document.leaf_if("NextMarker", page.next.as_deref().map(encode).as_deref());
         }
         let owned = !second || asked.parameter("fetch-owner") == Some("true");
-        self.show_page(&mut document, (bucket, &page), encode, owned);
+        Oss::show_page(&mut document, &page, encode, owned);
         Ok(Answer::xml(document))
     }
 
-    fn show_page(
-        &self,
-        document: &mut Document,
-        (bucket, page): (&str, &Page),
-        encode: fn(&str) -> String,
-        owned: bool,
-    ) {
+    fn show_page(document: &mut Document, page: &Page, encode: fn(&str) -> String, owned: bool) {
         for listed in &page.objects {
-            // A listing of the store does not know it; opening costs a folder some microseconds a key.
-            let kind = self.stock.shelf.open(bucket, &listed.key).map(|object| object.kept.kind);
             document.group("Contents", |shown| {
                 shown.leaf("Key", &encode(&listed.key));
                 shown.leaf("LastModified", &format_iso(seconds(listed.modified)));
                 shown.leaf("ETag", &format!("\"{}\"", listed.etag));
-                shown.leaf("Type", kind.unwrap_or_default().name());
+                shown.leaf("Type", listed.kind.name());
                 shown.leaf("Size", &listed.size.to_string());
-                shown.leaf("StorageClass", "Standard");
+                shown.leaf("StorageClass", storage_class(listed.storage_class.as_deref()));
                 if owned {
                     show_owner(shown);
                 }
@@ -135,7 +127,13 @@ impl Oss {
     }
 
     pub(super) fn delete_bucket(&self, bucket: &str) -> Result<Answer, Refusal> {
-        self.stock.shelf.delete_bucket(bucket)?;
+        self.stock.shelf.check_bucket(bucket)?;
+        // OSS, unlike S3, counts what was begun to be uploaded.
+        if !self.stock.uploads.unfinished(bucket, "", ("", None)).is_empty() {
+            let why = format!("the bucket {bucket} has unfinished uploads");
+            return Err(Refusal::new(409, "BucketNotEmpty", why));
+        }
+        self.stock.delete_bucket(bucket)?;
         Ok(Answer::no_content())
     }
 }

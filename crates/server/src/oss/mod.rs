@@ -11,6 +11,8 @@ mod bucket;
 mod multipart;
 mod read;
 mod refusal;
+mod tagging;
+mod unsupported;
 mod write;
 mod xml;
 
@@ -26,7 +28,7 @@ use s3s::{Body, HttpRequest, HttpResponse};
 use crate::stock::Stock;
 use answer::Answer;
 use asked::Asked;
-pub(crate) use asked::{Named, speaks_oss};
+pub(crate) use asked::{Named, decode, speaks_oss};
 use auth::Keys;
 use refusal::Refusal;
 
@@ -83,6 +85,9 @@ impl Oss {
         if let Some(keys) = &self.keys {
             auth::check(keys, asked, unix_s(self.clock))?;
         }
+        auth::check_expiry(asked)?;
+        unsupported::check(asked)?;
+        check_version(asked)?;
         let Some(bucket) = &asked.bucket else { return self.answer_service(asked) };
         match &asked.key {
             None => self.answer_bucket(asked, bucket, body).await,
@@ -118,6 +123,9 @@ impl Oss {
             ("HEAD", None) => self.head(asked, at),
             ("HEAD", Some("objectMeta")) => self.object_meta(asked, at),
             ("GET", Some("acl")) => self.object_acl(at),
+            ("GET", Some("tagging")) => self.get_tags(at),
+            ("PUT", Some("tagging")) => self.put_tags(asked, at, body).await,
+            ("DELETE", Some("tagging")) => self.delete_tags(at),
             ("GET", Some("uploadId")) => self.list_parts(asked, at),
             ("PUT", None) if copies => self.copy(asked, at),
             ("PUT", None) => self.put(asked, at, body).await,
@@ -127,7 +135,7 @@ impl Oss {
             ("POST", Some("uploads")) => self.start_upload(asked, at),
             ("POST", Some("uploadId")) => self.finish_upload(asked, at, body).await,
             ("DELETE", Some("uploadId")) => self.abort_upload(asked, at),
-            ("DELETE", None) => self.delete(at),
+            ("DELETE", None) => self.delete(asked, at),
             _ => Err(refusal::not_implemented(asked)),
         }
     }
@@ -137,6 +145,19 @@ fn with_id(mut response: HttpResponse, id: String) -> HttpResponse {
     let id = HeaderValue::try_from(id).expect("hexadecimal digits are a header value");
     response.headers_mut().insert("x-oss-request-id", id);
     response
+}
+
+/// The version of every object of a bucket that never had versions.
+const NO_VERSION: &str = "null";
+
+fn check_version(asked: &Asked) -> Result<(), Refusal> {
+    match asked.parameter("versionId") {
+        None | Some(NO_VERSION) => Ok(()),
+        Some(other) => {
+            let why = format!("this origin has no versions, and so not {other}");
+            Err(Refusal::new(404, "NoSuchVersion", why))
+        }
+    }
 }
 
 /// Bucket and key.

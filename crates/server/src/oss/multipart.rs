@@ -4,20 +4,20 @@ use std::time::SystemTime;
 
 use flatout_wire::time::format_iso;
 use s3s::Body;
-use s3s::dto::Checksum;
 
 use super::answer::Answer;
 use super::asked::Asked;
 use super::read::range;
 use super::refusal::Refusal;
-use super::write::{document, kept, receive};
+use super::write::{document, kept, precondition, receive};
 use super::xml::{self, Document};
 use super::{At, Oss, seconds};
-use crate::draft::{self, Draft};
+use crate::draft::Piece;
 use crate::object::Kind;
 use crate::page::url_encode;
-use crate::shelf::etag_of_content;
+use crate::stock::Finished;
 use crate::uploads::UploadedPart;
+use crate::version::{self, Made, Version};
 
 /// All parts but the last have at least this many bytes …
 const MIN_PART_BYTES: u64 = 100 << 10;
@@ -28,7 +28,7 @@ impl Oss {
     pub(super) fn start_upload(&self, asked: &Asked, (bucket, key): At<'_>) -> Result<Answer, Refusal> {
         // Fails now where the parts would.
         drop(self.stock.shelf.draft(bucket, key)?);
-        let id = self.stock.uploads.start(bucket, key, kept(asked, Kind::Multipart));
+        let id = self.stock.uploads.start(bucket, key, kept(asked, Kind::Multipart)?, None)?;
         let mut document = Document::new("InitiateMultipartUploadResult");
         name_object(&mut document, asked, (bucket, key));
         document.leaf("UploadId", &id);
@@ -43,9 +43,9 @@ impl Oss {
     ) -> Result<Answer, Refusal> {
         let (id, number) = part_of(asked)?;
         self.stock.uploads.check_part(id, bucket, key, number)?;
-        let draft = receive(self.stock.shelf.draft(bucket, key)?, asked, body).await?;
-        let (etag, crc) = self.keep_part((id, number), (bucket, key), draft)?;
-        Ok(Answer::ok().with_etag(&etag).with_crc(Some(crc)))
+        let piece = receive(self.stock.shelf.draft(bucket, key)?, asked, body).await?;
+        let (etag, crc) = self.keep_part((id, number), (bucket, key), piece)?;
+        Ok(Answer::ok().with_etag(&etag).with_md5(&etag).with_crc(Some(crc)))
     }
 
     pub(super) fn copy_part(&self, asked: &Asked, (bucket, key): At<'_>) -> Result<Answer, Refusal> {
@@ -54,8 +54,8 @@ impl Oss {
         let source = self.source(asked)?;
         let wanted = asked.header("x-oss-copy-source-range");
         let wanted = wanted.map(|text| range(&text, source.size, true)).transpose()?.flatten();
-        let draft = self.draft_of(&source, wanted.unwrap_or(0..source.size), (bucket, key))?;
-        let (etag, crc) = self.keep_part((id, number), (bucket, key), draft)?;
+        let piece = self.piece_of(&source, wanted.unwrap_or(0..source.size), (bucket, key))?;
+        let (etag, crc) = self.keep_part((id, number), (bucket, key), piece)?;
         let mut document = Document::new("CopyPartResult");
         document.leaf("LastModified", &format_iso(seconds(SystemTime::now())));
         document.leaf("ETag", &format!("\"{etag}\""));
@@ -67,21 +67,11 @@ impl Oss {
         &self,
         (id, number): (&str, i32),
         (bucket, key): At<'_>,
-        draft: Draft,
+        piece: Piece,
     ) -> Result<(String, u64), Refusal> {
-        let crcs = draft.crcs();
-        let etag = etag_of_content(draft.bytes(), crcs.nvme, 1);
-        let part = UploadedPart {
-            draft,
-            etag: etag.clone(),
-            sums: Checksum::default(),
-            modified: SystemTime::now(),
-        };
-        self.stock.uploads.with(id, bucket, key, |upload| {
-            upload.parts.insert(number, part);
-            Ok(())
-        })?;
-        Ok((etag, crcs.xz))
+        let (etag, crc) = (piece.etag(), piece.crcs.xz);
+        self.stock.uploads.add(id, bucket, key, number, piece)?;
+        Ok((etag, crc))
     }
 
     pub(super) async fn finish_upload(
@@ -93,23 +83,28 @@ impl Oss {
         let id = asked.parameter("uploadId").unwrap_or_default();
         let all = asked.header("x-oss-complete-all").is_some_and(|said| said.eq_ignore_ascii_case("yes"));
         let listed = if all { None } else { Some(listed_parts(&document(asked, body).await?)?) };
-        let (numbers, crc) = self.stock.uploads.with(id, bucket, key, |upload| {
-            let every = || upload.parts.keys().map(|number| (*number, None)).collect();
+        let finished = self.stock.finish_upload((id, bucket, key), &precondition(asked), |upload| {
             let named: Vec<(i32, Option<&str>)> = match &listed {
                 Some(listed) => listed.iter().map(|(number, etag)| (*number, etag.as_deref())).collect(),
-                None => every(),
+                None => upload.parts.keys().map(|number| (*number, None)).collect(),
             };
-            upload.check(&named, MIN_PART_BYTES)?;
-            let numbers: Vec<i32> = named.iter().map(|(number, _)| *number).collect();
-            let (_, crcs) = draft::total(upload.drafts(numbers.iter().copied()));
-            Ok((numbers, crcs.xz))
+            let pieces = upload.choose(&named, MIN_PART_BYTES)?;
+            let parts = pieces.iter().map(|piece| version::Part { bytes: piece.bytes, sum: None }).collect();
+            Ok((pieces, Made { parts, upload: Some(id.to_owned()), sum: None }))
         })?;
-        let etag = self.stock.finish_upload(id, bucket, key, &numbers)?;
+        let (etag, crc) = match finished {
+            Finished::Now(version) => (version.etag, Some(version.crcs.xz)),
+            Finished::Before(object) => {
+                check_made_of(&object.etag, listed.as_deref())?;
+                let crc = object.known.crcs().map(|crcs| crcs.xz);
+                (object.etag, crc)
+            }
+        };
         let mut document = Document::new("CompleteMultipartUploadResult");
         name_object(&mut document, asked, (bucket, key));
         document.leaf("Location", &format!("http://{}/{bucket}/{}", asked.host, url_encode(key)));
         document.leaf("ETag", &format!("\"{etag}\""));
-        Ok(Answer::xml(document).with_etag(&etag).with_crc(Some(crc)))
+        Ok(Answer::xml(document).with_etag(&etag).with_crc(crc))
     }
 
     pub(super) fn abort_upload(&self, asked: &Asked, (bucket, key): At<'_>) -> Result<Answer, Refusal> {
@@ -172,6 +167,17 @@ impl Oss {
     }
 }
 
+/// Whether an object has the ETag that the listed parts make; all parts are those of any object.
+fn check_made_of(etag: &str, listed: Option<&[(i32, Option<String>)]>) -> Result<(), Refusal> {
+    let Some(listed) = listed else { return Ok(()) };
+    let md5s: Option<Vec<Vec<u8>>> =
+        listed.iter().map(|(_, etag)| Version::md5_of(etag.as_deref()?)).collect();
+    match md5s.is_some_and(|md5s| md5s.is_empty() || version::etag_of_parts(&md5s) == etag) {
+        true => Ok(()),
+        false => Err(Refusal::new(400, "InvalidPart", "the upload was completed with other parts")),
+    }
+}
+
 /// Id of the upload and number of the part.
 fn part_of(asked: &Asked) -> Result<(&str, i32), Refusal> {
     let number = asked.number("partNumber")?.and_then(|number| i32::try_from(number).ok());
@@ -202,7 +208,7 @@ fn name_object(document: &mut Document, asked: &Asked, (bucket, key): At<'_>) {
 fn show_part(shown: &mut Document, number: i32, part: &UploadedPart) {
     shown.leaf("PartNumber", &number.to_string());
     shown.leaf("LastModified", &format_iso(seconds(part.modified)));
-    shown.leaf("ETag", &format!("\"{}\"", part.etag));
-    shown.leaf("HashCrc64ecma", &part.draft.crcs().xz.to_string());
-    shown.leaf("Size", &part.draft.bytes().to_string());
+    shown.leaf("ETag", &format!("\"{}\"", part.piece.etag()));
+    shown.leaf("HashCrc64ecma", &part.piece.crcs.xz.to_string());
+    shown.leaf("Size", &part.piece.bytes.to_string());
 }

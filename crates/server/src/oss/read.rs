@@ -27,6 +27,7 @@ impl Oss {
             }
             None => Answer::ok(),
         };
+        let answer = if range.is_none() { answer.with_md5(&object.etag) } else { answer };
         let range = range.unwrap_or(0..object.size);
         Ok(answer
             .describing(&object, |parameter| asked.parameter(parameter).map(str::to_owned))
@@ -37,7 +38,7 @@ impl Oss {
     pub(super) fn head(&self, asked: &Asked, at: At<'_>) -> Result<Answer, Refusal> {
         let object = self.open(asked, at)?;
         let length = object.size.to_string();
-        Ok(Answer::ok().describing(&object, |_| None).with("content-length", length))
+        Ok(Answer::ok().describing(&object, |_| None).with_md5(&object.etag).with("content-length", length))
     }
 
     /// Less than a HEAD: what a client must know to read the object.

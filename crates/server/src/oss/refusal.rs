@@ -16,11 +16,14 @@ const OTHER_NAMES: [(&str, &str); 2] =
 
 /// OSS numbers the places where its errors arise; those that are known here, by code.
 /// <https://help.aliyun.com/en/oss/user-guide/error-codes/>
-const NUMBERS: [(&str, &str); 8] = [
+const NUMBERS: [(&str, &str); 11] = [
     ("AccessDenied", "0003-00000001"),
+    ("EntityTooSmall", "0042-00000213"),
     ("InvalidAccessKeyId", "0002-00000902"),
+    ("InvalidPartOrder", "0042-00000209"),
     ("NoSuchBucket", "0015-00000101"),
     ("NoSuchKey", "0026-00000001"),
+    ("NoSuchUpload", "0017-00000244"),
     ("ObjectNotAppendable", "0026-00000017"),
     ("PositionNotEqualToLength", "0026-00000016"),
     ("RequestTimeTooSkewed", "0002-00000504"),

@@ -1,7 +1,6 @@
 //! PutObject, AppendObject, CopyObject, DeleteObject and DeleteMultipleObjects, and how a body is received.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -13,15 +12,23 @@ use s3s::crypto::{Checksum as _, Md5};
 use super::answer::Answer;
 use super::asked::{Asked, decode};
 use super::refusal::Refusal;
+use super::unsupported::storage_class;
 use super::xml::{self, Document};
 use super::{At, Oss, seconds};
-use crate::conditions::Conditions;
-use crate::draft::Draft;
+use crate::characters::fit_xml;
+use crate::conditions::{Conditions, Precondition};
+use crate::draft::{Draft, Piece};
 use crate::object::{Kept, Kind, Object};
 use crate::page::url_encode;
+use crate::shelf::{disk_failed, shown};
+use crate::tags;
+use crate::version::Made;
 
 /// Longest document in a request: a thousand keys, and then some.
 const MAX_DOCUMENT_BYTES: usize = 4 << 20;
+
+/// Most keys in one DeleteMultipleObjects.
+const MAX_DELETED: usize = 1000;
 
 impl Oss {
     pub(super) async fn put(
@@ -30,13 +37,12 @@ impl Oss {
         (bucket, key): At<'_>,
         body: &mut Body,
     ) -> Result<Answer, Refusal> {
-        self.check_overwrite(asked, (bucket, key))?;
-        let draft = receive(self.stock.shelf.draft(bucket, key)?, asked, body).await?;
-        self.check_overwrite(asked, (bucket, key))?;
-        let crc = draft.crcs().xz;
-        let kept = Arc::new(kept(asked, Kind::Normal));
-        let etag = self.stock.shelf.publish(bucket, key, vec![draft], kept)?;
-        Ok(Answer::ok().with_etag(&etag).with_crc(Some(crc)))
+        let (kept, condition) = (kept(asked, Kind::Normal)?, precondition(asked));
+        self.stock.check_write(bucket, key, &condition)?;
+        let piece = receive(self.stock.shelf.draft(bucket, key)?, asked, body).await?;
+        let made = (kept, Made::default());
+        let version = self.stock.publish((bucket, key), &[&piece], made, &condition)?;
+        Ok(Answer::ok().with_etag(&version.etag).with_md5(&version.etag).with_crc(Some(version.crcs.xz)))
     }
 
     /// Every append writes the object anew: what is stored never changes while it is read, and a development origin
@@ -51,43 +57,57 @@ impl Oss {
             Refusal::new(400, "MissingArgument", "an append says its position").numbered("0016-00000501")
         })?;
         self.appendable((bucket, key), position)?;
+        let first = kept(asked, Kind::Appendable)?;
         let added = receive(self.stock.shelf.draft(bucket, key)?, asked, body).await?;
         // Two appends may have come at the same position: the second one finds the object grown.
-        let _alone = self.stock.replacing.lock().expect("nothing panics while it holds this");
-        let (mut drafts, kept) = match self.appendable((bucket, key), position)? {
-            Some(object) => (vec![self.draft_of(&object, 0..object.size, (bucket, key))?], object.kept),
-            None => (Vec::new(), Arc::new(kept(asked, Kind::Appendable))),
+        let alone = self.stock.alone(bucket, key);
+        let (before, kept) = match self.appendable((bucket, key), position)? {
+            Some(object) => {
+                let before = self.piece_of(&object, 0..object.size, (bucket, key))?;
+                (Some(before), Kept::clone(&object.kept))
+            }
+            None => (None, first),
         };
-        let next = position + added.bytes();
-        drafts.push(added);
-        let (_, crcs) = crate::draft::total(&drafts);
-        let etag = self.stock.shelf.publish(bucket, key, drafts, kept)?;
+        let next = position + added.bytes;
+        let pieces: Vec<&Piece> = before.iter().chain([&added]).collect();
+        let version = alone.publish(&pieces, kept, Made::default())?;
         Ok(Answer::ok()
-            .with_etag(&etag)
-            .with_crc(Some(crcs.xz))
+            .with_etag(&version.etag)
+            .with_crc(Some(version.crcs.xz))
             .with("x-oss-next-append-position", next.to_string()))
     }
 
     pub(super) fn copy(&self, asked: &Asked, (bucket, key): At<'_>) -> Result<Answer, Refusal> {
-        self.check_overwrite(asked, (bucket, key))?;
+        let condition = precondition(asked);
         let source = self.source(asked)?;
-        let replace =
-            asked.header("x-oss-metadata-directive").is_some_and(|said| said.eq_ignore_ascii_case("replace"));
-        let kept = match replace {
-            true => kept(asked, Kind::Normal),
-            false => Kept { kind: Kind::Normal, ..Kept::clone(&source.kept) },
+        let replaces =
+            |name: &str| asked.header(name).is_some_and(|said| said.eq_ignore_ascii_case("replace"));
+        let said = kept(asked, Kind::Normal)?;
+        let tags = match replaces("x-oss-tagging-directive") {
+            true => said.tags.clone(),
+            false => source.kept.tags.clone(),
         };
-        let draft = self.draft_of(&source, 0..source.size, (bucket, key))?;
-        let crc = draft.crcs().xz;
-        let etag = self.stock.shelf.publish(bucket, key, vec![draft], Arc::new(kept))?;
+        let kept = match replaces("x-oss-metadata-directive") {
+            true => Kept { tags, ..said },
+            false => {
+                let storage_class = said.storage_class;
+                Kept { tags, storage_class, kind: Kind::Normal, ..Kept::clone(&source.kept) }
+            }
+        };
+        let piece = self.piece_of(&source, 0..source.size, (bucket, key))?;
+        let made = (kept, Made::default());
+        let version = self.stock.publish((bucket, key), &[&piece], made, &condition)?;
         let mut document = Document::new("CopyObjectResult");
-        document.leaf("ETag", &format!("\"{etag}\""));
+        document.leaf("ETag", &format!("\"{}\"", version.etag));
         document.leaf("LastModified", &format_iso(seconds(SystemTime::now())));
-        Ok(Answer::xml(document).with_crc(Some(crc)))
+        Ok(Answer::xml(document).with_crc(Some(version.crcs.xz)))
     }
 
-    pub(super) fn delete(&self, (bucket, key): At<'_>) -> Result<Answer, Refusal> {
-        self.stock.shelf.delete(bucket, key)?;
+    /// OSS itself knows no condition here. One that came is meant, and an object that is gone does not come back.
+    pub(super) fn delete(&self, asked: &Asked, (bucket, key): At<'_>) -> Result<Answer, Refusal> {
+        let stated = Conditions::of(&asked.headers, "");
+        let condition = Precondition { if_match: stated.if_match, ..Precondition::default() };
+        self.stock.delete(bucket, key, &condition)?;
         Ok(Answer::no_content())
     }
 
@@ -97,16 +117,32 @@ impl Oss {
         bucket: &str,
         body: &mut Body,
     ) -> Result<Answer, Refusal> {
-        let (mut keys, mut quiet) = (Vec::new(), false);
+        let (mut keys, mut versions, mut quiet) = (Vec::new(), Vec::new(), false);
         xml::walk(&document(asked, body).await?, |path, text| match path {
             "Delete/Object/Key" => keys.push(text.to_owned()),
+            "Delete/Object/VersionId" => versions.push(text.to_owned()),
             "Delete/Quiet" => quiet = text.trim() == "true",
             _ => {}
         })?;
-        for key in &keys {
-            self.stock.shelf.delete(bucket, key)?;
+        if keys.is_empty() || keys.len() > MAX_DELETED {
+            let why = format!("1 to {MAX_DELETED} keys are deleted at once, and {} came", keys.len());
+            return Err(Refusal::new(400, "MalformedXML", why).numbered("0016-00000609"));
+        }
+        if let Some(version) = versions.iter().find(|version| *version != super::NO_VERSION) {
+            let why = format!("this origin has no versions, and so not {version}");
+            return Err(Refusal::new(404, "NoSuchVersion", why));
         }
         let encodes = asked.wants_encoding();
+        // Whoever cannot read what was deleted had better know before.
+        if let Some(key) = keys.iter().find(|key| !encodes && !fit_xml(key)) {
+            let key = shown(key);
+            let why =
+                format!("no XML can name the key {key}: ask with encoding-type=url, or delete it by itself");
+            return Err(Refusal::new(400, "MalformedXML", why));
+        }
+        for key in &keys {
+            self.stock.delete(bucket, key, &Precondition::default())?;
+        }
         let mut answer = Document::new("DeleteResult");
         answer.leaf_if("EncodingType", encodes.then_some("url"));
         for key in keys.iter().filter(|_| !quiet) {
@@ -119,7 +155,12 @@ impl Oss {
     /// The object that `x-oss-copy-source` names (`/BUCKET/KEY`, encoded), if it is as the conditions want it.
     pub(super) fn source(&self, asked: &Asked) -> Result<Object, Refusal> {
         let source = asked.header("x-oss-copy-source").unwrap_or_default();
-        let named = decode(source.split('?').next().unwrap_or_default());
+        let (source, query) = source.split_once('?').unwrap_or((&source, ""));
+        if !["", "versionId=null"].contains(&query) {
+            let why = format!("this origin has no versions, and so not {query}");
+            return Err(Refusal::new(404, "NoSuchVersion", why));
+        }
+        let named = decode(source);
         let named = named.as_deref().map(|named| named.strip_prefix('/').unwrap_or(named));
         let Some((bucket, key)) = named.and_then(|named| named.split_once('/')) else {
             return Err(Refusal::new(400, "InvalidArgument", "x-oss-copy-source is /BUCKET/KEY"));
@@ -129,27 +170,23 @@ impl Oss {
         Ok(object)
     }
 
-    /// A draft for `at` with the bytes of a range of another object.
-    pub(super) fn draft_of(
+    /// The bytes of a range of another object, for `at`.
+    pub(super) fn piece_of(
         &self,
         source: &Object,
         range: Range<u64>,
         (bucket, key): At<'_>,
-    ) -> Result<Draft, Refusal> {
+    ) -> Result<Piece, Refusal> {
         let mut draft = self.stock.shelf.draft(bucket, key)?;
         for frame in source.frames(range) {
             frame.and_then(|frame| draft.write(&frame)).map_err(write_failed)?;
         }
-        Ok(draft)
+        Ok(draft.finish())
     }
 
     /// The object that is to grow; None when there is none yet.
     fn appendable(&self, (bucket, key): At<'_>, position: u64) -> Result<Option<Object>, Refusal> {
-        let object = match self.stock.shelf.open(bucket, key) {
-            Ok(object) => Some(object),
-            Err(error) if error.code() == &s3s::S3ErrorCode::NoSuchKey => None,
-            Err(error) => return Err(error.into()),
-        };
+        let object = self.stock.find(bucket, key)?;
         if object.as_ref().is_some_and(|object| object.kept.kind != Kind::Appendable) {
             return Err(Refusal::new(409, "ObjectNotAppendable", "the object was not made by an append"));
         }
@@ -161,55 +198,57 @@ impl Oss {
         }
         Ok(object)
     }
+}
 
-    fn check_overwrite(&self, asked: &Asked, (bucket, key): At<'_>) -> Result<(), Refusal> {
-        let forbidden = asked.header("x-oss-forbid-overwrite").is_some_and(|said| said == "true");
-        if forbidden && self.stock.shelf.open(bucket, key).is_ok() {
-            let why = "the object is there, and x-oss-forbid-overwrite was sent";
-            return Err(Refusal::new(409, "FileAlreadyExists", why));
-        }
-        Ok(())
-    }
+/// The one condition that OSS has of a write.
+pub(super) fn precondition(asked: &Asked) -> Precondition {
+    let forbidden = asked.header("x-oss-forbid-overwrite").is_some_and(|said| said == "true");
+    Precondition { if_absent: forbidden, ..Precondition::default() }
 }
 
 /// What an upload says of its object.
-pub(super) fn kept(asked: &Asked, kind: Kind) -> Kept {
+pub(super) fn kept(asked: &Asked, kind: Kind) -> Result<Kept, Refusal> {
     let metadata = asked.headers.keys().filter_map(|header| {
         let name = header.as_str().strip_prefix("x-oss-meta-")?;
         Some((name.to_owned(), asked.header(header.as_str())?))
     });
-    Kept {
+    Ok(Kept {
         content_type: asked.header("content-type"),
         content_encoding: asked.header("content-encoding"),
         content_disposition: asked.header("content-disposition"),
+        content_language: asked.header("content-language"),
         cache_control: asked.header("cache-control"),
+        expires: asked.header("expires"),
         metadata: metadata.collect(),
+        tags: tags::parse_header(&asked.header("x-oss-tagging").unwrap_or_default())?,
+        storage_class: storage_class(asked)?,
         kind,
-    }
+    })
 }
 
 /// Fills a draft with the body, and compares the digest that came with it.
-pub(super) async fn receive(mut draft: Draft, asked: &Asked, body: &mut Body) -> Result<Draft, Refusal> {
-    let mut md5 = Md5Check::new(asked);
+pub(super) async fn receive(mut draft: Draft, asked: &Asked, body: &mut Body) -> Result<Piece, Refusal> {
+    if asked.headers.contains_key("content-md5") {
+        draft.want_md5();
+    }
     while let Some(bytes) = next(body).await? {
-        md5.update(&bytes);
         draft.write(&bytes).map_err(write_failed)?;
     }
-    md5.finish()?;
-    Ok(draft)
+    let piece = draft.finish();
+    piece.md5.map_or(Ok(()), |md5| check_md5(asked, &md5))?;
+    Ok(piece)
 }
 
 /// A body that is a document, whole.
 pub(super) async fn document(asked: &Asked, body: &mut Body) -> Result<Vec<u8>, Refusal> {
-    let (mut md5, mut document) = (Md5Check::new(asked), Vec::new());
+    let mut document = Vec::new();
     while let Some(bytes) = next(body).await? {
-        md5.update(&bytes);
         document.extend_from_slice(&bytes);
         if document.len() > MAX_DOCUMENT_BYTES {
             return Err(Refusal::new(400, "MalformedXML", "the document is larger than 4 MiB"));
         }
     }
-    md5.finish()?;
+    check_md5(asked, &Md5::checksum(&document))?;
     Ok(document)
 }
 
@@ -226,33 +265,17 @@ async fn next(body: &mut Body) -> Result<Option<Bytes>, Refusal> {
     Ok(None)
 }
 
-/// `Content-MD5`, if it came.
-struct Md5Check {
-    stated: Option<String>,
-    running: Md5,
-}
-
-impl Md5Check {
-    fn new(asked: &Asked) -> Md5Check {
-        Md5Check { stated: asked.header("content-md5"), running: Md5::new() }
-    }
-
-    fn update(&mut self, bytes: &[u8]) {
-        if self.stated.is_some() {
-            self.running.update(bytes);
-        }
-    }
-
-    fn finish(self) -> Result<(), Refusal> {
-        let Some(stated) = self.stated else { return Ok(()) };
-        if base64_simd::STANDARD.encode_to_string(self.running.finalize()) != stated {
+/// Compares `Content-MD5`, if it came.
+fn check_md5(asked: &Asked, md5: &[u8; 16]) -> Result<(), Refusal> {
+    match asked.header("content-md5") {
+        Some(stated) if stated != base64_simd::STANDARD.encode_to_string(md5) => {
             let why = "the Content-MD5 that was stated is not that of the bytes that came";
-            return Err(Refusal::new(400, "InvalidDigest", why));
+            Err(Refusal::new(400, "InvalidDigest", why))
         }
-        Ok(())
+        _ => Ok(()),
     }
 }
 
 fn write_failed(error: std::io::Error) -> Refusal {
-    Refusal::new(500, "InternalError", format!("the origin could not store the bytes: {error}"))
+    disk_failed("the origin could not store the bytes", &error).into()
 }

@@ -5,6 +5,7 @@ use quick_xml::escape::{escape, resolve_predefined_entity};
 use quick_xml::events::Event;
 
 use super::refusal::Refusal;
+use crate::characters::with_references;
 
 /// A document while it is written; its root is closed at the end.
 pub(super) struct Document {
@@ -50,7 +51,7 @@ impl Document {
     }
 
     pub(super) fn text(&mut self, text: &str) {
-        self.text.push_str(&escape(text));
+        self.text.push_str(&with_references(&escape(text)));
     }
 
     pub(super) fn finish(mut self) -> String {
@@ -105,7 +106,7 @@ mod tests {
 
     #[test]
     fn what_is_written_can_be_read() {
-        let odd = " a&b<c>\"d'\u{fc} ";
+        let odd = " a&b<c>\"d'\u{fc}\r\u{1} ";
         let mut document = Document::new("Root");
         document.group("Group", |group| group.leaf("Leaf", odd));
         document.leaf("Empty", "");

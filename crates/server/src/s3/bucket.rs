@@ -1,22 +1,49 @@
-//! ListBuckets, both forms of ListObjects, and DeleteObjects.
+//! ListBuckets, both forms of ListObjects, ListObjectVersions, and DeleteObjects.
 
 use s3s::dto::*;
 use s3s::{S3Result, s3_error};
 
 use super::Dialect;
+use super::answer::{NO_VERSION, check_version, owner, storage_class};
+use crate::characters::fit_xml;
+use crate::conditions::Precondition;
 use crate::page::{Page, Query, key_to_token, token_to_key, url_encode};
+use crate::shelf::shown;
 
 /// Most keys in one page, and the number when none is asked for; S3's own.
 const MAX_KEYS: i32 = 1000;
 
+/// Most buckets in one page, when pages are asked for.
+const MAX_BUCKETS: i32 = 10_000;
+
+/// Most keys in one DeleteObjects.
+const MAX_DELETED: usize = 1000;
+
 impl Dialect {
-    pub(super) fn buckets(&self) -> S3Result<ListBucketsOutput> {
-        let buckets = self.stock.shelf.buckets()?.into_iter().map(|(name, created)| Bucket {
+    pub(super) fn buckets(&self, input: ListBucketsInput) -> S3Result<ListBucketsOutput> {
+        let prefix = input.prefix.as_deref().unwrap_or_default();
+        let after = input.continuation_token.as_deref().map(token_to_key).transpose()?.unwrap_or_default();
+        let most = match input.max_buckets {
+            None => usize::MAX,
+            Some(most @ 1..=MAX_BUCKETS) => most as usize,
+            Some(most) => return Err(s3_error!(InvalidArgument, "max-buckets is {most}")),
+        };
+        let mut found = self.stock.shelf.buckets()?;
+        found.retain(|(name, _)| name.starts_with(prefix) && *name > after);
+        let more = found.len() > most;
+        found.truncate(most);
+        let next = found.last().filter(|_| more).map(|(name, _)| key_to_token(name));
+        let buckets = found.into_iter().map(|(name, created)| Bucket {
             name: Some(name),
             creation_date: Some(created.into()),
             ..Default::default()
         });
-        Ok(ListBucketsOutput { buckets: Some(buckets.collect()), ..Default::default() })
+        Ok(ListBucketsOutput {
+            buckets: Some(buckets.collect()),
+            owner: Some(owner()),
+            continuation_token: next,
+            prefix: input.prefix,
+        })
     }
 
     pub(super) fn list_v2(&self, input: ListObjectsV2Input) -> S3Result<ListObjectsV2Output> {
@@ -35,10 +62,10 @@ impl Dialect {
             is_truncated: Some(page.next.is_some()),
             next_continuation_token: page.next.as_deref().map(key_to_token),
             continuation_token: input.continuation_token,
-            contents: Some(contents(&page, encode)),
+            contents: Some(contents(&page, encode, input.fetch_owner == Some(true))),
             common_prefixes: Some(common_prefixes(&page, encode)),
             prefix: Some(encode(&input.prefix.unwrap_or_default())),
-            delimiter: input.delimiter.as_deref().map(encode),
+            delimiter: delimiter(&input.delimiter).map(encode),
             start_after: input.start_after.as_deref().map(encode),
             name: Some(input.bucket),
             max_keys: Some(max_keys),
@@ -60,10 +87,10 @@ impl Dialect {
         Ok(ListObjectsOutput {
             is_truncated: Some(page.next.is_some()),
             next_marker: page.next.as_deref().map(encode),
-            contents: Some(contents(&page, encode)),
+            contents: Some(contents(&page, encode, true)),
             common_prefixes: Some(common_prefixes(&page, encode)),
             prefix: Some(encode(&input.prefix.unwrap_or_default())),
-            delimiter: input.delimiter.as_deref().map(encode),
+            delimiter: delimiter(&input.delimiter).map(encode),
             marker: Some(encode(&input.marker.unwrap_or_default())),
             name: Some(input.bucket),
             max_keys: Some(max_keys),
@@ -72,10 +99,75 @@ impl Dialect {
         })
     }
 
+    /// Every object here is of the version that there is without versions.
+    pub(super) fn list_versions(&self, input: ListObjectVersionsInput) -> S3Result<ListObjectVersionsOutput> {
+        let encode = encoder(input.encoding_type.as_ref());
+        let max_keys = max_keys(input.max_keys)?;
+        if input.version_id_marker.is_some() && input.key_marker.is_none() {
+            return Err(s3_error!(InvalidArgument, "a version-id-marker comes with a key-marker"));
+        }
+        let page = self.stock.page(&Query {
+            bucket: &input.bucket,
+            prefix: input.prefix.as_deref().unwrap_or_default(),
+            delimiter: delimiter(&input.delimiter),
+            after: input.key_marker.as_deref().unwrap_or_default(),
+            max_keys: max_keys as usize,
+        })?;
+        let versions = page.objects.iter().map(|listed| ObjectVersion {
+            key: Some(encode(&listed.key)),
+            version_id: Some(NO_VERSION.to_owned()),
+            is_latest: Some(true),
+            size: Some(listed.size as i64),
+            e_tag: Some(ETag::Strong(listed.etag.clone())),
+            last_modified: Some(listed.modified.into()),
+            owner: Some(owner()),
+            storage_class: Some(ObjectVersionStorageClass::from(storage_class(
+                listed.storage_class.as_deref(),
+            ))),
+            ..Default::default()
+        });
+        Ok(ListObjectVersionsOutput {
+            versions: Some(versions.collect()),
+            common_prefixes: Some(common_prefixes(&page, encode)),
+            is_truncated: Some(page.next.is_some()),
+            next_version_id_marker: page.next.as_ref().map(|_| NO_VERSION.to_owned()),
+            next_key_marker: page.next.as_deref().map(encode),
+            prefix: Some(encode(&input.prefix.unwrap_or_default())),
+            delimiter: delimiter(&input.delimiter).map(encode),
+            key_marker: Some(encode(&input.key_marker.unwrap_or_default())),
+            version_id_marker: Some(input.version_id_marker.unwrap_or_default()),
+            name: Some(input.bucket),
+            max_keys: Some(max_keys),
+            encoding_type: input.encoding_type,
+            ..Default::default()
+        })
+    }
+
     pub(super) fn delete_many(&self, input: DeleteObjectsInput) -> S3Result<DeleteObjectsOutput> {
+        self.stock.shelf.check_bucket(&input.bucket)?;
+        let count = input.delete.objects.len();
+        if !(1..=MAX_DELETED).contains(&count) {
+            return Err(s3_error!(
+                MalformedXML,
+                "1 to {MAX_DELETED} keys are deleted at once, and {count} came"
+            ));
+        }
+        // The answer could not name it, and whoever cannot read what was deleted had better know before. As a reference it
+        // has been refused already.
+        if let Some(object) = input.delete.objects.iter().find(|object| !fit_xml(&object.key)) {
+            let key = shown(&object.key);
+            return Err(s3_error!(MalformedXML, "no XML can name the key {key}: delete it by itself"));
+        }
         let (mut deleted, mut errors) = (Vec::new(), Vec::new());
         for object in input.delete.objects {
-            match self.stock.shelf.delete(&input.bucket, &object.key) {
+            let condition = Precondition {
+                if_match: object.e_tag.map(condition),
+                if_modified_at: object.last_modified_time,
+                if_size: object.size.map(|bytes| bytes as u64),
+                ..Precondition::default()
+            };
+            let checked = check_version(object.version_id.as_deref());
+            match checked.and_then(|()| self.stock.delete(&input.bucket, &object.key, &condition)) {
                 Ok(()) => deleted.push(DeletedObject { key: Some(object.key), ..Default::default() }),
                 Err(error) => errors.push(Error {
                     code: Some(error.code().as_str().to_owned()),
@@ -107,13 +199,19 @@ fn encoder(asked: Option<&EncodingType>) -> fn(&str) -> String {
     if asked.is_some_and(|asked| asked.as_str() == EncodingType::URL) { url_encode } else { str::to_owned }
 }
 
-fn contents(page: &Page, encode: fn(&str) -> String) -> Vec<Object> {
+/// In a list of keys the star stands between quotes, or not, as an ETag does.
+fn condition(etag: ETag) -> ETagCondition {
+    if etag.value() == "*" { ETagCondition::Any } else { ETagCondition::ETag(etag) }
+}
+
+fn contents(page: &Page, encode: fn(&str) -> String, owned: bool) -> Vec<Object> {
     let objects = page.objects.iter().map(|listed| Object {
         key: Some(encode(&listed.key)),
         size: Some(listed.size as i64),
         e_tag: Some(ETag::Strong(listed.etag.clone())),
         last_modified: Some(listed.modified.into()),
-        storage_class: Some(ObjectStorageClass::from_static(ObjectStorageClass::STANDARD)),
+        owner: owned.then(owner),
+        storage_class: Some(ObjectStorageClass::from(storage_class(listed.storage_class.as_deref()))),
         ..Default::default()
     });
     objects.collect()

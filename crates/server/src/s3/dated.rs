@@ -7,6 +7,17 @@ use hyper::http::request::Parts;
 /// How far a client's clock may be off.
 const SKEW_S: u64 = 15 * 60;
 
+/// The longest that a presigned URL of Signature Version 4 is good: a week.
+const MAX_EXPIRES_S: u64 = 604_800;
+
+/// Whether a presigned URL says that it is good for longer than it may be.
+pub(crate) fn check_expiry(head: &Parts) -> Result<(), &'static str> {
+    match parameter(head, "X-Amz-Expires").map(str::parse) {
+        None | Some(Ok(0..=MAX_EXPIRES_S)) => Ok(()),
+        Some(_) => Err("X-Amz-Expires goes from 0 to 604800 seconds, which is a week"),
+    }
+}
+
 /// Why a request is of the wrong time: code and sentence.
 pub(crate) type WrongTime = (&'static str, &'static str);
 
@@ -23,10 +34,7 @@ pub(crate) fn check(head: &Parts, now_s: u64) -> Result<(), WrongTime> {
             _ => Ok(()),
         };
     }
-    let parameter = |name: &str| {
-        let mut pairs = head.uri.query()?.split('&').filter_map(|pair| pair.split_once('='));
-        pairs.find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value)
-    };
+    let parameter = |name| parameter(head, name);
     let expires_s: Option<u64> =
         parameter("X-Amz-Expires").or_else(|| parameter("Expires")).and_then(|text| text.parse().ok());
     // Version 2 says only when a URL ends.
@@ -42,9 +50,28 @@ pub(crate) fn check(head: &Parts, now_s: u64) -> Result<(), WrongTime> {
     }
 }
 
+fn parameter<'a>(head: &'a Parts, name: &str) -> Option<&'a str> {
+    let mut pairs = head.uri.query()?.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_url_is_good_for_a_week_at_most() {
+        for (target, good) in [
+            ("/b/k", true),
+            ("/b/k?X-Amz-Expires=604800", true),
+            ("/b/k?X-Amz-Expires=604801", false),
+            ("/b/k?x-amz-expires=-1", false),
+            ("/b/k?X-Amz-Expires=soon", false),
+        ] {
+            let head = hyper::Request::get(target).body(()).unwrap().into_parts().0;
+            assert_eq!(check_expiry(&head).is_ok(), good, "{target}");
+        }
+    }
 
     #[test]
     fn times_are_judged_by_the_clock_that_is_given() {

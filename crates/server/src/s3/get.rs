@@ -1,21 +1,26 @@
-//! GetObject and HeadObject: conditions, ranges, checksums.
+//! GetObject, HeadObject and GetObjectAttributes: conditions, ranges, parts, checksums.
 
 use std::ops::Range;
 
 use hyper::HeaderMap;
 use s3s::dto::*;
-use s3s::{Body, S3Result, s3_error};
+use s3s::{Body, S3ErrorCode, S3Result, s3_error};
 
 use super::Dialect;
+use super::answer::{Sums, check_version, storage_class};
+use super::put::timestamp;
 use crate::conditions::Conditions;
 use crate::object;
 
 /// What S3 says of objects whose type nobody told.
 const DEFAULT_CONTENT_TYPE: &str = "binary/octet-stream";
 
+/// Most parts in one page of GetObjectAttributes.
+const MAX_PARTS: i32 = 1000;
+
 impl Dialect {
     pub(super) fn get(&self, input: GetObjectInput) -> S3Result<GetObjectOutput> {
-        check_part_number(input.part_number)?;
+        check_version(input.version_id.as_deref())?;
         let object = self.stock.shelf.open(&input.bucket, &input.key)?;
         Conditions {
             if_match: input.if_match,
@@ -24,32 +29,39 @@ impl Dialect {
             if_unmodified_since: input.if_unmodified_since,
         }
         .check(&object)?;
-        let range = input.range.map(|range| satisfy(range, object.size)).transpose()?;
-        // S3 states the checksum of the whole, so only where the whole is sent.
-        let checksum = checksum(&object, input.checksum_mode.filter(|_| range.is_none()));
-        let content_range = range.as_ref().map(|range| content_range(range, object.size));
-        let range = range.unwrap_or(0..object.size);
+        let wanted = Wanted::of(&object, input.range, input.part_number)?;
+        let sums = wanted.sums(&object, input.checksum_mode);
+        let kept = &object.kept;
         Ok(GetObjectOutput {
-            content_length: Some((range.end - range.start) as i64),
-            content_range,
-            body: Some(StreamingBlob::from(Body::http_body(object.body(range)))),
+            content_length: Some((wanted.range.end - wanted.range.start) as i64),
+            content_range: wanted.content_range(object.size),
+            body: Some(StreamingBlob::from(Body::http_body(object.body(wanted.range)))),
             accept_ranges: Some("bytes".to_owned()),
             e_tag: Some(ETag::Strong(object.etag)),
             last_modified: Some(object.modified.into()),
-            checksum_type: checksum.as_ref().map(|_| full_object()),
-            checksum_crc64nvme: checksum,
-            content_type: Some(content_type(&object.kept)),
-            content_encoding: object.kept.content_encoding.clone(),
-            content_disposition: object.kept.content_disposition.clone(),
-            cache_control: object.kept.cache_control.clone(),
-            metadata: Some(object.kept.metadata.clone()),
+            checksum_type: sums.kind,
+            checksum_crc32: sums.crc32,
+            checksum_crc32c: sums.crc32c,
+            checksum_crc64nvme: sums.crc64nvme,
+            checksum_sha1: sums.sha1,
+            checksum_sha256: sums.sha256,
+            content_type: Some(content_type(kept)),
+            content_encoding: kept.content_encoding.clone(),
+            content_disposition: kept.content_disposition.clone(),
+            content_language: kept.content_language.clone(),
+            cache_control: kept.cache_control.clone(),
+            expires: kept.expires.as_deref().and_then(timestamp),
+            metadata: Some(kept.metadata.clone()),
+            parts_count: wanted.parts,
+            storage_class: special_class(kept),
+            tag_count: Some(kept.tags.len() as i32).filter(|count| *count > 0),
             ..Default::default()
         })
     }
 
     /// A Range is ignored, as HTTP wants it for everything but GET.
     pub(super) fn head(&self, input: HeadObjectInput) -> S3Result<HeadObjectOutput> {
-        check_part_number(input.part_number)?;
+        check_version(input.version_id.as_deref())?;
         let object = self.stock.shelf.open(&input.bucket, &input.key)?;
         Conditions {
             if_match: input.if_match,
@@ -58,21 +70,134 @@ impl Dialect {
             if_unmodified_since: input.if_unmodified_since,
         }
         .check(&object)?;
-        let checksum = checksum(&object, input.checksum_mode);
+        let wanted = Wanted::of(&object, None, input.part_number)?;
+        let sums = wanted.sums(&object, input.checksum_mode);
+        let kept = &object.kept;
         Ok(HeadObjectOutput {
-            content_length: Some(object.size as i64),
+            content_length: Some((wanted.range.end - wanted.range.start) as i64),
+            content_range: wanted.content_range(object.size),
             accept_ranges: Some("bytes".to_owned()),
             e_tag: Some(ETag::Strong(object.etag)),
             last_modified: Some(object.modified.into()),
-            checksum_type: checksum.as_ref().map(|_| full_object()),
-            checksum_crc64nvme: checksum,
-            content_type: Some(content_type(&object.kept)),
-            content_encoding: object.kept.content_encoding.clone(),
-            content_disposition: object.kept.content_disposition.clone(),
-            cache_control: object.kept.cache_control.clone(),
-            metadata: Some(object.kept.metadata.clone()),
+            checksum_type: sums.kind,
+            checksum_crc32: sums.crc32,
+            checksum_crc32c: sums.crc32c,
+            checksum_crc64nvme: sums.crc64nvme,
+            checksum_sha1: sums.sha1,
+            checksum_sha256: sums.sha256,
+            content_type: Some(content_type(kept)),
+            content_encoding: kept.content_encoding.clone(),
+            content_disposition: kept.content_disposition.clone(),
+            content_language: kept.content_language.clone(),
+            cache_control: kept.cache_control.clone(),
+            expires: kept.expires.as_deref().and_then(timestamp),
+            metadata: Some(kept.metadata.clone()),
+            parts_count: wanted.parts,
+            storage_class: special_class(kept),
             ..Default::default()
         })
+    }
+
+    pub(super) fn attributes(&self, input: GetObjectAttributesInput) -> S3Result<GetObjectAttributesOutput> {
+        check_version(input.version_id.as_deref())?;
+        let object = self.stock.shelf.open(&input.bucket, &input.key)?;
+        let named = input.object_attributes.iter().flat_map(|names| names.as_str().split(','));
+        let named: Vec<&str> = named.map(str::trim).collect();
+        const KNOWN: [&str; 5] = ["ETag", "Checksum", "ObjectParts", "StorageClass", "ObjectSize"];
+        if let Some(other) = named.iter().find(|name| !KNOWN.contains(name)) {
+            return Err(s3_error!(InvalidArgument, "{other:?} is no attribute of an object"));
+        }
+        let is_asked = |name: &str| named.contains(&name);
+        let sums = Sums::of_object(&object);
+        let has_sum = object.made.sum.is_some() || object.known.crcs().is_some();
+        let checksum = Checksum {
+            checksum_crc32: sums.crc32,
+            checksum_crc32c: sums.crc32c,
+            checksum_crc64nvme: sums.crc64nvme,
+            checksum_sha1: sums.sha1,
+            checksum_sha256: sums.sha256,
+            checksum_type: sums.kind,
+        };
+        let parts = parts_of(&object, input.part_number_marker, input.max_parts);
+        let class = StorageClass::from(storage_class(object.kept.storage_class.as_deref()));
+        Ok(GetObjectAttributesOutput {
+            checksum: is_asked("Checksum").then_some(checksum).filter(|_| has_sum),
+            object_parts: is_asked("ObjectParts").then_some(parts).flatten(),
+            storage_class: is_asked("StorageClass").then_some(class),
+            object_size: is_asked("ObjectSize").then_some(object.size as i64),
+            e_tag: is_asked("ETag").then_some(ETag::Strong(object.etag)),
+            last_modified: Some(object.modified.into()),
+            ..Default::default()
+        })
+    }
+}
+
+/// Which bytes of an object are answered with, and as what.
+struct Wanted {
+    range: Range<u64>,
+    /// They are not the whole, or were not asked for as that.
+    is_partial: bool,
+    /// The part that was asked for, from 0.
+    part: Option<usize>,
+    /// Of an object of several, when one was asked for.
+    parts: Option<i32>,
+}
+
+impl Wanted {
+    fn of(object: &object::Object, range: Option<s3s::dto::Range>, part: Option<i32>) -> S3Result<Wanted> {
+        let whole = Wanted { range: 0..object.size, is_partial: false, part: None, parts: None };
+        match (range, part) {
+            (None, None) => Ok(whole),
+            (Some(range), None) => {
+                Ok(Wanted { range: satisfy(range, object.size)?, is_partial: true, ..whole })
+            }
+            (None, Some(number)) => Wanted::part(object, number),
+            (Some(_), Some(_)) => {
+                Err(s3_error!(InvalidRequest, "a request has a Range or a partNumber, not both"))
+            }
+        }
+    }
+
+    fn part(object: &object::Object, number: i32) -> S3Result<Wanted> {
+        let parts = &object.made.parts;
+        let index = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
+        let count = parts.len().max(1);
+        let Some(index) = index.filter(|index| *index < count) else {
+            let code = S3ErrorCode::from_bytes(b"InvalidPartNumber").unwrap_or(S3ErrorCode::InvalidRange);
+            let why = format!("the object has {count} parts, and part {number} was asked for");
+            let mut error = s3s::S3Error::with_message(code, why);
+            error.set_status_code(hyper::StatusCode::RANGE_NOT_SATISFIABLE);
+            return Err(error);
+        };
+        let start: u64 = parts.iter().take(index).map(|part| part.bytes).sum();
+        let bytes = parts.get(index).map_or(object.size, |part| part.bytes);
+        Ok(Wanted {
+            range: start..start + bytes,
+            is_partial: bytes > 0,
+            part: Some(index),
+            parts: Some(parts.len() as i32).filter(|count| *count > 0),
+        })
+    }
+
+    fn content_range(&self, size: u64) -> Option<String> {
+        self.is_partial.then(|| content_range(&self.range, size))
+    }
+
+    /// S3 states the checksum of the whole, so only where the whole is sent; that of a part with that.
+    fn sums(&self, object: &object::Object, mode: Option<ChecksumMode>) -> Sums {
+        // The CRT writes it in small letters, which S3 takes.
+        if !mode.is_some_and(|mode| mode.as_str().eq_ignore_ascii_case(ChecksumMode::ENABLED)) {
+            return Sums::default();
+        }
+        let part = self.part.and_then(|index| object.made.parts.get(index));
+        match (part, &object.made.sum) {
+            _ if self.range == (0..object.size) && part.is_none() => Sums::of_object(object),
+            (Some(part), Some(sum)) => {
+                let shown = part.sum.clone().map(|value| Sums::one(sum.algorithm, value)).unwrap_or_default();
+                Sums { kind: Some(super::answer::type_of(sum.span)), ..shown }
+            }
+            _ => Sums::default(),
+        }
     }
 }
 
@@ -100,25 +225,45 @@ fn headers<const N: usize>(headers: [(&'static str, String); N]) -> HeaderMap {
         .collect()
 }
 
-/// The parts of an upload are not remembered: every object counts as one of one part.
-fn check_part_number(asked: Option<i32>) -> S3Result<()> {
-    match asked {
-        None | Some(1) => Ok(()),
-        Some(_) => Err(s3_error!(NotImplemented, "this origin does not keep the parts of an object")),
-    }
+/// One page of the parts of a multipart object; each is shown where there is a checksum to show.
+fn parts_of(
+    object: &object::Object,
+    marker: Option<i32>,
+    max_parts: Option<i32>,
+) -> Option<GetObjectAttributesParts> {
+    let count = object.made.parts.len();
+    let (after, most) = (marker.unwrap_or(0).max(0), max_parts.unwrap_or(MAX_PARTS).clamp(0, MAX_PARTS));
+    let algorithm = object.made.sum.as_ref().map(|sum| sum.algorithm);
+    let page = object.made.parts.iter().zip(1..).skip(after as usize).take(most as usize);
+    let shown: Vec<ObjectPart> = page
+        .map(|(part, number)| {
+            let sums = algorithm.zip(part.sum.clone()).map(|(algorithm, value)| Sums::one(algorithm, value));
+            let sums = sums.unwrap_or_default();
+            ObjectPart {
+                part_number: Some(number),
+                size: Some(part.bytes as i64),
+                checksum_crc32: sums.crc32,
+                checksum_crc32c: sums.crc32c,
+                checksum_crc64nvme: sums.crc64nvme,
+                checksum_sha1: sums.sha1,
+                checksum_sha256: sums.sha256,
+            }
+        })
+        .collect();
+    let last = after + shown.len() as i32;
+    (count > 0).then(|| GetObjectAttributesParts {
+        total_parts_count: Some(count as i32),
+        is_truncated: Some((last as usize) < count),
+        max_parts: Some(most),
+        part_number_marker: Some(after),
+        next_part_number_marker: Some(last),
+        parts: algorithm.map(|_| shown),
+    })
 }
 
-fn checksum(object: &object::Object, mode: Option<ChecksumMode>) -> Option<String> {
-    // The CRT writes it in small letters, which S3 takes.
-    let asked = mode.is_some_and(|mode| mode.as_str().eq_ignore_ascii_case(ChecksumMode::ENABLED));
-    asked
-        .then(|| object.known.crcs())
-        .flatten()
-        .map(|crcs| flatout_wire::checksum::Algorithm::Crc64Nvme.encode(crcs.nvme))
-}
-
-pub(super) fn full_object() -> ChecksumType {
-    ChecksumType::from_static(ChecksumType::FULL_OBJECT)
+/// S3 says nothing of the standard one.
+fn special_class(kept: &object::Kept) -> Option<StorageClass> {
+    kept.storage_class.as_deref().map(|class| StorageClass::from(storage_class(Some(class))))
 }
 
 fn content_type(kept: &object::Kept) -> String {

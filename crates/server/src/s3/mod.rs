@@ -1,17 +1,22 @@
 //! S3's operations as `s3s` hands them over, each answered in the module of its kind.
 
+mod answer;
 mod bucket;
 pub(crate) mod dated;
 mod get;
 mod multipart;
 mod put;
+mod tagging;
+pub(crate) mod unsupported;
 
 use std::sync::Arc;
 
 use s3s::dto::*;
-use s3s::{S3, S3Request, S3Response, S3Result};
+use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
 
+use crate::conditions::Conditions;
 use crate::stock::Stock;
+use answer::{check_version, owner, private_grants};
 
 /// The S3 that an origin speaks over its stock.
 pub(crate) struct Dialect {
@@ -22,8 +27,8 @@ type Answer<T> = S3Result<S3Response<T>>;
 
 #[async_trait::async_trait]
 impl S3 for Dialect {
-    async fn list_buckets(&self, _: S3Request<ListBucketsInput>) -> Answer<ListBucketsOutput> {
-        self.buckets().map(S3Response::new)
+    async fn list_buckets(&self, request: S3Request<ListBucketsInput>) -> Answer<ListBucketsOutput> {
+        self.buckets(request.input).map(S3Response::new)
     }
 
     async fn head_bucket(&self, request: S3Request<HeadBucketInput>) -> Answer<HeadBucketOutput> {
@@ -38,7 +43,7 @@ impl S3 for Dialect {
     }
 
     async fn delete_bucket(&self, request: S3Request<DeleteBucketInput>) -> Answer<DeleteBucketOutput> {
-        self.stock.shelf.delete_bucket(&request.input.bucket)?;
+        self.stock.delete_bucket(&request.input.bucket)?;
         Ok(S3Response::new(DeleteBucketOutput::default()))
     }
 
@@ -71,13 +76,18 @@ impl S3 for Dialect {
         self.put(request).await.map(S3Response::new)
     }
 
+    /// s3s passes over fields that it does not know, an access list among them: better none than a form that is half read.
+    async fn post_object(&self, _: S3Request<PostObjectInput>) -> Answer<PostObjectOutput> {
+        Err(s3_error!(NotImplemented, "this origin takes no uploads by POST of a form"))
+    }
+
     async fn copy_object(&self, request: S3Request<CopyObjectInput>) -> Answer<CopyObjectOutput> {
-        self.copy(request.input).map(S3Response::new)
+        let destination = Conditions::of(&request.headers, "");
+        self.copy(request.input, destination).map(S3Response::new)
     }
 
     async fn delete_object(&self, request: S3Request<DeleteObjectInput>) -> Answer<DeleteObjectOutput> {
-        self.stock.shelf.delete(&request.input.bucket, &request.input.key)?;
-        Ok(S3Response::new(DeleteObjectOutput::default()))
+        self.delete(request.input).map(S3Response::new)
     }
 
     async fn delete_objects(&self, request: S3Request<DeleteObjectsInput>) -> Answer<DeleteObjectsOutput> {
@@ -93,6 +103,13 @@ impl S3 for Dialect {
 
     async fn upload_part(&self, request: S3Request<UploadPartInput>) -> Answer<UploadPartOutput> {
         self.put_part(request).await.map(S3Response::new)
+    }
+
+    async fn upload_part_copy(
+        &self,
+        request: S3Request<UploadPartCopyInput>,
+    ) -> Answer<UploadPartCopyOutput> {
+        self.copy_part(request.input).map(S3Response::new)
     }
 
     async fn complete_multipart_upload(
@@ -118,5 +135,81 @@ impl S3 for Dialect {
         request: S3Request<ListMultipartUploadsInput>,
     ) -> Answer<ListMultipartUploadsOutput> {
         self.unfinished(request.input).map(S3Response::new)
+    }
+
+    async fn get_object_attributes(
+        &self,
+        request: S3Request<GetObjectAttributesInput>,
+    ) -> Answer<GetObjectAttributesOutput> {
+        self.attributes(request.input).map(S3Response::new)
+    }
+
+    async fn list_object_versions(
+        &self,
+        request: S3Request<ListObjectVersionsInput>,
+    ) -> Answer<ListObjectVersionsOutput> {
+        self.list_versions(request.input).map(S3Response::new)
+    }
+
+    async fn get_object_tagging(
+        &self,
+        request: S3Request<GetObjectTaggingInput>,
+    ) -> Answer<GetObjectTaggingOutput> {
+        self.get_tags(request.input).map(S3Response::new)
+    }
+
+    async fn put_object_tagging(
+        &self,
+        request: S3Request<PutObjectTaggingInput>,
+    ) -> Answer<PutObjectTaggingOutput> {
+        self.put_tags(request.input).map(S3Response::new)
+    }
+
+    async fn delete_object_tagging(
+        &self,
+        request: S3Request<DeleteObjectTaggingInput>,
+    ) -> Answer<DeleteObjectTaggingOutput> {
+        self.delete_tags(request.input).map(S3Response::new)
+    }
+
+    async fn get_bucket_acl(&self, request: S3Request<GetBucketAclInput>) -> Answer<GetBucketAclOutput> {
+        self.stock.shelf.check_bucket(&request.input.bucket)?;
+        let grants = Some(private_grants());
+        Ok(S3Response::new(GetBucketAclOutput { grants, owner: Some(owner()) }))
+    }
+
+    async fn get_object_acl(&self, request: S3Request<GetObjectAclInput>) -> Answer<GetObjectAclOutput> {
+        check_version(request.input.version_id.as_deref())?;
+        self.stock.shelf.open(&request.input.bucket, &request.input.key)?;
+        let grants = Some(private_grants());
+        Ok(S3Response::new(GetObjectAclOutput { grants, owner: Some(owner()), ..Default::default() }))
+    }
+
+    /// A canned list that is not private does not come as far as this.
+    async fn put_bucket_acl(&self, request: S3Request<PutBucketAclInput>) -> Answer<PutBucketAclOutput> {
+        self.stock.shelf.check_bucket(&request.input.bucket)?;
+        match request.input.access_control_policy {
+            None => Ok(S3Response::new(PutBucketAclOutput::default())),
+            Some(_) => Err(s3_error!(NotImplemented, "this origin has no access lists")),
+        }
+    }
+
+    /// The same.
+    async fn put_object_acl(&self, request: S3Request<PutObjectAclInput>) -> Answer<PutObjectAclOutput> {
+        check_version(request.input.version_id.as_deref())?;
+        self.stock.shelf.open(&request.input.bucket, &request.input.key)?;
+        match request.input.access_control_policy {
+            None => Ok(S3Response::new(PutObjectAclOutput::default())),
+            Some(_) => Err(s3_error!(NotImplemented, "this origin has no access lists")),
+        }
+    }
+
+    /// No status: the bucket never had versions.
+    async fn get_bucket_versioning(
+        &self,
+        request: S3Request<GetBucketVersioningInput>,
+    ) -> Answer<GetBucketVersioningOutput> {
+        self.stock.shelf.check_bucket(&request.input.bucket)?;
+        Ok(S3Response::new(GetBucketVersioningOutput::default()))
     }
 }

@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime};
 use s3s::S3Result;
 
 use crate::crcs::Known;
-use crate::draft::Draft;
+use crate::draft::{Draft, Piece};
 use crate::object::{Content, Kept, Object};
 use crate::pattern;
-use crate::shelf::{Listed, Next, Shelf, Visit};
+use crate::shelf::{About, Listed, Next, Shelf, Visit};
 
 /// Which objects have been asked for often enough to be others by now.
 #[derive(Debug)]
@@ -94,6 +94,7 @@ impl Shelf for Replaced {
             modified: later(object.modified),
             content: Content::Pattern { shift },
             known: Known::Pattern { shift, size, computed },
+            made: Arc::default(),
             ..object
         })
     }
@@ -116,9 +117,13 @@ impl Shelf for Replaced {
         self.inner.draft(bucket, key)
     }
 
-    fn publish(&self, bucket: &str, key: &str, drafts: Vec<Draft>, kept: Arc<Kept>) -> S3Result<String> {
+    fn publish(&self, bucket: &str, key: &str, pieces: &[&Piece], about: About) -> S3Result<()> {
         self.replacing.on_write(bucket, key);
-        self.inner.publish(bucket, key, drafts, kept)
+        self.inner.publish(bucket, key, pieces, about)
+    }
+
+    fn describe(&self, bucket: &str, key: &str, kept: Arc<Kept>) -> S3Result<()> {
+        self.inner.describe(bucket, key, kept)
     }
 
     fn delete(&self, bucket: &str, key: &str) -> S3Result<()> {

@@ -4,6 +4,7 @@
 
 mod auth;
 mod client;
+mod full;
 mod life;
 mod listing;
 mod objects;

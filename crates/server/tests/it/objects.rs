@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::io::Write;
 
-use crate::client::{Lab, bytes, connect, crc64nvme, each, write_head};
+use crate::client::{Answer, Lab, bytes, connect, crc64nvme, each, write_head};
 
 #[test]
 fn what_was_put_is_what_is_got() {
@@ -282,5 +282,199 @@ fn a_bucket_may_stand_in_the_host_name() {
         let host = ("host", "bucket.localhost:9000");
         assert_eq!(lab.send("GET", "/k", &[host], b"").expect(200).body, b"x");
         assert_eq!(lab.send("GET", "/bucket/k", &[("host", "localhost:9000")], b"").expect(200).body, b"x");
+    });
+}
+
+#[test]
+fn an_object_is_not_deleted_in_spite_of_if_match() {
+    each(|lab| {
+        let etag = lab.put("/bucket/k", b"kept").header("etag").unwrap().to_owned();
+        let delete = |etag: &str| lab.send("DELETE", "/bucket/k", &[("if-match", etag)], b"");
+        let batch = |etag: &str| {
+            let document = format!("<Delete><Object><Key>k</Key><ETag>{etag}</ETag></Object></Delete>");
+            lab.send("POST", "/bucket?delete", &[], document.as_bytes()).expect(200)
+        };
+        assert_eq!(delete("\"deadbeef\"").expect(412).xml("Code").as_deref(), Some("PreconditionFailed"));
+        let refused = batch("&quot;deadbeef&quot;");
+        assert_eq!(refused.xml("Code").as_deref(), Some("PreconditionFailed"));
+        assert!(!String::from_utf8(refused.body).unwrap().contains("<Deleted>"));
+        // OSS has no such condition, but who sends one means it.
+        let oss = [("host", "oss-test.aliyuncs.com"), ("if-match", "\"deadbeef\"")];
+        lab.send("DELETE", "/bucket/k", &oss, b"").expect(412);
+        assert_eq!(lab.get("/bucket/k").expect(200).body, b"kept");
+        delete(&etag).expect(204);
+        lab.get("/bucket/k").expect(404);
+        // What is not there is deleted already.
+        delete(&etag).expect(204);
+        let etag = lab.put("/bucket/k", b"again").header("etag").unwrap().replace('"', "&quot;");
+        assert_eq!(batch(&etag).xml("Key").as_deref(), Some("k"));
+        lab.get("/bucket/k").expect(404);
+    });
+}
+
+#[test]
+fn of_conditional_writes_and_deletes_at_once_one_wins() {
+    each(|lab| {
+        let etag = lab.put("/bucket/k", b"first").header("etag").unwrap().to_owned();
+        let act = |number: usize| match number % 2 {
+            0 => lab.send("DELETE", "/bucket/k", &[("if-match", &etag)], b"").status,
+            _ => lab.send("PUT", "/bucket/k", &[("if-match", &etag)], &bytes("w", 50_000 + number)).status,
+        };
+        let statuses: Vec<u16> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..16).map(|number| scope.spawn(move || act(number))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        // After a deletion that won, the others find nothing: 204 of a deletion, 404 of a write.
+        let put = statuses.iter().filter(|status| **status == 200).count();
+        let deleted = statuses.contains(&204);
+        assert!(put == 1 && !deleted || put == 0 && deleted, "{statuses:?}");
+    });
+}
+
+#[test]
+fn a_batch_of_more_than_a_thousand_keys_is_refused() {
+    each(|lab| {
+        lab.put("/bucket/0", b"kept");
+        let document = |count: usize| {
+            let keys: String = (0..count).map(|n| format!("<Object><Key>{n}</Key></Object>")).collect();
+            format!("<Delete>{keys}</Delete>")
+        };
+        for headers in [&[][..], &[("host", "oss-test.aliyuncs.com")][..]] {
+            for count in [0, 1001] {
+                let answer =
+                    lab.send("POST", "/bucket?delete", headers, document(count).as_bytes()).expect(400);
+                assert_eq!(answer.xml("Code").as_deref(), Some("MalformedXML"), "{headers:?} {count}");
+            }
+            assert_eq!(lab.get("/bucket/0").expect(200).body, b"kept");
+        }
+        lab.send("POST", "/bucket?delete", &[], document(1000).as_bytes()).expect(200);
+        lab.get("/bucket/0").expect(404);
+    });
+}
+
+#[test]
+fn what_is_not_there_is_refused_by_name_and_nothing_is_stored() {
+    each(|lab| {
+        for (name, value) in [
+            ("x-amz-server-side-encryption", "aws:kms"),
+            ("x-amz-server-side-encryption-customer-algorithm", "AES256"),
+            ("x-amz-acl", "public-read"),
+            ("x-amz-grant-read", "id=1"),
+            ("x-amz-website-redirect-location", "/x"),
+            ("x-amz-object-lock-mode", "GOVERNANCE"),
+            ("x-amz-storage-class", "GLACIER"),
+            ("x-oss-server-side-encryption", "AES256"),
+            ("x-oss-object-acl", "public-read"),
+            ("x-oss-callback", "eyJ9"),
+            ("x-oss-storage-class", "Archive"),
+        ] {
+            // A body that is there to be read: the answer comes all the same.
+            let answer = lab.send("PUT", "/bucket/k", &[(name, value)], &bytes("k", 300_000)).expect(501);
+            assert_eq!(answer.xml("Code").as_deref(), Some("NotImplemented"), "{name}");
+            assert!(answer.xml("Message").unwrap().contains(name), "{name}");
+            lab.get("/bucket/k").expect(404);
+        }
+        for (name, value) in
+            [("x-amz-acl", "private"), ("x-oss-object-acl", "private"), ("x-oss-object-acl", "default")]
+        {
+            lab.send("PUT", "/bucket/k", &[(name, value)], b"x").expect(200);
+        }
+    });
+}
+
+#[test]
+fn a_refusal_of_a_large_body_can_be_read() {
+    each(|lab| {
+        lab.put("/bucket/k", b"kept");
+        let body = bytes("large", 8 << 20);
+        for (target, headers, status) in [
+            ("/bucket/k", &[("if-none-match", "*")][..], 412),
+            ("/nowhere/k", &[][..], 404),
+            ("/bucket/k?partNumber=1&uploadId=none", &[][..], 404),
+            ("/bucket/k", &[("content-md5", "short")][..], 400),
+        ] {
+            lab.send("PUT", target, headers, &body).expect(status);
+        }
+        assert_eq!(lab.get("/bucket/k").body, b"kept");
+    });
+}
+
+#[test]
+fn urls_that_are_good_for_more_than_a_week_are_refused() {
+    each(|lab| {
+        lab.put("/bucket/k", b"x");
+        let s3 = "/bucket/k?X-Amz-Signature=a&X-Amz-Date=20261121T120000Z&X-Amz-Expires=";
+        let oss = "/bucket/k?x-oss-signature-version=OSS4-HMAC-SHA256&x-oss-credential=a&x-oss-expires=";
+        for (target, code) in [(s3, "AuthorizationQueryParametersError"), (oss, "InvalidArgument")] {
+            lab.get(&format!("{target}604800")).expect(200);
+            let answer = lab.get(&format!("{target}604801")).expect(400);
+            assert_eq!(answer.xml("Code").as_deref(), Some(code));
+        }
+    });
+}
+
+fn batch(lab: &Lab, keys: &str, headers: &[(&str, &str)], query: &str) -> Answer {
+    let keys: String = keys.split(' ').map(|key| format!("<Object><Key>{key}</Key></Object>")).collect();
+    lab.send(
+        "POST",
+        &format!("/bucket?delete{query}"),
+        headers,
+        format!("<Delete>{keys}</Delete>").as_bytes(),
+    )
+}
+
+#[test]
+fn a_batch_had_deleted_what_its_answer_could_not_name() {
+    each(|lab| {
+        for (oss, odd) in
+            [(false, "\u{1}"), (false, "&#x1;"), (false, "\u{fffe}"), (true, "&#x1;"), (true, "\u{1}")]
+        {
+            let headers: &[(&str, &str)] = if oss { &[("x-oss-date", "")] } else { &[] };
+            for target in ["/bucket/plain", "/bucket/odd%01", "/bucket/odd%EF%BF%BE"] {
+                lab.put(target, b"x");
+            }
+            let keys = format!("plain odd{odd}");
+            let refused = batch(lab, &keys, headers, "").expect(400);
+            assert_eq!(refused.xml("Code").as_deref(), Some("MalformedXML"), "{oss} {odd:?}");
+            let said = String::from_utf8(refused.body).unwrap();
+            assert!(!said.contains(['\u{1}', '\u{fffe}']) && !said.contains("&#x1;"), "{said}");
+            lab.get("/bucket/plain").expect(200);
+            if oss {
+                let named = batch(lab, &keys, headers, "&encoding-type=url").expect(200);
+                assert_eq!(named.xml_all("Key"), ["plain", "odd%01"]);
+                lab.get("/bucket/plain").expect(404);
+            }
+            lab.send("DELETE", "/bucket/odd%01", &[], b"").expect(204);
+            lab.get("/bucket/odd%01").expect(404);
+        }
+    });
+}
+
+#[test]
+fn a_carriage_return_in_a_key_was_a_line_feed_to_who_read_the_answer() {
+    each(|lab| {
+        for headers in [&[][..], &[("x-oss-date", "")][..]] {
+            lab.put("/bucket/cr%0Dx", b"x");
+            lab.put("/bucket/odd%01", b"x");
+            for query in ["", "?list-type=2", "?versions"].iter().take(if headers.is_empty() { 3 } else { 2 })
+            {
+                let listed = lab.send("GET", &format!("/bucket{query}"), headers, b"").expect(200);
+                assert_eq!(listed.xml_all("Key"), ["cr&#13;x", "odd&#x1;"], "{query} {headers:?}");
+            }
+            let encoded = lab.send("GET", "/bucket?encoding-type=url", headers, b"").expect(200);
+            assert_eq!(encoded.xml_all("Key"), ["cr%0Dx", "odd%01"]);
+            let deleted = batch(lab, "cr&#13;x", headers, "").expect(200);
+            assert_eq!(deleted.xml_all("Key"), ["cr&#13;x"], "{headers:?}");
+            lab.get("/bucket/cr%0Dx").expect(404);
+        }
+    });
+}
+
+#[test]
+fn an_object_that_is_xml_stays_as_it_is() {
+    each(|lab| {
+        let body = b"<K>\r\x01</K>";
+        lab.send("PUT", "/bucket/k.xml", &[("content-type", "application/xml")], body).expect(200);
+        assert_eq!(lab.get("/bucket/k.xml").expect(200).body, body);
     });
 }

@@ -15,7 +15,7 @@ fn dots_come_first() {
         let handle = tree.open_folder(folder).unwrap();
         let mut seen = Vec::new();
         tree.read_folder(handle, 0, true, &mut |entry| {
-            seen.push((entry.name.to_owned(), entry.known.attributes.ino, entry.next));
+            seen.push((entry.name.to_owned(), entry.known.node, entry.next));
             entry.next < 2
         })
         .unwrap();
@@ -118,10 +118,7 @@ fn what_is_shown_can_be_used_without_asking() {
     let before = memory.asked();
     for (name, known) in &shown[2..] {
         assert_eq!(tree.lookup_known(ROOT, name).unwrap().unwrap().attributes, known.attributes);
-        assert_eq!(
-            tree.attributes_known(known.attributes.ino).unwrap().unwrap().attributes,
-            known.attributes
-        );
+        assert_eq!(tree.attributes_known(known.node).unwrap().unwrap().attributes, known.attributes);
         assert_eq!(known.lifetime, Duration::from_secs(60));
     }
     let d = shown.last().unwrap().1.attributes;

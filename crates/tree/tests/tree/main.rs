@@ -34,12 +34,17 @@ fn find<S: Store>(tree: &TreeOf<S>, path: &str) -> Result<Known, i32> {
     let mut known = tree.attributes(ROOT).map_err(|fault| fault.errno)?;
     for name in path.split('/').filter(|name| !name.is_empty()) {
         known = tree.lookup(at, OsStr::new(name)).map_err(|fault| fault.errno)?;
-        at = known.attributes.ino;
+        at = known.node;
     }
     Ok(known)
 }
 
 fn ino<S: Store>(tree: &TreeOf<S>, path: &str) -> u64 {
+    find(tree, path).unwrap_or_else(|errno| panic!("{path}: errno {errno}")).node
+}
+
+/// What stat(2) shows.
+fn number<S: Store>(tree: &TreeOf<S>, path: &str) -> u64 {
     find(tree, path).unwrap_or_else(|errno| panic!("{path}: errno {errno}")).attributes.ino
 }
 
@@ -66,9 +71,11 @@ fn read<S: Store>(tree: &TreeOf<S>, handle: u64, offset: u64, plus: bool) -> Vec
     names
 }
 
-/// All that a file says, by one open.
+/// All that a file says, by one open. As the kernel does: what cannot be opened any more is looked up again, once.
 fn content(tree: &TreeOf<memory::Memory>, path: &str) -> Result<Vec<u8>, i32> {
-    let handle = tree.open(ino(tree, path), false).map_err(|fault| fault.errno)?.handle;
+    let open = || tree.open(ino(tree, path), false).map_err(|fault| fault.errno);
+    let again = |errno: i32| if errno == libc::ESTALE { open() } else { Err(errno) };
+    let handle = open().or_else(again)?.handle;
     let bytes = bytes(tree, handle, 0, 1 << 20);
     tree.release(handle);
     bytes

@@ -45,6 +45,8 @@ pub struct Inner {
     pub next: Mutex<Vec<(String, Option<Version>)>>,
     /// Nobody is told an ETag.
     pub has_no_etags: AtomicBool,
+    /// Nobody is told a time.
+    pub has_no_times: AtomicBool,
 }
 
 #[derive(Default)]
@@ -74,6 +76,7 @@ impl Memory {
             charged: AtomicU64::new(0),
             next: Mutex::default(),
             has_no_etags: AtomicBool::new(false),
+            has_no_times: AtomicBool::new(false),
         }));
         memory.0.buckets.lock().unwrap().insert(BUCKET.into(), Keys::new());
         memory
@@ -92,12 +95,18 @@ impl Memory {
     }
 
     pub fn put_in(&self, bucket: &str, key: &str, bytes: impl Into<Vec<u8>>) -> Object {
+        let modified_s = 1_700_000_000 + self.0.versions.load(Ordering::Relaxed);
+        self.put_new(bucket, key, bytes.into(), modified_s)
+    }
+
+    /// Within a second that was before.
+    pub fn put_at(&self, key: &str, bytes: impl Into<Vec<u8>>, modified_s: u64) -> Object {
+        self.put_new(BUCKET, key, bytes.into(), modified_s)
+    }
+
+    fn put_new(&self, bucket: &str, key: &str, bytes: Vec<u8>, modified_s: u64) -> Object {
         let number = self.0.versions.fetch_add(1, Ordering::Relaxed);
-        let object = Object {
-            bytes: bytes.into(),
-            etag: format!("\"{number:032x}\""),
-            modified_s: 1_700_000_000 + number,
-        };
+        let object = Object { bytes, etag: format!("\"{number:032x}\""), modified_s };
         let mut buckets = self.0.buckets.lock().unwrap();
         buckets.entry(bucket.into()).or_default().insert(key.into(), object.clone());
         object
@@ -182,6 +191,10 @@ impl Memory {
         (!self.0.has_no_etags.load(Ordering::Relaxed)).then(|| object.etag.clone())
     }
 
+    fn told_s(&self, object: &Object) -> u64 {
+        if self.0.has_no_times.load(Ordering::Relaxed) { 0 } else { object.modified_s }
+    }
+
     pub fn object(&self, key: &str) -> Option<Object> {
         self.keys(BUCKET).get(key).cloned()
     }
@@ -232,7 +245,7 @@ impl Store for Memory {
         Ok(Head {
             size: object.bytes.len() as u64,
             etag: self.told_etag(object),
-            modified_s: object.modified_s,
+            modified_s: self.told_s(object),
         })
     }
 
@@ -288,7 +301,7 @@ impl Pages for Listing {
                     key: key.clone(),
                     size: object.bytes.len() as u64,
                     etag: self.memory.told_etag(object),
-                    last_modified: object.modified_s,
+                    last_modified: self.memory.told_s(object),
                     storage_class: None,
                 }),
             };

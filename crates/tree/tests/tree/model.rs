@@ -83,10 +83,12 @@ struct Run {
     close_to_open: bool,
     /// Path, kind and lookups of each inode that is looked up.
     inodes: BTreeMap<u64, (String, FileKind, u64)>,
+    /// What stat(2) showed of each name: the same for all its versions.
+    numbers: BTreeMap<(String, bool), u64>,
     folders: Vec<Folder>,
     files: Vec<File>,
-    /// The versions that may have been opened last, by inode.
-    opened: BTreeMap<u64, Vec<u64>>,
+    /// By inode: since when it may have been the version that was opened, and which versions that may be.
+    opened: BTreeMap<u64, (u64, Vec<u64>)>,
 }
 
 struct Folder {
@@ -103,6 +105,7 @@ struct Folder {
 struct File {
     handle: u64,
     path: String,
+    ino: u64,
     /// The versions that it may be of.
     versions: Vec<u64>,
 }
@@ -141,6 +144,7 @@ impl Run {
             negative_ms: negative_ms / 2,
             close_to_open,
             inodes: BTreeMap::new(),
+            numbers: BTreeMap::new(),
             folders: Vec::new(),
             files: Vec::new(),
             opened: BTreeMap::new(),
@@ -152,6 +156,7 @@ impl Run {
         for step in steps {
             // What is asked in one step is asked at one time, and at another than in the next.
             self.memory.turn_clock(1);
+            self.settle();
             self.step(step);
         }
         for folder in std::mem::take(&mut self.folders) {
@@ -165,6 +170,13 @@ impl Run {
         }
         let stats = self.tree.stats();
         assert_eq!((stats.looked_up_now, stats.open_files_now, stats.open_folders_now), (0, 0, 0));
+    }
+
+    /// What is listed ahead lands before the next step, and not between two calls of one.
+    fn settle(&self) {
+        while self.tree.is_listing_ahead() {
+            std::thread::yield_now();
+        }
     }
 
     fn now(&self) -> u64 {
@@ -226,6 +238,7 @@ impl Run {
                 if !self.files.is_empty() {
                     let file = self.files.swap_remove(at.index(self.files.len()));
                     self.tree.release(file.handle);
+                    self.on_let_go(file.ino);
                 }
             }
         }
@@ -258,20 +271,18 @@ impl Run {
             }
             walked.push_str(name);
             // What is known without asking may be told without asking, and is the same.
-            let known = self.tree.lookup_known(at, OsStr::new(name));
             let asked = self.memory.asked();
+            let known = self.tree.lookup_known(at, OsStr::new(name));
+            assert_eq!(self.memory.asked(), asked, "{walked}: to tell what is known nobody is asked");
             let answer = self.tree.lookup(at, OsStr::new(name));
             if let Some(known) = known {
-                assert_eq!(
-                    self.memory.0.heads.load(Ordering::Relaxed),
-                    self.memory.0.heads.load(Ordering::Relaxed)
-                );
+                assert_eq!(self.memory.asked(), asked, "{walked} was known, and asked for");
                 assert_eq!(
                     known.clone().map_err(|fault| fault.errno),
                     answer.clone().map_err(|fault| fault.errno)
                 );
                 if let Ok(known) = known {
-                    self.tree.forget(known.attributes.ino, 1);
+                    self.tree.forget(known.node, 1);
                 }
             } else {
                 assert!(self.memory.asked() > asked, "{walked} was known, and was not told so");
@@ -280,7 +291,7 @@ impl Run {
                 Ok(known) => {
                     self.check_known(&walked, &known);
                     self.looked_up(&walked, &known);
-                    at = known.attributes.ino;
+                    at = known.node;
                     if known.attributes.kind == FileKind::File {
                         break;
                     }
@@ -332,23 +343,51 @@ impl Run {
 
     fn looked_up(&mut self, path: &str, known: &Known) {
         let Attributes { ino, kind, .. } = known.attributes;
-        let inode = self.inodes.entry(ino).or_insert_with(|| (path.to_owned(), kind, 0));
-        assert_eq!((inode.0.as_str(), inode.1), (path, kind), "one number for two");
+        let inode = self.inodes.entry(known.node).or_insert_with(|| (path.to_owned(), kind, 0));
+        assert_eq!((inode.0.as_str(), inode.1), (path, kind), "one node for two");
         inode.2 += 1;
+        let name = (path.to_owned(), kind == FileKind::Folder);
+        let number = *self.numbers.entry(name).or_insert(ino);
+        assert_eq!(number, ino, "{path} is always the same file to stat(2)");
+        self.check_version(known);
     }
 
     fn attributes(&mut self, ino: u64) {
         let (path, kind, _) = self.inodes[&ino].clone();
         match self.tree.attributes(ino) {
             Ok(known) => {
-                assert_eq!((known.attributes.ino, known.attributes.kind), (ino, kind));
+                assert_eq!((known.node, known.attributes.kind), (ino, kind));
                 self.check_known(&path, &known);
+                self.check_version(&known);
             }
+            Err(fault) if fault.errno == libc::ESTALE => self.check_replaced(&path, ino),
             Err(fault) => {
                 assert_eq!(fault.errno, libc::ENOENT, "{path}");
                 self.check_not(&path, kind);
             }
         }
+    }
+
+    /// What was opened is told of as the version that it is, and never as another.
+    fn check_version(&self, known: &Known) {
+        if let Some((_, versions)) = self.opened.get(&known.node) {
+            let sizes: Vec<u64> = versions.iter().map(|version| self.history.size(*version)).collect();
+            let size = known.attributes.size;
+            assert!(
+                sizes.contains(&size),
+                "{size} is the size of another version than was opened: {sizes:?}"
+            );
+        }
+    }
+
+    /// It was opened, and has not been one version since.
+    fn check_replaced(&self, path: &str, ino: u64) {
+        let (since_ms, versions) =
+            self.opened.get(&ino).expect("what nobody has opened becomes the next version");
+        assert!(
+            !self.history.was_one_version(path, *since_ms, self.now()),
+            "{path} was one of {versions:?} all the time"
+        );
     }
 
     /// It must have been absent within the negative lifetime, or another kind within that of attributes.
@@ -371,6 +410,14 @@ impl Run {
             self.inodes.remove(&ino);
         }
         self.tree.forget(ino, times);
+        self.on_let_go(ino);
+    }
+
+    /// A node that nobody knows any more may be another file's, or another version's.
+    fn on_let_go(&mut self, ino: u64) {
+        if !self.inodes.contains_key(&ino) && self.files.iter().all(|file| file.ino != ino) {
+            self.opened.remove(&ino);
+        }
     }
 
     fn open_folder(&mut self, ino: u64) {
@@ -469,25 +516,42 @@ impl Run {
         }
     }
 
+    /// As the kernel does: what cannot be opened any more is looked up again, once.
     fn open(&mut self, ino: u64) {
         let (path, _, _) = self.inodes[&ino].clone();
+        if self.try_open(ino) == Err(libc::ESTALE) {
+            self.check_replaced(&path, ino);
+            self.find(&path);
+            let files = self.inodes.iter().filter(|(_, inode)| inode.0 == path && inode.1 == FileKind::File);
+            let others: Vec<u64> = files.map(|(other, _)| *other).filter(|other| *other != ino).collect();
+            let opened: Vec<_> = others.iter().map(|other| self.try_open(*other)).collect();
+            let stale = |opened: &Result<(), i32>| *opened == Err(libc::ESTALE);
+            // Some are of versions before; where the name was a file for all of a lifetime, one is not.
+            let since_ms = self.now() - self.lifetime_ms.saturating_sub(1);
+            let was_other = self.history.was(&path, since_ms, self.now(), |state| {
+                state.is_none_or(|state| state.kind() != FileKind::File)
+            });
+            assert!(was_other || !opened.iter().all(stale), "{path}: stale for ever: {others:?}");
+        }
+    }
+
+    fn try_open(&mut self, ino: u64) -> Result<(), i32> {
+        let (path, _, _) = self.inodes[&ino].clone();
         let now = self.now();
-        let candidates = match self.close_to_open {
-            true => self.history.versions(&path, now, now),
-            false => self.history.versions(&path, now - self.lifetime_ms.saturating_sub(1), now),
-        };
+        let since_ms = if self.close_to_open { now } else { now - self.lifetime_ms.saturating_sub(1) };
+        let mut candidates = self.history.versions(&path, since_ms, now);
         match self.tree.open(ino, false) {
             Ok(opened) => {
                 assert!(!candidates.is_empty(), "{path} was not there");
-                let before = self.opened.insert(ino, candidates.clone()).unwrap_or_default();
-                if opened.keep_cache {
-                    assert!(
-                        before.iter().any(|version| candidates.contains(version)),
-                        "{path}: kept another's cache"
-                    );
-                }
-                self.files.push(File { handle: opened.handle, path, versions: candidates });
+                let (_, before) = self.opened.entry(ino).or_insert_with(|| (since_ms, candidates.clone()));
+                // Its page cache is kept: it must be the version that it was.
+                candidates.retain(|version| before.contains(version));
+                assert!(!candidates.is_empty(), "{path}: another version than {before:?} by one inode");
+                before.clone_from(&candidates);
+                assert!(opened.keep_cache && !opened.direct);
+                self.files.push(File { handle: opened.handle, path, ino, versions: candidates });
             }
+            Err(fault) if fault.errno == libc::ESTALE => return Err(libc::ESTALE),
             Err(fault) if self.close_to_open => {
                 assert_eq!((fault.errno, candidates), (libc::ENOENT, vec![]), "{path}");
             }
@@ -497,6 +561,7 @@ impl Run {
                 self.check_not(&path, FileKind::File);
             }
         }
+        Ok(())
     }
 
     fn read(&mut self, at: usize, from: u64, bytes: usize) {
@@ -509,6 +574,9 @@ impl Run {
                 let [version] = file.versions[..] else {
                     panic!("{}: read though its version is gone: {:?}", file.path, file.versions);
                 };
+                let (_, of_inode) = self.opened.get_mut(&file.ino).expect("it was opened");
+                assert!(of_inode.contains(&version), "{}: two versions by one inode", file.path);
+                *of_inode = vec![version];
                 let size = self.history.size(version);
                 let want = (size.saturating_sub(from) as usize).min(bytes);
                 assert_eq!(bytes_read, vec![version as u8; want], "{}", file.path);

@@ -19,8 +19,9 @@ fn within_the_lifetime_an_open_believes_what_is_known() {
     assert_eq!(memory.asked(), asked);
     memory.put("a", "another");
     assert_eq!(bytes(&tree, handle, 0, 9), Err(libc::ESTALE), "its version is gone");
-    // Whoever looks it up or opens it after that gets the version of now.
-    assert!(tree.lookup_known(ROOT, OsStr::new("a")).is_none() && tree.open_known(a, false).is_none());
+    // Whoever looks it up after that gets the version of now, by an inode of its own; the kernel does, where an open is stale.
+    assert!(tree.lookup_known(ROOT, OsStr::new("a")).is_none());
+    assert_eq!(tree.open(a, false).unwrap_err().errno, libc::ESTALE);
     assert_eq!(content(&tree, "a").unwrap(), b"another");
     assert_eq!(bytes(&tree, handle, 0, 9), Err(libc::ESTALE), "never a mixture");
     assert_eq!(tree.stats().replaced, 1);
@@ -47,13 +48,21 @@ fn behind_the_lifetime_an_open_asks() {
 fn close_to_open_asks_at_each_open() {
     let memory = Memory::with(&["a"]);
     let tree = memory.tree(close_to_open());
-    let a = ino(&tree, "a");
+    let mut a = ino(&tree, "a");
     for number in 0..5 {
         memory.put("a", format!("number {number}"));
         assert!(tree.open_known(a, false).is_none());
         let before = memory.asked();
+        if number > 0 {
+            assert_eq!(tree.open(a, false).unwrap_err().errno, libc::ESTALE, "another was opened by it");
+            a = ino(&tree, "a");
+        }
         let opened = tree.open(a, false).unwrap();
-        assert_eq!(memory.asked() - before, 1);
+        assert_eq!(
+            memory.asked() - before,
+            1 + number.min(1),
+            "each open asks, a lookup after that does not"
+        );
         assert_eq!(bytes(&tree, opened.handle, 0, 99).unwrap(), format!("number {number}").as_bytes());
     }
 }
@@ -87,8 +96,7 @@ fn once_another_version_is_told_old_handles_are_stale() {
     let (of_a, of_b) = (tree.open(a, false).unwrap().handle, tree.open(b, false).unwrap().handle);
     memory.turn_clock(60_000);
     memory.put("a", "another");
-    // The kernel has been told another size.
-    assert_eq!(tree.attributes(a).unwrap().attributes.size, 7);
+    assert_eq!(tree.attributes(a).unwrap_err().errno, libc::ESTALE, "another version has another inode");
     let reads = memory.0.reads.load(std::sync::atomic::Ordering::Relaxed);
     assert_eq!(bytes(&tree, of_a, 0, 9), Err(libc::ESTALE));
     assert_eq!(memory.0.reads.load(std::sync::atomic::Ordering::Relaxed), reads, "nothing was asked for");
@@ -96,38 +104,80 @@ fn once_another_version_is_told_old_handles_are_stale() {
 }
 
 #[test]
-fn the_page_cache_is_kept_for_the_same_version_only() {
+fn a_version_that_was_opened_keeps_its_inode_and_its_page_cache() {
     let memory = Memory::with(&["a"]);
     let tree = memory.tree(close_to_open());
-    let a = ino(&tree, "a");
-    let keeps = || {
-        let opened = tree.open(a, false).unwrap();
-        tree.release(opened.handle);
-        opened.keep_cache
-    };
-    assert_eq!([keeps(), keeps(), keeps()], [false, true, true]);
+    let old = find(&tree, "a").unwrap();
+    let cached = |node: u64| tree.open(node, false).map(|opened| (opened.direct, opened.keep_cache));
+    let old_handle = tree.open(old.node, false).unwrap().handle;
+    assert_eq!(cached(old.node).unwrap(), (false, true));
     memory.put("a", "another");
-    assert_eq!([keeps(), keeps()], [false, true]);
+    assert_eq!(cached(old.node).unwrap_err().errno, libc::ESTALE);
+    let new = find(&tree, "a").unwrap();
+    assert_ne!((new.node, new.generation), (old.node, old.generation));
+    assert_eq!(new.attributes.ino, old.attributes.ino, "to stat(2) it is the same file");
+    assert_eq!(cached(new.node).unwrap(), (false, true));
+    let new_handle = tree.open(new.node, false).unwrap().handle;
+    for _ in 0..2 {
+        assert_eq!(bytes(&tree, new_handle, 0, 9).unwrap(), b"another");
+        assert_eq!(bytes(&tree, old_handle, 0, 9), Err(libc::ESTALE));
+        assert_eq!(tree.attributes(old.node).unwrap_err().errno, libc::ESTALE);
+    }
+}
+
+/// What fresh seeds found: the node of the version before last was stale, and so was that which the lookup told then.
+#[test]
+fn an_open_is_stale_once_however_often_the_object_was_replaced() {
+    let memory = Memory::with(&["a"]);
+    let tree = memory.tree(close_to_open());
+    let first = ino(&tree, "a");
+    tree.open(first, false).unwrap();
+    memory.put("a", "second");
+    assert_eq!(content(&tree, "a").unwrap(), b"second");
+    memory.put("a", "third");
+    assert_eq!(tree.open(first, false).unwrap_err().errno, libc::ESTALE);
+    let opened = tree.open(ino(&tree, "a"), false).unwrap();
+    assert_eq!(bytes(&tree, opened.handle, 0, 9).unwrap(), b"third");
+}
+
+/// The kernel has no page of it: no inode is lost, and no open stale, for what nobody has read.
+#[test]
+fn what_nobody_has_opened_becomes_the_next_version_by_the_same_inode() {
+    let memory = Memory::with(&["a"]);
+    let tree = memory.tree(close_to_open());
+    let known = find(&tree, "a").unwrap();
+    memory.put("a", "another");
+    let opened = tree.open(known.node, false).unwrap();
+    assert!(opened.is_news && opened.keep_cache);
+    assert_eq!(bytes(&tree, opened.handle, 0, 9).unwrap(), b"another");
+    let again = find(&tree, "a").unwrap();
+    assert_eq!((again.node, again.generation), (known.node, known.generation));
 }
 
 #[test]
-fn beside_an_old_handle_the_page_cache_is_nobodys() {
+fn versions_that_nothing_tells_apart_pass_the_page_cache() {
+    let memory = Memory::with(&["a"]);
+    memory.0.has_no_etags.store(true, std::sync::atomic::Ordering::Relaxed);
+    memory.0.has_no_times.store(true, std::sync::atomic::Ordering::Relaxed);
+    let tree = memory.tree(close_to_open());
+    let opened = tree.open(ino(&tree, "a"), false).unwrap();
+    assert_eq!((opened.direct, opened.keep_cache), (true, false));
+}
+
+#[test]
+fn a_listing_without_etags_does_not_hide_the_next_version() {
     let memory = Memory::with(&["a"]);
     let tree = memory.tree(close_to_open());
     let a = ino(&tree, "a");
-    let old = tree.open(a, false).unwrap();
-    assert!(!old.direct);
-    memory.put("a", "another");
-    for _ in 0..2 {
-        let new = tree.open(a, false).unwrap();
-        assert_eq!((new.direct, new.keep_cache), (true, false), "the old one would read what it left there");
-        assert_eq!(bytes(&tree, new.handle, 0, 9).unwrap(), b"another");
-        tree.release(new.handle);
-    }
-    assert_eq!(bytes(&tree, old.handle, 0, 9), Err(libc::ESTALE));
-    tree.release(old.handle);
-    let now = [tree.open(a, false).unwrap(), tree.open(a, false).unwrap()];
-    assert_eq!(now.map(|opened| (opened.direct, opened.keep_cache)), [(false, false), (false, true)]);
+    let old = tree.open(a, false).unwrap().handle;
+    memory.0.has_no_etags.store(true, std::sync::atomic::Ordering::Relaxed);
+    memory.turn_clock(60_000);
+    assert_eq!(ino(&tree, "a"), a, "it has no other size or time");
+    memory.0.has_no_etags.store(false, std::sync::atomic::Ordering::Relaxed);
+    let modified_s = memory.object("a").unwrap().modified_s;
+    memory.put_at("a", "CONTENT OF A", modified_s);
+    assert_eq!(tree.open(a, false).unwrap_err().errno, libc::ESTALE, "another ETag is another version");
+    assert_eq!(bytes(&tree, old, 0, 99), Err(libc::ESTALE));
 }
 
 #[test]
@@ -144,7 +194,7 @@ fn without_etags_the_time_tells_versions_apart() {
         memory.put("a", "two");
         assert_eq!(bytes(&tree, handle, 0, 9), Err(libc::ESTALE), "as long as it was, and another");
         let opened = tree.open(ino(&tree, "a"), false).unwrap();
-        assert!(!opened.keep_cache);
+        assert_ne!(ino(&tree, "a"), a);
         assert_eq!(bytes(&tree, opened.handle, 0, 9).unwrap(), b"two");
     }
 }
@@ -171,7 +221,8 @@ fn what_is_gone_is_stale_where_it_is_open_and_absent_elsewhere() {
     memory.delete("a");
     memory.delete("b");
     assert_eq!(bytes(&tree, handle, 0, 9), Err(libc::ESTALE));
-    assert_eq!(tree.attributes(a).unwrap_err().errno, libc::ENOENT);
+    assert_eq!(tree.attributes(a).unwrap_err().errno, libc::ESTALE);
+    assert_eq!(find(&tree, "a").unwrap_err(), libc::ENOENT);
     memory.turn_clock(60_000);
     assert_eq!(tree.open(b, false).unwrap_err().errno, libc::ENOENT);
     tree.release(handle);
@@ -206,6 +257,37 @@ fn an_object_that_a_folder_hides_is_no_proof_of_its_name() {
     memory.delete("a");
     assert_eq!(tree.open(file, false).unwrap_err().errno, libc::ENOENT);
     assert_eq!(find(&tree, "a").unwrap().attributes.kind, FileKind::Folder, "only the object is gone");
+}
+
+/// What fresh seeds found: it went and came back, and the listing that had said so was believed by the lookup after the stale open.
+#[test]
+fn what_a_head_has_found_is_not_said_to_be_missing() {
+    let memory = Memory::with(&["a", "b"]);
+    let tree = memory.tree(close_to_open());
+    let a = ino(&tree, "a");
+    tree.open(a, false).unwrap();
+    memory.turn_clock(60_000);
+    memory.delete("a");
+    assert_eq!(names(&tree, ROOT), ["b"]);
+    memory.turn_clock(1);
+    memory.put("a", "another");
+    assert_eq!(tree.open(a, false).unwrap_err().errno, libc::ESTALE);
+    assert_eq!(content(&tree, "a").unwrap(), b"another");
+}
+
+/// What fresh seeds found: a read had found the version gone, and the HEAD of the next open made a file of what a folder hides.
+#[test]
+fn an_open_after_a_stale_read_does_not_bring_back_what_a_folder_hides() {
+    let memory = Memory::with(&["a"]);
+    let tree = memory.tree(close_to_open());
+    let file = ino(&tree, "a");
+    let handle = tree.open(file, false).unwrap().handle;
+    memory.put("a/b", "");
+    memory.put("a", "another");
+    memory.turn_clock(1);
+    assert_eq!(bytes(&tree, handle, 0, 9), Err(libc::ESTALE));
+    assert_eq!(tree.open(file, false).unwrap_err().errno, libc::ESTALE);
+    assert_eq!(find(&tree, "a").unwrap().attributes.kind, FileKind::Folder);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! AWS: environment, web identity, profiles, SSO, processes, containers, instances.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use super::*;
 
 #[track_caller]
@@ -193,7 +195,7 @@ fn web_identity(status: u16, answer: &str, expected: &str) {
         ("AWS_ROLE_ARN", "arn:aws:iam::1:role/pod"),
         ("AWS_ENDPOINT_URL_STS", &sts.url()),
     ];
-    aws(&[], &table, expected);
+    aws(&[("outage-timeout", "0s")], &table, expected);
     let asked = sts.asked();
     assert_eq!(asked[0].field("WebIdentityToken").as_deref(), Some("jwt-p4ssw0rd"));
     assert_eq!(asked[0].field("Action").as_deref(), Some("AssumeRoleWithWebIdentity"));
@@ -224,7 +226,7 @@ fn web_identity_and_what_sts_may_say() {
         ("AWS_ENDPOINT_URL_STS", &gone.url()),
     ];
     aws(
-        &[],
+        &[("outage-timeout", "0s")],
         &table,
         "failed web identity: STS: the origin closed the connection before its answer was whole",
     );
@@ -237,6 +239,25 @@ fn web_identity_and_what_sts_may_say() {
     let config = home.path().join("config");
     let table = [("AWS_CONFIG_FILE", shown(&config)), ("AWS_ENDPOINT_URL", &sts.url())];
     aws(&[("profile", "pod")], &table, "AssumeRoleWithWebIdentity-r-by-nobody token 3600 s");
+}
+
+#[test]
+fn keys_were_given_up_when_sts_was_away_for_a_moment() {
+    let asked = AtomicU32::new(0);
+    let sts = Service::start(move |_| match asked.fetch_add(1, Ordering::Relaxed) {
+        0..5 => Says::Gone,
+        5..8 => Says::This(503, String::new()),
+        _ => Says::This(200, sts_answer("ASIA", &within(900))),
+    });
+    let home = home(&[("token", "jwt")]);
+    let file = home.path().join("token");
+    let table = [
+        ("AWS_WEB_IDENTITY_TOKEN_FILE", shown(&file)),
+        ("AWS_ROLE_ARN", "r"),
+        ("AWS_ENDPOINT_URL_STS", &sts.url()),
+    ];
+    aws(&[("outage-timeout", "60s")], &table, "ASIA token 900 s");
+    assert_eq!(sts.asked().len(), 9);
 }
 
 /// A service of SSO that says `answer`, and a login that ends in `ends_s`.

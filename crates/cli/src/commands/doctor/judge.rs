@@ -6,7 +6,7 @@ mod probe;
 mod road;
 mod visit;
 
-pub use keys::{keys, settings};
+pub use keys::{keys, profile, settings};
 pub use machine::{machine, place};
 pub use probe::probe;
 pub use road::road;

@@ -3,10 +3,12 @@
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use flatout_mount::{Holder, Standing};
 
 use crate::commands::mount::numbers::Numbers;
 use crate::commands::mount::responder::{self, Answer, Routes};
@@ -100,15 +102,9 @@ fn routes(look: &Look, all: bool) -> Routes {
     })
 }
 
-/// A folder of ours or one that can be made, and a socket in it.
+/// A socket in that folder, where it is ours.
 fn bind(folder: &Path) -> Option<(UnixListener, Open)> {
-    let base = folder.parent()?;
-    // Below /tmp somebody else may have made it: then it is not for our sockets.
-    if !base.is_dir() {
-        return None;
-    }
-    let made = fs::DirBuilder::new().mode(0o700).create(folder);
-    if made.is_err() && !is_own(folder) {
+    if !is_own_folder(folder) {
         return None;
     }
     let path = folder.join(format!("mount-{}.sock", std::process::id()));
@@ -120,18 +116,50 @@ fn bind(folder: &Path) -> Option<(UnixListener, Open)> {
     Some((listener, socket))
 }
 
-fn is_own(folder: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let owner =
-        |path: &Path| fs::symlink_metadata(path).ok().filter(fs::Metadata::is_dir).map(|known| known.uid());
+/// Whether it is a folder that nobody else can write to; it is made where what it lies in is there. Below /tmp somebody else may
+/// have made it: then it is not for what is ours.
+pub fn is_own_folder(folder: &Path) -> bool {
+    if !folder.parent().is_some_and(Path::is_dir) {
+        return false;
+    }
+    // Where it is there already, or cannot be made, the look tells.
+    let _ = fs::DirBuilder::new().mode(0o700).create(folder);
+    let Ok(known) = fs::symlink_metadata(folder) else { return false };
     let own = fs::metadata("/proc/self").ok().map(|process| process.uid());
-    owner(folder).is_some() && owner(folder) == own
+    known.is_dir() && own == Some(known.uid()) && known.mode() & 0o022 == 0
 }
 
 /// A mount that answered.
 pub struct Running {
     pub socket: PathBuf,
     pub numbers: Numbers,
+}
+
+impl Running {
+    /// Whether it serves what stands there. By the device, as one that is kept by others may have had the same mount point before.
+    pub fn serves(&self, standing: &Standing) -> bool {
+        match self.numbers.kernel.device() {
+            Some(device) => device == standing.device(),
+            None => Path::new(&self.numbers.mount_point) == standing.path(),
+        }
+    }
+
+    /// Who keeps it, where it is not mounted here any more; `None` where it is, or that is not known.
+    pub fn held_elsewhere(&self) -> Option<Vec<Holder>> {
+        let point = Path::new(&self.numbers.mount_point);
+        let device = self.numbers.kernel.device()?;
+        // One that was handed over is mounted where others wanted it.
+        let is_handed_over = point.starts_with("/dev/fd") || point.starts_with("/proc/self/fd");
+        if is_handed_over || flatout_mount::is_mounted_here(device) {
+            return None;
+        }
+        let holders = flatout_mount::holders(device, point);
+        match holders.is_empty() {
+            false => Some(holders),
+            // It may be about to end.
+            true => look_again(&self.socket).map(|_| vec![Holder::unseen()]),
+        }
+    }
 }
 
 /// Every mount whose socket may be asked, by process id. Sockets that nobody listens on any more go.
@@ -166,4 +194,25 @@ fn sockets(folder: &Path) -> Vec<Running> {
         }
     }
     running
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_others_can_write_to_is_not_ours() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = base.path().join("flatout");
+        assert!(is_own_folder(&folder) && is_own_folder(&folder));
+        assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o770)).unwrap();
+        assert!(!is_own_folder(&folder));
+        let link = base.path().join("link");
+        std::os::unix::fs::symlink(base.path(), &link).unwrap();
+        assert!(!is_own_folder(&link), "a link that somebody has laid");
+        assert!(!is_own_folder(&base.path().join("none/flatout")) && !base.path().join("none").exists());
+        fs::write(base.path().join("file"), "x").unwrap();
+        assert!(!is_own_folder(&base.path().join("file")) && !is_own_folder(Path::new("/proc/flatout")));
+    }
 }

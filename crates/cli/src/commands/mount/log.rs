@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use flatout_wire::time;
 
+use crate::commands::mount::control;
 use crate::failure::one_line;
 
 /// Lines of one kind in a [`WINDOW`]; what comes after is counted only.
@@ -126,15 +127,20 @@ fn now() -> String {
     time::format_iso(now.map_or(0, |now| now.as_secs()))
 }
 
-/// The file that was asked for, or one in the user's state folder that is named after the mount point; `None` where no such
-/// folder is known.
-pub fn path(asked: Option<&Path>, mount_point: &Path) -> Option<PathBuf> {
-    let of_mount = |folder: PathBuf| {
-        let name = mount_point.display().to_string();
-        let name: String = name.chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
-        folder.join(format!("mount-{}.log", name.trim_matches('-')))
-    };
-    asked.map(Path::to_owned).or_else(|| flatout_ambient::log_folder().map(of_mount))
+/// A file named after the mount point, in the user's state folder; where that cannot be written to, as that of a service often
+/// cannot, beside the sockets of mounts. `None` where no folder is left.
+pub fn open_first(mount_point: &Path) -> Option<(PathBuf, File)> {
+    let name = mount_point.display().to_string();
+    let name: String = name.chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
+    let name = format!("mount-{}.log", name.trim_matches('-'));
+    let state = flatout_ambient::log_folder().into_iter();
+    let beside =
+        flatout_ambient::runtime_folders().into_iter().filter(|folder| control::is_own_folder(folder));
+    state.chain(beside).find_map(|folder| {
+        let path = folder.join(&name);
+        let file = open(&path).ok()?;
+        Some((path, file))
+    })
 }
 
 /// Opens it to write behind what is there; its folder is made, for its user alone.
@@ -189,12 +195,5 @@ mod tests {
         assert!(was_said("read", "a", start) && was_said("read", "b", start));
         assert!(!was_said("list", "a", start), "another kind");
         assert!(!was_said("read", "a", start + WINDOW), "a new window");
-    }
-
-    #[test]
-    fn a_log_is_named_after_its_mount() {
-        assert_eq!(path(Some(Path::new("/x/y.log")), Path::new("/mnt")), Some("/x/y.log".into()));
-        let named = path(None, Path::new("/mnt/my models")).unwrap();
-        assert!(named.ends_with("mount-mnt-my-models.log"), "{}", named.display());
     }
 }

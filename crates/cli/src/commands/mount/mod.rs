@@ -2,7 +2,9 @@
 
 pub mod control;
 mod daemon;
+mod foreign;
 pub mod helper;
+mod libfuse;
 mod log;
 mod notify;
 pub mod numbers;
@@ -11,6 +13,7 @@ mod ossfs;
 mod plan;
 mod responder;
 mod session;
+mod stalls;
 
 use crate::args::Mount;
 use crate::commands::mount::daemon::Report;
@@ -37,7 +40,7 @@ pub fn run(args: &Mount, console: &Console) -> Result<Exit, Failure> {
         return Ok(Exit::Clean);
     }
     if plan.foreground {
-        return session::run(plan, console, None);
+        return session::run(plan, console, false);
     }
     stands(&daemon::start(console)?, args.is_silent, console)?;
     Ok(Exit::Clean)
@@ -46,10 +49,7 @@ pub fn run(args: &Mount, console: &Console) -> Result<Exit, Failure> {
 /// The one that serves, started by the other.
 fn in_background(args: &Mount, console: &Console) -> Result<Exit, Failure> {
     daemon::leave_session();
-    let outcome = Plan::of(args).and_then(|plan| {
-        let log = log::path(plan.log.as_deref(), &plan.mount_point);
-        session::run(plan, console, Some(log))
-    });
+    let outcome = Plan::of(args).and_then(|plan| session::run(plan, console, true));
     // What fails once the mount stands is in the log.
     outcome.map_err(|failure| {
         let exit = failure.exit;

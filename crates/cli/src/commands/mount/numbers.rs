@@ -41,6 +41,17 @@ pub struct Kernel {
     /// What the kernel reads ahead of buffered readers.
     pub read_ahead_bytes: u64,
     pub max_background: u64,
+    /// What its files have as their device: `0:47`. Absent where the kernel does not tell.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub device: Option<String>,
+}
+
+impl Kernel {
+    /// Major and minor.
+    pub fn device(&self) -> Option<(u32, u32)> {
+        let (major, minor) = self.device.as_ref()?.split_once(':')?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
+    }
 }
 
 /// What the kernel asked.
@@ -443,6 +454,7 @@ mod tests {
             connected: 9,
             retries: 2,
             throttled: 1,
+            outage: None,
             limited_by,
             limited,
         }

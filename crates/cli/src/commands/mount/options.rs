@@ -1,4 +1,5 @@
-//! What `-o` says: mount(8)'s own words, every knob, ossfs 2.0's names. What nobody knows is an error with the nearest name.
+//! What `-o` says: mount(8)'s own words, every knob, names of libfuse, ossfs 2.0 and others. What nobody knows is an error with the
+//! nearest name.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -6,7 +7,7 @@ use std::path::PathBuf;
 use flatout_settings::{KNOBS, Kind, Knob, Settings, nearest};
 
 use crate::args::metrics_address;
-use crate::commands::mount::ossfs::{self, Meaning};
+use crate::commands::mount::foreign::{self, Meaning, without_mask};
 use crate::failure::Failure;
 use crate::origin::masked;
 
@@ -27,6 +28,10 @@ pub struct Chosen {
     pub stats: Option<PathBuf>,
     /// What is true of what was written, and may not be what was wanted.
     pub notes: Vec<String>,
+    /// The permission bits that a umask leaves, for files and folders that have none of their own.
+    umask: Option<String>,
+    /// Options of others that do nothing here, and why.
+    idle: Vec<(&'static str, &'static str)>,
 }
 
 /// A word that is no knob.
@@ -73,8 +78,16 @@ const WORDS: &[(&str, Word)] = &[
     ("comment", Remark),
     ("loud", Nothing),
     ("silent", Nothing),
-    ("fsname", Remark),
-    ("subtype", Remark),
+    ("uhelper", Remark),
+    ("helper", Remark),
+    ("lazytime", Nothing),
+    ("nolazytime", Nothing),
+    ("iversion", Nothing),
+    ("noiversion", Nothing),
+    ("mand", Nothing),
+    ("nomand", Nothing),
+    ("symfollow", Nothing),
+    ("nosymfollow", Nothing),
     ("suid", System),
     ("nosuid", System),
     ("dev", System),
@@ -99,21 +112,8 @@ const WORDS: &[(&str, Word)] = &[
     ("log", Log),
     ("stats", Stats),
     ("sloppy", Sloppy),
-    (
-        "allow_root",
-        Refused("root alone cannot be let in: write allow_other, and permission bits that keep the rest out"),
-    ),
     ("remount", Refused("a mount cannot be changed while it stands: unmount it, and mount it anew")),
     ("bind", Refused("that is for folders: `mount --bind` of the mount point")),
-    ("max_read", Refused("reads are as long as the kernel takes them")),
-    (
-        "kernel_cache",
-        Refused("the page cache is kept as long as the object is the same, without being asked"),
-    ),
-    (
-        "direct_io",
-        Refused("write direct-bytes=SIZE: files of so many bytes or more are then read past the page cache"),
-    ),
 ];
 
 /// Reads every `-o` in turn. `last_counts`: of what is decided twice the last counts, as it does for mount(8), which puts what is
@@ -139,6 +139,7 @@ pub fn read(lists: &[String], last_counts: bool) -> Result<Chosen, Failure> {
     if !last_counts {
         check_decisions(&options)?;
     }
+    chosen.settle();
     Ok(chosen)
 }
 
@@ -166,7 +167,7 @@ fn check_decisions(options: &[(String, Option<String>)]) -> Result<(), Failure> 
 enum Known {
     Word(Word),
     Knob(&'static Knob),
-    Ossfs(&'static ossfs::Row),
+    Foreign(&'static foreign::Row),
 }
 
 fn find(name: &str) -> Option<Known> {
@@ -176,7 +177,7 @@ fn find(name: &str) -> Option<Known> {
     // The knob of connections' local addresses has a name of mount(8)'s, which has no value.
     let word = || Some(Known::Word(WORDS.iter().find(|(word, _)| *word == name)?.1));
     let knob = || flatout_settings::knob(&name.replace('_', "-")).map(Known::Knob);
-    word().or_else(knob).or_else(|| ossfs::row_of(name).map(Known::Ossfs))
+    word().or_else(knob).or_else(|| foreign::row_of(name).map(Known::Foreign))
 }
 
 impl Known {
@@ -195,11 +196,15 @@ impl Known {
                 Stats => Some("stats"),
                 _ => None,
             },
-            Known::Ossfs(row) => match row.meaning {
-                Meaning::Knob(knob, _) => flatout_settings::knob(knob).and_then(one),
-                Meaning::Foreground => Some("foreground"),
+            Known::Foreign(row) => match row.meaning {
+                Meaning::Knob(knob, _) | Meaning::Sets(knob, _) | Meaning::Mask(knob) => {
+                    flatout_settings::knob(knob).and_then(one)
+                }
+                Meaning::Same(name) => find(name).and_then(|known| known.decides()),
+                Meaning::Endpoint => Some("endpoint-url"),
+                Meaning::Umask => Some("umask"),
                 Meaning::MetricsPort => Some("metrics"),
-                Meaning::Is(..) | Meaning::Refused(_) => None,
+                Meaning::Is(..) | Meaning::Idle(_) | Meaning::Refused(_) => None,
             },
         }
     }
@@ -227,7 +232,7 @@ impl Chosen {
             }
             Some(Known::Word(word)) => self.word(name, word, value, is_read_only),
             Some(Known::Knob(knob)) => self.knob(name, knob, value),
-            Some(Known::Ossfs(row)) => self.ossfs(row, value),
+            Some(Known::Foreign(row)) => self.foreign(row, value, is_read_only),
             None => Err(unknown(name)),
         }
     }
@@ -301,17 +306,32 @@ impl Chosen {
         Ok(())
     }
 
-    fn ossfs(&mut self, row: &'static ossfs::Row, value: Option<&str>) -> Result<(), Failure> {
+    fn foreign(
+        &mut self,
+        row: &'static foreign::Row,
+        value: Option<&str>,
+        is_read_only: bool,
+    ) -> Result<(), Failure> {
         let name = row.name;
+        let wrong = |why| Failure::usage(format!("mount: -o {name}: {why}"));
+        let known = |knob| flatout_settings::knob(knob).expect("a test looks up every knob of the tables");
         match row.meaning {
             Meaning::Knob(knob, unit) => {
-                let knob = flatout_settings::knob(knob).expect("a test looks up every knob of the table");
-                let wrong = |why| Failure::usage(format!("mount: -o {name}: {why}"));
                 for value in unit.read(value).map_err(wrong)? {
-                    self.set(name, knob, &value)?;
+                    self.set(name, known(knob), &value)?;
                 }
             }
-            Meaning::Foreground => self.foreground = on(name, value)?,
+            Meaning::Sets(..) if matches!(value, Some("false" | "0")) => {}
+            Meaning::Sets(knob, fixed) => self.set(name, known(knob), fixed)?,
+            Meaning::Same(ours) => self.take(ours, value, is_read_only)?,
+            Meaning::Endpoint => {
+                let missing = || wrong("a value is missing: write a URL".to_owned());
+                let url = value.filter(|url| !url.is_empty()).ok_or_else(missing)?;
+                self.set(name, known("endpoint-url"), url)?;
+                self.set(name, known("oss-endpoint"), url)?;
+            }
+            Meaning::Umask => self.umask = Some(without_mask(value).map_err(wrong)?),
+            Meaning::Mask(knob) => self.set(name, known(knob), &without_mask(value).map_err(wrong)?)?,
             Meaning::MetricsPort => {
                 let port: u16 = value.unwrap_or_default().parse().map_err(|_| {
                     Failure::usage(format!("mount: -o {name}: write a port, 1 to 65535, or 0 for none"))
@@ -324,11 +344,40 @@ impl Chosen {
                     return Err(refused(name, why));
                 }
             }
+            Meaning::Idle(why) => self.idle.push((name, why)),
             // It has no default, and none is chosen.
             Meaning::Refused(_) if row.default.is_empty() && value == Some("") => {}
             Meaning::Refused(why) => return Err(refused(name, why)),
         }
         Ok(())
+    }
+
+    /// What is known only when all have been read.
+    fn settle(&mut self) {
+        if let Some(bits) = self.umask.take() {
+            for name in ["file-mode", "dir-mode"] {
+                if self.knobs.iter().all(|(knob, _)| *knob != name) {
+                    self.knobs.push((name, bits.clone()));
+                }
+            }
+        }
+        let mut idle: Vec<(&str, &str)> = Vec::new();
+        for (name, why) in self.idle.drain(..) {
+            if idle.iter().all(|(earlier, _)| *earlier != name) {
+                idle.push((name, why));
+            }
+        }
+        match idle.as_slice() {
+            [] => {}
+            [(name, why)] => self.notes.push(format!("mount: -o {name}: has no effect here: {why}")),
+            many => {
+                let names: Vec<&str> = many.iter().map(|(name, _)| *name).collect();
+                let names = names.join(", ");
+                self.notes.push(format!(
+                    "mount: -o {names}: have no effect here: docs/from-libfuse.md says why of each"
+                ));
+            }
+        }
     }
 }
 
@@ -343,9 +392,11 @@ fn split(list: &str) -> Vec<(String, Option<String>)> {
             _ => pieces.last_mut().expect("there is always one").push(character),
         }
     }
+    // goofys has its flags written with their dashes.
+    let bare = |name: &str| name.trim().trim_start_matches("--").to_owned();
     let pair = |piece: String| match piece.split_once('=') {
-        Some((name, value)) => (name.trim().to_owned(), Some(value.to_owned())),
-        None => (piece.trim().to_owned(), None),
+        Some((name, value)) => (bare(name), Some(value.to_owned())),
+        None => (bare(&piece), None),
     };
     pieces.into_iter().filter(|piece| !piece.trim().is_empty()).map(pair).collect()
 }
@@ -372,13 +423,17 @@ fn refused(name: &str, why: &str) -> Failure {
 fn unknown(name: &str) -> Failure {
     let failure = Failure::usage(format!("mount: -o {name}: is no option"));
     // Those of ours first: where two are as near, ours is what is meant.
-    let names = KNOBS.iter().map(|knob| knob.name).chain(WORDS.iter().map(|(word, _)| *word));
-    match nearest(name, names.chain(ossfs::ROWS.iter().map(|row| row.name))) {
+    match nearest(name, names().chain(foreign::rows().map(|row| row.name))) {
         Some(near) => failure.with_hint(format!("did you mean '{near}'?")),
         None => failure.with_hint(
-            "`flatout mount --help` has those of Flatout, docs/from-ossfs.md those of ossfs 2.0 that it takes",
+            "`flatout mount --help` has those of Flatout, docs/from-libfuse.md and docs/from-ossfs.md those of others that it takes",
         ),
     }
+}
+
+/// Of options of ours.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    KNOBS.iter().map(|knob| knob.name).chain(WORDS.iter().map(|(word, _)| *word))
 }
 
 #[cfg(test)]

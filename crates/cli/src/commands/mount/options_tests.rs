@@ -101,7 +101,7 @@ fn words_take_no_value() {
     check_refused("rw=1", &["-o rw=1: rw takes no value: write rw alone"]);
     check_refused("nosuid=false", &["nosuid takes no value"]);
     check_refused("_netdev=x", &["_netdev takes no value"]);
-    assert_eq!(taken("ro=true,user=me,x-a=b,comment=c,fsname=d"), Chosen::default());
+    assert_eq!(taken("ro=true,user=me,x-a=b,comment=c,uhelper=udisks2"), Chosen::default());
     assert_eq!(taken("ro=false"), taken("rw"));
 }
 
@@ -152,6 +152,94 @@ fn names_of_ossfs_that_mean_nothing_are_refused_by_name() {
     check_refused("attr_timeout=-1", &["attr_timeout", "write seconds"]);
     check_refused("attr_timeout=99999999999", &["attr_timeout", "out of bounds"]);
     check_refused("metrics_port=x", &["metrics_port", "65535"]);
+}
+
+#[test]
+fn masks_are_permission_bits() {
+    let check = |list: &str, want: &[(&'static str, &str)]| {
+        let want: Vec<(&str, String)> = want.iter().map(|(name, bits)| (*name, (*bits).to_owned())).collect();
+        assert_eq!(taken(list).knobs, want, "{list}");
+    };
+    check("umask=022", &[("file-mode", "0755"), ("dir-mode", "0755")]);
+    check("fmask=0133", &[("file-mode", "0644")]);
+    check("dmask=22", &[("dir-mode", "0755")]);
+    // One of their own is stronger, wherever it stands.
+    check("umask=0,fmask=133", &[("file-mode", "0644"), ("dir-mode", "0777")]);
+    check("file_mode=0444,umask=022", &[("file-mode", "0444"), ("dir-mode", "0755")]);
+    check("dmask=077,umask=022,fmask=333", &[("dir-mode", "0700"), ("file-mode", "0444")]);
+    taken("umask=022,umask=0022,fmask=0333,file_mode=0444");
+    check_refused("umask=022,umask=027", &["umask=027: contradicts umask=022"]);
+    check_refused("fmask=022,file_mode=0444", &["file_mode=0444: contradicts fmask=022"]);
+    check_refused("umask", &["-o umask: a value is missing: write bits in octal"]);
+    check_refused("fmask=rx", &["-o fmask: 'rx' is no mask of permission bits in octal"]);
+}
+
+#[test]
+fn names_of_libfuse_and_others_are_understood() {
+    let check = |list: &str, knob: &'static str, value: &str| {
+        let chosen = taken(list);
+        assert_eq!((chosen.knobs, chosen.notes), (vec![(knob, value.to_owned())], vec![]), "{list}");
+    };
+    check("attr_timeout=1.0", "attribute-lifetime", "1s");
+    check("entry_timeout=2.8", "attribute-lifetime", "2.8s");
+    check("negative_timeout=0.0", "negative-lifetime", "0s");
+    check("direct_io", "direct-bytes", "1");
+    check("max_readahead=131072", "kernel-readahead", "131072");
+    check("max_background=64", "max-background", "64");
+    check("max_threads=4", "fuse-threads", "4");
+    check("use_path_request_style", "addressing", "path");
+    check("public_bucket=1", "no-sign-request", "true");
+    check("stat_cache_expire=30", "attribute-lifetime", "30s");
+    check("force-path-style", "addressing", "path");
+    check("metadata-ttl=60", "attribute-lifetime", "60s");
+    check("metadata_ttl=60", "attribute-lifetime", "60s");
+    check("--stat-cache-ttl=1m", "attribute-lifetime", "1m");
+    check("--file-mode=0666", "file-mode", "0666");
+    let url = "https://minio:9000".to_owned();
+    assert_eq!(taken("url=https://minio:9000").knobs, [("endpoint-url", url.clone()), ("oss-endpoint", url)]);
+    assert_eq!(taken("read-only,logfile=/x").log, Some("/x".into()));
+    assert_eq!(taken("readdirplus=auto,servicepath=/,iam_role=auto,nosymfollow,lazytime"), Chosen::default());
+    check_refused("attr_timeout=1.0,entry_timeout=10", &["entry_timeout=10: contradicts attr_timeout=1.0"]);
+    taken("attr_timeout=1.0,entry_timeout=1");
+}
+
+/// One line, however many there are.
+#[test]
+fn what_has_no_effect_is_taken_with_one_line() {
+    let notes = |list: &str| {
+        let chosen = taken(list);
+        assert_eq!(chosen.knobs, [], "{list}");
+        chosen.notes
+    };
+    assert_eq!(notes("nonempty"), [""; 0]);
+    let said = notes("big_writes,big_writes");
+    assert_eq!(said.len(), 1);
+    assert!(
+        said[0].starts_with("mount: -o big_writes: has no effect here: requests are as long"),
+        "{said:?}"
+    );
+    let many = "auto_cache,noauto_cache,kernel_cache,big_writes,max_read=131072,intr,use_ino,async_read,splice_read,\
+                auto_unmount,ac_attr_timeout=5,clone_fd,max_idle_threads=3,hard_remove,noforget,fsname=x,subtype=y";
+    let said = notes(many);
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(
+        said[0].contains("auto_cache, noauto_cache, kernel_cache, ")
+            && said[0].contains("docs/from-libfuse.md")
+    );
+}
+
+#[test]
+fn what_would_be_missed_is_refused_by_name() {
+    check_refused("modules=iconv", &["-o modules: there are no modules"]);
+    check_refused("subdir=/x", &["-o subdir: ", "s3://BUCKET/PREFIX"]);
+    check_refused("use_cache=/tmp/x", &["no cache on disk"]);
+    check_refused("passwd_file=/etc/passwd-s3fs", &["-o passwd_file: keys come from", "profile=NAME"]);
+    check_refused("endpoint=eu-west-1", &["region=NAME", "endpoint-url=URL"]);
+    check_refused("allow-delete", &["read-only for now"]);
+    check_refused("fd=5", &["/dev/fd/N"]);
+    check_refused("kernel_cahce", &["is no option", "did you mean 'kernel_cache'?"]);
+    check_refused("fmaks=022", &["'fmask'"]);
+    assert_eq!(taken("use_cache=,passwd_file="), Chosen::default());
 }
 
 #[test]

@@ -1,52 +1,14 @@
 //! Every option of ossfs 2.0: what it means here, or why it means nothing. docs/from-ossfs.md is written from this table.
 
-/// An option of ossfs 2.0.
-#[derive(Debug)]
-pub struct Row {
-    pub name: &'static str,
-    /// There; the page shows it.
-    #[allow(dead_code, reason = "the page is written by a test")]
-    pub default: &'static str,
-    pub meaning: Meaning,
-}
+use crate::commands::mount::foreign::Meaning::{Is, Knob, MetricsPort, Refused, Same as Named};
+use crate::commands::mount::foreign::Unit::{Bytes, List, Milliseconds, PathStyle, Same, Seconds};
+use crate::commands::mount::foreign::{Row, row};
 
-/// What becomes of it here.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Meaning {
-    /// The same as this knob, its value in another unit.
-    Knob(&'static str, Unit),
-    Foreground,
-    /// `metrics` on 127.0.0.1.
-    MetricsPort,
-    /// It is so here: these values are taken, others are refused, and why.
-    Is(&'static [&'static str], &'static str),
-    /// Why.
-    Refused(&'static str),
-}
-
-/// How ossfs 2.0 writes what a knob takes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Unit {
-    Seconds,
-    /// Bytes; 0 leaves it open.
-    Bytes,
-    Milliseconds,
-    /// As the knob takes it.
-    Same,
-    /// `true` is the path style.
-    PathStyle,
-    /// Several, with one of `,;|:` or a space between.
-    List,
-}
-
-use Meaning::{Foreground, Is, Knob, MetricsPort, Refused};
-use Unit::{Bytes, List, Milliseconds, PathStyle, Same, Seconds};
-
-const WRITING: &str = "is about writing, and a mount is read-only for now: leave it out";
-const DISK: &str = "there is no cache on disk yet: leave it out";
-const FOUND: &str =
+pub const WRITING: &str = "is about writing, and a mount is read-only for now: leave it out";
+pub const DISK: &str = "there is no cache on disk yet: leave it out";
+pub const FOUND: &str =
     "how much is fetched ahead follows what readers wait for, within memory=SIZE: leave it out";
-const KEYS: &str = "keys in options are seen by everybody on the machine: set OSS_ACCESS_KEY_ID and OSS_ACCESS_KEY_SECRET, \
+pub const KEYS: &str = "keys in options are seen by everybody on the machine: set OSS_ACCESS_KEY_ID and OSS_ACCESS_KEY_SECRET, \
                     or name a profile of ~/.aliyun/config.json with profile=NAME";
 const RENEWED: &str = "keys are renewed ahead of their end, as what gave them says: leave it out";
 const INODES: &str = "names are bounded by memory=SIZE: leave it out";
@@ -55,20 +17,16 @@ const ACK: &str = "is of Alibaba Cloud's container service alone: leave it out";
 const HDFS: &str = "is of OSS-HDFS, which is not read here";
 const ONE_LIFETIME: &str = "names and attributes have one lifetime: write attribute-lifetime=TIME";
 
-const fn row(name: &'static str, default: &'static str, meaning: Meaning) -> Row {
-    Row { name, default, meaning }
-}
-
 /// In the order of its documentation: mount, bucket, credentials, metadata, data cache, read, write, resources, log.
 /// `ro`, `uid`, `gid`, `file_mode`, `allow_other`, `default_permissions`, `close_to_open` and `nonempty` are the same here.
 pub const ROWS: &[Row] = &[
-    row("f", "false", Foreground),
+    row("f", "false", Named("foreground")),
     row("d", "false", Is(&["false", "0"], LOG)),
     row("fuse_threads", "128", Knob("fuse-threads", Same)),
     row(
         "readdirplus",
         "true",
-        Is(&["true", "1"], "a folder is read with what its listing tells: leave it out"),
+        Is(&["true", "1", "yes", "auto"], "a folder is read with what its listing tells: leave it out"),
     ),
     row("ignore_fsync", "true", Is(&["true", "1"], WRITING)),
     row("enable_symlink", "false", Is(&["false", "0"], "there are no links yet: leave it out")),
@@ -223,43 +181,6 @@ pub const ROWS: &[Row] = &[
     row("oss_sts_multi_conf_sk_file", "", Refused(ACK)),
     row("oss_sts_multi_conf_token_file", "", Refused(ACK)),
 ];
-
-/// The option of that exact name.
-pub fn row_of(name: &str) -> Option<&'static Row> {
-    ROWS.iter().find(|row| row.name == name)
-}
-
-impl Unit {
-    /// A value of ossfs 2.0's as the knob takes it; several for a list.
-    ///
-    /// # Errors
-    /// The end of a sentence: what to write.
-    pub fn read(self, value: Option<&str>) -> Result<Vec<String>, String> {
-        let text = value.map(str::trim).filter(|value| !value.is_empty());
-        let wanted = |what: &str| text.ok_or_else(|| format!("a value is missing: write {what}"));
-        Ok(vec![match self {
-            Unit::Seconds => number(wanted("seconds")?, "seconds")? + "s",
-            Unit::Milliseconds => number(wanted("milliseconds")?, "milliseconds")? + "ms",
-            Unit::Bytes if text == Some("0") => "auto".to_owned(),
-            Unit::Bytes => wanted("bytes")?.to_owned(),
-            Unit::Same => wanted("a value")?.to_owned(),
-            Unit::PathStyle => match text.unwrap_or("true").to_ascii_lowercase().as_str() {
-                "true" | "1" => "path".to_owned(),
-                "false" | "0" => "auto".to_owned(),
-                other => return Err(format!("'{other}' is not a switch: write true or false")),
-            },
-            Unit::List => {
-                let pieces = wanted("addresses")?.split([',', ';', '|', ' ']);
-                return Ok(pieces.filter(|piece| !piece.is_empty()).map(str::to_owned).collect());
-            }
-        }])
-    }
-}
-
-fn number(text: &str, what: &str) -> Result<String, String> {
-    let is_number = text.bytes().all(|digit| digit.is_ascii_digit());
-    is_number.then(|| text.to_owned()).ok_or_else(|| format!("'{text}' is no number: write {what}"))
-}
 
 #[cfg(test)]
 #[path = "ossfs_tests.rs"]

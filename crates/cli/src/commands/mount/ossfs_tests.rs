@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use super::*;
+use crate::commands::mount::foreign::told;
 
 /// Those that are the same here, by their names; `dir_mode` too.
 const SAME: [&str; 9] = [
@@ -17,35 +18,6 @@ const SAME: [&str; 9] = [
     "close_to_open",
     "nonempty",
 ];
-
-#[test]
-fn every_row_names_a_knob_that_there_is() {
-    for (at, row) in ROWS.iter().enumerate() {
-        assert!(ROWS[..at].iter().all(|earlier| earlier.name != row.name), "{} twice", row.name);
-        if let Meaning::Knob(knob, _) = row.meaning {
-            assert!(flatout_settings::knob(knob).is_some(), "{}: there is no {knob}", row.name);
-        }
-        if let Meaning::Refused(why) | Meaning::Is(_, why) = row.meaning {
-            assert!(!why.ends_with('.') && !why.contains('\n'), "{}", row.name);
-        }
-    }
-}
-
-/// The defaults of ossfs 2.0 that mean something here are taken, so that a list of all options is no wall.
-#[test]
-fn defaults_of_ossfs_are_taken_where_they_mean_something() {
-    for row in ROWS.iter().filter(|row| !row.default.is_empty()) {
-        match row.meaning {
-            Meaning::Knob(knob, unit) => {
-                for value in unit.read(Some(row.default)).unwrap() {
-                    flatout_settings::Settings::default().set(knob, &value).unwrap();
-                }
-            }
-            Meaning::Is(values, _) => assert!(values.contains(&row.default), "{}", row.name),
-            _ => {}
-        }
-    }
-}
 
 fn page() -> String {
     let mut page = "\
@@ -72,23 +44,7 @@ This page is generated from `crates/cli/src/commands/mount/ossfs.rs`:
     .to_owned();
     for row in ROWS {
         let default = if row.default.is_empty() { "".into() } else { format!("`{}`", row.default) };
-        let here = match row.meaning {
-            Meaning::Knob(knob, unit) => {
-                let unit = match unit {
-                    Unit::Seconds => ", in seconds",
-                    Unit::Milliseconds => ", in milliseconds",
-                    Unit::Bytes => ", in bytes; 0 is `auto`",
-                    Unit::PathStyle => ": `true` is `path`, `false` is `auto`",
-                    Unit::List => ", one for each address",
-                    Unit::Same => "",
-                };
-                format!("`{knob}`{unit}")
-            }
-            Meaning::Foreground => "`foreground`".into(),
-            Meaning::MetricsPort => "`metrics=127.0.0.1:PORT`; 0 is none".into(),
-            Meaning::Is(values, why) => format!("is `{}`; else refused: {why}", values[0]),
-            Meaning::Refused(why) => format!("refused: {why}"),
-        };
+        let here = told(row.meaning);
         let _ = writeln!(page, "| `{}` | {default} | {here} |", row.name);
     }
     page
@@ -110,26 +66,6 @@ fn the_page_is_what_the_table_says() {
 #[test]
 fn what_is_the_same_is_no_row() {
     for name in SAME {
-        assert!(row_of(name).is_none(), "{name}");
+        assert!(ROWS.iter().all(|row| row.name != name), "{name}");
     }
-}
-
-#[test]
-fn units_are_read() {
-    let check =
-        |unit: Unit, text: &str, expected: Result<&[&str], &str>| match (unit.read(Some(text)), expected) {
-            (Ok(got), Ok(expected)) => assert_eq!(got, expected, "{text}"),
-            (Err(got), Err(expected)) => assert!(got.contains(expected), "{got}"),
-            (got, expected) => panic!("{text}: {got:?}, not {expected:?}"),
-        };
-    check(Seconds, "60", Ok(&["60s"]));
-    check(Seconds, "-1", Err("'-1' is no number: write seconds"));
-    check(Seconds, "", Err("a value is missing: write seconds"));
-    check(Milliseconds, "100", Ok(&["100ms"]));
-    check(Bytes, "0", Ok(&["auto"]));
-    check(Bytes, "1G", Ok(&["1G"]));
-    check(PathStyle, "true", Ok(&["path"]));
-    check(PathStyle, "False", Ok(&["auto"]));
-    check(PathStyle, "maybe", Err("not a switch"));
-    check(List, "10.0.0.1;10.0.0.2", Ok(&["10.0.0.1", "10.0.0.2"]));
 }

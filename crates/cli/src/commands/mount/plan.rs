@@ -53,15 +53,20 @@ impl Plan {
             log,
             stats,
             mut notes,
+            ..
         } = options::read(&args.options, args.last_counts)?;
         let (root, dialect, source) = root(&args.source)?;
         let knobs = Knobs::clone(&args.knobs).behind(knobs);
         let found = flatout_ambient::gather(knobs.given())?;
         notes.extend(found.notes);
+        let warnings = found.warnings.into_iter().filter(|(about, _)| *about == dialect);
+        notes.extend(warnings.map(|(_, warning)| warning));
         let mount_point = MountPoint::look(&args.mount_point, nonempty)?.path().to_owned();
         if nonempty {
             system.push("nonempty".into());
         }
+        let foreground = args.foreground || foreground;
+        let log = args.log.clone().or(log);
         Ok(Plan {
             root,
             dialect,
@@ -71,23 +76,24 @@ impl Plan {
             settings: found.settings,
             system,
             default_permissions: !no_permissions,
-            foreground: args.foreground || foreground,
+            foreground,
             silent: args.is_silent,
             metrics: args.metrics.or(metrics),
-            log: args.log.clone().or(log),
-            stats: args.stats.clone().or(stats).map(writable).transpose()?,
+            // In the foreground none is written.
+            log: log.filter(|_| !foreground).map(|log| writable("--log", log)).transpose()?,
+            stats: args.stats.clone().or(stats).map(|stats| writable("--stats", stats)).transpose()?,
             notes,
         })
     }
 }
 
-/// Where the numbers go at the end: what cannot be written then is refused now. As seen from every folder.
-fn writable(stats: PathBuf) -> Result<PathBuf, Failure> {
+/// Where lines, or the numbers at the end, go: what cannot be written then is refused now. As seen from every folder.
+fn writable(flag: &str, file: PathBuf) -> Result<PathBuf, Failure> {
     let refused = |error: io::Error| {
-        Failure::local("mount", format!("--stats {}", stats.display()), &error)
+        Failure::local("mount", format!("{flag} {}", file.display()), &error)
             .with_hint("name a file in a folder that is there and may be written to")
     };
-    let path = std::path::absolute(&stats).map_err(refused)?;
+    let path = std::path::absolute(&file).map_err(refused)?;
     let errno = |errno: Errno| refused(errno.into());
     match path.metadata() {
         Ok(about) if about.is_dir() => Err(errno(Errno::ISDIR)),

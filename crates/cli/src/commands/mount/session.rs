@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use flatout_engine::{Client, Error, ErrorKind};
-use flatout_mount::{Ended, Granted, SessionWatch, Timings, Unmounter};
+use flatout_mount::{Ended, Granted, Holder, SessionWatch, Timings, Unmounter};
 use flatout_settings::Settings;
 use flatout_tree::{Config, Root, Tree};
 use signal_hook::consts::SIGUSR1;
@@ -17,12 +17,12 @@ use crate::commands::mount::daemon::{self, Report};
 use crate::commands::mount::log::{self, Log};
 use crate::commands::mount::numbers::{self, Numbers, Process};
 use crate::commands::mount::plan::Plan;
-use crate::commands::mount::{notify, stands};
+use crate::commands::mount::{notify, stalls, stands};
 use crate::console::Console;
 use crate::events::Mounted;
 use crate::exit::{self, Exit};
 use crate::failure::Failure;
-use crate::origin;
+use crate::{origin, outages};
 
 /// What the kernel reads ahead by itself.
 const KERNELS_OWN_READ_AHEAD: u64 = 128 << 10;
@@ -32,22 +32,28 @@ const KERNELS_OWN_READ_AHEAD: u64 = 128 << 10;
 /// # Errors
 /// The origin's refusal, or a signal.
 pub fn try_root(plan: &Plan, console: &Console) -> Result<Option<String>, Failure> {
-    let client = Arc::new(client(plan)?);
+    let client = Arc::new(client(plan, console)?);
     first_look(plan, &client, console).map(|(_, note)| note)
 }
 
-/// Serves until it is unmounted. `background` is for the process in the background: where its log goes, if anywhere.
+/// Serves until it is unmounted. `in_background`: somebody waits to hear that it stands, and then it has a log.
 ///
 /// # Errors
 /// The origin's refusal of the root, the kernel's of the mount, or a session that broke.
-pub fn run(plan: Plan, console: &Console, background: Option<Option<PathBuf>>) -> Result<Exit, Failure> {
+pub fn run(plan: Plan, console: &Console, in_background: bool) -> Result<Exit, Failure> {
     let _armed = console.interrupt.arm();
     let doors = Doors::make(plan.metrics)?;
-    let client = Arc::new(client(&plan)?);
+    let client = Arc::new(client(&plan, console)?);
+    let log = Arc::new(Log::terminal(console.is_quiet()));
+    let told = log.clone();
+    // Without a thread for it the log lacks outages, and nothing else.
+    let _ = client.on_outages(move |news| told.say(&outages::line(&news)));
     let (tree, note) = first_look(&plan, &client, console)?;
     let tree = Arc::new(tree);
-    let log = Arc::new(Log::terminal(console.is_quiet()));
     note.iter().for_each(|note| log.say(note));
+    if doors.socket().is_none() {
+        log.say("mount: `flatout top` will not show it: no folder for its socket can be written to: set XDG_RUNTIME_DIR to one");
+    }
     let timings = Arc::<Timings>::default();
     let ends = Ends::listen(console, &log, &plan.mount_point);
     let mounted = flatout_mount::mount(&options(&plan))?;
@@ -66,16 +72,17 @@ pub fn run(plan: Plan, console: &Console, background: Option<Option<PathBuf>>) -
         metrics: doors.metrics(),
         note,
     };
+    let _watched = stalls::watch(plan.source.clone(), session.watch(), tree.clone(), log.clone());
     let counted = Counted { plan, granted, watch: session.watch(), timings, tree, began: Instant::now() };
     let stats_file = counted.plan.stats.clone();
-    let (silent, stats) = (counted.plan.silent, stats_file.clone());
+    let (silent, stats, log_file) = (counted.plan.silent, stats_file.clone(), counted.plan.log.clone());
     let look: Look = Arc::new(move || counted.now());
     let open = doors.open(&look).map_err(|error| Failure::local("mount", "threads", &error))?;
     write_on_request(&look, stats, &log);
 
-    match background {
-        None => stands_here(&said, silent, console)?,
-        Some(path) => detach(&mut said, path.as_deref(), &log)?,
+    match in_background {
+        false => stands_here(&said, silent, console)?,
+        true => detach(&mut said, log_file.as_deref(), &log)?,
     }
     notify::tell("READY=1");
     let ended = session.wait();
@@ -121,8 +128,13 @@ fn teller(log: &Arc<Log>) -> flatout_mount::Tell {
     })
 }
 
-fn client(plan: &Plan) -> Result<Client, Failure> {
-    origin::client(&plan.knobs, &[plan.dialect])
+fn client(plan: &Plan, console: &Console) -> Result<Client, Failure> {
+    let client = origin::silent_client(&plan.knobs, &[plan.dialect])?;
+    // What else is to be said of settings is among the plan's notes.
+    if let Some(note) = client.note() {
+        console.warn(note);
+    }
+    Ok(client)
 }
 
 /// The root's first listing, and what is to be said about it. A signal ends the wait for an origin that says nothing, and with
@@ -227,19 +239,26 @@ fn stands_here(said: &Mounted, silent: bool, console: &Console) -> Result<(), Fa
     stands(said, silent, console)
 }
 
-/// Tells the one that started us, and lets go of what it gave us.
-fn detach(said: &mut Mounted, path: Option<&Path>, log: &Log) -> Result<(), Failure> {
-    let file = match path {
+/// Tells the one that started us, and lets go of what it gave us. `asked`: where the log is to be.
+fn detach(said: &mut Mounted, asked: Option<&Path>, log: &Log) -> Result<(), Failure> {
+    let opened = match asked {
         Some(path) => {
             let refused = |error| {
                 Failure::local("mount", path.display(), &error).with_hint("--log FILE names another place")
             };
             let path = std::path::absolute(path).map_err(refused)?;
-            said.log = Some(path.display().to_string());
-            Some(log::open(&path).map_err(refused)?)
+            let file = log::open(&path).map_err(refused)?;
+            Some((path, file))
         }
-        None => None,
+        None => log::open_first(Path::new(&said.mount_point)),
     };
+    match &opened {
+        Some((path, _)) => said.log = Some(path.display().to_string()),
+        None => log.say(
+            "mount: no log is kept: neither home nor any other folder for it can be written to: --log FILE names a place",
+        ),
+    }
+    let file = opened.map(|(_, file)| file);
     let refused = |error| Failure::local("mount", "standard streams", &error);
     let out = file.as_ref().map(fs::File::try_clone).transpose().map_err(refused)?;
     daemon::report(&Report::Stands(said.clone()));
@@ -275,6 +294,7 @@ impl Counted {
                 request_bytes: granted.request_bytes.into(),
                 read_ahead_bytes: granted.read_ahead_bytes.unwrap_or_default(),
                 max_background: granted.max_background.into(),
+                device: granted.device.map(|(major, minor)| format!("{major}:{minor}")),
             },
             requests: numbers::requests(&asked, timings),
             bytes: numbers::bytes(&asked, &read),
@@ -347,10 +367,16 @@ impl Ends {
         drop(state);
         let lazy = count > 1;
         match unmounter.unmount(lazy) {
-            Ok(()) => {}
-            Err(_) if !lazy => log.say(&format!(
-                "umount: {place}: is in use, and stays until it is not (fuser -vm {place} shows by whom); a second signal takes it out of sight now"
-            )),
+            Ok(()) => {
+                if let Some(list) = Holder::list(&unmounter.holders()) {
+                    log.say(&format!(
+                        "umount: {place}: no longer mounted here, but {list}: it is served until that ends"
+                    ));
+                }
+            }
+            Err(error) if !lazy => {
+                log.say(&format!("{error}; it stays mounted: a second signal takes it out of sight now"))
+            }
             Err(error) => log.say(&error.to_string()),
         }
     }

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use super::super::folder::Folder;
+use super::super::program::without_override;
 use super::*;
 
 #[test]
@@ -103,25 +104,6 @@ fn a_folder_that_is_shut_under_many_objects() {
 fn shut(folder: &Path, shut: bool) {
     let mode = if shut { 0o555 } else { 0o755 };
     fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
-}
-
-/// The same command without root's right to write everywhere, where it has that.
-fn without_override(command: Command) -> Command {
-    let base = tempfile::tempdir().unwrap();
-    shut(base.path(), true);
-    if fs::write(base.path().join("x"), b"").is_err() {
-        return command;
-    }
-    let mut plain = Command::new("setpriv");
-    plain.args([
-        "--bounding-set",
-        "-dac_override,-dac_read_search",
-        "--inh-caps",
-        "-dac_override,-dac_read_search",
-    ]);
-    plain.arg(command.get_program()).args(command.get_args());
-    plain.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    plain
 }
 
 #[test]

@@ -11,7 +11,7 @@ pub fn all(snapshot: &mut Snapshot) {
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     std::fs::create_dir_all(folder.path().join("folder/object")).unwrap();
     std::fs::write(folder.path().join("file"), "a file").unwrap();
-    std::os::unix::fs::symlink("/dev/stdout", folder.path().join("link")).unwrap();
+    let _listener = std::os::unix::net::UnixListener::bind(folder.path().join("socket")).unwrap();
     let long = "n".repeat(300);
     for target in [
         &at("missing/object"),
@@ -19,8 +19,8 @@ pub fn all(snapshot: &mut Snapshot) {
         &at("file/object"),
         &at("folder"),
         &at(&long),
-        &at("link"),
-        "/dev/null",
+        &at("socket"),
+        "/dev/full",
     ] {
         snapshot.line(&["cp", &plain, target]);
     }
@@ -51,6 +51,9 @@ pub fn all(snapshot: &mut Snapshot) {
         &["version"],
     ] {
         snapshot.run(Case::within("@ > /dev/full", line));
+        snapshot.run(Case::within("@ >&-", line));
     }
+    snapshot.run(Case::within("@ 3< /etc/passwd", &["cp", &plain, "/dev/fd/3"]));
+    snapshot.run(Case::within("ulimit -n 64; @ > /dev/null", &["cat", &plain, "--parallel", "200"]));
     snapshot.run(Case::within("@ | head -c 1 > /dev/null", &["cat", &plain]));
 }

@@ -26,6 +26,9 @@ pub fn all(snapshot: &mut Snapshot) {
         "names that no file can have",
         bucket(&["../outside", "a/../b", "a//b", "plain", "line%0Abreak", "nul%00l"], |_| body()),
     );
+    let keys = &["a", "b", "c", "d", "e", "f"];
+    let gone = bucket(keys, |_| Answer::new("404 Not Found", &[("Content-Length", "0")], b""));
+    copy(snapshot, "all are gone", gone);
     copy(snapshot, "a file and a folder of one name", bucket(&["a", "a/b"], |_| body()));
     let truncated = Raw::start(|asked| {
         match (asked.target().contains("list-type=2"), asked.target().contains("token")) {

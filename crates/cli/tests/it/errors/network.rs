@@ -127,7 +127,17 @@ fn nonsense(snapshot: &mut Snapshot) {
 /// Tried twice, in parts of a quarter of the object.
 fn broken(snapshot: &mut Snapshot) {
     snapshot.section("Origins that do not keep what they say");
-    let quick = ["--retries", "1", "--part-size", "256KiB", "--parallel", "1", "--no-verify"];
+    let quick = [
+        "--retries",
+        "1",
+        "--outage-timeout",
+        "0s",
+        "--part-size",
+        "256KiB",
+        "--parallel",
+        "1",
+        "--no-verify",
+    ];
     let mut case = |what: &str, more: &[&str], answer: fn(&Asked, &[u8]) -> Answer| {
         let object = bytes(SIZE);
         let raw = Raw::start(move |asked| answer(asked, &object));
@@ -192,7 +202,16 @@ fn broken(snapshot: &mut Snapshot) {
     case("failing", &[], |_, _| Answer::new("500 Oops", &[("Content-Length", "0")], b""));
     let mute = Raw::start(|_| Answer { bytes: Vec::new(), then: Then::Silence });
     snapshot.text += "\n(never an answer)\n";
-    snapshot.line(&["stat", &mute.url("bucket/object"), "--retries", "1", "--stall-timeout", "100ms"]);
+    snapshot.line(&[
+        "stat",
+        &mute.url("bucket/object"),
+        "--retries",
+        "1",
+        "--outage-timeout",
+        "0s",
+        "--stall-timeout",
+        "100ms",
+    ]);
     corrupt(snapshot);
 }
 

@@ -23,14 +23,12 @@ pub struct Case {
 impl Case {
     /// `flatout` with these arguments.
     pub fn new(arguments: &[&str]) -> Case {
-        let shown = shlex::try_join(["flatout"].iter().chain(arguments).copied()).unwrap();
-        Case { command: flatout(arguments), shown }
+        Case { command: flatout(arguments), shown: shown(arguments) }
     }
 
     /// The same behind a shell's own doing, as `ulimit -f 64` or a redirection: `line` with `flatout …` in place of `@`.
     pub fn within(line: &str, arguments: &[&str]) -> Case {
-        let shown =
-            line.replace('@', &shlex::try_join(["flatout"].iter().chain(arguments).copied()).unwrap());
+        let shown = line.replace('@', &shown(arguments));
         Case { command: shell(&line.replace('@', "\"$0\" \"$@\""), arguments), shown }
     }
 
@@ -91,6 +89,12 @@ impl Snapshot {
     }
 }
 
+/// As one would type it. What differs from run to run goes first: it may take quotes.
+fn shown(arguments: &[&str]) -> String {
+    let steady: Vec<String> = arguments.iter().map(|argument| steady(argument)).collect();
+    shlex::try_join(std::iter::once("flatout").chain(steady.iter().map(String::as_str))).unwrap()
+}
+
 /// Without what differs from run to run: ports, temporary folders, sizes that depend on the moment.
 fn steady(text: &str) -> String {
     let temporary =
@@ -102,6 +106,13 @@ fn steady(text: &str) -> String {
         // What it says depends on whether there is a network.
         (r"(cannot resolve [^:]*): .*", "$1: WHY"),
         (r"\d+ days ahead", "DAYS days ahead"),
+        // A program that another test starts has a copy of what is open here until it is that program.
+        (
+            r"(process \d+ \([^)]*\) has something of it open(; )?)+",
+            "process PID (PROGRAM) has something of it open",
+        ),
+        // As many as files may be opened beside those that are open.
+        (r"\d+ at a time", "SOME at a time"),
     ];
     let mut text = text.to_owned();
     for (pattern, to) in rules {

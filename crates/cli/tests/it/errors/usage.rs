@@ -163,7 +163,6 @@ fn locations(snapshot: &mut Snapshot) {
         &["doctor", "s3://buc ket/key"],
         &["doctor", "oss://bucket/key"],
         &["cp", "http://host/x", ""],
-        &["cp", "http://host/x", "/dev/stdout"],
         &["cp", "http://host/x", "file://o/x"],
         &["cp", "http://host/", "."],
         &["cp", "s3://bucket/key", "s3://other/key"],

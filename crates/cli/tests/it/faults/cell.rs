@@ -283,14 +283,18 @@ impl Cell<'_> {
 
     /// An object that was replaced while it was read is all of the one or all of the other.
     fn is_right(&self, name: &str, found: &[u8], expected: &[u8]) -> bool {
-        let may_be_new = self.row.tunnel.replace_after.is_some() && name.starts_with("new/");
+        let is_read_again = matches!(self.landing, Landing::File | Landing::Folder);
+        let may_be_new = self.row.tunnel.replace_after.is_some() && is_read_again;
         found == expected || may_be_new && found == self.replaced(name, expected.len() as u64)
     }
 
     /// What the tunnel puts in an object's place: the same pattern, from its second byte on.
     fn replaced(&self, name: &str, bytes: u64) -> Vec<u8> {
         let mut body = vec![0; bytes as usize];
-        let key = format!("{}/many/{}", self.name(), name.trim_start_matches("new/"));
+        let key = match name.strip_prefix("new/") {
+            Some(one) => format!("{}/many/{one}", self.name()),
+            None => format!("{}/object", self.name()),
+        };
         synthetic_bytes(BUCKET, &key, 1..bytes + 1, &mut body);
         body
     }
@@ -336,10 +340,10 @@ impl Scene {
             fs::write(at(name), script).unwrap();
         }
         fs::create_dir(at(".aws")).unwrap();
-        let process = format!("[default]\ncredential_process = sh {}\n", at("aws.sh").display());
+        let process = format!("[default]\ncredential_process = sh \"{}\"\n", at("aws.sh").display());
         fs::write(at(".aws/config"), process).unwrap();
         fs::create_dir(at(".aliyun")).unwrap();
-        let command = format!("sh {}", at("aliyun.sh").display());
+        let command = format!("sh \"{}\"", at("aliyun.sh").display());
         let profile = serde_json::json!({"name": "default", "mode": "External", "process_command": command});
         let file = serde_json::json!({"current": "default", "profiles": [profile]});
         fs::write(at(".aliyun/config.json"), file.to_string()).unwrap();

@@ -65,18 +65,20 @@ fn the_page_is_written_from_the_table() {
     page::check(&rows());
 }
 
-/// Of the environment: one seed, how many, and which cells.
+/// Of the environment: one seed, how many from which on, and which cells.
 const SEED: &str = "FLATOUT_SEED";
 const MANY: &str = "FLATOUT_SEEDS";
+const FIRST: &str = "FLATOUT_FIRST_SEED";
 const CELL: &str = "FLATOUT_CELL";
 
 fn seeds() -> RangeInclusive<u64> {
     let number = |name: &str| -> Option<u64> {
         Some(std::env::var(name).ok()?.parse().unwrap_or_else(|_| panic!("{name} is no number")))
     };
+    let first = number(FIRST).unwrap_or(1);
     match (number(SEED), number(MANY)) {
         (Some(seed), _) => seed..=seed,
-        (None, many) => 1..=many.unwrap_or(SEEDS),
+        (None, many) => first..=first + many.unwrap_or(SEEDS) - 1,
     }
 }
 

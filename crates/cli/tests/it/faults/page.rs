@@ -69,8 +69,9 @@ fn render(rows: &[Row]) -> String {
         file is left, but for what the next run goes on from of a large one (docs/decisions/journal.md), and no process; no key, token or password is in what is said. What `cat` has put out before it fails \
         is right as far as it goes, but for a flipped bit, and the exit code says that it is not all.\n\n\
         Exit codes: 0 done, 1 failed, 5 access refused, 6 throttled out. With `-r` one object's failure stops no other; the worst \
-        code is the run's. `--retries` (5) bounds the attempts in a row that bring nothing worth while: one that landed 64 KiB starts \
-        the count again. The runs here have `{}`, an object of eight parts, and a folder with an empty object, small ones and \
+        code is the run's. `--retries` (10) bounds the attempts in a row that bring nothing worth while: one that landed 64 KiB starts \
+        the count again. Here `--outage-timeout 0s` counts what befalls all of an origin, too; by default it is waited for \
+        (docs/decisions/outages.md). The runs have `{}`, an object of eight parts, and a folder with an empty object, small ones and \
         one of three parts. To see a day yourself, start `flatout serve` with the flags that stand there (and \
         `--seed N`, `--log FILE`), and point a command at it with those that stand behind.\n\n\
         `make faults SEEDS=100` runs the matrix with a hundred seeds; a cell that fails prints the command that runs it again.\n",

@@ -132,8 +132,18 @@ pub struct Row {
 }
 
 /// What all runs are given.
-pub const SETTINGS: [&str; 8] =
-    ["--part-size", "128KiB", "--parallel", "4", "--stall-timeout", "10s", "--connect-timeout", "5s"];
+pub const SETTINGS: [&str; 10] = [
+    "--part-size",
+    "128KiB",
+    "--parallel",
+    "4",
+    "--stall-timeout",
+    "10s",
+    "--connect-timeout",
+    "5s",
+    "--outage-timeout",
+    "0s",
+];
 
 /// Giving up by chance is as good as impossible: three in ten answers are bad, and 0.3^21 is 10^-11.
 const MANY: u32 = 20;
@@ -475,13 +485,13 @@ fn objects() -> Vec<Row> {
         name: "replace",
         day: "After a few requests the object is replaced by another of the same length.",
         does: "Every range is pinned to the version of the first answer, and every answer held against it: bytes of two versions \
-               are never mixed. `-r` reads such an object once more, whole, with what had come of it; a single one is the user's to \
-               start again.",
+               are never mixed. Into a file or a folder such an object is read once more, whole, with what had come of it; as a stream \
+               it is the user's to start again.",
         // Of three parts.
         spare: 2,
         tunnel: Tunnel { replace_after: Some(3), ..Tunnel::default() },
         seen: |landing, _| match landing {
-            Landing::Folder => Seen::Whole,
+            Landing::File | Landing::Folder => Seen::Whole,
             _ => Seen::Fails(end(1, ONCE, &["the object was replaced while it was read"])),
         },
         ..Row::fair()
@@ -574,8 +584,7 @@ fn ways() -> Vec<Row> {
         Row {
             name: "dead-address",
             day: "The only address that the origin's name has takes no connection.",
-            does: "After `--connect-timeout` the address is given up, and tried again as often as `--retries` says; where no \
-                   connection has ever come about, not beyond 10 s in all, by default twice.",
+            does: "After `--connect-timeout` the address is given up, and tried again as often as `--retries` says.",
             addresses: Addresses::Dead,
             retries: FEW,
             settings: &["--connect-timeout", "500ms"],

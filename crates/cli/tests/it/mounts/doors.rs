@@ -10,7 +10,7 @@ use flatout_server::FaultKind;
 
 use super::{Place, User, faults};
 use crate::objects::{Buckets, bytes};
-use crate::program::{events, run, signal, wait_until};
+use crate::program::{events, quoted, run, signal, wait_until};
 
 fn buckets() -> Buckets {
     Buckets::new(&[("bucket/large", &bytes(3 << 20)), ("bucket/folder/small", b"small")])
@@ -178,8 +178,8 @@ fn top_shows_what_is_dead_and_how_to_clear_it() {
     fs::metadata(&mnt).unwrap();
     signal("KILL", pid);
     wait_until("its end", || !super::is_alive(pid));
-    let line =
-        format!("dead: s3://bucket/folder/ on {mnt}: its process has gone: `flatout umount {mnt}` clears it");
+    let remedy = format!("flatout umount {}", quoted(&mnt));
+    let line = format!("dead: s3://bucket/folder/ on {mnt}: its process has gone: `{remedy}` clears it");
     for which in [None, Some(mnt.clone()), Some(format!("{mnt}/"))] {
         let which: Vec<&str> = which.iter().map(String::as_str).collect();
         let shown = run(&mut place.flatout(&[&["top", "--once"], &which[..]].concat())).clean();
@@ -189,7 +189,7 @@ fn top_shows_what_is_dead_and_how_to_clear_it() {
     let dead = run(&mut place.flatout(&["top", &mnt, "--once", "--json"])).clean().events().remove(0);
     let want = serde_json::json!({
         "v": 1, "event": "dead_mount", "source": "s3://bucket/folder/", "mount_point": mnt,
-        "remedy": format!("flatout umount {mnt}"),
+        "remedy": remedy,
     });
     assert_eq!(dead, want);
     place.umount(&[]).clean();
@@ -224,7 +224,12 @@ fn top_leaves_the_terminal_as_it_was() {
     let program = env!("CARGO_BIN_EXE_flatout");
     let typescript = place.path().join("typescript");
     let mut command = std::process::Command::new("script");
-    command.args(["--quiet", "--flush", "--command", &format!("exec {program} top --interval 100ms")]);
+    command.args([
+        "--quiet",
+        "--flush",
+        "--command",
+        &format!("exec {} top --interval 100ms", quoted(program)),
+    ]);
     place.within(command.arg(&typescript));
     command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null());
     // Ended also when this fails; its terminal goes with it, and so does what runs there.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use flatout_server::{Fault, FaultKind, Options, Origin, Store, Tunnel};
 
 use super::{Place, User, is_alive};
-use crate::program::{run, signal, wait_until};
+use crate::program::{run, signal, signal_until, wait_until};
 
 /// An object whose bytes stop coming, and one that comes.
 fn stalling() -> Origin {
@@ -87,8 +87,7 @@ fn check(end: End, used: Use) {
         }
         End::Twice => {
             signal("TERM", pid);
-            std::thread::sleep(Duration::from_millis(400));
-            signal("TERM", pid);
+            signal_until("TERM", pid, || (!place.is_mounted() || !is_alive(pid)).then_some(()));
         }
         End::Umount(flag) => {
             Command::new("umount").arg(flag).arg(place.mnt()).stderr(Stdio::null()).status().unwrap();
@@ -119,9 +118,9 @@ fn user(used: Use, large: &str, place: &Place) -> Option<User> {
     let user = match used {
         Use::Nobody => return None,
         Use::Reads => User::start("dd", &[&format!("if={large}"), "of=/dev/null", "bs=1M", "iflag=direct"]),
-        Use::Open => User::start("sh", &["-c", &format!("exec 3< {large}; exec sleep 300")]),
+        Use::Open => User::start("sh", &["-c", "exec 3< \"$0\"; exec sleep 300", large]),
         Use::Mapped => User::start("python3", &["-c", MAPS, large, mapped.to_str().unwrap()]),
-        Use::Within => User::start("sh", &["-c", &format!("cd {mnt}; exec sleep 300")]),
+        Use::Within => User::start("sh", &["-c", "cd \"$0\"; exec sleep 300", &mnt]),
     };
     match used {
         Use::Reads => user.waits(),
@@ -232,7 +231,7 @@ fn killed_and_named_with_a_slash() {
         signal("KILL", pid);
         wait_until("its end", || !is_alive(pid));
         if umounts {
-            run(&mut place.flatout(&["umount", &mnt])).clean();
+            place.unmounted_at(&mnt);
         } else {
             let again = ["mount", "s3://bucket", &mnt, "--endpoint-url", &origin.url()];
             run(&mut place.flatout(&again)).clean();
@@ -275,7 +274,7 @@ fn the_folder_around_it_has_another_name() {
     fs::rename(&around, place.path().join("moved")).unwrap();
     let moved = place.path().join("moved/mnt");
     assert_eq!(crate::folder::names(&moved), ["large", "small"]);
-    run(&mut place.flatout(&["umount", moved.to_str().unwrap()])).clean();
+    place.unmounted_at(moved.to_str().unwrap());
     wait_until("its end", || !is_alive(pid));
     place.is_clear();
 }

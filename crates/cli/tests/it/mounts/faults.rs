@@ -313,3 +313,29 @@ fn who_waits_for_a_silent_listing_can_be_killed() {
     place.umount(&["--lazy"]).clean();
     place.is_clear();
 }
+
+/// What once left no trace: a minute without a byte, of which only the readers knew.
+#[test]
+fn a_silent_origin_is_in_the_log_once_and_again_when_it_is_over() {
+    let (origin, place) = (origin(faults(&[(1.0, FaultKind::Stall(Duration::from_secs(8)))])), Place::new());
+    place.mounted("s3://bucket", &origin.url(), &["--stall-timeout", "10m"]);
+    let readers: Vec<_> = (0..3)
+        .map(|_| {
+            let small = place.at("small");
+            std::thread::spawn(move || fs::read(small).unwrap())
+        })
+        .collect();
+    let lines = |part: &str| place.log().lines().filter(|line| line.contains(part)).count();
+    wait_until("the stall in the log", || lines("for the origin for 5 s or more: it sends") == 1);
+    for reader in readers {
+        assert!(reader.join().unwrap() == truth(100_000, "small"));
+    }
+    wait_until("its end in the log", || lines("the origin answers again: for ") == 1);
+    assert_eq!(
+        (lines("s3://bucket: "), lines("have waited") + lines("has waited")),
+        (2, 1),
+        "{}",
+        place.log()
+    );
+    place.unmounted();
+}

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 
 use super::{Foreground, Place, is_alive};
 use crate::objects::{Buckets, bytes};
-use crate::program::{run, shell, signal, wait_until};
+use crate::program::{run, shell, signal, signal_until};
 
 fn buckets() -> Buckets {
     Buckets::new(&[
@@ -83,17 +83,15 @@ fn the_first_signal_waits_for_who_uses_it_and_the_second_does_not() {
     signal("TERM", mount.pid());
     place.umount(&[]).refused(1, &["umount: ", "use", "--lazy"]);
     assert!(place.is_mounted());
-    // Signals close together are one.
-    std::thread::sleep(std::time::Duration::from_millis(400));
-    signal("TERM", mount.pid());
-    wait_until("it is out of sight", || !place.is_mounted());
+    signal_until("TERM", mount.pid(), || (!place.is_mounted()).then_some(()));
     assert!(is_alive(mount.pid()), "somebody has a file open");
     assert_eq!(open.metadata().unwrap().len(), 3 << 20);
     drop(open);
     let ended = mount.end();
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     assert!(
-        ended.stderr.contains("is in use") && ended.stderr.contains("a second signal"),
+        ended.stderr.contains("something still uses it: process ")
+            && ended.stderr.contains("a second signal"),
         "{}",
         ended.stderr
     );
@@ -183,7 +181,7 @@ fn a_relative_mount_point_and_log_are_those_of_who_calls() {
     ]);
     run(command.current_dir(place.path())).clean();
     assert!(place.is_mounted());
-    run(place.flatout(&["umount", "mnt"]).current_dir(place.path())).clean();
+    place.unmounted_at("mnt");
     place.is_clear();
     assert!(fs::read_to_string(place.path().join("here.log")).unwrap().contains("unmounted"));
     let stats = fs::read_to_string(place.path().join("stats.json")).unwrap();
@@ -197,7 +195,7 @@ fn a_link_to_the_mount_point_is_the_mount_point() {
     place.mounted("s3://bucket", &origin.url(), &[]);
     let link = place.path().join("link");
     std::os::unix::fs::symlink(place.mnt(), &link).unwrap();
-    run(&mut place.flatout(&["umount", link.to_str().unwrap()])).clean();
+    place.unmounted_at(link.to_str().unwrap());
     place.is_clear();
 }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use super::Place;
 use crate::examples::{OBJECTS, examples, own_part};
 use crate::objects::{Buckets, bytes};
-use crate::program::{Ended, flatout, run, wait_until};
+use crate::program::{Ended, flatout, quoted, run, wait_until};
 
 fn buckets() -> Buckets {
     Buckets::new(&[("bucket/large", &bytes(1 << 20)), ("bucket/folder/small", b"small")])
@@ -16,7 +16,8 @@ fn buckets() -> Buckets {
 /// The line of the mount in /proc/self/mountinfo.
 fn kernels_line(place: &Place) -> String {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    table.lines().find(|line| line.contains(&format!(" {} ", place.mnt_text()))).unwrap().to_owned()
+    let point = place.mnt_text().replace(' ', "\\040");
+    table.lines().find(|line| line.contains(&format!(" {point} "))).unwrap().to_owned()
 }
 
 #[test]
@@ -59,6 +60,62 @@ fn knobs_are_flags_options_and_variables() {
     check(&["-o", "uid=1,gid=34", "--uid", "12", "-o", "file-mode=440,dir_mode=550"], &[]);
     let variables = [("FLATOUT_UID", "12"), ("FLATOUT_GID", "34"), ("FLATOUT_FILE_MODE", "440")];
     check(&["-o", "dir_mode=550"], &variables);
+}
+
+/// By default nothing in a bucket is a program, as elsewhere: the first example of docs/mount.md says how it is.
+#[test]
+fn a_program_on_the_mount_runs_where_its_mode_says_so() {
+    let script = fs::read("/bin/true").unwrap();
+    let (origin, place) =
+        (Buckets::new(&[("bucket/program", &script), ("bucket/folder/small", b"small")]), Place::new());
+    let runs = || Command::new(place.at("program")).status().map(|status| status.code());
+    for (more, is_run, modes) in [
+        (&[][..], false, (0o444, 0o555)),
+        (&["--file-mode", "0555"], true, (0o555, 0o555)),
+        (&["--file-mode", "0755"], true, (0o755, 0o555)),
+        (&["-o", "fmask=022"], true, (0o755, 0o555)),
+        (&["-o", "umask=022"], true, (0o755, 0o755)),
+        (&["-o", "umask=022,fmask=133"], false, (0o644, 0o755)),
+        (&["-o", "umask=022,noexec"], false, (0o755, 0o755)),
+    ] {
+        place.mounted("s3://bucket", &origin.url(), more);
+        let mode = |name: &str| fs::metadata(place.at(name)).unwrap().mode() & 0o7777;
+        assert_eq!((mode("program"), mode("folder")), modes, "{more:?}");
+        match runs() {
+            Ok(code) => assert!(is_run && code == Some(0), "{more:?}: {code:?}"),
+            Err(error) => {
+                let is_denied = error.kind() == std::io::ErrorKind::PermissionDenied;
+                assert!(!is_run && is_denied, "{more:?}: {error}");
+            }
+        }
+        place.unmounted();
+    }
+}
+
+/// As lines of fstab have them that were written for other mounts.
+#[test]
+fn options_of_libfuse_are_taken_with_one_line() {
+    let (origin, place) = (buckets(), Place::new());
+    let line = "rw,nonempty,allow_other,umask=0022,big_writes,kernel_cache,auto_cache,max_read=131072,attr_timeout=1.0";
+    let said = run(&mut place.mount("s3://bucket", &origin.url(), &["-o", line]));
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    let lines: Vec<&str> = said.stderr.lines().collect();
+    let idle = "big_writes, kernel_cache, auto_cache, max_read: have no effect here: docs/from-libfuse.md says why of each";
+    assert!(
+        lines[0].contains("mounted read-only") && lines[1].ends_with(idle) && lines.len() == 2,
+        "{}",
+        said.stderr
+    );
+    assert_eq!(fs::metadata(place.at("large")).unwrap().mode() & 0o7777, 0o755);
+    assert_eq!(fs::read(place.at("folder/small")).unwrap(), b"small");
+    place.unmounted();
+    // Every read past the page cache.
+    place.mounted("s3://bucket", &origin.url(), &["-o", "direct_io"]);
+    for _ in 0..2 {
+        assert_eq!(fs::read(place.at("large")).unwrap(), bytes(1 << 20));
+    }
+    wait_until("all to be counted", || place.stats()["bytes"]["served"] == 2 << 20);
+    place.unmounted();
 }
 
 #[test]
@@ -159,14 +216,15 @@ fn mount_8_finds_it_for_the_type_and_for_lines_of_fstab() {
     let (mnt, options) =
         (place.mnt_text(), format!("noauto,nofail,no_sign_request,endpoint_url={}", origin.url()));
     let fstab = place.path().join("fstab");
-    fs::write(&fstab, format!("s3://bucket {mnt} flatout {options},x-note=y 0 0\n")).unwrap();
+    let (mnt, in_fstab) = (quoted(&mnt), mnt.replace(' ', "\\040"));
+    fs::write(&fstab, format!("s3://bucket {in_fstab} flatout {options},x-note=y 0 0\n")).unwrap();
     let script = format!(
         "set -e; mount --bind {sbin} $(readlink -f /sbin)
         mount -t flatout s3://bucket {mnt} -o {options}; cat {mnt}/folder/small; umount {mnt}
         mount --fstab {fstab} {mnt}; ls {mnt}; umount {mnt}
         if mount -t flatout s3://missing {mnt} -o {options}; then exit 9; fi",
-        sbin = sbin.display(),
-        fstab = fstab.display()
+        sbin = quoted(&sbin),
+        fstab = quoted(&fstab)
     );
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation", "private", "sh", "-c", &script]);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Place, is_alive};
 use crate::objects::Buckets;
-use crate::program::{run, signal, wait_until};
+use crate::program::{quoted, run, signal, wait_until};
 use crate::raw::{Answer, Raw, Then};
 
 #[test]
@@ -134,7 +134,8 @@ fn ports_and_logs_that_cannot_be_had() {
         .refused(1, &["--metrics", "another port"]);
     let log = place.path().join("state");
     let log = ["--log", log.to_str().unwrap()];
-    run(&mut place.mount("s3://bucket", &origin.url(), &log)).refused(1, &["state", "--log FILE"]);
+    run(&mut place.mount("s3://bucket", &origin.url(), &log))
+        .refused(1, &["--log", "state: Is a directory", "name a file"]);
     place.is_clear();
 }
 
@@ -148,11 +149,18 @@ fn numbers_that_could_not_be_written_at_the_end() {
         (at("file/stats.json"), "Not a directory"),
         (at("state"), "Is a directory"),
     ] {
-        for more in [&["--stats", file.as_str()][..], &["-o", &format!("stats={file}")]] {
-            run(&mut place.mount("s3://bucket", &origin.url(), more))
-                .refused(1, &[&format!("--stats {file}: {why}"), "hint: "]);
-            place.is_clear();
+        // Root's mount made the folder that the path of a log names.
+        for name in ["stats", "log"] {
+            for more in [&[format!("--{name}"), file.clone()], &["-o".into(), format!("{name}={file}")]] {
+                let more = more.each_ref().map(String::as_str);
+                run(&mut place.mount("s3://bucket", &origin.url(), &more)).refused(
+                    1,
+                    &[&format!("--{name} {file}: {why}"), "hint: name a file in a folder that is there"],
+                );
+                place.is_clear();
+            }
         }
+        assert!(!fs::exists(at("none")).unwrap());
     }
     for port in ["70000", "9100x", "-", "localhost"] {
         run(&mut place.mount("s3://bucket", &origin.url(), &["--metrics", port]))
@@ -215,9 +223,9 @@ fn a_user_who_may_not_mount_goes_by_fusermount() {
             mounts {with}; as cat {mnt}/key
             if [ -n "{with}" ]; then cat {mnt}/key; fi
             flatout umount {mnt}; umount /dev/fuse"#,
-            dev = at("state"),
-            fuse_conf = at("fuse.conf"),
-            mnt = place.mnt_text(),
+            dev = quoted(at("state")),
+            fuse_conf = quoted(at("fuse.conf")),
+            mnt = quoted(place.mnt_text()),
             url = origin.url(),
         );
         let mut command = Command::new("unshare");
@@ -258,8 +266,8 @@ fn a_device_that_may_not_be_opened_is_named_with_what_to_do() {
         if mounts setpriv --reuid=65534 --regid=65534 --clear-groups; then exit 9; fi
         umount /dev/fuse; mount -o remount,nodev {dev}; mount --bind {dev}/fuse /dev/fuse
         if mounts env; then exit 9; fi"#,
-        dev = place.path().join("state").display(),
-        mnt = place.mnt_text(),
+        dev = quoted(place.path().join("state")),
+        mnt = quoted(place.mnt_text()),
         url = origin.url(),
     );
     let mut command = Command::new("unshare");

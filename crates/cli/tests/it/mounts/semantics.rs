@@ -9,7 +9,7 @@ use std::process::Command;
 use super::Place;
 use crate::folder::names;
 use crate::objects::{Buckets, bytes};
-use crate::program::{run, wait_until};
+use crate::program::{quoted, run, wait_until};
 
 fn errno<T: std::fmt::Debug>(outcome: std::io::Result<T>) -> i32 {
     outcome.expect_err("it is refused").raw_os_error().expect("by the kernel")
@@ -250,14 +250,14 @@ fn programs_of_every_day_read_it() {
     place.mounted("s3://bucket", &origin.url(), &[]);
     let script = format!(
         "set -e; cd {}; root={}/bucket
-        cp -r mnt copy; diff -r copy $root
-        tar cf all.tar -C mnt .; mkdir untarred; tar xf all.tar -C untarred; diff -r untarred $root
+        cp -r mnt copy; diff -r copy \"$root\"
+        tar cf all.tar -C mnt .; mkdir untarred; tar xf all.tar -C untarred; diff -r untarred \"$root\"
         test $(find mnt -type f | wc -l) = 61
         PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=mnt python3 -c 'import module; assert module.ANSWER == 42'
         grep -rl ANSWER mnt
         chmod -R u+w copy untarred",
-        place.path().display(),
-        origin.root().display()
+        quoted(place.path()),
+        quoted(origin.root())
     );
     let ended = run(Command::new("sh").args(["-c", &script])).clean();
     assert_eq!(ended.text(), "mnt/module.py\n");

@@ -69,9 +69,7 @@ pub(super) fn in_query(asked: &Asked) -> Result<Claim, Refusal> {
     let timestamp = text("x-oss-date");
     let signed_s = parse_amz(&timestamp)
         .ok_or_else(|| malformed("a signed URL has x-oss-date, as in 20231216T162057Z"))?;
-    let expires_s = asked.number("x-oss-expires")?.filter(|expires| (1..=MAX_EXPIRES_S).contains(expires));
-    let expires_s = expires_s
-        .ok_or_else(|| malformed("x-oss-expires goes from 1 to 604800 seconds").numbered("0002-00000232"))?;
+    let expires_s = expires_s(asked)?;
     let (access_key, scope) =
         scope(&text("x-oss-credential"), (timestamp, signed_s), &text("x-oss-additional-headers"))
             .ok_or_else(|| malformed(CREDENTIAL_RULE).numbered("0002-00000224"))?;
@@ -81,6 +79,13 @@ pub(super) fn in_query(asked: &Asked) -> Result<Claim, Refusal> {
         validity: Validity::Between { signed_s, last_s: signed_s + expires_s },
         version: Version::V4(scope),
     })
+}
+
+/// How long a URL is good.
+pub(super) fn expires_s(asked: &Asked) -> Result<u64, Refusal> {
+    let expires_s = asked.number("x-oss-expires")?.filter(|expires| (1..=MAX_EXPIRES_S).contains(expires));
+    expires_s
+        .ok_or_else(|| malformed("x-oss-expires goes from 1 to 604800 seconds").numbered("0002-00000232"))
 }
 
 const CREDENTIAL_RULE: &str =

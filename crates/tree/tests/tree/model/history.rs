@@ -87,6 +87,13 @@ impl History {
         versions.collect::<BTreeSet<u64>>().into_iter().collect()
     }
 
+    /// Whether the object `key` was there all the time, as one version.
+    pub fn was_one_version(&self, key: &str, from: u64, to: u64) -> bool {
+        let numbers = self.moments(from, to).map(|at| self.object(key, at).map(|version| version.number));
+        let numbers: BTreeSet<Option<u64>> = numbers.collect();
+        numbers.len() == 1 && !numbers.contains(&None)
+    }
+
     pub fn size(&self, number: u64) -> u64 {
         let mut versions = self.changes.iter().filter_map(|change| change.2.as_ref());
         versions.find(|version| version.number == number).unwrap().object.bytes.len() as u64

@@ -11,6 +11,13 @@ use crate::exit::Exit;
 /// Keys that end sooner end during a large job, and somebody has to have new ones by then.
 const SOON_S: u64 = 900;
 
+/// A profile that was asked for and is not there.
+pub fn profile(warning: &str) -> Finding {
+    Finding::note("profile", warning.to_owned())
+        .means("its region, endpoint and keys are not heeded")
+        .advise("name a profile that is there, or unset the variable")
+}
+
 /// What is set or found, and what of it does not fit the machine. `rows` are masked.
 pub fn settings(settings: &Settings, rows: &[Row], notes: &[String], machine: &Machine) -> Vec<Finding> {
     let set: Vec<&Row> =

@@ -118,7 +118,9 @@ fn open_files(limit: Limit, parallel: Option<u32>) -> Finding {
     };
     let (fails, slows, enough) = match parallel {
         Some(parallel) => (
-            format!("--parallel {parallel} alone needs {least}: transfers will fail"),
+            format!(
+                "--parallel {parallel} alone needs {least}: no more parts are in flight than there are files for"
+            ),
             format!("many files at --parallel {parallel} need up to {wanted}"),
             format!("enough for --parallel {parallel}"),
         ),

@@ -6,44 +6,10 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use flatout_wire::checksum::Algorithm;
-use flatout_wire::head::{Checksum, Head, quoted};
+use flatout_wire::head::{Checksum, Head};
 
-use crate::gate::LimitedBy;
-
-/// An object's version, as far as the origin tells: every answer of a transfer is held against it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Version {
-    /// The entity tag as sent, quotes and `W/` included.
-    pub etag: Option<String>,
-    /// The Last-Modified header as sent.
-    pub last_modified: Option<String>,
-    /// The whole object's size in bytes; `None` when the origin does not say (a stream).
-    pub size: Option<u64>,
-}
-
-impl Version {
-    pub(crate) fn of(head: &Head, size: Option<u64>) -> Version {
-        Version { etag: head.etag.clone(), last_modified: head.last_modified.clone(), size }
-    }
-
-    /// What differs between this version and a later answer; `None` when it may be the same object.
-    pub(crate) fn difference(&self, later: &Version) -> Option<String> {
-        fn differs<T: PartialEq + fmt::Display>(
-            name: &str,
-            ours: &Option<T>,
-            theirs: &Option<T>,
-        ) -> Option<String> {
-            match (ours, theirs) {
-                (Some(a), Some(b)) if a != b => Some(format!("{name} was {a}, now {b}")),
-                _ => None,
-            }
-        }
-        let (ours, theirs) = (self.etag.as_deref().map(quoted), later.etag.as_deref().map(quoted));
-        differs("ETag", &ours, &theirs)
-            .or_else(|| differs("size", &self.size, &later.size))
-            .or_else(|| differs("Last-Modified", &self.last_modified, &later.last_modified))
-    }
-}
+use crate::Version;
+use crate::base::limited_by::LimitedBy;
 
 /// How far a transfer is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,6 +33,8 @@ pub struct Progress {
 pub struct Report {
     /// The version that was read.
     pub version: Version,
+    /// What the first answer told of the object; `None` where none was needed to begin.
+    pub stat: Option<Stat>,
     /// The range of the object that was read.
     pub range: Range<u64>,
     /// Bytes landed.
@@ -147,7 +115,7 @@ pub struct PartRecord {
     pub attempts: u32,
 }
 
-/// What a HEAD tells of an object.
+/// What a HEAD, or the head of a GET, tells of an object.
 #[derive(Clone, Debug, Default)]
 pub struct Stat {
     /// ETag, Last-Modified and size.
@@ -158,12 +126,30 @@ pub struct Stat {
     pub checksums: Vec<Checksum>,
     /// The storage class, when the origin names one.
     pub storage_class: Option<String>,
+    /// Which of the object's versions it is, where the bucket keeps them.
+    pub version_id: Option<String>,
     /// How an OSS object was made: `Normal`, `Multipart`, `Appendable`, `Symlink`.
     pub object_type: Option<String>,
     /// The `x-amz-meta-*` or `x-oss-meta-*` headers, without the prefix.
     pub metadata: Vec<(String, String)>,
     /// How many parts the object was uploaded in, when the origin says.
     pub parts_count: Option<u32>,
+}
+
+impl Stat {
+    /// What a head tells of an object of `size` bytes.
+    pub(crate) fn of(head: &Head, size: Option<u64>) -> Stat {
+        Stat {
+            version: Version::of(head, size),
+            content_type: head.content_type.clone(),
+            checksums: head.checksums.clone(),
+            storage_class: head.storage_class.clone(),
+            version_id: head.version_id.clone(),
+            object_type: head.object_type.clone(),
+            metadata: head.metadata.clone(),
+            parts_count: head.parts_count,
+        }
+    }
 }
 
 /// Counters of a running transfer, written by its shards, read by whoever watches.

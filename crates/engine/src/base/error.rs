@@ -1,6 +1,7 @@
 //! The one error of the engine: a kind by what the caller should do, what was being done to which object, the cause, a hint.
 
 use std::fmt;
+use std::time::Duration;
 
 /// What the caller should do about an error; each face maps it in one file (exit codes, errno, exceptions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,6 +46,7 @@ struct Body {
     object: String,
     cause: String,
     hint: Option<String>,
+    is_outage: bool,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -60,6 +62,7 @@ impl Error {
             object: String::new(),
             cause: cause.into(),
             hint: None,
+            is_outage: false,
             source: None,
         }))
     }
@@ -110,6 +113,16 @@ impl Error {
         self
     }
 
+    /// The same error with something to look at first.
+    #[must_use]
+    pub(crate) fn with_hint_before(mut self, hint: &str) -> Error {
+        self.0.hint = Some(match self.0.hint.take() {
+            Some(later) => format!("{hint}; else {later}"),
+            None => hint.to_owned(),
+        });
+        self
+    }
+
     /// The same error, saying how often it was tried.
     #[must_use]
     pub(crate) fn after_attempts(mut self, attempts: u32) -> Error {
@@ -126,9 +139,26 @@ impl Error {
 
     /// The same for one more who waited for it, without the system's own error behind it.
     pub(crate) fn once_more(&self) -> Error {
-        let Body { kind, doing, object, cause, hint, source: _ } = &*self.0;
+        let Body { kind, doing, object, cause, hint, is_outage, source: _ } = &*self.0;
         let (object, cause, hint) = (object.clone(), cause.clone(), hint.clone());
-        Error(Box::new(Body { kind: *kind, doing, object, cause, hint, source: None }))
+        Error(Box::new(Body { kind: *kind, doing, object, cause, hint, is_outage: *is_outage, source: None }))
+    }
+
+    /// The same error, which ended an outage: the origin was waited for that long.
+    #[must_use]
+    pub(crate) fn after_outage(mut self, waited: Duration) -> Error {
+        self.0.cause += &format!(" (waited {} s for the origin)", waited.as_secs().max(1));
+        self.0.is_outage = true;
+        if self.kind() == ErrorKind::Timeout {
+            // That of a stall would not help: to wait longer for each byte.
+            self.0.hint = Some("check that the origin is running and can be reached".to_owned());
+        }
+        self.with_further_hint("raise --outage-timeout to wait longer")
+    }
+
+    /// Whether the origin was away for `--outage-timeout`: nothing else that is asked of it will do better.
+    pub fn is_outage(&self) -> bool {
+        self.0.is_outage
     }
 
     /// Whether the same may go well a moment later, or at another address.
@@ -211,6 +241,8 @@ pub fn remedy(error: &std::io::Error) -> Option<&'static str> {
         libc::EROFS => Some("the file system is mounted read-only: choose another folder"),
         libc::ENOENT => Some("create the folder first"),
         libc::ENOTDIR => Some("a file stands where a folder is meant: choose another folder"),
+        libc::EMFILE => Some("this process may open no more files: raise `ulimit -n`"),
+        libc::ENFILE => Some("this machine may open no more files: raise sysctl fs.file-max"),
         libc::ENAMETOOLONG => Some("choose a shorter name"),
         _ => None,
     }

@@ -1,0 +1,165 @@
+//! Options as other mounts have them: what each means here, or why it means nothing. The tables are next door, and docs/from-ossfs.md
+//! and docs/from-libfuse.md are written from them.
+
+use crate::commands::mount::{libfuse, ossfs};
+
+/// An option by the name that another mount gave it.
+#[derive(Debug)]
+pub struct Row {
+    pub name: &'static str,
+    /// There; the pages show it.
+    #[allow(dead_code, reason = "the pages are written by tests")]
+    pub default: &'static str,
+    pub meaning: Meaning,
+}
+
+/// What becomes of it here.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Meaning {
+    /// The same as this knob, its value in another unit.
+    Knob(&'static str, Unit),
+    /// This knob, with this value.
+    Sets(&'static str, &'static str),
+    /// An option of ours by another name, with the same values.
+    Same(&'static str),
+    /// The address of the origin, in either dialect.
+    Endpoint,
+    /// Which permission bits files and folders go without; one of their own is stronger.
+    Umask,
+    /// Which permission bits this knob, `file-mode` or `dir-mode`, goes without.
+    Mask(&'static str),
+    /// `metrics` on 127.0.0.1.
+    MetricsPort,
+    /// It is so here: these values are taken, others are refused, and why.
+    Is(&'static [&'static str], &'static str),
+    /// It is taken and does nothing, which one line says; why.
+    Idle(&'static str),
+    /// Why.
+    Refused(&'static str),
+}
+
+/// How others write what a knob takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Unit {
+    /// A fraction may follow.
+    Seconds,
+    /// Bytes; 0 leaves it open.
+    Bytes,
+    Milliseconds,
+    /// As the knob takes it.
+    Same,
+    /// Alone, or with `1`, `0`, `true` or `false`.
+    Switch,
+    /// `true` is the path style.
+    PathStyle,
+    /// Several, with one of `,;|:` or a space between.
+    List,
+}
+
+pub const fn row(name: &'static str, default: &'static str, meaning: Meaning) -> Row {
+    Row { name, default, meaning }
+}
+
+/// The option of that name, with dashes or underscores. Where several mounts have it, it means the same.
+pub fn row_of(name: &str) -> Option<&'static Row> {
+    let bare = |name: &str| name.replace('-', "_");
+    rows().find(|row| bare(row.name) == bare(name))
+}
+
+/// Every one of every table.
+pub fn rows() -> impl Iterator<Item = &'static Row> {
+    ossfs::ROWS.iter().chain(libfuse::TABLES.iter().flat_map(|table| table.rows))
+}
+
+impl Unit {
+    /// A value of theirs as the knob takes it; several for a list.
+    ///
+    /// # Errors
+    /// The end of a sentence: what to write.
+    pub fn read(self, value: Option<&str>) -> Result<Vec<String>, String> {
+        let text = value.map(str::trim).filter(|value| !value.is_empty());
+        let wanted = |what: &str| text.ok_or_else(|| format!("a value is missing: write {what}"));
+        Ok(vec![match self {
+            Unit::Seconds => seconds(wanted("seconds")?)? + "s",
+            Unit::Milliseconds => number(wanted("milliseconds")?, "milliseconds")? + "ms",
+            Unit::Bytes if text == Some("0") => "auto".to_owned(),
+            Unit::Bytes => wanted("bytes")?.to_owned(),
+            Unit::Same => wanted("a value")?.to_owned(),
+            Unit::Switch => match text.unwrap_or("true") {
+                "1" => "true".to_owned(),
+                "0" => "false".to_owned(),
+                other => other.to_owned(),
+            },
+            Unit::PathStyle => match text.unwrap_or("true").to_ascii_lowercase().as_str() {
+                "true" | "1" => "path".to_owned(),
+                "false" | "0" => "auto".to_owned(),
+                other => return Err(format!("'{other}' is not a switch: write true or false")),
+            },
+            Unit::List => {
+                let pieces = wanted("addresses")?.split([',', ';', '|', ' ']);
+                return Ok(pieces.filter(|piece| !piece.is_empty()).map(str::to_owned).collect());
+            }
+        }])
+    }
+}
+
+/// libfuse writes `1.0`.
+fn seconds(text: &str) -> Result<String, String> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let wrong = |_| format!("'{text}' is no number: write seconds");
+    Ok(match number(fraction, "seconds").map_err(wrong)?.trim_end_matches('0') {
+        "" => number(whole, "seconds").map_err(wrong)?,
+        fraction => format!("{}.{fraction}", number(whole, "seconds").map_err(wrong)?),
+    })
+}
+
+/// Permission bits without those of a mask, as a knob takes them.
+///
+/// # Errors
+/// The end of a sentence: what to write.
+pub fn without_mask(value: Option<&str>) -> Result<String, String> {
+    let text = value.map(str::trim).filter(|text| !text.is_empty());
+    let text = text.ok_or("a value is missing: write bits in octal, as in 022")?;
+    // A sign is none of it.
+    let bits = text.bytes().all(|digit| digit.is_ascii_digit()).then(|| u32::from_str_radix(text, 8).ok());
+    match bits.flatten().filter(|bits| *bits <= 0o777) {
+        Some(bits) => Ok(format!("{:04o}", 0o777 & !bits)),
+        None => Err(format!("'{text}' is no mask of permission bits in octal: write 0 to 0777")),
+    }
+}
+
+fn number(text: &str, what: &str) -> Result<String, String> {
+    let is_number = text.bytes().all(|digit| digit.is_ascii_digit());
+    is_number.then(|| text.to_owned()).ok_or_else(|| format!("'{text}' is no number: write {what}"))
+}
+
+/// What a page says of it.
+#[cfg(test)]
+pub fn told(meaning: Meaning) -> String {
+    match meaning {
+        Meaning::Knob(knob, unit) => {
+            let unit = match unit {
+                Unit::Seconds => ", in seconds",
+                Unit::Milliseconds => ", in milliseconds",
+                Unit::Bytes => ", in bytes; 0 is `auto`",
+                Unit::PathStyle => ": `true` is `path`, `false` is `auto`",
+                Unit::List => ", one for each address",
+                Unit::Same | Unit::Switch => "",
+            };
+            format!("`{knob}`{unit}")
+        }
+        Meaning::Sets(knob, value) => format!("`{knob}={value}`"),
+        Meaning::Same(name) => format!("`{name}`"),
+        Meaning::Endpoint => "`endpoint-url`, and `oss-endpoint` for `oss://`".into(),
+        Meaning::Umask => "`file-mode` and `dir-mode`, each 0777 without these bits; `fmask`, `dmask`, `file-mode`, `dir-mode` are stronger".into(),
+        Meaning::Mask(knob) => format!("`{knob}`: 0777 without these bits"),
+        Meaning::MetricsPort => "`metrics=127.0.0.1:PORT`; 0 is none".into(),
+        Meaning::Is(values, why) => format!("is `{}`; else refused: {why}", values[0]),
+        Meaning::Idle(why) => format!("no effect: {why}"),
+        Meaning::Refused(why) => format!("refused: {why}"),
+    }
+}
+
+#[cfg(test)]
+#[path = "foreign_tests.rs"]
+mod tests;

@@ -1,0 +1,154 @@
+//! Requests that wait long for the origin: a line in the log when that begins, and one with its duration when it is over. What
+//! each of them meets in the end is told by itself, where it is an error.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use flatout_mount::SessionWatch;
+use flatout_settings::format_size;
+use flatout_tree::Tree;
+
+use crate::commands::mount::log::Log;
+
+/// A wait of this length is worth a line.
+const LONG: Duration = Duration::from_secs(5);
+/// When no request has waited so long for this time, it is over.
+const QUIET: Duration = Duration::from_secs(10);
+/// How often it is looked.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// What is looked at.
+#[derive(Clone, Copy)]
+struct Seen {
+    /// For how long the request that waits longest has, and how many have waited long.
+    longest: Duration,
+    long: usize,
+    /// Bytes of content that have come since the mount began.
+    received: u64,
+}
+
+/// Decides what is said. Pure.
+#[derive(Default)]
+struct Stalls {
+    open: Option<Stall>,
+    /// Of the time of a long wait, the newest last.
+    received: VecDeque<(Instant, u64)>,
+}
+
+/// Since when requests wait long, without a pause worth the name.
+struct Stall {
+    began: Instant,
+    last: Instant,
+    longest: Duration,
+}
+
+impl Stalls {
+    /// What to say of what `source` does, if anything.
+    fn look(&mut self, source: &str, now: Instant, seen: Seen) -> Option<String> {
+        self.received.push_back((now, seen.received));
+        while self.received.front().is_some_and(|(at, _)| now.duration_since(*at) > LONG) {
+            self.received.pop_front();
+        }
+        let is_long = seen.longest >= LONG;
+        match &mut self.open {
+            None if is_long => {
+                let began = now.checked_sub(seen.longest).unwrap_or(now);
+                self.open = Some(Stall { began, last: now, longest: seen.longest });
+                Some(self.beginning(source, seen))
+            }
+            Some(stall) if is_long => {
+                (stall.last, stall.longest) = (now, stall.longest.max(seen.longest));
+                None
+            }
+            Some(stall) if now.duration_since(stall.last) >= QUIET => {
+                let Stall { began, last, longest } = *stall;
+                self.open = None;
+                Some(format!(
+                    "{source}: the origin answers again: for {} s requests waited long for it, one of them {} s",
+                    last.duration_since(began).as_secs(),
+                    longest.as_secs()
+                ))
+            }
+            _ => None,
+        }
+    }
+
+    fn beginning(&self, source: &str, seen: Seen) -> String {
+        let came = self.received.front().map_or(0, |(_, before)| seen.received - before);
+        let origin = match came {
+            0 => "it sends nothing".to_owned(),
+            came => format!("it sends {}/s", format_size(came / LONG.as_secs())),
+        };
+        let waits = match seen.long {
+            1 => "a request has waited".to_owned(),
+            long => format!("{long} requests have waited"),
+        };
+        format!("{source}: {waits} for the origin for {} s or more: {origin}", LONG.as_secs())
+    }
+}
+
+/// Looks after the requests of a mount until what this returns is dropped.
+pub fn watch(source: String, watch: SessionWatch, tree: Arc<Tree>, log: Arc<Log>) -> mpsc::Sender<()> {
+    let (goes_on, ended) = mpsc::channel();
+    let look = move || {
+        let mut stalls = Stalls::default();
+        while ended.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
+            let waits = watch.waits();
+            let longest = waits.iter().max().copied().unwrap_or_default();
+            let long = waits.iter().filter(|wait| **wait >= LONG).count();
+            let received = tree.client().reader_stats().received_bytes;
+            if let Some(line) = stalls.look(&source, Instant::now(), Seen { longest, long, received }) {
+                log.say(&line);
+            }
+        }
+    };
+    // A mount serves without it.
+    let _ = std::thread::Builder::new().name("stalls".into()).spawn(look);
+    goes_on
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is said of requests that wait so long, second by second, while so many bytes come in each.
+    fn said(longest: impl IntoIterator<Item = u64>, bytes: u64) -> Vec<(u64, String)> {
+        let (mut stalls, start) = (Stalls::default(), Instant::now());
+        let mut said = Vec::new();
+        for (second, longest) in (0..).zip(longest) {
+            let longest = Duration::from_secs(longest);
+            let seen = Seen { longest, long: usize::from(longest >= LONG), received: second * bytes };
+            let line = stalls.look("s3://b", start + Duration::from_secs(second), seen);
+            said.extend(line.map(|line| (second, line)));
+        }
+        said
+    }
+
+    #[test]
+    fn a_stall_is_said_once_and_its_end_with_its_duration() {
+        assert_eq!(
+            said((0..=60).chain([0; 30]), 0),
+            [
+                (5, "s3://b: a request has waited for the origin for 5 s or more: it sends nothing".into()),
+                (
+                    70,
+                    "s3://b: the origin answers again: for 60 s requests waited long for it, one of them 60 s"
+                        .into()
+                ),
+            ]
+        );
+        assert_eq!(said([0, 1, 2, 3, 4, 4, 1, 2, 3, 0], 0), []);
+    }
+
+    #[test]
+    fn a_slow_origin_is_one_stall_with_its_rate() {
+        // Each read waits for seven seconds, the next begins at once.
+        let waits = (0..700).map(|second| second % 7).chain([0; 20]);
+        let said = said(waits, 1 << 20);
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert!(said[0].1.ends_with("it sends 1MiB/s"), "{said:?}");
+        assert!(said[1].1.contains("for 699 s") && said[1].1.ends_with("one of them 6 s"), "{said:?}");
+    }
+}

@@ -1,0 +1,10 @@
+//! The ground floor: what every room may use, and what uses none of them.
+
+pub(crate) mod clock;
+pub(crate) mod error;
+pub(crate) mod limited_by;
+pub(crate) mod operation;
+pub(crate) mod report;
+pub(crate) mod time;
+pub(crate) mod version;
+pub(crate) mod wording;

@@ -1,0 +1,113 @@
+"""Files of :class:`flatout.fsspec.FlatoutFileSystem`: those that are read by blocking calls, and those that are awaited."""
+
+from ._aio_file import AsyncFile
+from ._told import ToldFile
+
+__all__ = ["FlatoutFile", "FlatoutStream"]
+
+#: What fsspec's own files take for a block.
+_BLOCK_BYTES = 5 << 20
+
+
+class FlatoutFile(ToldFile):
+    """A :class:`flatout.RemoteFile` with what users of fsspec's files look at: ``fs``, ``path``, ``info()``,
+    ``full_name``, ``loc``, ``readuntil``.
+
+    ``cache`` is None, or what fsspec's ``blockcache::`` puts there to be read through.
+    """
+
+    def __init__(self, fs, path, block_size=None, version_id=None):
+        self.fs, self.path = fs, path
+        self.blocksize = _BLOCK_BYTES if block_size in (None, "default") else block_size
+        self.cache = None
+        # What listings told is of the newest version.
+        known = fs._known(path) if version_id is None else {}
+        super().__init__(fs.client, fs._object_url("read", path), known, lambda: fs._forget(path), version_id)
+
+    def pread(self, offset, size=-1):
+        if self.cache is None or offset < 0:
+            return super().pread(offset, size)
+        self._check()
+        return self.cache._fetch(offset, self.size if size < 0 else min(offset + size, self.size))
+
+    def _pread_bytes(self, offset, size):
+        return super()._pread_bytes(offset, size) if self.cache is None else bytes(self.pread(offset, size))
+
+    def preadinto(self, offset, buffer):
+        if self.cache is None or offset < 0:
+            return super().preadinto(offset, buffer)
+        with memoryview(buffer) as view:
+            size = view.nbytes
+        data = self.pread(offset, size)
+        with memoryview(buffer) as view, view.cast("B") as place:
+            place[: len(data)] = data
+        return len(data)
+
+    def _fetch_range(self, start, end):
+        return bytes(super().pread(start, end - start))
+
+    @property
+    def closed(self):
+        return super().closed
+
+    @closed.setter
+    def closed(self, is_closed):
+        # The block cache says so, after it has closed the file.
+        if is_closed and not self.closed:
+            super().close()
+
+    @property
+    def loc(self):
+        """Where the file stands, in bytes."""
+        return self.tell()
+
+    @property
+    def full_name(self):
+        """The path with its protocol."""
+        return self.fs.unstrip_protocol(self.path)
+
+    @property
+    def details(self):
+        """The entry of the object as the file system has it."""
+        return self.fs.info(self.path, version_id=self._file.version_id)
+
+    def info(self):
+        """The same as :attr:`details`."""
+        return self.details
+
+    def __reduce__(self):
+        self._check()
+        file = self._file
+        return _open_again, (self.fs, self.path, file.size, file.etag, file.modified, self._at, file.version_id)
+
+
+def _open_again(fs, path, size, etag, modified, at, version_id=None):
+    file = FlatoutFile(fs, path, version_id=version_id)
+    # The same version, whatever is told by now.
+    file._file = fs.client.file(fs._url(path), size=size, etag=etag, modified=modified, version_id=version_id)
+    file._is_open_to_change = False
+    file.seek(at)
+    return file
+
+
+class FlatoutStream(AsyncFile):
+    """What ``open_async`` gives: a :class:`flatout.AsyncFile` with what users of fsspec's look at: ``fs``, ``path``,
+    ``details``, ``loc``, ``close()``."""
+
+    mode = "rb"
+
+    def __init__(self, fs, path, entry, version_id=None):
+        calls, url = fs._awaiting, fs._object_url("read", path)
+        told = {"size": entry["size"], "etag": entry["ETag"], "modified": entry["mtime"]}
+        file = calls.client.file(url, **told, version_id=version_id)
+        super().__init__(calls.reader, file)
+        self.fs, self.path, self.details = fs, path, entry
+
+    @property
+    def loc(self):
+        """Where the file stands, in bytes."""
+        return self.tell()
+
+    async def close(self):
+        """It cannot be read after. Calling it again does nothing."""
+        await self.aclose()

@@ -1,0 +1,195 @@
+//! What callers pass, taken apart: what is of a wrong kind is refused by the argument's name, with what to write instead.
+
+use std::path::PathBuf;
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyString};
+
+use crate::span::one_of;
+use crate::which::two_ranges;
+
+/// A range as a slice has it.
+pub type Ends = (Option<i64>, Option<i64>);
+
+fn kind(value: &Bound<'_, PyAny>) -> String {
+    value.get_type().name().map_or_else(|_| "object".to_owned(), |name| name.to_string())
+}
+
+pub fn url(value: &Bound<'_, PyAny>) -> PyResult<String> {
+    url_named("url", value)
+}
+
+fn url_named(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
+    if let Ok(url) = value.cast::<PyString>() {
+        return Ok(url.to_str()?.to_owned());
+    }
+    let kind = kind(value);
+    let why =
+        if value.hasattr("__fspath__")? { ": a path makes one '/' of the two behind 's3:'" } else { "" };
+    Err(PyTypeError::new_err(format!("{name} is a str such as 's3://BUCKET/KEY', not {kind}{why}")))
+}
+
+/// None stays none.
+fn integer(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
+    if value.is_none() {
+        return Ok(None);
+    }
+    wanted_of(name, "an int", value, value.extract::<i64>()).map(Some)
+}
+
+fn wanted_of(name: &str, wanted: &str, value: &Bound<'_, PyAny>, extracted: PyResult<i64>) -> PyResult<i64> {
+    extracted.map_err(|error| match error.is_instance_of::<PyTypeError>(value.py()) {
+        true => PyTypeError::new_err(format!("{name} is {wanted}, not {}", kind(value))),
+        // It has an int to give, and that has more than 64 bits.
+        false => PyValueError::new_err(format!("{name} is {value}, and nothing is so long")),
+    })
+}
+
+/// Of what is not counted from an end.
+fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+    let Some(value) = integer(name, value)? else { return Ok(None) };
+    let count = u64::try_from(value);
+    count.map(Some).map_err(|_| PyValueError::new_err(format!("{name} is {value}, and counts from 0 on")))
+}
+
+fn wanted<T>(name: &str, value: Option<T>) -> PyResult<T> {
+    value.ok_or_else(|| PyTypeError::new_err(format!("{name} is an int, not NoneType")))
+}
+
+pub fn start(value: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
+    integer("start", value)
+}
+
+pub fn end(value: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
+    integer("end", value)
+}
+
+pub fn offset(value: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+    let negative = integer("offset", value)?.filter(|offset| *offset < 0);
+    match negative {
+        None => count("offset", value),
+        Some(offset) => Err(PyValueError::new_err(format!(
+            "offset is {offset}, and counts from 0 on: start={offset} counts from the end"
+        ))),
+    }
+}
+
+/// Of a read at a place.
+pub fn place(value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    wanted("offset", count("offset", value)?)
+}
+
+pub fn length(value: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+    count("length", value)
+}
+
+pub fn size(value: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+    count("size", value)
+}
+
+/// How many bytes are to be read; -1 are all.
+pub fn n(value: &Bound<'_, PyAny>) -> PyResult<i64> {
+    wanted("n", integer("n", value)?)
+}
+
+pub fn max_gap(value: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+    count("max_gap", value)
+}
+
+pub fn concurrency(value: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
+    integer("concurrency", value)
+}
+
+/// Seconds, as an int or a timedelta.
+pub fn expires(value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    let seconds = match value.hasattr("total_seconds")? {
+        true => value.call_method0("total_seconds")?.extract::<f64>()?.floor() as i64,
+        false => wanted_of("expires", "an int of seconds or a timedelta", value, value.extract::<i64>())?,
+    };
+    u64::try_from(seconds).map_err(|_| {
+        PyValueError::new_err(format!("expires is {value}, and a presigned URL works from now on"))
+    })
+}
+
+/// A sequence of pairs (start, end).
+pub fn ranges(value: &Bound<'_, PyAny>) -> PyResult<Vec<Ends>> {
+    let many = value.try_iter().map_err(|_| {
+        PyTypeError::new_err(format!("ranges is a list of pairs (start, end), not {}", kind(value)))
+    })?;
+    many.enumerate().map(|(at, pair)| ends(&format!("ranges[{at}]"), &pair?)).collect()
+}
+
+fn ends(name: &str, pair: &Bound<'_, PyAny>) -> PyResult<Ends> {
+    let items: Option<Vec<Bound<'_, PyAny>>> = match pair.is_instance_of::<PyString>() {
+        true => None,
+        false => pair.try_iter().ok().map(Iterator::collect).transpose()?,
+    };
+    match items.as_deref() {
+        Some([start, end]) => Ok((integer(name, start)?, integer(name, end)?)),
+        _ => Err(PyTypeError::new_err(format!("{name} is a pair (start, end), not {}", kind(pair)))),
+    }
+}
+
+/// A sequence of pairs (url, path).
+pub fn pairs(value: &Bound<'_, PyAny>) -> PyResult<Vec<(String, PathBuf)>> {
+    let many = value
+        .try_iter()
+        .map_err(|_| PyTypeError::new_err(format!("pairs is a list of (url, path), not {}", kind(value))))?;
+    let pair = |(at, pair): (usize, PyResult<Bound<'_, PyAny>>)| {
+        let pair = pair?;
+        let (url, path) = pair
+            .extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>()
+            .map_err(|_| PyTypeError::new_err(format!("pairs[{at}] is (url, path), not {}", kind(&pair))))?;
+        let path = path
+            .extract::<PathBuf>()
+            .map_err(|_| PyTypeError::new_err(format!("pairs[{at}][1] is a path, not {}", kind(&path))))?;
+        Ok((url_named(&format!("pairs[{at}][0]"), &url)?, path))
+    };
+    many.enumerate().map(pair).collect()
+}
+
+/// What holds many URLs: one URL is no such thing, though it has letters one after the other.
+pub fn urls<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let is_one = value.is_instance_of::<PyString>()
+        || value.is_instance_of::<PyBytes>()
+        || value.is_instance_of::<PyByteArray>();
+    match is_one {
+        true => Err(PyTypeError::new_err(format!(
+            "urls is a list of URLs, not one {}: write read_many([url])",
+            kind(value)
+        ))),
+        false => Ok(value.clone()),
+    }
+}
+
+/// For asyncio: the ends of what a read is to bring, however the caller names them.
+#[pyfunction]
+#[pyo3(signature = (start, end, offset=None, length=None))]
+pub fn one_range(
+    py: Python<'_>,
+    #[pyo3(from_py_with = start)] start: Option<i64>,
+    #[pyo3(from_py_with = end)] end: Option<i64>,
+    #[pyo3(from_py_with = offset)] offset: Option<u64>,
+    #[pyo3(from_py_with = length)] length: Option<u64>,
+) -> PyResult<Ends> {
+    one_of((start, end), offset, length).ok_or_else(|| two_ranges().raise(py))
+}
+
+/// For asyncio: ranges, checked.
+#[pyfunction]
+pub fn ends_of(#[pyo3(from_py_with = ranges)] ranges: Vec<Ends>) -> Vec<Ends> {
+    ranges
+}
+
+/// For asyncio: pairs of URL and path, checked.
+#[pyfunction]
+pub fn pairs_of(#[pyo3(from_py_with = pairs)] pairs: Vec<(String, PathBuf)>) -> Vec<(String, PathBuf)> {
+    pairs
+}
+
+/// For asyncio: what holds many URLs, checked.
+#[pyfunction]
+pub fn urls_of<'py>(#[pyo3(from_py_with = urls)] urls: Bound<'py, PyAny>) -> Bound<'py, PyAny> {
+    urls
+}

@@ -1,0 +1,271 @@
+//! Unfinished multipart uploads as files, so that they outlive the origin.
+//!
+//! `ROOT/.flatout/uploads/ORIGIN/ID/about` says what the upload is for; `NUMBER-TIME` are the bytes of a part, and
+//! `NUMBER-TIME.note`, written after them, makes the part count. Of several of one number the latest counts. An origin
+//! holds the lock of its folder; the next one takes up what lies in folders that nobody holds.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::FlockOperation;
+
+use super::notes::Lines;
+use super::{OWN, write_whole};
+use crate::crcs::Crcs;
+use crate::draft::{Piece, Place, hex};
+use crate::object::Kept;
+use crate::shelf::at;
+use crate::sums::{Algorithm, Span};
+use crate::uploads::{Upload, UploadedPart};
+use crate::version::Version;
+
+/// The uploads of one origin over a root; there may be other origins.
+pub(crate) struct Ledger {
+    /// Of all origins. Its lock is held while the folder of one is made or taken over.
+    folder: PathBuf,
+    /// From the first upload on.
+    own: Mutex<Option<Own>>,
+}
+
+/// The folder of an origin. Where directories cannot be locked, as on NFS, nobody takes it over.
+struct Own {
+    folder: PathBuf,
+    _lock: File,
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        // It stays while there are uploads in it.
+        let _ = std::fs::remove_dir(&self.folder);
+    }
+}
+
+impl Ledger {
+    pub(crate) fn new(root: &Path) -> Ledger {
+        Ledger { folder: root.join(OWN).join("uploads"), own: Mutex::default() }
+    }
+
+    /// The uploads that earlier origins left, by id, which are this one's now. What is no upload is removed; where the
+    /// origin may not write, nothing is taken up.
+    pub(crate) fn load(&self) -> io::Result<Vec<(String, Upload)>> {
+        let all = match File::open(&self.folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            opened => opened.map_err(at(&self.folder))?,
+        };
+        let _ = rustix::fs::flock(&all, FlockOperation::LockExclusive);
+        let mut left = Vec::new();
+        for folder in folders_in(&self.folder)? {
+            let lock = File::open(&folder).map_err(at(&folder))?;
+            if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                left.push((folder, lock));
+            }
+        }
+        let mut uploads = Vec::new();
+        for (folder, _lock) in left {
+            for from in folders_in(&folder)? {
+                let Some(id) = from.file_name().and_then(|id| id.to_str()) else { continue };
+                let to = match self.own(&all) {
+                    Err(error) if is_read_only(&error) => return Ok(Vec::new()),
+                    own => own?.join(id),
+                };
+                std::fs::rename(&from, &to).map_err(at(&from))?;
+                match load_upload(&to).map_err(at(&to))? {
+                    Some(upload) => uploads.push((id.to_owned(), upload)),
+                    None => std::fs::remove_dir_all(&to).map_err(at(&to))?,
+                }
+            }
+            let _ = std::fs::remove_dir(&folder);
+        }
+        Ok(uploads)
+    }
+
+    /// This origin's folder, made if need be. `_all` is locked.
+    fn own(&self, _all: &File) -> io::Result<PathBuf> {
+        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = &*own {
+            return Ok(own.folder.clone());
+        }
+        for number in 0_u64.. {
+            let folder = self.folder.join(format!("{}-{number}", std::process::id()));
+            match std::fs::create_dir(&folder) {
+                // Of another origin of this process, or of one that was killed and had its number.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                made => made?,
+            }
+            let lock = File::open(&folder)?;
+            let _ = rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive);
+            *own = Some(Own { folder: folder.clone(), _lock: lock });
+            return Ok(folder);
+        }
+        unreachable!("there is always a next number")
+    }
+
+    fn folder_of(&self, id: &str) -> io::Result<PathBuf> {
+        if let Some(own) = &*self.own.lock().unwrap_or_else(PoisonError::into_inner) {
+            return Ok(own.folder.join(id));
+        }
+        std::fs::create_dir_all(&self.folder)?;
+        let all = File::open(&self.folder)?;
+        let _ = rustix::fs::flock(&all, FlockOperation::LockExclusive);
+        Ok(self.own(&all)?.join(id))
+    }
+
+    pub(crate) fn begin(&self, id: &str, upload: &Upload) -> io::Result<()> {
+        let mut lines = Lines(String::new());
+        lines.add("bucket", &upload.bucket);
+        lines.add("key", &upload.key);
+        lines.add("started", &since_1970(upload.started));
+        if let Some((algorithm, span)) = upload.sum {
+            lines.add("sum", &format!("{}:{}", algorithm.name(), span.name()));
+        }
+        lines.add_kept(&upload.kept);
+        let folder = self.folder_of(id).map_err(at(&self.folder))?;
+        std::fs::create_dir(&folder).map_err(at(&self.folder))?;
+        write_whole(&folder.join("about"), &lines.0).map_err(|error| {
+            // Nobody knows of the upload: nobody would abort it.
+            let _ = std::fs::remove_dir_all(&folder);
+            at(&self.folder)(error)
+        })
+    }
+
+    /// Takes the part's file among those of its upload.
+    pub(crate) fn keep(
+        &self,
+        id: &str,
+        number: i32,
+        piece: &mut Piece,
+        modified: SystemTime,
+    ) -> io::Result<()> {
+        let Place::File(file) = &piece.place else { return Ok(()) };
+        let path = self.folder_of(id)?.join(format!("{number:05}-{}", since_1970(modified)));
+        std::fs::rename(&file.path, &path).map_err(at(&self.folder))?;
+        piece.place = Place::Kept(path.clone());
+        let mut lines = Lines(String::new());
+        lines.add("bytes", &piece.bytes.to_string());
+        lines.add("md5", &piece.md5.map(|md5| hex(&md5)).unwrap_or_default());
+        lines.add_crcs(piece.crcs);
+        for (algorithm, value) in &piece.sums {
+            lines.add(algorithm.name(), value);
+        }
+        write_whole(&note_of(&path), &lines.0).map_err(|error| {
+            // It does not count, and a full disk needs its room.
+            let _ = std::fs::remove_file(&path);
+            at(&self.folder)(error)
+        })
+    }
+
+    /// Removes a part that was replaced.
+    pub(crate) fn drop_part(&self, part: &UploadedPart) {
+        if let Place::Kept(path) = &part.piece.place {
+            let _ = std::fs::remove_file(note_of(path));
+            let _ = std::fs::remove_file(path);
+        }
+    }
+
+    /// Removes what is left of an upload that was completed or aborted.
+    pub(crate) fn end(&self, id: &str) -> io::Result<()> {
+        match std::fs::remove_dir_all(self.folder_of(id)?) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn load_upload(folder: &Path) -> io::Result<Option<Upload>> {
+    // An origin that was killed while it began the upload had told nobody of it.
+    let Some(about) = text_of(&folder.join("about"))? else { return Ok(None) };
+    let (mut bucket, mut key, mut kept) = (None, None, Kept::default());
+    let (mut started, mut sum) = (SystemTime::UNIX_EPOCH, None);
+    for (name, value) in Lines::pairs(&about) {
+        match name.as_str() {
+            "bucket" => bucket = Some(value),
+            "key" => key = Some(value),
+            "started" => started = time_of(&value).unwrap_or(started),
+            "sum" => {
+                let words = value.split_once(':');
+                sum = words
+                    .and_then(|(algorithm, span)| Some((Algorithm::named(algorithm)?, Span::named(span)?)));
+            }
+            name => kept.take(name, &value),
+        }
+    }
+    let Some((bucket, key)) = bucket.zip(key) else { return Ok(None) };
+    let mut upload = Upload { bucket, key, kept: Arc::new(kept), started, sum, parts: Default::default() };
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        paths.push(entry?.path());
+    }
+    // By number, then by time.
+    paths.sort();
+    for path in paths.iter().filter(|path| path.extension().is_none() && !path.ends_with("about")) {
+        match load_part(path)? {
+            Some((number, part)) => drop(upload.parts.insert(number, part)),
+            // Its note never came, or part of its bytes did not.
+            None => drop(std::fs::remove_file(path)),
+        }
+    }
+    Ok(Some(upload))
+}
+
+fn load_part(path: &Path) -> io::Result<Option<(i32, UploadedPart)>> {
+    let Some(note) = text_of(&note_of(path))? else { return Ok(None) };
+    let found = std::fs::metadata(path)?.len();
+    Ok(parse_part(path, &note).filter(|(_, part)| part.piece.bytes == found))
+}
+
+fn parse_part(path: &Path, note: &str) -> Option<(i32, UploadedPart)> {
+    let (number, modified) = path.file_name()?.to_str()?.split_once('-')?;
+    let (mut bytes, mut md5, mut sums, mut nvme, mut xz) = (None, None, Vec::new(), None, None);
+    for (name, value) in Lines::pairs(note) {
+        match name.as_str() {
+            "bytes" => bytes = value.parse().ok(),
+            "md5" => md5 = Version::md5_of(&value).and_then(|md5| md5.try_into().ok()),
+            "crc64nvme" => nvme = u64::from_str_radix(&value, 16).ok(),
+            "crc64xz" => xz = u64::from_str_radix(&value, 16).ok(),
+            name => sums.extend(Algorithm::named(name).map(|algorithm| (algorithm, value))),
+        }
+    }
+    let (crcs, place) = (Crcs { nvme: nvme?, xz: xz? }, Place::Kept(path.to_owned()));
+    let piece = Arc::new(Piece { place, bytes: bytes?, crcs, md5, sums });
+    Some((number.parse().ok()?, UploadedPart { piece, modified: time_of(modified)? }))
+}
+
+/// A whole file; None where there is none.
+fn text_of(path: &Path) -> io::Result<Option<String>> {
+    match std::fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        read => read.map(Some).map_err(at(path)),
+    }
+}
+
+fn folders_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut folders = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(at(folder))? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            folders.push(entry.path());
+        }
+    }
+    Ok(folders)
+}
+
+fn is_read_only(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+}
+
+fn note_of(path: &Path) -> PathBuf {
+    path.with_extension("note")
+}
+
+/// Nanoseconds, with as many digits for all times.
+fn since_1970(time: SystemTime) -> String {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    format!("{:020}", since.as_nanos())
+}
+
+fn time_of(text: &str) -> Option<SystemTime> {
+    Some(SystemTime::UNIX_EPOCH + Duration::from_nanos(text.parse().ok()?))
+}

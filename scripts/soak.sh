@@ -1,0 +1,131 @@
+#!/usr/bin/env bash
+# What takes hours and finds what a run of `make test` finds by chance.
+#
+#   scripts/soak.sh all [SEEDS [FIRST]]
+#       all that follows
+#   scripts/soak.sh seeds [SEEDS [FIRST]]
+#       what tests draw by chance, from so many fresh seeds (10); a seed that fails prints the command that runs it again
+#   scripts/soak.sh outages
+#       every outage on every road, and the tables of how soon transfers went on
+#   scripts/soak.sh environments [ROUNDS [ARGUMENT …]]
+#       the tests of the workspace in surroundings that are not a developer's, so many rounds of each (1), and without a stop at
+#       the first failure. ARGUMENTS go to `cargo test` in place of --workspace:
+#       scripts/soak.sh environments 20 -p flatout-cli --test it
+#
+# Variables: CARGO, the cargo to call; ENVIRONMENTS, the names of those to try, with blanks between.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+cargo=${CARGO:-cargo}
+logs=$PWD/target/soak
+
+# What tests draw by chance: `make test` draws the same in every run, and what is found here is kept as a test with a name.
+seeds() {
+    local seeds=${1:-10} first seed failed=0
+    first=${2:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}
+    case "$seeds$first" in
+        0* | *[!0-9]*) say "SEEDS and FIRST are numbers: scripts/soak.sh seeds [SEEDS [FIRST]]"; exit 4 ;;
+    esac
+    say "$seeds seeds from $first on; again: scripts/soak.sh seeds $seeds $first"
+    for ((seed = first; seed < first + seeds; seed++)); do
+        say "PROPTEST_RNG_SEED=$seed"
+        try PROPTEST_RNG_SEED="$seed" $cargo test --quiet -p flatout-wire -p flatout-tree -p flatout-properties
+        try PROPTEST_RNG_SEED="$seed" $cargo test --quiet -p flatout-engine --lib -- reader:: journal:: connection::
+    done
+    # These count their own seeds: a scenario, a model of an origin, a course of faults each.
+    try FLATOUT_FIRST_SEED="$first" FLATOUT_SEEDS=$((seeds * 1000)) $cargo test --quiet -p flatout-engine --lib sim::
+    try FLATOUT_FIRST_SEED="$first" FLATOUT_SEEDS="$seeds" $cargo test --quiet -p flatout-engine --lib pace::
+    try FLATOUT_FIRST_SEED="$first" FLATOUT_SEEDS="$seeds" $cargo test --quiet -p flatout-cli --test it faults::
+    [ "$failed" = 0 ] && return
+    say "$failed of $((2 * seeds + 3)) runs failed; keep what they found as a test with a name (CONTRIBUTING.md)"
+    return 1
+}
+
+# The command line is shown where it fails: its variables, then what it runs.
+try() {
+    env "$@" || { failed=$((failed + 1)); say "failed; again: env $*"; }
+}
+
+outages() { FLATOUT_OUTAGES=all $cargo test -p flatout-cli --test real outages:: -- --nocapture; }
+
+# The names, in the order in which they are tried.
+ALL="plain blank link short deep home variables language busy"
+
+environments() {
+    local rounds=${1:-1} name round failed=()
+    local what=("${@:2}")
+    [ ${#what[@]} -gt 0 ] || what=(--workspace)
+    scratch=$(mktemp -d) || exit 1
+    trap 'rm -rf "$scratch"' EXIT
+    trap 'exit 130' INT TERM
+    mkdir -p "$logs"
+    # Those that look elsewhere for home are to find what is there: cargo's own, and the parts of the test lab.
+    export CARGO_HOME=${CARGO_HOME:-$HOME/.cargo} RUSTUP_HOME=${RUSTUP_HOME:-$HOME/.rustup}
+    export FLATOUT_CACHE=${FLATOUT_CACHE:-$HOME/.cache/flatout}
+    $cargo test "${what[@]}" --no-run || exit 1
+    for name in ${ENVIRONMENTS:-$ALL}; do
+        for ((round = 1; round <= rounds; round++)); do
+            local log=$logs/$name-$round.log
+            if (surround "$name" "$scratch" && $cargo test --offline --no-fail-fast "${what[@]}") >"$log" 2>&1; then
+                say "$name, round $round of $rounds: ok"
+            else
+                say "$name, round $round of $rounds: FAILED, $log:"
+                grep -E '^test .*FAILED$|^error: .*target' "$log" | sed 's/^/    /'
+                failed+=("$name")
+            fi
+        done
+    done
+    [ ${#failed[@]} = 0 ] && return
+    say "${#failed[@]} failed: ${failed[*]}"
+    exit 1
+}
+
+# Makes what surrounds the tests, in a subshell that ends with them. `$2` is a folder for it.
+surround() {
+    local folder=$2/$1
+    mkdir -p "$folder"
+    case $1 in
+        plain) ;;
+        blank) folder="$folder/with blank and ümlaut" ;;
+        # The folder is elsewhere.
+        link) mkdir "$folder/real" && ln -s real "$folder/link" && folder=$folder/link ;;
+        # Words that an answer must not hold, in the name of every file.
+        short) folder=$2/pw ;;
+        deep) folder=$folder/$(printf 'folder%.0s/' {1..8}) ;;
+        home) export HOME=$folder/home && mkdir "$HOME" && unset XDG_CACHE_HOME XDG_CONFIG_HOME XDG_RUNTIME_DIR XDG_STATE_HOME ;;
+        variables)
+            export AWS_ACCESS_KEY_ID=AKIDOFSOMEBODYELSE AWS_SECRET_ACCESS_KEY=secretofsomebodyelse AWS_SESSION_TOKEN=tokenofsomebodyelse
+            export AWS_PROFILE=nobodys AWS_REGION=xx-nowhere-1 AWS_ENDPOINT_URL=http://127.0.0.1:1 AWS_CA_BUNDLE=/nonexistent
+            export OSS_ACCESS_KEY_ID=LTAIOFSOMEBODY OSS_ACCESS_KEY_SECRET=secretofsomebody OSS_ENDPOINT=http://127.0.0.1:1
+            export HTTP_PROXY=http://127.0.0.1:1 HTTPS_PROXY=http://127.0.0.1:1 http_proxy=http://127.0.0.1:1 https_proxy=http://127.0.0.1:1
+            export SSL_CERT_FILE=/nonexistent SSL_CERT_DIR=/nonexistent FLATOUT_PARALLEL=3 FLATOUT_RETRIES=0 NO_COLOR=1
+            ;;
+        language) export LC_ALL=tr_TR.UTF-8 LANG=de_DE.UTF-8 LANGUAGE=de TZ=Asia/Kathmandu COLUMNS=40 ;;
+        busy)
+            local core
+            # Twice as many as there are cores; they end with the tests.
+            for core in $(seq $((2 * $(nproc)))); do
+                (while kill -0 "$BASHPID" 2>/dev/null && [ -d "$folder" ]; do :; done) &
+            done
+            trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT
+            ;;
+        *) say "there is no environment '$1'"; exit 4 ;;
+    esac
+    mkdir -p "$folder"
+    export TMPDIR=$folder
+}
+
+say() { printf 'soak: %s\n' "$*"; }
+
+all() {
+    local code=0
+    seeds "$@" || code=1
+    outages || code=1
+    (environments) || code=1
+    exit $code
+}
+
+case ${1:-} in
+    all | seeds | environments | outages) "$@" ;;
+    *) sed -n '2,16s/^# \{0,1\}//p' "$0" >&2; exit 4 ;;
+esac

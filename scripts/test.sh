@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Every check and test, one stage after the other whatever becomes of it: one run tells of all that fails.
+#
+#   scripts/test.sh         all of it; scripts/deps.sh installs what it needs
+#   scripts/test.sh check   format, clippy, tidy, licences
+#
+# Variables: PYTHON, the interpreter of the lab.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+failed=()
+trap 'exit 130' INT
+
+main() {
+    case ${1:-all} in
+        check) checks ;;
+        all) checks && tests ;;
+        *) sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 4 ;;
+    esac
+    [ ${#failed[@]} = 0 ] && return
+    printf '\ntest: failed: %s\n' "$(IFS=,; echo "${failed[*]}" | sed 's/,/, /g')" >&2
+    exit 1
+}
+
+checks() {
+    stage format cargo fmt --all --check
+    stage clippy cargo clippy --workspace --all-targets -- -D warnings
+    stage "clippy of real (cli)" cargo clippy -p flatout-cli --test real -- -D warnings
+    stage "clippy of real (mount)" cargo clippy -p flatout-mount --test real -- -D warnings
+    stage tidy cargo xtask tidy
+    stage licences cargo xtask licences
+}
+
+tests() {
+    sed -n 's/^PROPTEST_RNG_SEED = "\(.*\)"/test: chance draws from seed \1; make soak draws from others/p' .cargo/config.toml
+    stage workspace cargo test --workspace --no-fail-fast
+    stage "real (cli)" cargo test -p flatout-cli --test real
+    stage "real (mount)" cargo test -p flatout-mount --test real
+    stage "lab's smoke run" smoke
+    # They open the page that the smoke run made.
+    stage lab "${PYTHON:-python3}" -m unittest discover --buffer --start-directory bench/tests
+    stage python scripts/python.sh test
+    stage s3-tests scripts/s3-tests.sh
+}
+
+smoke() {
+    rm -rf target/lab-smoke
+    cargo build --profile unchecked -p flatout-cli &&
+        "${PYTHON:-python3}" bench/lab run --suite smoke --flatout target/unchecked/flatout --out target/lab-smoke --wait 600
+}
+
+# A stage's name, and its command.
+stage() {
+    "${@:2}"
+    local code=$?
+    [ $code = 0 ] && return
+    # Ended by ctrl-C: so are we.
+    [ $code = 130 ] && exit 130
+    printf 'test: %s failed (%d); going on\n' "$1" $code >&2
+    failed+=("$1")
+}
+
+main "$@"
