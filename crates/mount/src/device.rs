@@ -3,6 +3,7 @@
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use crate::abi::{MOST_ERRNO, OUT_HEADER};
@@ -60,8 +61,15 @@ impl Device {
         }
     }
 
+    /// False once it was unmounted by all, or aborted.
+    pub fn is_connected(&self) -> bool {
+        let mut looks = [PollFd::new(&self.descriptor, PollFlags::OUT)];
+        let looked = rustix::event::poll(&mut looks, Some(&Timespec::default()));
+        looked.is_ok() && !looks[0].revents().contains(PollFlags::ERR)
+    }
+
     fn wait(&self) {
-        let mut waits = [rustix::event::PollFd::new(&self.descriptor, rustix::event::PollFlags::IN)];
+        let mut waits = [PollFd::new(&self.descriptor, PollFlags::IN)];
         // Whatever it says, the read says it better.
         let _ = rustix::event::poll(&mut waits, None);
     }

@@ -1,8 +1,8 @@
 //! One mount from its INIT to its end: threads that read requests, and whoever ends them.
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -93,6 +93,8 @@ pub enum Ended {
 #[derive(Clone, Debug)]
 pub struct Unmounter {
     anchor: Anchor,
+    /// Nobody keeps the connection open only to end it.
+    link: Weak<Link>,
     /// The session is over: what is mounted there now is somebody else's.
     over: Arc<AtomicBool>,
 }
@@ -117,8 +119,9 @@ impl Mounted {
         let Some(attached) = self.attached.take() else {
             return Err(Error::new(ErrorKind::Internal, "it is served already").during("mount", source));
         };
-        let unmounter = Unmounter { anchor: attached.anchor, over: Arc::default() };
         let link = Link::new(Device::new(attached.device));
+        let unmounter =
+            Unmounter { anchor: attached.anchor, link: Arc::downgrade(&link), over: Arc::default() };
         let served = serve(link, files, &self.options, &unmounter, attached.knows_pids);
         if served.is_err() {
             // The error says more than one of this could.
@@ -132,7 +135,9 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         if let Some(attached) = self.attached.take() {
             drop(attached.device);
-            let _ = Unmounter { anchor: attached.anchor, over: Arc::default() }.unmount(true);
+            if let Some(point) = &attached.anchor.point {
+                let _ = unmount::detach(point, &attached.anchor, true);
+            }
         }
     }
 }
@@ -355,8 +360,9 @@ impl Unmounter {
         if self.over.load(Ordering::Acquire) {
             return true;
         }
-        // First, while it is certain that the number is ours.
-        let aborted = self.anchor.device.is_some_and(|device| tuning::abort(device).is_ok());
+        // As long as the connection stands, its number is no other's.
+        let ours = || self.link.upgrade().is_some_and(|link| link.device.is_connected());
+        let aborted = self.anchor.device.is_some_and(|device| tuning::abort(device, ours).is_ok());
         let unmounted = self.unmount(true).is_ok() && self.anchor.point.is_some();
         aborted || unmounted
     }

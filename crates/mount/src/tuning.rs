@@ -43,9 +43,12 @@ pub(crate) fn max_background(device: DeviceNumber) -> Option<u16> {
     text.trim().parse().ok()
 }
 
-/// Ends the connection: whoever waits for it gets an error, whoever reads its device ECONNABORTED.
-pub(crate) fn abort(device: DeviceNumber) -> io::Result<()> {
-    control(device, "abort", OFlags::WRONLY)?.write_all(b"1")
+/// Ends the connection: whoever waits for it gets an error, whoever reads its device ECONNABORTED. `ours` says whether the connection
+/// that is meant still stands: the kernel gives the number of one that is gone to the next mount, so it is asked when the file is
+/// open, which stays that connection's.
+pub(crate) fn abort(device: DeviceNumber, ours: impl FnOnce() -> bool) -> io::Result<()> {
+    let mut file = control(device, "abort", OFlags::WRONLY)?;
+    if ours() { file.write_all(b"1") } else { Err(io::ErrorKind::NotFound.into()) }
 }
 
 /// A file of the connection's in fusectl, whether that is mounted or not.

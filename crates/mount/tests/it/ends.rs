@@ -74,6 +74,30 @@ fn an_end_by_force_asks_nobody() {
 }
 
 #[test]
+fn the_next_mount_is_not_ended_for_one_that_is_gone() {
+    // The kernel gives the number of a connection that is gone to the next mount.
+    for _ in 0..50 {
+        let mut gone = Held::new();
+        let unmounter = gone.session().unmounter();
+        let number = gone.session().granted().device;
+        unmount(gone.point(), false).unwrap();
+        let mut next = Held::new();
+        let same = next.session().granted().device == number;
+        // Still served: nobody has joined its threads.
+        unmounter.end();
+        assert_eq!(fs::read(next.path("hello")).unwrap(), HELLO_TEXT);
+        drop(gone.take());
+        assert_eq!(fs::read(next.path("hello")).unwrap(), HELLO_TEXT);
+        unmount(next.point(), false).unwrap();
+        assert_eq!(next.take().wait().unwrap(), Ended::Unmounted);
+        if same {
+            return;
+        }
+    }
+    panic!("no number was given again");
+}
+
+#[test]
 fn an_abort_leaves_no_mount_point() {
     let mut held = Held::new();
     // As the administrator would, by the connection's file in fusectl.
