@@ -14,6 +14,8 @@ use crate::base::report::{Report, Verified};
 const WORTHWHILE_BYTES: u64 = 64 << 10;
 /// What is received with a head, and lands with what follows it.
 const AHEAD_BYTES: u64 = 4 << 10;
+/// About the answer to a HEAD.
+const HEAD_BYTES: u64 = 512;
 /// Longer than this nobody waits between two attempts.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 /// What the throttle of a class adds once an origin has refused: a pause of a second at most, and then its turn among the
@@ -261,7 +263,9 @@ fn check_fair(scenario: &Scenario, ended: &Ended, report: &Report) -> Option<Str
     let lanes = parallel.min(slots).min(parts);
     let workers = u64::from(tuning.parallel).min(parts);
     let heads = u64::from(origin.dialect == Dialect::S3);
-    if !origin.closes_each && ended.connections as u64 > workers + heads {
+    // A HEAD whose share of the link brings no whole answer in time is let go, and asked again on another connection.
+    let share = origin.total_rate * tuning.stall_ms / 1000 / (workers + heads);
+    if !origin.closes_each && share > HEAD_BYTES && ended.connections as u64 > workers + heads {
         let opened = ended.connections;
         return Some(format!("{opened} connections were opened by {workers} workers and for {heads} HEADs"));
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use flatout_wire::checksum::Algorithm;
 
 use super::scenario::{Ask, Etag, Fault, Framing, Wrong};
-use super::world::{Exchange, LAST_BYTE, WHOLE, World};
+use super::world::{Exchange, HEAD, LAST_BYTE, WHOLE, World};
 use crate::account::Dialect;
 use crate::base::error::ErrorKind;
 
@@ -55,8 +55,9 @@ pub(super) fn answer(world: &World, line: u32, text: &str) -> Answer {
     };
     let attempt = {
         let mut attempts = world.attempts.borrow_mut();
+        let key = if request.is_get { key } else { HEAD };
         let attempt = attempts.entry((world.transfer.get(), object, key)).or_default();
-        *attempt += u32::from(request.is_get);
+        *attempt += 1;
         *attempt
     };
     let fault = choose(world, &request, attempt);

@@ -22,6 +22,7 @@ const CUT_BYTES: u64 = 512 << 10;
 /// Keys of requests that ask for no part: for all there is, and for the last byte, which tells where the end is.
 pub(super) const WHOLE: u64 = u64::MAX;
 pub(super) const LAST_BYTE: u64 = u64::MAX - 1;
+pub(super) const HEAD: u64 = u64::MAX - 2;
 
 pub(super) struct World {
     pub(super) scenario: Rc<Scenario>,
