@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Patience where little is known, and its least: a busy machine is silent for some tens of milliseconds now and then.
 const PATIENCE_UNKNOWN: Duration = Duration::from_secs(1);
-const PATIENCE_MIN: Duration = Duration::from_millis(200);
+pub(crate) const PATIENCE_MIN: Duration = Duration::from_millis(200);
 /// Bodies that must have been seen.
 const SEEN_MIN: u32 = 4;
 /// Patience is so many times the usual longest silence of a body, and that many of its deviations more than it.

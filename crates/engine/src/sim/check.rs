@@ -37,7 +37,8 @@ pub(super) fn check(world: &World, outcome: &Outcome) -> Vec<String> {
     }
     let (open, parallel) = (world.log.borrow().open_at_most, scenario.tuning.parallel as usize);
     // A second for each part that is raced.
-    let most = if scenario.is_fair() { parallel } else { 2 * parallel };
+    let is_raced = !scenario.is_fair() || scenario.is_thin();
+    let most = if is_raced { 2 * parallel } else { parallel };
     if open > most && !scenario.tuning.is_open {
         wrong.push(format!("{open} connections were open at once, --parallel is {parallel}"));
     }
@@ -243,7 +244,7 @@ fn check_success(world: &World, ended: &Ended, report: &Report) -> Option<String
         return Some(format!("{} attempts were tried again, and nothing had failed", report.retries));
     }
     // More and more in flight share one total: each body may well pause for longer than it did so far.
-    let hedged = if scenario.tuning.is_open { 0 } else { report.tails.hedged };
+    let hedged = if scenario.tuning.is_open || scenario.is_thin() { 0 } else { report.tails.hedged };
     if scenario.is_fair() && hedged + report.tails.moved > 0 {
         return Some(format!("nothing was silent or slow, and yet: {:?}", report.tails));
     }

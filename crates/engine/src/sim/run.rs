@@ -173,10 +173,12 @@ pub(super) fn start_shards(world: &Rc<World>, client: &Client) {
         }
         _ => 0,
     };
-    // Connections and their names, HEADs besides, and objects that wait for one; each is charged.
+    // Connections and their names, HEADs besides, and objects that wait for one; each is charged. Of connections for HEADs each
+    // shard keeps as many as it needed at its busiest.
     let tuning = &world.scenario.tuning;
-    let workers = u64::from(tuning.parallel) * (CONNECTION_BYTES + 2 * CALLER_BYTES);
-    let charged = workers + world.scenario.objects.len() as u64 * 1_024 + WEIGHT_STEP_BYTES;
+    let (workers, shards) = (u64::from(tuning.parallel), u64::from(tuning.shards));
+    let connections = workers * CONNECTION_BYTES + 2 * (workers + shards) * CALLER_BYTES;
+    let charged = connections + world.scenario.objects.len() as u64 * 1_024 + WEIGHT_STEP_BYTES;
     let fresh = world.pool.set((shared.pool.clone(), fixed + charged + ring)).is_ok();
     assert!(fresh, "shards start once");
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use flatout_wire::range::Span;
 
 use crate::account::Dialect;
+use crate::hedge::PATIENCE_MIN;
 use crate::retry::Dice;
 
 /// Where all chance comes from.
@@ -252,6 +253,13 @@ impl Scenario {
             && *refuses == 0.0
             && *silent == 0.0
             && away.is_none()
+    }
+
+    /// Whether the pieces of one body may be so far apart, where all share the link, that it passes for silent.
+    pub(super) fn is_thin(&self) -> bool {
+        let origin = &self.origin;
+        let apart_ms = 1000 * origin.pieces.1 * u64::from(self.tuning.parallel) / origin.total_rate;
+        apart_ms > PATIENCE_MIN.as_millis() as u64
     }
 
     pub(super) fn streams(&self) -> bool {
