@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use crate::attempt::{Answer, ask, unexpected};
-use crate::base::error::Error;
+use crate::base::error::{Error, ErrorKind};
 use crate::base::version::Version;
 use crate::landing::Ground;
 use crate::object::Asked;
@@ -37,8 +37,14 @@ impl<'a> Single<'a> {
         while let Some(turn) = self.running.take_part(self.shard.number, self.slot.take()).await? {
             let mut part = Part::start(self.running, turn);
             let ended = self.land_part(&mut part).await?;
+            let size = part.missing().start;
             part.finish();
             if ended {
+                // Only now it is known whether what was asked for is there at all.
+                self.running
+                    .span
+                    .resolve(size)
+                    .map_err(|why| Error::new(ErrorKind::Usage, why.to_string()))?;
                 self.running.finish_unplanned();
                 break;
             }

@@ -50,7 +50,11 @@ pub(super) fn answer(world: &World, line: u32, text: &str) -> Answer {
         (None, _) | (_, None) => WHOLE,
         // Whatever is asked for, all of it comes.
         _ if !world.scenario.origin.has_ranges => WHOLE,
-        (Some(range), _) if range.starts_with("bytes=-") => LAST_BYTE,
+        (Some(range), _)
+            if range.starts_with("bytes=-") && !world.scenario.wants_the_last_byte_alone(size) =>
+        {
+            LAST_BYTE
+        }
         (_, Some(range)) => range.end,
     };
     let attempt = {

@@ -262,6 +262,11 @@ impl Scenario {
         apart_ms > PATIENCE_MIN.as_millis() as u64
     }
 
+    /// Whether the answer about the last byte is the first part as well.
+    pub(super) fn wants_the_last_byte_alone(&self, size: u64) -> bool {
+        size == 1 || matches!(self.task, Task::One { span: Span::Last(1), .. })
+    }
+
     pub(super) fn streams(&self) -> bool {
         matches!(self.task, Task::One { land: Land::Stream(_), .. })
     }

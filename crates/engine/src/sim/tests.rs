@@ -9,7 +9,7 @@ use flatout_wire::range::Span;
 
 use super::check::{check, check_attempts, waits};
 use super::run::run;
-use super::scenario::{Address, Ask, Fault, Interruption, Land, Scenario, Task};
+use super::scenario::{Address, Ask, Fault, Framing, Interruption, Land, Scenario, Task};
 use super::shapes::SHAPES;
 use super::world::{Exchange, Window, World};
 use crate::account::Dialect;
@@ -89,6 +89,15 @@ fn the_end_of_an_empty_object_is_empty_and_no_error() {
             scenario.task = Task::One { span, land: Land::Memory, pauses: Vec::new() };
         });
     }
+}
+
+#[test]
+fn a_range_of_an_empty_object_is_no_success_where_no_size_is_told() {
+    check_one(|scenario| {
+        scenario.objects[0].bytes = 0;
+        (scenario.origin.has_ranges, scenario.origin.framing) = (false, Framing::Chunked);
+        scenario.task = Task::One { span: Span::Slice(0..1), land: Land::Nowhere, pauses: Vec::new() };
+    });
 }
 
 #[test]
