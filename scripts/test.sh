@@ -3,6 +3,7 @@
 #
 #   scripts/test.sh         all of it; scripts/deps.sh installs what it needs
 #   scripts/test.sh check   format, clippy, tidy, licences
+#   scripts/test.sh lab     the lab's smoke run and tests
 #
 # Variables: PYTHON, the interpreter of the lab.
 set -uo pipefail
@@ -15,7 +16,8 @@ main() {
     case ${1:-all} in
         check) checks ;;
         all) checks && tests ;;
-        *) sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 4 ;;
+        lab) lab ;;
+        *) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 4 ;;
     esac
     [ ${#failed[@]} = 0 ] && return
     printf '\ntest: failed: %s\n' "$(IFS=,; echo "${failed[*]}" | sed 's/,/, /g')" >&2
@@ -33,20 +35,23 @@ checks() {
 
 tests() {
     sed -n 's/^PROPTEST_RNG_SEED = "\(.*\)"/test: chance draws from seed \1; make soak draws from others/p' .cargo/config.toml
-    stage workspace cargo test --workspace --no-fail-fast
-    stage "real (cli)" cargo test -p flatout-cli --test real
-    stage "real (mount)" cargo test -p flatout-mount --test real
-    stage "lab's smoke run" smoke
-    # They open the page that the smoke run made.
-    stage lab "${PYTHON:-python3}" -m unittest discover --buffer --start-directory bench/tests
-    stage python scripts/python.sh test
-    stage s3-tests scripts/s3-tests.sh
+    # They all wait most of the time; cargo builds for one at a time.
+    stage tests cargo xtask test \
+        --also python="scripts/python.sh test" \
+        --also lab="scripts/test.sh lab" \
+        --also s3-tests="scripts/s3-tests.sh"
 }
 
-smoke() {
+# The lab's smoke run, and its own tests, which open the page that the smoke run made.
+lab() {
     rm -rf target/lab-smoke
-    cargo build --profile unchecked -p flatout-cli &&
-        "${PYTHON:-python3}" bench/lab run --suite smoke --flatout target/unchecked/flatout --out target/lab-smoke --wait 600
+    stage build cargo build --quiet --profile unchecked -p flatout-cli
+    stage "smoke run" python bench/lab run --suite smoke --flatout target/unchecked/flatout --out target/lab-smoke --wait 600
+    stage "its tests" python -m unittest discover --buffer --start-directory bench/tests
+}
+
+python() {
+    "${PYTHON:-python3}" "$@"
 }
 
 # A stage's name, and its command.

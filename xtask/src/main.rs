@@ -1,4 +1,4 @@
-//! The project's own chores: `cargo xtask tidy`, `cargo xtask licences`, `cargo xtask docs`.
+//! The project's own chores: `cargo xtask tidy`, `cargo xtask licences`, `cargo xtask docs`, `cargo xtask test`.
 
 #![forbid(unsafe_code)]
 
@@ -10,6 +10,7 @@ mod reach;
 mod roads;
 mod shape;
 mod sources;
+mod testing;
 mod unsafety;
 mod workspace;
 
@@ -34,7 +35,8 @@ fn main() -> ExitCode {
         "tidy" => tidy(),
         "licences" => licences(),
         "docs" => docs(),
-        _ => Err(format!("unknown chore '{command}', write one of:\n{USAGE}")),
+        "test" => test(),
+        _ => Err(format!("unknown chore '{command}', write one of:\n{USAGE}\n{}", testing::USAGE)),
     };
     match outcome {
         Ok(said) => {
@@ -83,6 +85,11 @@ fn docs() -> Result<String, String> {
         fs::write(root.join(path), text).map_err(|error| format!("{path}: {error}"))?;
     }
     Ok(format!("{SETTINGS_PAGE}, {SETTINGS_TYPE}: written"))
+}
+
+fn test() -> Result<String, String> {
+    let arguments: Vec<String> = env::args().skip(2).collect();
+    testing::run(&Workspace::load()?.root, &arguments)
 }
 
 fn settings_page(sources: &Sources) -> Option<Complaint> {

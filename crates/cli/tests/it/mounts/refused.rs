@@ -222,7 +222,7 @@ fn a_user_who_may_not_mount_goes_by_fusermount() {
             if [ -z "{with}" ]; then if mounts --allow-other; then exit 9; fi; echo >&2; fi
             mounts {with}; as cat {mnt}/key
             if [ -n "{with}" ]; then cat {mnt}/key; fi
-            flatout umount {mnt}; umount /dev/fuse"#,
+            flatout umount {mnt}"#,
             dev = quoted(at("state")),
             fuse_conf = quoted(at("fuse.conf")),
             mnt = quoted(place.mnt_text()),
