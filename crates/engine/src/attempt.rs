@@ -19,6 +19,7 @@ use crate::object::{Asked, Outgoing};
 use crate::proxy::Purpose;
 use crate::refusal::{Failure, doubts_keys};
 use crate::refusal::{MOVES_MAX, REDIRECTS_MAX, is_redirect};
+use crate::retry::Attempts;
 use crate::shard::Shard;
 use crate::transfer::Running;
 use crate::verify::PartHash;
@@ -159,7 +160,7 @@ async fn timed_exchange(
     connection.lumps.begin(running.gate.is_climbing());
     let head = connection.exchange(head).await?;
     let first_byte = asked.elapsed();
-    shard.cell(running).on_first_byte(first_byte);
+    shard.cell(&running.gate).on_first_byte(first_byte);
     connection.hedge.borrow_mut().on_first_byte(first_byte);
     Ok(Answered { head, asked })
 }
@@ -174,7 +175,7 @@ impl Answer {
     /// Checks that this is the range that was asked for, of the version that is being read.
     pub(crate) fn check(&self, wanted: &Range<u64>, version: &Version) -> Result<(), Failure> {
         let range = self.content_range()?;
-        let total = self.total();
+        let total = self.head.object_bytes();
         let found = Version::of(&self.head, total);
         if let Some(difference) = version.difference(&found) {
             return Err(Failure::changed(&difference));
@@ -216,16 +217,6 @@ impl Answer {
         }
     }
 
-    /// The whole object's size, from Content-Range or, for a whole answer, its length.
-    pub(crate) fn total(&self) -> Option<u64> {
-        match (&self.head.content_range, &self.head.body) {
-            (Some(found), _) => found.total,
-            (None, Body::Length(bytes)) if self.head.status == 200 => Some(*bytes),
-            (None, Body::None) if self.head.status == 200 => Some(0),
-            _ => None,
-        }
-    }
-
     /// Receives up to `limit` more bytes of the body into `place`; fewer only at the end of the body.
     pub(crate) async fn land(
         &mut self,
@@ -236,7 +227,7 @@ impl Answer {
         limit: u64,
     ) -> Result<u64, Failure> {
         let mut landed = 0;
-        let _moving = shard.cell(running).moving();
+        let _moving = shard.cell(&running.gate).moving();
         while landed < limit {
             let received = self.receive(shard, place, hash, limit - landed).await?;
             if received == 0 {
@@ -283,13 +274,28 @@ impl Answer {
 /// So many bytes of a body have landed. Waits where `--bandwidth` has no room for more.
 pub(crate) async fn note_landed(shard: &Shard, running: &Running, place: &mut Place<'_>, bytes: u64) {
     running.gate.on_received(bytes, shard.number);
-    let cell = shard.cell(running);
+    let cell = shard.cell(&running.gate);
     cell.on_written(place.take_writing());
     shard.note_cpu(cell);
     shard.landed_bytes.set(shard.landed_bytes.get() + bytes);
     running.counters.fetched_bytes.fetch_add(bytes, Ordering::Relaxed);
     running.counters.landed_bytes.fetch_add(bytes, Ordering::Relaxed);
     shard.pay_for(bytes, cell).await;
+}
+
+/// Waits before the next attempt, or gives the error back when there is to be none.
+pub(crate) async fn wait_or_give_up(
+    shard: &Shard,
+    running: &Running,
+    failure: Failure,
+    attempts: &mut Attempts,
+) -> Result<(), Error> {
+    shard
+        .wait_or_give_up((&running.gate, Class::Read), failure, attempts)
+        .await
+        .map_err(|failure| failure.error)?;
+    running.counters.retries.fetch_add(1, Ordering::Relaxed);
+    Ok(())
 }
 
 pub(crate) fn unexpected(status: u16) -> Failure {

@@ -17,11 +17,14 @@ use std::thread;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
 use proptest::prelude::*;
+use tokio::net::TcpStream;
 
 use super::*;
 use crate::landing::{Ground, Landing};
 use crate::lease::Pool;
 use crate::lumps::RECEIVE_BYTES;
+use crate::socket::connect;
+use crate::tls::Tls;
 use crate::verify::Ledger;
 
 /// Files of the corpus that the two read differently, each for a reason in docs/fuzzing.md.

@@ -12,7 +12,7 @@ use flatout_wire::location::HttpUrl;
 use flatout_wire::request::{self, Method, Request};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use hyper::client::conn::http1::{self, SendRequest};
+use hyper::client::conn::http1::{self};
 use hyper_util::rt::TokioIo;
 use tokio::time::Instant;
 
@@ -27,12 +27,10 @@ use crate::proxy::{Proxy, Purpose};
 use crate::refusal::{self, Failure};
 use crate::refusal::{MOVES_MAX, REDIRECTS_MAX, is_redirect};
 use crate::retry::{self, Attempts, Fault};
-use crate::service::Question;
-use crate::shard::Shard;
+use crate::service::{Ask, Question};
+use crate::shard::{Caller, Shard};
+use crate::shards::Shards;
 use crate::tls_errors::alert_in;
-
-/// An idle connection of hyper's.
-pub(crate) type Caller = SendRequest<Full<Bytes>>;
 
 /// A control request. Each attempt is signed with the keys of its moment, and goes where the bucket lies by then.
 pub(crate) struct Call {
@@ -47,12 +45,20 @@ impl Call {
     }
 }
 
-/// One call and its whole answer, tried again as often as a part would be.
-pub(crate) async fn call_with_retries(shard: &Rc<Shard>, call: Call) -> Result<(Head, Bytes), Error> {
-    try_call(shard, call).await.map_err(|failure| failure.error)
+impl Shards {
+    /// One call and its whole answer, tried again as often as a part would be; blocks.
+    pub(crate) fn call(&self, call: Call) -> Result<(Head, Bytes), Error> {
+        self.wait_for(|shard| async move { try_call(&shard, call).await.map_err(|failure| failure.error) })
+    }
 }
 
-/// The same; a failure tells whether the origin does not want to, or could not be asked as often as that.
+impl Ask for Shards {
+    fn ask(&self, question: Question) -> Result<Reply, Error> {
+        self.wait_for(|shard| async move { ask(&shard, question).await })
+    }
+}
+
+/// The same on a shard; a failure tells whether the origin does not want to, or could not be asked as often as that.
 pub(crate) async fn try_call(shard: &Rc<Shard>, mut call: Call) -> Result<(Head, Bytes), Failure> {
     let mut attempts = Attempts::default();
     let (mut redirects, mut renewed, mut moves) = (0, false, 0);

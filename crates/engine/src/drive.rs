@@ -2,15 +2,13 @@
 //! after part.
 
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use flatout_wire::head::Head;
 use flatout_wire::range::Span;
 
-use crate::attempt::{Answer, ask};
+use crate::attempt::{Answer, ask, wait_or_give_up};
 use crate::base::error::{Error, ErrorKind};
-use crate::base::operation::Class;
 use crate::base::version::Version;
 use crate::control::{self, Call};
 use crate::gate::Crew;
@@ -137,19 +135,19 @@ async fn lead(shard: &Rc<Shard>, hold: &Hold, post: Option<Post>) -> Result<(), 
         return lead_single(shard, hold, answer, slot).await;
     }
     let found = answer.content_range().map_err(|failure| failure.error)?;
-    let total = answer.total().ok_or_else(|| {
+    let total = answer.head.object_bytes().ok_or_else(|| {
         Error::new(ErrorKind::Unsupported, "the origin does not tell the object's size in Content-Range")
     })?;
     let range = running.span.resolve(total).map_err(|why| Error::new(ErrorKind::Usage, why.to_string()))?;
-    running.note_span(&answer, &range);
+    running.note_span(&answer.head, &range);
     if let Some(statement) = Statement::of_range(&answer.head.checksums) {
         running.ledger.state(statement);
     }
     let is_probe = running.may_resume() || found.start != range.start;
     // A probe is one byte, and what is there may take a while to read.
     let slot = (!is_probe).then_some(slot);
-    let kept = hold.running().kept(&answer, &range).await;
-    running.settle(&answer, range.clone(), Some(range.end - range.start), &kept, &shard.shared.pool)?;
+    let kept = hold.running().kept(&answer.head, &range).await;
+    running.settle(&answer.head, range.clone(), Some(range.end - range.start), &kept, &shard.shared.pool)?;
     hold.running().keep_journal();
     ask_for_statement(shard, hold);
     if is_probe {
@@ -181,7 +179,7 @@ async fn work_on(shard: &Rc<Shard>, running: &Running, post: Option<Post>) -> Re
 /// A server that ignores ranges sends one stream.
 async fn lead_single(shard: &Rc<Shard>, hold: &Hold, answer: Answer, slot: Slot) -> Result<(), Error> {
     let running: &Running = hold;
-    let total = answer.total();
+    let total = answer.head.object_bytes();
     let wanted = match (&running.span, total) {
         (Span::Slice(range), None) => range.clone(),
         (_, None) => 0..u64::MAX,
@@ -194,8 +192,8 @@ async fn lead_single(shard: &Rc<Shard>, hold: &Hold, answer: Answer, slot: Slot)
         return Err(Failure::changed("it is longer now").error);
     }
     let expected = (wanted.end < u64::MAX).then_some(wanted.end - wanted.start);
-    running.note_span(&answer, &wanted);
-    running.settle(&answer, wanted, expected, &Kept::default(), &shard.shared.pool)?;
+    running.note_span(&answer.head, &wanted);
+    running.settle(&answer.head, wanted, expected, &Kept::default(), &shard.shared.pool)?;
     if !answer.head.checksums.is_empty() {
         running.ledger.state(Statement::of(&answer.head.checksums));
     } else if running.object.asks_for_the_whole() {
@@ -241,7 +239,7 @@ async fn first_answer(shard: &Rc<Shard>, running: &Running) -> Result<(Answer, S
 fn check_first(answer: &Answer, asked: &Asked) -> Result<(), Failure> {
     match (answer.head.status, asked) {
         // MinIO's answer where RFC 9110 has a 416.
-        (206, _) if answer.total() == Some(0) => {
+        (206, _) if answer.head.object_bytes() == Some(0) => {
             let error = Error::new(ErrorKind::Usage, "the object is empty: no range of it can be satisfied");
             Err(Failure { status: Some(416), ..Failure::last(error) })
         }
@@ -263,7 +261,7 @@ fn check_first(answer: &Answer, asked: &Asked) -> Result<(), Failure> {
 /// Starts workers for the parts that are left to take, and for the part on its way, whose rest may be shared.
 fn start_workers(hold: &Hold) {
     if let Some(owner) = &hold.owner {
-        return owner.open(hold);
+        return owner.open(hold.running());
     }
     hold.open();
     hold.gate.hire();
@@ -312,19 +310,4 @@ fn note_statement(running: &Running, head: &Head) {
         Some(_) => Statement::Nothing("the object was replaced after it was read"),
         None => Statement::of(&head.checksums),
     });
-}
-
-/// Waits before the next attempt, or gives the error back when there is to be none.
-pub(crate) async fn wait_or_give_up(
-    shard: &Shard,
-    running: &Running,
-    failure: Failure,
-    attempts: &mut Attempts,
-) -> Result<(), Error> {
-    shard
-        .wait_or_give_up((&running.gate, Class::Read), failure, attempts)
-        .await
-        .map_err(|failure| failure.error)?;
-    running.counters.retries.fetch_add(1, Ordering::Relaxed);
-    Ok(())
 }

@@ -12,7 +12,6 @@ use crate::folder::Folder;
 use crate::lease::Pool;
 use crate::made::{Made, Making};
 use crate::pace::Gate as Waits;
-use crate::reader::Landed;
 use crate::stream::{Room, StreamWriter};
 use crate::verify::PartHash;
 
@@ -54,6 +53,21 @@ impl Memory {
     }
 }
 
+/// Memory that others read while it is filled: a segment of a reader's.
+pub(crate) trait SharedMemory: Send + Sync {
+    /// Whether so many bytes have their place.
+    fn prepare(&self, total_bytes: Option<u64>) -> Result<(), Error>;
+
+    /// Where the byte `at` lands, and those after it.
+    fn place(&self, at: u64) -> *mut u8;
+
+    /// The first `bytes` bytes have landed.
+    fn on_landed(&self, bytes: u64);
+
+    /// Nothing more will land.
+    fn on_end(&self, result: Result<(), Error>, fetched_bytes: u64);
+}
+
 /// An open landing.
 pub(crate) enum Ground {
     Nowhere,
@@ -61,8 +75,8 @@ pub(crate) enum Ground {
     Made(Making),
     File(Box<FileGround>),
     Stream(StreamWriter),
-    /// A range of an object that a reader asked for, or will.
-    Segment(Landed),
+    /// Memory that others read while it is filled.
+    Shared(Box<dyn SharedMemory>),
 }
 
 impl Ground {
@@ -116,7 +130,7 @@ impl Ground {
             Ground::Made(making) => making.prepare(total_bytes.ok_or_else(untold)?),
             Ground::File(file) => file.reserve(total_bytes.unwrap_or(0)),
             Ground::Stream(writer) => writer.0.prepare(pool),
-            Ground::Segment(landed) => landed.prepare(total_bytes),
+            Ground::Shared(memory) => memory.prepare(total_bytes),
         }
     }
 
@@ -164,7 +178,7 @@ impl Ground {
             // SAFETY: `at` is within what `prepare` made, which stays until the last hold on the transfer is gone.
             Ground::Made(making) => Some(unsafe { making.start().add(at as usize) }),
             Ground::Stream(writer) => Some(writer.0.start_of(index)),
-            Ground::Segment(landed) => Some(landed.place(at)),
+            Ground::Shared(memory) => Some(memory.place(at)),
         };
         Place { ground: self, index, at, start, filled: 0, writing: Duration::ZERO }
     }
@@ -188,7 +202,7 @@ impl Ground {
             Ground::Stream(writer) => writer.0.end(),
             Ground::File(file) => return file.let_go(keep),
             Ground::Made(making) => making.close(),
-            Ground::Nowhere | Ground::Memory(_) | Ground::Segment(_) => {}
+            Ground::Nowhere | Ground::Memory(_) | Ground::Shared(_) => {}
         }
         0
     }
@@ -255,8 +269,8 @@ impl Place<'_> {
         self.filled += bytes as u64;
         match self.ground {
             Ground::Stream(writer) => writer.0.publish(self.index, self.filled as usize),
-            Ground::Segment(landed) => {
-                landed.tell(self.at + self.filled);
+            Ground::Shared(memory) => {
+                memory.on_landed(self.at + self.filled);
                 Ok(())
             }
             _ => Ok(()),
@@ -279,7 +293,7 @@ impl Place<'_> {
                 hash.cut();
                 note(file, hash);
             }
-            Ground::Nowhere | Ground::Memory(_) | Ground::Made(_) | Ground::Segment(_) => {}
+            Ground::Nowhere | Ground::Memory(_) | Ground::Made(_) | Ground::Shared(_) => {}
         }
     }
 

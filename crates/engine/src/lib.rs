@@ -56,6 +56,7 @@ mod shared;
 mod sim;
 mod single;
 mod slots;
+mod socket;
 mod stall;
 mod stream;
 mod survey;

@@ -12,11 +12,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::attempt::{Answer, ask_elsewhere, note_landed};
+use crate::attempt::{Answer, ask_elsewhere, note_landed, wait_or_give_up};
 use crate::base::error::Error;
 use crate::base::report::{Counters, PartRecord};
 use crate::base::version::Version;
-use crate::drive::wait_or_give_up;
 use crate::flight::Aloft;
 use crate::landing::Place;
 use crate::lumps::RECEIVE_BYTES;
@@ -177,7 +176,7 @@ impl<'a> Part<'a> {
     ) -> Result<Landed, Failure> {
         self.on_first_byte(answer);
         let running = self.running;
-        let _moving = shard.cell(running).moving();
+        let _moving = shard.cell(&running.gate).moving();
         let mut watch = Watch::new(answer);
         let silence = watch.silence.clone();
         let (hedge, shunned) = (answer.connection.hedge.clone(), answer.connection.address);
@@ -306,7 +305,7 @@ async fn ask_for(
         _ => failure,
     })?;
     answer.check(&range, running.version().unwrap_or(&Version::default()))?;
-    running.hold_against_known(&Version::of(&answer.head, answer.total()))?;
+    running.hold_against_known(&Version::of(&answer.head, answer.head.object_bytes()))?;
     Ok(answer)
 }
 

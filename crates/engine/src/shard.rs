@@ -7,16 +7,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use flatout_wire::endpoint::Endpoint;
-use tokio::runtime::LocalRuntime;
+use http_body_util::Full;
+use hyper::client::conn::http1::SendRequest;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::base::error::Error;
 use crate::base::operation::Class;
-use crate::connection::{self, Connection, Socket};
-use crate::control::Caller;
-
+use crate::connection::Connection;
 use crate::gate::{Bandwidth, Cell as Counters, Gate, Ruling};
 use crate::hedge::Hedge;
 use crate::lease::{Charge, Lease};
@@ -25,36 +25,13 @@ use crate::pace::Gate as Waits;
 use crate::proxy::Purpose;
 use crate::refusal::Failure;
 use crate::retry::{Attempts, Dice, Fault};
-use crate::shards::Job;
 use crate::shared::Shared;
+use crate::socket::{self, Socket};
 use crate::thread_clock::ThreadClock;
 use crate::tls_errors::{is_tls, wants_tls};
-use crate::transfer::Running;
 
-pub(crate) fn run(shared: Arc<Shared>, number: u32, scratch: Lease, queue: mpsc::UnboundedReceiver<Job>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
-        .enable_time()
-        .build_local(Default::default());
-    // `OpenFiles` has seen to it that there is a descriptor for each shard.
-    let runtime: LocalRuntime = runtime.expect("an epoll descriptor can be had for each shard");
-    let seed =
-        u64::from(std::process::id()) << 32 ^ crate::base::time::unix_seconds() ^ u64::from(number) << 20;
-    let shard = Rc::new(Shard::new(shared, number, scratch, seed, Some(ThreadClock::new())));
-    runtime.block_on(serve(shard, queue));
-    // A name look-up that hangs in the system's resolver must not hold up whoever closes the client.
-    runtime.shutdown_background();
-}
-
-/// A job in, a task of its own on the shard's runtime.
-pub(crate) async fn serve(shard: Rc<Shard>, mut queue: mpsc::UnboundedReceiver<Job>) {
-    while let Some(job) = queue.recv().await {
-        match job {
-            Job::Task(task) => drop(tokio::task::spawn_local(task.begin(shard.clone()))),
-            Job::Stop => break,
-        }
-    }
-}
+/// An idle connection of hyper's.
+pub(crate) type Caller = SendRequest<Full<Bytes>>;
 
 /// What one thread owns.
 pub(crate) struct Shard {
@@ -187,7 +164,7 @@ impl Shard {
             let proxy = shared.routes.of(&endpoint, purpose);
             // A service of this machine is there for it wherever its objects come from.
             let local = if purpose == Purpose::Store { shared.binds.next(address) } else { Ok(None) };
-            let connected = connection::connect(&endpoint, proxy, address, local, &shared.tls, within).await;
+            let connected = socket::connect(&endpoint, proxy, address, local, &shared.tls, within).await;
             match &connected {
                 Ok(_) => shared.endpoints.on_connected(address, begun),
                 Err(error) if error.may_pass() => shared.endpoints.on_failed(address, begun),
@@ -241,8 +218,8 @@ impl Shard {
     }
 
     /// What this thread counts for the gate of a transfer.
-    pub(crate) fn cell<'a>(&self, running: &'a Running) -> &'a Counters {
-        running.gate.cell(self.number)
+    pub(crate) fn cell<'a>(&self, gate: &'a Gate) -> &'a Counters {
+        gate.cell(self.number)
     }
 
     /// Notes what the thread has had of the cores, every now and then.

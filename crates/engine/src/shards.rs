@@ -6,16 +6,16 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 
-use bytes::Bytes;
-use flatout_wire::head::Head;
+use tokio::runtime::LocalRuntime;
 use tokio::sync::mpsc;
 
 use crate::base::error::{Error, ErrorKind};
-use crate::control::{self, Call};
+use crate::lease::Lease;
 use crate::lumps::RECEIVE_BYTES;
 use crate::service::{Ask, Question, Reply};
-use crate::shard::{Shard, run};
+use crate::shard::Shard;
 use crate::shared::Shared;
+use crate::thread_clock::ThreadClock;
 
 /// What a shard is asked to do: a task of its own on the shard's runtime. One that is dropped before lets go of what it holds.
 pub(crate) struct Task(Box<dyn FnOnce(Rc<Shard>) -> Work + Send>);
@@ -95,13 +95,8 @@ impl Shards {
         Ok(threads[shard].jobs.clone())
     }
 
-    /// A control request and its whole answer; blocks.
-    pub(crate) fn call(&self, call: Call) -> Result<(Head, Bytes), Error> {
-        self.wait_for(|shard| async move { control::call_with_retries(&shard, call).await })
-    }
-
     /// What comes of a task of the first shard's; blocks.
-    fn wait_for<T: Send + 'static, F: Future<Output = Result<T, Error>> + 'static>(
+    pub(crate) fn wait_for<T: Send + 'static, F: Future<Output = Result<T, Error>> + 'static>(
         &self,
         work: impl FnOnce(Rc<Shard>) -> F + Send + 'static,
     ) -> Result<T, Error> {
@@ -131,12 +126,6 @@ impl Shards {
         for thread in threads.into_iter().flatten() {
             thread.stop();
         }
-    }
-}
-
-impl Ask for Shards {
-    fn ask(&self, question: Question) -> Result<Reply, Error> {
-        self.wait_for(|shard| async move { control::ask(&shard, question).await })
     }
 }
 
@@ -189,6 +178,32 @@ impl ShardThread {
         if let Some(thread) = self.thread.take() {
             // A panic of the thread has been printed by its own hook; there is nothing to add.
             let _ = thread.join();
+        }
+    }
+}
+
+/// A shard's thread.
+fn run(shared: Arc<Shared>, number: u32, scratch: Lease, queue: mpsc::UnboundedReceiver<Job>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build_local(Default::default());
+    // `OpenFiles` has seen to it that there is a descriptor for each shard.
+    let runtime: LocalRuntime = runtime.expect("an epoll descriptor can be had for each shard");
+    let seed =
+        u64::from(std::process::id()) << 32 ^ crate::base::time::unix_seconds() ^ u64::from(number) << 20;
+    let shard = Rc::new(Shard::new(shared, number, scratch, seed, Some(ThreadClock::new())));
+    runtime.block_on(serve(shard, queue));
+    // A name look-up that hangs in the system's resolver must not hold up whoever closes the client.
+    runtime.shutdown_background();
+}
+
+/// A job in, a task of its own on the shard's runtime.
+pub(crate) async fn serve(shard: Rc<Shard>, mut queue: mpsc::UnboundedReceiver<Job>) {
+    while let Some(job) = queue.recv().await {
+        match job {
+            Job::Task(task) => drop(tokio::task::spawn_local(task.begin(shard.clone()))),
+            Job::Stop => break,
         }
     }
 }

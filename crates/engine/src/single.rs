@@ -90,7 +90,7 @@ impl<'a> Single<'a> {
         if answer.head.status != 200 {
             return Err(unexpected(answer.head.status));
         }
-        let found = Version::of(&answer.head, answer.total());
+        let found = Version::of(&answer.head, answer.head.object_bytes());
         let difference = self.running.version().and_then(|version| version.difference(&found));
         if let Some(difference) = difference {
             return Err(Failure::changed(&difference));

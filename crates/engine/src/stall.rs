@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
 use crate::base::wording::silence;
-use crate::connection::Socket;
+use crate::socket::Socket;
 
 /// Ticks between two looks at a connection from which nothing comes.
 pub(crate) const STALL_TICKS: u32 = 4;

@@ -11,9 +11,9 @@ use tokio::task::JoinSet;
 
 use crate::account::Dialect;
 use crate::base::error::{Error, ErrorKind};
-use crate::connection;
 use crate::proxy::Purpose;
 use crate::shared::Shared;
+use crate::socket;
 
 /// What is spoken to, and through what.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,7 +135,7 @@ async fn try_address(shared: &Shared, endpoint: &Endpoint, address: SocketAddr, 
 
 async fn connect(shared: &Shared, address: SocketAddr, within: Duration) -> Result<(f64, TcpStream), Error> {
     let begun = Instant::now();
-    let opened = async { connection::open(address, shared.binds.next(address)?).await };
+    let opened = async { socket::open(address, shared.binds.next(address)?).await };
     let connected = match tokio::time::timeout(within, opened).await {
         Ok(connected) => connected,
         Err(_elapsed) => Err(std::io::ErrorKind::TimedOut.into()),

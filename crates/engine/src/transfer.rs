@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use flatout_settings::format_size;
+use flatout_wire::head::Head;
 use flatout_wire::range::Span;
 use tokio::sync::Semaphore;
 
 use crate::account::Account;
-use crate::attempt::Answer;
 use crate::base::error::{Error, ErrorKind};
 use crate::base::limited_by::Tally;
 use crate::base::report::{Counters, PartRecord, Progress, Report, Stat};
@@ -20,7 +20,6 @@ use crate::file::FileGround;
 use crate::flight::Flights;
 use crate::gate::Gate;
 use crate::get::Get;
-use crate::hold::Hold;
 use crate::journal::{self, Kept, Subject};
 use crate::landing::Ground;
 use crate::lease::Pool;
@@ -41,7 +40,7 @@ pub(crate) trait Owner: Send + Sync {
     fn has_more(&self) -> bool;
 
     /// It has parts left to take, or one on its way that may be shared: any worker may have them.
-    fn open(&self, hold: &Hold);
+    fn open(&self, transfer: &Arc<Running>);
 
     /// It has ended so, and its landing with it.
     fn on_end(&self, transfer: &Running, result: Result<Report, Error>);
@@ -236,8 +235,8 @@ impl Running {
 
     /// What of `range` an earlier run left in the file, if that was of the version that answers now. Reads it, which may
     /// take a while.
-    pub(crate) async fn kept(self: &Arc<Running>, answer: &Answer, range: &Range<u64>) -> Kept {
-        let subject = self.subject(answer, range);
+    pub(crate) async fn kept(self: &Arc<Running>, head: &Head, range: &Range<u64>) -> Kept {
+        let subject = self.subject(head, range);
         let noted = self.ground.file().zip(subject).and_then(|(file, subject)| file.noted_of(&subject));
         let Some(noted) = noted else { return Kept::default() };
         let (tell, told) = tokio::sync::oneshot::channel();
@@ -260,15 +259,15 @@ impl Running {
 
     /// What the file is to be a copy of. Without an ETag that tells versions apart, old bytes could be taken for new ones:
     /// nothing is noted then.
-    fn subject(&self, answer: &Answer, range: &Range<u64>) -> Option<Subject> {
-        answer.head.strong_etag()?;
-        let version = Version::of(&answer.head, answer.total());
+    fn subject(&self, head: &Head, range: &Range<u64>) -> Option<Subject> {
+        head.strong_etag()?;
+        let version = Version::of(head, head.object_bytes());
         Some(Subject { location: self.name.clone(), version, range: range.clone() })
     }
 
     /// A part of an object has no checksum that an origin would state.
-    pub(crate) fn note_span(&self, answer: &Answer, range: &Range<u64>) {
-        let whole = self.span == Span::All || (range.start == 0 && answer.total() == Some(range.end));
+    pub(crate) fn note_span(&self, head: &Head, range: &Range<u64>) {
+        let whole = self.span == Span::All || (range.start == 0 && head.object_bytes() == Some(range.end));
         if !whole {
             self.ledger.state(Statement::Nothing("a part of the object was read"));
         }
@@ -278,16 +277,16 @@ impl Running {
     /// `total_bytes` is `None` where the end of the range is not known.
     pub(crate) fn settle(
         &self,
-        answer: &Answer,
+        head: &Head,
         range: Range<u64>,
         total_bytes: Option<u64>,
         kept: &Kept,
         pool: &Arc<Pool>,
     ) -> Result<(), Error> {
-        let version = Version::of(&answer.head, answer.total());
+        let version = Version::of(head, head.object_bytes());
         self.hold_against_known(&version).map_err(|failure| failure.error)?;
         if let Some(file) = self.ground.file() {
-            let (subject, has_ranges) = (self.subject(answer, &range), answer.head.status == 206);
+            let (subject, has_ranges) = (self.subject(head, &range), head.status == 206);
             let begun = file.begin(subject.as_ref(), has_ranges, kept);
             begun.map_err(|error| error.during("write", file.shown()))?;
         }
@@ -298,8 +297,8 @@ impl Running {
             self.whole.store(true, Ordering::Release);
         }
         let plan = Mutex::new(Plan::new(kept.missing(&range)));
-        let pin = answer.head.strong_etag().map(String::from);
-        let stat = Some(Stat::of(&answer.head, answer.total()));
+        let pin = head.strong_etag().map(String::from);
+        let stat = Some(Stat::of(head, head.object_bytes()));
         let fresh = self.settled.set(Settled { version, stat, pin, range, plan, total_bytes }).is_ok();
         assert!(fresh, "only the lead settles, once");
         Ok(())
@@ -551,8 +550,8 @@ impl Running {
         if let Some(owner) = &self.owner {
             return owner.on_end(self, result);
         }
-        if let Ground::Segment(landing) = &self.ground {
-            return landing.end(result.map(drop), self.counters.fetched_bytes.load(Ordering::Relaxed));
+        if let Ground::Shared(memory) = &self.ground {
+            return memory.on_end(result.map(drop), self.counters.fetched_bytes.load(Ordering::Relaxed));
         }
         self.end.settle(result);
     }

@@ -163,6 +163,16 @@ pub fn quoted(etag: &str) -> Cow<'_, str> {
 }
 
 impl Head {
+    /// How long the whole object is: as Content-Range says, or, of a whole answer, its length.
+    pub fn object_bytes(&self) -> Option<u64> {
+        match (&self.content_range, &self.body) {
+            (Some(found), _) => found.total,
+            (None, Body::Length(bytes)) if self.status == 200 => Some(*bytes),
+            (None, Body::None) if self.status == 200 => Some(0),
+            _ => None,
+        }
+    }
+
     /// Reads the headers of an answer that another HTTP library framed. `keep_alive` is true and `body` a
     /// guess from `Content-Length`: that library has both in hand.
     pub fn from_http<'a>(status: u16, headers: impl Iterator<Item = (&'a str, &'a [u8])>) -> Head {

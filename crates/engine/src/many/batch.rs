@@ -27,9 +27,8 @@ use crate::many::drive_many;
 use crate::many::weight;
 use crate::memory;
 use crate::queue::{Asker, Priority};
-use crate::resources::Resources;
-
 use crate::resources::Care;
+use crate::resources::Resources;
 use crate::shards::Shards;
 use crate::shards::Task;
 use crate::shared::Shared;
@@ -105,8 +104,8 @@ impl Owner for Member {
         self.batch.has_more()
     }
 
-    fn open(&self, hold: &Hold) {
-        self.batch.open(hold);
+    fn open(&self, transfer: &Arc<Running>) {
+        self.batch.open(transfer);
     }
 
     fn on_end(&self, transfer: &Running, result: Result<Report, Error>) {
@@ -347,8 +346,10 @@ impl Batch {
         }
     }
 
-    fn open(&self, hold: &Hold) {
-        self.lock().queue.open(hold.clone());
+    fn open(&self, transfer: &Arc<Running>) {
+        // Whoever says so has a hold of his own.
+        let Some(hold) = Hold::join(transfer) else { return };
+        self.lock().queue.open(hold);
         self.work.notify_waiters();
     }
 

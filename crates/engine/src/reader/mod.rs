@@ -7,6 +7,7 @@
 //!             └──────────────────────────────── next ─────► segments ahead, as far as memory goes
 //! ```
 
+mod counts;
 mod flow;
 mod lane;
 mod lanes;
@@ -24,7 +25,6 @@ use crate::Object;
 use crate::base::error::Error;
 pub(crate) use readers::Readers;
 pub use readers::{ReaderStats, Weight};
-pub(crate) use segment::Landed;
 pub use segment::Pieces;
 use shelf::{Handle, Shelf};
 

@@ -269,7 +269,7 @@ impl Places {
         if is_whole {
             shelf.counts().whole.fetch_add(1, Ordering::Relaxed);
         }
-        let segment = Arc::new(Segment::new(range, memory, is_overdrawn, shelf.readers()));
+        let segment = shelf.segment(range, memory, is_overdrawn);
         let priority = if is_ahead { Priority::Ahead } else { Priority::Awaited };
         let running = shelf.transfer(&segment, is_whole, priority);
         let (start, running_weak) = (segment.range.start, Arc::downgrade(&running));

@@ -12,13 +12,14 @@ use std::time::Instant;
 
 use flatout_wire::head::strong;
 
+use super::counts::Counts;
 use super::flow::Flow;
+use super::segment::Starving;
 use super::shelf::{Handle, Shelf};
 use crate::base::error::Error;
 use crate::base::version::Object;
 use crate::gate::Gate;
 use crate::lease::{Charge, Holder, Lease, addressable};
-
 use crate::shards::Shards;
 use crate::shards::Task;
 use crate::shared::Shared;
@@ -143,20 +144,6 @@ struct Starved {
 struct Upcoming {
     handle: Option<Handle>,
     is_closed: bool,
-}
-
-/// The counts behind [`ReaderStats`].
-#[derive(Default)]
-pub(super) struct Counts {
-    pub(super) served_bytes: AtomicU64,
-    pub(super) fetched_bytes: AtomicU64,
-    pub(super) wasted_bytes: AtomicU64,
-    pub(super) hits: AtomicU64,
-    pub(super) waits: AtomicU64,
-    pub(super) random: AtomicU64,
-    pub(super) whole: AtomicU64,
-    pub(super) lanes: AtomicU64,
-    pub(super) held_bytes: AtomicU64,
 }
 
 impl Readers {
@@ -316,22 +303,6 @@ impl Readers {
         self.feed();
     }
 
-    /// The memory of a segment is free. Whoever let go of it last may hold any lock, and waits for nothing: a shard looks
-    /// after reads that wait for memory.
-    pub(super) fn on_freed(self: &Arc<Readers>) {
-        if self.starving.load(Ordering::SeqCst) == 0 || self.is_feeder_called.swap(true, Ordering::SeqCst) {
-            return;
-        }
-        let readers = self.clone();
-        // A task of its own: it calls who reads, whose panic is not to end the shard.
-        let feeder = Task::new(|_| async move { readers.on_feeder_called() });
-        if self.shards.send(0, feeder).is_err() {
-            // The reads of a client that is closed end with their requests. Where it was a thread that could not be had, whoever
-            // frees memory next tries again.
-            self.is_feeder_called.store(false, Ordering::SeqCst);
-        }
-    }
-
     /// A shard was asked to look after reads that wait for memory.
     pub(crate) fn on_feeder_called(&self) {
         // Before looking: what comes free from now on calls again.
@@ -428,5 +399,23 @@ impl Readers {
 
     fn lock_starved(&self) -> MutexGuard<'_, Starved> {
         self.starved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Starving for Readers {
+    /// The memory of a segment is free. Whoever let go of it last may hold any lock, and waits for nothing: a shard looks
+    /// after reads that wait for memory.
+    fn on_freed(self: Arc<Readers>) {
+        if self.starving.load(Ordering::SeqCst) == 0 || self.is_feeder_called.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let readers = self.clone();
+        // A task of its own: it calls who reads, whose panic is not to end the shard.
+        let feeder = Task::new(|_| async move { readers.on_feeder_called() });
+        if self.shards.send(0, feeder).is_err() {
+            // The reads of a client that is closed end with their requests. Where it was a thread that could not be had, whoever
+            // frees memory next tries again.
+            self.is_feeder_called.store(false, Ordering::SeqCst);
+        }
     }
 }

@@ -5,10 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use super::flow::Body;
-use super::readers::{Counts, Readers};
-use super::shelf::Shelf;
-use crate::base::error::{Error, ErrorKind};
+use super::counts::Counts;
 use crate::lease::Lease;
 
 /// Nobody waits for any byte.
@@ -30,22 +27,25 @@ pub(crate) struct Segment {
     _freed: Freed,
 }
 
-/// Tells that memory has come free.
-struct Freed(Weak<Readers>);
+/// Who is told that memory of segments has come free.
+pub(super) trait Starving: Send + Sync {
+    fn on_freed(self: Arc<Self>);
+}
+
+struct Freed(Weak<dyn Starving>);
 
 impl Segment {
     pub(super) fn new(
         range: Range<u64>,
         memory: Lease,
         is_overdrawn: bool,
-        readers: &Arc<Readers>,
+        counts: Arc<Counts>,
+        starving: Weak<dyn Starving>,
     ) -> Segment {
         assert!(memory.len() as u64 >= range.end - range.start, "a segment has room for its range");
-        let counts = readers.counts.clone();
         counts.held_bytes.fetch_add(memory.len() as u64, Ordering::Relaxed);
         let (landed, wake_at) = (AtomicU64::new(0), AtomicU64::new(NOBODY));
-        let _freed = Freed(Arc::downgrade(readers));
-        Segment { range, memory, landed, wake_at, is_overdrawn, counts, _freed }
+        Segment { range, memory, landed, wake_at, is_overdrawn, counts, _freed: Freed(starving) }
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -64,6 +64,13 @@ impl Segment {
         bytes >= self.wake_at.load(Ordering::SeqCst)
     }
 
+    /// Where the byte `at` of it lands, and those after it.
+    pub(super) fn place(&self, at: u64) -> *mut u8 {
+        assert!(at <= self.bytes(), "a part of a segment lies within it");
+        // SAFETY: the lease is as long as the segment at least, and `at` within that.
+        unsafe { self.memory.as_ptr().add(at as usize) }
+    }
+
     /// Somebody is to be told when so many bytes have landed, or nobody any more; how many have.
     pub(super) fn wait_for(&self, bytes: Option<u64>) -> u64 {
         self.wake_at.store(bytes.unwrap_or(NOBODY), Ordering::SeqCst);
@@ -79,59 +86,9 @@ impl Drop for Segment {
 
 impl Drop for Freed {
     fn drop(&mut self) {
-        if let Some(readers) = self.0.upgrade() {
-            readers.on_freed();
+        if let Some(starving) = self.0.upgrade() {
+            starving.on_freed();
         }
-    }
-}
-
-/// The landing of a segment.
-pub(crate) struct Landed {
-    pub(super) segment: Arc<Segment>,
-    pub(super) shelf: Arc<Shelf>,
-    pub(super) body: Body,
-    /// Its bytes are nobody's before all of them are there, and compared with what the origin states of them.
-    pub(super) is_whole: bool,
-}
-
-impl Landed {
-    /// Whether so many bytes have their place.
-    pub(crate) fn prepare(&self, total_bytes: Option<u64>) -> Result<(), Error> {
-        match total_bytes {
-            Some(total) if total == self.segment.bytes() => Ok(()),
-            _ => Err(Error::new(ErrorKind::Network, "the answer is not as long as the object is")),
-        }
-    }
-
-    /// Where the byte `at` of the segment lands.
-    pub(crate) fn place(&self, at: u64) -> *mut u8 {
-        assert!(at <= self.segment.bytes(), "a part of a segment lies within it");
-        // SAFETY: the lease is as long as the segment at least, and `at` within that.
-        unsafe { self.segment.memory.as_ptr().add(at as usize) }
-    }
-
-    /// The first `bytes` bytes have landed: whoever waits for no more is answered.
-    pub(crate) fn tell(&self, bytes: u64) {
-        self.body.on_landed(bytes, || self.shelf.readers().now_ms());
-        if !self.is_whole && self.segment.on_landed(bytes) {
-            self.shelf.on_landed(&self.segment);
-        }
-    }
-
-    /// Nothing more will land.
-    pub(crate) fn end(&self, result: Result<(), Error>, fetched_bytes: u64) {
-        self.body.end(self.shelf.readers().now_ms());
-        if result.is_ok() {
-            self.segment.on_landed(self.segment.bytes());
-        }
-        self.shelf.on_end(&self.segment, result, fetched_bytes);
-    }
-}
-
-impl Drop for Landed {
-    /// Where it was never begun.
-    fn drop(&mut self) {
-        self.body.end(self.shelf.readers().now_ms());
     }
 }
 

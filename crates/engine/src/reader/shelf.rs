@@ -1,25 +1,25 @@
 //! One version of an object, as its readers share it: what is there of it, and how more is fetched.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::flow::Flow;
+use super::counts::Counts;
+use super::flow::{Body, Flow};
 use super::places::{Done, Effort, Limits, Next, Places};
-use super::readers::{Counts, Name, Readers};
-use super::segment::{Landed, Pieces, Segment};
+use super::readers::{Name, Readers};
+use super::segment::{Pieces, Segment};
 use crate::base::error::{Error, ErrorKind};
 use crate::base::version::Object;
-use crate::drive::crew;
-use crate::drive::drive_segment;
+use crate::drive::{crew, drive_segment};
 use crate::gate::Gate;
 use crate::hold::Hold;
-use crate::landing::Ground;
+use crate::landing::{Ground, SharedMemory};
+use crate::lease::Lease;
 use crate::object::ObjectRequests;
 use crate::pinned::Pinned;
 use crate::queue::Priority;
-use crate::resources::Resources;
-
-use crate::resources::Care;
+use crate::resources::{Care, Resources};
 use crate::shards::Task;
 use crate::transfer::Running;
 
@@ -202,6 +202,12 @@ impl Shelf {
         self.change(|places, after| places.make_room(wanted, after))
     }
 
+    /// Memory for a range.
+    pub(super) fn segment(&self, range: Range<u64>, memory: Lease, is_overdrawn: bool) -> Arc<Segment> {
+        let readers: Weak<Readers> = Arc::downgrade(&self.readers);
+        Arc::new(Segment::new(range, memory, is_overdrawn, self.readers.counts.clone(), readers))
+    }
+
     /// A transfer for a segment.
     pub(super) fn transfer(
         self: &Arc<Shelf>,
@@ -220,7 +226,13 @@ impl Shelf {
         };
         let requests = if is_whole { &self.requests_whole } else { &self.requests };
         let (pinned, range) = (self.pinned.clone(), segment.range.clone());
-        Arc::new(Running::of_version(requests.clone(), pinned, range, Ground::Segment(landed), resources))
+        Arc::new(Running::of_version(
+            requests.clone(),
+            pinned,
+            range,
+            Ground::Shared(Box::new(landed)),
+            resources,
+        ))
     }
 
     /// Changes what is there, and then does what follows from that.
@@ -337,5 +349,50 @@ impl Drop for Shelf {
         let lanes = self.lanes.load(Ordering::Relaxed) as u64;
         self.counts().lanes.fetch_sub(lanes, Ordering::Relaxed);
         self.readers.forget(&self.name);
+    }
+}
+
+/// The landing of a segment.
+struct Landed {
+    segment: Arc<Segment>,
+    shelf: Arc<Shelf>,
+    body: Body,
+    /// Its bytes are nobody's before all of them are there, and compared with what the origin states of them.
+    is_whole: bool,
+}
+
+impl SharedMemory for Landed {
+    fn prepare(&self, total_bytes: Option<u64>) -> Result<(), Error> {
+        match total_bytes {
+            Some(total) if total == self.segment.bytes() => Ok(()),
+            _ => Err(Error::new(ErrorKind::Network, "the answer is not as long as the object is")),
+        }
+    }
+
+    fn place(&self, at: u64) -> *mut u8 {
+        self.segment.place(at)
+    }
+
+    /// Whoever waits for no more is answered.
+    fn on_landed(&self, bytes: u64) {
+        self.body.on_landed(bytes, || self.shelf.readers().now_ms());
+        if !self.is_whole && self.segment.on_landed(bytes) {
+            self.shelf.on_landed(&self.segment);
+        }
+    }
+
+    fn on_end(&self, result: Result<(), Error>, fetched_bytes: u64) {
+        self.body.end(self.shelf.readers().now_ms());
+        if result.is_ok() {
+            self.segment.on_landed(self.segment.bytes());
+        }
+        self.shelf.on_end(&self.segment, result, fetched_bytes);
+    }
+}
+
+impl Drop for Landed {
+    /// Where it was never begun.
+    fn drop(&mut self) {
+        self.body.end(self.shelf.readers().now_ms());
     }
 }

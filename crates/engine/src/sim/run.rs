@@ -31,8 +31,9 @@ use crate::lease::{Lease, Pool};
 use crate::lumps::RECEIVE_BYTES;
 use crate::many::{Batch, Finished, ManyProgress, WEIGHT_STEP_BYTES, Wanted};
 use crate::memory::{CALLER_BYTES, CONNECTION_BYTES};
-use crate::shard::{Shard, serve};
+use crate::shard::Shard;
 use crate::shards::ShardThread;
+use crate::shards::serve;
 use crate::stream::{StreamReader, stream};
 
 /// A run that has not ended by then never will: the slowest origin with the longest waits is done in a tenth.
