@@ -211,7 +211,8 @@ fn spawn(job: &Job, arguments: &[String], log: &Path) -> Result<(), String> {
     let status = command.status().map_err(said);
     // What is left there is another's to complain of.
     let _ = fs::remove_dir_all(&own);
-    match status?.code() {
+    let status = status?;
+    match status.code() {
         Some(0) => Ok(()),
         Some(124 | 137) => Err(format!("it hangs: ended after {} minutes", LONGEST.as_secs() / 60)),
         _ => Err(status.to_string()),

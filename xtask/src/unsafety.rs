@@ -7,7 +7,7 @@ use crate::sources::{Source, Sources};
 /// File, and why the safe way will not do.
 const ALLOWED: &[(&str, &str)] = &[
     ("crates/engine/src/client.rs", "a caller's buffer becomes a landing for as long as the call lasts"),
-    ("crates/engine/src/connection.rs", "SO_RCVLOWAT, which neither std nor socket2 has"),
+    ("crates/engine/src/socket.rs", "SO_RCVLOWAT, which neither std nor socket2 has"),
     ("crates/engine/src/interface.rs", "getifaddrs(3), which neither std nor rustix has"),
     ("crates/engine/src/landing.rs", "attempts write disjoint ranges of one buffer at the same time"),
     (
