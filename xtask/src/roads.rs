@@ -134,7 +134,7 @@ mod tests {
             ("`restart()`", true),
             ("`restart(fault, attempt)`", true),
             ("`Verdict::Again`", true),
-            ("`crates/engine/src/shard.rs`", true),
+            ("`crates/engine/src/shard/mod.rs`", true),
             ("```text\nShard::start -> restart()\n```", true),
             ("`Shard`, `restart`", true),
             ("`Shards`", false),
@@ -145,7 +145,7 @@ mod tests {
             ("`star()`", false),
             ("`start()`, `ghost()`", false),
             ("`Verdict::Later`", false),
-            ("`crates/engine/src/shards.rs`", false),
+            ("`crates/engine/src/shard/shards.rs`", false),
             ("```text\nShard::stop\n```", false),
             (
                 "`pwrite(2)`, `--window`, `If-Match`, `206`, `Range<u64>`, `std::mem::swap`, Shard::stop, (stop())",
@@ -153,7 +153,7 @@ mod tests {
             ),
         ];
         for (text, well) in table {
-            let sources = of(&[("crates/engine/src/shard.rs", SHARD), ("docs/life-of-a-get.md", text)]);
+            let sources = of(&[("crates/engine/src/shard/mod.rs", SHARD), ("docs/life-of-a-get.md", text)]);
             let said = check(&sources);
             assert_eq!(said.is_empty(), well, "{text}: {said:?}");
         }

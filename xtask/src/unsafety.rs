@@ -6,17 +6,17 @@ use crate::sources::{Source, Sources};
 
 /// File, and why the safe way will not do.
 const ALLOWED: &[(&str, &str)] = &[
-    ("crates/engine/src/client.rs", "a caller's buffer becomes a landing for as long as the call lasts"),
-    ("crates/engine/src/socket.rs", "SO_RCVLOWAT, which neither std nor socket2 has"),
-    ("crates/engine/src/interface.rs", "getifaddrs(3), which neither std nor rustix has"),
-    ("crates/engine/src/landing.rs", "attempts write disjoint ranges of one buffer at the same time"),
+    ("crates/engine/src/client/mod.rs", "a caller's buffer becomes a landing for as long as the call lasts"),
+    ("crates/engine/src/net/socket.rs", "SO_RCVLOWAT, which neither std nor socket2 has"),
+    ("crates/engine/src/net/interface.rs", "getifaddrs(3), which neither std nor rustix has"),
+    ("crates/engine/src/sink/landing.rs", "attempts write disjoint ranges of one buffer at the same time"),
     (
-        "crates/engine/src/reader/segment.rs",
+        "crates/engine/src/read/segment.rs",
         "replies refer to bytes that have landed while others land beside them",
     ),
-    ("crates/engine/src/lease.rs", "pages straight from mmap(2), reused without being zeroed"),
+    ("crates/engine/src/memory/lease.rs", "pages straight from mmap(2), reused without being zeroed"),
     ("crates/engine/src/sim/run.rs", "a simulated caller lends its buffer as a real one does"),
-    ("crates/engine/src/stream.rs", "a reader and a writer use disjoint bytes of one room"),
+    ("crates/engine/src/sink/stream.rs", "a reader and a writer use disjoint bytes of one room"),
     ("crates/engine/tests/weights/allocator.rs", "an allocator that counts, which is unsafe by its trait"),
     (
         "crates/mount/src/given.rs",
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn a_row_that_names_nothing_is_said() {
         let said = super::check(&of(&[("crates/cli/src/sys.rs", "unsafe fn f() {}")]));
-        assert!(said.iter().any(|c| c.say.contains("crates/engine/src/lease.rs")));
+        assert!(said.iter().any(|c| c.say.contains("crates/engine/src/memory/lease.rs")));
         assert!(!said.iter().any(|c| c.say.contains("crates/cli/src/sys.rs")));
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::outage::Waited;
+use crate::policy::outage::Waited;
 
 /// What holds the speed back. Displayed as a short sentence: `the network or the origin: 12 in flight carry 1.2GiB/s, …`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

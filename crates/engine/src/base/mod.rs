@@ -1,5 +1,9 @@
 //! The ground floor: what every room may use, and what uses none of them.
 
+pub(crate) mod callers;
+pub(crate) mod files;
+pub(crate) mod thread_clock;
+
 pub(crate) mod clock;
 pub(crate) mod error;
 pub(crate) mod limited_by;

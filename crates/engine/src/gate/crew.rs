@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Post;
-use crate::queue::Priority;
+use crate::policy::queue::Priority;
 
 /// The workers of one transfer, or of one get of many objects.
 pub(crate) trait Crew: Send + Sync {

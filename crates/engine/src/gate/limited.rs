@@ -2,7 +2,7 @@
 
 use super::cells::Cores;
 use crate::base::limited_by::{Bound, LimitedBy};
-use crate::pace::{Gate as Waits, LimitedBy as ByPace};
+use crate::policy::pace::{Gate as Waits, LimitedBy as ByPace};
 
 /// Requests a second that may be sent.
 #[derive(Clone, Copy, Debug, Default)]

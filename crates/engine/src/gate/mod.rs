@@ -10,6 +10,8 @@
 //!   desk:     hands out as many slots, without which no worker asks for a part: what is awaited first
 //! ```
 
+pub(crate) mod slots;
+
 mod bandwidth;
 mod cells;
 mod crew;
@@ -27,16 +29,15 @@ use std::time::{Duration, Instant};
 use flatout_settings::Settings;
 use flatout_wire::endpoint::Endpoint;
 
+use crate::api::refusal::Failure;
 use crate::base::limited_by::{Bound, Host, LimitedBy, Tally};
 use crate::base::operation::{Class, Load};
-use crate::base::time::now;
-use crate::base::time::unix_seconds;
-use crate::memory::{ParallelBy, Shares};
-use crate::pace::{Limits, Pace, Remembered, Seed};
-use crate::queue::{Asker, Priority};
-use crate::refusal::Failure;
+use crate::base::time::{now, unix_seconds};
+use crate::memory::shares::{ParallelBy, Shares};
+use crate::policy::pace::{Limits, Pace, Remembered, Seed};
+use crate::policy::queue::{Asker, Priority};
 
-use crate::slots::{Desk, Turns};
+use crate::gate::slots::{Desk, Turns};
 pub(crate) use bandwidth::Bandwidth;
 pub(crate) use cells::Cell;
 use cells::{Cores, Sums};

@@ -9,15 +9,14 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use super::{Cell, Gate};
+use crate::api::refusal::Failure;
 use crate::base::error::{Error, ErrorKind};
 use crate::base::limited_by::Host;
 use crate::base::operation::Class;
 use crate::base::time::now;
-use crate::base::wording::broke;
-use crate::base::wording::silence;
-use crate::outage::{Admission, Outage, Waited};
-use crate::refusal::Failure;
-use crate::retry::Fault;
+use crate::base::wording::{broke, silence};
+use crate::policy::outage::{Admission, Outage, Waited};
+use crate::policy::retry::Fault;
 
 /// An outage of a fraction of a second is nobody's news.
 const NEWS_AFTER: Duration = Duration::from_secs(1);

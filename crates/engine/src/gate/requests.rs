@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use super::cells::{Cell, Counted};
 use crate::base::operation::{Class, Load};
 use crate::base::time::now;
-use crate::pace::Gate as Waits;
-use crate::pace::bucket::Bucket;
-use crate::pace::throttle::Throttle;
+use crate::policy::pace::Gate as Waits;
+use crate::policy::pace::bucket::Bucket;
+use crate::policy::pace::throttle::Throttle;
 
 /// The requests to one origin.
 pub(crate) struct Requests {

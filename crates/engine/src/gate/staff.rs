@@ -8,7 +8,7 @@
 //! What is fetched ahead has the workers that what is awaited has no use for, and its lead in any case: those beyond the limit
 //! wait for slots, which `queue` gives to what is awaited first.
 
-use crate::queue::Priority;
+use crate::policy::queue::Priority;
 
 /// The workers of one transfer, or of one get of many objects.
 #[derive(Debug)]

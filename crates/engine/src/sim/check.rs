@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::run::{Ended, ManyEnded, Outcome};
 use super::scenario::{Address, Fault, Framing, Interruption, Land, Scenario, Task, Wrong};
 use super::world::{Exchange, WHOLE, World};
-use crate::account::Dialect;
+use crate::api::account::Dialect;
 use crate::base::error::{Error, ErrorKind};
 use crate::base::report::{Report, Verified};
 

@@ -9,12 +9,12 @@ use super::line;
 use super::run::{config, location, look_until, start_shards};
 use super::scenario::{Etag, Framing, Object, Scenario, Task};
 use super::world::World;
-use crate::account::Dialect;
+use crate::api::account::Dialect;
 use crate::client::Client;
-use crate::get::Get;
-use crate::landing::Landing;
-use crate::queue::Priority;
-use crate::queue::Priority::{Ahead, Awaited};
+use crate::policy::queue::Priority;
+use crate::policy::queue::Priority::{Ahead, Awaited};
+use crate::sink::landing::Landing;
+use crate::transfer::get::Get;
 
 const PART: u64 = 10_000;
 /// A part's time: its second, a connection's and an answer's.

@@ -7,7 +7,7 @@ use flatout_wire::checksum::Algorithm;
 
 use super::scenario::{Ask, Etag, Fault, Framing, Wrong};
 use super::world::{Exchange, HEAD, LAST_BYTE, WHOLE, World};
-use crate::account::Dialect;
+use crate::api::account::Dialect;
 use crate::base::error::ErrorKind;
 
 /// An answer on its way.

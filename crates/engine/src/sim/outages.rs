@@ -9,7 +9,7 @@ use super::check::check;
 use super::run::{ManyEnded, run};
 use super::scenario::{Address, Draw, Framing, Land, Object, Scenario, Task};
 use super::shapes::fair;
-use crate::account::Dialect;
+use crate::api::account::Dialect;
 use crate::base::error::ErrorKind;
 
 const OBJECTS: u64 = 300;

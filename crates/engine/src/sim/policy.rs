@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::scenario::Draw;
-use crate::many::{Item, MayBegin, Queue, Work};
-use crate::plan::Plan;
+use crate::batch::{Item, MayBegin, Queue, Work};
+use crate::policy::plan::Plan;
 
 /// Runs `workers` workers of a queue in rounds; each object and each part must be given out once, and nobody may be idle
 /// while there is something to do.

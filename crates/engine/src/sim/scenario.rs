@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use flatout_wire::range::Span;
 
-use crate::account::Dialect;
-use crate::hedge::PATIENCE_MIN;
-use crate::retry::Dice;
+use crate::api::account::Dialect;
+use crate::policy::hedge::PATIENCE_MIN;
+use crate::policy::retry::Dice;
 
 /// Where all chance comes from.
 pub(super) struct Draw(Dice);

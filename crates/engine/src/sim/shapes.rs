@@ -8,7 +8,7 @@ use super::scenario::{
     Address, Ask, Draw, Etag, Fault, Framing, Interruption, Land, Object, Origin, Replaced, Scenario, Task,
     Tuning, Wrong,
 };
-use crate::account::Dialect;
+use crate::api::account::Dialect;
 
 type Shape = fn(&mut Scenario, &mut Draw);
 

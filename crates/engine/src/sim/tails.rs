@@ -8,8 +8,8 @@ use super::check::check;
 use super::run::run;
 use super::scenario::{Address, Draw, Fault, Framing, Land, Scenario, Task};
 use super::shapes::fair;
-use crate::account::Dialect;
-use crate::hedge::{BUDGET_FIRST, REFILL};
+use crate::api::account::Dialect;
+use crate::policy::hedge::{BUDGET_FIRST, REFILL};
 
 /// A get of 120 parts by eight workers, a third of a second each: six seconds on a clean day.
 fn steady(seed: u64) -> Scenario {

@@ -12,7 +12,7 @@ use super::run::run;
 use super::scenario::{Address, Ask, Fault, Framing, Interruption, Land, Scenario, Task};
 use super::shapes::SHAPES;
 use super::world::{Exchange, Window, World};
-use crate::account::Dialect;
+use crate::api::account::Dialect;
 
 /// Seeds that a plain run goes through.
 const SEEDS: u64 = 1_000;

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::scenario::{Ask, Draw, Fault, Scenario};
 use crate::base::error::ErrorKind;
-use crate::lease::Pool;
+use crate::memory::lease::Pool;
 
 /// What heads bring along of a body: it may have been received twice where the rest of the body never came.
 pub(super) const AHEAD_BYTES: u64 = 4 << 10;

@@ -1,0 +1,534 @@
+//! The account: the services of both dialects, the keys for each, and where buckets turned out to lie.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use flatout_settings::Settings;
+use flatout_wire::endpoint::Endpoint;
+use flatout_wire::head::Head;
+use flatout_wire::location::{HttpUrl, Location, LocationError};
+use flatout_wire::oss::Oss;
+use flatout_wire::oss_sign::{self, RANGE_BEHAVIOR, Resource, Version};
+use flatout_wire::request::{self, Method, Request};
+use flatout_wire::s3::S3;
+use flatout_wire::sign::{self, Signer};
+
+use crate::api::credentials::{Held, Keys, Provider};
+use crate::api::refusal::{self, Doubt, Failure};
+use crate::api::service::Ask;
+use crate::base::error::{Error, ErrorKind, SETTINGS};
+use crate::base::operation::Class;
+use crate::base::time::unix_seconds;
+use crate::net::proxy::is_metadata;
+
+/// By whose rules a request is made and signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// Plain HTTP: not signed.
+    Plain,
+    /// Amazon S3 and whatever speaks it.
+    S3,
+    /// Alibaba Cloud OSS.
+    Oss,
+}
+
+/// An object, or one of its versions.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) location: Location,
+    /// That of the origin; the newest where absent.
+    pub(crate) version_id: Option<Arc<str>>,
+}
+
+impl From<Location> for Target {
+    fn from(location: Location) -> Target {
+        Target { location, version_id: None }
+    }
+}
+
+/// What a store is asked for, apart from where it lies and whose keys sign: enough to ask again elsewhere.
+#[derive(Clone, Debug)]
+pub(crate) enum Errand {
+    Get(Target),
+    /// The whole of an object by one answer, which states its checksum too.
+    Whole(Target),
+    /// Of a bucket's object with the checksums that the origin has.
+    Head(Target),
+    /// One page of the listing of `under`.
+    Page {
+        under: Location,
+        delimiter: Option<char>,
+        token: Option<String>,
+        /// Keys and prefixes that it may have at most; the origin's own bound where nobody says.
+        most: Option<u32>,
+    },
+    Buckets {
+        dialect: Dialect,
+        marker: Option<String>,
+    },
+}
+
+/// What one request is signed with; kept until its answer is judged.
+#[derive(Clone)]
+pub(crate) enum Pen {
+    Plain,
+    S3(Arc<Held<Signer>>),
+    Oss(Arc<Held<oss_sign::Signer>>),
+}
+
+/// What calls are made with.
+pub(crate) struct Account {
+    s3: Arc<S3>,
+    /// Where there is neither a region nor an endpoint, only those who ask for OSS need to know.
+    oss: Result<Oss, LocationError>,
+    pub(crate) aws_keys: Arc<Keys<Signer>>,
+    pub(crate) oss_keys: Arc<Keys<oss_sign::Signer>>,
+    s3_payer: bool,
+    oss_payer: bool,
+    /// Buckets that an answer said to lie elsewhere.
+    moved: Mutex<HashMap<String, Arc<S3>>>,
+}
+
+/// What holds for `oss://` where a knob serves both dialects, and what was found around is about S3 alone: the addressing
+/// and the payer that AWS's own files name say nothing about OSS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OssSettings {
+    /// `auto`, `path` or `virtual`; as the knob says where absent.
+    pub addressing: Option<String>,
+    /// Whether to agree to pay; as the knob says where absent.
+    pub request_payer: Option<bool>,
+}
+
+impl Account {
+    pub(crate) fn new(
+        settings: &Settings,
+        differs: &OssSettings,
+        aws: Arc<dyn Provider>,
+        oss: Arc<dyn Provider>,
+        ask: Arc<dyn Ask>,
+    ) -> Result<Account, LocationError> {
+        let addressing = settings.addressing.parse()?;
+        let s3 = S3::new(settings.endpoint_url.as_deref(), settings.region.as_deref(), addressing)?;
+        let version: Version = settings.oss_signature.parse()?;
+        let addressing = differs.addressing.as_ref().unwrap_or(&settings.addressing).parse()?;
+        let service = Oss::new(settings.oss_endpoint.as_deref(), settings.oss_region.as_deref(), addressing);
+        let region = s3.region.clone();
+        let aws_keys = Keys::new(aws, ask.clone(), move |credentials| Signer::new(credentials, &region));
+        let signing = service.clone();
+        let oss_keys = Keys::new(oss, ask, move |credentials| match &signing {
+            Ok(oss) => oss.signer(credentials, version),
+            // Nothing is asked of it: `Account::pen` refuses before.
+            Err(_) => oss_sign::Signer::new(credentials, version, "", ""),
+        });
+        Ok(Account {
+            s3: Arc::new(s3),
+            oss: service,
+            aws_keys,
+            oss_keys,
+            s3_payer: settings.request_payer,
+            oss_payer: differs.request_payer.unwrap_or(settings.request_payer),
+            moved: Mutex::default(),
+        })
+    }
+
+    /// Where calls about no bucket go, for an error.
+    pub(crate) fn endpoint(&self, dialect: Dialect) -> String {
+        match (dialect, &self.oss) {
+            (Dialect::Oss, Ok(oss)) => oss.endpoint.to_string(),
+            (Dialect::Oss, Err(_)) => "oss://".into(),
+            _ => self.s3.endpoint.to_string(),
+        }
+    }
+
+    /// Where a location is asked for, as far as is known by now.
+    pub(crate) fn endpoint_of(&self, location: &Location) -> Result<Endpoint, Error> {
+        Ok(match location {
+            Location::S3 { bucket, .. } => self.s3_for(bucket).endpoint_of(bucket),
+            Location::Oss { bucket, .. } => self.oss()?.endpoint_of(bucket),
+            Location::Http { url } => url.endpoint.clone(),
+        })
+    }
+
+    /// Where the buckets of a dialect are asked for.
+    pub(crate) fn endpoint_of_buckets(&self, dialect: Dialect) -> Result<Endpoint, Error> {
+        Ok(match dialect {
+            Dialect::Oss => self.oss()?.endpoint.clone(),
+            Dialect::S3 | Dialect::Plain => self.s3.endpoint.clone(),
+        })
+    }
+
+    /// What comes of an endpoint URL with a path, which most stores have none of: what was not found lies elsewhere then.
+    pub(crate) fn note_on_path(&self, dialect: Dialect) -> Option<String> {
+        let path = match dialect {
+            Dialect::Plain => return None,
+            Dialect::S3 => &self.s3.base_path,
+            Dialect::Oss => &self.oss.as_ref().ok()?.base_path,
+        };
+        let says = || {
+            format!(
+                "the endpoint URL has a path, and {path} comes before every bucket: leave it out, unless the store lies there"
+            )
+        };
+        (!path.is_empty()).then(says)
+    }
+
+    /// The failure of a request that was signed by `pen`, with what may be why.
+    pub(crate) fn explain(&self, failure: Failure, pen: &Pen) -> Failure {
+        let dialect = match pen {
+            Pen::Plain => Dialect::Plain,
+            Pen::S3(_) => Dialect::S3,
+            Pen::Oss(_) => Dialect::Oss,
+        };
+        match self.note_on_path(dialect).filter(|_| failure.error.kind() == ErrorKind::NotFound) {
+            Some(note) => Failure { error: failure.error.with_hint_before(&note), ..failure },
+            None => failure,
+        }
+    }
+
+    /// The keys of now; waits while there are none yet.
+    pub(crate) async fn pen(&self, dialect: Dialect) -> Result<Pen, Error> {
+        match dialect {
+            Dialect::Plain => Ok(Pen::Plain),
+            Dialect::S3 => Ok(Pen::S3(self.aws_keys.current().await?)),
+            Dialect::Oss => {
+                self.oss()?;
+                Ok(Pen::Oss(self.oss_keys.current().await?))
+            }
+        }
+    }
+
+    /// After a refusal that casts `doubt` on the keys: whether there are new ones, so that asking again may help.
+    /// The pen is then that of now, and knows why where there are none.
+    pub(crate) async fn renew(&self, pen: &mut Pen, doubt: Doubt) -> bool {
+        match pen {
+            Pen::Plain => false,
+            Pen::S3(held) => renewed(&self.aws_keys, held, doubt).await,
+            Pen::Oss(held) => renewed(&self.oss_keys, held, doubt).await,
+        }
+    }
+
+    /// The request for an errand, signed.
+    pub(crate) fn request(&self, errand: &Errand, pen: &Pen) -> Result<Request, Error> {
+        let (bucket, key) = errand.resource();
+        match errand.dialect() {
+            Dialect::Plain => Ok(plain_request(errand)),
+            Dialect::S3 => {
+                let s3 = self.s3_for(bucket);
+                let mut request = s3_request(&s3, errand);
+                note_payer(self.s3_payer, bucket, "x-amz-request-payer", &mut request);
+                self.sign_s3(&s3, pen, &mut request);
+                Ok(request)
+            }
+            Dialect::Oss => {
+                let mut request = oss_request(self.oss()?, errand);
+                note_payer(self.oss_payer, bucket, "x-oss-request-payer", &mut request);
+                let signer = match pen {
+                    Pen::Oss(held) => held.signer.as_ref(),
+                    _ => None,
+                };
+                match signer {
+                    Some(signer) => signer.sign(&mut request, Resource { bucket, key }, unix_seconds()),
+                    // An origin of several dialects tells them by the signature, or by a header of OSS's own.
+                    None => request.set(RANGE_BEHAVIOR.0, RANGE_BEHAVIOR.1),
+                }
+                Ok(request)
+            }
+        }
+    }
+
+    /// The URL by which whoever has it reads an object for `expires_s` seconds, without keys of his own: a secret.
+    pub(crate) fn presigned(&self, target: Target, pen: &Pen, expires_s: u64) -> Result<String, Error> {
+        let errand = Errand::Get(target);
+        let (bucket, key) = errand.resource();
+        let request = match pen {
+            Pen::Plain => {
+                let error = Error::new(ErrorKind::Unsupported, "a plain URL is not for us to sign");
+                return Err(error.with_hint("hand it on as it is, or name the object by s3:// or oss://"));
+            }
+            Pen::S3(held) => {
+                let expires_s = check_expiry(expires_s, sign::PRESIGNED_MAX_S)?;
+                let s3 = self.s3_for(bucket);
+                let mut request = s3_request(&s3, &errand);
+                note_payer_in_query(self.s3_payer, "x-amz-request-payer", &mut request);
+                let presign = |signer: &Signer| signer.presign(&mut request, expires_s, unix_seconds());
+                self.with_s3_signer(&s3, held, presign).ok_or_else(|| no_keys(pen))?;
+                request
+            }
+            Pen::Oss(held) => {
+                let Some(signer) = &held.signer else { return Err(no_keys(pen)) };
+                let expires_s = check_expiry(expires_s, signer.presigned_max_s())?;
+                let mut request = oss_request(self.oss()?, &errand);
+                note_payer_in_query(self.oss_payer, "x-oss-request-payer", &mut request);
+                signer.presign(&mut request, Resource { bucket, key }, expires_s, unix_seconds());
+                request
+            }
+        };
+        Ok(request.url())
+    }
+
+    /// Learns from a refusal where an S3 bucket lies; whether asking again goes there. OSS is not followed: what it
+    /// names is the public endpoint of a region that costs traffic and time, which is the user's to choose.
+    ///
+    /// A region that is known already is taken out of the head: it is not what the origin refuses for.
+    pub(crate) fn learn(&self, errand: &Errand, head: &mut Head, body: &[u8]) -> bool {
+        let (bucket, _) = errand.resource();
+        if errand.dialect() != Dialect::S3 || bucket.is_empty() {
+            return false;
+        }
+        let (known, told) = (self.s3_for(bucket), refusal::whereabouts(head, body));
+        let moved = told.and_then(|(region, url)| {
+            let endpoint = url.filter(|url| errand.is_asked_by(url)).map(|url| url.endpoint);
+            let elsewhere = |from: &S3| from.elsewhere(bucket, region.as_deref(), endpoint.as_ref());
+            // Another request may have learnt it while this one was on its way.
+            elsewhere(&known).or_else(|| elsewhere(&self.s3))
+        });
+        match moved {
+            Some(s3) => {
+                let mut moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
+                moved.insert(bucket.to_owned(), Arc::new(s3));
+                true
+            }
+            None => {
+                head.bucket_region.take_if(|region| *region == known.region);
+                false
+            }
+        }
+    }
+
+    fn oss(&self) -> Result<&Oss, Error> {
+        self.oss.as_ref().map_err(|why| {
+            let error = Error::new(ErrorKind::Usage, why.to_string());
+            match why {
+                LocationError::NoOssEndpoint => error,
+                LocationError::BadRegion { .. } => error.during(SETTINGS, "oss-region"),
+                _ => error.during(SETTINGS, "oss-endpoint"),
+            }
+        })
+    }
+
+    fn s3_for(&self, bucket: &str) -> Arc<S3> {
+        let moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
+        moved.get(bucket).unwrap_or(&self.s3).clone()
+    }
+
+    fn sign_s3(&self, s3: &S3, pen: &Pen, request: &mut Request) {
+        let Pen::S3(held) = pen else { return };
+        // Without keys it leaves unsigned.
+        let _ = self.with_s3_signer(s3, held, |signer| signer.sign(request, unix_seconds()));
+    }
+
+    /// `None` without keys. A bucket in another region than the keys' signer is made for costs the key of the day anew, once a
+    /// minute and object.
+    fn with_s3_signer(&self, s3: &S3, held: &Held<Signer>, sign: impl FnOnce(&Signer)) -> Option<()> {
+        let signer = held.signer.as_ref()?;
+        match s3.region == self.s3.region {
+            true => sign(signer),
+            false => sign(&Signer::new(held.credentials()?.clone(), &s3.region)),
+        }
+        Some(())
+    }
+}
+
+fn note_payer(pays: bool, bucket: &str, header: &str, request: &mut Request) {
+    if pays && !bucket.is_empty() {
+        request.set(header, "requester");
+    }
+}
+
+/// Whoever uses a presigned URL sends no header for it.
+fn note_payer_in_query(pays: bool, name: &str, request: &mut Request) {
+    if pays {
+        request.add_parameter(name, "requester");
+    }
+}
+
+fn check_expiry(expires_s: u64, most_s: u32) -> Result<u32, Error> {
+    let within = u32::try_from(expires_s).ok().filter(|expires_s| (1..=most_s).contains(expires_s));
+    within.ok_or_else(|| {
+        let cause = format!("a presigned URL cannot work for {expires_s} seconds");
+        Error::new(ErrorKind::Usage, cause).with_hint(format!("say 1 to {most_s} seconds"))
+    })
+}
+
+fn no_keys(pen: &Pen) -> Error {
+    let error = Error::new(ErrorKind::Denied, "there are no keys to sign with");
+    error.with_hint(pen.note().unwrap_or("`flatout config show` says where keys come from"))
+}
+
+async fn renewed<S: Send + Sync + 'static>(
+    keys: &Arc<Keys<S>>,
+    held: &mut Arc<Held<S>>,
+    doubt: Doubt,
+) -> bool {
+    if doubt == Doubt::None {
+        return false;
+    }
+    let renewed = keys.renew(held.number, doubt == Doubt::Sure).await;
+    if let Ok(now) = keys.current().await {
+        *held = now;
+    }
+    renewed
+}
+
+fn plain_request(errand: &Errand) -> Request {
+    let (Errand::Get(target) | Errand::Whole(target) | Errand::Head(target)) = errand else {
+        unreachable!("only a URL is plain, and it can be read and looked at");
+    };
+    let Location::Http { url } = &target.location else { unreachable!("no other location is plain") };
+    let mut request = request::get_url(url);
+    if matches!(errand, Errand::Head(_)) {
+        request.method = Method::Head;
+    }
+    request
+}
+
+fn s3_request(s3: &S3, errand: &Errand) -> Request {
+    let (bucket, key) = errand.resource();
+    let mut request = match errand {
+        Errand::Get(_) => s3.get_object(bucket, key),
+        Errand::Whole(_) => {
+            let mut request = s3.get_object(bucket, key);
+            request.set("x-amz-checksum-mode", "ENABLED");
+            request
+        }
+        Errand::Head(_) => s3.head_object(bucket, key),
+        Errand::Page { under, delimiter, token, most } => {
+            s3.list_objects_v2(bucket, under.key(), *delimiter, token.as_deref(), *most)
+        }
+        Errand::Buckets { .. } => s3.list_buckets(),
+    };
+    name_version(errand, &mut request);
+    request
+}
+
+fn name_version(errand: &Errand, request: &mut Request) {
+    let target = match errand {
+        Errand::Get(target) | Errand::Whole(target) | Errand::Head(target) => target,
+        Errand::Page { .. } | Errand::Buckets { .. } => return,
+    };
+    if let Some(version_id) = &target.version_id {
+        request.add_parameter("versionId", version_id);
+    }
+}
+
+fn oss_request(oss: &Oss, errand: &Errand) -> Request {
+    let (bucket, key) = errand.resource();
+    let mut request = match errand {
+        Errand::Get(_) | Errand::Whole(_) => oss.get_object(bucket, key),
+        Errand::Head(_) => oss.head_object(bucket, key),
+        Errand::Page { under, delimiter, token, most } => {
+            oss.list_objects_v2(bucket, under.key(), *delimiter, token.as_deref(), *most)
+        }
+        Errand::Buckets { marker, .. } => oss.list_buckets(marker.as_deref()),
+    };
+    name_version(errand, &mut request);
+    request
+}
+
+impl Dialect {
+    /// The dialect in which a location is asked for.
+    pub fn of(location: &Location) -> Dialect {
+        match location {
+            Location::S3 { .. } => Dialect::S3,
+            Location::Oss { .. } => Dialect::Oss,
+            Location::Http { .. } => Dialect::Plain,
+        }
+    }
+}
+
+impl Errand {
+    pub(crate) fn dialect(&self) -> Dialect {
+        match self {
+            Errand::Get(target) | Errand::Whole(target) | Errand::Head(target) => {
+                Dialect::of(&target.location)
+            }
+            Errand::Page { under, .. } => Dialect::of(under),
+            Errand::Buckets { dialect, .. } => *dialect,
+        }
+    }
+
+    pub(crate) fn bucket(&self) -> &str {
+        self.resource().0
+    }
+
+    /// Whose limits at the origin it counts for.
+    pub(crate) fn class(&self) -> Class {
+        match self {
+            Errand::Get(_) | Errand::Whole(_) | Errand::Head(_) => Class::Read,
+            Errand::Page { .. } | Errand::Buckets { .. } => Class::List,
+        }
+    }
+
+    /// Whether a URL asks for the same of a bucket: only a redirect to one tells where the bucket lies. None that leads to
+    /// a machine's own metadata does.
+    fn is_asked_by(&self, url: &HttpUrl) -> bool {
+        let (bucket, key) = self.resource();
+        let has_query = url.path_and_query.contains('?');
+        S3::is_same_resource(url, bucket, key)
+            && (!has_query || self.has_query())
+            && !is_metadata(&url.endpoint)
+    }
+
+    /// Whether its own URL has one.
+    fn has_query(&self) -> bool {
+        match self {
+            Errand::Get(target) | Errand::Whole(target) | Errand::Head(target) => target.version_id.is_some(),
+            Errand::Page { .. } => true,
+            Errand::Buckets { .. } => false,
+        }
+    }
+
+    /// Bucket and key that it is about; empty where it is about none.
+    fn resource(&self) -> (&str, &str) {
+        match self {
+            Errand::Get(target) | Errand::Whole(target) | Errand::Head(target) => {
+                target.location.in_bucket().unwrap_or_default()
+            }
+            Errand::Page { under, .. } => (under.in_bucket().unwrap_or_default().0, ""),
+            Errand::Buckets { .. } => ("", ""),
+        }
+    }
+}
+
+impl Pen {
+    /// Why the request is not signed, or what else there is to know of its keys.
+    pub(crate) fn note(&self) -> Option<&str> {
+        match self {
+            Pen::Plain => Some(
+                "plain URLs are asked for as they are: use a presigned one that has not expired, or s3:// with --endpoint-url",
+            ),
+            Pen::S3(held) => held.note.as_deref(),
+            Pen::Oss(held) => held.note.as_deref(),
+        }
+    }
+
+    /// The origin has let in what was signed with these keys.
+    pub(crate) fn on_accepted(&self) {
+        match self {
+            Pen::Plain => {}
+            Pen::S3(held) => held.on_accepted(),
+            Pen::Oss(held) => held.on_accepted(),
+        }
+    }
+
+    /// Another number is another pair of keys.
+    pub(crate) fn number(&self) -> u64 {
+        match self {
+            Pen::Plain => 0,
+            Pen::S3(held) => held.number,
+            Pen::Oss(held) => held.number,
+        }
+    }
+}
+
+/// An object has a key; a bucket or a folder cannot be read.
+pub(crate) fn check_object(location: &Location) -> Result<(), Error> {
+    match location {
+        Location::S3 { key, .. } | Location::Oss { key, .. } if key.is_empty() => {
+            Err(Error::new(ErrorKind::Usage, "this is a bucket, not an object")
+                .during("read", location)
+                .with_hint(format!("name an object: {location}/KEY; `flatout ls` shows what is there")))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,8 @@
+//! What is asked of a store, by whom, and what its answers mean.
+
+pub(crate) mod account;
+pub mod credentials;
+pub(crate) mod object;
+pub(crate) mod pinned;
+pub(crate) mod refusal;
+pub(crate) mod service;

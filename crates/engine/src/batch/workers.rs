@@ -1,0 +1,56 @@
+//! The loop of a worker: whatever is to be done next, an object or a part of one.
+
+use std::rc::Rc;
+
+use super::queue::Work;
+use super::shared::{Batch, Worker};
+use crate::shard::Shard;
+use crate::transfer::drive::{drive, drive_lead};
+use crate::transfer::hold::Hold;
+use crate::transfer::part::Part;
+
+/// Works until the batch has nothing more to do, or is to stop; what is on its way then is dropped.
+pub(crate) async fn drive_many(shard: Rc<Shard>, mut worker: Worker) {
+    let batch = worker.batch.clone();
+    batch.gate.keep_time();
+    tokio::select! {
+        biased;
+        () = work(&shard, &mut worker) => {}
+        () = batch.stopped() => {}
+    }
+}
+
+async fn work(shard: &Rc<Shard>, worker: &mut Worker) {
+    let number = shard.number;
+    while worker.post.goes_on() {
+        let Some(work) = worker.batch.take(worker.prefers_parts).await else { break };
+        match work {
+            Work::Object(task) => {
+                if let Some(hold) = worker.batch.begin(task) {
+                    drive_lead(shard.clone(), hold, None).await;
+                }
+            }
+            Work::Part(hold) => {
+                hold.join_shard(number);
+                part(shard, &worker.batch, &hold).await;
+            }
+        }
+    }
+}
+
+/// Fetches one part, if there is one left.
+async fn part(shard: &Rc<Shard>, batch: &Batch, hold: &Hold) {
+    if hold.is_stopped() {
+        return batch.close(hold);
+    }
+    let one = async {
+        match hold.take_part(shard.number, None).await? {
+            Some(turn) => Part::start(hold, turn).fetch(shard, None).await,
+            None => {
+                batch.close(hold);
+                Ok(())
+            }
+        }
+    };
+    drive(hold, one).await;
+}

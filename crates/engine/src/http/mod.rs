@@ -1,0 +1,3 @@
+//! Our own HTTP/1.1 of the data path.
+
+pub(crate) mod connection;

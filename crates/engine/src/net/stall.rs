@@ -1,0 +1,113 @@
+//! Stalls: how long a connection has brought nothing.
+
+use std::cell::Cell;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+use crate::base::wording::silence;
+use crate::net::socket::Socket;
+
+/// Ticks between two looks at a connection from which nothing comes.
+pub(crate) const STALL_TICKS: u32 = 4;
+
+/// Counts ticks without a byte. A shard that was blocked sees one late tick, not all that it missed, so the time in
+/// which we did not listen is not held against the origin.
+pub(crate) struct StallClock {
+    timeout: Duration,
+    tick: Duration,
+    sleep: Option<Pin<Box<Sleep>>>,
+    idle_ticks: u32,
+    /// Since the last receive, in whole ticks, and what had come below the floor at the last.
+    waited: Duration,
+    queued_bytes: u64,
+    silence: Silence,
+}
+
+/// For how long nothing has come, in whole ticks: for whoever looks on while somebody else receives.
+#[derive(Clone, Default)]
+pub(crate) struct Silence(Rc<(Cell<Duration>, Cell<Duration>)>);
+
+impl Silence {
+    pub(crate) fn so_far(&self) -> Duration {
+        self.0.0.get()
+    }
+
+    /// The longest since this was asked last.
+    pub(crate) fn take_longest(&self) -> Duration {
+        self.0.1.replace(self.so_far())
+    }
+
+    fn set(&self, so_far: Duration) {
+        self.0.0.set(so_far);
+        self.0.1.set(self.0.1.get().max(so_far));
+    }
+}
+
+impl StallClock {
+    pub(crate) fn new(timeout: Duration) -> StallClock {
+        StallClock {
+            timeout,
+            tick: timeout / STALL_TICKS,
+            sleep: None,
+            idle_ticks: 0,
+            waited: Duration::ZERO,
+            queued_bytes: 0,
+            silence: Silence::default(),
+        }
+    }
+
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Looks as often as that, if not more often anyway.
+    pub(crate) fn look_every(&mut self, tick: Duration) {
+        self.tick = tick.min(self.timeout / STALL_TICKS).max(Duration::from_millis(1));
+    }
+
+    /// For whoever looks on.
+    pub(crate) fn silence(&self) -> Silence {
+        self.silence.clone()
+    }
+
+    /// Reads once; `TimedOut` when nothing has come for the whole timeout.
+    pub(crate) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        socket: &mut Socket,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            if let Poll::Ready(read) = Pin::new(&mut *socket).poll_read(cx, buffer) {
+                (self.idle_ticks, self.waited, self.queued_bytes) = (0, Duration::ZERO, 0);
+                self.silence.set(Duration::ZERO);
+                return Poll::Ready(read);
+            }
+            let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(self.tick)));
+            ready!(sleep.as_mut().poll(cx));
+            sleep.as_mut().reset(Instant::now() + self.tick);
+            self.waited += self.tick;
+            // What comes below the floor is progress too.
+            let queued_bytes = socket.queued_bytes();
+            match queued_bytes > self.queued_bytes {
+                true => (self.queued_bytes, self.idle_ticks) = (queued_bytes, 0),
+                false => self.idle_ticks += 1,
+            }
+            // Of the first tick a part had passed before the last byte came.
+            self.silence.set(self.tick * self.idle_ticks.saturating_sub(1));
+            if self.silence.so_far() + self.tick / 2 >= self.timeout {
+                return Poll::Ready(Err(silence()));
+            }
+            // And it is taken, whatever there is: one sees how fast it comes, and a reader gets it.
+            if self.waited + self.tick / 2 >= (self.tick * 2).min(self.timeout / STALL_TICKS) {
+                socket.set_floor(1)?;
+            }
+        }
+    }
+}

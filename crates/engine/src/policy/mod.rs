@@ -1,0 +1,13 @@
+//! Decisions without threads, clocks or sockets: times and chance are arguments, so that tables of facts test them.
+
+pub(crate) mod budget;
+pub(crate) mod flight;
+pub(crate) mod hedge;
+pub(crate) mod lumps;
+pub(crate) mod outage;
+pub(crate) mod pace;
+pub(crate) mod plan;
+pub(crate) mod queue;
+pub(crate) mod rank;
+pub(crate) mod rest;
+pub(crate) mod retry;

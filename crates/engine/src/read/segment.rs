@@ -1,0 +1,150 @@
+//! A segment: one range of a version, on its way into memory of the client's pool or landed there, and the pieces of it that
+//! replies are made of.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use super::counts::Counts;
+use crate::memory::lease::Lease;
+
+/// Nobody waits for any byte.
+const NOBODY: u64 = u64::MAX;
+
+/// One range of a version. Its bytes land in order, and those that have landed stay as they are.
+pub(crate) struct Segment {
+    /// Within the object.
+    pub(super) range: Range<u64>,
+    memory: Lease,
+    /// How many of its bytes have landed.
+    landed: AtomicU64,
+    /// How many must have landed before anybody is to be told.
+    wake_at: AtomicU64,
+    /// Its memory is past the limit.
+    pub(super) is_overdrawn: bool,
+    counts: Arc<Counts>,
+    /// The last field, dropped when the memory has been.
+    _freed: Freed,
+}
+
+/// Who is told that memory of segments has come free.
+pub(super) trait Starving: Send + Sync {
+    fn on_freed(self: Arc<Self>);
+}
+
+struct Freed(Weak<dyn Starving>);
+
+impl Segment {
+    pub(super) fn new(
+        range: Range<u64>,
+        memory: Lease,
+        is_overdrawn: bool,
+        counts: Arc<Counts>,
+        starving: Weak<dyn Starving>,
+    ) -> Segment {
+        assert!(memory.len() as u64 >= range.end - range.start, "a segment has room for its range");
+        counts.held_bytes.fetch_add(memory.len() as u64, Ordering::Relaxed);
+        let (landed, wake_at) = (AtomicU64::new(0), AtomicU64::new(NOBODY));
+        Segment { range, memory, landed, wake_at, is_overdrawn, counts, _freed: Freed(starving) }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+
+    /// How many of its bytes have landed, from its start on.
+    pub(super) fn landed(&self) -> u64 {
+        self.landed.load(Ordering::SeqCst)
+    }
+
+    /// So many have; whether somebody waits for no more.
+    pub(super) fn on_landed(&self, bytes: u64) -> bool {
+        // Both in one order with `wait_for`: either that sees these bytes, or we see who waits.
+        self.landed.store(bytes, Ordering::SeqCst);
+        bytes >= self.wake_at.load(Ordering::SeqCst)
+    }
+
+    /// Where the byte `at` of it lands, and those after it.
+    pub(super) fn place(&self, at: u64) -> *mut u8 {
+        assert!(at <= self.bytes(), "a part of a segment lies within it");
+        // SAFETY: the lease is as long as the segment at least, and `at` within that.
+        unsafe { self.memory.as_ptr().add(at as usize) }
+    }
+
+    /// Somebody is to be told when so many bytes have landed, or nobody any more; how many have.
+    pub(super) fn wait_for(&self, bytes: Option<u64>) -> u64 {
+        self.wake_at.store(bytes.unwrap_or(NOBODY), Ordering::SeqCst);
+        self.landed()
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        self.counts.held_bytes.fetch_sub(self.memory.len() as u64, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Freed {
+    fn drop(&mut self) {
+        if let Some(starving) = self.0.upgrade() {
+            starving.on_freed();
+        }
+    }
+}
+
+/// A piece of what was asked for, where it landed.
+#[derive(Clone)]
+struct Piece {
+    segment: Arc<Segment>,
+    start: usize,
+    bytes: usize,
+}
+
+/// The bytes of a read, where they landed: one slice or several, in order. They stay as long as this lives, and so does
+/// their memory: hold it no longer than it takes to hand them on.
+#[derive(Clone, Default)]
+pub struct Pieces {
+    pieces: Vec<Piece>,
+    bytes: usize,
+}
+
+impl Pieces {
+    /// The bytes in order.
+    pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
+        self.pieces.iter().map(Piece::bytes)
+    }
+
+    /// How many bytes they are in all.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether there is none: what was asked for lies behind the end.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Adds `range` of the object as far as it lies in that segment.
+    pub(super) fn push(&mut self, segment: &Arc<Segment>, range: &Range<u64>) {
+        let start = range.start.max(segment.range.start);
+        let end = range.end.min(segment.range.end);
+        let (start, bytes) = ((start - segment.range.start) as usize, (end - start) as usize);
+        self.pieces.push(Piece { segment: segment.clone(), start, bytes });
+        self.bytes += bytes;
+    }
+}
+
+impl std::fmt::Debug for Pieces {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "Pieces({} bytes in {})", self.bytes, self.pieces.len())
+    }
+}
+
+impl Piece {
+    fn bytes(&self) -> &[u8] {
+        let there = self.segment.landed() as usize;
+        assert!(self.start + self.bytes <= there, "only what has landed is handed out");
+        // SAFETY: within the lease, and landed: nobody writes to these bytes again, and the lease lives as long as `self`.
+        unsafe { std::slice::from_raw_parts(self.segment.memory.as_ptr().add(self.start), self.bytes) }
+    }
+}

@@ -1,0 +1,57 @@
+//! What the threads of a client share: settings, keys, what is known of origins, and memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use flatout_settings::Settings;
+use flatout_wire::endpoint::Endpoint;
+use flatout_wire::location::Location;
+
+use crate::api::account::Account;
+use crate::base::clock::Clock;
+use crate::gate::{Bandwidth, Gate, Gates, origin_of};
+use crate::memory::lease::Pool;
+use crate::memory::shares::Shares;
+use crate::net::endpoint::Endpoints;
+use crate::net::interface::Binds;
+use crate::net::proxy::Routes;
+use crate::net::tls::Tls;
+
+/// What the threads of a client share.
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    pub(crate) account: Arc<Account>,
+    pub(crate) endpoints: Endpoints,
+    pub(crate) binds: Binds,
+    pub(crate) routes: Routes,
+    pub(crate) tls: Tls,
+    pub(crate) clock: Clock,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) shares: Shares,
+    pub(crate) gates: Gates,
+    /// `--bandwidth`, for all transfers together.
+    pub(crate) bandwidth: Option<Bandwidth>,
+}
+
+impl Shared {
+    /// The gate toward the origin of a location.
+    pub(crate) fn gate_of(&self, location: &Location) -> Arc<Gate> {
+        // Whatever keeps a request from being made is told to whoever makes one.
+        let endpoint = self.account.endpoint_of(location).ok();
+        let bucket = location.in_bucket().map_or("", |(bucket, _)| bucket);
+        self.gates.of(endpoint.map(|endpoint| origin_of(&endpoint, bucket)), &self.settings)
+    }
+
+    /// The gate toward the origin behind an endpoint, which may be that of a `bucket`.
+    pub(crate) fn gate_at(&self, endpoint: &Endpoint, bucket: &str) -> Arc<Gate> {
+        self.gates.of(Some(origin_of(endpoint, bucket)), &self.settings)
+    }
+
+    pub(crate) fn connect_timeout(&self) -> Duration {
+        Duration::from_millis(self.settings.connect_timeout_ms)
+    }
+
+    pub(crate) fn stall_timeout(&self) -> Duration {
+        Duration::from_millis(self.settings.stall_timeout_ms)
+    }
+}

@@ -1,0 +1,312 @@
+//! The loops that carry a transfer: the lead, which asks first and settles the plan, and the workers, which take part
+//! after part.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use flatout_wire::head::Head;
+use flatout_wire::range::Span;
+
+use crate::api::object::Asked;
+use crate::api::refusal::Failure;
+use crate::base::error::{Error, ErrorKind};
+use crate::base::version::Version;
+use crate::disk::journal::Kept;
+use crate::gate::slots::Slot;
+use crate::gate::{Crew, Post};
+use crate::policy::queue::Priority;
+use crate::policy::retry::{Attempts, Fault};
+use crate::shard::Shard;
+use crate::shard::control::{self, Call};
+use crate::shard::shards::Task;
+use crate::sink::verify::Statement;
+use crate::transfer::Running;
+use crate::transfer::attempt::{Answer, ask, wait_or_give_up};
+use crate::transfer::hold::Hold;
+use crate::transfer::part::Part;
+use crate::transfer::single::Single;
+use std::sync::Arc;
+use std::sync::Weak;
+
+/// Between rounds of attempts to learn the checksum while the data come.
+const STATEMENT_PAUSE: Duration = Duration::from_millis(500);
+
+/// What of a version is asked for past those who wait to start a part.
+const SMALL_BYTES: u64 = 1 << 20;
+
+impl Crew for Running {
+    fn wants(&self) -> (u64, Priority) {
+        self.wants_workers()
+    }
+
+    fn is_stream(&self) -> bool {
+        self.ground.is_stream()
+    }
+
+    fn start(self: Arc<Self>, post: Post) {
+        let Some(hold) = Hold::join(&self) else { return };
+        let (shard, worker) = (post.shard(), hold.clone());
+        if let Err(error) = self.shards.send(shard, Task::new(move |shard| drive_worker(shard, worker, post)))
+        {
+            hold.fail(error);
+        }
+    }
+}
+
+/// A transfer as a gate knows it.
+pub(crate) fn crew(running: &Arc<Running>) -> Weak<dyn Crew> {
+    let crew: Weak<Running> = Arc::downgrade(running);
+    crew
+}
+
+/// Leads a transfer: first answer, plan, the other workers, then parts like any worker. One of many objects has the
+/// post of whoever leads it.
+pub(crate) async fn drive_lead(shard: Rc<Shard>, hold: Hold, post: Option<Post>) {
+    hold.join_shard(shard.number);
+    if post.is_some() {
+        hold.gate.keep_time();
+    }
+    drive(&hold, lead(&shard, &hold, post)).await;
+}
+
+/// Takes parts until none is left, or there are too many who do.
+async fn drive_worker(shard: Rc<Shard>, hold: Hold, post: Post) {
+    hold.join_shard(shard.number);
+    drive(&hold, work(&shard, &hold, post)).await;
+}
+
+/// Brings a range of a version that is known as one part, so that its bytes land in order; or a whole object by one GET.
+pub(crate) async fn drive_segment(shard: Rc<Shard>, hold: Hold, post: Post) {
+    hold.join_shard(shard.number);
+    hold.gate.keep_time();
+    let running: &Running = &hold;
+    drive(running, async {
+        let Some(bytes) = running.range().map(|range| range.end - range.start) else {
+            return lead(&shard, &hold, Some(post)).await;
+        };
+        let _post = post;
+        // What is small and awaited is one answer of the origin's, not a part: it does not wait for parts to end.
+        let is_small = bytes <= SMALL_BYTES && running.turns.priority() == Priority::Awaited;
+        let slot = if is_small { running.turns.push_in(shard.shared.shares.parallel_max) } else { None };
+        match running.take_part_of(shard.number, bytes, slot).await? {
+            Some(turn) => Part::start(running, turn).fetch(&shard, None).await,
+            None => Ok(()),
+        }
+    })
+    .await;
+}
+
+/// Carries `work` to its end, or to that of its transfer.
+pub(crate) async fn drive(running: &Running, work: impl Future<Output = Result<(), Error>>) {
+    let lost = LostWorker(running);
+    tokio::select! {
+        biased;
+        done = work => if let Err(error) = done { running.fail(error) },
+        () = running.stopped() => {}
+    }
+    std::mem::forget(lost);
+}
+
+/// Fails the transfer of a worker that is dropped on its way: the others would wait for its part.
+struct LostWorker<'a>(&'a Running);
+
+impl Drop for LostWorker<'_> {
+    fn drop(&mut self) {
+        self.0.fail(match std::thread::panicking() {
+            true => Error::new(ErrorKind::Internal, "a worker panicked: this is a defect of flatout"),
+            false => Error::new(ErrorKind::Cancelled, "the client was closed while the transfer ran"),
+        });
+    }
+}
+
+async fn work(shard: &Rc<Shard>, running: &Running, mut post: Post) -> Result<(), Error> {
+    while post.goes_on() {
+        let Some(turn) = running.take_part(shard.number, None).await? else { break };
+        Part::start(running, turn).fetch(shard, None).await?;
+    }
+    Ok(())
+}
+
+async fn lead(shard: &Rc<Shard>, hold: &Hold, post: Option<Post>) -> Result<(), Error> {
+    let running: &Running = hold;
+    let (mut answer, slot) = first_answer(shard, running).await?;
+    if answer.head.status == 200 {
+        return lead_single(shard, hold, answer, slot).await;
+    }
+    let found = answer.content_range().map_err(|failure| failure.error)?;
+    let total = answer.head.object_bytes().ok_or_else(|| {
+        Error::new(ErrorKind::Unsupported, "the origin does not tell the object's size in Content-Range")
+    })?;
+    let range = running.span.resolve(total).map_err(|why| Error::new(ErrorKind::Usage, why.to_string()))?;
+    running.note_span(&answer.head, &range);
+    if let Some(statement) = Statement::of_range(&answer.head.checksums) {
+        running.ledger.state(statement);
+    }
+    let is_probe = running.may_resume() || found.start != range.start;
+    // A probe is one byte, and what is there may take a while to read.
+    let slot = (!is_probe).then_some(slot);
+    let kept = hold.running().kept(&answer.head, &range).await;
+    running.settle(&answer.head, range.clone(), Some(range.end - range.start), &kept, &shard.shared.pool)?;
+    hold.running().keep_journal();
+    ask_for_statement(shard, hold);
+    if is_probe {
+        // A probe for the object's end or its version: its one byte is not part of the plan's first part. It is read so that
+        // the connection can carry a part; one that breaks over it is not kept. The others need not wait for that.
+        if running.parts_left() > 0 {
+            start_workers(hold);
+        }
+        let _ = answer.body.collect(&mut answer.connection).await;
+        answer.finish(shard).await;
+        return work_on(shard, running, post).await;
+    }
+    let first = found.end - found.start;
+    let Some(turn) = running.take_part_of(shard.number, first.max(1), slot).await? else { return Ok(()) };
+    start_workers(hold);
+    Part::start(running, turn).fetch(shard, Some(answer)).await?;
+    work_on(shard, running, post).await
+}
+
+/// What the lead does after the first answer.
+async fn work_on(shard: &Rc<Shard>, running: &Running, post: Option<Post>) -> Result<(), Error> {
+    match post {
+        // One of many: its other parts are among what the workers of the batch choose from.
+        None => Ok(()),
+        Some(post) => work(shard, running, post).await,
+    }
+}
+
+/// A server that ignores ranges sends one stream.
+async fn lead_single(shard: &Rc<Shard>, hold: &Hold, answer: Answer, slot: Slot) -> Result<(), Error> {
+    let running: &Running = hold;
+    let total = answer.head.object_bytes();
+    let wanted = match (&running.span, total) {
+        (Span::Slice(range), None) => range.clone(),
+        (_, None) => 0..u64::MAX,
+        (span, Some(total)) => {
+            span.resolve(total).map_err(|why| Error::new(ErrorKind::Usage, why.to_string()))?
+        }
+    };
+    if wanted.start > 0 {
+        // It was empty a moment ago, or the origin thought so.
+        return Err(Failure::changed("it is longer now").error);
+    }
+    let expected = (wanted.end < u64::MAX).then_some(wanted.end - wanted.start);
+    running.note_span(&answer.head, &wanted);
+    running.settle(&answer.head, wanted, expected, &Kept::default(), &shard.shared.pool)?;
+    if !answer.head.checksums.is_empty() {
+        running.ledger.state(Statement::of(&answer.head.checksums));
+    } else if running.object.asks_for_the_whole() {
+        running.ledger.state(Statement::Nothing("not stated by the origin"));
+    }
+    ask_for_statement(shard, hold);
+    Single::new(shard, running, answer, slot).land().await
+}
+
+/// Asks for the first part of the span, which tells size and version; retries like any part. With the slot that it has.
+async fn first_answer(shard: &Rc<Shard>, running: &Running) -> Result<(Answer, Slot), Error> {
+    // Where something is there already, the version is what matters.
+    let part_bytes = if running.may_resume() { 1 } else { running.first_part_bytes() };
+    let mut asked = match &running.span {
+        Span::All if running.object.asks_for_the_whole() => Asked::Whole,
+        Span::All => Asked::Range(0..part_bytes),
+        Span::From(start) => Asked::Range(*start..start.saturating_add(part_bytes)),
+        Span::Slice(range) => {
+            Asked::Range(range.start..range.end.min(range.start.saturating_add(part_bytes)))
+        }
+        Span::Last(_) => Asked::LastByte,
+    };
+    let mut attempts = Attempts::default();
+    loop {
+        let slot = running.slot().await;
+        let failure = match ask(shard, running, &asked).await {
+            Ok(answer) => match check_first(&answer, &asked) {
+                Ok(()) => return Ok((answer, slot)),
+                Err(failure) => failure,
+            },
+            Err(failure) => failure,
+        };
+        drop(slot);
+        // No range of an empty object can be satisfied; the whole of it can, where no byte is asked for by number.
+        if failure.status == Some(416) && running.span.resolve(0).is_ok() && asked != Asked::Whole {
+            asked = Asked::Whole;
+            continue;
+        }
+        wait_or_give_up(shard, running, failure, &mut attempts).await?;
+    }
+}
+
+fn check_first(answer: &Answer, asked: &Asked) -> Result<(), Failure> {
+    match (answer.head.status, asked) {
+        // MinIO's answer where RFC 9110 has a 416.
+        (206, _) if answer.head.object_bytes() == Some(0) => {
+            let error = Error::new(ErrorKind::Usage, "the object is empty: no range of it can be satisfied");
+            Err(Failure { status: Some(416), ..Failure::last(error) })
+        }
+        (206, Asked::Range(range)) => answer.check(range, &Version::default()),
+        (206, _) => answer.content_range().map(drop),
+        // A server without ranges: one stream, and no error, as long as all of it is wanted.
+        (200, Asked::Whole) => Ok(()),
+        (200, Asked::Range(range)) if range.start == 0 => Ok(()),
+        (status, _) => {
+            let error = Error::new(
+                ErrorKind::Unsupported,
+                format!("the origin does not serve ranges (status {status})"),
+            );
+            Err(Failure::last(error.with_hint("read the whole object")))
+        }
+    }
+}
+
+/// Starts workers for the parts that are left to take, and for the part on its way, whose rest may be shared.
+fn start_workers(hold: &Hold) {
+    if let Some(owner) = &hold.owner {
+        return owner.open(hold.running());
+    }
+    hold.open();
+    hold.gate.hire();
+}
+
+/// Asks an S3 origin for the object's checksum, beside the data; OSS has stated its own with the first answer. One that
+/// refuses leaves the object unverified. One that is down may well state a checksum, and bytes that nobody compared are not
+/// to pass for whole because of that: it is asked as long as data come, and once more when they are all there.
+fn ask_for_statement(shard: &Rc<Shard>, hold: &Hold) {
+    if hold.ledger.is_stated() {
+        return;
+    }
+    let Some(errand) = hold.object.head() else {
+        hold.ledger.state(Statement::Nothing("not stated by the origin"));
+        return;
+    };
+    let (shard, hold) = (shard.clone(), hold.clone());
+    tokio::task::spawn_local(async move {
+        let asked = async {
+            loop {
+                let all_there = hold.is_whole();
+                match control::try_call(&shard, Call::new(errand.clone())).await {
+                    Ok((head, _)) => return note_statement(&hold, &head),
+                    Err(Failure { fault: Fault::Final, .. }) => {
+                        return hold.ledger.state(Statement::Nothing("the origin refused to state it"));
+                    }
+                    Err(failure) if all_there => {
+                        return hold.fail(failure.error.during("read the checksum", &hold.name));
+                    }
+                    Err(_) => tokio::time::sleep(STATEMENT_PAUSE).await,
+                }
+            }
+        };
+        tokio::select! {
+            () = asked => {}
+            () = hold.stopped() => {}
+        }
+    });
+}
+
+/// A statement counts only for the version that is being read.
+fn note_statement(running: &Running, head: &Head) {
+    let stated = Version::of(head, head.content_length);
+    let difference = running.version().and_then(|version| version.difference(&stated));
+    running.ledger.state(match difference {
+        Some(_) => Statement::Nothing("the object was replaced after it was read"),
+        None => Statement::of(&head.checksums),
+    });
+}

@@ -1,0 +1,87 @@
+//! What the caller holds of a transfer: to wait for it, to look on, to cancel it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::base::error::{Error, ErrorKind};
+use crate::base::report::{Progress, Report};
+use crate::policy::queue::Priority;
+use crate::transfer::Running;
+
+/// A running transfer. Dropping it cancels, and waits until every shard has let go of the landing: no thread of the engine's
+/// (see [`crate::Get::on_end`]) may drop one, or wait for it, before its end.
+pub struct Transfer {
+    running: Arc<Running>,
+}
+
+impl Transfer {
+    pub(crate) fn new(running: Arc<Running>) -> Transfer {
+        Transfer { running }
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        self.running.progress()
+    }
+
+    /// A handle that tells progress from any thread, also after the end.
+    pub fn watch(&self) -> Watch {
+        Watch(self.running.clone())
+    }
+
+    /// Somebody begins to wait for it, or nobody does any more: its next parts take their turn by that. Parts that are on
+    /// their way are not stopped.
+    pub fn set_priority(&self, priority: Priority) {
+        self.running.turns.set_priority(priority);
+    }
+
+    /// A handle that cancels from any thread.
+    pub fn cancel_switch(&self) -> CancelSwitch {
+        CancelSwitch(self.running.clone())
+    }
+
+    /// Waits at most `timeout`; whether the transfer has ended.
+    pub fn wait_timeout(&self, timeout: Duration) -> bool {
+        self.running.end.wait_timeout(timeout)
+    }
+
+    /// Waits for the end. When this returns, no shard touches the landing any more.
+    ///
+    /// # Errors
+    /// Whatever ended the transfer first; a file target is then as it was before.
+    pub fn wait(self) -> Result<Report, Error> {
+        self.running.end.take()
+    }
+}
+
+impl Drop for Transfer {
+    /// A child process that inherited the transfer has no shard to wait for.
+    fn drop(&mut self) {
+        if self.running.process == std::process::id() {
+            self.running.fail(Error::new(ErrorKind::Cancelled, "cancelled"));
+            self.running.end.wait();
+        }
+    }
+}
+
+/// Tells the progress of a transfer.
+#[derive(Clone)]
+pub struct Watch(Arc<Running>);
+
+impl Watch {
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        self.0.progress()
+    }
+}
+
+/// Cancels a transfer.
+#[derive(Clone)]
+pub struct CancelSwitch(Arc<Running>);
+
+impl CancelSwitch {
+    /// Ends the transfer with [`ErrorKind::Cancelled`], unless it has ended.
+    pub fn cancel(&self) {
+        self.0.fail(Error::new(ErrorKind::Cancelled, "cancelled"));
+    }
+}

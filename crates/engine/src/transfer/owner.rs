@@ -1,0 +1,19 @@
+//! Who has a transfer carried as one of many objects.
+
+use std::sync::Arc;
+
+use super::Running;
+use crate::base::error::Error;
+use crate::base::report::Report;
+
+/// Who has a transfer carried as one of many objects, by workers that they share.
+pub(crate) trait Owner: Send + Sync {
+    /// Whether other objects wait for a worker.
+    fn has_more(&self) -> bool;
+
+    /// It has parts left to take, or one on its way that may be shared: any worker may have them.
+    fn open(&self, transfer: &Arc<Running>);
+
+    /// It has ended so, and its landing with it.
+    fn on_end(&self, transfer: &Running, result: Result<Report, Error>);
+}
