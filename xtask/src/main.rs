@@ -8,10 +8,12 @@ mod complaint;
 mod licences;
 mod reach;
 mod roads;
+mod rooms;
 mod shape;
 mod sources;
 mod testing;
 mod unsafety;
+mod uses;
 mod workspace;
 
 use std::process::ExitCode;
@@ -59,6 +61,7 @@ fn tidy() -> Result<String, String> {
     complaints.extend(reach::check(&sources));
     complaints.extend(shape::check(&sources));
     complaints.extend(roads::check(&sources));
+    complaints.extend(rooms::check(&sources));
     complaints.extend(settings_page(&sources));
     complaints.extend(settings_type(&workspace));
     verdict(

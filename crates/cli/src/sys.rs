@@ -8,11 +8,8 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use flatout_engine::{Client, Error, Get, Landing, Memory, Report, Watch};
+use flatout_engine::{Error, Get, Landing, Memory, Report, Transfer, Watch};
 use flatout_wire::location::Location;
-
-use crate::console::Console;
-use crate::download::start;
 
 /// Whether standard output was open when the program was started. By `main` std has opened /dev/null in place of a closed one,
 /// as which nobody can tell it from one that was passed on: Python's `subprocess.DEVNULL` is open for reading, too.
@@ -80,13 +77,12 @@ pub fn die_with_parent(command: &mut Command) {
     unsafe { command.pre_exec(|| check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM)).map(drop)) };
 }
 
-/// Fetches an object into a buffer and gives the buffer back. One function: only the report of this very transfer says
+/// Fetches an object into a buffer and gives the buffer back; `start` starts the transfer, and may give something to hold until its end. One function: only the report of this very transfer says
 /// that nobody writes there any more. After an error the buffer stays with the engine.
-pub fn get_into(
+pub fn get_into<A>(
     buffer: &'static mut [u8],
-    client: &Client,
     location: &Location,
-    console: &Console,
+    start: impl FnOnce(Get) -> Result<(Transfer, A), Error>,
     watched: impl FnOnce(Watch),
 ) -> Result<(Report, &'static mut [u8]), Error> {
     let lent: *mut [u8] = buffer;
@@ -94,7 +90,7 @@ pub fn get_into(
     // on `lent`, from which none is made again before the transfer has reported.
     let memory = unsafe { Memory::new(lent.cast(), lent.len()) };
     let get = Get::new(location.clone(), Landing::Memory(memory)).with_part_records();
-    let (transfer, _armed) = start(client, get, console)?;
+    let (transfer, _armed) = start(get)?;
     watched(transfer.watch());
     let report = transfer.wait()?;
     // SAFETY: `lent` came from a reference that lives for ever and was given away for it; the engine is done with a

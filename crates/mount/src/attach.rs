@@ -1,14 +1,14 @@
 //! From a folder to a connection: mount(2) where that is allowed, fusermount3 otherwise, or what somebody hands over.
 
 use std::ffi::CString;
-use std::fmt::Display;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use flatout_engine::{Error, ErrorKind, plain as words};
+use flatout_engine::Error;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::anchor::{Anchor, NO_DEVICE, local};
 use crate::options::{Options, Plain, TYPE, plain};
 use crate::point::MountPoint;
 use crate::{fusermount, given, table, tuning};
@@ -20,15 +20,6 @@ pub(crate) struct Attached {
     pub anchor: Anchor,
     /// Whether the kernel names threads as this process does: by the namespace of whoever mounted.
     pub knows_pids: bool,
-}
-
-/// Where a connection is mounted, as far as that is known.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Anchor {
-    /// Without links, so that no look at it is needed to unmount it.
-    pub point: Option<PathBuf>,
-    /// What its files have as their device.
-    pub device: Option<tuning::DeviceNumber>,
 }
 
 pub(crate) fn attach(options: &Options) -> Result<Attached, Error> {
@@ -76,10 +67,6 @@ fn by_mount(device: &OwnedFd, point: &Path, options: &Options, plain: &Plain) ->
     rustix::mount::mount(&*options.source, point, TYPE, plain.flags, &*data)
 }
 
-/// What to do where /dev/fuse cannot be opened.
-pub(crate) const NO_DEVICE: &str = "see `ls -l /dev/fuse`: mode 0666 lets everybody open it, a group its members; \
-    a container needs `--device /dev/fuse`, a kernel without it `modprobe fuse`";
-
 fn no_device(errno: Errno) -> Error {
     let hint = match errno {
         Errno::NOENT => {
@@ -102,9 +89,4 @@ fn refused(errno: Errno) -> Error {
         _ => "run it as root, or install the package fuse3",
     };
     local("the kernel refuses the mount", errno).with_hint(hint)
-}
-
-/// A local refusal in the system's words.
-pub(crate) fn local(cause: impl Display, errno: impl Into<std::io::Error>) -> Error {
-    Error::new(ErrorKind::LocalIo, format!("{cause}: {}", words(&errno.into())))
 }

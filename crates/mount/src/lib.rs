@@ -4,6 +4,7 @@
 //! ([`Files`]); what the kernel asks is bytes, typed and checked in one file and answered in another.
 
 mod abi;
+mod anchor;
 mod answer;
 mod attach;
 mod counts;

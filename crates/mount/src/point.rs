@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use flatout_engine::{Error, ErrorKind, plain, remedy};
 
-use crate::attach::Anchor;
+use crate::anchor::Anchor;
 use crate::options::TYPE;
 use crate::unmount::{Life, detach, life};
 use crate::{given, table};

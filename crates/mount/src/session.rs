@@ -11,8 +11,9 @@ use flatout_engine::{Error, ErrorKind};
 use rustix::io::Errno;
 
 use crate::abi;
+use crate::anchor::{Anchor, local};
 use crate::answer::Link;
-use crate::attach::{Anchor, Attached, attach, local};
+use crate::attach::{Attached, attach};
 use crate::counts::SessionStats;
 use crate::device::{Device, End, Next};
 use crate::files::Files;

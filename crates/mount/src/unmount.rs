@@ -8,7 +8,7 @@ use flatout_engine::{Error, ErrorKind, plain};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
-use crate::attach::{Anchor, local};
+use crate::anchor::{Anchor, local};
 use crate::holders::{self, Holder};
 use crate::options::TYPE;
 use crate::point::quoted;

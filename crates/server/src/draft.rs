@@ -9,7 +9,6 @@ use bytes::Bytes;
 use flatout_wire::checksum::Algorithm as Crc;
 
 use crate::crcs::{Crcs, Hashers};
-use crate::shelf::at;
 use crate::sums::{Algorithm, Digests};
 
 /// Bytes in one segment of memory: allocated as they fill, so that a lying Content-Length costs nothing.
@@ -98,6 +97,11 @@ impl Piece {
             None => format!("{:016x}{:x}-0", self.crcs.nvme, self.bytes),
         }
     }
+}
+
+/// Names the path in an error.
+pub(crate) fn at(path: &Path) -> impl Fn(io::Error) -> io::Error {
+    move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {

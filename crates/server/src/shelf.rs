@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Bound;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -99,11 +98,6 @@ pub(crate) fn list_map<T>(
             }
         }
     }
-}
-
-/// Names the path in an error.
-pub(crate) fn at(path: &Path) -> impl Fn(io::Error) -> io::Error {
-    move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// An error of the disk: `InternalError` with what it came to, or when the disk is full `XMinioStorageFull`, as MinIO says it.

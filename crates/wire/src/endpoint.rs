@@ -165,7 +165,7 @@ fn check_name(host: &str) -> Result<(), LocationError> {
 }
 
 fn parse_port(digits: &str) -> Result<u16, LocationError> {
-    let port = crate::range::number(digits).and_then(|port| u16::try_from(port).ok());
+    let port = crate::words::number(digits).and_then(|port| u16::try_from(port).ok());
     port.filter(|port| *port > 0).ok_or_else(|| LocationError::BadPort { port: shown(digits) })
 }
 

@@ -7,10 +7,11 @@ use base64_simd::STANDARD as BASE64;
 
 use crate::checksum::Algorithm;
 pub use crate::checksum::{Checksum, Kind};
-use crate::range::{ContentRange, number};
+use crate::range::ContentRange;
 use crate::request::Method;
 use crate::time::parse_http;
 use crate::words::excerpt;
+use crate::words::{bare, number};
 
 /// A head longer than this is refused: the largest of S3 are a tenth of it.
 pub const LONGEST_BYTES: usize = 64 << 10;
@@ -395,12 +396,6 @@ fn parse_checksum(algorithm: Algorithm, value: &[u8]) -> Option<Checksum> {
 /// `Retry-After` is seconds or a date (RFC 9110 §10.2.3); there is no clock here but the origin's.
 fn seconds_to_wait(text: &str, date: Option<u64>) -> Option<u64> {
     number(text).or_else(|| Some(parse_http(text)?.saturating_sub(date?)))
-}
-
-/// A value without the blanks around it. Only spaces and tabs are (RFC 9110 §5.6.3): what Unicode calls white space is
-/// part of the value, and another reader on the way takes it for that.
-pub(crate) fn bare(text: &str) -> &str {
-    text.trim_matches([' ', '\t'])
 }
 
 fn some(text: &str) -> Option<String> {

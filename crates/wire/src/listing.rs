@@ -82,7 +82,7 @@ fn parse_any_page(xml: &[u8]) -> Result<(Page, bool), XmlError> {
     walk(xml, |path, text| {
         match path.strip_prefix("ListBucketResult/").unwrap_or("") {
             "Contents/Key" => object.key = text.into(),
-            "Contents/Size" => object.size = value("Size", text, crate::range::number(text.trim()))?,
+            "Contents/Size" => object.size = value("Size", text, crate::words::number(text.trim()))?,
             "Contents/ETag" => object.etag = some(text).map(|etag| quoted(&etag).into_owned()),
             "Contents/LastModified" => {
                 object.last_modified = value("LastModified", text, parse_iso(text.trim()))?

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::str::FromStr;
 
-use crate::head::bare;
+use crate::words::{bare, number};
 
 /// What `Content-Range` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,11 +133,6 @@ impl FromStr for Span {
             }
         }
     }
-}
-
-/// Digits only: `u64::from_str` would also take a sign.
-pub(crate) fn number(text: &str) -> Option<u64> {
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
 #[cfg(test)]

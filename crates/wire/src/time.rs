@@ -77,7 +77,7 @@ pub fn parse_amz(text: &str) -> Option<u64> {
 }
 
 fn digits(text: &str) -> Option<u64> {
-    if text.len() > 4 { None } else { crate::range::number(text) }
+    if text.len() > 4 { None } else { crate::words::number(text) }
 }
 
 /// Unix seconds of a checked date; 60 is taken for the second of a leap second.

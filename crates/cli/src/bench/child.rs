@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 
 use crate::bench::clock::Clock;
-use crate::bench::prepared::prepare;
+use crate::bench::prepare::prepare;
 use crate::bench::run::Run;
 use crate::bench::spec::{Answer, Spec};
 use crate::console::Console;

@@ -7,8 +7,9 @@ use flatout_engine::LimitedBy;
 
 use crate::bench::floor::Shape;
 use crate::bench::origin_process::{OriginProcess, Watched};
+use crate::bench::run::Sample;
 use crate::bench::run::{Row, Run, ttfb_ms};
-use crate::bench::samples::{Sample, Sampler, peak_gbit, plateau_s};
+use crate::bench::samples::{Sampler, peak_gbit, plateau_s};
 use crate::bench::spec::Spec;
 use crate::events::Tails;
 use crate::limited::Limited;

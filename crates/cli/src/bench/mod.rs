@@ -10,6 +10,7 @@ mod many;
 mod one;
 mod origin_process;
 mod peer;
+mod prepare;
 mod prepared;
 mod read;
 mod report;

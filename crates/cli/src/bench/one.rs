@@ -60,7 +60,8 @@ impl<'a> ByEngine<'a> {
         mut clock: Clock,
     ) -> Result<(Report, &'static mut [u8], Elapsed), Failure> {
         let sampled = |watch: Watch| clock.sample(move || watch.progress().landed_bytes);
-        let (report, buffer) = sys::get_into(buffer, &self.client, &self.location, self.console, sampled)?;
+        let begin = |get| start(&self.client, get, self.console);
+        let (report, buffer) = sys::get_into(buffer, &self.location, begin, sampled)?;
         let elapsed = clock.stop(report.bytes);
         Ok((report, buffer, elapsed))
     }

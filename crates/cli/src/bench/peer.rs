@@ -12,7 +12,7 @@ use crate::bench::clock::Clock;
 use crate::bench::floor::Shape;
 use crate::bench::get::{Bench, refuse_existing};
 use crate::bench::many;
-use crate::bench::prepared::prepare;
+use crate::bench::prepare::prepare;
 use crate::bench::spec::{Landing, Spec, Work};
 use crate::console::Console;
 use crate::exit::Exit;

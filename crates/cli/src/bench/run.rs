@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::bench::samples::Sample;
 use crate::events::Tails;
 use crate::limited::Limited;
 
@@ -40,6 +39,9 @@ pub struct Run {
     /// Empty unless asked for: seconds since the run's start, bytes landed by then.
     pub samples: Vec<Sample>,
 }
+
+/// A look: seconds since the start, bytes landed.
+pub type Sample = (f64, u64);
 
 /// One part: the record of seed 002. Times are seconds since the run's start.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::bench::run::median;
+use crate::bench::run::{Sample, median};
 use crate::bench::spec::Answer;
 
 /// Fifty looks a second cost nothing that could be measured, and ten of them make the shortest window's edge 5 %.
@@ -16,9 +16,6 @@ const PROGRESS_EVERY: usize = 5;
 
 /// Runs under this are judged by a window of 100 ms instead of one second.
 const SHORT_RUN_S: f64 = 3.0;
-
-/// A look: seconds since the start, bytes landed.
-pub type Sample = (f64, u64);
 
 /// The thread that looks.
 pub struct Sampler {

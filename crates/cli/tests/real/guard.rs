@@ -51,6 +51,8 @@ impl Guard {
     pub fn start_mount(folder: tempfile::TempDir, point: &Path, command: &Command) -> Guard {
         let mut watch = Guard::watch(&folder, point);
         watch.arg(command.get_program()).args(command.get_args()).env_clear();
+        // Beside the mounts of others: `flatout top` of the other tests would show it.
+        watch.env("XDG_RUNTIME_DIR", folder.path());
         watch.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
         Guard::begin(folder, watch)
     }

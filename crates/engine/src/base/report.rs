@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use flatout_wire::checksum::Algorithm;
 use flatout_wire::head::{Checksum, Head};
 
-use crate::Version;
 use crate::base::limited_by::LimitedBy;
+use crate::base::version::Version;
 
 /// How far a transfer is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

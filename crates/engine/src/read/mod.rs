@@ -21,8 +21,8 @@ mod waiting_read;
 
 use std::sync::Arc;
 
-use crate::Object;
 use crate::base::error::Error;
+use crate::base::version::Object;
 pub(crate) use readers::Readers;
 pub use readers::{ReaderStats, Weight};
 pub use segment::Pieces;

@@ -16,9 +16,9 @@ use hyper::client::conn::http1::{self};
 use hyper_util::rt::TokioIo;
 use tokio::time::Instant;
 
-use crate::api::service::Reply;
 use crate::api::account::{Dialect, Errand};
 use crate::api::refusal::{self, Failure, MOVES_MAX, REDIRECTS_MAX, is_redirect};
+use crate::api::service::Reply;
 use crate::api::service::{Ask, Question};
 use crate::base::error::{Error, ErrorKind};
 use crate::base::operation::Load;

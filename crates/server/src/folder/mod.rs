@@ -23,9 +23,9 @@ use rustix::io::Errno;
 use s3s::{S3Error, S3Result, s3_error};
 
 use crate::crcs::Known;
-use crate::draft::{Draft, Piece, Place, TemporaryFile};
+use crate::draft::{Draft, Piece, Place, TemporaryFile, at};
 use crate::object::{Content, Kept, Object};
-use crate::shelf::{About, Shelf, Visit, at, disk_failed, no_bucket, no_key, shown};
+use crate::shelf::{About, Shelf, Visit, disk_failed, no_bucket, no_key, shown};
 pub(crate) use ledger::Ledger;
 pub(crate) use locks::{Locks, unlock};
 use notes::Room;

@@ -6,10 +6,10 @@ use hyper::header::{HeaderName, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
 use s3s::{Body, HttpResponse};
 
-use super::seconds;
 use super::xml::Document;
 use crate::object::{Kind, Object};
 use crate::version::Version;
+use std::time::SystemTime;
 
 /// What OSS says of objects whose type nobody told.
 const DEFAULT_CONTENT_TYPE: &str = "application/octet-stream";
@@ -133,4 +133,9 @@ impl Answer {
         *response.headers_mut() = self.headers;
         response
     }
+}
+
+/// Unix seconds, as HTTP and XML write them.
+pub(super) fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -27,6 +27,7 @@ use s3s::{Body, HttpRequest, HttpResponse};
 
 use crate::stock::Stock;
 use answer::Answer;
+use answer::seconds;
 use asked::Asked;
 pub(crate) use asked::{Named, decode, speaks_oss};
 use auth::Keys;
@@ -176,9 +177,4 @@ pub(crate) async fn drain(body: &mut Body) {
 /// Unix seconds by a clock that is so many ahead.
 pub(crate) fn unix_s(clock: i64) -> u64 {
     seconds(SystemTime::now()).saturating_add_signed(clock)
-}
-
-/// Unix seconds, as HTTP and XML write them.
-fn seconds(time: SystemTime) -> u64 {
-    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -1,7 +1,9 @@
 //! What each format says, and that nonsense says nothing.
 
+use crate::read::layout::safetensors::Safetensors;
 use proptest::prelude::*;
 
+use super::study::LOOKS;
 use super::*;
 
 const MIB: u64 = 1 << 20;

@@ -1,0 +1,162 @@
+//! The rooms of the engine, each with those that it may use; and in every crate, no large circle of files.
+
+use std::collections::BTreeMap;
+
+use crate::complaint::Complaint;
+use crate::sources::Sources;
+use crate::uses::Uses;
+
+/// From the ground floor up. A room uses only rooms that stand above it in this list, and of these only those it names.
+const ROOMS: &[(&str, &[&str])] = &[
+    ("policy", &[]),
+    ("base", &["policy"]),
+    ("disk", &["base"]),
+    ("memory", &["policy", "base"]),
+    ("net", &["policy", "base", "memory"]),
+    ("sink", &["policy", "base", "disk", "memory"]),
+    ("api", &["policy", "base", "net"]),
+    ("gate", &["policy", "base", "memory", "api"]),
+    ("http", &["policy", "base", "memory", "net", "sink", "gate"]),
+    ("shard", &["policy", "base", "memory", "net", "api", "gate", "http"]),
+    ("transfer", &["policy", "base", "disk", "memory", "net", "sink", "api", "gate", "http", "shard"]),
+    ("batch", &["policy", "base", "disk", "memory", "sink", "api", "gate", "shard", "transfer"]),
+    ("read", &["policy", "base", "memory", "sink", "api", "gate", "shard", "transfer"]),
+    (
+        "client",
+        &["base", "disk", "memory", "net", "sink", "api", "gate", "shard", "transfer", "batch", "read"],
+    ),
+    // The simulation drives the engine's own futures, and is no part of what ships.
+    ("sim", &[]),
+];
+
+const CRATES: &[&str] =
+    &["settings", "wire", "engine", "tree", "mount", "ambient", "server", "cli", "python", "properties"];
+
+/// The most files that may use each other in a circle.
+const CIRCLE_MOST: usize = 3;
+/// Crate, one file of it, how many are in its circle, why it stands yet.
+const YET: &[(&str, &str, usize, &str)] = &[(
+    "tree",
+    "tree",
+    6,
+    "one `Core` has its methods in six files; what each needs of it is to be a type of its own",
+)];
+
+pub fn check(sources: &Sources) -> Vec<Complaint> {
+    let crates: BTreeMap<&str, Uses> = CRATES.iter().map(|&name| (name, Uses::of(sources, name))).collect();
+    let mut complaints: Vec<Complaint> = crates.iter().flat_map(|(name, uses)| circles(name, uses)).collect();
+    complaints.extend(crates.get("engine").into_iter().flat_map(rooms));
+    complaints
+}
+
+fn circles(name: &str, uses: &Uses) -> Vec<Complaint> {
+    let mut complaints = Vec::new();
+    for circle in uses.circles().into_iter().filter(|circle| circle.len() > CIRCLE_MOST) {
+        let is_known = |yet: &&(&str, &str, usize, &str)| {
+            yet.0 == name && circle.contains(&yet.1) && circle.len() <= yet.2
+        };
+        if !YET.iter().any(|yet| is_known(&yet)) {
+            let say = format!(
+                "{} files use each other in a circle ({}), {CIRCLE_MOST} at most: move what two of them share below both",
+                circle.len(),
+                circle.join(", ")
+            );
+            complaints.push(Complaint::new(&uses.files[circle[0]].path, 0, say));
+        }
+    }
+    complaints
+}
+
+fn rooms(uses: &Uses) -> Vec<Complaint> {
+    let mut complaints = Vec::new();
+    for (module, file) in &uses.files {
+        let own = room(module);
+        let Some(at) = ROOMS.iter().position(|(room, _)| *room == own) else {
+            if !module.is_empty() {
+                let say = format!(
+                    "`{own}` is no room: put the file into one, or add the room to ROOMS in xtask/src/rooms.rs"
+                );
+                complaints.push(Complaint::new(&file.path, 0, say));
+            }
+            continue;
+        };
+        for (line, path) in &file.names {
+            let Some(used) = path.first().map(String::as_str).filter(|used| *used != own) else { continue };
+            let Some(other) = ROOMS.iter().position(|(room, _)| *room == used) else {
+                let say = format!("`crate::{used}` names no room: write the path of where it stands");
+                complaints.push(Complaint::new(&file.path, *line, say));
+                continue;
+            };
+            // Tests put the simulated network in place of the real one.
+            if used == "sim" || (other < at && ROOMS[at].1.contains(&used)) {
+                continue;
+            }
+            let say = format!(
+                "`{own}` may not use `{used}`: move what is needed below both, or name a trait that `{used}` implements \
+                 (rooms stand in xtask/src/rooms.rs)"
+            );
+            complaints.push(Complaint::new(&file.path, *line, say));
+        }
+    }
+    complaints
+}
+
+fn room(module: &str) -> &str {
+    module.split("::").next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sources::of;
+
+    /// What is said of one file of the engine, the first words of it.
+    fn check_file(path: &str, text: &str, says: Option<&str>) {
+        let gate = ("crates/engine/src/gate/mod.rs", "struct Gate;\n");
+        let sources = of(&[gate, (path, text)]);
+        let said: Vec<String> = check(&sources).iter().map(ToString::to_string).collect();
+        match says {
+            None => assert!(said.is_empty(), "{said:?}"),
+            Some(says) => assert!(said.len() == 1 && said[0].contains(says), "{said:?}"),
+        }
+    }
+
+    #[test]
+    fn rooms_use_those_below_them() {
+        check_file("crates/engine/src/http/a.rs", "use crate::gate::Gate;\n", None);
+        check_file(
+            "crates/engine/src/net/a.rs",
+            "use crate::gate::Gate;\n",
+            Some("a.rs:1: `net` may not use `gate`"),
+        );
+        check_file(
+            "crates/engine/src/net/a.rs",
+            "\nfn f(gate: &crate::gate::Gate) {}\n",
+            Some("a.rs:2: `net` may"),
+        );
+        check_file(
+            "crates/engine/src/net/a.rs",
+            "#[cfg(test)]\nmod tests { use crate::gate::Gate; }\n",
+            None,
+        );
+        check_file("crates/engine/src/loose.rs", "", Some("`loose` is no room"));
+        check_file("crates/engine/src/http/a.rs", "use crate::Gate;\n", Some("names no room"));
+    }
+
+    #[test]
+    fn large_circles_are_named() {
+        let files = ["a", "b", "c", "d"];
+        let circle = |files: &[&str]| {
+            let text = |at: usize| format!("use crate::{}::x;\n", files[(at + 1) % files.len()]);
+            let texts: Vec<(String, String)> = files
+                .iter()
+                .enumerate()
+                .map(|(at, file)| (format!("crates/mount/src/{file}.rs"), text(at)))
+                .collect();
+            let texts: Vec<(&str, &str)> =
+                texts.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+            check(&of(&texts)).len()
+        };
+        assert_eq!((circle(&files[..3]), circle(&files)), (0, 1));
+    }
+}
