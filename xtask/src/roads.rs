@@ -81,6 +81,10 @@ fn exists(name: &str, sources: &Sources) -> bool {
 
 /// Whether the file is, or holds, `owner`, and defines `item` (or names it, when it may be a variant).
 fn owns(source: &Source, owner: &str, item: &str) -> bool {
+    // Most files name neither, which is soon known.
+    if !source.code.contains(item) {
+        return false;
+    }
     let is_module = source.component() == owner
         || source.path.ends_with(&format!("/{owner}.rs"))
         || source.path.contains(&format!("/{owner}/"));
@@ -94,7 +98,8 @@ fn owns(source: &Source, owner: &str, item: &str) -> bool {
 }
 
 fn defines(source: &Source, item: &str) -> bool {
-    source.code.lines().any(|line| ITEMS.iter().any(|word| introduces(line, word, item)))
+    source.code.contains(item)
+        && source.code.lines().any(|line| ITEMS.iter().any(|word| introduces(line, word, item)))
 }
 
 /// `word name` in this order, as in `pub(crate) fn name<T>(`.
