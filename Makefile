@@ -1,7 +1,7 @@
 # Every chore by one word. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-python test test-python wheel check faults soak fuzz leaks sanitize lab compare deny deps install fmt docs clean
+.PHONY: help demo demo-python test quick test-python wheel check faults soak fuzz leaks sanitize lab compare deny deps install fmt docs clean
 
 # As root into /usr/local/bin, as a user into ~/.local/bin; PREFIX=/somewhere for elsewhere.
 PREFIX ?= $(if $(filter 0,$(shell id -u)),/usr/local,$(HOME)/.local)
@@ -30,6 +30,11 @@ demo: ## fetch 4 GiB from an origin on this machine and compare with the floor; 
 test: ## install what the tests need, then run every check and test; each stage runs, whatever becomes of the others
 	@scripts/deps.sh ensure
 	@PYTHON=$(PYTHON) scripts/test.sh
+
+quick: ## what one runs in between: format, tidy, and the programs of tests that take seconds
+	@cargo fmt --all --check
+	@cargo xtask tidy
+	@cargo xtask test --quick --strict
 
 test-python: ## the Python package alone: make test-python [PYTEST="-k ranges"]
 	@scripts/deps.sh ensure

@@ -30,7 +30,7 @@ seeds() {
     for ((seed = first; seed < first + seeds; seed++)); do
         say "PROPTEST_RNG_SEED=$seed"
         try PROPTEST_RNG_SEED="$seed" $cargo test --quiet -p flatout-wire -p flatout-tree -p flatout-properties
-        try PROPTEST_RNG_SEED="$seed" $cargo test --quiet -p flatout-engine --lib -- reader:: journal:: connection::
+        try PROPTEST_RNG_SEED="$seed" $cargo test --quiet -p flatout-engine --lib -- read:: journal:: connection::
     done
     # These count their own seeds: a scenario, a model of an origin, a course of faults each.
     try FLATOUT_FIRST_SEED="$first" FLATOUT_SEEDS=$((seeds * 1000)) $cargo test --quiet -p flatout-engine --lib sim::

@@ -1,6 +1,6 @@
 //! The data path of Flatout: objects to where they are wanted, at the speed of the kernel.
 //!
-//! The modules in the order in which the data meets them; docs/life-of-a-get.md walks the road.
+//! Its rooms and what each knows are in ARCHITECTURE.md; docs/life-of-a-get.md walks the road.
 //! The engine knows nothing of the environment, of home folders, of command lines or terminals.
 
 mod api;

@@ -1,4 +1,4 @@
-//! The ground floor: what every room may use, and what uses none of them.
+//! The ground floor: what every room but `policy`, which is below it, may use.
 
 pub(crate) mod callers;
 pub(crate) mod files;

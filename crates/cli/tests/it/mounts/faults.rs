@@ -33,9 +33,15 @@ fn options() -> Options {
     Options::new(Store::Synthetic(objects, vec![]))
 }
 
-/// Another one, where one was.
+/// Another one, where one was. Somebody else of the machine may listen at that port of every address for a while.
 fn origin_at(address: SocketAddr, options: Options) -> Origin {
-    Origin::start(Options { listen: vec![address.into()], ..options }).unwrap()
+    let start = || Origin::start(Options { listen: vec![address.into()], ..options.clone() });
+    let mut started = None;
+    wait_until("the port to be free", || {
+        started = Some(start());
+        !matches!(&started, Some(Err(error)) if error.kind() == std::io::ErrorKind::AddrInUse)
+    });
+    started.unwrap().unwrap()
 }
 
 pub fn faults(faults: &[(f64, FaultKind)]) -> Tunnel {

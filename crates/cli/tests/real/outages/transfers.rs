@@ -60,9 +60,19 @@ fn outages(road: Road, fault: Fault, lengths_ms: &[u64]) -> String {
     wrong
 }
 
+/// On a busy machine a short run may be over before the last one is in its middle: all begin again then.
+const BEGINNINGS: u32 = 5;
+
 /// All runs at once, cut in the middle. What went wrong with each, if anything did.
 #[track_caller]
 fn outage(lab: &mut Lab, lasts: Duration) -> (Row, Vec<String>) {
+    (0..BEGINNINGS)
+        .find_map(|_| outage_of_all(lab, lasts))
+        .expect("the origin goes away while all of them run, in one of a few times")
+}
+
+/// The same; `None` where one of them was over before the origin was away: it would have been no outage for it.
+fn outage_of_all(lab: &mut Lab, lasts: Duration) -> Option<(Row, Vec<String>)> {
     let mut runs = start_all(lab, &[]);
     let away = Instant::now();
     lab.go_away();
@@ -70,17 +80,14 @@ fn outage(lab: &mut Lab, lasts: Duration) -> (Row, Vec<String>) {
     let over: Vec<bool> = runs.iter_mut().map(|run| run.written().is_none()).collect();
     let back = lab.come_back();
     let row = Row { lasted: back - away, after: times_to_go_on(&mut runs, back) };
-    let ended = runs.into_iter().map(Run::end).zip(over);
-    let wrong = ended.filter_map(|(ended, was_over)| {
-        // It would have been no outage for it.
-        assert!(
-            !was_over || ended.code != Some(0),
-            "{:?}: all was there before the origin was back",
-            ended.shape
-        );
-        ended.wrong()
-    });
-    (row, wrong.collect())
+    let mut wrong = Vec::new();
+    for (ended, was_over) in runs.into_iter().map(Run::end).zip(over).collect::<Vec<_>>() {
+        if was_over && ended.code == Some(0) {
+            return None;
+        }
+        wrong.extend(ended.wrong());
+    }
+    Some((row, wrong))
 }
 
 /// From the origin's return to the first byte that each run writes then. Runs that have ended are left out.
