@@ -88,7 +88,12 @@ def test_breaking_off_a_stream_ends_it(counting):
         if name == "w1":
             break
     gc.collect()
-    wait_for(counting, _models.HEAD_BYTES + 4 * MIB)
+    # On a busy machine it is broken off before it has asked for all that it may: two that were taken, and two ahead.
+    time.sleep(0.1)
+    asked = counting.bytes
+    assert asked <= _models.HEAD_BYTES + 4 * MIB
+    time.sleep(0.1)
+    assert counting.bytes == asked
 
 
 @pytest.mark.parametrize("arguments", [{"order": "size"}, {"memory_limit": 0}, {"framework": "x"}])
