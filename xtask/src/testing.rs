@@ -266,22 +266,24 @@ fn verdict(ran: &[Ran], wanted: &Wanted, logs: &Path, began: Instant) -> Result<
         let Err(why) = &ran.ended else { continue };
         println!("\n---- {}: {why}\n{text}", ran.job.name);
         let names = if ran.job.is_rust { failures(&text) } else { Vec::new() };
-        let mut again = |of: String, arguments: &[String]| {
+        let passes_alone = |of: &str, arguments: &[String]| {
             let log = logs.join(format!("{}.again.log", of.replace([' ', ':'], "-")));
             let alone = || spawn(&ran.job, arguments, &log);
             // A program of another kind takes minutes.
             let rounds = if ran.job.is_rust { 2 } else { 1 };
-            let is_steady = !wanted.strict && (0..rounds).all(|_| alone().is_ok());
-            if is_steady { unsteady.push(of) } else { failed.push(of) }
+            !wanted.strict && (0..rounds).all(|_| alone().is_ok())
         };
-        // Whatever else it is, is tried whole.
-        if names.is_empty() && !ran.job.is_rust {
-            again(ran.job.name.clone(), &[]);
-        } else if names.is_empty() {
-            failed.push(format!("{}: {why}", ran.job.name));
+        if names.is_empty() {
+            // A crash is one, whatever a second run says; a command is tried as a whole.
+            let is_unsteady = !ran.job.is_rust && passes_alone(&ran.job.name, &[]);
+            let verdict = if is_unsteady { &mut unsteady } else { &mut failed };
+            verdict.push(format!("{}: {why}", ran.job.name));
         }
         for name in names {
-            again(format!("{} {name}", ran.job.name), &["--exact".to_owned(), name]);
+            let of = format!("{} {name}", ran.job.name);
+            let verdict =
+                if passes_alone(&of, &["--exact".to_owned(), name]) { &mut unsteady } else { &mut failed };
+            verdict.push(of);
         }
     }
     for of in &unsteady {
