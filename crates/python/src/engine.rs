@@ -31,7 +31,7 @@ pub struct Engine {
     /// There until it goes.
     client: Option<Client>,
     process: u32,
-    /// What what has landed and not been taken may hold, roughly.
+    /// About the most memory of results that have arrived and not been collected.
     pub memory_bytes: u64,
     /// What files may hold that nobody has read yet.
     pub ahead: Arc<Allowance>,
@@ -82,7 +82,7 @@ impl Engine {
         flatout_ambient::remember(&self.paces());
     }
 
-    /// Has `told` told when it is closed; of one that is closed already nobody is told.
+    /// Registers `told` to be called when this engine closes. Does nothing where it is closed already.
     pub fn tell_when_closed<T: Closing + 'static>(&self, told: &Arc<T>) {
         let mut tells = self.tells.lock().unwrap_or_else(PoisonError::into_inner);
         let known = Arc::as_ptr(told).cast::<()>();

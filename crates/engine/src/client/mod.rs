@@ -218,8 +218,8 @@ impl Client {
         request.map_err(|error| error.during("read", location))
     }
 
-    /// A URL by which whoever has it reads an object for `expires_s` seconds, 1 to 604,800 (of OSS's version 1, as many as a `u32`
-    /// has), by a plain GET: signed with the keys of now, whose own end is its end too. It is a secret. No origin is asked.
+    /// A presigned GET URL, valid for `expires_s` seconds (1 to 604,800; up to `u32::MAX` with OSS's V1 signature) and never longer
+    /// than the current keys. Treat it as a secret. Sends no request.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`] without keys, or when a provider that is configured fails; [`ErrorKind::Usage`] for a time that is

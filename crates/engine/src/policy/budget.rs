@@ -6,8 +6,8 @@
 //! What is small and bounded by something else (connections, names in a queue, a listing's page) is **charged** at once: if
 //! it had to wait, it might wait for what it is to free. What is large (the parts of a stream) is **asked for**, and granted
 //! in the order of asking, with one exception. A holder that has nothing goes before those that have something, and may
-//! have of the last sixteenth, which they may not: it cannot go on without, while they can. So who waits never waits for
-//! somebody who waits: a stream that nobody reads keeps what it has, and leaves others a way past it.
+//! have of the last sixteenth, which they may not: it cannot go on without, while they can. So no waiter ever
+//! depends on another waiter: a stream that nobody reads keeps its memory, and the sixteenth lets the others make progress.
 
 use std::collections::{HashMap, VecDeque};
 

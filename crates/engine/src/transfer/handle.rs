@@ -29,8 +29,7 @@ impl Transfer {
         Watch(self.running.clone())
     }
 
-    /// Somebody begins to wait for it, or nobody does any more: its next parts take their turn by that. Parts that are on
-    /// their way are not stopped.
+    /// Changes the priority of parts that have not started yet. Parts in flight are not affected.
     pub fn set_priority(&self, priority: Priority) {
         self.running.turns.set_priority(priority);
     }
