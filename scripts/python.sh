@@ -5,6 +5,8 @@
 #   scripts/python.sh                 the native half beside the Python half: PYTHONPATH=crates/python/python python3
 #   scripts/python.sh run COMMAND …   the same, and the command with that path
 #   scripts/python.sh test [ARGUMENT …]  the package as it is installed, without debug assertions, by pytest and both interpreters
+#   scripts/python.sh prepare         what the tests need, for:
+#   scripts/python.sh part a-f|g-z|torch  a part of the tests, beside others
 #   scripts/python.sh demo            examples/demo.py, in release
 #   scripts/python.sh wheel           the wheel for everybody else, in dist/
 set -euo pipefail
@@ -34,16 +36,37 @@ try() {
     (cd "$package" && PYTHONPATH=$site/site exec "$cache/$1/bin/python" -m pytest "${@:2}")
 }
 
+# The package as it is installed, for the tests.
+prepare() {
+    cargo build --quiet --profile unchecked -p flatout-cli
+    install "$cache/package-python" unchecked
+}
+
+# A part of the tests, once it is prepared: by the first letters of their files, about as long each, and what shares memory with
+# Debian's torch and its old numpy.
+part() {
+    cd "$package"
+    case $1 in
+        a-f) try package-python --environment package tests/test_[a-f]*.py ;;
+        g-z) try package-python --environment package tests/test_[g-z]*.py ;;
+        torch) try package-torch --environment torch tests/test_{buffers,files,*torch*,safetensor*}.py ;;
+        *) echo "python.sh: no part '$1': a-f, g-z, torch" >&2; exit 4 ;;
+    esac
+}
+
 case ${1:-build} in
     build) build ;;
     run) build && PYTHONPATH=$package/python exec "${@:2}" ;;
     test)
-        cargo build --quiet --profile unchecked -p flatout-cli
-        install "$cache/package-python" unchecked
-        try package-python --environment package "${@:2}"
-        # Debian's torch and its old numpy: what shares memory with them.
-        [ $# != 1 ] || (cd "$package" && try package-torch --environment torch tests/test_{buffers,files,*torch*,safetensor*}.py)
+        prepare
+        if [ $# != 1 ]; then
+            try package-python --environment package "${@:2}"
+        else
+            for part in a-f g-z torch; do part "$part"; done
+        fi
         ;;
+    prepare) prepare ;;
+    part) part "$2" ;;
     demo)
         python=$(scripts/deps.sh demo)
         cargo build --quiet --release -p flatout-cli
@@ -56,5 +79,5 @@ case ${1:-build} in
             --manifest-path "$package/Cargo.toml" --out dist
         ls -l dist/*.whl
         ;;
-    *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 4 ;;
+    *) sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 4 ;;
 esac

@@ -36,8 +36,11 @@ checks() {
 tests() {
     sed -n 's/^PROPTEST_RNG_SEED = "\(.*\)"/test: chance draws from seed \1; make soak draws from others/p' .cargo/config.toml
     # They all wait most of the time; cargo builds for one at a time.
+    stage wheel scripts/python.sh prepare
     stage tests cargo xtask test \
-        --also python="scripts/python.sh test" \
+        --also "python a-f=scripts/python.sh part a-f" \
+        --also "python g-z=scripts/python.sh part g-z" \
+        --also "python torch=scripts/python.sh part torch" \
         --also lab="scripts/test.sh lab" \
         --also s3-tests="scripts/s3-tests.sh"
 }
