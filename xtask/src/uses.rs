@@ -124,7 +124,7 @@ fn named(source: &Source) -> Vec<Named> {
         }
     }
     for (at, _) in rest.match_indices("crate::") {
-        // `pub(in crate::…)` says who may see, not what is used; and `my_crate::` is another.
+        // `pub(in crate::…)` restricts visibility and uses nothing; `my_crate::` is another word.
         let before = &rest[..at];
         if before.ends_with("in ") || before.ends_with('$') || before.chars().next_back().is_some_and(in_name)
         {

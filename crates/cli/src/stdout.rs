@@ -23,9 +23,9 @@ impl Write for Out {
     }
 }
 
-/// To be called first. A program that is started without a standard output (`>&-`) finds /dev/null open for reading and
-/// writing in its place, which std puts there: all that is written would be lost, and nobody told. Open for reading alone,
-/// it keeps other files from that number, and each write fails as it would on the closed one.
+/// To be called first. When standard output is closed (`>&-`), std opens /dev/null for reading and writing in its place, and
+/// output would be lost without an error. This opens it for reading only: no other file gets descriptor 1, and each write
+/// fails as it would on a closed descriptor.
 pub fn keep_closed() {
     if !sys::started_with_stdout()
         && let Ok(nowhere) = File::open("/dev/null")

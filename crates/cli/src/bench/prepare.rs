@@ -1,4 +1,4 @@
-//! What is prepared, by the work that a run is of.
+//! Prepares a run for its kind of work.
 
 use crate::bench::prepared::Prepared;
 use crate::bench::spec::{Spec, Work};

@@ -96,7 +96,7 @@ fn wait_for(running: &Running, standing: &Standing, lazy: bool) -> Result<Vec<Ho
 fn is_alive(pid: u32) -> bool {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // Of a zombie nothing is left but that nobody has asked how it ended.
+    // A zombie has ended; only its parent has not collected its status.
     let is_zombie = state.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('Z'));
     ["flatout", "mount.flatout", "exe"].contains(&name.trim_end()) && !is_zombie
 }

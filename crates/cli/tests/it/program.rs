@@ -48,7 +48,7 @@ fn bare(command: &mut Command) {
 /// Longer than any run takes, on however busy a machine; a run that hangs ends here without a code.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The same command without root's right to write everywhere, where it has that.
+/// The command without CAP_DAC_OVERRIDE, which lets root write everywhere.
 pub fn without_override(command: Command) -> Command {
     let base = tempfile::tempdir().unwrap();
     fs::set_permissions(base.path(), fs::Permissions::from_mode(0o555)).unwrap();

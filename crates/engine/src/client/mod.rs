@@ -182,7 +182,7 @@ impl Client {
         self.stat_version(location, None)
     }
 
-    /// The same of the version of that id, where one is named.
+    /// [`Client::stat`] of the version `version_id`; of the newest where that is `None`.
     ///
     /// # Errors
     /// As [`Client::stat`].
@@ -330,7 +330,7 @@ impl Client {
         self.reader_of_version(object, None)
     }
 
-    /// The same of the version of that id, where one is named.
+    /// [`Client::reader`] of the version `version_id`; of the newest where that is `None`.
     ///
     /// # Errors
     /// As [`Client::reader`].

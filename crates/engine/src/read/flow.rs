@@ -6,8 +6,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// No more is on its way ahead than the link brings in this time: a read waits that much longer at most for what nobody has asked
-/// for. Where each connection is slow and it takes many, a body of the least size must come in less, or their number would not
+/// Bounds prefetch in flight to what the link carries in this time, which is the most that prefetch may delay a read. Where each connection is slow and it takes many, a body of the least size must come in less, or their number would not
 /// grow: 256 KiB at 88 KiB/s.
 const AHEAD_MS: u64 = 3_000;
 /// But so much in any case.

@@ -27,7 +27,7 @@ pub(crate) struct Segment {
     _freed: Freed,
 }
 
-/// Who is told that memory of segments has come free.
+/// Hears when a segment has freed its memory.
 pub(super) trait Starving: Send + Sync {
     fn on_freed(self: Arc<Self>);
 }

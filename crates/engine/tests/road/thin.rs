@@ -1,4 +1,4 @@
-//! A link that carries little for all connections together: what is fetched ahead leaves it to who waits.
+//! A link that carries little for all connections together: prefetch yields to reads that wait.
 
 use std::sync::mpsc;
 use std::time::Duration;

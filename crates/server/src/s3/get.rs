@@ -18,6 +18,35 @@ const DEFAULT_CONTENT_TYPE: &str = "binary/octet-stream";
 /// Most parts in one page of GetObjectAttributes.
 const MAX_PARTS: i32 = 1000;
 
+/// What GET and HEAD say alike of an object: two types of s3s with the same fields.
+macro_rules! described {
+    ($answer:ident, $object:ident, $wanted:ident, $sums:ident) => {
+        $answer {
+            content_length: Some(($wanted.range.end - $wanted.range.start) as i64),
+            content_range: $wanted.content_range($object.size),
+            accept_ranges: Some("bytes".to_owned()),
+            e_tag: Some(ETag::Strong($object.etag)),
+            last_modified: Some($object.modified.into()),
+            checksum_type: $sums.kind,
+            checksum_crc32: $sums.crc32,
+            checksum_crc32c: $sums.crc32c,
+            checksum_crc64nvme: $sums.crc64nvme,
+            checksum_sha1: $sums.sha1,
+            checksum_sha256: $sums.sha256,
+            content_type: Some(content_type(&$object.kept)),
+            content_encoding: $object.kept.content_encoding.clone(),
+            content_disposition: $object.kept.content_disposition.clone(),
+            content_language: $object.kept.content_language.clone(),
+            cache_control: $object.kept.cache_control.clone(),
+            expires: $object.kept.expires.as_deref().and_then(timestamp),
+            metadata: Some($object.kept.metadata.clone()),
+            parts_count: $wanted.parts,
+            storage_class: special_class(&$object.kept),
+            ..Default::default()
+        }
+    };
+}
+
 impl Dialect {
     pub(super) fn get(&self, input: GetObjectInput) -> S3Result<GetObjectOutput> {
         check_version(input.version_id.as_deref())?;
@@ -31,31 +60,11 @@ impl Dialect {
         .check(&object)?;
         let wanted = Wanted::of(&object, input.range, input.part_number)?;
         let sums = wanted.sums(&object, input.checksum_mode);
-        let kept = &object.kept;
+        let bytes = wanted.range.clone();
         Ok(GetObjectOutput {
-            content_length: Some((wanted.range.end - wanted.range.start) as i64),
-            content_range: wanted.content_range(object.size),
-            body: Some(StreamingBlob::from(Body::http_body(object.body(wanted.range)))),
-            accept_ranges: Some("bytes".to_owned()),
-            e_tag: Some(ETag::Strong(object.etag)),
-            last_modified: Some(object.modified.into()),
-            checksum_type: sums.kind,
-            checksum_crc32: sums.crc32,
-            checksum_crc32c: sums.crc32c,
-            checksum_crc64nvme: sums.crc64nvme,
-            checksum_sha1: sums.sha1,
-            checksum_sha256: sums.sha256,
-            content_type: Some(content_type(kept)),
-            content_encoding: kept.content_encoding.clone(),
-            content_disposition: kept.content_disposition.clone(),
-            content_language: kept.content_language.clone(),
-            cache_control: kept.cache_control.clone(),
-            expires: kept.expires.as_deref().and_then(timestamp),
-            metadata: Some(kept.metadata.clone()),
-            parts_count: wanted.parts,
-            storage_class: special_class(kept),
-            tag_count: Some(kept.tags.len() as i32).filter(|count| *count > 0),
-            ..Default::default()
+            body: Some(StreamingBlob::from(Body::http_body(object.body(bytes)))),
+            tag_count: Some(object.kept.tags.len() as i32).filter(|count| *count > 0),
+            ..described!(GetObjectOutput, object, wanted, sums)
         })
     }
 
@@ -72,30 +81,7 @@ impl Dialect {
         .check(&object)?;
         let wanted = Wanted::of(&object, None, input.part_number)?;
         let sums = wanted.sums(&object, input.checksum_mode);
-        let kept = &object.kept;
-        Ok(HeadObjectOutput {
-            content_length: Some((wanted.range.end - wanted.range.start) as i64),
-            content_range: wanted.content_range(object.size),
-            accept_ranges: Some("bytes".to_owned()),
-            e_tag: Some(ETag::Strong(object.etag)),
-            last_modified: Some(object.modified.into()),
-            checksum_type: sums.kind,
-            checksum_crc32: sums.crc32,
-            checksum_crc32c: sums.crc32c,
-            checksum_crc64nvme: sums.crc64nvme,
-            checksum_sha1: sums.sha1,
-            checksum_sha256: sums.sha256,
-            content_type: Some(content_type(kept)),
-            content_encoding: kept.content_encoding.clone(),
-            content_disposition: kept.content_disposition.clone(),
-            content_language: kept.content_language.clone(),
-            cache_control: kept.cache_control.clone(),
-            expires: kept.expires.as_deref().and_then(timestamp),
-            metadata: Some(kept.metadata.clone()),
-            parts_count: wanted.parts,
-            storage_class: special_class(kept),
-            ..Default::default()
-        })
+        Ok(described!(HeadObjectOutput, object, wanted, sums))
     }
 
     pub(super) fn attributes(&self, input: GetObjectAttributesInput) -> S3Result<GetObjectAttributesOutput> {

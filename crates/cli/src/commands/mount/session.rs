@@ -36,7 +36,7 @@ pub fn try_root(plan: &Plan, console: &Console) -> Result<Option<String>, Failur
     first_look(plan, &client, console).map(|(_, note)| note)
 }
 
-/// Serves until it is unmounted. `in_background`: somebody waits to hear that it stands, and then it has a log.
+/// Serves until it is unmounted. `in_background`: a parent process waits until the mount stands; messages then go to a log.
 ///
 /// # Errors
 /// The origin's refusal of the root, the kernel's of the mount, or a session that broke.

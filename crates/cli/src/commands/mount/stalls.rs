@@ -14,7 +14,7 @@ use crate::commands::mount::log::Log;
 
 /// A wait of this length is worth a line.
 const LONG: Duration = Duration::from_secs(5);
-/// When no request has waited so long for this time, it is over.
+/// A stall is over when no request has been that slow for this time.
 const QUIET: Duration = Duration::from_secs(10);
 /// How often it is looked.
 const EVERY: Duration = Duration::from_secs(1);

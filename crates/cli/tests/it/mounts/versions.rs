@@ -1,5 +1,4 @@
-//! Objects that are replaced while programs have them open: what is read by a handle is of one version, whoever opens, maps or sends
-//! which version in which order.
+//! Objects that are replaced while programs have them open: a handle reads one version, whatever other handles open, map or read.
 
 use std::fs::{self, File};
 use std::io::Read;
