@@ -48,7 +48,7 @@ impl From<Location> for Target {
 
 /// What a store is asked for, apart from where it lies and whose keys sign: enough to ask again elsewhere.
 #[derive(Clone, Debug)]
-pub(crate) enum Errand {
+pub(crate) enum Operation {
     Get(Target),
     /// The whole of an object by one answer, which states its checksum too.
     Whole(Target),
@@ -70,7 +70,7 @@ pub(crate) enum Errand {
 
 /// What one request is signed with; kept until its answer is judged.
 #[derive(Clone)]
-pub(crate) enum Pen {
+pub(crate) enum RequestSigner {
     Plain,
     S3(Arc<Held<Signer>>),
     Oss(Arc<Held<oss_sign::Signer>>),
@@ -117,7 +117,7 @@ impl Account {
         let signing = service.clone();
         let oss_keys = Keys::new(oss, ask, move |credentials| match &signing {
             Ok(oss) => oss.signer(credentials, version),
-            // Nothing is asked of it: `Account::pen` refuses before.
+            // Nothing is asked of it: `Account::signer` refuses before.
             Err(_) => oss_sign::Signer::new(credentials, version, "", ""),
         });
         Ok(Account {
@@ -149,6 +149,17 @@ impl Account {
         })
     }
 
+    /// Where an operation is asked for, as far as is known by now.
+    pub(crate) fn endpoint_for(&self, operation: &Operation) -> Result<Endpoint, Error> {
+        match operation {
+            Operation::Get(target) | Operation::Whole(target) | Operation::Head(target) => {
+                self.endpoint_of(&target.location)
+            }
+            Operation::Page { under, .. } => self.endpoint_of(under),
+            Operation::Buckets { dialect, .. } => self.endpoint_of_buckets(*dialect),
+        }
+    }
+
     /// Where the buckets of a dialect are asked for.
     pub(crate) fn endpoint_of_buckets(&self, dialect: Dialect) -> Result<Endpoint, Error> {
         Ok(match dialect {
@@ -172,12 +183,12 @@ impl Account {
         (!path.is_empty()).then(says)
     }
 
-    /// The failure of a request that was signed by `pen`, with what may be why.
-    pub(crate) fn explain(&self, failure: Failure, pen: &Pen) -> Failure {
-        let dialect = match pen {
-            Pen::Plain => Dialect::Plain,
-            Pen::S3(_) => Dialect::S3,
-            Pen::Oss(_) => Dialect::Oss,
+    /// The failure of a request that was signed by `signer`, with what may be why.
+    pub(crate) fn explain(&self, failure: Failure, signer: &RequestSigner) -> Failure {
+        let dialect = match signer {
+            RequestSigner::Plain => Dialect::Plain,
+            RequestSigner::S3(_) => Dialect::S3,
+            RequestSigner::Oss(_) => Dialect::Oss,
         };
         match self.note_on_path(dialect).filter(|_| failure.error.kind() == ErrorKind::NotFound) {
             Some(note) => Failure { error: failure.error.with_hint_before(&note), ..failure },
@@ -186,44 +197,44 @@ impl Account {
     }
 
     /// The keys of now; waits while there are none yet.
-    pub(crate) async fn pen(&self, dialect: Dialect) -> Result<Pen, Error> {
+    pub(crate) async fn signer(&self, dialect: Dialect) -> Result<RequestSigner, Error> {
         match dialect {
-            Dialect::Plain => Ok(Pen::Plain),
-            Dialect::S3 => Ok(Pen::S3(self.aws_keys.current().await?)),
+            Dialect::Plain => Ok(RequestSigner::Plain),
+            Dialect::S3 => Ok(RequestSigner::S3(self.aws_keys.current().await?)),
             Dialect::Oss => {
                 self.oss()?;
-                Ok(Pen::Oss(self.oss_keys.current().await?))
+                Ok(RequestSigner::Oss(self.oss_keys.current().await?))
             }
         }
     }
 
     /// After a refusal that casts `doubt` on the keys: whether there are new ones, so that asking again may help.
-    /// The pen is then that of now, and knows why where there are none.
-    pub(crate) async fn renew(&self, pen: &mut Pen, doubt: Doubt) -> bool {
-        match pen {
-            Pen::Plain => false,
-            Pen::S3(held) => renewed(&self.aws_keys, held, doubt).await,
-            Pen::Oss(held) => renewed(&self.oss_keys, held, doubt).await,
+    /// The signer is then that of now, and knows why where there are none.
+    pub(crate) async fn renew(&self, signer: &mut RequestSigner, doubt: Doubt) -> bool {
+        match signer {
+            RequestSigner::Plain => false,
+            RequestSigner::S3(held) => renewed(&self.aws_keys, held, doubt).await,
+            RequestSigner::Oss(held) => renewed(&self.oss_keys, held, doubt).await,
         }
     }
 
-    /// The request for an errand, signed.
-    pub(crate) fn request(&self, errand: &Errand, pen: &Pen) -> Result<Request, Error> {
-        let (bucket, key) = errand.resource();
-        match errand.dialect() {
-            Dialect::Plain => Ok(plain_request(errand)),
+    /// The request for an operation, signed.
+    pub(crate) fn request(&self, operation: &Operation, signer: &RequestSigner) -> Result<Request, Error> {
+        let (bucket, key) = operation.resource();
+        match operation.dialect() {
+            Dialect::Plain => Ok(plain_request(operation)),
             Dialect::S3 => {
                 let s3 = self.s3_for(bucket);
-                let mut request = s3_request(&s3, errand);
+                let mut request = s3_request(&s3, operation);
                 note_payer(self.s3_payer, bucket, "x-amz-request-payer", &mut request);
-                self.sign_s3(&s3, pen, &mut request);
+                self.sign_s3(&s3, signer, &mut request);
                 Ok(request)
             }
             Dialect::Oss => {
-                let mut request = oss_request(self.oss()?, errand);
+                let mut request = oss_request(self.oss()?, operation);
                 note_payer(self.oss_payer, bucket, "x-oss-request-payer", &mut request);
-                let signer = match pen {
-                    Pen::Oss(held) => held.signer.as_ref(),
+                let signer = match signer {
+                    RequestSigner::Oss(held) => held.signer.as_ref(),
                     _ => None,
                 };
                 match signer {
@@ -237,27 +248,32 @@ impl Account {
     }
 
     /// The URL by which whoever has it reads an object for `expires_s` seconds, without keys of his own: a secret.
-    pub(crate) fn presigned(&self, target: Target, pen: &Pen, expires_s: u64) -> Result<String, Error> {
-        let errand = Errand::Get(target);
-        let (bucket, key) = errand.resource();
-        let request = match pen {
-            Pen::Plain => {
+    pub(crate) fn presigned(
+        &self,
+        target: Target,
+        signer: &RequestSigner,
+        expires_s: u64,
+    ) -> Result<String, Error> {
+        let operation = Operation::Get(target);
+        let (bucket, key) = operation.resource();
+        let request = match signer {
+            RequestSigner::Plain => {
                 let error = Error::new(ErrorKind::Unsupported, "a plain URL is not for us to sign");
                 return Err(error.with_hint("hand it on as it is, or name the object by s3:// or oss://"));
             }
-            Pen::S3(held) => {
+            RequestSigner::S3(held) => {
                 let expires_s = check_expiry(expires_s, sign::PRESIGNED_MAX_S)?;
                 let s3 = self.s3_for(bucket);
-                let mut request = s3_request(&s3, &errand);
+                let mut request = s3_request(&s3, &operation);
                 note_payer_in_query(self.s3_payer, "x-amz-request-payer", &mut request);
                 let presign = |signer: &Signer| signer.presign(&mut request, expires_s, unix_seconds());
-                self.with_s3_signer(&s3, held, presign).ok_or_else(|| no_keys(pen))?;
+                self.with_s3_signer(&s3, held, presign).ok_or_else(|| no_keys(signer))?;
                 request
             }
-            Pen::Oss(held) => {
-                let Some(signer) = &held.signer else { return Err(no_keys(pen)) };
+            RequestSigner::Oss(held) => {
+                let Some(signer) = &held.signer else { return Err(no_keys(signer)) };
                 let expires_s = check_expiry(expires_s, signer.presigned_max_s())?;
-                let mut request = oss_request(self.oss()?, &errand);
+                let mut request = oss_request(self.oss()?, &operation);
                 note_payer_in_query(self.oss_payer, "x-oss-request-payer", &mut request);
                 signer.presign(&mut request, Resource { bucket, key }, expires_s, unix_seconds());
                 request
@@ -270,14 +286,14 @@ impl Account {
     /// names is the public endpoint of a region that costs traffic and time, which is the user's to choose.
     ///
     /// A region that is known already is taken out of the head: it is not what the origin refuses for.
-    pub(crate) fn learn(&self, errand: &Errand, head: &mut Head, body: &[u8]) -> bool {
-        let (bucket, _) = errand.resource();
-        if errand.dialect() != Dialect::S3 || bucket.is_empty() {
+    pub(crate) fn learn(&self, operation: &Operation, head: &mut Head, body: &[u8]) -> bool {
+        let (bucket, _) = operation.resource();
+        if operation.dialect() != Dialect::S3 || bucket.is_empty() {
             return false;
         }
         let (known, told) = (self.s3_for(bucket), refusal::whereabouts(head, body));
         let moved = told.and_then(|(region, url)| {
-            let endpoint = url.filter(|url| errand.is_asked_by(url)).map(|url| url.endpoint);
+            let endpoint = url.filter(|url| operation.is_asked_by(url)).map(|url| url.endpoint);
             let elsewhere = |from: &S3| from.elsewhere(bucket, region.as_deref(), endpoint.as_ref());
             // Another request may have learnt it while this one was on its way.
             elsewhere(&known).or_else(|| elsewhere(&self.s3))
@@ -311,8 +327,8 @@ impl Account {
         moved.get(bucket).unwrap_or(&self.s3).clone()
     }
 
-    fn sign_s3(&self, s3: &S3, pen: &Pen, request: &mut Request) {
-        let Pen::S3(held) = pen else { return };
+    fn sign_s3(&self, s3: &S3, signer: &RequestSigner, request: &mut Request) {
+        let RequestSigner::S3(held) = signer else { return };
         // Without keys it leaves unsigned.
         let _ = self.with_s3_signer(s3, held, |signer| signer.sign(request, unix_seconds()));
     }
@@ -350,9 +366,9 @@ fn check_expiry(expires_s: u64, most_s: u32) -> Result<u32, Error> {
     })
 }
 
-fn no_keys(pen: &Pen) -> Error {
+fn no_keys(signer: &RequestSigner) -> Error {
     let error = Error::new(ErrorKind::Denied, "there are no keys to sign with");
-    error.with_hint(pen.note().unwrap_or("`flatout config show` says where keys come from"))
+    error.with_hint(signer.note().unwrap_or("`flatout config show` says where keys come from"))
 }
 
 async fn renewed<S: Send + Sync + 'static>(
@@ -370,58 +386,58 @@ async fn renewed<S: Send + Sync + 'static>(
     renewed
 }
 
-fn plain_request(errand: &Errand) -> Request {
-    let (Errand::Get(target) | Errand::Whole(target) | Errand::Head(target)) = errand else {
+fn plain_request(operation: &Operation) -> Request {
+    let (Operation::Get(target) | Operation::Whole(target) | Operation::Head(target)) = operation else {
         unreachable!("only a URL is plain, and it can be read and looked at");
     };
     let Location::Http { url } = &target.location else { unreachable!("no other location is plain") };
     let mut request = request::get_url(url);
-    if matches!(errand, Errand::Head(_)) {
+    if matches!(operation, Operation::Head(_)) {
         request.method = Method::Head;
     }
     request
 }
 
-fn s3_request(s3: &S3, errand: &Errand) -> Request {
-    let (bucket, key) = errand.resource();
-    let mut request = match errand {
-        Errand::Get(_) => s3.get_object(bucket, key),
-        Errand::Whole(_) => {
+fn s3_request(s3: &S3, operation: &Operation) -> Request {
+    let (bucket, key) = operation.resource();
+    let mut request = match operation {
+        Operation::Get(_) => s3.get_object(bucket, key),
+        Operation::Whole(_) => {
             let mut request = s3.get_object(bucket, key);
             request.set("x-amz-checksum-mode", "ENABLED");
             request
         }
-        Errand::Head(_) => s3.head_object(bucket, key),
-        Errand::Page { under, delimiter, token, most } => {
+        Operation::Head(_) => s3.head_object(bucket, key),
+        Operation::Page { under, delimiter, token, most } => {
             s3.list_objects_v2(bucket, under.key(), *delimiter, token.as_deref(), *most)
         }
-        Errand::Buckets { .. } => s3.list_buckets(),
+        Operation::Buckets { .. } => s3.list_buckets(),
     };
-    name_version(errand, &mut request);
+    name_version(operation, &mut request);
     request
 }
 
-fn name_version(errand: &Errand, request: &mut Request) {
-    let target = match errand {
-        Errand::Get(target) | Errand::Whole(target) | Errand::Head(target) => target,
-        Errand::Page { .. } | Errand::Buckets { .. } => return,
+fn name_version(operation: &Operation, request: &mut Request) {
+    let target = match operation {
+        Operation::Get(target) | Operation::Whole(target) | Operation::Head(target) => target,
+        Operation::Page { .. } | Operation::Buckets { .. } => return,
     };
     if let Some(version_id) = &target.version_id {
         request.add_parameter("versionId", version_id);
     }
 }
 
-fn oss_request(oss: &Oss, errand: &Errand) -> Request {
-    let (bucket, key) = errand.resource();
-    let mut request = match errand {
-        Errand::Get(_) | Errand::Whole(_) => oss.get_object(bucket, key),
-        Errand::Head(_) => oss.head_object(bucket, key),
-        Errand::Page { under, delimiter, token, most } => {
+fn oss_request(oss: &Oss, operation: &Operation) -> Request {
+    let (bucket, key) = operation.resource();
+    let mut request = match operation {
+        Operation::Get(_) | Operation::Whole(_) => oss.get_object(bucket, key),
+        Operation::Head(_) => oss.head_object(bucket, key),
+        Operation::Page { under, delimiter, token, most } => {
             oss.list_objects_v2(bucket, under.key(), *delimiter, token.as_deref(), *most)
         }
-        Errand::Buckets { marker, .. } => oss.list_buckets(marker.as_deref()),
+        Operation::Buckets { marker, .. } => oss.list_buckets(marker.as_deref()),
     };
-    name_version(errand, &mut request);
+    name_version(operation, &mut request);
     request
 }
 
@@ -436,14 +452,14 @@ impl Dialect {
     }
 }
 
-impl Errand {
+impl Operation {
     pub(crate) fn dialect(&self) -> Dialect {
         match self {
-            Errand::Get(target) | Errand::Whole(target) | Errand::Head(target) => {
+            Operation::Get(target) | Operation::Whole(target) | Operation::Head(target) => {
                 Dialect::of(&target.location)
             }
-            Errand::Page { under, .. } => Dialect::of(under),
-            Errand::Buckets { dialect, .. } => *dialect,
+            Operation::Page { under, .. } => Dialect::of(under),
+            Operation::Buckets { dialect, .. } => *dialect,
         }
     }
 
@@ -451,11 +467,21 @@ impl Errand {
         self.resource().0
     }
 
+    /// The location that a redirect of a plain server may replace.
+    pub(crate) fn location_mut(&mut self) -> Option<&mut Location> {
+        match self {
+            Operation::Get(target) | Operation::Whole(target) | Operation::Head(target) => {
+                Some(&mut target.location)
+            }
+            Operation::Page { .. } | Operation::Buckets { .. } => None,
+        }
+    }
+
     /// Whose limits at the origin it counts for.
     pub(crate) fn class(&self) -> Class {
         match self {
-            Errand::Get(_) | Errand::Whole(_) | Errand::Head(_) => Class::Read,
-            Errand::Page { .. } | Errand::Buckets { .. } => Class::List,
+            Operation::Get(_) | Operation::Whole(_) | Operation::Head(_) => Class::Read,
+            Operation::Page { .. } | Operation::Buckets { .. } => Class::List,
         }
     }
 
@@ -472,51 +498,53 @@ impl Errand {
     /// Whether its own URL has one.
     fn has_query(&self) -> bool {
         match self {
-            Errand::Get(target) | Errand::Whole(target) | Errand::Head(target) => target.version_id.is_some(),
-            Errand::Page { .. } => true,
-            Errand::Buckets { .. } => false,
+            Operation::Get(target) | Operation::Whole(target) | Operation::Head(target) => {
+                target.version_id.is_some()
+            }
+            Operation::Page { .. } => true,
+            Operation::Buckets { .. } => false,
         }
     }
 
     /// Bucket and key that it is about; empty where it is about none.
     fn resource(&self) -> (&str, &str) {
         match self {
-            Errand::Get(target) | Errand::Whole(target) | Errand::Head(target) => {
+            Operation::Get(target) | Operation::Whole(target) | Operation::Head(target) => {
                 target.location.in_bucket().unwrap_or_default()
             }
-            Errand::Page { under, .. } => (under.in_bucket().unwrap_or_default().0, ""),
-            Errand::Buckets { .. } => ("", ""),
+            Operation::Page { under, .. } => (under.in_bucket().unwrap_or_default().0, ""),
+            Operation::Buckets { .. } => ("", ""),
         }
     }
 }
 
-impl Pen {
+impl RequestSigner {
     /// Why the request is not signed, or what else there is to know of its keys.
     pub(crate) fn note(&self) -> Option<&str> {
         match self {
-            Pen::Plain => Some(
+            RequestSigner::Plain => Some(
                 "plain URLs are asked for as they are: use a presigned one that has not expired, or s3:// with --endpoint-url",
             ),
-            Pen::S3(held) => held.note.as_deref(),
-            Pen::Oss(held) => held.note.as_deref(),
+            RequestSigner::S3(held) => held.note.as_deref(),
+            RequestSigner::Oss(held) => held.note.as_deref(),
         }
     }
 
     /// The origin has let in what was signed with these keys.
     pub(crate) fn on_accepted(&self) {
         match self {
-            Pen::Plain => {}
-            Pen::S3(held) => held.on_accepted(),
-            Pen::Oss(held) => held.on_accepted(),
+            RequestSigner::Plain => {}
+            RequestSigner::S3(held) => held.on_accepted(),
+            RequestSigner::Oss(held) => held.on_accepted(),
         }
     }
 
     /// Another number is another pair of keys.
     pub(crate) fn number(&self) -> u64 {
         match self {
-            Pen::Plain => 0,
-            Pen::S3(held) => held.number,
-            Pen::Oss(held) => held.number,
+            RequestSigner::Plain => 0,
+            RequestSigner::S3(held) => held.number,
+            RequestSigner::Oss(held) => held.number,
         }
     }
 }

@@ -2,7 +2,8 @@
 
 pub(crate) mod account;
 pub mod credentials;
-pub(crate) mod object;
+
 pub(crate) mod pinned;
 pub(crate) mod refusal;
 pub(crate) mod service;
+pub(crate) mod template;

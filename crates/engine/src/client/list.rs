@@ -6,10 +6,9 @@ use std::sync::Arc;
 use flatout_wire::listing;
 use flatout_wire::location::Location;
 
-use crate::api::account::{Dialect, Errand};
+use crate::api::account::{Dialect, Operation};
 use crate::base::error::{Error, ErrorKind};
 use crate::memory::lease::Charge;
-use crate::shard::control::Call;
 use crate::shard::shards::Shards;
 use crate::shard::shared::Shared;
 
@@ -99,8 +98,8 @@ impl Listing {
             Next::None => return Ok(()),
         };
         let (under, delimiter) = (self.under.clone(), (!self.deep).then_some('/'));
-        let errand = Errand::Page { under, delimiter, token: token.clone(), most: self.most };
-        let (_, body) = self.shards.call(Call::new(errand))?;
+        let operation = Operation::Page { under, delimiter, token: token.clone(), most: self.most };
+        let (_, body) = self.shards.call(operation)?;
         let parsed = match Dialect::of(&self.under) {
             Dialect::Oss => listing::parse_oss_page(&body),
             _ => listing::parse_page(&body),

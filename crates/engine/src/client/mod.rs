@@ -16,7 +16,7 @@ use flatout_wire::request::Request;
 use flatout_wire::sign::Credentials;
 use tokio::runtime::Runtime;
 
-use crate::api::account::{Account, Dialect, Errand, Pen, Target, check_object};
+use crate::api::account::{Account, Dialect, Operation, RequestSigner, Target, check_object};
 use crate::api::credentials::{Anonymous, Grant, Keys, Provider, Refused};
 use crate::base::clock::Clock;
 use crate::base::error::{Error, ErrorKind, SETTINGS};
@@ -37,7 +37,6 @@ use crate::net::proxy::Routes;
 use crate::net::stall::STALL_TICKS;
 use crate::net::tls::Tls;
 use crate::read::{Reader, ReaderStats, Readers, Weight};
-use crate::shard::control::Call;
 use crate::shard::shards::{Job, LaterShards, Shards, Task};
 use crate::shard::shared::Shared;
 use crate::sink::landing::{Landing, Memory};
@@ -189,7 +188,7 @@ impl Client {
     pub fn stat_version(&self, location: &Location, version_id: Option<&str>) -> Result<Stat, Error> {
         check_object(location)?;
         let target = target(location, version_id).map_err(|error| error.during("stat", location))?;
-        let called = self.shards.call(Call::new(Errand::Head(target)));
+        let called = self.shards.call(Operation::Head(target));
         let (head, _) = called.map_err(|error| error.during("stat", location))?;
         Ok(Stat::of(&head, head.content_length))
     }
@@ -212,9 +211,10 @@ impl Client {
     /// # Errors
     /// [`ErrorKind::Denied`] when a provider that is configured fails; [`ErrorKind::Usage`] for settings that lead nowhere.
     pub fn signed_get(&self, location: &Location) -> Result<Request, Error> {
-        let pen = self.pen(Dialect::of(location));
-        let request =
-            pen.and_then(|pen| self.shared.account.request(&Errand::Get(location.clone().into()), &pen));
+        let signer = self.signer(Dialect::of(location));
+        let request = signer.and_then(|signer| {
+            self.shared.account.request(&Operation::Get(location.clone().into()), &signer)
+        });
         request.map_err(|error| error.during("read", location))
     }
 
@@ -240,8 +240,8 @@ impl Client {
     ) -> Result<String, Error> {
         check_object(location)?;
         let target = target(location, version_id).map_err(|error| error.during("presign", location))?;
-        let pen = self.pen(Dialect::of(location));
-        let url = pen.and_then(|pen| self.shared.account.presigned(target, &pen, expires_s));
+        let signer = self.signer(Dialect::of(location));
+        let url = signer.and_then(|signer| self.shared.account.presigned(target, &signer, expires_s));
         url.map_err(|error| error.during("presign", location))
     }
 
@@ -392,7 +392,7 @@ impl Client {
     }
 
     fn bucket_page(&self, dialect: Dialect, marker: Option<String>) -> Result<listing::Buckets, Error> {
-        let (_, body) = self.shards.call(Call::new(Errand::Buckets { dialect, marker }))?;
+        let (_, body) = self.shards.call(Operation::Buckets { dialect, marker })?;
         listing::parse_buckets(&body).map_err(|nonsense| {
             let error =
                 Error::new(ErrorKind::Network, format!("the answer is no list of buckets: {nonsense}"));
@@ -415,8 +415,8 @@ fn knob_of(error: &LocationError) -> &'static str {
 
 impl Client {
     /// What requests are signed with now; blocks while a provider is asked.
-    fn pen(&self, dialect: Dialect) -> Result<Pen, Error> {
-        keys_runtime()?.block_on(self.shared.account.pen(dialect))
+    fn signer(&self, dialect: Dialect) -> Result<RequestSigner, Error> {
+        keys_runtime()?.block_on(self.shared.account.signer(dialect))
     }
 
     fn keys<S: Send + Sync + 'static>(&self, keys: &Arc<Keys<S>>) -> Result<Option<Credentials>, Error> {

@@ -1,4 +1,4 @@
-//! One connection: our own HTTP/1.1 for ranged GETs. Heads in a buffer of their own, bodies straight into the landing.
+//! One connection: our own HTTP/1.1. Heads in a buffer of their own, bodies straight into the landing.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use flatout_wire::chunked::{Chunked, Step};
-use flatout_wire::endpoint::Endpoint;
+use flatout_wire::endpoint::{Endpoint, Scheme};
 use flatout_wire::head::{self, Body, Head};
 use flatout_wire::request::Method;
 use tokio::io::{AsyncWriteExt, ReadBuf};
@@ -31,8 +31,10 @@ use crate::sink::verify::PartHash;
 const HEAD_READ_BYTES: usize = 4 << 10;
 /// Error bodies are short XML documents.
 const COLLECT_BYTES_MAX: usize = 1 << 20;
+/// A page of a listing is a quarter of a mebibyte and more.
+const COLLECT_AT_ONCE: usize = 64 << 10;
 
-/// A connection that carries one ranged GET after the other.
+/// A connection that carries one request after the other.
 pub(crate) struct Connection {
     socket: Socket,
     stall: StallClock,
@@ -49,6 +51,8 @@ pub(crate) struct Connection {
     _weight: Charge,
     /// At its origin's gate.
     pub(crate) counted: Option<OpenConnection>,
+    /// Something answered that was no HTTP, and no TLS.
+    is_other_protocol: bool,
 }
 
 impl Connection {
@@ -73,18 +77,20 @@ impl Connection {
             ahead: Vec::with_capacity(HEAD_READ_BYTES),
             _weight: weight,
             counted: None,
+            is_other_protocol: false,
         }
     }
 
-    /// Sends a request's head and waits for the answer's. Interim answers (1xx) are passed over.
-    pub(crate) async fn exchange(&mut self, request_head: &[u8]) -> Result<Head, Error> {
+    /// Sends a request, a short body behind its head, and waits for the answer's head. Interim answers (1xx) are passed over.
+    pub(crate) async fn exchange(&mut self, request: &[u8], method: Method) -> Result<Head, Error> {
         self.socket.set_floor(1).map_err(broke)?;
-        self.send(request_head).await.map_err(broke)?;
+        self.send(request).await.map_err(broke)?;
         loop {
-            let parsed = head::parse(&self.ahead, Method::Get).map_err(|nonsense| {
+            let parsed = head::parse(&self.ahead, method).map_err(|nonsense| {
                 if is_alert(&self.ahead) {
                     return is_tls(&self.endpoint);
                 }
+                self.is_other_protocol = self.endpoint.scheme == Scheme::Http;
                 Error::new(ErrorKind::Network, nonsense.to_string()).with_hint(LOOK_AT_THE_PORT)
             })?;
             match parsed {
@@ -128,23 +134,34 @@ impl Connection {
         self.ahead.len() as u64 + self.socket.queued_bytes()
     }
 
+    /// Whether something answered that was no HTTP: on this port there is no origin.
+    pub(crate) fn is_other_protocol(&self) -> bool {
+        self.is_other_protocol
+    }
+
     /// Whether anything of an answer has arrived.
     pub(crate) fn is_answering(&self) -> bool {
         !self.ahead.is_empty()
     }
 
     async fn read_ahead(&mut self) -> Result<(), Error> {
-        let before = self.ahead.len();
-        self.ahead.resize(before + HEAD_READ_BYTES, 0);
-        let mut buffer = ReadBuf::new(&mut self.ahead[before..]);
+        self.receive_onto(None, HEAD_READ_BYTES).await.map(drop)
+    }
+
+    /// One receive of at most `bytes_max` onto the end of `body`, or of the read-ahead buffer.
+    async fn receive_onto(&mut self, body: Option<&mut Vec<u8>>, bytes_max: usize) -> Result<u64, Error> {
+        let onto = body.unwrap_or(&mut self.ahead);
+        let before = onto.len();
+        onto.resize(before + bytes_max, 0);
+        let mut buffer = ReadBuf::new(&mut onto[before..]);
         let (socket, stall) = (&mut self.socket, &mut self.stall);
         let received = poll_fn(|cx| stall.poll_read(cx, socket, &mut buffer)).await;
         let bytes = buffer.filled().len();
-        self.ahead.truncate(before + bytes);
+        onto.truncate(before + bytes);
         received.map_err(|refused| alert_in(&refused, &self.endpoint).unwrap_or_else(|| broke(refused)))?;
         match bytes {
             0 => Err(closed_early("before its answer was whole")),
-            _ => Ok(()),
+            _ => Ok(bytes as u64),
         }
     }
 }
@@ -252,39 +269,51 @@ impl Incoming {
     /// left unread.
     pub(crate) async fn collect(&mut self, connection: &mut Connection) -> Vec<u8> {
         let mut body = Vec::new();
-        if self.collect_into(connection, &mut body).await.is_err() {
+        if self.collect_within(connection, COLLECT_BYTES_MAX, &mut body, |_| {}).await.is_err() {
             // Nothing more can be known of where it ends.
             *self = Incoming::UntilClose;
         }
         body
     }
 
-    async fn collect_into(&mut self, connection: &mut Connection, body: &mut Vec<u8>) -> Result<(), Error> {
-        while body.len() < COLLECT_BYTES_MAX {
-            let wanted = self.payload(connection).await?;
+    /// Appends the rest of the body to `body`, up to `bytes_max` in all; whether that was its end. `on_growth` learns the
+    /// capacity.
+    pub(crate) async fn collect_within(
+        &mut self,
+        connection: &mut Connection,
+        bytes_max: usize,
+        body: &mut Vec<u8>,
+        mut on_growth: impl FnMut(usize),
+    ) -> Result<bool, Error> {
+        loop {
+            let wanted = self.payload(connection).await?.min((bytes_max - body.len()) as u64);
             if wanted == 0 {
-                break;
+                return Ok(matches!(self, Incoming::Ended));
             }
-            match take_ahead(connection, wanted, body).await {
+            match connection.append_to(body, wanted).await {
                 Ok(bytes) => self.on_received(bytes),
                 Err(closed) => self.on_close().map_err(|_| closed)?,
             }
+            on_growth(body.capacity());
         }
-        Ok(())
     }
-}
-
-/// Moves up to `wanted` bytes through the read-ahead buffer into `body`.
-async fn take_ahead(connection: &mut Connection, wanted: u64, body: &mut Vec<u8>) -> Result<u64, Error> {
-    if connection.ahead.is_empty() {
-        connection.read_ahead().await?;
-    }
-    let bytes = connection.ahead.len().min(usize::try_from(wanted).unwrap_or(usize::MAX));
-    body.extend(connection.ahead.drain(..bytes));
-    Ok(bytes as u64)
 }
 
 impl Connection {
+    /// Moves up to `wanted` bytes of a body into memory: those that came with its head, or else as many as one receive brings.
+    async fn append_to(&mut self, body: &mut Vec<u8>, wanted: u64) -> Result<u64, Error> {
+        let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
+        if self.ahead.is_empty() && wanted >= HEAD_READ_BYTES {
+            return self.receive_onto(Some(body), wanted.min(COLLECT_AT_ONCE)).await;
+        }
+        if self.ahead.is_empty() {
+            self.read_ahead().await?;
+        }
+        let bytes = self.ahead.len().min(wanted);
+        body.extend(self.ahead.drain(..bytes));
+        Ok(bytes as u64)
+    }
+
     /// One receive into the landing, then hash and hand over while the bytes are hot. 0: the origin closed.
     fn poll_into(
         &mut self,

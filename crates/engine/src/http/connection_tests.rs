@@ -137,12 +137,12 @@ async fn by_us(address: SocketAddr, by: By) -> Answer {
     let (endpoint, _) = Endpoint::parse(&format!("http://{address}")).expect("an endpoint");
     let socket = connect(&endpoint, None, address, Ok(None), &tls, PATIENCE).await.expect("a connection");
     let mut connection = Connection::new(socket, endpoint, address, 0, Rc::default(), PATIENCE, unweighed());
-    let head = connection.exchange(REQUEST).await.ok()?;
+    let head = connection.exchange(REQUEST, Method::Get).await.ok()?;
     let mut body = Incoming::new(head.body);
     let bytes = match by {
         By::Collecting => {
             let mut bytes = Vec::new();
-            body.collect_into(&mut connection, &mut bytes).await.ok()?;
+            body.collect_within(&mut connection, 1 << 20, &mut bytes, |_| {}).await.ok()?;
             bytes
         }
         By::Landing => landed(&mut body, &mut connection).await?,
@@ -194,7 +194,7 @@ fn an_origin_that_takes_nothing_held_a_request_for_ever() {
         let mut connection =
             Connection::new(socket, endpoint, address, 0, Rc::default(), patience, unweighed());
         // More than both sockets' buffers hold.
-        connection.exchange(&vec![b'x'; 64 << 20]).await.expect_err("nobody reads")
+        connection.exchange(&vec![b'x'; 64 << 20], Method::Get).await.expect_err("nobody reads")
     });
     assert_eq!(refused.kind(), ErrorKind::Timeout);
     assert!(refused.to_string().contains("nothing could be sent in time"), "{refused}");

@@ -16,8 +16,6 @@ pub(crate) const SHARD_BYTES: u64 = 128 << 10;
 pub(crate) const CONNECTION_BYTES: u64 = 24 << 10;
 /// A connection over TLS: rustls's buffers besides.
 pub(crate) const TLS_CONNECTION_BYTES: u64 = 64 << 10;
-/// A connection for control requests: hyper's buffers.
-pub(crate) const CALLER_BYTES: u64 = 48 << 10;
 /// An object that has begun: its requests, its file, its journal.
 pub(crate) const OPEN_BYTES: u64 = 8 << 10;
 

@@ -226,11 +226,6 @@ impl Proxy {
             .with_hint("check --proxy, HTTPS_PROXY and HTTP_PROXY, or name the host in --no-proxy")
     }
 
-    /// The login, for requests that are handed over whole.
-    pub(crate) fn login(&self) -> Option<&str> {
-        self.login.as_deref()
-    }
-
     /// A request's head in absolute form with the login: `GET http://host/path HTTP/1.1`.
     pub(crate) fn absolute(&self, endpoint: &Endpoint, head: &[u8]) -> Vec<u8> {
         let target = head.iter().position(|byte| *byte == b' ').map_or(0, |space| space + 1);

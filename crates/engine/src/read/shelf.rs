@@ -9,8 +9,8 @@ use super::flow::{Body, Flow};
 use super::places::{Done, Effort, Limits, Next, Places};
 use super::readers::{Name, Readers};
 use super::segment::{Pieces, Segment};
-use crate::api::object::ObjectRequests;
 use crate::api::pinned::Pinned;
+use crate::api::template::RequestTemplate;
 use crate::base::error::{Error, ErrorKind};
 use crate::base::version::Object;
 use crate::gate::Gate;
@@ -33,9 +33,9 @@ pub(crate) struct Shelf {
     readers: Arc<Readers>,
     gate: Arc<Gate>,
     flow: Arc<Flow>,
-    requests: Arc<ObjectRequests>,
+    requests: Arc<RequestTemplate>,
     /// For the whole by one plain GET, whose answer states the checksum.
-    requests_whole: Arc<ObjectRequests>,
+    requests_whole: Arc<RequestTemplate>,
     pinned: Arc<Pinned>,
     last_read_ms: AtomicU64,
     /// How many patterns are followed, and segments there, for whoever has no lock.
@@ -90,8 +90,8 @@ impl Shelf {
     ) -> Shelf {
         let Object { location, size, .. } = &object;
         let requests = || {
-            ObjectRequests::new(readers.shared.account.clone(), location.clone())
-                .of_version(version_id.clone())
+            let account = readers.shared.account.clone();
+            RequestTemplate::of_object(account, location.clone(), version_id.clone())
         };
         let mut requests_whole = requests();
         requests_whole.ask_for_the_whole();

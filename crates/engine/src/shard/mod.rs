@@ -1,6 +1,6 @@
 //! A shard: one thread, one runtime, its connections. What it owns, no other thread touches.
 
-pub(crate) mod control;
+pub(crate) mod call;
 pub(crate) mod shards;
 pub(crate) mod shared;
 
@@ -11,14 +11,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use flatout_wire::endpoint::Endpoint;
-use http_body_util::Full;
-use hyper::client::conn::http1::SendRequest;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::api::refusal::Failure;
+use crate::api::template::Outgoing;
 use crate::base::error::Error;
 use crate::base::operation::Class;
 use crate::base::thread_clock::ThreadClock;
@@ -34,16 +32,12 @@ use crate::policy::pace::Gate as Waits;
 use crate::policy::retry::{Attempts, Dice, Fault};
 use crate::shard::shared::Shared;
 
-/// An idle connection of hyper's.
-pub(crate) type Caller = SendRequest<Full<Bytes>>;
-
 /// What one thread owns.
 pub(crate) struct Shard {
     pub(crate) shared: Arc<Shared>,
     pub(crate) number: u32,
     /// Where bytes are received whose landing consumes them at once: one for the thread, since it receives one at a time.
     pub(crate) scratch: RefCell<Lease>,
-    pub(crate) callers: RefCell<HashMap<Endpoint, Vec<Caller>>>,
     idle: RefCell<HashMap<Endpoint, Vec<Connection>>>,
     dice: RefCell<Dice>,
     next_connection: Cell<u32>,
@@ -70,7 +64,6 @@ impl Shard {
             shared,
             number,
             scratch: RefCell::new(scratch),
-            callers: RefCell::default(),
             idle: RefCell::default(),
             dice: RefCell::new(Dice::new(seed)),
             // Numbers are unique within the client: each shard has its own million.
@@ -177,6 +170,17 @@ impl Shard {
             // Whoever asked may have another by now.
             let _ = tell.send((address, connected));
         });
+    }
+
+    /// A request as the proxy wants it that it is handed to, if there is one.
+    pub(crate) fn by_proxy(&self, outgoing: Outgoing, purpose: Purpose) -> Outgoing {
+        match self.shared.routes.forwarder(&outgoing.endpoint, purpose) {
+            Some(proxy) => {
+                let bytes = proxy.absolute(&outgoing.endpoint, &outgoing.bytes);
+                Outgoing { bytes, ..outgoing }
+            }
+            None => outgoing,
+        }
     }
 
     /// The failure that an answer tells of which is not the origin's own: the proxy's, or that of a port for TLS.

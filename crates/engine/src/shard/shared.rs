@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flatout_settings::Settings;
-use flatout_wire::endpoint::Endpoint;
 use flatout_wire::location::Location;
 
-use crate::api::account::Account;
+use crate::api::account::{Account, Operation};
 use crate::base::clock::Clock;
 use crate::gate::{Bandwidth, Gate, Gates, origin_of};
 use crate::memory::lease::Pool;
@@ -42,9 +41,10 @@ impl Shared {
         self.gates.of(endpoint.map(|endpoint| origin_of(&endpoint, bucket)), &self.settings)
     }
 
-    /// The gate toward the origin behind an endpoint, which may be that of a `bucket`.
-    pub(crate) fn gate_at(&self, endpoint: &Endpoint, bucket: &str) -> Arc<Gate> {
-        self.gates.of(Some(origin_of(endpoint, bucket)), &self.settings)
+    /// The gate toward the origin that an operation is asked of.
+    pub(crate) fn gate_for(&self, operation: &Operation) -> Arc<Gate> {
+        let endpoint = self.account.endpoint_for(operation).ok();
+        self.gates.of(endpoint.map(|endpoint| origin_of(&endpoint, operation.bucket())), &self.settings)
     }
 
     pub(crate) fn connect_timeout(&self) -> Duration {

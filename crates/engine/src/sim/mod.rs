@@ -5,7 +5,7 @@
 //!   FLATOUT_SEEDS=20000 cargo test -p flatout-engine sim                 more of them
 //! ```
 //!
-//! What is real: `Client`, `Transfer`, shards and their futures, parts, landings, leases, retries, hyper. What is modelled:
+//! What is real: `Client`, `Transfer`, shards and their futures, parts, landings, leases, retries, HTTP. What is modelled:
 //! the connection (`line`, put in by `socket::connect`), the origin behind it (`origin`), the clock (tokio's, paused:
 //! it jumps to the next timer when every task waits), and the caller (`run`). What is checked stands in `check`, and in
 //! `world` where it can only be seen as it happens.

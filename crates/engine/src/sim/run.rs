@@ -26,7 +26,7 @@ use crate::client::Client;
 use crate::client::config::Config;
 use crate::disk::folder::Folder;
 use crate::memory::lease::{Lease, Pool};
-use crate::memory::shares::{CALLER_BYTES, CONNECTION_BYTES};
+use crate::memory::shares::CONNECTION_BYTES;
 use crate::policy::lumps::RECEIVE_BYTES;
 use crate::shard::Shard;
 use crate::shard::shards::{ShardThread, serve};
@@ -177,7 +177,7 @@ pub(super) fn start_shards(world: &Rc<World>, client: &Client) {
     // shard keeps as many as it needed at its busiest.
     let tuning = &world.scenario.tuning;
     let (workers, shards) = (u64::from(tuning.parallel), u64::from(tuning.shards));
-    let connections = workers * CONNECTION_BYTES + 2 * (workers + shards) * CALLER_BYTES;
+    let connections = workers * CONNECTION_BYTES + 2 * (workers + shards) * CONNECTION_BYTES;
     let charged = connections + world.scenario.objects.len() as u64 * 1_024 + WEIGHT_STEP_BYTES;
     let fresh = world.pool.set((shared.pool.clone(), fixed + charged + ring)).is_ok();
     assert!(fresh, "shards start once");

@@ -7,8 +7,8 @@ use std::time::Duration;
 use flatout_wire::head::Head;
 use flatout_wire::range::Span;
 
-use crate::api::object::Asked;
 use crate::api::refusal::Failure;
+use crate::api::template::Asked;
 use crate::base::error::{Error, ErrorKind};
 use crate::base::version::Version;
 use crate::disk::journal::Kept;
@@ -17,11 +17,11 @@ use crate::gate::{Crew, Post};
 use crate::policy::queue::Priority;
 use crate::policy::retry::{Attempts, Fault};
 use crate::shard::Shard;
-use crate::shard::control::{self, Call};
+use crate::shard::call::{self, Answer};
 use crate::shard::shards::Task;
 use crate::sink::verify::Statement;
 use crate::transfer::Running;
-use crate::transfer::attempt::{Answer, ask, wait_or_give_up};
+use crate::transfer::attempt::{ask, wait_or_give_up};
 use crate::transfer::hold::Hold;
 use crate::transfer::part::Part;
 use crate::transfer::single::Single;
@@ -273,7 +273,7 @@ fn ask_for_statement(shard: &Rc<Shard>, hold: &Hold) {
     if hold.ledger.is_stated() {
         return;
     }
-    let Some(errand) = hold.object.head() else {
+    let Some(operation) = hold.object.head() else {
         hold.ledger.state(Statement::Nothing("not stated by the origin"));
         return;
     };
@@ -282,7 +282,7 @@ fn ask_for_statement(shard: &Rc<Shard>, hold: &Hold) {
         let asked = async {
             loop {
                 let all_there = hold.is_whole();
-                match control::try_call(&shard, Call::new(errand.clone())).await {
+                match call::call_whole(&shard, operation.clone()).await {
                     Ok((head, _)) => return note_statement(&hold, &head),
                     Err(Failure { fault: Fault::Final, .. }) => {
                         return hold.ledger.state(Statement::Nothing("the origin refused to state it"));

@@ -21,9 +21,9 @@ use flatout_wire::range::Span;
 use tokio::sync::Semaphore;
 
 use crate::api::account::Account;
-use crate::api::object::ObjectRequests;
 use crate::api::pinned::Pinned;
 use crate::api::refusal::Failure;
+use crate::api::template::RequestTemplate;
 use crate::base::error::{Error, ErrorKind};
 use crate::base::limited_by::Tally;
 use crate::base::report::{Counters, PartRecord, Progress, Report, Stat};
@@ -56,7 +56,7 @@ pub(crate) struct Turn {
 /// What is asked for.
 struct Request {
     name: String,
-    object: Arc<ObjectRequests>,
+    object: Arc<RequestTemplate>,
     span: Span,
     known: Option<Arc<Pinned>>,
 }
@@ -65,7 +65,7 @@ struct Request {
 pub(crate) struct Running {
     pub(crate) name: String,
     /// One for all segments of a reader's object.
-    pub(crate) object: Arc<ObjectRequests>,
+    pub(crate) object: Arc<RequestTemplate>,
     pub(crate) span: Span,
     pub(crate) ground: Ground,
     pub(crate) gate: Arc<Gate>,
@@ -131,7 +131,7 @@ impl Running {
         let known = pinned.map_err(|error| error.during("read", &name))?.map(Arc::new);
         let mut ground = Ground::open(get.landing, resources.care.resume)?;
         ground.set_keep_existing(get.keep_existing);
-        let mut object = ObjectRequests::new(account, get.location).of_version(get.version_id);
+        let mut object = RequestTemplate::of_object(account, get.location, get.version_id);
         if get.in_one_answer && get.span == Span::All {
             object.ask_for_the_whole();
         }
@@ -143,7 +143,7 @@ impl Running {
     /// A range of a version that is known: no answer is needed to settle it. Of a whole object by one plain GET the answer
     /// says more, and settles it.
     pub(crate) fn of_version(
-        object: Arc<ObjectRequests>,
+        object: Arc<RequestTemplate>,
         known: Arc<Pinned>,
         range: Range<u64>,
         ground: Ground,

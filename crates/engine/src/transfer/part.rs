@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::api::object::Asked;
 use crate::api::refusal::Failure;
+use crate::api::template::Asked;
 use crate::base::error::Error;
 use crate::base::report::{Counters, PartRecord};
 use crate::base::version::Version;
@@ -24,9 +24,10 @@ use crate::policy::lumps::RECEIVE_BYTES;
 use crate::policy::plan::Taken;
 use crate::policy::retry::Attempts;
 use crate::shard::Shard;
+use crate::shard::call::Answer;
 use crate::sink::landing::Place;
 use crate::sink::verify::PartHash;
-use crate::transfer::attempt::{Answer, ask_elsewhere, note_landed, wait_or_give_up};
+use crate::transfer::attempt::{ask_elsewhere, note_landed, wait_or_give_up};
 use crate::transfer::{Running, Turn};
 
 /// So often it is told what a body carries, and looked whether another address would carry more.

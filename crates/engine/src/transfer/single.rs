@@ -4,17 +4,18 @@
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-use crate::api::object::Asked;
 use crate::api::refusal::Failure;
+use crate::api::template::Asked;
 use crate::base::error::{Error, ErrorKind};
 use crate::base::version::Version;
 use crate::gate::slots::Slot;
 use crate::policy::retry::Attempts;
 use crate::shard::Shard;
+use crate::shard::call::{Answer, unexpected};
 use crate::sink::landing::Ground;
 use crate::sink::verify::{Ledger, Statement};
 use crate::transfer::Running;
-use crate::transfer::attempt::{Answer, ask, unexpected};
+use crate::transfer::attempt::ask;
 use crate::transfer::part::Part;
 
 /// The stream while it lasts.

@@ -1,0 +1,357 @@
+//! A call: one request until its answer is good. Redirects are followed, moved buckets learnt, refused keys renewed.
+//! Ranges of objects, HEADs, listings and the services that give out keys all take this road.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use flatout_wire::endpoint::Endpoint;
+use flatout_wire::head::Head;
+use flatout_wire::request::Method;
+use tokio::time::Instant;
+
+use crate::api::account::{Operation, RequestSigner};
+use crate::api::refusal::{Failure, MOVES_MAX, REDIRECTS_MAX, doubts_keys, is_redirect};
+use crate::api::service::{Ask, Question, Reply};
+use crate::api::template::{Asked, Outgoing, RequestTemplate};
+use crate::base::error::{Error, ErrorKind};
+use crate::base::operation::{Class, Load};
+use crate::base::report::Counters;
+use crate::gate::Gate;
+use crate::http::connection::{Connection, Incoming};
+use crate::memory::lease::{Charge, addressable};
+use crate::net::proxy::Purpose;
+use crate::policy::retry::{self, Attempts, Fault};
+use crate::shard::Shard;
+use crate::shard::shards::Shards;
+
+/// Keys, roles and tokens are far under this.
+const REPLY_BYTES_MAX: usize = 1 << 20;
+
+/// What is asked, of whom, and how.
+pub(crate) struct Call<'a> {
+    pub(crate) gate: &'a Gate,
+    pub(crate) class: Class,
+    pub(crate) template: &'a RequestTemplate,
+    pub(crate) asked: &'a Asked,
+    /// The ETag that pins the version.
+    pub(crate) if_match: Option<&'a str>,
+    /// An address to be asked last.
+    pub(crate) shunned: Option<SocketAddr>,
+    /// Of the transfer that asks, where one does.
+    pub(crate) counters: Option<&'a Counters>,
+}
+
+/// An answer whose body has not been read yet.
+pub(crate) struct Answer {
+    pub(crate) connection: Connection,
+    pub(crate) head: Head,
+    pub(crate) body: Incoming,
+    /// When its request was sent.
+    pub(crate) asked: Instant,
+    /// When its head had arrived.
+    pub(crate) answered: Instant,
+    method: Method,
+    signer: RequestSigner,
+}
+
+impl Call<'_> {
+    /// Sends the request and waits for the head of a good answer; anything else is a failure.
+    pub(crate) async fn ask(&self, shard: &Rc<Shard>) -> Result<Answer, Failure> {
+        let Call { gate, class, template, .. } = *self;
+        let account = &shard.shared.account;
+        let (mut followed, mut went_back, mut renewed, mut moves) = (false, false, false, 0);
+        for _ in 0..=REDIRECTS_MAX {
+            let sent = gate.start_request(class, shard.number).await?;
+            let exchange = gate.carry(sent, self.exchange(shard)).await;
+            let mut answer = exchange.map_err(|failure| failure.since(sent))?;
+            shard.shared.clock.note(answer.head.date);
+            if (200..300).contains(&answer.head.status) {
+                // OSS says so of an answer that it held back.
+                let is_held_back = answer.head.qos_delay_ms.is_some();
+                gate.on_answer(class, sent, if is_held_back { Load::TooMuch } else { Load::Fine });
+                answer.signer.on_accepted();
+                return Ok(answer);
+            }
+            let body = answer.body.collect(&mut answer.connection).await;
+            if self.follow(&answer.head)? {
+                answer.finish(shard).await;
+                followed = true;
+                continue;
+            }
+            let status = answer.head.status;
+            // An earlier redirect led here, and may lead elsewhere by now.
+            let is_gone = matches!(status, 401 | 403 | 404 | 410);
+            if is_gone && !followed && !went_back && template.go_back() {
+                went_back = true;
+                continue;
+            }
+            if moves < MOVES_MAX && template.learn(&mut answer.head, &body) {
+                answer.finish(shard).await;
+                moves += 1;
+                continue;
+            }
+            let doubt = doubts_keys(&answer.head, &body, answer.method);
+            if !renewed && account.renew(&mut answer.signer, doubt).await {
+                answer.finish(shard).await;
+                renewed = true;
+                continue;
+            }
+            let failure = shard
+                .misdirected(&answer.connection.endpoint, status, &body)
+                .or_else(|| Failure::of_answer(&answer.head, &body, answer.signer.note()))
+                .map(|failure| account.explain(failure, &answer.signer))
+                .unwrap_or_else(|| unexpected(status));
+            answer.finish(shard).await;
+            if let Some(load) = failure.load() {
+                gate.on_answer(class, sent, load);
+            }
+            return Err(failure.since(sent));
+        }
+        Err(Failure::circle())
+    }
+
+    /// Whether the answer sends us elsewhere, and we may go.
+    fn follow(&self, head: &Head) -> Result<bool, Failure> {
+        let Some(target) = head.location.as_deref().filter(|_| is_redirect(head.status)) else {
+            return Ok(false);
+        };
+        self.template.redirect(target).map_err(|why| Failure::redirected_to_no_url(&why))
+    }
+
+    /// One exchange on an idle connection or a new one. An idle one that the origin closed meanwhile costs no attempt.
+    async fn exchange(&self, shard: &Rc<Shard>) -> Result<Answer, Failure> {
+        let outgoing = self.template.outgoing(self.asked, self.if_match).await?;
+        let outgoing = shard.by_proxy(outgoing, Purpose::Store);
+        while let Some(mut connection) = shard.idle_connection(&outgoing.endpoint, self.shunned) {
+            match self.timed_exchange(shard, &mut connection, &outgoing).await {
+                Ok((head, asked)) => return Ok(Answer::new(connection, head, asked, outgoing)),
+                Err(closed) if closed.kind() == ErrorKind::Network && !connection.is_answering() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let mut opened =
+            Opened::connect(shard, &outgoing.endpoint, Purpose::Store, self.shunned, None).await?;
+        opened.connection.counted = Some(self.gate.on_connected());
+        if let Some(counters) = self.counters {
+            counters.connections.fetch_add(1, Ordering::Relaxed);
+        }
+        let exchanged = self.timed_exchange(shard, &mut opened.connection, &outgoing).await;
+        opened.on_first_request(shard, exchanged.as_ref().err());
+        let (head, asked) = exchanged.map_err(|error| match opened.connection.is_other_protocol() {
+            // A wrong port stays one. Of an object's bytes it may have been something on the way.
+            true if outgoing.method == Method::Head || self.class == Class::List => Failure::last(error),
+            _ => error.into(),
+        })?;
+        Ok(Answer::new(opened.connection, head, asked, outgoing))
+    }
+
+    /// Notes how long the answer took to begin.
+    async fn timed_exchange(
+        &self,
+        shard: &Shard,
+        connection: &mut Connection,
+        outgoing: &Outgoing,
+    ) -> Result<(Head, Instant), Error> {
+        let asked = Instant::now();
+        connection.lumps.begin(self.gate.is_climbing());
+        let head = connection.exchange(&outgoing.bytes, outgoing.method).await?;
+        if outgoing.method == Method::Get && self.class == Class::Read {
+            let first_byte = asked.elapsed();
+            shard.cell(self.gate).on_first_byte(first_byte);
+            connection.hedge.borrow_mut().on_first_byte(first_byte);
+        }
+        Ok((head, asked))
+    }
+}
+
+impl Answer {
+    fn new(connection: Connection, head: Head, asked: Instant, outgoing: Outgoing) -> Answer {
+        let (body, Outgoing { method, signer, .. }) = (Incoming::new(head.body), outgoing);
+        Answer { connection, head, body, asked, answered: Instant::now(), method, signer }
+    }
+
+    /// Gives the connection back if it can carry another request.
+    pub(crate) async fn finish(mut self, shard: &Shard) {
+        // The end of a chunked body is a line of its own, which may not have been read yet.
+        let ended = matches!(self.body.payload(&mut self.connection).await, Ok(0));
+        if ended && self.head.keep_alive && !self.connection.is_answering() {
+            shard.keep_connection(self.connection);
+        }
+    }
+}
+
+pub(crate) fn unexpected(status: u16) -> Failure {
+    Failure::last(Error::new(ErrorKind::Network, format!("the origin answered with status {status}")))
+}
+
+/// A connection that has not carried anything yet.
+struct Opened {
+    connection: Connection,
+    begun: Instant,
+}
+
+impl Opened {
+    /// `within` is `--connect-timeout` where it is absent.
+    async fn connect(
+        shard: &Rc<Shard>,
+        endpoint: &Endpoint,
+        purpose: Purpose,
+        shunned: Option<SocketAddr>,
+        within: Option<std::time::Duration>,
+    ) -> Result<Opened, Failure> {
+        let begun = Instant::now();
+        let within = within.unwrap_or_else(|| shard.shared.connect_timeout());
+        let (socket, address) = shard.connect(endpoint, purpose, shunned, within).await?;
+        let connection = shard.new_connection(socket, endpoint.clone(), address);
+        Ok(Opened { connection, begun })
+    }
+
+    /// Ranks the address by what came of its first request.
+    fn on_first_request(&self, shard: &Shard, error: Option<&Error>) {
+        let (endpoints, address) = (&shard.shared.endpoints, self.connection.address);
+        match error {
+            None => endpoints.on_answered(address),
+            Some(error) if error.may_pass() => endpoints.on_failed(address, self.begun),
+            Some(_) => {}
+        }
+    }
+}
+
+impl Shards {
+    /// An operation and its whole answer, tried again as often as a part would be; blocks.
+    pub(crate) fn call(&self, operation: Operation) -> Result<(Head, Bytes), Error> {
+        self.wait_for(
+            |shard| async move { call_whole(&shard, operation).await.map_err(|failure| failure.error) },
+        )
+    }
+}
+
+/// An operation and its whole answer; a failure tells whether the origin does not want to, or could not be asked as often
+/// as that.
+pub(crate) async fn call_whole(shard: &Rc<Shard>, operation: Operation) -> Result<(Head, Bytes), Failure> {
+    let mut attempts = Attempts::default();
+    let class = operation.class();
+    let template = RequestTemplate::new(shard.shared.account.clone(), operation);
+    loop {
+        let gate = shard.shared.gate_for(&template.operation());
+        let call = Call {
+            gate: &gate,
+            class,
+            template: &template,
+            asked: &Asked::Whole,
+            if_match: None,
+            shunned: None,
+            counters: None,
+        };
+        let failure = match call.whole(shard).await {
+            Ok(answer) => return Ok(answer),
+            Err(failure) => failure,
+        };
+        shard.wait_or_give_up((&gate, class), failure, &mut attempts).await?;
+    }
+}
+
+impl Call<'_> {
+    /// The whole of a good answer. A listing may come slowly, but something of it must come every now and then; and one
+    /// that begins well may be a refusal all the same.
+    async fn whole(&self, shard: &Rc<Shard>) -> Result<(Head, Bytes), Failure> {
+        let mut answer = self.ask(shard).await?;
+        let asked = answer.asked.into_std();
+        let mut held = HeldBody { bytes: Vec::new(), weight: shard.shared.pool.charge(0) };
+        let bytes_max = addressable(shard.shared.shares.answer)?;
+        let HeldBody { bytes, weight } = &mut held;
+        let on_growth = |bytes| weight.set(bytes as u64);
+        let collected = answer.body.collect_within(&mut answer.connection, bytes_max, bytes, on_growth);
+        let is_whole = self.gate.carry(asked, async { Ok(collected.await?) }).await;
+        if !is_whole.map_err(|failure| failure.since(asked))? {
+            return Err(too_long(bytes_max));
+        }
+        if let Some(failure) = Failure::of_answer(&answer.head, &held.bytes, answer.signer.note()) {
+            let failure = shard.shared.account.explain(failure, &answer.signer);
+            answer.finish(shard).await;
+            if let Some(load) = failure.load() {
+                self.gate.on_answer(self.class, asked, load);
+            }
+            return Err(failure.since(asked));
+        }
+        let head = answer.head.clone();
+        answer.finish(shard).await;
+        Ok((head, Bytes::from_owner(held)))
+    }
+}
+
+fn too_long(bytes_max: usize) -> Failure {
+    let cause = format!("the answer is longer than {bytes_max} bytes: nothing that was asked for is");
+    let error = Error::new(ErrorKind::Network, cause);
+    Failure::last(
+        error.with_hint("check the endpoint; if its answers are as long as that, more --memory lets them in"),
+    )
+}
+
+/// A body that counts as held until nobody needs it any more.
+struct HeldBody {
+    bytes: Vec<u8>,
+    weight: Charge,
+}
+
+impl AsRef<[u8]> for HeldBody {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Ask for Shards {
+    fn ask(&self, question: Question) -> Result<Reply, Error> {
+        self.wait_for(|shard| async move { ask_service(&shard, question).await })
+    }
+}
+
+/// Asks a service, again where that may help: neither signed nor redirected, on a connection of its own.
+async fn ask_service(shard: &Rc<Shard>, question: Question) -> Result<Reply, Error> {
+    let was_reached = shard.shared.endpoints.was_reached(&question.request.endpoint);
+    let outage = question.patience.outage(was_reached, &shard.shared.settings);
+    let begun = Instant::now();
+    let mut attempt = 1;
+    loop {
+        let (fault, answered) = match ask_service_once(shard, &question).await {
+            Ok(reply) if reply.status == 429 => (Fault::Throttled, Ok(reply)),
+            Ok(reply) if reply.status >= 500 => (Fault::Transient, Ok(reply)),
+            Ok(reply) => return Ok(reply),
+            Err(failure) => (failure.fault, Err(failure.error)),
+        };
+        let is_away = matches!(fault, Fault::Transient | Fault::Unreached) && begun.elapsed() < outage;
+        // Away it is asked every second at least: as often as the shortest of the waits.
+        let (fault, attempts) =
+            if is_away { (Fault::Unreached, u32::MAX) } else { (fault, question.patience.attempts) };
+        let Some(wait) = retry::wait(fault, attempt, attempts - 1, None, shard.chance()) else {
+            return answered;
+        };
+        attempt += 1;
+        tokio::time::sleep(wait).await;
+    }
+}
+
+async fn ask_service_once(shard: &Rc<Shard>, question: &Question) -> Result<Reply, Failure> {
+    let Question { request, body, patience } = question;
+    let outgoing = shard.by_proxy(Outgoing::to_service(request.clone(), body)?, Purpose::Keys);
+    let endpoint = &outgoing.endpoint;
+    let mut opened = Opened::connect(shard, endpoint, Purpose::Keys, None, Some(patience.connect)).await?;
+    let connection = &mut opened.connection;
+    let exchange = async {
+        let head = connection.exchange(&outgoing.bytes, outgoing.method).await?;
+        let mut body = Vec::new();
+        let mut incoming = Incoming::new(head.body);
+        let is_whole = incoming.collect_within(connection, REPLY_BYTES_MAX, &mut body, |_| {}).await?;
+        Ok(is_whole.then(|| Reply { status: head.status, body: body.into() }))
+    };
+    let late = |_elapsed| Error::new(ErrorKind::Timeout, format!("{endpoint} did not answer in time"));
+    let replied = tokio::time::timeout(patience.answer, exchange).await.map_err(late).flatten();
+    opened.on_first_request(shard, replied.as_ref().err());
+    match replied {
+        Ok(reply) => reply.ok_or_else(|| too_long(REPLY_BYTES_MAX)),
+        Err(error) if opened.connection.is_other_protocol() => Err(Failure::last(error)),
+        Err(error) => Err(error.into()),
+    }
+}
