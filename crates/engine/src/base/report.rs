@@ -155,8 +155,12 @@ impl Stat {
 /// Counters of a running transfer, written by its shards, read by whoever watches.
 #[derive(Default)]
 pub(crate) struct Counters {
-    pub(crate) landed_bytes: AtomicU64,
-    pub(crate) fetched_bytes: AtomicU64,
+    /// Of bodies, into the landing.
+    pub(crate) received_bytes: AtomicU64,
+    /// Those that an earlier run had left, read again and found right.
+    pub(crate) checked_bytes: AtomicU64,
+    /// Of a stream that was asked for again: they had landed before.
+    pub(crate) passed_over_bytes: AtomicU64,
     pub(crate) in_flight: AtomicU32,
     pub(crate) retries: AtomicU32,
     pub(crate) hedged: AtomicU32,
@@ -167,6 +171,14 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
+    pub(crate) fn landed_bytes(&self) -> u64 {
+        self.received_bytes.load(Ordering::Relaxed) + self.checked_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn fetched_bytes(&self) -> u64 {
+        self.received_bytes.load(Ordering::Relaxed) + self.passed_over_bytes.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn tails(&self) -> Tails {
         Tails {
             hedged: self.hedged.load(Ordering::Relaxed),
@@ -178,9 +190,9 @@ impl Counters {
 
     pub(crate) fn progress(&self, total_bytes: Option<u64>, limited_by: Option<LimitedBy>) -> Progress {
         Progress {
-            landed_bytes: self.landed_bytes.load(Ordering::Relaxed),
+            landed_bytes: self.landed_bytes(),
             total_bytes,
-            fetched_bytes: self.fetched_bytes.load(Ordering::Relaxed),
+            fetched_bytes: self.fetched_bytes(),
             in_flight: self.in_flight.load(Ordering::Relaxed),
             retries: self.retries.load(Ordering::Relaxed),
             limited_by,

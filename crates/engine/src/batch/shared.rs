@@ -2,7 +2,6 @@
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -29,7 +28,7 @@ use crate::sink::landing::Landing;
 use crate::transfer::get::Get;
 use crate::transfer::hold::Hold;
 use crate::transfer::resources::{Care, Resources};
-use crate::transfer::{Owner, Running};
+use crate::transfer::{Download, Owner};
 use std::sync::Weak;
 
 /// Objects known and not yet reported: a listing runs this far ahead, which is four pages and about 5 MiB.
@@ -71,7 +70,7 @@ pub(crate) struct Batch {
 struct State {
     queue: Queue<Wanted, Hold>,
     /// Large objects that have begun and not ended, for progress and cancel.
-    large: Vec<Arc<Running>>,
+    large: Vec<Arc<Download>>,
     finished: Vec<Finished>,
     /// Objects known that have not ended.
     outstanding: usize,
@@ -100,11 +99,11 @@ impl Owner for Member {
         self.batch.has_more()
     }
 
-    fn open(&self, transfer: &Arc<Running>) {
+    fn open(&self, transfer: &Arc<Download>) {
         self.batch.open(transfer);
     }
 
-    fn on_end(&self, transfer: &Running, result: Result<Report, Error>) {
+    fn on_end(&self, transfer: &Download, result: Result<Report, Error>) {
         self.batch.end(transfer, self, result);
     }
 }
@@ -316,7 +315,7 @@ impl Batch {
                 turns: self.gate.turns(self.asker, Priority::Awaited),
                 care: self.care,
             };
-            Running::start(get, self.account.clone(), resources)
+            Download::start(get, self.account.clone(), resources)
         });
         let member = Member { batch: self.clone(), wanted, again };
         match started {
@@ -342,7 +341,7 @@ impl Batch {
         }
     }
 
-    fn open(&self, transfer: &Arc<Running>) {
+    fn open(&self, transfer: &Arc<Download>) {
         // Whoever says so has a hold of his own.
         let Some(hold) = Hold::join(transfer) else { return };
         self.lock().queue.open(hold);
@@ -356,8 +355,8 @@ impl Batch {
         drop(closed);
     }
 
-    fn end(&self, running: &Running, member: &Member, result: Result<Report, Error>) {
-        let connections = running.counters.connections.load(Relaxed);
+    fn end(&self, running: &Download, member: &Member, result: Result<Report, Error>) {
+        let connections = running.transfer.counters.connections.load(Relaxed);
         let is_changed = result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Changed);
         let mut state = self.lock();
         state.progress.kept_bytes += running.kept_bytes.load(Relaxed);
@@ -381,7 +380,7 @@ impl Batch {
         let finished = Finished {
             fetched_bytes: progress.fetched_bytes,
             retries: progress.retries,
-            seconds: running.clock_s(),
+            seconds: running.transfer.clock_s(),
             ..finished(member, result)
         };
         self.tell(state, finished);
@@ -440,13 +439,13 @@ impl Batch {
 
     pub(crate) fn progress(&self) -> ManyProgress {
         let state = self.lock();
-        let on_their_way = |of: fn(&Counters) -> &AtomicU64| -> u64 {
-            state.large.iter().map(|running| of(&running.counters).load(Relaxed)).sum()
+        let on_their_way = |of: fn(&Counters) -> u64| -> u64 {
+            state.large.iter().map(|running| of(&running.transfer.counters)).sum()
         };
         let tally = self.gate.tally();
         ManyProgress {
-            landed_bytes: state.progress.landed_bytes + on_their_way(|counters| &counters.landed_bytes),
-            fetched_bytes: state.progress.fetched_bytes + on_their_way(|counters| &counters.fetched_bytes),
+            landed_bytes: state.progress.landed_bytes + on_their_way(Counters::landed_bytes),
+            fetched_bytes: state.progress.fetched_bytes + on_their_way(Counters::fetched_bytes),
             is_complete: state.is_fed,
             limited_by: tally.now(),
             mostly_limited_by: tally.since(&self.tally),
@@ -509,7 +508,7 @@ impl State {
     }
 
     /// A transfer has closed its landing.
-    fn let_go(&mut self, running: &Running, connections: u32) {
+    fn let_go(&mut self, running: &Download, connections: u32) {
         self.begun -= 1;
         self.weigh(0, 0);
         self.large.retain(|large| !std::ptr::eq(Arc::as_ptr(large), running));

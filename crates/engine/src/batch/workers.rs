@@ -31,7 +31,7 @@ async fn work(shard: &Rc<Shard>, worker: &mut Worker) {
                 }
             }
             Work::Part(hold) => {
-                hold.join_shard(number);
+                hold.transfer.join_shard(number);
                 part(shard, &worker.batch, &hold).await;
             }
         }
@@ -40,7 +40,7 @@ async fn work(shard: &Rc<Shard>, worker: &mut Worker) {
 
 /// Fetches one part, if there is one left.
 async fn part(shard: &Rc<Shard>, batch: &Batch, hold: &Hold) {
-    if hold.is_stopped() {
+    if hold.transfer.is_stopped() {
         return batch.close(hold);
     }
     let one = async {

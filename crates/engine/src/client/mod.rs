@@ -40,7 +40,7 @@ use crate::read::{Reader, ReaderStats, Readers, Weight};
 use crate::shard::shards::{Job, LaterShards, Shards, Task};
 use crate::shard::shared::Shared;
 use crate::sink::landing::{Landing, Memory};
-use crate::transfer::Running;
+use crate::transfer::Download;
 use crate::transfer::drive::{crew, drive_lead};
 use crate::transfer::get::Get;
 use crate::transfer::handle::Transfer;
@@ -131,16 +131,16 @@ impl Client {
             shards: self.shards.clone(),
             care: Care::of(&self.shared.settings),
         };
-        let running = Arc::new(Running::start(get, self.shared.account.clone(), resources)?);
+        let running = Arc::new(Download::start(get, self.shared.account.clone(), resources)?);
         // Before anybody holds it: what could not be begun has no end.
         let first = self.shards.way_to(0)?;
         let post = gate.join(crew(&running), 0);
         let hold = Hold::new(running.clone());
         let lead = Task::new(move |shard| drive_lead(shard, hold, Some(post)));
         if let Err(unsent) = first.send(Job::Task(lead)) {
-            running.end.forget_call();
+            running.transfer.end.forget_call();
             drop(unsent);
-            return Err(self.shards.unanswered().during("read", &running.name));
+            return Err(self.shards.unanswered().during("read", &running.transfer.name));
         }
         Ok(Transfer::new(running))
     }

@@ -7,13 +7,13 @@ use std::sync::{Arc, Weak};
 use super::lane::Number;
 use super::segment::{Pieces, Segment};
 use super::waiting_read::Read;
-use crate::transfer::Running;
+use crate::transfer::Download;
 
 /// A segment in its place.
 pub(super) struct Place {
     pub(super) segment: Arc<Segment>,
     /// Its transfer, as long as that runs.
-    pub(super) running: Weak<Running>,
+    pub(super) running: Weak<Download>,
     /// Nobody has waited for it yet.
     pub(super) is_ahead: bool,
     pub(super) lane: Option<Number>,

@@ -18,7 +18,7 @@ use crate::memory::lease::Lease;
 use crate::policy::queue::Priority;
 use crate::shard::shards::Task;
 use crate::sink::landing::{Ground, SharedMemory};
-use crate::transfer::Running;
+use crate::transfer::Download;
 use crate::transfer::drive::{crew, drive_segment};
 use crate::transfer::hold::Hold;
 use crate::transfer::resources::{Care, Resources};
@@ -67,9 +67,9 @@ impl Drop for Handle {
 /// What is done when the lock has been given back, in this order.
 #[derive(Default)]
 pub(super) struct After {
-    pub(super) start: Vec<Arc<Running>>,
-    pub(super) raise: Vec<Arc<Running>>,
-    pub(super) cancel: Vec<Arc<Running>>,
+    pub(super) start: Vec<Arc<Download>>,
+    pub(super) raise: Vec<Arc<Download>>,
+    pub(super) cancel: Vec<Arc<Download>>,
     pub(super) gone: Vec<Arc<Segment>>,
     /// Of those, bytes that nobody had read.
     pub(super) wasted: u64,
@@ -214,7 +214,7 @@ impl Shelf {
         segment: &Arc<Segment>,
         is_whole: bool,
         priority: Priority,
-    ) -> Arc<Running> {
+    ) -> Arc<Download> {
         let body = self.flow.expect(segment.bytes());
         let landed = Landed { segment: segment.clone(), shelf: self.clone(), body, is_whole };
         let turns = self.gate.turns(self.gate.new_asker(), priority);
@@ -226,7 +226,7 @@ impl Shelf {
         };
         let requests = if is_whole { &self.requests_whole } else { &self.requests };
         let (pinned, range) = (self.pinned.clone(), segment.range.clone());
-        Arc::new(Running::of_version(
+        Arc::new(Download::of_version(
             requests.clone(),
             pinned,
             range,
@@ -260,7 +260,7 @@ impl Shelf {
             self.start(running);
         }
         for running in raise {
-            running.turns.set_priority(Priority::Awaited);
+            running.transfer.turns.set_priority(Priority::Awaited);
         }
         for running in cancel {
             running.fail(Error::new(ErrorKind::Cancelled, "nobody reads it any more"));
@@ -281,7 +281,7 @@ impl Shelf {
     }
 
     /// Sends a transfer to the shard that has least to do.
-    fn start(&self, running: Arc<Running>) {
+    fn start(&self, running: Arc<Download>) {
         let post = self.gate.join_anywhere(crew(&running));
         let (hold, shard) = (Hold::new(running), post.shard());
         // A client that was closed drops it, and that is its end.

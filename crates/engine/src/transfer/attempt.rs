@@ -18,28 +18,28 @@ use crate::shard::Shard;
 use crate::shard::call::{Answer, Call};
 use crate::sink::landing::Place;
 use crate::sink::verify::PartHash;
-use crate::transfer::Running;
+use crate::transfer::Download;
 
 /// Sends the request and waits for the head of a good answer; anything else is a failure.
-pub(crate) async fn ask(shard: &Rc<Shard>, running: &Running, asked: &Asked) -> Result<Answer, Failure> {
+pub(crate) async fn ask(shard: &Rc<Shard>, running: &Download, asked: &Asked) -> Result<Answer, Failure> {
     ask_elsewhere(shard, running, asked, None).await
 }
 
 /// [`ask`], if possible over a connection to another address than `shunned`.
 pub(crate) async fn ask_elsewhere(
     shard: &Rc<Shard>,
-    running: &Running,
+    running: &Download,
     asked: &Asked,
     shunned: Option<SocketAddr>,
 ) -> Result<Answer, Failure> {
     let call = Call {
-        gate: &running.gate,
+        gate: &running.transfer.gate,
         class: Class::Read,
         template: &running.object,
         asked,
         if_match: running.if_match(),
         shunned,
-        counters: Some(&running.counters),
+        counters: Some(&running.transfer.counters),
     };
     call.ask(shard).await
 }
@@ -94,13 +94,13 @@ impl Answer {
     pub(crate) async fn land(
         &mut self,
         shard: &Shard,
-        running: &Running,
+        running: &Download,
         place: &mut Place<'_>,
         hash: &mut PartHash,
         limit: u64,
     ) -> Result<u64, Failure> {
         let mut landed = 0;
-        let _moving = shard.cell(&running.gate).moving();
+        let _moving = shard.cell(&running.transfer.gate).moving();
         while landed < limit {
             let received = self.receive(shard, place, hash, limit - landed).await?;
             if received == 0 {
@@ -130,35 +130,38 @@ impl Answer {
     }
 
     /// Leaves the rest of the body, which somebody else brings.
-    pub(crate) fn leave(self, running: &Running) {
-        running.counters.duplicated_bytes.fetch_add(self.connection.untaken_bytes(), Ordering::Relaxed);
+    pub(crate) fn leave(self, running: &Download) {
+        running
+            .transfer
+            .counters
+            .duplicated_bytes
+            .fetch_add(self.connection.untaken_bytes(), Ordering::Relaxed);
     }
 }
 
 /// So many bytes of a body have landed. Waits where `--bandwidth` has no room for more.
-pub(crate) async fn note_landed(shard: &Shard, running: &Running, place: &mut Place<'_>, bytes: u64) {
-    running.gate.on_received(bytes, shard.number);
-    let cell = shard.cell(&running.gate);
+pub(crate) async fn note_landed(shard: &Shard, running: &Download, place: &mut Place<'_>, bytes: u64) {
+    running.transfer.gate.on_received(bytes, shard.number);
+    let cell = shard.cell(&running.transfer.gate);
     cell.on_written(place.take_writing());
     shard.note_cpu(cell);
     shard.landed_bytes.set(shard.landed_bytes.get() + bytes);
-    running.counters.fetched_bytes.fetch_add(bytes, Ordering::Relaxed);
-    running.counters.landed_bytes.fetch_add(bytes, Ordering::Relaxed);
+    running.transfer.counters.received_bytes.fetch_add(bytes, Ordering::Relaxed);
     shard.pay_for(bytes, cell).await;
 }
 
 /// Waits before the next attempt, or gives the error back when there is to be none.
 pub(crate) async fn wait_or_give_up(
     shard: &Shard,
-    running: &Running,
+    running: &Download,
     failure: Failure,
     attempts: &mut Attempts,
 ) -> Result<(), Error> {
     shard
-        .wait_or_give_up((&running.gate, Class::Read), failure, attempts)
+        .wait_or_give_up((&running.transfer.gate, Class::Read), failure, attempts)
         .await
         .map_err(|failure| failure.error)?;
-    running.counters.retries.fetch_add(1, Ordering::Relaxed);
+    running.transfer.counters.retries.fetch_add(1, Ordering::Relaxed);
     Ok(())
 }
 

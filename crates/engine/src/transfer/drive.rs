@@ -20,7 +20,7 @@ use crate::shard::Shard;
 use crate::shard::call::{self, Answer};
 use crate::shard::shards::Task;
 use crate::sink::verify::Statement;
-use crate::transfer::Running;
+use crate::transfer::Download;
 use crate::transfer::attempt::{ask, wait_or_give_up};
 use crate::transfer::hold::Hold;
 use crate::transfer::part::Part;
@@ -34,7 +34,7 @@ const STATEMENT_PAUSE: Duration = Duration::from_millis(500);
 /// What of a version is asked for past those who wait to start a part.
 const SMALL_BYTES: u64 = 1 << 20;
 
-impl Crew for Running {
+impl Crew for Download {
     fn wants(&self) -> (u64, Priority) {
         self.wants_workers()
     }
@@ -46,7 +46,8 @@ impl Crew for Running {
     fn start(self: Arc<Self>, post: Post) {
         let Some(hold) = Hold::join(&self) else { return };
         let (shard, worker) = (post.shard(), hold.clone());
-        if let Err(error) = self.shards.send(shard, Task::new(move |shard| drive_worker(shard, worker, post)))
+        if let Err(error) =
+            self.transfer.shards.send(shard, Task::new(move |shard| drive_worker(shard, worker, post)))
         {
             hold.fail(error);
         }
@@ -54,40 +55,41 @@ impl Crew for Running {
 }
 
 /// A transfer as a gate knows it.
-pub(crate) fn crew(running: &Arc<Running>) -> Weak<dyn Crew> {
-    let crew: Weak<Running> = Arc::downgrade(running);
+pub(crate) fn crew(running: &Arc<Download>) -> Weak<dyn Crew> {
+    let crew: Weak<Download> = Arc::downgrade(running);
     crew
 }
 
 /// Leads a transfer: first answer, plan, the other workers, then parts like any worker. One of many objects has the
 /// post of whoever leads it.
 pub(crate) async fn drive_lead(shard: Rc<Shard>, hold: Hold, post: Option<Post>) {
-    hold.join_shard(shard.number);
+    hold.transfer.join_shard(shard.number);
     if post.is_some() {
-        hold.gate.keep_time();
+        hold.transfer.gate.keep_time();
     }
     drive(&hold, lead(&shard, &hold, post)).await;
 }
 
 /// Takes parts until none is left, or there are too many who do.
 async fn drive_worker(shard: Rc<Shard>, hold: Hold, post: Post) {
-    hold.join_shard(shard.number);
+    hold.transfer.join_shard(shard.number);
     drive(&hold, work(&shard, &hold, post)).await;
 }
 
 /// Brings a range of a version that is known as one part, so that its bytes land in order; or a whole object by one GET.
 pub(crate) async fn drive_segment(shard: Rc<Shard>, hold: Hold, post: Post) {
-    hold.join_shard(shard.number);
-    hold.gate.keep_time();
-    let running: &Running = &hold;
+    hold.transfer.join_shard(shard.number);
+    hold.transfer.gate.keep_time();
+    let running: &Download = &hold;
     drive(running, async {
         let Some(bytes) = running.range().map(|range| range.end - range.start) else {
             return lead(&shard, &hold, Some(post)).await;
         };
         let _post = post;
         // What is small and awaited is one answer of the origin's, not a part: it does not wait for parts to end.
-        let is_small = bytes <= SMALL_BYTES && running.turns.priority() == Priority::Awaited;
-        let slot = if is_small { running.turns.push_in(shard.shared.shares.parallel_max) } else { None };
+        let is_small = bytes <= SMALL_BYTES && running.transfer.turns.priority() == Priority::Awaited;
+        let slot =
+            if is_small { running.transfer.turns.push_in(shard.shared.shares.parallel_max) } else { None };
         match running.take_part_of(shard.number, bytes, slot).await? {
             Some(turn) => Part::start(running, turn).fetch(&shard, None).await,
             None => Ok(()),
@@ -97,18 +99,18 @@ pub(crate) async fn drive_segment(shard: Rc<Shard>, hold: Hold, post: Post) {
 }
 
 /// Carries `work` to its end, or to that of its transfer.
-pub(crate) async fn drive(running: &Running, work: impl Future<Output = Result<(), Error>>) {
+pub(crate) async fn drive(running: &Download, work: impl Future<Output = Result<(), Error>>) {
     let lost = LostWorker(running);
     tokio::select! {
         biased;
         done = work => if let Err(error) = done { running.fail(error) },
-        () = running.stopped() => {}
+        () = running.transfer.stopped() => {}
     }
     std::mem::forget(lost);
 }
 
 /// Fails the transfer of a worker that is dropped on its way: the others would wait for its part.
-struct LostWorker<'a>(&'a Running);
+struct LostWorker<'a>(&'a Download);
 
 impl Drop for LostWorker<'_> {
     fn drop(&mut self) {
@@ -119,7 +121,7 @@ impl Drop for LostWorker<'_> {
     }
 }
 
-async fn work(shard: &Rc<Shard>, running: &Running, mut post: Post) -> Result<(), Error> {
+async fn work(shard: &Rc<Shard>, running: &Download, mut post: Post) -> Result<(), Error> {
     while post.goes_on() {
         let Some(turn) = running.take_part(shard.number, None).await? else { break };
         Part::start(running, turn).fetch(shard, None).await?;
@@ -128,7 +130,7 @@ async fn work(shard: &Rc<Shard>, running: &Running, mut post: Post) -> Result<()
 }
 
 async fn lead(shard: &Rc<Shard>, hold: &Hold, post: Option<Post>) -> Result<(), Error> {
-    let running: &Running = hold;
+    let running: &Download = hold;
     let (mut answer, slot) = first_answer(shard, running).await?;
     if answer.head.status == 200 {
         return lead_single(shard, hold, answer, slot).await;
@@ -167,7 +169,7 @@ async fn lead(shard: &Rc<Shard>, hold: &Hold, post: Option<Post>) -> Result<(), 
 }
 
 /// What the lead does after the first answer.
-async fn work_on(shard: &Rc<Shard>, running: &Running, post: Option<Post>) -> Result<(), Error> {
+async fn work_on(shard: &Rc<Shard>, running: &Download, post: Option<Post>) -> Result<(), Error> {
     match post {
         // One of many: its other parts are among what the workers of the batch choose from.
         None => Ok(()),
@@ -177,7 +179,7 @@ async fn work_on(shard: &Rc<Shard>, running: &Running, post: Option<Post>) -> Re
 
 /// A server that ignores ranges sends one stream.
 async fn lead_single(shard: &Rc<Shard>, hold: &Hold, answer: Answer, slot: Slot) -> Result<(), Error> {
-    let running: &Running = hold;
+    let running: &Download = hold;
     let total = answer.head.object_bytes();
     let wanted = match (&running.span, total) {
         (Span::Slice(range), None) => range.clone(),
@@ -203,7 +205,7 @@ async fn lead_single(shard: &Rc<Shard>, hold: &Hold, answer: Answer, slot: Slot)
 }
 
 /// Asks for the first part of the span, which tells size and version; retries like any part. With the slot that it has.
-async fn first_answer(shard: &Rc<Shard>, running: &Running) -> Result<(Answer, Slot), Error> {
+async fn first_answer(shard: &Rc<Shard>, running: &Download) -> Result<(Answer, Slot), Error> {
     // Where something is there already, the version is what matters.
     let part_bytes = if running.may_resume() { 1 } else { running.first_part_bytes() };
     let mut asked = match &running.span {
@@ -217,7 +219,7 @@ async fn first_answer(shard: &Rc<Shard>, running: &Running) -> Result<(Answer, S
     };
     let mut attempts = Attempts::default();
     loop {
-        let slot = running.slot().await;
+        let slot = running.transfer.slot().await;
         let failure = match ask(shard, running, &asked).await {
             Ok(answer) => match check_first(&answer, &asked) {
                 Ok(()) => return Ok((answer, slot)),
@@ -259,11 +261,11 @@ fn check_first(answer: &Answer, asked: &Asked) -> Result<(), Failure> {
 
 /// Starts workers for the parts that are left to take, and for the part on its way, whose rest may be shared.
 fn start_workers(hold: &Hold) {
-    if let Some(owner) = &hold.owner {
+    if let Some(owner) = &hold.transfer.owner {
         return owner.open(hold.running());
     }
     hold.open();
-    hold.gate.hire();
+    hold.transfer.gate.hire();
 }
 
 /// Asks an S3 origin for the object's checksum, beside the data; OSS has stated its own with the first answer. One that
@@ -288,7 +290,7 @@ fn ask_for_statement(shard: &Rc<Shard>, hold: &Hold) {
                         return hold.ledger.state(Statement::Nothing("the origin refused to state it"));
                     }
                     Err(failure) if all_there => {
-                        return hold.fail(failure.error.during("read the checksum", &hold.name));
+                        return hold.fail(failure.error.during("read the checksum", &hold.transfer.name));
                     }
                     Err(_) => tokio::time::sleep(STATEMENT_PAUSE).await,
                 }
@@ -296,13 +298,13 @@ fn ask_for_statement(shard: &Rc<Shard>, hold: &Hold) {
         };
         tokio::select! {
             () = asked => {}
-            () = hold.stopped() => {}
+            () = hold.transfer.stopped() => {}
         }
     });
 }
 
 /// A statement counts only for the version that is being read.
-fn note_statement(running: &Running, head: &Head) {
+fn note_statement(running: &Download, head: &Head) {
     let stated = Version::of(head, head.content_length);
     let difference = running.version().and_then(|version| version.difference(&stated));
     running.ledger.state(match difference {

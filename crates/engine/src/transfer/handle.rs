@@ -6,16 +6,16 @@ use std::time::Duration;
 use crate::base::error::{Error, ErrorKind};
 use crate::base::report::{Progress, Report};
 use crate::policy::queue::Priority;
-use crate::transfer::Running;
+use crate::transfer::Download;
 
 /// A running transfer. Dropping it cancels, and waits until every shard has let go of the landing: no thread of the engine's
 /// (see [`crate::Get::on_end`]) may drop one, or wait for it, before its end.
 pub struct Transfer {
-    running: Arc<Running>,
+    running: Arc<Download>,
 }
 
 impl Transfer {
-    pub(crate) fn new(running: Arc<Running>) -> Transfer {
+    pub(crate) fn new(running: Arc<Download>) -> Transfer {
         Transfer { running }
     }
 
@@ -31,7 +31,7 @@ impl Transfer {
 
     /// Changes the priority of parts that have not started yet. Parts in flight are not affected.
     pub fn set_priority(&self, priority: Priority) {
-        self.running.turns.set_priority(priority);
+        self.running.transfer.turns.set_priority(priority);
     }
 
     /// A handle that cancels from any thread.
@@ -41,7 +41,7 @@ impl Transfer {
 
     /// Waits at most `timeout`; whether the transfer has ended.
     pub fn wait_timeout(&self, timeout: Duration) -> bool {
-        self.running.end.wait_timeout(timeout)
+        self.running.transfer.end.wait_timeout(timeout)
     }
 
     /// Waits for the end. When this returns, no shard touches the landing any more.
@@ -49,23 +49,23 @@ impl Transfer {
     /// # Errors
     /// Whatever ended the transfer first; a file target is then as it was before.
     pub fn wait(self) -> Result<Report, Error> {
-        self.running.end.take()
+        self.running.transfer.end.take()
     }
 }
 
 impl Drop for Transfer {
     /// A child process that inherited the transfer has no shard to wait for.
     fn drop(&mut self) {
-        if self.running.process == std::process::id() {
+        if self.running.transfer.process == std::process::id() {
             self.running.fail(Error::new(ErrorKind::Cancelled, "cancelled"));
-            self.running.end.wait();
+            self.running.transfer.end.wait();
         }
     }
 }
 
 /// Tells the progress of a transfer.
 #[derive(Clone)]
-pub struct Watch(Arc<Running>);
+pub struct Watch(Arc<Download>);
 
 impl Watch {
     /// How far it is.
@@ -76,7 +76,7 @@ impl Watch {
 
 /// Cancels a transfer.
 #[derive(Clone)]
-pub struct CancelSwitch(Arc<Running>);
+pub struct CancelSwitch(Arc<Download>);
 
 impl CancelSwitch {
     /// Ends the transfer with [`ErrorKind::Cancelled`], unless it has ended.

@@ -3,26 +3,26 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::transfer::Running;
+use crate::transfer::Download;
 
 /// A shard's hold on a transfer and its landing. The transfer ends when the last one is dropped, however that happens.
-pub(crate) struct Hold(Arc<Running>);
+pub(crate) struct Hold(Arc<Download>);
 
 impl Hold {
     /// One more hold, unless the last one has been dropped.
-    pub(crate) fn join(running: &Arc<Running>) -> Option<Hold> {
+    pub(crate) fn join(running: &Arc<Download>) -> Option<Hold> {
         let more = |holds: u32| (holds > 0).then(|| holds + 1);
-        let held = running.holds.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        let held = running.transfer.holds.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
         held.is_ok().then(|| Hold(running.clone()))
     }
 
-    pub(crate) fn new(running: Arc<Running>) -> Hold {
-        running.holds.fetch_add(1, Ordering::AcqRel);
+    pub(crate) fn new(running: Arc<Download>) -> Hold {
+        running.transfer.holds.fetch_add(1, Ordering::AcqRel);
         Hold(running)
     }
 
     /// What is held, for whoever looks on without a hold of his own.
-    pub(crate) fn running(&self) -> &Arc<Running> {
+    pub(crate) fn running(&self) -> &Arc<Download> {
         &self.0
     }
 }
@@ -34,16 +34,16 @@ impl Clone for Hold {
 }
 
 impl std::ops::Deref for Hold {
-    type Target = Running;
+    type Target = Download;
 
-    fn deref(&self) -> &Running {
+    fn deref(&self) -> &Download {
         &self.0
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if self.0.holds.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if self.0.transfer.holds.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.0.finish();
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Running;
+use super::Download;
 use crate::base::error::Error;
 use crate::base::report::Report;
 
@@ -12,8 +12,8 @@ pub(crate) trait Owner: Send + Sync {
     fn has_more(&self) -> bool;
 
     /// It has parts left to take, or one on its way that may be shared: any worker may have them.
-    fn open(&self, transfer: &Arc<Running>);
+    fn open(&self, transfer: &Arc<Download>);
 
     /// It has ended so, and its landing with it.
-    fn on_end(&self, transfer: &Running, result: Result<Report, Error>);
+    fn on_end(&self, transfer: &Download, result: Result<Report, Error>);
 }

@@ -27,8 +27,9 @@ use crate::shard::Shard;
 use crate::shard::call::Answer;
 use crate::sink::landing::Place;
 use crate::sink::verify::PartHash;
+use crate::transfer::Download;
 use crate::transfer::attempt::{ask_elsewhere, note_landed, wait_or_give_up};
-use crate::transfer::{Running, Turn};
+use crate::transfer::download::Turn;
 
 /// So often it is told what a body carries, and looked whether another address would carry more.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -40,7 +41,7 @@ const TOLD_TIME: Duration = Duration::from_millis(50);
 
 /// A part that one worker has taken.
 pub(crate) struct Part<'a> {
-    running: &'a Running,
+    running: &'a Download,
     number: u64,
     start: u64,
     aloft: Aloft<'a>,
@@ -77,7 +78,7 @@ enum Comes {
 }
 
 impl<'a> Part<'a> {
-    pub(crate) fn start(running: &'a Running, turn: Turn) -> Part<'a> {
+    pub(crate) fn start(running: &'a Download, turn: Turn) -> Part<'a> {
         let Turn { taken: Taken { number, range }, slot } = turn;
         let landing_start = running.range().map_or(0, |range| range.start);
         let place = running.ground.place(number, range.start - landing_start);
@@ -93,7 +94,7 @@ impl<'a> Part<'a> {
             served_by: None,
             heard: None,
             slot: Some(slot),
-            _in_flight: InFlight::start(&running.counters),
+            _in_flight: InFlight::start(&running.transfer.counters),
         }
     }
 
@@ -122,7 +123,7 @@ impl<'a> Part<'a> {
             None => failure,
         };
         wait_or_give_up(shard, self.running, failure, attempts).await?;
-        self.slot = Some(self.running.slot().await);
+        self.slot = Some(self.running.transfer.slot().await);
         Ok(())
     }
 
@@ -149,7 +150,7 @@ impl<'a> Part<'a> {
                     *rival
                 }
                 Landed::Slow => {
-                    self.running.counters.moved.fetch_add(1, Ordering::Relaxed);
+                    self.running.transfer.counters.moved.fetch_add(1, Ordering::Relaxed);
                     answer.leave(self.running);
                     ask_for(shard, self.running, self.missing(), Some(shunned)).await?
                 }
@@ -177,7 +178,7 @@ impl<'a> Part<'a> {
     ) -> Result<Landed, Failure> {
         self.on_first_byte(answer);
         let running = self.running;
-        let _moving = shard.cell(&running.gate).moving();
+        let _moving = shard.cell(&running.transfer.gate).moving();
         let mut watch = Watch::new(answer);
         let silence = watch.silence.clone();
         let (hedge, shunned) = (answer.connection.hedge.clone(), answer.connection.address);
@@ -199,7 +200,7 @@ impl<'a> Part<'a> {
                     if race.is_none() && silence.so_far() >= patience {
                         patience = patience.saturating_mul(2);
                         if may_be_left() && hedge.borrow_mut().spend() {
-                            running.counters.hedged.fetch_add(1, Ordering::Relaxed);
+                            running.transfer.counters.hedged.fetch_add(1, Ordering::Relaxed);
                             let rest = at..self.aloft.end();
                             race = Some(Box::pin(ask_for(shard, running, rest, Some(shunned))));
                         }
@@ -257,7 +258,7 @@ impl<'a> Part<'a> {
         self.attempts += 1;
         self.heard = Some(answer.answered);
         if self.answered_s.is_none() {
-            let now_s = self.running.clock_s();
+            let now_s = self.running.transfer.clock_s();
             let at = |moment: Instant| (now_s - moment.elapsed().as_secs_f64()).max(0.0);
             self.answered_s = Some((at(answer.asked), at(answer.answered)));
             self.aloft.on_first_byte();
@@ -274,7 +275,7 @@ impl<'a> Part<'a> {
     pub(crate) fn finish(mut self) {
         self.place.complete(&mut self.hash);
         self.aloft.on_landed(self.place.filled());
-        let end_s = self.running.clock_s();
+        let end_s = self.running.transfer.clock_s();
         self.running.finish_part(self.start, self.place.filled(), &self.hash, || {
             let unknown = (SocketAddr::from(([0, 0, 0, 0], 0)), 0);
             let (address, connection) = self.served_by.unwrap_or(unknown);
@@ -296,7 +297,7 @@ impl<'a> Part<'a> {
 /// Asks for a range of the version that is being read, if possible at another address than `shunned`.
 async fn ask_for(
     shard: &Rc<Shard>,
-    running: &Running,
+    running: &Download,
     range: Range<u64>,
     shunned: Option<SocketAddr>,
 ) -> Result<Answer, Failure> {

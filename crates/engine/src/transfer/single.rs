@@ -14,14 +14,14 @@ use crate::shard::Shard;
 use crate::shard::call::{Answer, unexpected};
 use crate::sink::landing::Ground;
 use crate::sink::verify::{Ledger, Statement};
-use crate::transfer::Running;
+use crate::transfer::Download;
 use crate::transfer::attempt::ask;
 use crate::transfer::part::Part;
 
 /// The stream while it lasts.
 pub(crate) struct Single<'a> {
     shard: &'a Rc<Shard>,
-    running: &'a Running,
+    running: &'a Download,
     answer: Option<Answer>,
     attempts: Attempts,
     /// The one by which it was asked for, until the first part has it.
@@ -29,7 +29,7 @@ pub(crate) struct Single<'a> {
 }
 
 impl<'a> Single<'a> {
-    pub(crate) fn new(shard: &'a Rc<Shard>, running: &'a Running, answer: Answer, slot: Slot) -> Single<'a> {
+    pub(crate) fn new(shard: &'a Rc<Shard>, running: &'a Download, answer: Answer, slot: Slot) -> Single<'a> {
         Single { shard, running, answer: Some(answer), attempts: Attempts::default(), slot: Some(slot) }
     }
 
@@ -112,7 +112,7 @@ impl<'a> Single<'a> {
             if received == 0 {
                 return Err(Failure::changed("it is shorter now"));
             }
-            self.running.counters.fetched_bytes.fetch_add(received, Ordering::Relaxed);
+            self.running.transfer.counters.passed_over_bytes.fetch_add(received, Ordering::Relaxed);
         }
         Ok(())
     }
