@@ -1,4 +1,4 @@
-//! Our own reading of an answer, by what `wire` says about its framing: what the engine's `Connection` and `Incoming` do,
+//! Our own reading of an answer, by what `wire` says about its framing: what the engine's `Connection` does,
 //! with pieces in place of a socket. Tests of the engine hold those two against
 //! hyper, and this against those two.
 

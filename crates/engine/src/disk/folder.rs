@@ -163,7 +163,7 @@ mod tests {
 
     fn put(folder: &Folder, name: &str) -> Result<(), Error> {
         let ground = Ground::open(Landing::Beneath(folder.clone(), name.into()), true)?;
-        ground.place(0, 0).fill(b"new", 3, &mut Ledger::default().start_part())?;
+        ground.place(0, 0, Ledger::default().start_part()).fill(b"new", 3)?;
         ground.commit(3)
     }
 

@@ -63,7 +63,7 @@ impl Cell {
     }
 
     /// A worker that has something to do waits for something of ours. Waiting for a disk is not counted so: whoever writes
-    /// blocks his thread, see [`Cell::on_written`].
+    /// blocks his thread, see [`Cell::on_received`].
     pub(crate) fn waiting(&self, waits: Waits) -> Counted<'_> {
         Counted::new(match waits {
             Waits::Memory | Waits::Disk => &self.memory,
@@ -73,8 +73,10 @@ impl Cell {
         })
     }
 
-    pub(crate) fn on_received(&self, bytes: u64) {
+    /// Bytes of a body have come; writing them to a file took `writing`.
+    pub(crate) fn on_received(&self, bytes: u64, writing: Duration) {
         add(&self.wire_bytes, bytes);
+        add(&self.disk_us, writing.as_micros() as u64);
         let ns = now().saturating_duration_since(self.born.0).as_nanos() as u64;
         self.received_ns.store(ns.max(1), Ordering::Relaxed);
     }
@@ -95,11 +97,6 @@ impl Cell {
     pub(crate) fn on_cpu(&self, used: Duration, queued: Duration) {
         self.cpu_us.store(used.as_micros() as u64, Ordering::Relaxed);
         self.queued_us.store(queued.as_micros() as u64, Ordering::Relaxed);
-    }
-
-    /// A write to a file took so long.
-    pub(crate) fn on_written(&self, took: Duration) {
-        add(&self.disk_us, took.as_micros() as u64);
     }
 }
 
@@ -191,8 +188,8 @@ mod tests {
     fn a_sample_is_what_happened_since_the_last_one() {
         let (cells, tick) = ([Cell::default(), Cell::default()], Duration::from_millis(25));
         let mut sums = Sums::default();
-        cells[0].on_received(100);
-        cells[1].on_received(11);
+        cells[0].on_received(100, Duration::ZERO);
+        cells[1].on_received(11, Duration::ZERO);
         cells[0].on_first_byte(Duration::from_millis(10));
         cells[1].on_first_byte(Duration::from_millis(20));
         let moving = cells[1].moving();
@@ -204,7 +201,7 @@ mod tests {
         assert_eq!(sample.gated, Gated { reader: 1, ..Gated::default() });
         assert_eq!(sample.first_byte, Some(Duration::from_millis(15)));
         drop((moving, waits));
-        cells[0].on_received(5);
+        cells[0].on_received(5, Duration::ZERO);
         let (sample, cores) = sums.advance(&cells, tick, 0);
         assert_eq!((sample.bytes, sample.in_flight, sample.first_byte), (5, 0, None));
         assert_eq!(cores, Cores::default());
@@ -218,7 +215,7 @@ mod tests {
         let (cells, tick) = ([Cell::default(), Cell::default()], Duration::from_millis(25));
         let mut sums = Sums::default();
         for (each_ms, waiting) in [(10, 0), (18, 0), (20, 8), (25, 10), (40, 10)] {
-            cells.iter().for_each(|cell| cell.on_written(Duration::from_millis(each_ms)));
+            cells.iter().for_each(|cell| cell.on_received(0, Duration::from_millis(each_ms)));
             assert_eq!(sums.advance(&cells, tick, 10).0.gated.disk, waiting, "{each_ms} ms of each tick");
         }
     }

@@ -334,9 +334,9 @@ impl Gate {
         }
     }
 
-    /// Bytes of a body have come through that shard.
-    pub(crate) fn on_received(&self, bytes: u64, shard: u32) {
-        self.cell(shard).on_received(bytes);
+    /// Bytes of a body have come through the shard that counts in `cell`, of which writing to a file took `writing`.
+    pub(crate) fn on_received(&self, cell: &Cell, bytes: u64, writing: Duration) {
+        cell.on_received(bytes, writing);
         self.presence.on_progress();
     }
 

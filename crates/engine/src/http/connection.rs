@@ -5,12 +5,12 @@ use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use flatout_wire::chunked::{Chunked, Step};
 use flatout_wire::endpoint::{Endpoint, Scheme};
-use flatout_wire::head::{self, Body, Head};
+use flatout_wire::head::{self, Head};
 use flatout_wire::request::Method;
 use tokio::io::{AsyncWriteExt, ReadBuf};
 use tokio::time::Instant;
@@ -25,7 +25,6 @@ use crate::net::tls_errors::{alert_in, is_alert, is_tls};
 use crate::policy::hedge::Hedge;
 use crate::policy::lumps::Lumps;
 use crate::sink::landing::Place;
-use crate::sink::verify::PartHash;
 
 /// Read while a head is awaited: heads are under 1 KiB, so little of the body is taken along and copied.
 const HEAD_READ_BYTES: usize = 4 << 10;
@@ -46,6 +45,8 @@ pub(crate) struct Connection {
     pub(crate) opened: Instant,
     /// What its shard knows of the bodies of this origin.
     pub(crate) hedge: Rc<RefCell<Hedge>>,
+    /// Of the answer that came last.
+    body: Body,
     /// Received, not yet used: heads, chunk sizes, and what came behind them.
     ahead: Vec<u8>,
     _weight: Charge,
@@ -74,6 +75,7 @@ impl Connection {
             number,
             opened: Instant::now(),
             hedge,
+            body: Body::Ended,
             ahead: Vec::with_capacity(HEAD_READ_BYTES),
             _weight: weight,
             counted: None,
@@ -97,6 +99,7 @@ impl Connection {
                 Some((head, used)) => {
                     self.ahead.drain(..used);
                     if head.status >= 200 {
+                        self.body = Body::new(head.body);
                         return Ok(head);
                     }
                 }
@@ -167,111 +170,135 @@ impl Connection {
 }
 
 /// A body on its way: how its end is found, and how much is left.
-pub(crate) enum Incoming {
+enum Body {
     Counted(u64),
     Chunked { decoder: Chunked, payload: u64 },
     UntilClose,
     Ended,
 }
 
-impl Incoming {
-    pub(crate) fn new(body: Body) -> Incoming {
-        match body {
-            Body::None | Body::Length(0) => Incoming::Ended,
-            Body::Length(bytes) => Incoming::Counted(bytes),
-            Body::Chunked => Incoming::Chunked { decoder: Chunked::new(), payload: 0 },
-            Body::UntilClose => Incoming::UntilClose,
-        }
-    }
-
-    /// Receives once, at most `limit` bytes, straight into `place`; 0 at the end of the body.
-    pub(crate) async fn receive(
-        &mut self,
-        connection: &mut Connection,
-        place: &mut Place<'_>,
-        hash: &mut PartHash,
-        scratch: &RefCell<Lease>,
-        limit: u64,
-    ) -> Result<u64, Error> {
-        let wanted = limit.min(self.payload(connection).await?);
-        if wanted == 0 {
-            return Ok(0);
-        }
-        // Nobody knows how much is to come before a close: whatever there is may be the end.
-        let floor_max = if matches!(self, Incoming::UntilClose) { 1 } else { usize::MAX };
-        let received =
-            poll_fn(|cx| connection.poll_into(cx, place, hash, scratch, wanted, floor_max)).await?;
-        match received {
-            0 => self.on_close()?,
-            _ => self.on_received(received),
-        }
-        Ok(received)
-    }
-
-    /// Bytes of the body that come next without any framing between; 0 at the end.
-    pub(crate) async fn payload(&mut self, connection: &mut Connection) -> Result<u64, Error> {
-        match self {
-            Incoming::Ended => Ok(0),
-            Incoming::Counted(left) => Ok(*left),
-            Incoming::UntilClose => Ok(u64::MAX),
-            Incoming::Chunked { payload, .. } if *payload > 0 => Ok(*payload),
-            Incoming::Chunked { .. } => self.next_chunk(connection).await,
-        }
-    }
-
-    async fn next_chunk(&mut self, connection: &mut Connection) -> Result<u64, Error> {
-        let Incoming::Chunked { decoder, payload } = self else { return Ok(0) };
-        connection.socket.set_floor(1).map_err(broke)?;
-        loop {
-            let step = decoder.next(&connection.ahead).map_err(|nonsense| {
-                Error::new(ErrorKind::Network, format!("the chunked body is broken: {nonsense}"))
-            })?;
-            match step {
-                Step::NeedMore { consumed } => {
-                    connection.ahead.drain(..consumed);
-                    connection.read_ahead().await?;
-                }
-                Step::Data { consumed, take } => {
-                    connection.ahead.drain(..consumed);
-                    *payload = take;
-                    return Ok(take);
-                }
-                Step::End { consumed } => {
-                    connection.ahead.drain(..consumed);
-                    *self = Incoming::Ended;
-                    return Ok(0);
-                }
-            }
+impl Body {
+    fn new(framing: head::Body) -> Body {
+        match framing {
+            head::Body::None | head::Body::Length(0) => Body::Ended,
+            head::Body::Length(bytes) => Body::Counted(bytes),
+            head::Body::Chunked => Body::Chunked { decoder: Chunked::new(), payload: 0 },
+            head::Body::UntilClose => Body::UntilClose,
         }
     }
 
     fn on_received(&mut self, bytes: u64) {
         match self {
-            Incoming::Counted(left) if *left == bytes => *self = Incoming::Ended,
-            Incoming::Counted(left) => *left -= bytes,
-            Incoming::Chunked { payload, .. } => *payload -= bytes,
-            Incoming::UntilClose | Incoming::Ended => {}
+            Body::Counted(left) if *left == bytes => *self = Body::Ended,
+            Body::Counted(left) => *left -= bytes,
+            Body::Chunked { payload, .. } => *payload -= bytes,
+            Body::UntilClose | Body::Ended => {}
         }
     }
 
     fn on_close(&mut self) -> Result<(), Error> {
         match self {
-            Incoming::UntilClose => {
-                *self = Incoming::Ended;
+            Body::UntilClose => {
+                *self = Body::Ended;
                 Ok(())
             }
-            Incoming::Counted(left) => Err(closed_early(&format!("{left} bytes before the end of the body"))),
+            Body::Counted(left) => Err(closed_early(&format!("{left} bytes before the end of the body"))),
             _ => Err(closed_early("in the middle of a chunk")),
         }
+    }
+}
+
+impl Connection {
+    /// Receives once, at most `limit` bytes of the body, straight into `place`; hashes and hands them on while they are hot.
+    /// 0 at the end of the body.
+    pub(crate) async fn receive(
+        &mut self,
+        place: &mut Place<'_>,
+        scratch: &RefCell<Lease>,
+        limit: u64,
+    ) -> Result<u64, Error> {
+        let wanted = limit.min(self.payload().await?);
+        if wanted == 0 {
+            return Ok(0);
+        }
+        // Nobody knows how much is to come before a close: whatever there is may be the end.
+        let floor_max = if matches!(self.body, Body::UntilClose) { 1 } else { usize::MAX };
+        let received = poll_fn(|cx| {
+            let mut scratch = scratch.borrow_mut();
+            let spare = place.spare(scratch.as_mut_slice(), wanted);
+            // What came with the head is handed on with what follows it: one write, not two.
+            let ahead = self.ahead.len().min(spare.len());
+            let (came, rest) = spare.split_at_mut(ahead);
+            let received = if rest.is_empty() {
+                0
+            } else {
+                self.socket.set_floor(rest.len().min(floor_max).min(self.lumps.bytes())).map_err(broke)?;
+                let mut buffer = ReadBuf::new(rest);
+                ready!(self.stall.poll_read(cx, &mut self.socket, &mut buffer)).map_err(broke)?;
+                self.lumps.on_received(buffer.filled().len(), Instant::now());
+                buffer.filled().len()
+            };
+            came.copy_from_slice(&self.ahead[..ahead]);
+            self.ahead.drain(..ahead);
+            place.fill(scratch.as_mut_slice(), ahead + received)?;
+            Poll::Ready(Ok((ahead + received) as u64))
+        })
+        .await?;
+        match received {
+            0 => self.body.on_close()?,
+            _ => self.body.on_received(received),
+        }
+        Ok(received)
+    }
+
+    /// Whether all of the body has been received; of a chunked one, what it ends with too.
+    pub(crate) fn is_at_end(&self) -> bool {
+        matches!(self.body, Body::Ended)
+    }
+
+    /// Bytes of the body that come next without any framing between; 0 at the end.
+    pub(crate) async fn payload(&mut self) -> Result<u64, Error> {
+        match &self.body {
+            Body::Ended => Ok(0),
+            Body::Counted(left) => Ok(*left),
+            Body::UntilClose => Ok(u64::MAX),
+            Body::Chunked { payload, .. } if *payload > 0 => Ok(*payload),
+            Body::Chunked { .. } => self.next_chunk().await,
+        }
+    }
+
+    async fn next_chunk(&mut self) -> Result<u64, Error> {
+        self.socket.set_floor(1).map_err(broke)?;
+        while let Body::Chunked { decoder, payload } = &mut self.body {
+            let step = decoder.next(&self.ahead).map_err(|nonsense| {
+                Error::new(ErrorKind::Network, format!("the chunked body is broken: {nonsense}"))
+            })?;
+            match step {
+                Step::NeedMore { consumed } => {
+                    self.ahead.drain(..consumed);
+                    self.read_ahead().await?;
+                }
+                Step::Data { consumed, take } => {
+                    self.ahead.drain(..consumed);
+                    *payload = take;
+                    return Ok(take);
+                }
+                Step::End { consumed } => {
+                    self.ahead.drain(..consumed);
+                    self.body = Body::Ended;
+                }
+            }
+        }
+        Ok(0)
     }
 
     /// The whole of a short body, such as an error document, or what came of one that broke off; what is beyond 1 MiB is
     /// left unread.
-    pub(crate) async fn collect(&mut self, connection: &mut Connection) -> Vec<u8> {
+    pub(crate) async fn collect(&mut self) -> Vec<u8> {
         let mut body = Vec::new();
-        if self.collect_within(connection, COLLECT_BYTES_MAX, &mut body, |_| {}).await.is_err() {
+        if self.collect_within(COLLECT_BYTES_MAX, &mut body, |_| {}).await.is_err() {
             // Nothing more can be known of where it ends.
-            *self = Incoming::UntilClose;
+            self.body = Body::UntilClose;
         }
         body
     }
@@ -280,27 +307,25 @@ impl Incoming {
     /// capacity.
     pub(crate) async fn collect_within(
         &mut self,
-        connection: &mut Connection,
         bytes_max: usize,
         body: &mut Vec<u8>,
         mut on_growth: impl FnMut(usize),
     ) -> Result<bool, Error> {
         loop {
-            let wanted = self.payload(connection).await?.min((bytes_max - body.len()) as u64);
+            let wanted = self.payload().await?.min((bytes_max - body.len()) as u64);
             if wanted == 0 {
-                return Ok(matches!(self, Incoming::Ended));
+                return Ok(self.is_at_end());
             }
-            match connection.append_to(body, wanted).await {
-                Ok(bytes) => self.on_received(bytes),
-                Err(closed) => self.on_close().map_err(|_| closed)?,
+            match self.append_to(body, wanted).await {
+                Ok(bytes) => self.body.on_received(bytes),
+                Err(closed) => self.body.on_close().map_err(|_| closed)?,
             }
             on_growth(body.capacity());
         }
     }
-}
 
-impl Connection {
-    /// Moves up to `wanted` bytes of a body into memory: those that came with its head, or else as many as one receive brings.
+    /// Moves up to `wanted` bytes of the body into memory: those that came with its head, or else as many as one receive
+    /// brings.
     async fn append_to(&mut self, body: &mut Vec<u8>, wanted: u64) -> Result<u64, Error> {
         let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
         if self.ahead.is_empty() && wanted >= HEAD_READ_BYTES {
@@ -312,38 +337,6 @@ impl Connection {
         let bytes = self.ahead.len().min(wanted);
         body.extend(self.ahead.drain(..bytes));
         Ok(bytes as u64)
-    }
-
-    /// One receive into the landing, then hash and hand over while the bytes are hot. 0: the origin closed.
-    fn poll_into(
-        &mut self,
-        cx: &mut Context<'_>,
-        place: &mut Place<'_>,
-        hash: &mut PartHash,
-        scratch: &RefCell<Lease>,
-        wanted: u64,
-        floor_max: usize,
-    ) -> Poll<Result<u64, Error>> {
-        let mut scratch = scratch.borrow_mut();
-        let spare = place.spare(scratch.as_mut_slice(), wanted);
-        // What came with the head is handed on with what follows it: one write, not two.
-        let ahead = self.ahead.len().min(spare.len());
-        let (came, rest) = spare.split_at_mut(ahead);
-        let received = if rest.is_empty() {
-            0
-        } else {
-            self.socket.set_floor(rest.len().min(floor_max).min(self.lumps.bytes())).map_err(broke)?;
-            let mut buffer = ReadBuf::new(rest);
-            let (socket, stall) = (&mut self.socket, &mut self.stall);
-            ready!(stall.poll_read(cx, socket, &mut buffer)).map_err(broke)?;
-            self.lumps.on_received(buffer.filled().len(), Instant::now());
-            buffer.filled().len()
-        };
-        came.copy_from_slice(&self.ahead[..ahead]);
-        self.ahead.drain(..ahead);
-        let bytes = ahead + received;
-        place.fill(scratch.as_mut_slice(), bytes, hash)?;
-        Poll::Ready(Ok(bytes as u64))
     }
 }
 

@@ -1,4 +1,4 @@
-//! What `Connection` and `Incoming` make of an answer is what hyper makes of it: over the corpus of the differential
+//! What `Connection` makes of an answer is what hyper makes of it: over the corpus of the differential
 //! fuzzer, through real sockets, however the bytes are cut. And it is what that fuzzer's reader makes of it, which stands
 //! for them there. And what no origin of the other tests does: it takes nothing.
 
@@ -138,27 +138,25 @@ async fn by_us(address: SocketAddr, by: By) -> Answer {
     let socket = connect(&endpoint, None, address, Ok(None), &tls, PATIENCE).await.expect("a connection");
     let mut connection = Connection::new(socket, endpoint, address, 0, Rc::default(), PATIENCE, unweighed());
     let head = connection.exchange(REQUEST, Method::Get).await.ok()?;
-    let mut body = Incoming::new(head.body);
     let bytes = match by {
         By::Collecting => {
             let mut bytes = Vec::new();
-            body.collect_within(&mut connection, 1 << 20, &mut bytes, |_| {}).await.ok()?;
+            connection.collect_within(1 << 20, &mut bytes, |_| {}).await.ok()?;
             bytes
         }
-        By::Landing => landed(&mut body, &mut connection).await?,
+        By::Landing => landed(&mut connection).await?,
     };
     Some((head.status, bytes))
 }
 
 /// Receives into a file by the road of a part.
-async fn landed(body: &mut Incoming, connection: &mut Connection) -> Option<Vec<u8>> {
+async fn landed(connection: &mut Connection) -> Option<Vec<u8>> {
     let folder = tempfile::tempdir().expect("a folder");
     let target = folder.path().join("body");
     let ground = Ground::open(Landing::File(target.clone()), false).expect("a new file");
     let scratch = RefCell::new(Arc::new(Pool::default()).lease(RECEIVE_BYTES).expect("memory"));
-    let mut hash = Ledger::default().start_part();
-    let mut place = ground.place(0, 0);
-    while body.receive(connection, &mut place, &mut hash, &scratch, u64::MAX).await.ok()? > 0 {}
+    let mut place = ground.place(0, 0, Ledger::default().start_part());
+    while connection.receive(&mut place, &scratch, u64::MAX).await.ok()? > 0 {}
     ground.commit(place.filled()).expect("a rename");
     Some(std::fs::read(&target).expect("the file"))
 }

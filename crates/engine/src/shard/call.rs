@@ -19,7 +19,7 @@ use crate::base::error::{Error, ErrorKind};
 use crate::base::operation::{Class, Load};
 use crate::base::report::Counters;
 use crate::gate::Gate;
-use crate::http::connection::{Connection, Incoming};
+use crate::http::connection::Connection;
 use crate::memory::lease::{Charge, addressable};
 use crate::net::proxy::Purpose;
 use crate::policy::retry::{self, Attempts, Fault};
@@ -47,7 +47,6 @@ pub(crate) struct Call<'a> {
 pub(crate) struct Answer {
     pub(crate) connection: Connection,
     pub(crate) head: Head,
-    pub(crate) body: Incoming,
     /// When its request was sent.
     pub(crate) asked: Instant,
     /// When its head had arrived.
@@ -74,7 +73,7 @@ impl Call<'_> {
                 answer.signer.on_accepted();
                 return Ok(answer);
             }
-            let body = answer.body.collect(&mut answer.connection).await;
+            let body = answer.connection.collect().await;
             if self.follow(&answer.head)? {
                 answer.finish(shard).await;
                 followed = true;
@@ -168,14 +167,14 @@ impl Call<'_> {
 
 impl Answer {
     fn new(connection: Connection, head: Head, asked: Instant, outgoing: Outgoing) -> Answer {
-        let (body, Outgoing { method, signer, .. }) = (Incoming::new(head.body), outgoing);
-        Answer { connection, head, body, asked, answered: Instant::now(), method, signer }
+        let Outgoing { method, signer, .. } = outgoing;
+        Answer { connection, head, asked, answered: Instant::now(), method, signer }
     }
 
     /// Gives the connection back if it can carry another request.
     pub(crate) async fn finish(mut self, shard: &Shard) {
         // The end of a chunked body is a line of its own, which may not have been read yet.
-        let ended = matches!(self.body.payload(&mut self.connection).await, Ok(0));
+        let ended = matches!(self.connection.payload().await, Ok(0));
         if ended && self.head.keep_alive && !self.connection.is_answering() {
             shard.keep_connection(self.connection);
         }
@@ -263,7 +262,7 @@ impl Call<'_> {
         let bytes_max = addressable(shard.shared.shares.answer)?;
         let HeldBody { bytes, weight } = &mut held;
         let on_growth = |bytes| weight.set(bytes as u64);
-        let collected = answer.body.collect_within(&mut answer.connection, bytes_max, bytes, on_growth);
+        let collected = answer.connection.collect_within(bytes_max, bytes, on_growth);
         let is_whole = self.gate.carry(asked, async { Ok(collected.await?) }).await;
         if !is_whole.map_err(|failure| failure.since(asked))? {
             return Err(too_long(bytes_max));
@@ -342,8 +341,7 @@ async fn ask_service_once(shard: &Rc<Shard>, question: &Question) -> Result<Repl
     let exchange = async {
         let head = connection.exchange(&outgoing.bytes, outgoing.method).await?;
         let mut body = Vec::new();
-        let mut incoming = Incoming::new(head.body);
-        let is_whole = incoming.collect_within(connection, REPLY_BYTES_MAX, &mut body, |_| {}).await?;
+        let is_whole = connection.collect_within(REPLY_BYTES_MAX, &mut body, |_| {}).await?;
         Ok(is_whole.then(|| Reply { status: head.status, body: body.into() }))
     };
     let late = |_elapsed| Error::new(ErrorKind::Timeout, format!("{endpoint} did not answer in time"));

@@ -46,7 +46,7 @@ pub(crate) struct Shard {
     /// What is known of the bodies of each origin.
     hedges: RefCell<HashMap<Endpoint, Rc<RefCell<Hedge>>>>,
     /// Bytes that have landed through this shard, of whatever transfer.
-    pub(crate) landed_bytes: Cell<u64>,
+    landed_bytes: Cell<u64>,
     _weight: Charge,
 }
 
@@ -230,20 +230,21 @@ impl Shard {
         gate.cell(self.number)
     }
 
-    /// Notes what the thread has had of the cores, every now and then.
-    pub(crate) fn note_cpu(&self, counters: &Counters) {
+    /// Counts `bytes` of a body that have landed, of which writing to a file took `writing`; waits until `--bandwidth` has
+    /// room for more.
+    pub(crate) async fn on_received(&self, gate: &Gate, bytes: u64, writing: Duration) {
+        let counters = self.cell(gate);
+        gate.on_received(counters, bytes, writing);
+        self.landed_bytes.set(self.landed_bytes.get() + bytes);
         if let Some((used, queued)) = self.clock.as_ref().and_then(ThreadClock::read_again) {
             counters.on_cpu(used, queued);
         }
-    }
-
-    /// Bytes have been received: waits until `--bandwidth` has room for more.
-    pub(crate) async fn pay_for(&self, bytes: u64, counters: &Counters) {
-        let Some(bandwidth) = &self.shared.bandwidth else { return };
-        let wait = bandwidth.spend(bytes);
-        if !wait.is_zero() {
-            let _waits = counters.waiting(Waits::Bandwidth);
-            tokio::time::sleep(wait).await;
+        if let Some(bandwidth) = &self.shared.bandwidth {
+            let wait = bandwidth.spend(bytes);
+            if !wait.is_zero() {
+                let _waits = counters.waiting(Waits::Bandwidth);
+                tokio::time::sleep(wait).await;
+            }
         }
     }
 

@@ -169,8 +169,8 @@ impl Ground {
         matches!(self, Ground::Stream(writer) if writer.0.is_abandoned())
     }
 
-    /// The place of part `index`, which lands at `at` bytes from the start of the landing.
-    pub(crate) fn place(&self, index: u64, at: u64) -> Place<'_> {
+    /// The place of part `index`, which lands at `at` bytes from the start of the landing, and is hashed on its way.
+    pub(crate) fn place(&self, index: u64, at: u64, hash: PartHash) -> Place<'_> {
         let start = match self {
             Ground::Nowhere | Ground::File(_) => None,
             // SAFETY: `at` is within the caller's memory: `prepare` refused a range that is longer.
@@ -180,7 +180,11 @@ impl Ground {
             Ground::Stream(writer) => Some(writer.0.start_of(index)),
             Ground::Shared(memory) => Some(memory.place(at)),
         };
-        Place { ground: self, index, at, start, filled: 0, writing: Duration::ZERO }
+        let hash = match self.file().and_then(FileGround::journal) {
+            Some(_) => hash.for_journal(at),
+            None => hash,
+        };
+        Place { ground: self, index, at, start, filled: 0, hash, writing: Duration::ZERO }
     }
 
     /// Makes the landing final. Nothing is visible under a file's name before.
@@ -226,6 +230,7 @@ pub(crate) struct Place<'a> {
     /// Where the part begins in a landing that is memory; `None` where a scratch is consumed at once.
     start: Option<*mut u8>,
     filled: u64,
+    hash: PartHash,
     /// Spent in writing to a file since somebody asked.
     writing: Duration,
 }
@@ -253,17 +258,17 @@ impl Place<'_> {
     }
 
     /// Takes over the first `bytes` of what `spare` lent: hashes them while they are hot, and hands them on.
-    pub(crate) fn fill(&mut self, scratch: &[u8], bytes: usize, hash: &mut PartHash) -> Result<(), Error> {
+    pub(crate) fn fill(&mut self, scratch: &[u8], bytes: usize) -> Result<(), Error> {
         let received = match self.landing_start() {
             None => &scratch[..bytes],
             // SAFETY: the bytes that `spare` lent from the landing, now received and only read.
             Some(start) => unsafe { std::slice::from_raw_parts(start, bytes) },
         };
-        hash.update(received);
+        self.hash.update(received);
         if let Ground::File(file) = self.ground {
             let begun = Instant::now();
             file.write(received, self.at + self.filled)?;
-            note(file, hash);
+            note(file, &mut self.hash);
             self.writing += begun.elapsed();
         }
         self.filled += bytes as u64;
@@ -277,21 +282,18 @@ impl Place<'_> {
         }
     }
 
-    /// A hash for the part, which is to begin here.
-    pub(crate) fn start_hash(&self, hash: PartHash) -> PartHash {
-        match self.ground.file().and_then(FileGround::journal) {
-            Some(_) => hash.for_journal(self.at),
-            None => hash,
-        }
+    /// Of what has landed.
+    pub(crate) fn hash(&self) -> &PartHash {
+        &self.hash
     }
 
     /// The part is whole.
-    pub(crate) fn complete(&self, hash: &mut PartHash) {
+    pub(crate) fn complete(&mut self) {
         match self.ground {
             Ground::Stream(writer) => writer.0.complete(self.index),
             Ground::File(file) => {
-                hash.cut();
-                note(file, hash);
+                self.hash.cut();
+                note(file, &mut self.hash);
             }
             Ground::Nowhere | Ground::Memory(_) | Ground::Made(_) | Ground::Shared(_) => {}
         }
@@ -337,7 +339,7 @@ mod tests {
         for committed in [false, true] {
             let ground = Ground::open(Landing::File(target.clone()), true).expect("a new file");
             ground.prepare(&Arc::new(Pool::default()), Some(3)).expect("room");
-            ground.place(0, 0).fill(b"new", 3, &mut Ledger::default().start_part()).expect("a write");
+            ground.place(0, 0, Ledger::default().start_part()).fill(b"new", 3).expect("a write");
             assert_eq!(std::fs::read(&target).expect("the earlier file"), b"earlier");
             if committed {
                 ground.commit(3).expect("a rename");
@@ -356,7 +358,7 @@ mod tests {
         std::fs::write(&file, b"earlier").expect("a file");
         std::os::unix::fs::symlink(&file, &link).expect("a link");
         let ground = Ground::open(Landing::File(link.clone()), true).expect("a new file");
-        ground.place(0, 0).fill(b"new", 3, &mut Ledger::default().start_part()).expect("a write");
+        ground.place(0, 0, Ledger::default().start_part()).fill(b"new", 3).expect("a write");
         ground.commit(3).expect("a rename");
         assert_eq!(std::fs::read(&file).expect("the file"), b"new");
         assert!(link.symlink_metadata().expect("the link").is_symlink());

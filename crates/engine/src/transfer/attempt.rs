@@ -12,12 +12,9 @@ use crate::api::template::Asked;
 use crate::base::error::{Error, ErrorKind};
 use crate::base::operation::Class;
 use crate::base::version::Version;
-use crate::http::connection::Incoming;
 use crate::policy::retry::Attempts;
 use crate::shard::Shard;
 use crate::shard::call::{Answer, Call};
-use crate::sink::landing::Place;
-use crate::sink::verify::PartHash;
 use crate::transfer::Download;
 
 /// Sends the request and waits for the head of a good answer; anything else is a failure.
@@ -90,45 +87,6 @@ impl Answer {
         }
     }
 
-    /// Receives up to `limit` more bytes of the body into `place`; fewer only at the end of the body.
-    pub(crate) async fn land(
-        &mut self,
-        shard: &Shard,
-        running: &Download,
-        place: &mut Place<'_>,
-        hash: &mut PartHash,
-        limit: u64,
-    ) -> Result<u64, Failure> {
-        let mut landed = 0;
-        let _moving = shard.cell(&running.transfer.gate).moving();
-        while landed < limit {
-            let received = self.receive(shard, place, hash, limit - landed).await?;
-            if received == 0 {
-                break;
-            }
-            landed += received;
-            note_landed(shard, running, place, received).await;
-        }
-        Ok(landed)
-    }
-
-    /// One receive of at most `limit` bytes; 0 at the end of the body.
-    pub(crate) fn receive(
-        &mut self,
-        shard: &Shard,
-        place: &mut Place<'_>,
-        hash: &mut PartHash,
-        limit: u64,
-    ) -> impl Future<Output = Result<u64, Error>> {
-        let wanted = limit.min(shard.piece_bytes());
-        self.body.receive(&mut self.connection, place, hash, &shard.scratch, wanted)
-    }
-
-    /// Whether all of the body has been received; of a chunked one, what it ends with too.
-    pub(crate) fn is_at_end(&self) -> bool {
-        matches!(self.body, Incoming::Ended)
-    }
-
     /// Leaves the rest of the body, which somebody else brings.
     pub(crate) fn leave(self, running: &Download) {
         running
@@ -137,17 +95,6 @@ impl Answer {
             .duplicated_bytes
             .fetch_add(self.connection.untaken_bytes(), Ordering::Relaxed);
     }
-}
-
-/// So many bytes of a body have landed. Waits where `--bandwidth` has no room for more.
-pub(crate) async fn note_landed(shard: &Shard, running: &Download, place: &mut Place<'_>, bytes: u64) {
-    running.transfer.gate.on_received(bytes, shard.number);
-    let cell = shard.cell(&running.transfer.gate);
-    cell.on_written(place.take_writing());
-    shard.note_cpu(cell);
-    shard.landed_bytes.set(shard.landed_bytes.get() + bytes);
-    running.transfer.counters.received_bytes.fetch_add(bytes, Ordering::Relaxed);
-    shard.pay_for(bytes, cell).await;
 }
 
 /// Waits before the next attempt, or gives the error back when there is to be none.

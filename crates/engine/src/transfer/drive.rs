@@ -157,7 +157,7 @@ async fn lead(shard: &Rc<Shard>, hold: &Hold, post: Option<Post>) -> Result<(), 
         if running.parts_left() > 0 {
             start_workers(hold);
         }
-        let _ = answer.body.collect(&mut answer.connection).await;
+        let _ = answer.connection.collect().await;
         answer.finish(shard).await;
         return work_on(shard, running, post).await;
     }

@@ -26,9 +26,8 @@ use crate::policy::retry::Attempts;
 use crate::shard::Shard;
 use crate::shard::call::Answer;
 use crate::sink::landing::Place;
-use crate::sink::verify::PartHash;
 use crate::transfer::Download;
-use crate::transfer::attempt::{ask_elsewhere, note_landed, wait_or_give_up};
+use crate::transfer::attempt::{ask_elsewhere, wait_or_give_up};
 use crate::transfer::download::Turn;
 
 /// So often it is told what a body carries, and looked whether another address would carry more.
@@ -46,7 +45,6 @@ pub(crate) struct Part<'a> {
     start: u64,
     aloft: Aloft<'a>,
     place: Place<'a>,
-    hash: PartHash,
     attempts: u32,
     /// When its first answer was asked for, and when that began.
     answered_s: Option<(f64, f64)>,
@@ -81,12 +79,10 @@ impl<'a> Part<'a> {
     pub(crate) fn start(running: &'a Download, turn: Turn) -> Part<'a> {
         let Turn { taken: Taken { number, range }, slot } = turn;
         let landing_start = running.range().map_or(0, |range| range.start);
-        let place = running.ground.place(number, range.start - landing_start);
         Part {
             running,
             number,
-            hash: place.start_hash(running.ledger.start_part()),
-            place,
+            place: running.ground.place(number, range.start - landing_start, running.ledger.start_part()),
             start: range.start,
             aloft: running.flights.start(&range),
             attempts: 0,
@@ -161,7 +157,7 @@ impl<'a> Part<'a> {
             return Err(Failure::ended_early(missing.end - missing.start));
         }
         answer.connection.hedge.borrow_mut().on_success();
-        match self.aloft.is_cut() && !answer.is_at_end() {
+        match self.aloft.is_cut() && !answer.connection.is_at_end() {
             // What is left of it is another's part.
             true => answer.leave(self.running),
             false => answer.finish(shard).await,
@@ -192,7 +188,8 @@ impl<'a> Part<'a> {
             }
             let may_be_left = || attempts.may_be_left_after(watch.bytes, shard.shared.settings.retries);
             let comes = {
-                let mut receiving = pin!(answer.receive(shard, &mut self.place, &mut self.hash, wanted));
+                let wanted = wanted.min(shard.piece_bytes());
+                let mut receiving = pin!(answer.connection.receive(&mut self.place, &shard.scratch, wanted));
                 poll_fn(|cx| {
                     if let Poll::Ready(received) = receiving.as_mut().poll(cx) {
                         return Poll::Ready(Comes::Bytes(received));
@@ -230,7 +227,7 @@ impl<'a> Part<'a> {
                     // It goes on: the race, if there is one, is over.
                     race = None;
                     self.heard = Some(Instant::now());
-                    note_landed(shard, running, &mut self.place, received).await;
+                    self.on_received(shard, received).await;
                     let left = self.missing();
                     if watch.on_received(shard, answer, received, left.end - left.start) {
                         watch.end(shard, answer);
@@ -251,7 +248,25 @@ impl<'a> Part<'a> {
         bytes: u64,
     ) -> Result<u64, Failure> {
         self.on_first_byte(answer);
-        answer.land(shard, self.running, &mut self.place, &mut self.hash, bytes).await
+        let mut landed = 0;
+        let _moving = shard.cell(&self.running.transfer.gate).moving();
+        while landed < bytes {
+            let wanted = (bytes - landed).min(shard.piece_bytes());
+            let received = answer.connection.receive(&mut self.place, &shard.scratch, wanted).await?;
+            if received == 0 {
+                break;
+            }
+            landed += received;
+            self.on_received(shard, received).await;
+        }
+        Ok(landed)
+    }
+
+    /// Counts what one receive has landed, once for all who count. Waits where `--bandwidth` has no room for more.
+    async fn on_received(&mut self, shard: &Shard, bytes: u64) {
+        let transfer = &self.running.transfer;
+        transfer.counters.received_bytes.fetch_add(bytes, Ordering::Relaxed);
+        shard.on_received(&transfer.gate, bytes, self.place.take_writing()).await;
     }
 
     fn on_first_byte(&mut self, answer: &Answer) {
@@ -273,10 +288,10 @@ impl<'a> Part<'a> {
 
     /// The part is whole, or the body of unknown length that it is the end of.
     pub(crate) fn finish(mut self) {
-        self.place.complete(&mut self.hash);
+        self.place.complete();
         self.aloft.on_landed(self.place.filled());
         let end_s = self.running.transfer.clock_s();
-        self.running.finish_part(self.start, self.place.filled(), &self.hash, || {
+        self.running.finish_part(self.start, self.place.filled(), self.place.hash(), || {
             let unknown = (SocketAddr::from(([0, 0, 0, 0], 0)), 0);
             let (address, connection) = self.served_by.unwrap_or(unknown);
             let (start_s, first_byte_s) = self.answered_s.unwrap_or((end_s, end_s));

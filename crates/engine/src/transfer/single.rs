@@ -103,12 +103,10 @@ impl<'a> Single<'a> {
     async fn pass_over(&self, answer: &mut Answer, bytes: u64) -> Result<(), Failure> {
         let unhashed = Ledger::default();
         unhashed.state(Statement::Nothing("passed over"));
-        let (mut place, mut hash) = (Ground::Nowhere.place(0, 0), unhashed.start_part());
+        let mut place = Ground::Nowhere.place(0, 0, unhashed.start_part());
         while place.filled() < bytes {
             let left = bytes - place.filled();
-            let connection = &mut answer.connection;
-            let received =
-                answer.body.receive(connection, &mut place, &mut hash, &self.shard.scratch, left).await?;
+            let received = answer.connection.receive(&mut place, &self.shard.scratch, left).await?;
             if received == 0 {
                 return Err(Failure::changed("it is shorter now"));
             }
