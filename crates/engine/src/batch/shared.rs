@@ -18,10 +18,11 @@ use crate::base::report::{Counters, Report};
 use crate::batch::{drive_many, weight};
 use crate::disk::folder::Folder;
 use crate::disk::temporary::Sweeper;
-use crate::gate::{Crew, Gate, Post};
+use crate::gate::Gate;
+use crate::gate::slots::{Seat, Slot, WorkSource};
 use crate::memory::lease::Charge;
 use crate::memory::shares;
-use crate::policy::queue::{Asker, Priority};
+use crate::policy::queue::{Priority, TransferId};
 use crate::shard::shards::{Shards, Task};
 use crate::shard::shared::Shared;
 use crate::sink::landing::Landing;
@@ -48,8 +49,8 @@ pub(crate) struct Batch {
     tally: Tally,
     care: Care,
     shards: Arc<Shards>,
-    /// All its objects are one where turns are taken.
-    asker: Asker,
+    /// All its objects are one transfer where slots are given out.
+    transfer: TransferId,
     folder: Option<Folder>,
     /// What objects known and not yet reported may weigh.
     weight_max: u64,
@@ -112,24 +113,29 @@ impl Owner for Member {
 pub(crate) struct Worker {
     pub(super) batch: Arc<Batch>,
     pub(super) prefers_parts: bool,
-    pub(super) post: Post,
+    pub(super) seat: Seat,
+    has_left: bool,
 }
 
-impl Crew for Batch {
+impl WorkSource for Batch {
+    /// Its own workers ask for the slots of its objects and parts.
     fn wants(&self) -> (u64, Priority) {
-        (self.wants_workers(), Priority::Awaited)
+        (0, Priority::Awaited)
     }
 
     fn is_stream(&self) -> bool {
         false
     }
 
-    fn start(self: Arc<Self>, post: Post) {
-        let shard = post.shard();
-        if let Some(worker) = self.employ(post) {
+    fn start(self: Arc<Self>, _seat: Seat, _slot: Slot) {}
+
+    fn on_limit(self: Arc<Self>, limit: u32) -> bool {
+        while let Some(worker) = self.employ(limit) {
+            let shard = worker.seat.shard();
             // A client that is closed drops it, and with it the batch ends.
             let _ = self.shards.send(shard, Task::new(|shard| drive_many(shard, worker)));
         }
+        self.lock().workers() >= limit
     }
 }
 
@@ -156,7 +162,7 @@ impl Batch {
         Batch {
             account: shared.account.clone(),
             tally: gate.tally(),
-            asker: gate.new_asker(),
+            transfer: gate.new_transfer(),
             gate,
             care: Care::of(&shared.settings),
             shards,
@@ -177,32 +183,36 @@ impl Batch {
     /// # Errors
     /// A client that has been closed.
     pub(crate) fn open_for_work(self: &Arc<Batch>) -> Result<(), Error> {
-        let crew: Weak<Batch> = Arc::downgrade(self);
-        let post = self.gate.join(crew, 0);
+        let source: Weak<Batch> = Arc::downgrade(self);
+        let seat = self.gate.join(self.transfer, source, Some(0));
         // Outside the lock, which a worker that is dropped needs.
-        let worker = Worker::new(self, &mut self.lock(), post);
+        let worker = Worker::new(self, &mut self.lock(), seat);
         self.shards.send(0, Task::new(|shard| drive_many(shard, worker)))?;
-        self.gate.hire();
+        self.gate.start_workers();
         Ok(())
     }
 
-    /// One more worker, unless the last one has left.
-    pub(crate) fn employ(self: &Arc<Batch>, post: Post) -> Option<Worker> {
+    /// One more worker where there are fewer than `limit`, unless the last one has left or there is nothing more to do.
+    fn employ(self: &Arc<Batch>, limit: u32) -> Option<Worker> {
+        let seat = self.gate.seat();
         let mut state = self.lock();
-        if state.workers() == 0 {
-            // Outside the lock: who gives up a place at the gate needs the gate's, which comes before ours.
+        let is_wanted = (1..limit).contains(&state.workers()) && !state.is_done() && !self.is_stopped();
+        if !is_wanted {
+            // Outside the lock: the gate's comes before ours.
             drop(state);
             return None;
         }
-        Some(Worker::new(self, &mut state, post))
+        Some(Worker::new(self, &mut state, seat))
     }
 
-    /// How many more workers could be of use: nobody knows how many objects are still to come.
-    pub(crate) fn wants_workers(&self) -> u64 {
-        match self.is_stopped() || self.lock().is_done() {
-            true => 0,
-            false => u64::MAX,
+    /// Whether a worker may go on to something else. One that may not, since there are more than may be in flight, has left.
+    pub(super) fn keeps(&self, worker: &mut Worker) -> bool {
+        let mut state = self.lock();
+        let stays = state.workers() <= self.gate.limit().max(1);
+        if !stays {
+            worker.leave(&mut state);
         }
+        stays
     }
 
     pub(super) fn is_ours(&self) -> bool {
@@ -312,7 +322,7 @@ impl Batch {
             let resources = Resources {
                 gate: self.gate.clone(),
                 shards: self.shards.clone(),
-                turns: self.gate.turns(self.asker, Priority::Awaited),
+                slots: self.gate.slots(self.transfer, Priority::Awaited),
                 care: self.care,
             };
             Download::start(get, self.account.clone(), resources)
@@ -536,8 +546,8 @@ impl Drop for Fed<'_> {
 }
 
 impl Worker {
-    fn new(batch: &Arc<Batch>, state: &mut State, post: Post) -> Worker {
-        let shard = post.shard();
+    fn new(batch: &Arc<Batch>, state: &mut State, seat: Seat) -> Worker {
+        let shard = seat.shard();
         let kinds = state.workers.entry(shard).or_default();
         // Of either kind as many on each shard, and of the odd ones as many on all.
         let prefers_parts = match kinds[0].cmp(&kinds[1]) {
@@ -545,28 +555,35 @@ impl Worker {
             more_for_objects => more_for_objects == Ordering::Greater,
         };
         kinds[usize::from(prefers_parts)] += 1;
-        Worker { batch: batch.clone(), prefers_parts, post }
+        Worker { batch: batch.clone(), prefers_parts, seat, has_left: false }
+    }
+
+    fn leave(&mut self, state: &mut State) {
+        let is_first = !std::mem::replace(&mut self.has_left, true);
+        if let Some(kinds) = state.workers.get_mut(&self.seat.shard()).filter(|_| is_first) {
+            kinds[usize::from(self.prefers_parts)] -= 1;
+        }
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        let mut state = self.batch.lock();
-        if let Some(kinds) = state.workers.get_mut(&self.post.shard()) {
-            kinds[usize::from(self.prefers_parts)] -= 1;
-        }
+        let batch = self.batch.clone();
+        let mut state = batch.lock();
+        self.leave(&mut state);
         if state.workers() > 0 {
             return;
         }
-        if !state.is_done() && !self.batch.is_stopped() {
+        if !state.is_done() && !batch.is_stopped() {
             state.incomplete.get_or_insert_with(closed_meanwhile);
         }
-        self.batch.stop.close();
+        batch.stop.close();
         let open = state.queue.clear();
         drop(state);
+        batch.gate.leave(batch.transfer);
         // Outside the lock: a last hold tells us of its object's end.
         drop(open);
-        self.batch.room.notify_all();
-        self.batch.news.notify_all();
+        batch.room.notify_all();
+        batch.news.notify_all();
     }
 }

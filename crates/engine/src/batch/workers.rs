@@ -21,18 +21,18 @@ pub(crate) async fn drive_many(shard: Rc<Shard>, mut worker: Worker) {
 }
 
 async fn work(shard: &Rc<Shard>, worker: &mut Worker) {
-    let number = shard.number;
-    while worker.post.goes_on() {
-        let Some(work) = worker.batch.take(worker.prefers_parts).await else { break };
+    let (number, batch) = (shard.number, worker.batch.clone());
+    while batch.keeps(worker) {
+        let Some(work) = batch.take(worker.prefers_parts).await else { break };
         match work {
             Work::Object(task) => {
-                if let Some(hold) = worker.batch.begin(task) {
+                if let Some(hold) = batch.begin(task) {
                     drive_lead(shard.clone(), hold, None).await;
                 }
             }
             Work::Part(hold) => {
                 hold.transfer.join_shard(number);
-                part(shard, &worker.batch, &hold).await;
+                part(shard, &batch, &hold).await;
             }
         }
     }
@@ -45,7 +45,7 @@ async fn part(shard: &Rc<Shard>, batch: &Batch, hold: &Hold) {
     }
     let one = async {
         match hold.take_part(shard.number, None).await? {
-            Some(turn) => Part::start(hold, turn).fetch(shard, None).await,
+            Some(turn) => Part::start(hold, turn).fetch(shard, None).await.map(drop),
             None => {
                 batch.close(hold);
                 Ok(())

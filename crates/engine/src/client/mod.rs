@@ -41,7 +41,7 @@ use crate::shard::shards::{Job, LaterShards, Shards, Task};
 use crate::shard::shared::Shared;
 use crate::sink::landing::{Landing, Memory};
 use crate::transfer::Download;
-use crate::transfer::drive::{crew, drive_lead};
+use crate::transfer::drive::{drive_lead, work_source};
 use crate::transfer::get::Get;
 use crate::transfer::handle::Transfer;
 use crate::transfer::hold::Hold;
@@ -126,7 +126,7 @@ impl Client {
             .map_err(|error| error.during("read", &get.location))?;
         let gate = self.shared.gate_of(&get.location);
         let resources = Resources {
-            turns: gate.turns(gate.new_asker(), get.priority),
+            slots: gate.slots(gate.new_transfer(), get.priority),
             gate: gate.clone(),
             shards: self.shards.clone(),
             care: Care::of(&self.shared.settings),
@@ -134,9 +134,9 @@ impl Client {
         let running = Arc::new(Download::start(get, self.shared.account.clone(), resources)?);
         // Before anybody holds it: what could not be begun has no end.
         let first = self.shards.way_to(0)?;
-        let post = gate.join(crew(&running), 0);
+        let seat = gate.join(running.transfer.slots.transfer(), work_source(&running), Some(0));
         let hold = Hold::new(running.clone());
-        let lead = Task::new(move |shard| drive_lead(shard, hold, Some(post)));
+        let lead = Task::new(move |shard| drive_lead(shard, hold, Some(seat)));
         if let Err(unsent) = first.send(Job::Task(lead)) {
             running.transfer.end.forget_call();
             drop(unsent);

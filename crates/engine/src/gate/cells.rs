@@ -73,6 +73,11 @@ impl Cell {
         })
     }
 
+    /// Workers that wait for room in a stream or for memory: they have no slot.
+    pub(crate) fn waiting_for_room(&self) -> u32 {
+        self.memory.load(Ordering::Relaxed) + self.reader.load(Ordering::Relaxed)
+    }
+
     /// Bytes of a body have come; writing them to a file took `writing`.
     pub(crate) fn on_received(&self, bytes: u64, writing: Duration) {
         add(&self.wire_bytes, bytes);

@@ -5,21 +5,18 @@
 //!                \   |   /
 //!   tick:     Sample → Pace → limit   every 25 ms while anybody works
 //!                               |
-//!   staff:    hires workers, or lets them leave at the end of their part
 //!   presence: while the origin is away requests wait, and one at a time looks whether it is back
-//!   desk:     hands out as many slots, without which no worker asks for a part: what is awaited first
+//!   slots:    as many are handed out; each is a part on its way, and a worker that carries it
 //! ```
 
 pub(crate) mod slots;
 
 mod bandwidth;
 mod cells;
-mod crew;
 mod limited;
 mod origins;
 mod presence;
 mod requests;
-mod staff;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -35,13 +32,12 @@ use crate::base::operation::{Class, Load};
 use crate::base::time::{now, unix_seconds};
 use crate::memory::shares::{ParallelBy, Shares};
 use crate::policy::pace::{Limits, Pace, Remembered, Seed};
-use crate::policy::queue::{Asker, Priority};
+use crate::policy::queue::{Priority, TransferId};
 
-use crate::gate::slots::{Desk, Turns};
+use crate::gate::slots::{Seat, SlotQueue, TransferSlots, WorkSource};
 pub(crate) use bandwidth::Bandwidth;
 pub(crate) use cells::Cell;
 use cells::{Cores, Sums};
-pub(crate) use crew::Crew;
 use limited::{RequestRate, limited_by};
 pub(crate) use origins::OpenConnection;
 pub use origins::{OriginOutage, OriginStats};
@@ -49,7 +45,6 @@ pub use presence::OutageNews;
 pub(crate) use presence::Ruling;
 use presence::{Newsroom, Presence};
 use requests::Requests;
-use staff::Staff;
 
 /// Rounds are 100 ms and more; a tick costs some microseconds.
 const TICK: Duration = Duration::from_millis(25);
@@ -157,9 +152,8 @@ pub(crate) fn origin_of(endpoint: &Endpoint, bucket: &str) -> Endpoint {
 pub(crate) struct Gate {
     cells: Vec<Cell>,
     measured: Mutex<Measured>,
-    staff: Mutex<Staff<Weak<dyn Crew>>>,
-    desk: Arc<Desk>,
-    next_asker: AtomicU64,
+    slots: Arc<SlotQueue>,
+    next_transfer: AtomicU64,
     /// What the pace says, for whoever asks between ticks.
     limit: AtomicU32,
     /// There was less to do than there might have been, at some time since the last tick.
@@ -211,8 +205,8 @@ impl Gate {
         let shards = settings.shards.max(1) as usize;
         Gate {
             cells: (0..shards).map(|_| Cell::default()).collect(),
-            desk: Arc::new(Desk::new(pace.limit())),
-            next_asker: AtomicU64::new(0),
+            slots: Arc::new(SlotQueue::new(pace.limit(), shards)),
+            next_transfer: AtomicU64::new(0),
             limit: AtomicU32::new(pace.limit()),
             is_climbing: AtomicBool::new(pace.is_climbing()),
             measured: Mutex::new(Measured {
@@ -225,7 +219,6 @@ impl Gate {
                 tally: Tally::default(),
                 request_rate: RequestRate { asked_for: settings.request_rate, found: None },
             }),
-            staff: Mutex::new(Staff::new(shards)),
             is_starved: AtomicBool::new(false),
             is_ticking: AtomicBool::new(false),
             limits,
@@ -290,13 +283,13 @@ impl Gate {
     }
 
     /// A number for a transfer, or for many that are to count as one where turns are taken.
-    pub(crate) fn new_asker(&self) -> Asker {
-        self.next_asker.fetch_add(1, Ordering::Relaxed)
+    pub(crate) fn new_transfer(&self) -> TransferId {
+        self.next_transfer.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The turns of a transfer of that number.
-    pub(crate) fn turns(&self, asker: Asker, priority: Priority) -> Turns {
-        Turns::new(&self.desk, asker, priority)
+    /// What a transfer of that number has to do with slots.
+    pub(crate) fn slots(&self, transfer: TransferId, priority: Priority) -> TransferSlots {
+        TransferSlots::new(&self.slots, transfer, priority)
     }
 
     /// Waits until a request may leave; when that was.
@@ -350,34 +343,46 @@ impl Gate {
         self.counts.on_connected()
     }
 
-    /// A new crew with its first worker, on `shard`.
-    pub(crate) fn join(self: &Arc<Gate>, crew: Weak<dyn Crew>, shard: usize) -> Post {
-        let crew = self.staff().join(crew, shard);
-        self.fit_windows();
-        Post { gate: self.clone(), crew, shard, has_left: false }
-    }
-
-    /// The same on the shard that has least to do.
-    pub(crate) fn join_anywhere(self: &Arc<Gate>, crew: Weak<dyn Crew>) -> Post {
-        let mut staff = self.staff();
-        let shard = staff.idlest_shard();
-        let crew = staff.join(crew, shard);
-        drop(staff);
-        Post { gate: self.clone(), crew, shard, has_left: false }
-    }
-
-    /// Starts workers until there are as many as there should be, or nothing is left for more of them.
-    pub(crate) fn hire(self: &Arc<Gate>) {
-        let wants = |crew: &Weak<dyn Crew>| crew.upgrade().map(|crew| crew.wants()).unwrap_or_default();
-        let (hired, out_of_reach) = self.staff().hire(self.limit(), wants);
-        if out_of_reach {
-            self.is_starved.store(true, Ordering::Relaxed);
+    /// A transfer with its first worker, on `shard` or where there is least to do.
+    pub(crate) fn join(
+        &self,
+        transfer: TransferId,
+        source: Weak<dyn WorkSource>,
+        shard: Option<usize>,
+    ) -> Seat {
+        let is_stream = source.upgrade().is_some_and(|source| source.is_stream());
+        let seat = self.slots.join(transfer, source, shard);
+        if is_stream {
+            self.fit_windows(&self.slots.sources());
         }
-        for (number, shard, crew) in hired {
-            let post = Post { gate: self.clone(), crew: number, shard, has_left: false };
-            if let Some(crew) = crew.upgrade() {
-                crew.start(post);
-            }
+        seat
+    }
+
+    /// One more worker of a transfer's own, where there is least to do.
+    pub(crate) fn seat(&self) -> Seat {
+        self.slots.seat(None)
+    }
+
+    /// A transfer has ended.
+    pub(crate) fn leave(&self, transfer: TransferId) {
+        self.slots.leave(transfer);
+    }
+
+    /// Starts workers until as many parts are in flight as may be, or nothing is left for more of them.
+    pub(crate) fn start_workers(&self) {
+        self.offer(&self.slots.sources());
+    }
+
+    fn offer(&self, sources: &[(TransferId, Arc<dyn WorkSource>)]) {
+        let limit = self.limit();
+        self.slots.offer(sources);
+        let mut is_served = false;
+        for (_, source) in sources {
+            is_served |= source.clone().on_limit(limit);
+        }
+        let waiting: u32 = self.cells.iter().map(Cell::waiting_for_room).sum();
+        if !is_served && self.slots.running() + waiting < limit {
+            self.is_starved.store(true, Ordering::Relaxed);
         }
     }
 
@@ -392,10 +397,10 @@ impl Gate {
         tokio::task::spawn_local(async move {
             loop {
                 tokio::time::sleep(TICK).await;
-                if gate.staff().workers() == 0 {
+                if gate.slots.workers() == 0 {
                     gate.is_ticking.store(false, Ordering::Release);
                     // Somebody may have come between the two, and found that there is a tick.
-                    if gate.staff().workers() == 0 || gate.is_ticking.swap(true, Ordering::AcqRel) {
+                    if gate.slots.workers() == 0 || gate.is_ticking.swap(true, Ordering::AcqRel) {
                         return;
                     }
                 }
@@ -404,13 +409,14 @@ impl Gate {
         });
     }
 
-    fn tick(self: &Arc<Gate>) {
-        self.fit_windows();
+    fn tick(&self) {
+        let sources = self.slots.sources();
+        self.fit_windows(&sources);
         let mut measured = self.measured();
         let now = now();
         let elapsed = now.saturating_duration_since(measured.ticked);
         measured.ticked = now;
-        let (mut sample, cores) = measured.sums.advance(&self.cells, elapsed, self.desk.running());
+        let (mut sample, cores) = measured.sums.advance(&self.cells, elapsed, self.slots.running());
         let idle = self.limit().saturating_sub(sample.in_flight);
         // One that goes from part to part has no slot for a moment.
         let outage = self.presence.outage();
@@ -423,7 +429,7 @@ impl Gate {
         let outage = outage.map(|(waited, _)| LimitedBy::Outage { origin: self.host, waited });
         measured.note(elapsed, sample.bytes, cores, bound, outage);
         drop(measured);
-        self.hire();
+        self.offer(&sources);
     }
 
     /// What keeps more from being in flight.
@@ -445,20 +451,14 @@ impl Gate {
         self.is_climbing.store(pace.is_climbing(), Ordering::Relaxed);
         let limit = pace.limit();
         if self.limit.swap(limit, Ordering::Relaxed) != limit {
-            self.desk.set_limit(limit);
+            self.slots.set_limit(limit);
         }
     }
 
     /// Where all that comes goes through windows, these bound what may be in flight.
-    fn fit_windows(&self) {
-        let streams = {
-            let staff = self.staff();
-            staff
-                .crews()
-                .all(|crew| crew.upgrade().is_some_and(|crew| crew.is_stream()))
-                .then(|| staff.crews().count() as u64)
-                .filter(|count| *count > 0)
-        };
+    fn fit_windows(&self, sources: &[(TransferId, Arc<dyn WorkSource>)]) {
+        let all_stream = !sources.is_empty() && sources.iter().all(|(_, source)| source.is_stream());
+        let streams = all_stream.then_some(sources.len() as u64);
         let memory = streams.map(|count| self.window_max().saturating_mul(count).min(self.shares.parts()));
         let limits = Limits { memory, ..self.limits };
         let mut measured = self.measured();
@@ -471,10 +471,6 @@ impl Gate {
 
     fn measured(&self) -> MutexGuard<'_, Measured> {
         self.measured.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn staff(&self) -> MutexGuard<'_, Staff<Weak<dyn Crew>>> {
-        self.staff.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -490,34 +486,5 @@ impl Measured {
             limited_by(self.pace.limited_by(), self.cores, self.rate, self.request_rate, bound)
         });
         self.tally.add(by, elapsed, bytes);
-    }
-}
-
-/// A worker's place at a gate, given up when it is dropped.
-pub(crate) struct Post {
-    gate: Arc<Gate>,
-    crew: u64,
-    shard: usize,
-    has_left: bool,
-}
-
-impl Post {
-    /// Whether its worker may go on to another part; one who may not has given up his place.
-    pub(crate) fn goes_on(&mut self) -> bool {
-        let goes_on = self.gate.staff().goes_on(self.crew, self.shard, self.gate.limit());
-        self.has_left = !goes_on;
-        goes_on
-    }
-
-    pub(crate) fn shard(&self) -> usize {
-        self.shard
-    }
-}
-
-impl Drop for Post {
-    fn drop(&mut self) {
-        if !self.has_left {
-            self.gate.staff().leave(self.crew, self.shard);
-        }
     }
 }

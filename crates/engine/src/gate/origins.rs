@@ -89,7 +89,7 @@ impl Gate {
         let Counts { open, connected, retries, throttled } = &self.counts;
         OriginStats {
             origin,
-            in_flight: self.desk.running(),
+            in_flight: self.slots.running(),
             parallel: self.limit(),
             connections: (Arc::strong_count(open) - 1) as u32,
             connected: connected.load(Ordering::Relaxed),

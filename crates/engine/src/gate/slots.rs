@@ -1,32 +1,75 @@
-//! Slots: the right to have a part on its way toward an origin. The gate of each has a desk where they are handed out, as many
-//! as may be in flight; `queue` says whose is the next.
+//! Slots: the right to have a part on its way toward an origin, and the one bound on what is in flight there. `queue` says
+//! whose is the next: somebody's who waits for one, or a transfer's with parts left, for which a worker is started then.
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 
 use crate::memory::waits::Waits;
-use crate::policy::queue::{Asker, Priority, Queue, Ticket};
+use crate::policy::queue::{Grant, Priority, Queue, Ticket, TransferId};
 
-/// Where the slots of one origin are handed out.
-pub(crate) struct Desk(Mutex<State>);
+/// A transfer with parts that any worker may carry.
+pub(crate) trait WorkSource: Send + Sync {
+    /// How many more workers could take a part now, and how urgent that is.
+    fn wants(&self) -> (u64, Priority);
+
+    /// Whether its bytes go through a window.
+    fn is_stream(&self) -> bool;
+
+    /// Starts one more worker, which begins with that slot.
+    fn start(self: Arc<Self>, seat: Seat, slot: Slot);
+
+    /// So many parts may be in flight. One that has workers of its own, each of which asks for its slots, starts those that
+    /// are missing; whether it has as many.
+    fn on_limit(self: Arc<Self>, _limit: u32) -> bool {
+        false
+    }
+}
+
+/// The slots of one origin, those who wait for one, and the workers that carry parts.
+pub(crate) struct SlotQueue(Mutex<State>);
 
 struct State {
     queue: Queue,
     waits: Waits,
+    sources: Vec<(TransferId, Weak<dyn WorkSource>)>,
+    /// Workers by shard, with a slot or without.
+    workers: Vec<u32>,
 }
 
-impl Desk {
-    pub(crate) fn new(limit: u32) -> Desk {
-        Desk(Mutex::new(State { queue: Queue::new(limit), waits: Waits::default() }))
+/// A worker's place on a shard, given up when it is dropped.
+pub(crate) struct Seat {
+    slots: Arc<SlotQueue>,
+    shard: usize,
+}
+
+impl Seat {
+    pub(crate) fn shard(&self) -> usize {
+        self.shard
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.slots.lock().workers[self.shard] -= 1;
+    }
+}
+
+impl SlotQueue {
+    pub(crate) fn new(limit: u32, shards: usize) -> SlotQueue {
+        SlotQueue(Mutex::new(State {
+            queue: Queue::new(limit),
+            waits: Waits::default(),
+            sources: Vec::new(),
+            workers: vec![0; shards.max(1)],
+        }))
     }
 
-    /// So many slots from now on.
-    pub(crate) fn set_limit(&self, limit: u32) {
-        let mut state = self.lock();
-        let granted = state.queue.set_limit(limit);
-        state.waits.on_granted(granted);
+    /// So many parts may be on their way from now on.
+    pub(crate) fn set_limit(self: &Arc<SlotQueue>, limit: u32) {
+        let granted = self.lock().queue.set_limit(limit);
+        self.start(granted, None);
     }
 
     /// How many slots are taken.
@@ -34,94 +77,194 @@ impl Desk {
         self.lock().queue.running()
     }
 
+    /// How many workers there are.
+    pub(crate) fn workers(&self) -> u32 {
+        self.lock().workers.iter().sum()
+    }
+
+    /// A new source with its first worker, on `shard` or where there is least to do.
+    pub(crate) fn join(
+        self: &Arc<SlotQueue>,
+        transfer: TransferId,
+        source: Weak<dyn WorkSource>,
+        shard: Option<usize>,
+    ) -> Seat {
+        self.lock().sources.push((transfer, source));
+        self.seat(shard)
+    }
+
+    /// One more worker, on `shard` or where there is least to do.
+    pub(crate) fn seat(self: &Arc<SlotQueue>, shard: Option<usize>) -> Seat {
+        let mut state = self.lock();
+        let idlest = || (0..state.workers.len()).min_by_key(|shard| state.workers[*shard]).unwrap_or(0);
+        let shard = shard.unwrap_or_else(idlest);
+        state.workers[shard] += 1;
+        Seat { slots: self.clone(), shard }
+    }
+
+    /// A source that has ended: nothing is started for it any more.
+    pub(crate) fn leave(&self, transfer: TransferId) {
+        let mut state = self.lock();
+        state.sources.retain(|(known, _)| *known != transfer);
+        state.queue.forget(transfer);
+    }
+
+    /// Those that are there.
+    pub(crate) fn sources(&self) -> Vec<(TransferId, Arc<dyn WorkSource>)> {
+        let alive =
+            |(transfer, source): &(TransferId, Weak<dyn WorkSource>)| Some((*transfer, source.upgrade()?));
+        self.lock().sources.iter().filter_map(alive).collect()
+    }
+
+    /// Starts workers for parts that are left, as long as there are slots that nobody waits for.
+    pub(crate) fn offer(self: &Arc<SlotQueue>, sources: &[(TransferId, Arc<dyn WorkSource>)]) {
+        // Asked without our lock: they have locks of their own.
+        let wanted: Vec<_> = sources.iter().map(|(transfer, source)| (*transfer, source.wants())).collect();
+        let mut state = self.lock();
+        for (transfer, (parts, priority)) in wanted {
+            state.queue.want(transfer, priority, parts);
+        }
+        let granted = state.queue.grant();
+        drop(state);
+        self.start(granted, None);
+    }
+
+    /// Wakes whoever was waiting, and starts workers for the others: the first on the shard where a slot came free, whose
+    /// connection is warm.
+    fn start(self: &Arc<SlotQueue>, granted: Vec<Grant>, mut shard: Option<usize>) {
+        for grant in granted {
+            match grant {
+                Grant::Ticket(ticket) => self.lock().waits.on_granted([ticket]),
+                Grant::Work(transfer) => {
+                    let slot = Slot(Some(self.clone()));
+                    let known = self.lock().sources.iter().find(|(known, _)| *known == transfer).cloned();
+                    // One that is gone lets go of its slot.
+                    if let Some(source) = known.and_then(|(_, source)| source.upgrade()) {
+                        source.start(self.seat(shard.take()), slot);
+                    }
+                }
+            }
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
-    fn finish(&mut self) {
-        let granted = self.queue.finish();
-        self.waits.on_granted(granted);
-    }
-}
-
-/// What one transfer asks by.
-pub(crate) struct Turns {
-    desk: Arc<Desk>,
-    asker: Asker,
+/// What one transfer has to do with slots. Many objects that are got together count as one.
+pub(crate) struct TransferSlots {
+    slots: Arc<SlotQueue>,
+    transfer: TransferId,
     priority: Mutex<Priority>,
 }
 
-impl Turns {
-    pub(crate) fn new(desk: &Arc<Desk>, asker: Asker, priority: Priority) -> Turns {
-        Turns { desk: desk.clone(), asker, priority: Mutex::new(priority) }
+impl TransferSlots {
+    pub(crate) fn new(slots: &Arc<SlotQueue>, transfer: TransferId, priority: Priority) -> TransferSlots {
+        TransferSlots { slots: slots.clone(), transfer, priority: Mutex::new(priority) }
+    }
+
+    pub(crate) fn transfer(&self) -> TransferId {
+        self.transfer
     }
 
     pub(crate) fn priority(&self) -> Priority {
         *self.priority.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A slot for one part, once it is its turn. A wait that is dropped is over.
-    pub(crate) async fn slot(&self) -> Slot {
-        Asking { turns: self, ticket: None }.await;
-        Slot(self.desk.clone())
+    /// Waits for a slot. Whoever is dropped while it waits lets go of its place in the queue.
+    pub(crate) async fn acquire(&self) -> Slot {
+        Acquire { of: self, ticket: None }.await;
+        Slot(Some(self.slots.clone()))
     }
 
-    /// A slot past all who wait, as long as no more than `most` are taken.
-    pub(crate) fn push_in(&self, most: u32) -> Option<Slot> {
-        self.desk.lock().queue.push_in(most).then(|| Slot(self.desk.clone()))
+    /// A slot past all who wait, as long as no more than `most` are taken: for what is too small to be a part.
+    pub(crate) fn acquire_bypassing_queue(&self, most: u32) -> Option<Slot> {
+        self.slots.lock().queue.bypass(most).then(|| Slot(Some(self.slots.clone())))
     }
 
-    /// From now on it is this urgent, also in what it waits for already.
+    /// A worker on `shard` has carried a part by that slot, and `parts` are left: the slot, unless it is another's turn.
+    pub(crate) fn keep(&self, mut slot: Slot, parts: u64, shard: usize) -> Option<Slot> {
+        let priority = self.priority();
+        let (stays, granted) = self.slots.lock().queue.go_on(self.transfer, priority, parts);
+        self.slots.start(granted, Some(shard));
+        match stays {
+            true => Some(slot),
+            false => {
+                // It has been passed on already.
+                slot.0 = None;
+                None
+            }
+        }
+    }
+
+    /// Begins or ends to be awaited, with all that it waits for.
     pub(crate) fn set_priority(&self, priority: Priority) {
         let mut now = self.priority.lock().unwrap_or_else(PoisonError::into_inner);
         *now = priority;
-        self.desk.lock().queue.set_priority(self.asker, priority);
+        self.slots.lock().queue.set_priority(self.transfer, priority);
     }
 }
 
-/// The right to have a part on its way, for as long as it lives.
-pub(crate) struct Slot(Arc<Desk>);
+/// A slot, given back when it is dropped.
+pub(crate) struct Slot(Option<Arc<SlotQueue>>);
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.0.lock().finish();
+        let Some(slots) = self.0.take() else { return };
+        let granted = slots.lock().queue.finish();
+        slots.start(granted, None);
     }
 }
 
-/// A wish on its way.
-struct Asking<'a> {
-    turns: &'a Turns,
+/// Waits for a slot.
+struct Acquire<'a> {
+    of: &'a TransferSlots,
     ticket: Option<Ticket>,
 }
 
-impl Future for Asking<'_> {
+impl Future for Acquire<'_> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        let Turns { desk, asker, priority } = this.turns;
-        // Held until it has asked, so that a change of priority reaches the wish or comes before it.
+        let TransferSlots { slots, transfer, priority } = this.of;
+        // Held until it has asked, so that a change of priority reaches the request or comes before it.
         let priority = priority.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut state = desk.lock();
-        let State { queue, waits } = &mut *state;
-        waits.poll_turn(&mut this.ticket, cx, || queue.ask(*asker, *priority))
+        let mut granted = Vec::new();
+        let mut state = slots.lock();
+        let State { queue, waits, .. } = &mut *state;
+        let polled = waits.poll_turn(&mut this.ticket, cx, || {
+            let (ticket, others) = queue.ask(*transfer, *priority);
+            let is_own = |grant: &Grant| *grant == Grant::Ticket(ticket);
+            let own = others.iter().any(is_own).then_some(ticket);
+            granted = others.into_iter().filter(|grant| !is_own(grant)).collect();
+            (ticket, own.into_iter().collect())
+        });
+        drop((state, priority));
+        slots.start(granted, None);
+        polled
     }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for Acquire<'_> {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket else { return };
-        let mut state = self.turns.desk.lock();
-        match state.waits.leave(ticket) {
-            true => state.finish(),
-            false => state.queue.withdraw(ticket),
-        }
+        let slots = &self.of.slots;
+        let mut state = slots.lock();
+        let granted = match state.waits.leave(ticket) {
+            true => state.queue.finish(),
+            false => {
+                state.queue.withdraw(ticket);
+                Vec::new()
+            }
+        };
+        drop(state);
+        slots.start(granted, None);
     }
 }
 
-/// What is there without waiting.
+/// What comes of `wanted` if it need not wait.
 pub(crate) async fn at_once<T>(wanted: impl Future<Output = T>) -> Option<T> {
     let mut wanted = std::pin::pin!(wanted);
     poll_fn(|cx| match wanted.as_mut().poll(cx) {

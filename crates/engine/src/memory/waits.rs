@@ -35,7 +35,7 @@ impl Waits {
     }
 
     /// Wakes those whose turn it is.
-    pub(crate) fn on_granted(&mut self, tickets: Vec<u64>) {
+    pub(crate) fn on_granted(&mut self, tickets: impl IntoIterator<Item = u64>) {
         for ticket in tickets {
             if let Some(Turn::Waits(Some(waker))) = self.0.insert(ticket, Turn::Granted) {
                 waker.wake();

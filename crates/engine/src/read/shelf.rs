@@ -19,7 +19,7 @@ use crate::policy::queue::Priority;
 use crate::shard::shards::Task;
 use crate::sink::landing::{Ground, SharedMemory};
 use crate::transfer::Download;
-use crate::transfer::drive::{crew, drive_segment};
+use crate::transfer::drive::{drive_segment, work_source};
 use crate::transfer::hold::Hold;
 use crate::transfer::resources::{Care, Resources};
 
@@ -217,11 +217,11 @@ impl Shelf {
     ) -> Arc<Download> {
         let body = self.flow.expect(segment.bytes());
         let landed = Landed { segment: segment.clone(), shelf: self.clone(), body, is_whole };
-        let turns = self.gate.turns(self.gate.new_asker(), priority);
+        let slots = self.gate.slots(self.gate.new_transfer(), priority);
         let resources = Resources {
             gate: self.gate.clone(),
             shards: self.readers.shards.clone(),
-            turns,
+            slots,
             care: Care::of(&self.readers.shared.settings),
         };
         let requests = if is_whole { &self.requests_whole } else { &self.requests };
@@ -260,7 +260,7 @@ impl Shelf {
             self.start(running);
         }
         for running in raise {
-            running.transfer.turns.set_priority(Priority::Awaited);
+            running.transfer.slots.set_priority(Priority::Awaited);
         }
         for running in cancel {
             running.fail(Error::new(ErrorKind::Cancelled, "nobody reads it any more"));
@@ -282,10 +282,10 @@ impl Shelf {
 
     /// Sends a transfer to the shard that has least to do.
     fn start(&self, running: Arc<Download>) {
-        let post = self.gate.join_anywhere(crew(&running));
-        let (hold, shard) = (Hold::new(running), post.shard());
+        let seat = self.gate.join(running.transfer.slots.transfer(), work_source(&running), None);
+        let (hold, shard) = (Hold::new(running), seat.shard());
         // A client that was closed drops it, and that is its end.
-        let _ = self.readers.shards.send(shard, Task::new(|shard| drive_segment(shard, hold, post)));
+        let _ = self.readers.shards.send(shard, Task::new(|shard| drive_segment(shard, hold, seat)));
     }
 
     /// Asks which object comes next, which may take a while, and begins to read that. Without a thread nothing is lost.

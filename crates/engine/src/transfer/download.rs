@@ -317,8 +317,16 @@ impl Download {
     /// How many more workers could take a part now, and how urgent that is.
     pub(crate) fn wants_workers(&self) -> (u64, Priority) {
         let is_open = |settled: &Settled| settled.is_open.load(Ordering::Acquire);
-        let wants = self.settled.get().is_some_and(is_open) && !self.transfer.is_stopped();
-        (if wants { self.parts_left() } else { 0 }, self.transfer.turns.priority())
+        let is_open = self.settled.get().is_some_and(is_open) && !self.transfer.is_stopped();
+        let more = self.transfer.more_workers();
+        (if is_open { self.parts_left().min(more) } else { 0 }, self.transfer.slots.priority())
+    }
+
+    /// A part has been carried by that slot: it stays as long as something is left and no other's turn has come. The end
+    /// game is worth a slot, too.
+    pub(crate) fn keep_slot(&self, shard: u32, slot: Option<Slot>) -> Option<Slot> {
+        let parts = self.parts_left().clamp(1, self.transfer.more_workers() + 1);
+        self.transfer.slots.keep(slot?, parts, shard as usize)
     }
 
     /// How long the first part may be, asked for before anything is known of the object.
@@ -476,6 +484,7 @@ impl Download {
 
     /// The last shard has let go: decides how it ended, commits the landing, tells who waits, calls who wants to be called.
     pub(crate) fn finish(&self) {
+        self.transfer.gate.leave(self.transfer.slots.transfer());
         let result = self.transfer.take_failure().map_or_else(|| self.conclude(), Err);
         let kept_bytes = match result.as_ref().err() {
             // It says nothing about what was left of another object, or range: a slip in what was typed loses nothing.

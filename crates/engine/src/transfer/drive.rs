@@ -12,8 +12,7 @@ use crate::api::template::Asked;
 use crate::base::error::{Error, ErrorKind};
 use crate::base::version::Version;
 use crate::disk::journal::Kept;
-use crate::gate::slots::Slot;
-use crate::gate::{Crew, Post};
+use crate::gate::slots::{Seat, Slot, WorkSource};
 use crate::policy::queue::Priority;
 use crate::policy::retry::{Attempts, Fault};
 use crate::shard::Shard;
@@ -34,7 +33,7 @@ const STATEMENT_PAUSE: Duration = Duration::from_millis(500);
 /// What of a version is asked for past those who wait to start a part.
 const SMALL_BYTES: u64 = 1 << 20;
 
-impl Crew for Download {
+impl WorkSource for Download {
     fn wants(&self) -> (u64, Priority) {
         self.wants_workers()
     }
@@ -43,55 +42,56 @@ impl Crew for Download {
         self.ground.is_stream()
     }
 
-    fn start(self: Arc<Self>, post: Post) {
+    fn start(self: Arc<Self>, seat: Seat, slot: Slot) {
         let Some(hold) = Hold::join(&self) else { return };
-        let (shard, worker) = (post.shard(), hold.clone());
-        if let Err(error) =
-            self.transfer.shards.send(shard, Task::new(move |shard| drive_worker(shard, worker, post)))
-        {
+        let (shard, worker) = (seat.shard(), hold.clone());
+        let work = Task::new(move |shard| drive_worker(shard, worker, seat, slot));
+        if let Err(error) = self.transfer.shards.send(shard, work) {
             hold.fail(error);
         }
     }
 }
 
 /// A transfer as a gate knows it.
-pub(crate) fn crew(running: &Arc<Download>) -> Weak<dyn Crew> {
-    let crew: Weak<Download> = Arc::downgrade(running);
-    crew
+pub(crate) fn work_source(download: &Arc<Download>) -> Weak<dyn WorkSource> {
+    let source: Weak<Download> = Arc::downgrade(download);
+    source
 }
 
-/// Leads a transfer: first answer, plan, the other workers, then parts like any worker. One of many objects has the
-/// post of whoever leads it.
-pub(crate) async fn drive_lead(shard: Rc<Shard>, hold: Hold, post: Option<Post>) {
+/// Leads a transfer: first answer, plan, the other workers, then parts like any worker. One of many objects has no seat
+/// of its own but that of the worker that leads it.
+pub(crate) async fn drive_lead(shard: Rc<Shard>, hold: Hold, seat: Option<Seat>) {
     hold.transfer.join_shard(shard.number);
-    if post.is_some() {
+    if seat.is_some() {
         hold.transfer.gate.keep_time();
     }
-    drive(&hold, lead(&shard, &hold, post)).await;
+    let _working = hold.transfer.working();
+    drive(&hold, lead(&shard, &hold)).await;
 }
 
-/// Takes parts until none is left, or there are too many who do.
-async fn drive_worker(shard: Rc<Shard>, hold: Hold, post: Post) {
+/// Carries parts until none is left, or another's turn has come.
+async fn drive_worker(shard: Rc<Shard>, hold: Hold, _seat: Seat, slot: Slot) {
     hold.transfer.join_shard(shard.number);
-    drive(&hold, work(&shard, &hold, post)).await;
+    let _working = hold.transfer.working();
+    drive(&hold, work(&shard, &hold, Some(slot))).await;
 }
 
 /// Brings a range of a version that is known as one part, so that its bytes land in order; or a whole object by one GET.
-pub(crate) async fn drive_segment(shard: Rc<Shard>, hold: Hold, post: Post) {
+pub(crate) async fn drive_segment(shard: Rc<Shard>, hold: Hold, _seat: Seat) {
     hold.transfer.join_shard(shard.number);
     hold.transfer.gate.keep_time();
     let running: &Download = &hold;
     drive(running, async {
         let Some(bytes) = running.range().map(|range| range.end - range.start) else {
-            return lead(&shard, &hold, Some(post)).await;
+            return lead(&shard, &hold).await;
         };
-        let _post = post;
         // What is small and awaited is one answer of the origin's, not a part: it does not wait for parts to end.
-        let is_small = bytes <= SMALL_BYTES && running.transfer.turns.priority() == Priority::Awaited;
-        let slot =
-            if is_small { running.transfer.turns.push_in(shard.shared.shares.parallel_max) } else { None };
+        let slots = &running.transfer.slots;
+        let is_small = bytes <= SMALL_BYTES && slots.priority() == Priority::Awaited;
+        let most = shard.shared.shares.parallel_max;
+        let slot = if is_small { slots.acquire_bypassing_queue(most) } else { None };
         match running.take_part_of(shard.number, bytes, slot).await? {
-            Some(turn) => Part::start(running, turn).fetch(&shard, None).await,
+            Some(turn) => Part::start(running, turn).fetch(&shard, None).await.map(drop),
             None => Ok(()),
         }
     })
@@ -121,15 +121,19 @@ impl Drop for LostWorker<'_> {
     }
 }
 
-async fn work(shard: &Rc<Shard>, running: &Download, mut post: Post) -> Result<(), Error> {
-    while post.goes_on() {
-        let Some(turn) = running.take_part(shard.number, None).await? else { break };
-        Part::start(running, turn).fetch(shard, None).await?;
+/// Carries one part after the other, as long as its slot stays with it.
+async fn work(shard: &Rc<Shard>, running: &Download, mut slot: Option<Slot>) -> Result<(), Error> {
+    loop {
+        let Some(turn) = running.take_part(shard.number, slot.take()).await? else { return Ok(()) };
+        let slot_of_part = Part::start(running, turn).fetch(shard, None).await?;
+        slot = running.keep_slot(shard.number, slot_of_part);
+        if slot.is_none() {
+            return Ok(());
+        }
     }
-    Ok(())
 }
 
-async fn lead(shard: &Rc<Shard>, hold: &Hold, post: Option<Post>) -> Result<(), Error> {
+async fn lead(shard: &Rc<Shard>, hold: &Hold) -> Result<(), Error> {
     let running: &Download = hold;
     let (mut answer, slot) = first_answer(shard, running).await?;
     if answer.head.status == 200 {
@@ -159,21 +163,22 @@ async fn lead(shard: &Rc<Shard>, hold: &Hold, post: Option<Post>) -> Result<(), 
         }
         let _ = answer.connection.collect().await;
         answer.finish(shard).await;
-        return work_on(shard, running, post).await;
+        return match running.transfer.owner {
+            // One of many: its parts are among what the workers of the batch choose from.
+            Some(_) => Ok(()),
+            None => work(shard, running, None).await,
+        };
     }
     let first = found.end - found.start;
     let Some(turn) = running.take_part_of(shard.number, first.max(1), slot).await? else { return Ok(()) };
     start_workers(hold);
-    Part::start(running, turn).fetch(shard, Some(answer)).await?;
-    work_on(shard, running, post).await
-}
-
-/// What the lead does after the first answer.
-async fn work_on(shard: &Rc<Shard>, running: &Download, post: Option<Post>) -> Result<(), Error> {
-    match post {
-        // One of many: its other parts are among what the workers of the batch choose from.
-        None => Ok(()),
-        Some(post) => work(shard, running, post).await,
+    let slot = Part::start(running, turn).fetch(shard, Some(answer)).await?;
+    match running.transfer.owner {
+        Some(_) => Ok(()),
+        None => match running.keep_slot(shard.number, slot) {
+            Some(slot) => work(shard, running, Some(slot)).await,
+            None => Ok(()),
+        },
     }
 }
 
@@ -265,7 +270,7 @@ fn start_workers(hold: &Hold) {
         return owner.open(hold.running());
     }
     hold.open();
-    hold.transfer.gate.hire();
+    hold.transfer.gate.start_workers();
 }
 
 /// Asks an S3 origin for the object's checksum, beside the data; OSS has stated its own with the first answer. One that

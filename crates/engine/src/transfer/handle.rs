@@ -31,7 +31,7 @@ impl Transfer {
 
     /// Changes the priority of parts that have not started yet. Parts in flight are not affected.
     pub fn set_priority(&self, priority: Priority) {
-        self.running.transfer.turns.set_priority(priority);
+        self.running.transfer.slots.set_priority(priority);
     }
 
     /// A handle that cancels from any thread.

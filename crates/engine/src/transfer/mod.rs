@@ -21,7 +21,7 @@ use crate::base::error::Error;
 use crate::base::limited_by::{LimitedBy, Tally};
 use crate::base::report::{Counters, PartRecord};
 use crate::gate::Gate;
-use crate::gate::slots::{Slot, Turns};
+use crate::gate::slots::{Slot, TransferSlots};
 use crate::shard::shards::Shards;
 use crate::sink::end::End;
 use crate::transfer::resources::Resources;
@@ -36,7 +36,9 @@ pub(crate) struct ActiveTransfer {
     pub(crate) gate: Arc<Gate>,
     /// Where its workers are started.
     pub(crate) shards: Arc<Shards>,
-    pub(crate) turns: Turns,
+    pub(crate) slots: TransferSlots,
+    /// That carry its parts, or wait to go on with one.
+    workers: AtomicU32,
     /// What had held the gate back when it began.
     tally: Tally,
     pub(crate) counters: Counters,
@@ -57,13 +59,14 @@ pub(crate) struct ActiveTransfer {
 
 impl ActiveTransfer {
     fn new(name: String, resources: Resources) -> ActiveTransfer {
-        let Resources { gate, shards, turns, .. } = resources;
+        let Resources { gate, shards, slots, .. } = resources;
         ActiveTransfer {
             name,
             tally: gate.tally(),
             gate,
             shards,
-            turns,
+            slots,
+            workers: AtomicU32::new(0),
             counters: Counters::default(),
             shards_seen: AtomicU64::new(0),
             started: Instant::now(),
@@ -79,7 +82,18 @@ impl ActiveTransfer {
 
     /// A slot of its origin's, once it is its turn.
     pub(crate) async fn slot(&self) -> Slot {
-        self.turns.slot().await
+        self.slots.acquire().await
+    }
+
+    /// Counts a worker for as long as it holds what this returns.
+    pub(crate) fn working(&self) -> Working<'_> {
+        self.workers.fetch_add(1, Ordering::Relaxed);
+        Working(&self.workers)
+    }
+
+    /// How many workers there may be besides: as many wait for a reader, or to try again, as might be in flight at most.
+    fn more_workers(&self) -> u64 {
+        u64::from(self.gate.limit().saturating_sub(self.workers.load(Ordering::Relaxed)))
     }
 
     /// Shard `number` takes part.
@@ -135,5 +149,15 @@ impl ActiveTransfer {
         let mut parts = std::mem::take(&mut *records.lock().unwrap_or_else(PoisonError::into_inner));
         parts.sort_by_key(|part| part.index);
         parts
+    }
+}
+
+/// A worker, counted.
+#[must_use]
+pub(crate) struct Working<'a>(&'a AtomicU32);
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -94,16 +94,19 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Fetches the part, beginning with an `answer` that is there already.
-    pub(crate) async fn fetch(mut self, shard: &Rc<Shard>, mut answer: Option<Answer>) -> Result<(), Error> {
+    /// Fetches the part, beginning with an `answer` that is there already; the slot that it had.
+    pub(crate) async fn fetch(
+        mut self,
+        shard: &Rc<Shard>,
+        mut answer: Option<Answer>,
+    ) -> Result<Option<Slot>, Error> {
         self.aloft.allow_cuts();
         let mut attempts = Attempts::default();
         loop {
             let Err(failure) = self.attempt(shard, answer.take(), &mut attempts).await else { break };
             self.wait_or_give_up(shard, failure, &mut attempts).await?;
         }
-        self.finish();
-        Ok(())
+        Ok(self.finish())
     }
 
     /// Waits before the next attempt, or gives the error back when there is to be none. Others have its slot meanwhile.
@@ -286,8 +289,8 @@ impl<'a> Part<'a> {
         self.start + self.place.filled()..self.aloft.end()
     }
 
-    /// The part is whole, or the body of unknown length that it is the end of.
-    pub(crate) fn finish(mut self) {
+    /// The part is whole, or the body of unknown length that it is the end of; its slot.
+    pub(crate) fn finish(mut self) -> Option<Slot> {
         self.place.complete();
         self.aloft.on_landed(self.place.filled());
         let end_s = self.running.transfer.clock_s();
@@ -306,6 +309,7 @@ impl<'a> Part<'a> {
                 attempts: self.attempts,
             }
         });
+        self.slot.take()
     }
 }
 

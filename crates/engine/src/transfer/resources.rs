@@ -5,14 +5,14 @@ use std::sync::Arc;
 use flatout_settings::Settings;
 
 use crate::gate::Gate;
-use crate::gate::slots::Turns;
+use crate::gate::slots::TransferSlots;
 use crate::shard::shards::Shards;
 
 /// What a transfer needs of its client.
 pub(crate) struct Resources {
     pub(crate) gate: Arc<Gate>,
     pub(crate) shards: Arc<Shards>,
-    pub(crate) turns: Turns,
+    pub(crate) slots: TransferSlots,
     pub(crate) care: Care,
 }
 
