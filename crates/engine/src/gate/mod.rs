@@ -450,9 +450,8 @@ impl Gate {
     fn follow(&self, pace: &Pace) {
         self.is_climbing.store(pace.is_climbing(), Ordering::Relaxed);
         let limit = pace.limit();
-        if self.limit.swap(limit, Ordering::Relaxed) != limit {
-            self.slots.set_limit(limit);
-        }
+        self.limit.store(limit, Ordering::Relaxed);
+        self.slots.set_limit(limit);
     }
 
     /// Where all that comes goes through windows, these bound what may be in flight.
@@ -466,6 +465,8 @@ impl Gate {
             measured.limits = limits;
             measured.pace.set_limits(limits, now());
             self.follow(&measured.pace);
+            drop(measured);
+            self.slots.grant();
         }
     }
 

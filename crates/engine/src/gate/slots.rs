@@ -66,9 +66,14 @@ impl SlotQueue {
         }))
     }
 
-    /// So many parts may be on their way from now on.
-    pub(crate) fn set_limit(self: &Arc<SlotQueue>, limit: u32) {
-        let granted = self.lock().queue.set_limit(limit);
+    /// At most `limit` parts may be on their way from now on. Nothing is granted yet: the caller may have locks.
+    pub(crate) fn set_limit(&self, limit: u32) {
+        self.lock().queue.set_limit(limit);
+    }
+
+    /// Gives away what slots there are.
+    pub(crate) fn grant(self: &Arc<SlotQueue>) {
+        let granted = self.lock().queue.grant();
         self.start(granted, None);
     }
 

@@ -72,11 +72,9 @@ impl Queue {
         Queue { limit, running: 0, awaited, ahead, in_a_row: 0, next: 0 }
     }
 
-    /// At most `limit` may run from now on. Those that run beyond it are not stopped; what is granted by it.
-    #[must_use]
-    pub(crate) fn set_limit(&mut self, limit: u32) -> Vec<Grant> {
+    /// At most `limit` may run from now on. Those that run beyond it are not stopped; nothing is granted yet.
+    pub(crate) fn set_limit(&mut self, limit: u32) {
         self.limit = limit;
-        self.grant()
     }
 
     /// Asks for a slot; what is granted by that, this ticket perhaps among it.
@@ -325,8 +323,11 @@ mod tests {
         let mut queue = Queue::new(2);
         let granted: usize = (0..5).map(|_| queue.ask(1, Ahead).1.len()).sum();
         assert_eq!((granted, queue.waiting()), (2, 3));
-        assert_eq!(queue.set_limit(4).len(), 2);
-        assert_eq!(queue.set_limit(1).len(), 0);
+        let mut granted_by = |limit| {
+            queue.set_limit(limit);
+            queue.grant().len()
+        };
+        assert_eq!((granted_by(4), granted_by(1)), (2, 0));
         assert_eq!([(); 3].map(|()| queue.finish().len()), [0; 3], "four ran, and one may");
         assert_eq!(queue.finish().len(), 1);
     }
@@ -366,9 +367,11 @@ mod tests {
         queue.want(1, Awaited, 2);
         queue.want(2, Awaited, 9);
         assert_eq!(queue.grant(), [Work(1), Work(2), Work(1), Work(2)]);
-        assert_eq!(queue.set_limit(6), [Work(2), Work(2)]);
+        queue.set_limit(6);
+        assert_eq!(queue.grant(), [Work(2), Work(2)]);
         queue.want(2, Awaited, 0);
-        assert_eq!(queue.set_limit(9), [], "it has nothing left");
+        queue.set_limit(9);
+        assert_eq!(queue.grant(), [], "it has nothing left");
         queue.want(2, Awaited, 9);
         queue.forget(2);
         assert_eq!(queue.grant(), []);

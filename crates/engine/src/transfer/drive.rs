@@ -19,11 +19,11 @@ use crate::shard::Shard;
 use crate::shard::call::{self, Answer};
 use crate::shard::shards::Task;
 use crate::sink::verify::Statement;
-use crate::transfer::Download;
 use crate::transfer::attempt::{ask, wait_or_give_up};
 use crate::transfer::hold::Hold;
 use crate::transfer::part::Part;
 use crate::transfer::single::Single;
+use crate::transfer::{Download, Working};
 use std::sync::Arc;
 use std::sync::Weak;
 
@@ -65,15 +65,13 @@ pub(crate) async fn drive_lead(shard: Rc<Shard>, hold: Hold, seat: Option<Seat>)
     if seat.is_some() {
         hold.transfer.gate.keep_time();
     }
-    let _working = hold.transfer.working();
     drive(&hold, lead(&shard, &hold)).await;
 }
 
 /// Carries parts until none is left, or another's turn has come.
 async fn drive_worker(shard: Rc<Shard>, hold: Hold, _seat: Seat, slot: Slot) {
     hold.transfer.join_shard(shard.number);
-    let _working = hold.transfer.working();
-    drive(&hold, work(&shard, &hold, Some(slot))).await;
+    drive(&hold, work(&shard, &hold, hold.transfer.working(), Some(slot))).await;
 }
 
 /// Brings a range of a version that is known as one part, so that its bytes land in order; or a whole object by one GET.
@@ -121,20 +119,26 @@ impl Drop for LostWorker<'_> {
     }
 }
 
-/// Carries one part after the other, as long as its slot stays with it.
-async fn work(shard: &Rc<Shard>, running: &Download, mut slot: Option<Slot>) -> Result<(), Error> {
-    loop {
-        let Some(turn) = running.take_part(shard.number, slot.take()).await? else { return Ok(()) };
+/// Carries one part after the other, as long as its slot stays with it or nobody else is left to go on.
+async fn work(
+    shard: &Rc<Shard>,
+    running: &Download,
+    mut working: Working<'_>,
+    mut slot: Option<Slot>,
+) -> Result<(), Error> {
+    while let Some(turn) = running.take_part(shard.number, slot.take()).await? {
         let slot_of_part = Part::start(running, turn).fetch(shard, None).await?;
         slot = running.keep_slot(shard.number, slot_of_part);
-        if slot.is_none() {
-            return Ok(());
+        if slot.is_none() && working.may_end() {
+            break;
         }
     }
+    Ok(())
 }
 
 async fn lead(shard: &Rc<Shard>, hold: &Hold) -> Result<(), Error> {
     let running: &Download = hold;
+    let mut working = running.transfer.working();
     let (mut answer, slot) = first_answer(shard, running).await?;
     if answer.head.status == 200 {
         return lead_single(shard, hold, answer, slot).await;
@@ -166,7 +170,7 @@ async fn lead(shard: &Rc<Shard>, hold: &Hold) -> Result<(), Error> {
         return match running.transfer.owner {
             // One of many: its parts are among what the workers of the batch choose from.
             Some(_) => Ok(()),
-            None => work(shard, running, None).await,
+            None => work(shard, running, working, None).await,
         };
     }
     let first = found.end - found.start;
@@ -176,8 +180,8 @@ async fn lead(shard: &Rc<Shard>, hold: &Hold) -> Result<(), Error> {
     match running.transfer.owner {
         Some(_) => Ok(()),
         None => match running.keep_slot(shard.number, slot) {
-            Some(slot) => work(shard, running, Some(slot)).await,
-            None => Ok(()),
+            None if working.may_end() => Ok(()),
+            slot => work(shard, running, working, slot).await,
         },
     }
 }

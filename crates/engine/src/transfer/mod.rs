@@ -88,7 +88,7 @@ impl ActiveTransfer {
     /// Counts a worker for as long as it holds what this returns.
     pub(crate) fn working(&self) -> Working<'_> {
         self.workers.fetch_add(1, Ordering::Relaxed);
-        Working(&self.workers)
+        Working(Some(&self.workers))
     }
 
     /// How many workers there may be besides: as many wait for a reader, or to try again, as might be in flight at most.
@@ -154,10 +154,21 @@ impl ActiveTransfer {
 
 /// A worker, counted.
 #[must_use]
-pub(crate) struct Working<'a>(&'a AtomicU32);
+pub(crate) struct Working<'a>(Option<&'a AtomicU32>);
+
+impl Working<'_> {
+    /// Whether the worker may end, since others go on: the last one waits for its next turn instead.
+    pub(crate) fn may_end(&mut self) -> bool {
+        let others = |workers: u32| (workers > 1).then(|| workers - 1);
+        let left = |workers: &AtomicU32| workers.fetch_update(Ordering::AcqRel, Ordering::Acquire, others);
+        self.0.take_if(|workers| left(workers).is_ok()).is_some()
+    }
+}
 
 impl Drop for Working<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        if let Some(workers) = self.0 {
+            workers.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
