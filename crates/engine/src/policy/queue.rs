@@ -384,10 +384,11 @@ mod tests {
         assert_eq!(queue.grant(), [Work(1)]);
         let (ticket, granted) = queue.ask(2, Awaited);
         assert_eq!(granted, []);
-        assert_eq!(queue.go_on(1, Awaited, 8), (false, vec![Grant::Ticket(ticket)]));
+        assert_eq!(queue.go_on(1, Awaited, 8), (true, vec![]), "it waited before the other came");
+        assert_eq!(queue.go_on(1, Awaited, 7), (false, vec![Grant::Ticket(ticket)]));
         assert_eq!(queue.finish(), [Work(1)]);
         let (_, granted) = queue.ask(3, Ahead);
         assert_eq!(granted, []);
-        assert_eq!(queue.go_on(1, Awaited, 7), (true, vec![]), "what is ahead waits");
+        assert_eq!(queue.go_on(1, Awaited, 6), (true, vec![]), "what is ahead waits");
     }
 }
