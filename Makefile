@@ -1,13 +1,13 @@
-# Every chore by one word. `make` alone lists them.
+# Every chore. `make` alone lists them.
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-python test quick test-python wheel check faults soak fuzz leaks sanitize lab compare deny deps install fmt docs clean
 
-# As root into /usr/local/bin, as a user into ~/.local/bin; PREFIX=/somewhere for elsewhere.
+# Root installs into /usr/local/bin, a user into ~/.local/bin; PREFIX=/somewhere changes that.
 PREFIX ?= $(if $(filter 0,$(shell id -u)),/usr/local,$(HOME)/.local)
 BUILT = target/release/flatout
 SHARE = $(DESTDIR)$(PREFIX)/share
-# mount(8) looks for mount.flatout in /sbin alone; whoever installs elsewhere calls it from there.
+# mount(8) looks for mount.flatout in /sbin only; installed elsewhere, it must be called by its path.
 SBIN = $(DESTDIR)$(if $(filter /usr /usr/local,$(PREFIX)),/sbin,$(PREFIX)/sbin)
 # Debian's, as in scripts/deps.sh.
 PYTHON = /usr/bin/python3
@@ -27,11 +27,11 @@ demo: ## fetch 4 GiB from an origin on this machine and compare with the floor; 
 	@cargo build --release --quiet -p flatout-cli
 	@$(BUILT) bench demo
 
-test: ## install what the tests need, then run every check and test; each stage runs, whatever becomes of the others
+test: ## install what the tests need, then run every check and test; each stage runs even if another fails
 	@scripts/deps.sh ensure
 	@PYTHON=$(PYTHON) scripts/test.sh
 
-quick: ## what one runs in between: format, tidy, and the programs of tests that take seconds
+quick: ## while you work: format, tidy, and the test programs that take seconds
 	@cargo fmt --all --check
 	@cargo xtask tidy
 	@cargo xtask test --quick --strict
@@ -43,13 +43,13 @@ test-python: ## the Python package alone: make test-python [PYTEST="-k ranges"]
 wheel: ## build the Python package's wheel into dist/; needs Rust and Python with venv
 	scripts/python.sh wheel
 
-demo-python: ## load a generated safetensors model in Python from an origin on this machine, with a bar; needs as much
+demo-python: ## load a generated safetensors model in Python from a local origin, with a bar; needs the same as wheel
 	@scripts/python.sh demo
 
 faults: ## the fault matrix with many seeds: make faults SEEDS=100 (docs/faults.md)
 	FLATOUT_SEEDS=$(SEEDS) cargo test -p flatout-cli --test it faults:: -- --nocapture
 
-soak: ## hours: fresh seeds, odd surroundings, every outage: make soak [SEEDS=100] [FIRST=123]
+soak: ## hours: fresh seeds, odd environments, every outage: make soak [SEEDS=100] [FIRST=123]
 	@scripts/deps.sh ensure
 	scripts/soak.sh all $(SEEDS) $(FIRST)
 
@@ -66,17 +66,17 @@ compare: ## two results of the lab: make compare A=before.json B=bench/results/l
 check: ## format, clippy, tidy, licences
 	@scripts/test.sh check
 
-leaks: ## ten thousand transfers that go wrong: memory, descriptors and threads stay as they were, about 2 minutes
+leaks: ## ten thousand failing transfers: memory, descriptors and threads must not grow, about 2 minutes
 	FLATOUT_LEAKS=10000 cargo test -p flatout-engine --test leaks -- --nocapture
 
-sanitize: ## the tests of what holds `unsafe` under AddressSanitizer and LeakSanitizer, about 8 minutes on two cores
+sanitize: ## the tests of code with `unsafe` under AddressSanitizer and LeakSanitizer, about 8 minutes on two cores
 	scripts/sanitize.sh
 
 deny: ## licences, bans and sources by cargo-deny (docs/decisions/licences-without-cargo-deny.md)
 	@command -v cargo-deny >/dev/null || { echo "deny: cargo install cargo-deny --version 0.20.2 --locked" >&2; exit 1; }
 	cargo deny check licenses bans sources
 
-deps: ## install what the tests need and is missing (sudo make deps)
+deps: ## install missing tools of the tests (sudo make deps)
 	@scripts/deps.sh install
 
 install: ## build the program and put it, its manual pages and its completions below PREFIX
@@ -94,8 +94,8 @@ install: ## build the program and put it, its manual pages and its completions b
 fmt: ## format the code
 	cargo fmt --all
 
-docs: ## write the pages that are generated
+docs: ## write the generated pages
 	cargo xtask docs
 
-clean: ## remove what was built here; the cache of tools stays
+clean: ## remove build outputs; the cache of tools stays
 	cargo clean

@@ -1,9 +1,9 @@
-//! The arrows of DESIGN §4: a crate may use only crates of lower levels.
+//! Arrows between crates: a crate may use only crates of lower levels (ARCHITECTURE.md).
 
 use crate::complaint::Complaint;
 use crate::workspace::{Dependency, Package};
 
-/// DESIGN §4, crate by crate.
+/// The level of each crate, as ARCHITECTURE.md draws them.
 const LEVELS: &[(&str, u8)] = &[
     ("flatout-settings", 0),
     ("flatout-wire", 0),
@@ -47,7 +47,7 @@ fn of_member(member: &Package) -> Vec<Complaint> {
     let Some(own) = level(&member.name) else {
         let name = &member.name;
         return vec![complain(format!(
-            "{name} has no level: add it to LEVELS in xtask/src/arrows.rs, as in DESIGN §4"
+            "{name} has no level: add it to LEVELS in xtask/src/arrows.rs, as ARCHITECTURE.md draws it"
         ))];
     };
     member.dependencies.iter().filter_map(|used| wrong(&member.name, own, used)).map(complain).collect()

@@ -1,6 +1,7 @@
 //! Rust source as plain text without what is not code: enough to look for a word, far from a parser.
 
-/// The source with every comment, string and character literal turned into spaces; line breaks stay where they are.
+/// The source with every comment, string and character literal turned into spaces; line breaks stay where
+/// they are.
 pub fn blanked(source: &str) -> String {
     let chars: Vec<char> = source.chars().collect();
     let mut out = String::with_capacity(source.len());

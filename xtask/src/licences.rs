@@ -1,6 +1,7 @@
 //! Licences: ours on every crate of ours, and an allowed one on every crate of the tree.
 //!
-//! deny.toml holds the list for cargo-deny; it is read here too, so that the check holds where cargo-deny is absent.
+//! deny.toml holds the list for cargo-deny; it is read here too, so that the check holds where cargo-deny is
+//! absent.
 
 use crate::complaint::Complaint;
 use crate::workspace::Package;

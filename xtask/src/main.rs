@@ -1,10 +1,11 @@
-//! The project's own chores: `cargo xtask tidy`, `cargo xtask licences`, `cargo xtask docs`, `cargo xtask test`.
+//! The project's own chores: `cargo xtask tidy`, `licences`, `docs` and `test`.
 
 #![forbid(unsafe_code)]
 
 mod arrows;
 mod code;
 mod complaint;
+mod english;
 mod licences;
 mod reach;
 mod roads;
@@ -27,7 +28,7 @@ const SETTINGS_PAGE: &str = "docs/settings.md";
 const SETTINGS_TYPE: &str = "crates/python/python/flatout/_settings.py";
 
 const USAGE: &str = "\
-cargo xtask tidy        checks what DESIGN asks for and the compiler does not see
+cargo xtask tidy        checks the rules that the compiler does not (CONTRIBUTING.md)
 cargo xtask licences    checks that every crate of the tree has a licence that deny.toml allows
 cargo xtask docs        writes docs/settings.md and the Python package's type from the settings";
 
@@ -60,6 +61,7 @@ fn tidy() -> Result<String, String> {
     complaints.extend(unsafety::check(&sources));
     complaints.extend(reach::check(&sources));
     complaints.extend(shape::check(&sources));
+    complaints.extend(english::check(&sources));
     complaints.extend(roads::check(&sources));
     complaints.extend(rooms::check(&sources));
     complaints.extend(settings_page(&sources));

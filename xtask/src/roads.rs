@@ -26,7 +26,8 @@ fn of_road(road: &Source, sources: &Sources) -> Vec<Complaint> {
 }
 
 /// What looks like a name of ours, with its line: `Type::function`, `function()`, `Type`, `function`,
-/// `crates/x/src/y.rs`; in a fenced block, where words stand between the names, only the first two and the last.
+/// `crates/x/src/y.rs`; in a fenced block, where words stand between the names, only the first two and the
+/// last.
 fn names(text: &str) -> Vec<(usize, &str)> {
     let mut names = Vec::new();
     let mut fenced = false;

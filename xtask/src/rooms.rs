@@ -6,7 +6,8 @@ use crate::complaint::Complaint;
 use crate::sources::Sources;
 use crate::uses::Uses;
 
-/// From the ground floor up. A room uses only rooms that stand above it in this list, and of these only those it names.
+/// From the ground floor up. A room uses only rooms that stand above it in this list, and of these only those
+/// it names.
 const ROOMS: &[(&str, &[&str])] = &[
     ("policy", &[]),
     ("base", &["policy"]),

@@ -19,7 +19,9 @@ pub struct Source {
 }
 
 /// Where hand-written files are; a folder that does not exist yet is no error.
-const FOLDERS: &[&str] = &["crates", "xtask", "bench", "docs"];
+const FOLDERS: &[&str] = &["crates", "xtask", "bench", "docs", "deploy"];
+/// Folders that tools make.
+const MADE: &[&str] = &["target", "results"];
 
 impl Sources {
     pub fn read(root: &Path) -> Result<Sources, String> {
@@ -28,6 +30,10 @@ impl Sources {
             if root.join(folder).is_dir() {
                 sources.walk(root, folder)?;
             }
+        }
+        for page in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"] {
+            let text = fs::read_to_string(root.join(page)).map_err(|error| format!("{page}: {error}"))?;
+            sources.add(page, text);
         }
         sources.rust.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(sources)
@@ -40,8 +46,10 @@ impl Sources {
             let name = entry.file_name().to_string_lossy().into_owned();
             let path = format!("{folder}/{name}");
             let is_folder = entry.file_type().map_err(wrong)?.is_dir();
-            if is_folder && name != "target" && name != "results" {
-                self.walk(root, &path)?;
+            if is_folder {
+                if !MADE.contains(&&*name) && !name.starts_with('.') {
+                    self.walk(root, &path)?;
+                }
             } else if name.ends_with(".rs") || name.ends_with(".md") {
                 let text = fs::read_to_string(entry.path()).map_err(wrong)?;
                 self.add(&path, text);
@@ -67,7 +75,8 @@ impl Source {
         self.path.strip_prefix("crates/").unwrap_or(&self.path).split('/').next().unwrap_or_default()
     }
 
-    /// A file of tests, whole, such as those of the simulation; a `mod tests` at the end of another file is not meant.
+    /// A file of tests, whole, such as those of the simulation; a `mod tests` at the end of another file is
+    /// not meant.
     pub fn is_test(&self) -> bool {
         self.path.contains("/tests/")
             || self.path.contains("/src/sim/")

@@ -1,6 +1,8 @@
-//! `cargo xtask test`: every program of tests, several side by side, since most of them wait most of the time.
+//! `cargo xtask test`: every program of tests, several side by side, since most of them wait most of the
+//! time.
 //!
-//! `cargo test` runs one program after the other. docs/decisions/tests-side-by-side.md says what else was weighed.
+//! `cargo test` runs one program after the other. docs/decisions/tests-side-by-side.md says what else was
+//! weighed.
 
 use std::collections::VecDeque;
 use std::fs::{File, Permissions};
@@ -258,8 +260,8 @@ fn failures(text: &str) -> Vec<String> {
     names.map(|line| line.trim().to_owned()).collect()
 }
 
-/// What fails beside others is tried again by itself, unless it is to be strict: who passes then is unsteady under load,
-/// which is said, and to be mended, but does not hide what others' tests say.
+/// What fails beside others is tried again by itself, unless it is to be strict: who passes then is unsteady
+/// under load, which is said, and to be mended, but does not hide what others' tests say.
 fn verdict(ran: &[Ran], wanted: &Wanted, logs: &Path, began: Instant) -> Result<String, String> {
     let (mut unsteady, mut failed, mut passed) = (Vec::new(), Vec::new(), 0);
     for ran in ran {

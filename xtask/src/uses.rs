@@ -1,7 +1,8 @@
-//! Which files of a crate use which others, by their `use` lines and the paths in their code that begin with `crate`.
+//! Which files of a crate use which others, by their `use` lines and the paths in their code that begin with
+//! `crate`.
 //!
-//! Text, not a compiler: a re-export counts for the file where the name stands, a glob for the file that it names, and what
-//! a macro writes is not seen.
+//! Text, not a compiler: a re-export counts for the file where the name stands, a glob for the file that it
+//! names, and what a macro writes is not seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -70,7 +70,7 @@ fn planted(json: Value) -> Value {
     }
 }
 
-/// The same for `NAME = VALUE`.
+/// Plants a secret in each `NAME = VALUE`.
 fn planted_ini(text: &str) -> String {
     let plant = |line: &str| match line.split_once('=') {
         Some((name, _)) if names_one(name) && !name.trim_start().starts_with('[') => {

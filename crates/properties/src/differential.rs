@@ -1,5 +1,5 @@
-//! The same bytes to our HTTP reader and to hyper's. Where both deliver an answer, it is the same one; where one delivers
-//! and the other does not, the reason stands in [`ALLOWED`].
+//! Gives one stream of bytes to our HTTP reader and to hyper's. Where both deliver an answer, the answers are
+//! equal; where only one delivers, [`ALLOWED`] has the reason.
 
 use Difference::{HyperRefuses, TwoAnswers, WeRefuse};
 use flatout_wire::head;
@@ -58,23 +58,23 @@ fn difference<'a>(ours: &'a Outcome, theirs: &'a Outcome) -> Option<Difference<'
 
 /// A difference that is meant.
 pub struct Allowed {
-    /// Who does what.
+    /// The behaviour of each.
     pub what: &'static str,
-    /// Why it stays so.
+    /// Why we keep it.
     pub why: &'static str,
     is_so: fn(Difference<'_>, &[u8]) -> bool,
 }
 
-/// All that are; docs/fuzzing.md shows them.
+/// Every accepted difference; docs/fuzzing.md lists them.
 pub const ALLOWED: &[Allowed] = &[
     Allowed {
-        what: "We refuse every transfer coding but chunked; hyper hands over what is coded, or reads it until the close.",
-        why: "We ask for none, and coded bytes in a landing would be wrong bytes.",
+        what: "We refuse every transfer coding but chunked; hyper returns the coded bytes, or reads them until the close.",
+        why: "We request no coding, and coded bytes in a landing would be wrong bytes.",
         is_so: |difference, _| matches!(difference, WeRefuse(why) if why.contains("transfer coding")),
     },
     Allowed {
-        what: "Of `Transfer-Encoding: identity` the body ends by Content-Length to us, which has to be one, and by the close to hyper.",
-        why: "Old servers send it beside a right length. We do not use the connection again, so nothing hides behind it.",
+        what: "With `Transfer-Encoding: identity` we end the body by Content-Length, which must be there; hyper ends it at the close.",
+        why: "Old servers send it beside a correct length. We do not reuse the connection, so no bytes can hide after the body.",
         is_so: |difference, bytes| {
             let is_length_or_close = match difference {
                 TwoAnswers(ours, theirs) => {
@@ -89,21 +89,21 @@ pub const ALLOWED: &[Allowed] = &[
         },
     },
     Allowed {
-        what: "We refuse a 101; hyper hands it over as the answer.",
-        why: "Nobody asked for another protocol, and what follows is none that we speak.",
+        what: "We refuse a 101; hyper returns it as the answer.",
+        why: "We requested no other protocol, and do not speak the one that follows.",
         is_so: |difference, _| matches!(difference, WeRefuse(why) if why.contains("another protocol")),
     },
     Allowed {
         what: "hyper refuses a Transfer-Encoding of HTTP/1.0; we read chunks and close.",
-        why: "RFC 9112 §6.1 has the framing counted as doubtful, not the answer: old proxies write 1.0 and pass chunks on.",
+        why: "RFC 9112 §6.1 calls the framing faulty, not the answer: old proxies write 1.0 and forward chunks.",
         is_so: |difference, bytes| {
             matches!(difference, HyperRefuses(why) if why.contains("transfer-encoding"))
                 && says(bytes, "http/1.0")
         },
     },
     Allowed {
-        what: "hyper parses trailers, and refuses some; we pass over them, whatever they hold.",
-        why: "Nothing of them is used, and where they end is never in doubt.",
+        what: "hyper parses trailers, and refuses some; we skip them unread.",
+        why: "We use none of them, and their end is never ambiguous.",
         is_so: |difference, _| {
             let words = [
                 "invalid header name",
@@ -119,26 +119,26 @@ pub const ALLOWED: &[Allowed] = &[
         },
     },
     Allowed {
-        what: "hyper passes a bare LF within trailers; we refuse it.",
-        why: "RFC 9112 §7.1.2 has CRLF there. hyper refuses one everywhere else in the coding, so trailers are meant.",
+        what: "hyper accepts a bare LF within trailers; we refuse it.",
+        why: "RFC 9112 §7.1.2 requires CRLF there. hyper refuses a bare LF everywhere else in the coding.",
         is_so: |difference, _| matches!(difference, WeRefuse(why) if why.contains("does not end where")),
     },
     Allowed {
-        what: "hyper takes 16 KiB of extensions in a body; we take as much in each line.",
+        what: "hyper accepts 16 KiB of extensions per body; we accept that in each line.",
         why: "Some servers sign each chunk in an extension, and bodies here have thousands of chunks.",
         is_so: |difference, _| matches!(difference, HyperRefuses(why) if why.contains("chunk extensions over limit")),
     },
     Allowed {
-        what: "hyper takes 100 headers; we take what fits into 64 KiB, at most 4096.",
-        why: "An object may have more than 100 words of metadata.",
+        what: "hyper accepts 100 headers; we accept at most 4096 within 64 KiB.",
+        why: "An object may have more than 100 metadata entries.",
         is_so: |difference, bytes| {
             let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
             matches!(difference, HyperRefuses(why) if why.contains("too large")) && lines > 100
         },
     },
     Allowed {
-        what: "We take heads of at most 64 KiB; hyper takes more.",
-        why: "The largest of S3 are a tenth of it.",
+        what: "We accept heads of at most 64 KiB; hyper accepts more.",
+        why: "The largest heads of S3 are a tenth of that.",
         is_so: |difference, bytes| {
             matches!(difference, WeRefuse(why) if why.contains("longer than 64 KiB"))
                 && bytes.len() > 64 << 10

@@ -1,6 +1,5 @@
 //! Our own reading of an answer, by what `wire` says about its framing: what the engine's `Connection` does,
-//! with pieces in place of a socket. Tests of the engine hold those two against
-//! hyper, and this against those two.
+//! with pieces in place of a socket. Tests of the engine compare that with hyper, and this with that.
 
 use flatout_wire::chunked::{Chunked, Step};
 use flatout_wire::head::{self, Body};

@@ -8,21 +8,31 @@ use crate::{Group, KNOBS, Kind, Knob, format_duration, format_size};
 const PREFACE: &str = "\
 # Settings
 
-Every knob is a flag, an environment variable and a key of the config file, under the same name. A value comes from the
-first of these that has one; `flatout config show` says each value and where it came from.
+Set a value by flag, environment variable or config file, under the same name:
+
+    flatout cp --part-size 16MiB s3://bucket/key .
+    export FLATOUT_PART_SIZE=16MiB
+    part-size = \"16MiB\"                # in ~/.config/flatout/config.toml
+
+`flatout config show` prints each value and its source. If a setting has several values, the first
+of these wins:
 
 1. **flag**: `--region`.
-2. **environment**: `FLATOUT_REGION`. One that is empty counts as not set.
+2. **environment**: `FLATOUT_REGION`. An empty variable counts as not set.
 3. **profile** of `~/.config/flatout/config.toml` (see below).
-4. **found**: what other tools have set (see below), or what follows from another setting: AWS's endpoint from the
-   region, the region from the endpoint's name.
+4. **found**: the settings of other tools (see below), or values that follow from another setting:
+   AWS's endpoint from the region, the region from the endpoint's name.
 5. **default**.
 
-An unknown name is an error that says the nearest one, and a wrong value one that says where it stands.
+An unknown name is an error that suggests the nearest one. An error about a value names its source.
 
-Sizes take units: `K`, `Ki` and `KiB` are 1024 bytes, `KB` is 1000, and so on with `M`, `G`, `T`, `P`; a bare number is
-bytes. A rate is a size and `/s`; one of requests a bare number, or with `/s`. Times need one of `ms`, `s`, `m`, `h`. A switch is on as a bare flag; elsewhere write
-`true` or `false`.
+| Value | Written as |
+|---|---|
+| size | a number of bytes, or with a unit: `K`, `Ki` and `KiB` are 1024 bytes, `KB` is 1000; likewise `M`, `G`, `T`, `P` |
+| rate | a size and `/s` |
+| rate of requests | a number, alone or with `/s` |
+| time | a number and one of `ms`, `s`, `m`, `h` |
+| switch | the bare flag; elsewhere `true` or `false` |
 
 This page is generated: change `crates/settings/src/knob.rs` and run `cargo xtask docs`.
 ";
@@ -30,10 +40,12 @@ This page is generated: change `crates/settings/src/knob.rs` and run `cargo xtas
 const FILES: &str = r#"
 ## The config file
 
-`~/.config/flatout/config.toml`, below `$XDG_CONFIG_HOME` where that is set, or the file that `FLATOUT_CONFIG` names;
-`flatout config path` prints it. It is TOML: text in quotes, counts bare, switches `true` or `false`, an array of texts
-for what may be given several times. The keys at the top are the default profile's, a table `[profile.NAME]` holds
-those of another, which takes nothing from the default one.
+The file is `~/.config/flatout/config.toml`, below `$XDG_CONFIG_HOME` if that is set, or the file
+that `FLATOUT_CONFIG` names. `flatout config path` prints its path.
+
+It is TOML: text in quotes, counts bare, switches `true` or `false`, an array of texts for settings
+that may be repeated. The keys at the top are the default profile. A table `[profile.NAME]` is
+another profile, which inherits nothing from the default one.
 
 ```toml
 part-size = "16MiB"
@@ -44,10 +56,11 @@ endpoint-url = "http://minio:9000"
 parallel = 32
 ```
 
-`--profile` or `FLATOUT_PROFILE` chooses a profile of this file, of `~/.aws` and of `~/.aliyun`, whichever have it; one
-that none has is an error. The file holds no keys and no tokens: those stay with AWS's and Alibaba Cloud's own.
+`--profile` or `FLATOUT_PROFILE` selects the profile of this file, of `~/.aws` and of `~/.aliyun`,
+whichever have it. A profile that none has is an error. The file holds no keys and no tokens: those
+stay in AWS's and Alibaba Cloud's own files.
 
-## What is found
+## Settings found in other tools
 
 | Key | Variables, the first that is set | Then files |
 |---|---|---|
@@ -62,21 +75,24 @@ that none has is an error. The file holds no keys and no tokens: those stay with
 | `no-proxy` | `no_proxy`, `NO_PROXY` | |
 | `memory` | | `/proc/self/cgroup` and the least of `memory.max`, `memory.high`, `memory.limit_in_bytes` on the path that it names, else `MemTotal` of `/proc/meminfo`: a quarter of that, 256 MiB to 8 GiB |
 
-Without `--profile` and `FLATOUT_PROFILE`, `AWS_PROFILE` chooses the profile of AWS's files and `ALIBABA_CLOUD_PROFILE`
-that of `~/.aliyun`, and so with a `--profile` that those files do not have. `AWS_CONFIG_FILE`,
-`AWS_SHARED_CREDENTIALS_FILE`, `AWS_IGNORE_CONFIGURED_ENDPOINT_URLS` and `ALIBABA_CLOUD_CONFIG_FILE` mean what they mean
-to AWS's and Alibaba Cloud's tools. `HTTP_PROXY` in upper case is not read where `REQUEST_METHOD` is set: there, under CGI, a
-visitor's header becomes that variable.
+Without `--profile` and `FLATOUT_PROFILE`, `AWS_PROFILE` selects the profile of AWS's files, and
+`ALIBABA_CLOUD_PROFILE` that of `~/.aliyun`. They also do if those files lack the profile of
+`--profile`.
 
-What is AWS's serves `s3://` and what is Alibaba Cloud's serves `oss://`. The flags `--endpoint-url` and `--region` serve
-both, weaker than `--oss-endpoint` and `--oss-region`. In variables and in config.toml the general `endpoint-url` and
-`region` serve `oss://` only where no layer, what is found included, has an `oss-endpoint` or `oss-region`.
+`AWS_CONFIG_FILE`, `AWS_SHARED_CREDENTIALS_FILE`, `AWS_IGNORE_CONFIGURED_ENDPOINT_URLS` and
+`ALIBABA_CLOUD_CONFIG_FILE` work as in AWS's and Alibaba Cloud's tools. `HTTP_PROXY` in upper case
+is ignored if `REQUEST_METHOD` is set: under CGI, a visitor's header becomes that variable.
+
+AWS's settings apply to `s3://`, Alibaba Cloud's to `oss://`. The flags `--endpoint-url` and
+`--region` apply to both, but `--oss-endpoint` and `--oss-region` win for `oss://`. In variables and
+in config.toml, the general `endpoint-url` and `region` apply to `oss://` only if no layer, found
+values included, has an `oss-endpoint` or `oss-region`.
 "#;
 
 /// Above the table of the knobs that one command alone has.
 const OF_A_MOUNT: &str = "\
-Flags of `flatout mount` alone. They are options too, as all knobs are there: `-o attribute-lifetime=10s`, or with
-underscores, in fstab ([mount.md](mount.md)).
+Flags of `flatout mount` alone. Like all settings they are also options:
+`-o attribute-lifetime=10s`, or with underscores, in fstab ([mount.md](mount.md)).
 
 ";
 

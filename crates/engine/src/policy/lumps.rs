@@ -1,6 +1,6 @@
 //! How much is received at once: large lumps cost less. Of a slow connection they come so seldom that nobody can tell from a
 //! tenth of a second what it carries, and all connections of one age bring theirs at the same moments: while that is to be
-//! told, a lump is what comes in a few milliseconds (docs/decisions/lumps.md).
+//! told, a lump is what comes in a few milliseconds (docs/decisions/receive-size.md).
 
 use std::time::Duration;
 

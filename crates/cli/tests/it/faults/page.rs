@@ -14,9 +14,10 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/faults.md");
 const SERVE: &str = "`flatout serve … ";
 /// Of `flatout serve` where nothing else is said.
 const PORT: u16 = 9000;
+const COLUMNS: usize = 100;
 const REWRITE: &str = "FLATOUT_FAULTS_PAGE";
 
-/// Holds the page against the table, or writes it anew where the environment says so.
+/// Compares the page with the table, or writes it if the environment says so.
 pub fn check(rows: &[Row]) {
     let (page, path) = (render(rows), Path::new(PAGE));
     if std::env::var_os(REWRITE).is_some_and(|value| value == "write") {
@@ -59,33 +60,68 @@ fn starts(serve: &mut Command) {
 }
 
 fn render(rows: &[Row]) -> String {
-    let mut page = format!(
-        "# Bad days\n\n\
-        What goes wrong between an origin and here, what flatout does about it, and what is seen of it. Every line of the tables is \
-        a test: the fault matrix runs each fault for each command, for S3 and for OSS, over plain HTTP and over TLS, which \
-        makes no difference to what is seen. The page is written from its table (`crates/cli/tests/it/faults/table.rs`), by \
-        `{REWRITE}=write cargo test -p flatout-cli --test it faults::the_page`; a test compares.\n\n\
-        Whatever happens: nothing stands under a file's name that is not whole, and what stood there before stays; no temporary \
-        file is left, but for what the next run goes on from of a large one (docs/decisions/journal.md), and no process; no key, token or password is in what is said. What `cat` has put out before it fails \
-        is right as far as it goes, but for a flipped bit, and the exit code says that it is not all.\n\n\
-        Exit codes: 0 done, 1 failed, 5 access refused, 6 throttled out. With `-r` one object's failure stops no other; the worst \
-        code is the run's. `--retries` (10) bounds the attempts in a row that bring nothing worth while: one that landed 64 KiB starts \
-        the count again. Here `--outage-timeout 0s` counts what befalls all of an origin, too; by default it is waited for \
-        (docs/decisions/outages.md). The runs have `{}`, an object of eight parts, and a folder with an empty object, small ones and \
-        one of three parts. To see a day yourself, start `flatout serve` with the flags that stand there (and \
-        `--seed N`, `--log FILE`), and point a command at it with those that stand behind.\n\n\
-        `make faults SEEDS=100` runs the matrix with a hundred seeds; a cell that fails prints the command that runs it again.\n",
-        SETTINGS.join(" ")
-    );
+    let mut page = "# Bad days\n".to_owned();
+    let told = [
+        "This page lists the faults between an origin and flatout, the reaction of flatout, and the visible result. Every \
+         line of the tables is a test. The fault matrix runs each fault for each command, for S3 and for OSS, over plain \
+         HTTP and over TLS; TLS makes no visible difference.",
+        "The page is written from its table (`crates/cli/tests/it/faults/table.rs`), and a test compares the two. Write it \
+         with `{REWRITE}=write cargo test -p flatout-cli --test it faults::the_page`.",
+        "After every fault:",
+        "- A file has its name only if it is complete; an earlier file stays until then.\n\
+         - No process is left, and no temporary file except the partial file of a large object, from which the next run \
+         resumes (docs/decisions/journal.md).\n\
+         - No message contains a key, token or password.\n\
+         - The output of a failed `cat` is a correct prefix, unless a bit was flipped, and the exit code says that it is \
+         incomplete.",
+        "Exit codes: 0 done, 1 failed, 5 access refused, 6 throttled. With `-r` one object's failure stops no other; the \
+         worst code is the run's.",
+        "`--retries` (10) bounds the failed attempts in a row; an attempt that landed 64 KiB resets the count. These runs \
+         set `--outage-timeout 0s`, so failures of the whole origin count as well; by default flatout waits for the origin \
+         (docs/decisions/outages.md).",
+        "The runs have `{SETTINGS}`, an object of eight parts, and a folder with an empty object, small ones and one of \
+         three parts.",
+        "To reproduce a fault, start `flatout serve` with the flags below its name (and `--seed N`, `--log FILE`), and give \
+         a command the flags that follow them. `make faults SEEDS=100` runs the matrix with a hundred seeds; a failed cell \
+         prints the command that runs it again.",
+    ];
+    for text in told {
+        let text = text.replace("{REWRITE}", REWRITE).replace("{SETTINGS}", &SETTINGS.join(" "));
+        page.push('\n');
+        text.lines().for_each(|line| page.push_str(&wrapped(line)));
+    }
     for row in rows {
         section(&mut page, row);
     }
     page
 }
 
+/// The text in lines of at most 100 columns; a code span stays whole.
+fn wrapped(text: &str) -> String {
+    let (mut out, mut column, mut is_code) = (String::new(), 0, false);
+    for word in text.split_inclusive(|c| {
+        is_code ^= c == '`';
+        c == ' ' && !is_code
+    }) {
+        let columns = word.trim_end().chars().count();
+        if column > 0 && column + columns > COLUMNS {
+            out.truncate(out.trim_end().len());
+            out.push('\n');
+            column = 0;
+            if text.starts_with("- ") {
+                out.push_str("  ");
+                column = 2;
+            }
+        }
+        out.push_str(word);
+        column += word.chars().count();
+    }
+    out + "\n"
+}
+
 fn section(page: &mut String, row: &Row) {
     let Row { name, day, does, .. } = row;
-    write!(page, "\n## {name}\n\n{day}\n\n{does}\n\n").unwrap();
+    write!(page, "\n## {name}\n\n{}\n{}\n", wrapped(day), wrapped(does)).unwrap();
     let mut how = vec![format!("{SERVE}{}`", flags(row))];
     let mut settings = row.settings.join(" ");
     write!(settings, "{}--retries {}", if settings.is_empty() { "" } else { " " }, row.retries).unwrap();
@@ -98,7 +134,8 @@ fn section(page: &mut String, row: &Row) {
         Keys::NewTokens => how.push("keys from a `credential_process` with a new token each time".into()),
         Keys::SameToken => how.push("keys from a `credential_process` with the same token each time".into()),
     }
-    write!(page, "{}\n\n| command | exit | what is seen |\n|---|---|---|\n", how.join(", ")).unwrap();
+    let how = wrapped(&how.join(", "));
+    write!(page, "{how}\n| command | exit | result |\n|---|---|---|\n").unwrap();
     let mut lines: Vec<(String, Vec<String>)> = Vec::new();
     for landing in LANDINGS {
         let [s3, oss] = DIALECTS.map(|dialect| line(&(row.seen)(landing, dialect), row));
@@ -152,29 +189,31 @@ fn line(seen: &Seen, row: &Row) -> String {
     };
     let never = match (row.tunnel.replace_after, row.spare) {
         (_, 0) => "never".to_owned(),
-        (Some(_), spare) => format!("where it came before the object was replaced, at most {spare} of a run"),
+        (Some(_), spare) => {
+            format!("only for a part that landed before the replacement, at most {spare} times in a run")
+        }
         (None, spare) => {
-            format!("where a busy machine's silence passes for a stall, at most {spare} times in a run")
+            format!("only if a busy machine's silence looks like a stall, at most {spare} times in a run")
         }
     };
     match seen {
-        Seen::Whole => format!(
-            "0 | {right}; a part is asked for once more for each answer that was no good, and else {never}"
-        ),
+        Seen::Whole => {
+            format!("0 | {right}; a part is requested once more for each bad response, and otherwise {never}")
+        }
         Seen::Fails(end) => format!("{} | {}", end.exit, words(end)),
         Seen::WhenHit(end) => {
-            format!("0 or {} | where no answer is hit, {right}; else {}", end.exit, words(end))
+            format!("0 or {} | {right} if no response is hit; otherwise {}", end.exit, words(end))
         }
-        Seen::Nothing(why) => format!("| nothing to see: {why}"),
+        Seen::Nothing(why) => format!("| not applicable: {why}"),
     }
 }
 
 fn words(end: &End) -> String {
     let attempts = match (end.attempts.start(), end.attempts.end()) {
         (0, 0) => String::new(),
-        (1, 1) => ", asked for once".into(),
-        (least, most) if least == most => format!(", asked for {least} times"),
-        (least, most) => format!(", asked for {least} to {most} times"),
+        (1, 1) => ", requested once".into(),
+        (least, most) if least == most => format!(", requested {least} times"),
+        (least, most) => format!(", requested {least} to {most} times"),
     };
     format!("`{}`{attempts}", end.says.join("…").replace("\n", " "))
 }

@@ -113,9 +113,9 @@ pub enum Keys {
 #[derive(Clone, Debug)]
 pub struct Row {
     pub name: &'static str,
-    /// What the bad day is.
+    /// The fault, in a sentence.
     pub day: &'static str,
-    /// What flatout does about it.
+    /// The reaction of flatout.
     pub does: &'static str,
     pub tunnel: Tunnel,
     /// Of all connections together.
@@ -210,10 +210,11 @@ fn bodies() -> Vec<Row> {
     vec![
         Row {
             name: "stall",
-            day: "Three answers in ten fall silent in the middle of the body.",
-            does: "A body that is silent for several times what is usual is asked for again from where it stopped, on another \
-                   connection: at most two in a shard and one in twenty parts. Beyond that no byte for `--stall-timeout` is a stall: \
-                   the connection is left, what has landed stays, and the rest is asked for.",
+            day: "Three responses in ten fall silent within the body.",
+            does: "A body that is silent for several times the usual silence is requested again \
+                   from where it stopped, on another connection: at most two in a shard and one in twenty \
+                   parts. Beyond that, `--stall-timeout` without a byte is a stall: the connection is \
+                   dropped, landed bytes stay, and the rest is requested again.",
             tunnel: blows(SOME, STALL),
             spare: BUSY,
             settings: &["--stall-timeout", "1s"],
@@ -221,8 +222,9 @@ fn bodies() -> Vec<Row> {
         },
         Row {
             name: "stall-always",
-            day: "Every answer falls silent in the middle of the body.",
-            does: "A part gives up after `--retries` attempts in a row that brought nothing worth while (64 KiB).",
+            day: "Every response falls silent within the body.",
+            does: "A part fails after `--retries` attempts in a row that each landed less than 64 \
+                   KiB.",
             tunnel: blows(ALWAYS, STALL),
             retries: FEW,
             settings: &["--parallel", "16", "--stall-timeout", "1s"],
@@ -233,15 +235,16 @@ fn bodies() -> Vec<Row> {
         },
         Row {
             name: "reset",
-            day: "Three connections in ten are reset in the middle of the body.",
-            does: "The rest of the part is asked for on another connection.",
+            day: "Three connections in ten are reset within the body.",
+            does: "The rest of the part is requested on another connection.",
             tunnel: blows(SOME, FaultKind::Reset),
             ..Row::fair()
         },
         Row {
             name: "reset-always",
-            day: "Every connection is reset in the middle of the body.",
-            does: "As with stalls: attempts in a row that bring nothing worth while are counted.",
+            day: "Every connection is reset within the body.",
+            does: "A part fails after `--retries` attempts in a row that each landed less than 64 \
+                   KiB.",
             tunnel: blows(ALWAYS, FaultKind::Reset),
             retries: FEW,
             seen: |_, _| {
@@ -251,15 +254,18 @@ fn bodies() -> Vec<Row> {
         },
         Row {
             name: "truncate",
-            day: "Three bodies in ten end before their length is reached, in good order, as behind a proxy that lost its origin.",
-            does: "Lengths are counted: a body that ends early is never taken for whole. The rest is asked for.",
+            day: "Three bodies in ten end cleanly before their length is reached, as behind a proxy \
+                  that lost its origin.",
+            does: "Lengths are counted, so a short body is never taken for complete. The rest is \
+                   requested again.",
             tunnel: blows(SOME, FaultKind::Truncate),
             ..Row::fair()
         },
         Row {
             name: "truncate-always",
             day: "Every body ends before its length is reached.",
-            does: "As with stalls.",
+            does: "A part fails after `--retries` attempts in a row that each landed less than 64 \
+                   KiB.",
             tunnel: blows(ALWAYS, FaultKind::Truncate),
             retries: FEW,
             seen: |_, _| {
@@ -273,8 +279,9 @@ fn bodies() -> Vec<Row> {
         },
         Row {
             name: "slow",
-            day: "Every body trickles: a part takes longer than the stall timeout.",
-            does: "A slow body is no stall: as long as bytes come, nothing is given up and nothing asked for twice.",
+            day: "Every body is slow: a part takes longer than the stall timeout.",
+            does: "A slow body is no stall. While bytes arrive, nothing fails and nothing is \
+                   requested twice.",
             tunnel: blows(ALWAYS, FaultKind::Slow(100 << 10)),
             spare: BUSY,
             settings: &["--parallel", "8", "--stall-timeout", "1s"],
@@ -282,15 +289,18 @@ fn bodies() -> Vec<Row> {
         },
         Row {
             name: "wrong-range",
-            day: "Three ranges in ten are answered with another range, as by a cache that mixes them up.",
-            does: "Content-Range and length are held against what was asked for before a byte lands; the range is asked for again.",
+            day: "Three ranges in ten are answered with another range, as by a cache that mixes \
+                  them up.",
+            does: "Content-Range and length are compared with the request before a byte lands; the \
+                   range is requested again.",
             tunnel: blows(SOME, FaultKind::WrongRange),
             ..Row::fair()
         },
         Row {
             name: "wrong-range-always",
             day: "Every range is answered with another range.",
-            does: "Nothing lands. Objects that fit in one part are asked for whole with `-r`, and those are right.",
+            does: "Nothing lands. With `-r`, objects that fit in one part are requested whole, and \
+                   those are right.",
             tunnel: blows(ALWAYS, FaultKind::WrongRange),
             retries: FEW,
             seen: |_, _| {
@@ -300,18 +310,20 @@ fn bodies() -> Vec<Row> {
         },
         Row {
             name: "flip",
-            day: "Two bodies in ten have a bit that is another; lengths and checksums are those of the true bytes.",
-            does: "The object's checksum is held against the bytes: they never get the file's name, and are not asked for again. \
-                   What has gone into a pipe cannot be taken back: the exit code says that it was wrong. Where the origin \
-                   states no checksum of the whole, and for a range of an object, nobody can see it: `verified: none` says so.",
+            day: "Two bodies in ten have one wrong bit; lengths and checksums are those of the true \
+                  bytes.",
+            does: "The bytes are compared with the object's checksum: they never get the file's \
+                   name, and are not requested again. Bytes in a pipe cannot be taken back; the exit code \
+                   reports them. If the origin states no checksum of the whole, and for a range of an \
+                   object, the flip cannot be detected: `verified: none` says so.",
             tunnel: blows(FEWER, FaultKind::Flip),
             seen: |_, _| Seen::WhenHit(corrupt()),
             ..Row::fair()
         },
         Row {
             name: "flip-always",
-            day: "Every body has a bit that is another.",
-            does: "The same.",
+            day: "Every body has one wrong bit.",
+            does: "The object's checksum detects it, as above.",
             tunnel: blows(ALWAYS, FaultKind::Flip),
             seen: |_, _| Seen::Fails(corrupt()),
             ..Row::fair()
@@ -329,14 +341,14 @@ fn refusals() -> Vec<Row> {
         Row {
             name: "error-500",
             day: "Three requests in ten are answered with 500 InternalError.",
-            does: "They are sent again after a short wait that doubles and is spread.",
+            does: "They are retried after a short backoff that doubles, with jitter.",
             tunnel: error(SOME, "InternalError"),
             ..Row::fair()
         },
         Row {
             name: "error-500-always",
             day: "Every request is answered with 500 InternalError.",
-            does: "A part, a HEAD and a page of a listing give up after `--retries` in a row.",
+            does: "A part, a HEAD and a page of a listing fail after `--retries` failures in a row.",
             tunnel: error(ALWAYS, "InternalError"),
             retries: FEW,
             seen: |_, _| {
@@ -347,14 +359,16 @@ fn refusals() -> Vec<Row> {
         Row {
             name: "error-503",
             day: "Two requests in ten are answered with 503 SlowDown.",
-            does: "They are sent again after a longer wait; while others are served, that goes on however long it takes.",
+            does: "They are retried after a longer backoff, without limit while other requests \
+                   succeed.",
             tunnel: error(FEWER, "SlowDown"),
             ..Row::fair()
         },
         Row {
             name: "error-503-always",
             day: "Every request is answered with 503 SlowDown.",
-            does: "After `--retries` in a row, with nothing landing meanwhile, the origin's word is taken: exit code 6.",
+            does: "After `--retries` failures in a row, with nothing landing meanwhile, the \
+                   transfer fails as throttled: exit code 6.",
             tunnel: error(ALWAYS, "SlowDown"),
             retries: FEW,
             seen: |_, _| Seen::Fails(throttled()),
@@ -362,15 +376,16 @@ fn refusals() -> Vec<Row> {
         },
         Row {
             name: "error-502",
-            day: "Three requests in ten are answered with a bare 502, without a document, as by a proxy that does not reach its origin.",
-            does: "The status alone is judged: they are sent again as after a 500.",
+            day: "Three requests in ten are answered with a bare 502, without a document, as by a \
+                  proxy that does not reach its origin.",
+            does: "The status alone decides: they are retried as after a 500.",
             tunnel: error(SOME, "502"),
             ..Row::fair()
         },
         Row {
             name: "error-502-always",
             day: "Every request is answered with a bare 502.",
-            does: "As with 500 always.",
+            does: "A part, a HEAD and a page of a listing fail after `--retries` failures in a row.",
             tunnel: error(ALWAYS, "502"),
             retries: FEW,
             seen: |_, _| Seen::Fails(end(1, 2..=2, &["the origin failed (502", "(tried 2 times)"])),
@@ -379,14 +394,14 @@ fn refusals() -> Vec<Row> {
         Row {
             name: "error-429",
             day: "Two requests in ten are answered with 429 TooManyRequests.",
-            does: "As with 503.",
+            does: "They are retried as after a 503.",
             tunnel: error(FEWER, "429"),
             ..Row::fair()
         },
         Row {
             name: "error-429-always",
             day: "Every request is answered with 429 TooManyRequests.",
-            does: "As with 503 always.",
+            does: "The transfer fails as throttled, as with 503.",
             tunnel: error(ALWAYS, "429"),
             retries: FEW,
             seen: |_, _| Seen::Fails(end(6, 2..=2, &["the origin asks for less (429 TooManyRequests"])),
@@ -394,16 +409,17 @@ fn refusals() -> Vec<Row> {
         },
         Row {
             name: "throttle",
-            day: "The origin lets four requests a second in and answers the others with 503 SlowDown.",
-            does: "Those wait and come again; a part does not give up as long as others are served.",
+            day: "The origin accepts four requests a second and answers the others with 503 \
+                  SlowDown.",
+            does: "Those wait and are retried; a part does not fail while other requests succeed.",
             tunnel: Tunnel { throttle: Some(4.0), ..Tunnel::default() },
             settings: &["--parallel", "16"],
             ..Row::fair()
         },
         Row {
             name: "throttle-out",
-            day: "The origin lets hardly any request in.",
-            does: "As with 503 always.",
+            day: "The origin accepts hardly any request.",
+            does: "The transfer fails as throttled, as with 503 always.",
             tunnel: Tunnel { throttle: Some(0.01), ..Tunnel::default() },
             retries: FEW,
             seen: |_, dialect| {
@@ -417,8 +433,9 @@ fn refusals() -> Vec<Row> {
         },
         Row {
             name: "qos-delay",
-            day: "The origin lets four requests a second in and tells the others how long they were held back.",
-            does: "`x-oss-qos-delay-time` is waited for, as `Retry-After` is.",
+            day: "The origin accepts four requests a second and tells the others how long they were \
+                  held back.",
+            does: "The retry waits for `x-oss-qos-delay-time`, as for `Retry-After`.",
             tunnel: Tunnel {
                 throttle: Some(4.0),
                 qos_delay: Some(Duration::from_millis(400)),
@@ -434,8 +451,9 @@ fn refusals() -> Vec<Row> {
         Row {
             name: "error-403",
             day: "Two requests in ten are answered with 403 AccessDenied.",
-            does: "Asking again would bring the same: the object fails at once. The HEAD that asks S3 for a checksum may be \
-                   refused without that: the object is whole, and `verified: none` says why.",
+            does: "A retry would bring the same, so the object fails at once. The HEAD that asks S3 \
+                   for a checksum may be refused without harm: the object is complete, and `verified: \
+                   none` says why.",
             tunnel: error(FEWER, "AccessDenied"),
             seen: |_, _| Seen::WhenHit(denied()),
             ..Row::fair()
@@ -443,14 +461,15 @@ fn refusals() -> Vec<Row> {
         Row {
             name: "error-403-always",
             day: "Every request is answered with 403 AccessDenied.",
-            does: "The first refusal ends it, with a hint at keys and policy.",
+            does: "The first refusal ends the run, with a hint about keys and policy.",
             tunnel: error(ALWAYS, "AccessDenied"),
             seen: |_, _| Seen::Fails(denied()),
             ..Row::fair()
         },
         Row {
             name: "error-404",
-            day: "Two requests in ten are answered with 404 NoSuchKey, as when the object is deleted while it is read.",
+            day: "Two requests in ten are answered with 404 NoSuchKey, as when the object is \
+                  deleted during the read.",
             does: "The object fails at once.",
             tunnel: error(FEWER, "NoSuchKey"),
             seen: |_, _| Seen::WhenHit(missing()),
@@ -459,7 +478,7 @@ fn refusals() -> Vec<Row> {
         Row {
             name: "error-404-always",
             day: "Every request is answered with 404 NoSuchKey.",
-            does: "The first refusal ends it.",
+            does: "The first refusal ends the run.",
             tunnel: error(ALWAYS, "NoSuchKey"),
             seen: |_, _| Seen::Fails(missing()),
             ..Row::fair()
@@ -484,9 +503,9 @@ fn objects() -> Vec<Row> {
     vec![Row {
         name: "replace",
         day: "After a few requests the object is replaced by another of the same length.",
-        does: "Every range is pinned to the version of the first answer, and every answer held against it: bytes of two versions \
-               are never mixed. Into a file or a folder such an object is read once more, whole, with what had come of it; as a stream \
-               it is the user's to start again.",
+        does: "Every range is pinned to the version of the first response, and every response is \
+               compared with it: bytes of two versions are never mixed. Into a file or a folder, such an \
+               object is read once more from the start. A stream fails, and the user restarts it.",
         // Of three parts.
         spare: 2,
         tunnel: Tunnel { replace_after: Some(3), ..Tunnel::default() },
@@ -506,8 +525,9 @@ fn keys() -> Vec<Row> {
     vec![
         Row {
             name: "expired-token",
-            day: "The session token expires while the object is read; whoever gives keys has new ones.",
-            does: "Each time the provider is asked once, all parts wait for its answer, and each is asked for again with the new keys.",
+            day: "The session token expires during the read; the provider of keys has new ones.",
+            does: "Each time the provider is asked once. All parts wait for its answer, and each is \
+                   retried with the new keys.",
             tunnel: expires.clone(),
             keys: Keys::NewTokens,
             settings: &["--parallel", "2"],
@@ -515,7 +535,7 @@ fn keys() -> Vec<Row> {
         },
         Row {
             name: "expired-token-stays",
-            day: "The session token expires while the object is read, and there is no newer one.",
+            day: "The session token expires during the read, and there is no newer one.",
             does: "The provider is asked once more; the same keys are not sent again.",
             tunnel: expires,
             keys: Keys::SameToken,
@@ -550,7 +570,7 @@ fn keys() -> Vec<Row> {
         Row {
             name: "clock-ahead",
             day: "This machine's clock is three hours ahead of the origin's.",
-            does: "The same.",
+            does: "The refusal is final, and the hint says by how much the clock is wrong.",
             tunnel: Tunnel { clock: -3 * 3_600, ..Tunnel::default() },
             seen: |_, _| {
                 Seen::Fails(skewed(&[
@@ -577,14 +597,14 @@ fn ways() -> Vec<Row> {
         Row {
             name: "rate-falls",
             day: "The origin's rate falls to a third in the middle of the transfer.",
-            does: "Nothing: what is slow is not broken.",
+            does: "Nothing: a slow origin is not a broken one.",
             total: Some(Rates { first: 1 << 20, then: vec![(Duration::from_millis(400), 341 << 10)] }),
             ..Row::fair()
         },
         Row {
             name: "dead-address",
-            day: "The only address that the origin's name has takes no connection.",
-            does: "After `--connect-timeout` the address is given up, and tried again as often as `--retries` says.",
+            day: "The only address of the origin's name accepts no connection.",
+            does: "After `--connect-timeout` the address fails, and is retried `--retries` times.",
             addresses: Addresses::Dead,
             retries: FEW,
             settings: &["--connect-timeout", "500ms"],
@@ -593,9 +613,10 @@ fn ways() -> Vec<Row> {
         },
         Row {
             name: "dead-and-live-address",
-            day: "One of the origin's two addresses takes no connection.",
-            does: "It costs a quarter of a second and no retry: then the other address is tried beside it. After its connect \
-                   timeout it rests, and after 10 s one connection tries it again.",
+            day: "One of the origin's two addresses accepts no connection.",
+            does: "It costs a quarter of a second and no retry: then the other address is tried \
+                   beside it. After its connect timeout the dead address gets no connections for 10 s, \
+                   then one connection tries it again.",
             addresses: Addresses::DeadAndLive,
             retries: 0,
             settings: &["--connect-timeout", "10s"],
@@ -604,8 +625,9 @@ fn ways() -> Vec<Row> {
         Row {
             name: "slow-and-live-address",
             day: "One of the origin's two addresses is slow.",
-            does: "Both are used, and what is slow is not broken; but an address whose connections carry less than half of what \
-                   others carry rests, and what is on its way there goes on elsewhere.",
+            does: "Both are used. If the connections of one address carry less than half of the \
+                   others', it gets no connections for a while, and its bodies in flight continue on the \
+                   other.",
             addresses: Addresses::SlowAndLive,
             ..Row::fair()
         },
