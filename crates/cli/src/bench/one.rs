@@ -10,6 +10,7 @@ use flatout_engine::{Client, Dialect, Get, Landing, PartRecord, Report, Watch, s
 use flatout_wire::endpoint::Scheme;
 use flatout_wire::location::Location;
 use flatout_wire::request::Request;
+use rustix::fs::{FallocateFlags, fallocate};
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use crate::bench::clock::{Clock, Elapsed, Words, run};
@@ -206,7 +207,7 @@ fn ground(target: Target, bytes: u64) -> io::Result<(Ground, Option<Drain>)> {
         Target::Stream(drain, pipe) => (Ground::Pipe(pipe), Some(drain)),
         Target::File(path) => {
             let file = OpenOptions::new().write(true).create_new(true).open(path)?;
-            sys::reserve(&file, bytes)?;
+            fallocate(&file, FallocateFlags::empty(), 0, bytes)?;
             (Ground::File(file), None)
         }
     })

@@ -2,45 +2,57 @@
 
 use std::io::{self, Read};
 use std::net::TcpStream;
-use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::retry_on_intr;
+use rustix::time::Timespec;
 
 use super::ground::{Ground, Part, Parts};
 use super::{HEAD_PIECE_BYTES, Job, Shape, closed_early};
 use crate::bench::run::Row;
-use crate::sys::Epoll;
 
 /// An origin that says nothing for this long is given up.
-const SILENCE_MS: i32 = 30_000;
+const SILENCE: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 
 /// Fetches everything once.
 pub fn fetch(job: &Job, shape: Shape, ground: &mut Ground) -> io::Result<Vec<Row>> {
     let parts = ground.parts(job, shape.connections);
-    let mut epoll = Epoll::new(shape.connections as usize)?;
+    let set = epoll::create(CreateFlags::CLOEXEC)?;
+    let mut events: Vec<Event> = Vec::with_capacity(shape.connections as usize);
     let mut scratch = vec![0; shape.receive_bytes];
     let mut connections = Vec::new();
     for number in 0..shape.connections {
         let mut connection = Connection::open(job, number)?;
         connection.ask_next(&parts)?;
         if connection.part.is_some() {
-            epoll.add(connection.socket.as_fd(), number.into())?;
+            watch(&set, &connection)?;
         }
         connections.push(connection);
     }
     while connections.iter().any(|connection| connection.part.is_some()) {
-        let ready: Vec<u64> = epoll.wait(SILENCE_MS)?.collect();
-        if ready.is_empty() {
+        events.clear();
+        if retry_on_intr(|| epoll::wait(&set, spare_capacity(&mut events), Some(&SILENCE)))? == 0 {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "the origin fell silent"));
         }
-        for key in ready {
-            let connection = &mut connections[key as usize];
+        for event in &events {
+            let number = event.data;
+            let connection = &mut connections[number.u64() as usize];
             match connection.receive(&mut scratch, &parts)? {
                 Next::Same => {}
-                Next::Renewed => epoll.add(connection.socket.as_fd(), key)?,
-                Next::Idle => epoll.remove(connection.socket.as_fd())?,
+                Next::Renewed => watch(&set, connection)?,
+                Next::Idle => epoll::delete(&set, &connection.socket)?,
             }
         }
     }
     Ok(connections.into_iter().flat_map(|connection| connection.rows).collect())
+}
+
+/// Level-triggered; closing the socket takes it out of the set.
+fn watch(set: &OwnedFd, connection: &Connection) -> io::Result<()> {
+    let key = EventData::new_u64(connection.number.into());
+    Ok(epoll::add(set, &connection.socket, key, EventFlags::IN)?)
 }
 
 /// What the set of watched sockets needs to know after a receive.
