@@ -150,7 +150,8 @@ knobs! {
             "PEM file of certificates to trust for TLS in place of the system's";
 
         proxy: Option<String> = "proxy", Text, "",
-            "Proxy for every origin, as in http://proxy:3128, in place of HTTPS_PROXY and HTTP_PROXY";
+            "Proxy for every origin, as in http://proxy:3128, in place of HTTPS_PROXY and HTTP_PROXY, which \
+             are not used for localhost, 127.0.0.1 and ::1";
 
         /// As in the variable `NO_PROXY`.
         no_proxy: Option<String> = "no-proxy", Text, "",
@@ -185,7 +186,7 @@ knobs! {
 
         /// What the engine may hold in this process; 256 MiB where nobody has looked how much there is.
         memory_bytes: u64 = "memory", Size { min: 16 << 20, max: 1 << 40 }, "auto" via memory,
-            "Most memory to take, the caller's buffers and files left out; auto: a quarter of what the \
+            "Maximum memory to use, not counting the caller's buffers and files; auto: a quarter of what the \
              control group or else the machine has, from 256MiB to 8GiB";
 
         /// Received a second at most.
@@ -198,7 +199,8 @@ knobs! {
     }
     Patience {
         connect_timeout_ms: u64 = "connect-timeout", Duration { min_ms: 1, max_ms: 600_000 }, "5s",
-            "How long a connection may take to come about";
+            "Timeout for opening a connection. An origin that has never accepted one is given up after 10s in \
+             total, or after the first timeout if that is longer";
 
         stall_timeout_ms: u64 = "stall-timeout", Duration { min_ms: 10, max_ms: 3_600_000 }, "20s",
             "Ask again when no byte has come for this long";
