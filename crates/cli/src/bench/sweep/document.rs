@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use flatout_ambient::Row as Setting;
+use flatout_ambient::SettingRow as Setting;
 use flatout_settings::Kind;
 use serde::Serialize;
 

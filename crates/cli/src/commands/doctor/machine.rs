@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use flatout_ambient::Grants;
+use flatout_ambient::GroupLimits;
 
 /// What transfers run on.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -59,7 +59,7 @@ impl Machine {
     pub fn look(root: &Path) -> Machine {
         let (cpuinfo, meminfo) = (read(root, "proc/cpuinfo"), read(root, "proc/meminfo"));
         let (status, limits) = (read(root, "proc/self/status"), read(root, "proc/self/limits"));
-        let groups = Grants::look(root);
+        let groups = GroupLimits::look(root);
         let memory_bytes = kib(&meminfo, "MemTotal");
         let cores = list_length(&read(root, "sys/devices/system/cpu/online"));
         let allowed = field(&status, "Cpus_allowed_list").map_or(0, |list| list_length(&list));
