@@ -9,7 +9,7 @@ use crate::events::{self, Versioned};
 use crate::exit::Exit;
 use crate::failure::{Failure, one_line};
 use crate::signal::Interrupt;
-use crate::stdout::{self, Out};
+use crate::stdout::{self, Stdout};
 
 /// What goes through standard output during a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct Console {
     lost_report: Cell<bool>,
     /// It has been said that standard output refuses.
     said_of_stdout: Cell<bool>,
-    out: RefCell<BufWriter<Out>>,
+    out: RefCell<BufWriter<Stdout>>,
 }
 
 impl Console {
@@ -49,7 +49,7 @@ impl Console {
             reports_only: Cell::default(),
             lost_report: Cell::default(),
             said_of_stdout: Cell::default(),
-            out: RefCell::new(BufWriter::new(Out)),
+            out: RefCell::new(BufWriter::new(Stdout)),
         }
     }
 

@@ -11,9 +11,9 @@ use crate::sys;
 pub const PIPE_BYTES: usize = 1 << 20;
 
 /// Standard output without std's buffer, and without its rule that a write to a closed one succeeds.
-pub struct Out;
+pub struct Stdout;
 
-impl Write for Out {
+impl Write for Stdout {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         Ok(rustix::io::write(rustix::stdio::stdout(), bytes)?)
     }

@@ -9,16 +9,16 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::retry_on_intr;
 use rustix::time::Timespec;
 
-use super::ground::{Ground, Part, Parts};
-use super::{HEAD_PIECE_BYTES, Job, Shape, closed_early};
-use crate::bench::run::Row;
+use super::sink::{FloorPart, FloorSink, PartQueue};
+use super::{FloorJob, FloorShape, HEAD_PIECE_BYTES, closed_early};
+use crate::bench::run::PartTiming;
 
 /// An origin that says nothing for this long is given up.
 const SILENCE: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 
 /// Fetches everything once.
-pub fn fetch(job: &Job, shape: Shape, ground: &mut Ground) -> io::Result<Vec<Row>> {
-    let parts = ground.parts(job, shape.connections);
+pub fn fetch(job: &FloorJob, shape: FloorShape, sink: &mut FloorSink) -> io::Result<Vec<PartTiming>> {
+    let parts = sink.parts(job, shape.connections);
     let set = epoll::create(CreateFlags::CLOEXEC)?;
     let mut events: Vec<Event> = Vec::with_capacity(shape.connections as usize);
     let mut scratch = vec![0; shape.receive_bytes];
@@ -40,9 +40,9 @@ pub fn fetch(job: &Job, shape: Shape, ground: &mut Ground) -> io::Result<Vec<Row
             let number = event.data;
             let connection = &mut connections[number.u64() as usize];
             match connection.receive(&mut scratch, &parts)? {
-                Next::Same => {}
-                Next::Renewed => watch(&set, connection)?,
-                Next::Idle => epoll::delete(&set, &connection.socket)?,
+                AfterReceive::Same => {}
+                AfterReceive::Renewed => watch(&set, connection)?,
+                AfterReceive::Idle => epoll::delete(&set, &connection.socket)?,
             }
         }
     }
@@ -56,7 +56,7 @@ fn watch(set: &OwnedFd, connection: &Connection) -> io::Result<()> {
 }
 
 /// What the set of watched sockets needs to know after a receive.
-enum Next {
+enum AfterReceive {
     Same,
     /// The origin closes after each answer: there is a new socket to watch.
     Renewed,
@@ -65,21 +65,21 @@ enum Next {
 }
 
 struct Connection<'a> {
-    job: &'a Job,
+    job: &'a FloorJob,
     number: u32,
     socket: TcpStream,
     head: Vec<u8>,
     keep_alive: bool,
-    part: Option<Part<'a>>,
+    part: Option<FloorPart<'a>>,
     spare: Option<Vec<u8>>,
     start_s: f64,
     /// Set once the head is whole.
     first_byte_s: Option<f64>,
-    rows: Vec<Row>,
+    rows: Vec<PartTiming>,
 }
 
 impl<'a> Connection<'a> {
-    fn open(job: &'a Job, number: u32) -> io::Result<Connection<'a>> {
+    fn open(job: &'a FloorJob, number: u32) -> io::Result<Connection<'a>> {
         Ok(Connection {
             job,
             number,
@@ -94,7 +94,7 @@ impl<'a> Connection<'a> {
         })
     }
 
-    fn ask_next(&mut self, parts: &Parts<'a>) -> io::Result<()> {
+    fn ask_next(&mut self, parts: &PartQueue<'a>) -> io::Result<()> {
         self.part = parts.next(self.spare.take());
         self.first_byte_s = None;
         self.head.clear();
@@ -106,8 +106,8 @@ impl<'a> Connection<'a> {
     }
 
     /// One receive. Level-triggered events promise that it does not block.
-    fn receive(&mut self, scratch: &mut [u8], parts: &Parts<'a>) -> io::Result<Next> {
-        let Some(mut part) = self.part.take() else { return Ok(Next::Idle) };
+    fn receive(&mut self, scratch: &mut [u8], parts: &PartQueue<'a>) -> io::Result<AfterReceive> {
+        let Some(mut part) = self.part.take() else { return Ok(AfterReceive::Idle) };
         match self.first_byte_s {
             None => self.receive_head(&mut part, scratch)?,
             Some(_) => {
@@ -118,7 +118,7 @@ impl<'a> Connection<'a> {
         }
         if self.first_byte_s.is_none() || !part.is_whole() {
             self.part = Some(part);
-            return Ok(Next::Same);
+            return Ok(AfterReceive::Same);
         }
         self.finish(part, parts)?;
         if !self.keep_alive {
@@ -126,15 +126,15 @@ impl<'a> Connection<'a> {
         }
         self.ask_next(parts)?;
         Ok(match (&self.part, self.keep_alive) {
-            (Some(_), true) => Next::Same,
-            (Some(_), false) => Next::Renewed,
+            (Some(_), true) => AfterReceive::Same,
+            (Some(_), false) => AfterReceive::Renewed,
             // A socket that was replaced left the set when it was closed.
-            (None, false) => Next::Same,
-            (None, true) => Next::Idle,
+            (None, false) => AfterReceive::Same,
+            (None, true) => AfterReceive::Idle,
         })
     }
 
-    fn receive_head(&mut self, part: &mut Part, scratch: &mut [u8]) -> io::Result<()> {
+    fn receive_head(&mut self, part: &mut FloorPart, scratch: &mut [u8]) -> io::Result<()> {
         let before = self.head.len();
         self.head.resize(before + HEAD_PIECE_BYTES, 0);
         let received = self.socket.read(&mut self.head[before..])?;
@@ -152,12 +152,12 @@ impl<'a> Connection<'a> {
         Ok(())
     }
 
-    fn finish(&mut self, part: Part, parts: &Parts) -> io::Result<()> {
+    fn finish(&mut self, part: FloorPart, parts: &PartQueue) -> io::Result<()> {
         let (index, bytes) = (part.index, part.range.end - part.range.start);
         if let Some(kept) = part.into_kept() {
             self.spare = parts.order().write_or_keep(index, kept)?;
         }
-        self.rows.push(Row {
+        self.rows.push(PartTiming {
             index,
             address: self.job.address.to_string(),
             connection: self.number,

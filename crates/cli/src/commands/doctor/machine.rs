@@ -45,7 +45,7 @@ pub struct Limit {
 
 /// A folder that files may be written to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct WritableFolder {
     /// `current folder`
     pub name: &'static str,
     pub path: PathBuf,
@@ -95,13 +95,13 @@ impl Machine {
     }
 }
 
-impl Place {
+impl WritableFolder {
     /// `root` is where the table of mounts is; the folder is this machine's.
-    pub fn look(root: &Path, name: &'static str, path: PathBuf) -> Place {
+    pub fn look(root: &Path, name: &'static str, path: PathBuf) -> WritableFolder {
         let whole = path.canonicalize().unwrap_or_else(|_| path.clone());
         let file_system = file_system(&read(root, "proc/self/mounts"), &whole).unwrap_or_default();
         let free_bytes = rustix::fs::statvfs(&path).ok().map(|fs| fs.f_bavail.saturating_mul(fs.f_frsize));
-        Place { name, path, file_system, free_bytes }
+        WritableFolder { name, path, file_system, free_bytes }
     }
 }
 
@@ -272,7 +272,7 @@ mod tests {
         assert!(machine.cores >= 1 && machine.allowed_cores >= 1 && machine.memory_bytes > 0, "{machine:?}");
         assert!(machine.open_files.is_some() && !machine.kernel.is_empty(), "{machine:?}");
         assert!(ticks(Path::new("/")).is_some_and(|(busy, all)| busy <= all && all > 0));
-        let here = Place::look(Path::new("/"), "current folder", std::env::current_dir().unwrap());
+        let here = WritableFolder::look(Path::new("/"), "current folder", std::env::current_dir().unwrap());
         assert!(here.free_bytes.is_some() && !here.file_system.is_empty(), "{here:?}");
     }
 
