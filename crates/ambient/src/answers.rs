@@ -4,7 +4,9 @@
 use flatout_engine::Reply;
 use flatout_engine::credentials::Grant;
 
-use crate::credentials::{Answer, Lack, json_grant, printed_by_alibaba, printed_by_aws, sts_grant};
+use crate::credentials::{
+    ProviderError, ProviderResult, json_grant, printed_by_alibaba, printed_by_aws, sts_grant,
+};
 
 /// A JSON answer of metadata, of an agent, of SSO, of Alibaba Cloud's STS.
 ///
@@ -27,9 +29,9 @@ pub fn printed_keys(bytes: &[u8]) -> [Result<Grant, String>; 2] {
     [printed_by_aws(bytes), printed_by_alibaba(bytes)].map(in_words)
 }
 
-fn in_words(answer: Answer) -> Result<Grant, String> {
+fn in_words(answer: ProviderResult) -> Result<Grant, String> {
     answer.map_err(|lack| match lack {
-        Lack::Nothing(why) | Lack::Failed(why) => why,
+        ProviderError::Nothing(why) | ProviderError::Failed(why) => why,
     })
 }
 

@@ -16,7 +16,7 @@ use crate::{AmbientError, Environment, text};
 
 /// One setting.
 #[derive(Clone, Debug)]
-pub(crate) struct Setting {
+pub(crate) struct ProfileSetting {
     pub(crate) value: String,
     /// `~/.aws/config:3`
     pub(crate) place: String,
@@ -24,16 +24,16 @@ pub(crate) struct Setting {
 
 /// Settings by name, in lower case.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Section(BTreeMap<String, Setting>);
+pub(crate) struct ProfileSettings(BTreeMap<String, ProfileSetting>);
 
-impl Section {
+impl ProfileSettings {
     /// A value; one that is empty counts as not there.
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
         self.setting(key).map(|setting| setting.value.as_str())
     }
 
     /// The same with its place.
-    pub(crate) fn setting(&self, key: &str) -> Option<&Setting> {
+    pub(crate) fn setting(&self, key: &str) -> Option<&ProfileSetting> {
         self.0.get(key).filter(|setting| !setting.value.is_empty())
     }
 }
@@ -41,30 +41,30 @@ impl Section {
 /// What both files hold.
 #[derive(Default)]
 pub(crate) struct AwsFiles {
-    profiles: BTreeMap<String, Section>,
-    sso_sessions: BTreeMap<String, Section>,
-    services: BTreeMap<String, Section>,
+    profiles: BTreeMap<String, ProfileSettings>,
+    sso_sessions: BTreeMap<String, ProfileSettings>,
+    services: BTreeMap<String, ProfileSettings>,
     places: Vec<PathBuf>,
     ignores_endpoints: bool,
     /// Files that cannot be read, and why.
     unread: Vec<String>,
     /// Lines that are none, and why.
-    slips: Vec<String>,
+    syntax_errors: Vec<String>,
 }
 
 /// Which profile is meant, and who said so.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Chosen {
+pub(crate) struct ChosenProfile {
     pub(crate) name: String,
     /// Somebody asked for this one by name: it must be there.
     pub(crate) named: bool,
 }
 
 /// The profile of `AWS_PROFILE`, or `default`.
-pub(crate) fn chosen(environment: &Environment) -> Result<Chosen, AmbientError> {
+pub(crate) fn chosen(environment: &Environment) -> Result<ChosenProfile, AmbientError> {
     Ok(match asked_for(environment)? {
-        Some((_, name)) => Chosen { name, named: true },
-        None => Chosen { name: "default".into(), named: false },
+        Some((_, name)) => ChosenProfile { name, named: true },
+        None => ChosenProfile { name: "default".into(), named: false },
     })
 }
 
@@ -99,10 +99,10 @@ impl AwsFiles {
 
     /// What is wrong with the files, in words.
     pub(crate) fn faults(&self) -> impl Iterator<Item = &String> {
-        self.unread.iter().chain(&self.slips)
+        self.unread.iter().chain(&self.syntax_errors)
     }
 
-    /// The files, where nothing is wrong with them: who looks for keys must not take others for a slip in these.
+    /// The files, where nothing is wrong with them: who looks for keys must not take others for an error in these.
     ///
     /// # Errors
     /// The first fault.
@@ -117,7 +117,7 @@ impl AwsFiles {
     }
 
     /// The settings of a profile.
-    pub(crate) fn profile(&self, name: &str) -> Option<&Section> {
+    pub(crate) fn profile(&self, name: &str) -> Option<&ProfileSettings> {
         self.profiles.get(name)
     }
 
@@ -145,13 +145,13 @@ impl AwsFiles {
     }
 
     /// The settings of `[sso-session NAME]`.
-    pub(crate) fn sso_session(&self, name: &str) -> Option<&Section> {
+    pub(crate) fn sso_session(&self, name: &str) -> Option<&ProfileSettings> {
         self.sso_sessions.get(name)
     }
 
     /// Where a profile sends the calls of a service (`s3`, `sts`): the services section that it names, its own
     /// `s3.endpoint_url`, its general `endpoint_url`. The key's name comes with it.
-    pub(crate) fn endpoint_url(&self, profile: &str, service: &str) -> Option<(String, &Setting)> {
+    pub(crate) fn endpoint_url(&self, profile: &str, service: &str) -> Option<(String, &ProfileSetting)> {
         let profile = self.profiles.get(profile)?;
         let ignored = profile.get("ignore_configured_endpoint_urls");
         if self.ignores_endpoints || ignored.is_some_and(|value| value.eq_ignore_ascii_case("true")) {
@@ -171,30 +171,34 @@ impl AwsFiles {
         places.join(" and ")
     }
 
-    fn add(&mut self, path: PathBuf, home: &Home, sort_in: fn(&mut AwsFiles, &str, Section)) {
+    fn add(&mut self, path: PathBuf, home: &Home, sort_in: fn(&mut AwsFiles, &str, ProfileSettings)) {
         let file = home.short(&path);
         match read_named(&path, &file) {
             Err(why) => self.unread.push(why),
             Ok(None) => {}
             Ok(Some(text)) => {
-                let (mut sections, slip) = ini::parse(&text);
+                let (mut sections, syntax_error) = ini::parse(&text);
                 // `[profile default]` is the default profile's other name, and with AWS the stronger.
                 sections.sort_by_key(|section| section.name != "default");
-                self.slips.extend(slip.map(|slip| format!("{file}: line {}: {}", slip.line, slip.what)));
+                self.syntax_errors.extend(syntax_error.map(|syntax_error| {
+                    format!("{file}: line {}: {}", syntax_error.line, syntax_error.what)
+                }));
                 for section in sections {
                     let at = |line: usize| format!("{file}:{line}");
                     let settings = section.entries.into_iter();
                     let settings = settings
-                        .map(|entry| (entry.key, Setting { value: entry.value, place: at(entry.line) }))
+                        .map(|entry| {
+                            (entry.key, ProfileSetting { value: entry.value, place: at(entry.line) })
+                        })
                         .collect();
-                    sort_in(self, &section.name, Section(settings));
+                    sort_in(self, &section.name, ProfileSettings(settings));
                 }
             }
         }
         self.places.push(path);
     }
 
-    fn add_config(&mut self, title: &str, section: Section) {
+    fn add_config(&mut self, title: &str, section: ProfileSettings) {
         let (table, name) = match title.split_once(' ') {
             None if title == "default" => (&mut self.profiles, title),
             Some(("profile", name)) => (&mut self.profiles, name),
@@ -205,7 +209,7 @@ impl AwsFiles {
         table.entry(name.to_owned()).or_default().0.extend(section.0);
     }
 
-    fn add_credentials(&mut self, title: &str, section: Section) {
+    fn add_credentials(&mut self, title: &str, section: ProfileSettings) {
         self.profiles.entry(title.to_owned()).or_default().0.extend(section.0);
     }
 }
@@ -325,7 +329,7 @@ mod tests {
     fn the_profile_is_that_of_the_environment() {
         let check = |table: &[(&str, &str)], name: &str, named: bool| {
             let table = table.iter().map(|(name, value)| (name.into(), value.into())).collect();
-            assert_eq!(chosen(&table).unwrap(), Chosen { name: name.into(), named });
+            assert_eq!(chosen(&table).unwrap(), ChosenProfile { name: name.into(), named });
         };
         check(&[], "default", false);
         check(&[("AWS_PROFILE", "")], "default", false);

@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 
 /// What is granted; `None` is no limit, or none that can be seen from here.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Grants {
+pub struct GroupLimits {
     /// Cores' worth of time.
     pub cores: Option<f64>,
     pub memory_bytes: Option<u64>,
 }
 
-impl Grants {
+impl GroupLimits {
     /// Of this process, by what stands under `root`.
-    pub fn look(root: &Path) -> Grants {
+    pub fn look(root: &Path) -> GroupLimits {
         let table = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
-        let mut grants = Grants::default();
+        let mut grants = GroupLimits::default();
         for line in table.lines() {
             let mut columns = line.splitn(3, ':');
             let (Some(_), Some(controllers), Some(path)) = (columns.next(), columns.next(), columns.next())
@@ -49,16 +49,16 @@ impl Grants {
         let path = if path.split('/').any(|name| name == "..") { "" } else { path };
         let own = mount.join(path.trim_start_matches('/'));
         for group in own.ancestors().take_while(|group| group.starts_with(mount)) {
-            let group = Group(group.to_owned());
+            let group = GroupFolder(group.to_owned());
             self.cores = least(self.cores, group.cores());
             self.memory_bytes = least(self.memory_bytes, group.memory_bytes());
         }
     }
 }
 
-struct Group(PathBuf);
+struct GroupFolder(PathBuf);
 
-impl Group {
+impl GroupFolder {
     /// Version 2 writes `QUOTA PERIOD` or `max PERIOD`, version 1 a file for each and -1.
     fn cores(&self) -> Option<f64> {
         let (quota, period) = match self.text("cpu.max") {
@@ -108,7 +108,7 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        assert_eq!(Grants::look(folder.path()), Grants { cores, memory_bytes }, "{files:?}");
+        assert_eq!(GroupLimits::look(folder.path()), GroupLimits { cores, memory_bytes }, "{files:?}");
     }
 
     #[test]

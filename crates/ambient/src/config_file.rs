@@ -1,5 +1,5 @@
 //! Our own config.toml: keys of the default profile at the top, `[profile.NAME]` tables for others, each value with
-//! its place. Every key and value of every profile is checked, whichever is chosen: a slip shows at once.
+//! its place. Every key and value of every profile is checked, whichever is chosen: an error shows at once.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
@@ -32,12 +32,12 @@ pub(crate) struct ConfigFile {
 #[derive(Debug)]
 pub(crate) struct Profile {
     pub name: String,
-    pub entries: Vec<Entry>,
+    pub entries: Vec<ConfigEntry>,
 }
 
 /// One key.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct ConfigEntry {
     pub knob: &'static Knob,
     /// As a user would write it on the command line; several only for a repeatable knob.
     pub values: Vec<String>,
@@ -47,7 +47,7 @@ pub(crate) struct Entry {
 
 impl ConfigFile {
     /// The keys of that profile; none when the file has no such profile.
-    pub fn profile(&self, name: &str) -> &[Entry] {
+    pub fn profile(&self, name: &str) -> &[ConfigEntry] {
         self.profiles.iter().find(|profile| profile.name == name).map_or(&[], |profile| &profile.entries)
     }
 }
@@ -98,7 +98,7 @@ fn is_own(environment: &Environment) -> Result<bool, AmbientError> {
 
 /// The same from text; `file` is for places.
 pub(crate) fn parse(file: &str, text: &str) -> Result<ConfigFile, AmbientError> {
-    let source = Source { file, text };
+    let source = ConfigSource { file, text };
     let table = DeTable::parse(text).map_err(|error| ConfigError::Syntax {
         place: source.place(error.span().map_or(0, |span| span.start)),
         why: error.message().trim().replace('\n', "; "),
@@ -123,12 +123,12 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<ConfigFile, AmbientError> 
 
 type Key<'a> = Spanned<toml::de::DeString<'a>>;
 
-struct Source<'a> {
+struct ConfigSource<'a> {
     file: &'a str,
     text: &'a str,
 }
 
-impl Source<'_> {
+impl ConfigSource<'_> {
     fn profiles(&self, tables: &DeTable<'_>) -> Result<Vec<Profile>, AmbientError> {
         let mut profiles = Vec::new();
         for (name, value) in tables {
@@ -151,7 +151,7 @@ impl Source<'_> {
     }
 
     /// One key, its value of the right kind and within the knob's bounds.
-    fn entry(&self, key: &Key<'_>, value: &Spanned<DeValue<'_>>) -> Result<Entry, AmbientError> {
+    fn entry(&self, key: &Key<'_>, value: &Spanned<DeValue<'_>>) -> Result<ConfigEntry, AmbientError> {
         let name = key.get_ref().as_ref();
         let place = self.place(key.span().start);
         if name == "profile" {
@@ -176,7 +176,7 @@ impl Source<'_> {
                 .set(knob.name, value)
                 .map_err(|cause| AmbientError::Setting { place: place(), cause: Box::new(cause) })?;
         }
-        Ok(Entry { knob, values, place })
+        Ok(ConfigEntry { knob, values, place })
     }
 
     fn values(&self, knob: &Knob, value: &Spanned<DeValue<'_>>) -> Result<Vec<String>, ConfigError> {

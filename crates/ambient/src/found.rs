@@ -5,7 +5,7 @@
 
 use flatout_engine::Dialect;
 
-use crate::aws_profile::{self, AwsFiles, Setting};
+use crate::aws_profile::{self, AwsFiles, ProfileSetting};
 use crate::files::read_named;
 use crate::ossutil::OssutilFile;
 use crate::place::Home;
@@ -13,7 +13,7 @@ use crate::{AmbientError, Environment, text};
 
 /// A knob's value that somebody else's variable or file holds.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundSetting {
     pub knob: &'static str,
     pub value: String,
     /// `AWS_REGION` or `~/.aws/config:3: region`.
@@ -22,8 +22,8 @@ pub(crate) struct Found {
 
 /// Everything found, the stronger first.
 #[derive(Debug, Default)]
-pub(crate) struct Surroundings {
-    pub found: Vec<Found>,
+pub(crate) struct Discovered {
+    pub found: Vec<FoundSetting>,
     /// The profiles of AWS's files, the configured and those that have keys.
     pub aws_profiles: Vec<String>,
     /// The profiles of Alibaba Cloud's files.
@@ -53,21 +53,21 @@ const AWS_KEYS: &[(&str, &str)] =
 
 /// Looks everywhere. `profile` is the one asked for with `--profile` or `FLATOUT_PROFILE`; without it the others' own
 /// variables choose theirs.
-pub(crate) fn look(environment: &Environment, profile: Option<&str>) -> Result<Surroundings, AmbientError> {
-    let mut look = Look { environment, home: Home::of(environment)?, seen: Surroundings::default() };
-    look.variables()?;
-    look.aws(profile)?;
-    look.alibaba(profile)?;
-    Ok(look.seen)
+pub(crate) fn look(environment: &Environment, profile: Option<&str>) -> Result<Discovered, AmbientError> {
+    let mut search = Search { environment, home: Home::of(environment)?, discovered: Discovered::default() };
+    search.variables()?;
+    search.aws(profile)?;
+    search.alibaba(profile)?;
+    Ok(search.discovered)
 }
 
-struct Look<'a> {
+struct Search<'a> {
     environment: &'a Environment,
     home: Home,
-    seen: Surroundings,
+    discovered: Discovered,
 }
 
-impl Look<'_> {
+impl Search<'_> {
     fn variables(&mut self) -> Result<(), AmbientError> {
         let ignored = aws_profile::ignores_endpoints(self.environment)?;
         for (knob, names) in VARIABLES {
@@ -75,7 +75,7 @@ impl Look<'_> {
                 let Some(value) = text(self.environment, name)? else { continue };
                 // The header's own value, which is what GDAL wants to see.
                 let value = if value == "requester" { "true".to_owned() } else { value };
-                self.seen.found.push(Found { knob, value, place: (*name).to_owned() });
+                self.discovered.found.push(FoundSetting { knob, value, place: (*name).to_owned() });
             }
         }
         Ok(())
@@ -83,20 +83,20 @@ impl Look<'_> {
 
     fn aws(&mut self, profile: Option<&str>) -> Result<(), AmbientError> {
         let files = AwsFiles::read(self.environment)?;
-        self.seen.notes.extend(files.faults().map(|why| format!("{why}, passed over")));
-        self.seen.aws_profiles.extend(files.names().map(str::to_owned));
+        self.discovered.notes.extend(files.faults().map(|why| format!("{why}, passed over")));
+        self.discovered.aws_profiles.extend(files.names().map(str::to_owned));
         let name = match files.asked_for(profile) {
             Some(name) => name.to_owned(),
             None => {
                 let missing = files.missing(self.environment)?;
-                self.seen.warnings.extend(missing.map(|said| (Dialect::S3, said)));
+                self.discovered.warnings.extend(missing.map(|said| (Dialect::S3, said)));
                 aws_profile::chosen(self.environment)?.name
             }
         };
         let Some(settings) = files.profile(&name) else { return Ok(()) };
-        let mut take = |knob, key: &str, setting: &Setting| {
+        let mut take = |knob, key: &str, setting: &ProfileSetting| {
             let place = format!("{}: {key}", setting.place);
-            self.seen.found.push(Found { knob, value: setting.value.clone(), place });
+            self.discovered.found.push(FoundSetting { knob, value: setting.value.clone(), place });
         };
         if let Some((key, setting)) = files.endpoint_url(&name, "s3") {
             take("endpoint-url", &key, setting);
@@ -114,8 +114,10 @@ impl Look<'_> {
     fn alibaba(&mut self, profile: Option<&str>) -> Result<(), AmbientError> {
         let ossutil = self.ossutil()?;
         let aliyun = self.aliyun()?;
-        self.seen.alibaba_profiles.extend(ossutil.iter().flat_map(OssutilFile::names).map(str::to_owned));
-        self.seen.alibaba_profiles.extend(aliyun.iter().flat_map(Aliyun::names).map(str::to_owned));
+        self.discovered
+            .alibaba_profiles
+            .extend(ossutil.iter().flat_map(OssutilFile::names).map(str::to_owned));
+        self.discovered.alibaba_profiles.extend(aliyun.iter().flat_map(Aliyun::names).map(str::to_owned));
         let ossutil_has = |name: &str| ossutil.as_ref().is_some_and(|file| file.has(name));
         let aliyun_has =
             |name: &str| aliyun.as_ref().is_some_and(|file| file.names().any(|known| known == name));
@@ -128,13 +130,13 @@ impl Look<'_> {
             let said = format!(
                 "ALIBABA_CLOUD_PROFILE: there is no profile '{name}', and the keys of {variable} are used without one"
             );
-            self.seen.warnings.push((Dialect::Oss, said));
+            self.discovered.warnings.push((Dialect::Oss, said));
         }
         if let Some(file) = ossutil.as_ref().filter(|_| asked_for.is_none_or(ossutil_has)) {
             for (knob, key) in [("oss-endpoint", "endpoint"), ("oss-region", "region")] {
                 if let Some(entry) = file.with(asked_for, key).and_then(|section| section.get(key)) {
                     let place = format!("{}:{}: {key}", file.name, entry.line);
-                    self.seen.found.push(Found { knob, value: entry.value.clone(), place });
+                    self.discovered.found.push(FoundSetting { knob, value: entry.value.clone(), place });
                 }
             }
         }
@@ -143,7 +145,11 @@ impl Look<'_> {
             let name = asked_for.or(own.as_deref()).unwrap_or(file.current());
             if let Some(region) = file.region(name) {
                 let place = format!("{}: {name}: region_id", file.name);
-                self.seen.found.push(Found { knob: "oss-region", value: region.to_owned(), place });
+                self.discovered.found.push(FoundSetting {
+                    knob: "oss-region",
+                    value: region.to_owned(),
+                    place,
+                });
             }
         }
         Ok(())
@@ -151,8 +157,8 @@ impl Look<'_> {
 
     fn ossutil(&mut self) -> Result<Option<OssutilFile>, AmbientError> {
         let file = self.noted(OssutilFile::read(self.environment)?);
-        let slip = file.iter().filter_map(|file| file.slip.as_ref());
-        self.seen.notes.extend(slip.map(|why| format!("{why}, passed over")));
+        let syntax_error = file.iter().filter_map(|file| file.syntax_error.as_ref());
+        self.discovered.notes.extend(syntax_error.map(|why| format!("{why}, passed over")));
         Ok(file)
     }
 
@@ -168,7 +174,7 @@ impl Look<'_> {
     /// What was read; why it could not be is a note.
     fn noted<T>(&mut self, read: Result<Option<T>, String>) -> Option<T> {
         read.unwrap_or_else(|why| {
-            self.seen.notes.push(format!("{why}, passed over"));
+            self.discovered.notes.push(format!("{why}, passed over"));
             None
         })
     }

@@ -6,14 +6,14 @@
 
 /// One `[name]` and what stands below it.
 #[derive(Debug)]
-pub(crate) struct Section {
+pub(crate) struct IniSection {
     pub name: String,
-    pub entries: Vec<Entry>,
+    pub entries: Vec<IniEntry>,
 }
 
 /// One value.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct IniEntry {
     /// In lower case; `outer.inner` for what is indented.
     pub key: String,
     pub value: String,
@@ -21,25 +21,25 @@ pub(crate) struct Entry {
     pub line: usize,
 }
 
-impl Section {
+impl IniSection {
     /// The last value of that name, as the last one wins with AWS.
-    pub fn get(&self, key: &str) -> Option<&Entry> {
+    pub fn get(&self, key: &str) -> Option<&IniEntry> {
         self.entries.iter().rfind(|entry| entry.key == key)
     }
 }
 
 /// A line that is none of the dialect. It is not quoted: it may be a key.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Slip {
+pub(crate) struct SyntaxError {
     /// From 1.
     pub line: usize,
     pub what: &'static str,
 }
 
 /// All sections in order, those of one name as one, and the first line that is none of the dialect.
-pub(crate) fn parse(text: &str) -> (Vec<Section>, Option<Slip>) {
-    let mut sections: Vec<Section> = Vec::new();
-    let mut slip = None;
+pub(crate) fn parse(text: &str) -> (Vec<IniSection>, Option<SyntaxError>) {
+    let mut sections: Vec<IniSection> = Vec::new();
+    let mut error = None;
     let mut current = None;
     // How far in the last key of the section stands, and its name where the line has no value.
     let mut outer: Option<(usize, Option<String>)> = None;
@@ -48,12 +48,12 @@ pub(crate) fn parse(text: &str) -> (Vec<Section>, Option<Slip>) {
         if bare.is_empty() || bare.starts_with(['#', ';']) {
             continue;
         }
-        let mut slipped = |what| {
-            slip.get_or_insert(Slip { line: at + 1, what });
+        let mut passed_over = |what| {
+            error.get_or_insert(SyntaxError { line: at + 1, what });
         };
         if let Some(title) = bare.strip_prefix('[') {
             let Some((title, _)) = title.split_once(']') else {
-                slipped("the section's ] is missing");
+                passed_over("the section's ] is missing");
                 current = None;
                 continue;
             };
@@ -62,7 +62,7 @@ pub(crate) fn parse(text: &str) -> (Vec<Section>, Option<Slip>) {
             continue;
         }
         let Some(section) = current.map(|at: usize| &mut sections[at]) else {
-            slipped("a setting stands before any [section]");
+            passed_over("a setting stands before any [section]");
             continue;
         };
         let indent = line.len() - line.trim_start().len();
@@ -72,7 +72,7 @@ pub(crate) fn parse(text: &str) -> (Vec<Section>, Option<Slip>) {
             // A value that goes on in the next line: none that is read here does.
             (Some(_), _) => continue,
             (None, None) => {
-                slipped("neither a section nor NAME = VALUE");
+                passed_over("neither a section nor NAME = VALUE");
                 continue;
             }
             (None, Some((key, value))) => {
@@ -80,16 +80,16 @@ pub(crate) fn parse(text: &str) -> (Vec<Section>, Option<Slip>) {
                 (key, value)
             }
         };
-        section.entries.push(Entry { key: key.0, value: key.1, line: at + 1 });
+        section.entries.push(IniEntry { key: key.0, value: key.1, line: at + 1 });
     }
-    (sections, slip)
+    (sections, error)
 }
 
 /// Where the section of that name is.
-fn section(sections: &mut Vec<Section>, name: String) -> usize {
+fn section(sections: &mut Vec<IniSection>, name: String) -> usize {
     let known = sections.iter().position(|section| section.name == name);
     known.unwrap_or_else(|| {
-        sections.push(Section { name, entries: Vec::new() });
+        sections.push(IniSection { name, entries: Vec::new() });
         sections.len() - 1
     })
 }
@@ -120,7 +120,7 @@ mod tests {
     fn values_with_their_lines() {
         let text = "stray = 1\n[profile a]\nRegion = x # why\n  goes on = here\ns3 =\n  addressing_style = path\n\n  ; no\n\
                     \tmax = 2\nendpoint_url=http://h#1\nregion = y\n[ profile  \"b\" ]\nnonsense\nempty =\n";
-        let (sections, slip) = parse(text);
+        let (sections, error) = parse(text);
         let shown: Vec<String> = sections
             .iter()
             .flat_map(|section| {
@@ -142,21 +142,25 @@ mod tests {
                 "profile b|empty||14",
             ]
         );
-        assert_eq!(slip, Some(Slip { line: 1, what: "a setting stands before any [section]" }));
+        assert_eq!(error, Some(SyntaxError { line: 1, what: "a setting stands before any [section]" }));
         assert_eq!(sections[0].get("region").map(|entry| entry.value.as_str()), Some("y"));
     }
 
     #[test]
     fn sections_and_slips() {
-        let check = |text: &str, expected: &str, slip: Option<usize>| {
-            let (sections, slipped) = parse(text);
+        let check = |text: &str, expected: &str, error: Option<usize>| {
+            let (sections, passed_over) = parse(text);
             let shown: Vec<String> = sections
                 .iter()
                 .flat_map(|section| {
                     section.entries.iter().map(|e| format!("{}.{}={}", section.name, e.key, e.value))
                 })
                 .collect();
-            assert_eq!((shown.join(" ").as_str(), slipped.map(|slip| slip.line)), (expected, slip), "{text}");
+            assert_eq!(
+                (shown.join(" ").as_str(), passed_over.map(|error| error.line)),
+                (expected, error),
+                "{text}"
+            );
         };
         check("  [a]\n  x=1\n  y=2\n", "a.x=1 a.y=2", None);
         check("[a]\n  s =\n    x=1\n  y=2\n", "a.s= a.s.x=1 a.y=2", None);

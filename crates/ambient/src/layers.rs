@@ -4,8 +4,8 @@ use std::fmt;
 
 use flatout_settings::{KNOBS, Kind, Knob, Settings, nearest};
 
-use crate::config_file::{self, Entry};
-use crate::found::Found;
+use crate::config_file::{self, ConfigEntry};
+use crate::found::FoundSetting;
 use crate::mask::masked;
 use crate::{AmbientError, Environment, text};
 
@@ -26,7 +26,7 @@ pub enum Layer {
 
 /// A knob's value and where it came from.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Row {
+pub struct SettingRow {
     /// The knob; `http-proxy` and `https-proxy` too, which only variables set.
     pub name: &'static str,
     /// As written; none where nothing is set, several for a repeatable knob.
@@ -38,7 +38,7 @@ pub struct Row {
 }
 
 /// An endpoint's or a proxy's URL may hold a password.
-impl fmt::Debug for Row {
+impl fmt::Debug for SettingRow {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let values: Vec<String> = self.values.iter().map(|value| masked(value)).collect();
         write!(out, "{} = {values:?} ({:?} {})", self.name, self.layer, self.place)
@@ -68,9 +68,9 @@ pub(crate) struct Layers<'a> {
     pub flags: &'a [(&'a str, String)],
     pub environment: &'a Environment,
     /// The chosen profile.
-    pub profile: &'a [Entry],
+    pub profile: &'a [ConfigEntry],
     /// The stronger first.
-    pub found: &'a [Found],
+    pub found: &'a [FoundSetting],
 }
 
 /// The names that set a knob on the command line. OSS's endpoint and region may also be given under the general names,
@@ -85,15 +85,15 @@ fn names(knob: &'static Knob) -> &'static [&'static str] {
 
 impl Layers<'_> {
     /// The value of the strongest layer that has one; of the word that leaves a number open, what was found.
-    pub fn row(&self, knob: &'static Knob) -> Result<Row, AmbientError> {
+    pub fn row(&self, knob: &'static Knob) -> Result<SettingRow, AmbientError> {
         let row = self.strongest(knob)?;
         let leaves_open = |word: &str| row.values.iter().all(|value| value.trim().eq_ignore_ascii_case(word));
         let found = self.found(knob).filter(|_| knob.word().is_some_and(leaves_open));
         Ok(found.unwrap_or(row))
     }
 
-    fn strongest(&self, knob: &'static Knob) -> Result<Row, AmbientError> {
-        let row = |values, layer, place| Row { name: knob.name, values, layer, place };
+    fn strongest(&self, knob: &'static Knob) -> Result<SettingRow, AmbientError> {
+        let row = |values, layer, place| SettingRow { name: knob.name, values, layer, place };
         for name in names(knob) {
             if let Some(values) = self.flag(name) {
                 return Ok(row(values, Layer::Flag, format!("--{name}")));
@@ -122,9 +122,14 @@ impl Layers<'_> {
         Ok(self.found(knob).unwrap_or(default))
     }
 
-    fn found(&self, knob: &'static Knob) -> Option<Row> {
-        let Found { value, place, .. } = self.found.iter().find(|found| found.knob == knob.name)?;
-        Some(Row { name: knob.name, values: vec![value.clone()], layer: Layer::Found, place: place.clone() })
+    fn found(&self, knob: &'static Knob) -> Option<SettingRow> {
+        let FoundSetting { value, place, .. } = self.found.iter().find(|found| found.knob == knob.name)?;
+        Some(SettingRow {
+            name: knob.name,
+            values: vec![value.clone()],
+            layer: Layer::Found,
+            place: place.clone(),
+        })
     }
 
     /// Whether any layer has an endpoint or a region of OSS's own.
@@ -151,7 +156,7 @@ impl Layers<'_> {
 }
 
 /// One row for each knob, in the order of the table, and the settings that they make.
-pub(crate) fn settle(layers: &Layers<'_>) -> Result<(Settings, Vec<Row>), AmbientError> {
+pub(crate) fn settle(layers: &Layers<'_>) -> Result<(Settings, Vec<SettingRow>), AmbientError> {
     let mut settings = Settings::default();
     let rows = KNOBS.iter().map(|knob| layers.row(knob)).collect::<Result<Vec<_>, _>>()?;
     for row in rows.iter().filter(|row| row.layer != Layer::Default) {

@@ -41,12 +41,12 @@ use flatout_settings::{Settings, knob, nearest};
 use credentials::{AlibabaKeys, AwsKeys};
 
 use config_file::{ConfigFile, DEFAULT_PROFILE};
-use found::Surroundings;
+use found::Discovered;
 use layers::Layers;
 
-pub use cgroup::Grants;
+pub use cgroup::GroupLimits;
 pub use error::{AmbientError, ConfigError};
-pub use layers::{Layer, Row};
+pub use layers::{Layer, SettingRow};
 pub use mask::masked;
 pub use show::{Signer, signers_of};
 
@@ -73,12 +73,12 @@ pub struct Ambient {
     /// What is most likely not as it was meant, and for which dialect: to be said to whoever uses that.
     pub warnings: Vec<(Dialect, String)>,
     /// Where each value came from, one row for each knob; [`Ambient::table`] shows them.
-    rows: Vec<Row>,
+    rows: Vec<SettingRow>,
 }
 
 /// What holds for `oss://` where two knobs serve both dialects: the same, unless AWS's own variables or files said it. A
 /// bucket of MinIO in the path, or agreement to pay AWS, says nothing about OSS.
-fn oss_settings(rows: &[Row]) -> OssSettings {
+fn oss_settings(rows: &[SettingRow]) -> OssSettings {
     // Only AWS's are found for these two.
     let found = |name| rows.iter().any(|row| row.name == name && row.layer == Layer::Found);
     OssSettings {
@@ -120,7 +120,7 @@ pub fn gather_from(flags: &[(&str, String)], environment: &Environment) -> Resul
     let oss = oss_settings(&rows);
     let [aws_credentials, oss_credentials] = providers(&settings, environment);
     let paces = paces::recall(environment);
-    let Surroundings { notes, warnings, .. } = around;
+    let Discovered { notes, warnings, .. } = around;
     Ok(Ambient { settings, aws_credentials, oss_credentials, proxies, oss, paces, notes, warnings, rows })
 }
 
@@ -182,7 +182,7 @@ fn refuse_missing(
     name: &str,
     place: &str,
     config: &ConfigFile,
-    around: &Surroundings,
+    around: &Discovered,
 ) -> Result<(), AmbientError> {
     let ours = config.profiles.iter().map(|profile| &profile.name);
     let theirs = around.aws_profiles.iter().chain(&around.alibaba_profiles);

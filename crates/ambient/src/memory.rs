@@ -5,8 +5,8 @@ use std::path::Path;
 
 use flatout_settings::format_size;
 
-use crate::cgroup::Grants;
-use crate::found::Found;
+use crate::cgroup::GroupLimits;
+use crate::found::FoundSetting;
 
 /// A quarter: there are others on the machine, and the page cache that files are written through needs room, too.
 const SHARE: u64 = 4;
@@ -14,11 +14,11 @@ const LEAST_BYTES: u64 = 256 << 20;
 const MOST_BYTES: u64 = 8 << 30;
 
 /// The value of `memory` by what stands under `root`, which is `/` but in tests; `None` where the kernel tells nothing.
-pub(crate) fn look(root: &Path) -> Option<Found> {
+pub(crate) fn look(root: &Path) -> Option<FoundSetting> {
     let machine_bytes = total_bytes(&fs::read_to_string(root.join("proc/meminfo")).unwrap_or_default());
-    let (bytes, place) = share(Grants::look(root).memory_bytes, machine_bytes)?;
+    let (bytes, place) = share(GroupLimits::look(root).memory_bytes, machine_bytes)?;
     // In whole MiB, so that the text is exact.
-    Some(Found { knob: "memory", value: format!("{}MiB", bytes >> 20), place })
+    Some(FoundSetting { knob: "memory", value: format!("{}MiB", bytes >> 20), place })
 }
 
 /// The share of the smaller of the two, and in words of what.

@@ -3,7 +3,7 @@
 use flatout_engine::Proxies;
 use flatout_settings::Settings;
 
-use crate::layers::{Layer, Row};
+use crate::layers::{Layer, SettingRow};
 use crate::{AmbientError, Environment, text};
 
 /// Lower case before upper case, a scheme's own before the one for all, as with curl. curl reads `HTTP_PROXY` in lower
@@ -12,7 +12,7 @@ use crate::{AmbientError, Environment, text};
 pub(crate) fn find(
     environment: &Environment,
     settings: &Settings,
-) -> Result<(Proxies, Vec<Row>), AmbientError> {
+) -> Result<(Proxies, Vec<SettingRow>), AmbientError> {
     let no_proxy = settings.no_proxy.clone();
     if let Some(proxy) = &settings.proxy {
         let both = Some(proxy.clone());
@@ -25,7 +25,7 @@ pub(crate) fn find(
     };
     let http = first(environment, "http-proxy", names_http)?;
     let https = first(environment, "https-proxy", &["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"])?;
-    let value = |row: &Option<Row>| row.as_ref().map(|row| row.values[0].clone());
+    let value = |row: &Option<SettingRow>| row.as_ref().map(|row| row.values[0].clone());
     let proxies = Proxies { http: value(&http), https: value(&https), no_proxy };
     Ok((proxies, http.into_iter().chain(https).collect()))
 }
@@ -34,11 +34,11 @@ fn first(
     environment: &Environment,
     name: &'static str,
     variables: &[&str],
-) -> Result<Option<Row>, AmbientError> {
+) -> Result<Option<SettingRow>, AmbientError> {
     for variable in variables {
         if let Some(value) = text(environment, variable)? {
             let place = (*variable).to_owned();
-            return Ok(Some(Row { name, values: vec![value], layer: Layer::Found, place }));
+            return Ok(Some(SettingRow { name, values: vec![value], layer: Layer::Found, place }));
         }
     }
     Ok(None)

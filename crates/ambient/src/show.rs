@@ -7,7 +7,7 @@ use flatout_wire::oss::{EndpointKind, Oss};
 use flatout_wire::s3::{Addressing, S3};
 
 use crate::Ambient;
-use crate::layers::{Layer, Row};
+use crate::layers::{Layer, SettingRow};
 use crate::mask::{masked, tail};
 
 /// Whose requests are signed with what; never more of a key than its last four characters.
@@ -41,7 +41,7 @@ impl Ambient {
     }
 
     /// Every knob's value and where it came from, in the order of the table of knobs.
-    pub fn table(&self) -> Vec<Row> {
+    pub fn table(&self) -> Vec<SettingRow> {
         let mut rows = self.rows.clone();
         self.derive_s3(&mut rows);
         self.derive_oss(&mut rows);
@@ -61,7 +61,7 @@ impl Ambient {
     }
 
     /// `wire` takes S3's region from the endpoint's name and AWS's endpoint from the region; here it is said.
-    fn derive_s3(&self, rows: &mut [Row]) {
+    fn derive_s3(&self, rows: &mut [SettingRow]) {
         let settings = &self.settings;
         let (endpoint, region) = (settings.endpoint_url.as_deref(), settings.region.as_deref());
         // What cannot be used is shown as it is; whoever uses it says what is wrong.
@@ -81,7 +81,7 @@ impl Ambient {
     }
 
     /// The same for OSS; without endpoint and region there is none.
-    fn derive_oss(&self, rows: &mut [Row]) {
+    fn derive_oss(&self, rows: &mut [SettingRow]) {
         let settings = &self.settings;
         let (endpoint, region) = (settings.oss_endpoint.as_deref(), settings.oss_region.as_deref());
         let Ok(service) = Oss::new(endpoint, region, Addressing::Auto) else { return };
@@ -127,9 +127,9 @@ fn signer(dialect: &'static str, asked: Result<Grant, Refused>) -> Signer {
     }
 }
 
-fn fill(rows: &mut [Row], name: &str, value: String, layer: Layer, place: &str) {
+fn fill(rows: &mut [SettingRow], name: &str, value: String, layer: Layer, place: &str) {
     let row = rows.iter_mut().find(|row| row.name == name).expect("the table has a row for every knob");
-    *row = Row { name: row.name, values: vec![value], layer, place: place.to_owned() };
+    *row = SettingRow { name: row.name, values: vec![value], layer, place: place.to_owned() };
 }
 
 fn is_url(name: &str) -> bool {

@@ -10,7 +10,7 @@ use clap_complete::Shell;
 use flatout_server::{Listen, Rates};
 use flatout_wire::range::Span;
 
-use crate::bench::{Landing, ReadFiles, Shape};
+use crate::bench::{FloorShape, LandingKind, ReadFiles};
 use crate::help;
 use crate::knobs::{Knobs, MountKnobs, is_of_the_origin};
 use crate::select::Filters;
@@ -317,7 +317,7 @@ pub struct BenchGet {
     /// Where the bytes go: nowhere, memory (one buffer, touched before the clock starts), stream (a pipe that is read
     /// and dropped) or file:PATH (new each time, removed afterwards; a folder with -r)
     #[arg(long, value_name = "LANDING", default_value = "nowhere", value_hint = ValueHint::Other)]
-    pub landing: Landing,
+    pub landing: LandingKind,
     /// How many runs; each starts with the pace that the one before found, so only the first can be cold
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = repeat)]
     pub repeat: u32,
@@ -339,7 +339,7 @@ pub struct BenchSweep {
     /// Where the bytes go: nowhere, memory (one buffer, touched before the clock starts), stream (a pipe that is read
     /// and dropped) or file:PATH (new each time, removed afterwards)
     #[arg(long, value_name = "LANDING", default_value = "nowhere", value_hint = ValueHint::Other)]
-    pub landing: Landing,
+    pub landing: LandingKind,
     /// How many runs of each combination
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = repeat)]
     pub repeat: u32,
@@ -360,10 +360,10 @@ pub struct BenchPeer {
     pub recursive: bool,
     /// nowhere, memory (one buffer, touched before 'ready') or file:PATH (new; it stays)
     #[arg(long, value_name = "LANDING", default_value = "nowhere", value_hint = ValueHint::Other)]
-    pub landing: Landing,
+    pub landing: LandingKind,
     /// The plain loop of this shape in flatout's place: recv:N:SIZE or epoll:N:SIZE, connections and bytes a call
     #[arg(long, value_name = "SHAPE")]
-    pub floor: Option<Shape>,
+    pub floor: Option<FloorShape>,
     /// Show what was delivered: a file with the object's bytes, each at its offset; with -r a folder
     #[arg(long, value_name = "FILE")]
     pub check: Option<PathBuf>,

@@ -6,9 +6,10 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use serde::Serialize;
 
 use crate::events::{self, Versioned};
+use crate::exit::Exit;
 use crate::failure::{Failure, one_line};
 use crate::signal::Interrupt;
-use crate::stdout::{self, Out};
+use crate::stdout::{self, Stdout};
 
 /// What goes through standard output during a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,17 +28,29 @@ pub struct Console {
     quiet: bool,
     progress: bool,
     outlasts_reader: Cell<bool>,
+    /// Standard output carries reports alone of what is done.
+    reports_only: Cell<bool>,
+    /// A report could not be written.
+    lost_report: Cell<bool>,
     /// It has been said that standard output refuses.
     said_of_stdout: Cell<bool>,
-    out: RefCell<BufWriter<Out>>,
+    out: RefCell<BufWriter<Stdout>>,
 }
 
 impl Console {
     /// `progress` says whether the user allows a bar.
     pub fn new(interrupt: Interrupt, json: bool, quiet: bool, progress: bool) -> Console {
-        let (outlasts_reader, said_of_stdout) = (Cell::new(false), Cell::new(false));
-        let out = RefCell::new(BufWriter::new(Out));
-        Console { interrupt, json, quiet, progress, outlasts_reader, said_of_stdout, out }
+        Console {
+            interrupt,
+            json,
+            quiet,
+            progress,
+            outlasts_reader: Cell::default(),
+            reports_only: Cell::default(),
+            lost_report: Cell::default(),
+            said_of_stdout: Cell::default(),
+            out: RefCell::new(BufWriter::new(Stdout)),
+        }
     }
 
     /// Whether events are wanted, for whoever has many to make.
@@ -105,10 +118,28 @@ impl Console {
         self.outlasts_reader.set(true);
     }
 
+    /// From here on a report that cannot be written fails nothing, since what it reports is done: one line on standard error
+    /// says so, and the command ends with [`Exit::LeftOut`] instead of [`Exit::Clean`].
+    pub fn reports_only(&self) {
+        self.reports_only.set(true);
+    }
+
+    /// The exit code, where the command itself ended with `exit`.
+    pub fn exit(&self, exit: Exit) -> Exit {
+        if self.lost_report.get() { exit.max(Exit::LeftOut) } else { exit }
+    }
+
     fn written(&self, outcome: io::Result<()>) -> Result<(), Failure> {
-        match outcome.map_err(|error| Failure::stdout(&error)) {
-            Err(gone) if gone.is_silent() && self.outlasts_reader.get() => Ok(()),
-            outcome => outcome,
+        let Err(failure) = outcome.map_err(|error| Failure::stdout(&error)) else { return Ok(()) };
+        match failure.is_silent() {
+            true if self.outlasts_reader.get() => Ok(()),
+            false if self.reports_only.get() => {
+                if !self.lost_report.replace(true) {
+                    self.warn(&format!("cannot report what is done: {}", failure.message));
+                }
+                Ok(())
+            }
+            _ => Err(failure),
         }
     }
 

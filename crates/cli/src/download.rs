@@ -28,7 +28,7 @@ pub struct Download<'a> {
 }
 
 /// What became of it, and what it took whether it failed or not.
-pub struct Outcome {
+pub struct DownloadOutcome {
     pub result: Result<Report, Failure>,
     /// Bytes received, those received twice included.
     pub fetched_bytes: u64,
@@ -36,10 +36,10 @@ pub struct Outcome {
     pub seconds: f64,
 }
 
-impl Outcome {
+impl DownloadOutcome {
     /// Of what ended before anything was asked for.
-    fn of(result: Result<Report, Failure>) -> Outcome {
-        Outcome { result, fetched_bytes: 0, retries: 0, seconds: 0.0 }
+    fn of(result: Result<Report, Failure>) -> DownloadOutcome {
+        DownloadOutcome { result, fetched_bytes: 0, retries: 0, seconds: 0.0 }
     }
 
     fn is_of_what_changed(&self) -> bool {
@@ -68,7 +68,7 @@ impl Download<'_> {
     /// Into a file, which the engine shows under its name only when it is whole and verified.
     /// With `keep_existing` it is not shown where another one has appeared there meanwhile. An object that is replaced during
     /// the read is read a second time, as one of many is: the file is not visible yet.
-    pub fn to_file(&self, path: &Path, keep_existing: bool) -> Outcome {
+    pub fn to_file(&self, path: &Path, keep_existing: bool) -> DownloadOutcome {
         let mut outcome = self.once_to_file(path, keep_existing);
         if outcome.is_of_what_changed() && !self.console.interrupt.raised() {
             let first = outcome;
@@ -81,7 +81,7 @@ impl Download<'_> {
         outcome
     }
 
-    fn once_to_file(&self, path: &Path, keep_existing: bool) -> Outcome {
+    fn once_to_file(&self, path: &Path, keep_existing: bool) -> DownloadOutcome {
         let get = self.get(Landing::File(path.to_path_buf()));
         self.run(if keep_existing { get.keeping_existing() } else { get }, |transfer| {
             Bar::new(self.console, Carries::Lines, self.location.name()).follow(&transfer);
@@ -90,16 +90,16 @@ impl Download<'_> {
     }
 
     /// To standard output, in order.
-    pub fn to_stdout(&self) -> Outcome {
+    pub fn to_stdout(&self) -> DownloadOutcome {
         match stdout::raw() {
             Ok(out) => self.pour(out, Carries::Bytes, Failure::stdout),
-            Err(error) => Outcome::of(Err(Failure::stdout(&error))),
+            Err(error) => DownloadOutcome::of(Err(Failure::stdout(&error))),
         }
     }
 
     /// Into a pipe with a name or a device, in order. It is opened first, as a shell opens it for `>`: a pipe waits for its
     /// reader here.
-    pub fn to_stream(&self, path: &Path) -> Outcome {
+    pub fn to_stream(&self, path: &Path) -> DownloadOutcome {
         let refused = |error: &io::Error| match error.kind() {
             // As on standard output: the reader has enough.
             io::ErrorKind::BrokenPipe => Failure::reader_gone(),
@@ -110,11 +110,16 @@ impl Download<'_> {
                 sys::widen_pipe(out.as_fd(), stdout::PIPE_BYTES);
                 self.pour(out, Carries::Lines, refused)
             }
-            Err(error) => Outcome::of(Err(refused(&error))),
+            Err(error) => DownloadOutcome::of(Err(refused(&error))),
         }
     }
 
-    fn pour(&self, mut out: File, carries: Carries, refused: impl Fn(&io::Error) -> Failure) -> Outcome {
+    fn pour(
+        &self,
+        mut out: File,
+        carries: Carries,
+        refused: impl Fn(&io::Error) -> Failure,
+    ) -> DownloadOutcome {
         let (writer, mut reader) = stream();
         self.run(self.get(Landing::Stream(writer)), |transfer| {
             let _bar = Bar::new(self.console, carries, self.location.name()).follow_aside(transfer.watch());
@@ -131,7 +136,7 @@ impl Download<'_> {
         })
     }
 
-    fn run(&self, get: Get, deliver: impl FnOnce(Transfer) -> Result<Report, Failure>) -> Outcome {
+    fn run(&self, get: Get, deliver: impl FnOnce(Transfer) -> Result<Report, Failure>) -> DownloadOutcome {
         let begun = Instant::now();
         let (progress, result) = match start(self.client, get, self.console) {
             Ok((transfer, _armed)) => {
@@ -142,7 +147,7 @@ impl Download<'_> {
             Err(error) => (Progress::default(), Err(error.into())),
         };
         let Progress { fetched_bytes, retries, .. } = progress;
-        Outcome { result, fetched_bytes, retries, seconds: begun.elapsed().as_secs_f64() }
+        DownloadOutcome { result, fetched_bytes, retries, seconds: begun.elapsed().as_secs_f64() }
     }
 
     fn get(&self, landing: Landing) -> Get {

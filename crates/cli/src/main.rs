@@ -65,10 +65,13 @@ fn run(line: Line) -> Exit {
     // Before anything is asked for or done whose result nobody could have.
     let ready = match line.json || answers(&line.command) {
         true => stdout::check(),
-        false => Ok(()),
+        false => {
+            console.reports_only();
+            Ok(())
+        }
     };
     let outcome = ready.and_then(|()| dispatch(&line.command, &console));
-    let outcome = outcome.and_then(|exit| console.flush().map(|()| exit));
+    let outcome = outcome.and_then(|exit| console.flush().map(|()| console.exit(exit)));
     outcome.unwrap_or_else(|failure| {
         console.failure(carries, &failure);
         failure.exit

@@ -10,7 +10,7 @@ use crate::args::Line;
 const CHANGED: &str = "2026-11-22";
 
 /// A manual page.
-pub struct Page {
+pub struct ManualPage {
     /// Of the file: `flatout-cp.1`.
     pub name: String,
     /// In the language of man(7).
@@ -18,7 +18,7 @@ pub struct Page {
 }
 
 /// All of them, that of `flatout` first. Hidden commands have none.
-pub fn pages() -> Vec<Page> {
+pub fn pages() -> Vec<ManualPage> {
     let mut top = Line::command().disable_help_subcommand(true);
     top.build();
     let mut commands = Vec::new();
@@ -37,7 +37,7 @@ fn visible(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|command| !command.is_hide_set())
 }
 
-fn page(command: &Command, all: &[Command]) -> Page {
+fn page(command: &Command, all: &[Command]) -> ManualPage {
     let name = title(command);
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
     let below = command.get_after_help().map(ToString::to_string).unwrap_or_default();
@@ -69,7 +69,7 @@ fn page(command: &Command, all: &[Command]) -> Page {
     // Each piece opens with the same definition of an apostrophe: once is enough.
     let preamble = Roff::new().render();
     let body = [head.render(), flags(command), tail.render()].concat().replace(&preamble, "");
-    Page { name: format!("{name}.1"), text: preamble + &body }
+    ManualPage { name: format!("{name}.1"), text: preamble + &body }
 }
 
 fn title(command: &Command) -> String {

@@ -1,6 +1,6 @@
 //! From what was typed to an engine and a location, with every refusal in the user's terms.
 
-use flatout_ambient::{Ambient, Row};
+use flatout_ambient::{Ambient, SettingRow};
 use flatout_engine::{Client, Config, Dialect};
 use flatout_wire::location::{Location, LocationError};
 
@@ -34,7 +34,7 @@ fn made(found: Ambient, dialects: &[Dialect]) -> Result<Client, Failure> {
 
 /// An engine with these settings and keys; `rows` say where the settings came from. Those of OSS that are wrong are wrong
 /// only for whoever wants `dialects` with it: they may be another program's.
-pub fn client_of(config: Config, rows: &[Row], dialects: &[Dialect]) -> Result<Client, Failure> {
+pub fn client_of(config: Config, rows: &[SettingRow], dialects: &[Dialect]) -> Result<Client, Failure> {
     let client = Client::new(config).map_err(|error| wrong_setting(&error, rows))?;
     if dialects.contains(&Dialect::Oss)
         && let Err(error) = client.way_to_buckets(Dialect::Oss)
@@ -51,7 +51,7 @@ pub fn remember(client: &Client) {
 }
 
 /// A setting is named by where its value came from: `--region`, `AWS_REGION`, a place in a file.
-fn wrong_setting(error: &flatout_engine::Error, rows: &[Row]) -> Failure {
+fn wrong_setting(error: &flatout_engine::Error, rows: &[SettingRow]) -> Failure {
     let failure = Failure::from(error);
     match error.doing() {
         "settings" => {}

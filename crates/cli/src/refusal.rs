@@ -9,7 +9,7 @@ use flatout_settings::nearest;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::stdout::{self, Out};
+use crate::stdout::{self, Stdout};
 
 /// Shows help where it was asked for, else the error.
 pub fn show(refused: &clap::Error) -> Exit {
@@ -34,7 +34,7 @@ pub fn show(refused: &clap::Error) -> Exit {
                 let event = crate::events::Error::from(&failure);
                 let line = serde_json::to_string(&crate::events::Versioned::new(&event));
                 // Where that is refused, standard error says it all the same.
-                let _ = writeln!(Out, "{}", line.expect("events are maps with text for keys"));
+                let _ = writeln!(Stdout, "{}", line.expect("events are maps with text for keys"));
             }
             let _ = writeln!(std::io::stderr().lock(), "{failure}");
             failure.exit

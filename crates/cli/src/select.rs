@@ -6,5 +6,5 @@ mod pattern;
 mod source;
 
 pub use filters::Filters;
-pub use names::{Named, Names};
+pub use names::{FileName, FileNames};
 pub use source::Source;

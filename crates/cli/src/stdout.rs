@@ -8,12 +8,12 @@ use crate::failure::Failure;
 use crate::sys;
 
 /// What an unprivileged process may ask for by default (`/proc/sys/fs/pipe-max-size`).
-pub const PIPE_BYTES: u32 = 1 << 20;
+pub const PIPE_BYTES: usize = 1 << 20;
 
 /// Standard output without std's buffer, and without its rule that a write to a closed one succeeds.
-pub struct Out;
+pub struct Stdout;
 
-impl Write for Out {
+impl Write for Stdout {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         Ok(rustix::io::write(rustix::stdio::stdout(), bytes)?)
     }

@@ -60,10 +60,10 @@ impl Weather {
 struct Faults(Vec<Fault>);
 
 /// What a fault is, by what stands behind its P.
-type Read = fn(Option<&str>) -> Result<FaultKind, String>;
+type ReadFault = fn(Option<&str>) -> Result<FaultKind, String>;
 
 /// Name, value and help of each, and how its value is read.
-const FAULTS: [(&str, &str, &str, Read); 7] = [
+const FAULTS: [(&str, &str, &str, ReadFault); 7] = [
     (
         "stall",
         "P:TIME",
@@ -125,7 +125,7 @@ impl FromArgMatches for Faults {
     }
 }
 
-fn fault(read: Read, text: &str) -> Result<Fault, String> {
+fn fault(read: ReadFault, text: &str) -> Result<Fault, String> {
     let (chance, rest) = text.split_once(':').map_or((text, None), |(chance, rest)| (chance, Some(rest)));
     Ok(Fault { kind: read(rest)?, chance: self::chance(chance)? })
 }

@@ -1,6 +1,9 @@
-//! The table of knobs, and what may be written for each.
+//! The table of knobs. A knob is one row of it, and nothing else.
 
-use crate::{SettingError, format_duration, format_size, parse_duration, parse_size};
+use std::fmt;
+
+use crate::Kind::{self, *};
+use crate::kind::{Field, Value};
 
 /// One thing that can be set.
 #[derive(Debug)]
@@ -14,42 +17,8 @@ pub struct Knob {
     /// One line for `--help` and docs/settings.md, without a full stop.
     pub doc: &'static str,
     pub group: Group,
-}
-
-/// What a knob takes. Bounds are inclusive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Bytes.
-    Size {
-        min: u64,
-        max: u64,
-    },
-    Count {
-        min: u64,
-        max: u64,
-    },
-    /// Bytes a second.
-    Rate {
-        min: u64,
-        max: u64,
-    },
-    /// So many a second: `50`, or `50/s`.
-    Frequency {
-        min: u64,
-        max: u64,
-    },
-    Duration {
-        min_ms: u64,
-        max_ms: u64,
-    },
-    /// Permission bits in octal, as chmod(1) takes them.
-    Mode,
-    /// On or off; a bare flag turns it on.
-    Switch,
-    Text,
-    Choice(&'static [&'static str]),
-    /// Text that may be given several times.
-    Many,
+    /// Puts a value of its kind and within its bounds into its field.
+    pub(crate) set: fn(&mut Settings, Value),
 }
 
 /// What a knob is about: the headings of docs/settings.md and of `--help`.
@@ -62,282 +31,270 @@ pub enum Group {
     Mount,
 }
 
-/// Every knob, in the order in which `--help` and docs/settings.md show them.
-pub const KNOBS: &[Knob] = &[
-    Knob {
-        name: "endpoint-url",
-        kind: Kind::Text,
-        default: "",
-        doc: "Where S3 is spoken, as in http://127.0.0.1:9000; without it AWS's own endpoint of the region",
-        group: Group::Origin,
-    },
-    Knob {
-        name: "region",
-        kind: Kind::Text,
-        default: "",
-        doc: "Region to sign for; without it that of the endpoint's name, else us-east-1",
-        group: Group::Origin,
-    },
-    Knob {
-        name: "no-sign-request",
-        kind: Kind::Switch,
-        default: "false",
-        doc: "Ask without credentials, for public buckets",
-        group: Group::Origin,
-    },
-    Knob {
-        name: "addressing",
-        kind: Kind::Choice(&["auto", "path", "virtual"]),
-        default: "auto",
-        doc: "Bucket in the path or in the host name; auto takes path for IP addresses and localhost",
-        group: Group::Origin,
-    },
-    Knob {
-        name: "oss-endpoint",
-        kind: Kind::Text,
-        default: "",
-        doc: "Where OSS is spoken, as in oss-cn-hangzhou-internal.aliyuncs.com; without it the public one of the region",
-        group: Group::Origin,
-    },
-    Knob {
-        name: "oss-region",
-        kind: Kind::Text,
-        default: "",
-        doc: "Region of Alibaba Cloud to sign for, as in cn-hangzhou; without it that of the endpoint's name",
-        group: Group::Origin,
-    },
-    Knob {
-        name: "oss-signature",
-        kind: Kind::Choice(&["v4", "v1"]),
-        default: "v4",
-        doc: "Signature version for OSS; v1 is for old private clouds",
-        group: Group::Origin,
-    },
-    Knob {
-        name: "profile",
-        kind: Kind::Text,
-        default: "",
-        doc: "Profile of ~/.config/flatout/config.toml, ~/.aws and ~/.aliyun to take settings and keys from",
-        group: Group::Origin,
-    },
-    Knob {
-        name: "request-payer",
-        kind: Kind::Switch,
-        default: "false",
-        doc: "Agree to pay for requests to a bucket whose owner does not",
-        group: Group::Origin,
-    },
-    Knob {
-        name: "ca-bundle",
-        kind: Kind::Text,
-        default: "",
-        doc: "PEM file of certificates to trust for TLS in place of the system's",
-        group: Group::Origin,
-    },
-    Knob {
-        name: "proxy",
-        kind: Kind::Text,
-        default: "",
-        doc: "Proxy for every origin, as in http://proxy:3128, in place of HTTPS_PROXY and HTTP_PROXY",
-        group: Group::Origin,
-    },
-    Knob {
-        name: "no-proxy",
-        kind: Kind::Text,
-        default: "",
-        doc: "Hosts, .suffixes, addresses and networks to reach without a proxy, with commas between; * is all",
-        group: Group::Origin,
-    },
-    Knob {
-        name: "resolve",
-        kind: Kind::Many,
-        default: "",
-        doc: "HOST[:PORT]:ADDR[,ADDR...]: connect there instead of asking for the name's addresses, as curl does; may be given several times",
-        group: Group::Origin,
-    },
-    Knob {
-        name: "bind",
-        kind: Kind::Many,
-        default: "",
-        doc: "Connect from this local address, or from those of this interface; may be given several times, and connections are spread over all",
-        group: Group::Origin,
-    },
-    Knob {
-        name: "parallel",
-        kind: Kind::Count { min: 1, max: 4096 },
-        default: "auto",
-        doc: "Parts, or small objects, asked for at a time of an origin; auto finds how many bring most",
-        group: Group::Speed,
-    },
-    Knob {
-        name: "part-size",
-        kind: Kind::Size { min: 1 << 10, max: 4 << 30 },
-        default: "auto",
-        doc: "Bytes asked for in one request; auto takes 1MiB to 64MiB, by how fast a connection is",
-        group: Group::Speed,
-    },
-    Knob {
-        name: "shards",
-        kind: Kind::Count { min: 1, max: 256 },
-        default: "2",
-        doc: "Threads that own connections; more than the machine's cores do not help",
-        group: Group::Speed,
-    },
-    Knob {
-        name: "window",
-        kind: Kind::Size { min: 2 << 10, max: 1 << 40 },
-        default: "auto",
-        doc: "Bytes that may wait to be read in order (cat, pipes), at least two parts; auto: as many as the pace needs and --memory allows, 1GiB at most",
-        group: Group::Speed,
-    },
-    Knob {
-        name: "memory",
-        kind: Kind::Size { min: 16 << 20, max: 1 << 40 },
-        default: "auto",
-        doc: "Most memory to take, the caller's buffers and files left out; auto: a quarter of what the control group or else the machine has, from 256MiB to 8GiB",
-        group: Group::Speed,
-    },
-    Knob {
-        name: "bandwidth",
-        kind: Kind::Rate { min: 1 << 10, max: 1 << 40 },
-        default: "unlimited",
-        doc: "Bytes received a second at most, over all transfers, as in 100MiB/s",
-        group: Group::Speed,
-    },
-    Knob {
-        name: "request-rate",
-        kind: Kind::Frequency { min: 1, max: 1_000_000 },
-        default: "unlimited",
-        doc: "Requests sent to an origin a second at most, whatever they are for, as in 50/s",
-        group: Group::Speed,
-    },
-    Knob {
-        name: "connect-timeout",
-        kind: Kind::Duration { min_ms: 1, max_ms: 600_000 },
-        default: "5s",
-        doc: "How long a connection may take to come about",
-        group: Group::Patience,
-    },
-    Knob {
-        name: "stall-timeout",
-        kind: Kind::Duration { min_ms: 10, max_ms: 3_600_000 },
-        default: "20s",
-        doc: "Ask again when no byte has come for this long",
-        group: Group::Patience,
-    },
-    Knob {
-        name: "outage-timeout",
-        kind: Kind::Duration { min_ms: 0, max_ms: 24 * 3_600_000 },
-        default: "60s",
-        doc: "How long to wait for an origin that is away (refused, reset, silent, 5xx); 10s at most if it has never answered",
-        group: Group::Patience,
-    },
-    Knob {
-        name: "retries",
-        kind: Kind::Count { min: 0, max: 100 },
-        default: "10",
-        doc: "How often in a row to ask for a part again while the origin serves others; 0 tries nothing twice",
-        group: Group::Patience,
-    },
-    Knob {
-        name: "no-verify",
-        kind: Kind::Switch,
-        default: "false",
-        doc: "Do not compare the bytes with the checksum that the origin states",
-        group: Group::Proof,
-    },
-    Knob {
-        name: "no-resume",
-        kind: Kind::Switch,
-        default: "false",
-        doc: "Start large files over, and keep nothing of one that fails for the next run",
-        group: Group::Proof,
-    },
-    Knob {
-        name: "attribute-lifetime",
-        kind: Kind::Duration { min_ms: 0, max_ms: 365 * 24 * 3_600_000 },
-        default: "60s",
-        doc: "How long what is known of a file or folder is taken for true before the origin is asked again",
-        group: Group::Mount,
-    },
-    Knob {
-        name: "negative-lifetime",
-        kind: Kind::Duration { min_ms: 0, max_ms: 365 * 24 * 3_600_000 },
-        default: "5s",
-        doc: "How long a name that was not there is taken for missing",
-        group: Group::Mount,
-    },
-    Knob {
-        name: "close-to-open",
-        kind: Kind::Switch,
-        default: "false",
-        doc: "Ask the origin at each open whether the object is still the same, whatever --attribute-lifetime says",
-        group: Group::Mount,
-    },
-    Knob {
-        name: "kernel-readahead",
-        kind: Kind::Size { min: 0, max: 1 << 30 },
-        default: "4MiB",
-        doc: "What the kernel reads ahead of buffered readers, where this may be set (as root); 0 leaves it as it is",
-        group: Group::Mount,
-    },
-    Knob {
-        name: "direct-bytes",
-        kind: Kind::Size { min: 1, max: 1 << 50 },
-        default: "never",
-        doc: "Files of so many bytes or more are read past the kernel's page cache, as with O_DIRECT",
-        group: Group::Mount,
-    },
-    Knob {
-        name: "fuse-threads",
-        kind: Kind::Count { min: 1, max: 256 },
-        default: "auto",
-        doc: "Threads that take the kernel's requests; auto: as many as cores, from 2 to 8",
-        group: Group::Mount,
-    },
-    Knob {
-        name: "max-background",
-        kind: Kind::Count { min: 1, max: 65_535 },
-        default: "128",
-        doc: "Requests of reading ahead that the kernel may have under way at a time",
-        group: Group::Mount,
-    },
-    Knob {
-        name: "uid",
-        kind: Kind::Count { min: 0, max: 4_294_967_294 },
-        default: "auto",
-        doc: "Whose the files and folders are; auto: of who mounts",
-        group: Group::Mount,
-    },
-    Knob {
-        name: "gid",
-        kind: Kind::Count { min: 0, max: 4_294_967_294 },
-        default: "auto",
-        doc: "Which group the files and folders belong to; auto: that of who mounts",
-        group: Group::Mount,
-    },
-    Knob {
-        name: "file-mode",
-        kind: Kind::Mode,
-        default: "0444",
-        doc: "Permission bits of files, in octal",
-        group: Group::Mount,
-    },
-    Knob {
-        name: "dir-mode",
-        kind: Kind::Mode,
-        default: "0555",
-        doc: "Permission bits of folders, in octal",
-        group: Group::Mount,
-    },
-    Knob {
-        name: "allow-other",
-        kind: Kind::Switch,
-        default: "false",
-        doc: "Let other users in, by the permission bits; as a user it needs user_allow_other in /etc/fuse.conf",
-        group: Group::Mount,
-    },
-];
+/// Makes of each row its [`Knob`] in [`KNOBS`] and its field of [`Settings`] or, for those of a mount, [`MountSettings`].
+///
+/// A row is `field: type = "name", kind, "default", "doc"`. A default that is followed by `via f` gets into the field by
+/// `f` instead of [`Field::set`].
+macro_rules! knobs {
+    (
+        $($group:ident {
+            $($(#[$about:meta])* $field:ident: $type:ty =
+                $name:literal, $kind:expr, $default:literal $(via $set:path)?, $doc:literal;)*
+        })*
+        ;
+        Mount {
+            $($(#[$mount_about:meta])* $mount_field:ident: $mount_type:ty =
+                $mount_name:literal, $mount_kind:expr, $mount_default:literal, $mount_doc:literal;)*
+        }
+    ) => {
+        /// Every knob, in the order in which `--help` and docs/settings.md show them.
+        pub const KNOBS: &[Knob] = &[
+            $($(Knob {
+                name: $name,
+                kind: $kind,
+                default: $default,
+                doc: $doc,
+                group: Group::$group,
+                set: |settings, value| setter!($($set)?)(&mut settings.$field, value),
+            },)*)*
+            $(Knob {
+                name: $mount_name,
+                kind: $mount_kind,
+                default: $mount_default,
+                doc: $mount_doc,
+                group: Group::Mount,
+                set: |settings, value| settings.mount.$mount_field.set(value),
+            },)*
+        ];
+
+        /// One value for every knob. [`Settings::default`] holds the defaults of [`KNOBS`]; [`Settings::set`] is how text
+        /// from a flag, the environment or a file gets in; [`Settings::check`] comes after the last of them.
+        #[derive(Clone, PartialEq, Eq)]
+        pub struct Settings {
+            $($($(#[$about])* pub $field: $type,)*)*
+            /// Of a mount alone.
+            pub mount: MountSettings,
+        }
+
+        /// A part of [`Settings`], set by the same call.
+        #[derive(Debug, Clone, Default, PartialEq, Eq)]
+        pub struct MountSettings {
+            $($(#[$mount_about])* pub $mount_field: $mount_type,)*
+        }
+
+        impl Settings {
+            /// Every field empty: the defaults of [`KNOBS`] are set afterwards.
+            fn empty() -> Settings {
+                Settings { $($($field: Default::default(),)*)* mount: MountSettings::default() }
+            }
+        }
+
+        /// All fields by name. A value with an `@` is masked: it may be a URL with a password.
+        impl fmt::Debug for Settings {
+            fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let mut fields = out.debug_struct("Settings");
+                $($({
+                    let text = format!("{:?}", self.$field);
+                    let shown = if text.contains('@') { "***" } else { &text };
+                    fields.field(stringify!($field), &format_args!("{shown}"));
+                })*)*
+                fields.field("mount", &self.mount).finish()
+            }
+        }
+    };
+}
+
+macro_rules! setter {
+    () => {
+        Field::set
+    };
+    ($set:path) => {
+        $set
+    };
+}
+
+knobs! {
+    Origin {
+        endpoint_url: Option<String> = "endpoint-url", Text, "",
+            "Where S3 is spoken, as in http://127.0.0.1:9000; without it AWS's own endpoint of the region";
+
+        region: Option<String> = "region", Text, "",
+            "Region to sign for; without it that of the endpoint's name, else us-east-1";
+
+        no_sign_request: bool = "no-sign-request", Switch, "false",
+            "Ask without credentials, for public buckets";
+
+        /// `auto`, `path` or `virtual`.
+        addressing: String = "addressing", Choice(&["auto", "path", "virtual"]), "auto",
+            "Bucket in the path or in the host name; auto takes path for IP addresses and localhost";
+
+        oss_endpoint: Option<String> = "oss-endpoint", Text, "",
+            "Where OSS is spoken, as in oss-cn-hangzhou-internal.aliyuncs.com; without it the public one of \
+             the region";
+
+        oss_region: Option<String> = "oss-region", Text, "",
+            "Region of Alibaba Cloud to sign for, as in cn-hangzhou; without it that of the endpoint's name";
+
+        /// `v4` or `v1`.
+        oss_signature: String = "oss-signature", Choice(&["v4", "v1"]), "v4",
+            "Signature version for OSS; v1 is for old private clouds";
+
+        profile: Option<String> = "profile", Text, "",
+            "Profile of ~/.config/flatout/config.toml, ~/.aws and ~/.aliyun to take settings and keys from";
+
+        request_payer: bool = "request-payer", Switch, "false",
+            "Agree to pay for requests to a bucket whose owner does not";
+
+        /// A file of PEM certificates.
+        ca_bundle: Option<String> = "ca-bundle", Text, "",
+            "PEM file of certificates to trust for TLS in place of the system's";
+
+        proxy: Option<String> = "proxy", Text, "",
+            "Proxy for every origin, as in http://proxy:3128, in place of HTTPS_PROXY and HTTP_PROXY, which \
+             are not used for localhost, 127.0.0.1 and ::1";
+
+        /// As in the variable `NO_PROXY`.
+        no_proxy: Option<String> = "no-proxy", Text, "",
+            "Hosts, .suffixes, addresses and networks to reach without a proxy, with commas between; * is all";
+
+        /// Each `HOST[:PORT]:ADDR[,ADDR...]`, as given.
+        resolve: Vec<String> = "resolve", Many, "",
+            "HOST[:PORT]:ADDR[,ADDR...]: connect there instead of asking for the name's addresses, as curl \
+             does; may be given several times";
+
+        /// Each a local address or an interface.
+        bind: Vec<String> = "bind", Many, "",
+            "Connect from this local address, or from those of this interface; may be given several times, \
+             and connections are spread over all";
+    }
+    Speed {
+        /// Parts in flight toward an origin; found where absent.
+        parallel: Option<u32> = "parallel", Count { min: 1, max: 4096 }, "auto",
+            "Parts, or small objects, asked for at a time of an origin; auto finds how many bring most";
+
+        /// Found where absent.
+        part_bytes: Option<u64> = "part-size", Size { min: 1 << 10, max: 4 << 30 }, "auto",
+            "Bytes asked for in one request; auto takes 1MiB to 64MiB, by how fast a connection is";
+
+        shards: u32 = "shards", Count { min: 1, max: 256 }, "2",
+            "Threads that own connections; more than the machine's cores do not help";
+
+        /// Of a stream; `None` is as many as the pace needs and `memory_bytes` allows.
+        window_bytes: Option<u64> = "window", Size { min: 2 << 10, max: 1 << 40 }, "auto",
+            "Bytes that may wait to be read in order (cat, pipes), at least two parts; auto: as many as the \
+             pace needs and --memory allows, 1GiB at most";
+
+        /// What the engine may hold in this process; 256 MiB where nobody has looked how much there is.
+        memory_bytes: u64 = "memory", Size { min: 16 << 20, max: 1 << 40 }, "auto" via memory,
+            "Maximum memory to use, not counting the caller's buffers and files; auto: a quarter of what the \
+             control group or else the machine has, from 256MiB to 8GiB";
+
+        /// Received a second at most.
+        bandwidth_bytes: Option<u64> = "bandwidth", Rate { min: 1 << 10, max: 1 << 40 }, "unlimited",
+            "Bytes received a second at most, over all transfers, as in 100MiB/s";
+
+        /// Requests sent to an origin a second at most.
+        request_rate: Option<u32> = "request-rate", Frequency { min: 1, max: 1_000_000 }, "unlimited",
+            "Requests sent to an origin a second at most, whatever they are for, as in 50/s";
+    }
+    Patience {
+        connect_timeout_ms: u64 = "connect-timeout", Duration { min_ms: 1, max_ms: 600_000 }, "5s",
+            "Timeout for opening a connection. An origin that has never accepted one is given up after 10s in \
+             total, or after the first timeout if that is longer";
+
+        stall_timeout_ms: u64 = "stall-timeout", Duration { min_ms: 10, max_ms: 3_600_000 }, "20s",
+            "Ask again when no byte has come for this long";
+
+        /// How long an origin that has answered may be away; 0 counts each failure as one of `retries`.
+        outage_timeout_ms: u64 = "outage-timeout", Duration { min_ms: 0, max_ms: 24 * 3_600_000 }, "60s",
+            "How long to wait for an origin that is away (refused, reset, silent, 5xx); 10s at most if it has \
+             never answered";
+
+        retries: u32 = "retries", Count { min: 0, max: 100 }, "10",
+            "How often in a row to ask for a part again while the origin serves others; 0 tries nothing twice";
+    }
+    Proof {
+        /// Whether bytes are compared with the origin's checksum; the knob is its opposite, `no-verify`.
+        verify: bool = "no-verify", Switch, "false" via not,
+            "Do not compare the bytes with the checksum that the origin states";
+
+        /// Whether a large file goes on from what an earlier run left of it; the knob is its opposite, `no-resume`.
+        resume: bool = "no-resume", Switch, "false" via not,
+            "Start large files over, and keep nothing of one that fails for the next run";
+    }
+    ;
+    Mount {
+        attribute_lifetime_ms: u64 = "attribute-lifetime", Duration { min_ms: 0, max_ms: 365 * 24 * 3_600_000 }, "60s",
+            "How long what is known of a file or folder is taken for true before the origin is asked again";
+
+        negative_lifetime_ms: u64 = "negative-lifetime", Duration { min_ms: 0, max_ms: 365 * 24 * 3_600_000 }, "5s",
+            "How long a name that was not there is taken for missing";
+
+        close_to_open: bool = "close-to-open", Switch, "false",
+            "Ask the origin at each open whether the object is still the same, whatever --attribute-lifetime \
+             says";
+
+        /// What the kernel is to read ahead; 0 leaves it as it is.
+        read_ahead_bytes: u64 = "kernel-readahead", Size { min: 0, max: 1 << 30 }, "4MiB",
+            "What the kernel reads ahead of buffered readers, where this may be set (as root); 0 leaves it as \
+             it is";
+
+        /// Files at least so large are read past the page cache; `None` is none of them.
+        direct_bytes: Option<u64> = "direct-bytes", Size { min: 1, max: 1 << 50 }, "never",
+            "Files of so many bytes or more are read past the kernel's page cache, as with O_DIRECT";
+
+        /// That take requests; `None` follows the cores.
+        threads: Option<u32> = "fuse-threads", Count { min: 1, max: 256 }, "auto",
+            "Threads that take the kernel's requests; auto: as many as cores, from 2 to 8";
+
+        /// Requests of reading ahead under way in the kernel.
+        max_background: u16 = "max-background", Count { min: 1, max: 65_535 }, "128",
+            "Requests of reading ahead that the kernel may have under way at a time";
+
+        /// `None` is who mounts.
+        uid: Option<u32> = "uid", Count { min: 0, max: 4_294_967_294 }, "auto",
+            "Whose the files and folders are; auto: of who mounts";
+
+        /// `None` is the group of who mounts.
+        gid: Option<u32> = "gid", Count { min: 0, max: 4_294_967_294 }, "auto",
+            "Which group the files and folders belong to; auto: that of who mounts";
+
+        /// Permission bits.
+        file_mode: u32 = "file-mode", Mode, "0444",
+            "Permission bits of files, in octal";
+
+        /// Permission bits.
+        folder_mode: u32 = "dir-mode", Mode, "0555",
+            "Permission bits of folders, in octal";
+
+        allow_other: bool = "allow-other", Switch, "false",
+            "Let other users in, by the permission bits; as a user it needs user_allow_other in /etc/fuse.conf";
+    }
+}
+
+/// Where `memory` is open and nobody has looked how much there is (docs/decisions/memory.md).
+const MEMORY_UNSET_BYTES: u64 = 256 << 20;
+
+fn memory(bytes: &mut u64, value: Value) {
+    *bytes = value.number().unwrap_or(MEMORY_UNSET_BYTES);
+}
+
+/// For a field that says the opposite of its knob.
+fn not(is_so: &mut bool, value: Value) {
+    is_so.set(value);
+    *is_so = !*is_so;
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let mut settings = Settings::empty();
+        // The table is the only place where a default is written.
+        for knob in KNOBS.iter().filter(|knob| !knob.default.is_empty()) {
+            settings.set(knob.name, knob.default).expect("a test sets every default");
+        }
+        settings
+    }
+}
 
 /// The knob of that exact name.
 pub fn knob(name: &str) -> Option<&'static Knob> {
@@ -348,120 +305,6 @@ impl Knob {
     /// `FLATOUT_` and the name in upper snake case.
     pub fn env(&self) -> String {
         format!("FLATOUT_{}", self.name.to_ascii_uppercase().replace('-', "_"))
-    }
-
-    /// The word that leaves a number open, where there is one.
-    pub fn word(&self) -> Option<&'static str> {
-        let is_number = matches!(
-            self.kind,
-            Kind::Size { .. }
-                | Kind::Count { .. }
-                | Kind::Rate { .. }
-                | Kind::Frequency { .. }
-                | Kind::Duration { .. }
-        );
-        Some(self.default).filter(|word| is_number && word.starts_with(|c: char| c.is_ascii_alphabetic()))
-    }
-
-    /// Reads what a user wrote, within the bounds.
-    pub(crate) fn read(&'static self, text: &str) -> Result<Value, SettingError> {
-        if self.word().is_some_and(|word| word.eq_ignore_ascii_case(text.trim())) {
-            return Ok(Value::Open);
-        }
-        match self.kind {
-            Kind::Size { min, max } => {
-                let bytes = parse_size(text).map_err(|expected| self.wrong(text, expected))?;
-                self.bounded(bytes, min, max, format_size)
-            }
-            Kind::Rate { min, max } => {
-                let size = text.trim().strip_suffix("/s").ok_or("not a rate");
-                let bytes = size.map_err(str::to_owned).and_then(parse_size);
-                let expected = || "a rate: write bytes a second, as in 100MiB/s".to_owned();
-                let bytes = bytes.map_err(|_| self.wrong(text, expected()))?;
-                self.bounded(bytes, min, max, format_rate)
-            }
-            Kind::Count { min, max } => {
-                let expected = || format!("a whole number: write {min} to {max}");
-                let count = text.trim().parse().map_err(|_| self.wrong(text, expected()))?;
-                self.bounded(count, min, max, |count| count.to_string())
-            }
-            Kind::Frequency { min, max } => {
-                let expected = || format!("a number a second: write {min}/s to {max}/s");
-                let number = text.trim();
-                let number = number.strip_suffix("/s").unwrap_or(number).trim_end();
-                let number = number.parse().map_err(|_| self.wrong(text, expected()))?;
-                self.bounded(number, min, max, |number| format!("{number}/s"))
-            }
-            Kind::Duration { min_ms, max_ms } => {
-                let ms = parse_duration(text).map_err(|expected| self.wrong(text, expected))?;
-                self.bounded(ms, min_ms, max_ms, format_duration)
-            }
-            Kind::Mode => {
-                let expected = || "permission bits in octal: write 0 to 0777".to_owned();
-                let digits = text.trim();
-                let digits = digits.strip_prefix("0o").unwrap_or(digits);
-                // A sign would pass for a number.
-                let all_digits = digits.bytes().all(|digit| digit.is_ascii_digit());
-                let bits = u64::from_str_radix(digits, 8).ok().filter(|bits| all_digits && *bits <= 0o777);
-                bits.map(Value::Number).ok_or_else(|| self.wrong(text, expected()))
-            }
-            Kind::Switch => self.switch(text),
-            Kind::Choice(choices) => {
-                match choices.iter().find(|choice| choice.eq_ignore_ascii_case(text.trim())) {
-                    Some(choice) => Ok(Value::Text((*choice).to_owned())),
-                    None => Err(self.wrong(text, format!("one of {}", choices.join(", ")))),
-                }
-            }
-            Kind::Text | Kind::Many => Ok(Value::Text(text.trim().to_owned())),
-        }
-    }
-
-    fn bounded(
-        &self,
-        number: u64,
-        min: u64,
-        max: u64,
-        format: impl Fn(u64) -> String,
-    ) -> Result<Value, SettingError> {
-        if (min..=max).contains(&number) {
-            return Ok(Value::Number(number));
-        }
-        let bounds = format!("{} to {}", format(min), format(max));
-        Err(SettingError::Bounds { knob: self.name, value: format(number), bounds })
-    }
-
-    fn switch(&self, text: &str) -> Result<Value, SettingError> {
-        match text.trim().to_ascii_lowercase().as_str() {
-            "true" | "1" | "yes" | "on" => Ok(Value::Switch(true)),
-            "false" | "0" | "no" | "off" => Ok(Value::Switch(false)),
-            _ => Err(self.wrong(text, "a switch: write true or false".to_owned())),
-        }
-    }
-
-    fn wrong(&self, text: &str, expected: String) -> SettingError {
-        let expected = match self.word() {
-            Some(word) => format!("{expected}, or {word}"),
-            None => expected,
-        };
-        SettingError::Value { knob: self.name, value: text.to_owned(), expected }
-    }
-}
-
-impl Kind {
-    /// The placeholder that `--help` shows for a value; None for a switch, which takes none.
-    pub fn value_name(self) -> Option<&'static str> {
-        match self {
-            Kind::Size { .. } => Some("SIZE"),
-            Kind::Count { .. } => Some("N"),
-            Kind::Rate { .. } => Some("RATE"),
-            Kind::Frequency { .. } => Some("N/s"),
-            Kind::Duration { .. } => Some("TIME"),
-            Kind::Mode => Some("MODE"),
-            Kind::Switch => None,
-            Kind::Text => Some("TEXT"),
-            Kind::Choice(_) => Some("CHOICE"),
-            Kind::Many => Some("TEXT"),
-        }
     }
 }
 
@@ -479,22 +322,6 @@ impl Group {
             Group::Mount => "Mount",
         }
     }
-}
-
-/// `100MiB/s`
-pub(crate) fn format_rate(bytes: u64) -> String {
-    format!("{}/s", format_size(bytes))
-}
-
-/// A value of the right kind and within its bounds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Value {
-    /// Bytes, a count, something a second or milliseconds.
-    Number(u64),
-    /// The word for no number.
-    Open,
-    Switch(bool),
-    Text(String),
 }
 
 #[cfg(test)]

@@ -7,9 +7,9 @@
 
 mod duration;
 mod error;
+mod kind;
 mod knob;
 mod markdown;
-mod mount;
 mod nearest;
 mod python;
 mod settings;
@@ -17,10 +17,9 @@ mod size;
 
 pub use duration::{format_duration, parse_duration};
 pub use error::SettingError;
-pub use knob::{Group, KNOBS, Kind, Knob, knob};
+pub use kind::Kind;
+pub use knob::{Group, KNOBS, Knob, MountSettings, Settings, knob};
 pub use markdown::markdown;
-pub use mount::MountSettings;
 pub use nearest::nearest;
 pub use python::python;
-pub use settings::Settings;
 pub use size::{format_size, parse_size};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::knob::format_rate;
+use crate::kind::format_rate;
 use crate::{Group, KNOBS, Kind, Knob, format_duration, format_size};
 
 const PREFACE: &str = "\

@@ -6,8 +6,6 @@
 //! ^ framing      ^ the caller's         ^ framing                        ^ End
 //! ```
 
-use crate::percent::hex_digit;
-
 /// Size lines and trailers longer than this are an attack or no HTTP.
 const LONGEST_LINE_BYTES: usize = 16 << 10;
 const LONGEST_TRAILER_BYTES: usize = 64 << 10;
@@ -94,16 +92,16 @@ impl Chunked {
     fn after(&mut self, byte: u8) -> Result<State, ChunkError> {
         self.count(byte)?;
         match (self.state, byte) {
-            (State::SizeStart, _) => Ok(State::Size(hex_digit(byte).ok_or(ChunkError::Size)?.into())),
+            (State::SizeStart, _) => Ok(State::Size(hex_digit(byte)?)),
             (State::Size(size), b'\r') => Ok(State::SizeLf(size)),
             (State::Size(size) | State::Blank(size), b';') => Ok(State::Extension(size)),
             // Spaces before an extension, or before the line's end, are an old fault of servers (RFC 9112
             // §7.1.1, BWS).
             (State::Size(size) | State::Blank(size), b' ' | b'\t') => Ok(State::Blank(size)),
             (State::Size(size), _) => {
-                let digit = hex_digit(byte).ok_or(ChunkError::Size)?;
+                let digit = hex_digit(byte)?;
                 let shifted = size.checked_mul(16).ok_or(ChunkError::TooLarge)?;
-                Ok(State::Size(shifted | u64::from(digit)))
+                Ok(State::Size(shifted | digit))
             }
             (State::Blank(size) | State::Extension(size), b'\r') => Ok(State::SizeLf(size)),
             (State::Blank(_), _) => Err(ChunkError::Size),
@@ -133,6 +131,10 @@ impl Chunked {
         self.framing_bytes = if starts_anew { 1 } else { self.framing_bytes + 1 };
         if self.framing_bytes > longest { Err(ChunkError::TooLong) } else { Ok(()) }
     }
+}
+
+fn hex_digit(byte: u8) -> Result<u64, ChunkError> {
+    char::from(byte).to_digit(16).map(u64::from).ok_or(ChunkError::Size)
 }
 
 #[cfg(test)]

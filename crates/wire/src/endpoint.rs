@@ -3,6 +3,8 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+
 use crate::location::LocationError;
 use crate::words::excerpt;
 
@@ -129,18 +131,20 @@ impl fmt::Display for Endpoint {
 /// Encodes what may not stand in a request line (spaces, controls, quotes, all beyond ASCII), and nothing
 /// else: what is encoded already stays as it was given.
 pub fn printable(path_and_query: &str) -> String {
-    let mut encoded = String::with_capacity(path_and_query.len());
-    for byte in path_and_query.bytes() {
-        match byte {
-            b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' => {
-                crate::percent::push_triple(byte, &mut encoded)
-            }
-            0x21..=0x7e => encoded.push(byte.into()),
-            _ => crate::percent::push_triple(byte, &mut encoded),
-        }
-    }
-    encoded
+    utf8_percent_encode(path_and_query, &UNPRINTABLE).to_string()
 }
+
+const UNPRINTABLE: AsciiSet = CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'<')
+    .add(b'>')
+    .add(b'\\')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
 
 /// A short excerpt of what a user typed, for an error: without anything that could be `user:password@`,
 /// without a query, and without characters that would upset a terminal.

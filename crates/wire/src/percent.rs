@@ -3,69 +3,30 @@
 
 use std::borrow::Cow;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+/// All but the unreserved characters.
+const QUERY: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const PATH: AsciiSet = QUERY.remove(b'/');
+
 /// Appends `text` encoded, '/' kept: an object's key in a path.
 pub(crate) fn encode_path(text: &str, out: &mut String) {
-    encode(text, true, out);
+    encode(text, &PATH, out);
 }
 
 /// Appends `text` encoded, '/' as `%2F`: a name or a value in a query.
 pub fn encode_query(text: &str, out: &mut String) {
-    encode(text, false, out);
+    encode(text, &QUERY, out);
+}
+
+fn encode(text: &str, set: &'static AsciiSet, out: &mut String) {
+    out.reserve(text.len());
+    out.extend(utf8_percent_encode(text, set));
 }
 
 /// The bytes behind `%XX`; a '%' that starts no such triple stays as it is.
 pub(crate) fn decode(text: &str) -> Cow<'_, [u8]> {
-    if !text.contains('%') {
-        return Cow::Borrowed(text.as_bytes());
-    }
-    let bytes = text.as_bytes();
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        match triple(&bytes[at..]) {
-            Some(byte) => {
-                decoded.push(byte);
-                at += 3;
-            }
-            None => {
-                decoded.push(bytes[at]);
-                at += 1;
-            }
-        }
-    }
-    Cow::Owned(decoded)
-}
-
-fn encode(text: &str, keep_slash: bool, out: &mut String) {
-    out.reserve(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(byte.into()),
-            b'/' if keep_slash => out.push('/'),
-            _ => push_triple(byte, out),
-        }
-    }
-}
-
-/// Appends `%XX`.
-pub(crate) fn push_triple(byte: u8, out: &mut String) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    out.push('%');
-    out.push(HEX[usize::from(byte >> 4)].into());
-    out.push(HEX[usize::from(byte & 15)].into());
-}
-
-/// The byte of a `%XX` at the start of `bytes`.
-fn triple(bytes: &[u8]) -> Option<u8> {
-    match bytes {
-        [b'%', high, low, ..] => Some(hex_digit(*high)? << 4 | hex_digit(*low)?),
-        _ => None,
-    }
-}
-
-/// The value of one hexadecimal digit.
-pub(crate) fn hex_digit(byte: u8) -> Option<u8> {
-    (byte as char).to_digit(16).map(|digit| digit as u8)
+    percent_decode_str(text).into()
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use crate::mask::masked;
 
 /// Why a provider has no keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Lack {
+pub(crate) enum ProviderError {
     /// It is not set up: the next one is asked.
     Nothing(String),
     /// It is set up and failed: nobody else is asked, since other keys than those that were meant could do harm.
@@ -33,23 +33,23 @@ pub(crate) enum Lack {
 }
 
 /// What a provider says.
-pub(crate) type Answer = Result<Grant, Lack>;
+pub(crate) type ProviderResult = Result<Grant, ProviderError>;
 
 /// A provider's name, and the question.
-type Link<'a> = (String, Box<dyn FnOnce() -> Answer + 'a>);
+type ChainLink<'a> = (String, Box<dyn FnOnce() -> ProviderResult + 'a>);
 
-fn link<'a>(name: impl Into<String>, ask: impl FnOnce() -> Answer + 'a) -> Link<'a> {
+fn link<'a>(name: impl Into<String>, ask: impl FnOnce() -> ProviderResult + 'a) -> ChainLink<'a> {
     (name.into(), Box::new(ask))
 }
 
 /// The keys of the first that has some.
-fn first(links: Vec<Link<'_>>) -> Result<Grant, Refused> {
+fn first(links: Vec<ChainLink<'_>>) -> Result<Grant, Refused> {
     let mut tried = Vec::new();
     for (provider, ask) in links {
         let (why, failed) = match ask() {
             Ok(grant) => return Ok(Grant { provider, ..grant }),
-            Err(Lack::Nothing(why)) => (why, false),
-            Err(Lack::Failed(why)) => (why, true),
+            Err(ProviderError::Nothing(why)) => (why, false),
+            Err(ProviderError::Failed(why)) => (why, true),
         };
         tried.push(Tried { provider, why, failed });
         if failed {
@@ -60,44 +60,44 @@ fn first(links: Vec<Link<'_>>) -> Result<Grant, Refused> {
 }
 
 /// Keys that do not end; the chain adds whose they are.
-fn lasting(credentials: Credentials) -> Answer {
+fn lasting(credentials: Credentials) -> ProviderResult {
     Ok(Grant { credentials, expires: None, provider: String::new() })
 }
 
-fn nothing(why: impl Into<String>) -> Answer {
-    Err(Lack::Nothing(why.into()))
+fn nothing(why: impl Into<String>) -> ProviderResult {
+    Err(ProviderError::Nothing(why.into()))
 }
 
-fn failed(why: impl Into<String>) -> Answer {
-    Err(Lack::Failed(why.into()))
+fn failed(why: impl Into<String>) -> ProviderResult {
+    Err(ProviderError::Failed(why.into()))
 }
 
 /// What is missing where it was asked for by name is a failure.
-fn in_earnest(lack: Lack) -> Lack {
-    match lack {
-        Lack::Nothing(why) | Lack::Failed(why) => Lack::Failed(why),
+fn in_earnest(error: ProviderError) -> ProviderError {
+    match error {
+        ProviderError::Nothing(why) | ProviderError::Failed(why) => ProviderError::Failed(why),
     }
 }
 
-impl From<AmbientError> for Lack {
-    fn from(error: AmbientError) -> Lack {
-        Lack::Failed(match error.hint() {
+impl From<AmbientError> for ProviderError {
+    fn from(error: AmbientError) -> ProviderError {
+        ProviderError::Failed(match error.hint() {
             Some(hint) => format!("{error}: {hint}"),
             None => error.to_string(),
         })
     }
 }
 
-impl From<String> for Lack {
-    fn from(why: String) -> Lack {
-        Lack::Failed(why)
+impl From<String> for ProviderError {
+    fn from(why: String) -> ProviderError {
+        ProviderError::Failed(why)
     }
 }
 
 /// A request to `url`, which has no query, and what lies below it. What may not stand in a request line is encoded: a
 /// part of it may be another service's words.
-fn request(method: Method, url: &str, below: &str) -> Result<Request, Lack> {
-    let wrong = |error| Lack::Failed(format!("{}: {error}", masked(url)));
+fn request(method: Method, url: &str, below: &str) -> Result<Request, ProviderError> {
+    let wrong = |error| ProviderError::Failed(format!("{}: {error}", masked(url)));
     let (endpoint, base) = Endpoint::parse(url).map_err(wrong)?;
     let (path, query) = below.split_once('?').unwrap_or((below, ""));
     let path = match format!("{base}{path}") {
@@ -108,14 +108,17 @@ fn request(method: Method, url: &str, below: &str) -> Result<Request, Lack> {
 }
 
 /// A whole URL, in `variable`, as scheme and host, and what follows.
-fn split<'a>(variable: &str, url: &'a str) -> Result<(&'a str, &'a str), Lack> {
-    let host_at = url.find("://").ok_or_else(|| Lack::Failed(format!("{variable} is no URL")))? + "://".len();
+fn split<'a>(variable: &str, url: &'a str) -> Result<(&'a str, &'a str), ProviderError> {
+    let host_at =
+        url.find("://").ok_or_else(|| ProviderError::Failed(format!("{variable} is no URL")))? + "://".len();
     let rest = &url[host_at..];
     let path = rest.split('?').next().unwrap_or(rest);
     let (host, below) = url.split_at(host_at + rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     // A password with a slash or a question mark in it would pass for a port, and be shown as one that is wrong.
     if path.contains('@') || rest.contains('@') && Endpoint::parse(host).is_err() {
-        return Err(Lack::Failed(format!("{variable} holds a user or a password, and neither is sent")));
+        return Err(ProviderError::Failed(format!(
+            "{variable} holds a user or a password, and neither is sent"
+        )));
     }
     Ok((host, below))
 }

@@ -13,7 +13,7 @@ use flatout_wire::time::format_iso_seconds;
 
 use super::unix_seconds;
 use crate::{Environment, gather_from};
-use service::{Asked, Says, Service};
+use service::{Service, ServiceReply, ServiceRequest};
 
 const SECRETS: [&str; 3] = ["s3cr3tkey", "t0kent0ken", "p4ssw0rd"];
 

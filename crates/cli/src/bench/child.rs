@@ -2,10 +2,10 @@
 
 use std::io::{self, Read, Write};
 
-use crate::bench::clock::Clock;
+use crate::bench::clock::Stopwatch;
 use crate::bench::prepare::prepare;
-use crate::bench::run::Run;
-use crate::bench::spec::{Answer, Spec};
+use crate::bench::run::Measurement;
+use crate::bench::spec::{ChildMessage, Spec};
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -21,15 +21,15 @@ pub fn child(console: &Console) -> Result<Exit, Failure> {
         Failure::usage(format!("bench child: {error}: this command is started by flatout bench"))
     })?;
     let (answer, exit) = match measure(&spec, console) {
-        Ok(run) => (Answer::Done(Box::new(run)), Exit::Clean),
-        Err(failure) => (Answer::Failed(failure.clone()), failure.exit),
+        Ok(run) => (ChildMessage::Done(Box::new(run)), Exit::Clean),
+        Err(failure) => (ChildMessage::Failed(failure.clone()), failure.exit),
     };
     let line = serde_json::to_string(&answer).expect("an answer is plain JSON");
     writeln!(io::stdout(), "{line}").map_err(|error| Failure::stdout(&error))?;
     Ok(exit)
 }
 
-fn measure(spec: &Spec, console: &Console) -> Result<Run, Failure> {
+fn measure(spec: &Spec, console: &Console) -> Result<Measurement, Failure> {
     let mut prepared = prepare(spec, console)?;
-    prepared.fetch(Clock::start(spec))
+    prepared.fetch(Stopwatch::start(spec))
 }

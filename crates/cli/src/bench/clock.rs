@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use flatout_engine::LimitedBy;
 
-use crate::bench::floor::Shape;
-use crate::bench::origin_process::{OriginProcess, Watched};
-use crate::bench::run::Sample;
-use crate::bench::run::{Row, Run, ttfb_ms};
+use crate::bench::floor::FloorShape;
+use crate::bench::origin_process::{OriginCpu, OriginProcess};
+use crate::bench::run::ByteSample;
+use crate::bench::run::{Measurement, PartTiming, ttfb_ms};
 use crate::bench::samples::{Sampler, peak_gbit, plateau_s};
 use crate::bench::spec::Spec;
 use crate::events::Tails;
@@ -16,9 +16,9 @@ use crate::limited::Limited;
 use crate::sys;
 
 /// A running clock.
-pub struct Clock {
+pub struct Stopwatch {
     cpu_seconds: f64,
-    origin: Option<Watched>,
+    origin: Option<OriginCpu>,
     /// Whether anybody looks how many bytes have landed.
     sampled: bool,
     /// Whether the parent is told.
@@ -27,16 +27,16 @@ pub struct Clock {
     pub start: Instant,
 }
 
-impl Clock {
+impl Stopwatch {
     /// For a repetition, which reports all that can be read.
-    pub fn start(spec: &Spec) -> Clock {
+    pub fn start(spec: &Spec) -> Stopwatch {
         let origin = OriginProcess::of(spec.address).map(OriginProcess::watch);
-        Clock { origin, sampled: true, progress: spec.progress, ..Clock::unwatched() }
+        Stopwatch { origin, sampled: true, progress: spec.progress, ..Stopwatch::unwatched() }
     }
 
     /// For a peer, which the lab measures from outside: nothing runs here that the lab would count.
-    pub fn unwatched() -> Clock {
-        Clock {
+    pub fn unwatched() -> Stopwatch {
+        Stopwatch {
             cpu_seconds: sys::cpu_seconds(),
             origin: None,
             sampled: false,
@@ -68,11 +68,11 @@ pub struct Elapsed {
     seconds: f64,
     cpu_seconds: f64,
     origin_busy: Option<f64>,
-    samples: Vec<Sample>,
+    samples: Vec<ByteSample>,
 }
 
 /// What each side says of itself.
-pub struct Words {
+pub struct RunNotes {
     pub retries: u32,
     pub tails: Tails,
     pub connections: u32,
@@ -81,9 +81,9 @@ pub struct Words {
     pub limited_by: Option<LimitedBy>,
 }
 
-impl Words {
-    pub fn of_the_floor(shape: Shape) -> Words {
-        Words {
+impl RunNotes {
+    pub fn of_the_floor(shape: FloorShape) -> RunNotes {
+        RunNotes {
             retries: 0,
             tails: Tails::default(),
             connections: shape.connections,
@@ -95,8 +95,8 @@ impl Words {
 }
 
 /// What was measured, of either side; the engine's and the floor's own words for the rest come from the caller.
-pub fn run(elapsed: Elapsed, rows: Vec<Row>, spec: &Spec, words: Words) -> Run {
-    Run {
+pub fn run(elapsed: Elapsed, rows: Vec<PartTiming>, spec: &Spec, words: RunNotes) -> Measurement {
+    Measurement {
         bytes: elapsed.bytes,
         objects: None,
         seconds: elapsed.seconds,

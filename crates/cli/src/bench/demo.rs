@@ -6,11 +6,11 @@ use std::process::{Child, Command, Stdio};
 use flatout_settings::format_size;
 
 use crate::args::BenchDemo;
-use crate::bench::floor::Shape;
-use crate::bench::get::{Bench, Care};
+use crate::bench::floor::FloorShape;
+use crate::bench::get::{BenchSession, SearchEffort};
 use crate::bench::report::{Op, ratio, ratio_event, run_event};
-use crate::bench::run::{Run, median};
-use crate::bench::spec::{Landing, Work};
+use crate::bench::run::{Measurement, median};
+use crate::bench::spec::{ChildWork, LandingKind};
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -37,22 +37,22 @@ pub fn demo(args: &BenchDemo, console: &Console) -> Result<Exit, Failure> {
     let knobs = args.knobs.clone().with("endpoint-url", &origin.url).with("no-sign-request", "true");
     // The environment's proxy would answer for an origin on another machine's loopback.
     let knobs = knobs.with("no-proxy", "*");
-    let bench = Bench::new(&format!("s3://demo/{object}"), &knobs, Landing::Nowhere, console)?;
-    let first = bench.repetition(Work::Get)?;
+    let bench = BenchSession::new(&format!("s3://demo/{object}"), &knobs, LandingKind::Nowhere, console)?;
+    let first = bench.repetition(ChildWork::Get)?;
     say(console, &format!("fetched: {size} in {:.2} s, verified: {}", first.seconds, first.verified))?;
     let runs = beside_the_floor(&bench, console)?;
     table(&runs, console)
 }
 
 /// Finds the floor, then alternates with it. Who goes first changes, as in `bench get`.
-fn beside_the_floor(bench: &Bench, console: &Console) -> Result<Vec<(Op, Run)>, Failure> {
+fn beside_the_floor(bench: &BenchSession, console: &Console) -> Result<Vec<(Op, Measurement)>, Failure> {
     say(console, "The floor is the best of ten plain loops around recv(2) and epoll; trying them ...")?;
-    let shape = bench.best_shape(Care::Quick)?;
+    let shape = bench.best_shape(SearchEffort::Quick)?;
     say(console, &format!("The best here: {}.", described(shape)))?;
     say(console, &format!("Now {PAIRS} times each, flatout and that loop in turn; the medians count ..."))?;
     let mut runs = Vec::new();
     for number in 1..=PAIRS {
-        let mut turns = [(Op::Get, Work::Get), (Op::Floor(shape), Work::Floor(shape))];
+        let mut turns = [(Op::Get, ChildWork::Get), (Op::Floor(shape), ChildWork::Floor(shape))];
         turns.rotate_left(number as usize % 2);
         for (op, work) in turns {
             runs.push((op, bench.repetition(work)?));
@@ -62,8 +62,8 @@ fn beside_the_floor(bench: &Bench, console: &Console) -> Result<Vec<(Op, Run)>, 
 }
 
 /// The small table and the two lines that a script may look for.
-fn table(runs: &[(Op, Run)], console: &Console) -> Result<Exit, Failure> {
-    let of = |wanted: fn(&Op) -> bool| -> Vec<&Run> {
+fn table(runs: &[(Op, Measurement)], console: &Console) -> Result<Exit, Failure> {
+    let of = |wanted: fn(&Op) -> bool| -> Vec<&Measurement> {
         runs.iter().filter(|(op, _)| wanted(op)).map(|(_, run)| run).collect()
     };
     let gets = of(|op| *op == Op::Get);
@@ -75,9 +75,9 @@ fn table(runs: &[(Op, Run)], console: &Console) -> Result<Exit, Failure> {
     let verified = &gets[0].verified;
     let ratio = ratio(runs).expect("both ran");
     for (at, (op, run)) in runs.iter().enumerate() {
-        run_event(console, *op, at as u32 / 2 + 1, Landing::Nowhere, run)?;
+        run_event(console, *op, at as u32 / 2 + 1, LandingKind::Nowhere, run)?;
     }
-    ratio_event(console, Landing::Nowhere, ratio)?;
+    ratio_event(console, LandingKind::Nowhere, ratio)?;
     console.answer(&format!("verified: {verified}"))?;
     console.answer(&format!(
         "ratio to the floor: {:.2} of its throughput, {:.2} of its CPU",
@@ -94,13 +94,14 @@ fn table(runs: &[(Op, Run)], console: &Console) -> Result<Exit, Failure> {
     }
 }
 
-fn row(name: &str, runs: &[&Run]) -> String {
-    let of = |figure: fn(&Run) -> f64| median(runs.iter().map(|run| figure(run)));
-    let (rate, cpu, memory) = (of(Run::gib_per_s), of(Run::cpu_s_per_gib), of(|run| run.peak_rss_mib));
+fn row(name: &str, runs: &[&Measurement]) -> String {
+    let of = |figure: fn(&Measurement) -> f64| median(runs.iter().map(|run| figure(run)));
+    let (rate, cpu, memory) =
+        (of(Measurement::gib_per_s), of(Measurement::cpu_s_per_gib), of(|run| run.peak_rss_mib));
     format!("{name:11} {rate:6.2} {cpu:10.3} {memory:8.1}")
 }
 
-fn described(shape: Shape) -> String {
+fn described(shape: FloorShape) -> String {
     let size = format_size(shape.receive_bytes as u64);
     match (shape.epoll, shape.connections) {
         (true, connections) => format!("one epoll thread over {connections} connections, {size} a call"),

@@ -37,7 +37,7 @@ impl Drain {
 pub fn drain() -> Result<Exit, Failure> {
     let failed = |error: io::Error| Failure::local("read", "standard input", &error);
     let mut input = File::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
-    let mut scratch = vec![0; PIPE_BYTES as usize];
+    let mut scratch = vec![0; PIPE_BYTES];
     while input.read(&mut scratch).map_err(failed)? > 0 {}
     Ok(Exit::Clean)
 }

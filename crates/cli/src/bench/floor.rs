@@ -1,9 +1,9 @@
 //! The floor: what plain loops around `recv(2)` cost for the same ranges into the same kind of landing.
 
 mod epoll;
-mod ground;
 pub mod many;
 mod secure;
+mod sink;
 mod threads;
 
 use std::io::{self, Write};
@@ -20,13 +20,13 @@ use flatout_wire::range::http_range;
 use flatout_wire::request::{Method, Request};
 use serde::{Deserialize, Serialize};
 
-use crate::bench::run::Row;
-pub use ground::Ground;
-pub use secure::Tls;
+use crate::bench::run::PartTiming;
+pub use secure::FloorTls;
+pub use sink::FloorSink;
 
 /// One way to receive with plain calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shape {
+pub struct FloorShape {
     /// One epoll thread over all connections, instead of a blocking thread for each.
     pub epoll: bool,
     /// tokio-rustls in place of the plain call.
@@ -44,35 +44,39 @@ const SMALL: usize = 256 << 10;
 const LARGE: usize = 1 << 20;
 
 /// The shapes for an origin; the best counts. Over TLS only threads: nobody waits in epoll for tokio.
-pub fn shapes(tls: bool) -> Vec<Shape> {
+pub fn shapes(tls: bool) -> Vec<FloorShape> {
     let fitting = SHAPES.iter().filter(|shape| !(tls && shape.epoll));
-    fitting.map(|shape| Shape { tls, ..*shape }).collect()
+    fitting.map(|shape| FloorShape { tls, ..*shape }).collect()
 }
 
-const SHAPES: [Shape; 10] = [
-    Shape::threads(1, SMALL),
-    Shape::threads(2, SMALL),
-    Shape::threads(4, SMALL),
-    Shape::threads(8, SMALL),
-    Shape::threads(1, LARGE),
-    Shape::threads(2, LARGE),
-    Shape::threads(4, LARGE),
-    Shape::threads(8, LARGE),
-    Shape::epoll(4, SMALL),
-    Shape::epoll(4, LARGE),
+const SHAPES: [FloorShape; 10] = [
+    FloorShape::threads(1, SMALL),
+    FloorShape::threads(2, SMALL),
+    FloorShape::threads(4, SMALL),
+    FloorShape::threads(8, SMALL),
+    FloorShape::threads(1, LARGE),
+    FloorShape::threads(2, LARGE),
+    FloorShape::threads(4, LARGE),
+    FloorShape::threads(8, LARGE),
+    FloorShape::epoll(4, SMALL),
+    FloorShape::epoll(4, LARGE),
 ];
 
 /// For many objects.
-pub const SHAPES_OF_MANY: [Shape; 4] =
-    [Shape::threads(1, SMALL), Shape::threads(2, SMALL), Shape::threads(4, SMALL), Shape::threads(8, SMALL)];
+pub const SHAPES_OF_MANY: [FloorShape; 4] = [
+    FloorShape::threads(1, SMALL),
+    FloorShape::threads(2, SMALL),
+    FloorShape::threads(4, SMALL),
+    FloorShape::threads(8, SMALL),
+];
 
-impl Shape {
-    const fn threads(connections: u32, receive_bytes: usize) -> Shape {
-        Shape { epoll: false, tls: false, connections, receive_bytes }
+impl FloorShape {
+    const fn threads(connections: u32, receive_bytes: usize) -> FloorShape {
+        FloorShape { epoll: false, tls: false, connections, receive_bytes }
     }
 
-    const fn epoll(connections: u32, receive_bytes: usize) -> Shape {
-        Shape { epoll: true, tls: false, connections, receive_bytes }
+    const fn epoll(connections: u32, receive_bytes: usize) -> FloorShape {
+        FloorShape { epoll: true, tls: false, connections, receive_bytes }
     }
 
     /// Threads that receive.
@@ -82,10 +86,10 @@ impl Shape {
 }
 
 /// As a script names one: `recv:4:256KiB`, `epoll:4:1MiB`. Whether it is over TLS, the URL says.
-impl FromStr for Shape {
+impl FromStr for FloorShape {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Shape, String> {
+    fn from_str(text: &str) -> Result<FloorShape, String> {
         let wrong = || {
             format!(
                 "write recv:N:SIZE or epoll:N:SIZE, as in recv:4:256KiB, with up to {MOST_CONNECTIONS} connections \
@@ -100,14 +104,14 @@ impl FromStr for Shape {
         let size = parse_size(size).ok().and_then(|bytes| usize::try_from(bytes).ok());
         let size = size.filter(|bytes| RECEIVE_BYTES.contains(bytes));
         match (kind, connections, size) {
-            ("recv", Some(connections), Some(size)) => Ok(Shape::threads(connections, size)),
-            ("epoll", Some(connections), Some(size)) => Ok(Shape::epoll(connections, size)),
+            ("recv", Some(connections), Some(size)) => Ok(FloorShape::threads(connections, size)),
+            ("epoll", Some(connections), Some(size)) => Ok(FloorShape::epoll(connections, size)),
             _ => Err(wrong()),
         }
     }
 }
 
-impl std::fmt::Display for Shape {
+impl std::fmt::Display for FloorShape {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let kind = match (self.tls, self.epoll) {
             (true, _) => "tokio-rustls",
@@ -120,11 +124,11 @@ impl std::fmt::Display for Shape {
 }
 
 /// What is fetched.
-pub struct Job {
+pub struct FloorJob {
     /// Signed if need be; one signature serves all ranges.
     pub request: Request,
     /// For an https origin.
-    pub tls: Option<Tls>,
+    pub tls: Option<FloorTls>,
     pub etag: Option<String>,
     pub address: SocketAddr,
     pub bytes: u64,
@@ -136,18 +140,18 @@ pub struct Job {
 }
 
 /// Fetches everything once. Rows come in no order.
-pub fn fetch(job: &Job, shape: Shape, ground: &mut Ground) -> io::Result<Vec<Row>> {
+pub fn fetch(job: &FloorJob, shape: FloorShape, sink: &mut FloorSink) -> io::Result<Vec<PartTiming>> {
     match (shape.tls, shape.epoll) {
-        (true, _) => secure::fetch(job, shape, ground),
-        (false, true) => epoll::fetch(job, shape, ground),
-        (false, false) => threads::fetch(job, shape, ground),
+        (true, _) => secure::fetch(job, shape, sink),
+        (false, true) => epoll::fetch(job, shape, sink),
+        (false, false) => threads::fetch(job, shape, sink),
     }
 }
 
 /// The most that is received at once while the head is awaited: the little of the body that comes along is copied.
 const HEAD_PIECE_BYTES: usize = 4 << 10;
 
-impl Job {
+impl FloorJob {
     fn connect(&self) -> io::Result<TcpStream> {
         let socket = TcpStream::connect_timeout(&self.address, Duration::from_secs(5))?;
         socket.set_nodelay(true)?;
@@ -205,9 +209,10 @@ mod tests {
 
     #[test]
     fn shapes_as_scripts_name_them() {
-        let check = |text: &str, expected: Option<Shape>| assert_eq!(text.parse().ok(), expected, "{text}");
-        check("recv:4:256KiB", Some(Shape::threads(4, SMALL)));
-        check("epoll:256:1MiB", Some(Shape::epoll(256, LARGE)));
+        let check =
+            |text: &str, expected: Option<FloorShape>| assert_eq!(text.parse().ok(), expected, "{text}");
+        check("recv:4:256KiB", Some(FloorShape::threads(4, SMALL)));
+        check("epoll:256:1MiB", Some(FloorShape::epoll(256, LARGE)));
         for wrong in [
             "",
             "recv",

@@ -6,17 +6,17 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use flatout_engine::{Client, Dialect, Get, Landing as EngineLanding, Progress};
+use flatout_engine::{Client, Dialect, Get, Landing, Progress};
 use flatout_wire::endpoint::Scheme;
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
 
 use crate::args::BenchGet;
-use crate::bench::floor::{Shape, shapes};
+use crate::bench::floor::{FloorShape, shapes};
 use crate::bench::many;
-use crate::bench::report::{HEADER, Op, Report};
-use crate::bench::run::{Run, median};
-use crate::bench::spec::{Answer, Landing, Spec, Work};
+use crate::bench::report::{BenchReport, HEADER, Op};
+use crate::bench::run::{Measurement, median};
+use crate::bench::spec::{ChildMessage, ChildWork, LandingKind, Spec};
 use crate::console::{Carries, Console};
 use crate::download::start;
 use crate::exit::Exit;
@@ -31,15 +31,15 @@ pub fn get(args: &BenchGet, console: &Console) -> Result<Exit, Failure> {
         return many::get(args, console);
     }
     let parts = args.parts.as_deref().map(create).transpose()?;
-    let bench =
-        Bench::new(&args.source, &args.knobs, args.landing.clone(), console)?.with_rows(parts.is_some());
-    let mut report = Report::new(console, &args.landing, parts, HEADER)?;
-    let shape = if args.floor { Some(bench.best_shape(Care::Thorough)?) } else { None };
+    let bench = BenchSession::new(&args.source, &args.knobs, args.landing.clone(), console)?
+        .with_rows(parts.is_some());
+    let mut report = BenchReport::new(console, &args.landing, parts, HEADER)?;
+    let shape = if args.floor { Some(bench.best_shape(SearchEffort::Thorough)?) } else { None };
     for number in 1..=args.repeat {
         // Who goes first changes, so that a drift of the machine favours nobody.
-        let mut turns = vec![(Op::Get, Work::Get)];
+        let mut turns = vec![(Op::Get, ChildWork::Get)];
         if let Some(shape) = shape {
-            turns.insert(usize::from(number % 2 == 0), (Op::Floor(shape), Work::Floor(shape)));
+            turns.insert(usize::from(number % 2 == 0), (Op::Floor(shape), ChildWork::Floor(shape)));
         }
         for (op, work) in turns {
             let run = bench.repetition(work)?;
@@ -52,7 +52,7 @@ pub fn get(args: &BenchGet, console: &Console) -> Result<Exit, Failure> {
 
 /// How much is spent on finding the best shape of the floor.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Care {
+pub enum SearchEffort {
     /// Each shape once.
     Quick,
     /// Each once, and the three fastest twice more.
@@ -60,7 +60,7 @@ pub enum Care {
 }
 
 /// A measurement of one object: everything that its repetitions share.
-pub struct Bench<'a> {
+pub struct BenchSession<'a> {
     console: &'a Console,
     name: String,
     spec: Spec,
@@ -68,19 +68,18 @@ pub struct Bench<'a> {
     tls: bool,
 }
 
-impl<'a> Bench<'a> {
+impl<'a> BenchSession<'a> {
     /// Asks for one byte, which tells size, version and address.
     pub fn new(
         source: &str,
         knobs: &Knobs,
-        landing: Landing,
+        landing: LandingKind,
         console: &'a Console,
-    ) -> Result<Bench<'a>, Failure> {
+    ) -> Result<BenchSession<'a>, Failure> {
         let location = origin::object("read", source)?;
         let client = origin::silent_client(knobs, &[Dialect::of(&location)])?;
-        let probe = Get::new(location.clone(), EngineLanding::Nowhere)
-            .with_span(Span::Slice(0..1))
-            .with_part_records();
+        let probe =
+            Get::new(location.clone(), Landing::Nowhere).with_span(Span::Slice(0..1)).with_part_records();
         let (transfer, armed) = start(&client, probe, console)?;
         let probed = transfer.wait().map_err(|error| match client.stat(&location) {
             // There is no first byte.
@@ -97,7 +96,7 @@ impl<'a> Bench<'a> {
             source: source.to_owned(),
             knobs: knobs.pairs(),
             landing,
-            work: Work::Get,
+            work: ChildWork::Get,
             bytes,
             etag: probed.version.etag.filter(|etag| etag.starts_with('"')),
             address,
@@ -105,13 +104,13 @@ impl<'a> Bench<'a> {
             progress: console.bar_wanted(Carries::Lines),
         };
         let tls = is_secure(&location, knobs)?;
-        Ok(Bench { console, name: location.name().to_owned(), spec, tls })
+        Ok(BenchSession { console, name: location.name().to_owned(), spec, tls })
     }
 
     /// A measurement whose spec is there already.
-    pub fn of(name: String, spec: Spec, console: &'a Console) -> Bench<'a> {
+    pub fn of(name: String, spec: Spec, console: &'a Console) -> BenchSession<'a> {
         // The floor of many knows no TLS, and says so itself.
-        Bench { console, name, spec, tls: false }
+        BenchSession { console, name, spec, tls: false }
     }
 
     /// What a repetition is told.
@@ -125,29 +124,29 @@ impl<'a> Bench<'a> {
     }
 
     /// Whether each run brings a row for each part and its samples.
-    pub fn with_rows(mut self, rows: bool) -> Bench<'a> {
+    pub fn with_rows(mut self, rows: bool) -> BenchSession<'a> {
         self.spec.rows = rows;
         self
     }
 
     /// The same object by other knobs, under a name for the bar.
-    pub fn with_knobs(&self, name: String, knobs: &Knobs) -> Bench<'a> {
+    pub fn with_knobs(&self, name: String, knobs: &Knobs) -> BenchSession<'a> {
         let spec = Spec { knobs: knobs.pairs(), ..self.spec.clone() };
-        Bench { console: self.console, name, spec, tls: self.tls }
+        BenchSession { console: self.console, name, spec, tls: self.tls }
     }
 
     /// The fastest shape on this machine, by the median of its runs.
-    pub fn best_shape(&self, care: Care) -> Result<Shape, Failure> {
-        let mut tried: Vec<(Shape, Vec<f64>)> = Vec::new();
+    pub fn best_shape(&self, care: SearchEffort) -> Result<FloorShape, Failure> {
+        let mut tried: Vec<(FloorShape, Vec<f64>)> = Vec::new();
         for shape in shapes(self.tls) {
-            tried.push((shape, vec![self.repetition(Work::Floor(shape))?.gib_per_s()]));
+            tried.push((shape, vec![self.repetition(ChildWork::Floor(shape))?.gib_per_s()]));
         }
         rank(&mut tried);
-        if care == Care::Thorough {
+        if care == SearchEffort::Thorough {
             tried.truncate(3);
             for _ in 0..2 {
                 for (shape, rates) in &mut tried {
-                    rates.push(self.repetition(Work::Floor(*shape))?.gib_per_s());
+                    rates.push(self.repetition(ChildWork::Floor(*shape))?.gib_per_s());
                 }
             }
             rank(&mut tried);
@@ -156,17 +155,17 @@ impl<'a> Bench<'a> {
     }
 
     /// One run in a process of its own.
-    pub fn repetition(&self, work: Work) -> Result<Run, Failure> {
+    pub fn repetition(&self, work: ChildWork) -> Result<Measurement, Failure> {
         let name = match work {
-            Work::Get | Work::GetMany => self.name.clone(),
-            Work::Floor(shape) | Work::FloorMany(shape) => format!("floor: {shape}"),
+            ChildWork::Get | ChildWork::GetMany => self.name.clone(),
+            ChildWork::Floor(shape) | ChildWork::FloorMany(shape) => format!("floor: {shape}"),
         };
         let bar = Bar::new(self.console, Carries::Lines, &name);
         let failed = |error: std::io::Error| Failure::local("bench", "a child process", &error);
         let armed = self.console.interrupt.arm();
         // It goes after the child: a child that a signal ends removes nothing. [`refuse_existing`] made sure that it is ours.
         let _removed = match &self.spec.landing {
-            Landing::File(path) => Some(self.console.interrupt.temporary(path)),
+            LandingKind::File(path) => Some(self.console.interrupt.temporary(path)),
             _ => None,
         };
         let mut child = spawn().map_err(failed)?;
@@ -187,19 +186,19 @@ impl<'a> Bench<'a> {
         outcome
     }
 
-    fn listen(&self, child: &mut Child, bar: &Bar) -> Result<Run, Failure> {
+    fn listen(&self, child: &mut Child, bar: &Bar) -> Result<Measurement, Failure> {
         let output = child.stdout.take().expect("its standard output is piped");
         for line in BufReader::new(output).lines() {
             let line = line.map_err(|error| Failure::local("bench", "a child process", &error))?;
             match serde_json::from_str(&line) {
-                Ok(Answer::Progress(bytes)) => bar.show(&Progress {
+                Ok(ChildMessage::Progress(bytes)) => bar.show(&Progress {
                     landed_bytes: bytes,
                     fetched_bytes: bytes,
                     total_bytes: Some(self.spec.bytes),
                     ..Progress::default()
                 }),
-                Ok(Answer::Done(run)) => return Ok(*run),
-                Ok(Answer::Failed(failure)) => return Err(failure),
+                Ok(ChildMessage::Done(run)) => return Ok(*run),
+                Ok(ChildMessage::Failed(failure)) => return Err(failure),
                 Err(_) => break,
             }
         }
@@ -226,7 +225,7 @@ fn empty(location: &Location) -> Failure {
         .with_hint("name an object with bytes in it")
 }
 
-fn rank(tried: &mut [(Shape, Vec<f64>)]) {
+fn rank(tried: &mut [(FloorShape, Vec<f64>)]) {
     let rate = |rates: &[f64]| median(rates.iter().copied());
     tried.sort_by(|(_, one), (_, other)| rate(other).total_cmp(&rate(one)));
 }
@@ -243,9 +242,9 @@ fn create(path: &Path) -> Result<File, Failure> {
 }
 
 /// A measurement makes its file new and removes it: it must not be somebody's.
-pub fn refuse_existing(landing: &Landing) -> Result<(), Failure> {
+pub fn refuse_existing(landing: &LandingKind) -> Result<(), Failure> {
     match landing {
-        Landing::File(path) if path.symlink_metadata().is_ok() => {
+        LandingKind::File(path) if path.symlink_metadata().is_ok() => {
             let failure = Failure::usage(format!("bench: {}: exists already", path.display()));
             Err(failure
                 .with_hint("name a file that is not there: it is made new each time and removed afterwards"))

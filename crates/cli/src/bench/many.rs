@@ -8,19 +8,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use flatout_engine::{Client, Dialect, Entry, Folder, Get, Landing as EngineLanding, Wanted};
+use flatout_engine::{Client, Dialect, Entry, Folder, Get, Landing, Wanted};
 use flatout_wire::endpoint::Scheme;
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
 
 use crate::args::BenchGet;
-use crate::bench::clock::{Clock, Words, run};
-use crate::bench::floor::{self, SHAPES_OF_MANY, Shape};
-use crate::bench::get::Bench;
+use crate::bench::clock::{RunNotes, Stopwatch, run};
+use crate::bench::floor::{self, FloorShape, SHAPES_OF_MANY};
+use crate::bench::get::BenchSession;
 use crate::bench::prepared::Prepared;
-use crate::bench::report::{HEADER_OF_MANY, Op, Report};
-use crate::bench::run::{Run, median};
-use crate::bench::spec::{Landing, Spec, Work};
+use crate::bench::report::{BenchReport, HEADER_OF_MANY, Op};
+use crate::bench::run::{Measurement, median};
+use crate::bench::spec::{ChildWork, LandingKind, Spec};
 use crate::commands::cp_many::no_listing;
 use crate::console::{Carries, Console};
 use crate::download::start;
@@ -29,17 +29,17 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::knobs::Knobs;
 use crate::origin;
-use crate::select::{Named, Names, Source};
+use crate::select::{FileName, FileNames, Source};
 
 pub fn get(args: &BenchGet, console: &Console) -> Result<Exit, Failure> {
     let bench = prepare(&args.source, &args.knobs, &args.landing, console)?;
-    let mut report = Report::new(console, &args.landing, None, HEADER_OF_MANY)?;
+    let mut report = BenchReport::new(console, &args.landing, None, HEADER_OF_MANY)?;
     let shape = if args.floor { Some(best_shape(&bench)?) } else { None };
     for number in 1..=args.repeat {
         // Who goes first changes, so that a drift of the machine favours nobody.
-        let mut turns = vec![(Op::Get, Work::GetMany)];
+        let mut turns = vec![(Op::Get, ChildWork::GetMany)];
         if let Some(shape) = shape {
-            turns.insert(usize::from(number % 2 == 0), (Op::Floor(shape), Work::FloorMany(shape)));
+            turns.insert(usize::from(number % 2 == 0), (Op::Floor(shape), ChildWork::FloorMany(shape)));
         }
         for (op, work) in turns {
             report.add(op, number, bench.repetition(work)?)?;
@@ -53,10 +53,10 @@ pub fn get(args: &BenchGet, console: &Console) -> Result<Exit, Failure> {
 pub fn prepare<'a>(
     source: &str,
     knobs: &Knobs,
-    landing: &Landing,
+    landing: &LandingKind,
     console: &'a Console,
-) -> Result<Bench<'a>, Failure> {
-    if matches!(landing, Landing::Memory | Landing::Stream) {
+) -> Result<BenchSession<'a>, Failure> {
+    if matches!(landing, LandingKind::Memory | LandingKind::Stream) {
         let failure = Failure::usage(format!("bench: many objects cannot land in {landing}"));
         return Err(failure.with_hint("--landing nowhere, or --landing file:DIR"));
     }
@@ -67,9 +67,8 @@ pub fn prepare<'a>(
         let why = format!("bench: {}: holds no object with bytes in it", origin::masked(source));
         Failure::not_found(why).with_hint("flatout ls -r shows what there is")
     })?;
-    let probe = Get::new(first.location.clone(), EngineLanding::Nowhere)
-        .with_span(Span::Slice(0..1))
-        .with_part_records();
+    let probe =
+        Get::new(first.location.clone(), Landing::Nowhere).with_span(Span::Slice(0..1)).with_part_records();
     let (transfer, _armed) = start(&client, probe, console)?;
     let probed = transfer.wait()?;
     let part = probed
@@ -80,23 +79,23 @@ pub fn prepare<'a>(
         source: source.to_owned(),
         knobs: knobs.pairs(),
         landing: landing.clone(),
-        work: Work::GetMany,
+        work: ChildWork::GetMany,
         bytes,
         etag: None,
         address: part.address,
         rows: false,
         progress: console.bar_wanted(Carries::Lines),
     };
-    Ok(Bench::of(format!("{} objects", wanted.len()), spec, console))
+    Ok(BenchSession::of(format!("{} objects", wanted.len()), spec, console))
 }
 
 /// The shape with the best median of three.
-fn best_shape(bench: &Bench) -> Result<Shape, Failure> {
-    let mut best: Option<(f64, Shape)> = None;
+fn best_shape(bench: &BenchSession) -> Result<FloorShape, Failure> {
+    let mut best: Option<(f64, FloorShape)> = None;
     for shape in SHAPES_OF_MANY {
         let mut rates = Vec::new();
         for _ in 0..3 {
-            rates.push(bench.repetition(Work::FloorMany(shape))?.gib_per_s());
+            rates.push(bench.repetition(ChildWork::FloorMany(shape))?.gib_per_s());
         }
         let rate = median(rates);
         if best.is_none_or(|(known, _)| rate > known) {
@@ -114,11 +113,11 @@ fn client(source: &str, knobs: &Knobs) -> Result<Client, Failure> {
 fn list(source: &str, client: &Client) -> Result<Vec<Wanted>, Failure> {
     let location = origin::location("read", source)?;
     let source = Source::folder(&location).ok_or_else(|| no_listing("bench", &location))?;
-    let mut names = Names::new(source.folder_bytes, false);
+    let mut names = FileNames::new(source.folder_bytes, false);
     let mut wanted = Vec::new();
     for entry in client.list(&source.location, true)? {
         let Entry::Object(listed) = entry? else { continue };
-        let Named::File(name) = names.name(&listed.key) else { continue };
+        let FileName::File(name) = names.name(&listed.key) else { continue };
         let location: Option<Location> = source.location.with_key(listed.key);
         wanted.extend(location.map(|location| Wanted {
             location,
@@ -131,7 +130,7 @@ fn list(source: &str, client: &Client) -> Result<Vec<Wanted>, Failure> {
 }
 
 /// What is measured.
-pub struct ByEngine<'a> {
+pub struct ManyByEngine<'a> {
     spec: &'a Spec,
     console: &'a Console,
     client: Client,
@@ -139,8 +138,8 @@ pub struct ByEngine<'a> {
     wanted: Vec<Wanted>,
 }
 
-impl<'a> ByEngine<'a> {
-    pub fn prepare(spec: &'a Spec, knobs: &Knobs, console: &'a Console) -> Result<ByEngine<'a>, Failure> {
+impl<'a> ManyByEngine<'a> {
+    pub fn prepare(spec: &'a Spec, knobs: &Knobs, console: &'a Console) -> Result<ManyByEngine<'a>, Failure> {
         // By a client of its own: the one that is measured starts cold.
         let wanted = list(&spec.source, &client(&spec.source, knobs)?)?;
         let shards = flatout_ambient::gather(knobs.given())?.settings.shards;
@@ -149,12 +148,12 @@ impl<'a> ByEngine<'a> {
         if let Some(first) = wanted.first() {
             client.signed_get(&first.location)?;
         }
-        Ok(ByEngine { spec, console, client, shards, wanted })
+        Ok(ManyByEngine { spec, console, client, shards, wanted })
     }
 }
 
-impl Prepared for ByEngine<'_> {
-    fn fetch(&mut self, mut clock: Clock) -> Result<Run, Failure> {
+impl Prepared for ManyByEngine<'_> {
+    fn fetch(&mut self, mut clock: Stopwatch) -> Result<Measurement, Failure> {
         let wanted = mem::take(&mut self.wanted);
         let objects = wanted.len() as u64;
         let armed = self.console.interrupt.arm();
@@ -184,31 +183,32 @@ impl Prepared for ByEngine<'_> {
         let verified = Vec::from_iter(verified).join(", ");
         let (tails, limited_by) = (Tails::default(), progress.mostly_limited_by);
         let (connections, shards) = (progress.connections, self.shards);
-        let words = Words { retries, tails, connections, shards, verified, limited_by };
-        Ok(Run { objects: Some(objects), ..run(elapsed, Vec::new(), self.spec, words) })
+        let words = RunNotes { retries, tails, connections, shards, verified, limited_by };
+        Ok(Measurement { objects: Some(objects), ..run(elapsed, Vec::new(), self.spec, words) })
     }
 }
 
 /// What it is held against.
-pub struct ByFloor<'a> {
+pub struct ManyByFloor<'a> {
     spec: &'a Spec,
-    shape: Shape,
-    job: floor::many::Job,
+    shape: FloorShape,
+    job: floor::many::ManyJob,
 }
 
-impl<'a> ByFloor<'a> {
-    pub fn prepare(spec: &'a Spec, knobs: &Knobs, shape: Shape) -> Result<ByFloor<'a>, Failure> {
+impl<'a> ManyByFloor<'a> {
+    pub fn prepare(spec: &'a Spec, knobs: &Knobs, shape: FloorShape) -> Result<ManyByFloor<'a>, Failure> {
         let client = client(&spec.source, knobs)?;
         let objects = list(&spec.source, &client)?.into_iter().map(|wanted| request(&client, wanted));
         let objects = objects.collect::<Result<_, _>>()?;
         let folder = target(spec);
-        let job = floor::many::Job { objects, address: spec.address, folder, landed_bytes: Arc::default() };
-        Ok(ByFloor { spec, shape, job })
+        let job =
+            floor::many::ManyJob { objects, address: spec.address, folder, landed_bytes: Arc::default() };
+        Ok(ManyByFloor { spec, shape, job })
     }
 }
 
-impl Prepared for ByFloor<'_> {
-    fn fetch(&mut self, mut clock: Clock) -> Result<Run, Failure> {
+impl Prepared for ManyByFloor<'_> {
+    fn fetch(&mut self, mut clock: Stopwatch) -> Result<Measurement, Failure> {
         let failed = |error: io::Error| Failure::local("floor", self.spec.address, &error);
         let landed_bytes = self.job.landed_bytes.clone();
         clock.sample(move || landed_bytes.load(Ordering::Relaxed));
@@ -217,13 +217,13 @@ impl Prepared for ByFloor<'_> {
         }
         floor::many::fetch(&self.job, self.shape).map_err(failed)?;
         let elapsed = clock.stop(self.job.landed_bytes.load(Ordering::Relaxed));
-        let words = Words::of_the_floor(self.shape);
+        let words = RunNotes::of_the_floor(self.shape);
         let objects = Some(self.job.objects.len() as u64);
-        Ok(Run { objects, ..run(elapsed, Vec::new(), self.spec, words) })
+        Ok(Measurement { objects, ..run(elapsed, Vec::new(), self.spec, words) })
     }
 }
 
-fn request(client: &Client, wanted: Wanted) -> Result<floor::many::Object, Failure> {
+fn request(client: &Client, wanted: Wanted) -> Result<floor::many::NamedRequest, Failure> {
     let signed = client.signed_get(&wanted.location)?;
     if signed.endpoint.scheme == Scheme::Https {
         let failure =
@@ -232,12 +232,12 @@ fn request(client: &Client, wanted: Wanted) -> Result<floor::many::Object, Failu
     }
     let mut request = Vec::new();
     signed.write_head(&mut request);
-    Ok(floor::many::Object { request, name: wanted.name })
+    Ok(floor::many::NamedRequest { request, name: wanted.name })
 }
 
 fn target(spec: &Spec) -> Option<PathBuf> {
     match &spec.landing {
-        Landing::File(path) => Some(path.clone()),
+        LandingKind::File(path) => Some(path.clone()),
         _ => None,
     }
 }

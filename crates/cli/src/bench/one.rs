@@ -10,15 +10,16 @@ use flatout_engine::{Client, Dialect, Get, Landing, PartRecord, Report, Watch, s
 use flatout_wire::endpoint::Scheme;
 use flatout_wire::location::Location;
 use flatout_wire::request::Request;
+use rustix::fs::{FallocateFlags, fallocate};
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use crate::bench::clock::{Clock, Elapsed, Words, run};
+use crate::bench::clock::{Elapsed, RunNotes, Stopwatch, run};
 use crate::bench::drain::Drain;
-use crate::bench::floor::{self, Ground, Job, Shape, Tls};
+use crate::bench::floor::{self, FloorJob, FloorShape, FloorSink, FloorTls};
 use crate::bench::prepared::Prepared;
-use crate::bench::run::{Row, Run};
+use crate::bench::ready_landing::ReadyLanding;
+use crate::bench::run::{Measurement, PartTiming};
 use crate::bench::spec::Spec;
-use crate::bench::target::Target;
 use crate::console::Console;
 use crate::download::start;
 use crate::events::Tails;
@@ -32,7 +33,7 @@ pub struct ByEngine<'a> {
     console: &'a Console,
     client: Client,
     location: Location,
-    target: Target,
+    target: ReadyLanding,
 }
 
 impl<'a> ByEngine<'a> {
@@ -41,10 +42,10 @@ impl<'a> ByEngine<'a> {
         let client = origin::silent_client(knobs, &[Dialect::of(&location)])?;
         // Whoever has the keys may take his time, and that is not what is measured.
         client.signed_get(&location)?;
-        Ok(ByEngine { spec, console, client, location, target: Target::new(spec)? })
+        Ok(ByEngine { spec, console, client, location, target: ReadyLanding::new(spec)? })
     }
 
-    fn land(&self, landing: Landing, mut clock: Clock) -> Result<(Report, Elapsed), Failure> {
+    fn land(&self, landing: Landing, mut clock: Stopwatch) -> Result<(Report, Elapsed), Failure> {
         let get = Get::new(self.location.clone(), landing).with_part_records();
         let (transfer, _armed) = start(&self.client, get, self.console)?;
         let watch = transfer.watch();
@@ -57,7 +58,7 @@ impl<'a> ByEngine<'a> {
     fn land_in(
         &self,
         buffer: &'static mut [u8],
-        mut clock: Clock,
+        mut clock: Stopwatch,
     ) -> Result<(Report, &'static mut [u8], Elapsed), Failure> {
         let sampled = |watch: Watch| clock.sample(move || watch.progress().landed_bytes);
         let begin = |get| start(&self.client, get, self.console);
@@ -67,7 +68,7 @@ impl<'a> ByEngine<'a> {
     }
 
     /// As `flatout cat` does it.
-    fn through(&self, mut pipe: File, mut clock: Clock) -> Result<(Report, Elapsed), Failure> {
+    fn through(&self, mut pipe: File, mut clock: Stopwatch) -> Result<(Report, Elapsed), Failure> {
         let (writer, mut reader) = stream();
         let get = Get::new(self.location.clone(), Landing::Stream(writer)).with_part_records();
         let (transfer, _armed) = start(&self.client, get, self.console)?;
@@ -83,23 +84,23 @@ impl<'a> ByEngine<'a> {
 }
 
 impl Prepared for ByEngine<'_> {
-    fn fetch(&mut self, clock: Clock) -> Result<Run, Failure> {
+    fn fetch(&mut self, clock: Stopwatch) -> Result<Measurement, Failure> {
         let (report, elapsed) = match mem::take(&mut self.target) {
-            Target::Nowhere => self.land(Landing::Nowhere, clock)?,
-            Target::File(path) => self.land(Landing::File(path), clock)?,
-            Target::Memory(buffer) => {
+            ReadyLanding::Nowhere => self.land(Landing::Nowhere, clock)?,
+            ReadyLanding::File(path) => self.land(Landing::File(path), clock)?,
+            ReadyLanding::Memory(buffer) => {
                 let (report, buffer, elapsed) = self.land_in(buffer, clock)?;
-                self.target = Target::Memory(buffer);
+                self.target = ReadyLanding::Memory(buffer);
                 (report, elapsed)
             }
-            Target::Stream(drain, pipe) => {
+            ReadyLanding::Stream(drain, pipe) => {
                 let outcome = self.through(pipe, clock)?;
                 let drained = drain.finish();
                 drained.map_err(|error| Failure::local("bench", "the process that drains", &error))?;
                 outcome
             }
         };
-        let words = Words {
+        let words = RunNotes {
             retries: report.retries,
             tails: Tails::of(Some(&report)),
             connections: report.connections,
@@ -116,8 +117,8 @@ impl Prepared for ByEngine<'_> {
     }
 }
 
-fn row(part: &PartRecord) -> Row {
-    Row {
+fn row(part: &PartRecord) -> PartTiming {
+    PartTiming {
         index: part.index,
         address: part.address.to_string(),
         connection: part.connection,
@@ -135,15 +136,15 @@ const FLOOR_PART_BYTES: u64 = 8 << 20;
 /// What it is held against.
 pub struct ByFloor<'a> {
     spec: &'a Spec,
-    shape: Shape,
+    shape: FloorShape,
     request: Request,
-    tls: Option<Tls>,
+    tls: Option<FloorTls>,
     part_bytes: u64,
-    target: Target,
+    target: ReadyLanding,
 }
 
 impl<'a> ByFloor<'a> {
-    pub fn prepare(spec: &'a Spec, knobs: &Knobs, shape: Shape) -> Result<ByFloor<'a>, Failure> {
+    pub fn prepare(spec: &'a Spec, knobs: &Knobs, shape: FloorShape) -> Result<ByFloor<'a>, Failure> {
         let location = origin::object("read", &spec.source)?;
         let found = flatout_ambient::gather(knobs.given())?;
         if found.settings.proxy.is_some() {
@@ -157,11 +158,11 @@ impl<'a> ByFloor<'a> {
             Scheme::Http => None,
             Scheme::Https => Some(tls(&request, ca_bundle.as_deref())?),
         };
-        Ok(ByFloor { spec, shape, request, tls, part_bytes, target: Target::new(spec)? })
+        Ok(ByFloor { spec, shape, request, tls, part_bytes, target: ReadyLanding::new(spec)? })
     }
 
-    fn job(&self, clock: &Clock) -> Job {
-        Job {
+    fn job(&self, clock: &Stopwatch) -> FloorJob {
+        FloorJob {
             request: self.request.clone(),
             tls: self.tls.clone(),
             etag: self.spec.etag.clone(),
@@ -175,22 +176,22 @@ impl<'a> ByFloor<'a> {
 }
 
 impl Prepared for ByFloor<'_> {
-    fn fetch(&mut self, mut clock: Clock) -> Result<Run, Failure> {
+    fn fetch(&mut self, mut clock: Stopwatch) -> Result<Measurement, Failure> {
         let failed = |error: io::Error| Failure::local("floor", self.spec.address, &error);
         let job = self.job(&clock);
         let landed_bytes = job.landed_bytes.clone();
         let landed = move |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         clock.sample(move || landed(&landed_bytes));
-        let (mut ground, drain) = ground(mem::take(&mut self.target), self.spec.bytes).map_err(failed)?;
-        let rows = floor::fetch(&job, self.shape, &mut ground).map_err(failed)?;
+        let (mut sink, drain) = sink(mem::take(&mut self.target), self.spec.bytes).map_err(failed)?;
+        let rows = floor::fetch(&job, self.shape, &mut sink).map_err(failed)?;
         let elapsed = clock.stop(landed(&job.landed_bytes));
-        match ground {
-            Ground::Memory(buffer) => self.target = Target::Memory(buffer),
+        match sink {
+            FloorSink::Memory(buffer) => self.target = ReadyLanding::Memory(buffer),
             // A drain ends when its pipe is closed.
             other => drop(other),
         }
         drain.map_or(Ok(()), Drain::finish).map_err(failed)?;
-        Ok(run(elapsed, rows, self.spec, Words::of_the_floor(self.shape)))
+        Ok(run(elapsed, rows, self.spec, RunNotes::of_the_floor(self.shape)))
     }
 
     fn memory(&self) -> Option<&[u8]> {
@@ -199,23 +200,23 @@ impl Prepared for ByFloor<'_> {
 }
 
 /// The floor's landing. A file is made and reserved while the clock runs, as the engine makes and reserves its own.
-fn ground(target: Target, bytes: u64) -> io::Result<(Ground, Option<Drain>)> {
+fn sink(target: ReadyLanding, bytes: u64) -> io::Result<(FloorSink, Option<Drain>)> {
     Ok(match target {
-        Target::Nowhere => (Ground::Nowhere, None),
-        Target::Memory(buffer) => (Ground::Memory(buffer), None),
-        Target::Stream(drain, pipe) => (Ground::Pipe(pipe), Some(drain)),
-        Target::File(path) => {
+        ReadyLanding::Nowhere => (FloorSink::Nowhere, None),
+        ReadyLanding::Memory(buffer) => (FloorSink::Memory(buffer), None),
+        ReadyLanding::Stream(drain, pipe) => (FloorSink::Pipe(pipe), Some(drain)),
+        ReadyLanding::File(path) => {
             let file = OpenOptions::new().write(true).create_new(true).open(path)?;
-            sys::reserve(&file, bytes)?;
-            (Ground::File(file), None)
+            fallocate(&file, FallocateFlags::empty(), 0, bytes)?;
+            (FloorSink::File(file), None)
         }
     })
 }
 
 /// What the engine would trust, and whom it would expect.
-fn tls(request: &Request, ca_bundle: Option<&str>) -> Result<Tls, Failure> {
+fn tls(request: &Request, ca_bundle: Option<&str>) -> Result<FloorTls, Failure> {
     let config = flatout_engine::tls_config(ca_bundle)?;
     let name = ServerName::try_from(request.endpoint.host.clone())
         .map_err(|_| Failure::usage(format!("floor: {}: no name for a certificate", request.endpoint)))?;
-    Ok(Tls { config, name })
+    Ok(FloorTls { config, name })
 }

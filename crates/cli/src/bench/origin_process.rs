@@ -34,8 +34,8 @@ impl OriginProcess {
     }
 
     /// Starts to count.
-    pub fn watch(self) -> Watched {
-        Watched { cpu_seconds: self.cpu_seconds(), start: Instant::now(), origin: self }
+    pub fn watch(self) -> OriginCpu {
+        OriginCpu { cpu_seconds: self.cpu_seconds(), start: Instant::now(), origin: self }
     }
 
     fn cpu_seconds(&self) -> f64 {
@@ -45,13 +45,13 @@ impl OriginProcess {
 }
 
 /// An origin whose CPU is being counted.
-pub struct Watched {
+pub struct OriginCpu {
     origin: OriginProcess,
     cpu_seconds: f64,
     start: Instant,
 }
 
-impl Watched {
+impl OriginCpu {
     /// CPU seconds per second of wall time: 1.0 is one core all the time. `None` after too short a time to tell.
     pub fn busy(&self) -> Option<f64> {
         share(self.origin.cpu_seconds() - self.cpu_seconds, self.start.elapsed().as_secs_f64())

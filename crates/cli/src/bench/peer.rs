@@ -8,12 +8,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::args::BenchPeer;
-use crate::bench::clock::Clock;
-use crate::bench::floor::Shape;
-use crate::bench::get::{Bench, refuse_existing};
+use crate::bench::clock::Stopwatch;
+use crate::bench::floor::FloorShape;
+use crate::bench::get::{BenchSession, refuse_existing};
 use crate::bench::many;
 use crate::bench::prepare::prepare;
-use crate::bench::spec::{Landing, Spec, Work};
+use crate::bench::spec::{ChildWork, LandingKind, Spec};
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::failure::{Failure, one_line};
@@ -30,7 +30,7 @@ fn serve(args: &BenchPeer, console: &Console) -> Result<Exit, Failure> {
     let mut prepared = prepare(&spec, console)?;
     tell("ready")?;
     await_go()?;
-    let run = prepared.fetch(Clock::unwatched())?;
+    let run = prepared.fetch(Stopwatch::unwatched())?;
     if let Some(check) = &args.check {
         show(check, &args.landing, prepared.memory())?;
     }
@@ -43,36 +43,38 @@ fn serve(args: &BenchPeer, console: &Console) -> Result<Exit, Failure> {
 /// The spec of a repetition, with the bytes in the file of `--check` where they would have been dropped.
 fn spec(args: &BenchPeer, console: &Console) -> Result<Spec, Failure> {
     let landing = match (&args.landing, &args.check) {
-        (Landing::Stream, _) => return Err(no_stream()),
-        (Landing::Nowhere, Some(check)) => Landing::File(check.clone()),
+        (LandingKind::Stream, _) => return Err(no_stream()),
+        (LandingKind::Nowhere, Some(check)) => LandingKind::File(check.clone()),
         (landing, _) => landing.clone(),
     };
     [&landing, &checked(args)].into_iter().try_for_each(refuse_taken)?;
-    if let (Landing::File(landed), Some(check)) = (&args.landing, &args.check) {
+    if let (LandingKind::File(landed), Some(check)) = (&args.landing, &args.check) {
         refuse_within(landed, check)?;
     }
     let bench = match args.recursive {
         true => many::prepare(&args.source, &args.knobs, &landing, console)?,
-        false => Bench::new(&args.source, &args.knobs, landing, console)?,
+        false => BenchSession::new(&args.source, &args.knobs, landing, console)?,
     };
     let work = match (args.recursive, args.floor) {
-        (false, None) => Work::Get,
-        (true, None) => Work::GetMany,
-        (false, Some(shape)) => Work::Floor(of_one(shape, bench.is_secure())?),
-        (true, Some(shape)) => Work::FloorMany(of_many(shape)?),
+        (false, None) => ChildWork::Get,
+        (true, None) => ChildWork::GetMany,
+        (false, Some(shape)) => ChildWork::Floor(of_one(shape, bench.is_secure())?),
+        (true, Some(shape)) => ChildWork::FloorMany(of_many(shape)?),
     };
     // Standard output is the lab's: nobody there wants progress.
     Ok(Spec { work, progress: false, ..bench.spec().clone() })
 }
 
-fn checked(args: &BenchPeer) -> Landing {
-    args.check.clone().map_or(Landing::Nowhere, Landing::File)
+fn checked(args: &BenchPeer) -> LandingKind {
+    args.check.clone().map_or(LandingKind::Nowhere, LandingKind::File)
 }
 
 /// What is there already might be somebody's; a folder without anything in it is not.
-fn refuse_taken(landing: &Landing) -> Result<(), Failure> {
+fn refuse_taken(landing: &LandingKind) -> Result<(), Failure> {
     match landing {
-        Landing::File(path) if fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none()) => Ok(()),
+        LandingKind::File(path) if fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none()) => {
+            Ok(())
+        }
         landing => refuse_existing(landing),
     }
 }
@@ -94,14 +96,14 @@ fn resolved(path: &Path) -> PathBuf {
     fs::canonicalize(&path).ok().or_else(beside).unwrap_or(path.clone())
 }
 
-fn of_one(shape: Shape, tls: bool) -> Result<Shape, Failure> {
+fn of_one(shape: FloorShape, tls: bool) -> Result<FloorShape, Failure> {
     if shape.epoll && tls {
         return Err(no_epoll("over TLS"));
     }
-    Ok(Shape { tls, ..shape })
+    Ok(FloorShape { tls, ..shape })
 }
 
-fn of_many(shape: Shape) -> Result<Shape, Failure> {
+fn of_many(shape: FloorShape) -> Result<FloorShape, Failure> {
     if shape.epoll { Err(no_epoll("of many objects")) } else { Ok(shape) }
 }
 
@@ -116,9 +118,9 @@ fn no_stream() -> Failure {
 }
 
 /// Makes `check` show what was delivered. From nowhere it landed there by itself.
-fn show(check: &Path, landing: &Landing, memory: Option<&[u8]>) -> Result<(), Failure> {
+fn show(check: &Path, landing: &LandingKind, memory: Option<&[u8]>) -> Result<(), Failure> {
     let shown = match (landing, memory) {
-        (Landing::File(path), _) => copy(path, check),
+        (LandingKind::File(path), _) => copy(path, check),
         (_, Some(bytes)) => fs::write(check, bytes),
         _ => Ok(()),
     };

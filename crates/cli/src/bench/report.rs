@@ -5,10 +5,10 @@ use std::io::{BufWriter, Write};
 
 use serde::Serialize;
 
-use crate::bench::floor::Shape;
-use crate::bench::run::{Run, median};
+use crate::bench::floor::FloorShape;
+use crate::bench::run::{Measurement, median};
 use crate::bench::samples::MOMENT_S;
-use crate::bench::spec::Landing;
+use crate::bench::spec::LandingKind;
 use crate::bench::sweep::Combination;
 use crate::console::{Carries, Console};
 use crate::events::Tails;
@@ -19,7 +19,7 @@ use crate::limited::Limited;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     Get,
-    Floor(Shape),
+    Floor(FloorShape),
     Sweep(Combination),
 }
 
@@ -56,11 +56,11 @@ pub struct Ratio {
 }
 
 /// The runs so far, printed as they come.
-pub struct Report<'a> {
+pub struct BenchReport<'a> {
     console: &'a Console,
     landing: String,
     parts: Option<BufWriter<File>>,
-    runs: Vec<(Op, Run)>,
+    runs: Vec<(Op, Measurement)>,
 }
 
 /// The table of runs of one object.
@@ -71,14 +71,14 @@ pub const HEADER_OF_MANY: &str =
     "run op     objects/s   GiB/s  CPU us/object  CPU s/GiB  RSS MiB  objects  conns  verified";
 const CSV_HEADER: &str = "run,op,index,address,connection,start_s,first_byte_s,end_s,bytes,attempts";
 
-impl<'a> Report<'a> {
+impl<'a> BenchReport<'a> {
     pub fn new(
         console: &'a Console,
-        landing: &Landing,
+        landing: &LandingKind,
         parts: Option<File>,
         header: &str,
-    ) -> Result<Report<'a>, Failure> {
-        let mut report = Report {
+    ) -> Result<BenchReport<'a>, Failure> {
+        let mut report = BenchReport {
             console,
             landing: landing.to_string(),
             parts: parts.map(BufWriter::new),
@@ -90,7 +90,7 @@ impl<'a> Report<'a> {
         Ok(report)
     }
 
-    pub fn add(&mut self, op: Op, number: u32, mut run: Run) -> Result<(), Failure> {
+    pub fn add(&mut self, op: Op, number: u32, mut run: Measurement) -> Result<(), Failure> {
         self.console.answer(&table_row(op, number, &run))?;
         run_event(self.console, op, number, &self.landing, &run)?;
         self.console.flush()?;
@@ -133,7 +133,7 @@ impl<'a> Report<'a> {
 }
 
 /// How soon flatout was at its speed, and what that was limited by: the medians, and the words of the last run.
-fn course(runs: &[(Op, Run)]) -> Option<String> {
+fn course(runs: &[(Op, Measurement)]) -> Option<String> {
     let gets = || runs.iter().filter(|(op, _)| *op == Op::Get).map(|(_, run)| run);
     let last = gets().filter_map(|run| run.limited_by.as_ref()).next_back()?;
     let plateaus: Vec<f64> = gets().filter_map(|run| run.plateau_s).collect();
@@ -151,9 +151,9 @@ pub fn run_event(
     op: Op,
     number: u32,
     landing: impl std::fmt::Display,
-    run: &Run,
+    run: &Measurement,
 ) -> Result<(), Failure> {
-    console.event(Carries::Lines, &Line::new(op, number, &landing.to_string(), run))
+    console.event(Carries::Lines, &RunLine::new(op, number, &landing.to_string(), run))
 }
 
 /// The last line, with --json.
@@ -164,7 +164,7 @@ pub fn ratio_event(console: &Console, landing: impl std::fmt::Display, ratio: Ra
 }
 
 /// `None` unless both ran.
-pub fn ratio(runs: &[(Op, Run)]) -> Option<Ratio> {
+pub fn ratio(runs: &[(Op, Measurement)]) -> Option<Ratio> {
     let gets = || runs.iter().filter(|(op, _)| *op == Op::Get).map(|(_, run)| run);
     let floors = || runs.iter().filter(|(op, _)| *op != Op::Get).map(|(_, run)| run);
     if gets().next().is_none() || floors().next().is_none() {
@@ -172,13 +172,14 @@ pub fn ratio(runs: &[(Op, Run)]) -> Option<Ratio> {
     }
     let busy: Vec<f64> = gets().filter_map(|run| run.origin_busy).collect();
     Some(Ratio {
-        throughput: median(gets().map(Run::gib_per_s)) / median(floors().map(Run::gib_per_s)),
-        cpu: median(gets().map(Run::cpu_s_per_gib)) / median(floors().map(Run::cpu_s_per_gib)),
+        throughput: median(gets().map(Measurement::gib_per_s)) / median(floors().map(Measurement::gib_per_s)),
+        cpu: median(gets().map(Measurement::cpu_s_per_gib))
+            / median(floors().map(Measurement::cpu_s_per_gib)),
         origin_busy: (!busy.is_empty()).then(|| median(busy)),
     })
 }
 
-fn table_row(op: Op, number: u32, run: &Run) -> String {
+fn table_row(op: Op, number: u32, run: &Measurement) -> String {
     let verified = op.shape().unwrap_or_else(|| run.verified.clone());
     if let (Some(objects), Some(rate), Some(cpu_us)) =
         (run.objects, run.objects_per_s(), run.cpu_us_per_object())
@@ -207,7 +208,7 @@ fn table_row(op: Op, number: u32, run: &Run) -> String {
 /// One run as docs/json.md has it.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "bench")]
-struct Line<'a> {
+struct RunLine<'a> {
     op: &'static str,
     run: u32,
     landing: &'a str,
@@ -253,10 +254,10 @@ struct Ttfb {
     p99: f64,
 }
 
-impl<'a> Line<'a> {
-    fn new(op: Op, number: u32, landing: &'a str, run: &'a Run) -> Line<'a> {
+impl<'a> RunLine<'a> {
+    fn new(op: Op, number: u32, landing: &'a str, run: &'a Measurement) -> RunLine<'a> {
         let one = run.objects.is_none();
-        Line {
+        RunLine {
             op: op.name(),
             run: number,
             landing,

@@ -7,7 +7,7 @@ use crate::limited::Limited;
 
 /// What one repetition measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Run {
+pub struct Measurement {
     pub bytes: u64,
     /// How many objects, of a run of many.
     pub objects: Option<u64>,
@@ -35,17 +35,17 @@ pub struct Run {
     /// What limited it longest; `None` of a short run, and of the floor.
     pub limited_by: Option<Limited>,
     /// Empty unless asked for.
-    pub rows: Vec<Row>,
+    pub rows: Vec<PartTiming>,
     /// Empty unless asked for: seconds since the run's start, bytes landed by then.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<ByteSample>,
 }
 
 /// A look: seconds since the start, bytes landed.
-pub type Sample = (f64, u64);
+pub type ByteSample = (f64, u64);
 
 /// One part: the record of seed 002. Times are seconds since the run's start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Row {
+pub struct PartTiming {
     pub index: u64,
     pub address: String,
     pub connection: u32,
@@ -56,7 +56,7 @@ pub struct Row {
     pub attempts: u32,
 }
 
-impl Run {
+impl Measurement {
     pub fn gib_per_s(&self) -> f64 {
         self.gib() / self.seconds
     }
@@ -93,7 +93,7 @@ impl Run {
 }
 
 /// Time to first byte at a percentile, in milliseconds; 0 without parts.
-pub fn ttfb_ms(rows: &[Row], percent: f64) -> f64 {
+pub fn ttfb_ms(rows: &[PartTiming], percent: f64) -> f64 {
     let mut waits: Vec<f64> = rows.iter().map(|row| (row.first_byte_s - row.start_s) * 1e3).collect();
     waits.sort_by(f64::total_cmp);
     let rank = (percent / 100.0 * waits.len() as f64).ceil() as usize;
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn percentiles_of_the_wait() {
-        let row = |index: u32| Row {
+        let row = |index: u32| PartTiming {
             index: index.into(),
             address: String::new(),
             connection: 0,
@@ -136,7 +136,7 @@ mod tests {
             bytes: 1,
             attempts: 1,
         };
-        let rows: Vec<Row> = (1..=100).map(row).collect();
+        let rows: Vec<PartTiming> = (1..=100).map(row).collect();
         for (percent, expected) in [(50.0, 50.0), (99.0, 99.0), (100.0, 100.0)] {
             assert!((ttfb_ms(&rows, percent) - expected).abs() < 1e-6, "{percent}");
         }

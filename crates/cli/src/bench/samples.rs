@@ -5,8 +5,8 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::bench::run::{Sample, median};
-use crate::bench::spec::Answer;
+use crate::bench::run::{ByteSample, median};
+use crate::bench::spec::ChildMessage;
 
 /// Fifty looks a second cost nothing that could be measured, and ten of them make the shortest window's edge 5 %.
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -20,7 +20,7 @@ const SHORT_RUN_S: f64 = 3.0;
 /// The thread that looks.
 pub struct Sampler {
     stop: Sender<()>,
-    thread: JoinHandle<Vec<Sample>>,
+    thread: JoinHandle<Vec<ByteSample>>,
 }
 
 impl Sampler {
@@ -42,7 +42,7 @@ impl Sampler {
     }
 
     /// Every look, and the end.
-    pub fn finish(self, seconds: f64, bytes: u64) -> Vec<Sample> {
+    pub fn finish(self, seconds: f64, bytes: u64) -> Vec<ByteSample> {
         drop(self.stop);
         let mut samples = self.thread.join().unwrap_or_default();
         samples.retain(|(at, _)| *at < seconds);
@@ -52,13 +52,13 @@ impl Sampler {
 }
 
 fn tell(bytes: u64) {
-    let line = serde_json::to_string(&Answer::Progress(bytes)).expect("an answer is plain JSON");
+    let line = serde_json::to_string(&ChildMessage::Progress(bytes)).expect("an answer is plain JSON");
     // A parent that is gone takes this process with it.
     let _ = writeln!(std::io::stdout().lock(), "{line}");
 }
 
 /// The best window's Gbit/s; of a run shorter than a window, its average.
-pub fn peak_gbit(samples: &[Sample]) -> f64 {
+pub fn peak_gbit(samples: &[ByteSample]) -> f64 {
     let Some(&(seconds, bytes)) = samples.last() else { return 0.0 };
     let window_s = if seconds < SHORT_RUN_S { 0.1 } else { 1.0 };
     let average = bytes as f64 / seconds.max(f64::MIN_POSITIVE);
@@ -73,7 +73,7 @@ const PLATEAU_RUN_S: f64 = 2.0;
 pub const MOMENT_S: f64 = 0.1;
 
 /// When a run reached 90 % of what it settled at, which is the median rate of its second half.
-pub fn plateau_s(samples: &[Sample]) -> Option<f64> {
+pub fn plateau_s(samples: &[ByteSample]) -> Option<f64> {
     let &(seconds, _) = samples.last().filter(|(seconds, _)| *seconds >= PLATEAU_RUN_S)?;
     let rate = |at: f64| (bytes_at(samples, at + MOMENT_S) - bytes_at(samples, at)) / MOMENT_S;
     let starts = || samples.iter().map(|(at, _)| *at).filter(|at| at + MOMENT_S <= seconds);
@@ -82,7 +82,7 @@ pub fn plateau_s(samples: &[Sample]) -> Option<f64> {
 }
 
 /// Bytes landed at a moment between two looks, on the straight line between them.
-fn bytes_at(samples: &[Sample], moment: f64) -> f64 {
+fn bytes_at(samples: &[ByteSample], moment: f64) -> f64 {
     let after = samples.partition_point(|(at, _)| *at < moment).min(samples.len() - 1);
     let (later, later_bytes) = samples[after];
     let (earlier, earlier_bytes) = samples[after.saturating_sub(1)];
@@ -91,7 +91,7 @@ fn bytes_at(samples: &[Sample], moment: f64) -> f64 {
 }
 
 /// At most so many of them, at even distances, the first and the last among them.
-pub fn thin(samples: &[Sample], most: usize) -> Vec<Sample> {
+pub fn thin(samples: &[ByteSample], most: usize) -> Vec<ByteSample> {
     if samples.len() <= most {
         return samples.to_vec();
     }
@@ -102,7 +102,7 @@ pub fn thin(samples: &[Sample], most: usize) -> Vec<Sample> {
 mod tests {
     use super::*;
 
-    fn check(samples: &[Sample], gbit: f64) {
+    fn check(samples: &[ByteSample], gbit: f64) {
         assert!((peak_gbit(samples) - gbit).abs() < 1e-6, "{} is not {gbit}", peak_gbit(samples));
     }
 
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn thinned_samples_keep_both_ends() {
-        let samples: Vec<Sample> = (0..1001).map(|at| (f64::from(at), at as u64)).collect();
+        let samples: Vec<ByteSample> = (0..1001).map(|at| (f64::from(at), at as u64)).collect();
         let thinned = thin(&samples, 500);
         assert_eq!((thinned.len(), thinned[0], thinned[499]), (500, samples[0], samples[1000]));
         assert!(thinned.is_sorted_by(|one, next| one.1 < next.1));

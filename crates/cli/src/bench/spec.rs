@@ -6,13 +6,13 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::bench::floor::Shape;
-use crate::bench::run::Run;
+use crate::bench::floor::FloorShape;
+use crate::bench::run::Measurement;
 use crate::failure::Failure;
 
 /// Where the bytes of a measured run go.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Landing {
+pub enum LandingKind {
     Nowhere,
     /// One buffer of the object's size, allocated and touched before the clock starts.
     Memory,
@@ -22,29 +22,29 @@ pub enum Landing {
     File(PathBuf),
 }
 
-impl FromStr for Landing {
+impl FromStr for LandingKind {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Landing, String> {
+    fn from_str(text: &str) -> Result<LandingKind, String> {
         match text {
-            "nowhere" => Ok(Landing::Nowhere),
-            "memory" => Ok(Landing::Memory),
-            "stream" => Ok(Landing::Stream),
+            "nowhere" => Ok(LandingKind::Nowhere),
+            "memory" => Ok(LandingKind::Memory),
+            "stream" => Ok(LandingKind::Stream),
             _ => match text.strip_prefix("file:") {
-                Some(path) if !path.is_empty() => Ok(Landing::File(path.into())),
+                Some(path) if !path.is_empty() => Ok(LandingKind::File(path.into())),
                 _ => Err("write nowhere, memory, stream or file:PATH".into()),
             },
         }
     }
 }
 
-impl std::fmt::Display for Landing {
+impl std::fmt::Display for LandingKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Landing::Nowhere => "nowhere",
-            Landing::Memory => "memory",
-            Landing::Stream => "stream",
-            Landing::File(_) => "file",
+            LandingKind::Nowhere => "nowhere",
+            LandingKind::Memory => "memory",
+            LandingKind::Stream => "stream",
+            LandingKind::File(_) => "file",
         })
     }
 }
@@ -56,8 +56,8 @@ pub struct Spec {
     pub source: String,
     /// The knobs of the command line; the child reads the environment by itself.
     pub knobs: Vec<(String, String)>,
-    pub landing: Landing,
-    pub work: Work,
+    pub landing: LandingKind,
+    pub work: ChildWork,
     /// Size of the object.
     pub bytes: u64,
     /// Its strong ETag, which pins every range of the floor too.
@@ -72,20 +72,20 @@ pub struct Spec {
 
 /// Who fetches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Work {
+pub enum ChildWork {
     Get,
-    Floor(Shape),
+    Floor(FloorShape),
     /// All objects below the source.
     GetMany,
-    FloorMany(Shape),
+    FloorMany(FloorShape),
 }
 
 /// A line of the child.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Answer {
+pub enum ChildMessage {
     /// Bytes that have landed.
     Progress(u64),
-    Done(Box<Run>),
+    Done(Box<Measurement>),
     Failed(Failure),
 }
 
@@ -95,11 +95,12 @@ mod tests {
 
     #[test]
     fn landings_as_typed() {
-        let check = |text: &str, expected: Option<Landing>| assert_eq!(text.parse().ok(), expected, "{text}");
-        check("nowhere", Some(Landing::Nowhere));
-        check("memory", Some(Landing::Memory));
-        check("stream", Some(Landing::Stream));
-        check("file:/dev/shm/x", Some(Landing::File("/dev/shm/x".into())));
+        let check =
+            |text: &str, expected: Option<LandingKind>| assert_eq!(text.parse().ok(), expected, "{text}");
+        check("nowhere", Some(LandingKind::Nowhere));
+        check("memory", Some(LandingKind::Memory));
+        check("stream", Some(LandingKind::Stream));
+        check("file:/dev/shm/x", Some(LandingKind::File("/dev/shm/x".into())));
         check("file:", None);
         check("disk", None);
     }

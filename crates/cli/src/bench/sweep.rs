@@ -13,10 +13,10 @@ use flatout_settings::format_size;
 use flatout_wire::time::format_iso_seconds;
 
 use crate::args::BenchSweep;
-use crate::bench::get::{Bench, refuse_existing};
+use crate::bench::get::{BenchSession, refuse_existing};
 use crate::bench::report::{Op, run_event};
-use crate::bench::run::Run;
-use crate::bench::spec::Work;
+use crate::bench::run::Measurement;
+use crate::bench::spec::ChildWork;
 use crate::console::{Carries, Console};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -24,9 +24,9 @@ use crate::knobs::Knobs;
 use crate::origin;
 
 pub use combination::Combination;
-use document::Document;
-use outcome::Outcome;
-use page::Page;
+use document::SweepDocument;
+use outcome::SweepOutcome;
+use page::ReportPage;
 
 /// Courses that a combination keeps. One is drawn in the end, and which is not known before: with this many, all that
 /// a sweep of 256 combinations keeps stays under 50 MB.
@@ -35,7 +35,7 @@ const MOST_COURSES: usize = 5;
 pub fn sweep(args: &BenchSweep, console: &Console) -> Result<Exit, Failure> {
     refuse_existing(&args.landing)?;
     let combinations = combination::all(&args.knobs)?;
-    let page = args.report.as_deref().map(|path| Page::new(path, &console.interrupt)).transpose()?;
+    let page = args.report.as_deref().map(|path| ReportPage::new(path, &console.interrupt)).transpose()?;
     if page.is_some() {
         // What is measured is for the page as well.
         console.outlast_reader();
@@ -43,7 +43,8 @@ pub fn sweep(args: &BenchSweep, console: &Console) -> Result<Exit, Failure> {
     // Between two runs, too, a signal is to leave time to remove what there is.
     let _armed = console.interrupt.arm();
     let (_, any) = &combinations[0];
-    let bench = Bench::new(&args.source, any, args.landing.clone(), console)?.with_rows(page.is_some());
+    let bench =
+        BenchSession::new(&args.source, any, args.landing.clone(), console)?.with_rows(page.is_some());
     let started = now();
     let mut sweep = Sweep::new(args, bench, combinations, console);
     sweep.introduce()?;
@@ -65,21 +66,21 @@ fn now() -> String {
 struct Sweep<'a> {
     args: &'a BenchSweep,
     console: &'a Console,
-    bench: Bench<'a>,
-    cells: Vec<Cell>,
+    bench: BenchSession<'a>,
+    cells: Vec<SweepCell>,
 }
 
 /// One combination and its runs.
-struct Cell {
+struct SweepCell {
     combination: Combination,
     knobs: Knobs,
-    runs: Vec<Run>,
+    runs: Vec<Measurement>,
     /// What ended it; there are no runs after that.
     failure: Option<Failure>,
 }
 
 /// How far a combination came, in the words of events and pages.
-struct State<'a> {
+struct SweepState<'a> {
     name: &'static str,
     reason: Option<&'a str>,
 }
@@ -87,11 +88,11 @@ struct State<'a> {
 impl<'a> Sweep<'a> {
     fn new(
         args: &'a BenchSweep,
-        bench: Bench<'a>,
+        bench: BenchSession<'a>,
         combinations: Vec<(Combination, Knobs)>,
         console: &'a Console,
     ) -> Sweep<'a> {
-        let cell = |(combination, knobs)| Cell { combination, knobs, runs: Vec::new(), failure: None };
+        let cell = |(combination, knobs)| SweepCell { combination, knobs, runs: Vec::new(), failure: None };
         Sweep { args, console, bench, cells: combinations.into_iter().map(cell).collect() }
     }
 
@@ -126,7 +127,7 @@ impl<'a> Sweep<'a> {
         }
         let combination = cell.combination;
         let name = format!("{number}/{runs} {combination}");
-        match self.bench.with_knobs(name, &cell.knobs).repetition(Work::Get) {
+        match self.bench.with_knobs(name, &cell.knobs).repetition(ChildWork::Get) {
             Ok(run) => {
                 cell.add(document::thinned(run, cells));
                 let (round, run) = (cell.runs.len() as u32, &cell.runs[cell.runs.len() - 1]);
@@ -144,7 +145,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// A signal costs what it cuts off, not what is measured. The failure is what the run ends with in any case.
-    fn interrupted(&self, page: Option<&Page>, started: String, failure: &Failure) {
+    fn interrupted(&self, page: Option<&ReportPage>, started: String, failure: &Failure) {
         let runs = self.cells.iter().map(|cell| cell.runs.len()).sum();
         if failure.exit != Exit::Interrupted || runs == 0 {
             return;
@@ -157,18 +158,18 @@ impl<'a> Sweep<'a> {
     /// Says and writes what there is; with `cut_off_after`, that it is not all.
     fn conclude(
         &self,
-        page: Option<&Page>,
+        page: Option<&ReportPage>,
         started: String,
         cut_off_after: Option<usize>,
     ) -> Result<(), Failure> {
-        let outcome = Outcome::of(&self.cells);
+        let outcome = SweepOutcome::of(&self.cells);
         if let Some(runs) = cut_off_after {
             let all = self.cells.len() * self.args.repeat as usize;
             self.console.answer(&format!("interrupted after {runs} of {all} runs"))?;
         }
         table::show(self.console, &self.cells, &outcome)?;
         let Some(page) = page else { return Ok(()) };
-        page.write(&Document::new(self, &outcome, started, cut_off_after.is_some())?)?;
+        page.write(&SweepDocument::new(self, &outcome, started, cut_off_after.is_some())?)?;
         self.console.say(&format!("report: {page}"))
     }
 
@@ -179,25 +180,25 @@ impl<'a> Sweep<'a> {
     }
 }
 
-impl Cell {
+impl SweepCell {
     /// Whether it has figures, and no failure that takes their worth.
     fn is_measured(&self) -> bool {
         self.failure.is_none() && !self.runs.is_empty()
     }
 
     /// What became of it.
-    fn state(&self) -> State<'_> {
+    fn state(&self) -> SweepState<'_> {
         match &self.failure {
-            Some(failure) => State { name: "failed", reason: Some(&failure.message) },
+            Some(failure) => SweepState { name: "failed", reason: Some(&failure.message) },
             None if self.runs.is_empty() => {
-                State { name: "unmeasured", reason: Some("interrupted before its first run") }
+                SweepState { name: "unmeasured", reason: Some("interrupted before its first run") }
             }
-            None => State { name: "ok", reason: None },
+            None => SweepState { name: "ok", reason: None },
         }
     }
 
     /// Lets go of the course of the run that is furthest from the middle, where there are many.
-    fn add(&mut self, run: Run) {
+    fn add(&mut self, run: Measurement) {
         self.runs.push(run);
         let order = self.nearest_to_the_middle();
         for at in

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use flatout_ambient::{Row, Signer};
+use flatout_ambient::{SettingRow, Signer};
 use flatout_settings::Kind;
 
 use crate::args::ConfigShow;
@@ -49,7 +49,7 @@ pub fn path(console: &Console) -> Result<Exit, Failure> {
 /// Name, value, and where it came from.
 type Line = [String; 3];
 
-fn lines(table: &[Row], signers: &[Signer], path: Option<&Path>) -> Vec<Line> {
+fn lines(table: &[SettingRow], signers: &[Signer], path: Option<&Path>) -> Vec<Line> {
     let mut lines: Vec<Line> = table.iter().flat_map(setting_lines).collect();
     lines.extend(signers.iter().map(|signer| {
         let name = format!("credentials ({})", signer.dialect);
@@ -66,7 +66,7 @@ fn lines(table: &[Row], signers: &[Signer], path: Option<&Path>) -> Vec<Line> {
 }
 
 /// One for each value; what a setting has beyond the first stands below it without the name.
-fn setting_lines(row: &Row) -> Vec<Line> {
+fn setting_lines(row: &SettingRow) -> Vec<Line> {
     let from = match row.place.as_str() {
         "" => row.layer.name().to_owned(),
         place => format!("{}: {place}", row.layer.name()),
@@ -96,8 +96,8 @@ fn aligned(lines: Vec<Line>) -> Vec<String> {
 }
 
 /// A row as an event.
-pub fn setting(row: Row) -> events::Setting {
-    let Row { name, mut values, layer, place } = row;
+pub fn setting(row: SettingRow) -> events::Setting {
+    let SettingRow { name, mut values, layer, place } = row;
     let many = flatout_settings::knob(name).is_some_and(|knob| knob.kind == Kind::Many);
     let value = match many {
         true => SettingValue::Many(values),

@@ -11,7 +11,7 @@ use flatout_wire::location::Location;
 use crate::args::Cp;
 use crate::commands::cp_many;
 use crate::console::{Carries, Console};
-use crate::download::{Download, Outcome};
+use crate::download::{Download, DownloadOutcome};
 use crate::events;
 use crate::exit::{self, Exit};
 use crate::failure::{Failure, one_line};
@@ -20,25 +20,25 @@ use crate::select::Source;
 use crate::{origin, outages};
 
 /// Where the object goes.
-enum Target {
+enum CopyTarget {
     Stdout,
     /// A pipe with a name or a character device, which takes bytes as they come.
     Stream(PathBuf),
     File(PathBuf),
 }
 
-impl Target {
+impl CopyTarget {
     fn carries(&self) -> Carries {
         match self {
-            Target::Stdout => Carries::Bytes,
-            Target::Stream(_) | Target::File(_) => Carries::Lines,
+            CopyTarget::Stdout => Carries::Bytes,
+            CopyTarget::Stream(_) | CopyTarget::File(_) => Carries::Lines,
         }
     }
 
     fn path(&self) -> Option<&Path> {
         match self {
-            Target::Stdout => None,
-            Target::Stream(path) | Target::File(path) => Some(path),
+            CopyTarget::Stdout => None,
+            CopyTarget::Stream(path) | CopyTarget::File(path) => Some(path),
         }
     }
 }
@@ -63,9 +63,9 @@ pub fn run(args: &Cp, console: &Console) -> Result<Exit, Failure> {
     }
     let download = Download { client: &client, location: &source, span: args.range.as_ref(), console };
     let mut outcome = match &target {
-        Target::Stdout => download.to_stdout(),
-        Target::Stream(path) => download.to_stream(path),
-        Target::File(path) => download.to_file(path, args.no_clobber),
+        CopyTarget::Stdout => download.to_stdout(),
+        CopyTarget::Stream(path) => download.to_stream(path),
+        CopyTarget::File(path) => download.to_file(path, args.no_clobber),
     };
     origin::remember(&client);
     if let Err(failure) = &mut outcome.result
@@ -139,9 +139,9 @@ pub fn is_stdout(typed: &str) -> bool {
 }
 
 /// A folder is one that exists, or whose path ends in '/'; the object's name is appended then.
-fn target(typed: &str, source: &Location) -> Result<Target, Failure> {
+fn target(typed: &str, source: &Location) -> Result<CopyTarget, Failure> {
     if is_stdout(typed) {
-        return Ok(Target::Stdout);
+        return Ok(CopyTarget::Stdout);
     }
     if typed.is_empty() {
         return Err(Failure::usage("cp: the target is empty")
@@ -150,7 +150,7 @@ fn target(typed: &str, source: &Location) -> Result<Target, Failure> {
     let path = Path::new(typed);
     let kind = path.metadata().ok().map(|known| known.file_type());
     match kind {
-        Some(kind) if kind.is_fifo() || kind.is_char_device() => return Ok(Target::Stream(path.into())),
+        Some(kind) if kind.is_fifo() || kind.is_char_device() => return Ok(CopyTarget::Stream(path.into())),
         Some(kind) if kind.is_block_device() => {
             return Err(Failure::usage(format!("cp: {typed}: is a block device, and holds other data"))
                 .with_hint("to overwrite it: `flatout cat URL | dd of=DEVICE bs=1M`"));
@@ -168,7 +168,7 @@ fn target(typed: &str, source: &Location) -> Result<Target, Failure> {
         .with_hint("use - for standard output"));
     }
     if !typed.ends_with('/') && !path.is_dir() {
-        return Ok(Target::File(path.to_path_buf()));
+        return Ok(CopyTarget::File(path.to_path_buf()));
     }
     match source.name() {
         // Anything else would leave the folder that was named.
@@ -180,13 +180,13 @@ fn target(typed: &str, source: &Location) -> Result<Target, Failure> {
             Err(Failure::usage(format!("cp: {source}: its name cannot be that of a file"))
                 .with_hint("name the file as well"))
         }
-        name => Ok(Target::File(path.join(name))),
+        name => Ok(CopyTarget::File(path.join(name))),
     }
 }
 
 /// The next `cp -r` into that folder would take it for what a killed run left, and remove it.
-fn refuse_a_temporary_name(target: &Target) -> Result<(), Failure> {
-    let Target::File(path) = target else { return Ok(()) };
+fn refuse_a_temporary_name(target: &CopyTarget) -> Result<(), Failure> {
+    let CopyTarget::File(path) = target else { return Ok(()) };
     match path.file_name().and_then(OsStr::to_str).filter(|name| is_temporary_name(name)) {
         None => Ok(()),
         Some(name) => Err(Failure::usage(format!(
@@ -214,16 +214,21 @@ fn descriptor(path: &Path) -> Option<OsString> {
 }
 
 /// Says what became of it: the object's event, the error if there is one, the summary.
-fn report(console: &Console, source: &Location, target: &Target, outcome: &Outcome) -> Result<Exit, Failure> {
+fn report(
+    console: &Console,
+    source: &Location,
+    target: &CopyTarget,
+    outcome: &DownloadOutcome,
+) -> Result<Exit, Failure> {
     let (carries, event) = (target.carries(), event(source, target, outcome));
     let exit = match (&outcome.result, target) {
-        (Ok(done), Target::File(path) | Target::Stream(path)) => {
+        (Ok(done), CopyTarget::File(path) | CopyTarget::Stream(path)) => {
             warn_of_note(console, source, done);
             console.say(&sentence(source, path, done))?;
             limited::line(done.limited_by, done.seconds).map_or(Ok(()), |line| console.say(&line))?;
             Exit::Clean
         }
-        (Ok(_), Target::Stdout) => Exit::Clean,
+        (Ok(_), CopyTarget::Stdout) => Exit::Clean,
         (Err(failure), _) if failure.is_silent() => return Ok(failure.exit),
         (Err(failure), _) => failure.exit,
     };
@@ -277,7 +282,7 @@ fn warn_of_note(console: &Console, source: &Location, done: &Report) {
 }
 
 /// The event of one object, whole or failed.
-pub fn object_event(source: &Location, target: Option<&Path>, outcome: &Outcome) -> events::Object {
+pub fn object_event(source: &Location, target: Option<&Path>, outcome: &DownloadOutcome) -> events::Object {
     let done = outcome.result.as_ref().ok();
     events::Object {
         action: "download",
@@ -298,6 +303,6 @@ pub fn object_event(source: &Location, target: Option<&Path>, outcome: &Outcome)
     }
 }
 
-fn event(source: &Location, target: &Target, outcome: &Outcome) -> events::Object {
+fn event(source: &Location, target: &CopyTarget, outcome: &DownloadOutcome) -> events::Object {
     object_event(source, target.path(), outcome)
 }

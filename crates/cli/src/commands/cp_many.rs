@@ -21,7 +21,7 @@ use crate::failure::{Failure, one_line};
 use crate::limited::{self, Limited};
 use crate::origin;
 use crate::progress::{Bar, POLL};
-use crate::select::{Filters, Named, Names, Source};
+use crate::select::{FileName, FileNames, Filters, Source};
 
 pub fn run(args: &Cp, source: &Source, client: &Client, console: &Console) -> Result<Exit, Failure> {
     let target = target(&args.target)?;
@@ -43,7 +43,7 @@ pub fn run(args: &Cp, source: &Source, client: &Client, console: &Console) -> Re
         listing,
         means: source.clone(),
         filters: args.filters.clone(),
-        names: Names::new(source.folder_bytes, folds_case),
+        names: FileNames::new(source.folder_bytes, folds_case),
         existing: args.no_clobber.then(|| target.clone()),
         left,
     };
@@ -67,7 +67,7 @@ pub fn without(args: &Cp, source: &Location, path: &Path, console: &Console) -> 
     let mut copy = Copy::new(console, source, folder.to_path_buf());
     let exists = args.no_clobber && path.symlink_metadata().is_ok();
     match exists {
-        true => copy.tell_left(&Left { location: source.clone(), why: Why::Exists })?,
+        true => copy.tell_left(&SkippedObject { location: source.clone(), why: Why::Exists })?,
         false => copy.would(source, path)?,
     }
     copy.conclude()
@@ -95,7 +95,7 @@ fn target(typed: &str) -> Result<PathBuf, Failure> {
 }
 
 /// An object that was not asked for, or cannot be had, and is not fetched.
-struct Left {
+struct SkippedObject {
     location: Location,
     why: Why,
 }
@@ -114,9 +114,9 @@ struct Selection {
     listing: Peekable<Listing>,
     means: Source,
     filters: Filters,
-    names: Names,
+    names: FileNames,
     existing: Option<PathBuf>,
-    left: Sender<Left>,
+    left: Sender<SkippedObject>,
 }
 
 impl Selection {
@@ -132,18 +132,18 @@ impl Selection {
         let named = self.names.name(&listed.key);
         let location = self.means.location.with_key(listed.key)?;
         let why = match named {
-            Named::File(name) => match &self.existing {
+            FileName::File(name) => match &self.existing {
                 Some(folder) if folder.join(&name).symlink_metadata().is_ok() => Why::Exists,
                 existing => {
                     let (size, keep_existing) = (Some(listed.size), existing.is_some());
                     return Some(Wanted { location, size, name, keep_existing });
                 }
             },
-            Named::Marker => Why::Marker,
-            Named::Unusable(why) => Why::Unusable(why),
+            FileName::Marker => Why::Marker,
+            FileName::Unusable(why) => Why::Unusable(why),
         };
         // Nobody listens any more when all is cancelled.
-        let _ = self.left.send(Left { location, why });
+        let _ = self.left.send(SkippedObject { location, why });
         None
     }
 }
@@ -211,7 +211,7 @@ impl<'a> Copy<'a> {
         client: &Client,
         selection: Selection,
         folder: Folder,
-        told: &Receiver<Left>,
+        told: &Receiver<SkippedObject>,
     ) -> Result<(), Failure> {
         let armed = self.console.interrupt.arm();
         let mut many: Many = client.get_many(self.source, selection, Some(folder))?;
@@ -258,7 +258,7 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    fn only_say(&mut self, selection: Selection, told: &Receiver<Left>) -> Result<(), Failure> {
+    fn only_say(&mut self, selection: Selection, told: &Receiver<SkippedObject>) -> Result<(), Failure> {
         for wanted in selection {
             told.try_iter().try_for_each(|left| self.tell_left(&left))?;
             match wanted {
@@ -319,8 +319,8 @@ impl<'a> Copy<'a> {
         }
     }
 
-    fn tell_left(&mut self, left: &Left) -> Result<(), Failure> {
-        let Left { location, why } = left;
+    fn tell_left(&mut self, left: &SkippedObject) -> Result<(), Failure> {
+        let SkippedObject { location, why } = left;
         self.summary.objects += 1;
         self.summary.skipped += 1;
         let why = match why {

@@ -1,16 +1,16 @@
 //! `flatout doctor`: what stands between this machine and the speed of its link, and what to do about it.
 //!
-//! Facts are gathered apart from what they mean: `machine`, `nic`, `road`, `visit` and `probe` look, `judge` decides,
-//! `sheet` tells.
+//! Facts are gathered apart from what they mean: `machine`, `nic`, `network_path`, `origin_probe` and `speed_test` look,
+//! `judge` decides, `report` tells.
 
 mod finding;
 mod judge;
 pub mod machine;
+mod network_path;
 mod nic;
-mod probe;
-mod road;
-mod sheet;
-mod visit;
+mod origin_probe;
+mod report;
+mod speed_test;
 
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -27,11 +27,11 @@ use crate::failure::Failure;
 use crate::origin;
 
 use finding::Finding;
-use machine::{Machine, Place};
-use probe::Probe;
-use road::Road;
-use sheet::Sheet;
-use visit::Visit;
+use machine::{Machine, WritableFolder};
+use network_path::NetworkPath;
+use origin_probe::OriginProbe;
+use report::DoctorReport;
+use speed_test::SpeedTest;
 
 /// An origin that is dead is to be called so within seconds, whatever patience transfers are set to have.
 const CONNECT_MS_MAX: u64 = 3_000;
@@ -48,23 +48,23 @@ pub fn run(args: &Doctor, console: &Console) -> Result<Exit, Failure> {
     let dialects = location.as_ref().map(Dialect::of);
     let client = origin::client_of(hurried(found.config()), &found.table(), dialects.as_slice())?;
     let machine = Machine::look(Path::new("/"));
-    let mut sheet = Sheet::new(console);
-    sheet.section("machine", judge::machine(&machine, &found.settings))?;
-    sheet.section("files", places().iter().map(judge::place).collect())?;
+    let mut report = DoctorReport::new(console);
+    report.section("machine", judge::machine(&machine, &found.settings))?;
+    report.section("files", places().iter().map(judge::place).collect())?;
     let mut settings = judge::settings(&found.settings, &found.table(), &found.notes, &machine);
     settings.extend(found.warnings.iter().map(|(_, warning)| judge::profile(warning)));
-    sheet.section("settings", settings)?;
+    report.section("settings", settings)?;
     match &location {
         Some(location) => {
-            sheet.section("keys", keys(&client, &found.settings, &[Dialect::of(location)]))?;
-            examine(&mut sheet, &client, &found.settings, &machine, location)?;
+            report.section("keys", keys(&client, &found.settings, &[Dialect::of(location)]))?;
+            examine(&mut report, &client, &found.settings, &machine, location)?;
         }
         None => {
-            sheet.section("keys", keys(&client, &found.settings, &[Dialect::S3, Dialect::Oss]))?;
-            sheet.section("endpoint", endpoints(&client, &found.settings, &machine))?;
+            report.section("keys", keys(&client, &found.settings, &[Dialect::S3, Dialect::Oss]))?;
+            report.section("endpoint", endpoints(&client, &found.settings, &machine))?;
         }
     }
-    sheet.finish()
+    report.finish()
 }
 
 /// Removes what earlier runs have kept, and says so.
@@ -90,11 +90,11 @@ fn hurried(mut config: Config) -> Config {
     config
 }
 
-fn places() -> Vec<Place> {
+fn places() -> Vec<WritableFolder> {
     let root = Path::new("/");
     let here = PathBuf::from(".");
-    let here = Place::look(root, "this folder", here.canonicalize().unwrap_or(here));
-    vec![here, Place::look(root, "TMPDIR", flatout_ambient::temporary_folder())]
+    let here = WritableFolder::look(root, "this folder", here.canonicalize().unwrap_or(here));
+    vec![here, WritableFolder::look(root, "TMPDIR", flatout_ambient::temporary_folder())]
 }
 
 /// Asks who has keys. They are needed for what is asked for; where nothing is, one dialect's will do.
@@ -108,11 +108,11 @@ fn keys(client: &Client, settings: &Settings, dialects: &[Dialect]) -> Vec<Findi
 
 /// Where settings lead, by name alone: nothing is sent anywhere.
 fn endpoints(client: &Client, settings: &Settings, machine: &Machine) -> Vec<Finding> {
-    let roads = [Dialect::S3, Dialect::Oss].into_iter();
+    let paths = [Dialect::S3, Dialect::Oss].into_iter();
     // Without a region or an endpoint there is no way to OSS, and nothing wrong with that.
-    let roads = roads.filter_map(|dialect| Road::by_name(client, settings, dialect).ok());
+    let paths = paths.filter_map(|dialect| NetworkPath::by_name(client, settings, dialect).ok());
     let mut findings: Vec<Finding> = Vec::new();
-    for finding in roads.flat_map(|road| judge::road(&road, machine, settings.parallel)) {
+    for finding in paths.flat_map(|path| judge::network_path(&path, machine, settings.parallel)) {
         if !findings.contains(&finding) {
             findings.push(finding);
         }
@@ -120,25 +120,25 @@ fn endpoints(client: &Client, settings: &Settings, machine: &Machine) -> Vec<Fin
     findings
 }
 
-/// The road to an origin, what it answers, and a second of reading from it; each only where what comes before allows it.
+/// The path to an origin, what it answers, and a second of reading from it; each only where what comes before allows it.
 fn examine(
-    sheet: &mut Sheet<'_>,
+    report: &mut DoctorReport<'_>,
     client: &Client,
     settings: &Settings,
     machine: &Machine,
     location: &Location,
 ) -> Result<(), Failure> {
-    let road = Road::survey(client, settings, location)?;
-    sheet.section("endpoint", judge::road(&road, machine, settings.parallel))?;
-    if !road.is_open() {
+    let path = NetworkPath::survey(client, settings, location)?;
+    report.section("endpoint", judge::network_path(&path, machine, settings.parallel))?;
+    if !path.is_open() {
         return Ok(());
     }
-    let visit = Visit::pay(client, location);
-    sheet.section("origin", judge::visit(&visit, road.dialect, road.round_trip_s()))?;
-    match &visit.outcome {
+    let origin_probe = OriginProbe::run(client, location);
+    report.section("origin", judge::origin_probe(&origin_probe, path.dialect, path.round_trip_s()))?;
+    match &origin_probe.outcome {
         Ok(Some(object)) if object.bytes != Some(0) => {
-            let probe = Probe::run(client, settings, object);
-            sheet.section("probe", judge::probe(&probe, &road, machine))
+            let speed_test = SpeedTest::run(client, settings, object);
+            report.section("probe", judge::speed_test(&speed_test, &path, machine))
         }
         _ => Ok(()),
     }

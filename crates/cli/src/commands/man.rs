@@ -8,7 +8,7 @@ use crate::console::{Carries, Console};
 use crate::events::Written;
 use crate::exit::Exit;
 use crate::failure::{Failure, one_line};
-use crate::manual::{self, Page};
+use crate::manual::{self, ManualPage};
 use crate::stdout;
 
 /// Without a folder the first page goes to standard output.
@@ -26,7 +26,7 @@ pub fn run(args: &Man, console: &Console) -> Result<Exit, Failure> {
         Ok(_) => return Err(refused(folder, &std::io::Error::from_raw_os_error(libc::ENOTDIR))),
         Err(error) => return Err(refused(folder, &error)),
     }
-    for Page { name, text } in pages {
+    for ManualPage { name, text } in pages {
         let path = folder.join(name);
         fs::write(&path, text).map_err(|error| refused(&path, &error))?;
         let path = path.display().to_string();

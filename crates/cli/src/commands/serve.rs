@@ -52,24 +52,24 @@ pub fn run(args: &Serve, console: &Console) -> Result<Exit, Failure> {
 }
 
 /// As whom TLS is spoken, and what clients have to trust for it, where it was made for this run.
-struct Tls<'a> {
+struct ServeTls<'a> {
     identity: Identity,
     authority: Option<(&'a Path, String)>,
 }
 
-fn identity(args: &Serve) -> Result<Option<Tls<'_>>, Failure> {
+fn identity(args: &Serve) -> Result<Option<ServeTls<'_>>, Failure> {
     let refused = |error: io::Error| Failure::usage(format!("serve: tls: {}", plain(&error)));
     if let Some(path) = &args.tls {
         refuse_other_files(path)?;
         let addresses: Vec<SocketAddr> = args.listen.iter().map(|listen| listen.address).collect();
         let (identity, authority) = Identity::for_this_run(&addresses).map_err(refused)?;
-        return Ok(Some(Tls { identity, authority: Some((path, authority)) }));
+        return Ok(Some(ServeTls { identity, authority: Some((path, authority)) }));
     }
     let Some((certificate, key)) = args.tls_cert.as_ref().zip(args.tls_key.as_ref()) else { return Ok(None) };
     let identity = Identity::read(certificate, key).map_err(|error| {
         refused(error).with_hint("name two PEM files: the certificate with its chain, and its key")
     })?;
-    Ok(Some(Tls { identity, authority: None }))
+    Ok(Some(ServeTls { identity, authority: None }))
 }
 
 /// How the file of an earlier run is known, which may be replaced; PEM is read from its first BEGIN on.

@@ -29,13 +29,13 @@ pub fn run(args: &Top, console: &Console) -> Result<Exit, Failure> {
         let _ = ended.send(());
     });
     let screen = Screen::when(!args.once && !console.is_json());
-    let mut before: HashMap<u32, Look> = HashMap::new();
+    let mut before: HashMap<u32, Snapshot> = HashMap::new();
     let mut silent = Vec::new();
     let mut holders = HashMap::new();
     loop {
         let (running, dead) = chosen(args, &mut silent)?;
         let held = held(&running, &mut holders);
-        let looks: Vec<Look> = running.into_iter().map(Look::now).collect();
+        let looks: Vec<Snapshot> = running.into_iter().map(Snapshot::now).collect();
         for look in &looks {
             console.event(Carries::Lines, &look.numbers)?;
         }
@@ -123,14 +123,14 @@ fn held(running: &[Running], known: &mut HashMap<u32, (Instant, Vec<Holder>)>) -
 }
 
 /// Numbers and when they were had.
-struct Look {
+struct Snapshot {
     numbers: Numbers,
     at: Instant,
 }
 
-impl Look {
-    fn now(running: Running) -> Look {
-        Look { numbers: running.numbers, at: Instant::now() }
+impl Snapshot {
+    fn now(running: Running) -> Snapshot {
+        Snapshot { numbers: running.numbers, at: Instant::now() }
     }
 }
 
@@ -147,8 +147,8 @@ const NAME_COLUMNS: usize = 24;
 
 /// What is served, and below it what is served for others alone, and what is dead.
 fn table(
-    looks: &[Look],
-    before: &HashMap<u32, Look>,
+    looks: &[Snapshot],
+    before: &HashMap<u32, Snapshot>,
     held: &[HeldMount],
     dead: &[DeadMount],
     columns: Option<usize>,
@@ -173,7 +173,7 @@ fn table(
 }
 
 /// A heading and a line for each; rates since the look before, or since the mount began where there was none.
-fn served(looks: &[Look], before: &HashMap<u32, Look>, columns: Option<usize>) -> Vec<String> {
+fn served(looks: &[Snapshot], before: &HashMap<u32, Snapshot>, columns: Option<usize>) -> Vec<String> {
     let rows: Vec<Row> = looks.iter().map(|look| row(look, before.get(&look.numbers.pid))).collect();
     let heading = COLUMNS.map(str::to_owned);
     let all = || std::iter::once(&heading).chain(&rows);
@@ -196,7 +196,7 @@ fn served(looks: &[Look], before: &HashMap<u32, Look>, columns: Option<usize>) -
     all().map(line).collect()
 }
 
-fn row(look: &Look, before: Option<&Look>) -> Row {
+fn row(look: &Snapshot, before: Option<&Snapshot>) -> Row {
     let now = &look.numbers;
     let nothing = Numbers::default();
     let (then, seconds) = match before {
@@ -282,12 +282,12 @@ fn put(text: &str) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn look(served: u64, hits: u64, waits: u64, at: Instant) -> Look {
+    fn look(served: u64, hits: u64, waits: u64, at: Instant) -> Snapshot {
         let mut numbers =
             Numbers { pid: 7, source: "s3://b".into(), mount_point: "/mnt".into(), ..Numbers::default() };
         (numbers.bytes.served, numbers.uptime_s) = (served, 2.0);
         (numbers.reads.hits, numbers.reads.waits) = (hits, waits);
-        Look { numbers, at }
+        Snapshot { numbers, at }
     }
 
     #[test]

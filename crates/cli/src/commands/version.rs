@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use flatout_ambient::{Layer, Row};
+use flatout_ambient::{Layer, SettingRow};
 use flatout_settings::format_size;
 
 use crate::args;
@@ -55,7 +55,7 @@ fn build() -> Build {
     }
 }
 
-fn is_set(row: &Row) -> bool {
+fn is_set(row: &SettingRow) -> bool {
     row.layer != Layer::Default && !row.values.is_empty()
 }
 

@@ -9,7 +9,7 @@ const NAME_BYTES_MAX: usize = 255;
 
 /// What a key means as a file.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Named {
+pub enum FileName {
     /// A file at this path below the target folder.
     File(String),
     /// A key that ends in `/`: consoles write such objects to show an empty folder.
@@ -19,7 +19,7 @@ pub enum Named {
 }
 
 /// Names for the objects of one run, in the order of their listing.
-pub struct Names {
+pub struct FileNames {
     folder_bytes: usize,
     /// On a file system that takes `a` and `A` for one name: files and folders so far, in lower case.
     folded: Option<Folded>,
@@ -34,24 +34,24 @@ struct Folded {
     folders: HashSet<String>,
 }
 
-impl Names {
+impl FileNames {
     /// For keys whose first `folder_bytes` bytes are the source folder.
-    pub fn new(folder_bytes: usize, folds_case: bool) -> Names {
-        Names { folder_bytes, folded: folds_case.then(Folded::default), open: Vec::new() }
+    pub fn new(folder_bytes: usize, folds_case: bool) -> FileNames {
+        FileNames { folder_bytes, folded: folds_case.then(Folded::default), open: Vec::new() }
     }
 
     /// The key's file.
-    pub fn name(&mut self, key: &str) -> Named {
+    pub fn name(&mut self, key: &str) -> FileName {
         let path = key.get(self.folder_bytes..).unwrap_or(key);
         if path.is_empty() || path.ends_with('/') {
-            return Named::Marker;
+            return FileName::Marker;
         }
         if let Some(why) = impossible(path) {
-            return Named::Unusable(why.into());
+            return FileName::Unusable(why.into());
         }
         match self.clash(path) {
-            Some(why) => Named::Unusable(why),
-            None => Named::File(path.to_owned()),
+            Some(why) => FileName::Unusable(why),
+            None => FileName::File(path.to_owned()),
         }
     }
 
@@ -118,12 +118,12 @@ mod tests {
     /// Keys in the order of a listing, each with the reason for which it has no file, if there is one.
     #[track_caller]
     fn check(folds_case: bool, keys: &[(&str, Option<&str>)]) {
-        let mut names = Names::new(0, folds_case);
+        let mut names = FileNames::new(0, folds_case);
         for (key, why) in keys {
             match (names.name(key), why) {
-                (Named::File(path), None) => assert_eq!(path, *key),
-                (Named::Unusable(said), Some(why)) => assert!(said.contains(why), "{key}: {said}"),
-                (Named::Marker, Some("marker")) => {}
+                (FileName::File(path), None) => assert_eq!(path, *key),
+                (FileName::Unusable(said), Some(why)) => assert!(said.contains(why), "{key}: {said}"),
+                (FileName::Marker, Some("marker")) => {}
                 (named, why) => panic!("{key:?}: {named:?} instead of {why:?}"),
             }
         }
@@ -179,8 +179,8 @@ mod tests {
 
     #[test]
     fn names_are_relative_to_the_source_folder() {
-        let mut names = Names::new("models/".len(), false);
-        assert_eq!(names.name("models/a/b"), Named::File("a/b".into()));
-        assert_eq!(names.name("models/"), Named::Marker);
+        let mut names = FileNames::new("models/".len(), false);
+        assert_eq!(names.name("models/a/b"), FileName::File("a/b".into()));
+        assert_eq!(names.name("models/"), FileName::Marker);
     }
 }

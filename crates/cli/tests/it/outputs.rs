@@ -95,9 +95,7 @@ fn a_full_standard_output_is_said_once() {
         &listing[..],
         &[&listing[..], &["-rl"]].concat(),
         &[&listing[..], &["--json"]].concat(),
-        &copy,
         &[&copy[..], &["--json"]].concat(),
-        &["cp", &key, &folder.at("new")],
         &["cp", &key, "-"],
         &["cat", &key, &key],
         &["--help"],
@@ -105,6 +103,25 @@ fn a_full_standard_output_is_said_once() {
     ] {
         led("> /dev/full", arguments).refused(1, &["write: standard output: No space left on device"]);
     }
+}
+
+#[test]
+fn a_copy_failed_though_only_its_report_was_lost() {
+    let buckets = Buckets::new(&[("bucket/a/key", b"bytes")]);
+    let (folder, url) = (Folder::new(), buckets.url());
+    let (key, new, all) = (format!("{url}/bucket/a/key"), folder.at("new"), folder.at("all"));
+    let check = |arguments: &[&str], file: &str| {
+        let ended = led("> /dev/full", arguments);
+        let said = "flatout: cannot report what is done: write: standard output: No space left on device\n";
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(2), said), "{arguments:?}");
+        assert_eq!(fs::read(file).unwrap(), b"bytes", "{arguments:?}");
+    };
+    check(&["cp", &key, &new], &new);
+    check(&["cp", "-r", "s3://bucket", &all, "--endpoint-url", &url], &folder.at("all/a/key"));
+    // Where nothing is reported, nothing is lost.
+    led("> /dev/full", &["cp", &key, &new, "--quiet"]).clean();
+    // What failed stays failed.
+    led("> /dev/full", &["cp", &format!("{key}-not"), &new]).refused(1, &["no such object"]);
 }
 
 #[test]

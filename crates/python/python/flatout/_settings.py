@@ -40,7 +40,7 @@ class Settings(TypedDict, total=False):
     ca_bundle: str | None
     """PEM file of certificates to trust for TLS in place of the system's"""
     proxy: str | None
-    """Proxy for every origin, as in http://proxy:3128, in place of HTTPS_PROXY and HTTP_PROXY"""
+    """Proxy for every origin, as in http://proxy:3128, in place of HTTPS_PROXY and HTTP_PROXY, which are not used for localhost, 127.0.0.1 and ::1"""
     no_proxy: str | None
     """Hosts, .suffixes, addresses and networks to reach without a proxy, with commas between; * is all"""
     resolve: str | list[str] | tuple[str, ...] | None
@@ -56,13 +56,13 @@ class Settings(TypedDict, total=False):
     window: int | str | None
     """Bytes that may wait to be read in order (cat, pipes), at least two parts; auto: as many as the pace needs and --memory allows, 1GiB at most"""
     memory: int | str | None
-    """Most memory to take, the caller's buffers and files left out; auto: a quarter of what the control group or else the machine has, from 256MiB to 8GiB"""
+    """Maximum memory to use, not counting the caller's buffers and files; auto: a quarter of what the control group or else the machine has, from 256MiB to 8GiB"""
     bandwidth: int | str | None
     """Bytes received a second at most, over all transfers, as in 100MiB/s"""
     request_rate: int | str | None
     """Requests sent to an origin a second at most, whatever they are for, as in 50/s"""
     connect_timeout: str | None
-    """How long a connection may take to come about"""
+    """Timeout for opening a connection. An origin that has never accepted one is given up after 10s in total, or after the first timeout if that is longer"""
     stall_timeout: str | None
     """Ask again when no byte has come for this long"""
     outage_timeout: str | None

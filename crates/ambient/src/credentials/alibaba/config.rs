@@ -3,14 +3,14 @@
 use flatout_engine::credentials::Grant;
 use serde_json::Value;
 
-use super::super::{Answer, Lack, failed, in_earnest, nothing, process};
-use super::sts::Role;
-use super::{Asking, own_keys};
+use super::super::{ProviderError, ProviderResult, failed, in_earnest, nothing, process};
+use super::sts::AlibabaRole;
+use super::{AlibabaChain, own_keys};
 use crate::files::{at_home, read_text};
 
 /// The CLI's profiles while one of them is resolved.
-struct Profiles<'a> {
-    asking: &'a Asking<'a>,
+struct AlibabaProfiles<'a> {
+    chain: &'a AlibabaChain<'a>,
     list: Vec<Value>,
     /// The way from the profile that was asked for, through `source_profile`.
     way: Vec<String>,
@@ -23,14 +23,14 @@ struct Configured {
     current: Option<String>,
 }
 
-impl Asking<'_> {
+impl AlibabaChain<'_> {
     /// Whether the CLI has a profile of that name; a file that cannot be read may have it, and says why when it is asked.
     pub(super) fn has_profile(&self, name: &str) -> bool {
         self.configured().map_or(true, |found| found.is_some_and(|found| named(&found.list, name).is_some()))
     }
 
     /// The keys of a profile: the one that is named, that of the environment, the current one.
-    pub(super) fn profile(&self, wanted: Option<&str>) -> Answer {
+    pub(super) fn profile(&self, wanted: Option<&str>) -> ProviderResult {
         if self.is_on("ALIBABA_CLOUD_CLI_PROFILE_DISABLED")? {
             return nothing("ALIBABA_CLOUD_CLI_PROFILE_DISABLED is set");
         }
@@ -47,10 +47,10 @@ impl Asking<'_> {
             let why = format!("{name} is not in {}", found.place);
             return if wanted.is_some() { failed(why) } else { nothing(why) };
         }
-        Profiles { asking: self, list: found.list, way: Vec::new() }.keys(&name)
+        AlibabaProfiles { chain: self, list: found.list, way: Vec::new() }.keys(&name)
     }
 
-    fn configured(&self) -> Result<Option<Configured>, Lack> {
+    fn configured(&self) -> Result<Option<Configured>, ProviderError> {
         let path = self.variable("ALIBABA_CLOUD_CONFIG_FILE")?;
         let path = at_home(self.environment, path.as_deref().unwrap_or("~/.aliyun/config.json"));
         let Some(text) = read_text(&path)? else { return Ok(None) };
@@ -62,8 +62,8 @@ impl Asking<'_> {
     }
 }
 
-impl Profiles<'_> {
-    fn keys(&mut self, name: &str) -> Answer {
+impl AlibabaProfiles<'_> {
+    fn keys(&mut self, name: &str) -> ProviderResult {
         if self.way.iter().any(|before| before == name) {
             return failed(format!("source_profile goes in a circle: {} -> {name}", self.way.join(" -> ")));
         }
@@ -74,8 +74,8 @@ impl Profiles<'_> {
         }
     }
 
-    fn of_mode(&mut self, name: &str, profile: &Value) -> Answer {
-        let lacking = |field: &str| Lack::Failed(format!("the profile {name} has no {field}"));
+    fn of_mode(&mut self, name: &str, profile: &Value) -> ProviderResult {
+        let lacking = |field: &str| ProviderError::Failed(format!("the profile {name} has no {field}"));
         let wanted = |field: &'static str| word(profile, field).ok_or_else(|| lacking(field));
         match word(profile, "mode").unwrap_or("AK") {
             "AK" if word(profile, "access_key_id").is_none() => {
@@ -84,23 +84,23 @@ impl Profiles<'_> {
             "AK" | "StsToken" => of_profile(name, profile),
             "RamRoleArn" => {
                 let own = of_profile(name, profile)?;
-                self.asking.assume(&role(profile, wanted("ram_role_arn")?), &own.credentials)
+                self.chain.assume(&role(profile, wanted("ram_role_arn")?), &own.credentials)
             }
             "ChainableRamRoleArn" => {
                 let source = self.keys(wanted("source_profile")?).map_err(in_earnest)?;
-                self.asking.assume(&role(profile, wanted("ram_role_arn")?), &source.credentials)
+                self.chain.assume(&role(profile, wanted("ram_role_arn")?), &source.credentials)
             }
-            "EcsRamRole" => self.asking.instance(word(profile, "ram_role_name")).map_err(in_earnest),
+            "EcsRamRole" => self.chain.instance(word(profile, "ram_role_name")).map_err(in_earnest),
             "RamRoleArnWithEcs" => {
-                let own = self.asking.instance(word(profile, "ram_role_name")).map_err(in_earnest)?;
-                self.asking.assume(&role(profile, wanted("ram_role_arn")?), &own.credentials)
+                let own = self.chain.instance(word(profile, "ram_role_name")).map_err(in_earnest)?;
+                self.chain.assume(&role(profile, wanted("ram_role_arn")?), &own.credentials)
             }
-            "OIDC" => self.asking.assume_with_oidc(
+            "OIDC" => self.chain.assume_with_oidc(
                 &role(profile, wanted("ram_role_arn")?),
                 wanted("oidc_provider_arn")?,
                 wanted("oidc_token_file")?,
             ),
-            "CredentialsURI" => self.asking.ask_uri(wanted("credentials_uri")?),
+            "CredentialsURI" => self.chain.ask_uri(wanted("credentials_uri")?),
             "External" => self.process(wanted("process_command")?),
             other => failed(format!(
                 "the profile {name} is of mode {other}, which is not known here: make one of mode AK, StsToken, \
@@ -110,32 +110,36 @@ impl Profiles<'_> {
     }
 
     /// The command prints a profile of its own.
-    fn process(&self, line: &str) -> Answer {
-        let said = process::run(line, self.asking.environment)
-            .map_err(|why| Lack::Failed(format!("process_command: {why}")))?;
+    fn process(&self, line: &str) -> ProviderResult {
+        let said = process::run(line, self.chain.environment)
+            .map_err(|why| ProviderError::Failed(format!("process_command: {why}")))?;
         printed(&said)
     }
 }
 
 /// What a `process_command` prints.
-pub(crate) fn printed(bytes: &[u8]) -> Answer {
+pub(crate) fn printed(bytes: &[u8]) -> ProviderResult {
     let answer: Value = serde_json::from_slice(bytes)
-        .map_err(|_| Lack::Failed("process_command: it did not print JSON".into()))?;
+        .map_err(|_| ProviderError::Failed("process_command: it did not print JSON".into()))?;
     own_keys(&answer).map_err(|lack| match in_earnest(lack) {
-        Lack::Failed(why) | Lack::Nothing(why) => Lack::Failed(format!("process_command: {why}")),
+        ProviderError::Failed(why) | ProviderError::Nothing(why) => {
+            ProviderError::Failed(format!("process_command: {why}"))
+        }
     })
 }
 
-fn of_profile(name: &str, profile: &Value) -> Answer {
+fn of_profile(name: &str, profile: &Value) -> ProviderResult {
     // The CLI keeps an Expiration of other modes in the same object; keys that are written down do not end.
     let keys = own_keys(profile).map_err(|lack| match lack {
-        Lack::Failed(why) | Lack::Nothing(why) => Lack::Failed(format!("the profile {name}: {why}")),
+        ProviderError::Failed(why) | ProviderError::Nothing(why) => {
+            ProviderError::Failed(format!("the profile {name}: {why}"))
+        }
     })?;
     Ok(Grant { expires: None, ..keys })
 }
 
-fn role<'a>(profile: &'a Value, arn: &'a str) -> Role<'a> {
-    Role {
+fn role<'a>(profile: &'a Value, arn: &'a str) -> AlibabaRole<'a> {
+    AlibabaRole {
         arn,
         session: word(profile, "ram_session_name"),
         external_id: word(profile, "external_id"),

@@ -4,16 +4,16 @@ use flatout_engine::Patience;
 use flatout_wire::request::Method;
 
 use super::super::answer::json_grant;
-use super::super::{Answer, Lack, failed, flaw, is_role, nothing, request};
-use super::Asking;
+use super::super::{ProviderError, ProviderResult, failed, flaw, is_role, nothing, request};
+use super::AlibabaChain;
 
 const METADATA: &str = "http://100.100.100.200";
 const ROLES: &str = "/latest/meta-data/ram/security-credentials/";
 const SESSION_S: &str = "180";
 
-impl Asking<'_> {
+impl AlibabaChain<'_> {
     /// The keys of `role`, or of the role that the instance has.
-    pub(super) fn instance(&self, role: Option<&str>) -> Answer {
+    pub(super) fn instance(&self, role: Option<&str>) -> ProviderResult {
         if self.is_on("ALIBABA_CLOUD_ECS_METADATA_DISABLED")? {
             return nothing("ALIBABA_CLOUD_ECS_METADATA_DISABLED is set");
         }
@@ -35,7 +35,7 @@ impl Asking<'_> {
             let mut request = request(Method::Get, &url, below)?;
             request.set("x-aliyun-ecs-metadata-token", session.as_str());
             let reply = self.web.ask(request, "", Patience::METADATA);
-            reply.map_err(|error| Lack::Failed(error.to_string()))
+            reply.map_err(|error| ProviderError::Failed(error.to_string()))
         };
         let asked_for = role.map(str::to_owned).or(self.variable("ALIBABA_CLOUD_ECS_METADATA")?);
         let is_named = asked_for.is_some();

@@ -18,7 +18,7 @@ use flatout_wire::request::Method;
 use flatout_wire::sign::Credentials;
 
 use super::answer::{fit, grant, json_grant, time};
-use super::{Answer, Lack, failed, first, lasting, link, nothing, request, split};
+use super::{ProviderError, ProviderResult, failed, first, lasting, link, nothing, request, split};
 use crate::files::{at_home, read_text};
 use crate::ossutil::OssutilFile;
 use crate::{Environment, keys, text};
@@ -53,45 +53,45 @@ impl fmt::Debug for AlibabaKeys {
 
 impl Provider for AlibabaKeys {
     fn provide(&self, web: &Web) -> Result<Grant, Refused> {
-        let asking = Asking { environment: &self.environment, web };
+        let chain = AlibabaChain { environment: &self.environment, web };
         let named = self.profile.as_deref();
-        let of_aliyun = named.filter(|name| asking.has_profile(name));
-        let of_ossutil = named.filter(|name| asking.ossutil_has(name));
+        let of_aliyun = named.filter(|name| chain.has_profile(name));
+        let of_ossutil = named.filter(|name| chain.ossutil_has(name));
         let mut links = match (of_aliyun, of_ossutil) {
-            (Some(name), _) => vec![link(format!("aliyun profile {name}"), || asking.profile(Some(name)))],
+            (Some(name), _) => vec![link(format!("aliyun profile {name}"), || chain.profile(Some(name)))],
             (None, Some(name)) => {
-                vec![link(format!("ossutil profile {name}"), || asking.ossutil(Some(name)))]
+                vec![link(format!("ossutil profile {name}"), || chain.ossutil(Some(name)))]
             }
             (None, None) => vec![
-                link("environment", || asking.environment()),
-                link("credentials folder", || asking.folder()),
-                link("RRSA", || asking.rrsa()),
-                link("aliyun profile", || asking.profile(None)),
-                link("ossutil", || asking.ossutil(None)),
+                link("environment", || chain.environment()),
+                link("credentials folder", || chain.folder()),
+                link("RRSA", || chain.rrsa()),
+                link("aliyun profile", || chain.profile(None)),
+                link("ossutil", || chain.ossutil(None)),
             ],
         };
-        links.push(link("credentials URI", || asking.uri()));
-        links.push(link("ECS RAM role", || asking.instance(None)));
+        links.push(link("credentials URI", || chain.uri()));
+        links.push(link("ECS RAM role", || chain.instance(None)));
         first(links)
     }
 }
 
 /// One question: what it is answered from.
-struct Asking<'a> {
+struct AlibabaChain<'a> {
     environment: &'a Environment,
     web: &'a Web,
 }
 
-impl Asking<'_> {
-    fn variable(&self, name: &str) -> Result<Option<String>, Lack> {
+impl AlibabaChain<'_> {
+    fn variable(&self, name: &str) -> Result<Option<String>, ProviderError> {
         Ok(text(self.environment, name)?)
     }
 
-    fn is_on(&self, name: &str) -> Result<bool, Lack> {
+    fn is_on(&self, name: &str) -> Result<bool, ProviderError> {
         Ok(self.variable(name)?.is_some_and(|value| value.eq_ignore_ascii_case("true")))
     }
 
-    fn environment(&self) -> Answer {
+    fn environment(&self) -> ProviderResult {
         for names in [OWN, GENERAL] {
             if let Some(credentials) = keys::pair(self.environment, names)? {
                 return lasting(credentials);
@@ -101,7 +101,7 @@ impl Asking<'_> {
     }
 
     /// Keys in files of their own. They are read until two reads agree: between two files somebody may have rotated them.
-    fn folder(&self) -> Answer {
+    fn folder(&self) -> ProviderResult {
         const READS_MAX: usize = 5;
         let Some(folder) = self.variable(FOLDER)? else { return nothing(format!("{FOLDER} is not set")) };
         let mut before = self.files(&folder)?;
@@ -115,7 +115,7 @@ impl Asking<'_> {
         failed(format!("{folder}: the files change faster than they can be read"))
     }
 
-    fn files(&self, folder: &str) -> Result<[Option<String>; 4], Lack> {
+    fn files(&self, folder: &str) -> Result<[Option<String>; 4], ProviderError> {
         let mut read = [const { None }; 4];
         for (place, name) in read.iter_mut().zip(FILES) {
             let text = read_text(&at_home(self.environment, folder).join(name))?;
@@ -124,10 +124,10 @@ impl Asking<'_> {
         Ok(read)
     }
 
-    fn of_files(&self, folder: &str, [access, secret, token, ends]: [Option<String>; 4]) -> Answer {
+    fn of_files(&self, folder: &str, [access, secret, token, ends]: [Option<String>; 4]) -> ProviderResult {
         let wanted = |value: Option<String>, name: &str| {
             value.ok_or_else(|| {
-                Lack::Failed(format!("{folder}/{name}: there is no such file, or nothing in it"))
+                ProviderError::Failed(format!("{folder}/{name}: there is no such file, or nothing in it"))
             })
         };
         let credentials = Credentials {
@@ -150,13 +150,13 @@ impl Asking<'_> {
     }
 
     /// ossutil's own file, of version 1 and 2, where the keys stand in it.
-    fn ossutil(&self, profile: Option<&str>) -> Answer {
+    fn ossutil(&self, profile: Option<&str>) -> ProviderResult {
         let Some(file) = OssutilFile::read(self.environment)?? else {
             return nothing("~/.ossutilconfig is not there");
         };
         let name = &file.name;
-        if let Some(slip) = file.slip {
-            return failed(slip);
+        if let Some(syntax_error) = file.syntax_error {
+            return failed(syntax_error);
         }
         let section = file.with(profile, "accesskeyid");
         let Some(section) = section.or_else(|| file.with(profile, "accesskeysecret")) else {
@@ -175,7 +175,7 @@ impl Asking<'_> {
         lasting(credentials)
     }
 
-    fn uri(&self) -> Answer {
+    fn uri(&self) -> ProviderResult {
         match self.variable(URI)? {
             None => nothing(format!("{URI} is not set")),
             Some(uri) => self.ask_uri(&uri),
@@ -183,16 +183,16 @@ impl Asking<'_> {
     }
 
     /// Whatever answers at that URL with keys in JSON.
-    fn ask_uri(&self, uri: &str) -> Answer {
+    fn ask_uri(&self, uri: &str) -> ProviderResult {
         let (host, below) = split("the credentials URI", uri)?;
         let request = request(Method::Get, host, below)?;
         let reply = self.web.ask(request, "", Patience::SERVICE);
-        let reply = reply.map_err(|error| Lack::Failed(error.to_string()))?;
+        let reply = reply.map_err(|error| ProviderError::Failed(error.to_string()))?;
         Ok(json_grant("the credentials URI", &reply, &[])?)
     }
 }
 
 /// Keys in a JSON object of a file.
-fn own_keys(value: &serde_json::Value) -> Answer {
+fn own_keys(value: &serde_json::Value) -> ProviderResult {
     Ok(grant(value).map_err(|why| why.replace("the answer", "it"))?)
 }

@@ -10,8 +10,8 @@ use flatout_wire::time::format_iso_seconds;
 use flatout_wire::{acs_sign, percent};
 
 use super::super::answer::json_grant;
-use super::super::{Answer, Lack, failed, nothing, request, unix_seconds};
-use super::Asking;
+use super::super::{ProviderError, ProviderResult, failed, nothing, request, unix_seconds};
+use super::AlibabaChain;
 use crate::files::{at_home, read_text};
 
 const VERSION: &str = "2015-04-01";
@@ -21,7 +21,7 @@ const OIDC_FILE: &str = "ALIBABA_CLOUD_OIDC_TOKEN_FILE";
 
 /// The role that is asked for.
 #[derive(Default)]
-pub(super) struct Role<'a> {
+pub(super) struct AlibabaRole<'a> {
     pub(super) arn: &'a str,
     pub(super) session: Option<&'a str>,
     pub(super) external_id: Option<&'a str>,
@@ -31,14 +31,14 @@ pub(super) struct Role<'a> {
     pub(super) region: Option<&'a str>,
 }
 
-impl Asking<'_> {
+impl AlibabaChain<'_> {
     /// RRSA: the webhook of ACK sets these three variables in a pod.
-    pub(super) fn rrsa(&self) -> Answer {
+    pub(super) fn rrsa(&self) -> ProviderResult {
         let found = (self.variable(ROLE)?, self.variable(OIDC_PROVIDER)?, self.variable(OIDC_FILE)?);
         match found {
             (Some(arn), Some(provider), Some(file)) => {
                 let session = self.variable("ALIBABA_CLOUD_ROLE_SESSION_NAME")?;
-                let role = Role { arn: &arn, session: session.as_deref(), ..Role::default() };
+                let role = AlibabaRole { arn: &arn, session: session.as_deref(), ..AlibabaRole::default() };
                 self.assume_with_oidc(&role, &provider, &file)
             }
             (_, None, None) => nothing(format!("{OIDC_PROVIDER} and {OIDC_FILE} are not set")),
@@ -49,7 +49,12 @@ impl Asking<'_> {
     }
 
     /// A role for whoever has the token in `file`, which somebody rotates: it is read each time.
-    pub(super) fn assume_with_oidc(&self, role: &Role<'_>, provider: &str, file: &str) -> Answer {
+    pub(super) fn assume_with_oidc(
+        &self,
+        role: &AlibabaRole<'_>,
+        provider: &str,
+        file: &str,
+    ) -> ProviderResult {
         let path = at_home(self.environment, file);
         let token = match read_text(&path)? {
             Some(token) => token.trim().to_owned(),
@@ -66,7 +71,7 @@ impl Asking<'_> {
     }
 
     /// A role for whoever has these keys.
-    pub(super) fn assume(&self, role: &Role<'_>, with: &Credentials) -> Answer {
+    pub(super) fn assume(&self, role: &AlibabaRole<'_>, with: &Credentials) -> ProviderResult {
         let body = form(role, &[]);
         let mut request = self.to_sts(role, "/")?;
         request.set("x-acs-action", "AssumeRole");
@@ -75,7 +80,7 @@ impl Asking<'_> {
         self.ask_sts(request, body)
     }
 
-    fn to_sts(&self, role: &Role<'_>, below: &str) -> Result<Request, Lack> {
+    fn to_sts(&self, role: &AlibabaRole<'_>, below: &str) -> Result<Request, ProviderError> {
         let url = match self.variable("ALIBABA_CLOUD_STS_ENDPOINT")? {
             Some(given) if given.contains("://") => given.trim_end_matches('/').to_owned(),
             Some(given) => format!("https://{given}"),
@@ -94,14 +99,14 @@ impl Asking<'_> {
         Ok(request)
     }
 
-    fn ask_sts(&self, request: Request, body: String) -> Answer {
+    fn ask_sts(&self, request: Request, body: String) -> ProviderResult {
         let reply = self.web.ask(request, body, Patience::SERVICE);
-        let reply = reply.map_err(|error| Lack::Failed(format!("STS: {error}")))?;
+        let reply = reply.map_err(|error| ProviderError::Failed(format!("STS: {error}")))?;
         Ok(json_grant("STS", &reply, &["Credentials"])?)
     }
 }
 
-fn form(role: &Role<'_>, more: &[(&str, &str)]) -> String {
+fn form(role: &AlibabaRole<'_>, more: &[(&str, &str)]) -> String {
     let session = match role.session {
         Some(session) => session.to_owned(),
         None => format!("flatout-{}", unix_seconds()),

@@ -7,8 +7,8 @@ use flatout_wire::endpoint::Scheme;
 use flatout_wire::request::Method;
 
 use super::super::answer::json_grant;
-use super::super::{Answer, Lack, failed, flaw, is_role, nothing, request, split};
-use super::Asking;
+use super::super::{ProviderError, ProviderResult, failed, flaw, is_role, nothing, request, split};
+use super::AwsChain;
 use crate::files::{at_home, read_text};
 
 const RELATIVE: &str = "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI";
@@ -22,9 +22,9 @@ const ROLES: &str = "/latest/meta-data/iam/security-credentials/";
 /// The longest that a session of IMDSv2 may last is six hours; one question needs seconds.
 const SESSION_S: &str = "300";
 
-impl Asking<'_> {
+impl AwsChain<'_> {
     /// The keys of the task or the pod.
-    pub(super) fn container(&self) -> Answer {
+    pub(super) fn container(&self) -> ProviderResult {
         let (relative, full) = (self.variable(RELATIVE)?, self.variable(FULL)?);
         let (url, below) = match (relative.as_deref(), full.as_deref()) {
             (Some(relative), _) => (ECS, relative),
@@ -45,12 +45,12 @@ impl Asking<'_> {
             request.set("authorization", token);
         }
         let reply = self.web.ask(request, "", Patience::SERVICE);
-        let reply = reply.map_err(|error| Lack::Failed(error.to_string()))?;
+        let reply = reply.map_err(|error| ProviderError::Failed(error.to_string()))?;
         Ok(json_grant("the container's agent", &reply, &[])?)
     }
 
     /// The file is rotated by the kubelet: it is read each time, and comes before the variable.
-    fn container_token(&self) -> Result<Option<String>, Lack> {
+    fn container_token(&self) -> Result<Option<String>, ProviderError> {
         const FILE: &str = "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE";
         let token = match self.variable(FILE)? {
             None => self.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN")?,
@@ -63,13 +63,13 @@ impl Asking<'_> {
         let token = token.map(|token| token.trim().to_owned());
         let unfit = |token: &str| token.contains(|c: char| c.is_control() || !c.is_ascii());
         match token.as_deref().is_some_and(unfit) {
-            true => Err(Lack::Failed("the authorization token holds what no header can".into())),
+            true => Err(ProviderError::Failed("the authorization token holds what no header can".into())),
             false => Ok(token),
         }
     }
 
     /// The keys of the instance's role, by IMDSv2.
-    pub(super) fn instance(&self) -> Answer {
+    pub(super) fn instance(&self) -> ProviderResult {
         if self.is_on("AWS_EC2_METADATA_DISABLED")? {
             return nothing("AWS_EC2_METADATA_DISABLED is set");
         }
@@ -94,7 +94,7 @@ impl Asking<'_> {
             let mut request = request(Method::Get, &url, below)?;
             request.set("x-aws-ec2-metadata-token", session.as_str());
             let reply = self.web.ask(request, "", Patience::METADATA);
-            reply.map_err(|error| Lack::Failed(error.to_string()))
+            reply.map_err(|error| ProviderError::Failed(error.to_string()))
         };
         let roles = ask(ROLES)?;
         if roles.status != 200 {

@@ -3,22 +3,22 @@
 use flatout_wire::sign::Credentials;
 
 use super::super::answer::grant;
-use super::super::{Answer, Lack, failed, in_earnest, lasting, nothing, process};
-use super::sts::Role;
-use super::{Asking, pair};
-use crate::aws_profile::{AwsFiles, Chosen, Section};
+use super::super::{ProviderError, ProviderResult, failed, in_earnest, lasting, nothing, process};
+use super::sts::AwsRole;
+use super::{AwsChain, pair};
+use crate::aws_profile::{AwsFiles, ChosenProfile, ProfileSettings};
 
 /// The profiles of AWS's files while one of them is resolved.
-struct Profiles<'a> {
-    asking: &'a Asking<'a>,
+struct AwsProfiles<'a> {
+    chain: &'a AwsChain<'a>,
     files: AwsFiles,
     /// The way from the profile that was asked for, through `source_profile`.
     way: Vec<String>,
 }
 
-impl Asking<'_> {
+impl AwsChain<'_> {
     /// The keys of a profile.
-    pub(super) fn profile(&self, chosen: &Chosen) -> Answer {
+    pub(super) fn profile(&self, chosen: &ChosenProfile) -> ProviderResult {
         let files = self.files()?;
         let name = &chosen.name;
         if files.profile(name).is_none() {
@@ -33,12 +33,12 @@ impl Asking<'_> {
                 false => nothing(places),
             };
         }
-        Profiles { asking: self, files, way: Vec::new() }.keys(name)
+        AwsProfiles { chain: self, files, way: Vec::new() }.keys(name)
     }
 }
 
-impl Profiles<'_> {
-    fn keys(&mut self, name: &str) -> Answer {
+impl AwsProfiles<'_> {
+    fn keys(&mut self, name: &str) -> ProviderResult {
         if self.way.iter().any(|before| before == name) {
             return failed(format!("source_profile goes in a circle: {} -> {name}", self.way.join(" -> ")));
         }
@@ -57,7 +57,7 @@ impl Profiles<'_> {
             return self.role(name, &profile);
         }
         if profile.get("sso_session").or(profile.get("sso_start_url")).is_some() {
-            return self.asking.sso(&self.files, name, &profile);
+            return self.chain.sso(&self.files, name, &profile);
         }
         if let Some(credentials) = own_keys(&profile)? {
             return lasting(credentials);
@@ -71,17 +71,17 @@ impl Profiles<'_> {
         }
     }
 
-    fn role(&mut self, name: &str, profile: &Section) -> Answer {
+    fn role(&mut self, name: &str, profile: &ProfileSettings) -> ProviderResult {
         let setting = |key: &str| profile.get(key);
-        let role = Role {
+        let role = AwsRole {
             arn: setting("role_arn").unwrap_or(""),
             session: setting("role_session_name"),
             external_id: setting("external_id"),
             seconds: setting("duration_seconds"),
         };
-        let sts = self.asking.sts(Some((&self.files, name)))?;
+        let sts = self.chain.sts(Some((&self.files, name)))?;
         if let Some(file) = setting("web_identity_token_file") {
-            return self.asking.assume_with_web_identity(&sts, &role, file);
+            return self.chain.assume_with_web_identity(&sts, &role, file);
         }
         if setting("mfa_serial").is_some() {
             return failed(format!(
@@ -106,34 +106,34 @@ impl Profiles<'_> {
                 );
             }
         };
-        self.asking.assume(&sts, &role, &source)
+        self.chain.assume(&sts, &role, &source)
     }
 
-    fn source(&self, named: &str) -> Result<Credentials, Lack> {
+    fn source(&self, named: &str) -> Result<Credentials, ProviderError> {
         let answer = match named {
-            "Environment" => self.asking.environment(),
-            "Ec2InstanceMetadata" => self.asking.instance(),
-            "EcsContainer" => self.asking.container(),
+            "Environment" => self.chain.environment(),
+            "Ec2InstanceMetadata" => self.chain.instance(),
+            "EcsContainer" => self.chain.container(),
             _ => failed("write Environment, Ec2InstanceMetadata or EcsContainer"),
         };
         let found = answer.map_err(in_earnest);
         found.map(|grant| grant.credentials).map_err(|lack| match lack {
-            Lack::Failed(why) | Lack::Nothing(why) => {
-                Lack::Failed(format!("credential_source {named}: {why}"))
+            ProviderError::Failed(why) | ProviderError::Nothing(why) => {
+                ProviderError::Failed(format!("credential_source {named}: {why}"))
             }
         })
     }
 
-    fn process(&self, line: &str) -> Answer {
-        let said = process::run(line, self.asking.environment)
-            .map_err(|why| Lack::Failed(format!("credential_process: {why}")))?;
+    fn process(&self, line: &str) -> ProviderResult {
+        let said = process::run(line, self.chain.environment)
+            .map_err(|why| ProviderError::Failed(format!("credential_process: {why}")))?;
         printed(&said)
     }
 }
 
 /// What a `credential_process` prints.
-pub(crate) fn printed(bytes: &[u8]) -> Answer {
-    let wrong = |why: &str| Lack::Failed(format!("credential_process: {why}"));
+pub(crate) fn printed(bytes: &[u8]) -> ProviderResult {
+    let wrong = |why: &str| ProviderError::Failed(format!("credential_process: {why}"));
     let answer: serde_json::Value =
         serde_json::from_slice(bytes).map_err(|_| wrong("it did not print JSON"))?;
     if answer.get("Version").and_then(serde_json::Value::as_u64) != Some(1) {
@@ -142,7 +142,7 @@ pub(crate) fn printed(bytes: &[u8]) -> Answer {
     grant(&answer).map_err(|why| wrong(&why))
 }
 
-fn own_keys(profile: &Section) -> Result<Option<Credentials>, Lack> {
+fn own_keys(profile: &ProfileSettings) -> Result<Option<Credentials>, ProviderError> {
     let setting = |key: &str| profile.get(key);
     pair(setting("aws_access_key_id"), setting("aws_secret_access_key"), setting("aws_session_token"))
 }

@@ -6,8 +6,8 @@ use flatout_wire::request::{Method, Request};
 use flatout_wire::sign::{Credentials, Signer};
 
 use super::super::answer::sts_grant;
-use super::super::{Answer, Lack, failed, request, unix_seconds};
-use super::Asking;
+use super::super::{ProviderError, ProviderResult, failed, request, unix_seconds};
+use super::AwsChain;
 use crate::aws_profile::AwsFiles;
 use crate::files::{at_home, read_text};
 
@@ -19,16 +19,16 @@ pub(super) struct Sts {
 
 /// The role that is asked for.
 #[derive(Default)]
-pub(super) struct Role<'a> {
+pub(super) struct AwsRole<'a> {
     pub(super) arn: &'a str,
     pub(super) session: Option<&'a str>,
     pub(super) external_id: Option<&'a str>,
     pub(super) seconds: Option<&'a str>,
 }
 
-impl Asking<'_> {
+impl AwsChain<'_> {
     /// The service of the region of the environment or of a profile: by name where one is given, else Amazon's.
-    pub(super) fn sts(&self, profile: Option<(&AwsFiles, &str)>) -> Result<Sts, Lack> {
+    pub(super) fn sts(&self, profile: Option<(&AwsFiles, &str)>) -> Result<Sts, ProviderError> {
         let region = match self.variable("AWS_REGION")? {
             Some(region) => Some(region),
             None => self.variable("AWS_DEFAULT_REGION")?,
@@ -47,7 +47,7 @@ impl Asking<'_> {
     }
 
     /// A role for whoever has these keys.
-    pub(super) fn assume(&self, sts: &Sts, role: &Role<'_>, with: &Credentials) -> Answer {
+    pub(super) fn assume(&self, sts: &Sts, role: &AwsRole<'_>, with: &Credentials) -> ProviderResult {
         let body = form("AssumeRole", role, &[("ExternalId", role.external_id)]);
         let mut request = sts.request()?;
         let signer = Signer::for_service(with.clone(), &sts.region, "sts");
@@ -56,7 +56,12 @@ impl Asking<'_> {
     }
 
     /// A role for whoever has the token in `file`, which somebody rotates: it is read each time.
-    pub(super) fn assume_with_web_identity(&self, sts: &Sts, role: &Role<'_>, file: &str) -> Answer {
+    pub(super) fn assume_with_web_identity(
+        &self,
+        sts: &Sts,
+        role: &AwsRole<'_>,
+        file: &str,
+    ) -> ProviderResult {
         let path = at_home(self.environment, file);
         let token = match read_text(&path)? {
             Some(token) => token.trim().to_owned(),
@@ -66,15 +71,15 @@ impl Asking<'_> {
         self.ask_sts(sts.request()?, body)
     }
 
-    fn ask_sts(&self, request: Request, body: String) -> Answer {
+    fn ask_sts(&self, request: Request, body: String) -> ProviderResult {
         let reply = self.web.ask(request, body, Patience::SERVICE);
-        let reply = reply.map_err(|error| Lack::Failed(format!("STS: {error}")))?;
+        let reply = reply.map_err(|error| ProviderError::Failed(format!("STS: {error}")))?;
         Ok(sts_grant(&reply)?)
     }
 }
 
 impl Sts {
-    fn request(&self) -> Result<Request, Lack> {
+    fn request(&self) -> Result<Request, ProviderError> {
         let mut request = request(Method::Post, self.url.trim_end_matches('/'), "/")?;
         request.set("content-type", "application/x-www-form-urlencoded");
         Ok(request)
@@ -88,7 +93,7 @@ pub(super) fn amazon(service: &str, region: &str) -> String {
 }
 
 /// A call as the Query API takes it (docs.aws.amazon.com, STS API reference).
-fn form(action: &str, role: &Role<'_>, more: &[(&str, Option<&str>)]) -> String {
+fn form(action: &str, role: &AwsRole<'_>, more: &[(&str, Option<&str>)]) -> String {
     let session = match role.session {
         Some(session) => session.to_owned(),
         None => format!("flatout-{}", unix_seconds()),

@@ -29,7 +29,10 @@ fn sts() -> Service {
         };
         let role = asked.field("RoleArn").unwrap();
         let access = format!("{action}-{}-by-{by}", role.rsplit('/').next().unwrap());
-        Says::This(200, format!(r#"{{"RequestId": "1", "Credentials": {}}}"#, keys(&access, &within(3_600))))
+        ServiceReply::This(
+            200,
+            format!(r#"{{"RequestId": "1", "Credentials": {}}}"#, keys(&access, &within(3_600))),
+        )
     })
 }
 
@@ -97,7 +100,7 @@ fn files_that_rotate() {
 #[test]
 fn rrsa_comes_before_the_role_of_the_node() {
     let sts = sts();
-    let node = Service::start(|_| Says::This(200, keys("NODE", "2040-01-01T00:00:00Z")));
+    let node = Service::start(|_| ServiceReply::This(200, keys("NODE", "2040-01-01T00:00:00Z")));
     let home = home(&[("token", "jwt-p4ssw0rd\n")]);
     let file = home.path().join("token");
     let (sts_url, node_url) = (sts.url(), node.url());
@@ -130,7 +133,7 @@ fn rrsa_comes_before_the_role_of_the_node() {
 fn what_sts_may_say() {
     let home = home(&[("token", "jwt")]);
     let file = home.path().join("token");
-    let check = |says: fn(&Asked) -> Says, expected: &str| {
+    let check = |says: fn(&ServiceRequest) -> ServiceReply, expected: &str| {
         let sts = Service::start(says);
         let table = [
             ("ALIBABA_CLOUD_OIDC_TOKEN_FILE", shown(&file)),
@@ -140,21 +143,24 @@ fn what_sts_may_say() {
         ];
         oss(&[], &table, expected);
     };
-    check(|_| Says::Gone, "failed RRSA: STS: the origin closed the connection before its answer was whole");
+    check(
+        |_| ServiceReply::Gone,
+        "failed RRSA: STS: the origin closed the connection before its answer was whole",
+    );
     check(
         |_| {
-            Says::This(
+            ServiceReply::This(
                 400,
                 r#"{"Code": "AuthenticationFail.OIDCToken.Expired", "Message": "expired"}"#.into(),
             )
         },
         "failed RRSA: STS refused (400 AuthenticationFail.OIDCToken.Expired: expired)",
     );
-    check(|_| Says::This(200, "{}".into()), "failed RRSA: STS answered without Credentials");
-    check(|_| Says::This(200, "p4ssw0rd".into()), "failed RRSA: STS did not answer with JSON");
-    check(|_| Says::This(500, "p4ssw0rd".into()), "failed RRSA: STS refused (500)");
+    check(|_| ServiceReply::This(200, "{}".into()), "failed RRSA: STS answered without Credentials");
+    check(|_| ServiceReply::This(200, "p4ssw0rd".into()), "failed RRSA: STS did not answer with JSON");
+    check(|_| ServiceReply::This(500, "p4ssw0rd".into()), "failed RRSA: STS refused (500)");
     check(
-        |_| Says::This(200, r#"{"Credentials": {"AccessKeyId": "a"}}"#.into()),
+        |_| ServiceReply::This(200, r#"{"Credentials": {"AccessKeyId": "a"}}"#.into()),
         "failed RRSA: STS: the answer has no SecretAccessKey",
     );
 }
@@ -182,15 +188,15 @@ fn profiles_of_the_cli() {
     let sts = sts();
     let node =
         Service::start(|asked| match (asked.method.as_str(), asked.target.rsplit('/').next().unwrap()) {
-            ("PUT", _) => Says::This(200, "session".into()),
-            (_, "node-role") => Says::This(
+            ("PUT", _) => ServiceReply::This(200, "session".into()),
+            (_, "node-role") => ServiceReply::This(
                 200,
                 keys("NODE", "2040-01-01T00:00:00Z").replacen('{', "{\"Code\": \"Success\", ", 1),
             ),
-            _ => Says::This(404, String::new()),
+            _ => ServiceReply::This(404, String::new()),
         });
     let uri = Service::start(|_| {
-        Says::This(200, keys("LTAIURI", &within(600)).replacen('{', "{\"Code\": \"Success\", ", 1))
+        ServiceReply::This(200, keys("LTAIURI", &within(600)).replacen('{', "{\"Code\": \"Success\", ", 1))
     });
     let printed = r#"{"mode": "StsToken", "access_key_id": "LTAIEXT", "access_key_secret": "s3cr3tkey", "sts_token": "t0kent0ken"}"#;
     let home = home(&[("token", "jwt"), ("print.json", printed)]);
@@ -298,7 +304,7 @@ fn the_file_of_ossutil() {
 #[test]
 fn a_uri_that_has_keys() {
     let check = |status: u16, body: String, expected: &str| {
-        let uri = Service::start(move |_| Says::This(status, body.clone()));
+        let uri = Service::start(move |_| ServiceReply::This(status, body.clone()));
         oss(&[], &[("ALIBABA_CLOUD_CREDENTIALS_URI", &format!("{}/a?b=c", uri.url()))], expected);
         assert_eq!(uri.asked()[0].target, "/a?b=c");
     };
@@ -331,20 +337,21 @@ fn instances() {
         let metadata = Service::start(move |asked| {
             let known = asked.header("x-aliyun-ecs-metadata-token") == Some("session");
             match (asked.target.as_str(), session) {
-                ("/latest/api/token", None) => Says::Silence,
+                ("/latest/api/token", None) => ServiceReply::Silence,
                 ("/latest/api/token", Some(200)) if role == "portal" => {
-                    Says::This(200, "<html>\r\nsign in</html>".into())
+                    ServiceReply::This(200, "<html>\r\nsign in</html>".into())
                 }
-                ("/latest/api/token", Some(status)) => Says::This(status, "session".into()),
-                _ if !known => Says::This(403, String::new()),
+                ("/latest/api/token", Some(status)) => ServiceReply::This(status, "session".into()),
+                _ if !known => ServiceReply::This(403, String::new()),
                 ("/latest/meta-data/ram/security-credentials/", _) if role.is_empty() => {
-                    Says::This(404, String::new())
+                    ServiceReply::This(404, String::new())
                 }
-                ("/latest/meta-data/ram/security-credentials/", _) => Says::This(200, role.into()),
-                ("/latest/meta-data/ram/security-credentials/node", _) => {
-                    Says::This(200, keys("NODE", &within(900)).replacen('{', "{\"Code\": \"Success\", ", 1))
-                }
-                _ => Says::This(404, String::new()),
+                ("/latest/meta-data/ram/security-credentials/", _) => ServiceReply::This(200, role.into()),
+                ("/latest/meta-data/ram/security-credentials/node", _) => ServiceReply::This(
+                    200,
+                    keys("NODE", &within(900)).replacen('{', "{\"Code\": \"Success\", ", 1),
+                ),
+                _ => ServiceReply::This(404, String::new()),
             }
         });
         let url = metadata.url();

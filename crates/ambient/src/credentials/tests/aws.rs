@@ -31,7 +31,7 @@ fn sts() -> Service {
         };
         let role = asked.field("RoleArn").unwrap();
         let role = role.rsplit('/').next().unwrap();
-        Says::This(200, sts_answer(&format!("{action}-{role}-by-{by}"), &within(3_600)))
+        ServiceReply::This(200, sts_answer(&format!("{action}-{role}-by-{by}"), &within(3_600)))
     })
 }
 
@@ -187,7 +187,7 @@ fn roles_are_assumed_along_the_chain() {
 /// STS is asked by web identity, which needs no key; what it says in `answer` is what is said.
 fn web_identity(status: u16, answer: &str, expected: &str) {
     let answer = answer.to_owned();
-    let sts = Service::start(move |_| Says::This(status, answer.clone()));
+    let sts = Service::start(move |_| ServiceReply::This(status, answer.clone()));
     let home = home(&[("token", "jwt-p4ssw0rd\n")]);
     let token = home.path().join("token");
     let table = [
@@ -217,7 +217,7 @@ fn web_identity_and_what_sts_may_say() {
         web_identity(status, &answer, "failed web identity: STS");
         web_identity(status, &answer, &expected);
     }
-    let gone = Service::start(|_| Says::Gone);
+    let gone = Service::start(|_| ServiceReply::Gone);
     let home = home(&[("token", "jwt")]);
     let file = home.path().join("token");
     let table = [
@@ -245,9 +245,9 @@ fn web_identity_and_what_sts_may_say() {
 fn keys_were_given_up_when_sts_was_away_for_a_moment() {
     let asked = AtomicU32::new(0);
     let sts = Service::start(move |_| match asked.fetch_add(1, Ordering::Relaxed) {
-        0..5 => Says::Gone,
-        5..8 => Says::This(503, String::new()),
-        _ => Says::This(200, sts_answer("ASIA", &within(900))),
+        0..5 => ServiceReply::Gone,
+        5..8 => ServiceReply::This(503, String::new()),
+        _ => ServiceReply::This(200, sts_answer("ASIA", &within(900))),
     });
     let home = home(&[("token", "jwt")]);
     let file = home.path().join("token");
@@ -261,9 +261,16 @@ fn keys_were_given_up_when_sts_was_away_for_a_moment() {
 }
 
 /// A service of SSO that says `answer`, and a login that ends in `ends_s`.
-fn sso(profile: &str, cached_as: &str, ends: &str, status: u16, answer: &str, expected: &str) -> Vec<Asked> {
+fn sso(
+    profile: &str,
+    cached_as: &str,
+    ends: &str,
+    status: u16,
+    answer: &str,
+    expected: &str,
+) -> Vec<ServiceRequest> {
     let answer = answer.to_owned();
-    let service = Service::start(move |_| Says::This(status, answer.clone()));
+    let service = Service::start(move |_| ServiceReply::This(status, answer.clone()));
     let cached = format!(r#"{{"accessToken": "p4ssw0rd", "expiresAt": "{ends}", "region": "eu-west-1"}}"#);
     let home = home(&[
         (&format!(".aws/sso/cache/{cached_as}.json"), &cached),
@@ -375,9 +382,9 @@ fn a_process_prints_the_keys() {
 }
 
 /// The agent of ECS or EKS says `answer`.
-fn container(table: &[(&str, &str)], status: u16, answer: &str, expected: &str) -> Vec<Asked> {
+fn container(table: &[(&str, &str)], status: u16, answer: &str, expected: &str) -> Vec<ServiceRequest> {
     let answer = answer.to_owned();
-    let agent = Service::start(move |_| Says::This(status, answer.clone()));
+    let agent = Service::start(move |_| ServiceReply::This(status, answer.clone()));
     let full = format!("{}/v1/credentials?x=1", agent.url());
     let mut all = vec![("AWS_CONTAINER_CREDENTIALS_FULL_URI", full.as_str())];
     all.extend(table);
@@ -435,23 +442,25 @@ fn containers_and_pods() {
 }
 
 /// Instance metadata that know `role`, whose keys are `keys`; a wrong session is refused as IMDSv2 does.
-fn instance(session: Option<u16>, role: &'static str, keys: &str, expected: &str) -> Vec<Asked> {
+fn instance(session: Option<u16>, role: &'static str, keys: &str, expected: &str) -> Vec<ServiceRequest> {
     let keys = keys.to_owned();
     let metadata = Service::start(move |asked| {
         let known = asked.header("x-aws-ec2-metadata-token") == Some("session");
         match (asked.method.as_str(), asked.target.as_str(), session) {
-            ("PUT", "/latest/api/token", None) => Says::Silence,
+            ("PUT", "/latest/api/token", None) => ServiceReply::Silence,
             ("PUT", "/latest/api/token", Some(200)) if role == "portal" => {
-                Says::This(200, "<html>\r\nsign in</html>".into())
+                ServiceReply::This(200, "<html>\r\nsign in</html>".into())
             }
-            ("PUT", "/latest/api/token", Some(status)) => Says::This(status, "session\n".into()),
-            _ if !known => Says::This(401, String::new()),
+            ("PUT", "/latest/api/token", Some(status)) => ServiceReply::This(status, "session\n".into()),
+            _ if !known => ServiceReply::This(401, String::new()),
             (_, "/latest/meta-data/iam/security-credentials/", _) if role.is_empty() => {
-                Says::This(404, String::new())
+                ServiceReply::This(404, String::new())
             }
-            (_, "/latest/meta-data/iam/security-credentials/", _) => Says::This(200, role.into()),
-            (_, "/latest/meta-data/iam/security-credentials/web-server", _) => Says::This(200, keys.clone()),
-            _ => Says::This(404, String::new()),
+            (_, "/latest/meta-data/iam/security-credentials/", _) => ServiceReply::This(200, role.into()),
+            (_, "/latest/meta-data/iam/security-credentials/web-server", _) => {
+                ServiceReply::This(200, keys.clone())
+            }
+            _ => ServiceReply::This(404, String::new()),
         }
     });
     let table =
@@ -500,9 +509,9 @@ fn a_role_on_top_of_the_instance() {
     let sts = sts();
     let keys = r#"{"Code": "Success", "AccessKeyId": "NODE", "SecretAccessKey": "s3cr3tkey", "Token": "t0kent0ken"}"#;
     let metadata = Service::start(move |asked| match asked.target.as_str() {
-        "/latest/meta-data/iam/security-credentials/" => Says::This(200, "node".into()),
-        "/latest/api/token" => Says::This(200, "session".into()),
-        _ => Says::This(200, keys.into()),
+        "/latest/meta-data/iam/security-credentials/" => ServiceReply::This(200, "node".into()),
+        "/latest/api/token" => ServiceReply::This(200, "session".into()),
+        _ => ServiceReply::This(200, keys.into()),
     });
     let home =
         home(&[(".aws/config", "[profile up]\nrole_arn=r/up\ncredential_source=Ec2InstanceMetadata\n")]);

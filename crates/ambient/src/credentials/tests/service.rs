@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 /// One request as it arrived.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct ServiceRequest {
     pub method: String,
     pub target: String,
     head: Vec<(String, String)>,
@@ -16,7 +16,7 @@ pub struct Asked {
 }
 
 /// What the service says.
-pub enum Says {
+pub enum ServiceReply {
     /// This status and body.
     This(u16, String),
     /// Nothing, with the connection kept open.
@@ -27,12 +27,12 @@ pub enum Says {
 
 pub struct Service {
     address: SocketAddr,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<ServiceRequest>>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Asked {
+impl ServiceRequest {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.head.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -55,7 +55,7 @@ fn decoded(text: &str) -> String {
 }
 
 impl Service {
-    pub fn start(says: impl Fn(&Asked) -> Says + Send + Sync + 'static) -> Service {
+    pub fn start(says: impl Fn(&ServiceRequest) -> ServiceReply + Send + Sync + 'static) -> Service {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (asked, stop) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
@@ -77,7 +77,7 @@ impl Service {
         format!("http://{}", self.address)
     }
 
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<ServiceRequest> {
         self.asked.lock().unwrap().clone()
     }
 }
@@ -92,8 +92,8 @@ impl Drop for Service {
 
 fn serve(
     stream: TcpStream,
-    log: &Mutex<Vec<Asked>>,
-    says: &(dyn Fn(&Asked) -> Says + Send + Sync),
+    log: &Mutex<Vec<ServiceRequest>>,
+    says: &(dyn Fn(&ServiceRequest) -> ServiceReply + Send + Sync),
 ) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut first = String::new();
@@ -110,15 +110,15 @@ fn serve(
     let length = head.iter().find(|(name, _)| name == "content-length");
     let mut body = vec![0; length.map_or(0, |(_, length)| length.parse().unwrap())];
     reader.read_exact(&mut body)?;
-    let asked = Asked { method, target, head, body: String::from_utf8(body).unwrap() };
+    let asked = ServiceRequest { method, target, head, body: String::from_utf8(body).unwrap() };
     log.lock().unwrap().push(asked.clone());
     match says(&asked) {
-        Says::This(status, body) => write!(
+        ServiceReply::This(status, body) => write!(
             &stream,
             "HTTP/1.1 {status} X\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
             body.len()
         ),
-        Says::Silence => reader.read_to_end(&mut Vec::new()).map(drop),
-        Says::Gone => Ok(()),
+        ServiceReply::Silence => reader.read_to_end(&mut Vec::new()).map(drop),
+        ServiceReply::Gone => Ok(()),
     }
 }

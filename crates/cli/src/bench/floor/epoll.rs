@@ -2,49 +2,61 @@
 
 use std::io::{self, Read};
 use std::net::TcpStream;
-use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
 
-use super::ground::{Ground, Part, Parts};
-use super::{HEAD_PIECE_BYTES, Job, Shape, closed_early};
-use crate::bench::run::Row;
-use crate::sys::Epoll;
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::retry_on_intr;
+use rustix::time::Timespec;
+
+use super::sink::{FloorPart, FloorSink, PartQueue};
+use super::{FloorJob, FloorShape, HEAD_PIECE_BYTES, closed_early};
+use crate::bench::run::PartTiming;
 
 /// An origin that says nothing for this long is given up.
-const SILENCE_MS: i32 = 30_000;
+const SILENCE: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 
 /// Fetches everything once.
-pub fn fetch(job: &Job, shape: Shape, ground: &mut Ground) -> io::Result<Vec<Row>> {
-    let parts = ground.parts(job, shape.connections);
-    let mut epoll = Epoll::new(shape.connections as usize)?;
+pub fn fetch(job: &FloorJob, shape: FloorShape, sink: &mut FloorSink) -> io::Result<Vec<PartTiming>> {
+    let parts = sink.parts(job, shape.connections);
+    let set = epoll::create(CreateFlags::CLOEXEC)?;
+    let mut events: Vec<Event> = Vec::with_capacity(shape.connections as usize);
     let mut scratch = vec![0; shape.receive_bytes];
     let mut connections = Vec::new();
     for number in 0..shape.connections {
         let mut connection = Connection::open(job, number)?;
         connection.ask_next(&parts)?;
         if connection.part.is_some() {
-            epoll.add(connection.socket.as_fd(), number.into())?;
+            watch(&set, &connection)?;
         }
         connections.push(connection);
     }
     while connections.iter().any(|connection| connection.part.is_some()) {
-        let ready: Vec<u64> = epoll.wait(SILENCE_MS)?.collect();
-        if ready.is_empty() {
+        events.clear();
+        if retry_on_intr(|| epoll::wait(&set, spare_capacity(&mut events), Some(&SILENCE)))? == 0 {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "the origin fell silent"));
         }
-        for key in ready {
-            let connection = &mut connections[key as usize];
+        for event in &events {
+            let number = event.data;
+            let connection = &mut connections[number.u64() as usize];
             match connection.receive(&mut scratch, &parts)? {
-                Next::Same => {}
-                Next::Renewed => epoll.add(connection.socket.as_fd(), key)?,
-                Next::Idle => epoll.remove(connection.socket.as_fd())?,
+                AfterReceive::Same => {}
+                AfterReceive::Renewed => watch(&set, connection)?,
+                AfterReceive::Idle => epoll::delete(&set, &connection.socket)?,
             }
         }
     }
     Ok(connections.into_iter().flat_map(|connection| connection.rows).collect())
 }
 
+/// Level-triggered; closing the socket takes it out of the set.
+fn watch(set: &OwnedFd, connection: &Connection) -> io::Result<()> {
+    let key = EventData::new_u64(connection.number.into());
+    Ok(epoll::add(set, &connection.socket, key, EventFlags::IN)?)
+}
+
 /// What the set of watched sockets needs to know after a receive.
-enum Next {
+enum AfterReceive {
     Same,
     /// The origin closes after each answer: there is a new socket to watch.
     Renewed,
@@ -53,21 +65,21 @@ enum Next {
 }
 
 struct Connection<'a> {
-    job: &'a Job,
+    job: &'a FloorJob,
     number: u32,
     socket: TcpStream,
     head: Vec<u8>,
     keep_alive: bool,
-    part: Option<Part<'a>>,
+    part: Option<FloorPart<'a>>,
     spare: Option<Vec<u8>>,
     start_s: f64,
     /// Set once the head is whole.
     first_byte_s: Option<f64>,
-    rows: Vec<Row>,
+    rows: Vec<PartTiming>,
 }
 
 impl<'a> Connection<'a> {
-    fn open(job: &'a Job, number: u32) -> io::Result<Connection<'a>> {
+    fn open(job: &'a FloorJob, number: u32) -> io::Result<Connection<'a>> {
         Ok(Connection {
             job,
             number,
@@ -82,7 +94,7 @@ impl<'a> Connection<'a> {
         })
     }
 
-    fn ask_next(&mut self, parts: &Parts<'a>) -> io::Result<()> {
+    fn ask_next(&mut self, parts: &PartQueue<'a>) -> io::Result<()> {
         self.part = parts.next(self.spare.take());
         self.first_byte_s = None;
         self.head.clear();
@@ -94,8 +106,8 @@ impl<'a> Connection<'a> {
     }
 
     /// One receive. Level-triggered events promise that it does not block.
-    fn receive(&mut self, scratch: &mut [u8], parts: &Parts<'a>) -> io::Result<Next> {
-        let Some(mut part) = self.part.take() else { return Ok(Next::Idle) };
+    fn receive(&mut self, scratch: &mut [u8], parts: &PartQueue<'a>) -> io::Result<AfterReceive> {
+        let Some(mut part) = self.part.take() else { return Ok(AfterReceive::Idle) };
         match self.first_byte_s {
             None => self.receive_head(&mut part, scratch)?,
             Some(_) => {
@@ -106,7 +118,7 @@ impl<'a> Connection<'a> {
         }
         if self.first_byte_s.is_none() || !part.is_whole() {
             self.part = Some(part);
-            return Ok(Next::Same);
+            return Ok(AfterReceive::Same);
         }
         self.finish(part, parts)?;
         if !self.keep_alive {
@@ -114,15 +126,15 @@ impl<'a> Connection<'a> {
         }
         self.ask_next(parts)?;
         Ok(match (&self.part, self.keep_alive) {
-            (Some(_), true) => Next::Same,
-            (Some(_), false) => Next::Renewed,
+            (Some(_), true) => AfterReceive::Same,
+            (Some(_), false) => AfterReceive::Renewed,
             // A socket that was replaced left the set when it was closed.
-            (None, false) => Next::Same,
-            (None, true) => Next::Idle,
+            (None, false) => AfterReceive::Same,
+            (None, true) => AfterReceive::Idle,
         })
     }
 
-    fn receive_head(&mut self, part: &mut Part, scratch: &mut [u8]) -> io::Result<()> {
+    fn receive_head(&mut self, part: &mut FloorPart, scratch: &mut [u8]) -> io::Result<()> {
         let before = self.head.len();
         self.head.resize(before + HEAD_PIECE_BYTES, 0);
         let received = self.socket.read(&mut self.head[before..])?;
@@ -140,12 +152,12 @@ impl<'a> Connection<'a> {
         Ok(())
     }
 
-    fn finish(&mut self, part: Part, parts: &Parts) -> io::Result<()> {
+    fn finish(&mut self, part: FloorPart, parts: &PartQueue) -> io::Result<()> {
         let (index, bytes) = (part.index, part.range.end - part.range.start);
         if let Some(kept) = part.into_kept() {
             self.spare = parts.order().write_or_keep(index, kept)?;
         }
-        self.rows.push(Row {
+        self.rows.push(PartTiming {
             index,
             address: self.job.address.to_string(),
             connection: self.number,

@@ -13,11 +13,11 @@ use std::time::Duration;
 use flatout_wire::head::{self, Body};
 use flatout_wire::request::Method;
 
-use super::{HEAD_PIECE_BYTES, Shape, closed_early};
+use super::{FloorShape, HEAD_PIECE_BYTES, closed_early};
 
 /// What is fetched, and where it lands.
-pub struct Job {
-    pub objects: Vec<Object>,
+pub struct ManyJob {
+    pub objects: Vec<NamedRequest>,
     pub address: SocketAddr,
     /// The folder of the files; `None` where bytes are dropped.
     pub folder: Option<PathBuf>,
@@ -25,7 +25,7 @@ pub struct Job {
 }
 
 /// One object.
-pub struct Object {
+pub struct NamedRequest {
     /// The head of its request, signed before the clock starts.
     pub request: Vec<u8>,
     /// Its path below the folder.
@@ -33,7 +33,7 @@ pub struct Object {
 }
 
 /// Fetches everything once.
-pub fn fetch(job: &Job, shape: Shape) -> io::Result<()> {
+pub fn fetch(job: &ManyJob, shape: FloorShape) -> io::Result<()> {
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
         let threads: Vec<_> = (0..shape.connections)
@@ -49,14 +49,14 @@ pub fn fetch(job: &Job, shape: Shape) -> io::Result<()> {
 }
 
 struct Connection<'a> {
-    job: &'a Job,
+    job: &'a ManyJob,
     socket: TcpStream,
     scratch: Vec<u8>,
     head: Vec<u8>,
 }
 
 impl Connection<'_> {
-    fn open(job: &Job, shape: Shape) -> io::Result<Connection<'_>> {
+    fn open(job: &ManyJob, shape: FloorShape) -> io::Result<Connection<'_>> {
         Ok(Connection {
             job,
             socket: connect(job.address)?,
@@ -76,7 +76,7 @@ impl Connection<'_> {
     }
 
     /// Whether the connection may be used again.
-    fn receive(&mut self, object: &Object) -> io::Result<bool> {
+    fn receive(&mut self, object: &NamedRequest) -> io::Result<bool> {
         let mut file = match &self.job.folder {
             Some(folder) => Some(create(&folder.join(&object.name))?),
             None => None,

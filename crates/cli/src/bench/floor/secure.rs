@@ -10,24 +10,29 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::ground::{Ground, Part, Parts};
+use super::sink::{FloorPart, FloorSink, PartQueue};
 use super::threads::each_on_a_thread;
-use super::{HEAD_PIECE_BYTES, Job, Shape, closed_early};
-use crate::bench::run::Row;
+use super::{FloorJob, FloorShape, HEAD_PIECE_BYTES, closed_early};
+use crate::bench::run::PartTiming;
 
 /// Whom to trust and whom to expect: the engine's own configuration, so that both agree on the same cipher.
 #[derive(Clone)]
-pub struct Tls {
+pub struct FloorTls {
     pub config: Arc<ClientConfig>,
     pub name: ServerName<'static>,
 }
 
 /// Fetches everything once.
-pub fn fetch(job: &Job, shape: Shape, ground: &mut Ground) -> io::Result<Vec<Row>> {
-    each_on_a_thread(job, shape, ground, |parts, number| connection(job, shape, parts, number))
+pub fn fetch(job: &FloorJob, shape: FloorShape, sink: &mut FloorSink) -> io::Result<Vec<PartTiming>> {
+    each_on_a_thread(job, shape, sink, |parts, number| connection(job, shape, parts, number))
 }
 
-fn connection(job: &Job, shape: Shape, parts: &Parts, number: u32) -> io::Result<Vec<Row>> {
+fn connection(
+    job: &FloorJob,
+    shape: FloorShape,
+    parts: &PartQueue,
+    number: u32,
+) -> io::Result<Vec<PartTiming>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     runtime.block_on(async {
         let stream = open(job).await?;
@@ -36,7 +41,7 @@ fn connection(job: &Job, shape: Shape, parts: &Parts, number: u32) -> io::Result
     })
 }
 
-async fn open(job: &Job) -> io::Result<TlsStream<TcpStream>> {
+async fn open(job: &FloorJob) -> io::Result<TlsStream<TcpStream>> {
     let tls = job.tls.clone().ok_or_else(|| io::Error::other("the floor over TLS needs an https URL"))?;
     let stream = TcpStream::connect(job.address).await?;
     stream.set_nodelay(true)?;
@@ -44,7 +49,7 @@ async fn open(job: &Job) -> io::Result<TlsStream<TcpStream>> {
 }
 
 struct Connection<'a> {
-    job: &'a Job,
+    job: &'a FloorJob,
     number: u32,
     stream: TlsStream<TcpStream>,
     scratch: Vec<u8>,
@@ -52,7 +57,7 @@ struct Connection<'a> {
 }
 
 impl Connection<'_> {
-    async fn drive(&mut self, parts: &Parts<'_>) -> io::Result<Vec<Row>> {
+    async fn drive(&mut self, parts: &PartQueue<'_>) -> io::Result<Vec<PartTiming>> {
         let mut rows = Vec::new();
         let mut spare = None;
         while let Some(mut part) = parts.next(spare.take()) {
@@ -72,13 +77,22 @@ impl Connection<'_> {
             }
             let end_s = self.job.seconds();
             let (address, connection) = (self.job.address.to_string(), self.number);
-            rows.push(Row { index, address, connection, start_s, first_byte_s, end_s, bytes, attempts: 1 });
+            rows.push(PartTiming {
+                index,
+                address,
+                connection,
+                start_s,
+                first_byte_s,
+                end_s,
+                bytes,
+                attempts: 1,
+            });
         }
         Ok(rows)
     }
 
     /// Returns whether the connection may be used again.
-    async fn receive_head(&mut self, part: &mut Part<'_>) -> io::Result<bool> {
+    async fn receive_head(&mut self, part: &mut FloorPart<'_>) -> io::Result<bool> {
         self.head.clear();
         loop {
             let before = self.head.len();
@@ -97,7 +111,7 @@ impl Connection<'_> {
         }
     }
 
-    async fn receive_body(&mut self, part: &mut Part<'_>) -> io::Result<()> {
+    async fn receive_body(&mut self, part: &mut FloorPart<'_>) -> io::Result<()> {
         while !part.is_whole() {
             let received = self.stream.read(part.room(&mut self.scratch)).await?;
             part.take(received, &self.scratch)?;

@@ -4,25 +4,25 @@ use std::io::{self, Read};
 use std::net::TcpStream;
 use std::thread;
 
-use super::ground::{Ground, Part, Parts};
-use super::{HEAD_PIECE_BYTES, Job, Shape, closed_early};
-use crate::bench::run::Row;
+use super::sink::{FloorPart, FloorSink, PartQueue};
+use super::{FloorJob, FloorShape, HEAD_PIECE_BYTES, closed_early};
+use crate::bench::run::PartTiming;
 
 /// Fetches everything once.
-pub fn fetch(job: &Job, shape: Shape, ground: &mut Ground) -> io::Result<Vec<Row>> {
-    each_on_a_thread(job, shape, ground, |parts, number| {
+pub fn fetch(job: &FloorJob, shape: FloorShape, sink: &mut FloorSink) -> io::Result<Vec<PartTiming>> {
+    each_on_a_thread(job, shape, sink, |parts, number| {
         Connection::open(job, shape, number).and_then(|mut connection| connection.drive(parts))
     })
 }
 
 /// Runs `connection`, by its number, on a thread for each; their rows, or the first failure, which stops the others.
 pub(super) fn each_on_a_thread(
-    job: &Job,
-    shape: Shape,
-    ground: &mut Ground,
-    connection: impl Fn(&Parts, u32) -> io::Result<Vec<Row>> + Sync,
-) -> io::Result<Vec<Row>> {
-    let parts = ground.parts(job, shape.connections);
+    job: &FloorJob,
+    shape: FloorShape,
+    sink: &mut FloorSink,
+    connection: impl Fn(&PartQueue, u32) -> io::Result<Vec<PartTiming>> + Sync,
+) -> io::Result<Vec<PartTiming>> {
+    let parts = sink.parts(job, shape.connections);
     thread::scope(|scope| {
         let (parts, connection) = (&parts, &connection);
         let run = move |number| {
@@ -47,7 +47,7 @@ pub(super) fn each_on_a_thread(
 }
 
 struct Connection<'a> {
-    job: &'a Job,
+    job: &'a FloorJob,
     number: u32,
     socket: TcpStream,
     scratch: Vec<u8>,
@@ -55,12 +55,12 @@ struct Connection<'a> {
 }
 
 impl Connection<'_> {
-    fn open(job: &Job, shape: Shape, number: u32) -> io::Result<Connection<'_>> {
+    fn open(job: &FloorJob, shape: FloorShape, number: u32) -> io::Result<Connection<'_>> {
         let socket = job.connect()?;
         Ok(Connection { job, number, socket, scratch: vec![0; shape.receive_bytes], head: Vec::new() })
     }
 
-    fn drive(&mut self, parts: &Parts) -> io::Result<Vec<Row>> {
+    fn drive(&mut self, parts: &PartQueue) -> io::Result<Vec<PartTiming>> {
         let mut rows = Vec::new();
         let mut spare = None;
         while let Some(mut part) = parts.next(spare.take()) {
@@ -79,13 +79,22 @@ impl Connection<'_> {
             }
             let end_s = self.job.seconds();
             let (address, connection) = (self.job.address.to_string(), self.number);
-            rows.push(Row { index, address, connection, start_s, first_byte_s, end_s, bytes, attempts: 1 });
+            rows.push(PartTiming {
+                index,
+                address,
+                connection,
+                start_s,
+                first_byte_s,
+                end_s,
+                bytes,
+                attempts: 1,
+            });
         }
         Ok(rows)
     }
 
     /// Returns whether the connection may be used again.
-    fn receive_head(&mut self, part: &mut Part) -> io::Result<bool> {
+    fn receive_head(&mut self, part: &mut FloorPart) -> io::Result<bool> {
         self.head.clear();
         loop {
             let before = self.head.len();
@@ -104,7 +113,7 @@ impl Connection<'_> {
         }
     }
 
-    fn receive_body(&mut self, part: &mut Part) -> io::Result<()> {
+    fn receive_body(&mut self, part: &mut FloorPart) -> io::Result<()> {
         while !part.is_whole() {
             let received = self.socket.read(part.room(&mut self.scratch))?;
             part.take(received, &self.scratch)?;

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use flatout_ambient::Row as Setting;
+use flatout_ambient::SettingRow as Setting;
 use flatout_settings::Kind;
 use serde::Serialize;
 
-use super::machine::Machine;
-use super::outcome::{Medians, Name, Outcome};
-use super::{Cell, Combination, Sweep};
-use crate::bench::run::Sample;
-use crate::bench::run::{Row, Run};
+use super::machine::MachineFacts;
+use super::outcome::{CombinationName, Medians, SweepOutcome};
+use super::{Combination, Sweep, SweepCell};
+use crate::bench::run::ByteSample;
+use crate::bench::run::{Measurement, PartTiming};
 use crate::bench::samples::thin;
-use crate::bench::spec::Landing;
+use crate::bench::spec::LandingKind;
 use crate::failure::Failure;
 use crate::origin;
 
@@ -27,7 +27,7 @@ const MOST_PARTS_IN_ALL: usize = 64_000;
 
 /// The whole report.
 #[derive(Serialize)]
-pub struct Document<'a> {
+pub struct SweepDocument<'a> {
     schema: u32,
     kind: &'static str,
     source: String,
@@ -36,13 +36,13 @@ pub struct Document<'a> {
     started: String,
     command: String,
     version: &'static str,
-    machine: Machine,
+    machine: MachineFacts,
     /// How many runs of each were asked for.
     repeat: u32,
     /// Whether a signal came before they were all done.
     interrupted: bool,
-    fastest: Option<Name>,
-    as_fast: Vec<Name>,
+    fastest: Option<CombinationName>,
+    as_fast: Vec<CombinationName>,
     cells: Vec<CellData<'a>>,
 }
 
@@ -56,8 +56,8 @@ struct CellData<'a> {
     runs: Vec<RunData>,
     /// Whose samples and parts follow.
     median_run: Option<usize>,
-    samples: &'a [Sample],
-    parts: &'a [Row],
+    samples: &'a [ByteSample],
+    parts: &'a [PartTiming],
     parts_left_out: usize,
 }
 
@@ -73,18 +73,18 @@ struct RunData {
     connections: u32,
 }
 
-impl<'a> Document<'a> {
+impl<'a> SweepDocument<'a> {
     pub fn new(
         sweep: &'a Sweep,
-        outcome: &Outcome,
+        outcome: &SweepOutcome,
         started: String,
         interrupted: bool,
-    ) -> Result<Document<'a>, Failure> {
+    ) -> Result<SweepDocument<'a>, Failure> {
         let args = sweep.args;
         let source = origin::object("read", &args.source)?.to_string();
-        let name = |at: usize| Name::from(sweep.cells[at].combination);
+        let name = |at: usize| CombinationName::from(sweep.cells[at].combination);
         let cells = sweep.cells.iter().zip(&outcome.medians);
-        Ok(Document {
+        Ok(SweepDocument {
             schema: 1,
             kind: "sweep",
             command: command(sweep, &source)?,
@@ -93,7 +93,7 @@ impl<'a> Document<'a> {
             landing: args.landing.to_string(),
             started,
             version: env!("CARGO_PKG_VERSION"),
-            machine: Machine::this(),
+            machine: MachineFacts::this(),
             repeat: args.repeat,
             interrupted,
             fastest: outcome.fastest.map(name),
@@ -104,7 +104,7 @@ impl<'a> Document<'a> {
 }
 
 impl<'a> CellData<'a> {
-    fn new(cell: &'a Cell, medians: Option<Medians>) -> CellData<'a> {
+    fn new(cell: &'a SweepCell, medians: Option<Medians>) -> CellData<'a> {
         let state = cell.state();
         let median_run = cell.median_run().filter(|_| cell.failure.is_none());
         let median = median_run.map(|at| &cell.runs[at]);
@@ -124,7 +124,7 @@ impl<'a> CellData<'a> {
 }
 
 impl RunData {
-    fn new(run: &Run) -> RunData {
+    fn new(run: &Measurement) -> RunData {
         RunData {
             seconds: run.seconds,
             gbit_avg: run.gbit_avg(),
@@ -139,7 +139,7 @@ impl RunData {
 }
 
 /// A run as it is kept until the end: no more of its course than a page can show, times to the microsecond.
-pub fn thinned(mut run: Run, cells: usize) -> Run {
+pub fn thinned(mut run: Measurement, cells: usize) -> Measurement {
     run.samples = thin(&run.samples, MOST_SAMPLES);
     run.samples.iter_mut().for_each(|(at, _)| *at = to_microsecond(*at));
     run.rows.sort_by(|one, other| one.start_s.total_cmp(&other.start_s));
@@ -161,7 +161,7 @@ fn to_microsecond(seconds: f64) -> f64 {
 fn command(sweep: &Sweep, source: &str) -> Result<String, Failure> {
     let args = sweep.args;
     let landing = match &args.landing {
-        Landing::File(path) => format!("file:{}", path.display()),
+        LandingKind::File(path) => format!("file:{}", path.display()),
         other => other.to_string(),
     };
     let parallel = list(sweep, |combination| combination.parallel.to_string());

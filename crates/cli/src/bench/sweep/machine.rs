@@ -8,7 +8,7 @@ use crate::commands::doctor::machine::Machine as Facts;
 
 /// What figures depend on. Empty or 0 where the kernel does not say.
 #[derive(Serialize)]
-pub struct Machine {
+pub struct MachineFacts {
     cpu: String,
     /// As many as their time may be used of, by the process's mask and its control group.
     cores: usize,
@@ -16,15 +16,15 @@ pub struct Machine {
     kernel: String,
 }
 
-impl Machine {
-    pub fn this() -> Machine {
-        Machine::from(Facts::look(Path::new("/")))
+impl MachineFacts {
+    pub fn this() -> MachineFacts {
+        MachineFacts::from(Facts::look(Path::new("/")))
     }
 }
 
-impl From<Facts> for Machine {
-    fn from(facts: Facts) -> Machine {
-        Machine {
+impl From<Facts> for MachineFacts {
+    fn from(facts: Facts) -> MachineFacts {
+        MachineFacts {
             cores: (facts.usable_cores() as usize).max(1),
             cpu: if facts.cpu.is_empty() { std::env::consts::ARCH.to_owned() } else { facts.cpu },
             // To a tenth.
@@ -41,7 +41,7 @@ mod tests {
     #[test]
     fn a_report_tells_what_the_doctor_saw() {
         let check = |facts: Facts, cpu: &str, cores: usize, memory_gib: f64| {
-            let machine = Machine::from(facts);
+            let machine = MachineFacts::from(facts);
             assert_eq!((machine.cpu.as_str(), machine.cores, machine.memory_gib), (cpu, cores, memory_gib));
         };
         let facts = Facts {

@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 
-use super::{Cell, Combination};
-use crate::bench::run::{Run, median};
+use super::{Combination, SweepCell};
+use crate::bench::run::{Measurement, median};
 
 /// The medians of each combination, and how they compare; numbers are places among the cells.
-pub struct Outcome {
+pub struct SweepOutcome {
     /// `None` of a combination that failed, or that an interrupt came before.
     pub medians: Vec<Option<Medians>>,
     /// By the median of its time.
@@ -26,13 +26,13 @@ pub struct Medians {
     pub peak_rss_mib: f64,
 }
 
-impl Outcome {
-    pub fn of(cells: &[Cell]) -> Outcome {
-        let whole = |cell: &Cell| cell.is_measured().then(|| Medians::of(&cell.runs));
+impl SweepOutcome {
+    pub fn of(cells: &[SweepCell]) -> SweepOutcome {
+        let whole = |cell: &SweepCell| cell.is_measured().then(|| Medians::of(&cell.runs));
         let medians: Vec<Option<Medians>> = cells.iter().map(whole).collect();
         let fastest = fastest(&medians);
         let as_fast = fastest.map_or_else(Vec::new, |fastest| as_fast(cells, fastest));
-        Outcome { medians, fastest, as_fast }
+        SweepOutcome { medians, fastest, as_fast }
     }
 
     pub fn is_fastest(&self, at: usize) -> bool {
@@ -44,7 +44,7 @@ impl Outcome {
     }
 
     /// What makes the comparison a guess, if anything does: of one run nobody knows how much the next would differ.
-    pub fn doubt(&self, cells: &[Cell]) -> Option<&'static str> {
+    pub fn doubt(&self, cells: &[SweepCell]) -> Option<&'static str> {
         let runs = || cells.iter().filter(|cell| cell.is_measured()).map(|cell| cell.runs.len());
         match (runs().min()?, runs().max()?, runs().count()) {
             (_, _, 1) => None,
@@ -56,14 +56,14 @@ impl Outcome {
 }
 
 impl Medians {
-    fn of(runs: &[Run]) -> Medians {
-        let of = |figure: fn(&Run) -> f64| median(runs.iter().map(figure));
+    fn of(runs: &[Measurement]) -> Medians {
+        let of = |figure: fn(&Measurement) -> f64| median(runs.iter().map(figure));
         Medians {
             seconds: of(|run| run.seconds),
-            gib_per_s: of(Run::gib_per_s),
-            gbit_avg: of(Run::gbit_avg),
+            gib_per_s: of(Measurement::gib_per_s),
+            gbit_avg: of(Measurement::gbit_avg),
             gbit_peak: of(|run| run.gbit_peak),
-            cpu_s_per_gib: of(Run::cpu_s_per_gib),
+            cpu_s_per_gib: of(Measurement::cpu_s_per_gib),
             peak_rss_mib: of(|run| run.peak_rss_mib),
         }
     }
@@ -75,21 +75,21 @@ fn fastest(medians: &[Option<Medians>]) -> Option<usize> {
 }
 
 /// The fastest one's slowest run took longer than their quickest.
-fn as_fast(cells: &[Cell], fastest: usize) -> Vec<usize> {
+fn as_fast(cells: &[SweepCell], fastest: usize) -> Vec<usize> {
     let slowest = cells[fastest].runs.iter().map(|run| run.seconds).fold(0.0, f64::max);
-    let close = |cell: &Cell| cell.is_measured() && cell.runs.iter().any(|run| run.seconds < slowest);
+    let close = |cell: &SweepCell| cell.is_measured() && cell.runs.iter().any(|run| run.seconds < slowest);
     (0..cells.len()).filter(|at| *at != fastest && close(&cells[*at])).collect()
 }
 
 /// A combination as data names it.
 #[derive(Serialize)]
-pub struct Name {
+pub struct CombinationName {
     parallel: u32,
     part_bytes: u64,
 }
 
-impl From<Combination> for Name {
-    fn from(Combination { parallel, part_bytes }: Combination) -> Name {
-        Name { parallel, part_bytes }
+impl From<Combination> for CombinationName {
+    fn from(Combination { parallel, part_bytes }: Combination) -> CombinationName {
+        CombinationName { parallel, part_bytes }
     }
 }

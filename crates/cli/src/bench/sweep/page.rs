@@ -22,14 +22,14 @@ const MARKER: &str = "/*DATA*/null/*END*/";
 const MOST_LINKS: usize = 40;
 
 /// A page that is to stand at a path.
-pub struct Page {
+pub struct ReportPage {
     path: PathBuf,
     interrupt: Interrupt,
 }
 
-impl Page {
+impl ReportPage {
     /// Finds out whether it can be written, which is better known before a measurement than after it.
-    pub fn new(path: &Path, interrupt: &Interrupt) -> Result<Page, Failure> {
+    pub fn new(path: &Path, interrupt: &Interrupt) -> Result<ReportPage, Failure> {
         let failed = |error: io::Error| Failure::local("write", path.display(), &error);
         if fs::metadata(path).is_ok_and(|known| !known.is_file()) {
             let failure = Failure::usage(format!("report: {}: is no file", path.display()));
@@ -37,7 +37,7 @@ impl Page {
                 failure.with_hint("name a file: it is made new, or replaced when the report is whole")
             );
         }
-        let page = Page { path: behind_links(path).map_err(failed)?, interrupt: interrupt.clone() };
+        let page = ReportPage { path: behind_links(path).map_err(failed)?, interrupt: interrupt.clone() };
         interrupt.temporary_file(&page.temporary()).map_err(failed)?;
         Ok(page)
     }
@@ -67,7 +67,7 @@ impl Page {
     }
 }
 
-impl fmt::Display for Page {
+impl fmt::Display for ReportPage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.path.display().fmt(f)
     }

@@ -2,18 +2,18 @@
 
 use serde::Serialize;
 
-use super::outcome::{Medians, Outcome};
-use super::{Cell, State};
+use super::outcome::{Medians, SweepOutcome};
+use super::{SweepCell, SweepState};
 use crate::console::{Carries, Console};
 use crate::failure::{Failure, one_line};
 
 const HEADER: &str = "concurrency  part size  peak Gbit/s  avg Gbit/s  end to end s  CPU s/GiB  peak RSS MiB";
 
-pub fn show(console: &Console, cells: &[Cell], outcome: &Outcome) -> Result<(), Failure> {
+pub fn show(console: &Console, cells: &[SweepCell], outcome: &SweepOutcome) -> Result<(), Failure> {
     console.answer(HEADER)?;
     for (at, cell) in cells.iter().enumerate() {
         console.answer(&row(cell, outcome.medians[at]))?;
-        console.event(Carries::Lines, &Line::new(cell, at, outcome))?;
+        console.event(Carries::Lines, &TableLine::new(cell, at, outcome))?;
     }
     let Some(fastest) = outcome.fastest else { return Ok(()) };
     console.answer(&format!("fastest: {}", cells[fastest].combination.flags()))?;
@@ -26,10 +26,10 @@ pub fn show(console: &Console, cells: &[Cell], outcome: &Outcome) -> Result<(), 
 }
 
 /// Medians; or why there are none.
-fn row(cell: &Cell, medians: Option<Medians>) -> String {
+fn row(cell: &SweepCell, medians: Option<Medians>) -> String {
     let names = format!("{:11} {:>10}", cell.combination.parallel, cell.combination.part_size());
     let Some(medians) = medians else {
-        let State { name, reason } = cell.state();
+        let SweepState { name, reason } = cell.state();
         return format!("{names}  {name}: {}", one_line(reason.unwrap_or_default()));
     };
     let Medians { seconds, gbit_avg, gbit_peak, cpu_s_per_gib, peak_rss_mib, .. } = medians;
@@ -41,7 +41,7 @@ fn row(cell: &Cell, medians: Option<Medians>) -> String {
 /// One combination as docs/json.md has it.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "combination")]
-struct Line<'a> {
+struct TableLine<'a> {
     parallel: u32,
     part_bytes: u64,
     status: &'static str,
@@ -54,10 +54,10 @@ struct Line<'a> {
     as_fast: bool,
 }
 
-impl<'a> Line<'a> {
-    fn new(cell: &'a Cell, at: usize, outcome: &Outcome) -> Line<'a> {
-        let State { name, reason } = cell.state();
-        Line {
+impl<'a> TableLine<'a> {
+    fn new(cell: &'a SweepCell, at: usize, outcome: &SweepOutcome) -> TableLine<'a> {
+        let SweepState { name, reason } = cell.state();
+        TableLine {
             parallel: cell.combination.parallel,
             part_bytes: cell.combination.part_bytes,
             status: name,

@@ -2,15 +2,15 @@
 
 mod keys;
 mod machine;
-mod probe;
-mod road;
-mod visit;
+mod network_path;
+mod origin_probe;
+mod speed_test;
 
 pub use keys::{keys, profile, settings};
 pub use machine::{machine, place};
-pub use probe::probe;
-pub use road::road;
-pub use visit::visit;
+pub use network_path::network_path;
+pub use origin_probe::origin_probe;
+pub use speed_test::speed_test;
 
 /// What one core carries of plain HTTP and of TLS with AES in hardware, in Gbit/s: 0.17 and 0.38 CPU s/GiB
 /// (docs/numbers.md), with room for slower cores.

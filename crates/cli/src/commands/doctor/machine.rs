@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use flatout_ambient::Grants;
+use flatout_ambient::GroupLimits;
 
 /// What transfers run on.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -45,7 +45,7 @@ pub struct Limit {
 
 /// A folder that files may be written to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct WritableFolder {
     /// `current folder`
     pub name: &'static str,
     pub path: PathBuf,
@@ -59,7 +59,7 @@ impl Machine {
     pub fn look(root: &Path) -> Machine {
         let (cpuinfo, meminfo) = (read(root, "proc/cpuinfo"), read(root, "proc/meminfo"));
         let (status, limits) = (read(root, "proc/self/status"), read(root, "proc/self/limits"));
-        let groups = Grants::look(root);
+        let groups = GroupLimits::look(root);
         let memory_bytes = kib(&meminfo, "MemTotal");
         let cores = list_length(&read(root, "sys/devices/system/cpu/online"));
         let allowed = field(&status, "Cpus_allowed_list").map_or(0, |list| list_length(&list));
@@ -95,13 +95,13 @@ impl Machine {
     }
 }
 
-impl Place {
+impl WritableFolder {
     /// `root` is where the table of mounts is; the folder is this machine's.
-    pub fn look(root: &Path, name: &'static str, path: PathBuf) -> Place {
+    pub fn look(root: &Path, name: &'static str, path: PathBuf) -> WritableFolder {
         let whole = path.canonicalize().unwrap_or_else(|_| path.clone());
         let file_system = file_system(&read(root, "proc/self/mounts"), &whole).unwrap_or_default();
         let free_bytes = rustix::fs::statvfs(&path).ok().map(|fs| fs.f_bavail.saturating_mul(fs.f_frsize));
-        Place { name, path, file_system, free_bytes }
+        WritableFolder { name, path, file_system, free_bytes }
     }
 }
 
@@ -272,7 +272,7 @@ mod tests {
         assert!(machine.cores >= 1 && machine.allowed_cores >= 1 && machine.memory_bytes > 0, "{machine:?}");
         assert!(machine.open_files.is_some() && !machine.kernel.is_empty(), "{machine:?}");
         assert!(ticks(Path::new("/")).is_some_and(|(busy, all)| busy <= all && all > 0));
-        let here = Place::look(Path::new("/"), "current folder", std::env::current_dir().unwrap());
+        let here = WritableFolder::look(Path::new("/"), "current folder", std::env::current_dir().unwrap());
         assert!(here.free_bytes.is_some() && !here.file_system.is_empty(), "{here:?}");
     }
 

@@ -129,7 +129,7 @@ pub(super) struct Climb {
     /// This ramp began at a knee that was known, and has found nothing yet.
     from_knee: bool,
     /// The knee was only remembered, and nothing has been lost or won by looking yet.
-    is_hearsay: bool,
+    is_from_last_run: bool,
     /// How deep the next Dip is.
     depth: f64,
     /// Ups from one Dip to the next, and since the last.
@@ -157,7 +157,7 @@ impl Climb {
             probe: Span::default(),
             tried: None,
             from_knee: false,
-            is_hearsay: matches!(start, Start::Remembered { .. }),
+            is_from_last_run: matches!(start, Start::Remembered { .. }),
             depth: DIP,
             calm: 1,
             ups: 0,
@@ -191,7 +191,7 @@ impl Climb {
 
     /// Where it would stand now, when that has been found: what was only remembered has not, before a dip has looked.
     pub(super) fn found(&self) -> Option<f64> {
-        (!self.is_climbing() && !self.is_hearsay).then(|| self.standing_level())
+        (!self.is_climbing() && !self.is_from_last_run).then(|| self.standing_level())
     }
 
     /// The origin has asked for less. Called once for each round trip.
@@ -273,7 +273,7 @@ impl Climb {
 
     fn ramp(&mut self, base: Span, proven: bool, step: f64) {
         self.from_knee &= !proven;
-        self.is_hearsay = false;
+        self.is_from_last_run = false;
         if self.level < self.most {
             self.level = (self.level * step).min(self.most);
             self.phase = Phase::Ramp { base, proven, tries: 0 };
@@ -412,7 +412,7 @@ impl Climb {
         if self.probe.rounds() < DIP_ROUNDS {
             return;
         }
-        self.is_hearsay = false;
+        self.is_from_last_run = false;
         let (held, dip) = (self.held, self.probe);
         let lost = (held.rate() / dip.rate()).ln();
         self.doubt += DRIFT;

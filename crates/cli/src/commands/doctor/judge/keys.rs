@@ -1,6 +1,6 @@
 //! What settings and keys mean.
 
-use flatout_ambient::{Layer, Row, Signer};
+use flatout_ambient::{Layer, SettingRow, Signer};
 use flatout_settings::Settings;
 use flatout_wire::time;
 
@@ -19,8 +19,13 @@ pub fn profile(warning: &str) -> Finding {
 }
 
 /// What is set or found, and what of it does not fit the machine. `rows` are masked.
-pub fn settings(settings: &Settings, rows: &[Row], notes: &[String], machine: &Machine) -> Vec<Finding> {
-    let set: Vec<&Row> =
+pub fn settings(
+    settings: &Settings,
+    rows: &[SettingRow],
+    notes: &[String],
+    machine: &Machine,
+) -> Vec<Finding> {
+    let set: Vec<&SettingRow> =
         rows.iter().filter(|row| row.layer != Layer::Default && !row.values.is_empty()).collect();
     let found = match set.len() {
         0 => "all as by default".to_owned(),
@@ -154,8 +159,12 @@ mod tests {
     #[test]
     fn settings_that_do_not_fit() {
         let machine = Machine { cores: 4, allowed_cores: 4, ..Machine::default() };
-        let row =
-            |name, value: &str, layer| Row { name, values: vec![value.into()], layer, place: "--x".into() };
+        let row = |name, value: &str, layer| SettingRow {
+            name,
+            values: vec![value.into()],
+            layer,
+            place: "--x".into(),
+        };
         let rows = [row("parallel", "32", Layer::Flag), row("retries", "5", Layer::Default)];
         let plain = settings(&Settings::default(), &rows, &[], &machine);
         assert_eq!((plain.len(), plain[0].found.as_str()), (1, "1 set or found"));

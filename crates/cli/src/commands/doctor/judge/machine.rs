@@ -5,7 +5,7 @@ use flatout_settings::{Settings, format_size};
 
 use super::{PLAIN_GBIT_PER_CORE, TLS_GBIT_PER_CORE, speed};
 use crate::commands::doctor::finding::Finding;
-use crate::commands::doctor::machine::{Limit, Machine, Place};
+use crate::commands::doctor::machine::{Limit, Machine, WritableFolder};
 
 /// Under this much free memory, buffers and the page cache of files get into each other's way.
 const MEMORY_BYTES_MIN: u64 = 512 << 20;
@@ -186,7 +186,7 @@ fn container(kind: &str) -> Finding {
 }
 
 /// A folder that files may be written to.
-pub fn place(place: &Place) -> Finding {
+pub fn place(place: &WritableFolder) -> Finding {
     let (path, kind) = (place.path.display(), place.file_system.as_str());
     let free = place.free_bytes.map_or(String::new(), |free| format!(", {} free", format_size(free)));
     let found = format!("{path} on {}{free}", if kind.is_empty() { "an unknown file system" } else { kind });
@@ -319,7 +319,8 @@ mod tests {
     fn folders() {
         let check = |file_system: &str, free_bytes: u64, level: Level, says: &str| {
             let (path, file_system) = ("/data".into(), file_system.to_owned());
-            let finding = place(&Place { name: "here", path, file_system, free_bytes: Some(free_bytes) });
+            let finding =
+                place(&WritableFolder { name: "here", path, file_system, free_bytes: Some(free_bytes) });
             assert_eq!(finding.level, level, "{finding:?}");
             assert!(format!("{finding:?}").contains(says), "{finding:?} lacks {says}");
         };

@@ -18,18 +18,18 @@ const COLUMNS_USUAL: usize = 80;
 /// The level, and as much as the longest topic takes.
 const INDENT: usize = 8 + 15;
 
-/// The sheet: what has been found is shown at once, as what comes next may take seconds.
-pub struct Sheet<'a> {
+/// The report: what has been found is shown at once, as what comes next may take seconds.
+pub struct DoctorReport<'a> {
     console: &'a Console,
     columns: usize,
     findings: Vec<Finding>,
 }
 
-impl<'a> Sheet<'a> {
-    pub fn new(console: &'a Console) -> Sheet<'a> {
+impl<'a> DoctorReport<'a> {
+    pub fn new(console: &'a Console) -> DoctorReport<'a> {
         let columns = sys::columns(io::stdout().as_fd()).map_or(COLUMNS_USUAL, usize::from);
         let columns = columns.clamp(*COLUMNS.start(), *COLUMNS.end());
-        Sheet { console, columns, findings: Vec::new() }
+        DoctorReport { console, columns, findings: Vec::new() }
     }
 
     /// Adds what was found about one area. When quiet, what is good is left out.

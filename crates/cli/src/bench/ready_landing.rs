@@ -5,12 +5,12 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::bench::drain::Drain;
-use crate::bench::spec::{Landing, Spec};
+use crate::bench::spec::{LandingKind, Spec};
 use crate::failure::Failure;
 
 /// A landing that is ready. What is lent to a fetch is taken out, and nowhere stands in its place.
 #[derive(Default)]
-pub enum Target {
+pub enum ReadyLanding {
     #[default]
     Nowhere,
     Memory(&'static mut [u8]),
@@ -19,24 +19,24 @@ pub enum Target {
     File(PathBuf),
 }
 
-impl Target {
-    pub fn new(spec: &Spec) -> Result<Target, Failure> {
+impl ReadyLanding {
+    pub fn new(spec: &Spec) -> Result<ReadyLanding, Failure> {
         Ok(match &spec.landing {
-            Landing::Nowhere => Target::Nowhere,
-            Landing::Memory => Target::Memory(touched(spec.bytes)?),
-            Landing::Stream => {
+            LandingKind::Nowhere => ReadyLanding::Nowhere,
+            LandingKind::Memory => ReadyLanding::Memory(touched(spec.bytes)?),
+            LandingKind::Stream => {
                 let (drain, pipe) = Drain::start()
                     .map_err(|error| Failure::local("bench", "the process that drains", &error))?;
-                Target::Stream(drain, pipe)
+                ReadyLanding::Stream(drain, pipe)
             }
-            Landing::File(path) => Target::File(path.clone()),
+            LandingKind::File(path) => ReadyLanding::File(path.clone()),
         })
     }
 
     /// The buffer, while it is not lent.
     pub fn memory(&self) -> Option<&[u8]> {
         match self {
-            Target::Memory(buffer) => Some(buffer),
+            ReadyLanding::Memory(buffer) => Some(buffer),
             _ => None,
         }
     }

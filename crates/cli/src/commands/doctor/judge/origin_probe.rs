@@ -5,7 +5,7 @@ use flatout_settings::format_size;
 
 use super::time;
 use crate::commands::doctor::finding::Finding;
-use crate::commands::doctor::visit::{Object, Visit};
+use crate::commands::doctor::origin_probe::{OriginProbe, ProbedObject};
 use crate::exit::Exit;
 
 /// Both stores refuse signatures that are further off (RequestTimeTooSkewed).
@@ -16,37 +16,40 @@ const SKEWED_S: u64 = 60;
 const SLOW_S: f64 = 0.1;
 
 /// What came of asking. `round_trip_s` is that of the nearest address.
-pub fn visit(visit: &Visit, dialect: Dialect, round_trip_s: Option<f64>) -> Vec<Finding> {
-    let mut findings = vec![access(visit)];
-    findings.extend(visit.clock_ahead_s.map(|ahead_s| clock(ahead_s, dialect, visit.outcome.is_ok())));
-    if let Ok(Some(object)) = &visit.outcome {
+pub fn origin_probe(origin_probe: &OriginProbe, dialect: Dialect, round_trip_s: Option<f64>) -> Vec<Finding> {
+    let mut findings = vec![access(origin_probe)];
+    findings.extend(
+        origin_probe.clock_ahead_s.map(|ahead_s| clock(ahead_s, dialect, origin_probe.outcome.is_ok())),
+    );
+    if let Ok(Some(object)) = &origin_probe.outcome {
         findings.extend(first_byte(object, round_trip_s));
     }
     findings
 }
 
-fn access(visit: &Visit) -> Finding {
+fn access(origin_probe: &OriginProbe) -> Finding {
     let keys = |count| if count == 1 { "1 key".to_owned() } else { format!("{count} keys") };
-    let listed = visit.listed.map(|count| format!("{} on the first page; ", keys(count))).unwrap_or_default();
-    match &visit.outcome {
+    let listed =
+        origin_probe.listed.map(|count| format!("{} on the first page; ", keys(count))).unwrap_or_default();
+    match &origin_probe.outcome {
         Ok(Some(object)) => {
             let size = object.bytes.map_or("of unknown size".to_owned(), format_size);
-            Finding::good("access", format!("{} allowed", visit.asked))
+            Finding::good("access", format!("{} allowed", origin_probe.asked))
                 .details(vec![format!("{listed}{}, {size}", object.location)])
-                .fact("asked", Some(visit.asked.clone().into()))
+                .fact("asked", Some(origin_probe.asked.clone().into()))
                 .fact("object", Some(object.location.to_string().into()))
                 .fact("bytes", object.bytes.map(Into::into))
         }
-        Ok(None) => Finding::note("access", format!("{} allowed", visit.asked))
+        Ok(None) => Finding::note("access", format!("{} allowed", origin_probe.asked))
             .details(vec![format!("{listed}none that can be read")])
             .means("there is nothing to measure with")
             .advise("name an object, or a prefix that has some")
-            .fact("asked", Some(visit.asked.clone().into())),
+            .fact("asked", Some(origin_probe.asked.clone().into())),
         Err(failure) => {
             let finding = Finding::bad("access", failure.message.clone())
                 .means("nothing can be fetched")
                 .ending(failure.exit.max(Exit::Failed))
-                .fact("asked", Some(visit.asked.clone().into()))
+                .fact("asked", Some(origin_probe.asked.clone().into()))
                 .fact("kind", Some(failure.kind.clone().into()));
             match &failure.hint {
                 Some(hint) => finding.advise(hint.clone()),
@@ -84,7 +87,7 @@ fn clock(ahead_s: i64, dialect: Dialect, works: bool) -> Finding {
     finding.fact("ahead_s", Some((-ahead_s).into()))
 }
 
-fn first_byte(object: &Object, round_trip_s: Option<f64>) -> Option<Finding> {
+fn first_byte(object: &ProbedObject, round_trip_s: Option<f64>) -> Option<Finding> {
     let (cold_s, warm_s) = (object.cold_s?, object.warm_s);
     let warm = warm_s.map_or(String::new(), |warm_s| format!(", {} on an open one", time(warm_s)));
     let found = format!("{} on a new connection{warm}", time(cold_s));
@@ -109,16 +112,16 @@ mod tests {
     use crate::commands::doctor::finding::Level::{self, Bad, Good, Note};
     use crate::failure::Failure;
 
-    fn of(clock_ahead_s: Option<i64>, warm_s: f64) -> Visit {
+    fn of(clock_ahead_s: Option<i64>, warm_s: f64) -> OriginProbe {
         let location = Location::parse("s3://bucket/key").unwrap();
-        let object = Object {
+        let object = ProbedObject {
             location,
             bytes: Some(4 << 30),
             cold_s: Some(warm_s * 2.0),
             warm_s: Some(warm_s),
             serves_ranges: true,
         };
-        Visit {
+        OriginProbe {
             asked: "read of s3://bucket/key".into(),
             outcome: Ok(Some(object)),
             listed: None,
@@ -127,8 +130,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(facts: &Visit, dialect: Dialect, topic: &str, level: Level, exit: Exit, says: &[&str]) {
-        let findings = visit(facts, dialect, Some(0.001));
+    fn check(facts: &OriginProbe, dialect: Dialect, topic: &str, level: Level, exit: Exit, says: &[&str]) {
+        let findings = origin_probe(facts, dialect, Some(0.001));
         let finding = findings.iter().find(|finding| finding.topic == topic).expect(topic);
         assert_eq!((finding.level, finding.exit), (level, exit), "{finding:?}");
         for part in says {
@@ -153,10 +156,10 @@ mod tests {
             [(901, Dialect::S3, "15 min behind"), (-36_000, Dialect::Oss, "10 h ahead")]
         {
             let outcome = Err(Failure::usage("access denied"));
-            let refused = Visit { outcome, ..of(Some(ahead_s), 0.01) };
+            let refused = OriginProbe { outcome, ..of(Some(ahead_s), 0.01) };
             self::check(&refused, dialect, "clock", Bad, Exit::Refused, &[says]);
         }
-        assert_eq!(visit(&of(None, 0.01), Dialect::S3, None).len(), 2, "no date, no finding");
+        assert_eq!(origin_probe(&of(None, 0.01), Dialect::S3, None).len(), 2, "no date, no finding");
     }
 
     #[test]
@@ -178,14 +181,14 @@ mod tests {
             &["20 ms on a new", "10 ms on an open"],
         );
         check(&of(None, 0.3), Dialect::S3, "first byte", Note, Exit::Clean, &["--part-size"]);
-        let empty = Visit { outcome: Ok(None), listed: Some(0), ..of(None, 0.01) };
+        let empty = OriginProbe { outcome: Ok(None), listed: Some(0), ..of(None, 0.01) };
         check(&empty, Dialect::S3, "access", Note, Exit::Clean, &["0 keys", "nothing to measure"]);
         let denied = Failure {
             exit: Exit::Refused,
             kind: "denied".into(),
             ..Failure::usage("read: x: access denied")
         };
-        let denied = Visit { outcome: Err(denied), ..of(None, 0.01) };
+        let denied = OriginProbe { outcome: Err(denied), ..of(None, 0.01) };
         check(&denied, Dialect::S3, "access", Bad, Exit::Refused, &["access denied"]);
     }
 }

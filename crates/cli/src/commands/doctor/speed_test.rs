@@ -7,7 +7,7 @@ use flatout_engine::{Client, ErrorKind, Get, Landing, Transfer};
 use flatout_settings::Settings;
 
 use super::machine::ticks;
-use super::visit::Object;
+use super::origin_probe::ProbedObject;
 use crate::bench::peak_gbit;
 use crate::failure::Failure;
 use crate::sys;
@@ -21,7 +21,7 @@ const ROUNDS_MAX: u32 = 50;
 
 /// What a second brought.
 #[derive(Debug)]
-pub struct Probe {
+pub struct SpeedTest {
     /// The name of what was read.
     pub object: String,
     /// Its size.
@@ -47,10 +47,10 @@ pub struct Probe {
     pub shards: u32,
 }
 
-impl Probe {
+impl SpeedTest {
     /// Reads for a second.
-    pub fn run(client: &Client, settings: &Settings, object: &Object) -> Probe {
-        let mut probe = Probe {
+    pub fn run(client: &Client, settings: &Settings, object: &ProbedObject) -> SpeedTest {
+        let mut speed_test = SpeedTest {
             object: object.location.to_string(),
             object_bytes: object.bytes,
             seconds: 0.0,
@@ -68,20 +68,20 @@ impl Probe {
         };
         let (own_before_s, all_before) = (sys::cpu_seconds(), ticks(Path::new("/")));
         let begun = Instant::now();
-        let samples = probe.read(client, object, begun);
+        let samples = speed_test.read(client, object, begun);
         let elapsed_s = begun.elapsed().as_secs_f64();
-        probe.take_samples(&samples);
+        speed_test.take_samples(&samples);
         let own_s = sys::cpu_seconds() - own_before_s;
-        probe.own_cores = own_s / elapsed_s;
+        speed_test.own_cores = own_s / elapsed_s;
         let busy =
             all_before.zip(ticks(Path::new("/"))).map(|(before, after)| after.0.saturating_sub(before.0));
         let busy_s = busy.map(|ticks| ticks as f64 / sys::ticks_per_second());
-        probe.other_cores = busy_s.map(|busy_s| ((busy_s - own_s) / elapsed_s).max(0.0));
-        probe
+        speed_test.other_cores = busy_s.map(|busy_s| ((busy_s - own_s) / elapsed_s).max(0.0));
+        speed_test
     }
 
     /// Seconds since `begun` and bytes landed by then.
-    fn read(&mut self, client: &Client, object: &Object, begun: Instant) -> Vec<(f64, u64)> {
+    fn read(&mut self, client: &Client, object: &ProbedObject, begun: Instant) -> Vec<(f64, u64)> {
         let (mut samples, mut before_bytes) = (vec![(0.0, 0)], 0);
         for _ in 0..ROUNDS_MAX {
             if begun.elapsed() >= LASTS {

@@ -1,4 +1,4 @@
-//! What the road to an origin means: its name, what is spoken on it, its addresses and the interface that leads there.
+//! What the path to an origin means: its name, what is spoken on it, its addresses and the interface that leads there.
 
 use std::net::IpAddr;
 
@@ -10,8 +10,8 @@ use serde_json::json;
 use super::{CONNECTION_BYTES_PER_S, speed, time};
 use crate::commands::doctor::finding::Finding;
 use crate::commands::doctor::machine::Machine;
+use crate::commands::doctor::network_path::{NetworkPath, median};
 use crate::commands::doctor::nic::Nic;
-use crate::commands::doctor::road::{Road, median};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
@@ -27,42 +27,42 @@ const FAST_MBIT: u64 = 10_000;
 const SPREAD: f64 = 3.0;
 
 /// Everything up to the first request. `parallel` is how many connections there are to be.
-pub fn road(road: &Road, machine: &Machine, parallel: Option<u32>) -> Vec<Finding> {
-    let mut findings = vec![endpoint(road), scheme(road, machine)];
-    findings.extend(road.way.proxy.as_ref().map(|proxy| {
+pub fn network_path(path: &NetworkPath, machine: &Machine, parallel: Option<u32>) -> Vec<Finding> {
+    let mut findings = vec![endpoint(path), scheme(path, machine)];
+    findings.extend(path.way.proxy.as_ref().map(|proxy| {
         Finding::note("proxy", proxy.to_string())
             .means("every byte passes through it: its link and its cores are the limit")
             .advise(format!(
                 "name {} in --no-proxy or NO_PROXY, if it can be reached without",
-                road.way.endpoint.host
+                path.way.endpoint.host
             ))
             .fact("proxy", Some(proxy.to_string().into()))
     }));
-    match &road.survey {
+    match &path.survey {
         None => {}
         Some(Err(failure)) => findings.push(unresolved(failure)),
         Some(Ok(survey)) => {
-            findings.push(addresses(road, survey));
-            findings.extend(round_trips(road, survey, machine, parallel));
+            findings.push(addresses(path, survey));
+            findings.extend(round_trips(path, survey, machine, parallel));
             findings.extend(handshakes(survey, machine));
         }
     }
-    findings.extend(road.nic.as_ref().map(|nic| interface(nic, parallel)));
+    findings.extend(path.nic.as_ref().map(|nic| interface(nic, parallel)));
     findings
 }
 
-fn is_near(road: &Road) -> Option<bool> {
-    road.round_trip_s().map(|seconds| seconds < NEAR_S)
+fn is_near(path: &NetworkPath) -> Option<bool> {
+    path.round_trip_s().map(|seconds| seconds < NEAR_S)
 }
 
-fn endpoint(road: &Road) -> Finding {
-    let found = road.way.endpoint.to_string();
-    let Some(oss) = &road.oss else {
+fn endpoint(path: &NetworkPath) -> Finding {
+    let found = path.way.endpoint.to_string();
+    let Some(oss) = &path.oss else {
         return Finding::good("endpoint", found.clone()).fact("endpoint", Some(found.into()));
     };
     let finding = match (oss.kind, &oss.internal) {
         (EndpointKind::Public, Some(internal)) => {
-            let here = match is_near(road) {
+            let here = match is_near(path) {
                 Some(true) => format!("this machine seems to be in or near {}", oss.region),
                 _ => format!("if this machine is Alibaba Cloud's in {}", oss.region),
             };
@@ -84,9 +84,9 @@ fn endpoint(road: &Road) -> Finding {
     finding.fact("endpoint", Some(found.into())).fact("region", Some(oss.region.clone().into()))
 }
 
-fn scheme(road: &Road, machine: &Machine) -> Finding {
-    let endpoint = &road.way.endpoint;
-    let internal = road.oss.as_ref().is_some_and(|oss| oss.kind == EndpointKind::Internal);
+fn scheme(path: &NetworkPath, machine: &Machine) -> Finding {
+    let endpoint = &path.way.endpoint;
+    let internal = path.oss.as_ref().is_some_and(|oss| oss.kind == EndpointKind::Internal);
     let at_home = endpoint.is_loopback() || endpoint.host.parse().is_ok_and(is_private) || internal;
     let finding = match (endpoint.scheme, at_home) {
         (Scheme::Http, true) => Finding::good("scheme", "http").means("no TLS to pay for"),
@@ -95,7 +95,7 @@ fn scheme(road: &Road, machine: &Machine) -> Finding {
             .advise("https:// wherever the network is not your own"),
         (Scheme::Https, _) if internal && machine.usable_cores() <= 4.0 => Finding::note("scheme", "https")
             .means("TLS costs about as much CPU again as the transfer itself, and here there are few cores")
-            .advise(format!("within the private network: --oss-endpoint http://{}", road.oss_host())),
+            .advise(format!("within the private network: --oss-endpoint http://{}", path.oss_host())),
         (Scheme::Https, _) => {
             Finding::good("scheme", "https").means("about twice the CPU of http for the same bytes")
         }
@@ -122,10 +122,10 @@ fn unresolved(failure: &Failure) -> Finding {
     }
 }
 
-fn addresses(road: &Road, survey: &Survey) -> Finding {
+fn addresses(path: &NetworkPath, survey: &Survey) -> Finding {
     let (all, dead) =
         (&survey.addresses, survey.addresses.iter().filter(|one| one.failure.is_some()).count());
-    let nearest = road.way.nearest();
+    let nearest = path.way.nearest();
     let literal = nearest.is_ip();
     let found = match (all.len(), dead) {
         (1, 0) if literal => "1, as written".to_owned(),
@@ -193,7 +193,12 @@ fn spread(values: &[f64]) -> Option<[f64; 3]> {
     Some([least, median(values)?, most])
 }
 
-fn round_trips(road: &Road, survey: &Survey, machine: &Machine, parallel: Option<u32>) -> Option<Finding> {
+fn round_trips(
+    path: &NetworkPath,
+    survey: &Survey,
+    machine: &Machine,
+    parallel: Option<u32>,
+) -> Option<Finding> {
     let medians: Vec<f64> =
         survey.addresses.iter().filter_map(|surveyed| median(&surveyed.connects_s)).collect();
     let [least, middle, most] = spread(&medians)?;
@@ -230,7 +235,7 @@ fn round_trips(road: &Road, survey: &Survey, machine: &Machine, parallel: Option
     } else {
         Finding::good("round trip", found)
     };
-    let through = road.way.proxy.is_some();
+    let through = path.way.proxy.is_some();
     let finding = if through { finding.fact("to", Some("proxy".into())) } else { finding };
     Some(
         finding.fact("nearest_ms", Some((least * 1e3).into())).fact("farthest_ms", Some((most * 1e3).into())),
@@ -300,7 +305,7 @@ fn interface(nic: &Nic, parallel: Option<u32>) -> Finding {
         .fact("driver", nic.driver.clone().map(Into::into))
 }
 
-impl Road {
+impl NetworkPath {
     /// The endpoint's host as the setting has it, without a bucket before it.
     fn oss_host(&self) -> &str {
         let host = self.way.endpoint.host.as_str();
@@ -318,7 +323,7 @@ mod tests {
 
     use super::*;
     use crate::commands::doctor::finding::Level::{self, Bad, Good, Note};
-    use crate::commands::doctor::road::OssName;
+    use crate::commands::doctor::network_path::OssName;
 
     fn surveyed(address: &str, ms: f64) -> Surveyed {
         let address = address.parse().unwrap();
@@ -330,9 +335,9 @@ mod tests {
         Surveyed { connects_s: Vec::new(), failure: Some(failure), ..surveyed(address, 1.0) }
     }
 
-    fn to(url: &str, addresses: Vec<Surveyed>) -> Road {
+    fn to(url: &str, addresses: Vec<Surveyed>) -> NetworkPath {
         let (endpoint, _) = Endpoint::parse(url).unwrap();
-        Road {
+        NetworkPath {
             dialect: Dialect::S3,
             way: Way { endpoint, proxy: None },
             oss: None,
@@ -352,8 +357,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(facts: &Road, topic: &str, level: Level, says: &[&str]) -> Finding {
-        let findings = road(facts, &machine(), Some(8));
+    fn check(facts: &NetworkPath, topic: &str, level: Level, says: &[&str]) -> Finding {
+        let findings = network_path(facts, &machine(), Some(8));
         let finding = findings.iter().find(|finding| finding.topic == topic).expect(topic);
         assert_eq!(finding.level, level, "{finding:?}");
         for part in says {
@@ -386,7 +391,7 @@ mod tests {
             &["nothing can be fetched"],
         );
         assert_eq!((gone.exit, gone.facts["addresses"][0]["error"].is_string()), (Exit::Failed, true));
-        let slow = Road {
+        let slow = NetworkPath {
             survey: Some(Ok(Survey {
                 resolve_s: 2.0,
                 addresses: vec![surveyed(one, 0.5), surveyed(two, 0.5)],
@@ -397,7 +402,7 @@ mod tests {
         let unknown =
             Failure::from(Error::new(ErrorKind::Network, "cannot resolve h").with_hint("check the spelling"));
         check(
-            &Road { survey: Some(Err(unknown)), ..to("https://h", vec![]) },
+            &NetworkPath { survey: Some(Err(unknown)), ..to("https://h", vec![]) },
             "addresses",
             Bad,
             &["cannot resolve h", "spelling"],
@@ -426,7 +431,7 @@ mod tests {
             let internal =
                 (kind == EndpointKind::Public).then(|| "oss-cn-x-internal.aliyuncs.com".to_owned());
             let oss = Some(OssName { kind, region: "cn-x".into(), internal });
-            Road { dialect: Dialect::Oss, oss, ..to(host, vec![surveyed("10.0.0.1:443", ms)]) }
+            NetworkPath { dialect: Dialect::Oss, oss, ..to(host, vec![surveyed("10.0.0.1:443", ms)]) }
         };
         let (public, internal) = ("https://b.oss-cn-x.aliyuncs.com", "b.oss-cn-x-internal.aliyuncs.com");
         check(
@@ -472,7 +477,7 @@ mod tests {
     fn interfaces() {
         let nic = |mtu, mbit_per_s, is_loopback| {
             let nic = Nic { name: "eth0".into(), mtu: Some(mtu), mbit_per_s, driver: None, is_loopback };
-            Road { nic: Some(nic), ..to("https://h", vec![]) }
+            NetworkPath { nic: Some(nic), ..to("https://h", vec![]) }
         };
         check(&nic(65_536, None, true), "interface", Good, &["only its cores"]);
         check(&nic(9_001, Some(10_000), false), "interface", Good, &["10 Gbit/s"]);

@@ -17,11 +17,11 @@ const FIRST_BYTES: u64 = 64 << 10;
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// What came of asking.
-pub struct Visit {
+pub struct OriginProbe {
     /// What was asked: `read of s3://…`, `list of s3://…`.
     pub asked: String,
     /// What there is to read; `None` where the listing has nothing that can be.
-    pub outcome: Result<Option<Object>, Failure>,
+    pub outcome: Result<Option<ProbedObject>, Failure>,
     /// How many keys the first page of the listing had, where there was one.
     pub listed: Option<usize>,
     /// By how many seconds the origin's clock is ahead of ours.
@@ -29,7 +29,7 @@ pub struct Visit {
 }
 
 /// An object that can be read.
-pub struct Object {
+pub struct ProbedObject {
     pub location: Location,
     pub bytes: Option<u64>,
     /// From the call to the first byte, on a new connection.
@@ -40,10 +40,10 @@ pub struct Object {
     pub serves_ranges: bool,
 }
 
-impl Visit {
+impl OriginProbe {
     /// Reads the first bytes of the object, or of the largest that the first page of the listing has.
-    pub fn pay(client: &Client, location: &Location) -> Visit {
-        let mut visit = Visit {
+    pub fn run(client: &Client, location: &Location) -> OriginProbe {
+        let mut origin_probe = OriginProbe {
             asked: format!("read of {location}"),
             outcome: Ok(None),
             listed: None,
@@ -51,15 +51,15 @@ impl Visit {
         };
         let names_a_folder =
             location.in_bucket().is_some_and(|(_, key)| key.is_empty() || key.ends_with('/'));
-        visit.outcome = match names_a_folder {
-            true => visit.list(client, location),
+        origin_probe.outcome = match names_a_folder {
+            true => origin_probe.list(client, location),
             false => match open(client, location) {
                 // What is no object may be the beginning of some keys.
                 Err(missing) if is_missing(&missing) && location.in_bucket().is_some() => {
-                    let mut instead = Visit { asked: String::new(), outcome: Ok(None), ..visit };
+                    let mut instead = OriginProbe { asked: String::new(), outcome: Ok(None), ..origin_probe };
                     match instead.list(client, location) {
                         Ok(Some(object)) => {
-                            visit = instead;
+                            origin_probe = instead;
                             Ok(Some(object))
                         }
                         Ok(None) | Err(_) => Err(missing),
@@ -68,12 +68,12 @@ impl Visit {
                 opened => opened.map(Some),
             },
         };
-        visit.clock_ahead_s = client.origin_ahead_s();
-        visit
+        origin_probe.clock_ahead_s = client.origin_ahead_s();
+        origin_probe
     }
 
     /// The largest object below a prefix that can be read. What is asked is told of as far as it came.
-    fn list(&mut self, client: &Client, location: &Location) -> Result<Option<Object>, Failure> {
+    fn list(&mut self, client: &Client, location: &Location) -> Result<Option<ProbedObject>, Failure> {
         self.asked = format!("list of {location}");
         let objects = list_first(client, location, PATIENCE)?;
         self.listed = Some(objects.len());
@@ -132,14 +132,19 @@ fn can_be_read(listed: &Listed) -> bool {
     listed.size > 0 && !["archive", "glacier"].iter().any(|cold| class.contains(cold))
 }
 
-fn open(client: &Client, location: &Location) -> Result<Object, Failure> {
-    let mut object =
-        Object { location: location.clone(), bytes: None, cold_s: None, warm_s: None, serves_ranges: true };
+fn open(client: &Client, location: &Location) -> Result<ProbedObject, Failure> {
+    let mut object = ProbedObject {
+        location: location.clone(),
+        bytes: None,
+        cold_s: None,
+        warm_s: None,
+        serves_ranges: true,
+    };
     match read_first(client, location, 0) {
         Ok(report) => (object.bytes, object.cold_s) = (report.version.size, first_byte_s(&report)),
         // No range of an empty object can be had.
         Err(refused) => match client.stat(location) {
-            Ok(stat) if stat.version.size == Some(0) => return Ok(Object { bytes: Some(0), ..object }),
+            Ok(stat) if stat.version.size == Some(0) => return Ok(ProbedObject { bytes: Some(0), ..object }),
             _ => return Err(refused),
         },
     }

@@ -1,4 +1,4 @@
-//! Facts about the road to an origin: its endpoint, the addresses behind that, and the interface that leads there.
+//! Facts about the path to an origin: its endpoint, the addresses behind that, and the interface that leads there.
 //! Nothing is asked of the origin itself but connections and handshakes.
 
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::failure::Failure;
 const CONNECTS: u32 = 5;
 
 /// What leads to an origin.
-pub struct Road {
+pub struct NetworkPath {
     pub dialect: Dialect,
     pub way: Way,
     /// What the name of an OSS endpoint tells.
@@ -35,30 +35,30 @@ pub struct OssName {
     pub internal: Option<String>,
 }
 
-impl Road {
-    /// The road to a location, with every address tried.
+impl NetworkPath {
+    /// The path to a location, with every address tried.
     ///
     /// # Errors
     /// Settings that lead nowhere.
-    pub fn survey(client: &Client, settings: &Settings, location: &Location) -> Result<Road, Error> {
+    pub fn survey(client: &Client, settings: &Settings, location: &Location) -> Result<NetworkPath, Error> {
         let way = client.way(location)?;
         let survey = client.survey(&way, CONNECTS);
         let reached = survey.as_ref().ok().and_then(|survey| Some(survey.addresses.first()?.address.ip()));
         let nic = Nic::towards(Path::new("/"), reached.unwrap_or(ELSEWHERE)).ok().flatten();
         let dialect = Dialect::of(location);
         let survey = survey.map_err(|error| Failure::from(error.during("look up", way.nearest())));
-        Ok(Road { dialect, oss: oss_name(dialect, settings), survey: Some(survey), nic, way })
+        Ok(NetworkPath { dialect, oss: oss_name(dialect, settings), survey: Some(survey), nic, way })
     }
 
-    /// The road to what the settings name, of which only the name is looked at.
+    /// The path to what the settings name, of which only the name is looked at.
     ///
     /// # Errors
-    /// As [`Road::survey`].
-    pub fn by_name(client: &Client, settings: &Settings, dialect: Dialect) -> Result<Road, Error> {
+    /// As [`NetworkPath::survey`].
+    pub fn by_name(client: &Client, settings: &Settings, dialect: Dialect) -> Result<NetworkPath, Error> {
         let way = client.way_to_buckets(dialect)?;
         let literal = way.nearest().host.parse().unwrap_or(ELSEWHERE);
         let nic = Nic::towards(Path::new("/"), literal).ok().flatten();
-        Ok(Road { dialect, oss: oss_name(dialect, settings), survey: None, nic, way })
+        Ok(NetworkPath { dialect, oss: oss_name(dialect, settings), survey: None, nic, way })
     }
 
     /// Whether at least one address can be talked to.

@@ -8,10 +8,10 @@ use std::os::unix::fs::FileExt;
 use std::slice::ChunksMut;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::{Job, closed_early};
+use super::{FloorJob, closed_early};
 
 /// The landing of a whole fetch.
-pub enum Ground {
+pub enum FloorSink {
     /// Received into a scratch that is used again.
     Nowhere,
     /// Received straight into its place.
@@ -23,15 +23,15 @@ pub enum Ground {
 }
 
 /// The parts of an object in order, each with its place.
-pub struct Parts<'a> {
-    next: Mutex<(u64, Places<'a>)>,
+pub struct PartQueue<'a> {
+    next: Mutex<(u64, SinkPlaces<'a>)>,
     bytes: u64,
     part_bytes: u64,
-    order: Order<'a>,
+    order: PipeOrder<'a>,
     straight: bool,
 }
 
-enum Places<'a> {
+enum SinkPlaces<'a> {
     Nowhere,
     Memory(ChunksMut<'a, u8>),
     File(&'a File),
@@ -39,14 +39,14 @@ enum Places<'a> {
 }
 
 /// One part on its way.
-pub struct Part<'a> {
+pub struct FloorPart<'a> {
     pub index: u64,
     pub range: Range<u64>,
-    place: Place<'a>,
+    place: PartPlace<'a>,
     filled: usize,
 }
 
-enum Place<'a> {
+enum PartPlace<'a> {
     Nowhere,
     Memory(&'a mut [u8]),
     File(&'a File),
@@ -56,34 +56,34 @@ enum Place<'a> {
     Kept(Vec<u8>),
 }
 
-impl Ground {
+impl FloorSink {
     /// Cut into the parts of `job`, for that many connections.
-    pub fn parts(&mut self, job: &Job, connections: u32) -> Parts<'_> {
+    pub fn parts(&mut self, job: &FloorJob, connections: u32) -> PartQueue<'_> {
         let part_bytes = usize::try_from(job.part_bytes).expect("parts are smaller than memory");
         let mut out = None;
         let places = match self {
-            Ground::Nowhere => Places::Nowhere,
-            Ground::Memory(buffer) => Places::Memory(buffer.chunks_mut(part_bytes)),
-            Ground::File(file) => Places::File(file),
-            Ground::Pipe(file) => {
+            FloorSink::Nowhere => SinkPlaces::Nowhere,
+            FloorSink::Memory(buffer) => SinkPlaces::Memory(buffer.chunks_mut(part_bytes)),
+            FloorSink::File(file) => SinkPlaces::File(file),
+            FloorSink::Pipe(file) => {
                 let file = &*file;
                 out = Some(file);
-                Places::Pipe(file)
+                SinkPlaces::Pipe(file)
             }
         };
-        Parts {
+        PartQueue {
             next: Mutex::new((0, places)),
             bytes: job.bytes,
             part_bytes: job.part_bytes,
-            order: Order { out, state: Mutex::default(), turn: Condvar::new() },
+            order: PipeOrder { out, state: Mutex::default(), turn: Condvar::new() },
             straight: connections == 1,
         }
     }
 }
 
-impl<'a> Parts<'a> {
+impl<'a> PartQueue<'a> {
     /// The next part; `spare` is an earlier part's buffer to be used again.
-    pub fn next(&self, spare: Option<Vec<u8>>) -> Option<Part<'a>> {
+    pub fn next(&self, spare: Option<Vec<u8>>) -> Option<FloorPart<'a>> {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let (index, places) = &mut *next;
         let start = *index * self.part_bytes;
@@ -92,28 +92,30 @@ impl<'a> Parts<'a> {
         }
         let range = start..(start + self.part_bytes).min(self.bytes);
         let place = match places {
-            Places::Nowhere => Place::Nowhere,
-            Places::Memory(chunks) => Place::Memory(chunks.next().expect("the buffer has the object's size")),
-            Places::File(file) => Place::File(file),
-            Places::Pipe(file) if self.straight => Place::Pipe(file),
-            Places::Pipe(_) => {
+            SinkPlaces::Nowhere => PartPlace::Nowhere,
+            SinkPlaces::Memory(chunks) => {
+                PartPlace::Memory(chunks.next().expect("the buffer has the object's size"))
+            }
+            SinkPlaces::File(file) => PartPlace::File(file),
+            SinkPlaces::Pipe(file) if self.straight => PartPlace::Pipe(file),
+            SinkPlaces::Pipe(_) => {
                 let mut buffer = spare.unwrap_or_default();
                 buffer.resize((range.end - range.start) as usize, 0);
-                Place::Kept(buffer)
+                PartPlace::Kept(buffer)
             }
         };
-        let part = Part { index: *index, range, place, filled: 0 };
+        let part = FloorPart { index: *index, range, place, filled: 0 };
         *index += 1;
         Some(part)
     }
 
     /// Where parts that were kept leave in order.
-    pub fn order(&self) -> &Order<'a> {
+    pub fn order(&self) -> &PipeOrder<'a> {
         &self.order
     }
 }
 
-impl Part<'_> {
+impl FloorPart<'_> {
     pub fn is_whole(&self) -> bool {
         self.left() == 0
     }
@@ -123,9 +125,9 @@ impl Part<'_> {
         let wanted = scratch.len().min(self.left());
         let filled = self.filled;
         match &mut self.place {
-            Place::Memory(slice) => &mut slice[filled..filled + wanted],
-            Place::Kept(buffer) => &mut buffer[filled..filled + wanted],
-            Place::Nowhere | Place::File(_) | Place::Pipe(_) => &mut scratch[..wanted],
+            PartPlace::Memory(slice) => &mut slice[filled..filled + wanted],
+            PartPlace::Kept(buffer) => &mut buffer[filled..filled + wanted],
+            PartPlace::Nowhere | PartPlace::File(_) | PartPlace::Pipe(_) => &mut scratch[..wanted],
         }
     }
 
@@ -135,11 +137,11 @@ impl Part<'_> {
             return Err(closed_early());
         }
         match &mut self.place {
-            Place::File(file) => {
+            PartPlace::File(file) => {
                 file.write_all_at(&scratch[..received], self.range.start + self.filled as u64)?
             }
-            Place::Pipe(file) => file.write_all(&scratch[..received])?,
-            Place::Nowhere | Place::Memory(_) | Place::Kept(_) => {}
+            PartPlace::Pipe(file) => file.write_all(&scratch[..received])?,
+            PartPlace::Nowhere | PartPlace::Memory(_) | PartPlace::Kept(_) => {}
         }
         self.filled += received;
         Ok(())
@@ -163,7 +165,7 @@ impl Part<'_> {
     /// The buffer of a part that was kept.
     pub fn into_kept(self) -> Option<Vec<u8>> {
         match self.place {
-            Place::Kept(buffer) => Some(buffer),
+            PartPlace::Kept(buffer) => Some(buffer),
             _ => None,
         }
     }
@@ -174,20 +176,20 @@ impl Part<'_> {
 }
 
 /// Parts leave through the pipe in their order.
-pub struct Order<'a> {
+pub struct PipeOrder<'a> {
     out: Option<&'a File>,
-    state: Mutex<Turn>,
+    state: Mutex<PipeState>,
     turn: Condvar,
 }
 
 #[derive(Default)]
-struct Turn {
+struct PipeState {
     next: u64,
     waiting: BTreeMap<u64, Vec<u8>>,
     failed: bool,
 }
 
-impl Order<'_> {
+impl PipeOrder<'_> {
     /// Waits for the part's turn and writes it: for threads of their own.
     pub fn write_in_turn(&self, index: u64, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.state();
@@ -229,7 +231,7 @@ impl Order<'_> {
         out.write_all(bytes)
     }
 
-    fn state(&self) -> MutexGuard<'_, Turn> {
+    fn state(&self) -> MutexGuard<'_, PipeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
