@@ -17,7 +17,7 @@ use crate::console::{Carries, Console};
 use crate::failure::Failure;
 use crate::progress::Bar;
 use crate::signal::Armed;
-use crate::{exit, stdout, sys};
+use crate::{stdout, sys};
 
 /// What is fetched, and by whom.
 pub struct Download<'a> {
@@ -43,7 +43,7 @@ impl Outcome {
     }
 
     fn is_of_what_changed(&self) -> bool {
-        self.result.as_ref().is_err_and(|failure| failure.kind == exit::name(ErrorKind::Changed))
+        self.result.as_ref().is_err_and(|failure| failure.kind == ErrorKind::Changed.name())
     }
 
     /// Where something is left to go on from, its hint says where.

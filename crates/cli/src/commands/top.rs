@@ -65,7 +65,7 @@ pub fn run(args: &Top, console: &Console) -> Result<Exit, Failure> {
 
 /// Those asked for; that there is none is an answer, but not where one was named.
 fn chosen(args: &Top, silent: &mut Vec<Standing>) -> Result<(Vec<Running>, Vec<DeadMount>), Failure> {
-    let mut running = control::running();
+    let mut running = control::running(&flatout_ambient::runtime_folders());
     let mut dead = dead(&running, silent);
     let Some(which) = &args.which else { return Ok((running, dead)) };
     // Without a slash at its end, by which the system would ask what is mounted there.

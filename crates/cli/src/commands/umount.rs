@@ -25,7 +25,9 @@ pub fn run(args: &Umount, console: &Console) -> Result<Exit, Failure> {
     let standing = Standing::at(&args.mount_point)
         .map_err(|error| with_those_who_keep_it(Failure::from(error), &args.mount_point))?;
     // Whom to wait for; asked before it goes.
-    let served_by = control::running().into_iter().find(|running| running.serves(&standing));
+    let served_by = control::running(&flatout_ambient::runtime_folders())
+        .into_iter()
+        .find(|running| running.serves(&standing));
     let stale = standing.is_stale();
     standing.unmount(args.lazy)?;
     let held_by = match &served_by {
@@ -50,7 +52,7 @@ pub fn run(args: &Umount, console: &Console) -> Result<Exit, Failure> {
 /// Where nothing is mounted there any more, and its process goes on for somebody else.
 fn with_those_who_keep_it(failure: Failure, mount_point: &Path) -> Failure {
     let path = mount_point.canonicalize().unwrap_or_else(|_| mount_point.to_owned());
-    let kept = control::running().into_iter().find_map(|running| {
+    let kept = control::running(&flatout_ambient::runtime_folders()).into_iter().find_map(|running| {
         let was_there = Path::new(&running.numbers.mount_point) == path;
         let holders = was_there.then(|| running.held_elsewhere())??;
         Some((running.numbers.pid, Holder::list(&holders)?))

@@ -12,7 +12,6 @@ use flatout_mount::{Holder, Standing};
 
 use crate::commands::mount::numbers::Numbers;
 use crate::commands::mount::responder::{self, Answer, Routes};
-use crate::failure::Failure;
 
 /// Made before anything is mounted, so that a port that is taken is no surprise of later.
 pub struct Doors {
@@ -29,28 +28,13 @@ pub struct Open {
 }
 
 impl Doors {
-    /// The socket in the first folder that can be made, else none; the port that is asked for, or an error.
+    /// The socket in the first of `folders` where one can be made, else none; the port of `metrics`, or an error.
     ///
     /// # Errors
-    /// The port cannot be had.
-    pub fn make(metrics: Option<SocketAddr>) -> Result<Doors, Failure> {
-        let metrics = metrics.map(|address| {
-            TcpListener::bind(address).map_err(|error| {
-                let failure = Failure::local("mount", format!("--metrics {address}"), &error);
-                match error.kind() {
-                    io::ErrorKind::AddrInUse => failure.with_hint("choose another port, or 0 for a free one"),
-                    io::ErrorKind::AddrNotAvailable => {
-                        failure.with_hint("name an address of this machine, or a port alone for 127.0.0.1")
-                    }
-                    io::ErrorKind::PermissionDenied => failure.with_hint("choose a port from 1024 on"),
-                    _ => failure,
-                }
-            })
-        });
-        Ok(Doors {
-            socket: flatout_ambient::runtime_folders().iter().find_map(|folder| bind(folder)),
-            metrics: metrics.transpose()?,
-        })
+    /// The address of `metrics` cannot be listened on.
+    pub fn make(folders: &[PathBuf], metrics: Option<SocketAddr>) -> io::Result<Doors> {
+        let metrics = metrics.map(TcpListener::bind).transpose()?;
+        Ok(Doors { socket: folders.iter().find_map(|folder| bind(folder)), metrics })
     }
 
     /// Where the socket is.
@@ -162,10 +146,9 @@ impl Running {
     }
 }
 
-/// Every mount whose socket may be asked, by process id. Sockets that nobody listens on any more go.
-pub fn running() -> Vec<Running> {
-    let mut found: Vec<Running> =
-        flatout_ambient::runtime_folders().iter().flat_map(|folder| sockets(folder)).collect();
+/// Every mount with a socket in these folders that answers, by process id. Sockets that nobody listens on any more go.
+pub fn running(folders: &[PathBuf]) -> Vec<Running> {
+    let mut found: Vec<Running> = folders.iter().flat_map(|folder| sockets(folder)).collect();
     found.sort_by_key(|running| running.numbers.pid);
     found
 }

@@ -1,5 +1,5 @@
-//! Where a mount says what goes wrong: standard error in the foreground, a file with times in the background. A thing that goes
-//! wrong a thousand times a second is said a few times a minute.
+//! Where a mount writes what goes wrong: to whatever its caller shows people, or to a file with times. What goes wrong a
+//! thousand times a second is written a few times a minute.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -10,9 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use flatout_wire::time;
-
-use crate::commands::mount::control;
-use crate::failure::one_line;
+use flatout_wire::words::one_line;
 
 /// Lines of one kind in a [`WINDOW`]; what comes after is counted only.
 const LINES_MAX: u64 = 10;
@@ -23,14 +21,12 @@ pub struct Log {
     state: Mutex<State>,
 }
 
-struct State {
-    out: Out,
-    kinds: HashMap<&'static str, Kind>,
-}
+/// Takes one line.
+type Writer = Box<dyn FnMut(&str) + Send>;
 
-enum Out {
-    Terminal { quiet: bool },
-    File(File),
+struct State {
+    writer: Writer,
+    kinds: HashMap<&'static str, Kind>,
 }
 
 /// How often something has been said of late.
@@ -43,14 +39,17 @@ struct Kind {
 }
 
 impl Log {
-    /// Says it on standard error; nothing where somebody wants it quiet.
-    pub fn terminal(quiet: bool) -> Log {
-        Log { state: Mutex::new(State { out: Out::Terminal { quiet }, kinds: HashMap::new() }) }
+    /// Writes each line by `write`, on the thread that has something to say.
+    pub fn new(write: impl FnMut(&str) + Send + 'static) -> Log {
+        Log { state: Mutex::new(State { writer: Box::new(write), kinds: HashMap::new() }) }
     }
 
-    /// From here on into this file.
-    pub fn turn_to(&self, file: File) {
-        self.state().out = Out::File(file);
+    /// From here on writes into this file, each line with its time.
+    pub fn turn_to(&self, mut file: File) {
+        self.state().writer = Box::new(move |line| {
+            // A log that cannot be written to has nowhere to say so.
+            let _ = writeln!(file, "{} {line}", now());
+        });
     }
 
     /// A line that is said whenever it comes.
@@ -112,13 +111,7 @@ impl State {
     }
 
     fn write(&mut self, line: &str) {
-        let line = one_line(line);
-        // When nobody can be told, there is nobody to tell that.
-        let _ = match &mut self.out {
-            Out::Terminal { quiet: true } => Ok(()),
-            Out::Terminal { quiet: false } => writeln!(io::stderr().lock(), "flatout: {line}"),
-            Out::File(file) => writeln!(file, "{} {line}", now()),
-        };
+        (self.writer)(&one_line(line));
     }
 }
 
@@ -127,16 +120,12 @@ fn now() -> String {
     time::format_iso(now.map_or(0, |now| now.as_secs()))
 }
 
-/// A file named after the mount point, in the user's state folder; where that cannot be written to, as that of a service often
-/// cannot, beside the sockets of mounts. `None` where no folder is left.
-pub fn open_first(mount_point: &Path) -> Option<(PathBuf, File)> {
+/// A file named after the mount point, in the first of `folders` that can be written to. `None` where none can.
+pub fn open_first(mount_point: &Path, folders: impl IntoIterator<Item = PathBuf>) -> Option<(PathBuf, File)> {
     let name = mount_point.display().to_string();
     let name: String = name.chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
     let name = format!("mount-{}.log", name.trim_matches('-'));
-    let state = flatout_ambient::log_folder().into_iter();
-    let beside =
-        flatout_ambient::runtime_folders().into_iter().filter(|folder| control::is_own_folder(folder));
-    state.chain(beside).find_map(|folder| {
+    folders.into_iter().find_map(|folder| {
         let path = folder.join(&name);
         let file = open(&path).ok()?;
         Some((path, file))
@@ -162,7 +151,7 @@ mod tests {
     fn what_comes_often_is_said_a_few_times() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/mount.log");
-        let log = Log::terminal(true);
+        let log = Log::new(|_| {});
         log.turn_to(open(&path).unwrap());
         for at in 0..100 {
             log.say_some("read", &format!("file {at}"), &format!("read {at}"));
@@ -178,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_new_window_says_what_was_left_out() {
-        let mut state = State { out: Out::Terminal { quiet: true }, kinds: HashMap::new() };
+        let mut state = State { writer: Box::new(|_| {}), kinds: HashMap::new() };
         let start = Instant::now();
         let said = (0..15).filter_map(|_| state.turn("read", start)).count() as u64;
         assert_eq!(said, LINES_MAX);
@@ -188,7 +177,7 @@ mod tests {
 
     #[test]
     fn the_same_thing_is_said_once_in_a_window() {
-        let mut state = State { out: Out::Terminal { quiet: true }, kinds: HashMap::new() };
+        let mut state = State { writer: Box::new(|_| {}), kinds: HashMap::new() };
         let start = Instant::now();
         let mut was_said = |kind, about, now| state.was_said(kind, about, now);
         assert!(!was_said("read", "a", start) && !was_said("read", "b", start));

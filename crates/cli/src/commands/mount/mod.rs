@@ -1,10 +1,12 @@
 //! `flatout mount`: from a command line to a folder, in the foreground or not.
 
+mod command;
 pub mod control;
 mod daemon;
 mod foreign;
 pub mod helper;
 mod libfuse;
+pub mod limited;
 mod log;
 mod notify;
 pub mod numbers;
@@ -12,12 +14,13 @@ mod options;
 mod ossfs;
 mod plan;
 mod responder;
+mod serve;
 mod session;
 mod stalls;
 
 use crate::args::Mount;
+use crate::commands::mount::command::MountCommand;
 use crate::commands::mount::daemon::Report;
-use crate::commands::mount::plan::Plan;
 use crate::console::{Carries, Console};
 use crate::events::{Mountable, Mounted};
 use crate::exit::Exit;
@@ -28,19 +31,20 @@ pub fn run(args: &Mount, console: &Console) -> Result<Exit, Failure> {
     if args.reports {
         return in_background(args, console);
     }
-    let plan = Plan::of(args)?;
+    let command = MountCommand::of(args)?;
     // Once, and not again by the process in the background.
-    plan.notes.iter().for_each(|note| console.warn(note));
+    command.notes.iter().for_each(|note| console.warn(note));
     if args.dry_run {
-        let note = session::try_root(&plan, console)?;
+        let note = serve::try_root(&command, console)?;
         note.iter().for_each(|note| console.warn(note));
-        console.say(&format!("{} can be mounted", plan.source))?;
-        let mount_point = plan.mount_point.display().to_string();
-        console.event(Carries::Lines, &Mountable { source: plan.source, mount_point, note })?;
+        let source = command.plan.source.to_string();
+        console.say(&format!("{source} can be mounted"))?;
+        let mount_point = command.plan.mount_point.display().to_string();
+        console.event(Carries::Lines, &Mountable { source, mount_point, note })?;
         return Ok(Exit::Clean);
     }
-    if plan.foreground {
-        return session::run(plan, console, false);
+    if command.foreground {
+        return serve::run(command, console, false);
     }
     stands(&daemon::start(console)?, args.is_silent, console)?;
     Ok(Exit::Clean)
@@ -49,7 +53,7 @@ pub fn run(args: &Mount, console: &Console) -> Result<Exit, Failure> {
 /// The one that serves, started by the other.
 fn in_background(args: &Mount, console: &Console) -> Result<Exit, Failure> {
     daemon::leave_session();
-    let outcome = Plan::of(args).and_then(|plan| session::run(plan, console, true));
+    let outcome = MountCommand::of(args).and_then(|command| serve::run(command, console, true));
     // What fails once the mount stands is in the log.
     outcome.map_err(|failure| {
         let exit = failure.exit;

@@ -8,8 +8,10 @@ use flatout_mount::{BOUNDS, SessionStats, Timed, Timing, Timings};
 use flatout_tree::TreeStats;
 use serde::{Deserialize, Serialize};
 
-use crate::events::Versioned;
-use crate::limited::Limited;
+use crate::commands::mount::limited::Limited;
+
+/// Of the schema of docs/json.md.
+const VERSION: u32 = 1;
 
 /// Of one mount. Counts are since it began, but those that say `now`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -268,16 +270,29 @@ impl Process {
         Process {
             resident_bytes_now: field("VmRSS:") << 10,
             resident_bytes_peak: field("VmHWM:") << 10,
-            cpu_seconds: crate::sys::cpu_seconds(),
+            cpu_seconds: cpu_seconds(),
             threads_now: field("Threads:"),
         }
     }
 }
 
+/// CPU time of all threads of this process, user and system.
+fn cpu_seconds() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
 impl Numbers {
     /// As one line of JSON.
     pub fn json(&self) -> String {
-        serde_json::to_string(&Versioned::new(self)).expect("numbers are maps with text for keys") + "\n"
+        #[derive(Serialize)]
+        struct Document<'a> {
+            v: u32,
+            #[serde(flatten)]
+            numbers: &'a Numbers,
+        }
+        let document = Document { v: VERSION, numbers: self };
+        serde_json::to_string(&document).expect("numbers are maps with text for keys") + "\n"
     }
 
     /// As Prometheus reads it.

@@ -1,15 +1,14 @@
 //! What `-o` says: mount(8)'s own words, every knob, names of libfuse, ossfs 2.0 and others. What nobody knows is an error with the
 //! nearest name.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use flatout_settings::{KNOBS, Kind, Knob, Settings, nearest};
+use flatout_settings::{KNOBS, Kind, Knob, Settings, nearest, parse_metrics_address};
+use flatout_wire::words::masked;
 
-use crate::args::metrics_address;
 use crate::commands::mount::foreign::{self, Meaning, without_mask};
-use crate::failure::Failure;
-use crate::origin::masked;
 
 /// The options of one mount, whatever form they were written in.
 #[derive(Debug, Default, PartialEq)]
@@ -33,6 +32,30 @@ pub struct Chosen {
     /// Options of others that do nothing here, and why.
     idle: Vec<(&'static str, &'static str)>,
 }
+
+/// An option that was refused. Displays as `-o OPTION: why`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OptionError {
+    message: String,
+    /// What to write instead, where that is known.
+    pub hint: Option<String>,
+    /// No table has an option of this name.
+    pub is_unknown: bool,
+}
+
+impl OptionError {
+    fn new(message: String) -> OptionError {
+        OptionError { message, hint: None, is_unknown: false }
+    }
+}
+
+impl fmt::Display for OptionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for OptionError {}
 
 /// A word that is no knob.
 #[derive(Clone, Copy, PartialEq)]
@@ -121,19 +144,16 @@ const WORDS: &[(&str, Word)] = &[
 ///
 /// # Errors
 /// An option that nobody knows, or that means nothing here, or a value that is none, or two that contradict each other.
-pub fn read(lists: &[String], last_counts: bool) -> Result<Chosen, Failure> {
+pub fn read(lists: &[String], last_counts: bool) -> Result<Chosen, OptionError> {
     let options: Vec<(String, Option<String>)> = lists.iter().flat_map(|list| split(list)).collect();
     let is_sloppy = options.iter().any(|(name, _)| name == "sloppy");
     let is_read_only = options.iter().any(|(name, _)| name == "ro");
     let mut chosen = Chosen::default();
     for (name, value) in &options {
-        if let Err(failure) = chosen.take(name, value.as_deref(), is_read_only) {
+        match chosen.take(name, value.as_deref(), is_read_only) {
             // A value that is wrong stays wrong.
-            let is_unknown = find(name).is_none();
-            match is_sloppy && is_unknown {
-                true => chosen.notes.push(failure.message),
-                false => return Err(failure),
-            }
+            Err(error) if is_sloppy && error.is_unknown => chosen.notes.push(error.to_string()),
+            taken => taken?,
         }
     }
     if !last_counts {
@@ -144,7 +164,7 @@ pub fn read(lists: &[String], last_counts: bool) -> Result<Chosen, Failure> {
 }
 
 /// What is decided twice is decided the same way.
-fn check_decisions(options: &[(String, Option<String>)]) -> Result<(), Failure> {
+fn check_decisions(options: &[(String, Option<String>)]) -> Result<(), OptionError> {
     let mut decided: Vec<(&str, Chosen, String)> = Vec::new();
     for (name, value) in options {
         let Some(what) = find(name).and_then(|known| known.decides()) else { continue };
@@ -154,8 +174,8 @@ fn check_decisions(options: &[(String, Option<String>)]) -> Result<(), Failure> 
         match decided.iter().find(|(earlier, ..)| *earlier == what) {
             Some((_, same, _)) if same.says_the_same(&alone) => {}
             Some((.., earlier)) => {
-                return Err(Failure::usage(format!("mount: -o {typed}: contradicts {earlier}"))
-                    .with_hint("leave one of them out"));
+                let contradicts = refused(&typed, &format!("contradicts {earlier}"));
+                return Err(OptionError { hint: Some("leave one of them out".into()), ..contradicts });
             }
             None => decided.push((what, alone, typed)),
         }
@@ -225,7 +245,7 @@ impl Chosen {
         }
     }
 
-    fn take(&mut self, name: &str, value: Option<&str>, is_read_only: bool) -> Result<(), Failure> {
+    fn take(&mut self, name: &str, value: Option<&str>, is_read_only: bool) -> Result<(), OptionError> {
         match find(name) {
             Some(Known::Word(Refused(_))) if name == "bind" && value.is_some() => {
                 self.knob(name, flatout_settings::knob("bind").expect("bind is a knob"), value)
@@ -243,19 +263,17 @@ impl Chosen {
         word: Word,
         value: Option<&str>,
         is_read_only: bool,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), OptionError> {
         let wanted = |what: &str| {
-            let missing =
-                || Failure::usage(format!("mount: -o {name}: a value is missing: write {name}={what}"));
+            let missing = || refused(name, &format!("a value is missing: write {name}={what}"));
             value.filter(|value| !value.is_empty()).ok_or_else(missing)
         };
         if let (Nothing | Writable | System | Sloppy, Some(value)) = (word, value)
             && !name.starts_with("x-")
             && !name.starts_with("X-")
         {
-            return Err(Failure::usage(format!(
-                "mount: -o {name}={value}: {name} takes no value: write {name} alone"
-            )));
+            let typed = format!("{name}={value}");
+            return Err(refused(&typed, &format!("{name} takes no value: write {name} alone")));
         }
         match word {
             System => self.system.push(name.to_owned()),
@@ -267,7 +285,7 @@ impl Chosen {
             ReadOnly if matches!(value, None | Some("true" | "1")) => {}
             ReadOnly => return Err(refused(name, "takes no value: write ro alone")),
             Writable if is_read_only => {}
-            Writable => self.notes.push("mount: rw: mounted read-only: writing is not there yet".into()),
+            Writable => self.notes.push("rw: mounted read-only: writing is not there yet".into()),
             Permissions => self.no_permissions = !on(name, value)?,
             Foreground => self.foreground = on(name, value)?,
             Nonempty => self.nonempty = on(name, value)?,
@@ -280,26 +298,24 @@ impl Chosen {
         Ok(())
     }
 
-    fn knob(&mut self, name: &str, knob: &'static Knob, value: Option<&str>) -> Result<(), Failure> {
+    fn knob(&mut self, name: &str, knob: &'static Knob, value: Option<&str>) -> Result<(), OptionError> {
         let value = match (knob.kind, value) {
             (Kind::Switch, None) => "true",
             (kind, None | Some("")) => {
                 let what = kind.value_name().unwrap_or("true");
-                return Err(Failure::usage(format!(
-                    "mount: -o {name}: a value is missing: write {name}={what}"
-                )));
+                return Err(refused(name, &format!("a value is missing: write {name}={what}")));
             }
             (_, Some(value)) => value,
         };
         self.set(name, knob, value)
     }
 
-    fn set(&mut self, typed: &str, knob: &'static Knob, value: &str) -> Result<(), Failure> {
+    fn set(&mut self, typed: &str, knob: &'static Knob, value: &str) -> Result<(), OptionError> {
         // What is wrong is said of the option, not of a flag that nobody typed.
         Settings::default().set(knob.name, value).map_err(|wrong| {
             match typed.replace('_', "-") == knob.name {
-                true => Failure::usage(format!("mount: -o {wrong}")),
-                false => Failure::usage(format!("mount: -o {typed}: {wrong}")),
+                true => OptionError::new(format!("-o {wrong}")),
+                false => refused(typed, &wrong.to_string()),
             }
         })?;
         self.knobs.push((knob.name, value.to_owned()));
@@ -311,9 +327,9 @@ impl Chosen {
         row: &'static foreign::Row,
         value: Option<&str>,
         is_read_only: bool,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), OptionError> {
         let name = row.name;
-        let wrong = |why| Failure::usage(format!("mount: -o {name}: {why}"));
+        let wrong = |why: String| refused(name, &why);
         let known = |knob| flatout_settings::knob(knob).expect("a test looks up every knob of the tables");
         match row.meaning {
             Meaning::Knob(knob, unit) => {
@@ -333,9 +349,10 @@ impl Chosen {
             Meaning::Umask => self.umask = Some(without_mask(value).map_err(wrong)?),
             Meaning::Mask(knob) => self.set(name, known(knob), &without_mask(value).map_err(wrong)?)?,
             Meaning::MetricsPort => {
-                let port: u16 = value.unwrap_or_default().parse().map_err(|_| {
-                    Failure::usage(format!("mount: -o {name}: write a port, 1 to 65535, or 0 for none"))
-                })?;
+                let port: u16 = value
+                    .unwrap_or_default()
+                    .parse()
+                    .map_err(|_| refused(name, "write a port, 1 to 65535, or 0 for none"))?;
                 self.metrics = (port > 0).then(|| SocketAddr::from(([127, 0, 0, 1], port)));
             }
             Meaning::Is(fixed, why) => {
@@ -369,13 +386,12 @@ impl Chosen {
         }
         match idle.as_slice() {
             [] => {}
-            [(name, why)] => self.notes.push(format!("mount: -o {name}: has no effect here: {why}")),
+            [(name, why)] => self.notes.push(format!("-o {name}: has no effect here: {why}")),
             many => {
                 let names: Vec<&str> = many.iter().map(|(name, _)| *name).collect();
                 let names = names.join(", ");
-                self.notes.push(format!(
-                    "mount: -o {names}: have no effect here: docs/from-libfuse.md says why of each"
-                ));
+                self.notes
+                    .push(format!("-o {names}: have no effect here: docs/from-libfuse.md says why of each"));
             }
         }
     }
@@ -402,33 +418,29 @@ fn split(list: &str) -> Vec<(String, Option<String>)> {
 }
 
 /// A word that may stand alone, or say `=false`.
-fn on(name: &str, value: Option<&str>) -> Result<bool, Failure> {
+fn on(name: &str, value: Option<&str>) -> Result<bool, OptionError> {
     match value.unwrap_or("true").to_ascii_lowercase().as_str() {
         "true" | "1" | "yes" | "on" => Ok(true),
         "false" | "0" | "no" | "off" => Ok(false),
-        other => Err(Failure::usage(format!(
-            "mount: -o {name}: '{other}' is not a switch: write {name} alone, or {name}=false"
-        ))),
+        other => {
+            Err(refused(name, &format!("'{other}' is not a switch: write {name} alone, or {name}=false")))
+        }
     }
 }
 
-fn address(name: &str, text: &str) -> Result<SocketAddr, Failure> {
-    metrics_address(text).map_err(|why| Failure::usage(format!("mount: -o {name}: '{text}': {why}")))
+fn address(name: &str, text: &str) -> Result<SocketAddr, OptionError> {
+    parse_metrics_address(text).map_err(|why| refused(name, &format!("'{text}': {why}")))
 }
 
-fn refused(name: &str, why: &str) -> Failure {
-    Failure::usage(format!("mount: -o {name}: {why}"))
+fn refused(option: &str, why: &str) -> OptionError {
+    OptionError::new(format!("-o {option}: {why}"))
 }
 
-fn unknown(name: &str) -> Failure {
-    let failure = Failure::usage(format!("mount: -o {name}: is no option"));
-    // Those of ours first: where two are as near, ours is what is meant.
-    match nearest(name, names().chain(foreign::rows().map(|row| row.name))) {
-        Some(near) => failure.with_hint(format!("did you mean '{near}'?")),
-        None => failure.with_hint(
-            "`flatout mount --help` has those of Flatout, docs/from-libfuse.md and docs/from-ossfs.md those of others that it takes",
-        ),
-    }
+fn unknown(name: &str) -> OptionError {
+    // Options of ours come first: of two that are as near, ours is meant.
+    let near = nearest(name, names().chain(foreign::rows().map(|row| row.name)));
+    let hint = near.map(|near| format!("did you mean '{near}'?"));
+    OptionError { hint, is_unknown: true, ..refused(name, "is no option") }
 }
 
 /// Of options of ours.

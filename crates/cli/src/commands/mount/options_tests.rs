@@ -9,9 +9,8 @@ fn taken(list: &str) -> Chosen {
 
 #[track_caller]
 fn check_refused(list: &str, says: &[&str]) {
-    let failure = read(&[list.to_owned()], false).expect_err(list);
-    assert_eq!(failure.exit, crate::exit::Exit::Usage, "{list}");
-    let shown = failure.to_string();
+    let error = read(&[list.to_owned()], false).expect_err(list);
+    let shown = format!("{error}\n  hint: {}", error.hint.as_deref().unwrap_or("none"));
     for part in says {
         assert!(shown.contains(part), "{list}: {shown} lacks {part:?}");
     }
@@ -214,10 +213,7 @@ fn what_has_no_effect_is_taken_with_one_line() {
     assert_eq!(notes("nonempty"), [""; 0]);
     let said = notes("big_writes,big_writes");
     assert_eq!(said.len(), 1);
-    assert!(
-        said[0].starts_with("mount: -o big_writes: has no effect here: requests are as long"),
-        "{said:?}"
-    );
+    assert!(said[0].starts_with("-o big_writes: has no effect here: requests are as long"), "{said:?}");
     let many = "auto_cache,noauto_cache,kernel_cache,big_writes,max_read=131072,intr,use_ino,async_read,splice_read,\
                 auto_unmount,ac_attr_timeout=5,clone_fd,max_idle_threads=3,hard_remove,noforget,fsname=x,subtype=y";
     let said = notes(many);
@@ -246,12 +242,12 @@ fn what_would_be_missed_is_refused_by_name() {
 fn what_is_no_option_has_the_nearest_name() {
     check_refused("memroy=1GiB", &["-o memroy: is no option", "did you mean 'memory'?"]);
     check_refused("alow_other", &["alow_other", "'allow-other'"]);
-    check_refused("attr_timeot=1", &["attr_timeot", "hint"]);
-    check_refused("frobnicate=1", &["frobnicate", "flatout mount --help"]);
+    check_refused("attr_timeot=1", &["attr_timeot", "hint: did you mean"]);
+    check_refused("frobnicate=1", &["frobnicate", "hint: none"]);
     check_refused("allow_root", &["allow_root", "allow_other"]);
     check_refused("remount", &["unmount it"]);
     check_refused("bind", &["mount --bind"]);
-    assert_eq!(taken("sloppy,frobnicate=1").notes, ["mount: -o frobnicate: is no option"]);
+    assert_eq!(taken("sloppy,frobnicate=1").notes, ["-o frobnicate: is no option"]);
     check_refused("sloppy,memory=x", &["memory", "not a size"]);
 }
 
