@@ -1,8 +1,7 @@
 //! What held a run's speed back, as a line; [`Limited`] is what events say.
 
 use flatout_engine::LimitedBy;
-
-pub use crate::commands::mount::limited::Limited;
+pub use flatout_mounting::Limited;
 
 /// Runs under this end before there is much to say about them.
 const WORTH_SAYING_S: f64 = 1.0;

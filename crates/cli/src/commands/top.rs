@@ -7,11 +7,11 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use flatout_mount::{Holder, Life, Standing};
+use flatout_mounting::Running;
+use flatout_mounting::stats::{Numbers, Origin};
 use flatout_settings::format_size;
 
 use crate::args::Top;
-use crate::commands::mount::control::{self, Running};
-use crate::commands::mount::numbers::{Numbers, Origin};
 use crate::console::{Carries, Console};
 use crate::events::{DeadMount, HeldBy, HeldMount};
 use crate::exit::Exit;
@@ -65,7 +65,7 @@ pub fn run(args: &Top, console: &Console) -> Result<Exit, Failure> {
 
 /// Those asked for; that there is none is an answer, but not where one was named.
 fn chosen(args: &Top, silent: &mut Vec<Standing>) -> Result<(Vec<Running>, Vec<DeadMount>), Failure> {
-    let mut running = control::running(&flatout_ambient::runtime_folders());
+    let mut running = flatout_mounting::running(&flatout_ambient::runtime_folders());
     let mut dead = dead(&running, silent);
     let Some(which) = &args.which else { return Ok((running, dead)) };
     // Without a slash at its end, by which the system would ask what is mounted there.

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use flatout_engine::Dialect;
+use flatout_mounting::options::{self, OptionError};
+use flatout_mounting::{MountSource, Plan};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
 use crate::args::Mount;
-use crate::commands::mount::options::{self, OptionError};
-use crate::commands::mount::plan::{MountSource, Plan};
 use crate::failure::Failure;
 use crate::knobs::Knobs;
 use crate::origin;

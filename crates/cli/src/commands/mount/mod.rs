@@ -1,22 +1,10 @@
 //! `flatout mount`: from a command line to a folder, in the foreground or not.
 
 mod command;
-pub mod control;
 mod daemon;
-mod foreign;
 pub mod helper;
-mod libfuse;
-pub mod limited;
-mod log;
 mod notify;
-pub mod numbers;
-mod options;
-mod ossfs;
-mod plan;
-mod responder;
 mod serve;
-mod session;
-mod stalls;
 
 use crate::args::Mount;
 use crate::commands::mount::command::MountCommand;

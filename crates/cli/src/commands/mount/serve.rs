@@ -8,16 +8,15 @@ use std::sync::{Arc, mpsc};
 
 use flatout_engine::Client;
 use flatout_mount::Holder;
+use flatout_mounting::log::{self, Log};
+use flatout_mounting::stats::Numbers;
+use flatout_mounting::{Doors, Look, Session, Shutdown};
 use flatout_tree::Tree;
 use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::Signals;
 
 use crate::commands::mount::command::MountCommand;
-use crate::commands::mount::control::{self, Doors, Look};
 use crate::commands::mount::daemon::{self, Report};
-use crate::commands::mount::log::{self, Log};
-use crate::commands::mount::numbers::Numbers;
-use crate::commands::mount::session::{self, Session, Shutdown};
 use crate::commands::mount::{notify, stands};
 use crate::console::Console;
 use crate::events::Mounted;
@@ -144,7 +143,7 @@ fn list_root(
     });
     let thread = std::thread::Builder::new().name("first-look".into()).spawn(move || {
         // Nobody waits any more where a signal was faster.
-        let _ = listed.send(session::list_root(&client, &plan).map_err(Failure::from));
+        let _ = listed.send(flatout_mounting::list_root(&client, &plan).map_err(Failure::from));
     });
     thread.map_err(|error| Failure::local("mount", "threads", &error))?;
     outcome.recv().unwrap_or_else(|_| Err(Failure::internal("mount: the root's first listing panicked")))
@@ -171,7 +170,7 @@ fn detach(said: &mut Mounted, asked: Option<&Path>, log: &Log) -> Result<(), Fai
             // A service often has no home to write to; the folder of the sockets does then.
             let state = flatout_ambient::log_folder().into_iter();
             let beside = flatout_ambient::runtime_folders().into_iter();
-            let folders = state.chain(beside.filter(|folder| control::is_own_folder(folder)));
+            let folders = state.chain(beside.filter(|folder| flatout_mounting::is_own_folder(folder)));
             log::open_first(Path::new(&said.mount_point), folders)
         }
     };

@@ -1,12 +1,10 @@
 //! Options of mounts made with libfuse, and those that s3fs, mountpoint-s3 and goofys have besides: docs/from-libfuse.md is written
 //! from these tables.
 
-use crate::commands::mount::foreign::Meaning::{
-    Endpoint, Idle, Is, Knob, Mask, Refused, Same as Named, Sets, Umask,
-};
-use crate::commands::mount::foreign::Unit::{PathStyle, Same, Seconds, Switch};
-use crate::commands::mount::foreign::{Row, row};
-use crate::commands::mount::ossfs::{DISK, FOUND, WRITING};
+use crate::foreign::Meaning::{Endpoint, Idle, Is, Knob, Mask, Refused, Same as Named, Sets, Umask};
+use crate::foreign::Unit::{PathStyle, Same, Seconds, Switch};
+use crate::foreign::{Row, row};
+use crate::ossfs::{DISK, FOUND, WRITING};
 
 /// The options of one program.
 pub struct Table {

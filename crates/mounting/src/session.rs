@@ -9,11 +9,11 @@ use flatout_mount::{Ended, Granted, Holder, SessionWatch, Timings, Unmounter};
 use flatout_settings::Settings;
 use flatout_tree::{Config, Root, Tree};
 
-use crate::commands::mount::control::{Doors, Look, Open};
-use crate::commands::mount::log::Log;
-use crate::commands::mount::numbers::{self, Numbers, Process};
-use crate::commands::mount::plan::Plan;
-use crate::commands::mount::stalls;
+use crate::endpoints::{Doors, Look, Open};
+use crate::log::Log;
+use crate::plan::Plan;
+use crate::stalls;
+use crate::stats::{self, Numbers, Process};
 
 /// What the kernel reads ahead by itself.
 const KERNELS_OWN_READ_AHEAD: u64 = 128 << 10;
@@ -239,19 +239,19 @@ impl Counted {
             source: plan.source.to_string(),
             mount_point: plan.mount_point.display().to_string(),
             uptime_s: began.elapsed().as_secs_f64(),
-            kernel: numbers::Kernel {
+            kernel: stats::Kernel {
                 abi: format!("7.{}", granted.minor),
                 request_bytes: granted.request_bytes.into(),
                 read_ahead_bytes: granted.read_ahead_bytes.unwrap_or_default(),
                 max_background: granted.max_background.into(),
                 device: granted.device.map(|(major, minor)| format!("{major}:{minor}")),
             },
-            requests: numbers::requests(&asked, timings),
-            bytes: numbers::bytes(&asked, &read),
-            reads: numbers::reads(&asked, &read),
-            names: numbers::names(&names),
-            origin: numbers::origin(&tree.client().origins()),
-            memory: numbers::Memory {
+            requests: stats::requests(&asked, timings),
+            bytes: stats::bytes(&asked, &read),
+            reads: stats::reads(&asked, &read),
+            names: stats::names(&names),
+            origin: stats::origin(&tree.client().origins()),
+            memory: stats::Memory {
                 limit_bytes: plan.settings.memory_bytes,
                 content_bytes_now: read.held_bytes,
                 names_bytes_now: names.held_bytes_now,

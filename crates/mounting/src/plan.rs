@@ -9,7 +9,7 @@ use flatout_settings::Settings;
 use flatout_tree::Root;
 use flatout_wire::location::Location;
 
-use crate::commands::mount::options::Chosen;
+use crate::options::Chosen;
 
 /// A mount, decided.
 #[derive(Clone)]

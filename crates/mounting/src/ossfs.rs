@@ -1,8 +1,8 @@
 //! Every option of ossfs 2.0: what it means here, or why it means nothing. docs/from-ossfs.md is written from this table.
 
-use crate::commands::mount::foreign::Meaning::{Is, Knob, MetricsPort, Refused, Same as Named};
-use crate::commands::mount::foreign::Unit::{Bytes, List, Milliseconds, PathStyle, Same, Seconds};
-use crate::commands::mount::foreign::{Row, row};
+use crate::foreign::Meaning::{Is, Knob, MetricsPort, Refused, Same as Named};
+use crate::foreign::Unit::{Bytes, List, Milliseconds, PathStyle, Same, Seconds};
+use crate::foreign::{Row, row};
 
 pub const WRITING: &str = "is about writing, and a mount is read-only for now: leave it out";
 pub const DISK: &str = "there is no cache on disk yet: leave it out";

@@ -8,7 +8,7 @@ use flatout_mount::{BOUNDS, SessionStats, Timed, Timing, Timings};
 use flatout_tree::TreeStats;
 use serde::{Deserialize, Serialize};
 
-use crate::commands::mount::limited::Limited;
+use crate::limited::Limited;
 
 /// Of the schema of docs/json.md.
 const VERSION: u32 = 1;

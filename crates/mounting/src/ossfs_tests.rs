@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use super::*;
-use crate::commands::mount::foreign::told;
+use crate::foreign::told;
 
 /// Those that are the same here, by their names; `dir_mode` too.
 const SAME: [&str; 9] = [
@@ -35,8 +35,8 @@ on by default, here off), `default_permissions`, `close_to_open`, `nonempty`. [m
 Keys: from the environment, `~/.aliyun/config.json`, `~/.ossutilconfig`, roles of pods (RRSA) and machines, found in that order
 (`flatout config show` says which); never from options, which everybody on a machine sees.
 
-This page is generated from `crates/cli/src/commands/mount/ossfs.rs`:
-`FLATOUT_BLESS=1 cargo test -p flatout-cli ossfs` writes it anew.
+This page is generated from `crates/mounting/src/ossfs.rs`:
+`FLATOUT_BLESS=1 cargo test -p flatout-mounting ossfs` writes it anew.
 
 | ossfs 2.0 | its default | here |
 |---|---|---|
@@ -59,7 +59,7 @@ fn the_page_is_what_the_table_says() {
     let written = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         written == page(),
-        "FLATOUT_BLESS=1 cargo test -p flatout-cli ossfs writes docs/from-ossfs.md anew"
+        "FLATOUT_BLESS=1 cargo test -p flatout-mounting ossfs writes docs/from-ossfs.md anew"
     );
 }
 

@@ -1,7 +1,7 @@
 //! The tables against our options, and how values are read.
 
 use super::*;
-use crate::commands::mount::options::names;
+use crate::options::names;
 
 #[test]
 fn every_row_names_what_there_is() {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use super::*;
-use crate::commands::mount::foreign::told;
+use crate::foreign::told;
 
 fn page() -> String {
     let mut page = "\
@@ -28,8 +28,8 @@ dashes in front are left out. [mount.md](mount.md) has all of ours, [from-ossfs.
     # mount-s3 models /mnt --prefix llama/ --read-only --metadata-ttl 60 --region eu-central-1
     flatout mount s3://models/llama /mnt -o read-only,metadata-ttl=60,region=eu-central-1
 
-This page is generated from `crates/cli/src/commands/mount/libfuse.rs`:
-`FLATOUT_BLESS=1 cargo test -p flatout-cli libfuse` writes it anew.
+This page is generated from `crates/mounting/src/libfuse.rs`:
+`FLATOUT_BLESS=1 cargo test -p flatout-mounting libfuse` writes it anew.
 "
     .to_owned();
     for table in TABLES {
@@ -51,6 +51,6 @@ fn the_page_is_what_the_tables_say() {
     let written = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         written == page(),
-        "FLATOUT_BLESS=1 cargo test -p flatout-cli libfuse writes docs/from-libfuse.md anew"
+        "FLATOUT_BLESS=1 cargo test -p flatout-mounting libfuse writes docs/from-libfuse.md anew"
     );
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use flatout_settings::{KNOBS, Kind, Knob, Settings, nearest, parse_metrics_address};
 use flatout_wire::words::masked;
 
-use crate::commands::mount::foreign::{self, Meaning, without_mask};
+use crate::foreign::{self, Meaning, without_mask};
 
 /// The options of one mount, whatever form they were written in.
 #[derive(Debug, Default, PartialEq)]

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use flatout_mount::{Holder, Standing};
 
-use crate::commands::mount::numbers::Numbers;
-use crate::commands::mount::responder::{self, Answer, Routes};
+use crate::http::{self, Answer, Routes};
+use crate::stats::Numbers;
 
 /// Made before anything is mounted, so that a port that is taken is no surprise of later.
 pub struct Doors {
@@ -56,10 +56,10 @@ impl Doors {
         let mut open = Open { path: None };
         if let Some((listener, socket)) = self.socket {
             open = socket;
-            responder::answer_unix(listener, routes(look, true))?;
+            http::answer_unix(listener, routes(look, true))?;
         }
         if let Some(listener) = self.metrics {
-            responder::answer_tcp(listener, routes(look, false))?;
+            http::answer_tcp(listener, routes(look, false))?;
         }
         Ok(open)
     }
@@ -155,7 +155,7 @@ pub fn running(folders: &[PathBuf]) -> Vec<Running> {
 
 /// The numbers of a mount, where it still answers.
 pub fn look_again(socket: &Path) -> Option<Numbers> {
-    serde_json::from_str(&responder::ask(socket, "/stats").ok()?).ok()
+    serde_json::from_str(&http::ask(socket, "/stats").ok()?).ok()
 }
 
 fn sockets(folder: &Path) -> Vec<Running> {
@@ -166,7 +166,7 @@ fn sockets(folder: &Path) -> Vec<Running> {
     };
     let mut running = Vec::new();
     for socket in entries.filter(named) {
-        match responder::ask(&socket, "/stats") {
+        match http::ask(&socket, "/stats") {
             Ok(json) => {
                 running.extend(serde_json::from_str(&json).ok().map(|numbers| Running { socket, numbers }))
             }

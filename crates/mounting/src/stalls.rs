@@ -10,7 +10,7 @@ use flatout_mount::SessionWatch;
 use flatout_settings::format_size;
 use flatout_tree::Tree;
 
-use crate::commands::mount::log::Log;
+use crate::log::Log;
 
 /// A wait of this length is worth a line.
 const LONG: Duration = Duration::from_secs(5);

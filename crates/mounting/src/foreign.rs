@@ -1,7 +1,7 @@
 //! Options as other mounts have them: what each means here, or why it means nothing. The tables are next door, and docs/from-ossfs.md
 //! and docs/from-libfuse.md are written from them.
 
-use crate::commands::mount::{libfuse, ossfs};
+use crate::{libfuse, ossfs};
 
 /// An option by the name that another mount gave it.
 #[derive(Debug)]
