@@ -1,4 +1,4 @@
-//! The socket of a running mount, and finding those of others: `mount-PID.sock`, for its user alone.
+//! Where the status of a mount can be asked for: a socket of its user's, `mount-PID.sock`, and a port for Prometheus.
 
 use std::fs;
 use std::io;
@@ -8,42 +8,44 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use flatout_mount::{Holder, Standing};
+use crate::http::{Routes, StatusDocument, StatusServer};
+use crate::stats::MountStats;
 
-use crate::http::{self, Answer, Routes};
-use crate::stats::Numbers;
-
-/// Made before anything is mounted, so that a port that is taken is no surprise of later.
-pub struct Doors {
-    socket: Option<(UnixListener, Open)>,
+/// Bound before anything is mounted, so that a port that is taken is no surprise of later.
+pub struct StatusEndpoints {
+    socket: Option<(UnixListener, SocketGuard)>,
     metrics: Option<TcpListener>,
 }
 
-/// Looks at the numbers of now.
-pub type Look = Arc<dyn Fn() -> Numbers + Send + Sync>;
+/// Looks at the statistics of now.
+pub type StatsFn = Arc<dyn Fn() -> MountStats + Send + Sync>;
 
-/// Removes the socket with itself.
-pub struct Open {
-    path: Option<PathBuf>,
+/// Removes the socket when it is dropped.
+struct SocketGuard(PathBuf);
+
+/// Endpoints that answer until they are dropped.
+pub(crate) struct ServedEndpoints {
+    _server: StatusServer,
+    _socket: Option<SocketGuard>,
 }
 
-impl Doors {
+impl StatusEndpoints {
     /// The socket in the first of `folders` where one can be made, else none; the port of `metrics`, or an error.
     ///
     /// # Errors
     /// The address of `metrics` cannot be listened on.
-    pub fn make(folders: &[PathBuf], metrics: Option<SocketAddr>) -> io::Result<Doors> {
+    pub fn bind(folders: &[PathBuf], metrics: Option<SocketAddr>) -> io::Result<StatusEndpoints> {
         let metrics = metrics.map(TcpListener::bind).transpose()?;
-        Ok(Doors { socket: folders.iter().find_map(|folder| bind(folder)), metrics })
+        Ok(StatusEndpoints { socket: folders.iter().find_map(|folder| bind(folder)), metrics })
     }
 
     /// Where the socket is.
     pub fn socket(&self) -> Option<&Path> {
-        self.socket.as_ref()?.1.path.as_deref()
+        self.socket.as_ref().map(|(_, guard)| guard.0.as_path())
     }
 
     /// `http://ADDR:PORT/metrics`
-    pub fn metrics(&self) -> Option<String> {
+    pub fn metrics_url(&self) -> Option<String> {
         let address = self.metrics.as_ref()?.local_addr().ok()?;
         Some(format!("http://{address}/metrics"))
     }
@@ -51,53 +53,46 @@ impl Doors {
     /// Answers from now on.
     ///
     /// # Errors
-    /// No thread can be had.
-    pub fn open(self, look: &Look) -> io::Result<Open> {
-        let mut open = Open { path: None };
-        if let Some((listener, socket)) = self.socket {
-            open = socket;
-            http::answer_unix(listener, routes(look, true))?;
-        }
-        if let Some(listener) = self.metrics {
-            http::answer_tcp(listener, routes(look, false))?;
-        }
-        Ok(open)
+    /// No thread can be started.
+    pub(crate) fn serve(self, stats: &StatsFn) -> io::Result<ServedEndpoints> {
+        let (listener, socket) = self.socket.unzip();
+        let unix = listener.map(|listener| (listener, routes(stats, true)));
+        let tcp = self.metrics.map(|listener| (listener, routes(stats, false)));
+        Ok(ServedEndpoints { _server: StatusServer::start(unix, tcp)?, _socket: socket })
     }
 }
 
-impl Drop for Open {
+impl Drop for SocketGuard {
     fn drop(&mut self) {
-        if let Some(path) = &self.path {
-            let _ = fs::remove_file(path);
-        }
+        let _ = fs::remove_file(&self.0);
     }
 }
 
-/// On the network there are numbers for a scraper alone.
-fn routes(look: &Look, all: bool) -> Routes {
-    let look = look.clone();
+/// On the network there are metrics for a scraper alone.
+fn routes(stats: &StatsFn, all: bool) -> Routes {
+    let stats = stats.clone();
     Arc::new(move |path| match path {
-        "/metrics" => Some(Answer {
+        "/metrics" => Some(StatusDocument {
             content_type: "text/plain; version=0.0.4; charset=utf-8",
-            body: look().prometheus(),
+            body: stats().prometheus(),
         }),
-        "/stats" if all => Some(Answer { content_type: "application/json", body: look().json() }),
+        "/stats" if all => Some(StatusDocument { content_type: "application/json", body: stats().json() }),
         _ => None,
     })
 }
 
 /// A socket in that folder, where it is ours.
-fn bind(folder: &Path) -> Option<(UnixListener, Open)> {
+fn bind(folder: &Path) -> Option<(UnixListener, SocketGuard)> {
     if !is_own_folder(folder) {
         return None;
     }
     let path = folder.join(format!("mount-{}.sock", std::process::id()));
-    // Of a process of the same number that died.
+    // A process of the same number that died may have left one.
     let _ = fs::remove_file(&path);
     let listener = UnixListener::bind(&path).ok()?;
-    let socket = Open { path: Some(path.clone()) };
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).ok()?;
-    Some((listener, socket))
+    let guard = SocketGuard(path);
+    fs::set_permissions(&guard.0, fs::Permissions::from_mode(0o600)).ok()?;
+    Some((listener, guard))
 }
 
 /// Whether it is a folder that nobody else can write to; it is made where what it lies in is there. Below /tmp somebody else may
@@ -111,72 +106,6 @@ pub fn is_own_folder(folder: &Path) -> bool {
     let Ok(known) = fs::symlink_metadata(folder) else { return false };
     let own = fs::metadata("/proc/self").ok().map(|process| process.uid());
     known.is_dir() && own == Some(known.uid()) && known.mode() & 0o022 == 0
-}
-
-/// A mount that answered.
-pub struct Running {
-    pub socket: PathBuf,
-    pub numbers: Numbers,
-}
-
-impl Running {
-    /// Whether it serves what stands there. By the device, as one that is kept by others may have had the same mount point before.
-    pub fn serves(&self, standing: &Standing) -> bool {
-        match self.numbers.kernel.device() {
-            Some(device) => device == standing.device(),
-            None => Path::new(&self.numbers.mount_point) == standing.path(),
-        }
-    }
-
-    /// Who keeps it, where it is not mounted here any more; `None` where it is, or that is not known.
-    pub fn held_elsewhere(&self) -> Option<Vec<Holder>> {
-        let point = Path::new(&self.numbers.mount_point);
-        let device = self.numbers.kernel.device()?;
-        // One that was handed over is mounted where others wanted it.
-        let is_handed_over = point.starts_with("/dev/fd") || point.starts_with("/proc/self/fd");
-        if is_handed_over || flatout_mount::is_mounted_here(device) {
-            return None;
-        }
-        let holders = flatout_mount::holders(device, point);
-        match holders.is_empty() {
-            false => Some(holders),
-            // It may be about to end.
-            true => look_again(&self.socket).map(|_| vec![Holder::unseen()]),
-        }
-    }
-}
-
-/// Every mount with a socket in these folders that answers, by process id. Sockets that nobody listens on any more go.
-pub fn running(folders: &[PathBuf]) -> Vec<Running> {
-    let mut found: Vec<Running> = folders.iter().flat_map(|folder| sockets(folder)).collect();
-    found.sort_by_key(|running| running.numbers.pid);
-    found
-}
-
-/// The numbers of a mount, where it still answers.
-pub fn look_again(socket: &Path) -> Option<Numbers> {
-    serde_json::from_str(&http::ask(socket, "/stats").ok()?).ok()
-}
-
-fn sockets(folder: &Path) -> Vec<Running> {
-    let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
-    let named = |path: &PathBuf| {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        name.starts_with("mount-") && name.ends_with(".sock")
-    };
-    let mut running = Vec::new();
-    for socket in entries.filter(named) {
-        match http::ask(&socket, "/stats") {
-            Ok(json) => {
-                running.extend(serde_json::from_str(&json).ok().map(|numbers| Running { socket, numbers }))
-            }
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                let _ = fs::remove_file(&socket);
-            }
-            Err(_) => {}
-        }
-    }
-    running
 }
 
 #[cfg(test)]

@@ -5,19 +5,19 @@ use crate::{libfuse, ossfs};
 
 /// An option by the name that another mount gave it.
 #[derive(Debug)]
-pub struct Row {
+pub struct ForeignOption {
     pub name: &'static str,
     /// There; the pages show it.
     #[allow(dead_code, reason = "the pages are written by tests")]
     pub default: &'static str,
-    pub meaning: Meaning,
+    pub meaning: OptionMeaning,
 }
 
 /// What becomes of it here.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Meaning {
+pub enum OptionMeaning {
     /// The same as this knob, its value in another unit.
-    Knob(&'static str, Unit),
+    Knob(&'static str, ValueUnit),
     /// This knob, with this value.
     Sets(&'static str, &'static str),
     /// An option of ours by another name, with the same values.
@@ -40,7 +40,7 @@ pub enum Meaning {
 
 /// How others write what a knob takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Unit {
+pub enum ValueUnit {
     /// A fraction may follow.
     Seconds,
     /// Bytes; 0 leaves it open.
@@ -56,22 +56,22 @@ pub enum Unit {
     List,
 }
 
-pub const fn row(name: &'static str, default: &'static str, meaning: Meaning) -> Row {
-    Row { name, default, meaning }
+pub const fn row(name: &'static str, default: &'static str, meaning: OptionMeaning) -> ForeignOption {
+    ForeignOption { name, default, meaning }
 }
 
 /// The option of that name, with dashes or underscores. Where several mounts have it, it means the same.
-pub fn row_of(name: &str) -> Option<&'static Row> {
+pub fn row_of(name: &str) -> Option<&'static ForeignOption> {
     let bare = |name: &str| name.replace('-', "_");
     rows().find(|row| bare(row.name) == bare(name))
 }
 
 /// Every one of every table.
-pub fn rows() -> impl Iterator<Item = &'static Row> {
+pub fn rows() -> impl Iterator<Item = &'static ForeignOption> {
     ossfs::ROWS.iter().chain(libfuse::TABLES.iter().flat_map(|table| table.rows))
 }
 
-impl Unit {
+impl ValueUnit {
     /// A value of theirs as the knob takes it; several for a list.
     ///
     /// # Errors
@@ -80,22 +80,22 @@ impl Unit {
         let text = value.map(str::trim).filter(|value| !value.is_empty());
         let wanted = |what: &str| text.ok_or_else(|| format!("a value is missing: write {what}"));
         Ok(vec![match self {
-            Unit::Seconds => seconds(wanted("seconds")?)? + "s",
-            Unit::Milliseconds => number(wanted("milliseconds")?, "milliseconds")? + "ms",
-            Unit::Bytes if text == Some("0") => "auto".to_owned(),
-            Unit::Bytes => wanted("bytes")?.to_owned(),
-            Unit::Same => wanted("a value")?.to_owned(),
-            Unit::Switch => match text.unwrap_or("true") {
+            ValueUnit::Seconds => seconds(wanted("seconds")?)? + "s",
+            ValueUnit::Milliseconds => number(wanted("milliseconds")?, "milliseconds")? + "ms",
+            ValueUnit::Bytes if text == Some("0") => "auto".to_owned(),
+            ValueUnit::Bytes => wanted("bytes")?.to_owned(),
+            ValueUnit::Same => wanted("a value")?.to_owned(),
+            ValueUnit::Switch => match text.unwrap_or("true") {
                 "1" => "true".to_owned(),
                 "0" => "false".to_owned(),
                 other => other.to_owned(),
             },
-            Unit::PathStyle => match text.unwrap_or("true").to_ascii_lowercase().as_str() {
+            ValueUnit::PathStyle => match text.unwrap_or("true").to_ascii_lowercase().as_str() {
                 "true" | "1" => "path".to_owned(),
                 "false" | "0" => "auto".to_owned(),
                 other => return Err(format!("'{other}' is not a switch: write true or false")),
             },
-            Unit::List => {
+            ValueUnit::List => {
                 let pieces = wanted("addresses")?.split([',', ';', '|', ' ']);
                 return Ok(pieces.filter(|piece| !piece.is_empty()).map(str::to_owned).collect());
             }
@@ -135,28 +135,28 @@ fn number(text: &str, what: &str) -> Result<String, String> {
 
 /// What a page says of it.
 #[cfg(test)]
-pub fn told(meaning: Meaning) -> String {
+pub fn described(meaning: OptionMeaning) -> String {
     match meaning {
-        Meaning::Knob(knob, unit) => {
+        OptionMeaning::Knob(knob, unit) => {
             let unit = match unit {
-                Unit::Seconds => ", in seconds",
-                Unit::Milliseconds => ", in milliseconds",
-                Unit::Bytes => ", in bytes; 0 is `auto`",
-                Unit::PathStyle => ": `true` is `path`, `false` is `auto`",
-                Unit::List => ", one for each address",
-                Unit::Same | Unit::Switch => "",
+                ValueUnit::Seconds => ", in seconds",
+                ValueUnit::Milliseconds => ", in milliseconds",
+                ValueUnit::Bytes => ", in bytes; 0 is `auto`",
+                ValueUnit::PathStyle => ": `true` is `path`, `false` is `auto`",
+                ValueUnit::List => ", one for each address",
+                ValueUnit::Same | ValueUnit::Switch => "",
             };
             format!("`{knob}`{unit}")
         }
-        Meaning::Sets(knob, value) => format!("`{knob}={value}`"),
-        Meaning::Same(name) => format!("`{name}`"),
-        Meaning::Endpoint => "`endpoint-url`, and `oss-endpoint` for `oss://`".into(),
-        Meaning::Umask => "`file-mode` and `dir-mode`, each 0777 without these bits; `fmask`, `dmask`, `file-mode`, `dir-mode` are stronger".into(),
-        Meaning::Mask(knob) => format!("`{knob}`: 0777 without these bits"),
-        Meaning::MetricsPort => "`metrics=127.0.0.1:PORT`; 0 is none".into(),
-        Meaning::Is(values, why) => format!("is `{}`; else refused: {why}", values[0]),
-        Meaning::Idle(why) => format!("no effect: {why}"),
-        Meaning::Refused(why) => format!("refused: {why}"),
+        OptionMeaning::Sets(knob, value) => format!("`{knob}={value}`"),
+        OptionMeaning::Same(name) => format!("`{name}`"),
+        OptionMeaning::Endpoint => "`endpoint-url`, and `oss-endpoint` for `oss://`".into(),
+        OptionMeaning::Umask => "`file-mode` and `dir-mode`, each 0777 without these bits; `fmask`, `dmask`, `file-mode`, `dir-mode` are stronger".into(),
+        OptionMeaning::Mask(knob) => format!("`{knob}`: 0777 without these bits"),
+        OptionMeaning::MetricsPort => "`metrics=127.0.0.1:PORT`; 0 is none".into(),
+        OptionMeaning::Is(values, why) => format!("is `{}`; else refused: {why}", values[0]),
+        OptionMeaning::Idle(why) => format!("no effect: {why}"),
+        OptionMeaning::Refused(why) => format!("refused: {why}"),
     }
 }
 

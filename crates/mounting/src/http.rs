@@ -1,172 +1,149 @@
-//! The smallest server that a scraper, curl and `flatout top` are content with: GET, one answer, closed.
+//! The HTTP server of the status endpoints: GET for scrapers, curl and `flatout top`, one response a connection.
 
+use std::convert::Infallible;
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Longer than any head that asks for numbers.
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::CONTENT_TYPE;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::{sleep, timeout};
+
+/// Longer than any head that asks for statistics, and the least that hyper takes.
 const HEAD_BYTES_MAX: usize = 8 << 10;
 
-/// To send the head, and again to take the answer: whoever is slower holds up somebody else.
+/// To send the head, and again to take the response: a slower client holds up another one.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Answered at a time; there are a scraper and a few people who look.
+/// Served at a time; there are a scraper and a few people who look.
 const CONNECTIONS_MAX: usize = 16;
 
 /// What is there at a path.
-pub struct Answer {
+pub struct StatusDocument {
     pub content_type: &'static str,
     pub body: String,
 }
 
-/// From a path without its query to the answer; `None` where there is nothing.
-pub type Routes = Arc<dyn Fn(&str) -> Option<Answer> + Send + Sync>;
+/// From a path without its query to the document; `None` where there is nothing.
+pub type Routes = Arc<dyn Fn(&str) -> Option<StatusDocument> + Send + Sync>;
 
-/// Answers on a thread of its own until the process ends.
-///
-/// # Errors
-/// No thread can be had.
-pub fn answer_unix(listener: UnixListener, routes: Routes) -> io::Result<()> {
-    answer(move || listener.accept().map(|(stream, _)| stream), routes)
+/// Serves until it is dropped.
+pub struct StatusServer {
+    _stop: oneshot::Sender<()>,
 }
 
-/// The same on a port.
-///
-/// # Errors
-/// No thread can be had.
-pub fn answer_tcp(listener: TcpListener, routes: Routes) -> io::Result<()> {
-    answer(move || listener.accept().map(|(stream, _)| stream), routes)
-}
-
-/// What a connection is here.
-trait Stream: Read + Write + Send + 'static {
-    fn be_patient(&self, left: Duration) -> io::Result<()>;
-}
-
-impl Stream for UnixStream {
-    fn be_patient(&self, left: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(left))?;
-        self.set_write_timeout(Some(left))
+impl StatusServer {
+    /// Serves both listeners on one thread.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn start(
+        unix: Option<(UnixListener, Routes)>,
+        tcp: Option<(TcpListener, Routes)>,
+    ) -> io::Result<StatusServer> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let inside = runtime.enter();
+        if let Some((listener, routes)) = unix {
+            listener.set_nonblocking(true)?;
+            let listener = tokio::net::UnixListener::from_std(listener)?;
+            runtime.spawn(accept(move |cx| listener.poll_accept(cx).map_ok(|(stream, _)| stream), routes));
+        }
+        if let Some((listener, routes)) = tcp {
+            listener.set_nonblocking(true)?;
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            runtime.spawn(accept(move |cx| listener.poll_accept(cx).map_ok(|(stream, _)| stream), routes));
+        }
+        drop(inside);
+        let (stop, stopped) = oneshot::channel();
+        thread::Builder::new().name("status".into()).spawn(move || {
+            // The sender only ever goes.
+            let _ = runtime.block_on(stopped);
+        })?;
+        Ok(StatusServer { _stop: stop })
     }
 }
 
-impl Stream for TcpStream {
-    fn be_patient(&self, left: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(left))?;
-        self.set_write_timeout(Some(left))
-    }
-}
-
-fn answer<S: Stream>(accept: impl Fn() -> io::Result<S> + Send + 'static, routes: Routes) -> io::Result<()> {
-    let busy = Arc::new(AtomicUsize::new(0));
-    thread::Builder::new().name("numbers".into()).spawn(move || {
-        loop {
-            let Ok(stream) = accept() else {
-                // No descriptors left, or a connection that went before it was taken: not to be asked again at once.
-                thread::sleep(Duration::from_millis(50));
-                continue;
-            };
-            let turn = Turn(busy.clone());
-            if busy.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MAX {
-                continue;
-            }
+async fn accept<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    mut poll_accept: impl FnMut(&mut Context<'_>) -> Poll<io::Result<S>>,
+    routes: Routes,
+) {
+    let free = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(stream) = std::future::poll_fn(&mut poll_accept).await else {
+            // No descriptors left, or a connection that went before it was accepted: not to be asked again at once.
+            sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        // Beyond the limit a connection is closed: the client may try again.
+        if let Ok(permit) = free.clone().try_acquire_owned() {
             let routes = routes.clone();
-            // Without a thread the connection is closed: who asks may ask again.
-            let _ = thread::Builder::new().name("numbers".into()).spawn(move || {
-                let _turn = turn;
-                // Whoever goes before the answer does not miss it.
-                let _ = converse(stream, &routes);
+            tokio::spawn(async move {
+                converse(stream, routes).await;
+                drop(permit);
             });
         }
-    })?;
-    Ok(())
-}
-
-/// A connection that counts as long as it lives.
-struct Turn(Arc<AtomicUsize>);
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-fn converse(mut stream: impl Stream, routes: &Routes) -> io::Result<()> {
-    let answer = match head(&mut stream)? {
-        Some(head) => respond(&head, routes),
-        None => plain("431 Request Header Fields Too Large", "too long"),
-    };
-    stream.be_patient(PATIENCE)?;
-    stream.write_all(answer.as_bytes())?;
-    stream.flush()
+async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, routes: Routes) {
+    let service = service_fn(|request: Request<Incoming>| {
+        std::future::ready(Ok::<_, Infallible>(respond(&request, &routes)))
+    });
+    let connection = http1::Builder::new()
+        .keep_alive(false)
+        .half_close(true)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .serve_connection(TokioIo::new(stream), service);
+    // A client that goes before the response does not miss it.
+    let _ = timeout(2 * PATIENCE, connection).await;
 }
 
-/// Up to the empty line; `None` where that does not come.
-fn head(stream: &mut impl Stream) -> io::Result<Option<String>> {
-    let (start, mut head) = (Instant::now(), Vec::new());
-    let mut piece = [0; 1024];
-    while head.len() <= HEAD_BYTES_MAX {
-        let left = PATIENCE.saturating_sub(start.elapsed());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        stream.be_patient(left)?;
-        let got = stream.read(&mut piece)?;
-        head.extend_from_slice(&piece[..got]);
-        if head.windows(4).any(|end| end == b"\r\n\r\n") || head.windows(2).any(|end| end == b"\n\n") {
-            return Ok(Some(String::from_utf8_lossy(&head).into_owned()));
-        }
-        if got == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
+fn respond<B>(request: &Request<B>, routes: &Routes) -> Response<Full<Bytes>> {
+    if ![Method::GET, Method::HEAD].contains(request.method()) {
+        return plain(StatusCode::METHOD_NOT_ALLOWED, "there is only GET\n");
     }
-    Ok(None)
-}
-
-fn respond(head: &str, routes: &Routes) -> String {
-    let mut words = head.lines().next().unwrap_or_default().split_whitespace();
-    let (Some(method), Some(target)) = (words.next(), words.next()) else {
-        return plain("400 Bad Request", "this is no request");
-    };
-    if !["GET", "HEAD"].contains(&method) {
-        return plain("405 Method Not Allowed", "there is only GET");
-    }
-    let path = target.split('?').next().unwrap_or_default();
-    match routes(path) {
-        Some(Answer { content_type, body }) => {
-            let shown = if method == "HEAD" { "" } else { body.as_str() };
-            response("200 OK", content_type, body.len(), shown)
-        }
-        None => plain("404 Not Found", "there are /stats and /metrics"),
+    match routes(request.uri().path()) {
+        Some(StatusDocument { content_type, body }) => response(StatusCode::OK, content_type, body),
+        None => plain(StatusCode::NOT_FOUND, "there are /stats and /metrics\n"),
     }
 }
 
-fn plain(status: &str, body: &str) -> String {
-    let body = format!("{body}\n");
-    response(status, "text/plain; charset=utf-8", body.len(), &body)
+fn plain(status: StatusCode, body: &str) -> Response<Full<Bytes>> {
+    response(status, "text/plain; charset=utf-8", body.to_owned())
 }
 
-fn response(status: &str, content_type: &str, bytes: usize, body: &str) -> String {
-    format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {bytes}\r\nConnection: close\r\n\r\n{body}"
-    )
+fn response(status: StatusCode, content_type: &'static str, body: String) -> Response<Full<Bytes>> {
+    let response = Response::builder().status(status).header(CONTENT_TYPE, content_type);
+    response.body(Full::from(body)).expect("status and type are constants")
 }
 
-/// What a running mount says at `path`.
+/// What a running mount has at `path`.
 ///
 /// # Errors
-/// Nobody listens there, or says nothing that makes sense.
-pub fn ask(socket: &std::path::Path, path: &str) -> io::Result<String> {
+/// Nobody listens on the socket, or the response makes no sense.
+pub fn get(socket: &Path, path: &str) -> io::Result<String> {
     let mut stream = UnixStream::connect(socket)?;
-    stream.be_patient(PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: mount\r\n\r\n").as_bytes())?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    match answer.split_once("\r\n\r\n") {
+    let mut response = String::new();
+    stream.read_to_string(&mut response)?;
+    match response.split_once("\r\n\r\n") {
         Some((head, body)) if head.starts_with("HTTP/1.1 200 ") => Ok(body.to_owned()),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
@@ -174,60 +151,93 @@ pub fn ask(socket: &std::path::Path, path: &str) -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Shutdown, TcpStream};
+
     use super::*;
 
     fn routes() -> Routes {
         Arc::new(|path| {
-            (path == "/stats").then(|| Answer { content_type: "application/json", body: "{\"v\":1}".into() })
+            (path == "/stats")
+                .then(|| StatusDocument { content_type: "application/json", body: "{\"v\":1}".into() })
         })
     }
 
-    #[test]
-    fn requests_have_their_answers() {
-        let check = |request: &str, status: &str, body: &str| {
-            let answer = respond(request, &routes());
-            assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{request}: {answer}");
-            assert_eq!(answer.split_once("\r\n\r\n").unwrap().1, body, "{request}");
-        };
-        check("GET /stats HTTP/1.1\r\n\r\n", "200 OK", "{\"v\":1}");
-        check("GET /stats?x=1 HTTP/1.0\r\n\r\n", "200 OK", "{\"v\":1}");
-        check("HEAD /stats HTTP/1.1\r\n\r\n", "200 OK", "");
-        check("GET / HTTP/1.1\r\n\r\n", "404", "there are /stats and /metrics\n");
-        check("POST /stats HTTP/1.1\r\n\r\n", "405", "there is only GET\n");
-        check("nonsense\r\n\r\n", "400", "this is no request\n");
-        check("", "400", "this is no request\n");
+    fn tcp() -> (StatusServer, std::net::SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        (StatusServer::start(None, Some((listener, routes()))).unwrap(), address)
     }
 
     #[test]
-    fn whoever_asks_on_a_socket_is_answered() {
+    fn requests_have_their_responses() {
+        let (_server, address) = tcp();
+        let check = |request: &str, status: &str, body: &str| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(request.as_bytes()).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            let mut response = String::new();
+            stream.read_to_string(&mut response).unwrap();
+            assert!(response.starts_with(&format!("HTTP/1.1 {status}")), "{request}: {response}");
+            assert_eq!(response.split_once("\r\n\r\n").unwrap().1, body, "{request}");
+            let length = if request.starts_with("HEAD") { 7 } else { body.len() };
+            assert!(response.contains(&format!("content-length: {length}\r\n")), "{request}: {response}");
+        };
+        check("GET /stats HTTP/1.1\r\n\r\n", "200 OK", "{\"v\":1}");
+        check("GET /stats HTTP/1.1\n\n", "200 OK", "{\"v\":1}");
+        check("HEAD /stats HTTP/1.1\r\n\r\n", "200 OK", "");
+        check("GET / HTTP/1.1\r\n\r\n", "404", "there are /stats and /metrics\n");
+        check("POST /stats HTTP/1.1\r\n\r\n", "405", "there is only GET\n");
+        check("nonsense\r\n\r\n", "400", "");
+    }
+
+    #[test]
+    fn an_old_client_has_its_response() {
+        let (_server, address) = tcp();
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(b"GET /stats?x=1 HTTP/1.0\r\n\r\n").unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        assert!(response.starts_with("HTTP/1.") && response.contains(" 200 OK\r\n"), "{response}");
+        assert!(response.ends_with("\r\n\r\n{\"v\":1}"), "{response}");
+    }
+
+    #[test]
+    fn a_socket_answers_until_the_server_stops() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("numbers.sock");
-        answer_unix(UnixListener::bind(&path).unwrap(), routes()).unwrap();
-        assert_eq!(ask(&path, "/stats").unwrap(), "{\"v\":1}");
-        assert_eq!(ask(&path, "/other").unwrap_err().kind(), io::ErrorKind::InvalidData);
-        // Whoever sends too much, or goes, keeps nobody else from it.
+        let path = folder.path().join("stats.sock");
+        let server = StatusServer::start(Some((UnixListener::bind(&path).unwrap(), routes())), None).unwrap();
+        assert_eq!(get(&path, "/stats").unwrap(), "{\"v\":1}");
+        assert_eq!(get(&path, "/other").unwrap_err().kind(), io::ErrorKind::InvalidData);
+        // A client that sends too much, or goes, keeps no other from it.
         let mut long = UnixStream::connect(&path).unwrap();
         let _ = long.write_all(&vec![b'x'; HEAD_BYTES_MAX + 2048]);
-        let mut answer = String::new();
-        let _ = long.read_to_string(&mut answer);
-        assert!(answer.is_empty() || answer.contains("431"), "{answer}");
+        let mut response = String::new();
+        let _ = long.read_to_string(&mut response);
+        assert!(response.is_empty() || response.contains("431"), "{response}");
         drop(UnixStream::connect(&path).unwrap());
-        assert_eq!(ask(&path, "/stats").unwrap(), "{\"v\":1}");
-        assert!(ask(&folder.path().join("none"), "/stats").is_err());
+        assert_eq!(get(&path, "/stats").unwrap(), "{\"v\":1}");
+        assert!(get(&folder.path().join("none"), "/stats").is_err());
+        drop(server);
+        while get(&path, "/stats").is_ok() {
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     #[test]
     fn idle_connections_keep_nobody_out() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        answer_tcp(listener, routes()).unwrap();
+        let (_server, address) = tcp();
         let idle: Vec<TcpStream> =
             (0..CONNECTIONS_MAX - 1).map(|_| TcpStream::connect(address).unwrap()).collect();
         let mut stream = TcpStream::connect(address).unwrap();
         stream.write_all(b"GET /stats HTTP/1.1\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        assert!(answer.ends_with("{\"v\":1}"), "{answer}");
-        drop(idle);
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        assert!(response.ends_with("{\"v\":1}"), "{response}");
+        // Beyond the limit a connection is closed without a word.
+        let full: Vec<TcpStream> =
+            (0..CONNECTIONS_MAX).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let mut over = TcpStream::connect(address).unwrap();
+        assert_eq!(over.read(&mut [0; 16]).unwrap(), 0);
+        drop((idle, full));
     }
 }

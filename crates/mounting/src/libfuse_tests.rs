@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use super::*;
-use crate::foreign::told;
+use crate::foreign::described;
 
 fn page() -> String {
     let mut page = "\
@@ -36,7 +36,7 @@ This page is generated from `crates/mounting/src/libfuse.rs`:
         let _ = write!(page, "\n## {}\n\n| option | its default | here |\n|---|---|---|\n", table.title);
         for row in table.rows {
             let default = if row.default.is_empty() { "".into() } else { format!("`{}`", row.default) };
-            let _ = writeln!(page, "| `{}` | {default} | {} |", row.name, told(row.meaning));
+            let _ = writeln!(page, "| `{}` | {default} | {} |", row.name, described(row.meaning));
         }
     }
     page

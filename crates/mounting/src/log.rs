@@ -17,20 +17,20 @@ const LINES_MAX: u64 = 10;
 const WINDOW: Duration = Duration::from_secs(60);
 
 /// Takes lines from any thread.
-pub struct Log {
-    state: Mutex<State>,
+pub struct MountLog {
+    state: Mutex<LogState>,
 }
 
 /// Takes one line.
-type Writer = Box<dyn FnMut(&str) + Send>;
+type LineWriter = Box<dyn FnMut(&str) + Send>;
 
-struct State {
-    writer: Writer,
-    kinds: HashMap<&'static str, Kind>,
+struct LogState {
+    writer: LineWriter,
+    kinds: HashMap<&'static str, RecentLines>,
 }
 
 /// How often something has been said of late.
-struct Kind {
+struct RecentLines {
     since: Instant,
     said: u64,
     swallowed: u64,
@@ -38,10 +38,10 @@ struct Kind {
     about: Vec<String>,
 }
 
-impl Log {
+impl MountLog {
     /// Writes each line by `write`, on the thread that has something to say.
-    pub fn new(write: impl FnMut(&str) + Send + 'static) -> Log {
-        Log { state: Mutex::new(State { writer: Box::new(write), kinds: HashMap::new() }) }
+    pub fn new(write: impl FnMut(&str) + Send + 'static) -> MountLog {
+        MountLog { state: Mutex::new(LogState { writer: Box::new(write), kinds: HashMap::new() }) }
     }
 
     /// From here on writes into this file, each line with its time.
@@ -73,12 +73,12 @@ impl Log {
         }
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn state(&self) -> std::sync::MutexGuard<'_, LogState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl LogState {
     /// Whether a line about this was said already in the window of its kind; it is noted as said.
     fn was_said(&mut self, kind: &'static str, about: &str, now: Instant) -> bool {
         let known = self.kind(kind, now);
@@ -89,8 +89,8 @@ impl State {
         was_said
     }
 
-    fn kind(&mut self, kind: &'static str, now: Instant) -> &mut Kind {
-        let new = Kind { since: now, said: 0, swallowed: 0, about: Vec::new() };
+    fn kind(&mut self, kind: &'static str, now: Instant) -> &mut RecentLines {
+        let new = RecentLines { since: now, said: 0, swallowed: 0, about: Vec::new() };
         let known = self.kinds.entry(kind).or_insert(new);
         if now.duration_since(known.since) >= WINDOW {
             (known.since, known.said) = (now, 0);
@@ -121,13 +121,16 @@ fn now() -> String {
 }
 
 /// A file named after the mount point, in the first of `folders` that can be written to. `None` where none can.
-pub fn open_first(mount_point: &Path, folders: impl IntoIterator<Item = PathBuf>) -> Option<(PathBuf, File)> {
+pub fn open_first_log(
+    mount_point: &Path,
+    folders: impl IntoIterator<Item = PathBuf>,
+) -> Option<(PathBuf, File)> {
     let name = mount_point.display().to_string();
     let name: String = name.chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
     let name = format!("mount-{}.log", name.trim_matches('-'));
     folders.into_iter().find_map(|folder| {
         let path = folder.join(&name);
-        let file = open(&path).ok()?;
+        let file = open_log(&path).ok()?;
         Some((path, file))
     })
 }
@@ -136,7 +139,7 @@ pub fn open_first(mount_point: &Path, folders: impl IntoIterator<Item = PathBuf>
 ///
 /// # Errors
 /// The kernel's own.
-pub fn open(path: &Path) -> io::Result<File> {
+pub fn open_log(path: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
@@ -151,8 +154,8 @@ mod tests {
     fn what_comes_often_is_said_a_few_times() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/mount.log");
-        let log = Log::new(|_| {});
-        log.turn_to(open(&path).unwrap());
+        let log = MountLog::new(|_| {});
+        log.turn_to(open_log(&path).unwrap());
         for at in 0..100 {
             log.say_some("read", &format!("file {at}"), &format!("read {at}"));
             log.say_some("read", "file 0", "read 0 again");
@@ -167,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_new_window_says_what_was_left_out() {
-        let mut state = State { writer: Box::new(|_| {}), kinds: HashMap::new() };
+        let mut state = LogState { writer: Box::new(|_| {}), kinds: HashMap::new() };
         let start = Instant::now();
         let said = (0..15).filter_map(|_| state.turn("read", start)).count() as u64;
         assert_eq!(said, LINES_MAX);
@@ -177,7 +180,7 @@ mod tests {
 
     #[test]
     fn the_same_thing_is_said_once_in_a_window() {
-        let mut state = State { writer: Box::new(|_| {}), kinds: HashMap::new() };
+        let mut state = LogState { writer: Box::new(|_| {}), kinds: HashMap::new() };
         let start = Instant::now();
         let mut was_said = |kind, about, now| state.was_said(kind, about, now);
         assert!(!was_said("read", "a", start) && !was_said("read", "b", start));

@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use flatout_settings::{KNOBS, Kind, Knob, Settings, nearest, parse_metrics_address};
 use flatout_wire::words::masked;
 
-use crate::foreign::{self, Meaning, without_mask};
+use crate::foreign::{self, OptionMeaning, without_mask};
 
 /// The options of one mount, whatever form they were written in.
 #[derive(Debug, Default, PartialEq)]
-pub struct Chosen {
+pub struct MountOptions {
     /// By name, each a value that its knob takes.
     pub knobs: Vec<(&'static str, String)>,
     /// Words that mount(2) has a flag for: `nosuid`.
@@ -59,7 +59,7 @@ impl std::error::Error for OptionError {}
 
 /// A word that is no knob.
 #[derive(Clone, Copy, PartialEq)]
-enum Word {
+enum Keyword {
     /// Handed on to mount(2).
     System,
     /// Meant for mount(8), systemd or people: nothing is to be done.
@@ -79,13 +79,13 @@ enum Word {
     Refused(&'static str),
 }
 
-use Word::{
+use Keyword::{
     Foreground, Log, Metrics, Nonempty, Nothing, Permissions, ReadOnly, Refused, Remark, Sloppy, Stats,
     System, Writable,
 };
 
 /// mount(8)'s words that every file system may meet, those of FUSE, and ours that are no knobs.
-const WORDS: &[(&str, Word)] = &[
+const KEYWORDS: &[(&str, Keyword)] = &[
     ("ro", ReadOnly),
     ("rw", Writable),
     ("defaults", Nothing),
@@ -139,36 +139,38 @@ const WORDS: &[(&str, Word)] = &[
     ("bind", Refused("that is for folders: `mount --bind` of the mount point")),
 ];
 
-/// Reads every `-o` in turn. `last_counts`: of what is decided twice the last counts, as it does for mount(8), which puts what is
-/// typed behind what fstab says; else to decide it in two ways is a mistake.
-///
-/// # Errors
-/// An option that nobody knows, or that means nothing here, or a value that is none, or two that contradict each other.
-pub fn read(lists: &[String], last_counts: bool) -> Result<Chosen, OptionError> {
-    let options: Vec<(String, Option<String>)> = lists.iter().flat_map(|list| split(list)).collect();
-    let is_sloppy = options.iter().any(|(name, _)| name == "sloppy");
-    let is_read_only = options.iter().any(|(name, _)| name == "ro");
-    let mut chosen = Chosen::default();
-    for (name, value) in &options {
-        match chosen.take(name, value.as_deref(), is_read_only) {
-            // A value that is wrong stays wrong.
-            Err(error) if is_sloppy && error.is_unknown => chosen.notes.push(error.to_string()),
-            taken => taken?,
+impl MountOptions {
+    /// Reads the list of every `-o` in turn. With `last_counts` the last of two options that contradict each other counts, as it does
+    /// for mount(8), which puts what is typed behind what fstab says; else they are an error.
+    ///
+    /// # Errors
+    /// An option that nobody knows, or that means nothing here; a value that is none; two options that contradict each other.
+    pub fn parse(lists: &[String], last_counts: bool) -> Result<MountOptions, OptionError> {
+        let options: Vec<(String, Option<String>)> = lists.iter().flat_map(|list| split(list)).collect();
+        let is_sloppy = options.iter().any(|(name, _)| name == "sloppy");
+        let is_read_only = options.iter().any(|(name, _)| name == "ro");
+        let mut chosen = MountOptions::default();
+        for (name, value) in &options {
+            match chosen.take(name, value.as_deref(), is_read_only) {
+                // A value that is wrong stays wrong.
+                Err(error) if is_sloppy && error.is_unknown => chosen.notes.push(error.to_string()),
+                taken => taken?,
+            }
         }
+        if !last_counts {
+            check_decisions(&options)?;
+        }
+        chosen.settle();
+        Ok(chosen)
     }
-    if !last_counts {
-        check_decisions(&options)?;
-    }
-    chosen.settle();
-    Ok(chosen)
 }
 
 /// What is decided twice is decided the same way.
 fn check_decisions(options: &[(String, Option<String>)]) -> Result<(), OptionError> {
-    let mut decided: Vec<(&str, Chosen, String)> = Vec::new();
+    let mut decided: Vec<(&str, MountOptions, String)> = Vec::new();
     for (name, value) in options {
         let Some(what) = find(name).and_then(|known| known.decides()) else { continue };
-        let mut alone = Chosen::default();
+        let mut alone = MountOptions::default();
         alone.take(name, value.as_deref(), true)?;
         let typed = value.as_ref().map_or_else(|| name.clone(), |value| format!("{name}={}", masked(value)));
         match decided.iter().find(|(earlier, ..)| *earlier == what) {
@@ -184,30 +186,30 @@ fn check_decisions(options: &[(String, Option<String>)]) -> Result<(), OptionErr
 }
 
 /// What an option is.
-enum Known {
-    Word(Word),
+enum OptionKind {
+    Keyword(Keyword),
     Knob(&'static Knob),
-    Foreign(&'static foreign::Row),
+    Foreign(&'static foreign::ForeignOption),
 }
 
-fn find(name: &str) -> Option<Known> {
+fn find(name: &str) -> Option<OptionKind> {
     if name.starts_with("x-") || name.starts_with("X-") {
-        return Some(Known::Word(Nothing));
+        return Some(OptionKind::Keyword(Nothing));
     }
     // The knob of connections' local addresses has a name of mount(8)'s, which has no value.
-    let word = || Some(Known::Word(WORDS.iter().find(|(word, _)| *word == name)?.1));
-    let knob = || flatout_settings::knob(&name.replace('_', "-")).map(Known::Knob);
-    word().or_else(knob).or_else(|| foreign::row_of(name).map(Known::Foreign))
+    let word = || Some(OptionKind::Keyword(KEYWORDS.iter().find(|(word, _)| *word == name)?.1));
+    let knob = || flatout_settings::knob(&name.replace('_', "-")).map(OptionKind::Knob);
+    word().or_else(knob).or_else(|| foreign::row_of(name).map(OptionKind::Foreign))
 }
 
-impl Known {
+impl OptionKind {
     /// What it decides, where that is one thing; what decides the same is an option by another name. Words of mount(8) may come in
     /// pairs, of which the last counts: `user` brings `noexec`, and `exec` behind it takes that back.
     fn decides(&self) -> Option<&'static str> {
         let one = |knob: &Knob| (knob.kind != Kind::Many).then_some(knob.name);
         match self {
-            Known::Knob(knob) => one(knob),
-            Known::Word(word) => match word {
+            OptionKind::Knob(knob) => one(knob),
+            OptionKind::Keyword(word) => match word {
                 Permissions => Some("default_permissions"),
                 Foreground => Some("foreground"),
                 Nonempty => Some("nonempty"),
@@ -216,23 +218,23 @@ impl Known {
                 Stats => Some("stats"),
                 _ => None,
             },
-            Known::Foreign(row) => match row.meaning {
-                Meaning::Knob(knob, _) | Meaning::Sets(knob, _) | Meaning::Mask(knob) => {
+            OptionKind::Foreign(row) => match row.meaning {
+                OptionMeaning::Knob(knob, _) | OptionMeaning::Sets(knob, _) | OptionMeaning::Mask(knob) => {
                     flatout_settings::knob(knob).and_then(one)
                 }
-                Meaning::Same(name) => find(name).and_then(|known| known.decides()),
-                Meaning::Endpoint => Some("endpoint-url"),
-                Meaning::Umask => Some("umask"),
-                Meaning::MetricsPort => Some("metrics"),
-                Meaning::Is(..) | Meaning::Idle(_) | Meaning::Refused(_) => None,
+                OptionMeaning::Same(name) => find(name).and_then(|known| known.decides()),
+                OptionMeaning::Endpoint => Some("endpoint-url"),
+                OptionMeaning::Umask => Some("umask"),
+                OptionMeaning::MetricsPort => Some("metrics"),
+                OptionMeaning::Is(..) | OptionMeaning::Idle(_) | OptionMeaning::Refused(_) => None,
             },
         }
     }
 }
 
-impl Chosen {
+impl MountOptions {
     /// Of two that were made of one option each: `1GiB` is `1024MiB`.
-    fn says_the_same(&self, other: &Chosen) -> bool {
+    fn says_the_same(&self, other: &MountOptions) -> bool {
         match (self.knobs.as_slice(), other.knobs.as_slice()) {
             ([(name, one)], [(_, other)]) => {
                 let read = |value: &str| {
@@ -247,12 +249,12 @@ impl Chosen {
 
     fn take(&mut self, name: &str, value: Option<&str>, is_read_only: bool) -> Result<(), OptionError> {
         match find(name) {
-            Some(Known::Word(Refused(_))) if name == "bind" && value.is_some() => {
+            Some(OptionKind::Keyword(Refused(_))) if name == "bind" && value.is_some() => {
                 self.knob(name, flatout_settings::knob("bind").expect("bind is a knob"), value)
             }
-            Some(Known::Word(word)) => self.word(name, word, value, is_read_only),
-            Some(Known::Knob(knob)) => self.knob(name, knob, value),
-            Some(Known::Foreign(row)) => self.foreign(row, value, is_read_only),
+            Some(OptionKind::Keyword(word)) => self.word(name, word, value, is_read_only),
+            Some(OptionKind::Knob(knob)) => self.knob(name, knob, value),
+            Some(OptionKind::Foreign(row)) => self.foreign(row, value, is_read_only),
             None => Err(unknown(name)),
         }
     }
@@ -260,7 +262,7 @@ impl Chosen {
     fn word(
         &mut self,
         name: &str,
-        word: Word,
+        word: Keyword,
         value: Option<&str>,
         is_read_only: bool,
     ) -> Result<(), OptionError> {
@@ -324,7 +326,7 @@ impl Chosen {
 
     fn foreign(
         &mut self,
-        row: &'static foreign::Row,
+        row: &'static foreign::ForeignOption,
         value: Option<&str>,
         is_read_only: bool,
     ) -> Result<(), OptionError> {
@@ -332,39 +334,39 @@ impl Chosen {
         let wrong = |why: String| refused(name, &why);
         let known = |knob| flatout_settings::knob(knob).expect("a test looks up every knob of the tables");
         match row.meaning {
-            Meaning::Knob(knob, unit) => {
+            OptionMeaning::Knob(knob, unit) => {
                 for value in unit.read(value).map_err(wrong)? {
                     self.set(name, known(knob), &value)?;
                 }
             }
-            Meaning::Sets(..) if matches!(value, Some("false" | "0")) => {}
-            Meaning::Sets(knob, fixed) => self.set(name, known(knob), fixed)?,
-            Meaning::Same(ours) => self.take(ours, value, is_read_only)?,
-            Meaning::Endpoint => {
+            OptionMeaning::Sets(..) if matches!(value, Some("false" | "0")) => {}
+            OptionMeaning::Sets(knob, fixed) => self.set(name, known(knob), fixed)?,
+            OptionMeaning::Same(ours) => self.take(ours, value, is_read_only)?,
+            OptionMeaning::Endpoint => {
                 let missing = || wrong("a value is missing: write a URL".to_owned());
                 let url = value.filter(|url| !url.is_empty()).ok_or_else(missing)?;
                 self.set(name, known("endpoint-url"), url)?;
                 self.set(name, known("oss-endpoint"), url)?;
             }
-            Meaning::Umask => self.umask = Some(without_mask(value).map_err(wrong)?),
-            Meaning::Mask(knob) => self.set(name, known(knob), &without_mask(value).map_err(wrong)?)?,
-            Meaning::MetricsPort => {
+            OptionMeaning::Umask => self.umask = Some(without_mask(value).map_err(wrong)?),
+            OptionMeaning::Mask(knob) => self.set(name, known(knob), &without_mask(value).map_err(wrong)?)?,
+            OptionMeaning::MetricsPort => {
                 let port: u16 = value
                     .unwrap_or_default()
                     .parse()
                     .map_err(|_| refused(name, "write a port, 1 to 65535, or 0 for none"))?;
                 self.metrics = (port > 0).then(|| SocketAddr::from(([127, 0, 0, 1], port)));
             }
-            Meaning::Is(fixed, why) => {
+            OptionMeaning::Is(fixed, why) => {
                 let value = value.unwrap_or("true");
                 if !fixed.iter().any(|fixed| fixed.eq_ignore_ascii_case(value)) {
                     return Err(refused(name, why));
                 }
             }
-            Meaning::Idle(why) => self.idle.push((name, why)),
+            OptionMeaning::Idle(why) => self.idle.push((name, why)),
             // It has no default, and none is chosen.
-            Meaning::Refused(_) if row.default.is_empty() && value == Some("") => {}
-            Meaning::Refused(why) => return Err(refused(name, why)),
+            OptionMeaning::Refused(_) if row.default.is_empty() && value == Some("") => {}
+            OptionMeaning::Refused(why) => return Err(refused(name, why)),
         }
         Ok(())
     }
@@ -445,7 +447,7 @@ fn unknown(name: &str) -> OptionError {
 
 /// Of options of ours.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    KNOBS.iter().map(|knob| knob.name).chain(WORDS.iter().map(|(word, _)| *word))
+    KNOBS.iter().map(|knob| knob.name).chain(KEYWORDS.iter().map(|(word, _)| *word))
 }
 
 #[cfg(test)]

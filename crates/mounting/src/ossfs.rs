@@ -1,8 +1,8 @@
 //! Every option of ossfs 2.0: what it means here, or why it means nothing. docs/from-ossfs.md is written from this table.
 
-use crate::foreign::Meaning::{Is, Knob, MetricsPort, Refused, Same as Named};
-use crate::foreign::Unit::{Bytes, List, Milliseconds, PathStyle, Same, Seconds};
-use crate::foreign::{Row, row};
+use crate::foreign::OptionMeaning::{Is, Knob, MetricsPort, Refused, Same as Named};
+use crate::foreign::ValueUnit::{Bytes, List, Milliseconds, PathStyle, Same, Seconds};
+use crate::foreign::{ForeignOption, row};
 
 pub const WRITING: &str = "is about writing, and a mount is read-only for now: leave it out";
 pub const DISK: &str = "there is no cache on disk yet: leave it out";
@@ -19,7 +19,7 @@ const ONE_LIFETIME: &str = "names and attributes have one lifetime: write attrib
 
 /// In the order of its documentation: mount, bucket, credentials, metadata, data cache, read, write, resources, log.
 /// `ro`, `uid`, `gid`, `file_mode`, `allow_other`, `default_permissions`, `close_to_open` and `nonempty` are the same here.
-pub const ROWS: &[Row] = &[
+pub const ROWS: &[ForeignOption] = &[
     row("f", "false", Named("foreground")),
     row("d", "false", Is(&["false", "0"], LOG)),
     row("fuse_threads", "128", Knob("fuse-threads", Same)),

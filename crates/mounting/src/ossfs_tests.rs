@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use super::*;
-use crate::foreign::told;
+use crate::foreign::described;
 
 /// Those that are the same here, by their names; `dir_mode` too.
 const SAME: [&str; 9] = [
@@ -44,7 +44,7 @@ This page is generated from `crates/mounting/src/ossfs.rs`:
     .to_owned();
     for row in ROWS {
         let default = if row.default.is_empty() { "".into() } else { format!("`{}`", row.default) };
-        let here = told(row.meaning);
+        let here = described(row.meaning);
         let _ = writeln!(page, "| `{}` | {default} | {here} |", row.name);
     }
     page

@@ -9,11 +9,11 @@ use flatout_settings::Settings;
 use flatout_tree::Root;
 use flatout_wire::location::Location;
 
-use crate::options::Chosen;
+use crate::options::MountOptions;
 
 /// A mount, decided.
 #[derive(Clone)]
-pub struct Plan {
+pub struct MountPlan {
     pub source: MountSource,
     /// Without links and dots.
     pub mount_point: PathBuf,
@@ -24,7 +24,7 @@ pub struct Plan {
     pub default_permissions: bool,
 }
 
-impl Plan {
+impl MountPlan {
     /// With the options that were read; their knobs are among `settings` already.
     ///
     /// # Errors
@@ -33,10 +33,10 @@ impl Plan {
         source: MountSource,
         mount_point: &Path,
         settings: Settings,
-        options: &Chosen,
-    ) -> Result<Plan, Error> {
+        options: &MountOptions,
+    ) -> Result<MountPlan, Error> {
         let nonempty = options.nonempty.then(|| "nonempty".to_owned());
-        Ok(Plan {
+        Ok(MountPlan {
             source,
             mount_point: MountPoint::look(mount_point, options.nonempty)?.path().to_owned(),
             settings,

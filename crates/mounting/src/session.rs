@@ -9,11 +9,11 @@ use flatout_mount::{Ended, Granted, Holder, SessionWatch, Timings, Unmounter};
 use flatout_settings::Settings;
 use flatout_tree::{Config, Root, Tree};
 
-use crate::endpoints::{Doors, Look, Open};
-use crate::log::Log;
-use crate::plan::Plan;
+use crate::endpoints::{ServedEndpoints, StatsFn, StatusEndpoints};
+use crate::log::MountLog;
+use crate::plan::MountPlan;
 use crate::stalls;
-use crate::stats::{self, Numbers, Process};
+use crate::stats::{self, MountStats, ProcessStats};
 
 /// What the kernel reads ahead by itself.
 const KERNELS_OWN_READ_AHEAD: u64 = 128 << 10;
@@ -23,7 +23,7 @@ const KERNELS_OWN_READ_AHEAD: u64 = 128 << 10;
 ///
 /// # Errors
 /// The origin's refusal, or the source is an object.
-pub fn list_root(client: &Arc<Client>, plan: &Plan) -> Result<(Tree, Option<String>), Error> {
+pub fn list_root(client: &Arc<Client>, plan: &MountPlan) -> Result<(Tree, Option<String>), Error> {
     let tree = Tree::new(client.clone(), plan.source.root.clone(), config(plan)).map_err(refused_root)?;
     let note = look_for_object(client, &plan.source.root, &tree)?;
     Ok((tree, note))
@@ -62,7 +62,7 @@ fn look_for_object(client: &Client, root: &Root, tree: &Tree) -> Result<Option<S
     )))
 }
 
-fn config(plan: &Plan) -> Config {
+fn config(plan: &MountPlan) -> Config {
     let mount = &plan.settings.mount;
     Config {
         uid: mount.uid.unwrap_or_else(|| rustix::process::getuid().as_raw()),
@@ -77,26 +77,26 @@ fn config(plan: &Plan) -> Config {
 }
 
 /// A folder that is mounted and served. Dropping it ends the mount; its status can be asked for until then.
-pub struct Session {
+pub struct MountSession {
     served: Option<flatout_mount::Session>,
-    look: Look,
-    log: Arc<Log>,
+    stats: StatsFn,
+    log: Arc<MountLog>,
     _stalls: mpsc::Sender<()>,
-    _open: Open,
+    _endpoints: ServedEndpoints,
 }
 
-impl Session {
+impl MountSession {
     /// Mounts the folder and serves it; the kernel's first request has been answered when this returns.
     ///
     /// # Errors
     /// The kernel's refusal of the mount.
     pub fn start(
-        plan: Plan,
+        plan: MountPlan,
         tree: Tree,
-        doors: Doors,
-        log: &Arc<Log>,
+        endpoints: StatusEndpoints,
+        log: &Arc<MountLog>,
         shutdown: &Shutdown,
-    ) -> Result<Session, Error> {
+    ) -> Result<MountSession, Error> {
         let (tree, timings) = (Arc::new(tree), Arc::<Timings>::default());
         let mounted = flatout_mount::mount(&options(&plan))?;
         let served = mounted.serve_timed(tree.clone(), teller(log), timings.clone())?;
@@ -104,15 +104,22 @@ impl Session {
         let granted = served.granted().clone();
         warn_of_short_reads(&granted, &plan.settings, log);
         let stalls = stalls::watch(plan.source.to_string(), served.watch(), tree.clone(), log.clone());
-        let counted = Counted { plan, granted, watch: served.watch(), timings, tree, began: Instant::now() };
-        let look: Look = Arc::new(move || counted.now());
-        let open = doors.open(&look).map_err(|error| no_threads(&error))?;
-        Ok(Session { served: Some(served), look, log: log.clone(), _stalls: stalls, _open: open })
+        let counted =
+            StatsSource { plan, granted, watch: served.watch(), timings, tree, began: Instant::now() };
+        let stats: StatsFn = Arc::new(move || counted.now());
+        let endpoints = endpoints.serve(&stats).map_err(|error| no_threads(&error))?;
+        Ok(MountSession {
+            served: Some(served),
+            stats,
+            log: log.clone(),
+            _stalls: stalls,
+            _endpoints: endpoints,
+        })
     }
 
-    /// Looks at the numbers of now, also when the session has ended.
-    pub fn look(&self) -> Look {
-        self.look.clone()
+    /// Looks at the statistics of now, also when the session has ended.
+    pub fn stats(&self) -> StatsFn {
+        self.stats.clone()
     }
 
     /// Serves until it is unmounted.
@@ -140,7 +147,7 @@ fn no_threads(error: &io::Error) -> Error {
 }
 
 /// A program sees an errno only: why stands in the log.
-fn teller(log: &Arc<Log>) -> flatout_mount::Tell {
+fn teller(log: &Arc<MountLog>) -> flatout_mount::Tell {
     let log = log.clone();
     Arc::new(move |error| {
         // Somebody who was killed does not want to know any more.
@@ -157,7 +164,7 @@ fn teller(log: &Arc<Log>) -> flatout_mount::Tell {
     })
 }
 
-fn options(plan: &Plan) -> flatout_mount::Options {
+fn options(plan: &MountPlan) -> flatout_mount::Options {
     let mount = &plan.settings.mount;
     let cores = || std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8) as u32;
     flatout_mount::Options {
@@ -172,7 +179,7 @@ fn options(plan: &Plan) -> flatout_mount::Options {
 }
 
 /// Once: buffered readers get 128 KiB at a time where nobody may raise it, and that is half the speed.
-fn warn_of_short_reads(granted: &Granted, settings: &Settings, log: &Log) {
+fn warn_of_short_reads(granted: &Granted, settings: &Settings, log: &MountLog) {
     let wanted = settings.mount.read_ahead_bytes;
     let stuck = granted.read_ahead_bytes.is_some_and(|bytes| bytes <= KERNELS_OWN_READ_AHEAD);
     if let Some(remedy) = granted.remedy.as_ref().filter(|_| stuck && wanted > KERNELS_OWN_READ_AHEAD) {
@@ -184,10 +191,10 @@ fn warn_of_short_reads(granted: &Granted, settings: &Settings, log: &Log) {
 
 /// Ends a session from another thread, also one that is still about to be mounted.
 #[derive(Clone, Default)]
-pub struct Shutdown(Arc<Mutex<State>>);
+pub struct Shutdown(Arc<Mutex<ShutdownState>>);
 
 #[derive(Default)]
-struct State {
+struct ShutdownState {
     unmounter: Option<Unmounter>,
     is_requested: bool,
 }
@@ -220,8 +227,8 @@ impl Shutdown {
 }
 
 /// What the numbers are made of.
-struct Counted {
-    plan: Plan,
+struct StatsSource {
+    plan: MountPlan,
     granted: Granted,
     watch: SessionWatch,
     timings: Arc<Timings>,
@@ -229,17 +236,17 @@ struct Counted {
     began: Instant,
 }
 
-impl Counted {
-    fn now(&self) -> Numbers {
-        let Counted { plan, granted, watch, timings, tree, began } = self;
+impl StatsSource {
+    fn now(&self) -> MountStats {
+        let StatsSource { plan, granted, watch, timings, tree, began } = self;
         let (asked, names, read) = (watch.stats(), tree.stats(), tree.client().reader_stats());
-        Numbers {
+        MountStats {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").into(),
             source: plan.source.to_string(),
             mount_point: plan.mount_point.display().to_string(),
             uptime_s: began.elapsed().as_secs_f64(),
-            kernel: stats::Kernel {
+            kernel: stats::KernelStats {
                 abi: format!("7.{}", granted.minor),
                 request_bytes: granted.request_bytes.into(),
                 read_ahead_bytes: granted.read_ahead_bytes.unwrap_or_default(),
@@ -251,12 +258,12 @@ impl Counted {
             reads: stats::reads(&asked, &read),
             names: stats::names(&names),
             origin: stats::origin(&tree.client().origins()),
-            memory: stats::Memory {
+            memory: stats::MemoryStats {
                 limit_bytes: plan.settings.memory_bytes,
                 content_bytes_now: read.held_bytes,
                 names_bytes_now: names.held_bytes_now,
             },
-            process: Process::look(),
+            process: ProcessStats::look(),
         }
     }
 }

@@ -10,7 +10,7 @@ use flatout_mount::SessionWatch;
 use flatout_settings::format_size;
 use flatout_tree::Tree;
 
-use crate::log::Log;
+use crate::log::MountLog;
 
 /// A wait of this length is worth a line.
 const LONG: Duration = Duration::from_secs(5);
@@ -21,7 +21,7 @@ const EVERY: Duration = Duration::from_secs(1);
 
 /// What is looked at.
 #[derive(Clone, Copy)]
-struct Seen {
+struct WaitSample {
     /// For how long the request that waits longest has, and how many have waited long.
     longest: Duration,
     long: usize,
@@ -31,7 +31,7 @@ struct Seen {
 
 /// Decides what is said. Pure.
 #[derive(Default)]
-struct Stalls {
+struct StallDetector {
     open: Option<Stall>,
     /// Of the time of a long wait, the newest last.
     received: VecDeque<(Instant, u64)>,
@@ -44,9 +44,9 @@ struct Stall {
     longest: Duration,
 }
 
-impl Stalls {
+impl StallDetector {
     /// What to say of what `source` does, if anything.
-    fn look(&mut self, source: &str, now: Instant, seen: Seen) -> Option<String> {
+    fn look(&mut self, source: &str, now: Instant, seen: WaitSample) -> Option<String> {
         self.received.push_back((now, seen.received));
         while self.received.front().is_some_and(|(at, _)| now.duration_since(*at) > LONG) {
             self.received.pop_front();
@@ -75,7 +75,7 @@ impl Stalls {
         }
     }
 
-    fn beginning(&self, source: &str, seen: Seen) -> String {
+    fn beginning(&self, source: &str, seen: WaitSample) -> String {
         let came = self.received.front().map_or(0, |(_, before)| seen.received - before);
         let origin = match came {
             0 => "it sends nothing".to_owned(),
@@ -90,16 +90,16 @@ impl Stalls {
 }
 
 /// Looks after the requests of a mount until what this returns is dropped.
-pub fn watch(source: String, watch: SessionWatch, tree: Arc<Tree>, log: Arc<Log>) -> mpsc::Sender<()> {
+pub fn watch(source: String, watch: SessionWatch, tree: Arc<Tree>, log: Arc<MountLog>) -> mpsc::Sender<()> {
     let (goes_on, ended) = mpsc::channel();
     let look = move || {
-        let mut stalls = Stalls::default();
+        let mut stalls = StallDetector::default();
         while ended.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
             let waits = watch.waits();
             let longest = waits.iter().max().copied().unwrap_or_default();
             let long = waits.iter().filter(|wait| **wait >= LONG).count();
             let received = tree.client().reader_stats().received_bytes;
-            if let Some(line) = stalls.look(&source, Instant::now(), Seen { longest, long, received }) {
+            if let Some(line) = stalls.look(&source, Instant::now(), WaitSample { longest, long, received }) {
                 log.say(&line);
             }
         }
@@ -115,11 +115,11 @@ mod tests {
 
     /// What is said of requests that wait so long, second by second, while so many bytes come in each.
     fn said(longest: impl IntoIterator<Item = u64>, bytes: u64) -> Vec<(u64, String)> {
-        let (mut stalls, start) = (Stalls::default(), Instant::now());
+        let (mut stalls, start) = (StallDetector::default(), Instant::now());
         let mut said = Vec::new();
         for (second, longest) in (0..).zip(longest) {
             let longest = Duration::from_secs(longest);
-            let seen = Seen { longest, long: usize::from(longest >= LONG), received: second * bytes };
+            let seen = WaitSample { longest, long: usize::from(longest >= LONG), received: second * bytes };
             let line = stalls.look("s3://b", start + Duration::from_secs(second), seen);
             said.extend(line.map(|line| (second, line)));
         }

@@ -7,8 +7,8 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use flatout_mount::{Holder, Life, Standing};
-use flatout_mounting::Running;
-use flatout_mounting::stats::{Numbers, Origin};
+use flatout_mounting::RunningMount;
+use flatout_mounting::stats::{MountStats, OriginTotals};
 use flatout_settings::format_size;
 
 use crate::args::Top;
@@ -64,8 +64,8 @@ pub fn run(args: &Top, console: &Console) -> Result<Exit, Failure> {
 }
 
 /// Those asked for; that there is none is an answer, but not where one was named.
-fn chosen(args: &Top, silent: &mut Vec<Standing>) -> Result<(Vec<Running>, Vec<DeadMount>), Failure> {
-    let mut running = flatout_mounting::running(&flatout_ambient::runtime_folders());
+fn chosen(args: &Top, silent: &mut Vec<Standing>) -> Result<(Vec<RunningMount>, Vec<DeadMount>), Failure> {
+    let mut running = flatout_mounting::running_mounts(&flatout_ambient::runtime_folders());
     let mut dead = dead(&running, silent);
     let Some(which) = &args.which else { return Ok((running, dead)) };
     // Without a slash at its end, by which the system would ask what is mounted there.
@@ -82,7 +82,7 @@ fn chosen(args: &Top, silent: &mut Vec<Standing>) -> Result<(Vec<Running>, Vec<D
 }
 
 /// Mounts whose process has gone. Those that do not answer are `silent`, and are not asked again: each look keeps a thread.
-fn dead(running: &[Running], silent: &mut Vec<Standing>) -> Vec<DeadMount> {
+fn dead(running: &[RunningMount], silent: &mut Vec<Standing>) -> Vec<DeadMount> {
     let is_served = |one: &Standing| running.iter().any(|running| running.serves(one));
     let mut dead = Vec::new();
     for standing in Standing::all() {
@@ -103,11 +103,11 @@ fn dead(running: &[Running], silent: &mut Vec<Standing>) -> Vec<DeadMount> {
 }
 
 /// Mounts that are not mounted here any more, and whom they are served for: as found `LOOK_FOR_HOLDERS` ago at most.
-fn held(running: &[Running], known: &mut HashMap<u32, (Instant, Vec<Holder>)>) -> Vec<HeldMount> {
+fn held(running: &[RunningMount], known: &mut HashMap<u32, (Instant, Vec<Holder>)>) -> Vec<HeldMount> {
     known.retain(|_, (at, _)| at.elapsed() < LOOK_FOR_HOLDERS);
     let mut held = Vec::new();
     for one in running {
-        let Numbers { pid, source, mount_point, .. } = &one.numbers;
+        let MountStats { pid, source, mount_point, .. } = &one.numbers;
         if !known.contains_key(pid) {
             let Some(holders) = one.held_elsewhere() else { continue };
             known.insert(*pid, (Instant::now(), holders));
@@ -122,14 +122,14 @@ fn held(running: &[Running], known: &mut HashMap<u32, (Instant, Vec<Holder>)>) -
     held
 }
 
-/// Numbers and when they were had.
+/// MountStats and when they were had.
 struct Look {
-    numbers: Numbers,
+    numbers: MountStats,
     at: Instant,
 }
 
 impl Look {
-    fn now(running: Running) -> Look {
+    fn now(running: RunningMount) -> Look {
         Look { numbers: running.numbers, at: Instant::now() }
     }
 }
@@ -198,7 +198,7 @@ fn served(looks: &[Look], before: &HashMap<u32, Look>, columns: Option<usize>) -
 
 fn row(look: &Look, before: Option<&Look>) -> Row {
     let now = &look.numbers;
-    let nothing = Numbers::default();
+    let nothing = MountStats::default();
     let (then, seconds) = match before {
         Some(before) => (&before.numbers, look.at.duration_since(before.at).as_secs_f64()),
         None => (&nothing, now.uptime_s),
@@ -228,7 +228,7 @@ fn row(look: &Look, before: Option<&Look>) -> Row {
 }
 
 /// What held the speed back longest since then.
-fn limit(now: &Origin, then: &Origin) -> String {
+fn limit(now: &OriginTotals, then: &OriginTotals) -> String {
     let since = |name: &String| now.limited_seconds[name] - then.limited_seconds.get(name).unwrap_or(&0.0);
     let longest = now.limited_seconds.keys().max_by(|one, other| since(one).total_cmp(&since(other)));
     longest.filter(|name| since(name) > 0.0).map_or("-".to_owned(), Clone::clone)
@@ -283,8 +283,12 @@ mod tests {
     use super::*;
 
     fn look(served: u64, hits: u64, waits: u64, at: Instant) -> Look {
-        let mut numbers =
-            Numbers { pid: 7, source: "s3://b".into(), mount_point: "/mnt".into(), ..Numbers::default() };
+        let mut numbers = MountStats {
+            pid: 7,
+            source: "s3://b".into(),
+            mount_point: "/mnt".into(),
+            ..MountStats::default()
+        };
         (numbers.bytes.served, numbers.uptime_s) = (served, 2.0);
         (numbers.reads.hits, numbers.reads.waits) = (hits, waits);
         Look { numbers, at }
@@ -339,9 +343,9 @@ mod tests {
 
     #[test]
     fn what_limits_is_what_did_so_longest_since_the_look_before() {
-        let origin = |seconds: &[(&str, f64)]| Origin {
+        let origin = |seconds: &[(&str, f64)]| OriginTotals {
             limited_seconds: seconds.iter().map(|(name, seconds)| ((*name).to_owned(), *seconds)).collect(),
-            ..Origin::default()
+            ..OriginTotals::default()
         };
         let (nothing, first) = (origin(&[]), origin(&[("ramp", 3.0), ("network", 1.0)]));
         let second = origin(&[("cpu", 0.5), ("ramp", 3.0), ("network", 2.0)]);

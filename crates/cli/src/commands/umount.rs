@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use flatout_mount::{Holder, Standing};
-use flatout_mounting::Running;
+use flatout_mounting::RunningMount;
 
 use crate::args::Umount;
 use crate::console::{Carries, Console};
@@ -25,7 +25,7 @@ pub fn run(args: &Umount, console: &Console) -> Result<Exit, Failure> {
     let standing = Standing::at(&args.mount_point)
         .map_err(|error| with_those_who_keep_it(Failure::from(error), &args.mount_point))?;
     // Whom to wait for; asked before it goes.
-    let served_by = flatout_mounting::running(&flatout_ambient::runtime_folders())
+    let served_by = flatout_mounting::running_mounts(&flatout_ambient::runtime_folders())
         .into_iter()
         .find(|running| running.serves(&standing));
     let stale = standing.is_stale();
@@ -52,12 +52,13 @@ pub fn run(args: &Umount, console: &Console) -> Result<Exit, Failure> {
 /// Where nothing is mounted there any more, and its process goes on for somebody else.
 fn with_those_who_keep_it(failure: Failure, mount_point: &Path) -> Failure {
     let path = mount_point.canonicalize().unwrap_or_else(|_| mount_point.to_owned());
-    let kept =
-        flatout_mounting::running(&flatout_ambient::runtime_folders()).into_iter().find_map(|running| {
+    let kept = flatout_mounting::running_mounts(&flatout_ambient::runtime_folders()).into_iter().find_map(
+        |running| {
             let was_there = Path::new(&running.numbers.mount_point) == path;
             let holders = was_there.then(|| running.held_elsewhere())??;
             Some((running.numbers.pid, Holder::list(&holders)?))
-        });
+        },
+    );
     match kept {
         Some((pid, list)) => failure.with_hint(format!("{list}: process {pid} serves it until that ends")),
         None => failure,
@@ -65,11 +66,11 @@ fn with_those_who_keep_it(failure: Failure, mount_point: &Path) -> Failure {
 }
 
 /// Until its process has gone, or somebody is seen who keeps it: those. With `lazy` there is one look, and no wait.
-fn wait_for(running: &Running, standing: &Standing, lazy: bool) -> Result<Vec<Holder>, Failure> {
-    let Running { socket, numbers } = running;
+fn wait_for(running: &RunningMount, standing: &Standing, lazy: bool) -> Result<Vec<Holder>, Failure> {
+    let RunningMount { socket, numbers } = running;
     // Its socket goes with the process, and so does its number.
     let is_there =
-        || is_alive(numbers.pid) || socket.exists() && flatout_mounting::look_again(socket).is_some();
+        || is_alive(numbers.pid) || socket.exists() && flatout_mounting::stats_of(socket).is_some();
     let (start, mut next_look) = (Instant::now(), if lazy { Duration::ZERO } else { FIRST_LOOK });
     while is_there() {
         if start.elapsed() >= next_look {
@@ -81,7 +82,7 @@ fn wait_for(running: &Running, standing: &Standing, lazy: bool) -> Result<Vec<Ho
             next_look = 2 * start.elapsed();
         }
         // The socket of one that serves nobody any more is closed.
-        if start.elapsed() > STILL_SERVES && flatout_mounting::look_again(socket).is_some() {
+        if start.elapsed() > STILL_SERVES && flatout_mounting::stats_of(socket).is_some() {
             return Ok(vec![Holder::unseen()]);
         }
         if start.elapsed() > PATIENCE {

@@ -5,8 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use flatout_engine::Dialect;
-use flatout_mounting::options::{self, OptionError};
-use flatout_mounting::{MountSource, Plan};
+use flatout_mounting::{MountOptions, MountPlan, MountSource, OptionError};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
@@ -17,7 +16,7 @@ use crate::origin;
 
 /// Everything decided: the mount, and what the command does around it.
 pub struct MountCommand {
-    pub plan: Plan,
+    pub plan: MountPlan,
     pub knobs: Knobs,
     pub foreground: bool,
     pub silent: bool,
@@ -33,7 +32,7 @@ impl MountCommand {
     /// # Errors
     /// Something of what was typed is wrong, or the mount point is no place to mount on.
     pub fn of(args: &Mount) -> Result<MountCommand, Failure> {
-        let mut options = options::read(&args.options, args.last_counts).map_err(refused_option)?;
+        let mut options = MountOptions::parse(&args.options, args.last_counts).map_err(refused_option)?;
         let source = source(&args.source)?;
         let knobs = Knobs::clone(&args.knobs).behind(std::mem::take(&mut options.knobs));
         let found = flatout_ambient::gather(knobs.given())?;
@@ -41,7 +40,7 @@ impl MountCommand {
         notes.extend(found.notes);
         let warnings = found.warnings.into_iter().filter(|(about, _)| *about == source.dialect);
         notes.extend(warnings.map(|(_, warning)| warning));
-        let plan = Plan::new(source, &args.mount_point, found.settings, &options)?;
+        let plan = MountPlan::new(source, &args.mount_point, found.settings, &options)?;
         let foreground = args.foreground || options.foreground;
         let log = args.log.clone().or(options.log);
         let stats = args.stats.clone().or(options.stats);
@@ -122,7 +121,8 @@ mod tests {
 
     #[test]
     fn an_option_that_nobody_knows_has_a_hint() {
-        let refused = |option: &str| refused_option(options::read(&[option.to_owned()], false).unwrap_err());
+        let refused =
+            |option: &str| refused_option(MountOptions::parse(&[option.to_owned()], false).unwrap_err());
         let shown = refused("frobnicate=1").to_string();
         assert!(
             shown.contains("mount: -o frobnicate: is no option\n  hint: `flatout mount --help`"),

@@ -8,9 +8,8 @@ use std::sync::{Arc, mpsc};
 
 use flatout_engine::Client;
 use flatout_mount::Holder;
-use flatout_mounting::log::{self, Log};
-use flatout_mounting::stats::Numbers;
-use flatout_mounting::{Doors, Look, Session, Shutdown};
+use flatout_mounting::stats::MountStats;
+use flatout_mounting::{MountLog, MountSession, Shutdown, StatsFn, StatusEndpoints};
 use flatout_tree::Tree;
 use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::Signals;
@@ -39,15 +38,15 @@ pub fn try_root(command: &MountCommand, console: &Console) -> Result<Option<Stri
 /// The origin's refusal of the root, the kernel's of the mount, or a session that broke.
 pub fn run(command: MountCommand, console: &Console, in_background: bool) -> Result<Exit, Failure> {
     let _armed = console.interrupt.arm();
-    let doors = doors(command.metrics)?;
+    let endpoints = endpoints(command.metrics)?;
     let client = Arc::new(client(&command, console)?);
-    let log = Arc::new(Log::new(on_terminal(console.is_quiet())));
+    let log = Arc::new(MountLog::new(on_terminal(console.is_quiet())));
     let told = log.clone();
     // Without a thread for it the log lacks outages, and nothing else.
     let _ = client.on_outages(move |news| told.say(&news.to_string()));
     let (tree, note) = list_root(&command, &client, console)?;
     note.iter().for_each(|note| log.say(note));
-    if doors.socket().is_none() {
+    if endpoints.socket().is_none() {
         log.say("mount: `flatout top` will not show it: no folder for its socket can be written to: set XDG_RUNTIME_DIR to one");
     }
     let MountCommand { plan, silent, log: log_file, stats: stats_file, .. } = command;
@@ -56,16 +55,16 @@ pub fn run(command: MountCommand, console: &Console, in_background: bool) -> Res
         mount_point: plan.mount_point.display().to_string(),
         pid: std::process::id(),
         log: None,
-        socket: doors.socket().map(|path| path.display().to_string()),
-        metrics: doors.metrics(),
+        socket: endpoints.socket().map(|path| path.display().to_string()),
+        metrics: endpoints.metrics_url(),
         note,
     };
     // From before there is a mount, so that no signal leaves one behind.
     let shutdown = Shutdown::default();
     unmount_on_signal(console, &shutdown, &log, &said.mount_point);
-    let mut session = Session::start(plan, tree, doors, &log, &shutdown)?;
-    let look = session.look();
-    write_on_request(&look, stats_file.clone(), &log);
+    let mut session = MountSession::start(plan, tree, endpoints, &log, &shutdown)?;
+    let stats = session.stats();
+    write_on_request(&stats, stats_file.clone(), &log);
 
     match in_background {
         false => stands_here(&said, silent, console)?,
@@ -75,7 +74,7 @@ pub fn run(command: MountCommand, console: &Console, in_background: bool) -> Res
     let ended = session.wait();
     notify::tell("STOPPING=1");
     if let Some(path) = &stats_file {
-        write(path, &look(), &log);
+        write(path, &stats(), &log);
     }
     drop(session);
     origin::remember(&client);
@@ -93,8 +92,8 @@ pub fn run(command: MountCommand, console: &Console, in_background: bool) -> Res
 }
 
 /// A port that is taken is no surprise of later: this is before anything is mounted.
-fn doors(metrics: Option<SocketAddr>) -> Result<Doors, Failure> {
-    Doors::make(&flatout_ambient::runtime_folders(), metrics).map_err(|error| {
+fn endpoints(metrics: Option<SocketAddr>) -> Result<StatusEndpoints, Failure> {
+    StatusEndpoints::bind(&flatout_ambient::runtime_folders(), metrics).map_err(|error| {
         let address = metrics.map(|address| address.to_string()).unwrap_or_default();
         let failure = Failure::local("mount", format!("--metrics {address}"), &error);
         match error.kind() {
@@ -156,14 +155,14 @@ fn stands_here(said: &Mounted, silent: bool, console: &Console) -> Result<(), Fa
 }
 
 /// Tells the one that started us, and lets go of what it gave us. `asked`: where the log is to be.
-fn detach(said: &mut Mounted, asked: Option<&Path>, log: &Log) -> Result<(), Failure> {
+fn detach(said: &mut Mounted, asked: Option<&Path>, log: &MountLog) -> Result<(), Failure> {
     let opened = match asked {
         Some(path) => {
             let refused = |error| {
                 Failure::local("mount", path.display(), &error).with_hint("--log FILE names another place")
             };
             let path = std::path::absolute(path).map_err(refused)?;
-            let file = log::open(&path).map_err(refused)?;
+            let file = flatout_mounting::open_log(&path).map_err(refused)?;
             Some((path, file))
         }
         None => {
@@ -171,7 +170,7 @@ fn detach(said: &mut Mounted, asked: Option<&Path>, log: &Log) -> Result<(), Fai
             let state = flatout_ambient::log_folder().into_iter();
             let beside = flatout_ambient::runtime_folders().into_iter();
             let folders = state.chain(beside.filter(|folder| flatout_mounting::is_own_folder(folder)));
-            log::open_first(Path::new(&said.mount_point), folders)
+            flatout_mounting::open_first_log(Path::new(&said.mount_point), folders)
         }
     };
     match &opened {
@@ -192,28 +191,28 @@ fn detach(said: &mut Mounted, asked: Option<&Path>, log: &Log) -> Result<(), Fai
 }
 
 /// At each SIGUSR1 the numbers go to the file of `--stats`, else to the log.
-fn write_on_request(look: &Look, stats: Option<PathBuf>, log: &Arc<Log>) {
-    let (look, log) = (look.clone(), log.clone());
+fn write_on_request(stats: &StatsFn, file: Option<PathBuf>, log: &Arc<MountLog>) {
+    let (stats, log) = (stats.clone(), log.clone());
     // Without the thread a SIGUSR1 does what it always does; nobody asked for it yet.
     let Ok(mut signals) = Signals::new([SIGUSR1]) else { return };
     let _ = std::thread::Builder::new().name("stats".into()).spawn(move || {
         for _ in signals.forever() {
-            match &stats {
-                Some(path) => write(path, &look(), &log),
-                None => log.say(look().json().trim_end()),
+            match &file {
+                Some(path) => write(path, &stats(), &log),
+                None => log.say(stats().json().trim_end()),
             }
         }
     });
 }
 
-fn write(path: &Path, numbers: &Numbers, log: &Log) {
-    if let Err(error) = fs::write(path, numbers.json()) {
+fn write(path: &Path, stats: &MountStats, log: &MountLog) {
+    if let Err(error) = fs::write(path, stats.json()) {
         log.say(&format!("stats: {}: {}", path.display(), flatout_engine::plain(&error)));
     }
 }
 
 /// The first signal unmounts unless somebody still uses it, the second takes it out of sight all the same.
-fn unmount_on_signal(console: &Console, shutdown: &Shutdown, log: &Arc<Log>, place: &str) {
+fn unmount_on_signal(console: &Console, shutdown: &Shutdown, log: &Arc<MountLog>, place: &str) {
     let (shutdown, log, place) = (shutdown.clone(), log.clone(), place.to_owned());
     console.interrupt.take_over(move |count| {
         let lazy = count > 1;
