@@ -16,7 +16,7 @@ use flatout_wire::range::Span;
 use crate::console::{Carries, Console};
 use crate::failure::Failure;
 use crate::progress::Bar;
-use crate::signal::Armed;
+use crate::signal::CancelOnSignal;
 use crate::{stdout, sys};
 
 /// What is fetched, and by whom.
@@ -155,7 +155,7 @@ impl Download<'_> {
 }
 
 /// Starts a transfer that a signal cancels while the guard lives.
-pub fn start(client: &Client, get: Get, console: &Console) -> Result<(Transfer, Armed), Error> {
+pub fn start(client: &Client, get: Get, console: &Console) -> Result<(Transfer, CancelOnSignal), Error> {
     let armed = console.interrupt.arm();
     let transfer = client.get(get)?;
     let switch = transfer.cancel_switch();

@@ -34,8 +34,12 @@ static LOOK_AT_STDOUT: extern "C" fn() = look_at_stdout;
 
 /// CPU seconds that this process has used, user and system, over all its threads.
 pub fn cpu_seconds() -> f64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+    // SAFETY: rusage is plain integers, for which all zero bits are a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is a live rusage that the call fills; RUSAGE_SELF with a valid pointer cannot fail.
+    unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
 /// Clock ticks per second, the unit of CPU time in `/proc/PID/stat`.

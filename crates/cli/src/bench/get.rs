@@ -166,7 +166,7 @@ impl<'a> Bench<'a> {
         let armed = self.console.interrupt.arm();
         // It goes after the child: a child that a signal ends removes nothing. [`refuse_existing`] made sure that it is ours.
         let _removed = match &self.spec.landing {
-            Landing::File(path) => Some(self.console.interrupt.temporary(path)),
+            Landing::File(path) => Some(self.console.interrupt.temporary_files().register(path)),
             _ => None,
         };
         let mut child = spawn().map_err(failed)?;

@@ -214,7 +214,7 @@ fn write(path: &Path, stats: &MountStats, log: &MountLog) {
 /// The first signal unmounts unless somebody still uses it, the second takes it out of sight all the same.
 fn unmount_on_signal(console: &Console, shutdown: &Shutdown, log: &Arc<MountLog>, place: &str) {
     let (shutdown, log, place) = (shutdown.clone(), log.clone(), place.to_owned());
-    console.interrupt.take_over(move |count| {
+    console.interrupt.handle(move |count| {
         let lazy = count > 1;
         match shutdown.request(lazy) {
             Ok(holders) => {
