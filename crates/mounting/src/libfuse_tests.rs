@@ -1,4 +1,4 @@
-//! The page that is written from the tables.
+//! The page that is generated from the tables.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -10,17 +10,7 @@ fn page() -> String {
     let mut page = "\
 # Coming from other mounts: options of libfuse, s3fs, mountpoint-s3 and goofys
 
-`flatout mount s3://BUCKET/PREFIX /mnt` takes in `-o`, and so in fstab, the options that every mount made with libfuse has, and those
-that s3fs, mountpoint-s3 and goofys have besides. Three things may become of one:
-
-- It means something here: it is the knob that the table names.
-- It has **no effect** and does no harm: it is taken, and one line names all of these.
-- It would be missed: it is **refused**, with the reason and what to write instead. An option that is refused and has no default may
-  be stated with an empty value.
-
-The same here under the same name: `ro`, `uid`, `gid`, `allow_other`, `default_permissions`, `nonempty`, `max_background`, `region`,
-`profile`, `retries`, `file-mode`, `dir-mode`, `endpoint-url`, `no-sign-request`, `part-size`, `foreground`. Dashes and underscores are the same, and
-dashes in front are left out. [mount.md](mount.md) has all of ours, [from-ossfs.md](from-ossfs.md) those of ossfs 2.0.
+Name the bucket and prefix as the source, and keep the options in `-o` or in fstab:
 
     # s3fs models:/llama /mnt -o url=https://minio:9000,use_path_request_style,umask=022,ro
     flatout mount s3://models/llama /mnt -o url=https://minio:9000,use_path_request_style,umask=022,ro
@@ -28,8 +18,21 @@ dashes in front are left out. [mount.md](mount.md) has all of ours, [from-ossfs.
     # mount-s3 models /mnt --prefix llama/ --read-only --metadata-ttl 60 --region eu-central-1
     flatout mount s3://models/llama /mnt -o read-only,metadata-ttl=60,region=eu-central-1
 
+Dashes and underscores are the same, and dashes in front are ignored. An option has one of three
+results:
+
+- It means something here: it sets the option that the table names.
+- It has **no effect** and does no harm: it is accepted, and one line names all such options.
+- It would be missed: it is **refused**, with the reason and what to write instead. If it has no
+  default, an empty value is accepted.
+
+These are the same under the same name: `ro`, `uid`, `gid`, `allow_other`, `default_permissions`,
+`nonempty`, `max_background`, `region`, `profile`, `retries`, `file-mode`, `dir-mode`,
+`endpoint-url`, `no-sign-request`, `part-size`, `foreground`. [mount.md](mount.md) has all options,
+[from-ossfs.md](from-ossfs.md) those of ossfs 2.0.
+
 This page is generated from `crates/mounting/src/libfuse.rs`:
-`FLATOUT_BLESS=1 cargo test -p flatout-mounting libfuse` writes it anew.
+`FLATOUT_BLESS=1 cargo test -p flatout-mounting libfuse` writes it.
 "
     .to_owned();
     for table in TABLES {
@@ -51,6 +54,6 @@ fn the_page_is_what_the_tables_say() {
     let written = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         written == page(),
-        "FLATOUT_BLESS=1 cargo test -p flatout-mounting libfuse writes docs/from-libfuse.md anew"
+        "FLATOUT_BLESS=1 cargo test -p flatout-mounting libfuse writes docs/from-libfuse.md"
     );
 }
