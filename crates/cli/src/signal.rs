@@ -1,4 +1,5 @@
-//! SIGINT, SIGTERM and the hang-up of a terminal: the first ends the work in good order, a second one, or too long a delay, at once.
+//! SIGINT, SIGTERM and the hang-up of a terminal. The first signal ends the work in good order; a second one, or too
+//! long a delay, ends the program at once.
 
 use std::fs;
 use std::io;
@@ -79,8 +80,8 @@ impl Interrupt {
         CancelOnSignal { interrupt: self.clone(), id }
     }
 
-    /// From here on neither a second signal nor a delay ends the program: `run` is called for each signal, counted from 1, and
-    /// sees to the end. It is called for a signal that came before, too.
+    /// From here on neither a second signal nor a delay ends the program: `run` is called for each signal,
+    /// counted from 1, and sees to the end. It is called for a signal that came before, too.
     pub fn handle(&self, run: impl Fn(u32) + Send + Sync + 'static) {
         let mut state = self.state();
         let was_raised = state.raised.is_some();

@@ -1,4 +1,5 @@
-//! Files and folders that must not stay: each goes with its value, and all of them with a program that ends at once.
+//! Files and folders that must not stay: each goes with its value, and all of them with a program that ends
+//! at once.
 
 use std::fs::{self, File};
 use std::io;

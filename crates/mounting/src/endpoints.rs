@@ -1,4 +1,5 @@
-//! Where the status of a mount can be asked for: a socket of its user's, `mount-PID.sock`, and a port for Prometheus.
+//! Where the status of a mount can be asked for: a socket of its user's, `mount-PID.sock`, and a port for
+//! Prometheus.
 
 use std::fs;
 use std::io;
@@ -30,7 +31,8 @@ pub(crate) struct ServedEndpoints {
 }
 
 impl StatusEndpoints {
-    /// The socket in the first of `folders` where one can be made, else none; the port of `metrics`, or an error.
+    /// The socket in the first of `folders` where one can be made, else none; the port of `metrics`, or an
+    /// error.
     ///
     /// # Errors
     /// The address of `metrics` cannot be listened on.
@@ -95,13 +97,13 @@ fn bind(folder: &Path) -> Option<(UnixListener, SocketGuard)> {
     Some((listener, guard))
 }
 
-/// Whether it is a folder that nobody else can write to; it is made where what it lies in is there. Below /tmp somebody else may
-/// have made it: then it is not for what is ours.
+/// Whether only this user can write to the folder. It is made if its parent is there. Below /tmp another user
+/// may have made it: it is not used then.
 pub fn is_own_folder(folder: &Path) -> bool {
     if !folder.parent().is_some_and(Path::is_dir) {
         return false;
     }
-    // Where it is there already, or cannot be made, the look tells.
+    // Whether this succeeded shows below.
     let _ = fs::DirBuilder::new().mode(0o700).create(folder);
     let Ok(known) = fs::symlink_metadata(folder) else { return false };
     let own = fs::metadata("/proc/self").ok().map(|process| process.uid());

@@ -1,58 +1,58 @@
-//! Options as other mounts have them: what each means here, or why it means nothing. The tables are next door, and docs/from-ossfs.md
-//! and docs/from-libfuse.md are written from them.
+//! Options of other mounts: what each means here, or why it means nothing. The tables are in `ossfs.rs` and
+//! `libfuse.rs`; docs/from-ossfs.md and docs/from-libfuse.md are generated from them.
 
 use crate::{libfuse, ossfs};
 
-/// An option by the name that another mount gave it.
+/// An option of another mount.
 #[derive(Debug)]
 pub struct ForeignOption {
     pub name: &'static str,
-    /// There; the pages show it.
+    /// Its default there; the pages show it.
     #[allow(dead_code, reason = "the pages are written by tests")]
     pub default: &'static str,
     pub meaning: OptionMeaning,
 }
 
-/// What becomes of it here.
+/// What an option of another mount does here.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum OptionMeaning {
-    /// The same as this knob, its value in another unit.
+    /// Sets this knob; the value is in another unit.
     Knob(&'static str, ValueUnit),
-    /// This knob, with this value.
+    /// Sets this knob to this value.
     Sets(&'static str, &'static str),
-    /// An option of ours by another name, with the same values.
+    /// Is another name of this option of ours.
     Same(&'static str),
-    /// The address of the origin, in either dialect.
+    /// Sets the address of the origin, in either dialect.
     Endpoint,
-    /// Which permission bits files and folders go without; one of their own is stronger.
+    /// Removes permission bits from files and folders; an option for one of the two is stronger.
     Umask,
-    /// Which permission bits this knob, `file-mode` or `dir-mode`, goes without.
+    /// Removes permission bits from this knob, `file-mode` or `dir-mode`.
     Mask(&'static str),
-    /// `metrics` on 127.0.0.1.
+    /// Sets `metrics` on 127.0.0.1.
     MetricsPort,
-    /// It is so here: these values are taken, others are refused, and why.
+    /// States how it is here: these values are accepted, others are refused, and why.
     Is(&'static [&'static str], &'static str),
-    /// It is taken and does nothing, which one line says; why.
+    /// Has no effect, which one line says; why.
     Idle(&'static str),
-    /// Why.
+    /// Is refused; why.
     Refused(&'static str),
 }
 
-/// How others write what a knob takes.
+/// How another mount writes the value of a knob.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ValueUnit {
-    /// A fraction may follow.
+    /// Seconds, perhaps with a fraction.
     Seconds,
-    /// Bytes; 0 leaves it open.
+    /// Bytes; 0 is `auto`.
     Bytes,
     Milliseconds,
-    /// As the knob takes it.
+    /// The knob's own form.
     Same,
-    /// Alone, or with `1`, `0`, `true` or `false`.
+    /// No value, or `1`, `0`, `true` or `false`.
     Switch,
     /// `true` is the path style.
     PathStyle,
-    /// Several, with one of `,;|:` or a space between.
+    /// Several values, separated by one of `,;|` or a space.
     List,
 }
 
@@ -60,19 +60,19 @@ pub const fn row(name: &'static str, default: &'static str, meaning: OptionMeani
     ForeignOption { name, default, meaning }
 }
 
-/// The option of that name, with dashes or underscores. Where several mounts have it, it means the same.
+/// The option of that name, with dashes or underscores. If several mounts have it, it means the same.
 pub fn row_of(name: &str) -> Option<&'static ForeignOption> {
     let bare = |name: &str| name.replace('-', "_");
     rows().find(|row| bare(row.name) == bare(name))
 }
 
-/// Every one of every table.
+/// The options of all tables.
 pub fn rows() -> impl Iterator<Item = &'static ForeignOption> {
     ossfs::ROWS.iter().chain(libfuse::TABLES.iter().flat_map(|table| table.rows))
 }
 
 impl ValueUnit {
-    /// A value of theirs as the knob takes it; several for a list.
+    /// Converts a value to the knob's own form; a list has several.
     ///
     /// # Errors
     /// The end of a sentence: what to write.
@@ -103,7 +103,7 @@ impl ValueUnit {
     }
 }
 
-/// libfuse writes `1.0`.
+/// Whole or decimal seconds: libfuse writes `1.0`.
 fn seconds(text: &str) -> Result<String, String> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let wrong = |_| format!("'{text}' is no number: write seconds");
@@ -113,7 +113,7 @@ fn seconds(text: &str) -> Result<String, String> {
     })
 }
 
-/// Permission bits without those of a mask, as a knob takes them.
+/// All permission bits but those of a mask, in the knob's own form.
 ///
 /// # Errors
 /// The end of a sentence: what to write.
@@ -133,7 +133,7 @@ fn number(text: &str, what: &str) -> Result<String, String> {
     is_number.then(|| text.to_owned()).ok_or_else(|| format!("'{text}' is no number: write {what}"))
 }
 
-/// What a page says of it.
+/// The cell of a page.
 #[cfg(test)]
 pub fn described(meaning: OptionMeaning) -> String {
     match meaning {

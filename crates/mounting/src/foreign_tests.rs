@@ -28,7 +28,8 @@ fn every_row_names_what_there_is() {
     }
 }
 
-/// What mounts do by default is taken where it means something here, so that a list of all options is no wall.
+/// What mounts do by default is taken where it means something here, so that a list of all options is no
+/// wall.
 #[test]
 fn defaults_of_others_are_taken_where_they_mean_something() {
     for row in rows().filter(|row| !row.default.is_empty()) {

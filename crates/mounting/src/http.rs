@@ -1,4 +1,5 @@
-//! The HTTP server of the status endpoints: GET for scrapers, curl and `flatout top`, one response a connection.
+//! The HTTP server of the status endpoints: GET for scrapers, curl and `flatout top`, one response a
+//! connection.
 
 use std::convert::Infallible;
 use std::io::{self, Read, Write};
@@ -83,7 +84,8 @@ async fn accept<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let free = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let Ok(stream) = std::future::poll_fn(&mut poll_accept).await else {
-            // No descriptors left, or a connection that went before it was accepted: not to be asked again at once.
+            // No descriptors left, or a connection that went before it was accepted: not to be asked again at
+            // once.
             sleep(Duration::from_millis(50)).await;
             continue;
         };

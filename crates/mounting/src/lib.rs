@@ -1,8 +1,9 @@
-//! A mount as a library: from options and a source to a folder that is served, with its log, its numbers and its end.
+//! A mount as a library: from options and a source to a folder that is served, with its log, statistics and end.
 //!
-//! A face (the command line, a CSI driver) reads arguments, environment and keys, and makes a client; it hands over a [`MountPlan`] and
-//! decides where lines go. [`list_root`] asks the origin for the root, [`MountSession::start`] mounts the folder, [`Shutdown`] ends it
-//! from elsewhere. Nothing here writes to a terminal, reads argv or the environment, or ends the process.
+//! A face (the command line, a CSI driver) reads arguments, environment and keys, makes a client and a
+//! [`MountPlan`], and decides where lines go. [`list_root`] asks the origin for the root, [`MountSession::start`]
+//! mounts the folder and serves it, [`Shutdown`] ends it from another thread. This crate does not write to a
+//! terminal, read argv or the environment, or end the process.
 
 #![forbid(unsafe_code)]
 

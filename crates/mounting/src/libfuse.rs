@@ -1,5 +1,5 @@
-//! Options of mounts made with libfuse, and those that s3fs, mountpoint-s3 and goofys have besides: docs/from-libfuse.md is written
-//! from these tables.
+//! Options of mounts made with libfuse, and those that s3fs, mountpoint-s3 and goofys have besides:
+//! docs/from-libfuse.md is written from these tables.
 
 use crate::foreign::OptionMeaning::{Endpoint, Idle, Is, Knob, Mask, Refused, Same as Named, Sets, Umask};
 use crate::foreign::ValueUnit::{PathStyle, Same, Seconds, Switch};

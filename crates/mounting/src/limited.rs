@@ -1,16 +1,16 @@
-//! What holds a speed back, as documents say it.
+//! What limits a speed, as it stands in JSON.
 
 use flatout_engine::LimitedBy;
 use serde::{Deserialize, Serialize};
 
-/// What limits, in words and figures; also from a bench child to its parent.
+/// What limits a speed, in words and figures; a bench child also sends it to its parent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Limited {
     /// One word: `network`, `cpu`, …
     pub by: String,
-    /// For people.
+    /// A sentence for people.
     pub says: String,
-    /// The figures of the words, by name.
+    /// The figures of the sentence, by name.
     #[serde(flatten)]
     figures: serde_json::Map<String, serde_json::Value>,
 }

@@ -1,5 +1,5 @@
-//! Where a mount writes what goes wrong: to whatever its caller shows people, or to a file with times. What goes wrong a
-//! thousand times a second is written a few times a minute.
+//! Where a mount writes what goes wrong: to whatever its caller shows people, or to a file with times. What
+//! goes wrong a thousand times a second is written a few times a minute.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 use flatout_wire::time;
 use flatout_wire::words::one_line;
 
-/// Lines of one kind in a [`WINDOW`]; what comes after is counted only.
+/// Lines of one kind in a [`WINDOW`]; further ones are only counted.
 const LINES_MAX: u64 = 10;
 const WINDOW: Duration = Duration::from_secs(60);
 
@@ -29,12 +29,12 @@ struct LogState {
     kinds: HashMap<&'static str, RecentLines>,
 }
 
-/// How often something has been said of late.
+/// The lines of one kind in this window.
 struct RecentLines {
     since: Instant,
     said: u64,
     swallowed: u64,
-    /// What it was about in this window.
+    /// What they were about.
     about: Vec<String>,
 }
 
@@ -52,13 +52,13 @@ impl MountLog {
         });
     }
 
-    /// A line that is said whenever it comes.
+    /// Writes a line.
     pub fn say(&self, line: &str) {
         self.state().write(line);
     }
 
-    /// A line of a kind of which there may be many: `kind` bounds them. What it is about is told once in a while: the kernel asks again
-    /// for what failed, and a program does too.
+    /// Writes a line unless there were many of its `kind`, or one `about` the same thing: kernel and programs
+    /// repeat requests that failed.
     pub fn say_some(&self, kind: &'static str, about: &str, line: &str) {
         let mut state = self.state();
         let now = Instant::now();
@@ -79,7 +79,7 @@ impl MountLog {
 }
 
 impl LogState {
-    /// Whether a line about this was said already in the window of its kind; it is noted as said.
+    /// Whether a line about this was written in the window of its kind; notes it as written.
     fn was_said(&mut self, kind: &'static str, about: &str, now: Instant) -> bool {
         let known = self.kind(kind, now);
         let was_said = known.about.iter().any(|said| said == about);
@@ -99,7 +99,7 @@ impl LogState {
         known
     }
 
-    /// Whether a line of this kind may be said now, and how many were not since the last one.
+    /// How many lines of this kind were left out since the last one; `None` if this one is left out too.
     fn turn(&mut self, kind: &'static str, now: Instant) -> Option<u64> {
         let known = self.kind(kind, now);
         if known.said >= LINES_MAX {
@@ -120,7 +120,8 @@ fn now() -> String {
     time::format_iso(now.map_or(0, |now| now.as_secs()))
 }
 
-/// A file named after the mount point, in the first of `folders` that can be written to. `None` where none can.
+/// A file named after the mount point, in the first of `folders` that can be written to. `None` where none
+/// can.
 pub fn open_first_log(
     mount_point: &Path,
     folders: impl IntoIterator<Item = PathBuf>,
@@ -135,7 +136,7 @@ pub fn open_first_log(
     })
 }
 
-/// Opens it to write behind what is there; its folder is made, for its user alone.
+/// Opens a log to append to. Its folder is made, for this user alone.
 ///
 /// # Errors
 /// The kernel's own.

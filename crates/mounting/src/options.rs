@@ -1,5 +1,5 @@
-//! What `-o` says: mount(8)'s own words, every knob, names of libfuse, ossfs 2.0 and others. What nobody knows is an error with the
-//! nearest name.
+//! Parses the options of `-o`: those of mount(8), every knob, and the names of libfuse, ossfs 2.0 and others.
+//! An unknown option is an error with the nearest name.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,26 +10,26 @@ use flatout_wire::words::masked;
 
 use crate::foreign::{self, OptionMeaning, without_mask};
 
-/// The options of one mount, whatever form they were written in.
+/// The options of one mount.
 #[derive(Debug, Default, PartialEq)]
 pub struct MountOptions {
-    /// By name, each a value that its knob takes.
+    /// Name and value of each knob, in the knob's own unit.
     pub knobs: Vec<(&'static str, String)>,
-    /// Words that mount(2) has a flag for: `nosuid`.
+    /// Options that mount(2) has a flag for: `nosuid`.
     pub system: Vec<String>,
-    /// The kernel does not compare the permission bits with who asks.
+    /// The kernel does not check the permission bits.
     pub no_permissions: bool,
     pub foreground: bool,
-    /// A folder that holds something may be covered.
+    /// The mount point may hold files, which the mount covers.
     pub nonempty: bool,
     pub metrics: Option<SocketAddr>,
     pub log: Option<PathBuf>,
     pub stats: Option<PathBuf>,
-    /// What is true of what was written, and may not be what was wanted.
+    /// Lines to show: an option was accepted, and may not do what its author wants.
     pub notes: Vec<String>,
-    /// The permission bits that a umask leaves, for files and folders that have none of their own.
+    /// The permission bits that a umask leaves, for files and folders without bits of their own.
     umask: Option<String>,
-    /// Options of others that do nothing here, and why.
+    /// Options of other mounts without effect here, and why.
     idle: Vec<(&'static str, &'static str)>,
 }
 
@@ -37,7 +37,7 @@ pub struct MountOptions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionError {
     message: String,
-    /// What to write instead, where that is known.
+    /// What to write instead, if that is known.
     pub hint: Option<String>,
     /// No table has an option of this name.
     pub is_unknown: bool,
@@ -57,14 +57,14 @@ impl fmt::Display for OptionError {
 
 impl std::error::Error for OptionError {}
 
-/// A word that is no knob.
+/// An option that is no knob.
 #[derive(Clone, Copy, PartialEq)]
 enum Keyword {
-    /// Handed on to mount(2).
+    /// Passed to mount(2).
     System,
-    /// Meant for mount(8), systemd or people: nothing is to be done.
+    /// For mount(8), systemd or people: there is nothing to do.
     Nothing,
-    /// The same, with a value.
+    /// For mount(8), systemd or people, with a value.
     Remark,
     ReadOnly,
     Writable,
@@ -74,7 +74,7 @@ enum Keyword {
     Metrics,
     Log,
     Stats,
-    /// What is unknown is told, not refused; mount(8) has it as -s.
+    /// Unknown options are reported, not refused; `-s` of mount(8).
     Sloppy,
     Refused(&'static str),
 }
@@ -84,7 +84,7 @@ use Keyword::{
     System, Writable,
 };
 
-/// mount(8)'s words that every file system may meet, those of FUSE, and ours that are no knobs.
+/// Options that mount(8) passes to every file system, options of FUSE, and ours that are no knobs.
 const KEYWORDS: &[(&str, Keyword)] = &[
     ("ro", ReadOnly),
     ("rw", Writable),
@@ -140,11 +140,12 @@ const KEYWORDS: &[(&str, Keyword)] = &[
 ];
 
 impl MountOptions {
-    /// Reads the list of every `-o` in turn. With `last_counts` the last of two options that contradict each other counts, as it does
-    /// for mount(8), which puts what is typed behind what fstab says; else they are an error.
+    /// Parses the list of every `-o` in turn. Two options that contradict each other are an error. With
+    /// `last_counts` the last one counts, as for mount(8), which puts the options that are typed behind those
+    /// of fstab.
     ///
     /// # Errors
-    /// An option that nobody knows, or that means nothing here; a value that is none; two options that contradict each other.
+    /// An unknown option, one that means nothing here, a wrong value, or a contradiction.
     pub fn parse(lists: &[String], last_counts: bool) -> Result<MountOptions, OptionError> {
         let options: Vec<(String, Option<String>)> = lists.iter().flat_map(|list| split(list)).collect();
         let is_sloppy = options.iter().any(|(name, _)| name == "sloppy");
@@ -165,7 +166,7 @@ impl MountOptions {
     }
 }
 
-/// What is decided twice is decided the same way.
+/// Refuses options that contradict each other.
 fn check_decisions(options: &[(String, Option<String>)]) -> Result<(), OptionError> {
     let mut decided: Vec<(&str, MountOptions, String)> = Vec::new();
     for (name, value) in options {
@@ -185,7 +186,7 @@ fn check_decisions(options: &[(String, Option<String>)]) -> Result<(), OptionErr
     Ok(())
 }
 
-/// What an option is.
+/// The table that an option stands in.
 enum OptionKind {
     Keyword(Keyword),
     Knob(&'static Knob),
@@ -203,8 +204,9 @@ fn find(name: &str) -> Option<OptionKind> {
 }
 
 impl OptionKind {
-    /// What it decides, where that is one thing; what decides the same is an option by another name. Words of mount(8) may come in
-    /// pairs, of which the last counts: `user` brings `noexec`, and `exec` behind it takes that back.
+    /// The name of the one thing that it decides; options of several names may decide the same. Options of
+    /// mount(8) are left out: they come in pairs of which the last counts, such as `user`, which implies
+    /// `noexec`, and `exec` behind it.
     fn decides(&self) -> Option<&'static str> {
         let one = |knob: &Knob| (knob.kind != Kind::Many).then_some(knob.name);
         match self {
@@ -233,7 +235,7 @@ impl OptionKind {
 }
 
 impl MountOptions {
-    /// Of two that were made of one option each: `1GiB` is `1024MiB`.
+    /// Compares the results of one option each by value: `1GiB` is `1024MiB`.
     fn says_the_same(&self, other: &MountOptions) -> bool {
         match (self.knobs.as_slice(), other.knobs.as_slice()) {
             ([(name, one)], [(_, other)]) => {
@@ -371,7 +373,7 @@ impl MountOptions {
         Ok(())
     }
 
-    /// What is known only when all have been read.
+    /// Decides what depends on all options.
     fn settle(&mut self) {
         if let Some(bits) = self.umask.take() {
             for name in ["file-mode", "dir-mode"] {
@@ -399,7 +401,7 @@ impl MountOptions {
     }
 }
 
-/// At commas, but for those within quotes, as mount(8) writes a value that holds some.
+/// Splits a list at its commas, except within quotes, as mount(8) does.
 fn split(list: &str) -> Vec<(String, Option<String>)> {
     let mut pieces = vec![String::new()];
     let mut is_quoted = false;
@@ -419,7 +421,7 @@ fn split(list: &str) -> Vec<(String, Option<String>)> {
     pieces.into_iter().filter(|piece| !piece.trim().is_empty()).map(pair).collect()
 }
 
-/// A word that may stand alone, or say `=false`.
+/// The value of an option that may stand alone, or be `=false`.
 fn on(name: &str, value: Option<&str>) -> Result<bool, OptionError> {
     match value.unwrap_or("true").to_ascii_lowercase().as_str() {
         "true" | "1" | "yes" | "on" => Ok(true),
@@ -445,7 +447,7 @@ fn unknown(name: &str) -> OptionError {
     OptionError { hint, is_unknown: true, ..refused(name, "is no option") }
 }
 
-/// Of options of ours.
+/// The names of our own options.
 pub fn names() -> impl Iterator<Item = &'static str> {
     KNOBS.iter().map(|knob| knob.name).chain(KEYWORDS.iter().map(|(word, _)| *word))
 }

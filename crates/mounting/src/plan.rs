@@ -46,7 +46,8 @@ impl MountPlan {
     }
 }
 
-/// Every bucket, a bucket, or what lies below a folder of it. Displays as people read it, with secrets masked.
+/// Every bucket, a bucket, or what lies below a folder of it. Displays as people read it, with secrets
+/// masked.
 #[derive(Clone, Debug)]
 pub struct MountSource {
     pub root: Root,

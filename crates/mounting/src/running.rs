@@ -16,7 +16,8 @@ pub struct RunningMount {
 }
 
 impl RunningMount {
-    /// Whether it serves what stands there. By the device, as one that is kept by others may have had the same mount point before.
+    /// Whether it serves the mount that stands there. The device decides: another mount that is still held
+    /// elsewhere may have had the same mount point.
     pub fn serves(&self, standing: &Standing) -> bool {
         match self.numbers.kernel.device() {
             Some(device) => device == standing.device(),
@@ -24,7 +25,8 @@ impl RunningMount {
         }
     }
 
-    /// Who keeps it, where it is not mounted here any more; `None` where it is, or that is not known.
+    /// Who holds the mount elsewhere when it is no longer mounted here; `None` if it is mounted here, or that
+    /// is unknown.
     pub fn held_elsewhere(&self) -> Option<Vec<Holder>> {
         let point = Path::new(&self.numbers.mount_point);
         let device = self.numbers.kernel.device()?;
@@ -42,7 +44,8 @@ impl RunningMount {
     }
 }
 
-/// Every mount with a socket in these folders that answers, by process id. Sockets that nobody listens on any more go.
+/// Every mount with a socket in these folders that answers, by process id. Sockets without a listener are
+/// removed.
 pub fn running_mounts(folders: &[PathBuf]) -> Vec<RunningMount> {
     let mut found: Vec<RunningMount> = folders.iter().flat_map(|folder| sockets(folder)).collect();
     found.sort_by_key(|running| running.numbers.pid);

@@ -1,4 +1,5 @@
-//! A mount from its root's first listing to its end: the root is listed, the folder mounted, its requests are served.
+//! A mount from its root's first listing to its end: the root is listed, the folder mounted, its requests are
+//! served.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -15,11 +16,12 @@ use crate::plan::MountPlan;
 use crate::stalls;
 use crate::stats::{self, MountStats, ProcessStats};
 
-/// What the kernel reads ahead by itself.
+/// How far the kernel reads ahead by default.
 const KERNELS_OWN_READ_AHEAD: u64 = 128 << 10;
 
-/// Lists the root, and returns the tree with a line to show about it, if there is one. Nothing is mounted. This blocks for as long
-/// as the origin takes: a caller that may have to give up runs it on a thread of its own.
+/// Lists the root, and returns the tree with a line to show about it, if there is one. Nothing is mounted.
+/// This blocks for as long as the origin takes: a caller that may have to give up runs it on a thread of its
+/// own.
 ///
 /// # Errors
 /// The origin's refusal, or the source is an object.
@@ -146,14 +148,14 @@ fn no_threads(error: &io::Error) -> Error {
     }
 }
 
-/// A program sees an errno only: why stands in the log.
+/// Writes to the log why a request failed: the program sees an errno only.
 fn teller(log: &Arc<MountLog>) -> flatout_mount::Tell {
     let log = log.clone();
     Arc::new(move |error| {
-        // Somebody who was killed does not want to know any more.
+        // The program that asked was killed.
         if error.kind() != ErrorKind::Cancelled {
             let hint = match error.kind() {
-                // Of a copy it would be to start again.
+                // For a copy the hint is to start again.
                 ErrorKind::Changed => Some("open it again to read the new version"),
                 _ => error.hint(),
             };
@@ -178,7 +180,7 @@ fn options(plan: &MountPlan) -> flatout_mount::Options {
     }
 }
 
-/// Once: buffered readers get 128 KiB at a time where nobody may raise it, and that is half the speed.
+/// Buffered readers get 128 KiB at a time if the read-ahead cannot be raised, which halves their speed.
 fn warn_of_short_reads(granted: &Granted, settings: &Settings, log: &MountLog) {
     let wanted = settings.mount.read_ahead_bytes;
     let stuck = granted.read_ahead_bytes.is_some_and(|bytes| bytes <= KERNELS_OWN_READ_AHEAD);
@@ -200,8 +202,8 @@ struct ShutdownState {
 }
 
 impl Shutdown {
-    /// Unmounts, now or as soon as there is something to unmount, and returns who still keeps the mount elsewhere. With `lazy` it is
-    /// out of sight at once, and ends when nobody uses it any more.
+    /// Unmounts, now or as soon as there is something to unmount, and returns who still keeps the mount
+    /// elsewhere. With `lazy` it is out of sight at once, and ends when nobody uses it any more.
     ///
     /// # Errors
     /// Somebody uses it, and it is not `lazy`; or the kernel's refusal.
@@ -219,14 +221,14 @@ impl Shutdown {
     fn may_unmount(&self, unmounter: Unmounter) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if state.is_requested {
-            // Nobody can be using what stands for a moment.
+            // It has stood for a moment only: nobody uses it.
             let _ = unmounter.unmount(true);
         }
         state.unmounter = Some(unmounter);
     }
 }
 
-/// What the numbers are made of.
+/// Where the statistics come from.
 struct StatsSource {
     plan: MountPlan,
     granted: Granted,

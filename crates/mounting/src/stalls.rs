@@ -1,5 +1,5 @@
-//! Requests that wait long for the origin: a line in the log when that begins, and one with its duration when it is over. What
-//! each of them meets in the end is told by itself, where it is an error.
+//! Reports in the log when requests begin to wait long for the origin, and when that is over, with its
+//! duration. If such a request fails in the end, its error has a line of its own.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,28 +16,28 @@ use crate::log::MountLog;
 const LONG: Duration = Duration::from_secs(5);
 /// A stall is over when no request has been that slow for this time.
 const QUIET: Duration = Duration::from_secs(10);
-/// How often it is looked.
+/// How often the requests are looked at.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What is looked at.
+/// The waits at one moment.
 #[derive(Clone, Copy)]
 struct WaitSample {
-    /// For how long the request that waits longest has, and how many have waited long.
+    /// How long the longest wait is, and how many are long.
     longest: Duration,
     long: usize,
-    /// Bytes of content that have come since the mount began.
+    /// Bytes of content that were received since the mount began.
     received: u64,
 }
 
-/// Decides what is said. Pure.
+/// Decides when a line is due. Pure.
 #[derive(Default)]
 struct StallDetector {
     open: Option<Stall>,
-    /// Of the time of a long wait, the newest last.
+    /// Bytes received within the last [`LONG`], the newest last.
     received: VecDeque<(Instant, u64)>,
 }
 
-/// Since when requests wait long, without a pause worth the name.
+/// A time in which requests wait long, without a pause of [`QUIET`].
 struct Stall {
     began: Instant,
     last: Instant,
@@ -45,7 +45,7 @@ struct Stall {
 }
 
 impl StallDetector {
-    /// What to say of what `source` does, if anything.
+    /// The line that is due about `source`, if one is.
     fn look(&mut self, source: &str, now: Instant, seen: WaitSample) -> Option<String> {
         self.received.push_back((now, seen.received));
         while self.received.front().is_some_and(|(at, _)| now.duration_since(*at) > LONG) {
@@ -89,7 +89,7 @@ impl StallDetector {
     }
 }
 
-/// Looks after the requests of a mount until what this returns is dropped.
+/// Watches the requests of a mount until the returned sender is dropped.
 pub fn watch(source: String, watch: SessionWatch, tree: Arc<Tree>, log: Arc<MountLog>) -> mpsc::Sender<()> {
     let (goes_on, ended) = mpsc::channel();
     let look = move || {
@@ -113,7 +113,8 @@ pub fn watch(source: String, watch: SessionWatch, tree: Arc<Tree>, log: Arc<Moun
 mod tests {
     use super::*;
 
-    /// What is said of requests that wait so long, second by second, while so many bytes come in each.
+    /// The lines about requests that wait as long as `longest` says, second by second, while `bytes` arrive
+    /// each second.
     fn said(longest: impl IntoIterator<Item = u64>, bytes: u64) -> Vec<(u64, String)> {
         let (mut stalls, start) = (StallDetector::default(), Instant::now());
         let mut said = Vec::new();

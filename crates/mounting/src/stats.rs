@@ -1,4 +1,4 @@
-//! What a mount counts, as one document: `/stats`, `--stats`, `flatout top --json`; and for Prometheus, `/metrics`.
+//! The statistics of a mount as one document: `/stats`, `--stats`, `flatout top --json`.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::limited::Limited;
 
-/// Of the schema of docs/json.md.
+/// The version of the schema in docs/json.md.
 const VERSION: u32 = 1;
 
-/// Of one mount. Counts are since it began, but those that say `now`.
+/// The statistics of one mount. Counts are since it began, except those that end in `_now`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename = "mount_stats")]
 pub struct MountStats {
@@ -32,7 +32,7 @@ pub struct MountStats {
     pub process: ProcessStats,
 }
 
-/// What kernel and program agreed upon.
+/// What kernel and program agreed on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KernelStats {
     /// `7.45`
@@ -42,7 +42,7 @@ pub struct KernelStats {
     /// What the kernel reads ahead of buffered readers.
     pub read_ahead_bytes: u64,
     pub max_background: u64,
-    /// What its files have as their device: `0:47`. Absent where the kernel does not tell.
+    /// The device of its files: `0:47`. Absent if the kernel does not say.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub device: Option<String>,
 }
@@ -55,14 +55,14 @@ impl KernelStats {
     }
 }
 
-/// What the kernel asked.
+/// Requests of the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RequestStats {
     pub total: u64,
     pub waiting_now: u64,
     /// Waits that a signal ended.
     pub interrupted: u64,
-    /// Could not be understood, or were left without an answer by a defect.
+    /// Requests that could not be parsed.
     pub malformed: u64,
     pub defects: u64,
     /// By operation: `read`, `lookup`.
@@ -75,20 +75,20 @@ pub struct RequestStats {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OperationStats {
     pub count: u64,
-    /// From when it was taken up to its answer, all together.
+    /// The sum of the seconds from reading a request to answering it.
     pub seconds: f64,
-    /// How many took at most so many seconds; the keys are bounds, in order, the last `+Inf`.
+    /// How many took at most as long as each bound, in seconds and in order; the last bound is `+Inf`.
     pub buckets: Vec<(String, u64)>,
 }
 
-/// What went through.
+/// Bytes of content.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ByteStats {
-    /// To readers.
+    /// Given to readers.
     pub served: u64,
-    /// From the origin.
+    /// Received from the origin.
     pub fetched: u64,
-    /// Fetched ahead and given up unread.
+    /// Prefetched and dropped unread.
     pub wasted: u64,
     /// Fetched for each byte served; absent before the first.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -101,11 +101,11 @@ pub struct ReadStats {
     pub total: u64,
     /// The bytes were there.
     pub hits: u64,
-    /// They had to be waited for.
+    /// The bytes had to be waited for.
     pub waits: u64,
-    /// Taken for random: a request of their own.
+    /// Followed no pattern: a request of their own.
     pub random: u64,
-    /// Small files that came whole.
+    /// Small files that were fetched whole.
     pub whole: u64,
     pub lanes_now: u64,
     /// The most bytes that one read asked for.
@@ -124,7 +124,7 @@ pub struct NameStats {
     pub failures: u64,
     /// Answered without a request.
     pub answered: u64,
-    /// Joined a question that was under way.
+    /// Joined a request that was in flight.
     pub joined: u64,
     /// Reads that found their object replaced.
     pub replaced: u64,
@@ -137,39 +137,40 @@ pub struct NameStats {
     pub held_bytes_now: u64,
 }
 
-/// What is asked of the origin, and what holds it back; of all origins together, where a store has sent us on.
+/// Requests for content at the origin, and what limits them. If a store redirected us, the sum over all
+/// origins.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OriginTotals {
-    /// Requests for content.
+    /// In flight.
     pub in_flight_now: u64,
-    /// How many there may be.
+    /// How many may be in flight.
     pub parallel_now: u64,
-    /// Open, idle ones included.
+    /// Connections that are open, idle ones included.
     pub connections_now: u64,
-    /// Opened so far.
+    /// Connections that were opened.
     pub connections: u64,
     /// Requests that were tried again.
     pub retries: u64,
-    /// Answers by which it asked for less.
+    /// Answers by which the origin asked for less.
     pub throttled: u64,
-    /// What holds the speed back now; absent while nothing is asked for.
+    /// What limits the speed now; absent while nothing is asked for.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub limited_by: Option<Limited>,
-    /// For how long each has, by its name.
+    /// How long each limit held, by its name.
     pub limited_seconds: BTreeMap<String, f64>,
 }
 
-/// What is held, of what may be.
+/// Memory that is held, and its limit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MemoryStats {
     pub limit_bytes: u64,
-    /// Content that was fetched.
+    /// Fetched content.
     pub content_bytes_now: u64,
-    /// NameStats, inodes, listings.
+    /// Names, inodes, listings.
     pub names_bytes_now: u64,
 }
 
-/// As the kernel counts the process.
+/// The process, as the kernel counts it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessStats {
     pub resident_bytes_now: u64,
@@ -178,7 +179,7 @@ pub struct ProcessStats {
     pub threads_now: u64,
 }
 
-/// From what a session counts.
+/// Counts of the FUSE session.
 pub fn requests(asked: &SessionStats, timings: &Timings) -> RequestStats {
     let operations = Timed::ALL.map(|timed| (timed.name().to_owned(), operation(&timings.of(timed))));
     RequestStats {
@@ -199,14 +200,14 @@ fn operation(timing: &Timing) -> OperationStats {
     OperationStats { count: timing.count, seconds: timing.seconds, buckets }
 }
 
-/// From what session and reader count.
+/// Bytes, as session and reader count them.
 pub fn bytes(asked: &SessionStats, read: &ReaderStats) -> ByteStats {
     let served = asked.read_bytes;
     let amplification = (served > 0).then(|| read.fetched_bytes as f64 / served as f64);
     ByteStats { served, fetched: read.fetched_bytes, wasted: read.wasted_bytes, amplification }
 }
 
-/// From what session and reader count.
+/// Reads, as session and reader count them.
 pub fn reads(asked: &SessionStats, read: &ReaderStats) -> ReadStats {
     ReadStats {
         total: asked.reads,
@@ -219,7 +220,7 @@ pub fn reads(asked: &SessionStats, read: &ReaderStats) -> ReadStats {
     }
 }
 
-/// From what a tree counts.
+/// Counts of the tree.
 pub fn names(names: &TreeStats) -> NameStats {
     NameStats {
         listing_pages: names.pages,
@@ -238,7 +239,7 @@ pub fn names(names: &TreeStats) -> NameStats {
     }
 }
 
-/// From what the engine counts of each origin.
+/// The sum of what the engine counts of each origin.
 pub fn origin(origins: &[OriginStats]) -> OriginTotals {
     let mut all = OriginTotals::default();
     for one in origins {
@@ -252,14 +253,14 @@ pub fn origin(origins: &[OriginStats]) -> OriginTotals {
             *all.limited_seconds.entry((*name).to_owned()).or_default() += time.as_secs_f64();
         }
     }
-    // Of several the busiest.
+    // The busiest origin's.
     let busiest = origins.iter().max_by_key(|one| (one.limited_by.is_some(), one.in_flight));
     all.limited_by = busiest.and_then(|one| one.limited_by).map(Limited::from);
     all
 }
 
 impl ProcessStats {
-    /// Of this process, now.
+    /// This process, now.
     pub fn look() -> ProcessStats {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let field = |name: &str| -> u64 {
@@ -282,7 +283,7 @@ fn cpu_seconds() -> f64 {
 }
 
 impl MountStats {
-    /// As one line of JSON.
+    /// One line of JSON.
     pub fn json(&self) -> String {
         #[derive(Serialize)]
         struct Document<'a> {
@@ -295,7 +296,7 @@ impl MountStats {
     }
 }
 
-/// `ENOENT` of 2; the number itself of one that has no everyday name.
+/// The name of an errno, `ENOENT` for 2; the number if it has no everyday name.
 pub fn errno_name(errno: i32) -> String {
     let name = match errno {
         libc::EPERM => "EPERM",

@@ -1,4 +1,4 @@
-//! `flatout top`: what the mounts are doing, a line for each, again and again.
+//! `flatout top`: a line for each mount, drawn again and again.
 
 use std::collections::HashMap;
 use std::io::{self, IsTerminal, Write};
@@ -18,7 +18,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, one_line};
 use crate::sys;
 
-/// Who keeps a mount is looked for no more often: that reads what every process has open.
+/// How often holders are looked for: that reads the open files of every process.
 const LOOK_FOR_HOLDERS: Duration = Duration::from_secs(10);
 
 pub fn run(args: &Top, console: &Console) -> Result<Exit, Failure> {
@@ -63,7 +63,7 @@ pub fn run(args: &Top, console: &Console) -> Result<Exit, Failure> {
     }
 }
 
-/// Those asked for; that there is none is an answer, but not where one was named.
+/// The mounts that were asked for. None is an answer, unless one was named.
 fn chosen(args: &Top, silent: &mut Vec<Standing>) -> Result<(Vec<RunningMount>, Vec<DeadMount>), Failure> {
     let mut running = flatout_mounting::running_mounts(&flatout_ambient::runtime_folders());
     let mut dead = dead(&running, silent);
@@ -81,7 +81,8 @@ fn chosen(args: &Top, silent: &mut Vec<Standing>) -> Result<(Vec<RunningMount>, 
     }
 }
 
-/// Mounts whose process has gone. Those that do not answer are `silent`, and are not asked again: each look keeps a thread.
+/// Mounts whose process has gone. Those that do not answer become `silent` and are not asked again: each look
+/// blocks a thread.
 fn dead(running: &[RunningMount], silent: &mut Vec<Standing>) -> Vec<DeadMount> {
     let is_served = |one: &Standing| running.iter().any(|running| running.serves(one));
     let mut dead = Vec::new();
@@ -102,7 +103,7 @@ fn dead(running: &[RunningMount], silent: &mut Vec<Standing>) -> Vec<DeadMount> 
     dead
 }
 
-/// Mounts that are not mounted here any more, and whom they are served for: as found `LOOK_FOR_HOLDERS` ago at most.
+/// Mounts that are no longer mounted here, and their holders, found at most `LOOK_FOR_HOLDERS` ago.
 fn held(running: &[RunningMount], known: &mut HashMap<u32, (Instant, Vec<Holder>)>) -> Vec<HeldMount> {
     known.retain(|_, (at, _)| at.elapsed() < LOOK_FOR_HOLDERS);
     let mut held = Vec::new();
@@ -122,7 +123,7 @@ fn held(running: &[RunningMount], known: &mut HashMap<u32, (Instant, Vec<Holder>
     held
 }
 
-/// MountStats and when they were had.
+/// Statistics and when they were read.
 struct Look {
     numbers: MountStats,
     at: Instant,
@@ -141,11 +142,11 @@ const COLUMNS: [&str; 13] = [
 
 type Row = [String; COLUMNS.len()];
 
-/// What a narrow terminal goes without, in this order, until it has room for as much of the mount's name.
+/// Columns that a narrow terminal leaves out, in this order, until `NAME_COLUMNS` of the mount's name fit.
 const LEFT_OUT: [&str; 5] = ["RETRIES", "WAIT", "AMPL", "CPU", "REQ/s"];
 const NAME_COLUMNS: usize = 24;
 
-/// What is served, and below it what is served for others alone, and what is dead.
+/// Mounts that are served, below them those held elsewhere, then the dead ones.
 fn table(
     looks: &[Look],
     before: &HashMap<u32, Look>,

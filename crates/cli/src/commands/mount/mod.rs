@@ -1,4 +1,4 @@
-//! `flatout mount`: from a command line to a folder, in the foreground or not.
+//! `flatout mount`: from a command line to a folder, in the foreground or in the background.
 
 mod command;
 mod daemon;
@@ -14,13 +14,13 @@ use crate::events::{Mountable, Mounted};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// In the foreground until it is unmounted; else until it stands.
+/// Returns in the foreground when it is unmounted, else when it stands.
 pub fn run(args: &Mount, console: &Console) -> Result<Exit, Failure> {
     if args.reports {
         return in_background(args, console);
     }
     let command = MountCommand::of(args)?;
-    // Once, and not again by the process in the background.
+    // The process in the background does not repeat them.
     command.notes.iter().for_each(|note| console.warn(note));
     if args.dry_run {
         let note = serve::try_root(&command, console)?;
@@ -38,20 +38,20 @@ pub fn run(args: &Mount, console: &Console) -> Result<Exit, Failure> {
     Ok(Exit::Clean)
 }
 
-/// The one that serves, started by the other.
+/// The process in the background, which serves.
 fn in_background(args: &Mount, console: &Console) -> Result<Exit, Failure> {
     daemon::leave_session();
     let outcome = MountCommand::of(args).and_then(|command| serve::run(command, console, true));
-    // What fails once the mount stands is in the log.
+    // A failure after the mount stands is in the log.
     outcome.map_err(|failure| {
         let exit = failure.exit;
         daemon::report(&Report::Failed(failure));
-        // Said by the other.
+        // The other process shows it.
         Failure { exit, ..Failure::reader_gone() }
     })
 }
 
-/// Says that it stands.
+/// Reports that the mount stands.
 fn stands(mounted: &Mounted, is_silent: bool, console: &Console) -> Result<(), Failure> {
     if !is_silent {
         let log = mounted.log.as_ref().map(|log| format!(", log {log}")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Telling a service manager that the mount stands: systemd's `Type=notify` is one datagram.
+//! Tells a service manager that the mount stands, by one datagram: systemd's `Type=notify`.
 
 use std::ffi::OsStr;
 use std::io;
@@ -6,7 +6,8 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Sends `state` (`READY=1`) where somebody waits for it. When nobody can be told, the mount stands all the same.
+/// Sends `state` (`READY=1`) if a service manager waits for it. If it cannot be reached, the mount stands all
+/// the same.
 pub fn tell(state: &str) {
     if let Some(socket) = flatout_ambient::notify_socket() {
         let _ = send(&socket, state);

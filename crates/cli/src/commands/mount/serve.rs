@@ -1,4 +1,5 @@
-//! The command's part of a mount that is served: signals, the terminal or the log, the word to whoever started it.
+//! The command's part of serving a mount: signals, the terminal or the log, the report to the process that
+//! started it.
 
 use std::fs;
 use std::io::{self, Write};
@@ -23,7 +24,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::origin;
 
-/// Whether the origin shows the root, and the line to show about it: nothing is mounted.
+/// Lists the root, and returns the line to show about it. Nothing is mounted.
 ///
 /// # Errors
 /// The origin's refusal, or a signal.
@@ -32,7 +33,8 @@ pub fn try_root(command: &MountCommand, console: &Console) -> Result<Option<Stri
     list_root(command, &client, console).map(|(_, note)| note)
 }
 
-/// Serves until it is unmounted. `in_background`: a parent process waits until the mount stands; messages then go to a log.
+/// Serves until it is unmounted. `in_background`: a parent process waits until the mount stands; messages
+/// then go to a log.
 ///
 /// # Errors
 /// The origin's refusal of the root, the kernel's of the mount, or a session that broke.
@@ -91,7 +93,7 @@ pub fn run(command: MountCommand, console: &Console, in_background: bool) -> Res
     }
 }
 
-/// A port that is taken is no surprise of later: this is before anything is mounted.
+/// Binds the endpoints before anything is mounted: a port may be taken.
 fn endpoints(metrics: Option<SocketAddr>) -> Result<StatusEndpoints, Failure> {
     StatusEndpoints::bind(&flatout_ambient::runtime_folders(), metrics).map_err(|error| {
         let address = metrics.map(|address| address.to_string()).unwrap_or_default();
@@ -107,11 +109,11 @@ fn endpoints(metrics: Option<SocketAddr>) -> Result<StatusEndpoints, Failure> {
     })
 }
 
-/// Lines on standard error; none where somebody wants it quiet.
+/// Writes lines to standard error, unless `quiet`.
 fn on_terminal(quiet: bool) -> impl FnMut(&str) {
     move |line| {
         if !quiet {
-            // When nobody can be told, there is nobody to tell that.
+            // A closed standard error has nowhere to be reported.
             let _ = writeln!(io::stderr().lock(), "flatout: {line}");
         }
     }
@@ -119,14 +121,14 @@ fn on_terminal(quiet: bool) -> impl FnMut(&str) {
 
 fn client(command: &MountCommand, console: &Console) -> Result<Client, Failure> {
     let client = origin::silent_client(&command.knobs, &[command.plan.source.dialect])?;
-    // What else is to be said of settings is among the command's notes.
+    // Other notes about settings are among the command's.
     if let Some(note) = client.note() {
         console.warn(note);
     }
     Ok(client)
 }
 
-/// The root's first listing. A signal ends the wait for an origin that says nothing, and with the program the request.
+/// Lists the root. A signal ends the wait for a silent origin, and the end of the program ends the request.
 fn list_root(
     command: &MountCommand,
     client: &Arc<Client>,
@@ -149,12 +151,12 @@ fn list_root(
 }
 
 fn stands_here(said: &Mounted, silent: bool, console: &Console) -> Result<(), Failure> {
-    // Whoever reads our output may go: the mount is for others, too.
+    // The reader of our output may go: the mount is for others, too.
     console.outlast_reader();
     stands(said, silent, console)
 }
 
-/// Tells the one that started us, and lets go of what it gave us. `asked`: where the log is to be.
+/// Reports to the process that started this one, and lets go of its streams. `asked` is the file of `--log`.
 fn detach(said: &mut Mounted, asked: Option<&Path>, log: &MountLog) -> Result<(), Failure> {
     let opened = match asked {
         Some(path) => {
@@ -190,10 +192,10 @@ fn detach(said: &mut Mounted, asked: Option<&Path>, log: &MountLog) -> Result<()
     Ok(())
 }
 
-/// At each SIGUSR1 the numbers go to the file of `--stats`, else to the log.
+/// Writes the statistics at each SIGUSR1, to the file of `--stats`, else to the log.
 fn write_on_request(stats: &StatsFn, file: Option<PathBuf>, log: &Arc<MountLog>) {
     let (stats, log) = (stats.clone(), log.clone());
-    // Without the thread a SIGUSR1 does what it always does; nobody asked for it yet.
+    // Without the thread a SIGUSR1 keeps its default.
     let Ok(mut signals) = Signals::new([SIGUSR1]) else { return };
     let _ = std::thread::Builder::new().name("stats".into()).spawn(move || {
         for _ in signals.forever() {
