@@ -59,7 +59,7 @@ impl MountLog {
 
     /// Writes a line unless there were many of its `kind`, or one `about` the same thing: kernel and programs
     /// repeat requests that failed.
-    pub fn say_some(&self, kind: &'static str, about: &str, line: &str) {
+    pub fn say_limited(&self, kind: &'static str, about: &str, line: &str) {
         let mut state = self.state();
         let now = Instant::now();
         if state.was_said(kind, about, now) {
@@ -158,10 +158,10 @@ mod tests {
         let log = MountLog::new(|_| {});
         log.turn_to(open_log(&path).unwrap());
         for at in 0..100 {
-            log.say_some("read", &format!("file {at}"), &format!("read {at}"));
-            log.say_some("read", "file 0", "read 0 again");
+            log.say_limited("read", &format!("file {at}"), &format!("read {at}"));
+            log.say_limited("read", "file 0", "read 0 again");
         }
-        log.say_some("list", "folder", "list\n0");
+        log.say_limited("list", "folder", "list\n0");
         log.say("once");
         let text = fs::read_to_string(&path).unwrap();
         assert_eq!(text.lines().count() as u64, LINES_MAX + 2, "{text}");

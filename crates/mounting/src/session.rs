@@ -101,7 +101,7 @@ impl MountSession {
     ) -> Result<MountSession, Error> {
         let (tree, timings) = (Arc::new(tree), Arc::<Timings>::default());
         let mounted = flatout_mount::mount(&options(&plan))?;
-        let served = mounted.serve_timed(tree.clone(), teller(log), timings.clone())?;
+        let served = mounted.serve_timed(tree.clone(), error_logger(log), timings.clone())?;
         shutdown.may_unmount(served.unmounter());
         let granted = served.granted().clone();
         warn_of_short_reads(&granted, &plan.settings, log);
@@ -149,7 +149,7 @@ fn no_threads(error: &io::Error) -> Error {
 }
 
 /// Writes to the log why a request failed: the program sees an errno only.
-fn teller(log: &Arc<MountLog>) -> flatout_mount::Tell {
+fn error_logger(log: &Arc<MountLog>) -> flatout_mount::Tell {
     let log = log.clone();
     Arc::new(move |error| {
         // The program that asked was killed.
@@ -161,7 +161,7 @@ fn teller(log: &Arc<MountLog>) -> flatout_mount::Tell {
             };
             let hint = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
             let about = format!("{} {}", error.doing(), error.object());
-            log.say_some(error.kind().name(), &about, &format!("{error}{hint}"));
+            log.say_limited(error.kind().name(), &about, &format!("{error}{hint}"));
         }
     })
 }

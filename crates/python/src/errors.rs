@@ -23,28 +23,28 @@ struct Told {
     hint: Option<String>,
 }
 
-/// The class of `flatout.errors`.
-fn class(kind: ErrorKind) -> &'static str {
+/// The class of `flatout.errors`, and the kind's name, which the command line's JSON has, too.
+fn class(kind: ErrorKind) -> (&'static str, &'static str) {
     match kind {
-        ErrorKind::Usage => "UsageError",
-        ErrorKind::NotFound => "NotFound",
-        ErrorKind::Denied => "AccessDenied",
-        ErrorKind::Untrusted => "Untrusted",
-        ErrorKind::Throttled => "Throttled",
-        ErrorKind::Changed => "ObjectChanged",
-        ErrorKind::Corrupt => "Corrupt",
-        ErrorKind::Network => "NetworkError",
-        ErrorKind::Timeout => "Timeout",
-        ErrorKind::LocalIo => "LocalError",
-        ErrorKind::Cancelled => "Cancelled",
-        ErrorKind::Unsupported => "Unsupported",
-        _ => "InternalError",
+        ErrorKind::Usage => ("UsageError", "usage"),
+        ErrorKind::NotFound => ("NotFound", "not_found"),
+        ErrorKind::Denied => ("AccessDenied", "denied"),
+        ErrorKind::Untrusted => ("Untrusted", "untrusted"),
+        ErrorKind::Throttled => ("Throttled", "throttled"),
+        ErrorKind::Changed => ("ObjectChanged", "changed"),
+        ErrorKind::Corrupt => ("Corrupt", "corrupt"),
+        ErrorKind::Network => ("NetworkError", "network"),
+        ErrorKind::Timeout => ("Timeout", "timeout"),
+        ErrorKind::LocalIo => ("LocalError", "local_io"),
+        ErrorKind::Cancelled => ("Cancelled", "cancelled"),
+        ErrorKind::Unsupported => ("Unsupported", "unsupported"),
+        _ => ("InternalError", "internal"),
     }
 }
 
 impl Failure {
     pub fn new(kind: ErrorKind, doing: &str, object: impl ToString, cause: impl ToString) -> Failure {
-        let (class, kind) = (class(kind), kind.name());
+        let (class, kind) = class(kind);
         let (object, cause) = (object.to_string(), cause.to_string());
         Failure(Box::new(Told { class, kind, doing: doing.to_owned(), object, cause, hint: None }))
     }
@@ -76,12 +76,12 @@ impl Failure {
 
     /// Whether it says that there is no such object.
     pub fn is_not_found(&self) -> bool {
-        self.0.kind == ErrorKind::NotFound.name()
+        self.0.kind == class(ErrorKind::NotFound).1
     }
 
     /// Whether it may say that an object has no bytes at `span`: origins refuse that.
     pub fn may_be_of_nothing(&self, span: &Span) -> bool {
-        *span != Span::All && self.0.kind == ErrorKind::Usage.name()
+        *span != Span::All && self.0.kind == class(ErrorKind::Usage).1
     }
 
     /// The exception; whatever keeps it from being made is raised instead.

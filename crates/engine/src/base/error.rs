@@ -36,7 +36,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// The kind's name in JSON events, logs and Python: part of schema v1.
+    /// The name of the kind in JSON events and logs: part of schema v1.
     pub fn name(self) -> &'static str {
         match self {
             ErrorKind::Usage => "usage",

@@ -43,9 +43,9 @@ pub fn run(command: MountCommand, console: &Console, in_background: bool) -> Res
     let endpoints = endpoints(command.metrics)?;
     let client = Arc::new(client(&command, console)?);
     let log = Arc::new(MountLog::new(on_terminal(console.is_quiet())));
-    let told = log.clone();
+    let outage_log = log.clone();
     // Without a thread for it the log lacks outages, and nothing else.
-    let _ = client.on_outages(move |news| told.say(&news.to_string()));
+    let _ = client.on_outages(move |news| outage_log.say(&news.to_string()));
     let (tree, note) = list_root(&command, &client, console)?;
     note.iter().for_each(|note| log.say(note));
     if endpoints.socket().is_none() {
@@ -72,9 +72,9 @@ pub fn run(command: MountCommand, console: &Console, in_background: bool) -> Res
         false => stands_here(&said, silent, console)?,
         true => detach(&mut said, log_file.as_deref(), &log)?,
     }
-    notify::tell("READY=1");
+    notify::send("READY=1");
     let ended = session.wait();
-    notify::tell("STOPPING=1");
+    notify::send("STOPPING=1");
     if let Some(path) = &stats_file {
         write(path, &stats(), &log);
     }
