@@ -13,11 +13,12 @@ const LEVELS: &[(&str, u8)] = &[
     ("flatout-mount", 3),
     ("flatout-ambient", 3),
     ("flatout-server", 3),
-    ("flatout-cli", 4),
-    ("flatout-python", 4),
-    ("flatout-csi", 4),
-    ("flatout-properties", 4),
-    ("xtask", 4),
+    ("flatout-mounting", 4),
+    ("flatout-cli", 5),
+    ("flatout-python", 5),
+    ("flatout-csi", 5),
+    ("flatout-properties", 5),
+    ("xtask", 5),
 ];
 
 /// Crate, what its tests may use though it stands no lower, why.

@@ -30,8 +30,19 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("sim", &[]),
 ];
 
-const CRATES: &[&str] =
-    &["settings", "wire", "engine", "tree", "mount", "ambient", "server", "cli", "python", "properties"];
+const CRATES: &[&str] = &[
+    "settings",
+    "wire",
+    "engine",
+    "tree",
+    "mount",
+    "mounting",
+    "ambient",
+    "server",
+    "cli",
+    "python",
+    "properties",
+];
 
 /// The most files that may use each other in a circle.
 const CIRCLE_MOST: usize = 3;

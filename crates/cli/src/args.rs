@@ -8,6 +8,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Arg, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use flatout_server::{Listen, Rates};
+use flatout_settings::parse_metrics_address;
 use flatout_wire::range::Span;
 
 use crate::bench::{FloorShape, LandingKind, ReadFiles};
@@ -187,7 +188,7 @@ pub struct Mount {
     #[arg(long, help_heading = "Mounting")]
     pub dry_run: bool,
     /// Serve the numbers to Prometheus at http://ADDR:PORT/metrics; a port alone is on 127.0.0.1
-    #[arg(long, value_name = "[ADDR:]PORT", value_parser = metrics_address, help_heading = "Mounting")]
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = parse_metrics_address, help_heading = "Mounting")]
     pub metrics: Option<SocketAddr>,
     /// Where what goes wrong is written when in the background; without it a file of its own in the user's state folder
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Mounting")]
@@ -448,23 +449,6 @@ fn listed_where_swept(arg: Arg) -> Arg {
     }
 }
 
-pub fn socket_address(text: &str) -> Result<SocketAddr, String> {
-    let numeric = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
-    let wrong = |_| "write an IP address and port, as in 127.0.0.1:9000 or [::1]:0".to_owned();
-    numeric.as_deref().unwrap_or(text).parse().map_err(wrong)
-}
-
-/// For people who count the numbers of this machine from this machine, a port is enough.
-pub fn metrics_address(text: &str) -> Result<SocketAddr, String> {
-    match text.parse::<u16>() {
-        Ok(port) => Ok(SocketAddr::from(([127, 0, 0, 1], port))),
-        Err(_) => socket_address(text).map_err(|_| {
-            "write a port, 1 to 65535, or 0 for a free one; or an IP address and port, as in 0.0.0.0:9100"
-                .into()
-        }),
-    }
-}
-
 fn interval(text: &str) -> Result<Duration, String> {
     let interval = duration(text)?;
     let within = (Duration::from_millis(100)..=Duration::from_secs(3_600)).contains(&interval);
@@ -503,19 +487,6 @@ mod tests {
     #[test]
     fn the_tree_of_commands_is_sound() {
         Line::command().debug_assert();
-    }
-
-    #[test]
-    fn an_address_to_listen_on_has_a_port() {
-        let check = |text: &str, expected: Option<&str>| {
-            assert_eq!(socket_address(text).ok(), expected.map(|address| address.parse().unwrap()), "{text}");
-        };
-        check("127.0.0.1:9000", Some("127.0.0.1:9000"));
-        check("[::1]:0", Some("[::1]:0"));
-        check("localhost:0", Some("127.0.0.1:0"));
-        for wrong in ["localhost", "foo", "127.0.0.1", ":99999", "::1:0x", "localhost:99999", ""] {
-            check(wrong, None);
-        }
     }
 
     #[test]

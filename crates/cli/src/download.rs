@@ -16,8 +16,8 @@ use flatout_wire::range::Span;
 use crate::console::{Carries, Console};
 use crate::failure::Failure;
 use crate::progress::Bar;
-use crate::signal::Armed;
-use crate::{exit, stdout, sys};
+use crate::signal::CancelOnSignal;
+use crate::{stdout, sys};
 
 /// What is fetched, and by whom.
 pub struct Download<'a> {
@@ -43,7 +43,7 @@ impl DownloadOutcome {
     }
 
     fn is_of_what_changed(&self) -> bool {
-        self.result.as_ref().is_err_and(|failure| failure.kind == exit::name(ErrorKind::Changed))
+        self.result.as_ref().is_err_and(|failure| failure.kind == ErrorKind::Changed.name())
     }
 
     /// Where something is left to go on from, its hint says where.
@@ -160,7 +160,7 @@ impl Download<'_> {
 }
 
 /// Starts a transfer that a signal cancels while the guard lives.
-pub fn start(client: &Client, get: Get, console: &Console) -> Result<(Transfer, Armed), Error> {
+pub fn start(client: &Client, get: Get, console: &Console) -> Result<(Transfer, CancelOnSignal), Error> {
     let armed = console.interrupt.arm();
     let transfer = client.get(get)?;
     let switch = transfer.cancel_switch();

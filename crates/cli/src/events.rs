@@ -412,4 +412,10 @@ mod tests {
             r#"{"v":1,"event":"listening","url":"http://127.0.0.1:1"}"#
         );
     }
+
+    #[test]
+    fn the_statistics_of_a_mount_are_of_the_same_schema() {
+        let json = flatout_mounting::stats::MountStats::default().json();
+        assert!(json.starts_with(&format!("{{\"v\":{VERSION},\"event\":\"mount_stats\",")), "{json}");
+    }
 }

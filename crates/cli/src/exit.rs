@@ -1,4 +1,4 @@
-//! The exit codes of DESIGN §7, and the one place that gives an engine's error its code and its name in JSON.
+//! The exit codes of DESIGN §7, and the one place that gives an engine's error its code.
 
 use flatout_engine::ErrorKind;
 use serde::{Deserialize, Serialize};
@@ -48,24 +48,5 @@ pub fn of(kind: ErrorKind) -> Exit {
         ErrorKind::Throttled => Exit::Throttled,
         ErrorKind::Cancelled => Exit::Interrupted,
         _ => Exit::Failed,
-    }
-}
-
-/// The kind's name in JSON events; part of schema v1.
-pub fn name(kind: ErrorKind) -> &'static str {
-    match kind {
-        ErrorKind::Usage => "usage",
-        ErrorKind::NotFound => "not_found",
-        ErrorKind::Denied => "denied",
-        ErrorKind::Untrusted => "untrusted",
-        ErrorKind::Throttled => "throttled",
-        ErrorKind::Changed => "changed",
-        ErrorKind::Corrupt => "corrupt",
-        ErrorKind::Network => "network",
-        ErrorKind::Timeout => "timeout",
-        ErrorKind::LocalIo => "local_io",
-        ErrorKind::Cancelled => "cancelled",
-        ErrorKind::Unsupported => "unsupported",
-        _ => "internal",
     }
 }

@@ -5,6 +5,7 @@ use std::io;
 
 use flatout_ambient::AmbientError;
 use flatout_engine::plain;
+pub use flatout_wire::words::one_line;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::{self, Exit};
@@ -106,7 +107,7 @@ impl From<&flatout_engine::Error> for Failure {
     fn from(error: &flatout_engine::Error) -> Failure {
         Failure {
             exit: exit::of(error.kind()),
-            kind: exit::name(error.kind()).into(),
+            kind: error.kind().name().into(),
             message: error.to_string(),
             hint: error.hint().map(str::to_owned),
         }
@@ -140,30 +141,6 @@ fn remedy_of_stdout(cause: &io::Error) -> Option<&'static str> {
     }
 }
 
-/// Characters that an origin or a key brings along neither break the line, nor reach the terminal as commands, nor make a name
-/// look like another.
-pub fn one_line(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for character in text.chars() {
-        match deceives(character) {
-            true => shown.extend(character.escape_default()),
-            false => shown.push(character),
-        }
-    }
-    shown
-}
-
-/// Controls, those of C1 too; ends of lines and paragraphs; what has no width, or turns the writing round: of Unicode's category
-/// Cf all but the signs that are seen (as U+0600), and the letters and marks that are blank.
-fn deceives(character: char) -> bool {
-    character.is_control()
-        || matches!(character,
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
-            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-            | '\u{3164}' | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{13430}'..='\u{1343f}'
-            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,16 +166,6 @@ mod tests {
             closed,
             "flatout: error: write: standard output: it is closed\n  hint: send it to a file or a pipe; where nobody wants it, to /dev/null",
         );
-    }
-
-    #[test]
-    fn nothing_turns_writing_round_or_hides() {
-        let check = |text: &str, expected: &str| assert_eq!(one_line(text), expected);
-        check("harmless\u{202e}gpj.exe", "harmless\\u{202e}gpj.exe");
-        check("a\u{200b}b\u{feff}\u{2066}c\u{61c}", "a\\u{200b}b\\u{feff}\\u{2066}c\\u{61c}");
-        check("\u{9b}31m\u{7f}\u{2028}\u{e0041}", "\\u{9b}31m\\u{7f}\\u{2028}\\u{e0041}");
-        check("ü 日本 \u{5d0}\u{5d1} \u{600} 🙂 \u{a0}x", "ü 日本 \u{5d0}\u{5d1} \u{600} 🙂 \u{a0}x");
-        check(&one_line("a\u{202e}"), "a\\u{202e}");
     }
 
     #[test]

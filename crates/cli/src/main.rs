@@ -21,6 +21,7 @@ mod select;
 mod signal;
 mod stdout;
 mod sys;
+mod temporary_files;
 mod weather;
 
 use std::process::ExitCode;

@@ -3,6 +3,7 @@
 use flatout_ambient::{Ambient, SettingRow};
 use flatout_engine::{Client, Config, Dialect};
 use flatout_wire::location::{Location, LocationError};
+pub use flatout_wire::words::masked;
 
 use crate::console::Console;
 use crate::failure::Failure;
@@ -106,42 +107,9 @@ pub fn object(doing: &str, typed: &str) -> Result<Location, Failure> {
     )))
 }
 
-/// Text that could not be parsed may still hold a password or a signature: both places are left out. A key of a bucket may
-/// hold a `?`, and so may a pattern.
-pub fn masked(typed: &str) -> String {
-    let has_query = !["s3://", "oss://"].iter().any(|scheme| typed.starts_with(scheme));
-    let (text, query) = match typed.split_once('?').filter(|_| has_query) {
-        Some((text, _)) => (text, "?…"),
-        None => (typed, ""),
-    };
-    let Some((scheme, rest)) = text.split_once("://") else {
-        // Nobody knows where the host ends: everything before an '@' may be a password.
-        return format!("{}{query}", without_user(text));
-    };
-    let (authority, path) = rest.split_at(rest.find(['/', '#']).unwrap_or(rest.len()));
-    format!("{scheme}://{}{path}{query}", without_user(authority))
-}
-
-fn without_user(authority: &str) -> String {
-    authority.rsplit_once('@').map_or(authority.to_owned(), |(_, host)| format!("***@{host}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn secrets_of_a_url_are_masked() {
-        let check = |typed: &str, expected: &str| assert_eq!(masked(typed), expected);
-        check("https://u:p@h/p?X-Amz-Signature=1", "https://***@h/p?…");
-        check("https://h/a@b", "https://h/a@b");
-        check("https://h?sig=1", "https://h?…");
-        check("s4://bucket/key?x", "s4://bucket/key?…");
-        check("s3://bucket/d0?/*.bin", "s3://bucket/d0?/*.bin");
-        check("oss://u:p@bucket/d0?", "oss://***@bucket/d0?");
-        check("u:p@h", "***@h");
-        check("http:/u:p@h/k?sig=1", "***@h/k?…");
-    }
 
     #[test]
     fn one_object_is_wanted() {

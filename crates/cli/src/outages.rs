@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use flatout_engine::{Client, OutageNews};
+use flatout_engine::Client;
 
 use crate::console::{Carries, Console};
 use crate::failure::one_line;
@@ -14,24 +14,12 @@ pub fn tell(client: &Client, console: &Console, carries: Carries) {
     }
 }
 
-/// The same for a command that draws no bar.
+/// Tells of the client's outages, for a command that draws no bar.
 pub fn tell_without_bar(client: &Client, console: &Console) {
     if !console.is_quiet() {
         // Like every diagnostic: when nobody can be told, there is nobody to tell that.
         let _ = client.on_outages(|news| {
-            let _ = writeln!(io::stderr().lock(), "flatout: {}", line(&news));
+            let _ = writeln!(io::stderr().lock(), "flatout: {}", one_line(&news.to_string()));
         });
-    }
-}
-
-/// The line for one piece of news.
-pub fn line(news: &OutageNews) -> String {
-    match news {
-        OutageNews::Away { origin, why, timeout } => {
-            format!("waiting for {origin}, up to {} s: {}", timeout.as_secs().max(1), one_line(why))
-        }
-        OutageNews::Back { origin, lasted } => {
-            format!("{origin} is back after {} s", lasted.as_secs().max(1))
-        }
     }
 }

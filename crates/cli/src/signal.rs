@@ -1,8 +1,8 @@
-//! SIGINT, SIGTERM and the hang-up of a terminal: the first ends the work in good order, a second one, or too long a delay, at once.
+//! SIGINT, SIGTERM and the hang-up of a terminal. The first signal ends the work in good order; a second one, or too
+//! long a delay, ends the program at once.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -13,6 +13,7 @@ use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
 use crate::exit::Exit;
+use crate::temporary_files::TemporaryFiles;
 
 /// How long the work may take to end in good order, for instance while a full pipe blocks a write.
 const GRACE: Duration = Duration::from_secs(5);
@@ -32,30 +33,23 @@ struct State {
     patient: bool,
     next_id: u64,
     hooks: Vec<(u64, Option<Hook>)>,
-    /// What an end at once takes along.
-    temporary: Vec<PathBuf>,
-    /// Who is told of every signal, and ends the program.
-    warden: Option<Warden>,
+    temporary: TemporaryFiles,
+    handler: Option<SignalHandler>,
 }
 
 type Hook = Box<dyn Fn() + Send>;
 
-struct Warden {
-    told: Arc<dyn Fn(u32) + Send + Sync>,
+/// Hears of every signal, and sees to the end of the program.
+struct SignalHandler {
+    run: Arc<dyn Fn(u32) + Send + Sync>,
     count: u32,
     last: Option<Instant>,
 }
 
 /// While this lives, a signal does not end the program but runs the hook.
-pub struct Armed {
+pub struct CancelOnSignal {
     interrupt: Interrupt,
     id: u64,
-}
-
-/// A file or folder that is not to stay: it goes with this value, and with a program that ends at once.
-pub struct Temporary {
-    interrupt: Interrupt,
-    path: PathBuf,
 }
 
 impl Interrupt {
@@ -78,20 +72,20 @@ impl Interrupt {
     }
 
     /// To be called before there is anything to end: from here on a signal leaves the program time for it.
-    pub fn arm(&self) -> Armed {
+    pub fn arm(&self) -> CancelOnSignal {
         let mut state = self.state();
         let id = state.next_id;
         state.next_id += 1;
         state.hooks.push((id, None));
-        Armed { interrupt: self.clone(), id }
+        CancelOnSignal { interrupt: self.clone(), id }
     }
 
-    /// From here on neither a second signal nor a delay ends the program: `told` hears of each, counted from 1, and sees to
-    /// the end. Of one that came before, too.
-    pub fn take_over(&self, told: impl Fn(u32) + Send + Sync + 'static) {
+    /// From here on neither a second signal nor a delay ends the program: `run` is called for each signal,
+    /// counted from 1, and sees to the end. It is called for a signal that came before, too.
+    pub fn handle(&self, run: impl Fn(u32) + Send + Sync + 'static) {
         let mut state = self.state();
         let was_raised = state.raised.is_some();
-        state.warden = Some(Warden { told: Arc::new(told), count: 0, last: None });
+        state.handler = Some(SignalHandler { run: Arc::new(run), count: 0, last: None });
         drop(state);
         if was_raised {
             self.raise();
@@ -108,35 +102,23 @@ impl Interrupt {
         self.state().patient = true;
     }
 
-    /// Makes a file. No signal comes between that and the promise to remove it.
-    pub fn temporary_file(&self, path: &Path) -> io::Result<(Temporary, File)> {
-        let mut state = self.state();
-        let file = File::create_new(path)?;
-        Ok((self.held(&mut state, path), file))
-    }
-
-    /// What somebody else is about to make there.
-    pub fn temporary(&self, path: &Path) -> Temporary {
-        self.held(&mut self.state(), path)
-    }
-
-    fn held(&self, state: &mut State, path: &Path) -> Temporary {
-        state.temporary.push(path.to_owned());
-        Temporary { interrupt: self.clone(), path: path.to_owned() }
+    /// The files that go with a program that a signal ends at once.
+    pub fn temporary_files(&self) -> TemporaryFiles {
+        self.state().temporary.clone()
     }
 
     /// With nothing to end in good order there is nothing to wait for.
     fn raise(&self) {
         let mut state = self.state();
-        if let Some(warden) = &mut state.warden {
-            if warden.last.is_some_and(|last| last.elapsed() < TOGETHER) {
+        if let Some(handler) = &mut state.handler {
+            if handler.last.is_some_and(|last| last.elapsed() < TOGETHER) {
                 return;
             }
-            (warden.count, warden.last) = (warden.count + 1, Some(Instant::now()));
-            let (told, count) = (warden.told.clone(), warden.count);
-            // What it does may take long, and takes this lock.
+            (handler.count, handler.last) = (handler.count + 1, Some(Instant::now()));
+            let (run, count) = (handler.run.clone(), handler.count);
+            // The handler may take long, and takes this lock.
             drop(state);
-            return told(count);
+            return run(count);
         }
         match state.raised {
             Some(first) if state.patient || first.elapsed() < TOGETHER => return,
@@ -149,7 +131,7 @@ impl Interrupt {
         thread::spawn(move || {
             thread::sleep(GRACE);
             let state = interrupt.state();
-            if state.warden.is_none() {
+            if state.handler.is_none() {
                 end(&state);
             }
         });
@@ -160,37 +142,10 @@ impl Interrupt {
     }
 }
 
-/// Ends the program at once. Whoever holds the state lets nobody make or rename anything temporary until the end.
-fn end(state: &MutexGuard<'_, State>) -> ! {
-    state.temporary.iter().for_each(|path| remove(path));
+/// Ends the program at once.
+fn end(state: &State) -> ! {
+    let _nothing_is_made = state.temporary.remove_all();
     process::exit(Exit::Interrupted.code().into())
-}
-
-/// What may not be there, or not be there any more.
-fn remove(path: &Path) {
-    let _ = match path.symlink_metadata().is_ok_and(|known| known.is_dir()) {
-        true => fs::remove_dir_all(path),
-        false => fs::remove_file(path),
-    };
-}
-
-impl Temporary {
-    /// Gives it its lasting name, in place of what may stand there.
-    pub fn rename(self, to: &Path) -> io::Result<()> {
-        let state = self.interrupt.state();
-        let outcome = fs::rename(&self.path, to);
-        // Dropping this value wants it, too.
-        drop(state);
-        outcome
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        let mut state = self.interrupt.state();
-        remove(&self.path);
-        state.temporary.retain(|path| *path != self.path);
-    }
 }
 
 /// Whether whoever started us, such as nohup, wants a closed terminal to mean nothing.
@@ -201,7 +156,7 @@ fn ignores_hang_up() -> bool {
     ignored & 1 << (SIGHUP - 1) != 0
 }
 
-impl Armed {
+impl CancelOnSignal {
     /// Runs `hook` when the first signal comes, or now if it has come already.
     pub fn on_signal(&self, hook: impl Fn() + Send + 'static) {
         let mut state = self.interrupt.state();
@@ -213,7 +168,7 @@ impl Armed {
     }
 }
 
-impl Drop for Armed {
+impl Drop for CancelOnSignal {
     fn drop(&mut self) {
         self.interrupt.state().hooks.retain(|(id, _)| *id != self.id);
     }
@@ -223,59 +178,20 @@ impl Drop for Armed {
 mod tests {
     use super::*;
 
-    fn names(folder: &Path) -> Vec<String> {
-        let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
-        let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
-        names.sort();
-        names
-    }
-
     #[test]
-    fn what_is_temporary_goes_unless_it_has_its_name() {
-        let folder = tempfile::tempdir().unwrap();
-        let (interrupt, at) = (Interrupt::default(), |name: &str| folder.path().join(name));
-        let (page, _) = interrupt.temporary_file(&at("page.new")).unwrap();
-        let (half, _) = interrupt.temporary_file(&at("half.new")).unwrap();
-        let made = interrupt.temporary(&at("made"));
-        fs::create_dir_all(at("made/below")).unwrap();
-        assert_eq!(interrupt.state().temporary, [at("page.new"), at("half.new"), at("made")]);
-        page.rename(&at("page")).unwrap();
-        drop((half, made));
-        assert_eq!(names(folder.path()), ["page"]);
-        assert!(interrupt.state().temporary.is_empty());
-    }
-
-    #[test]
-    fn a_warden_hears_of_every_signal_and_nothing_else_ends() {
+    fn a_handler_hears_of_every_signal_and_nothing_else_ends() {
         let interrupt = Interrupt::default();
-        let armed = interrupt.arm();
+        let guard = interrupt.arm();
         interrupt.raise();
         let heard = Arc::new(Mutex::new(Vec::new()));
         let hears = heard.clone();
-        interrupt.take_over(move |count| hears.lock().unwrap().push(count));
+        interrupt.handle(move |count| hears.lock().unwrap().push(count));
         assert_eq!(*heard.lock().unwrap(), [1], "the one before");
         interrupt.raise();
         assert_eq!(*heard.lock().unwrap(), [1], "closer together are one");
-        interrupt.state().warden.as_mut().unwrap().last = None;
+        interrupt.state().handler.as_mut().unwrap().last = None;
         interrupt.raise();
         assert_eq!(*heard.lock().unwrap(), [1, 2]);
-        drop(armed);
-    }
-
-    #[test]
-    fn an_end_at_once_waits_for_whoever_makes_a_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let (interrupt, path) = (Interrupt::default(), folder.path().join("page.new"));
-        let (page, _) = interrupt.temporary_file(&path).unwrap();
-        // As `end` holds it until the program is gone.
-        let state = interrupt.state();
-        state.temporary.iter().for_each(|path| remove(path));
-        let (late, to) = (interrupt.clone(), folder.path().join("page"));
-        let renaming = thread::spawn(move || (page.rename(&to), late.temporary_file(&to).is_ok()));
-        thread::sleep(Duration::from_millis(50));
-        assert!(!renaming.is_finished() && names(folder.path()).is_empty());
-        drop(state);
-        let (renamed, _) = renaming.join().unwrap();
-        assert!(renamed.is_err(), "there was nothing left to rename");
+        drop(guard);
     }
 }

@@ -7,7 +7,7 @@ use clap::builder::{Command, NonEmptyStringValueParser, TypedValueParser, ValueP
 use clap::{Arg, ArgAction, ArgMatches, Args, Error, FromArgMatches};
 use flatout_server::{Fault, FaultKind, Listen, Rates, Series, Tunnel};
 
-use crate::args::{duration, rate, size, socket_address};
+use crate::args::{duration, rate, size};
 
 const HEADING: &str = "Wind tunnel";
 
@@ -197,7 +197,7 @@ pub fn rates(text: &str) -> Result<Rates, String> {
 /// `ADDR:PORT[,rate=RATE][,dead]`
 pub fn listen(text: &str) -> Result<Listen, String> {
     let mut words = text.split(',');
-    let mut listen = Listen::from(socket_address(words.next().unwrap_or_default())?);
+    let mut listen = Listen::from(flatout_settings::parse_address(words.next().unwrap_or_default())?);
     for word in words {
         match word.split_once('=') {
             Some(("rate", text)) => listen.rate = Some(rate(text)?),

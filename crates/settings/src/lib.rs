@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod address;
 mod duration;
 mod error;
 mod kind;
@@ -15,6 +16,7 @@ mod python;
 mod settings;
 mod size;
 
+pub use address::{parse_address, parse_metrics_address};
 pub use duration::{format_duration, parse_duration};
 pub use error::SettingError;
 pub use kind::Kind;

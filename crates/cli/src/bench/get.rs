@@ -165,7 +165,7 @@ impl<'a> BenchSession<'a> {
         let armed = self.console.interrupt.arm();
         // It goes after the child: a child that a signal ends removes nothing. [`refuse_existing`] made sure that it is ours.
         let _removed = match &self.spec.landing {
-            LandingKind::File(path) => Some(self.console.interrupt.temporary(path)),
+            LandingKind::File(path) => Some(self.console.interrupt.temporary_files().register(path)),
             _ => None,
         };
         let mut child = spawn().map_err(failed)?;

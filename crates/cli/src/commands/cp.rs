@@ -13,7 +13,7 @@ use crate::commands::cp_many;
 use crate::console::{Carries, Console};
 use crate::download::{Download, DownloadOutcome};
 use crate::events;
-use crate::exit::{self, Exit};
+use crate::exit::Exit;
 use crate::failure::{Failure, one_line};
 use crate::limited::{self, Limited};
 use crate::select::Source;
@@ -69,7 +69,7 @@ pub fn run(args: &Cp, console: &Console) -> Result<Exit, Failure> {
     };
     origin::remember(&client);
     if let Err(failure) = &mut outcome.result
-        && failure.kind == exit::name(ErrorKind::NotFound)
+        && failure.kind == ErrorKind::NotFound.name()
         && has_keys_below(&source, &client)
     {
         failure.hint =

@@ -1,4 +1,4 @@
-//! `flatout top`: what the mounts are doing, a line for each, again and again.
+//! `flatout top`: a line for each mount, drawn again and again.
 
 use std::collections::HashMap;
 use std::io::{self, IsTerminal, Write};
@@ -7,18 +7,18 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use flatout_mount::{Holder, Life, Standing};
+use flatout_mounting::RunningMount;
+use flatout_mounting::stats::{MountStats, OriginTotals};
 use flatout_settings::format_size;
 
 use crate::args::Top;
-use crate::commands::mount::control::{self, Running};
-use crate::commands::mount::numbers::{Numbers, Origin};
 use crate::console::{Carries, Console};
 use crate::events::{DeadMount, HeldBy, HeldMount};
 use crate::exit::Exit;
 use crate::failure::{Failure, one_line};
 use crate::sys;
 
-/// Who keeps a mount is looked for no more often: that reads what every process has open.
+/// How often holders are looked for: that reads the open files of every process.
 const LOOK_FOR_HOLDERS: Duration = Duration::from_secs(10);
 
 pub fn run(args: &Top, console: &Console) -> Result<Exit, Failure> {
@@ -63,9 +63,9 @@ pub fn run(args: &Top, console: &Console) -> Result<Exit, Failure> {
     }
 }
 
-/// Those asked for; that there is none is an answer, but not where one was named.
-fn chosen(args: &Top, silent: &mut Vec<Standing>) -> Result<(Vec<Running>, Vec<DeadMount>), Failure> {
-    let mut running = control::running();
+/// The mounts that were asked for. None is an answer, unless one was named.
+fn chosen(args: &Top, silent: &mut Vec<Standing>) -> Result<(Vec<RunningMount>, Vec<DeadMount>), Failure> {
+    let mut running = flatout_mounting::running_mounts(&flatout_ambient::runtime_folders());
     let mut dead = dead(&running, silent);
     let Some(which) = &args.which else { return Ok((running, dead)) };
     // Without a slash at its end, by which the system would ask what is mounted there.
@@ -81,8 +81,9 @@ fn chosen(args: &Top, silent: &mut Vec<Standing>) -> Result<(Vec<Running>, Vec<D
     }
 }
 
-/// Mounts whose process has gone. Those that do not answer are `silent`, and are not asked again: each look keeps a thread.
-fn dead(running: &[Running], silent: &mut Vec<Standing>) -> Vec<DeadMount> {
+/// Mounts whose process has gone. Those that do not answer become `silent` and are not asked again: each look
+/// blocks a thread.
+fn dead(running: &[RunningMount], silent: &mut Vec<Standing>) -> Vec<DeadMount> {
     let is_served = |one: &Standing| running.iter().any(|running| running.serves(one));
     let mut dead = Vec::new();
     for standing in Standing::all() {
@@ -102,12 +103,12 @@ fn dead(running: &[Running], silent: &mut Vec<Standing>) -> Vec<DeadMount> {
     dead
 }
 
-/// Mounts that are not mounted here any more, and whom they are served for: as found `LOOK_FOR_HOLDERS` ago at most.
-fn held(running: &[Running], known: &mut HashMap<u32, (Instant, Vec<Holder>)>) -> Vec<HeldMount> {
+/// Mounts that are no longer mounted here, and their holders, found at most `LOOK_FOR_HOLDERS` ago.
+fn held(running: &[RunningMount], known: &mut HashMap<u32, (Instant, Vec<Holder>)>) -> Vec<HeldMount> {
     known.retain(|_, (at, _)| at.elapsed() < LOOK_FOR_HOLDERS);
     let mut held = Vec::new();
     for one in running {
-        let Numbers { pid, source, mount_point, .. } = &one.numbers;
+        let MountStats { pid, source, mount_point, .. } = &one.numbers;
         if !known.contains_key(pid) {
             let Some(holders) = one.held_elsewhere() else { continue };
             known.insert(*pid, (Instant::now(), holders));
@@ -122,14 +123,14 @@ fn held(running: &[Running], known: &mut HashMap<u32, (Instant, Vec<Holder>)>) -
     held
 }
 
-/// Numbers and when they were had.
+/// Statistics and when they were read.
 struct Snapshot {
-    numbers: Numbers,
+    numbers: MountStats,
     at: Instant,
 }
 
 impl Snapshot {
-    fn now(running: Running) -> Snapshot {
+    fn now(running: RunningMount) -> Snapshot {
         Snapshot { numbers: running.numbers, at: Instant::now() }
     }
 }
@@ -141,11 +142,11 @@ const COLUMNS: [&str; 13] = [
 
 type Row = [String; COLUMNS.len()];
 
-/// What a narrow terminal goes without, in this order, until it has room for as much of the mount's name.
+/// Columns that a narrow terminal leaves out, in this order, until `NAME_COLUMNS` of the mount's name fit.
 const LEFT_OUT: [&str; 5] = ["RETRIES", "WAIT", "AMPL", "CPU", "REQ/s"];
 const NAME_COLUMNS: usize = 24;
 
-/// What is served, and below it what is served for others alone, and what is dead.
+/// Mounts that are served, below them those held elsewhere, then the dead ones.
 fn table(
     looks: &[Snapshot],
     before: &HashMap<u32, Snapshot>,
@@ -198,7 +199,7 @@ fn served(looks: &[Snapshot], before: &HashMap<u32, Snapshot>, columns: Option<u
 
 fn row(look: &Snapshot, before: Option<&Snapshot>) -> Row {
     let now = &look.numbers;
-    let nothing = Numbers::default();
+    let nothing = MountStats::default();
     let (then, seconds) = match before {
         Some(before) => (&before.numbers, look.at.duration_since(before.at).as_secs_f64()),
         None => (&nothing, now.uptime_s),
@@ -228,7 +229,7 @@ fn row(look: &Snapshot, before: Option<&Snapshot>) -> Row {
 }
 
 /// What held the speed back longest since then.
-fn limit(now: &Origin, then: &Origin) -> String {
+fn limit(now: &OriginTotals, then: &OriginTotals) -> String {
     let since = |name: &String| now.limited_seconds[name] - then.limited_seconds.get(name).unwrap_or(&0.0);
     let longest = now.limited_seconds.keys().max_by(|one, other| since(one).total_cmp(&since(other)));
     longest.filter(|name| since(name) > 0.0).map_or("-".to_owned(), Clone::clone)
@@ -283,8 +284,12 @@ mod tests {
     use super::*;
 
     fn look(served: u64, hits: u64, waits: u64, at: Instant) -> Snapshot {
-        let mut numbers =
-            Numbers { pid: 7, source: "s3://b".into(), mount_point: "/mnt".into(), ..Numbers::default() };
+        let mut numbers = MountStats {
+            pid: 7,
+            source: "s3://b".into(),
+            mount_point: "/mnt".into(),
+            ..MountStats::default()
+        };
         (numbers.bytes.served, numbers.uptime_s) = (served, 2.0);
         (numbers.reads.hits, numbers.reads.waits) = (hits, waits);
         Snapshot { numbers, at }
@@ -339,9 +344,9 @@ mod tests {
 
     #[test]
     fn what_limits_is_what_did_so_longest_since_the_look_before() {
-        let origin = |seconds: &[(&str, f64)]| Origin {
+        let origin = |seconds: &[(&str, f64)]| OriginTotals {
             limited_seconds: seconds.iter().map(|(name, seconds)| ((*name).to_owned(), *seconds)).collect(),
-            ..Origin::default()
+            ..OriginTotals::default()
         };
         let (nothing, first) = (origin(&[]), origin(&[("ramp", 3.0), ("network", 1.0)]));
         let second = origin(&[("cpu", 0.5), ("ramp", 3.0), ("network", 2.0)]);

@@ -1,4 +1,5 @@
-//! `flatout umount`: ends a mount and waits until its process has gone, or says who keeps it; clears what one that died has left.
+//! `flatout umount`: ends a mount and waits until its process has gone, or names its users; clears the mount
+//! of a process that died.
 
 use std::fs;
 use std::path::Path;
@@ -6,26 +7,28 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use flatout_mount::{Holder, Standing};
+use flatout_mounting::RunningMount;
 
 use crate::args::Umount;
-use crate::commands::mount::control::{self, Running};
 use crate::console::{Carries, Console};
 use crate::events::{HeldBy, Unmounted};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// How long its process may take to end when nothing is mounted any more.
+/// How long the process may take to end after the unmount.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A process that still serves so long after that serves somebody.
+/// A process that still answers this long after the unmount serves somebody.
 const STILL_SERVES: Duration = Duration::from_secs(5);
-/// When the first look for those who keep it is due; each next one is after twice as long.
+/// When holders are looked for first; each further look is after twice as long.
 const FIRST_LOOK: Duration = Duration::from_millis(50);
 
 pub fn run(args: &Umount, console: &Console) -> Result<Exit, Failure> {
     let standing = Standing::at(&args.mount_point)
         .map_err(|error| with_those_who_keep_it(Failure::from(error), &args.mount_point))?;
     // Whom to wait for; asked before it goes.
-    let served_by = control::running().into_iter().find(|running| running.serves(&standing));
+    let served_by = flatout_mounting::running_mounts(&flatout_ambient::runtime_folders())
+        .into_iter()
+        .find(|running| running.serves(&standing));
     let stale = standing.is_stale();
     standing.unmount(args.lazy)?;
     let held_by = match &served_by {
@@ -47,25 +50,29 @@ pub fn run(args: &Umount, console: &Console) -> Result<Exit, Failure> {
     Ok(Exit::Clean)
 }
 
-/// Where nothing is mounted there any more, and its process goes on for somebody else.
+/// Names the holders of a mount that is no longer there, if its process still serves them.
 fn with_those_who_keep_it(failure: Failure, mount_point: &Path) -> Failure {
     let path = mount_point.canonicalize().unwrap_or_else(|_| mount_point.to_owned());
-    let kept = control::running().into_iter().find_map(|running| {
-        let was_there = Path::new(&running.numbers.mount_point) == path;
-        let holders = was_there.then(|| running.held_elsewhere())??;
-        Some((running.numbers.pid, Holder::list(&holders)?))
-    });
+    let kept = flatout_mounting::running_mounts(&flatout_ambient::runtime_folders()).into_iter().find_map(
+        |running| {
+            let was_there = Path::new(&running.numbers.mount_point) == path;
+            let holders = was_there.then(|| running.held_elsewhere())??;
+            Some((running.numbers.pid, Holder::list(&holders)?))
+        },
+    );
     match kept {
         Some((pid, list)) => failure.with_hint(format!("{list}: process {pid} serves it until that ends")),
         None => failure,
     }
 }
 
-/// Until its process has gone, or somebody is seen who keeps it: those. With `lazy` there is one look, and no wait.
-fn wait_for(running: &Running, standing: &Standing, lazy: bool) -> Result<Vec<Holder>, Failure> {
-    let Running { socket, numbers } = running;
+/// Waits until the process has gone, or until holders are found, which it returns. With `lazy` it looks once
+/// and does not wait.
+fn wait_for(running: &RunningMount, standing: &Standing, lazy: bool) -> Result<Vec<Holder>, Failure> {
+    let RunningMount { socket, numbers } = running;
     // Its socket goes with the process, and so does its number.
-    let is_there = || is_alive(numbers.pid) || socket.exists() && control::look_again(socket).is_some();
+    let is_there =
+        || is_alive(numbers.pid) || socket.exists() && flatout_mounting::stats_of(socket).is_some();
     let (start, mut next_look) = (Instant::now(), if lazy { Duration::ZERO } else { FIRST_LOOK });
     while is_there() {
         if start.elapsed() >= next_look {
@@ -77,7 +84,7 @@ fn wait_for(running: &Running, standing: &Standing, lazy: bool) -> Result<Vec<Ho
             next_look = 2 * start.elapsed();
         }
         // The socket of one that serves nobody any more is closed.
-        if start.elapsed() > STILL_SERVES && control::look_again(socket).is_some() {
+        if start.elapsed() > STILL_SERVES && flatout_mounting::stats_of(socket).is_some() {
             return Ok(vec![Holder::unseen()]);
         }
         if start.elapsed() > PATIENCE {
@@ -92,7 +99,8 @@ fn wait_for(running: &Running, standing: &Standing, lazy: bool) -> Result<Vec<Ho
     Ok(Vec::new())
 }
 
-/// Whether the process is there, where its number is one of ours: in another name space of processes it is somebody else's.
+/// Whether the process is there and is Flatout's: in another namespace of processes the number is another
+/// program's.
 fn is_alive(pid: u32) -> bool {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

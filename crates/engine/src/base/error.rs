@@ -35,6 +35,27 @@ pub enum ErrorKind {
     Internal,
 }
 
+impl ErrorKind {
+    /// The name of the kind in JSON events and logs: part of schema v1.
+    pub fn name(self) -> &'static str {
+        match self {
+            ErrorKind::Usage => "usage",
+            ErrorKind::NotFound => "not_found",
+            ErrorKind::Denied => "denied",
+            ErrorKind::Untrusted => "untrusted",
+            ErrorKind::Throttled => "throttled",
+            ErrorKind::Changed => "changed",
+            ErrorKind::Corrupt => "corrupt",
+            ErrorKind::Network => "network",
+            ErrorKind::Timeout => "timeout",
+            ErrorKind::LocalIo => "local_io",
+            ErrorKind::Cancelled => "cancelled",
+            ErrorKind::Unsupported => "unsupported",
+            ErrorKind::Internal => "internal",
+        }
+    }
+}
+
 /// An error of the engine. Displays as `doing: object: cause`; no secret is ever part of it.
 #[derive(Debug)]
 pub struct Error(Box<Body>);

@@ -1,6 +1,7 @@
 //! Whether the origin is there, for all that is asked of it: while it is away requests wait here, and one at a time looks
 //! whether it is back. What is decided stands in `outage.rs`.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -43,6 +44,19 @@ pub enum OutageNews {
         /// How long it was away.
         lasted: Duration,
     },
+}
+
+impl fmt::Display for OutageNews {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OutageNews::Away { origin, why, timeout } => {
+                write!(f, "waiting for {origin}, up to {} s: {why}", timeout.as_secs().max(1))
+            }
+            OutageNews::Back { origin, lasted } => {
+                write!(f, "{origin} is back after {} s", lasted.as_secs().max(1))
+            }
+        }
+    }
 }
 
 /// Takes the news, once somebody wants to hear them.

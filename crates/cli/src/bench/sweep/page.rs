@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::signal::Interrupt;
+use crate::temporary_files::TemporaryFiles;
 
 /// Draws whatever data stands in it; the lab's own pages are made from the same one.
 const TEMPLATE: &str = include_str!("../page.html");
@@ -24,7 +25,7 @@ const MOST_LINKS: usize = 40;
 /// A page that is to stand at a path.
 pub struct ReportPage {
     path: PathBuf,
-    interrupt: Interrupt,
+    temporary_files: TemporaryFiles,
 }
 
 impl ReportPage {
@@ -37,8 +38,9 @@ impl ReportPage {
                 failure.with_hint("name a file: it is made new, or replaced when the report is whole")
             );
         }
-        let page = ReportPage { path: behind_links(path).map_err(failed)?, interrupt: interrupt.clone() };
-        interrupt.temporary_file(&page.temporary()).map_err(failed)?;
+        let page =
+            ReportPage { path: behind_links(path).map_err(failed)?, temporary_files: interrupt.temporary_files() };
+        page.temporary_files.create(&page.temporary()).map_err(failed)?;
         Ok(page)
     }
 
@@ -48,7 +50,7 @@ impl ReportPage {
     }
 
     fn replace(&self, html: &str) -> io::Result<()> {
-        let (temporary, mut file) = self.interrupt.temporary_file(&self.temporary())?;
+        let (temporary, mut file) = self.temporary_files.create(&self.temporary())?;
         // Whoever may read what stands there may read what replaces it, and nobody else.
         if let Ok(known) = fs::metadata(&self.path) {
             file.set_permissions(known.permissions())?;

@@ -117,14 +117,14 @@ fn object_of(entry: Entry) -> Option<Listed> {
 fn late(what: String, patience: Duration) -> Failure {
     Failure {
         exit: exit::of(ErrorKind::Timeout),
-        kind: exit::name(ErrorKind::Timeout).into(),
+        kind: ErrorKind::Timeout.name().into(),
         message: format!("{what} did not arrive within {} seconds", patience.as_secs()),
         hint: None,
     }
 }
 
 fn is_missing(failure: &Failure) -> bool {
-    failure.kind == exit::name(ErrorKind::NotFound)
+    failure.kind == ErrorKind::NotFound.name()
 }
 
 fn can_be_read(listed: &Listed) -> bool {
@@ -151,9 +151,9 @@ fn open(client: &Client, location: &Location) -> Result<ProbedObject, Failure> {
     // From the second byte on: who knows no ranges cannot answer that.
     match read_first(client, location, 1) {
         Ok(report) => object.warm_s = first_byte_s(&report),
-        Err(refused) if refused.kind == exit::name(ErrorKind::Unsupported) => object.serves_ranges = false,
+        Err(refused) if refused.kind == ErrorKind::Unsupported.name() => object.serves_ranges = false,
         // There is no second byte.
-        Err(refused) if refused.kind == exit::name(ErrorKind::Usage) => {}
+        Err(refused) if refused.kind == ErrorKind::Usage.name() => {}
         Err(refused) => return Err(refused),
     }
     Ok(object)

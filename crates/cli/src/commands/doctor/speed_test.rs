@@ -155,5 +155,5 @@ impl SpeedTest {
 
 /// Whether a failure says that the origin wants less.
 pub fn is_throttled(failure: &Failure) -> bool {
-    failure.kind == crate::exit::name(ErrorKind::Throttled)
+    failure.kind == ErrorKind::Throttled.name()
 }

@@ -1,4 +1,5 @@
-//! In the background: the program starts itself again in a session of its own, and waits until that one says how it went.
+//! A mount in the background: the program starts itself again in a session of its own, and waits until that
+//! process reports.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -12,7 +13,7 @@ use crate::console::Console;
 use crate::events::Mounted;
 use crate::failure::Failure;
 
-/// What the process in the background says on its standard output, as one line, before it lets go of it.
+/// The report of the process in the background: one line on its standard output, before it lets go of that.
 #[derive(Serialize, Deserialize)]
 pub enum Report {
     Stands(Mounted),
@@ -22,7 +23,7 @@ pub enum Report {
 /// Starts the same command line again, in the background.
 ///
 /// # Errors
-/// What that process failed with, as its own; or it could not be started, or ended without a word.
+/// The failure of that process; or it could not be started, or ended without a report.
 pub fn start(console: &Console) -> Result<Mounted, Failure> {
     let refused = |error: &io::Error| Failure::local("mount", "the process in the background", error);
     let program = std::env::current_exe().map_err(|error| refused(&error))?;
@@ -46,7 +47,7 @@ pub fn start(console: &Console) -> Result<Mounted, Failure> {
     let child = Arc::new(Mutex::new(child));
     let ended = child.clone();
     armed.on_signal(move || {
-        // What it has mounted by then it unmounts.
+        // It unmounts if it has mounted by then.
         crate::sys::terminate(lock(&ended).id());
     });
     let mut line = String::new();
@@ -72,22 +73,23 @@ fn lock(child: &Mutex<Child>) -> std::sync::MutexGuard<'_, Child> {
     child.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// In the process in the background, before anything else: no terminal is its own from here on.
+/// Leaves the terminal's session. The process in the background calls this before anything else.
 pub fn leave_session() {
-    // Who leads a group already, as a shell's job does, is not in need of a session of its own.
+    // A leader of a process group, such as a shell's job, needs no session of its own.
     let _ = rustix::process::setsid();
 }
 
-/// Says how it went to the process that waits for it.
+/// Reports to the process that started this one.
 pub fn report(report: &Report) {
     let line = serde_json::to_string(report).expect("reports are maps with text for keys");
-    // Whoever started us may have gone meanwhile: the mount stands all the same.
+    // That process may have gone meanwhile: the mount stands all the same.
     let mut out = io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-/// Lets go of the terminal, pipe or log that the process was started in, so that nobody waits for its end, and of the folder,
-/// so that it can be unmounted. What is written to standard error from here on, a panic for example, goes to `log`.
+/// Lets go of the terminal, pipe or log that the process was started in, so that no process waits for its
+/// end, and of the folder, so that it can be unmounted. Standard error, such as a panic's message, goes to
+/// `log` from here on.
 ///
 /// # Errors
 /// The kernel's own.

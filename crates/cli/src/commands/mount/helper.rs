@@ -1,4 +1,5 @@
-//! `mount.flatout`: what mount(8) runs for `mount -t flatout …` and lines of fstab, as a command line of ours.
+//! `mount.flatout`: what mount(8) runs for `mount -t flatout …` and lines of fstab, as a command line of
+//! ours.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -7,8 +8,8 @@ use std::path::Path;
 /// The name that mount(8) looks for.
 const NAME: &[u8] = b"mount.flatout";
 
-/// `flatout mount …` for a call under the name of the helper: `mount.flatout SOURCE DIR [-sfnvrw] [-N NS] [-t TYPE] [-o OPTIONS]`,
-/// as mount(8) has it, in any order. `None` for a call under another name.
+/// `flatout mount …` for a call under the name of the helper: `mount.flatout SOURCE DIR [-sfnvrw] [-N NS] [-t
+/// TYPE] [-o OPTIONS]`, as mount(8) has it, in any order. `None` for a call under another name.
 pub fn command_line(arguments: &[OsString]) -> Option<Vec<OsString>> {
     let (called, rest) = arguments.split_first()?;
     if Path::new(called).file_name()?.as_bytes() != NAME {

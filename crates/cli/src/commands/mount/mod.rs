@@ -1,65 +1,57 @@
-//! `flatout mount`: from a command line to a folder, in the foreground or not.
+//! `flatout mount`: from a command line to a folder, in the foreground or in the background.
 
-pub mod control;
+mod command;
 mod daemon;
-mod foreign;
 pub mod helper;
-mod libfuse;
-mod log;
 mod notify;
-pub mod numbers;
-mod options;
-mod ossfs;
-mod plan;
-mod responder;
-mod session;
-mod stalls;
+mod serve;
 
 use crate::args::Mount;
+use crate::commands::mount::command::MountCommand;
 use crate::commands::mount::daemon::Report;
-use crate::commands::mount::plan::Plan;
 use crate::console::{Carries, Console};
 use crate::events::{Mountable, Mounted};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// In the foreground until it is unmounted; else until it stands.
+/// Returns in the foreground when it is unmounted, else when it stands.
 pub fn run(args: &Mount, console: &Console) -> Result<Exit, Failure> {
     if args.reports {
         return in_background(args, console);
     }
-    let plan = Plan::of(args)?;
-    // Once, and not again by the process in the background.
-    plan.notes.iter().for_each(|note| console.warn(note));
+    let command = MountCommand::of(args)?;
+    // The process in the background does not repeat them.
+    command.notes.iter().for_each(|note| console.warn(note));
     if args.dry_run {
-        let note = session::try_root(&plan, console)?;
+        let note = serve::try_root(&command, console)?;
         note.iter().for_each(|note| console.warn(note));
-        console.say(&format!("{} can be mounted", plan.source))?;
-        let mount_point = plan.mount_point.display().to_string();
-        console.event(Carries::Lines, &Mountable { source: plan.source, mount_point, note })?;
+        let source = command.plan.source.to_string();
+        console.say(&format!("{source} can be mounted"))?;
+        let mount_point = command.plan.mount_point.display().to_string();
+        console.event(Carries::Lines, &Mountable { source, mount_point, note })?;
         return Ok(Exit::Clean);
     }
-    if plan.foreground {
-        return session::run(plan, console, false);
+    if command.foreground {
+        return serve::run(command, console, false);
     }
     stands(&daemon::start(console)?, args.is_silent, console)?;
     Ok(Exit::Clean)
 }
 
-/// The one that serves, started by the other.
+/// The process in the background, which serves.
 fn in_background(args: &Mount, console: &Console) -> Result<Exit, Failure> {
     daemon::leave_session();
-    let outcome = Plan::of(args).and_then(|plan| session::run(plan, console, true));
-    // What fails once the mount stands is in the log.
+    let outcome = MountCommand::of(args).and_then(|command| serve::run(command, console, true));
+    // A failure after the mount stands is in the log.
     outcome.map_err(|failure| {
         let exit = failure.exit;
         daemon::report(&Report::Failed(failure));
-        // Said by the other.
+        // The other process shows it.
         Failure { exit, ..Failure::reader_gone() }
     })
 }
 
-/// Says that it stands.
+/// Reports that the mount stands.
 fn stands(mounted: &Mounted, is_silent: bool, console: &Console) -> Result<(), Failure> {
     if !is_silent {
         let log = mounted.log.as_ref().map(|log| format!(", log {log}")).unwrap_or_default();

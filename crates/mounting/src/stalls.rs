@@ -1,5 +1,5 @@
-//! Requests that wait long for the origin: a line in the log when that begins, and one with its duration when it is over. What
-//! each of them meets in the end is told by itself, where it is an error.
+//! Reports in the log when requests begin to wait long for the origin, and when that is over, with its
+//! duration. If such a request fails in the end, its error has a line of its own.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,43 +10,43 @@ use flatout_mount::SessionWatch;
 use flatout_settings::format_size;
 use flatout_tree::Tree;
 
-use crate::commands::mount::log::Log;
+use crate::log::MountLog;
 
 /// A wait of this length is worth a line.
 const LONG: Duration = Duration::from_secs(5);
 /// A stall is over when no request has been that slow for this time.
 const QUIET: Duration = Duration::from_secs(10);
-/// How often it is looked.
+/// How often the requests are looked at.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What is looked at.
+/// The waits at one moment.
 #[derive(Clone, Copy)]
-struct Seen {
-    /// For how long the request that waits longest has, and how many have waited long.
+struct WaitSample {
+    /// How long the longest wait is, and how many are long.
     longest: Duration,
     long: usize,
-    /// Bytes of content that have come since the mount began.
+    /// Bytes of content that were received since the mount began.
     received: u64,
 }
 
-/// Decides what is said. Pure.
+/// Decides when a line is due. Pure.
 #[derive(Default)]
-struct Stalls {
+struct StallDetector {
     open: Option<Stall>,
-    /// Of the time of a long wait, the newest last.
+    /// Bytes received within the last [`LONG`], the newest last.
     received: VecDeque<(Instant, u64)>,
 }
 
-/// Since when requests wait long, without a pause worth the name.
+/// A time in which requests wait long, without a pause of [`QUIET`].
 struct Stall {
     began: Instant,
     last: Instant,
     longest: Duration,
 }
 
-impl Stalls {
-    /// What to say of what `source` does, if anything.
-    fn look(&mut self, source: &str, now: Instant, seen: Seen) -> Option<String> {
+impl StallDetector {
+    /// The line that is due about `source`, if one is.
+    fn look(&mut self, source: &str, now: Instant, seen: WaitSample) -> Option<String> {
         self.received.push_back((now, seen.received));
         while self.received.front().is_some_and(|(at, _)| now.duration_since(*at) > LONG) {
             self.received.pop_front();
@@ -75,7 +75,7 @@ impl Stalls {
         }
     }
 
-    fn beginning(&self, source: &str, seen: Seen) -> String {
+    fn beginning(&self, source: &str, seen: WaitSample) -> String {
         let came = self.received.front().map_or(0, |(_, before)| seen.received - before);
         let origin = match came {
             0 => "it sends nothing".to_owned(),
@@ -89,17 +89,17 @@ impl Stalls {
     }
 }
 
-/// Looks after the requests of a mount until what this returns is dropped.
-pub fn watch(source: String, watch: SessionWatch, tree: Arc<Tree>, log: Arc<Log>) -> mpsc::Sender<()> {
+/// Watches the requests of a mount until the returned sender is dropped.
+pub fn watch(source: String, watch: SessionWatch, tree: Arc<Tree>, log: Arc<MountLog>) -> mpsc::Sender<()> {
     let (goes_on, ended) = mpsc::channel();
     let look = move || {
-        let mut stalls = Stalls::default();
+        let mut stalls = StallDetector::default();
         while ended.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
             let waits = watch.waits();
             let longest = waits.iter().max().copied().unwrap_or_default();
             let long = waits.iter().filter(|wait| **wait >= LONG).count();
             let received = tree.client().reader_stats().received_bytes;
-            if let Some(line) = stalls.look(&source, Instant::now(), Seen { longest, long, received }) {
+            if let Some(line) = stalls.look(&source, Instant::now(), WaitSample { longest, long, received }) {
                 log.say(&line);
             }
         }
@@ -113,13 +113,14 @@ pub fn watch(source: String, watch: SessionWatch, tree: Arc<Tree>, log: Arc<Log>
 mod tests {
     use super::*;
 
-    /// What is said of requests that wait so long, second by second, while so many bytes come in each.
+    /// The lines about requests that wait as long as `longest` says, second by second, while `bytes` arrive
+    /// each second.
     fn said(longest: impl IntoIterator<Item = u64>, bytes: u64) -> Vec<(u64, String)> {
-        let (mut stalls, start) = (Stalls::default(), Instant::now());
+        let (mut stalls, start) = (StallDetector::default(), Instant::now());
         let mut said = Vec::new();
         for (second, longest) in (0..).zip(longest) {
             let longest = Duration::from_secs(longest);
-            let seen = Seen { longest, long: usize::from(longest >= LONG), received: second * bytes };
+            let seen = WaitSample { longest, long: usize::from(longest >= LONG), received: second * bytes };
             let line = stalls.look("s3://b", start + Duration::from_secs(second), seen);
             said.extend(line.map(|line| (second, line)));
         }

@@ -1,47 +1,70 @@
-//! What `-o` says: mount(8)'s own words, every knob, names of libfuse, ossfs 2.0 and others. What nobody knows is an error with the
-//! nearest name.
+//! Parses the options of `-o`: those of mount(8), every knob, and the names of libfuse, ossfs 2.0 and others.
+//! An unknown option is an error with the nearest name.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use flatout_settings::{KNOBS, Kind, Knob, Settings, nearest};
+use flatout_settings::{KNOBS, Kind, Knob, Settings, nearest, parse_metrics_address};
+use flatout_wire::words::masked;
 
-use crate::args::metrics_address;
-use crate::commands::mount::foreign::{self, Meaning, without_mask};
-use crate::failure::Failure;
-use crate::origin::masked;
+use crate::foreign::{self, OptionMeaning, without_mask};
 
-/// The options of one mount, whatever form they were written in.
+/// The options of one mount.
 #[derive(Debug, Default, PartialEq)]
-pub struct Chosen {
-    /// By name, each a value that its knob takes.
+pub struct MountOptions {
+    /// Name and value of each knob, in the knob's own unit.
     pub knobs: Vec<(&'static str, String)>,
-    /// Words that mount(2) has a flag for: `nosuid`.
+    /// Options that mount(2) has a flag for: `nosuid`.
     pub system: Vec<String>,
-    /// The kernel does not compare the permission bits with who asks.
+    /// The kernel does not check the permission bits.
     pub no_permissions: bool,
     pub foreground: bool,
-    /// A folder that holds something may be covered.
+    /// The mount point may hold files, which the mount covers.
     pub nonempty: bool,
     pub metrics: Option<SocketAddr>,
     pub log: Option<PathBuf>,
     pub stats: Option<PathBuf>,
-    /// What is true of what was written, and may not be what was wanted.
+    /// Lines to show: an option was accepted, and may not do what its author wants.
     pub notes: Vec<String>,
-    /// The permission bits that a umask leaves, for files and folders that have none of their own.
+    /// The permission bits that a umask leaves, for files and folders without bits of their own.
     umask: Option<String>,
-    /// Options of others that do nothing here, and why.
+    /// Options of other mounts without effect here, and why.
     idle: Vec<(&'static str, &'static str)>,
 }
 
-/// A word that is no knob.
+/// An option that was refused. Displays as `-o OPTION: why`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OptionError {
+    message: String,
+    /// What to write instead, if that is known.
+    pub hint: Option<String>,
+    /// No table has an option of this name.
+    pub is_unknown: bool,
+}
+
+impl OptionError {
+    fn new(message: String) -> OptionError {
+        OptionError { message, hint: None, is_unknown: false }
+    }
+}
+
+impl fmt::Display for OptionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for OptionError {}
+
+/// An option that is no knob.
 #[derive(Clone, Copy, PartialEq)]
-enum Word {
-    /// Handed on to mount(2).
+enum Keyword {
+    /// Passed to mount(2).
     System,
-    /// Meant for mount(8), systemd or people: nothing is to be done.
+    /// For mount(8), systemd or people: there is nothing to do.
     Nothing,
-    /// The same, with a value.
+    /// For mount(8), systemd or people, with a value.
     Remark,
     ReadOnly,
     Writable,
@@ -51,18 +74,18 @@ enum Word {
     Metrics,
     Log,
     Stats,
-    /// What is unknown is told, not refused; mount(8) has it as -s.
+    /// Unknown options are reported, not refused; `-s` of mount(8).
     Sloppy,
     Refused(&'static str),
 }
 
-use Word::{
+use Keyword::{
     Foreground, Log, Metrics, Nonempty, Nothing, Permissions, ReadOnly, Refused, Remark, Sloppy, Stats,
     System, Writable,
 };
 
-/// mount(8)'s words that every file system may meet, those of FUSE, and ours that are no knobs.
-const WORDS: &[(&str, Word)] = &[
+/// Options that mount(8) passes to every file system, options of FUSE, and ours that are no knobs.
+const KEYWORDS: &[(&str, Keyword)] = &[
     ("ro", ReadOnly),
     ("rw", Writable),
     ("defaults", Nothing),
@@ -116,46 +139,46 @@ const WORDS: &[(&str, Word)] = &[
     ("bind", Refused("that is for folders: `mount --bind` of the mount point")),
 ];
 
-/// Reads every `-o` in turn. `last_counts`: of what is decided twice the last counts, as it does for mount(8), which puts what is
-/// typed behind what fstab says; else to decide it in two ways is a mistake.
-///
-/// # Errors
-/// An option that nobody knows, or that means nothing here, or a value that is none, or two that contradict each other.
-pub fn read(lists: &[String], last_counts: bool) -> Result<Chosen, Failure> {
-    let options: Vec<(String, Option<String>)> = lists.iter().flat_map(|list| split(list)).collect();
-    let is_sloppy = options.iter().any(|(name, _)| name == "sloppy");
-    let is_read_only = options.iter().any(|(name, _)| name == "ro");
-    let mut chosen = Chosen::default();
-    for (name, value) in &options {
-        if let Err(failure) = chosen.take(name, value.as_deref(), is_read_only) {
-            // A value that is wrong stays wrong.
-            let is_unknown = find(name).is_none();
-            match is_sloppy && is_unknown {
-                true => chosen.notes.push(failure.message),
-                false => return Err(failure),
+impl MountOptions {
+    /// Parses the list of every `-o` in turn. Two options that contradict each other are an error. With
+    /// `last_counts` the last one counts, as for mount(8), which puts the options that are typed behind those
+    /// of fstab.
+    ///
+    /// # Errors
+    /// An unknown option, one that means nothing here, a wrong value, or a contradiction.
+    pub fn parse(lists: &[String], last_counts: bool) -> Result<MountOptions, OptionError> {
+        let options: Vec<(String, Option<String>)> = lists.iter().flat_map(|list| split(list)).collect();
+        let is_sloppy = options.iter().any(|(name, _)| name == "sloppy");
+        let is_read_only = options.iter().any(|(name, _)| name == "ro");
+        let mut chosen = MountOptions::default();
+        for (name, value) in &options {
+            match chosen.take(name, value.as_deref(), is_read_only) {
+                // A value that is wrong stays wrong.
+                Err(error) if is_sloppy && error.is_unknown => chosen.notes.push(error.to_string()),
+                taken => taken?,
             }
         }
+        if !last_counts {
+            check_decisions(&options)?;
+        }
+        chosen.settle();
+        Ok(chosen)
     }
-    if !last_counts {
-        check_decisions(&options)?;
-    }
-    chosen.settle();
-    Ok(chosen)
 }
 
-/// What is decided twice is decided the same way.
-fn check_decisions(options: &[(String, Option<String>)]) -> Result<(), Failure> {
-    let mut decided: Vec<(&str, Chosen, String)> = Vec::new();
+/// Refuses options that contradict each other.
+fn check_decisions(options: &[(String, Option<String>)]) -> Result<(), OptionError> {
+    let mut decided: Vec<(&str, MountOptions, String)> = Vec::new();
     for (name, value) in options {
         let Some(what) = find(name).and_then(|known| known.decides()) else { continue };
-        let mut alone = Chosen::default();
+        let mut alone = MountOptions::default();
         alone.take(name, value.as_deref(), true)?;
         let typed = value.as_ref().map_or_else(|| name.clone(), |value| format!("{name}={}", masked(value)));
         match decided.iter().find(|(earlier, ..)| *earlier == what) {
             Some((_, same, _)) if same.says_the_same(&alone) => {}
             Some((.., earlier)) => {
-                return Err(Failure::usage(format!("mount: -o {typed}: contradicts {earlier}"))
-                    .with_hint("leave one of them out"));
+                let contradicts = refused(&typed, &format!("contradicts {earlier}"));
+                return Err(OptionError { hint: Some("leave one of them out".into()), ..contradicts });
             }
             None => decided.push((what, alone, typed)),
         }
@@ -163,31 +186,32 @@ fn check_decisions(options: &[(String, Option<String>)]) -> Result<(), Failure> 
     Ok(())
 }
 
-/// What an option is.
-enum Known {
-    Word(Word),
+/// The table that an option stands in.
+enum OptionKind {
+    Keyword(Keyword),
     Knob(&'static Knob),
-    Foreign(&'static foreign::Row),
+    Foreign(&'static foreign::ForeignOption),
 }
 
-fn find(name: &str) -> Option<Known> {
+fn find(name: &str) -> Option<OptionKind> {
     if name.starts_with("x-") || name.starts_with("X-") {
-        return Some(Known::Word(Nothing));
+        return Some(OptionKind::Keyword(Nothing));
     }
     // The knob of connections' local addresses has a name of mount(8)'s, which has no value.
-    let word = || Some(Known::Word(WORDS.iter().find(|(word, _)| *word == name)?.1));
-    let knob = || flatout_settings::knob(&name.replace('_', "-")).map(Known::Knob);
-    word().or_else(knob).or_else(|| foreign::row_of(name).map(Known::Foreign))
+    let word = || Some(OptionKind::Keyword(KEYWORDS.iter().find(|(word, _)| *word == name)?.1));
+    let knob = || flatout_settings::knob(&name.replace('_', "-")).map(OptionKind::Knob);
+    word().or_else(knob).or_else(|| foreign::row_of(name).map(OptionKind::Foreign))
 }
 
-impl Known {
-    /// What it decides, where that is one thing; what decides the same is an option by another name. Words of mount(8) may come in
-    /// pairs, of which the last counts: `user` brings `noexec`, and `exec` behind it takes that back.
+impl OptionKind {
+    /// The name of the one thing that it decides; options of several names may decide the same. Options of
+    /// mount(8) are left out: they come in pairs of which the last counts, such as `user`, which implies
+    /// `noexec`, and `exec` behind it.
     fn decides(&self) -> Option<&'static str> {
         let one = |knob: &Knob| (knob.kind != Kind::Many).then_some(knob.name);
         match self {
-            Known::Knob(knob) => one(knob),
-            Known::Word(word) => match word {
+            OptionKind::Knob(knob) => one(knob),
+            OptionKind::Keyword(word) => match word {
                 Permissions => Some("default_permissions"),
                 Foreground => Some("foreground"),
                 Nonempty => Some("nonempty"),
@@ -196,23 +220,23 @@ impl Known {
                 Stats => Some("stats"),
                 _ => None,
             },
-            Known::Foreign(row) => match row.meaning {
-                Meaning::Knob(knob, _) | Meaning::Sets(knob, _) | Meaning::Mask(knob) => {
+            OptionKind::Foreign(row) => match row.meaning {
+                OptionMeaning::Knob(knob, _) | OptionMeaning::Sets(knob, _) | OptionMeaning::Mask(knob) => {
                     flatout_settings::knob(knob).and_then(one)
                 }
-                Meaning::Same(name) => find(name).and_then(|known| known.decides()),
-                Meaning::Endpoint => Some("endpoint-url"),
-                Meaning::Umask => Some("umask"),
-                Meaning::MetricsPort => Some("metrics"),
-                Meaning::Is(..) | Meaning::Idle(_) | Meaning::Refused(_) => None,
+                OptionMeaning::Same(name) => find(name).and_then(|known| known.decides()),
+                OptionMeaning::Endpoint => Some("endpoint-url"),
+                OptionMeaning::Umask => Some("umask"),
+                OptionMeaning::MetricsPort => Some("metrics"),
+                OptionMeaning::Is(..) | OptionMeaning::Idle(_) | OptionMeaning::Refused(_) => None,
             },
         }
     }
 }
 
-impl Chosen {
-    /// Of two that were made of one option each: `1GiB` is `1024MiB`.
-    fn says_the_same(&self, other: &Chosen) -> bool {
+impl MountOptions {
+    /// Compares the results of one option each by value: `1GiB` is `1024MiB`.
+    fn says_the_same(&self, other: &MountOptions) -> bool {
         match (self.knobs.as_slice(), other.knobs.as_slice()) {
             ([(name, one)], [(_, other)]) => {
                 let read = |value: &str| {
@@ -225,14 +249,14 @@ impl Chosen {
         }
     }
 
-    fn take(&mut self, name: &str, value: Option<&str>, is_read_only: bool) -> Result<(), Failure> {
+    fn take(&mut self, name: &str, value: Option<&str>, is_read_only: bool) -> Result<(), OptionError> {
         match find(name) {
-            Some(Known::Word(Refused(_))) if name == "bind" && value.is_some() => {
+            Some(OptionKind::Keyword(Refused(_))) if name == "bind" && value.is_some() => {
                 self.knob(name, flatout_settings::knob("bind").expect("bind is a knob"), value)
             }
-            Some(Known::Word(word)) => self.word(name, word, value, is_read_only),
-            Some(Known::Knob(knob)) => self.knob(name, knob, value),
-            Some(Known::Foreign(row)) => self.foreign(row, value, is_read_only),
+            Some(OptionKind::Keyword(word)) => self.word(name, word, value, is_read_only),
+            Some(OptionKind::Knob(knob)) => self.knob(name, knob, value),
+            Some(OptionKind::Foreign(row)) => self.foreign(row, value, is_read_only),
             None => Err(unknown(name)),
         }
     }
@@ -240,22 +264,20 @@ impl Chosen {
     fn word(
         &mut self,
         name: &str,
-        word: Word,
+        word: Keyword,
         value: Option<&str>,
         is_read_only: bool,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), OptionError> {
         let wanted = |what: &str| {
-            let missing =
-                || Failure::usage(format!("mount: -o {name}: a value is missing: write {name}={what}"));
+            let missing = || refused(name, &format!("a value is missing: write {name}={what}"));
             value.filter(|value| !value.is_empty()).ok_or_else(missing)
         };
         if let (Nothing | Writable | System | Sloppy, Some(value)) = (word, value)
             && !name.starts_with("x-")
             && !name.starts_with("X-")
         {
-            return Err(Failure::usage(format!(
-                "mount: -o {name}={value}: {name} takes no value: write {name} alone"
-            )));
+            let typed = format!("{name}={value}");
+            return Err(refused(&typed, &format!("{name} takes no value: write {name} alone")));
         }
         match word {
             System => self.system.push(name.to_owned()),
@@ -267,7 +289,7 @@ impl Chosen {
             ReadOnly if matches!(value, None | Some("true" | "1")) => {}
             ReadOnly => return Err(refused(name, "takes no value: write ro alone")),
             Writable if is_read_only => {}
-            Writable => self.notes.push("mount: rw: mounted read-only: writing is not there yet".into()),
+            Writable => self.notes.push("rw: mounted read-only: writing is not there yet".into()),
             Permissions => self.no_permissions = !on(name, value)?,
             Foreground => self.foreground = on(name, value)?,
             Nonempty => self.nonempty = on(name, value)?,
@@ -280,26 +302,24 @@ impl Chosen {
         Ok(())
     }
 
-    fn knob(&mut self, name: &str, knob: &'static Knob, value: Option<&str>) -> Result<(), Failure> {
+    fn knob(&mut self, name: &str, knob: &'static Knob, value: Option<&str>) -> Result<(), OptionError> {
         let value = match (knob.kind, value) {
             (Kind::Switch, None) => "true",
             (kind, None | Some("")) => {
                 let what = kind.value_name().unwrap_or("true");
-                return Err(Failure::usage(format!(
-                    "mount: -o {name}: a value is missing: write {name}={what}"
-                )));
+                return Err(refused(name, &format!("a value is missing: write {name}={what}")));
             }
             (_, Some(value)) => value,
         };
         self.set(name, knob, value)
     }
 
-    fn set(&mut self, typed: &str, knob: &'static Knob, value: &str) -> Result<(), Failure> {
+    fn set(&mut self, typed: &str, knob: &'static Knob, value: &str) -> Result<(), OptionError> {
         // What is wrong is said of the option, not of a flag that nobody typed.
         Settings::default().set(knob.name, value).map_err(|wrong| {
             match typed.replace('_', "-") == knob.name {
-                true => Failure::usage(format!("mount: -o {wrong}")),
-                false => Failure::usage(format!("mount: -o {typed}: {wrong}")),
+                true => OptionError::new(format!("-o {wrong}")),
+                false => refused(typed, &wrong.to_string()),
             }
         })?;
         self.knobs.push((knob.name, value.to_owned()));
@@ -308,51 +328,52 @@ impl Chosen {
 
     fn foreign(
         &mut self,
-        row: &'static foreign::Row,
+        row: &'static foreign::ForeignOption,
         value: Option<&str>,
         is_read_only: bool,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), OptionError> {
         let name = row.name;
-        let wrong = |why| Failure::usage(format!("mount: -o {name}: {why}"));
+        let wrong = |why: String| refused(name, &why);
         let known = |knob| flatout_settings::knob(knob).expect("a test looks up every knob of the tables");
         match row.meaning {
-            Meaning::Knob(knob, unit) => {
+            OptionMeaning::Knob(knob, unit) => {
                 for value in unit.read(value).map_err(wrong)? {
                     self.set(name, known(knob), &value)?;
                 }
             }
-            Meaning::Sets(..) if matches!(value, Some("false" | "0")) => {}
-            Meaning::Sets(knob, fixed) => self.set(name, known(knob), fixed)?,
-            Meaning::Same(ours) => self.take(ours, value, is_read_only)?,
-            Meaning::Endpoint => {
+            OptionMeaning::Sets(..) if matches!(value, Some("false" | "0")) => {}
+            OptionMeaning::Sets(knob, fixed) => self.set(name, known(knob), fixed)?,
+            OptionMeaning::Same(ours) => self.take(ours, value, is_read_only)?,
+            OptionMeaning::Endpoint => {
                 let missing = || wrong("a value is missing: write a URL".to_owned());
                 let url = value.filter(|url| !url.is_empty()).ok_or_else(missing)?;
                 self.set(name, known("endpoint-url"), url)?;
                 self.set(name, known("oss-endpoint"), url)?;
             }
-            Meaning::Umask => self.umask = Some(without_mask(value).map_err(wrong)?),
-            Meaning::Mask(knob) => self.set(name, known(knob), &without_mask(value).map_err(wrong)?)?,
-            Meaning::MetricsPort => {
-                let port: u16 = value.unwrap_or_default().parse().map_err(|_| {
-                    Failure::usage(format!("mount: -o {name}: write a port, 1 to 65535, or 0 for none"))
-                })?;
+            OptionMeaning::Umask => self.umask = Some(without_mask(value).map_err(wrong)?),
+            OptionMeaning::Mask(knob) => self.set(name, known(knob), &without_mask(value).map_err(wrong)?)?,
+            OptionMeaning::MetricsPort => {
+                let port: u16 = value
+                    .unwrap_or_default()
+                    .parse()
+                    .map_err(|_| refused(name, "write a port, 1 to 65535, or 0 for none"))?;
                 self.metrics = (port > 0).then(|| SocketAddr::from(([127, 0, 0, 1], port)));
             }
-            Meaning::Is(fixed, why) => {
+            OptionMeaning::Is(fixed, why) => {
                 let value = value.unwrap_or("true");
                 if !fixed.iter().any(|fixed| fixed.eq_ignore_ascii_case(value)) {
                     return Err(refused(name, why));
                 }
             }
-            Meaning::Idle(why) => self.idle.push((name, why)),
+            OptionMeaning::Idle(why) => self.idle.push((name, why)),
             // It has no default, and none is chosen.
-            Meaning::Refused(_) if row.default.is_empty() && value == Some("") => {}
-            Meaning::Refused(why) => return Err(refused(name, why)),
+            OptionMeaning::Refused(_) if row.default.is_empty() && value == Some("") => {}
+            OptionMeaning::Refused(why) => return Err(refused(name, why)),
         }
         Ok(())
     }
 
-    /// What is known only when all have been read.
+    /// Decides what depends on all options.
     fn settle(&mut self) {
         if let Some(bits) = self.umask.take() {
             for name in ["file-mode", "dir-mode"] {
@@ -369,19 +390,18 @@ impl Chosen {
         }
         match idle.as_slice() {
             [] => {}
-            [(name, why)] => self.notes.push(format!("mount: -o {name}: has no effect here: {why}")),
+            [(name, why)] => self.notes.push(format!("-o {name}: has no effect here: {why}")),
             many => {
                 let names: Vec<&str> = many.iter().map(|(name, _)| *name).collect();
                 let names = names.join(", ");
-                self.notes.push(format!(
-                    "mount: -o {names}: have no effect here: docs/from-libfuse.md says why of each"
-                ));
+                self.notes
+                    .push(format!("-o {names}: have no effect here: docs/from-libfuse.md says why of each"));
             }
         }
     }
 }
 
-/// At commas, but for those within quotes, as mount(8) writes a value that holds some.
+/// Splits a list at its commas, except within quotes, as mount(8) does.
 fn split(list: &str) -> Vec<(String, Option<String>)> {
     let mut pieces = vec![String::new()];
     let mut is_quoted = false;
@@ -401,39 +421,35 @@ fn split(list: &str) -> Vec<(String, Option<String>)> {
     pieces.into_iter().filter(|piece| !piece.trim().is_empty()).map(pair).collect()
 }
 
-/// A word that may stand alone, or say `=false`.
-fn on(name: &str, value: Option<&str>) -> Result<bool, Failure> {
+/// The value of an option that may stand alone, or be `=false`.
+fn on(name: &str, value: Option<&str>) -> Result<bool, OptionError> {
     match value.unwrap_or("true").to_ascii_lowercase().as_str() {
         "true" | "1" | "yes" | "on" => Ok(true),
         "false" | "0" | "no" | "off" => Ok(false),
-        other => Err(Failure::usage(format!(
-            "mount: -o {name}: '{other}' is not a switch: write {name} alone, or {name}=false"
-        ))),
+        other => {
+            Err(refused(name, &format!("'{other}' is not a switch: write {name} alone, or {name}=false")))
+        }
     }
 }
 
-fn address(name: &str, text: &str) -> Result<SocketAddr, Failure> {
-    metrics_address(text).map_err(|why| Failure::usage(format!("mount: -o {name}: '{text}': {why}")))
+fn address(name: &str, text: &str) -> Result<SocketAddr, OptionError> {
+    parse_metrics_address(text).map_err(|why| refused(name, &format!("'{text}': {why}")))
 }
 
-fn refused(name: &str, why: &str) -> Failure {
-    Failure::usage(format!("mount: -o {name}: {why}"))
+fn refused(option: &str, why: &str) -> OptionError {
+    OptionError::new(format!("-o {option}: {why}"))
 }
 
-fn unknown(name: &str) -> Failure {
-    let failure = Failure::usage(format!("mount: -o {name}: is no option"));
-    // Those of ours first: where two are as near, ours is what is meant.
-    match nearest(name, names().chain(foreign::rows().map(|row| row.name))) {
-        Some(near) => failure.with_hint(format!("did you mean '{near}'?")),
-        None => failure.with_hint(
-            "`flatout mount --help` has those of Flatout, docs/from-libfuse.md and docs/from-ossfs.md those of others that it takes",
-        ),
-    }
+fn unknown(name: &str) -> OptionError {
+    // Options of ours come first: of two that are as near, ours is meant.
+    let near = nearest(name, names().chain(foreign::rows().map(|row| row.name)));
+    let hint = near.map(|near| format!("did you mean '{near}'?"));
+    OptionError { hint, is_unknown: true, ..refused(name, "is no option") }
 }
 
-/// Of options of ours.
+/// The names of our own options.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    KNOBS.iter().map(|knob| knob.name).chain(WORDS.iter().map(|(word, _)| *word))
+    KNOBS.iter().map(|knob| knob.name).chain(KEYWORDS.iter().map(|(word, _)| *word))
 }
 
 #[cfg(test)]

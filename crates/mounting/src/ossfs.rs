@@ -1,8 +1,9 @@
-//! Every option of ossfs 2.0: what it means here, or why it means nothing. docs/from-ossfs.md is written from this table.
+//! Every option of ossfs 2.0: what it means here, or why it means nothing. docs/from-ossfs.md is written from
+//! this table.
 
-use crate::commands::mount::foreign::Meaning::{Is, Knob, MetricsPort, Refused, Same as Named};
-use crate::commands::mount::foreign::Unit::{Bytes, List, Milliseconds, PathStyle, Same, Seconds};
-use crate::commands::mount::foreign::{Row, row};
+use crate::foreign::OptionMeaning::{Is, Knob, MetricsPort, Refused, Same as Named};
+use crate::foreign::ValueUnit::{Bytes, List, Milliseconds, PathStyle, Same, Seconds};
+use crate::foreign::{ForeignOption, row};
 
 pub const WRITING: &str = "is about writing, and a mount is read-only for now: leave it out";
 pub const DISK: &str = "there is no cache on disk yet: leave it out";
@@ -17,9 +18,10 @@ const ACK: &str = "is of Alibaba Cloud's container service alone: leave it out";
 const HDFS: &str = "is of OSS-HDFS, which is not read here";
 const ONE_LIFETIME: &str = "names and attributes have one lifetime: write attribute-lifetime=TIME";
 
-/// In the order of its documentation: mount, bucket, credentials, metadata, data cache, read, write, resources, log.
-/// `ro`, `uid`, `gid`, `file_mode`, `allow_other`, `default_permissions`, `close_to_open` and `nonempty` are the same here.
-pub const ROWS: &[Row] = &[
+/// In the order of its documentation: mount, bucket, credentials, metadata, data cache, read, write,
+/// resources, log. `ro`, `uid`, `gid`, `file_mode`, `allow_other`, `default_permissions`, `close_to_open` and
+/// `nonempty` are the same here.
+pub const ROWS: &[ForeignOption] = &[
     row("f", "false", Named("foreground")),
     row("d", "false", Is(&["false", "0"], LOG)),
     row("fuse_threads", "128", Knob("fuse-threads", Same)),

@@ -1,5 +1,5 @@
-//! Where a mount says what goes wrong: standard error in the foreground, a file with times in the background. A thing that goes
-//! wrong a thousand times a second is said a few times a minute.
+//! Where a mount writes what goes wrong: to whatever its caller shows people, or to a file with times. What
+//! goes wrong a thousand times a second is written a few times a minute.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -10,57 +10,56 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use flatout_wire::time;
+use flatout_wire::words::one_line;
 
-use crate::commands::mount::control;
-use crate::failure::one_line;
-
-/// Lines of one kind in a [`WINDOW`]; what comes after is counted only.
+/// Lines of one kind in a [`WINDOW`]; further ones are only counted.
 const LINES_MAX: u64 = 10;
 const WINDOW: Duration = Duration::from_secs(60);
 
 /// Takes lines from any thread.
-pub struct Log {
-    state: Mutex<State>,
+pub struct MountLog {
+    state: Mutex<LogState>,
 }
 
-struct State {
-    out: Out,
-    kinds: HashMap<&'static str, Kind>,
+/// Takes one line.
+type LineWriter = Box<dyn FnMut(&str) + Send>;
+
+struct LogState {
+    writer: LineWriter,
+    kinds: HashMap<&'static str, RecentLines>,
 }
 
-enum Out {
-    Terminal { quiet: bool },
-    File(File),
-}
-
-/// How often something has been said of late.
-struct Kind {
+/// The lines of one kind in this window.
+struct RecentLines {
     since: Instant,
     said: u64,
     swallowed: u64,
-    /// What it was about in this window.
+    /// What they were about.
     about: Vec<String>,
 }
 
-impl Log {
-    /// Says it on standard error; nothing where somebody wants it quiet.
-    pub fn terminal(quiet: bool) -> Log {
-        Log { state: Mutex::new(State { out: Out::Terminal { quiet }, kinds: HashMap::new() }) }
+impl MountLog {
+    /// Writes each line by `write`, on the thread that has something to say.
+    pub fn new(write: impl FnMut(&str) + Send + 'static) -> MountLog {
+        MountLog { state: Mutex::new(LogState { writer: Box::new(write), kinds: HashMap::new() }) }
     }
 
-    /// From here on into this file.
-    pub fn turn_to(&self, file: File) {
-        self.state().out = Out::File(file);
+    /// From here on writes into this file, each line with its time.
+    pub fn turn_to(&self, mut file: File) {
+        self.state().writer = Box::new(move |line| {
+            // A log that cannot be written to has nowhere to say so.
+            let _ = writeln!(file, "{} {line}", now());
+        });
     }
 
-    /// A line that is said whenever it comes.
+    /// Writes a line.
     pub fn say(&self, line: &str) {
         self.state().write(line);
     }
 
-    /// A line of a kind of which there may be many: `kind` bounds them. What it is about is told once in a while: the kernel asks again
-    /// for what failed, and a program does too.
-    pub fn say_some(&self, kind: &'static str, about: &str, line: &str) {
+    /// Writes a line unless there were many of its `kind`, or one `about` the same thing: kernel and programs
+    /// repeat requests that failed.
+    pub fn say_limited(&self, kind: &'static str, about: &str, line: &str) {
         let mut state = self.state();
         let now = Instant::now();
         if state.was_said(kind, about, now) {
@@ -74,13 +73,13 @@ impl Log {
         }
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn state(&self) -> std::sync::MutexGuard<'_, LogState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
-    /// Whether a line about this was said already in the window of its kind; it is noted as said.
+impl LogState {
+    /// Whether a line about this was written in the window of its kind; notes it as written.
     fn was_said(&mut self, kind: &'static str, about: &str, now: Instant) -> bool {
         let known = self.kind(kind, now);
         let was_said = known.about.iter().any(|said| said == about);
@@ -90,8 +89,8 @@ impl State {
         was_said
     }
 
-    fn kind(&mut self, kind: &'static str, now: Instant) -> &mut Kind {
-        let new = Kind { since: now, said: 0, swallowed: 0, about: Vec::new() };
+    fn kind(&mut self, kind: &'static str, now: Instant) -> &mut RecentLines {
+        let new = RecentLines { since: now, said: 0, swallowed: 0, about: Vec::new() };
         let known = self.kinds.entry(kind).or_insert(new);
         if now.duration_since(known.since) >= WINDOW {
             (known.since, known.said) = (now, 0);
@@ -100,7 +99,7 @@ impl State {
         known
     }
 
-    /// Whether a line of this kind may be said now, and how many were not since the last one.
+    /// How many lines of this kind were left out since the last one; `None` if this one is left out too.
     fn turn(&mut self, kind: &'static str, now: Instant) -> Option<u64> {
         let known = self.kind(kind, now);
         if known.said >= LINES_MAX {
@@ -112,13 +111,7 @@ impl State {
     }
 
     fn write(&mut self, line: &str) {
-        let line = one_line(line);
-        // When nobody can be told, there is nobody to tell that.
-        let _ = match &mut self.out {
-            Out::Terminal { quiet: true } => Ok(()),
-            Out::Terminal { quiet: false } => writeln!(io::stderr().lock(), "flatout: {line}"),
-            Out::File(file) => writeln!(file, "{} {line}", now()),
-        };
+        (self.writer)(&one_line(line));
     }
 }
 
@@ -127,27 +120,27 @@ fn now() -> String {
     time::format_iso(now.map_or(0, |now| now.as_secs()))
 }
 
-/// A file named after the mount point, in the user's state folder; where that cannot be written to, as that of a service often
-/// cannot, beside the sockets of mounts. `None` where no folder is left.
-pub fn open_first(mount_point: &Path) -> Option<(PathBuf, File)> {
+/// A file named after the mount point, in the first of `folders` that can be written to. `None` where none
+/// can.
+pub fn open_first_log(
+    mount_point: &Path,
+    folders: impl IntoIterator<Item = PathBuf>,
+) -> Option<(PathBuf, File)> {
     let name = mount_point.display().to_string();
     let name: String = name.chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
     let name = format!("mount-{}.log", name.trim_matches('-'));
-    let state = flatout_ambient::log_folder().into_iter();
-    let beside =
-        flatout_ambient::runtime_folders().into_iter().filter(|folder| control::is_own_folder(folder));
-    state.chain(beside).find_map(|folder| {
+    folders.into_iter().find_map(|folder| {
         let path = folder.join(&name);
-        let file = open(&path).ok()?;
+        let file = open_log(&path).ok()?;
         Some((path, file))
     })
 }
 
-/// Opens it to write behind what is there; its folder is made, for its user alone.
+/// Opens a log to append to. Its folder is made, for this user alone.
 ///
 /// # Errors
 /// The kernel's own.
-pub fn open(path: &Path) -> io::Result<File> {
+pub fn open_log(path: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
@@ -162,13 +155,13 @@ mod tests {
     fn what_comes_often_is_said_a_few_times() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/mount.log");
-        let log = Log::terminal(true);
-        log.turn_to(open(&path).unwrap());
+        let log = MountLog::new(|_| {});
+        log.turn_to(open_log(&path).unwrap());
         for at in 0..100 {
-            log.say_some("read", &format!("file {at}"), &format!("read {at}"));
-            log.say_some("read", "file 0", "read 0 again");
+            log.say_limited("read", &format!("file {at}"), &format!("read {at}"));
+            log.say_limited("read", "file 0", "read 0 again");
         }
-        log.say_some("list", "folder", "list\n0");
+        log.say_limited("list", "folder", "list\n0");
         log.say("once");
         let text = fs::read_to_string(&path).unwrap();
         assert_eq!(text.lines().count() as u64, LINES_MAX + 2, "{text}");
@@ -178,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_new_window_says_what_was_left_out() {
-        let mut state = State { out: Out::Terminal { quiet: true }, kinds: HashMap::new() };
+        let mut state = LogState { writer: Box::new(|_| {}), kinds: HashMap::new() };
         let start = Instant::now();
         let said = (0..15).filter_map(|_| state.turn("read", start)).count() as u64;
         assert_eq!(said, LINES_MAX);
@@ -188,7 +181,7 @@ mod tests {
 
     #[test]
     fn the_same_thing_is_said_once_in_a_window() {
-        let mut state = State { out: Out::Terminal { quiet: true }, kinds: HashMap::new() };
+        let mut state = LogState { writer: Box::new(|_| {}), kinds: HashMap::new() };
         let start = Instant::now();
         let mut was_said = |kind, about, now| state.was_said(kind, about, now);
         assert!(!was_said("read", "a", start) && !was_said("read", "b", start));

@@ -1,12 +1,12 @@
-//! The table against ossfs 2.0's list, our knobs, and the page that is written from it.
+//! The table against the options that need no row, and the page that is generated from it.
 
 use std::fmt::Write;
 use std::path::Path;
 
 use super::*;
-use crate::commands::mount::foreign::told;
+use crate::foreign::described;
 
-/// Those that are the same here, by their names; `dir_mode` too.
+/// Options that are the same here under the same name.
 const SAME: [&str; 9] = [
     "ro",
     "uid",
@@ -23,20 +23,23 @@ fn page() -> String {
     let mut page = "\
 # Coming from ossfs 2.0
 
-`flatout mount oss://BUCKET/PREFIX /mnt` in place of `ossfs2 mount /mnt --oss_bucket=…`. In `-o`, and so in fstab, the names of
-ossfs 2.0 are understood where they mean something here, with its units; what means nothing is refused by name, with the reason,
-rather than taken and forgotten; what is refused and has no default may be stated with an empty value. The same here under the same name: `ro`, `uid`, `gid`, `file_mode`, `dir_mode`, `allow_other` (there
-on by default, here off), `default_permissions`, `close_to_open`, `nonempty`. [mount.md](mount.md) has all of ours.
+Name the bucket and prefix as the source, and keep the options in `-o` or in fstab:
 
     # ossfs2 mount /mnt --oss_endpoint=oss-cn-hangzhou-internal.aliyuncs.com \\
     #     --oss_bucket=models --oss_bucket_prefix=llama/ --total_mem_limit=4294967296
     flatout mount oss://models/llama/ /mnt -o oss_endpoint=oss-cn-hangzhou-internal.aliyuncs.com -o total_mem_limit=4294967296
 
-Keys: from the environment, `~/.aliyun/config.json`, `~/.ossutilconfig`, roles of pods (RRSA) and machines, found in that order
-(`flatout config show` says which); never from options, which everybody on a machine sees.
+Keys come from the environment, `~/.aliyun/config.json`, `~/.ossutilconfig`, and roles of pods
+(RRSA) and machines, in that order; `flatout config show` says which are used. They never come from
+options, which every user of a machine can see.
 
-This page is generated from `crates/cli/src/commands/mount/ossfs.rs`:
-`FLATOUT_BLESS=1 cargo test -p flatout-cli ossfs` writes it anew.
+The names of ossfs 2.0 keep its units. An option that means nothing here is refused by name with the
+reason; if it has no default, an empty value is accepted. These are the same under the same name:
+`ro`, `uid`, `gid`, `file_mode`, `dir_mode`, `allow_other` (there on by default, here off),
+`default_permissions`, `close_to_open`, `nonempty`. [mount.md](mount.md) has all options.
+
+This page is generated from `crates/mounting/src/ossfs.rs`:
+`FLATOUT_BLESS=1 cargo test -p flatout-mounting ossfs` writes it.
 
 | ossfs 2.0 | its default | here |
 |---|---|---|
@@ -44,7 +47,7 @@ This page is generated from `crates/cli/src/commands/mount/ossfs.rs`:
     .to_owned();
     for row in ROWS {
         let default = if row.default.is_empty() { "".into() } else { format!("`{}`", row.default) };
-        let here = told(row.meaning);
+        let here = described(row.meaning);
         let _ = writeln!(page, "| `{}` | {default} | {here} |", row.name);
     }
     page
@@ -59,7 +62,7 @@ fn the_page_is_what_the_table_says() {
     let written = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         written == page(),
-        "FLATOUT_BLESS=1 cargo test -p flatout-cli ossfs writes docs/from-ossfs.md anew"
+        "FLATOUT_BLESS=1 cargo test -p flatout-mounting ossfs writes docs/from-ossfs.md"
     );
 }
 

@@ -1,18 +1,16 @@
-//! Options of mounts made with libfuse, and those that s3fs, mountpoint-s3 and goofys have besides: docs/from-libfuse.md is written
-//! from these tables.
+//! Options of mounts made with libfuse, and those that s3fs, mountpoint-s3 and goofys have besides:
+//! docs/from-libfuse.md is written from these tables.
 
-use crate::commands::mount::foreign::Meaning::{
-    Endpoint, Idle, Is, Knob, Mask, Refused, Same as Named, Sets, Umask,
-};
-use crate::commands::mount::foreign::Unit::{PathStyle, Same, Seconds, Switch};
-use crate::commands::mount::foreign::{Row, row};
-use crate::commands::mount::ossfs::{DISK, FOUND, WRITING};
+use crate::foreign::OptionMeaning::{Endpoint, Idle, Is, Knob, Mask, Refused, Same as Named, Sets, Umask};
+use crate::foreign::ValueUnit::{PathStyle, Same, Seconds, Switch};
+use crate::foreign::{ForeignOption, row};
+use crate::ossfs::{DISK, FOUND, WRITING};
 
 /// The options of one program.
-pub struct Table {
+pub struct ProgramOptions {
     #[allow(dead_code, reason = "the page is written by a test")]
     pub title: &'static str,
-    pub rows: &'static [Row],
+    pub rows: &'static [ForeignOption],
 }
 
 const REQUESTS: &str = "requests are as long as the kernel and this program agree upon: 1 MiB where it can";
@@ -38,14 +36,14 @@ const BUCKET: &str = "the bucket is the source: write s3://BUCKET/PREFIX";
 const LISTED: &str = "a listing comes in pages of 1000";
 
 /// `allow_other`, `default_permissions`, `nonempty`, `uid`, `gid` and `max_background` are the same here.
-pub const TABLES: &[Table] = &[
-    Table { title: "libfuse 2 and 3", rows: LIBFUSE },
-    Table { title: "s3fs, and ossfs 1", rows: S3FS },
-    Table { title: "mountpoint-s3", rows: MOUNTPOINT },
-    Table { title: "goofys", rows: GOOFYS },
+pub const TABLES: &[ProgramOptions] = &[
+    ProgramOptions { title: "libfuse 2 and 3", rows: LIBFUSE },
+    ProgramOptions { title: "s3fs, and ossfs 1", rows: S3FS },
+    ProgramOptions { title: "mountpoint-s3", rows: MOUNTPOINT },
+    ProgramOptions { title: "goofys", rows: GOOFYS },
 ];
 
-const LIBFUSE: &[Row] = &[
+const LIBFUSE: &[ForeignOption] = &[
     row("umask", "", Umask),
     row("fmask", "", Mask("file-mode")),
     row("dmask", "", Mask("dir-mode")),
@@ -142,7 +140,7 @@ const LIBFUSE: &[Row] = &[
     row("rootcontext", "", Refused(LABELS)),
 ];
 
-const S3FS: &[Row] = &[
+const S3FS: &[ForeignOption] = &[
     row("bucket", "", Refused(BUCKET)),
     row("url", "https://s3.amazonaws.com", Endpoint),
     row("host", "https://s3.amazonaws.com", Endpoint),
@@ -230,7 +228,7 @@ const S3FS: &[Row] = &[
     row("update_parent_dir_stat", "", Refused(WRITING)),
 ];
 
-const MOUNTPOINT: &[Row] = &[
+const MOUNTPOINT: &[ForeignOption] = &[
     row("read-only", "", Named("ro")),
     row("prefix", "", Refused("the prefix is part of the source: write s3://BUCKET/PREFIX")),
     row("metadata-ttl", "1", Knob("attribute-lifetime", Seconds)),
@@ -275,7 +273,7 @@ const MOUNTPOINT: &[Row] = &[
     row("sse-kms-key-id", "", Refused(WRITING)),
 ];
 
-const GOOFYS: &[Row] = &[
+const GOOFYS: &[ForeignOption] = &[
     row("stat-cache-ttl", "1m", Knob("attribute-lifetime", Same)),
     row("type-cache-ttl", "1m", Knob("attribute-lifetime", Same)),
     row("http-timeout", "30s", Knob("stall-timeout", Same)),

@@ -1,0 +1,134 @@
+//! What `flatout mount` is to do: from flags, options, variables and files, before anything is done.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use flatout_engine::Dialect;
+use flatout_mounting::{MountOptions, MountPlan, MountSource, OptionError};
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
+
+use crate::args::Mount;
+use crate::failure::Failure;
+use crate::knobs::Knobs;
+use crate::origin;
+
+/// Everything decided: the mount, and what the command does around it.
+pub struct MountCommand {
+    pub plan: MountPlan,
+    pub knobs: Knobs,
+    pub foreground: bool,
+    pub silent: bool,
+    pub metrics: Option<SocketAddr>,
+    pub log: Option<PathBuf>,
+    pub stats: Option<PathBuf>,
+    pub notes: Vec<String>,
+}
+
+impl MountCommand {
+    /// Flags are stronger than options.
+    ///
+    /// # Errors
+    /// Something of what was typed is wrong, or the mount point is no place to mount on.
+    pub fn of(args: &Mount) -> Result<MountCommand, Failure> {
+        let mut options = MountOptions::parse(&args.options, args.last_counts).map_err(refused_option)?;
+        let source = source(&args.source)?;
+        let knobs = Knobs::clone(&args.knobs).behind(std::mem::take(&mut options.knobs));
+        let found = flatout_ambient::gather(knobs.given())?;
+        let mut notes: Vec<String> = options.notes.iter().map(|note| format!("mount: {note}")).collect();
+        notes.extend(found.notes);
+        let warnings = found.warnings.into_iter().filter(|(about, _)| *about == source.dialect);
+        notes.extend(warnings.map(|(_, warning)| warning));
+        let plan = MountPlan::new(source, &args.mount_point, found.settings, &options)?;
+        let foreground = args.foreground || options.foreground;
+        let log = args.log.clone().or(options.log);
+        let stats = args.stats.clone().or(options.stats);
+        Ok(MountCommand {
+            plan,
+            knobs,
+            foreground,
+            silent: args.is_silent,
+            metrics: args.metrics.or(options.metrics),
+            // In the foreground none is written.
+            log: log.filter(|_| !foreground).map(|log| writable("--log", log)).transpose()?,
+            stats: stats.map(|stats| writable("--stats", stats)).transpose()?,
+            notes,
+        })
+    }
+}
+
+fn refused_option(error: OptionError) -> Failure {
+    let failure = Failure::usage(format!("mount: {error}"));
+    match error.hint {
+        Some(hint) => failure.with_hint(hint),
+        None if error.is_unknown => failure.with_hint(
+            "`flatout mount --help` has those of Flatout, docs/from-libfuse.md and docs/from-ossfs.md those of others that it takes",
+        ),
+        None => failure,
+    }
+}
+
+/// What was typed as the source.
+fn source(typed: &str) -> Result<MountSource, Failure> {
+    match typed {
+        "s3://" => Ok(MountSource::buckets(Dialect::S3)),
+        "oss://" => Ok(MountSource::buckets(Dialect::Oss)),
+        _ => Ok(MountSource::under(&origin::location("mount", typed)?)?),
+    }
+}
+
+/// The absolute path of a file that is written later: one that cannot be written then is refused now.
+fn writable(flag: &str, file: PathBuf) -> Result<PathBuf, Failure> {
+    let refused = |error: io::Error| {
+        Failure::local("mount", format!("{flag} {}", file.display()), &error)
+            .with_hint("name a file in a folder that is there and may be written to")
+    };
+    let path = std::path::absolute(&file).map_err(refused)?;
+    let errno = |errno: Errno| refused(errno.into());
+    match path.metadata() {
+        Ok(about) if about.is_dir() => Err(errno(Errno::ISDIR)),
+        Ok(_) => access(&path, Access::WRITE_OK).map_err(errno).map(|()| path),
+        Err(_) => {
+            let folder = path.parent().unwrap_or(&path);
+            match folder.metadata().map_err(refused)?.is_dir() {
+                true => access(folder, Access::WRITE_OK | Access::EXEC_OK).map_err(errno).map(|()| path),
+                false => Err(errno(Errno::NOTDIR)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_names_buckets() {
+        assert_eq!(source("s3://").unwrap().to_string(), "s3://");
+        assert_eq!(source("oss://").unwrap().to_string(), "oss://");
+        assert_eq!(source("s3://models/llama").unwrap().to_string(), "s3://models/llama/");
+        for (typed, says) in [
+            ("http://host/x", "a web server"),
+            ("models", "models"),
+            ("s4://x", "s4://x"),
+            ("s3:///x", "s3:///x"),
+        ] {
+            let failure = source(typed).map(drop).unwrap_err();
+            assert!(failure.message.contains(says) && failure.message.starts_with("mount: "), "{failure}");
+        }
+    }
+
+    #[test]
+    fn an_option_that_nobody_knows_has_a_hint() {
+        let refused =
+            |option: &str| refused_option(MountOptions::parse(&[option.to_owned()], false).unwrap_err());
+        let shown = refused("frobnicate=1").to_string();
+        assert!(
+            shown.contains("mount: -o frobnicate: is no option\n  hint: `flatout mount --help`"),
+            "{shown}"
+        );
+        assert!(refused("attr_timeot=1").hint.is_some_and(|hint| hint.starts_with("did you mean")));
+        assert_eq!(refused("uid=x").hint, None);
+    }
+}

@@ -1,0 +1,235 @@
+//! The command's part of serving a mount: signals, the terminal or the log, the report to the process that
+//! started it.
+
+use std::fs;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+
+use flatout_engine::Client;
+use flatout_mount::Holder;
+use flatout_mounting::stats::MountStats;
+use flatout_mounting::{MountLog, MountSession, Shutdown, StatsFn, StatusEndpoints};
+use flatout_tree::Tree;
+use signal_hook::consts::SIGUSR1;
+use signal_hook::iterator::Signals;
+
+use crate::commands::mount::command::MountCommand;
+use crate::commands::mount::daemon::{self, Report};
+use crate::commands::mount::{notify, stands};
+use crate::console::Console;
+use crate::events::Mounted;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::origin;
+
+/// Lists the root, and returns the line to show about it. Nothing is mounted.
+///
+/// # Errors
+/// The origin's refusal, or a signal.
+pub fn try_root(command: &MountCommand, console: &Console) -> Result<Option<String>, Failure> {
+    let client = Arc::new(client(command, console)?);
+    list_root(command, &client, console).map(|(_, note)| note)
+}
+
+/// Serves until it is unmounted. `in_background`: a parent process waits until the mount stands; messages
+/// then go to a log.
+///
+/// # Errors
+/// The origin's refusal of the root, the kernel's of the mount, or a session that broke.
+pub fn run(command: MountCommand, console: &Console, in_background: bool) -> Result<Exit, Failure> {
+    let _armed = console.interrupt.arm();
+    let endpoints = endpoints(command.metrics)?;
+    let client = Arc::new(client(&command, console)?);
+    let log = Arc::new(MountLog::new(on_terminal(console.is_quiet())));
+    let outage_log = log.clone();
+    // Without a thread for it the log lacks outages, and nothing else.
+    let _ = client.on_outages(move |news| outage_log.say(&news.to_string()));
+    let (tree, note) = list_root(&command, &client, console)?;
+    note.iter().for_each(|note| log.say(note));
+    if endpoints.socket().is_none() {
+        log.say("mount: `flatout top` will not show it: no folder for its socket can be written to: set XDG_RUNTIME_DIR to one");
+    }
+    let MountCommand { plan, silent, log: log_file, stats: stats_file, .. } = command;
+    let mut said = Mounted {
+        source: plan.source.to_string(),
+        mount_point: plan.mount_point.display().to_string(),
+        pid: std::process::id(),
+        log: None,
+        socket: endpoints.socket().map(|path| path.display().to_string()),
+        metrics: endpoints.metrics_url(),
+        note,
+    };
+    // From before there is a mount, so that no signal leaves one behind.
+    let shutdown = Shutdown::default();
+    unmount_on_signal(console, &shutdown, &log, &said.mount_point);
+    let mut session = MountSession::start(plan, tree, endpoints, &log, &shutdown)?;
+    let stats = session.stats();
+    write_on_request(&stats, stats_file.clone(), &log);
+
+    match in_background {
+        false => stands_here(&said, silent, console)?,
+        true => detach(&mut said, log_file.as_deref(), &log)?,
+    }
+    notify::send("READY=1");
+    let ended = session.wait();
+    notify::send("STOPPING=1");
+    if let Some(path) = &stats_file {
+        write(path, &stats(), &log);
+    }
+    drop(session);
+    origin::remember(&client);
+    match ended {
+        Ok(()) => Ok(Exit::Clean),
+        Err(error) => {
+            let failure = Failure::from(error);
+            if said.log.is_some() {
+                // In the foreground it is said as every failure of a command.
+                log.say(&failure.message);
+            }
+            Err(failure)
+        }
+    }
+}
+
+/// Binds the endpoints before anything is mounted: a port may be taken.
+fn endpoints(metrics: Option<SocketAddr>) -> Result<StatusEndpoints, Failure> {
+    StatusEndpoints::bind(&flatout_ambient::runtime_folders(), metrics).map_err(|error| {
+        let address = metrics.map(|address| address.to_string()).unwrap_or_default();
+        let failure = Failure::local("mount", format!("--metrics {address}"), &error);
+        match error.kind() {
+            io::ErrorKind::AddrInUse => failure.with_hint("choose another port, or 0 for a free one"),
+            io::ErrorKind::AddrNotAvailable => {
+                failure.with_hint("name an address of this machine, or a port alone for 127.0.0.1")
+            }
+            io::ErrorKind::PermissionDenied => failure.with_hint("choose a port from 1024 on"),
+            _ => failure,
+        }
+    })
+}
+
+/// Writes lines to standard error, unless `quiet`.
+fn on_terminal(quiet: bool) -> impl FnMut(&str) {
+    move |line| {
+        if !quiet {
+            // A closed standard error has nowhere to be reported.
+            let _ = writeln!(io::stderr().lock(), "flatout: {line}");
+        }
+    }
+}
+
+fn client(command: &MountCommand, console: &Console) -> Result<Client, Failure> {
+    let client = origin::silent_client(&command.knobs, &[command.plan.source.dialect])?;
+    // Other notes about settings are among the command's.
+    if let Some(note) = client.note() {
+        console.warn(note);
+    }
+    Ok(client)
+}
+
+/// Lists the root. A signal ends the wait for a silent origin, and the end of the program ends the request.
+fn list_root(
+    command: &MountCommand,
+    client: &Arc<Client>,
+    console: &Console,
+) -> Result<(Tree, Option<String>), Failure> {
+    let (client, plan) = (client.clone(), command.plan.clone());
+    let (listed, outcome) = mpsc::channel();
+    let armed = console.interrupt.arm();
+    let interrupted = listed.clone();
+    armed.on_signal(move || {
+        // Nobody waits any more where the origin was faster.
+        let _ = interrupted.send(Err(Failure::interrupted("mount: interrupted")));
+    });
+    let thread = std::thread::Builder::new().name("first-look".into()).spawn(move || {
+        // Nobody waits any more where a signal was faster.
+        let _ = listed.send(flatout_mounting::list_root(&client, &plan).map_err(Failure::from));
+    });
+    thread.map_err(|error| Failure::local("mount", "threads", &error))?;
+    outcome.recv().unwrap_or_else(|_| Err(Failure::internal("mount: the root's first listing panicked")))
+}
+
+fn stands_here(said: &Mounted, silent: bool, console: &Console) -> Result<(), Failure> {
+    // The reader of our output may go: the mount is for others, too.
+    console.outlast_reader();
+    stands(said, silent, console)
+}
+
+/// Reports to the process that started this one, and lets go of its streams. `asked` is the file of `--log`.
+fn detach(said: &mut Mounted, asked: Option<&Path>, log: &MountLog) -> Result<(), Failure> {
+    let opened = match asked {
+        Some(path) => {
+            let refused = |error| {
+                Failure::local("mount", path.display(), &error).with_hint("--log FILE names another place")
+            };
+            let path = std::path::absolute(path).map_err(refused)?;
+            let file = flatout_mounting::open_log(&path).map_err(refused)?;
+            Some((path, file))
+        }
+        None => {
+            // A service often has no home to write to; the folder of the sockets does then.
+            let state = flatout_ambient::log_folder().into_iter();
+            let beside = flatout_ambient::runtime_folders().into_iter();
+            let folders = state.chain(beside.filter(|folder| flatout_mounting::is_own_folder(folder)));
+            flatout_mounting::open_first_log(Path::new(&said.mount_point), folders)
+        }
+    };
+    match &opened {
+        Some((path, _)) => said.log = Some(path.display().to_string()),
+        None => log.say(
+            "mount: no log is kept: neither home nor any other folder for it can be written to: --log FILE names a place",
+        ),
+    }
+    let file = opened.map(|(_, file)| file);
+    let refused = |error| Failure::local("mount", "standard streams", &error);
+    let out = file.as_ref().map(fs::File::try_clone).transpose().map_err(refused)?;
+    daemon::report(&Report::Stands(said.clone()));
+    daemon::let_go(file.as_ref()).map_err(refused)?;
+    let nowhere = || fs::File::options().write(true).open("/dev/null");
+    log.turn_to(out.map_or_else(nowhere, Ok).map_err(refused)?);
+    log.say(&format!("{} is mounted on {} (process {})", said.source, said.mount_point, said.pid));
+    Ok(())
+}
+
+/// Writes the statistics at each SIGUSR1, to the file of `--stats`, else to the log.
+fn write_on_request(stats: &StatsFn, file: Option<PathBuf>, log: &Arc<MountLog>) {
+    let (stats, log) = (stats.clone(), log.clone());
+    // Without the thread a SIGUSR1 keeps its default.
+    let Ok(mut signals) = Signals::new([SIGUSR1]) else { return };
+    let _ = std::thread::Builder::new().name("stats".into()).spawn(move || {
+        for _ in signals.forever() {
+            match &file {
+                Some(path) => write(path, &stats(), &log),
+                None => log.say(stats().json().trim_end()),
+            }
+        }
+    });
+}
+
+fn write(path: &Path, stats: &MountStats, log: &MountLog) {
+    if let Err(error) = fs::write(path, stats.json()) {
+        log.say(&format!("stats: {}: {}", path.display(), flatout_engine::plain(&error)));
+    }
+}
+
+/// The first signal unmounts unless somebody still uses it, the second takes it out of sight all the same.
+fn unmount_on_signal(console: &Console, shutdown: &Shutdown, log: &Arc<MountLog>, place: &str) {
+    let (shutdown, log, place) = (shutdown.clone(), log.clone(), place.to_owned());
+    console.interrupt.handle(move |count| {
+        let lazy = count > 1;
+        match shutdown.request(lazy) {
+            Ok(holders) => {
+                if let Some(list) = Holder::list(&holders) {
+                    log.say(&format!(
+                        "umount: {place}: no longer mounted here, but {list}: it is served until that ends"
+                    ));
+                }
+            }
+            Err(error) if !lazy => {
+                log.say(&format!("{error}; it stays mounted: a second signal takes it out of sight now"));
+            }
+            Err(error) => log.say(&error.to_string()),
+        }
+    });
+}

@@ -1,0 +1,31 @@
+//! A mount as a library: from options and a source to a folder that is served, with its log, statistics and end.
+//!
+//! A face (the command line, a CSI driver) reads arguments, environment and keys, makes a client and a
+//! [`MountPlan`], and decides where lines go. [`list_root`] asks the origin for the root, [`MountSession::start`]
+//! mounts the folder and serves it, [`Shutdown`] ends it from another thread. This crate does not write to a
+//! terminal, read argv or the environment, or end the process.
+
+#![forbid(unsafe_code)]
+
+mod endpoints;
+mod foreign;
+mod http;
+mod libfuse;
+mod limited;
+mod log;
+mod options;
+mod ossfs;
+mod plan;
+mod prometheus;
+mod running;
+mod session;
+mod stalls;
+pub mod stats;
+
+pub use endpoints::{StatsFn, StatusEndpoints, is_own_folder};
+pub use limited::Limited;
+pub use log::{MountLog, open_first_log, open_log};
+pub use options::{MountOptions, OptionError};
+pub use plan::{MountPlan, MountSource};
+pub use running::{RunningMount, running_mounts, stats_of};
+pub use session::{MountSession, Shutdown, list_root};

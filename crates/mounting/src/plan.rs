@@ -1,0 +1,115 @@
+//! What is to be mounted, where and how: decided before anything is done.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use flatout_engine::{Dialect, Error, ErrorKind};
+use flatout_mount::MountPoint;
+use flatout_settings::Settings;
+use flatout_tree::Root;
+use flatout_wire::location::Location;
+
+use crate::options::MountOptions;
+
+/// A mount, decided.
+#[derive(Clone)]
+pub struct MountPlan {
+    pub source: MountSource,
+    /// Without links and dots.
+    pub mount_point: PathBuf,
+    pub settings: Settings,
+    /// Options that mount(2) has a flag for, and `nonempty`.
+    pub system: Vec<String>,
+    /// The kernel compares the permission bits with whoever asks.
+    pub default_permissions: bool,
+}
+
+impl MountPlan {
+    /// With the options that were read; their knobs are among `settings` already.
+    ///
+    /// # Errors
+    /// The mount point is no folder to mount on.
+    pub fn new(
+        source: MountSource,
+        mount_point: &Path,
+        settings: Settings,
+        options: &MountOptions,
+    ) -> Result<MountPlan, Error> {
+        let nonempty = options.nonempty.then(|| "nonempty".to_owned());
+        Ok(MountPlan {
+            source,
+            mount_point: MountPoint::look(mount_point, options.nonempty)?.path().to_owned(),
+            settings,
+            system: options.system.iter().cloned().chain(nonempty).collect(),
+            default_permissions: !options.no_permissions,
+        })
+    }
+}
+
+/// Every bucket, a bucket, or what lies below a folder of it. Displays as people read it, with secrets
+/// masked.
+#[derive(Clone, Debug)]
+pub struct MountSource {
+    pub root: Root,
+    pub dialect: Dialect,
+    shown: String,
+}
+
+impl MountSource {
+    /// Every bucket of the account.
+    pub fn buckets(dialect: Dialect) -> MountSource {
+        let scheme = if dialect == Dialect::Oss { "oss://" } else { "s3://" };
+        MountSource { root: Root::Buckets(dialect), dialect, shown: scheme.to_owned() }
+    }
+
+    /// A bucket, or what lies below a prefix. A prefix is a folder, with or without a slash at its end.
+    ///
+    /// # Errors
+    /// A web server has no listing.
+    pub fn under(location: &Location) -> Result<MountSource, Error> {
+        let Some((_, key)) = location.in_bucket() else {
+            return Err(Error::new(ErrorKind::Usage, "a web server has no listing to make folders of")
+                .during("mount", location)
+                .with_hint("a mount shows s3://BUCKET[/PREFIX] or oss://BUCKET[/PREFIX]"));
+        };
+        let folder = match key {
+            "" => String::new(),
+            key if key.ends_with('/') => key.to_owned(),
+            key => format!("{key}/"),
+        };
+        let location = location.with_key(folder).expect("what is in a bucket takes another key");
+        let (dialect, shown) = (Dialect::of(&location), location.to_string());
+        Ok(MountSource { root: Root::Under(location), dialect, shown })
+    }
+}
+
+impl fmt::Display for MountSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_is_a_folder_of_a_bucket_or_all_buckets() {
+        let under = |typed: &str| MountSource::under(&Location::parse(typed).unwrap());
+        let check = |typed: &str, shown: &str| {
+            let source = under(typed).unwrap();
+            assert_eq!(source.to_string(), shown);
+            assert!(matches!(source.root, Root::Under(location) if location.to_string() == shown), "{typed}");
+        };
+        check("s3://models", "s3://models");
+        check("s3://models/llama", "s3://models/llama/");
+        check("oss://models/llama/", "oss://models/llama/");
+        for (dialect, shown) in [(Dialect::S3, "s3://"), (Dialect::Oss, "oss://")] {
+            let source = MountSource::buckets(dialect);
+            assert_eq!(source.to_string(), shown);
+            assert!(matches!(source.root, Root::Buckets(of) if of == dialect));
+        }
+        let web = under("http://host/x").unwrap_err();
+        assert!(web.to_string().starts_with("mount: http://host/x: a web server"), "{web}");
+    }
+}

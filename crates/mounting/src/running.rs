@@ -1,0 +1,78 @@
+//! The mounts of this machine that answer on their sockets.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use flatout_mount::{Holder, Standing};
+
+use crate::http;
+use crate::stats::MountStats;
+
+/// A mount that answered.
+pub struct RunningMount {
+    pub socket: PathBuf,
+    pub numbers: MountStats,
+}
+
+impl RunningMount {
+    /// Whether it serves the mount that stands there. The device decides: another mount that is still held
+    /// elsewhere may have had the same mount point.
+    pub fn serves(&self, standing: &Standing) -> bool {
+        match self.numbers.kernel.device() {
+            Some(device) => device == standing.device(),
+            None => Path::new(&self.numbers.mount_point) == standing.path(),
+        }
+    }
+
+    /// Who holds the mount elsewhere when it is no longer mounted here; `None` if it is mounted here, or that
+    /// is unknown.
+    pub fn held_elsewhere(&self) -> Option<Vec<Holder>> {
+        let point = Path::new(&self.numbers.mount_point);
+        let device = self.numbers.kernel.device()?;
+        // One that was handed over is mounted where others wanted it.
+        let is_handed_over = point.starts_with("/dev/fd") || point.starts_with("/proc/self/fd");
+        if is_handed_over || flatout_mount::is_mounted_here(device) {
+            return None;
+        }
+        let holders = flatout_mount::holders(device, point);
+        match holders.is_empty() {
+            false => Some(holders),
+            // It may be about to end.
+            true => stats_of(&self.socket).map(|_| vec![Holder::unseen()]),
+        }
+    }
+}
+
+/// Every mount with a socket in these folders that answers, by process id. Sockets without a listener are
+/// removed.
+pub fn running_mounts(folders: &[PathBuf]) -> Vec<RunningMount> {
+    let mut found: Vec<RunningMount> = folders.iter().flat_map(|folder| sockets(folder)).collect();
+    found.sort_by_key(|running| running.numbers.pid);
+    found
+}
+
+/// The statistics of the mount at this socket, where it still answers.
+pub fn stats_of(socket: &Path) -> Option<MountStats> {
+    serde_json::from_str(&http::get(socket, "/stats").ok()?).ok()
+}
+
+fn sockets(folder: &Path) -> Vec<RunningMount> {
+    let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
+    let named = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.starts_with("mount-") && name.ends_with(".sock")
+    };
+    let mut running = Vec::new();
+    for socket in entries.filter(named) {
+        match http::get(&socket, "/stats") {
+            Ok(json) => running
+                .extend(serde_json::from_str(&json).ok().map(|numbers| RunningMount { socket, numbers })),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                let _ = fs::remove_file(&socket);
+            }
+            Err(_) => {}
+        }
+    }
+    running
+}

@@ -1,0 +1,271 @@
+//! A mount from its root's first listing to its end: the root is listed, the folder mounted, its requests are
+//! served.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use flatout_engine::{Client, Error, ErrorKind, plain};
+use flatout_mount::{Ended, Granted, Holder, SessionWatch, Timings, Unmounter};
+use flatout_settings::Settings;
+use flatout_tree::{Config, Root, Tree};
+
+use crate::endpoints::{ServedEndpoints, StatsFn, StatusEndpoints};
+use crate::log::MountLog;
+use crate::plan::MountPlan;
+use crate::stalls;
+use crate::stats::{self, MountStats, ProcessStats};
+
+/// How far the kernel reads ahead by default.
+const KERNELS_OWN_READ_AHEAD: u64 = 128 << 10;
+
+/// Lists the root, and returns the tree with a line to show about it, if there is one. Nothing is mounted.
+/// This blocks for as long as the origin takes: a caller that may have to give up runs it on a thread of its
+/// own.
+///
+/// # Errors
+/// The origin's refusal, or the source is an object.
+pub fn list_root(client: &Arc<Client>, plan: &MountPlan) -> Result<(Tree, Option<String>), Error> {
+    let tree = Tree::new(client.clone(), plan.source.root.clone(), config(plan)).map_err(refused_root)?;
+    let note = look_for_object(client, &plan.source.root, &tree)?;
+    Ok((tree, note))
+}
+
+/// The caller has not asked for a listing: it is the mount that failed.
+fn refused_root(error: Error) -> Error {
+    if error.doing() != "list" {
+        return error;
+    }
+    let failed = Error::new(error.kind(), error.cause()).during("mount", error.object());
+    match error.hint() {
+        Some(hint) => failed.with_hint(hint),
+        None => failed,
+    }
+}
+
+/// A prefix under which nothing lies may be the name of an object; returns the line to show if it is not.
+fn look_for_object(client: &Client, root: &Root, tree: &Tree) -> Result<Option<String>, Error> {
+    let Root::Under(prefix) = root else { return Ok(None) };
+    if !tree.is_root_bare() {
+        return Ok(None);
+    }
+    let key = prefix.key().trim_end_matches('/');
+    let object = prefix.with_key(key).expect("what is in a bucket takes another key");
+    // Who may list need not be let in to objects: an empty folder is all that is known then.
+    if client.stat(&object).is_ok() {
+        let above = key.rfind('/').map_or("", |slash| &key[..=slash]);
+        let above = prefix.with_key(above).expect("as above");
+        return Err(Error::new(ErrorKind::Usage, "is an object, and a folder is wanted")
+            .during("mount", &object)
+            .with_hint(format!("mount the folder that it lies in: {above}")));
+    }
+    Ok(Some(format!(
+        "mount: {prefix}: nothing lies under this prefix: it is a folder all the same, empty until something does"
+    )))
+}
+
+fn config(plan: &MountPlan) -> Config {
+    let mount = &plan.settings.mount;
+    Config {
+        uid: mount.uid.unwrap_or_else(|| rustix::process::getuid().as_raw()),
+        gid: mount.gid.unwrap_or_else(|| rustix::process::getgid().as_raw()),
+        file_mode: mount.file_mode,
+        folder_mode: mount.folder_mode,
+        attribute_lifetime: Duration::from_millis(mount.attribute_lifetime_ms),
+        negative_lifetime: Duration::from_millis(mount.negative_lifetime_ms),
+        close_to_open: mount.close_to_open,
+        direct_bytes: mount.direct_bytes,
+    }
+}
+
+/// A folder that is mounted and served. Dropping it ends the mount; its status can be asked for until then.
+pub struct MountSession {
+    served: Option<flatout_mount::Session>,
+    stats: StatsFn,
+    log: Arc<MountLog>,
+    _stalls: mpsc::Sender<()>,
+    _endpoints: ServedEndpoints,
+}
+
+impl MountSession {
+    /// Mounts the folder and serves it; the kernel's first request has been answered when this returns.
+    ///
+    /// # Errors
+    /// The kernel's refusal of the mount.
+    pub fn start(
+        plan: MountPlan,
+        tree: Tree,
+        endpoints: StatusEndpoints,
+        log: &Arc<MountLog>,
+        shutdown: &Shutdown,
+    ) -> Result<MountSession, Error> {
+        let (tree, timings) = (Arc::new(tree), Arc::<Timings>::default());
+        let mounted = flatout_mount::mount(&options(&plan))?;
+        let served = mounted.serve_timed(tree.clone(), error_logger(log), timings.clone())?;
+        shutdown.may_unmount(served.unmounter());
+        let granted = served.granted().clone();
+        warn_of_short_reads(&granted, &plan.settings, log);
+        let stalls = stalls::watch(plan.source.to_string(), served.watch(), tree.clone(), log.clone());
+        let counted =
+            StatsSource { plan, granted, watch: served.watch(), timings, tree, began: Instant::now() };
+        let stats: StatsFn = Arc::new(move || counted.now());
+        let endpoints = endpoints.serve(&stats).map_err(|error| no_threads(&error))?;
+        Ok(MountSession {
+            served: Some(served),
+            stats,
+            log: log.clone(),
+            _stalls: stalls,
+            _endpoints: endpoints,
+        })
+    }
+
+    /// Looks at the statistics of now, also when the session has ended.
+    pub fn stats(&self) -> StatsFn {
+        self.stats.clone()
+    }
+
+    /// Serves until it is unmounted.
+    ///
+    /// # Errors
+    /// The connection to the kernel broke.
+    pub fn wait(&mut self) -> Result<(), Error> {
+        let Some(served) = self.served.take() else { return Ok(()) };
+        let ended = served.wait();
+        self.log.say(match &ended {
+            Ok(Ended::Aborted) => "the connection was aborted",
+            Ok(_) => "unmounted",
+            Err(_) => "broken off",
+        });
+        ended.map(drop)
+    }
+}
+
+fn no_threads(error: &io::Error) -> Error {
+    let failed = Error::new(ErrorKind::LocalIo, plain(error)).during("mount", "threads");
+    match flatout_engine::remedy(error) {
+        Some(hint) => failed.with_hint(hint),
+        None => failed,
+    }
+}
+
+/// Writes to the log why a request failed: the program sees an errno only.
+fn error_logger(log: &Arc<MountLog>) -> flatout_mount::Tell {
+    let log = log.clone();
+    Arc::new(move |error| {
+        // The program that asked was killed.
+        if error.kind() != ErrorKind::Cancelled {
+            let hint = match error.kind() {
+                // For a copy the hint is to start again.
+                ErrorKind::Changed => Some("open it again to read the new version"),
+                _ => error.hint(),
+            };
+            let hint = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
+            let about = format!("{} {}", error.doing(), error.object());
+            log.say_limited(error.kind().name(), &about, &format!("{error}{hint}"));
+        }
+    })
+}
+
+fn options(plan: &MountPlan) -> flatout_mount::Options {
+    let mount = &plan.settings.mount;
+    let cores = || std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8) as u32;
+    flatout_mount::Options {
+        allow_other: mount.allow_other,
+        default_permissions: plan.default_permissions,
+        threads: mount.threads.unwrap_or_else(cores),
+        max_background: mount.max_background,
+        read_ahead_bytes: (mount.read_ahead_bytes > 0).then_some(mount.read_ahead_bytes),
+        options: plan.system.clone(),
+        ..flatout_mount::Options::new(plan.source.to_string(), plan.mount_point.clone())
+    }
+}
+
+/// Buffered readers get 128 KiB at a time if the read-ahead cannot be raised, which halves their speed.
+fn warn_of_short_reads(granted: &Granted, settings: &Settings, log: &MountLog) {
+    let wanted = settings.mount.read_ahead_bytes;
+    let stuck = granted.read_ahead_bytes.is_some_and(|bytes| bytes <= KERNELS_OWN_READ_AHEAD);
+    if let Some(remedy) = granted.remedy.as_ref().filter(|_| stuck && wanted > KERNELS_OWN_READ_AHEAD) {
+        log.say(&format!(
+            "mount: buffered reads stay at 128 KiB: only root may raise what the kernel reads ahead: {remedy}"
+        ));
+    }
+}
+
+/// Ends a session from another thread, also one that is still about to be mounted.
+#[derive(Clone, Default)]
+pub struct Shutdown(Arc<Mutex<ShutdownState>>);
+
+#[derive(Default)]
+struct ShutdownState {
+    unmounter: Option<Unmounter>,
+    is_requested: bool,
+}
+
+impl Shutdown {
+    /// Unmounts, now or as soon as there is something to unmount, and returns who still keeps the mount
+    /// elsewhere. With `lazy` it is out of sight at once, and ends when nobody uses it any more.
+    ///
+    /// # Errors
+    /// Somebody uses it, and it is not `lazy`; or the kernel's refusal.
+    pub fn request(&self, lazy: bool) -> Result<Vec<Holder>, Error> {
+        let unmounter = {
+            let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            state.is_requested = true;
+            state.unmounter.clone()
+        };
+        let Some(unmounter) = unmounter else { return Ok(Vec::new()) };
+        unmounter.unmount(lazy)?;
+        Ok(unmounter.holders())
+    }
+
+    fn may_unmount(&self, unmounter: Unmounter) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.is_requested {
+            // It has stood for a moment only: nobody uses it.
+            let _ = unmounter.unmount(true);
+        }
+        state.unmounter = Some(unmounter);
+    }
+}
+
+/// Where the statistics come from.
+struct StatsSource {
+    plan: MountPlan,
+    granted: Granted,
+    watch: SessionWatch,
+    timings: Arc<Timings>,
+    tree: Arc<Tree>,
+    began: Instant,
+}
+
+impl StatsSource {
+    fn now(&self) -> MountStats {
+        let StatsSource { plan, granted, watch, timings, tree, began } = self;
+        let (asked, names, read) = (watch.stats(), tree.stats(), tree.client().reader_stats());
+        MountStats {
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            source: plan.source.to_string(),
+            mount_point: plan.mount_point.display().to_string(),
+            uptime_s: began.elapsed().as_secs_f64(),
+            kernel: stats::KernelStats {
+                abi: format!("7.{}", granted.minor),
+                request_bytes: granted.request_bytes.into(),
+                read_ahead_bytes: granted.read_ahead_bytes.unwrap_or_default(),
+                max_background: granted.max_background.into(),
+                device: granted.device.map(|(major, minor)| format!("{major}:{minor}")),
+            },
+            requests: stats::requests(&asked, timings),
+            bytes: stats::bytes(&asked, &read),
+            reads: stats::reads(&asked, &read),
+            names: stats::names(&names),
+            origin: stats::origin(&tree.client().origins()),
+            memory: stats::MemoryStats {
+                limit_bytes: plan.settings.memory_bytes,
+                content_bytes_now: read.held_bytes,
+                names_bytes_now: names.held_bytes_now,
+            },
+            process: ProcessStats::look(),
+        }
+    }
+}
