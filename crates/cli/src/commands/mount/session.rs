@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use flatout_engine::{Client, Error, ErrorKind};
-use flatout_mount::{Ended, Granted, Holder, SessionWatch, Timings, Unmounter};
+use flatout_mount::{Ended, Granted, Holder, Observer, SessionWatch, Timings, Unmounter};
 use flatout_settings::Settings;
 use flatout_tree::{Config, Root, Tree};
 use signal_hook::consts::SIGUSR1;
@@ -54,10 +54,11 @@ pub fn run(plan: Plan, console: &Console, in_background: bool) -> Result<Exit, F
     if doors.socket().is_none() {
         log.say("mount: `flatout top` will not show it: no folder for its socket can be written to: set XDG_RUNTIME_DIR to one");
     }
-    let timings = Arc::<Timings>::default();
+    let observer = Observer { on_error: Some(teller(&log)), ..Observer::default() };
+    let timings = observer.timings.clone();
     let ends = Ends::listen(console, &log, &plan.mount_point);
     let mounted = flatout_mount::mount(&options(&plan))?;
-    let session = mounted.serve_timed(tree.clone(), teller(&log), timings.clone())?;
+    let session = mounted.serve(tree.clone(), observer)?;
     ends.may_unmount(session.unmounter());
     let granted = session.granted().clone();
     warn_of_short_reads(&granted, &plan.settings, &log);
@@ -111,7 +112,7 @@ pub fn run(plan: Plan, console: &Console, in_background: bool) -> Result<Exit, F
 }
 
 /// A program sees an errno only: why stands in the log.
-fn teller(log: &Arc<Log>) -> flatout_mount::Tell {
+fn teller(log: &Arc<Log>) -> Arc<dyn Fn(&Error) + Send + Sync> {
     let log = log.clone();
     Arc::new(move |error| {
         // Somebody who was killed does not want to know any more.
