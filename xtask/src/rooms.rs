@@ -46,35 +46,23 @@ const CRATES: &[&str] = &[
 
 /// The most files that may use each other in a circle.
 const CIRCLE_MOST: usize = 3;
-/// Crate, one file of it, how many are in its circle, why it stands yet.
-const YET: &[(&str, &str, usize, &str)] = &[(
-    "tree",
-    "tree",
-    6,
-    "one `Core` has its methods in six files; what each needs of it is to be a type of its own",
-)];
 
 pub fn check(sources: &Sources) -> Vec<Complaint> {
     let crates: BTreeMap<&str, Uses> = CRATES.iter().map(|&name| (name, Uses::of(sources, name))).collect();
-    let mut complaints: Vec<Complaint> = crates.iter().flat_map(|(name, uses)| circles(name, uses)).collect();
+    let mut complaints: Vec<Complaint> = crates.values().flat_map(circles).collect();
     complaints.extend(crates.get("engine").into_iter().flat_map(rooms));
     complaints
 }
 
-fn circles(name: &str, uses: &Uses) -> Vec<Complaint> {
+fn circles(uses: &Uses) -> Vec<Complaint> {
     let mut complaints = Vec::new();
     for circle in uses.circles().into_iter().filter(|circle| circle.len() > CIRCLE_MOST) {
-        let is_known = |yet: &&(&str, &str, usize, &str)| {
-            yet.0 == name && circle.contains(&yet.1) && circle.len() <= yet.2
-        };
-        if !YET.iter().any(|yet| is_known(&yet)) {
-            let say = format!(
-                "{} files use each other in a circle ({}), {CIRCLE_MOST} at most: move what two of them share below both",
-                circle.len(),
-                circle.join(", ")
-            );
-            complaints.push(Complaint::new(&uses.files[circle[0]].path, 0, say));
-        }
+        let say = format!(
+            "{} files use each other in a circle ({}), {CIRCLE_MOST} at most: move what two of them share below both",
+            circle.len(),
+            circle.join(", ")
+        );
+        complaints.push(Complaint::new(&uses.files[circle[0]].path, 0, say));
     }
     complaints
 }

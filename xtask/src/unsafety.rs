@@ -19,7 +19,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/engine/src/sink/stream.rs", "a reader and a writer use disjoint bytes of one room"),
     ("crates/engine/tests/weights/allocator.rs", "an allocator that counts, which is unsafe by its trait"),
     (
-        "crates/mount/src/given.rs",
+        "crates/mount/src/inherited_fd.rs",
         "a descriptor that the process was started with is known by its number only",
     ),
     ("crates/python/src/buffer.rs", "Python's buffer protocol, which is pointers"),

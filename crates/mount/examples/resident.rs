@@ -7,12 +7,12 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flatout_mount::{
-    Attributes, Cancel, Errno, FileKind, Files, FolderEntry, Known, Opened, Options, ReadAnswer, Source,
-    Statfs,
+use flatout_mount::{Observer, Options};
+use flatout_tree::{
+    Attributes, Cancel, Fault, FileKind, Files, FolderEntry, Known, Opened, Slices, Source, Statfs,
 };
 
-const ENOENT: Errno = 2;
+const ENOENT: i32 = 2;
 const PIECE: usize = 1 << 20;
 
 struct Resident {
@@ -35,23 +35,23 @@ impl Resident {
 }
 
 impl Files for Resident {
-    fn lookup(&self, _parent: u64, _name: &OsStr) -> Result<Known, Errno> {
-        Err(ENOENT)
+    fn lookup(&self, _parent: u64, _name: &OsStr) -> Result<Known, Fault> {
+        Err(Fault::of(ENOENT))
     }
-    fn lookup_known(&self, parent: u64, name: &OsStr) -> Option<Result<Known, Errno>> {
-        Some(if parent == 1 && name == "x" { Ok(self.known(2)) } else { Err(ENOENT) })
+    fn lookup_known(&self, parent: u64, name: &OsStr) -> Option<Result<Known, Fault>> {
+        Some(if parent == 1 && name == "x" { Ok(self.known(2)) } else { Err(Fault::of(ENOENT)) })
     }
     fn negative_lifetime(&self) -> Duration {
         Duration::ZERO
     }
-    fn attributes(&self, node: u64) -> Result<Known, Errno> {
+    fn attributes(&self, node: u64) -> Result<Known, Fault> {
         Ok(self.known(node))
     }
-    fn attributes_known(&self, node: u64) -> Option<Result<Known, Errno>> {
+    fn attributes_known(&self, node: u64) -> Option<Result<Known, Fault>> {
         Some(Ok(self.known(node)))
     }
     fn forget(&self, _node: u64, _times: u64) {}
-    fn open_folder(&self, _node: u64) -> Result<u64, Errno> {
+    fn open_folder(&self, _node: u64) -> Result<u64, Fault> {
         Ok(0)
     }
     fn read_folder(
@@ -60,24 +60,30 @@ impl Files for Resident {
         offset: u64,
         _plus: bool,
         each: &mut dyn FnMut(&FolderEntry<'_>) -> bool,
-    ) -> Result<(), Errno> {
+    ) -> Result<(), Fault> {
         if offset == 0 {
             each(&FolderEntry { known: self.known(2), name: OsStr::new("x"), next: 1 });
         }
         Ok(())
     }
     fn release_folder(&self, _handle: u64) {}
-    fn open(&self, _node: u64, direct: bool) -> Result<Opened, Errno> {
+    fn open(&self, _node: u64, direct: bool) -> Result<Opened, Fault> {
         Ok(Opened { handle: 0, direct, keep_cache: false, is_news: false })
     }
-    fn open_known(&self, node: u64, direct: bool) -> Option<Result<Opened, Errno>> {
+    fn open_known(&self, node: u64, direct: bool) -> Option<Result<Opened, Fault>> {
         Some(self.open(node, direct))
     }
-    fn read(&self, _handle: u64, at: u64, bytes: usize, answer: ReadAnswer) -> Option<Cancel> {
+    fn read(
+        &self,
+        _handle: u64,
+        at: u64,
+        bytes: usize,
+        done: impl FnOnce(Result<Slices<'_, '_>, Fault>) + Send + 'static,
+    ) -> Option<Cancel> {
         let bytes = bytes.min(self.bytes.saturating_sub(at) as usize);
         // In two where it crosses the end of the piece, as the engine's are.
         let (start, first) = (at as usize % PIECE, bytes.min(PIECE - at as usize % PIECE));
-        answer.send([&self.piece[start..start + first], &self.piece[..bytes - first]].into_iter());
+        done(Ok(&mut [&self.piece[start..start + first], &self.piece[..bytes - first]].into_iter()));
         None
     }
     fn release(&self, _handle: u64) {}
@@ -95,7 +101,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let bytes = mebibytes.map_or(Ok(4096), |number| number.parse::<u64>())? << 20;
     let files = Resident { bytes, piece: (0..PIECE).map(|at| at as u8).collect() };
     let options = Options { threads, ..Options::new("resident", point) };
-    let session = flatout_mount::mount(&options)?.serve_files(Arc::new(files))?;
+    let session = flatout_mount::mount(&options)?.serve(Arc::new(files), Observer::default())?;
     println!("{}", session.granted());
     session.wait()?;
     Ok(())

@@ -8,16 +8,16 @@ use flatout_engine::Error;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::anchor::{Anchor, NO_DEVICE, local};
+use crate::identity::{MountIdentity, NO_DEVICE, local};
 use crate::options::{Options, Plain, TYPE, plain};
 use crate::point::MountPoint;
-use crate::{fusermount, given, table, tuning};
+use crate::{fusermount, inherited_fd, table, tuning};
 
 /// A connection that waits for its INIT, and where it is mounted.
 #[derive(Debug)]
 pub(crate) struct Attached {
     pub device: OwnedFd,
-    pub anchor: Anchor,
+    pub identity: MountIdentity,
     /// Whether the kernel names threads as this process does: by the namespace of whoever mounted.
     pub knows_pids: bool,
 }
@@ -30,10 +30,10 @@ fn attach_at(options: &Options) -> Result<Attached, Error> {
     let plain = plain(&options.options)?;
     let point = MountPoint::look(&options.mount_point, plain.nonempty)?.cleared(plain.nonempty)?;
     if let Some(number) = point.descriptor() {
-        let device = given::take(number)?;
+        let device = inherited_fd::take(number)?;
         let number = tuning::device_of(device.as_raw_fd());
         let point = number.and_then(table::of_device).map(|mount| mount.point);
-        return Ok(Attached { device, anchor: Anchor { point, device: number }, knows_pids: false });
+        return Ok(Attached { device, identity: MountIdentity { point, device: number }, knows_pids: false });
     }
     let point = point.path();
     let device = match open_device() {
@@ -47,8 +47,8 @@ fn attach_at(options: &Options) -> Result<Attached, Error> {
     };
     let device = device.map_or_else(|| fusermount::mount(point, options, &plain), Ok)?;
     let number = table::at(point).map(|mount| mount.device);
-    let anchor = Anchor { point: Some(point.to_owned()), device: number };
-    Ok(Attached { device, anchor, knows_pids: true })
+    let identity = MountIdentity { point: Some(point.to_owned()), device: number };
+    Ok(Attached { device, identity, knows_pids: true })
 }
 
 fn open_device() -> Result<OwnedFd, Errno> {

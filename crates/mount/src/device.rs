@@ -81,7 +81,7 @@ impl Device {
     }
 
     /// The same of a body in several pieces, of which the first `most` bytes count: the kernel refuses more than it asked for.
-    pub fn answer_pieces<'a>(
+    pub fn answer_slices<'a>(
         &self,
         unique: u64,
         pieces: impl Iterator<Item = &'a [u8]>,

@@ -12,7 +12,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
 
-use crate::anchor::{NO_DEVICE, local};
+use crate::identity::{NO_DEVICE, local};
 use crate::options::{Options, Plain};
 
 /// The newer one's name first.

@@ -28,7 +28,7 @@ pub(crate) const MAX_WRITE: u32 = 128 << 10;
 
 /// What is asked for beyond the flags.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wishes {
+pub(crate) struct InitRequest {
     /// Requests that nobody waits for one by one: readahead.
     pub max_background: u16,
     /// What the kernel may read ahead by itself; INIT can only lower what it would.
@@ -63,7 +63,7 @@ pub(crate) enum Negotiated {
     Refused(String),
 }
 
-pub(crate) fn negotiate(kernel: &Init, wishes: &Wishes) -> Negotiated {
+pub(crate) fn negotiate(kernel: &Init, wanted: &InitRequest) -> Negotiated {
     if kernel.major > abi::MAJOR {
         let ours = InitOut { major: abi::MAJOR, minor: abi::MINOR, ..InitOut::default() };
         return Negotiated::Again(init_out(&ours));
@@ -85,10 +85,10 @@ pub(crate) fn negotiate(kernel: &Init, wishes: &Wishes) -> Negotiated {
     let flags = WANTED & offered;
     let pages = match flags & init::MAX_PAGES {
         0 => PLAIN_PAGES,
-        _ => (WANTED_BYTES / wishes.page_bytes).min(wishes.pages_limit.unwrap_or(u32::MAX)).max(1),
+        _ => (WANTED_BYTES / wanted.page_bytes).min(wanted.pages_limit.unwrap_or(u32::MAX)).max(1),
     };
-    let read_ahead = u64::from(kernel.max_readahead).min(wishes.read_ahead_bytes);
-    let max_background = wishes.max_background.max(1);
+    let read_ahead = u64::from(kernel.max_readahead).min(wanted.read_ahead_bytes);
+    let max_background = wanted.max_background.max(1);
     let minor = kernel.minor.min(abi::MINOR);
     let reply = init_out(&InitOut {
         major: abi::MAJOR,
@@ -101,6 +101,6 @@ pub(crate) fn negotiate(kernel: &Init, wishes: &Wishes) -> Negotiated {
         max_write: MAX_WRITE,
         max_pages: pages as u16,
     });
-    let request_bytes = pages * wishes.page_bytes;
+    let request_bytes = pages * wanted.page_bytes;
     Negotiated::Agreed(reply, Agreed { minor, flags, request_bytes, read_ahead_bytes: read_ahead })
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::answer::Ticket;
+use crate::connection::PendingRequest;
 
 /// Who handles a signal gets EINTR after this: Ctrl-C in Python must not wait for a dead origin.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -30,7 +30,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    signalled: Vec<(Instant, Weak<Ticket>)>,
+    signalled: Vec<(Instant, Weak<PendingRequest>)>,
     /// Runs as long as there is somebody to look at.
     watch: Option<JoinHandle<()>>,
     watching: bool,
@@ -47,12 +47,12 @@ impl Interrupts {
     }
 
     /// Somebody who waits for this got a signal.
-    pub fn on_signal(&self, ticket: &Arc<Ticket>) {
-        if pending(ticket) == Pending::Fatal {
-            return ticket.interrupt();
+    pub fn on_signal(&self, request: &Arc<PendingRequest>) {
+        if pending(request) == Pending::Fatal {
+            return request.interrupt();
         }
         let mut state = self.0.state();
-        state.signalled.push((Instant::now() + self.0.patience, Arc::downgrade(ticket)));
+        state.signalled.push((Instant::now() + self.0.patience, Arc::downgrade(request)));
         if state.watching || state.closed {
             return;
         }
@@ -67,7 +67,7 @@ impl Interrupts {
             }
             Err(_) => {
                 drop(state);
-                ticket.interrupt();
+                request.interrupt();
             }
         }
     }
@@ -93,13 +93,13 @@ impl Shared {
             let mut state = self.closed.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner).0;
             let now = Instant::now();
             let mut due = Vec::new();
-            state.signalled.retain(|(until, ticket)| match ticket.upgrade() {
-                Some(ticket) if ticket.is_answered() => false,
-                Some(ticket) => match pending(&ticket) {
+            state.signalled.retain(|(until, request)| match request.upgrade() {
+                Some(request) if request.is_answered() => false,
+                Some(request) => match pending(&request) {
                     Pending::Handled if now < *until => true,
                     Pending::Harmless => true,
                     Pending::Fatal | Pending::Handled => {
-                        due.push(ticket);
+                        due.push(request);
                         false
                     }
                 },
@@ -108,7 +108,7 @@ impl Shared {
             let done = state.signalled.is_empty();
             state.watching = !done;
             drop(state);
-            due.iter().for_each(|ticket| ticket.interrupt());
+            due.iter().for_each(|request| request.interrupt());
             if done {
                 return;
             }
@@ -132,8 +132,8 @@ enum Pending {
 }
 
 /// Of the thread that waits; one that cannot be looked at may be ending.
-fn pending(ticket: &Ticket) -> Pending {
-    let status = ticket.pid().and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/status")).ok());
+fn pending(request: &PendingRequest) -> Pending {
+    let status = request.pid().and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/status")).ok());
     status.map_or(Pending::Fatal, |status| pending_in(&status))
 }
 

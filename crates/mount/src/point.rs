@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use flatout_engine::{Error, ErrorKind, plain, remedy};
 
-use crate::anchor::Anchor;
+use crate::identity::MountIdentity;
 use crate::options::TYPE;
 use crate::unmount::{Life, detach, life};
-use crate::{given, table};
+use crate::{inherited_fd, table};
 
 /// Where something can be mounted: a folder that is free, or a connection that somebody hands over.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl MountPoint {
     /// The same, without what daemons that were killed have left there.
     pub(crate) fn cleared(mut self, nonempty: bool) -> Result<MountPoint, Error> {
         while let Kind::Stale(device) = self.kind {
-            detach(&self.path, &Anchor { point: None, device: Some(device) }, true)?;
+            detach(&self.path, &MountIdentity { point: None, device: Some(device) }, true)?;
             self = look(&self.path, nonempty)?;
         }
         Ok(self)
@@ -63,8 +63,8 @@ impl MountPoint {
 }
 
 fn look(path: &Path, nonempty: bool) -> Result<MountPoint, Error> {
-    if let Some(number) = given::number(path) {
-        given::check(number)?;
+    if let Some(number) = inherited_fd::number(path) {
+        inherited_fd::check(number)?;
         return Ok(MountPoint { path: path.to_owned(), kind: Kind::Descriptor(number) });
     }
     // Without a slash at its end, by which the system would ask what is mounted there.

@@ -6,23 +6,23 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use flatout_engine::Callers;
-use flatout_engine::{Error, ErrorKind};
+use flatout_engine::{Callers, Error, ErrorKind};
+use flatout_tree::Files;
 use rustix::io::Errno;
 
 use crate::abi;
-use crate::anchor::{Anchor, local};
-use crate::answer::Link;
 use crate::attach::{Attached, attach};
+use crate::connection::FuseConnection;
 use crate::counts::SessionStats;
 use crate::device::{Device, End, Next};
-use crate::files::Files;
+use crate::dispatch::Dispatcher;
 use crate::holders::{self, Holder};
-use crate::init::{Agreed, MAX_WRITE, Negotiated, Wishes, negotiate};
+use crate::identity::{MountIdentity, local};
+use crate::init::{Agreed, InitRequest, MAX_WRITE, Negotiated, negotiate};
 use crate::interrupts::Interrupts;
-use crate::operations::Server;
 use crate::options::Options;
 use crate::request::{Operation, Request};
+use crate::timings::Observer;
 use crate::{tuning, unmount};
 
 /// A header and a write must fit, or the kernel refuses to hand out any request.
@@ -73,7 +73,7 @@ impl std::fmt::Display for Granted {
 /// A mount that is served.
 #[derive(Debug)]
 pub struct Session {
-    link: Arc<Link>,
+    connection: Arc<FuseConnection>,
     callers: Callers,
     interrupts: Interrupts,
     threads: Vec<JoinHandle<End>>,
@@ -93,9 +93,9 @@ pub enum Ended {
 /// Ends a session from elsewhere: another thread, when a signal came.
 #[derive(Clone, Debug)]
 pub struct Unmounter {
-    anchor: Anchor,
+    identity: MountIdentity,
     /// Nobody keeps the connection open only to end it.
-    link: Weak<Link>,
+    connection: Weak<FuseConnection>,
     /// The session is over: what is mounted there now is somebody else's.
     over: Arc<AtomicBool>,
 }
@@ -110,20 +110,23 @@ impl Mounted {
     /// A connection that is not mounted, for tests.
     #[doc(hidden)]
     pub fn of_descriptor(device: OwnedFd, options: Options) -> Mounted {
-        let attached = Attached { device, anchor: Anchor::default(), knows_pids: true };
+        let attached = Attached { device, identity: MountIdentity::default(), knows_pids: true };
         Mounted { attached: Some(attached), options }
     }
 
     /// Serves these files. INIT is done when this returns.
-    pub fn serve_files<F: Files>(mut self, files: Arc<F>) -> Result<Session, Error> {
+    pub fn serve<F: Files>(mut self, files: Arc<F>, observer: Observer) -> Result<Session, Error> {
         let source = self.options.source.clone();
         let Some(attached) = self.attached.take() else {
             return Err(Error::new(ErrorKind::Internal, "it is served already").during("mount", source));
         };
-        let link = Link::new(Device::new(attached.device));
-        let unmounter =
-            Unmounter { anchor: attached.anchor, link: Arc::downgrade(&link), over: Arc::default() };
-        let served = serve(link, files, &self.options, &unmounter, attached.knows_pids);
+        let connection = FuseConnection::new(Device::new(attached.device));
+        let unmounter = Unmounter {
+            identity: attached.identity,
+            connection: Arc::downgrade(&connection),
+            over: Arc::default(),
+        };
+        let served = serve(connection, files, observer, &self.options, &unmounter, attached.knows_pids);
         if served.is_err() {
             // The error says more than one of this could.
             let _ = unmounter.unmount(true);
@@ -136,40 +139,48 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         if let Some(attached) = self.attached.take() {
             drop(attached.device);
-            if let Some(point) = &attached.anchor.point {
-                let _ = unmount::detach(point, &attached.anchor, true);
+            if let Some(point) = &attached.identity.point {
+                let _ = unmount::detach(point, &attached.identity, true);
             }
         }
     }
 }
 
 fn serve<F: Files>(
-    link: Arc<Link>,
+    connection: Arc<FuseConnection>,
     files: Arc<F>,
+    observer: Observer,
     options: &Options,
     unmounter: &Unmounter,
     knows_pids: bool,
 ) -> Result<Session, Error> {
-    let agreed = first_request(&link, options)?;
+    let agreed = first_request(&connection, options)?;
     let threads = options.reading_threads();
-    let granted = tune(&agreed, options, unmounter.anchor.device, threads);
-    let server = Server {
-        link: link.clone(),
+    let granted = tune(&agreed, options, unmounter.identity.device, threads);
+    let dispatcher = Dispatcher {
+        connection: connection.clone(),
         files,
         callers: Callers::new("flatout-wait"),
         interrupts: Interrupts::new(),
+        observer,
         request_bytes: agreed.request_bytes as usize,
         knows_pids,
     };
-    let (callers, interrupts) = (server.callers.clone(), server.interrupts.clone());
+    let (callers, interrupts) = (dispatcher.callers.clone(), dispatcher.interrupts.clone());
     // From here on its drop ends whatever has begun.
-    let mut session =
-        Session { link, callers, interrupts, threads: Vec::new(), granted, unmounter: unmounter.clone() };
+    let mut session = Session {
+        connection,
+        callers,
+        interrupts,
+        threads: Vec::new(),
+        granted,
+        unmounter: unmounter.clone(),
+    };
     for at in 0..threads {
-        let (server, unmounter) = (server.clone(), unmounter.clone());
+        let (dispatcher, unmounter) = (dispatcher.clone(), unmounter.clone());
         let thread = std::thread::Builder::new()
             .name(format!("flatout-fuse-{at}"))
-            .spawn(move || read_requests(&server, unmounter))
+            .spawn(move || read_requests(&dispatcher, unmounter))
             .map_err(|error| local("cannot start a thread", error))?;
         session.threads.push(thread);
     }
@@ -177,8 +188,8 @@ fn serve<F: Files>(
 }
 
 /// INIT, once or twice.
-fn first_request(link: &Link, options: &Options) -> Result<Agreed, Error> {
-    let wishes = Wishes {
+fn first_request(connection: &FuseConnection, options: &Options) -> Result<Agreed, Error> {
+    let wanted = InitRequest {
         max_background: options.max_background,
         read_ahead_bytes: options.read_ahead_bytes.unwrap_or(u64::MAX),
         pages_limit: tuning::pages_limit(),
@@ -186,7 +197,7 @@ fn first_request(link: &Link, options: &Options) -> Result<Agreed, Error> {
     };
     let mut buffer = vec![0; abi::MIN_READ_BUFFER];
     loop {
-        let bytes = match link.device.next(&mut buffer) {
+        let bytes = match connection.device.next(&mut buffer) {
             Next::Request(bytes) => bytes,
             Next::End(End::Broken(Errno::PERM)) => {
                 return Err(Error::new(ErrorKind::Usage, "the connection is not mounted")
@@ -204,14 +215,14 @@ fn first_request(link: &Link, options: &Options) -> Result<Agreed, Error> {
                     .with_hint("hand over one that nobody has served before"));
             }
         };
-        match negotiate(&init.1, &wishes) {
+        match negotiate(&init.1, &wanted) {
             Negotiated::Agreed(body, agreed) => {
-                link.device.answer(init.0, &body);
+                connection.device.answer(init.0, &body);
                 return Ok(agreed);
             }
-            Negotiated::Again(body) => drop(link.device.answer(init.0, &body)),
+            Negotiated::Again(body) => drop(connection.device.answer(init.0, &body)),
             Negotiated::Refused(why) => {
-                link.device.fail(init.0, Errno::PROTO.raw_os_error());
+                connection.device.fail(init.0, Errno::PROTO.raw_os_error());
                 return Err(Error::new(ErrorKind::Unsupported, why).with_hint("a newer kernel is needed"));
             }
         }
@@ -241,7 +252,7 @@ fn tune(agreed: &Agreed, options: &Options, device: Option<tuning::DeviceNumber>
     }
 }
 
-fn read_requests<F: Files>(server: &Server<F>, unmounter: Unmounter) -> End {
+fn read_requests<F: Files>(dispatcher: &Dispatcher<F>, unmounter: Unmounter) -> End {
     /// Whoever leaves for another reason than the end of the connection ends it for all.
     struct EndAll(Option<Unmounter>);
     impl Drop for EndAll {
@@ -254,8 +265,8 @@ fn read_requests<F: Files>(server: &Server<F>, unmounter: Unmounter) -> End {
     let mut end_all = EndAll(Some(unmounter));
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
-        match server.link.device.next(&mut buffer) {
-            Next::Request(bytes) => server.serve(&buffer[..bytes]),
+        match dispatcher.connection.device.next(&mut buffer) {
+            Next::Request(bytes) => dispatcher.serve(&buffer[..bytes]),
             Next::End(end) => {
                 if !matches!(end, End::Broken(_)) {
                     end_all.0 = None;
@@ -274,12 +285,12 @@ impl Session {
 
     /// What it has done so far.
     pub fn stats(&self) -> SessionStats {
-        stats(&self.link, &self.callers)
+        stats(&self.connection, &self.callers)
     }
 
     /// The same from elsewhere, as long as somebody asks.
     pub fn watch(&self) -> SessionWatch {
-        SessionWatch { link: self.link.clone(), callers: self.callers.clone() }
+        SessionWatch { connection: self.connection.clone(), callers: self.callers.clone() }
     }
 
     /// Ends it from elsewhere.
@@ -307,7 +318,7 @@ impl Session {
             }
         }
         self.interrupts.close();
-        self.link.interrupt_all();
+        self.connection.interrupt_all();
         self.callers.close(LAST_WAIT);
         // An abort leaves the mount point; after umount(2) what stands there is not this one.
         if !matches!(ended, Ok(Ended::Unmounted)) {
@@ -318,7 +329,7 @@ impl Session {
     }
 
     fn place(&self) -> String {
-        self.unmounter.anchor.point.as_ref().map_or_else(String::new, |point| point.display().to_string())
+        self.unmounter.identity.point.as_ref().map_or_else(String::new, |point| point.display().to_string())
     }
 }
 
@@ -339,8 +350,8 @@ impl Unmounter {
     /// Unmounts. An error where somebody still uses it, unless `lazy`: then it is out of sight at once, and the session ends when
     /// nobody uses it any more.
     pub fn unmount(&self, lazy: bool) -> Result<(), Error> {
-        match &self.anchor.point {
-            Some(point) if !self.over.load(Ordering::Acquire) => unmount::detach(point, &self.anchor, lazy)
+        match &self.identity.point {
+            Some(point) if !self.over.load(Ordering::Acquire) => unmount::detach(point, &self.identity, lazy)
                 .map_err(|error| error.during("umount", point.display())),
             _ => Ok(()),
         }
@@ -348,7 +359,7 @@ impl Unmounter {
 
     /// Who keeps the session from its end when it is unmounted; nobody where it is over. Waits two seconds at most.
     pub fn holders(&self) -> Vec<Holder> {
-        let seen = match (self.anchor.device, &self.anchor.point) {
+        let seen = match (self.identity.device, &self.identity.point) {
             (Some(device), Some(point)) => holders::holders(device, point),
             _ => Vec::new(),
         };
@@ -362,9 +373,9 @@ impl Unmounter {
             return true;
         }
         // As long as the connection stands, its number is no other's.
-        let ours = || self.link.upgrade().is_some_and(|link| link.device.is_connected());
-        let aborted = self.anchor.device.is_some_and(|device| tuning::abort(device, ours).is_ok());
-        let unmounted = self.unmount(true).is_ok() && self.anchor.point.is_some();
+        let ours = || self.connection.upgrade().is_some_and(|connection| connection.device.is_connected());
+        let aborted = self.identity.device.is_some_and(|device| tuning::abort(device, ours).is_ok());
+        let unmounted = self.unmount(true).is_ok() && self.identity.point.is_some();
         aborted || unmounted
     }
 }
@@ -372,26 +383,26 @@ impl Unmounter {
 /// What a session does, seen from elsewhere.
 #[derive(Clone, Debug)]
 pub struct SessionWatch {
-    link: Arc<Link>,
+    connection: Arc<FuseConnection>,
     callers: Callers,
 }
 
 impl SessionWatch {
     /// So far.
     pub fn stats(&self) -> SessionStats {
-        stats(&self.link, &self.callers)
+        stats(&self.connection, &self.callers)
     }
 
     /// For how long each request that waits now has.
     pub fn waits(&self) -> Vec<Duration> {
-        self.link.waits(Instant::now())
+        self.connection.waits(Instant::now())
     }
 }
 
-fn stats(link: &Link, callers: &Callers) -> SessionStats {
+fn stats(connection: &FuseConnection, callers: &Callers) -> SessionStats {
     SessionStats {
-        waiting: link.waiting_count() as u64,
+        waiting: connection.waiting_count() as u64,
         pool_threads: callers.threads() as u64,
-        ..link.counts.stats()
+        ..connection.counts.stats()
     }
 }

@@ -1,7 +1,19 @@
 //! How long answers took, by operation, and which errors they were: for people who ask why something is slow.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+use flatout_engine::Error;
+use flatout_tree::Fault;
+
+/// What a session reports while it serves.
+#[derive(Clone, Default)]
+pub struct Observer {
+    /// Called with the origin's error behind a failed operation, on the thread that met it: a program only sees an errno.
+    pub on_error: Option<Arc<dyn Fn(&Error) + Send + Sync>>,
+    pub timings: Arc<Timings>,
+}
 
 /// What is timed. What the kernel is refused at once, writing for example, is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +83,27 @@ impl Timed {
             Timed::Read => "read",
             Timed::ReadFolder => "read_folder",
         }
+    }
+}
+
+impl Observer {
+    /// Notes how long an operation took that began then, and hands its answer on with an errno.
+    pub(crate) fn answered<T>(
+        &self,
+        operation: Timed,
+        began: Instant,
+        answer: Result<T, Fault>,
+    ) -> Result<T, i32> {
+        let answer = answer.map_err(|fault| self.errno(fault));
+        self.timings.answered(operation, began, answer.as_ref().err().copied());
+        answer
+    }
+
+    pub(crate) fn errno(&self, fault: Fault) -> i32 {
+        if let (Some(on_error), Some(cause)) = (&self.on_error, &fault.cause) {
+            on_error(cause);
+        }
+        fault.errno
     }
 }
 

@@ -8,8 +8,8 @@ use flatout_engine::{Error, ErrorKind, plain};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
-use crate::anchor::{Anchor, local};
 use crate::holders::{self, Holder};
+use crate::identity::{MountIdentity, local};
 use crate::options::TYPE;
 use crate::point::quoted;
 use crate::tuning::DeviceNumber;
@@ -81,7 +81,7 @@ impl Standing {
     /// # Errors
     /// `LocalIo` where something still uses it, or the system refuses.
     pub fn unmount(&self, lazy: bool) -> Result<(), Error> {
-        detach(&self.point, &Anchor { point: None, device: Some(self.device) }, lazy)
+        detach(&self.point, &MountIdentity { point: None, device: Some(self.device) }, lazy)
             .map_err(|error| error.during("umount", self.point.display()))
     }
 }
@@ -114,9 +114,9 @@ fn find(path: &Path) -> Result<Standing, Error> {
 }
 
 /// Unmounts there what has this device; nothing where that is gone already.
-pub(crate) fn detach(point: &Path, anchor: &Anchor, lazy: bool) -> Result<(), Error> {
+pub(crate) fn detach(point: &Path, identity: &MountIdentity, lazy: bool) -> Result<(), Error> {
     let ours =
-        || table::at(point).is_some_and(|mount| anchor.device.is_none_or(|device| device == mount.device));
+        || table::at(point).is_some_and(|mount| identity.device.is_none_or(|device| device == mount.device));
     if !ours() {
         return Ok(());
     }
@@ -126,14 +126,14 @@ pub(crate) fn detach(point: &Path, anchor: &Anchor, lazy: bool) -> Result<(), Er
             Err(_) if !ours() => Ok(()),
             Err(_) if !lazy && life(point) == Life::Dead => fusermount::unmount(point, true),
             // Its words for EBUSY are the C library's.
-            Err(error) if error.cause().contains("busy") => Err(busy(point, anchor.device)),
+            Err(error) if error.cause().contains("busy") => Err(busy(point, identity.device)),
             ended => ended,
         },
         // Files of a dead mount are open somewhere: they are of no use to anybody.
         Err(Errno::BUSY) if !lazy && life(point) == Life::Dead => {
             by_umount(point, true).map_err(|errno| local("it cannot be unmounted", errno))
         }
-        Err(Errno::BUSY) => Err(busy(point, anchor.device)),
+        Err(Errno::BUSY) => Err(busy(point, identity.device)),
         Err(_) if !ours() => Ok(()),
         Err(errno) => Err(local("it cannot be unmounted", errno)),
     }

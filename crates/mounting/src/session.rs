@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use flatout_engine::{Client, Error, ErrorKind, plain};
-use flatout_mount::{Ended, Granted, Holder, SessionWatch, Timings, Unmounter};
+use flatout_mount::{Ended, Granted, Holder, Observer, SessionWatch, Timings, Unmounter};
 use flatout_settings::Settings;
 use flatout_tree::{Config, Root, Tree};
 
@@ -99,9 +99,11 @@ impl MountSession {
         log: &Arc<MountLog>,
         shutdown: &Shutdown,
     ) -> Result<MountSession, Error> {
-        let (tree, timings) = (Arc::new(tree), Arc::<Timings>::default());
+        let tree = Arc::new(tree);
+        let observer = Observer { on_error: Some(error_logger(log)), ..Observer::default() };
+        let timings = observer.timings.clone();
         let mounted = flatout_mount::mount(&options(&plan))?;
-        let served = mounted.serve_timed(tree.clone(), error_logger(log), timings.clone())?;
+        let served = mounted.serve(tree.clone(), observer)?;
         shutdown.may_unmount(served.unmounter());
         let granted = served.granted().clone();
         warn_of_short_reads(&granted, &plan.settings, log);
@@ -149,7 +151,7 @@ fn no_threads(error: &io::Error) -> Error {
 }
 
 /// Writes to the log why a request failed: the program sees an errno only.
-fn error_logger(log: &Arc<MountLog>) -> flatout_mount::Tell {
+fn error_logger(log: &Arc<MountLog>) -> Arc<dyn Fn(&Error) + Send + Sync> {
     let log = log.clone();
     Arc::new(move |error| {
         // The program that asked was killed.

@@ -9,9 +9,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flatout_mount::{
-    Attributes, Cancel, Errno, FileKind, Files, FolderEntry, Known, Mounted, Opened, Options, ReadAnswer,
-    Source, Statfs,
+use flatout_mount::{Mounted, Observer, Options};
+use flatout_tree::{
+    Attributes, Cancel, Fault, FileKind, Files, FolderEntry, Known, Opened, Slices, Source, Statfs,
 };
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 
@@ -73,7 +73,9 @@ fn pair() -> (OwnedFd, flatout_mount::Session) {
     }
     rustix::net::send(&ours, &init, SendFlags::NOSIGNAL).expect("room in a socket");
     let options = Options { threads: 1, ..Options::new("properties", "/nowhere") };
-    let session = Mounted::of_descriptor(theirs, options).serve_files(Arc::new(Made)).expect("it is served");
+    let session = Mounted::of_descriptor(theirs, options)
+        .serve(Arc::new(Made), Observer::default())
+        .expect("it is served");
     let (error, body) = receive(&ours, 2);
     assert_eq!((error, body.len()), (0, 64));
     (ours, session)
@@ -181,24 +183,24 @@ impl Made {
         Known { node, generation: node as u32, attributes, lifetime }
     }
 
-    fn found(name: &OsStr) -> Result<Known, Errno> {
+    fn found(name: &OsStr) -> Result<Known, Fault> {
         let sum =
             name.as_bytes().iter().fold(0u64, |sum, &byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
         match sum % 4 {
-            0 => Err(2),
+            0 => Err(Fault::of(2)),
             // No errno that the kernel would take.
-            1 => Err(sum as i32),
+            1 => Err(Fault::of(sum as i32)),
             _ => Ok(Made::known(sum)),
         }
     }
 }
 
 impl Files for Made {
-    fn lookup(&self, _parent: u64, name: &OsStr) -> Result<Known, Errno> {
+    fn lookup(&self, _parent: u64, name: &OsStr) -> Result<Known, Fault> {
         Made::found(name)
     }
 
-    fn lookup_known(&self, parent: u64, name: &OsStr) -> Option<Result<Known, Errno>> {
+    fn lookup_known(&self, parent: u64, name: &OsStr) -> Option<Result<Known, Fault>> {
         (!parent.is_multiple_of(3)).then(|| Made::found(name))
     }
 
@@ -206,17 +208,17 @@ impl Files for Made {
         Duration::MAX
     }
 
-    fn attributes(&self, node: u64) -> Result<Known, Errno> {
+    fn attributes(&self, node: u64) -> Result<Known, Fault> {
         Ok(Made::known(node))
     }
 
-    fn attributes_known(&self, node: u64) -> Option<Result<Known, Errno>> {
+    fn attributes_known(&self, node: u64) -> Option<Result<Known, Fault>> {
         (!node.is_multiple_of(3) || node == 0).then(|| Ok(Made::known(node)))
     }
 
     fn forget(&self, _node: u64, _times: u64) {}
 
-    fn open_folder(&self, node: u64) -> Result<u64, Errno> {
+    fn open_folder(&self, node: u64) -> Result<u64, Fault> {
         Ok(node)
     }
 
@@ -226,7 +228,7 @@ impl Files for Made {
         offset: u64,
         _plus: bool,
         each: &mut dyn FnMut(&FolderEntry<'_>) -> bool,
-    ) -> Result<(), Errno> {
+    ) -> Result<(), Fault> {
         let names = [".".to_owned(), "..".to_owned(), "n".repeat(handle as usize % 300 + 1)];
         for at in offset..200 {
             let name = OsStr::new(&names[at.min(2) as usize]);
@@ -234,26 +236,32 @@ impl Files for Made {
                 break;
             }
         }
-        if handle.is_multiple_of(5) { Err(5) } else { Ok(()) }
+        if handle.is_multiple_of(5) { Err(Fault::of(5)) } else { Ok(()) }
     }
 
     fn release_folder(&self, _handle: u64) {}
 
-    fn open(&self, node: u64, direct: bool) -> Result<Opened, Errno> {
+    fn open(&self, node: u64, direct: bool) -> Result<Opened, Fault> {
         Ok(Opened { handle: node, direct, keep_cache: true, is_news: node.is_multiple_of(2) })
     }
 
-    fn open_known(&self, node: u64, direct: bool) -> Option<Result<Opened, Errno>> {
+    fn open_known(&self, node: u64, direct: bool) -> Option<Result<Opened, Fault>> {
         (!node.is_multiple_of(3)).then(|| self.open(node, direct))
     }
 
-    fn read(&self, handle: u64, at: u64, bytes: usize, answer: ReadAnswer) -> Option<Cancel> {
+    fn read(
+        &self,
+        handle: u64,
+        at: u64,
+        bytes: usize,
+        done: impl FnOnce(Result<Slices<'_, '_>, Fault>) + Send + 'static,
+    ) -> Option<Cancel> {
         // More than was asked for, as well: it must not reach the kernel.
         let content = vec![at as u8; bytes.saturating_add(at as usize % 10).min(MOST)];
         match handle % 4 {
-            0 => answer.fail(handle as i32),
-            1 => answer.send(content.chunks(1)),
-            _ => answer.send(content.chunks(handle as usize % 5000 + 1)),
+            0 => done(Err(Fault::of(handle as i32))),
+            1 => done(Ok(&mut content.chunks(1))),
+            _ => done(Ok(&mut content.chunks(handle as usize % 5000 + 1))),
         }
         handle.is_multiple_of(2).then(|| Box::new(|| {}) as Cancel)
     }

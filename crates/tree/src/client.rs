@@ -1,11 +1,12 @@
 //! The engine's client as a store.
 
-use flatout_engine::{Bucket, Client, Dialect, Entry, Error, Listing, Pieces, Reader, Reading, Weight};
+use flatout_engine::{Bucket, Client, Dialect, Entry, Error, Listing, Reader, Weight};
 use flatout_wire::head::quoted;
 use flatout_wire::location::Location;
 use flatout_wire::time;
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::files::{Cancel, Slices};
 use crate::store::{Account, Content, Head, Pages, Store, Version};
 
 impl Store for Client {
@@ -62,16 +63,23 @@ impl Pages for Listing {
 }
 
 impl Content for Reader {
-    type Pieces = Pieces;
-    type Reading = Reading;
-
     fn read(
         &self,
         at: u64,
         bytes: usize,
-        done: impl FnOnce(Result<Pieces, Error>) + Send + 'static,
-    ) -> Reading {
-        Reader::read(self, at, bytes, done)
+        done: impl FnOnce(Result<Slices<'_, '_>, Error>) + Send + 'static,
+    ) -> Option<Cancel> {
+        let reading = Reader::read(self, at, bytes, move |result| match result {
+            Ok(pieces) => done(Ok(&mut pieces.slices())),
+            Err(why) => done(Err(why)),
+        });
+        if reading.is_over() {
+            return None;
+        }
+        Some(Box::new(move || {
+            // Where it came too late, `done` has been called.
+            reading.cancel();
+        }))
     }
 
     fn set_next(&self, next: impl FnOnce() -> Option<Version> + Send + 'static) {

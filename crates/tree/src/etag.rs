@@ -1,4 +1,5 @@
-//! ETags, small: a million of them are kept.
+//! ETags, packed: a million of them are kept. An inode and its name take 160 bytes this way, and 200 with the ETag as a string of
+//! its own (resident memory of a million).
 
 use std::fmt::Write;
 

@@ -4,18 +4,21 @@
 mod ahead;
 mod attributes;
 mod client;
+mod config;
 mod etag;
 mod fact;
 mod fault;
 mod files;
 mod flights;
-mod folders;
 mod handles;
 mod hash;
 mod inodes;
 mod listing;
 mod lookup;
 mod names;
+mod namespace;
+mod open_files;
+mod open_folders;
 mod page;
 mod place;
 mod series;
@@ -25,11 +28,12 @@ pub mod store;
 mod tree;
 
 pub use attributes::{Attributes, FileKind, FolderEntry, Known, Opened, Source, Statfs};
+pub use config::Config;
 pub use fault::{Fault, errno_of};
-/// What reads bring: the engine's own.
-pub use flatout_engine::{Pieces, Reading};
+pub use files::{Cancel, Files, Slices};
+pub use place::Root;
 pub use stats::{Hidden, TreeStats};
-pub use tree::{Config, Root, Tree, TreeOf};
+pub use tree::{Tree, TreeOf};
 
 /// The inode of the root.
 pub const ROOT: u64 = 1;

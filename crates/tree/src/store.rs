@@ -4,6 +4,8 @@
 use flatout_engine::{Bucket, Dialect, Entry, Error};
 use flatout_wire::location::Location;
 
+use crate::files::{Cancel, Slices};
+
 /// A store of objects. Its calls may block, and are made with no lock held.
 pub trait Store: Send + Sync + 'static {
     type Content: Content;
@@ -50,16 +52,13 @@ pub trait Pages: Send {
 
 /// The content of one version.
 pub trait Content: Clone + Send + Sync + 'static {
-    type Pieces: Send + 'static;
-    type Reading;
-
-    /// Calls `done` once, unless cancelled.
+    /// Calls `done` once, unless cancelled: now, or later on another thread. Returns how to cancel it then.
     fn read(
         &self,
         at: u64,
         bytes: usize,
-        done: impl FnOnce(Result<Self::Pieces, Error>) + Send + 'static,
-    ) -> Self::Reading;
+        done: impl FnOnce(Result<Slices<'_, '_>, Error>) + Send + 'static,
+    ) -> Option<Cancel>;
 
     /// Says what comes after this.
     fn set_next(&self, next: impl FnOnce() -> Option<Version> + Send + 'static);

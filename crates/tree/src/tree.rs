@@ -1,359 +1,73 @@
-//! The tree: what it is made from, and what its parts share.
+//! The tree: its operations, each from what is known and from the parts that ask for more.
 
 use std::ffi::OsStr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use flatout_engine::{Client, Dialect, Error};
-use flatout_wire::location::Location;
+use flatout_engine::{Client, Error};
 
 use crate::ROOT;
-use crate::ahead::Ahead;
-use crate::attributes::{Attributes, FileKind, FolderEntry, Known, Opened, STATFS, Statfs};
+use crate::ahead::ListAhead;
+use crate::attributes::{FileKind, FolderEntry, Known, Opened, STATFS, Statfs};
+use crate::config::Config;
 use crate::fact::Finding;
 use crate::fault::Fault;
-use crate::files::OpenFile;
-use crate::flights::Flights;
-use crate::folders::OpenFolder;
-use crate::handles::Handles;
-use crate::inodes::{Inode, Lifetimes, Table};
-use crate::listing::Held;
-use crate::stats::{Counters, TreeStats};
-use crate::store::{Account, Content, Store};
+use crate::files::{Cancel, Files, Slices};
+use crate::lookup::Lookups;
+use crate::namespace::Namespace;
+use crate::open_files::OpenFiles;
+use crate::open_folders::{DOTS, OpenFolder, OpenFolders};
+use crate::place::{Root, unlisted};
+use crate::stats::TreeStats;
+use crate::store::{Content, Store};
 
-/// What a mount shows.
-#[derive(Clone, Debug)]
-pub enum Root {
-    /// What lies under a bucket, or under a folder in it.
-    Under(Location),
-    /// Every bucket of the account, each a folder.
-    Buckets(Dialect),
-}
-
-/// How a tree looks, and for how long it believes what it was told.
-#[derive(Clone, Debug)]
-pub struct Config {
-    pub uid: u32,
-    pub gid: u32,
-    /// Permission bits of files.
-    pub file_mode: u32,
-    /// Permission bits of folders.
-    pub folder_mode: u32,
-    /// How old what is shown may be, the time in the kernel's own caches included.
-    pub attribute_lifetime: Duration,
-    /// For how long a name that was not there may be taken to be missing still, the time in the kernel's own caches included.
-    pub negative_lifetime: Duration,
-    /// Each open asks the origin which version there is now.
-    pub close_to_open: bool,
-    /// Files of so many bytes and more are opened for direct I/O.
-    pub direct_bytes: Option<u64>,
-}
-
-impl Default for Config {
-    /// Owned by root, readable by all; attributes live for a minute, absence not at all.
-    fn default() -> Config {
-        Config {
-            uid: 0,
-            gid: 0,
-            file_mode: 0o444,
-            folder_mode: 0o555,
-            attribute_lifetime: Duration::from_secs(60),
-            negative_lifetime: Duration::ZERO,
-            close_to_open: false,
-            direct_bytes: None,
-        }
-    }
-}
-
-/// The objects of a client's origin as a tree of files. Calls block while the origin is asked; those named `_known` never do.
-/// Inodes and handles are as FUSE has them: a lookup that went well is to be forgotten, an open to be released.
+/// The objects of a client's origin as a tree of files.
 pub type Tree = TreeOf<Client>;
 
 /// A tree over a store.
-pub struct TreeOf<S: Store>(pub(crate) Arc<Core<S>>);
-
-/// What is read, and the read that waits for it.
-type Pieces<S> = <<S as Store>::Content as Content>::Pieces;
-type Reading<S> = <<S as Store>::Content as Content>::Reading;
-
-pub(crate) struct Core<S: Store> {
-    pub(crate) store: Arc<S>,
-    pub(crate) config: Config,
-    pub(crate) root: Root,
-    pub(crate) lifetimes: Lifetimes,
-    /// In seconds since 1970.
-    began_s: i64,
-    table: Mutex<Table>,
-    charged: Mutex<Charged<S::Account>>,
-    pub(crate) held: Arc<Held>,
-    pub(crate) lookups: Flights<(u64, Box<str>), Result<Finding, Fault>>,
-    pub(crate) heads: Flights<u64, Result<(), Fault>>,
-    pub(crate) files: Handles<OpenFile<S::Content>>,
-    pub(crate) folders: Handles<OpenFolder>,
-    pub(crate) ahead: Arc<Ahead>,
-    pub(crate) counters: Counters,
+pub struct TreeOf<S: Store> {
+    names: Arc<Namespace<S>>,
+    lookups: Lookups<S>,
+    files: OpenFiles<S>,
+    folders: OpenFolders<S>,
+    ahead: Arc<ListAhead<S>>,
 }
-
-/// Bytes on the client's account, as it was told last.
-struct Charged<A> {
-    account: A,
-    bytes: u64,
-}
-
-/// The account is told when so much has come or gone.
-const CHARGED_IN_BYTES: u64 = 64 << 10;
 
 impl<S: Store> TreeOf<S> {
     /// Asks for the first page of the root.
     ///
     /// # Errors
-    /// Why the root cannot be listed, as the engine says it.
+    /// The engine's reason why the root cannot be listed.
     pub fn new(store: Arc<S>, root: Root, config: Config) -> Result<TreeOf<S>, Error> {
-        let tree = TreeOf::with_hash_bits(store, root, config, u64::MAX);
-        match tree.0.list_root() {
-            Ok(()) => Ok(tree),
-            Err(why) => Err(why),
+        let names = Arc::new(Namespace::new(store, root, config));
+        let listing = Arc::new(names.begin_listing(&names.root.place())?);
+        if let Err(fault) = names.next_page(&listing) {
+            // The listing gives its error only to the last one who has it.
+            drop(fault);
+            return Err(listing.take_failure().unwrap_or_else(unlisted));
         }
+        names.table().set_listing(ROOT, listing);
+        let ahead = ListAhead::new(names.clone());
+        Ok(TreeOf {
+            lookups: Lookups::new(names.clone()),
+            files: OpenFiles::new(names.clone()),
+            folders: OpenFolders::new(names.clone(), ahead.clone()),
+            ahead,
+            names,
+        })
     }
 
-    /// A tree that has asked nobody, and uses some bits of its hashes only: for tests of what collides.
-    pub(crate) fn with_hash_bits(store: Arc<S>, root: Root, config: Config, mask: u64) -> TreeOf<S> {
-        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX / 4);
-        let lifetimes = Lifetimes {
-            attributes_ms: ms(config.attribute_lifetime),
-            // The other half is the kernel's.
-            negative_ms: ms(config.negative_lifetime / 2),
-        };
-        let charged = Charged { account: store.account(), bytes: 0 };
-        let mut table = Table::new(mask);
-        table.root_shows_some = matches!(root, Root::Buckets(_));
-        TreeOf(Arc::new(Core {
-            began_s: store.unix_s(),
-            store,
-            config,
-            root: root.into_folder(),
-            lifetimes,
-            table: Mutex::new(table),
-            charged: Mutex::new(charged),
-            held: Arc::default(),
-            lookups: Flights::new(),
-            heads: Flights::new(),
-            files: Handles::new(),
-            folders: Handles::new(),
-            ahead: Arc::default(),
-            counters: Counters::default(),
-        }))
-    }
-
-    /// Whether the root is a prefix under which nothing lies, as its first listing told; what cannot be shown lies there too.
+    /// Whether the root is a prefix and its first listing is empty. Keys that cannot be shown count as content.
     pub fn is_root_bare(&self) -> bool {
-        let is_prefix = matches!(&self.0.root, Root::Under(location) if !location.key().is_empty());
-        let listing = self.0.table().folder_mut(crate::ROOT).and_then(|folder| folder.listing.clone());
+        let is_prefix = matches!(&self.names.root, Root::Under(location) if !location.key().is_empty());
+        let listing = self.names.table().folder_mut(ROOT).and_then(|folder| folder.listing.clone());
         let is_bare = listing.is_some_and(|listing| !listing.is_proof() && !listing.may_go_on());
         is_prefix && is_bare && self.stats().hidden.total() == 0
     }
 
-    /// What stands under `name` in a folder; counts one lookup of its inode.
-    ///
-    /// # Errors
-    /// `ENOENT`, which may be believed for [`TreeOf::negative_lifetime`], `ENOTDIR`, `ENAMETOOLONG`, `ESTALE` for an inode that
-    /// nobody has looked up, and whatever the origin refuses.
-    pub fn lookup(&self, parent: u64, name: &OsStr) -> Result<Known, Fault> {
-        self.0.lookup(parent, name)
-    }
-
-    /// The same from what is known; `None` where the origin would have to be asked.
-    pub fn lookup_known(&self, parent: u64, name: &OsStr) -> Option<Result<Known, Fault>> {
-        self.0.lookup_known(parent, name)
-    }
-
-    /// The attributes of an inode.
-    ///
-    /// # Errors
-    /// `ENOENT` when nothing of its name and kind is there any more, `ESTALE` when another version is and this one was opened; as
-    /// [`TreeOf::lookup`].
-    pub fn attributes(&self, ino: u64) -> Result<Known, Fault> {
-        self.0.attributes(ino)
-    }
-
-    /// The same from what is known; `None` where the origin would have to be asked.
-    pub fn attributes_known(&self, ino: u64) -> Option<Result<Known, Fault>> {
-        self.0.attributes_known(ino)
-    }
-
-    /// Takes back lookups of a node.
-    pub fn forget(&self, ino: u64, times: u64) {
-        let now_ms = self.0.now_ms();
-        let mut table = self.0.table();
-        table.forget(ino, times, now_ms);
-        self.0.settle(&mut table);
-    }
-
-    /// A handle to read a folder by. Nothing is asked.
-    ///
-    /// # Errors
-    /// `ENOTDIR`, `ESTALE`.
-    pub fn open_folder(&self, ino: u64) -> Result<u64, Fault> {
-        self.0.open_folder(ino)
-    }
-
-    /// Hands the entries from `offset` on to `each`, `.` and `..` first, until it says `false`: that one was not taken. With
-    /// `plus` every entry that was taken, but `.` and `..`, counts a lookup. Pages are fetched as they are read; an offset stays
-    /// the place behind its entry until the folder is read from 0 again.
-    ///
-    /// # Errors
-    /// `EBADF`; why a page could not be had. Entries that were taken before stay taken.
-    pub fn read_folder(
-        &self,
-        handle: u64,
-        offset: u64,
-        plus: bool,
-        each: &mut dyn FnMut(&FolderEntry<'_>) -> bool,
-    ) -> Result<(), Fault> {
-        self.0.read_folder(handle, offset, plus, each)
-    }
-
-    pub fn release_folder(&self, handle: u64) {
-        self.0.release_folder(handle);
-    }
-
-    /// Opens the version of a file that is known, or with close-to-open the one of now. `direct`: the caller said `O_DIRECT`.
-    ///
-    /// # Errors
-    /// `EISDIR`, `ENOENT`, and whatever the origin refuses; `ESTALE` where the version of now is another than was opened by this
-    /// inode before: a lookup tells its inode. The kernel looks up by itself then, once.
-    pub fn open(&self, ino: u64, direct: bool) -> Result<Opened, Fault> {
-        self.0.open(ino, direct)
-    }
-
-    /// The same from what is known; `None` where the origin would have to be asked.
-    pub fn open_known(&self, ino: u64, direct: bool) -> Option<Result<Opened, Fault>> {
-        self.0.open_known(ino, direct)
-    }
-
-    /// Reads from the version that was opened. `done` is called once, on this thread within this call where the bytes are there,
-    /// or else later on another, unless the read is cancelled. It gets `ESTALE` once the mount knows of another version.
-    ///
-    /// # Errors
-    /// `EBADF`; `ESTALE` as above. `done` is not called then.
-    pub fn read(
-        &self,
-        handle: u64,
-        at: u64,
-        bytes: usize,
-        done: impl FnOnce(Result<Pieces<S>, Fault>) + Send + 'static,
-    ) -> Result<Reading<S>, Fault> {
-        self.0.read(handle, at, bytes, done)
-    }
-
-    pub fn release(&self, handle: u64) {
-        self.0.release(handle);
-    }
-
-    /// For how long the caller may believe an `ENOENT`. The tree believes it for as long before it says so: together that is
-    /// [`Config::negative_lifetime`].
-    pub fn negative_lifetime(&self) -> Duration {
-        self.0.config.negative_lifetime / 2
-    }
-
-    pub fn statfs(&self) -> Statfs {
-        STATFS
-    }
-
     pub fn stats(&self) -> TreeStats {
-        self.0.stats()
-    }
-
-    /// Whether folders are being listed ahead. What they tell may come between two calls.
-    #[doc(hidden)]
-    pub fn is_listing_ahead(&self) -> bool {
-        self.0.ahead.is_busy()
-    }
-
-    pub fn client(&self) -> &Arc<S> {
-        &self.0.store
-    }
-}
-
-impl<S: Store> Drop for TreeOf<S> {
-    /// Threads that wait for an origin end with their request.
-    fn drop(&mut self) {
-        self.0.ahead.close();
-    }
-}
-
-impl<S: Store> Core<S> {
-    pub(crate) fn now_ms(&self) -> u64 {
-        self.store.now_ms()
-    }
-
-    /// No origin is asked, and nobody's callback called, while this is held.
-    pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Drops what is too old, tells the account what is held, and drops what may go where that is too much.
-    pub(crate) fn settle(&self, table: &mut Table) {
-        let now_ms = self.now_ms();
-        table.tidy(now_ms, self.lifetimes);
-        let held = || table.bytes() + self.held.bytes();
-        let mut charged = self.charged.lock().unwrap_or_else(PoisonError::into_inner);
-        if held().abs_diff(charged.bytes) < CHARGED_IN_BYTES {
-            return;
-        }
-        charged.set(held());
-        if charged.account.is_over() {
-            table.shed(now_ms, || self.held.bytes());
-            charged.set(table.bytes() + self.held.bytes());
-        }
-    }
-
-    /// Whether more is held than may be, by whomever.
-    pub(crate) fn is_over(&self) -> bool {
-        self.charged.lock().unwrap_or_else(PoisonError::into_inner).account.is_over()
-    }
-
-    /// What is known of an inode, as it is told.
-    pub(crate) fn known_of(&self, table: &mut Table, ino: u64) -> Option<Known> {
-        let inode = table.get_mut(ino)?;
-        inode.is_news = false;
-        let fact = inode.known_fact();
-        let age_ms = self.now_ms().saturating_sub(fact.told_ms);
-        let lifetime_ms = match ino {
-            ROOT => self.lifetimes.attributes_ms,
-            _ => self.lifetimes.attributes_ms.saturating_sub(age_ms),
-        };
-        let Inode { number, generation, kind, .. } = *inode;
-        let attributes = self.attributes_from(number, kind, &fact);
-        Some(Known { node: ino, generation, attributes, lifetime: Duration::from_millis(lifetime_ms) })
-    }
-
-    pub(crate) fn attributes_from(&self, ino: u64, kind: FileKind, fact: &crate::fact::Fact) -> Attributes {
-        let Config { uid, gid, file_mode, folder_mode, .. } = self.config;
-        let told_s = i64::from(fact.modified_s);
-        let modified_s = if told_s == 0 { self.began_s } else { told_s };
-        let (mode, changed_s) = match kind {
-            FileKind::File => (file_mode, modified_s),
-            FileKind::Folder => (folder_mode, self.began_s),
-        };
-        Attributes {
-            ino,
-            size: fact.size,
-            modified_s,
-            changed_s,
-            kind,
-            mode,
-            uid,
-            gid,
-            links: 1,
-            source: fact.source,
-        }
-    }
-
-    fn stats(&self) -> TreeStats {
-        let (inodes, looked_up, listings) = self.table().counts();
-        let bytes = self.table().bytes();
-        let counters = &self.counters;
+        let (inodes, looked_up, listings) = self.names.table().counts();
+        let counters = &self.names.counters;
         TreeStats {
             pages: counters.pages.get(),
             lookups: counters.lookups.get(),
@@ -367,16 +81,218 @@ impl<S: Store> Core<S> {
             inodes_now: inodes,
             looked_up_now: looked_up,
             listings_now: listings,
-            open_files_now: self.files.count(),
-            open_folders_now: self.folders.count(),
-            held_bytes_now: bytes + self.held.bytes(),
+            open_files_now: self.files.handles.count(),
+            open_folders_now: self.folders.handles.count(),
+            held_bytes_now: self.names.held_bytes(),
         }
+    }
+
+    /// Whether folders are being listed ahead. Their entries may become known between two calls.
+    #[doc(hidden)]
+    pub fn is_listing_ahead(&self) -> bool {
+        self.ahead.is_busy()
+    }
+
+    pub fn client(&self) -> &Arc<S> {
+        &self.names.store
     }
 }
 
-impl<A: Account> Charged<A> {
-    fn set(&mut self, bytes: u64) {
-        self.bytes = bytes;
-        self.account.set(bytes);
+impl<S: Store> Files for TreeOf<S> {
+    fn lookup(&self, parent: u64, name: &OsStr) -> Result<Known, Fault> {
+        let name = self.names.name_in(parent, name)?;
+        let finding = self.lookups.find_out(parent, name)?;
+        self.names.looked_up(&mut self.names.table(), parent, name, finding)
+    }
+
+    fn lookup_known(&self, parent: u64, name: &OsStr) -> Option<Result<Known, Fault>> {
+        let names = &self.names;
+        let name = match names.name_in(parent, name) {
+            Ok(name) => name,
+            Err(fault) => return Some(Err(fault)),
+        };
+        let now_ms = names.now_ms();
+        let mut table = names.table();
+        let finding = table.known(parent, name, now_ms, names.lifetimes)?;
+        names.counters.answered.count();
+        Some(names.looked_up(&mut table, parent, name, finding))
+    }
+
+    fn negative_lifetime(&self) -> Duration {
+        // The tree believes it for the other half.
+        self.names.config.negative_lifetime / 2
+    }
+
+    fn attributes(&self, node: u64) -> Result<Known, Fault> {
+        if let Some(answer) = self.attributes_known(node) {
+            return answer;
+        }
+        let inode = self.names.table().get(node).map(|inode| (inode.parent, inode.name.clone(), inode.kind));
+        let (parent, name, kind) = inode.ok_or_else(|| Fault::of(libc::ESTALE))?;
+        let finding = self.lookups.find_out(parent, &name)?;
+        self.names.refreshed(&mut self.names.table(), node, (parent, &name, kind), finding)
+    }
+
+    fn attributes_known(&self, node: u64) -> Option<Result<Known, Fault>> {
+        let names = &self.names;
+        let now_ms = names.now_ms();
+        let mut table = names.table();
+        if node == ROOT {
+            return names.known_of(&mut table, ROOT).map(Ok);
+        }
+        let current = table.get(node).filter(|inode| !inode.is_replaced());
+        let Some(inode) = current else { return Some(Err(Fault::of(libc::ESTALE))) };
+        let (parent, name, kind) = (inode.parent, inode.name.clone(), inode.kind);
+        let finding = table.known(parent, &name, now_ms, names.lifetimes)?;
+        names.counters.answered.count();
+        Some(names.refreshed(&mut table, node, (parent, &name, kind), finding))
+    }
+
+    fn forget(&self, node: u64, times: u64) {
+        let now_ms = self.names.now_ms();
+        let mut table = self.names.table();
+        table.forget(node, times, now_ms);
+        self.names.settle(&mut table);
+    }
+
+    fn open_folder(&self, node: u64) -> Result<u64, Fault> {
+        match self.names.table().get(node).map(|inode| inode.kind) {
+            None => return Err(Fault::of(libc::ESTALE)),
+            Some(FileKind::File) => return Err(Fault::of(libc::ENOTDIR)),
+            Some(FileKind::Folder) => {}
+        }
+        self.names.table().pin(node);
+        self.ahead.on_folder_opened(node);
+        Ok(self.folders.handles.add(OpenFolder::new(node)))
+    }
+
+    fn read_folder(
+        &self,
+        handle: u64,
+        offset: u64,
+        plus: bool,
+        each: &mut dyn FnMut(&FolderEntry<'_>) -> bool,
+    ) -> Result<(), Fault> {
+        let folder = self.folders.handles.get(handle)?;
+        if offset == 0 {
+            folder.rewind();
+        }
+        for (number, name) in [(0, "."), (1, "..")] {
+            if offset <= number {
+                let known = self.folders.dot(folder.ino, number == 1)?;
+                if !each(&FolderEntry { known, name: OsStr::new(name), next: number + 1 }) {
+                    return Ok(());
+                }
+            }
+        }
+        let mut entry = offset.saturating_sub(DOTS);
+        let listing = self.folders.listing_for(&folder, entry)?;
+        while let Some(page) = listing.page_with(entry, || self.names.now_ms(), &self.names.counters)? {
+            if entry == page.first {
+                self.folders.go_on(&listing, &page);
+            }
+            for at in usize::try_from(entry - page.first).unwrap_or(usize::MAX)..page.len() {
+                if !self.folders.hand_out(folder.ino, &page, at, plus, each) {
+                    return Ok(());
+                }
+            }
+            entry = page.end();
+        }
+        Ok(())
+    }
+
+    fn release_folder(&self, handle: u64) {
+        if let Some(folder) = self.folders.handles.remove(handle) {
+            let ino = folder.ino;
+            // Its listing may go with it.
+            drop(folder);
+            self.names.unpin(ino);
+        }
+    }
+
+    fn open(&self, node: u64, direct: bool) -> Result<Opened, Fault> {
+        if let Some(answer) = self.open_known(node, direct) {
+            return answer;
+        }
+        self.files.update(node)?;
+        self.files.open_version(node, direct)
+    }
+
+    fn open_known(&self, node: u64, direct: bool) -> Option<Result<Opened, Fault>> {
+        let names = &self.names;
+        let now_ms = names.now_ms();
+        let mut table = names.table();
+        let Some(inode) = table.get(node) else { return Some(Err(Fault::of(libc::ESTALE))) };
+        if inode.kind == FileKind::Folder {
+            return Some(Err(Fault::of(libc::EISDIR)));
+        }
+        // Also where the version was replaced: the lookup that follows must find the version of now, or its open is stale again.
+        if names.config.close_to_open {
+            return None;
+        }
+        if inode.is_replaced() {
+            return Some(Err(Fault::of(libc::ESTALE)));
+        }
+        let (parent, name) = (inode.parent, inode.name.clone());
+        match table.known(parent, &name, now_ms, names.lifetimes)? {
+            Finding::There(FileKind::File, fact) => {
+                let kept = table.keep(parent, &name, FileKind::File, fact);
+                table.rest(kept, now_ms);
+            }
+            // A folder has come in its place, or nothing is there.
+            _ => return Some(Err(Fault::absent())),
+        }
+        drop(table);
+        names.counters.answered.count();
+        Some(self.files.open_version(node, direct))
+    }
+
+    fn read(
+        &self,
+        handle: u64,
+        at: u64,
+        bytes: usize,
+        done: impl FnOnce(Result<Slices<'_, '_>, Fault>) + Send + 'static,
+    ) -> Option<Cancel> {
+        let file = match self.files.handles.get(handle) {
+            Ok(file) if self.names.is_current(file.ino) => file,
+            Ok(_) => {
+                done(Err(Fault::of(libc::ESTALE)));
+                return None;
+            }
+            Err(fault) => {
+                done(Err(fault));
+                return None;
+            }
+        };
+        let (ino, names) = (file.ino, Arc::downgrade(&self.names));
+        file.content.read(at, bytes, move |result| {
+            // The version may have been replaced since the read began.
+            done(match (result, names.upgrade()) {
+                (Ok(_), Some(names)) if !names.is_current(ino) => Err(Fault::of(libc::ESTALE)),
+                (Ok(slices), _) => Ok(slices),
+                (Err(why), Some(names)) => Err(names.on_read_failed(ino, why)),
+                (Err(why), None) => Err(why.into()),
+            });
+        })
+    }
+
+    fn release(&self, handle: u64) {
+        if let Some(file) = self.files.handles.remove(handle) {
+            let ino = file.ino;
+            // The last handle of a version drops what was read ahead, which must happen without a lock.
+            drop(file);
+            self.names.unpin(ino);
+        }
+    }
+
+    fn statfs(&self) -> Statfs {
+        STATFS
+    }
+}
+
+impl<S: Store> Drop for TreeOf<S> {
+    fn drop(&mut self) {
+        self.ahead.close();
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use flatout_engine::credentials::Fixed;
 use flatout_engine::{Client, Dialect, ErrorKind};
 use flatout_server::{Options, Origin, Store};
-use flatout_tree::{Config, Fault, FileKind, ROOT, Root, Tree};
+use flatout_tree::{Config, Fault, FileKind, Files, ROOT, Root, Slices, Tree};
 use flatout_wire::location::Location;
 use flatout_wire::sign::Credentials;
 
@@ -59,13 +59,12 @@ fn find(tree: &Tree, path: &str) -> Result<u64, Fault> {
 }
 
 fn read(tree: &Tree, handle: u64, at: u64, bytes: usize) -> Result<Vec<u8>, i32> {
-    let (tell, told) = mpsc::channel();
-    let done = move |result: Result<flatout_tree::Pieces, Fault>| {
-        let bytes = result.map(|pieces| pieces.slices().flatten().copied().collect::<Vec<u8>>());
-        tell.send(bytes).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let done = move |result: Result<Slices<'_, '_>, Fault>| {
+        sender.send(result.map(|slices| slices.flatten().copied().collect())).unwrap();
     };
-    let _reading = tree.read(handle, at, bytes, done).map_err(|fault| fault.errno)?;
-    told.recv_timeout(Duration::from_secs(60)).unwrap().map_err(|fault| fault.errno)
+    let _cancel = tree.read(handle, at, bytes, done);
+    receiver.recv_timeout(Duration::from_secs(60)).unwrap().map_err(|fault| fault.errno)
 }
 
 fn content(tree: &Tree, path: &str) -> Result<Vec<u8>, i32> {

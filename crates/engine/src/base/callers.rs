@@ -72,6 +72,11 @@ impl Callers {
         Callers::of(name, MOST_THREADS, IDLE)
     }
 
+    /// At most `most` threads of that name.
+    pub fn at_most(most: usize, name: &'static str) -> Callers {
+        Callers::of(name, most, IDLE)
+    }
+
     fn of(name: &'static str, most: usize, idle: Duration) -> Callers {
         Callers(Arc::new(Shared {
             name,
@@ -87,7 +92,13 @@ impl Callers {
     /// can be had.
     pub fn run(&self, work: impl FnOnce() + Send + 'static) {
         // Who is dropped says so to whoever waits.
-        let _ = self.add(Job { work: Box::new(work), life: None });
+        let _ = self.add(Job { work: Box::new(work), life: None }, VecDeque::push_back);
+    }
+
+    /// As [`Callers::run`], before all work that has not begun.
+    pub fn run_first(&self, work: impl FnOnce() + Send + 'static) {
+        // Work that is dropped says so to its caller.
+        let _ = self.add(Job { work: Box::new(work), life: None }, VecDeque::push_front);
     }
 
     /// The same, as long as somebody waits for it.
@@ -96,16 +107,16 @@ impl Callers {
     /// There is no thread, and none can be had.
     pub fn call(&self, work: impl FnOnce() + Send + 'static) -> io::Result<Called> {
         let life = Arc::new(Mutex::new(Life::Waits));
-        self.add(Job { work: Box::new(work), life: Some(life.clone()) })?;
+        self.add(Job { work: Box::new(work), life: Some(life.clone()) }, VecDeque::push_back)?;
         Ok(Called { shared: self.0.clone(), life })
     }
 
-    fn add(&self, job: Job) -> io::Result<()> {
+    fn add(&self, job: Job, put: fn(&mut VecDeque<Job>, Job)) -> io::Result<()> {
         let mut state = self.0.state();
         if state.closed {
             return Ok(());
         }
-        state.queue.push_back(job);
+        put(&mut state.queue, job);
         self.0.man(state)
     }
 

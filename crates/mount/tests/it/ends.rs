@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use flatout_engine::ErrorKind;
-use flatout_mount::{Ended, Options, mount, unmount};
+use flatout_mount::{Ended, Observer, Options, mount, unmount};
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::held::{Held, is_mounted, options, until};
@@ -237,7 +237,7 @@ fn links_lead_to_mount_points() {
     fs::create_dir(&point).unwrap();
     std::os::unix::fs::symlink(&point, &link).unwrap();
     let model = Arc::new(Model::default());
-    let session = mount(&options(&link)).unwrap().serve_files(model).unwrap();
+    let session = mount(&options(&link)).unwrap().serve(model, Observer::default()).unwrap();
     assert_eq!(fs::read(point.join("hello")).unwrap(), HELLO_TEXT);
     assert!(session.granted().device.is_some());
     unmount(&link, false).unwrap();
@@ -253,7 +253,8 @@ fn a_descriptor_is_taken_over() {
     let number = std::os::fd::IntoRawFd::into_raw_fd(device);
     let at = format!("/dev/fd/{number}");
     rustix::mount::mount("given", folder.path(), "fuse.flatout", MountFlags::RDONLY, &*data).unwrap();
-    let session = mount(&options(Path::new(&at))).unwrap().serve_files(Arc::<Model>::default()).unwrap();
+    let session =
+        mount(&options(Path::new(&at))).unwrap().serve(Arc::<Model>::default(), Observer::default()).unwrap();
     assert_eq!(fs::read(folder.path().join("hello")).unwrap(), HELLO_TEXT);
     unmount(folder.path(), false).unwrap();
     assert_eq!(session.wait().unwrap(), Ended::Unmounted);
@@ -265,7 +266,7 @@ fn a_descriptor_that_is_not_mounted_is_refused() {
     let at = format!("/dev/fd/{}", std::os::fd::IntoRawFd::into_raw_fd(device));
     let error = mount(&options(Path::new(&at)))
         .unwrap()
-        .serve_files(Arc::<Model>::default())
+        .serve(Arc::<Model>::default(), Observer::default())
         .expect_err("not mounted");
     assert!(error.to_string().contains("the connection is not mounted"), "{error}");
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use flatout_mount::{Options, Session};
+use flatout_mount::{Observer, Options, Session};
 
 use crate::model::Model;
 
@@ -24,7 +24,8 @@ impl Held {
         let mut options = options(folder.path());
         change(&mut options);
         let model = Arc::new(Model::default());
-        let session = flatout_mount::mount(&options).unwrap().serve_files(model.clone()).unwrap();
+        let session =
+            flatout_mount::mount(&options).unwrap().serve(model.clone(), Observer::default()).unwrap();
         Held { model, session: Some(session), folder }
     }
 

@@ -6,9 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use flatout_mount::{
-    Attributes, Cancel, Errno, FileKind, Files, FolderEntry, Known, Opened, ReadAnswer, Source, Statfs,
+use flatout_tree::{
+    Attributes, Cancel, Fault, FileKind, Files, FolderEntry, Known, Opened, Slices, Source, Statfs,
 };
+
+/// Answers a read.
+type Done = Box<dyn FnOnce(Result<Slices<'_, '_>, Fault>) + Send>;
 
 pub const ROOT: u64 = 1;
 pub const SUB: u64 = 2;
@@ -81,7 +84,7 @@ pub struct State {
     pub waiting: usize,
     pub let_go: bool,
     /// Reads that nobody answers.
-    pub stuck_reads: Vec<ReadAnswer>,
+    pub stuck_reads: Vec<Done>,
     pub asked: Vec<String>,
 }
 
@@ -143,22 +146,22 @@ impl Model {
         self.changed.notify_all();
     }
 
-    fn find(&self, parent: u64, name: &OsStr) -> Result<u64, Errno> {
-        let name = name.to_str().ok_or(libc::ENOENT)?;
+    fn find(&self, parent: u64, name: &OsStr) -> Result<u64, Fault> {
+        let name = name.to_str().ok_or_else(absent)?;
         if parent == MANY {
-            let at: u64 = name.strip_prefix('f').and_then(|at| at.parse().ok()).ok_or(libc::ENOENT)?;
-            return if at < MANY_FILES { Ok(FIRST_OF_MANY + at) } else { Err(libc::ENOENT) };
+            let at: u64 = name.strip_prefix('f').and_then(|at| at.parse().ok()).ok_or_else(absent)?;
+            return if at < MANY_FILES { Ok(FIRST_OF_MANY + at) } else { Err(absent()) };
         }
-        NAMES.iter().find(|row| row.0 == parent && row.1 == name).map(|row| row.2).ok_or(libc::ENOENT)
+        NAMES.iter().find(|row| row.0 == parent && row.1 == name).map(|row| row.2).ok_or_else(absent)
     }
 
-    fn found(&self, parent: u64, name: &OsStr) -> Result<Known, Errno> {
+    fn found(&self, parent: u64, name: &OsStr) -> Result<Known, Fault> {
         let node = self.find(parent, name)?;
         self.count(node, 1);
         Ok(entry(node))
     }
 
-    fn opened(&self, node: u64, direct: bool) -> Result<Opened, Errno> {
+    fn opened(&self, node: u64, direct: bool) -> Result<Opened, Fault> {
         let mut state = self.state();
         state.handles += 1;
         let handle = state.handles;
@@ -170,6 +173,15 @@ impl Model {
             is_news: false,
         })
     }
+}
+
+fn absent() -> Fault {
+    Fault::of(libc::ENOENT)
+}
+
+/// Sends `bytes` in pieces.
+fn send(done: impl FnOnce(Result<Slices<'_, '_>, Fault>), bytes: &[u8], piece: usize) {
+    done(Ok(&mut bytes.chunks(piece)));
 }
 
 fn size(node: u64) -> u64 {
@@ -212,14 +224,14 @@ pub fn entry(node: u64) -> Known {
 }
 
 impl Files for Model {
-    fn lookup(&self, parent: u64, name: &OsStr) -> Result<Known, Errno> {
+    fn lookup(&self, parent: u64, name: &OsStr) -> Result<Known, Fault> {
         if name == "stuck" {
             self.wait();
         }
         self.found(parent, name)
     }
 
-    fn lookup_known(&self, parent: u64, name: &OsStr) -> Option<Result<Known, Errno>> {
+    fn lookup_known(&self, parent: u64, name: &OsStr) -> Option<Result<Known, Fault>> {
         self.asked("lookup");
         assert_ne!(name, "panic", "the model panics");
         match name.to_str() {
@@ -232,15 +244,15 @@ impl Files for Model {
         self.negative
     }
 
-    fn attributes(&self, node: u64) -> Result<Known, Errno> {
+    fn attributes(&self, node: u64) -> Result<Known, Fault> {
         Ok(entry(node))
     }
 
-    fn attributes_known(&self, node: u64) -> Option<Result<Known, Errno>> {
+    fn attributes_known(&self, node: u64) -> Option<Result<Known, Fault>> {
         self.asked("attributes");
         match node {
             FAR_ATTRIBUTES => None,
-            99 => Some(Err(libc::ESTALE)),
+            99 => Some(Err(Fault::of(libc::ESTALE))),
             _ => Some(Ok(entry(node))),
         }
     }
@@ -249,9 +261,9 @@ impl Files for Model {
         self.count(node, -(times as i64));
     }
 
-    fn open_folder(&self, node: u64) -> Result<u64, Errno> {
+    fn open_folder(&self, node: u64) -> Result<u64, Fault> {
         if !is_folder(node) {
-            return Err(libc::ENOTDIR);
+            return Err(Fault::of(libc::ENOTDIR));
         }
         let mut state = self.state();
         state.handles += 1;
@@ -266,9 +278,9 @@ impl Files for Model {
         offset: u64,
         plus: bool,
         each: &mut dyn FnMut(&FolderEntry<'_>) -> bool,
-    ) -> Result<(), Errno> {
+    ) -> Result<(), Fault> {
         self.asked(if plus { "readdirplus" } else { "readdir" });
-        let node = *self.state().folders.get(&handle).ok_or(libc::EBADF)?;
+        let node = *self.state().folders.get(&handle).ok_or_else(|| Fault::of(libc::EBADF))?;
         let mut names = vec![(".".to_owned(), node), ("..".to_owned(), ROOT)];
         match node {
             MANY => names.extend((0..MANY_FILES).map(|at| (format!("f{at:05}"), FIRST_OF_MANY + at))),
@@ -291,32 +303,38 @@ impl Files for Model {
         self.changed.notify_all();
     }
 
-    fn open(&self, node: u64, direct: bool) -> Result<Opened, Errno> {
+    fn open(&self, node: u64, direct: bool) -> Result<Opened, Fault> {
         if node == STUCK_OPEN {
             self.wait();
         }
         self.opened(node, direct)
     }
 
-    fn open_known(&self, node: u64, direct: bool) -> Option<Result<Opened, Errno>> {
+    fn open_known(&self, node: u64, direct: bool) -> Option<Result<Opened, Fault>> {
         self.asked("open");
         match node {
             FAR | STUCK_OPEN => None,
-            _ if is_folder(node) => Some(Err(libc::EISDIR)),
+            _ if is_folder(node) => Some(Err(Fault::of(libc::EISDIR))),
             _ => Some(self.opened(node, direct)),
         }
     }
 
-    fn read(&self, handle: u64, at: u64, bytes: usize, answer: ReadAnswer) -> Option<Cancel> {
+    fn read(
+        &self,
+        handle: u64,
+        at: u64,
+        bytes: usize,
+        done: impl FnOnce(Result<Slices<'_, '_>, Fault>) + Send + 'static,
+    ) -> Option<Cancel> {
         self.asked("read");
         let Some(node) = self.state().files.get(&handle).copied() else {
-            answer.fail(libc::EBADF);
+            done(Err(Fault::of(libc::EBADF)));
             return None;
         };
         let content = Model::bytes(node, at, bytes);
         match node {
             STUCK_READ => {
-                self.state().stuck_reads.push(answer);
+                self.state().stuck_reads.push(Box::new(done));
                 self.changed.notify_all();
                 let cancelled = self.cancelled.clone();
                 return Some(Box::new(move || {
@@ -324,10 +342,10 @@ impl Files for Model {
                 }));
             }
             PANIC_READ => panic!("the model panics"),
-            PIECES => answer.send(content.chunks(1)),
+            PIECES => send(done, &content, 1),
             // Later, on another thread.
-            FAR => drop(std::thread::spawn(move || answer.send(content.chunks(5)))),
-            _ => answer.send(content.chunks(300 << 10)),
+            FAR => drop(std::thread::spawn(move || send(done, &content, 5))),
+            _ => send(done, &content, 300 << 10),
         }
         None
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flatout_engine::ErrorKind;
+use flatout_mount::Observer;
 
 use crate::held::until;
 use crate::model::*;
@@ -98,7 +99,7 @@ fn a_newer_major_hears_ours_and_asks_again() {
     let (mut kernel, mounted) = Kernel::new();
     kernel.send(op::INIT, 0, &init(8, 2, u64::MAX));
     kernel.send(op::INIT, 0, &init(7, 45, u64::MAX));
-    let session = mounted.serve_files(Arc::<Model>::default()).unwrap();
+    let session = mounted.serve(Arc::<Model>::default(), Observer::default()).unwrap();
     let first = kernel.answer();
     assert_eq!((first.error, word(&first.body, 0), word(&first.body, 4)), (0, 7, 45));
     assert_eq!((word(&first.body, 12), word(&first.body, 32)), (0, 0));
@@ -110,7 +111,7 @@ fn a_newer_major_hears_ours_and_asks_again() {
 fn a_connection_in_use_is_not_taken_over() {
     let (mut kernel, mounted) = Kernel::new();
     kernel.send(op::GETATTR, ROOT, &[0; 16]);
-    let error = mounted.serve_files(Arc::<Model>::default()).expect_err("no INIT");
+    let error = mounted.serve(Arc::<Model>::default(), Observer::default()).expect_err("no INIT");
     assert!(error.to_string().contains("in use already"), "{error}");
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flatout_engine::Error;
-use flatout_mount::{Ended, Mounted, Options, Session};
+use flatout_mount::{Ended, Mounted, Observer, Options, Session};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::model::Model;
@@ -66,7 +66,7 @@ impl Kernel {
     pub fn init(body: Vec<u8>, model: &Arc<Model>) -> (Kernel, Answer, Result<Session, Error>) {
         let (mut kernel, mounted) = Kernel::new();
         kernel.send(op::INIT, 0, &body);
-        let session = mounted.serve_files(model.clone());
+        let session = mounted.serve(model.clone(), Observer::default());
         let answer = kernel.answer();
         (kernel, answer, session)
     }

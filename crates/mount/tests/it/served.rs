@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use flatout_engine::{Client, Config, ErrorKind};
-use flatout_mount::{Session, mount};
+use flatout_mount::{Observer, Session, mount};
 use flatout_server::{Fault, FaultKind, Origin, Store, Tunnel};
 use flatout_tree::{Root, Tree};
 use flatout_wire::location::Location;
@@ -50,11 +50,12 @@ impl Bucket {
         let tree = Arc::new(Tree::new(client, root, flatout_tree::Config::default()).unwrap());
         let point = tempfile::tempdir().unwrap();
         let told = Arc::new(Mutex::new(Vec::new()));
-        let tell = {
+        let on_error: Arc<dyn Fn(&flatout_engine::Error) + Send + Sync> = {
             let told = told.clone();
-            Arc::new(move |error: &flatout_engine::Error| told.lock().unwrap().push(error.kind()))
+            Arc::new(move |error| told.lock().unwrap().push(error.kind()))
         };
-        let session = mount(&options(point.path())).unwrap().serve_telling(tree, tell).unwrap();
+        let observer = Observer { on_error: Some(on_error), ..Observer::default() };
+        let session = mount(&options(point.path())).unwrap().serve(tree, observer).unwrap();
         Bucket { files, point, session: Some(session), told, _origin: origin }
     }
 

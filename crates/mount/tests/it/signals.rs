@@ -92,7 +92,7 @@ fn a_waiting_read_is_interrupted_and_cancelled() {
     until(|| (model.cancelled.load(SeqCst) == 1).then_some(()));
     // Bytes that come all the same are no second answer.
     let late = model.state().stuck_reads.pop().unwrap();
-    late.send([&b"late"[..]].into_iter());
+    late(Ok(&mut [&b"late"[..]].into_iter()));
     assert_eq!(kernel.answer_within(SILENCE), None);
     assert_eq!(session.stats().waiting, 0);
     kernel.end(session);

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use flatout_mount::{Ended, Options, Session, mount, unmount};
+use flatout_mount::{Ended, Observer, Options, Session, mount, unmount};
 use rustix::thread::CapabilitySet;
 
 use crate::held::{Held, is_mounted, options, row};
@@ -28,7 +28,7 @@ fn without_rights<T: Send>(run: impl FnOnce() -> T + Send) -> T {
 fn serve(point: &Path, change: impl FnOnce(&mut Options)) -> Session {
     let mut options = options(point);
     change(&mut options);
-    mount(&options).unwrap().serve_files(Arc::<Model>::default()).unwrap()
+    mount(&options).unwrap().serve(Arc::<Model>::default(), Observer::default()).unwrap()
 }
 
 #[test]

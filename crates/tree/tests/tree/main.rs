@@ -15,7 +15,7 @@ use std::ffi::OsStr;
 use std::time::Duration;
 
 use flatout_tree::store::Store;
-use flatout_tree::{Attributes, Config, FileKind, Known, Source, TreeOf};
+use flatout_tree::{Attributes, Config, Fault, FileKind, Files, Known, Slices, Source, TreeOf};
 
 const ROOT: u64 = flatout_tree::ROOT;
 
@@ -82,7 +82,10 @@ fn content(tree: &TreeOf<memory::Memory>, path: &str) -> Result<Vec<u8>, i32> {
 }
 
 fn bytes(tree: &TreeOf<memory::Memory>, handle: u64, at: u64, bytes: usize) -> Result<Vec<u8>, i32> {
-    let (tell, told) = std::sync::mpsc::channel();
-    tree.read(handle, at, bytes, move |result| tell.send(result).unwrap()).map_err(|fault| fault.errno)?;
-    told.recv_timeout(Duration::from_secs(60)).unwrap().map_err(|fault| fault.errno)
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let done = move |result: Result<Slices<'_, '_>, Fault>| {
+        sender.send(result.map(|slices| slices.flatten().copied().collect())).unwrap();
+    };
+    let _cancel = tree.read(handle, at, bytes, done);
+    receiver.recv_timeout(Duration::from_secs(60)).unwrap().map_err(|fault| fault.errno)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use flatout_engine::{Bucket, Dialect, Entry, Error, ErrorKind, Listed};
 use flatout_tree::store::{Account, Content, Head, Pages, Store, Version};
-use flatout_tree::{Config, Root, TreeOf};
+use flatout_tree::{Cancel, Config, Root, Slices, TreeOf};
 use flatout_wire::location::Location;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -325,28 +325,34 @@ pub struct Reader {
 }
 
 impl Content for Reader {
-    type Pieces = Vec<u8>;
-    type Reading = ();
-
-    fn read(&self, at: u64, bytes: usize, done: impl FnOnce(Result<Vec<u8>, Error>) + Send + 'static) {
+    fn read(
+        &self,
+        at: u64,
+        bytes: usize,
+        done: impl FnOnce(Result<Slices<'_, '_>, Error>) + Send + 'static,
+    ) -> Option<Cancel> {
         self.memory.0.reads.fetch_add(1, Ordering::Relaxed);
         let (bucket, key) = self.version.location.in_bucket().unwrap();
         let object = self.memory.keys(bucket).get(key).cloned();
-        done(match object {
-            None => Err(no_such("key")),
+        let why = match object {
+            None => no_such("key"),
             Some(object) if self.memory.told_etag(&object) != self.version.etag => {
-                Err(Error::new(ErrorKind::Changed, "another version"))
+                Error::new(ErrorKind::Changed, "another version")
             }
             Some(object)
                 if self.version.etag.is_none() && self.version.modified_s != Some(object.modified_s) =>
             {
-                Err(Error::new(ErrorKind::Changed, "of another time"))
+                Error::new(ErrorKind::Changed, "of another time")
             }
             Some(object) => {
                 let at = (at as usize).min(object.bytes.len());
-                Ok(object.bytes[at..(at + bytes).min(object.bytes.len())].to_vec())
+                let slice = &object.bytes[at..(at + bytes).min(object.bytes.len())];
+                done(Ok(&mut std::iter::once(slice)));
+                return None;
             }
-        });
+        };
+        done(Err(why));
+        None
     }
 
     fn set_next(&self, next: impl FnOnce() -> Option<Version> + Send + 'static) {

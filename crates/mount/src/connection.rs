@@ -8,26 +8,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use flatout_tree::Cancel;
 use rustix::io::Errno;
 
 use crate::counts::Counts;
 use crate::device::Device;
-use crate::files::Cancel;
 
 /// Tables of waiting requests, so that threads seldom meet at one lock.
 const TABLES: usize = 16;
 
 /// One connection: its device, who waits, and what was counted.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct FuseConnection {
     pub device: Device,
     pub counts: Counts,
-    waiting: [Mutex<HashMap<u64, Weak<Ticket>>>; TABLES],
+    waiting: [Mutex<HashMap<u64, Weak<PendingRequest>>>; TABLES],
 }
 
 /// A request that waits.
-pub(crate) struct Ticket {
-    link: Arc<Link>,
+pub(crate) struct PendingRequest {
+    connection: Arc<FuseConnection>,
     unique: u64,
     /// The thread that waits; 0 where that is not known.
     pid: u32,
@@ -36,15 +36,15 @@ pub(crate) struct Ticket {
     cancel: Mutex<Option<Cancel>>,
 }
 
-impl Link {
-    pub fn new(device: Device) -> Arc<Link> {
-        Arc::new(Link { device, counts: Counts::default(), waiting: Default::default() })
+impl FuseConnection {
+    pub fn new(device: Device) -> Arc<FuseConnection> {
+        Arc::new(FuseConnection { device, counts: Counts::default(), waiting: Default::default() })
     }
 
     /// From now on the request can be interrupted.
-    pub fn wait(self: &Arc<Link>, unique: u64, pid: u32) -> Answer {
-        let ticket = Arc::new(Ticket {
-            link: self.clone(),
+    pub fn wait(self: &Arc<FuseConnection>, unique: u64, pid: u32) -> FuseReply {
+        let ticket = Arc::new(PendingRequest {
+            connection: self.clone(),
             unique,
             pid,
             since: Instant::now(),
@@ -52,7 +52,7 @@ impl Link {
             cancel: Mutex::new(None),
         });
         self.table(unique).insert(unique, Arc::downgrade(&ticket));
-        Answer(ticket)
+        FuseReply(ticket)
     }
 
     /// Answers at once, what nobody else could.
@@ -66,7 +66,7 @@ impl Link {
     }
 
     /// Who waits under this number.
-    pub fn waiting(&self, unique: u64) -> Option<Arc<Ticket>> {
+    pub fn waiting(&self, unique: u64) -> Option<Arc<PendingRequest>> {
         self.table(unique).get(&unique).and_then(Weak::upgrade)
     }
 
@@ -77,8 +77,8 @@ impl Link {
 
     /// For how long each of them has waited.
     pub fn waits(&self, now: Instant) -> Vec<Duration> {
-        let since = |ticket: Arc<Ticket>| now.saturating_duration_since(ticket.since);
-        let of_table = |table: &Mutex<HashMap<u64, Weak<Ticket>>>| {
+        let since = |ticket: Arc<PendingRequest>| now.saturating_duration_since(ticket.since);
+        let of_table = |table: &Mutex<HashMap<u64, Weak<PendingRequest>>>| {
             // One that is let go of here for good answers, and that takes the lock.
             let tickets: Vec<_> = lock(table).values().filter_map(Weak::upgrade).collect();
             tickets.into_iter().map(since).collect::<Vec<_>>()
@@ -94,13 +94,13 @@ impl Link {
         }
     }
 
-    fn table(&self, unique: u64) -> MutexGuard<'_, HashMap<u64, Weak<Ticket>>> {
+    fn table(&self, unique: u64) -> MutexGuard<'_, HashMap<u64, Weak<PendingRequest>>> {
         // The kernel counts in twos.
         lock(&self.waiting[(unique >> 1) as usize % TABLES])
     }
 }
 
-impl Ticket {
+impl PendingRequest {
     /// The thread that waits, where that is known.
     pub fn pid(&self) -> Option<u32> {
         (self.pid != 0).then_some(self.pid)
@@ -114,8 +114,8 @@ impl Ticket {
     /// Answers EINTR and stops what runs for it, unless it is answered.
     pub fn interrupt(&self) {
         if self.claim() {
-            self.link.counts.interrupted();
-            self.link.fail(self.unique, Errno::INTR.raw_os_error());
+            self.connection.counts.interrupted();
+            self.connection.fail(self.unique, Errno::INTR.raw_os_error());
             let cancel = lock(&self.cancel).take();
             if let Some(cancel) = cancel {
                 cancel();
@@ -127,33 +127,36 @@ impl Ticket {
     fn claim(&self) -> bool {
         let first = !self.answered.swap(true, Ordering::AcqRel);
         if first {
-            self.link.table(self.unique).remove(&self.unique);
+            self.connection.table(self.unique).remove(&self.unique);
         }
         first
     }
 }
 
-impl Drop for Ticket {
+impl Drop for PendingRequest {
     /// Nobody is left who could answer: a defect, a panic for example. Who asked must not wait for ever.
     fn drop(&mut self) {
         if self.claim() {
-            self.link.counts.defect();
-            self.link.fail(self.unique, Errno::IO.raw_os_error());
+            self.connection.counts.defect();
+            self.connection.fail(self.unique, Errno::IO.raw_os_error());
         }
     }
 }
 
-impl std::fmt::Debug for Ticket {
+impl std::fmt::Debug for PendingRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ticket").field("unique", &self.unique).field("answered", &self.answered).finish()
+        f.debug_struct("PendingRequest")
+            .field("unique", &self.unique)
+            .field("answered", &self.answered)
+            .finish()
     }
 }
 
 /// The right to answer one request, unless it is answered.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer(Arc<Ticket>);
+pub(crate) struct FuseReply(Arc<PendingRequest>);
 
-impl Answer {
+impl FuseReply {
     /// Whether somebody has answered: an interrupt, as a rule.
     pub fn is_answered(&self) -> bool {
         self.0.is_answered()
@@ -161,13 +164,25 @@ impl Answer {
 
     /// False where the kernel did not take it: what it would have counted must be undone.
     pub fn send(&self, body: &[u8]) -> bool {
-        self.0.claim() && self.0.link.answer(self.0.unique, body)
+        self.0.claim() && self.0.connection.answer(self.0.unique, body)
+    }
+
+    /// Answers a read: the first `most` bytes of these slices, fewer at the end of the file.
+    pub fn send_slices<'a>(&self, slices: impl Iterator<Item = &'a [u8]>, most: usize) {
+        if self.0.claim() {
+            let connection = &self.0.connection;
+            let mut bytes = 0;
+            let slices = slices.inspect(|slice| bytes += slice.len() as u64);
+            let taken = connection.device.answer_slices(self.0.unique, slices, most);
+            connection.counts.answered(taken);
+            connection.counts.read(if taken { bytes } else { 0 });
+        }
     }
 
     /// An error; there is never anything to undo.
     pub fn fail(&self, errno: i32) {
         if self.0.claim() {
-            self.0.link.fail(self.0.unique, errno);
+            self.0.connection.fail(self.0.unique, errno);
         }
     }
 
@@ -181,38 +196,6 @@ impl Answer {
                 cancel();
             }
         }
-    }
-}
-
-/// The right to answer a read.
-#[derive(Clone, Debug)]
-pub struct ReadAnswer {
-    answer: Answer,
-    most: usize,
-}
-
-impl ReadAnswer {
-    /// Of a read of at most so many bytes.
-    pub(crate) fn new(answer: Answer, most: usize) -> ReadAnswer {
-        ReadAnswer { answer, most }
-    }
-
-    /// The bytes, from where they lie; fewer than were asked for at the end of the file.
-    pub fn send<'a>(self, pieces: impl Iterator<Item = &'a [u8]>) {
-        let ticket = &self.answer.0;
-        if ticket.claim() {
-            let link = &ticket.link;
-            let mut bytes = 0;
-            let pieces = pieces.inspect(|piece| bytes += piece.len() as u64);
-            let taken = link.device.answer_pieces(ticket.unique, pieces, self.most);
-            link.counts.answered(taken);
-            link.counts.read(if taken { bytes } else { 0 });
-        }
-    }
-
-    /// An errno.
-    pub fn fail(self, errno: i32) {
-        self.answer.fail(errno);
     }
 }
 

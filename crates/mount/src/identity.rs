@@ -9,7 +9,7 @@ use crate::tuning;
 
 /// Where a connection is mounted, as far as that is known.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Anchor {
+pub(crate) struct MountIdentity {
     /// Without links, so that no look at it is needed to unmount it.
     pub point: Option<PathBuf>,
     /// What its files have as their device.

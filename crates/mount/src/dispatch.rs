@@ -1,0 +1,302 @@
+//! From a request to its answer: what is known at once, what waits on a thread of the engine's `Callers`, what is refused.
+
+use std::ffi::OsStr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Instant;
+
+use flatout_engine::Callers;
+use flatout_tree::{Fault, Files, Known, Opened, Slices};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use crate::abi::{fopen, notify};
+use crate::connection::{FuseConnection, FuseReply};
+use crate::interrupts::Interrupts;
+use crate::reply::{self, Names};
+use crate::request::{Malformed, Operation, Request};
+use crate::timings::{Observer, Timed};
+
+/// Answers the requests of one connection.
+pub(crate) struct Dispatcher<F> {
+    pub connection: Arc<FuseConnection>,
+    pub files: Arc<F>,
+    pub callers: Callers,
+    pub interrupts: Interrupts,
+    pub observer: Observer,
+    /// The most bytes that a read may ask for.
+    pub request_bytes: usize,
+    /// Whether the kernel's thread numbers are those of this process's namespace.
+    pub knows_pids: bool,
+}
+
+impl<F: Files> Dispatcher<F> {
+    /// Answers one request, or sees to it that it will be. Whatever the bytes, and whatever the files do, this returns.
+    pub fn serve(&self, bytes: &[u8]) {
+        self.connection.counts.request();
+        match Request::parse(bytes) {
+            Ok(request) => {
+                let unique = request.unique;
+                let panicked = catch_unwind(AssertUnwindSafe(|| self.answer(request))).is_err();
+                // A read's ticket has seen to itself. Where there was an answer, or none is wanted, the kernel takes none.
+                if panicked && !matches!(request.operation, Operation::Read { .. }) {
+                    self.connection.counts.defect();
+                    self.connection.fail(unique, Errno::IO.raw_os_error());
+                }
+            }
+            Err(malformed) => {
+                self.connection.counts.malformed();
+                if let Malformed::Body { unique, answered: true } = malformed {
+                    self.connection.fail(unique, Errno::INVAL.raw_os_error());
+                }
+            }
+        }
+    }
+
+    fn answer(&self, request: Request<'_>) {
+        let (unique, node) = (request.unique, request.node);
+        let refuse = |errno: Errno| {
+            self.connection.fail(unique, errno.raw_os_error());
+        };
+        match request.operation {
+            Operation::Lookup { name } => self.lookup(&request, name),
+            Operation::Attributes => self.attributes(&request),
+            Operation::Forget(forgets) => {
+                forgets.pairs().for_each(|(node, times)| self.files.forget(node, times));
+            }
+            Operation::Open { flags } => self.open(&request, flags),
+            Operation::Read { handle, at, bytes } => self.read(&request, handle, at, bytes),
+            Operation::Release { handle } => {
+                self.files.release(handle);
+                self.connection.answer(unique, &[]);
+            }
+            Operation::OpenFolder => match self.files.open_folder(node) {
+                Ok(handle) => {
+                    if !self.connection.answer(unique, &reply::open(handle, 0)) {
+                        self.files.release_folder(handle);
+                    }
+                }
+                Err(fault) => {
+                    self.connection.fail(unique, self.observer.errno(fault));
+                }
+            },
+            Operation::ReadFolder { handle, offset, bytes, plus } => {
+                self.read_folder(&request, handle, offset, bytes, plus);
+            }
+            Operation::ReleaseFolder { handle } => {
+                self.files.release_folder(handle);
+                self.connection.answer(unique, &[]);
+            }
+            Operation::Statfs => {
+                self.connection.answer(unique, &reply::statfs(&self.files.statfs()));
+            }
+            Operation::Sync | Operation::Destroy => {
+                self.connection.answer(unique, &[]);
+            }
+            Operation::Interrupt { unique: about } => self.interrupt(unique, about),
+            Operation::ReadLink => refuse(Errno::INVAL),
+            Operation::Ioctl => refuse(Errno::NOTTY),
+            Operation::Write => refuse(Errno::ROFS),
+            // A connection has one, and it was answered.
+            Operation::Init(_) => refuse(Errno::PROTO),
+            // The kernel asks once, and from then on does what is right without asking: permissions by itself, no extended
+            // attributes, holes by size, whatever may be read is ready.
+            Operation::Unknown { .. } => refuse(Errno::NOSYS),
+        }
+    }
+
+    fn lookup(&self, request: &Request<'_>, name: &OsStr) {
+        let (unique, parent, began) = (request.unique, request.node, Instant::now());
+        if let Some(found) = self.files.lookup_known(parent, name) {
+            let found = self.observer.answered(Timed::Lookup, began, found);
+            let send = |body: &[u8]| self.connection.answer(unique, body);
+            return self.found(found, send, |errno| {
+                self.connection.fail(unique, errno);
+            });
+        }
+        let name = name.to_owned();
+        self.wait(request, move |own, reply| {
+            let began = Instant::now();
+            let found = own.observer.answered(Timed::Lookup, began, own.files.lookup(parent, &name));
+            own.found(found, |body| reply.send(body), |errno| reply.fail(errno));
+        });
+    }
+
+    fn found(&self, found: Result<Known, i32>, send: impl FnOnce(&[u8]) -> bool, fail: impl FnOnce(i32)) {
+        let known_for = self.files.negative_lifetime();
+        match found {
+            Ok(known) => {
+                if !send(&reply::entry(&known)) {
+                    self.files.forget(known.node, 1);
+                }
+            }
+            Err(errno) if errno == Errno::NOENT.raw_os_error() && !known_for.is_zero() => {
+                send(&reply::absent(known_for));
+            }
+            Err(errno) => fail(errno),
+        }
+    }
+
+    fn attributes(&self, request: &Request<'_>) {
+        let (unique, node, began) = (request.unique, request.node, Instant::now());
+        let Some(known) = self.files.attributes_known(node) else {
+            return self.wait(request, move |own, reply| {
+                let began = Instant::now();
+                match own.observer.answered(Timed::Attributes, began, own.files.attributes(node)) {
+                    Ok(known) => {
+                        reply.send(&reply::attr(&known));
+                    }
+                    Err(errno) => reply.fail(errno),
+                }
+            });
+        };
+        match self.observer.answered(Timed::Attributes, began, known) {
+            Ok(known) => self.connection.answer(unique, &reply::attr(&known)),
+            Err(errno) => self.connection.fail(unique, errno),
+        };
+    }
+
+    fn open(&self, request: &Request<'_>, flags: u32) {
+        let (unique, node, began) = (request.unique, request.node, Instant::now());
+        let flags = OFlags::from_bits_retain(flags);
+        if flags.intersects(OFlags::WRONLY | OFlags::RDWR | OFlags::TRUNC) {
+            self.connection.fail(unique, Errno::ROFS.raw_os_error());
+            return;
+        }
+        let direct = flags.contains(OFlags::DIRECT);
+        let Some(opened) = self.files.open_known(node, direct) else {
+            return self.wait(request, move |own, reply| {
+                let began = Instant::now();
+                let opened = own.observer.answered(Timed::Open, began, own.files.open(node, direct));
+                own.opened(node, opened, |body| reply.send(body), |errno| reply.fail(errno));
+            });
+        };
+        let opened = self.observer.answered(Timed::Open, began, opened);
+        let send = |body: &[u8]| self.connection.answer(unique, body);
+        self.opened(node, opened, send, |errno| {
+            self.connection.fail(unique, errno);
+        });
+    }
+
+    fn opened(
+        &self,
+        node: u64,
+        opened: Result<Opened, i32>,
+        send: impl FnOnce(&[u8]) -> bool,
+        fail: impl FnOnce(i32),
+    ) {
+        match opened {
+            Ok(opened) => {
+                self.tell_news(node, &opened);
+                if !send(&open_out(&opened)) {
+                    self.files.release(opened.handle);
+                }
+            }
+            Err(errno) => fail(errno),
+        }
+    }
+
+    /// Before the open is answered: an answer to an open holds no attributes. A negative offset makes the kernel forget what it
+    /// knows of the inode, and no page of it: that waits for nobody (`fuse_reverse_inval_inode` in fs/fuse/inode.c).
+    fn tell_news(&self, node: u64, opened: &Opened) {
+        if opened.is_news {
+            self.connection.device.notify(notify::INVAL_INODE, &[&reply::inval_inode(node, -1, 0)]);
+        }
+    }
+
+    fn read(&self, request: &Request<'_>, handle: u64, at: u64, bytes: u32) {
+        self.connection.counts.read_asked(bytes);
+        let bytes = (bytes as usize).min(self.request_bytes);
+        let (reply, began) = (self.connection.wait(request.unique, self.pid(request)), Instant::now());
+        let (own, observer) = (reply.clone(), self.observer.clone());
+        let done = move |read: Result<Slices<'_, '_>, Fault>| {
+            let errno = match read {
+                Ok(slices) => {
+                    own.send_slices(slices, bytes);
+                    None
+                }
+                Err(fault) => {
+                    let errno = observer.errno(fault);
+                    own.fail(errno);
+                    Some(errno)
+                }
+            };
+            observer.timings.answered(Timed::Read, began, errno);
+        };
+        if let Some(cancel) = self.files.read(handle, at, bytes, done) {
+            reply.on_interrupt(cancel);
+        }
+    }
+
+    fn read_folder(&self, request: &Request<'_>, handle: u64, offset: u64, bytes: u32, plus: bool) {
+        let most = (bytes as usize).min(self.request_bytes);
+        self.wait(request, move |own, reply| {
+            let (mut names, mut full, began) = (Names::new(most, plus), false, Instant::now());
+            let read = own.files.read_folder(handle, offset, plus, &mut |line| {
+                full = !names.push(line);
+                !full
+            });
+            match own.observer.answered(Timed::ReadFolder, began, read) {
+                // The names that there are go first; the error comes again with the next request.
+                Err(errno) if names.bytes().is_empty() => reply.fail(errno),
+                // No bytes would mean that the folder ends here.
+                Ok(()) if full && names.bytes().is_empty() => reply.fail(Errno::INVAL.raw_os_error()),
+                _ => {
+                    if !reply.send(names.bytes()) {
+                        names.counted().iter().for_each(|&node| own.files.forget(node, 1));
+                    }
+                }
+            }
+        });
+    }
+
+    /// An answer to an INTERRUPT itself is wanted only where the request is not known: it may be with another thread that has
+    /// read it and got no further, and the kernel sends an INTERRUPT that is answered EAGAIN again. It does not where the request
+    /// has been answered (Documentation/filesystems/fuse, "Interrupting filesystem operations").
+    fn interrupt(&self, unique: u64, about: u64) {
+        match self.connection.waiting(about) {
+            Some(ticket) => self.interrupts.on_signal(&ticket),
+            None => {
+                self.connection.device.fail(unique, Errno::AGAIN.raw_os_error());
+            }
+        }
+    }
+
+    /// The thread that waits; 0 where that is not known.
+    fn pid(&self, request: &Request<'_>) -> u32 {
+        if self.knows_pids { request.pid } else { 0 }
+    }
+
+    /// Goes on with a thread of the engine's `Callers`, so that this one can read the next request.
+    fn wait(&self, request: &Request<'_>, work: impl FnOnce(&Dispatcher<F>, FuseReply) + Send + 'static) {
+        let reply = self.connection.wait(request.unique, self.pid(request));
+        let own = self.clone();
+        self.callers.run(move || {
+            // A request that was interrupted in the queue is answered.
+            if !reply.is_answered() {
+                work(&own, reply);
+            }
+        });
+    }
+}
+
+impl<F> Clone for Dispatcher<F> {
+    fn clone(&self) -> Dispatcher<F> {
+        Dispatcher {
+            connection: self.connection.clone(),
+            files: self.files.clone(),
+            callers: self.callers.clone(),
+            interrupts: self.interrupts.clone(),
+            observer: self.observer.clone(),
+            request_bytes: self.request_bytes,
+            knows_pids: self.knows_pids,
+        }
+    }
+}
+
+fn open_out(opened: &Opened) -> [u8; crate::abi::size::OPEN_OUT] {
+    let direct = if opened.direct { fopen::DIRECT_IO } else { 0 };
+    let keep = if opened.keep_cache { fopen::KEEP_CACHE } else { 0 };
+    // Nothing is written, so there is nothing to flush.
+    reply::open(opened.handle, direct | keep | fopen::NOFLUSH)
+}
