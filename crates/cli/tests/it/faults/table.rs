@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use flatout_server::{Fault, FaultKind, Listen, Rates, Tunnel};
+use flatout_server::{Fault, FaultKind, FaultPlan, Listen, Rates};
 
 /// Where the bytes go: each is a command of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +117,7 @@ pub struct Row {
     pub day: &'static str,
     /// What flatout does about it.
     pub does: &'static str,
-    pub tunnel: Tunnel,
+    pub fault_plan: FaultPlan,
     /// Of all connections together.
     pub total: Option<Rates>,
     pub addresses: Addresses,
@@ -175,7 +175,7 @@ impl Row {
             name: "",
             day: "",
             does: "",
-            tunnel: Tunnel::default(),
+            fault_plan: FaultPlan::default(),
             total: None,
             addresses: Addresses::One,
             keys: Keys::Variables,
@@ -188,11 +188,11 @@ impl Row {
 }
 
 /// A tunnel with one fault.
-fn blows(chance: f64, kind: FaultKind) -> Tunnel {
-    Tunnel { faults: vec![Fault { chance, kind }], ..Tunnel::default() }
+fn blows(chance: f64, kind: FaultKind) -> FaultPlan {
+    FaultPlan { faults: vec![Fault { chance, kind }], ..FaultPlan::default() }
 }
 
-fn error(chance: f64, code: &str) -> Tunnel {
+fn error(chance: f64, code: &str) -> FaultPlan {
     blows(chance, FaultKind::Error(code.parse().unwrap()))
 }
 
@@ -214,7 +214,7 @@ fn bodies() -> Vec<Row> {
             does: "A body that is silent for several times what is usual is asked for again from where it stopped, on another \
                    connection: at most two in a shard and one in twenty parts. Beyond that no byte for `--stall-timeout` is a stall: \
                    the connection is left, what has landed stays, and the rest is asked for.",
-            tunnel: blows(SOME, STALL),
+            fault_plan: blows(SOME, STALL),
             spare: BUSY,
             settings: &["--stall-timeout", "1s"],
             ..Row::fair()
@@ -223,7 +223,7 @@ fn bodies() -> Vec<Row> {
             name: "stall-always",
             day: "Every answer falls silent in the middle of the body.",
             does: "A part gives up after `--retries` attempts in a row that brought nothing worth while (64 KiB).",
-            tunnel: blows(ALWAYS, STALL),
+            fault_plan: blows(ALWAYS, STALL),
             retries: FEW,
             settings: &["--parallel", "16", "--stall-timeout", "1s"],
             seen: |_, _| {
@@ -235,14 +235,14 @@ fn bodies() -> Vec<Row> {
             name: "reset",
             day: "Three connections in ten are reset in the middle of the body.",
             does: "The rest of the part is asked for on another connection.",
-            tunnel: blows(SOME, FaultKind::Reset),
+            fault_plan: blows(SOME, FaultKind::Reset),
             ..Row::fair()
         },
         Row {
             name: "reset-always",
             day: "Every connection is reset in the middle of the body.",
             does: "As with stalls: attempts in a row that bring nothing worth while are counted.",
-            tunnel: blows(ALWAYS, FaultKind::Reset),
+            fault_plan: blows(ALWAYS, FaultKind::Reset),
             retries: FEW,
             seen: |_, _| {
                 Seen::Fails(end(1, IN_VAIN, &["the connection broke: Connection reset by peer (tried "]))
@@ -253,14 +253,14 @@ fn bodies() -> Vec<Row> {
             name: "truncate",
             day: "Three bodies in ten end before their length is reached, in good order, as behind a proxy that lost its origin.",
             does: "Lengths are counted: a body that ends early is never taken for whole. The rest is asked for.",
-            tunnel: blows(SOME, FaultKind::Truncate),
+            fault_plan: blows(SOME, FaultKind::Truncate),
             ..Row::fair()
         },
         Row {
             name: "truncate-always",
             day: "Every body ends before its length is reached.",
             does: "As with stalls.",
-            tunnel: blows(ALWAYS, FaultKind::Truncate),
+            fault_plan: blows(ALWAYS, FaultKind::Truncate),
             retries: FEW,
             seen: |_, _| {
                 Seen::Fails(end(
@@ -275,7 +275,7 @@ fn bodies() -> Vec<Row> {
             name: "slow",
             day: "Every body trickles: a part takes longer than the stall timeout.",
             does: "A slow body is no stall: as long as bytes come, nothing is given up and nothing asked for twice.",
-            tunnel: blows(ALWAYS, FaultKind::Slow(100 << 10)),
+            fault_plan: blows(ALWAYS, FaultKind::Slow(100 << 10)),
             spare: BUSY,
             settings: &["--parallel", "8", "--stall-timeout", "1s"],
             ..Row::fair()
@@ -284,14 +284,14 @@ fn bodies() -> Vec<Row> {
             name: "wrong-range",
             day: "Three ranges in ten are answered with another range, as by a cache that mixes them up.",
             does: "Content-Range and length are held against what was asked for before a byte lands; the range is asked for again.",
-            tunnel: blows(SOME, FaultKind::WrongRange),
+            fault_plan: blows(SOME, FaultKind::WrongRange),
             ..Row::fair()
         },
         Row {
             name: "wrong-range-always",
             day: "Every range is answered with another range.",
             does: "Nothing lands. Objects that fit in one part are asked for whole with `-r`, and those are right.",
-            tunnel: blows(ALWAYS, FaultKind::WrongRange),
+            fault_plan: blows(ALWAYS, FaultKind::WrongRange),
             retries: FEW,
             seen: |_, _| {
                 Seen::Fails(end(1, 2..=2, &["the answer does not match the request: asked for bytes "]))
@@ -304,7 +304,7 @@ fn bodies() -> Vec<Row> {
             does: "The object's checksum is held against the bytes: they never get the file's name, and are not asked for again. \
                    What has gone into a pipe cannot be taken back: the exit code says that it was wrong. Where the origin \
                    states no checksum of the whole, and for a range of an object, nobody can see it: `verified: none` says so.",
-            tunnel: blows(FEWER, FaultKind::Flip),
+            fault_plan: blows(FEWER, FaultKind::Flip),
             seen: |_, _| Seen::WhenHit(corrupt()),
             ..Row::fair()
         },
@@ -312,7 +312,7 @@ fn bodies() -> Vec<Row> {
             name: "flip-always",
             day: "Every body has a bit that is another.",
             does: "The same.",
-            tunnel: blows(ALWAYS, FaultKind::Flip),
+            fault_plan: blows(ALWAYS, FaultKind::Flip),
             seen: |_, _| Seen::Fails(corrupt()),
             ..Row::fair()
         },
@@ -330,14 +330,14 @@ fn refusals() -> Vec<Row> {
             name: "error-500",
             day: "Three requests in ten are answered with 500 InternalError.",
             does: "They are sent again after a short wait that doubles and is spread.",
-            tunnel: error(SOME, "InternalError"),
+            fault_plan: error(SOME, "InternalError"),
             ..Row::fair()
         },
         Row {
             name: "error-500-always",
             day: "Every request is answered with 500 InternalError.",
             does: "A part, a HEAD and a page of a listing give up after `--retries` in a row.",
-            tunnel: error(ALWAYS, "InternalError"),
+            fault_plan: error(ALWAYS, "InternalError"),
             retries: FEW,
             seen: |_, _| {
                 Seen::Fails(end(1, 2..=2, &["the origin failed (500 InternalError: ", "(tried 2 times)"]))
@@ -348,14 +348,14 @@ fn refusals() -> Vec<Row> {
             name: "error-503",
             day: "Two requests in ten are answered with 503 SlowDown.",
             does: "They are sent again after a longer wait; while others are served, that goes on however long it takes.",
-            tunnel: error(FEWER, "SlowDown"),
+            fault_plan: error(FEWER, "SlowDown"),
             ..Row::fair()
         },
         Row {
             name: "error-503-always",
             day: "Every request is answered with 503 SlowDown.",
             does: "After `--retries` in a row, with nothing landing meanwhile, the origin's word is taken: exit code 6.",
-            tunnel: error(ALWAYS, "SlowDown"),
+            fault_plan: error(ALWAYS, "SlowDown"),
             retries: FEW,
             seen: |_, _| Seen::Fails(throttled()),
             ..Row::fair()
@@ -364,14 +364,14 @@ fn refusals() -> Vec<Row> {
             name: "error-502",
             day: "Three requests in ten are answered with a bare 502, without a document, as by a proxy that does not reach its origin.",
             does: "The status alone is judged: they are sent again as after a 500.",
-            tunnel: error(SOME, "502"),
+            fault_plan: error(SOME, "502"),
             ..Row::fair()
         },
         Row {
             name: "error-502-always",
             day: "Every request is answered with a bare 502.",
             does: "As with 500 always.",
-            tunnel: error(ALWAYS, "502"),
+            fault_plan: error(ALWAYS, "502"),
             retries: FEW,
             seen: |_, _| Seen::Fails(end(1, 2..=2, &["the origin failed (502", "(tried 2 times)"])),
             ..Row::fair()
@@ -380,14 +380,14 @@ fn refusals() -> Vec<Row> {
             name: "error-429",
             day: "Two requests in ten are answered with 429 TooManyRequests.",
             does: "As with 503.",
-            tunnel: error(FEWER, "429"),
+            fault_plan: error(FEWER, "429"),
             ..Row::fair()
         },
         Row {
             name: "error-429-always",
             day: "Every request is answered with 429 TooManyRequests.",
             does: "As with 503 always.",
-            tunnel: error(ALWAYS, "429"),
+            fault_plan: error(ALWAYS, "429"),
             retries: FEW,
             seen: |_, _| Seen::Fails(end(6, 2..=2, &["the origin asks for less (429 TooManyRequests"])),
             ..Row::fair()
@@ -396,7 +396,7 @@ fn refusals() -> Vec<Row> {
             name: "throttle",
             day: "The origin lets four requests a second in and answers the others with 503 SlowDown.",
             does: "Those wait and come again; a part does not give up as long as others are served.",
-            tunnel: Tunnel { throttle: Some(4.0), ..Tunnel::default() },
+            fault_plan: FaultPlan { throttle: Some(4.0), ..FaultPlan::default() },
             settings: &["--parallel", "16"],
             ..Row::fair()
         },
@@ -404,7 +404,7 @@ fn refusals() -> Vec<Row> {
             name: "throttle-out",
             day: "The origin lets hardly any request in.",
             does: "As with 503 always.",
-            tunnel: Tunnel { throttle: Some(0.01), ..Tunnel::default() },
+            fault_plan: FaultPlan { throttle: Some(0.01), ..FaultPlan::default() },
             retries: FEW,
             seen: |_, dialect| {
                 let says: &[_] = match dialect {
@@ -419,10 +419,10 @@ fn refusals() -> Vec<Row> {
             name: "qos-delay",
             day: "The origin lets four requests a second in and tells the others how long they were held back.",
             does: "`x-oss-qos-delay-time` is waited for, as `Retry-After` is.",
-            tunnel: Tunnel {
+            fault_plan: FaultPlan {
                 throttle: Some(4.0),
                 qos_delay: Some(Duration::from_millis(400)),
-                ..Tunnel::default()
+                ..FaultPlan::default()
             },
             settings: &["--parallel", "16"],
             seen: |_, dialect| match dialect {
@@ -436,7 +436,7 @@ fn refusals() -> Vec<Row> {
             day: "Two requests in ten are answered with 403 AccessDenied.",
             does: "Asking again would bring the same: the object fails at once. The HEAD that asks S3 for a checksum may be \
                    refused without that: the object is whole, and `verified: none` says why.",
-            tunnel: error(FEWER, "AccessDenied"),
+            fault_plan: error(FEWER, "AccessDenied"),
             seen: |_, _| Seen::WhenHit(denied()),
             ..Row::fair()
         },
@@ -444,7 +444,7 @@ fn refusals() -> Vec<Row> {
             name: "error-403-always",
             day: "Every request is answered with 403 AccessDenied.",
             does: "The first refusal ends it, with a hint at keys and policy.",
-            tunnel: error(ALWAYS, "AccessDenied"),
+            fault_plan: error(ALWAYS, "AccessDenied"),
             seen: |_, _| Seen::Fails(denied()),
             ..Row::fair()
         },
@@ -452,7 +452,7 @@ fn refusals() -> Vec<Row> {
             name: "error-404",
             day: "Two requests in ten are answered with 404 NoSuchKey, as when the object is deleted while it is read.",
             does: "The object fails at once.",
-            tunnel: error(FEWER, "NoSuchKey"),
+            fault_plan: error(FEWER, "NoSuchKey"),
             seen: |_, _| Seen::WhenHit(missing()),
             ..Row::fair()
         },
@@ -460,7 +460,7 @@ fn refusals() -> Vec<Row> {
             name: "error-404-always",
             day: "Every request is answered with 404 NoSuchKey.",
             does: "The first refusal ends it.",
-            tunnel: error(ALWAYS, "NoSuchKey"),
+            fault_plan: error(ALWAYS, "NoSuchKey"),
             seen: |_, _| Seen::Fails(missing()),
             ..Row::fair()
         },
@@ -489,7 +489,7 @@ fn objects() -> Vec<Row> {
                it is the user's to start again.",
         // Of three parts.
         spare: 2,
-        tunnel: Tunnel { replace_after: Some(3), ..Tunnel::default() },
+        fault_plan: FaultPlan { replace_after: Some(3), ..FaultPlan::default() },
         seen: |landing, _| match landing {
             Landing::File | Landing::Folder => Seen::Whole,
             _ => Seen::Fails(end(1, ONCE, &["the object was replaced while it was read"])),
@@ -502,13 +502,13 @@ fn objects() -> Vec<Row> {
 fn keys() -> Vec<Row> {
     // A part takes 0.64 s, the object four rounds of that: no token lasts for all of it.
     let slow = blows(ALWAYS, FaultKind::Slow(200 << 10));
-    let expires = Tunnel { expire_token: Some(Duration::from_millis(450)), ..slow };
+    let expires = FaultPlan { expire_token: Some(Duration::from_millis(450)), ..slow };
     vec![
         Row {
             name: "expired-token",
             day: "The session token expires while the object is read; whoever gives keys has new ones.",
             does: "Each time the provider is asked once, all parts wait for its answer, and each is asked for again with the new keys.",
-            tunnel: expires.clone(),
+            fault_plan: expires.clone(),
             keys: Keys::NewTokens,
             settings: &["--parallel", "2"],
             ..Row::fair()
@@ -517,7 +517,7 @@ fn keys() -> Vec<Row> {
             name: "expired-token-stays",
             day: "The session token expires while the object is read, and there is no newer one.",
             does: "The provider is asked once more; the same keys are not sent again.",
-            tunnel: expires,
+            fault_plan: expires,
             keys: Keys::SameToken,
             settings: &["--parallel", "2"],
             seen: |_, dialect| {
@@ -536,7 +536,7 @@ fn keys() -> Vec<Row> {
             name: "clock-behind",
             day: "This machine's clock is an hour behind the origin's.",
             does: "The refusal is final, and the hint says by how much the clock is wrong.",
-            tunnel: Tunnel { clock: 3_600, ..Tunnel::default() },
+            fault_plan: FaultPlan { clock: 3_600, ..FaultPlan::default() },
             seen: |_, _| {
                 Seen::Fails(skewed(&[
                     SKEWED,
@@ -551,7 +551,7 @@ fn keys() -> Vec<Row> {
             name: "clock-ahead",
             day: "This machine's clock is three hours ahead of the origin's.",
             does: "The same.",
-            tunnel: Tunnel { clock: -3 * 3_600, ..Tunnel::default() },
+            fault_plan: FaultPlan { clock: -3 * 3_600, ..FaultPlan::default() },
             seen: |_, _| {
                 Seen::Fails(skewed(&[
                     SKEWED,
