@@ -1,11 +1,12 @@
 # Every chore. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-python test quick test-python wheel check faults soak fuzz leaks sanitize lab compare deny deps install fmt docs clean
+.PHONY: help demo demo-python test quick test-python wheel check faults soak fuzz leaks sanitize lab compare deny deps install install-built uninstall fmt docs clean
 
 # Root installs into /usr/local/bin, a user into ~/.local/bin; PREFIX=/somewhere changes that.
 PREFIX ?= $(if $(filter 0,$(shell id -u)),/usr/local,$(HOME)/.local)
 BUILT = target/release/flatout
+BIN = $(DESTDIR)$(PREFIX)/bin
 SHARE = $(DESTDIR)$(PREFIX)/share
 # mount(8) looks for mount.flatout in /sbin only; installed elsewhere, it must be called by its path.
 SBIN = $(DESTDIR)$(if $(filter /usr /usr/local,$(PREFIX)),/sbin,$(PREFIX)/sbin)
@@ -49,7 +50,7 @@ demo-python: ## load a generated safetensors model in Python from a local origin
 faults: ## the fault matrix with many seeds: make faults SEEDS=100 (docs/faults.md)
 	FLATOUT_SEEDS=$(SEEDS) cargo test -p flatout-cli --test it faults:: -- --nocapture
 
-soak: ## hours: fresh seeds, odd environments, every outage: make soak [SEEDS=100] [FIRST=123]
+soak: ## hours: fresh seeds, odd environments, every outage, leaks, all under load, an install: make soak [SEEDS=100] [FIRST=123]
 	@scripts/deps.sh ensure
 	scripts/soak.sh all $(SEEDS) $(FIRST)
 
@@ -67,7 +68,7 @@ check: ## format, clippy, tidy, licences
 	@scripts/test.sh check
 
 leaks: ## ten thousand failing transfers: memory, descriptors and threads must not grow, about 2 minutes
-	FLATOUT_LEAKS=10000 cargo test -p flatout-engine --test leaks -- --nocapture
+	scripts/soak.sh leaks
 
 sanitize: ## the tests of code with `unsafe` under AddressSanitizer and LeakSanitizer, about 8 minutes on two cores
 	scripts/sanitize.sh
@@ -81,7 +82,13 @@ deps: ## install missing tools of the tests (sudo make deps)
 
 install: ## build the program and put it, its manual pages and its completions below PREFIX
 	cargo build --release -p flatout-cli
-	install -D -m 755 $(BUILT) $(DESTDIR)$(PREFIX)/bin/flatout
+	@$(MAKE) --no-print-directory install-built
+
+# Of BUILT. The folder .debug is where gdb, perf and backtraces look for line tables (scripts/strip.sh).
+install-built:
+	scripts/strip.sh $(BUILT) $(BUILT).stripped $(BUILT).debug
+	install -D -m 755 $(BUILT).stripped $(BIN)/flatout
+	install -D -m 644 $(BUILT).debug $(BIN)/.debug/flatout.debug
 	install -d $(SBIN)
 	ln -sfn $(PREFIX)/bin/flatout $(SBIN)/mount.flatout
 	install -d $(addprefix $(SHARE)/,man/man1 bash-completion/completions zsh/site-functions fish/vendor_completions.d)
@@ -89,7 +96,12 @@ install: ## build the program and put it, its manual pages and its completions b
 	$(BUILT) completions bash > $(SHARE)/bash-completion/completions/flatout
 	$(BUILT) completions zsh > $(SHARE)/zsh/site-functions/_flatout
 	$(BUILT) completions fish > $(SHARE)/fish/vendor_completions.d/flatout.fish
-	@echo "installed: $(DESTDIR)$(PREFIX)/bin/flatout, $(SBIN)/mount.flatout for fstab, and below $(SHARE) manual pages and completions"
+	@echo "installed: $(BIN)/flatout, $(SBIN)/mount.flatout for fstab, and below $(SHARE) manual pages and completions"
+
+uninstall: ## remove what `make install` put below PREFIX
+	rm -f $(BIN)/flatout $(BIN)/.debug/flatout.debug $(SBIN)/mount.flatout $(SHARE)/man/man1/flatout.1 $(SHARE)/man/man1/flatout-*.1
+	rm -f $(SHARE)/bash-completion/completions/flatout $(SHARE)/zsh/site-functions/_flatout $(SHARE)/fish/vendor_completions.d/flatout.fish
+	@rmdir --ignore-fail-on-non-empty $(BIN)/.debug 2>/dev/null || true
 
 fmt: ## format the code
 	cargo fmt --all

@@ -8,7 +8,7 @@
 #   scripts/python.sh prepare         what the tests need, for:
 #   scripts/python.sh part a-f|g-z|torch  a part of the tests, beside others
 #   scripts/python.sh demo            examples/demo.py, in release
-#   scripts/python.sh wheel           the wheel for everybody else, in dist/
+#   scripts/python.sh wheel           the wheel for everybody else, and its line tables, in dist/
 set -euo pipefail
 shopt -s nullglob
 
@@ -75,9 +75,13 @@ case ${1:-build} in
         ;;
     wheel)
         python=$(scripts/deps.sh wheel)
+        rm -rf target/wheel
         "$python/bin/maturin" build --release --interpreter "$python/bin/python" \
-            --manifest-path "$package/Cargo.toml" --out dist
-        ls -l dist/*.whl
+            --manifest-path "$package/Cargo.toml" --strip false --out target/wheel
+        "$python/bin/python" scripts/strip_wheel.py target/wheel/*.whl
+        mkdir -p dist
+        mv target/wheel/* dist/
+        ls -l dist
         ;;
     *) sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 4 ;;
 esac

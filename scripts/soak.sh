@@ -7,10 +7,16 @@
 #       what tests draw by chance, from so many fresh seeds (10); a seed that fails prints the command that runs it again
 #   scripts/soak.sh outages
 #       every outage on every road, and the tables of how soon transfers went on
+#   scripts/soak.sh leaks
+#       ten thousand transfers that go wrong: memory, descriptors and threads stay as they were
 #   scripts/soak.sh environments [ROUNDS [ARGUMENT …]]
 #       the tests of the workspace in surroundings that are not a developer's, so many rounds of each (1), and without a stop at
 #       the first failure. ARGUMENTS go to `cargo test` in place of --workspace:
 #       scripts/soak.sh environments 20 -p flatout-cli --test it
+#   scripts/soak.sh load [ROUNDS [ARGUMENT …]]
+#       all tests of `make test`, ROUNDS times (3), beside a load on processors, memory and disk (scripts/load.py). Tests that
+#       failed, or passed only when they ran alone, are listed at the end. ARGUMENTS go to `cargo xtask test` instead:
+#       scripts/soak.sh load 3 --packages flatout-wire,flatout-settings
 #
 # Variables: CARGO, the cargo to call; ENVIRONMENTS, the names of those to try, with blanks between.
 set -uo pipefail
@@ -47,6 +53,8 @@ try() {
 }
 
 outages() { FLATOUT_OUTAGES=all $cargo test -p flatout-cli --test real outages:: -- --nocapture; }
+
+leaks() { FLATOUT_LEAKS=10000 $cargo test -p flatout-engine --test leaks -- --nocapture; }
 
 # The names, in the order in which they are tried.
 ALL="plain blank link short deep home variables language busy"
@@ -102,17 +110,82 @@ surround() {
             ;;
         language) export LC_ALL=tr_TR.UTF-8 LANG=de_DE.UTF-8 LANGUAGE=de TZ=Asia/Kathmandu COLUMNS=40 ;;
         busy)
-            local core
-            # Twice as many as there are cores; they end with the tests.
-            for core in $(seq $((2 * $(nproc)))); do
-                (while kill -0 "$BASHPID" 2>/dev/null && [ -d "$folder" ]; do :; done) &
-            done
-            trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT
+            scripts/load.py "$folder" &
+            # The number is to be read now: $! is another one later.
+            # shellcheck disable=SC2064
+            trap "kill $! 2>/dev/null" EXIT
             ;;
         *) say "there is no environment '$1'"; exit 4 ;;
     esac
     mkdir -p "$folder"
     export TMPDIR=$folder
+}
+
+load() {
+    local rounds=${1:-3} round code clean=0 log
+    local tests=(scripts/test.sh tests)
+    # CARGO may be several words.
+    # shellcheck disable=SC2206
+    [ $# -le 1 ] || tests=($cargo xtask test --longest $LONGEST_MINUTES "${@:2}")
+    case $rounds in 0* | *[!0-9]*) say "ROUNDS is a number: scripts/soak.sh load [ROUNDS]"; exit 4 ;; esac
+    mkdir -p "$logs"
+    # Short: names of sockets below it have 107 bytes.
+    scratch=$(mktemp -d /tmp/soak.XXXXXX) || exit 1
+    trap end_load EXIT
+    trap 'exit 130' INT TERM
+    export TMPDIR=$scratch LONGEST_MINUTES
+    # Built before the load begins: what is to be slow are the tests. Of all tests, xtask builds what is left.
+    [ $# -gt 1 ] || $cargo test --quiet --workspace --no-run || exit 1
+    # Not in the folder of the tests, some of which look at what is left there.
+    scripts/load.py "$logs" &
+    loader=$!
+    for ((round = 1; round <= rounds; round++)); do
+        log=$logs/load-$round.log
+        # In a session of its own, so that all of it can be ended, and awaited so that a signal is taken at once.
+        setsid "${tests[@]}" >"$log" 2>&1 &
+        wait $!
+        code=$?
+        unsteady "$log" >"$logs/load-$round.unsteady"
+        [ $code = 0 ] || [ -s "$logs/load-$round.unsteady" ] || echo "no test: see $log" >"$logs/load-$round.unsteady"
+        if [ ! -s "$logs/load-$round.unsteady" ]; then
+            say "load, round $round of $rounds: ok"
+            clean=$((clean + 1))
+        else
+            say "load, round $round of $rounds: not ok, $log"
+        fi
+        kill -0 $loader 2>/dev/null || { say "the load ended by itself: its last words are above"; exit 1; }
+    done
+    say "$clean of $rounds rounds were clean beside the load"
+    for ((round = 1; round <= rounds; round++)); do
+        sed "s/^/soak: round $round: /" "$logs/load-$round.unsteady"
+    done
+    [ "$clean" = "$rounds" ] || exit 1
+}
+
+# A program of tests that takes longer hangs: beside the load they take twice as long.
+LONGEST_MINUTES=60
+
+# Tests that failed in a run, or passed only alone: the lines in which xtask lists them.
+unsteady() {
+    sed -n 's/^test: unsteady, to be mended: \(.*\) failed beside.*/\1 (passed alone)/p; s/^test: failed: //p' "$1"
+}
+
+# Ends the load and all that a round left: processes that have its folder for temporary files, mounts below that, the folder.
+end_load() {
+    local process mount
+    trap '' INT TERM
+    [ -z "${loader:-}" ] || { kill "$loader" && wait "$loader"; } 2>/dev/null
+    for _ in 1 2 3 4 5; do
+        for process in $(grep -lzsxF "TMPDIR=$scratch" /proc/[0-9]*/environ); do
+            process=${process#/proc/}
+            kill -KILL "${process%/environ}" 2>/dev/null
+        done
+        sleep 0.2
+    done
+    awk -v folder="$scratch/" 'index($5, folder) == 1 { print $5 }' /proc/self/mountinfo | sort -r | while read -r mount; do
+        umount -l "$mount" 2>/dev/null || fusermount3 -uzq "$mount"
+    done
+    rm -rf "$scratch"
 }
 
 say() { printf 'soak: %s\n' "$*"; }
@@ -121,11 +194,14 @@ all() {
     local code=0
     seeds "$@" || code=1
     outages || code=1
+    leaks || code=1
     (environments) || code=1
+    (load) || code=1
+    scripts/install-test.sh release || code=1
     exit $code
 }
 
 case ${1:-} in
-    all | seeds | environments | outages) "$@" ;;
-    *) sed -n '2,16s/^# \{0,1\}//p' "$0" >&2; exit 4 ;;
+    all | seeds | outages | leaks | environments | load) "$@" ;;
+    *) sed -n '2,22s/^# \{0,1\}//p' "$0" >&2; exit 4 ;;
 esac

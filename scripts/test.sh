@@ -3,9 +3,10 @@
 #
 #   scripts/test.sh         all of it; scripts/deps.sh installs what it needs
 #   scripts/test.sh check   format, clippy, tidy, licences
+#   scripts/test.sh tests   all but these
 #   scripts/test.sh lab     the lab's smoke run and tests
 #
-# Variables: PYTHON, the interpreter of the lab.
+# Variables: PYTHON, the interpreter of the lab; LONGEST_MINUTES, after which a program of tests hangs.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,9 +16,10 @@ trap 'exit 130' INT
 main() {
     case ${1:-all} in
         check) checks ;;
+        tests) tests ;;
         all) checks && tests ;;
         lab) lab ;;
-        *) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 4 ;;
+        *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 4 ;;
     esac
     [ ${#failed[@]} = 0 ] && return
     printf '\ntest: failed: %s\n' "$(IFS=,; echo "${failed[*]}" | sed 's/,/, /g')" >&2
@@ -37,12 +39,13 @@ tests() {
     sed -n 's/^PROPTEST_RNG_SEED = "\(.*\)"/test: chance draws from seed \1; make soak draws from others/p' .cargo/config.toml
     # They all wait most of the time; cargo builds for one at a time.
     stage wheel scripts/python.sh prepare
-    stage tests cargo xtask test \
+    stage tests cargo xtask test ${LONGEST_MINUTES:+--longest "$LONGEST_MINUTES"} \
         --also "python a-f=scripts/python.sh part a-f" \
         --also "python g-z=scripts/python.sh part g-z" \
         --also "python torch=scripts/python.sh part torch" \
         --also lab="scripts/test.sh lab" \
-        --also s3-tests="scripts/s3-tests.sh"
+        --also s3-tests="scripts/s3-tests.sh" \
+        --also install="scripts/install-test.sh"
 }
 
 # The lab's smoke run, and its own tests, which open the page that the smoke run made.

@@ -16,7 +16,7 @@ use std::{env, fs, io, thread};
 use serde_json::Value;
 
 pub const USAGE: &str = "\
-cargo xtask test [--strict] [--jobs N] [--packages A,B] [--quick] [--also NAME=COMMAND]…
+cargo xtask test [--strict] [--jobs N] [--packages A,B] [--quick] [--longest MINUTES] [--also NAME=COMMAND]…
                         runs every program of tests, and those commands, side by side";
 
 /// Built apart: they need servers and clients that nobody here wrote.
@@ -35,8 +35,8 @@ const LONGEST_FIRST: [&str; 9] = [
 ];
 /// Left out by `--quick`, as are those that need other programs.
 const SLOW: [&str; 2] = ["flatout-cli it", "flatout-engine leaks"];
-/// What takes longer hangs.
-const LONGEST: Duration = Duration::from_secs(20 * 60);
+/// A program that takes longer hangs, unless `--longest` says otherwise.
+const LONGEST_MINUTES: u64 = 20;
 /// More tests than this that fail beside others and pass alone are no accident.
 const UNSTEADY_MAX: usize = 3;
 
@@ -50,6 +50,7 @@ struct Wanted {
     packages: Vec<String>,
     /// Without those that take minutes, or need other programs.
     quick: bool,
+    longest_minutes: Option<u64>,
     /// Others than Rust's, by name.
     also: Vec<(String, String)>,
 }
@@ -79,13 +80,14 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<String, String> {
         let command = ["bash", "-c", command].map(str::to_owned).to_vec();
         jobs.push(Job { name: name.clone(), command, folder: root.to_owned(), is_rust: false });
     }
+    let longest = Duration::from_secs(60 * wanted.longest_minutes.unwrap_or(LONGEST_MINUTES));
     jobs.sort_by_key(|job| LONGEST_FIRST.iter().position(|name| *name == job.name).unwrap_or(usize::MAX));
     let logs = root.join("target/test-logs");
     fs::create_dir_all(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
     let began = Instant::now();
     let lanes = wanted.jobs.unwrap_or_else(|| 2 * thread::available_parallelism().map_or(1, usize::from));
-    let ran = side_by_side(jobs, lanes, &logs);
-    verdict(&ran, &wanted, &logs, began)
+    let ran = side_by_side(jobs, lanes, longest, &logs);
+    verdict(&ran, &wanted, longest, &logs, began)
 }
 
 impl Wanted {
@@ -100,6 +102,11 @@ impl Wanted {
                 "--jobs" => {
                     let jobs = value()?.parse().ok().filter(|jobs| *jobs > 0);
                     wanted.jobs = Some(jobs.ok_or("--jobs needs a number from 1 on")?);
+                }
+                "--longest" => {
+                    let minutes = value()?.parse().ok().filter(|minutes| *minutes > 0);
+                    wanted.longest_minutes =
+                        Some(minutes.ok_or("--longest needs a number of minutes from 1 on")?);
                 }
                 "--packages" => wanted.packages.extend(value()?.split(',').map(str::to_owned)),
                 "--also" => {
@@ -169,7 +176,7 @@ fn job(line: &str) -> Option<Job> {
 }
 
 /// So many at a time, in the order in which they stand.
-fn side_by_side(jobs: Vec<Job>, lanes: usize, logs: &Path) -> Vec<Ran> {
+fn side_by_side(jobs: Vec<Job>, lanes: usize, longest: Duration, logs: &Path) -> Vec<Ran> {
     let waiting = Mutex::new(VecDeque::from(jobs));
     let done = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -178,7 +185,7 @@ fn side_by_side(jobs: Vec<Job>, lanes: usize, logs: &Path) -> Vec<Ran> {
                 // Not in the loop's head: the lock would be held as long as the job runs.
                 let next = || lock(&waiting).pop_front();
                 while let Some(job) = next() {
-                    let ran = carry(job, logs);
+                    let ran = carry(job, longest, logs);
                     println!("{}", ran.line());
                     lock(&done).push(ran);
                 }
@@ -192,20 +199,20 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn carry(job: Job, logs: &Path) -> Ran {
+fn carry(job: Job, longest: Duration, logs: &Path) -> Ran {
     let log = logs.join(format!("{}.log", job.name.replace(' ', "-")));
     let began = Instant::now();
-    let ended = spawn(&job, &[], &log);
+    let ended = spawn(&job, &[], longest, &log);
     Ran { job, ended, log, took: began.elapsed() }
 }
 
 /// Runs it to its end with its output in `log`.
-fn spawn(job: &Job, arguments: &[String], log: &Path) -> Result<(), String> {
+fn spawn(job: &Job, arguments: &[String], longest: Duration, log: &Path) -> Result<(), String> {
     let said = |error: io::Error| format!("{}: {error}", job.command[0]);
     let output = File::create(log).map_err(said)?;
     let mut command = Command::new("timeout");
     // In the group of the terminal, so that ctrl-C reaches it.
-    command.args(["--foreground", "--kill-after=10", &LONGEST.as_secs().to_string()]);
+    command.args(["--foreground", "--kill-after=10", &longest.as_secs().to_string()]);
     command.args(&job.command).args(arguments).current_dir(&job.folder);
     // As `cargo test` has it: not that of this program.
     command.env("CARGO_MANIFEST_DIR", &job.folder);
@@ -221,7 +228,7 @@ fn spawn(job: &Job, arguments: &[String], log: &Path) -> Result<(), String> {
     let status = status?;
     match status.code() {
         Some(0) => Ok(()),
-        Some(124 | 137) => Err(format!("it hangs: ended after {} minutes", LONGEST.as_secs() / 60)),
+        Some(124 | 137) => Err(format!("it hangs: ended after {} minutes", longest.as_secs() / 60)),
         _ => Err(status.to_string()),
     }
 }
@@ -260,9 +267,15 @@ fn failures(text: &str) -> Vec<String> {
     names.map(|line| line.trim().to_owned()).collect()
 }
 
-/// What fails beside others is tried again by itself, unless it is to be strict: who passes then is unsteady
-/// under load, which is said, and to be mended, but does not hide what others' tests say.
-fn verdict(ran: &[Ran], wanted: &Wanted, logs: &Path, began: Instant) -> Result<String, String> {
+/// A test that fails beside others is tried again alone, unless the run is strict. If it passes then, it is unsteady
+/// under load: it is listed, to be mended, and does not fail the run.
+fn verdict(
+    ran: &[Ran],
+    wanted: &Wanted,
+    longest: Duration,
+    logs: &Path,
+    began: Instant,
+) -> Result<String, String> {
     let (mut unsteady, mut failed, mut passed) = (Vec::new(), Vec::new(), 0);
     for ran in ran {
         let text = fs::read_to_string(&ran.log).unwrap_or_default();
@@ -272,7 +285,7 @@ fn verdict(ran: &[Ran], wanted: &Wanted, logs: &Path, began: Instant) -> Result<
         let names = if ran.job.is_rust { failures(&text) } else { Vec::new() };
         let passes_alone = |of: &str, arguments: &[String]| {
             let log = logs.join(format!("{}.again.log", of.replace([' ', ':'], "-")));
-            let alone = || spawn(&ran.job, arguments, &log);
+            let alone = || spawn(&ran.job, arguments, longest, &log);
             // A program of another kind takes minutes.
             let rounds = if ran.job.is_rust { 2 } else { 1 };
             !wanted.strict && (0..rounds).all(|_| alone().is_ok())
@@ -297,7 +310,8 @@ fn verdict(ran: &[Ran], wanted: &Wanted, logs: &Path, began: Instant) -> Result<
     let closing = format!("{passed} passed, {} failed", failed.len());
     let took = began.elapsed().as_secs();
     if !failed.is_empty() {
-        return Err(format!("{}\n{closing}\ntest: failed after {took} s", failed.join("\n")));
+        let failed: String = failed.iter().map(|of| format!("test: failed: {of}\n")).collect();
+        return Err(format!("{failed}{closing}\ntest: failed after {took} s"));
     }
     if unsteady.len() > UNSTEADY_MAX {
         return Err(format!("{closing}\ntest: {} are unsteady, after {took} s", unsteady.len()));
@@ -355,7 +369,7 @@ mod tests {
             let command = ["bash", "-c", &waits].map(str::to_owned).to_vec();
             Job { name: own.to_owned(), command, folder: folder.clone(), is_rust: false }
         };
-        let ran = side_by_side(vec![job("a", "b"), job("b", "a")], 2, &folder);
+        let ran = side_by_side(vec![job("a", "b"), job("b", "a")], 2, Duration::from_secs(60), &folder);
         assert!(ran.iter().all(|ran| ran.ended.is_ok()), "{ran:?}");
         fs::remove_dir_all(&folder).unwrap();
     }
@@ -377,12 +391,17 @@ mod tests {
             Job { name: name.to_owned(), command, folder: folder.clone(), is_rust: true }
         };
         let judge = |job: Job, strict: bool| {
-            let ran = side_by_side(vec![job], 1, &folder);
-            verdict(&ran, &Wanted { strict, ..Wanted::default() }, &folder, Instant::now())
+            let ran = side_by_side(vec![job], 1, Duration::from_secs(60), &folder);
+            let wanted = Wanted { strict, ..Wanted::default() };
+            verdict(&ran, &wanted, Duration::from_secs(60), &folder, Instant::now())
         };
         assert!(judge(program("steady", 0), false).unwrap().starts_with("2 passed, 0 failed"));
-        assert!(judge(program("strict", 0), true).unwrap_err().starts_with("strict one\n1 passed, 1 failed"));
-        assert!(judge(program("broken", 1), false).unwrap_err().starts_with("broken one"));
+        assert!(
+            judge(program("strict", 0), true)
+                .unwrap_err()
+                .starts_with("test: failed: strict one\n1 passed, 1 failed")
+        );
+        assert!(judge(program("broken", 1), false).unwrap_err().starts_with("test: failed: broken one"));
         fs::remove_dir_all(&folder).unwrap();
     }
 }

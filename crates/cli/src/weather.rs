@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::builder::{Command, NonEmptyStringValueParser, TypedValueParser, ValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Args, Error, FromArgMatches};
-use flatout_server::{Fault, FaultKind, Listen, Rates, Series, Tunnel};
+use flatout_server::{Fault, FaultKind, FaultPlan, Listen, Rates, Series};
 
 use crate::args::{duration, rate, size};
 
@@ -41,8 +41,8 @@ pub struct Weather {
 }
 
 impl Weather {
-    pub fn tunnel(&self) -> Tunnel {
-        Tunnel {
+    pub fn fault_plan(&self) -> FaultPlan {
+        FaultPlan {
             seed: self.seed,
             faults: self.faults.0.clone(),
             throttle: self.throttle,
@@ -242,29 +242,29 @@ pub fn synthetic(text: &str) -> Result<Synthetic, String> {
 mod tests {
     use super::*;
 
-    fn tunnel(typed: &[&str]) -> Result<Tunnel, String> {
+    fn fault_plan(typed: &[&str]) -> Result<FaultPlan, String> {
         let command = Weather::augment_args(Command::new("test").no_binary_name(true));
         let matches = command.try_get_matches_from(typed).map_err(|error| error.to_string())?;
-        Ok(Weather::from_arg_matches(&matches).map_err(|error| error.to_string())?.tunnel())
+        Ok(Weather::from_arg_matches(&matches).map_err(|error| error.to_string())?.fault_plan())
     }
 
     #[test]
     fn faults_keep_the_order_in_which_they_are_typed() {
         let typed =
             ["--flip", "1%", "--stall=0.5:30s", "--reset", "0", "--flip=1", "--error", "100%:slowdown"];
-        let shown: Vec<String> = tunnel(&typed).unwrap().faults.iter().map(Fault::to_string).collect();
+        let shown: Vec<String> = fault_plan(&typed).unwrap().faults.iter().map(Fault::to_string).collect();
         assert_eq!(shown, ["flip 0.01", "stall 0.5:30s", "reset 0", "flip 1", "error 1:SlowDown"]);
         let typed = ["--slow", "1:64KiB/s", "--wrong-range", "0.25", "--truncate", "0.125"];
-        let shown: Vec<String> = tunnel(&typed).unwrap().faults.iter().map(Fault::to_string).collect();
+        let shown: Vec<String> = fault_plan(&typed).unwrap().faults.iter().map(Fault::to_string).collect();
         assert_eq!(shown, ["slow 1:65536B/s", "wrong-range 0.25", "truncate 0.125"]);
     }
 
     #[test]
     fn the_rest_of_the_weather_is_read() {
-        assert!(tunnel(&[]).unwrap().is_still());
-        assert!(tunnel(&["--seed", "7"]).unwrap().is_still());
+        assert!(fault_plan(&[]).unwrap().is_still());
+        assert!(fault_plan(&["--seed", "7"]).unwrap().is_still());
         let typed = "--throttle 2.5/s --qos-delay 250 --replace-after 3 --expire-token 10s --clock -1h --seed 9 --log x";
-        let expected = Tunnel {
+        let expected = FaultPlan {
             seed: 9,
             throttle: Some(2.5),
             qos_delay: Some(Duration::from_millis(250)),
@@ -272,10 +272,10 @@ mod tests {
             expire_token: Some(Duration::from_secs(10)),
             clock: -3600,
             log: Some("x".into()),
-            ..Tunnel::default()
+            ..FaultPlan::default()
         };
-        assert_eq!(tunnel(&typed.split(' ').collect::<Vec<_>>()).unwrap(), expected);
-        assert_eq!(tunnel(&["--clock", "+90s"]).unwrap().clock, 90);
+        assert_eq!(fault_plan(&typed.split(' ').collect::<Vec<_>>()).unwrap(), expected);
+        assert_eq!(fault_plan(&["--clock", "+90s"]).unwrap().clock, 90);
     }
 
     #[test]
@@ -299,7 +299,7 @@ mod tests {
             ("--clock soon", "a duration"),
             ("--seed x", "from 0 on"),
         ] {
-            let refused = tunnel(&typed.split(' ').collect::<Vec<_>>()).unwrap_err();
+            let refused = fault_plan(&typed.split(' ').collect::<Vec<_>>()).unwrap_err();
             assert!(refused.contains(said), "{typed}: {refused}");
         }
     }

@@ -55,7 +55,7 @@ fn is_keys_or_words(answer: Result<Grant, String>, from: &str) {
     assert_hidden(&said, from);
 }
 
-/// A secret in place of every word that is called one.
+/// The document with [`SECRET`] as each text whose name is that of a secret.
 fn planted(json: Value) -> Value {
     match json {
         Value::Object(fields) => {
@@ -124,7 +124,7 @@ fn files(ini: &str, json: &str) {
     }
 }
 
-/// Whether nobody else is asked for the keys.
+/// Whether no later provider is asked for the keys.
 fn stays_here(ini: &str, json: &str) -> bool {
     let lower = ini.to_ascii_lowercase();
     let written_down = |value: &Value| {

@@ -1,5 +1,6 @@
-//! The floor under every origin: a bare `send(2)` loop that answers ranges from memory, a thread a connection.
-//! To compare CPU with, not to serve anything: every GET and HEAD gets the same bytes, whatever its path.
+//! The floor under every origin: a bare `send(2)` loop that answers ranges from memory, a thread a
+//! connection. To compare CPU with, not to serve anything: every GET and HEAD gets the same bytes, whatever
+//! its path.
 //!
 //! `cargo run --release -p flatout-server --example send_floor -- [ADDR:PORT] [OBJECT-BYTES] [SOURCE-BYTES]`
 //!
@@ -57,7 +58,7 @@ fn serve(mut connection: TcpStream, size: u64, source: &[u8]) -> std::io::Result
 
 fn answer(connection: &mut TcpStream, request: &str, size: u64, source: &[u8]) -> std::io::Result<()> {
     let range = asked_range(request, size);
-    let (status, told) = match &range {
+    let (status, content_range) = match &range {
         Some(range) => (
             "206 Partial Content",
             format!("content-range: bytes {}-{}/{size}\r\n", range.start, range.end - 1),
@@ -67,7 +68,7 @@ fn answer(connection: &mut TcpStream, request: &str, size: u64, source: &[u8]) -
     let range = range.unwrap_or(0..size);
     let length = range.end - range.start;
     let head = format!(
-        "HTTP/1.1 {status}\r\ncontent-length: {length}\r\n{told}etag: \"floor\"\r\naccept-ranges: bytes\r\n\r\n"
+        "HTTP/1.1 {status}\r\ncontent-length: {length}\r\n{content_range}etag: \"floor\"\r\naccept-ranges: bytes\r\n\r\n"
     );
     connection.write_all(head.as_bytes())?;
     let mut left = if request.starts_with("head ") { 0 } else { length };

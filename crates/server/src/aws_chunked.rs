@@ -47,7 +47,7 @@ enum State {
     End,
 }
 
-/// What a step over the input came to.
+/// The result of one step over the input.
 enum Step {
     Payload(Bytes),
     NeedInput,
@@ -56,7 +56,7 @@ enum Step {
 }
 
 impl<B> Unframed<B> {
-    /// `bytes` is the length of the payload, where the request states it (`x-amz-decoded-content-length`).
+    /// `bytes` is the length of the payload, where the request states it (`x-amz-decoded-source-length`).
     pub(crate) fn new(body: B, bytes: Option<u64>) -> (Unframed<B>, Trailers) {
         let trailers = Trailers::default();
         let shared = trailers.clone();

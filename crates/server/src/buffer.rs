@@ -1,4 +1,4 @@
-//! Read buffers that are used again: what is read from a file and sent at once should never leave the cache.
+//! Reused read buffers: bytes that are read from a file and sent at once should not leave the cache.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -22,31 +22,31 @@ thread_local! {
 /// off after the answer had promised its length.
 pub(crate) fn read_frame(file: &File, offset: u64, bytes: usize) -> io::Result<Bytes> {
     debug_assert!(bytes <= FRAME_BYTES);
-    let mut lent = Lent::new(bytes);
+    let mut lent = PooledBuffer::new(bytes);
     file.read_exact_at(&mut lent.memory[..bytes], offset)?;
     Ok(Bytes::from_owner(lent))
 }
 
 /// A buffer on loan; dropping it, with the last `Bytes` that points into it, brings it back.
-struct Lent {
+struct PooledBuffer {
     memory: Box<[u8]>,
     bytes: usize,
 }
 
-impl Lent {
-    fn new(bytes: usize) -> Lent {
+impl PooledBuffer {
+    fn new(bytes: usize) -> PooledBuffer {
         let kept = FREE.with_borrow_mut(Vec::pop);
-        Lent { memory: kept.unwrap_or_else(|| vec![0; FRAME_BYTES].into_boxed_slice()), bytes }
+        PooledBuffer { memory: kept.unwrap_or_else(|| vec![0; FRAME_BYTES].into_boxed_slice()), bytes }
     }
 }
 
-impl AsRef<[u8]> for Lent {
+impl AsRef<[u8]> for PooledBuffer {
     fn as_ref(&self) -> &[u8] {
         &self.memory[..self.bytes]
     }
 }
 
-impl Drop for Lent {
+impl Drop for PooledBuffer {
     fn drop(&mut self) {
         let memory = std::mem::take(&mut self.memory);
         // While a thread ends its buffers may outlive its pool: then they are simply freed.

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-/// Whether an XML 1.0 document can hold the text: all its characters are `Char` of <https://www.w3.org/TR/xml/#charsets>.
+/// Whether an XML 1.0 document can hold the text: all its characters are `Char` of
+/// <https://www.w3.org/TR/xml/#charsets>.
 pub(crate) fn fit_xml(text: &str) -> bool {
     text.chars().all(fits)
 }
@@ -11,8 +12,9 @@ pub(crate) fn fits(one: char) -> bool {
     matches!(one, '\t' | '\n' | '\r' | ' '..='\u{fffd}' | '\u{10000}'..)
 }
 
-/// A document with references for CR (`&#13;`), which a reader would take for LF, and for the characters that XML 1.0 cannot
-/// hold (`&#x1;`). It cannot hold references to those either; S3 writes them, and lenient readers understand them.
+/// A document with references for CR (`&#13;`), which a reader would take for LF, and for the characters that
+/// XML 1.0 cannot hold (`&#x1;`). It cannot hold references to those either; S3 writes them, and lenient
+/// readers understand them.
 pub(crate) fn with_references(document: &str) -> Cow<'_, str> {
     let needs = |one: char| one == '\r' || !fits(one);
     if !document.contains(needs) {

@@ -20,8 +20,8 @@ pub(crate) struct Conditions {
 }
 
 impl Conditions {
-    /// Those in headers whose names start with `prefix`, which is nothing for a read. What is no ETag and no date is
-    /// ignored, as RFC 9110 wants it.
+    /// Those in headers whose names start with `prefix`, which is nothing for a read. What is no ETag and no
+    /// date is ignored, as RFC 9110 wants it.
     pub(crate) fn of(headers: &HeaderMap, prefix: &str) -> Conditions {
         let value = |name: &str| headers.get(format!("{prefix}{name}"));
         let etag = |name| ETagCondition::parse_http_header(value(name)?.as_bytes()).ok();
@@ -37,7 +37,7 @@ impl Conditions {
         }
     }
 
-    /// `PreconditionFailed` unless they hold for what is to be copied, as S3 has it.
+    /// `PreconditionFailed` unless they hold for the source of a copy, as S3 has it.
     pub(crate) fn check_source(self, source: &Object) -> S3Result<()> {
         self.check(source).map_err(|_| precondition_failed())
     }
@@ -60,7 +60,7 @@ impl Conditions {
     }
 }
 
-/// What must hold of what lies under a key before it is replaced or removed.
+/// The condition on the current object of a key before a write replaces or a delete removes it.
 #[derive(Clone, Default)]
 pub(crate) struct Precondition {
     pub if_match: Option<ETagCondition>,
@@ -80,8 +80,8 @@ impl Precondition {
             && !self.if_absent
     }
 
-    /// `PreconditionFailed` unless it holds for what is to be replaced; `NoSuchKey` when a version was named and there is
-    /// none.
+    /// `PreconditionFailed` unless it holds for the object that is replaced; `NoSuchKey` when a version was
+    /// named and there is none.
     pub(crate) fn check_write(&self, found: Option<&Object>) -> S3Result<()> {
         let Some(object) = found else {
             return match &self.if_match {
@@ -102,7 +102,8 @@ impl Precondition {
         self.check(object)
     }
 
-    /// The same for what is to be removed. What is not there is removed already: S3 answers so with any condition.
+    /// Checks the condition of a delete. A key that is absent counts as removed, whatever the condition, as
+    /// in S3.
     pub(crate) fn check_delete(&self, found: Option<&Object>) -> S3Result<()> {
         found.map_or(Ok(()), |object| self.check(object))
     }
@@ -125,7 +126,7 @@ pub(crate) fn matches(condition: &ETagCondition, etag: &str) -> bool {
     }
 }
 
-/// The same for If-None-Match, which compares weakly: a copy that is as good is not fetched again.
+/// Compares for If-None-Match, weakly: an equivalent copy is not fetched again.
 fn matches_weakly(condition: &ETagCondition, etag: &str) -> bool {
     condition.as_etag().is_none_or(|asked| asked.value() == etag)
 }

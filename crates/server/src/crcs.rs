@@ -56,24 +56,24 @@ impl Hashers {
     }
 }
 
-/// What can be told of a whole object's CRCs without reading it.
+/// The CRCs of a whole object, as far as they are known without reading it.
 #[derive(Clone)]
-pub(crate) enum Known {
+pub(crate) enum KnownCrcs {
     /// Nothing: a file that was not written through the origin.
     No,
     /// They were computed while it was written.
     Written(Crcs),
-    /// They follow from the pattern. Two passes over it cost tens of microseconds, and OSS states a CRC with every
-    /// range: what was computed once is kept.
+    /// They follow from the pattern. Two passes over it cost tens of microseconds, and OSS states a CRC with
+    /// every range, so they are computed once.
     Pattern { shift: u64, size: u64, computed: Arc<OnceLock<Crcs>> },
 }
 
-impl Known {
+impl KnownCrcs {
     pub(crate) fn crcs(&self) -> Option<Crcs> {
         match self {
-            Known::No => None,
-            Known::Written(crcs) => Some(*crcs),
-            Known::Pattern { shift, size, computed } => {
+            KnownCrcs::No => None,
+            KnownCrcs::Written(crcs) => Some(*crcs),
+            KnownCrcs::Pattern { shift, size, computed } => {
                 Some(*computed.get_or_init(|| pattern::crcs(*shift, *size)))
             }
         }

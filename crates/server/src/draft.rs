@@ -9,48 +9,48 @@ use bytes::Bytes;
 use flatout_wire::checksum::Algorithm as Crc;
 
 use crate::crcs::{Crcs, Hashers};
-use crate::sums::{Algorithm, Digests};
+use crate::sums::{Digests, SumAlgorithm};
 
 /// Bytes in one segment of memory: allocated as they fill, so that a lying Content-Length costs nothing.
 const SEGMENT_BYTES: usize = 1 << 20;
 
 /// The body of one PUT or of one part while it comes.
 pub(crate) struct Draft {
-    place: Place,
+    place: BlobPlace,
     bytes: u64,
     hashers: Hashers,
     digests: Digests,
 }
 
 /// A draft that is whole, until it gets a key or is dropped.
-pub(crate) struct Piece {
-    pub place: Place,
+pub(crate) struct Blob {
+    pub place: BlobPlace,
     pub bytes: u64,
     pub crcs: Crcs,
-    /// None where nobody will read the bytes.
+    /// None where the bytes are dropped.
     pub md5: Option<[u8; 16]>,
     /// The checksums that were wanted, in base64.
-    pub sums: Vec<(Algorithm, String)>,
+    pub sums: Vec<(SumAlgorithm, String)>,
 }
 
 /// Where the bytes go.
-pub(crate) enum Place {
+pub(crate) enum BlobPlace {
     Memory(Segments),
     File(TemporaryFile),
     /// A file that outlives the origin: a part of an upload.
-    Kept(PathBuf),
+    Persistent(PathBuf),
     Nowhere,
 }
 
 impl Draft {
-    pub(crate) fn new(place: Place) -> Draft {
+    pub(crate) fn new(place: BlobPlace) -> Draft {
         // An MD5 takes ten times as long as all else that is done to a byte: not where bytes are forgotten.
-        let digests = Digests::new(!matches!(place, Place::Nowhere));
+        let digests = Digests::new(!matches!(place, BlobPlace::Nowhere));
         Draft { place, bytes: 0, hashers: Hashers::new(), digests }
     }
 
     /// Asks for one more checksum, before the first byte.
-    pub(crate) fn want(&mut self, algorithm: Algorithm) {
+    pub(crate) fn want(&mut self, algorithm: SumAlgorithm) {
         self.digests.want(algorithm);
     }
 
@@ -61,9 +61,9 @@ impl Draft {
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.place {
-            Place::Memory(segments) => segments.write(bytes),
-            Place::File(file) => file.file.write_all(bytes).map_err(at(file.folder()))?,
-            Place::Kept(_) | Place::Nowhere => {}
+            BlobPlace::Memory(segments) => segments.write(bytes),
+            BlobPlace::File(file) => file.file.write_all(bytes).map_err(at(file.folder()))?,
+            BlobPlace::Persistent(_) | BlobPlace::Nowhere => {}
         }
         self.hashers.update(bytes);
         self.digests.update(bytes);
@@ -71,19 +71,19 @@ impl Draft {
         Ok(())
     }
 
-    pub(crate) fn finish(mut self) -> Piece {
-        if let Place::Memory(segments) = &mut self.place {
+    pub(crate) fn finish(mut self) -> Blob {
+        if let BlobPlace::Memory(segments) = &mut self.place {
             segments.seal();
         }
         let (md5, sums) = self.digests.finish();
-        Piece { place: self.place, bytes: self.bytes, crcs: self.hashers.value(), md5, sums }
+        Blob { place: self.place, bytes: self.bytes, crcs: self.hashers.value(), md5, sums }
     }
 }
 
-impl Piece {
+impl Blob {
     /// A checksum of it, in base64, if it was wanted.
-    pub(crate) fn sum(&self, algorithm: Algorithm) -> Option<Cow<'_, str>> {
-        if algorithm == Algorithm::Crc64Nvme {
+    pub(crate) fn sum(&self, algorithm: SumAlgorithm) -> Option<Cow<'_, str>> {
+        if algorithm == SumAlgorithm::Crc64Nvme {
             return Some(Crc::Crc64Nvme.encode(self.crcs.nvme).into());
         }
         let found = self.sums.iter().find(|(other, _)| *other == algorithm);
@@ -108,10 +108,10 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Size and CRCs of the pieces, one after the other.
-pub(crate) fn total<'a>(pieces: impl IntoIterator<Item = &'a Piece>) -> (u64, Crcs) {
-    pieces.into_iter().fold((0, Crcs::of(&[])), |(bytes, crcs), piece| {
-        (bytes + piece.bytes, crcs.combine(piece.crcs, piece.bytes))
+/// Size and CRCs of the blobs, one after the other.
+pub(crate) fn total<'a>(blobs: impl IntoIterator<Item = &'a Blob>) -> (u64, Crcs) {
+    blobs.into_iter().fold((0, Crcs::of(&[])), |(bytes, crcs), blob| {
+        (bytes + blob.bytes, crcs.combine(blob.crcs, blob.bytes))
     })
 }
 
@@ -176,16 +176,16 @@ mod tests {
     fn segments_and_sums_do_not_depend_on_how_the_bytes_came() {
         let mut whole = vec![0; (5 << 20) + 3];
         crate::synthetic_bytes("b", "k", 0..whole.len() as u64, &mut whole);
-        for piece in [1000, SEGMENT_BYTES, whole.len()] {
+        for blob in [1000, SEGMENT_BYTES, whole.len()] {
             let mut drafts = Vec::new();
             for half in [&whole[..1_234_567], &whole[1_234_567..]] {
-                let mut draft = Draft::new(Place::Memory(Segments::default()));
-                half.chunks(piece).for_each(|bytes| draft.write(bytes).unwrap());
+                let mut draft = Draft::new(BlobPlace::Memory(Segments::default()));
+                half.chunks(blob).for_each(|bytes| draft.write(bytes).unwrap());
                 drafts.push(draft.finish());
             }
             assert_eq!(total(&drafts), (whole.len() as u64, Crcs::of(&whole)));
             let segments = drafts.iter().flat_map(|draft| match &draft.place {
-                Place::Memory(segments) => segments.sealed(),
+                BlobPlace::Memory(segments) => segments.sealed(),
                 _ => panic!("a memory draft"),
             });
             assert_eq!(segments.cloned().collect::<Vec<_>>().concat(), whole);

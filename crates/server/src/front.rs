@@ -1,5 +1,5 @@
-//! What stands before the dialects: which one is spoken, request ids, and for an open origin the removal of S3's
-//! signatures, which nobody checks.
+//! The service before the dialects: chooses the dialect, adds request ids, and at an open origin removes S3's
+//! signatures, which are not checked.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -19,11 +19,11 @@ use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{Body, HttpRequest, HttpResponse, S3Error, S3ErrorCode, S3Result, StdError, s3_error};
 
 use crate::aws_chunked::Unframed;
+use crate::backend::BUCKET_RULE;
 use crate::characters::with_references;
-use crate::oss::{self, Oss, speaks_oss};
-use crate::s3::{Dialect, dated, unsupported};
-use crate::shelf::BUCKET_RULE;
-use crate::stock::Stock;
+use crate::oss::{self, OssDialect, speaks_oss};
+use crate::s3::{S3Dialect, dated, unsupported};
+use crate::storage::Storage;
 
 /// Query parameters of presigned URLs, Signature Version 4 and 2.
 const SIGNATURE_PARAMETERS: [&str; 10] = [
@@ -42,9 +42,9 @@ const SIGNATURE_PARAMETERS: [&str; 10] = [
 /// The service that hyper calls with each request. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Front {
-    stock: Arc<Stock>,
+    storage: Arc<Storage>,
     s3: S3Service,
-    oss: Arc<Oss>,
+    oss: Arc<OssDialect>,
     /// No keys: signed or not, everything is let in.
     open: bool,
     /// Seconds by which the clock is ahead.
@@ -53,15 +53,16 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    /// `keys` are an access key and its secret key; without them the origin is open. The clock is so many seconds ahead.
-    pub(crate) fn new(stock: Stock, keys: Option<(String, String)>, clock: i64) -> Front {
-        let stock = Arc::new(stock);
-        let oss = Arc::new(Oss::new(stock.clone(), keys.clone(), clock));
+    /// `keys` are an access key and its secret key; without them the origin is open. `clock` is how many
+    /// seconds the clock is ahead.
+    pub(crate) fn new(storage: Storage, keys: Option<(String, String)>, clock: i64) -> Front {
+        let storage = Arc::new(storage);
+        let oss = Arc::new(OssDialect::new(storage.clone(), keys.clone(), clock));
         let open = keys.is_none();
-        let mut builder = S3ServiceBuilder::new(Dialect { stock: stock.clone() });
+        let mut builder = S3ServiceBuilder::new(S3Dialect { storage: storage.clone() });
         builder.set_host(Localhost);
         if let Some((access_key, secret_key)) = keys {
-            builder.set_auth(Keys { access_key, secret_key: SecretKey::from(secret_key) });
+            builder.set_auth(S3Keys { access_key, secret_key: SecretKey::from(secret_key) });
         }
         if clock != 0 {
             // s3s would look at the machine's clock. That a URL has expired by that one it says all the same.
@@ -69,7 +70,7 @@ impl Front {
             config.presigned_url_max_skew_time_secs = u32::MAX;
             builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
         }
-        Front { stock, s3: builder.build(), oss, open, clock, requests: Arc::default() }
+        Front { storage, s3: builder.build(), oss, open, clock, requests: Arc::default() }
     }
 
     /// A refusal in the dialect that the request is in; a bare one where there is no code.
@@ -89,7 +90,7 @@ impl Front {
 
     /// Bytes of an object, to be sent; None when it is not there, or has not as many.
     pub(crate) fn body(&self, bucket: &str, key: &str, range: Range<u64>) -> Option<Body> {
-        let object = self.stock.shelf.open(bucket, key).ok()?;
+        let object = self.storage.backend.open(bucket, key).ok()?;
         (range.end <= object.size).then(|| Body::http_body(object.body(range)))
     }
 
@@ -144,7 +145,7 @@ impl hyper::service::Service<hyper::Request<Incoming>> for Front {
     }
 }
 
-/// Why a request of S3 is refused, whoever asks: s3s does not look at this.
+/// Refuses requests of S3 for reasons that s3s does not check.
 fn refusal_of(head: &Parts) -> Option<(StatusCode, &'static str, String)> {
     if let Some(why) = unsupported::refusal(head) {
         return Some((StatusCode::NOT_IMPLEMENTED, "NotImplemented", why));
@@ -178,7 +179,7 @@ fn bare(status: StatusCode) -> HttpResponse {
     response
 }
 
-/// What s3s refuses for the bucket's name has a code and no sentence.
+/// Adds the message that s3s leaves out when it refuses a bucket's name.
 fn with_bucket_rule(response: HttpResponse) -> HttpResponse {
     const CODE: &str = "<Code>InvalidBucketName</Code>";
     if response.status() != StatusCode::BAD_REQUEST {
@@ -192,8 +193,8 @@ fn with_bucket_rule(response: HttpResponse) -> HttpResponse {
     })
 }
 
-/// s3s writes the characters of a key as they are, and some of them are no XML, or another key to its reader. An object's
-/// bytes come in a stream.
+/// s3s writes the characters of a key as they are, and some of them are no XML, or another key to its reader.
+/// An object's bytes come in a stream.
 fn in_characters(response: HttpResponse) -> HttpResponse {
     let is_xml = |value: &HeaderValue| value.as_bytes().starts_with(b"application/xml");
     if !response.headers().get(CONTENT_TYPE).is_some_and(is_xml) {
@@ -275,13 +276,13 @@ impl S3Host for Localhost {
 }
 
 /// The one pair of keys that is let in.
-struct Keys {
+struct S3Keys {
     access_key: String,
     secret_key: SecretKey,
 }
 
 #[async_trait::async_trait]
-impl S3Auth for Keys {
+impl S3Auth for S3Keys {
     async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
         if access_key == self.access_key {
             Ok(self.secret_key.clone())

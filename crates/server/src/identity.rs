@@ -1,4 +1,4 @@
-//! Who an origin says it is over TLS: a certificate of its own, or one made for the run.
+//! The TLS identity of an origin: a given certificate, or one generated for the run.
 
 use std::fmt;
 use std::io;
@@ -31,10 +31,10 @@ impl fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// An identity for this run: `localhost`, `*.localhost`, `127.0.0.1`, `::1` and the addresses that are listened
-    /// on. Comes with the certificate of the authority that signed it, in PEM, for clients to trust; the authority's
-    /// key is forgotten. (Go takes `*.localhost` for `bucket.localhost`; OpenSSL and rustls want two labels behind a
-    /// star.)
+    /// An identity for this run: `localhost`, `*.localhost`, `127.0.0.1`, `::1` and the addresses that are
+    /// listened on. Comes with the certificate of the authority that signed it, in PEM, for clients to trust;
+    /// the authority's key is forgotten. (Go takes `*.localhost` for `bucket.localhost`; OpenSSL and rustls
+    /// want two labels behind a star.)
     ///
     /// # Errors
     /// The system has no randomness.
@@ -45,7 +45,8 @@ impl Identity {
     /// The identity in two PEM files: the certificate, the chain behind it, and the key.
     ///
     /// # Errors
-    /// A file that cannot be read or holds something else, a key that is not the certificate's; the text names it.
+    /// A file that cannot be read or holds something else, a key that is not the certificate's; the text
+    /// names it.
     pub fn read(certificate: &Path, key: &Path) -> io::Result<Identity> {
         let chain: Result<Vec<CertificateDer<'static>>, _> =
             CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);

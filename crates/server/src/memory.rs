@@ -7,10 +7,10 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use s3s::{S3Result, s3_error};
 
-use crate::crcs::Known;
-use crate::draft::{Draft, Piece, Place, Segments};
-use crate::object::{Content, Kept, Object};
-use crate::shelf::{About, Listed, Shelf, Visit, list_map, no_bucket, no_key};
+use crate::backend::{About, Backend, ListVisitor, ListedObject, list_map, no_bucket, no_key};
+use crate::crcs::KnownCrcs;
+use crate::draft::{Blob, BlobPlace, Draft, Segments};
+use crate::object::{ByteSource, Object, ObjectMetadata};
 use crate::version::Version;
 
 #[derive(Default)]
@@ -26,7 +26,7 @@ struct Bucket {
 struct Stored {
     size: u64,
     modified: SystemTime,
-    kept: Arc<Kept>,
+    metadata: Arc<ObjectMetadata>,
     segments: Arc<[Bytes]>,
     version: Version,
 }
@@ -41,7 +41,7 @@ impl Memory {
     }
 }
 
-impl Shelf for Memory {
+impl Backend for Memory {
     fn buckets(&self) -> S3Result<Vec<(String, SystemTime)>> {
         Ok(self.read().iter().map(|(name, bucket)| (name.clone(), bucket.created)).collect())
     }
@@ -77,23 +77,23 @@ impl Shelf for Memory {
             size: stored.size,
             etag: stored.version.etag.clone(),
             modified: stored.modified,
-            kept: stored.kept.clone(),
-            content: Content::Memory(stored.segments.clone()),
-            known: Known::Written(stored.version.crcs),
-            made: stored.version.made.clone(),
+            metadata: stored.metadata.clone(),
+            source: ByteSource::Memory(stored.segments.clone()),
+            known_crcs: KnownCrcs::Written(stored.version.crcs),
+            provenance: stored.version.provenance.clone(),
         })
     }
 
-    fn list(&self, bucket: &str, prefix: &str, after: &str, visit: &mut Visit<'_>) -> S3Result<()> {
+    fn list(&self, bucket: &str, prefix: &str, after: &str, visit: &mut ListVisitor<'_>) -> S3Result<()> {
         let buckets = self.read();
         let found = buckets.get(bucket).ok_or_else(|| no_bucket(bucket))?;
-        let listed = |key: &str, stored: &Stored| Listed {
+        let listed = |key: &str, stored: &Stored| ListedObject {
             key: key.to_owned(),
             size: stored.size,
             etag: stored.version.etag.clone(),
             modified: stored.modified,
-            kind: stored.kept.kind,
-            storage_class: stored.kept.storage_class.clone(),
+            kind: stored.metadata.kind,
+            storage_class: stored.metadata.storage_class.clone(),
         };
         list_map(&found.objects, prefix, after, listed, visit);
         Ok(())
@@ -101,19 +101,19 @@ impl Shelf for Memory {
 
     fn draft(&self, bucket: &str, _: &str) -> S3Result<Draft> {
         self.check_bucket(bucket)?;
-        Ok(Draft::new(Place::Memory(Segments::default())))
+        Ok(Draft::new(BlobPlace::Memory(Segments::default())))
     }
 
-    fn publish(&self, bucket: &str, key: &str, pieces: &[&Piece], about: About) -> S3Result<()> {
-        let size = pieces.iter().map(|piece| piece.bytes).sum();
-        let segments = pieces.iter().flat_map(|piece| match &piece.place {
-            Place::Memory(segments) => segments.sealed(),
+    fn publish(&self, bucket: &str, key: &str, blobs: &[&Blob], about: About) -> S3Result<()> {
+        let size = blobs.iter().map(|blob| blob.bytes).sum();
+        let segments = blobs.iter().flat_map(|blob| match &blob.place {
+            BlobPlace::Memory(segments) => segments.sealed(),
             _ => unreachable!("the drafts of this store are in memory"),
         });
         let stored = Stored {
             size,
             modified: SystemTime::now(),
-            kept: about.kept,
+            metadata: about.metadata,
             segments: segments.cloned().collect(),
             version: about.version,
         };
@@ -123,10 +123,10 @@ impl Shelf for Memory {
         Ok(())
     }
 
-    fn describe(&self, bucket: &str, key: &str, kept: Arc<Kept>) -> S3Result<()> {
+    fn describe(&self, bucket: &str, key: &str, metadata: Arc<ObjectMetadata>) -> S3Result<()> {
         let mut buckets = self.write();
         let found = buckets.get_mut(bucket).ok_or_else(|| no_bucket(bucket))?;
-        found.objects.get_mut(key).ok_or_else(|| no_key(bucket, key))?.kept = kept;
+        found.objects.get_mut(key).ok_or_else(|| no_key(bucket, key))?.metadata = metadata;
         Ok(())
     }
 

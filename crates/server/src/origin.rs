@@ -19,19 +19,19 @@ use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 use tokio_rustls::TlsAcceptor;
 
-use crate::folder::{Folder, Ledger, Locks};
+use crate::backend::Backend;
+use crate::faults::{Closer, FaultInjector, FaultPlan, FaultService, ReplacingBackend, Signal};
+use crate::folder::{Folder, Locks, UploadStore};
 use crate::front::Front;
 use crate::identity::Identity;
 use crate::memory::Memory;
 use crate::rate::Rates;
 use crate::series::Series;
-use crate::shelf::Shelf;
 use crate::sink::Sink;
 use crate::socket::{Shaping, Socket};
-use crate::stock::Stock;
+use crate::storage::Storage;
 use crate::stream::Stream;
 use crate::synthetic::Synthetic;
-use crate::tunnel::{Cue, Ending, Passage, Replaced, Tunnel, Wind};
 
 /// Bytes that hyper queues for one `writev(2)` when they cost no memory of their own: several frames, so that
 /// a socket buffer of some MiB is filled by few calls.
@@ -49,7 +49,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 /// How long a client may take to agree on TLS.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What an origin serves, where and how slowly. Not `Debug`: it holds a secret key.
+/// The objects, addresses, limits and faults of an origin. Not `Debug`: it holds a secret key.
 #[derive(Clone)]
 pub struct Options {
     /// Addresses to listen on, at least one that is not dead.
@@ -65,9 +65,9 @@ pub struct Options {
     pub total: Option<Rates>,
     /// Take writes of objects and forget them.
     pub sink: bool,
-    /// Speak TLS, as whom; what is slowed down is what TLS carries.
+    /// Speak TLS with this identity; rates count the bytes inside TLS.
     pub tls: Option<Identity>,
-    pub tunnel: Tunnel,
+    pub fault_plan: FaultPlan,
 }
 
 impl Options {
@@ -82,7 +82,7 @@ impl Options {
             total: None,
             sink: false,
             tls: None,
-            tunnel: Tunnel::default(),
+            fault_plan: FaultPlan::default(),
         }
     }
 }
@@ -94,7 +94,7 @@ pub struct Listen {
     pub address: SocketAddr,
     /// Bytes a second for all its connections together, in each direction.
     pub rate: Option<u64>,
-    /// Never answers: who connects waits until they have enough of it.
+    /// Never answers: a connect waits until it times out.
     pub dead: bool,
 }
 
@@ -118,7 +118,7 @@ pub enum Store {
 pub struct Origin {
     addresses: Vec<SocketAddr>,
     first_alive: usize,
-    wind: Option<Arc<Wind>>,
+    injector: Option<Arc<FaultInjector>>,
     /// Connections that keep the queues of dead addresses full.
     _fillers: Vec<TcpStream>,
     scheme: &'static str,
@@ -140,14 +140,14 @@ impl Origin {
         let dead = addresses.iter().zip(&options.listen).filter(|(_, listen)| listen.dead);
         let fillers = dead.map(|(address, _)| fill(*address)).collect::<io::Result<_>>()?;
         let alive: Vec<bool> = options.listen.iter().map(|listen| !listen.dead).collect();
-        let clock = options.tunnel.clock;
-        let wind = Wind::new(options.tunnel)?.map(Arc::new);
-        let (shelf, beside) = open_shelf(options.store, options.sink)?;
-        let stock = Stock::new(replace_in(shelf, wind.as_deref()), beside)?;
-        let server = Server {
+        let clock = options.fault_plan.clock;
+        let injector = FaultInjector::new(options.fault_plan)?.map(Arc::new);
+        let (backend, beside) = open_backend(options.store, options.sink)?;
+        let storage = Storage::new(replace_in(backend, injector.as_deref()), beside)?;
+        let server = ServeContext {
             acceptor: options.tls.map(|identity| TlsAcceptor::from(identity.0)),
-            front: Front::new(stock, options.auth, clock),
-            wind: wind.clone(),
+            front: Front::new(storage, options.auth, clock),
+            injector: injector.clone(),
             shaping: Shaping::new(
                 options.latency,
                 options.per_connection,
@@ -171,10 +171,11 @@ impl Origin {
         threads.push(spawn("origin-accept".to_owned(), move || {
             runtime.block_on(accept_all(listeners, &alive, workers, stopped));
         })?);
-        Ok(Origin { addresses, first_alive, wind, _fillers: fillers, scheme, stop: Some(stop), threads })
+        Ok(Origin { addresses, first_alive, injector, _fillers: fillers, scheme, stop: Some(stop), threads })
     }
 
-    /// The addresses that it listens on, dead ones among them, in the order of [`Options::listen`], with their real ports.
+    /// The addresses that it listens on, dead ones among them, in the order of [`Options::listen`], with
+    /// their real ports.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -184,7 +185,8 @@ impl Origin {
         self.scheme
     }
 
-    /// `http://HOST:PORT` (`https` with TLS) of the first address that is not dead, as a client on this machine reaches it.
+    /// `http://HOST:PORT` (`https` with TLS) of the first address that is not dead, as a client on this
+    /// machine reaches it.
     pub fn url(&self) -> String {
         format!("{}://{}", self.scheme, reachable(self.addresses[self.first_alive]))
     }
@@ -192,11 +194,11 @@ impl Origin {
     /// Closes all connections, stops the threads and waits for them; as dropping does.
     ///
     /// # Errors
-    /// The tunnel's log lacks lines, which could not be written.
+    /// Fails when lines of the request log could not be written.
     pub fn stop(mut self) -> io::Result<()> {
-        let wind = self.wind.take();
+        let injector = self.injector.take();
         drop(self);
-        wind.map_or(Ok(()), |wind| wind.check_log())
+        injector.map_or(Ok(()), |injector| injector.check_log())
     }
 
     /// Serves until the process gets SIGINT or SIGTERM, then stops.
@@ -226,36 +228,36 @@ impl Drop for Origin {
     }
 }
 
-/// What every worker needs to serve a connection.
+/// The parts that every worker needs to serve a connection.
 #[derive(Clone)]
-struct Server {
+struct ServeContext {
     acceptor: Option<TlsAcceptor>,
     front: Front,
-    wind: Option<Arc<Wind>>,
+    injector: Option<Arc<FaultInjector>>,
     /// By the number of the listener.
     shaping: Arc<[Option<Shaping>]>,
 }
 
-/// What lies beside a store that outlives the origin.
-type Beside = (Ledger, Locks);
+/// Uploads and locks beside a store that outlives the origin.
+type Beside = (UploadStore, Locks);
 
-fn open_shelf(store: Store, sink: bool) -> io::Result<(Box<dyn Shelf>, Option<Beside>)> {
+fn open_backend(store: Store, sink: bool) -> io::Result<(Box<dyn Backend>, Option<Beside>)> {
     let mut beside = None;
-    let shelf: Box<dyn Shelf> = match store {
+    let backend: Box<dyn Backend> = match store {
         Store::Root(root) => {
             let folder = Folder::open(&root)?;
-            beside = (!sink).then(|| (folder.ledger(), folder.locks()));
+            beside = (!sink).then(|| (folder.upload_store(), folder.locks()));
             Box::new(folder)
         }
         Store::Memory => Box::new(Memory::default()),
         Store::Synthetic(objects, rows) => Box::new(Synthetic::new(objects)?.with_rows(rows)?),
     };
-    Ok((if sink { Box::new(Sink { inner: shelf }) } else { shelf }, beside))
+    Ok((if sink { Box::new(Sink { inner: backend }) } else { backend }, beside))
 }
 
-fn replace_in(inner: Box<dyn Shelf>, wind: Option<&Wind>) -> Box<dyn Shelf> {
-    match wind.and_then(|wind| wind.replacing.clone()) {
-        Some(replacing) => Box::new(Replaced { inner, replacing }),
+fn replace_in(inner: Box<dyn Backend>, injector: Option<&FaultInjector>) -> Box<dyn Backend> {
+    match injector.and_then(|injector| injector.replacing.clone()) {
+        Some(replacing) => Box::new(ReplacingBackend { inner, replacing }),
         None => inner,
     }
 }
@@ -289,8 +291,9 @@ fn listen(address: SocketAddr, backlog: i32) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Fills the queue of a listener that nobody accepts from: it has room for one. Linux drops what others send then, so
-/// that their connects wait, and ask again, until they time out; as with an address behind which is no machine.
+/// Fills the accept queue of a dead listener, which has room for one connection. Linux then drops further
+/// SYNs, so that their connects wait, and ask again, until they time out; as with an address behind which is
+/// no machine.
 fn fill(address: SocketAddr) -> io::Result<TcpStream> {
     let connected = TcpStream::connect_timeout(&reachable(address), FILL_PATIENCE);
     connected.map_err(|error| io::Error::new(error.kind(), format!("cannot play dead on {address}: {error}")))
@@ -317,7 +320,7 @@ fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHa
 /// A connection, and the number of the listener that it came to.
 type Accepted = (usize, TcpStream);
 
-/// Deals out connections, until told to stop (or the origin is gone).
+/// Hands connections to workers until it is stopped (or the origin is gone).
 async fn accept_all(
     listeners: Vec<TcpListener>,
     alive: &[bool],
@@ -325,7 +328,7 @@ async fn accept_all(
     stopped: oneshot::Receiver<()>,
 ) {
     let (accepted, mut connections) = mpsc::unbounded_channel();
-    // The dead ones stay open, and nobody accepts from them.
+    // Dead listeners stay open without accepting.
     let (served, _dead): (Vec<_>, Vec<_>) =
         listeners.into_iter().enumerate().partition(|(number, _)| alive[*number]);
     for (number, listener) in served {
@@ -358,33 +361,33 @@ async fn accept(number: usize, listener: TcpListener, accepted: mpsc::UnboundedS
     }
 }
 
-/// A worker: serves what it is given, until nothing more can come.
-async fn serve_all(server: Server, mut connections: mpsc::UnboundedReceiver<Accepted>) {
+/// A worker: serves the connections it gets, until the channel closes.
+async fn serve_all(server: ServeContext, mut connections: mpsc::UnboundedReceiver<Accepted>) {
     while let Some(connection) = connections.recv().await {
         tokio::spawn(serve(server.clone(), connection));
     }
 }
 
-async fn serve(server: Server, (listener, connection): Accepted) {
+async fn serve(server: ServeContext, (listener, connection): Accepted) {
     // A connection that was reset before its turn has nothing to be served.
     let Ok(stream) = tokio::net::TcpStream::from_std(connection) else { return };
     // An answer's last segment must not wait for an acknowledgement (Nagle meets delayed ACK: 40 ms).
     let _ = stream.set_nodelay(true);
     let stream = match &server.acceptor {
         None => Stream::Plain(stream),
-        // A client that fails to agree on TLS, or takes too long, is told by an alert or left.
+        // A client whose handshake fails or takes too long gets an alert or is dropped.
         Some(acceptor) => match tokio::time::timeout(HANDSHAKE_PATIENCE, acceptor.accept(stream)).await {
             Ok(Ok(stream)) => Stream::Tls(Box::new(stream)),
             Ok(Err(_)) | Err(_) => return,
         },
     };
     let shaping = server.shaping[listener].as_ref();
-    let Some(wind) = server.wind else {
+    let Some(injector) = server.injector else {
         return converse(Socket::new(stream, shaping, None), server.front).await;
     };
-    let cue = Arc::<Cue>::default();
-    let socket = Socket::new(stream, shaping, Some(Ending::new(cue.clone())));
-    converse(socket, Passage { front: server.front, wind, cue, listener }).await;
+    let signal = Arc::<Signal>::default();
+    let socket = Socket::new(stream, shaping, Some(Closer::new(signal.clone())));
+    converse(socket, FaultService { front: server.front, injector, signal, listener }).await;
 }
 
 async fn converse<S>(socket: Socket, service: S)
@@ -396,7 +399,7 @@ where
         .half_close(true)
         .max_buf_size(QUEUE_BYTES)
         .serve_connection(TokioIo::new(socket), service);
-    // Its error is the client's business: it went away, or sent what is no HTTP and was told so.
+    // The error is the client's: it went away, or sent no valid HTTP and got a 400.
     let _ = served.await;
 }
 

@@ -2,59 +2,59 @@
 
 use s3s::{S3Result, s3_error};
 
-use crate::shelf::{Listed, Next};
-use crate::stock::Stock;
+use crate::backend::{ListStep, ListedObject};
+use crate::storage::Storage;
 
-/// What a listing asks for.
+/// The parameters of a listing.
 pub(crate) struct Query<'a> {
     pub bucket: &'a str,
     pub prefix: &'a str,
     pub delimiter: Option<&'a str>,
-    /// The last key, or common prefix, of what was seen before; "" to begin.
+    /// The last key or common prefix of the previous page; "" for the first page.
     pub after: &'a str,
     pub max_keys: usize,
 }
 
-/// What it gets.
+/// One page of a listing.
 #[derive(Default)]
-pub(crate) struct Page {
-    pub objects: Vec<Listed>,
+pub(crate) struct ListingPage {
+    pub objects: Vec<ListedObject>,
     pub prefixes: Vec<String>,
     /// Where the next page goes on, when there is one: its [`Query::after`].
     pub next: Option<String>,
 }
 
-impl Stock {
-    pub(crate) fn page(&self, query: &Query<'_>) -> S3Result<Page> {
-        let mut page = Page::default();
+impl Storage {
+    pub(crate) fn page(&self, query: &Query<'_>) -> S3Result<ListingPage> {
+        let mut page = ListingPage::default();
         if query.max_keys == 0 {
-            self.shelf.check_bucket(query.bucket)?;
+            self.backend.check_bucket(query.bucket)?;
             return Ok(page);
         }
         let mut last = String::new();
-        self.shelf.list(query.bucket, query.prefix, query.after, &mut |listed| {
+        self.backend.list(query.bucket, query.prefix, query.after, &mut |listed| {
             let folded = fold(&listed.key, query);
             // A page may end with a common prefix; the next one must not show it again.
             if let Some(folded) = folded
                 && (query.after.starts_with(folded)
                     || page.prefixes.last().is_some_and(|last| last == folded))
             {
-                return Next::Skip(folded.to_owned());
+                return ListStep::Skip(folded.to_owned());
             }
             if page.objects.len() + page.prefixes.len() == query.max_keys {
                 page.next = Some(std::mem::take(&mut last));
-                return Next::Stop;
+                return ListStep::Stop;
             }
             match folded.map(str::to_owned) {
                 Some(folded) => {
                     last.clone_from(&folded);
                     page.prefixes.push(folded.clone());
-                    Next::Skip(folded)
+                    ListStep::Skip(folded)
                 }
                 None => {
                     last.clone_from(&listed.key);
                     page.objects.push(listed);
-                    Next::More
+                    ListStep::More
                 }
             }
         })?;
@@ -103,32 +103,32 @@ pub(crate) fn token_to_key(token: &str) -> S3Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::Backend;
     use crate::memory::Memory;
-    use crate::shelf::Shelf;
 
     const KEYS: [&str; 9] =
         ["a", "a-b", "a/1", "a/2/x", "a/2/y", "a0", "b/\u{10ffff}/z", "b/\u{10ffff}\u{10ffff}", "ü"];
 
-    fn stock() -> Stock {
+    fn storage() -> Storage {
         let memory = Memory::default();
         memory.create_bucket("bucket").unwrap();
         for key in KEYS {
-            let piece = memory.draft("bucket", key).unwrap().finish();
-            let version = crate::version::Version::of(&[&piece], Default::default(), Default::default());
-            let about = crate::shelf::About { kept: Default::default(), version };
-            memory.publish("bucket", key, &[&piece], about).unwrap();
+            let blob = memory.draft("bucket", key).unwrap().finish();
+            let version = crate::version::Version::of(&[&blob], Default::default(), Default::default());
+            let about = crate::backend::About { metadata: Default::default(), version };
+            memory.publish("bucket", key, &[&blob], about).unwrap();
         }
-        Stock::new(Box::new(memory), None).unwrap()
+        Storage::new(Box::new(memory), None).unwrap()
     }
 
     /// All pages of each size must show the same, in order, once.
     fn check(prefix: &str, delimiter: Option<&str>, after: &str, expected: &[&str]) {
-        let stock = stock();
+        let storage = storage();
         for max_keys in 1..=KEYS.len() + 1 {
             let (mut shown, mut after) = (Vec::new(), after.to_owned());
             loop {
                 let query = Query { bucket: "bucket", prefix, delimiter, after: &after, max_keys };
-                let page = stock.page(&query).unwrap();
+                let page = storage.page(&query).unwrap();
                 let mut these: Vec<String> = page.objects.into_iter().map(|listed| listed.key).collect();
                 these.extend(page.prefixes);
                 these.sort();

@@ -66,9 +66,9 @@ pub fn synthetic_bytes(bucket: &str, key: &str, range: Range<u64>, out: &mut [u8
     let shift = shift(bucket, key);
     let mut filled = 0;
     while filled < out.len() {
-        let piece = frame(shift, range.start + filled as u64, (out.len() - filled) as u64);
-        out[filled..filled + piece.len()].copy_from_slice(&piece);
-        filled += piece.len();
+        let blob = frame(shift, range.start + filled as u64, (out.len() - filled) as u64);
+        out[filled..filled + blob.len()].copy_from_slice(&blob);
+        filled += blob.len();
     }
 }
 

@@ -1,4 +1,4 @@
-//! A byte rate as a row of time slots: who wants to move bytes books the next free slot and waits for it.
+//! A byte rate as a row of time slots: a sender books the next free slot and waits for it.
 
 use std::time::{Duration, Instant};
 

@@ -23,8 +23,8 @@ impl Series {
     /// `count` objects of `size` bytes each.
     ///
     /// # Errors
-    /// In a sentence: the pattern has no `%d` or `%0Nd`, or several, or its N digits are too few: keys would not be listed
-    /// in the order of their numbers then.
+    /// In a sentence: the pattern has no `%d` or `%0Nd`, or several, or its N digits are too few: keys would
+    /// not be listed in the order of their numbers then.
     pub fn new(bucket: &str, pattern: &str, count: u64, size: u64) -> Result<Series, String> {
         let places = places(pattern);
         let [(place, digits)] = &places[..] else {

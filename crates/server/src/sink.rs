@@ -5,16 +5,16 @@ use std::time::SystemTime;
 
 use s3s::S3Result;
 
-use crate::draft::{Draft, Piece, Place};
-use crate::object::{Kept, Object};
-use crate::shelf::{About, Shelf, Visit};
+use crate::backend::{About, Backend, ListVisitor};
+use crate::draft::{Blob, BlobPlace, Draft};
+use crate::object::{Object, ObjectMetadata};
 
 /// Objects may be written to any bucket, there or not: nothing is kept anyway. Buckets are the inner store's.
 pub(crate) struct Sink {
-    pub inner: Box<dyn Shelf>,
+    pub inner: Box<dyn Backend>,
 }
 
-impl Shelf for Sink {
+impl Backend for Sink {
     fn buckets(&self) -> S3Result<Vec<(String, SystemTime)>> {
         self.inner.buckets()
     }
@@ -35,19 +35,19 @@ impl Shelf for Sink {
         self.inner.open(bucket, key)
     }
 
-    fn list(&self, bucket: &str, prefix: &str, after: &str, visit: &mut Visit<'_>) -> S3Result<()> {
+    fn list(&self, bucket: &str, prefix: &str, after: &str, visit: &mut ListVisitor<'_>) -> S3Result<()> {
         self.inner.list(bucket, prefix, after, visit)
     }
 
     fn draft(&self, _: &str, _: &str) -> S3Result<Draft> {
-        Ok(Draft::new(Place::Nowhere))
+        Ok(Draft::new(BlobPlace::Nowhere))
     }
 
-    fn publish(&self, _: &str, _: &str, _: &[&Piece], _: About) -> S3Result<()> {
+    fn publish(&self, _: &str, _: &str, _: &[&Blob], _: About) -> S3Result<()> {
         Ok(())
     }
 
-    fn describe(&self, _: &str, _: &str, _: Arc<Kept>) -> S3Result<()> {
+    fn describe(&self, _: &str, _: &str, _: Arc<ObjectMetadata>) -> S3Result<()> {
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! A connection as seen by hyper, slowed down where the origin was asked to: latency and rates.
+//! A connection as seen by hyper, with the latency and rates that the origin's options ask for.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -9,22 +9,22 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::alarm::Alarm;
+use crate::faults::Closer;
 use crate::rate::{Rate, Rates};
 use crate::stream::Stream;
-use crate::tunnel::Ending;
 
-/// What the connections of one listener are held to. A link is full duplex: each direction has its own rates.
+/// The limits of the connections of one listener. A link is full duplex: each direction has its own rates.
 #[derive(Clone)]
 pub(crate) struct Shaping {
     latency: Duration,
     per_connection: Option<u64>,
-    inward: Shared,
-    outward: Shared,
+    inward: SharedRates,
+    outward: SharedRates,
 }
 
-/// What connections share in one direction: the rate of all, and that of those that came to the same listener.
+/// Rates that connections share in one direction: that of the origin, and that of the listener.
 #[derive(Clone, Default)]
-struct Shared([Option<Arc<Mutex<Rate>>>; 2]);
+struct SharedRates([Option<Arc<Mutex<Rate>>>; 2]);
 
 impl Shaping {
     /// For each listener, by its rate; `None` where nothing is to be slowed down. Rates are bytes a second.
@@ -43,8 +43,8 @@ impl Shaping {
             let shaping = Shaping {
                 latency,
                 per_connection,
-                inward: Shared([all_in.clone(), own()]),
-                outward: Shared([all_out.clone(), own()]),
+                inward: SharedRates([all_in.clone(), own()]),
+                outward: SharedRates([all_out.clone(), own()]),
             };
             let still = latency.is_zero() && per_connection.is_none() && shaping.inward.is_none();
             (!still).then_some(shaping)
@@ -53,22 +53,22 @@ impl Shaping {
     }
 }
 
-impl Shared {
+impl SharedRates {
     fn is_none(&self) -> bool {
         self.0.iter().all(Option::is_none)
     }
 }
 
-/// A connection; without shaping and outside of the wind tunnel it adds nothing to the socket but one branch a call.
+/// A connection. Without shaping and faults it adds one branch a call to the socket.
 pub(crate) struct Socket {
     stream: Stream,
-    shape: Option<Box<Shape>>,
-    ending: Option<Ending>,
+    shape: Option<Box<ConnectionShaping>>,
+    closer: Option<Closer>,
 }
 
 impl Socket {
-    pub(crate) fn new(stream: Stream, shaping: Option<&Shaping>, ending: Option<Ending>) -> Socket {
-        Socket { stream, shape: shaping.map(|shaping| Box::new(Shape::new(shaping))), ending }
+    pub(crate) fn new(stream: Stream, shaping: Option<&Shaping>, closer: Option<Closer>) -> Socket {
+        Socket { stream, shape: shaping.map(|shaping| Box::new(ConnectionShaping::new(shaping))), closer }
     }
 }
 
@@ -118,11 +118,11 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Socket { stream, ending, .. } = &mut *self;
+        let Socket { stream, closer, .. } = &mut *self;
         ready!(stream.poll_flush(cx))?;
-        match ending {
+        match closer {
             None => Poll::Ready(Ok(())),
-            Some(ending) => ending.poll(stream, cx),
+            Some(closer) => closer.poll(stream, cx),
         }
     }
 
@@ -132,55 +132,55 @@ impl AsyncWrite for Socket {
 }
 
 /// The slow side of one connection.
-struct Shape {
+struct ConnectionShaping {
     latency: Duration,
     /// When the last byte of a request came in, until the first byte of its answer goes out.
-    asked: Option<Instant>,
+    request_read_at: Option<Instant>,
     alarm: Alarm,
-    inward: Gate,
-    outward: Gate,
+    inward: DirectionLimit,
+    outward: DirectionLimit,
 }
 
-impl Shape {
-    fn new(shaping: &Shaping) -> Shape {
-        Shape {
+impl ConnectionShaping {
+    fn new(shaping: &Shaping) -> ConnectionShaping {
+        ConnectionShaping {
             latency: shaping.latency,
-            asked: None,
+            request_read_at: None,
             alarm: Alarm::default(),
-            inward: Gate::new(shaping.per_connection, shaping.inward.clone()),
-            outward: Gate::new(shaping.per_connection, shaping.outward.clone()),
+            inward: DirectionLimit::new(shaping.per_connection, shaping.inward.clone()),
+            outward: DirectionLimit::new(shaping.per_connection, shaping.outward.clone()),
         }
     }
 
     fn on_read(&mut self, bytes: usize) {
         self.inward.spend(bytes);
         if bytes > 0 {
-            self.asked = Some(Instant::now());
+            self.request_read_at = Some(Instant::now());
         }
     }
 
     fn poll_latency(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if let Some(asked) = self.asked {
-            ready!(self.alarm.poll(asked + self.latency, cx));
-            self.asked = None;
+        if let Some(request_read_at) = self.request_read_at {
+            ready!(self.alarm.poll(request_read_at + self.latency, cx));
+            self.request_read_at = None;
         }
         Poll::Ready(())
     }
 }
 
 /// One direction of a connection: bytes may pass once they are booked and their time has come.
-struct Gate {
+struct DirectionLimit {
     own: Option<Rate>,
-    shared: Shared,
+    shared: SharedRates,
     booked: usize,
     due: Instant,
     alarm: Alarm,
 }
 
-impl Gate {
-    fn new(own: Option<u64>, shared: Shared) -> Gate {
+impl DirectionLimit {
+    fn new(own: Option<u64>, shared: SharedRates) -> DirectionLimit {
         let now = Instant::now();
-        Gate {
+        DirectionLimit {
             own: own.map(|rate| Rate::new(rate, now)),
             shared,
             booked: 0,

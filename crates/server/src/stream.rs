@@ -12,9 +12,10 @@ use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
 use crate::buffer::{FRAME_BYTES, read_frame};
-use crate::stand_in::meaning;
+use crate::placeholder::file_behind;
 
-/// Bytes of a file that are read and sealed at once: what rustls takes of a write when the socket is full.
+/// Bytes of a file that are read and sealed at once: the most that rustls takes of a write while the socket
+/// is full.
 const SEALED_BYTES: usize = 64 << 10;
 
 pub(crate) enum Stream {
@@ -23,7 +24,7 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// What carries it all.
+    /// The TCP connection underneath.
     pub(crate) fn tcp(&self) -> &TcpStream {
         match self {
             Stream::Plain(stream) => stream,
@@ -42,7 +43,7 @@ impl Stream {
         }
     }
 
-    /// Sends what fits of `bufs`, among which may be stand-ins for a file.
+    /// Sends what fits of `bufs`, among which may be placeholders for a file.
     pub(crate) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
@@ -77,15 +78,15 @@ fn poll_seal(
     bufs: &[IoSlice<'_>],
 ) -> Poll<io::Result<usize>> {
     let Some(buf) = bufs.iter().find(|buf| !buf.is_empty()) else { return Poll::Ready(Ok(0)) };
-    let Some((file, offset)) = meaning(buf) else { return Pin::new(stream).poll_write(cx, buf) };
+    let Some((file, offset)) = file_behind(buf) else { return Pin::new(stream).poll_write(cx, buf) };
     // Where nothing of it is taken now, it is read again: the page cache has it.
     let frame = read_frame(&file, offset, buf.len().min(SEALED_BYTES))?;
     Pin::new(stream).poll_write(cx, &frame)
 }
 
-/// Sends what fits of `bufs`, up to the end of the first stand-in for a file among them.
+/// Sends what fits of `bufs`, up to the end of the first placeholder for a file among them.
 fn poll_send(stream: &TcpStream, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-    let file_at = bufs.iter().position(|buf| meaning(buf).is_some());
+    let file_at = bufs.iter().position(|buf| file_behind(buf).is_some());
     if file_at == Some(0) {
         return poll_send_file(stream, cx, &bufs[0]);
     }
@@ -98,7 +99,7 @@ fn poll_send(stream: &TcpStream, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> 
 
 /// Sends what fits of the bytes that `buf` stands for.
 fn poll_send_file(stream: &TcpStream, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-    let (file, offset) = meaning(buf).expect("the caller found it to be a stand-in");
+    let (file, offset) = file_behind(buf).expect("the caller found it to be a placeholder");
     let sent = ready!(poll_fill(stream, cx, 0, || {
         match sendfile(stream, &file, Some(&mut offset.clone()), buf.len()) {
             Ok(0) if !buf.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -113,8 +114,8 @@ fn poll_send_file(stream: &TcpStream, cx: &mut Context<'_>, buf: &[u8]) -> Poll<
     Poll::Ready(sent)
 }
 
-/// Calls `send` when the socket has room. Less than `wanted` bytes sent means that it is full: tokio is told so, and does
-/// not find out by one more call that ends in EAGAIN.
+/// Calls `send` when the socket has room. Less than `wanted` bytes sent means that it is full: tokio gets to
+/// know so, and does not find out by one more call that ends in EAGAIN.
 fn poll_fill(
     stream: &TcpStream,
     cx: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! The checksums that S3 knows: computed while bytes come, compared with what an upload states of itself, and kept.
+//! S3's checksums: computed while bytes arrive, compared with those that the upload states, and stored.
 
 use flatout_wire::checksum::Algorithm as Crc;
 use hyper::HeaderMap;
@@ -6,11 +6,11 @@ use s3s::checksum::ChecksumHasher;
 use s3s::crypto::{Checksum as _, Crc32, Crc32c, Md5, Sha1, Sha256};
 use s3s::{S3Error, S3Result, s3_error};
 
-use crate::draft::Piece;
+use crate::draft::Blob;
 
 /// A checksum that S3 keeps of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Algorithm {
+pub(crate) enum SumAlgorithm {
     Crc32,
     Crc32c,
     Crc64Nvme,
@@ -18,9 +18,9 @@ pub(crate) enum Algorithm {
     Sha256,
 }
 
-/// What a checksum was computed of.
+/// The bytes that a checksum covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Span {
+pub(crate) enum ChecksumScope {
     /// The bytes of the object.
     Whole,
     /// The checksums of its parts, one after the other.
@@ -30,109 +30,114 @@ pub(crate) enum Span {
 /// A checksum of an object, in base64; of a composite one with the number of parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sum {
-    pub algorithm: Algorithm,
-    pub span: Span,
+    pub algorithm: SumAlgorithm,
+    pub scope: ChecksumScope,
     pub value: String,
 }
 
-impl Algorithm {
-    pub(crate) const ALL: [Algorithm; 5] =
-        [Algorithm::Crc32, Algorithm::Crc32c, Algorithm::Crc64Nvme, Algorithm::Sha1, Algorithm::Sha256];
+impl SumAlgorithm {
+    pub(crate) const ALL: [SumAlgorithm; 5] = [
+        SumAlgorithm::Crc32,
+        SumAlgorithm::Crc32c,
+        SumAlgorithm::Crc64Nvme,
+        SumAlgorithm::Sha1,
+        SumAlgorithm::Sha256,
+    ];
 
     /// As S3 names it.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Algorithm::Crc32 => "CRC32",
-            Algorithm::Crc32c => "CRC32C",
-            Algorithm::Crc64Nvme => "CRC64NVME",
-            Algorithm::Sha1 => "SHA1",
-            Algorithm::Sha256 => "SHA256",
+            SumAlgorithm::Crc32 => "CRC32",
+            SumAlgorithm::Crc32c => "CRC32C",
+            SumAlgorithm::Crc64Nvme => "CRC64NVME",
+            SumAlgorithm::Sha1 => "SHA1",
+            SumAlgorithm::Sha256 => "SHA256",
         }
     }
 
-    /// The inverse of [`Algorithm::name`], in letters of either case.
-    pub(crate) fn named(name: &str) -> Option<Algorithm> {
-        Algorithm::ALL.into_iter().find(|algorithm| algorithm.name().eq_ignore_ascii_case(name))
+    /// The inverse of [`SumAlgorithm::name`], in letters of either case.
+    pub(crate) fn named(name: &str) -> Option<SumAlgorithm> {
+        SumAlgorithm::ALL.into_iter().find(|algorithm| algorithm.name().eq_ignore_ascii_case(name))
     }
 
     pub(crate) fn header(self) -> &'static str {
         match self {
-            Algorithm::Crc32 => "x-amz-checksum-crc32",
-            Algorithm::Crc32c => "x-amz-checksum-crc32c",
-            Algorithm::Crc64Nvme => "x-amz-checksum-crc64nvme",
-            Algorithm::Sha1 => "x-amz-checksum-sha1",
-            Algorithm::Sha256 => "x-amz-checksum-sha256",
+            SumAlgorithm::Crc32 => "x-amz-checksum-crc32",
+            SumAlgorithm::Crc32c => "x-amz-checksum-crc32c",
+            SumAlgorithm::Crc64Nvme => "x-amz-checksum-crc64nvme",
+            SumAlgorithm::Sha1 => "x-amz-checksum-sha1",
+            SumAlgorithm::Sha256 => "x-amz-checksum-sha256",
         }
     }
 
-    /// Of what a multipart upload has it when it does not say.
-    pub(crate) fn usual_span(self) -> Span {
-        if self == Algorithm::Crc64Nvme { Span::Whole } else { Span::Parts }
+    /// The scope that a multipart upload gets when it states none.
+    pub(crate) fn usual_scope(self) -> ChecksumScope {
+        if self == SumAlgorithm::Crc64Nvme { ChecksumScope::Whole } else { ChecksumScope::Parts }
     }
 
     /// Whether a multipart upload may have it of this.
-    pub(crate) fn allows(self, span: Span) -> bool {
+    pub(crate) fn allows(self, scope: ChecksumScope) -> bool {
         match self {
-            Algorithm::Crc32 | Algorithm::Crc32c => true,
-            Algorithm::Crc64Nvme => span == Span::Whole,
-            Algorithm::Sha1 | Algorithm::Sha256 => span == Span::Parts,
+            SumAlgorithm::Crc32 | SumAlgorithm::Crc32c => true,
+            SumAlgorithm::Crc64Nvme => scope == ChecksumScope::Whole,
+            SumAlgorithm::Sha1 | SumAlgorithm::Sha256 => scope == ChecksumScope::Parts,
         }
     }
 
     fn crc(self) -> Option<Crc> {
         match self {
-            Algorithm::Crc32 => Some(Crc::Crc32),
-            Algorithm::Crc32c => Some(Crc::Crc32c),
-            Algorithm::Crc64Nvme => Some(Crc::Crc64Nvme),
-            Algorithm::Sha1 | Algorithm::Sha256 => None,
+            SumAlgorithm::Crc32 => Some(Crc::Crc32),
+            SumAlgorithm::Crc32c => Some(Crc::Crc32c),
+            SumAlgorithm::Crc64Nvme => Some(Crc::Crc64Nvme),
+            SumAlgorithm::Sha1 | SumAlgorithm::Sha256 => None,
         }
     }
 
     fn of(self, bytes: &[u8]) -> String {
         let encode = |digest: &[u8]| base64_simd::STANDARD.encode_to_string(digest);
         match self {
-            Algorithm::Sha1 => encode(&Sha1::checksum(bytes)),
-            Algorithm::Sha256 => encode(&Sha256::checksum(bytes)),
-            Algorithm::Crc32 => Crc::Crc32.encode(Crc::Crc32.of(bytes)),
-            Algorithm::Crc32c => Crc::Crc32c.encode(Crc::Crc32c.of(bytes)),
-            Algorithm::Crc64Nvme => Crc::Crc64Nvme.encode(Crc::Crc64Nvme.of(bytes)),
+            SumAlgorithm::Sha1 => encode(&Sha1::checksum(bytes)),
+            SumAlgorithm::Sha256 => encode(&Sha256::checksum(bytes)),
+            SumAlgorithm::Crc32 => Crc::Crc32.encode(Crc::Crc32.of(bytes)),
+            SumAlgorithm::Crc32c => Crc::Crc32c.encode(Crc::Crc32c.of(bytes)),
+            SumAlgorithm::Crc64Nvme => Crc::Crc64Nvme.encode(Crc::Crc64Nvme.of(bytes)),
         }
     }
 
-    /// The checksum of an object made of these pieces; None where one of them has none.
-    pub(crate) fn join(self, span: Span, pieces: &[&Piece]) -> Option<Sum> {
-        let value = match span {
-            Span::Parts => {
-                let decoded = pieces
+    /// The checksum of an object made of these blobs; None where one of them has none.
+    pub(crate) fn join(self, scope: ChecksumScope, blobs: &[&Blob]) -> Option<Sum> {
+        let value = match scope {
+            ChecksumScope::Parts => {
+                let decoded = blobs
                     .iter()
-                    .map(|piece| base64_simd::STANDARD.decode_to_vec(piece.sum(self)?.as_bytes()).ok());
+                    .map(|blob| base64_simd::STANDARD.decode_to_vec(blob.sum(self)?.as_bytes()).ok());
                 let digests: Vec<Vec<u8>> = decoded.collect::<Option<_>>()?;
-                format!("{}-{}", self.of(&digests.concat()), pieces.len())
+                format!("{}-{}", self.of(&digests.concat()), blobs.len())
             }
-            Span::Whole => {
+            ChecksumScope::Whole => {
                 let crc = self.crc()?;
-                let joined = pieces.iter().try_fold(crc.of(&[]), |whole, piece| {
-                    Some(crc.combine(whole, crc.decode(&piece.sum(self)?)?, piece.bytes))
+                let joined = blobs.iter().try_fold(crc.of(&[]), |whole, blob| {
+                    Some(crc.combine(whole, crc.decode(&blob.sum(self)?)?, blob.bytes))
                 });
                 crc.encode(joined?)
             }
         };
-        Some(Sum { algorithm: self, span, value })
+        Some(Sum { algorithm: self, scope, value })
     }
 }
 
-impl Span {
+impl ChecksumScope {
     /// As S3 names it.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Span::Whole => "FULL_OBJECT",
-            Span::Parts => "COMPOSITE",
+            ChecksumScope::Whole => "FULL_OBJECT",
+            ChecksumScope::Parts => "COMPOSITE",
         }
     }
 
-    /// The inverse of [`Span::name`].
-    pub(crate) fn named(name: &str) -> Option<Span> {
-        [Span::Whole, Span::Parts].into_iter().find(|span| span.name() == name)
+    /// The inverse of [`ChecksumScope::name`].
+    pub(crate) fn named(name: &str) -> Option<ChecksumScope> {
+        [ChecksumScope::Whole, ChecksumScope::Parts].into_iter().find(|scope| scope.name() == name)
     }
 }
 
@@ -148,13 +153,13 @@ impl Digests {
     }
 
     /// Before the first byte.
-    pub(crate) fn want(&mut self, algorithm: Algorithm) {
+    pub(crate) fn want(&mut self, algorithm: SumAlgorithm) {
         match algorithm {
-            Algorithm::Crc32 => self.hasher.crc32 = Some(Crc32::new()),
-            Algorithm::Crc32c => self.hasher.crc32c = Some(Crc32c::new()),
-            Algorithm::Sha1 => self.hasher.sha1 = Some(Sha1::new()),
-            Algorithm::Sha256 => self.hasher.sha256 = Some(Sha256::new()),
-            Algorithm::Crc64Nvme => {}
+            SumAlgorithm::Crc32 => self.hasher.crc32 = Some(Crc32::new()),
+            SumAlgorithm::Crc32c => self.hasher.crc32c = Some(Crc32c::new()),
+            SumAlgorithm::Sha1 => self.hasher.sha1 = Some(Sha1::new()),
+            SumAlgorithm::Sha256 => self.hasher.sha256 = Some(Sha256::new()),
+            SumAlgorithm::Crc64Nvme => {}
         }
     }
 
@@ -171,20 +176,20 @@ impl Digests {
     }
 
     /// The MD5, and every checksum that was wanted.
-    pub(crate) fn finish(self) -> (Option<[u8; 16]>, Vec<(Algorithm, String)>) {
+    pub(crate) fn finish(self) -> (Option<[u8; 16]>, Vec<(SumAlgorithm, String)>) {
         let computed = self.hasher.finalize();
         let sums = [
-            (Algorithm::Crc32, computed.checksum_crc32),
-            (Algorithm::Crc32c, computed.checksum_crc32c),
-            (Algorithm::Sha1, computed.checksum_sha1),
-            (Algorithm::Sha256, computed.checksum_sha256),
+            (SumAlgorithm::Crc32, computed.checksum_crc32),
+            (SumAlgorithm::Crc32c, computed.checksum_crc32c),
+            (SumAlgorithm::Sha1, computed.checksum_sha1),
+            (SumAlgorithm::Sha256, computed.checksum_sha256),
         ];
         let sums = sums.into_iter().filter_map(|(algorithm, value)| Some((algorithm, value?)));
         (self.md5.map(Md5::finalize), sums.collect())
     }
 }
 
-/// What an upload states of its bytes, in headers, or in trailers that it announces.
+/// Checksums that an upload states, in headers or in trailers that it announces.
 pub(crate) struct Stated {
     headers: HeaderMap,
     /// Names of checksums that come after the body.
@@ -208,14 +213,14 @@ impl Stated {
         }
     }
 
-    fn all(&self) -> impl Iterator<Item = Algorithm> {
+    fn all(&self) -> impl Iterator<Item = SumAlgorithm> {
         let is_stated =
             |name: &str| self.headers.contains_key(name) || self.announced.iter().any(|other| other == name);
-        Algorithm::ALL.into_iter().filter(move |algorithm| is_stated(algorithm.header()))
+        SumAlgorithm::ALL.into_iter().filter(move |algorithm| is_stated(algorithm.header()))
     }
 
     /// The one that it states.
-    pub(crate) fn algorithm(&self) -> Option<Algorithm> {
+    pub(crate) fn algorithm(&self) -> Option<SumAlgorithm> {
         self.all().next()
     }
 
@@ -224,21 +229,21 @@ impl Stated {
     }
 
     /// `BadDigest` when a stated checksum is not that of the bytes.
-    pub(crate) fn check(&self, piece: &Piece, trailers: Option<&HeaderMap>) -> S3Result<()> {
+    pub(crate) fn check(&self, blob: &Blob, trailers: Option<&HeaderMap>) -> S3Result<()> {
         if let Some(algorithm) = self.algorithm() {
             let name = algorithm.header();
             let trailer = trailers.and_then(|trailers| trailers.get(name));
             if trailer.is_none() && self.announced.iter().any(|announced| announced == name) {
                 return Err(s3_error!(InvalidRequest, "the trailer {name} was announced and did not come"));
             }
-            let computed = piece.sum(algorithm).unwrap_or_default();
+            let computed = blob.sum(algorithm).unwrap_or_default();
             for stated in [self.headers.get(name), trailer].into_iter().flatten() {
                 if stated.as_bytes() != computed.as_bytes() {
                     return Err(bad_digest(name));
                 }
             }
         }
-        let md5 = piece.md5.map(|md5| base64_simd::STANDARD.encode_to_string(md5)).unwrap_or_default();
+        let md5 = blob.md5.map(|md5| base64_simd::STANDARD.encode_to_string(md5)).unwrap_or_default();
         match self.headers.get("content-md5") {
             Some(stated) if stated.as_bytes() != md5.as_bytes() => Err(bad_digest("content-md5")),
             _ => Ok(()),
@@ -253,7 +258,7 @@ pub(crate) fn bad_digest(name: &str) -> S3Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::draft::{Draft, Place, Segments};
+    use crate::draft::{BlobPlace, Draft, Segments};
 
     /// Checksums of "123456789": the check values of the CRC catalogue, in base64, and `openssl dgst`.
     const RIGHT: [(&str, &str); 6] = [
@@ -265,9 +270,9 @@ mod tests {
         ("content-md5", "JfnnlDI7RTiF9RgfG2JNCw=="),
     ];
 
-    fn piece(bytes: &[u8]) -> Piece {
-        let mut draft = Draft::new(Place::Memory(Segments::default()));
-        Algorithm::ALL.into_iter().for_each(|algorithm| draft.want(algorithm));
+    fn blob(bytes: &[u8]) -> Blob {
+        let mut draft = Draft::new(BlobPlace::Memory(Segments::default()));
+        SumAlgorithm::ALL.into_iter().for_each(|algorithm| draft.want(algorithm));
         bytes.chunks(4).for_each(|four| draft.write(four).unwrap());
         draft.finish()
     }
@@ -279,7 +284,7 @@ mod tests {
         };
         let trailer = trailer.map(|pair| map(&[pair]));
         let checked =
-            Stated::of(&map(headers)).and_then(|stated| stated.check(&piece(b"123456789"), trailer.as_ref()));
+            Stated::of(&map(headers)).and_then(|stated| stated.check(&blob(b"123456789"), trailer.as_ref()));
         let found = checked.as_ref().err().map(|error| error.code().as_str()).unwrap_or_default();
         assert_eq!(found, code, "{headers:?} {trailer:?}");
     }
@@ -304,17 +309,17 @@ mod tests {
 
     #[test]
     fn checksums_of_parts_join() {
-        let (whole, halves) = (piece(b"123456789"), [piece(b"1234"), piece(b"56789")]);
-        let halves: Vec<&Piece> = halves.iter().collect();
-        for algorithm in [Algorithm::Crc32, Algorithm::Crc32c, Algorithm::Crc64Nvme] {
-            let joined = algorithm.join(Span::Whole, &halves).unwrap();
+        let (whole, halves) = (blob(b"123456789"), [blob(b"1234"), blob(b"56789")]);
+        let halves: Vec<&Blob> = halves.iter().collect();
+        for algorithm in [SumAlgorithm::Crc32, SumAlgorithm::Crc32c, SumAlgorithm::Crc64Nvme] {
+            let joined = algorithm.join(ChecksumScope::Whole, &halves).unwrap();
             assert_eq!(Some(joined.value.as_str()), whole.sum(algorithm).as_deref(), "{algorithm:?}");
         }
         // printf 1234 | sha256sum, and so on: the digests one after the other, and their digest.
-        let composite = Algorithm::Sha256.join(Span::Parts, &halves).unwrap();
+        let composite = SumAlgorithm::Sha256.join(ChecksumScope::Parts, &halves).unwrap();
         let digests = [Sha256::checksum(b"1234"), Sha256::checksum(b"56789")].concat();
         let expected = base64_simd::STANDARD.encode_to_string(Sha256::checksum(&digests));
         assert_eq!(composite.value, format!("{expected}-2"));
-        assert_eq!(Algorithm::Sha256.join(Span::Whole, &halves), None);
+        assert_eq!(SumAlgorithm::Sha256.join(ChecksumScope::Whole, &halves), None);
     }
 }

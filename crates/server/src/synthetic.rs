@@ -8,17 +8,18 @@ use std::time::{Duration, SystemTime};
 
 use s3s::{S3Error, S3Result, s3_error};
 
-use crate::crcs::{Crcs, Known};
-use crate::draft::{Draft, Piece};
-use crate::object::{Content, Kept, Kind, Object};
+use crate::backend::{About, Backend, ListStep, ListVisitor, ListedObject, no_bucket, no_key};
+use crate::crcs::{Crcs, KnownCrcs};
+use crate::draft::{Blob, Draft};
+use crate::object::{ByteSource, Object, ObjectKind, ObjectMetadata};
 use crate::pattern;
 use crate::series::Series;
-use crate::shelf::{About, Listed, Next, Shelf, Visit, no_bucket, no_key};
 
 /// Objects by bucket.
 pub(crate) struct Synthetic {
     buckets: BTreeMap<String, Bucket>,
-    /// CRCs of objects in rows that were asked for, by where their bytes begin in the pattern and their sizes.
+    /// CRCs of objects in rows that were asked for, by where their bytes begin in the pattern and their
+    /// sizes.
     crcs: Mutex<HashMap<(u64, u64), Computed>>,
 }
 
@@ -36,7 +37,7 @@ struct Entry {
     crcs: Computed,
 }
 
-/// What was computed when it was first asked for.
+/// Computed at the first request.
 type Computed = Arc<OnceLock<Crcs>>;
 
 impl Synthetic {
@@ -75,7 +76,7 @@ impl Synthetic {
 
 fn check(bucket: &str, key: &str, size: u64) -> io::Result<()> {
     let refused = match () {
-        () if !s3s::path::check_bucket_name(bucket) => crate::shelf::BUCKET_RULE,
+        () if !s3s::path::check_bucket_name(bucket) => crate::backend::BUCKET_RULE,
         () if key.is_empty() || !s3s::path::check_key(key) => "a key has 1 to 1024 bytes",
         () if i64::try_from(size).is_err() => "no object is larger than 2^63 - 1 bytes",
         () => return Ok(()),
@@ -103,7 +104,7 @@ impl Bucket {
     }
 }
 
-impl Shelf for Synthetic {
+impl Backend for Synthetic {
     fn buckets(&self) -> S3Result<Vec<(String, SystemTime)>> {
         Ok(self.buckets.keys().map(|name| (name.clone(), modified())).collect())
     }
@@ -132,14 +133,14 @@ impl Shelf for Synthetic {
             size,
             etag: etag(shift, size),
             modified: modified(),
-            kept: Arc::default(),
-            content: Content::Pattern { shift },
-            known: Known::Pattern { shift, size, computed },
-            made: Arc::default(),
+            metadata: Arc::default(),
+            source: ByteSource::Pattern { shift },
+            known_crcs: KnownCrcs::Pattern { shift, size, computed },
+            provenance: Arc::default(),
         })
     }
 
-    fn list(&self, bucket: &str, prefix: &str, after: &str, visit: &mut Visit<'_>) -> S3Result<()> {
+    fn list(&self, bucket: &str, prefix: &str, after: &str, visit: &mut ListVisitor<'_>) -> S3Result<()> {
         let found = self.bucket(bucket)?;
         // Nothing is between a key and the same with a zero behind it.
         let mut bound = if after >= prefix { format!("{after}\0") } else { prefix.to_owned() };
@@ -148,11 +149,11 @@ impl Shelf for Synthetic {
         {
             let etag = etag(pattern::shift(bucket, &key), size);
             bound = format!("{key}\0");
-            let (modified, kind, storage_class) = (modified(), Kind::Normal, None);
-            match visit(Listed { key, size, etag, modified, kind, storage_class }) {
-                Next::More => {}
-                Next::Stop => break,
-                Next::Skip(folded) => bound = behind(folded),
+            let (modified, kind, storage_class) = (modified(), ObjectKind::Normal, None);
+            match visit(ListedObject { key, size, etag, modified, kind, storage_class }) {
+                ListStep::More => {}
+                ListStep::Stop => break,
+                ListStep::Skip(folded) => bound = behind(folded),
             }
         }
         Ok(())
@@ -163,11 +164,11 @@ impl Shelf for Synthetic {
         Err(read_only())
     }
 
-    fn publish(&self, _: &str, _: &str, _: &[&Piece], _: About) -> S3Result<()> {
+    fn publish(&self, _: &str, _: &str, _: &[&Blob], _: About) -> S3Result<()> {
         Err(read_only())
     }
 
-    fn describe(&self, _: &str, _: &str, _: Arc<Kept>) -> S3Result<()> {
+    fn describe(&self, _: &str, _: &str, _: Arc<ObjectMetadata>) -> S3Result<()> {
         Err(read_only())
     }
 
@@ -219,13 +220,14 @@ mod tests {
         Synthetic::new(singles.to_vec()).unwrap().with_rows(rows).unwrap()
     }
 
-    /// Every key with its size, as they are listed; those are skipped that start as the first with this start.
+    /// Every key with its size, as they are listed; those are skipped that start as the first with this
+    /// start.
     fn listed(prefix: &str, after: &str, skipped: &str) -> Vec<(String, u64)> {
         let mut listed = Vec::new();
-        let mut visit = |one: Listed| {
+        let mut visit = |one: ListedObject| {
             let skip = !skipped.is_empty() && one.key.starts_with(skipped);
             listed.push((one.key, one.size));
-            if skip { Next::Skip(skipped.to_owned()) } else { Next::More }
+            if skip { ListStep::Skip(skipped.to_owned()) } else { ListStep::More }
         };
         store().list("bucket", prefix, after, &mut visit).unwrap();
         listed

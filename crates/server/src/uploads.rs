@@ -1,4 +1,4 @@
-//! Multipart uploads, whoever began them: their parts wait as drafts until they are joined under the key.
+//! Multipart uploads of both dialects: their parts are stored as blobs until they are joined under the key.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
@@ -9,33 +9,33 @@ use std::time::SystemTime;
 
 use s3s::{S3Error, S3Result, s3_error};
 
-use crate::draft::Piece;
-use crate::folder::Ledger;
-use crate::object::{Kept, Kind};
-use crate::shelf::{disk_failed, shown};
-use crate::sums::{Algorithm, Span};
+use crate::backend::{disk_failed, shown};
+use crate::draft::Blob;
+use crate::folder::UploadStore;
+use crate::object::{ObjectKind, ObjectMetadata};
+use crate::sums::{ChecksumScope, SumAlgorithm};
 
 /// The highest number of a part, in both dialects.
 pub(crate) const MAX_PARTS: i32 = 10_000;
 
-/// The unfinished uploads by id. Without a ledger they are forgotten when the origin stops.
+/// The unfinished uploads by id. Without a store they are lost when the origin stops.
 pub(crate) struct Uploads {
     table: Mutex<BTreeMap<String, Upload>>,
-    ledger: Option<Ledger>,
+    upload_store: Option<UploadStore>,
 }
 
 pub(crate) struct Upload {
     pub bucket: String,
     pub key: String,
-    pub kept: Arc<Kept>,
+    pub metadata: Arc<ObjectMetadata>,
     pub started: SystemTime,
     /// The checksum that its object is to have, and of what.
-    pub sum: Option<(Algorithm, Span)>,
+    pub sum: Option<(SumAlgorithm, ChecksumScope)>,
     pub parts: BTreeMap<i32, UploadedPart>,
 }
 
 pub(crate) struct UploadedPart {
-    pub piece: Arc<Piece>,
+    pub blob: Arc<Blob>,
     pub modified: SystemTime,
 }
 
@@ -47,10 +47,10 @@ pub(crate) struct Unfinished {
 }
 
 impl Uploads {
-    /// Takes up what an earlier origin left in the ledger.
-    pub(crate) fn new(ledger: Option<Ledger>) -> io::Result<Uploads> {
-        let left = ledger.as_ref().map_or(Ok(Vec::new()), Ledger::load)?;
-        Ok(Uploads { table: Mutex::new(left.into_iter().collect()), ledger })
+    /// Takes over the uploads that an earlier origin left in the store.
+    pub(crate) fn new(upload_store: Option<UploadStore>) -> io::Result<Uploads> {
+        let left = upload_store.as_ref().map_or(Ok(Vec::new()), UploadStore::load)?;
+        Ok(Uploads { table: Mutex::new(left.into_iter().collect()), upload_store })
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Upload>> {
@@ -62,42 +62,38 @@ impl Uploads {
         &self,
         bucket: &str,
         key: &str,
-        kept: Kept,
-        sum: Option<(Algorithm, Span)>,
+        metadata: ObjectMetadata,
+        sum: Option<(SumAlgorithm, ChecksumScope)>,
     ) -> S3Result<String> {
         let started = SystemTime::now();
-        // SipHash under keys that nobody knows: an id cannot be guessed.
+        // SipHash under random keys: an id cannot be guessed.
         let id =
             format!("{:016x}{:016x}", RandomState::new().hash_one(started), RandomState::new().hash_one(key));
         let upload = Upload {
             bucket: bucket.to_owned(),
             key: key.to_owned(),
-            kept: Arc::new(Kept { kind: Kind::Multipart, ..kept }),
+            metadata: Arc::new(ObjectMetadata { kind: ObjectKind::Multipart, ..metadata }),
             started,
             sum,
             parts: BTreeMap::new(),
         };
-        self.ledger.iter().try_for_each(|ledger| ledger.begin(&id, &upload)).map_err(internal)?;
+        self.upload_store
+            .iter()
+            .try_for_each(|upload_store| upload_store.begin(&id, &upload))
+            .map_err(internal)?;
         self.lock().insert(id.clone(), upload);
         Ok(id)
     }
 
-    /// One more part, in place of what there was of its number.
-    pub(crate) fn add(
-        &self,
-        id: &str,
-        bucket: &str,
-        key: &str,
-        number: i32,
-        mut piece: Piece,
-    ) -> S3Result<()> {
+    /// Adds a part, which replaces an earlier one of its number.
+    pub(crate) fn add(&self, id: &str, bucket: &str, key: &str, number: i32, mut blob: Blob) -> S3Result<()> {
         let modified = SystemTime::now();
         self.with(id, bucket, key, |upload| {
-            let mut keep = |ledger: &Ledger| ledger.keep(id, number, &mut piece, modified);
-            self.ledger.iter().try_for_each(&mut keep).map_err(internal)?;
-            let replaced = upload.parts.insert(number, UploadedPart { piece: Arc::new(piece), modified });
-            if let Some((ledger, part)) = self.ledger.as_ref().zip(replaced) {
-                ledger.drop_part(&part);
+            let mut keep = |upload_store: &UploadStore| upload_store.keep(id, number, &mut blob, modified);
+            self.upload_store.iter().try_for_each(&mut keep).map_err(internal)?;
+            let replaced = upload.parts.insert(number, UploadedPart { blob: Arc::new(blob), modified });
+            if let Some((upload_store, part)) = self.upload_store.as_ref().zip(replaced) {
+                upload_store.drop_part(&part);
             }
             Ok(())
         })
@@ -132,9 +128,9 @@ impl Uploads {
         Ok(())
     }
 
-    /// Removes what the ledger has of an upload.
+    /// Removes the stored files of an upload.
     fn end(&self, id: &str) -> S3Result<()> {
-        self.ledger.iter().try_for_each(|ledger| ledger.end(id)).map_err(internal)
+        self.upload_store.iter().try_for_each(|upload_store| upload_store.end(id)).map_err(internal)
     }
 
     /// Aborts the uploads of a bucket that is gone.
@@ -144,8 +140,8 @@ impl Uploads {
         gone.iter().try_for_each(|id| self.end(id))
     }
 
-    /// The uploads to keys that start with `prefix`, sorted, after the key and id of `marker`. Without an id it stands
-    /// for all uploads of its key.
+    /// The uploads to keys that start with `prefix`, sorted, after the key and id of `marker`. Without an id
+    /// it stands for all uploads of its key.
     pub(crate) fn unfinished(
         &self,
         bucket: &str,
@@ -172,27 +168,27 @@ impl Uploads {
 }
 
 impl Upload {
-    /// The parts that it is to be completed from, each named with the ETag that the client remembers. They must be ascending,
-    /// all there, as uploaded, and all but the last have at least `min_bytes`. None are good, too: whether that is allowed
-    /// the dialects know.
-    pub(crate) fn choose(&self, asked: &[(i32, Option<&str>)], min_bytes: u64) -> S3Result<Vec<Arc<Piece>>> {
-        if !asked.is_sorted_by(|(a, _), (b, _)| a < b) {
+    /// The parts that it is to be completed from, each named with the ETag that the client remembers. They
+    /// must be ascending, all there, as uploaded, and all but the last have at least `min_bytes`. None are
+    /// good, too: whether that is allowed the dialects know.
+    pub(crate) fn choose(&self, listed: &[(i32, Option<&str>)], min_bytes: u64) -> S3Result<Vec<Arc<Blob>>> {
+        if !listed.is_sorted_by(|(a, _), (b, _)| a < b) {
             return Err(s3_error!(InvalidPartOrder, "the parts are not in ascending order"));
         }
         let mut chosen = Vec::new();
-        for (at, (number, etag)) in asked.iter().enumerate() {
+        for (at, (number, etag)) in listed.iter().enumerate() {
             let found = self.parts.get(number).ok_or_else(|| invalid_part(*number))?;
-            if etag.is_some_and(|etag| etag != found.piece.etag()) {
+            if etag.is_some_and(|etag| etag != found.blob.etag()) {
                 return Err(invalid_part(*number));
             }
-            if found.piece.bytes < min_bytes && at + 1 < asked.len() {
+            if found.blob.bytes < min_bytes && at + 1 < listed.len() {
                 let least = min_bytes / 1024;
                 return Err(s3_error!(
                     EntityTooSmall,
                     "part {number} is smaller than {least} KiB and not the last"
                 ));
             }
-            chosen.push(found.piece.clone());
+            chosen.push(found.blob.clone());
         }
         Ok(chosen)
     }

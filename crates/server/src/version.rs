@@ -1,29 +1,29 @@
-//! What is known of an object because it was written through the origin.
+//! Checksums, ETag and parts of an object that was written through the origin.
 
 use std::sync::Arc;
 
 use s3s::crypto::{Checksum as _, Md5};
 
 use crate::crcs::Crcs;
-use crate::draft::{self, Piece, hex};
-use crate::object::Kind;
+use crate::draft::{self, Blob, hex};
+use crate::object::ObjectKind;
 use crate::sums::Sum;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Version {
     pub etag: String,
     pub crcs: Crcs,
-    pub made: Arc<Made>,
+    pub provenance: Arc<Provenance>,
 }
 
-/// How an object came to be: what S3 tells of it on request.
+/// How an object was uploaded, as S3 reports it on request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Made {
+pub(crate) struct Provenance {
     /// Where its upload chose another checksum than CRC64NVME, which is known of all.
     pub sum: Option<Sum>,
     /// Of a multipart upload, in order.
     pub parts: Vec<Part>,
-    /// The id of that upload: who completes it twice gets the same answer.
+    /// The id of that upload: a second completion gets the same response.
     pub upload: Option<String>,
 }
 
@@ -35,16 +35,16 @@ pub(crate) struct Part {
 }
 
 impl Version {
-    pub(crate) fn of(pieces: &[&Piece], kind: Kind, made: Made) -> Version {
-        let (bytes, crcs) = draft::total(pieces.iter().copied());
-        let md5s: Option<Vec<[u8; 16]>> = pieces.iter().map(|piece| piece.md5).collect();
+    pub(crate) fn of(blobs: &[&Blob], kind: ObjectKind, provenance: Provenance) -> Version {
+        let (bytes, crcs) = draft::total(blobs.iter().copied());
+        let md5s: Option<Vec<[u8; 16]>> = blobs.iter().map(|blob| blob.md5).collect();
         let etag = match (md5s.as_deref(), kind) {
             // Nobody will read it. The hyphen says that it is no MD5.
-            (None, _) => format!("{:016x}{bytes:x}-{}", crcs.nvme, pieces.len()),
-            (Some([md5]), Kind::Normal | Kind::Appendable) => hex(md5),
+            (None, _) => format!("{:016x}{bytes:x}-{}", crcs.nvme, blobs.len()),
+            (Some([md5]), ObjectKind::Normal | ObjectKind::Appendable) => hex(md5),
             (Some(md5s), _) => etag_of_parts(md5s),
         };
-        Version { etag, crcs, made: Arc::new(made) }
+        Version { etag, crcs, provenance: Arc::new(provenance) }
     }
 
     /// The MD5 of the object, where its ETag is that.
@@ -65,27 +65,27 @@ pub(crate) fn etag_of_parts<T: AsRef<[u8]>>(md5s: &[T]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::draft::{Draft, Place, Segments};
+    use crate::draft::{BlobPlace, Draft, Segments};
 
-    fn check(pieces: &[&str], kind: Kind, etag: &str) {
-        let pieces: Vec<Piece> = pieces
+    fn check(blobs: &[&str], kind: ObjectKind, etag: &str) {
+        let blobs: Vec<Blob> = blobs
             .iter()
             .map(|text| {
-                let mut draft = Draft::new(Place::Memory(Segments::default()));
+                let mut draft = Draft::new(BlobPlace::Memory(Segments::default()));
                 draft.write(text.as_bytes()).unwrap();
                 draft.finish()
             })
             .collect();
-        let pieces: Vec<&Piece> = pieces.iter().collect();
-        assert_eq!(Version::of(&pieces, kind, Made::default()).etag, etag);
+        let blobs: Vec<&Blob> = blobs.iter().collect();
+        assert_eq!(Version::of(&blobs, kind, Provenance::default()).etag, etag);
     }
 
     #[test]
     fn etags_are_those_of_s3() {
         // printf 123456789 | md5sum; { printf 1234 | md5sum; printf 56789 | md5sum; } | xxd -r -p | md5sum
-        check(&["123456789"], Kind::Normal, "25f9e794323b453885f5181f1b624d0b");
-        check(&["1234", "56789"], Kind::Multipart, ETAG_OF_TWO);
-        check(&["123456789"], Kind::Multipart, ETAG_OF_ONE);
+        check(&["123456789"], ObjectKind::Normal, "25f9e794323b453885f5181f1b624d0b");
+        check(&["1234", "56789"], ObjectKind::Multipart, ETAG_OF_TWO);
+        check(&["123456789"], ObjectKind::Multipart, ETAG_OF_ONE);
         assert_eq!(Version::md5_of(ETAG_OF_TWO), None);
         assert_eq!(Version::md5_of("00ff00ff00ff00ff00ff00ff00ff00ff").unwrap(), [0, 255].repeat(8));
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::mpsc;
 
 use flatout_engine::plain;
-use flatout_server::{Identity, Options, Origin, Store, Tunnel};
+use flatout_server::{FaultPlan, Identity, Options, Origin, Store};
 
 use crate::args::{self, Serve};
 use crate::console::{Carries, Console};
@@ -27,7 +27,7 @@ pub fn run(args: &Serve, console: &Console) -> Result<Exit, Failure> {
     if let Some(root) = &args.store.root {
         warn_of_folders(root, console);
     }
-    warn_of_weather(&args.weather.tunnel(), console);
+    warn_of_weather(&args.weather.fault_plan(), console);
     let tls = identity(args)?;
     let options = Options { tls: tls.as_ref().map(|tls| tls.identity.clone()), ..options(args)? };
     let origin = Origin::start(options).map_err(|error| refused(&error))?;
@@ -101,7 +101,7 @@ fn options(args: &Serve) -> Result<Options, Failure> {
         total: args.total.clone(),
         sink: args.sink,
         tls: None,
-        tunnel: args.weather.tunnel(),
+        fault_plan: args.weather.fault_plan(),
     })
 }
 
@@ -114,9 +114,9 @@ fn warn_of_folders(root: &Path, console: &Console) {
 }
 
 /// Nobody should look for a fault of their own that was asked for here.
-fn warn_of_weather(tunnel: &Tunnel, console: &Console) {
-    if !tunnel.is_still() {
-        console.warn(&format!("serve: bad weather on purpose: {tunnel}"));
+fn warn_of_weather(fault_plan: &FaultPlan, console: &Console) {
+    if !fault_plan.is_still() {
+        console.warn(&format!("serve: bad weather on purpose: {fault_plan}"));
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::{fs, io, thread};
 
-use flatout_server::{Fault, FaultKind, Listen, Options, Origin, Store, Tunnel};
+use flatout_server::{Fault, FaultKind, FaultPlan, Listen, Options, Origin, Store};
 use serde_json::Value;
 
 use crate::folder::Folder;
@@ -66,8 +66,8 @@ fn live(last: u8, port: u16) -> Listen {
 
 fn options(log: &Path) -> Options {
     let store = Store::Synthetic(vec![("demo".into(), "object".into(), BYTES)], vec![]);
-    let tunnel = Tunnel { log: Some(log.to_owned()), ..Tunnel::default() };
-    Options { tunnel, ..Options::new(store) }
+    let fault_plan = FaultPlan { log: Some(log.to_owned()), ..FaultPlan::default() };
+    Options { fault_plan, ..Options::new(store) }
 }
 
 /// Copies the object; the event of it, and what the origin was asked for.
@@ -141,8 +141,8 @@ fn a_body_that_stalls_is_asked_for_again_from_where_it_stopped() {
     let aside = tempfile::tempdir().unwrap();
     let log = aside.path().join("log");
     let mut options = options(&log);
-    options.tunnel.seed = 5;
-    options.tunnel.faults = vec![Fault { chance: 0.03, kind: FaultKind::Stall(LONG) }];
+    options.fault_plan.seed = 5;
+    options.fault_plan.faults = vec![Fault { chance: 0.03, kind: FaultKind::Stall(LONG) }];
     let (event, gets) = copy(origin(&options, live), &log, &[]);
     let stalled: Vec<_> = gets.iter().filter(|get| get.fault.is_some()).collect();
     assert!(!stalled.is_empty(), "another seed: {gets:?}");

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use flatout_engine::{Client, Config, ErrorKind};
 use flatout_mount::{Observer, Session, mount};
-use flatout_server::{Fault, FaultKind, Origin, Store, Tunnel};
+use flatout_server::{Fault, FaultKind, FaultPlan, Origin, Store};
 use flatout_tree::{Root, Tree};
 use flatout_wire::location::Location;
 
@@ -27,7 +27,7 @@ struct Bucket {
 }
 
 impl Bucket {
-    fn new(tunnel: Tunnel) -> Bucket {
+    fn new(fault_plan: FaultPlan) -> Bucket {
         let files = tempfile::tempdir().unwrap();
         let bucket = files.path().join("bucket");
         for (name, bytes) in
@@ -41,7 +41,8 @@ impl Bucket {
         }
         let store = Store::Root(files.path().to_owned());
         let origin =
-            Origin::start(flatout_server::Options { tunnel, ..flatout_server::Options::new(store) }).unwrap();
+            Origin::start(flatout_server::Options { fault_plan, ..flatout_server::Options::new(store) })
+                .unwrap();
         let mut config = Config::default();
         config.settings.endpoint_url = Some(origin.url());
         config.settings.no_sign_request = true;
@@ -96,7 +97,7 @@ fn all(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 
 #[test]
 fn a_bucket_is_a_folder() {
-    let bucket = Bucket::new(Tunnel::default());
+    let bucket = Bucket::new(FaultPlan::default());
     assert!(all(bucket.point.path()) == all(&bucket.file("")));
     // Once more from what is known, and copied by a program.
     let copy = tempfile::tempdir().unwrap();
@@ -109,7 +110,7 @@ fn a_bucket_is_a_folder() {
 
 #[test]
 fn large_objects_are_read_directly_and_here_and_there() {
-    let bucket = Bucket::new(Tunnel::default());
+    let bucket = Bucket::new(FaultPlan::default());
     let plain = fs::read(bucket.file("large")).unwrap();
     for flags in [0, libc::O_DIRECT] {
         let file = fs::File::options().read(true).custom_flags(flags).open(bucket.path("large")).unwrap();
@@ -126,7 +127,7 @@ fn large_objects_are_read_directly_and_here_and_there() {
 
 #[test]
 fn readers_side_by_side_have_the_same_bytes() {
-    let bucket = Bucket::new(Tunnel::default());
+    let bucket = Bucket::new(FaultPlan::default());
     let plain = fs::read(bucket.file("large")).unwrap();
     std::thread::scope(|scope| {
         for _ in 0..8 {
@@ -140,7 +141,7 @@ fn readers_side_by_side_have_the_same_bytes() {
 #[test]
 fn a_reader_of_a_dead_origin_can_be_killed() {
     let stall = Fault { chance: 1.0, kind: FaultKind::Stall(Duration::from_secs(3600)) };
-    let bucket = Bucket::new(Tunnel { faults: vec![stall], ..Tunnel::default() });
+    let bucket = Bucket::new(FaultPlan { faults: vec![stall], ..FaultPlan::default() });
     let mut cat = Command::new("cat").arg(bucket.path("large")).stdout(Stdio::null()).spawn().unwrap();
     let session = bucket.session.as_ref().unwrap();
     until(|| (session.stats().waiting > 0).then_some(()));

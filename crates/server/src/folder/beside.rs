@@ -1,8 +1,8 @@
-//! Objects whose keys are no paths, or whose paths are taken: `a/`, `a//b`, `a/../b`, `a` beside `a/b`, names of more than
-//! 255 bytes. They are files in the origin's own folder, named after the whole key.
+//! Objects whose keys are no paths, or whose paths are taken: `a/`, `a//b`, `a/../b`, `a` beside `a/b`, names
+//! of more than 255 bytes. They are files in the origin's own folder, named after the whole key.
 //!
-//! `ROOT/.flatout/beside/BUCKET/NAME`: in the name all but letters, digits, `-` and `_` is `%XX`. A name of more than
-//! [`NAME_BYTES`] goes on in a folder, whose own name ends in `+`.
+//! `ROOT/.flatout/beside/BUCKET/NAME`: in the name all but letters, digits, `-` and `_` is `%XX`. A name of
+//! more than [`NAME_BYTES`] goes on in a folder, whose own name ends in `+`.
 
 use std::fs::FileType;
 use std::io;
@@ -24,8 +24,8 @@ pub(super) fn path_of(bucket: &str, key: &str) -> String {
     let mut path = folder_of(bucket);
     let mut rest = name.as_str();
     while rest.len() > NAME_BYTES {
-        let (piece, more) = rest.split_at(NAME_BYTES);
-        path.push_str(&format!("/{piece}+"));
+        let (blob, more) = rest.split_at(NAME_BYTES);
+        path.push_str(&format!("/{blob}+"));
         rest = more;
     }
     format!("{path}/{rest}")
@@ -49,7 +49,7 @@ fn walk(at: &Path, start: &str, keys: &mut Vec<String>) -> io::Result<()> {
         let Ok(name) = entry.file_name().into_string() else { continue };
         let is = |kind: fn(&FileType) -> bool| entry.file_type().is_ok_and(|found| kind(&found));
         match name.strip_suffix('+') {
-            Some(piece) if is(FileType::is_dir) => walk(&entry.path(), &format!("{start}{piece}"), keys)?,
+            Some(blob) if is(FileType::is_dir) => walk(&entry.path(), &format!("{start}{blob}"), keys)?,
             None if is(FileType::is_file) => keys.extend(unescape(&format!("{start}{name}"))),
             _ => {}
         }
@@ -107,10 +107,9 @@ mod tests {
         ] {
             let path = path_of("bucket", key);
             let name = path.strip_prefix(".flatout/beside/bucket/").unwrap();
-            assert!(name.split('/').all(|piece| !piece.is_empty() && piece.len() <= 201), "{name}");
+            assert!(name.split('/').all(|blob| !blob.is_empty() && blob.len() <= 201), "{name}");
             assert!(!name.contains(".."), "{name}");
-            let whole: String =
-                name.split('/').map(|piece| piece.strip_suffix('+').unwrap_or(piece)).collect();
+            let whole: String = name.split('/').map(|blob| blob.strip_suffix('+').unwrap_or(blob)).collect();
             assert_eq!(unescape(&whole).as_deref(), Some(key));
         }
         assert_eq!(path_of("bucket", "a/."), ".flatout/beside/bucket/a%2F%2E");

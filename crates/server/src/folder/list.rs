@@ -9,20 +9,21 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
 
 use super::notes::Notes;
 use super::{Folder, beside, etag, is_absence};
-use crate::shelf::{Listed, Next, Visit};
+use crate::backend::{ListStep, ListVisitor, ListedObject};
 
-/// See [`crate::shelf::Shelf::list`]: the files of a bucket's folder, and between them those that lie beside.
+/// See [`crate::backend::Backend::list`]: the files of a bucket's folder, and between them those that lie
+/// beside.
 pub(super) fn list(
     folder: &Folder,
     bucket: &str,
     prefix: &str,
     after: &str,
-    visit: &mut Visit<'_>,
+    visit: &mut ListVisitor<'_>,
 ) -> io::Result<()> {
     let mut keys = beside::keys(folder, bucket)?;
     keys.retain(|key| key.starts_with(prefix) && key.as_str() > after);
     let keys = keys.into_iter().peekable();
-    let mut merged = Merged { folder, bucket, keys, next: Next::More, visit };
+    let mut merged = Merged { folder, bucket, keys, next: ListStep::More, visit };
     list_folder(folder, bucket, prefix, after, &mut |listed| merged.on_file(listed))?;
     merged.show_beside(|_| true);
     Ok(())
@@ -35,12 +36,12 @@ struct Merged<'a, 'v> {
     /// Those beside that are to come.
     keys: std::iter::Peekable<std::vec::IntoIter<String>>,
     /// What was asked for after the last one that was shown.
-    next: Next,
-    visit: &'a mut Visit<'v>,
+    next: ListStep,
+    visit: &'a mut ListVisitor<'v>,
 }
 
 impl Merged<'_, '_> {
-    fn on_file(&mut self, listed: Listed) -> Next {
+    fn on_file(&mut self, listed: ListedObject) -> ListStep {
         self.show_beside(|key| key < listed.key.as_str());
         // In both places it is that of the bucket's folder.
         self.keys.next_if(|key| *key == listed.key);
@@ -59,11 +60,11 @@ impl Merged<'_, '_> {
         }
     }
 
-    fn show(&mut self, key: &str, find: impl FnOnce() -> Option<Listed>) {
+    fn show(&mut self, key: &str, find: impl FnOnce() -> Option<ListedObject>) {
         let is_wanted = match &self.next {
-            Next::More => true,
-            Next::Skip(folded) => !key.starts_with(folded),
-            Next::Stop => false,
+            ListStep::More => true,
+            ListStep::Skip(folded) => !key.starts_with(folded),
+            ListStep::Stop => false,
         };
         if is_wanted && let Some(listed) = find() {
             self.next = (self.visit)(listed);
@@ -71,14 +72,14 @@ impl Merged<'_, '_> {
     }
 }
 
-fn listed(key: String, about: &Metadata, notes: Notes) -> Listed {
-    Listed {
+fn listed(key: String, about: &Metadata, notes: Notes) -> ListedObject {
+    ListedObject {
         key,
         size: about.len(),
         etag: notes.version.map_or_else(|| etag(about), |version| version.etag),
         modified: about.modified().unwrap_or(SystemTime::UNIX_EPOCH),
-        kind: notes.kept.kind,
-        storage_class: notes.kept.storage_class,
+        kind: notes.metadata.kind,
+        storage_class: notes.metadata.storage_class,
     }
 }
 
@@ -87,10 +88,10 @@ fn list_folder(
     bucket: &str,
     prefix: &str,
     after: &str,
-    visit: &mut Visit<'_>,
+    visit: &mut ListVisitor<'_>,
 ) -> io::Result<()> {
     let root = folder.open_folder(bucket)?;
-    let mut walk = Walk { folder, bucket, root, prefix, after, skip: None, visit };
+    let mut walk = FolderWalk { folder, bucket, root, prefix, after, skip: None, visit };
     // Below the prefix's last slash everything else is settled by names.
     let start = prefix.rfind('/').map_or("", |slash| &prefix[..=slash]);
     let is_path = |path: &str| !path.split('/').any(|name| matches!(name, "" | "." | ".."));
@@ -100,17 +101,17 @@ fn list_folder(
     walk.folder(start).map(drop)
 }
 
-struct Walk<'a, 'v> {
+struct FolderWalk<'a, 'v> {
     folder: &'a Folder,
     bucket: &'a str,
     root: OwnedFd,
     prefix: &'a str,
     after: &'a str,
     skip: Option<String>,
-    visit: &'a mut Visit<'v>,
+    visit: &'a mut ListVisitor<'v>,
 }
 
-impl Walk<'_, '_> {
+impl FolderWalk<'_, '_> {
     /// Shows what lies in and below the folder `at` ("" or a key that ends in a slash); false to stop.
     fn folder(&mut self, at: &str) -> io::Result<bool> {
         for (key, kind) in self.entries(at)? {
@@ -190,9 +191,9 @@ impl Walk<'_, '_> {
         };
         let Some((about, notes)) = found else { return Ok(true) };
         match (self.visit)(listed(key, &about, notes)) {
-            Next::More => {}
-            Next::Skip(folded) => self.skip = Some(folded),
-            Next::Stop => return Ok(false),
+            ListStep::More => {}
+            ListStep::Skip(folded) => self.skip = Some(folded),
+            ListStep::Stop => return Ok(false),
         }
         Ok(true)
     }

@@ -1,7 +1,7 @@
 //! Locks that all origins over a root share: of two origins, too, only one writes an object at a time.
 //!
-//! An origin holds flock(2) on `ROOT/.flatout/locks/GROUP` while it checks an object of the group and changes it. Only the
-//! holder of the lock removes the file, so that a lock is good as long as its file has a name.
+//! An origin holds flock(2) on `ROOT/.flatout/locks/GROUP` while it checks an object of the group and changes
+//! it. Only the holder of the lock removes the file, so that a lock is good as long as its file has a name.
 
 use std::fs::File;
 use std::io;
@@ -13,10 +13,11 @@ use rustix::io::retry_on_intr;
 
 use super::OWN;
 
-/// How often a lock file is opened again because an origin that ended removed it, before its lock is done without.
+/// How often a lock file is opened again because an origin that ended removed it, before its lock is done
+/// without.
 const ATTEMPTS: u32 = 100;
 
-/// Where the file system has no locks, or the origin may not write, nobody is waited for.
+/// Where the file system has no locks, or the origin may not write, the lock is skipped.
 pub(crate) struct Locks {
     folder: PathBuf,
 }
@@ -26,7 +27,8 @@ impl Locks {
         Locks { folder: root.join(OWN).join("locks") }
     }
 
-    /// Waits for the lock of a group. It is held until `file` is unlocked; what stays in `file` makes the next time cheap.
+    /// Waits for the lock of a group. It is held until `file` is unlocked; what stays in `file` makes the
+    /// next time cheap.
     pub(crate) fn lock(&self, group: usize, file: &mut Option<File>) {
         for _ in 0..ATTEMPTS {
             let open = match file.take().map_or_else(|| self.open(group), Ok) {

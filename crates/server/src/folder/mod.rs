@@ -1,13 +1,14 @@
-//! A store in a folder: each folder in it is a bucket, keys are relative paths. Objects whose keys are none are beside them.
+//! A store in a folder: each folder in it is a bucket, keys are relative paths. Objects whose keys are none
+//! are beside them.
 //!
 //! Nothing outside the root is ever reached: every path is opened by `openat2(2)` with `RESOLVE_BENEATH`, so
 //! the kernel refuses `..`, absolute links and links that lead out, with no gap between check and use.
 
 mod beside;
-mod ledger;
 mod list;
 mod locks;
 mod notes;
+mod upload_store;
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -22,16 +23,16 @@ use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use s3s::{S3Error, S3Result, s3_error};
 
-use crate::crcs::Known;
-use crate::draft::{Draft, Piece, Place, TemporaryFile, at};
-use crate::object::{Content, Kept, Object};
-use crate::shelf::{About, Shelf, Visit, disk_failed, no_bucket, no_key, shown};
-pub(crate) use ledger::Ledger;
+use crate::backend::{About, Backend, ListVisitor, disk_failed, no_bucket, no_key, shown};
+use crate::crcs::KnownCrcs;
+use crate::draft::{Blob, BlobPlace, Draft, TemporaryFile, at};
+use crate::object::{ByteSource, Object, ObjectMetadata};
 pub(crate) use locks::{Locks, unlock};
-use notes::Room;
+use notes::NotesPlace;
+pub(crate) use upload_store::UploadStore;
 
-/// Holds unfinished files, and whatever else is no plain file of a bucket, on the same file system as those. S3 allows no
-/// bucket of this name.
+/// Holds unfinished files, and whatever else is no plain file of a bucket, on the same file system as those.
+/// S3 allows no bucket of this name.
 const OWN: &str = ".flatout";
 
 /// How often a rename is tried again when a DELETE next door removed the folder that it goes to.
@@ -54,16 +55,16 @@ impl Folder {
     }
 
     /// The uploads that are noted in this root.
-    pub(crate) fn ledger(&self) -> Ledger {
-        Ledger::new(&self.root)
+    pub(crate) fn upload_store(&self) -> UploadStore {
+        UploadStore::new(&self.root)
     }
 
-    /// What all origins over this root share.
+    /// The locks that all origins over this root share.
     pub(crate) fn locks(&self) -> Locks {
         Locks::new(&self.root)
     }
 
-    /// Removes what origins that were killed have left. Who still writes to a draft holds its lock.
+    /// Removes drafts that killed origins left. A draft that is still written is locked.
     fn remove_stale_drafts(&self) -> io::Result<()> {
         let entries = match std::fs::read_dir(self.root.join(OWN)) {
             Err(error) if is_absence(&error) => return Ok(()),
@@ -126,19 +127,22 @@ impl Folder {
         Ok(TemporaryFile { file, path })
     }
 
-    /// A new file of all the pieces, by `copy_file_range(2)` where it can. The pieces stay: what fails is tried again.
-    fn join(&self, pieces: &[&Piece]) -> io::Result<TemporaryFile> {
+    /// A new file of all the blobs, by `copy_file_range(2)` where it can. The blobs stay, so that a failure
+    /// can be retried.
+    fn join(&self, blobs: &[&Blob]) -> io::Result<TemporaryFile> {
         let mut whole = self.make_draft()?;
-        for piece in pieces {
-            let mut file = match &piece.place {
-                Place::File(draft) => draft.file.try_clone()?,
-                Place::Kept(path) => File::open(path)?,
-                Place::Memory(_) | Place::Nowhere => unreachable!("the drafts of this store are files"),
+        for blob in blobs {
+            let mut file = match &blob.place {
+                BlobPlace::File(draft) => draft.file.try_clone()?,
+                BlobPlace::Persistent(path) => File::open(path)?,
+                BlobPlace::Memory(_) | BlobPlace::Nowhere => {
+                    unreachable!("the drafts of this store are files")
+                }
             };
             io::Seek::rewind(&mut file)?;
             let copied = io::copy(&mut file, &mut whole.file)?;
-            if copied != piece.bytes {
-                return Err(io::Error::other(format!("a part has {copied} bytes and had {}", piece.bytes)));
+            if copied != blob.bytes {
+                return Err(io::Error::other(format!("a part has {copied} bytes and had {}", blob.bytes)));
             }
         }
         Ok(whole)
@@ -185,7 +189,8 @@ impl Folder {
         or_absent(self.open_file(&beside::path_of(bucket, key)))
     }
 
-    /// Puts a whole file under its key. Of a file and a folder of one name the one that comes second goes beside.
+    /// Puts a whole file under its key. Of a file and a folder of one name the one that comes second goes
+    /// beside.
     fn place(&self, bucket: &str, key: &str, whole: &TemporaryFile) -> rustix::io::Result<()> {
         let beside = beside::path_of(bucket, key);
         let Ok(path) = path_of(bucket, key) else { return self.rename(whole, &beside) };
@@ -214,26 +219,26 @@ impl Folder {
         Ok(())
     }
 
-    /// The version of an open file, as far as it is known, and else by what changes with it.
+    /// The version of an open file: the noted one, or one made from its size, time and inode.
     fn object(&self, file: File, about: &Metadata) -> Object {
         let noted = self.notes(&file, about);
-        let (etag, known, made) = match noted.version {
-            Some(version) => (version.etag, Known::Written(version.crcs), version.made),
-            None => (etag(about), Known::No, Arc::default()),
+        let (etag, known_crcs, provenance) = match noted.version {
+            Some(version) => (version.etag, KnownCrcs::Written(version.crcs), version.provenance),
+            None => (etag(about), KnownCrcs::No, Arc::default()),
         };
         Object {
             size: about.len(),
             etag,
             modified: about.modified().unwrap_or(SystemTime::UNIX_EPOCH),
-            kept: Arc::new(noted.kept),
-            content: Content::File(Arc::new(file)),
-            known,
-            made,
+            metadata: Arc::new(noted.metadata),
+            source: ByteSource::File(Arc::new(file)),
+            known_crcs,
+            provenance,
         }
     }
 }
 
-impl Shelf for Folder {
+impl Backend for Folder {
     fn buckets(&self) -> S3Result<Vec<(String, SystemTime)>> {
         let mut buckets = Vec::new();
         for entry in std::fs::read_dir(&self.root).map_err(|error| self.failed(error))? {
@@ -290,7 +295,7 @@ impl Shelf for Folder {
         }
     }
 
-    fn list(&self, bucket: &str, prefix: &str, after: &str, visit: &mut Visit<'_>) -> S3Result<()> {
+    fn list(&self, bucket: &str, prefix: &str, after: &str, visit: &mut ListVisitor<'_>) -> S3Result<()> {
         self.check_bucket(bucket)?;
         list::list(self, bucket, prefix, after, visit).map_err(|error| self.failed(error))
     }
@@ -298,21 +303,21 @@ impl Shelf for Folder {
     fn draft(&self, bucket: &str, _: &str) -> S3Result<Draft> {
         self.check_bucket(bucket)?;
         let file = self.make_draft().map_err(|error| self.failed(error))?;
-        Ok(Draft::new(Place::File(file)))
+        Ok(Draft::new(BlobPlace::File(file)))
     }
 
-    fn publish(&self, bucket: &str, key: &str, pieces: &[&Piece], about: About) -> S3Result<()> {
+    fn publish(&self, bucket: &str, key: &str, blobs: &[&Blob], about: About) -> S3Result<()> {
         // A key that lies beside would be taken where the bucket is gone.
         self.check_bucket(bucket)?;
         let joined;
-        let whole = match pieces {
-            [Piece { place: Place::File(whole), .. }] => whole,
+        let whole = match blobs {
+            [Blob { place: BlobPlace::File(whole), .. }] => whole,
             parts => {
                 joined = self.join(parts).map_err(|error| self.failed(error))?;
                 &joined
             }
         };
-        self.note(&whole.file, &about.kept, Some(&about.version)).map_err(|error| self.failed(error))?;
+        self.note(&whole.file, &about.metadata, Some(&about.version)).map_err(|error| self.failed(error))?;
         let replaced = self.find(bucket, key).ok().flatten();
         self.place(bucket, key, whole).map_err(|error| match error {
             Errno::NOENT => no_bucket(bucket),
@@ -325,11 +330,13 @@ impl Shelf for Folder {
         Ok(())
     }
 
-    fn describe(&self, bucket: &str, key: &str, kept: Arc<Kept>) -> S3Result<()> {
+    fn describe(&self, bucket: &str, key: &str, metadata: Arc<ObjectMetadata>) -> S3Result<()> {
         let found = self.find(bucket, key).map_err(|error| self.failed(error))?;
         let (file, about) = found.ok_or_else(|| no_key(bucket, key))?;
         let version = self.notes(&file, &about).version;
-        if self.note(&file, &kept, version.as_ref()).map_err(|error| self.failed(error))? == Room::Attribute {
+        if self.note(&file, &metadata, version.as_ref()).map_err(|error| self.failed(error))?
+            == NotesPlace::Attribute
+        {
             self.forget_notes(&about);
         }
         Ok(())
@@ -360,8 +367,8 @@ impl Folder {
     }
 }
 
-/// Folders of a root that are no buckets because of their names ([`crate::BUCKET_RULE`]), in order; hidden ones are
-/// not meant to be.
+/// Folders of a root that are no buckets because of their names ([`crate::BUCKET_RULE`]), in order; hidden
+/// ones are not meant to be.
 ///
 /// # Errors
 /// The root cannot be read.
@@ -400,7 +407,7 @@ fn path_of(bucket: &str, key: &str) -> Result<String, NoPath> {
 #[derive(Debug)]
 struct NoPath;
 
-/// Whether a name is one of [`Folder::make_draft`]: whatever else lies there is somebody's.
+/// Whether a name is one of [`Folder::make_draft`]: other files there are not the origin's to remove.
 fn is_draft(name: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     name.split_once('-').is_some_and(|(process, number)| is_number(process) && is_number(number))
@@ -413,14 +420,14 @@ fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     written.inspect_err(|_| drop(std::fs::remove_file(&unfinished)))
 }
 
-/// Of a file whose bytes nobody has summed up. It changes whenever the file is replaced or written to: size, time to the
-/// nanosecond, inode. It is no MD5, and its hyphens say so.
+/// The ETag of a file that was not written through the origin. It changes whenever the file is replaced or
+/// written to: size, time to the nanosecond, inode. It is no MD5, and its hyphens say so.
 fn etag(about: &Metadata) -> String {
     let modified_ns = i128::from(about.mtime()) * 1_000_000_000 + i128::from(about.mtime_nsec());
     format!("{modified_ns:x}-{:x}-{:x}", about.ino(), about.len())
 }
 
-/// What was found, if it is there.
+/// The result, or None where the path does not exist.
 fn or_absent<T>(found: io::Result<Option<T>>) -> io::Result<Option<T>> {
     match found {
         Err(error) if is_absence(&error) => Ok(None),
@@ -485,6 +492,6 @@ mod tests {
 
     fn about() -> About {
         let version = crate::version::Version::of(&[], Default::default(), Default::default());
-        About { kept: Arc::default(), version }
+        About { metadata: Arc::default(), version }
     }
 }

@@ -1,5 +1,6 @@
-//! What a file itself cannot tell: content type, metadata, tags, checksums. It is kept in an extended attribute; where the
-//! file system has none, or no room for it, in a file of the origin's own that is named after the version of the file.
+//! What a file itself cannot tell: content type, metadata, tags, checksums. It is kept in an extended
+//! attribute; where the file system has none, or no room for it, in a file of the origin's own that is named
+//! after the version of the file.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -12,9 +13,9 @@ use rustix::io::Errno;
 
 use super::{Folder, etag};
 use crate::crcs::Crcs;
-use crate::object::{Kept, Kind};
-use crate::sums::{Algorithm, Span, Sum};
-use crate::version::{Made, Part, Version};
+use crate::object::{ObjectKind, ObjectMetadata};
+use crate::sums::{ChecksumScope, Sum, SumAlgorithm};
+use crate::version::{Part, Provenance, Version};
 
 const NAME: &str = "user.flatout";
 
@@ -24,55 +25,60 @@ const MAX_BYTES: usize = 8 * 1024;
 /// Stands in the attribute when the rest is in a file.
 const ELSEWHERE: &str = "elsewhere";
 
-/// What is known of a file beside its bytes.
+/// Metadata and version of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Notes {
-    pub kept: Kept,
+    pub metadata: ObjectMetadata,
     /// None of a file that was not written through the origin, or was written to since.
     pub version: Option<Version>,
 }
 
-/// Where notes were put.
+/// Where notes are stored.
 #[derive(PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum NotesPlace {
     Attribute,
     File,
 }
 
 impl Folder {
-    /// Notes of an open file what its upload said, and what was computed then.
-    pub(super) fn note(&self, file: &File, kept: &Kept, version: Option<&Version>) -> io::Result<Room> {
+    /// Writes the metadata and the version of an open file.
+    pub(super) fn note(
+        &self,
+        file: &File,
+        metadata: &ObjectMetadata,
+        version: Option<&Version>,
+    ) -> io::Result<NotesPlace> {
         let about = file.metadata()?;
-        let text = format!("{}\n{}", stamp(&about), Lines::of(kept, version).0);
+        let text = format!("{}\n{}", stamp(&about), NotesText::of(metadata, version).0);
         let set = |text: &str| rustix::fs::fsetxattr(file, NAME, text.as_bytes(), XattrFlags::empty());
         let written = if text.len() > MAX_BYTES { Err(Errno::TOOBIG) } else { set(&text) };
         match written {
-            Ok(()) => Ok(Room::Attribute),
+            Ok(()) => Ok(NotesPlace::Attribute),
             Err(Errno::NOSPC | Errno::RANGE | Errno::TOOBIG | Errno::DQUOT) => {
                 self.note_beside(&about, &text)?;
                 set(&format!("{}\n{ELSEWHERE}\n", stamp(&about)))?;
-                Ok(Room::File)
+                Ok(NotesPlace::File)
             }
-            Err(Errno::NOTSUP) => self.note_beside(&about, &text).map(|()| Room::File),
+            Err(Errno::NOTSUP) => self.note_beside(&about, &text).map(|()| NotesPlace::File),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// What was noted, unless the file was written to since.
+    /// The notes of an open file, unless it was written to since.
     pub(super) fn notes(&self, file: &File, about: &Metadata) -> Notes {
         let mut buffer = [0; MAX_BYTES];
         let found = rustix::fs::fgetxattr(file, NAME, &mut buffer[..]);
         self.understand(found.map(|bytes| &buffer[..bytes]), about).unwrap_or_default()
     }
 
-    /// The same of a file that is not open. It may be replaced in between, and is opened then.
+    /// The notes of a file by its path. None where it was replaced in between: the caller then opens it.
     pub(super) fn notes_at(&self, path: &str, about: &Metadata) -> Option<Notes> {
         let mut buffer = [0; MAX_BYTES];
         let found = rustix::fs::lgetxattr(self.root.join(path), NAME, &mut buffer[..]);
         self.understand(found.map(|bytes| &buffer[..bytes]), about)
     }
 
-    /// None when what was noted is of another version of the file.
+    /// None when the notes are of another version of the file.
     fn understand(&self, found: rustix::io::Result<&[u8]>, about: &Metadata) -> Option<Notes> {
         let text = match found {
             Ok(text) => std::str::from_utf8(text).unwrap_or_default().to_owned(),
@@ -96,7 +102,7 @@ impl Folder {
         super::write_whole(&path, text)
     }
 
-    /// Removes what was noted in a file of its own; most files have none.
+    /// Removes the separate file of notes; most files have none.
     pub(super) fn forget_notes(&self, about: &Metadata) {
         let _ = std::fs::remove_file(self.notes_file(about));
     }
@@ -107,16 +113,16 @@ impl Folder {
 }
 
 /// Names and values, one pair a line.
-pub(super) struct Lines(pub String);
+pub(super) struct NotesText(pub String);
 
-impl Lines {
-    fn of(kept: &Kept, version: Option<&Version>) -> Lines {
-        let mut lines = Lines(String::new());
-        lines.add_kept(kept);
+impl NotesText {
+    fn of(metadata: &ObjectMetadata, version: Option<&Version>) -> NotesText {
+        let mut lines = NotesText(String::new());
+        lines.add_metadata(metadata);
         if let Some(version) = version {
             lines.add("etag", &version.etag);
             lines.add_crcs(version.crcs);
-            lines.add_made(&version.made);
+            lines.add_provenance(&version.provenance);
         }
         lines
     }
@@ -130,31 +136,31 @@ impl Lines {
         self.add("crc64xz", &format!("{:016x}", crcs.xz));
     }
 
-    pub(super) fn add_kept(&mut self, kept: &Kept) {
-        self.add("kind", kept.kind.name());
+    pub(super) fn add_metadata(&mut self, metadata: &ObjectMetadata) {
+        self.add("kind", metadata.kind.name());
         for (name, value) in [
-            ("content-type", &kept.content_type),
-            ("content-encoding", &kept.content_encoding),
-            ("content-disposition", &kept.content_disposition),
-            ("content-language", &kept.content_language),
-            ("cache-control", &kept.cache_control),
-            ("expires", &kept.expires),
-            ("storage-class", &kept.storage_class),
+            ("content-type", &metadata.content_type),
+            ("content-encoding", &metadata.content_encoding),
+            ("content-disposition", &metadata.content_disposition),
+            ("content-language", &metadata.content_language),
+            ("cache-control", &metadata.cache_control),
+            ("expires", &metadata.expires),
+            ("storage-class", &metadata.storage_class),
         ] {
             value.iter().for_each(|value| self.add(name, value));
         }
-        kept.metadata.iter().for_each(|(name, value)| self.add(&format!("meta.{name}"), value));
-        kept.tags.iter().for_each(|(name, value)| self.add(&format!("tag.{name}"), value));
+        metadata.user_metadata.iter().for_each(|(name, value)| self.add(&format!("meta.{name}"), value));
+        metadata.tags.iter().for_each(|(name, value)| self.add(&format!("tag.{name}"), value));
     }
 
-    fn add_made(&mut self, made: &Made) {
-        made.upload.iter().for_each(|id| self.add("upload", id));
-        if let Some(Sum { algorithm, span, value }) = &made.sum {
-            self.add("sum", &format!("{}:{}:{value}", algorithm.name(), span.name()));
+    fn add_provenance(&mut self, provenance: &Provenance) {
+        provenance.upload.iter().for_each(|id| self.add("upload", id));
+        if let Some(Sum { algorithm, scope, value }) = &provenance.sum {
+            self.add("sum", &format!("{}:{}:{value}", algorithm.name(), scope.name()));
         }
         // Nearly always all but the last are of one size.
         let mut sizes: Vec<(u64, usize)> = Vec::new();
-        for part in &made.parts {
+        for part in &provenance.parts {
             match sizes.last_mut() {
                 Some((bytes, times)) if *bytes == part.bytes => *times += 1,
                 _ => sizes.push((part.bytes, 1)),
@@ -163,7 +169,7 @@ impl Lines {
         if !sizes.is_empty() {
             let sizes: Vec<String> = sizes.iter().map(|(bytes, times)| format!("{bytes}*{times}")).collect();
             self.add("parts", &sizes.join(","));
-            let sums: Option<Vec<&str>> = made.parts.iter().map(|part| part.sum.as_deref()).collect();
+            let sums: Option<Vec<&str>> = provenance.parts.iter().map(|part| part.sum.as_deref()).collect();
             sums.iter().for_each(|sums| self.add("part-sums", &sums.join(",")));
         }
     }
@@ -174,12 +180,12 @@ impl Lines {
     }
 }
 
-impl Kept {
-    /// Takes what a line says, if it is one of [`Lines::add_kept`].
+impl ObjectMetadata {
+    /// Takes what a line says, if it is one of [`NotesText::add_metadata`].
     pub(super) fn take(&mut self, name: &str, value: &str) {
         let value = value.to_owned();
         match name {
-            "kind" => self.kind = Kind::named(&value).unwrap_or_default(),
+            "kind" => self.kind = ObjectKind::named(&value).unwrap_or_default(),
             "content-type" => self.content_type = Some(value),
             "content-encoding" => self.content_encoding = Some(value),
             "content-disposition" => self.content_disposition = Some(value),
@@ -189,7 +195,7 @@ impl Kept {
             "storage-class" => self.storage_class = Some(value),
             _ => {
                 if let Some(name) = name.strip_prefix("meta.") {
-                    self.metadata.insert(name.to_owned(), value);
+                    self.user_metadata.insert(name.to_owned(), value);
                 } else if let Some(name) = name.strip_prefix("tag.") {
                     self.tags.insert(name.to_owned(), value);
                 }
@@ -199,33 +205,33 @@ impl Kept {
 }
 
 fn parse(text: &str) -> Notes {
-    let (mut kept, mut made) = (Kept::default(), Made::default());
+    let (mut metadata, mut provenance) = (ObjectMetadata::default(), Provenance::default());
     let (mut etag, mut nvme, mut xz) = (None, None, None);
-    for (name, value) in Lines::pairs(text) {
+    for (name, value) in NotesText::pairs(text) {
         match name.as_str() {
             "etag" => etag = Some(value),
             "crc64nvme" => nvme = u64::from_str_radix(&value, 16).ok(),
             "crc64xz" => xz = u64::from_str_radix(&value, 16).ok(),
-            "upload" => made.upload = Some(value),
-            "sum" => made.sum = parse_sum(&value),
-            "parts" => made.parts = parse_sizes(&value),
+            "upload" => provenance.upload = Some(value),
+            "sum" => provenance.sum = parse_sum(&value),
+            "parts" => provenance.parts = parse_sizes(&value),
             "part-sums" => {
-                for (part, sum) in made.parts.iter_mut().zip(value.split(',')) {
+                for (part, sum) in provenance.parts.iter_mut().zip(value.split(',')) {
                     part.sum = Some(sum.to_owned());
                 }
             }
-            name => kept.take(name, &value),
+            name => metadata.take(name, &value),
         }
     }
     let crcs = nvme.zip(xz).map(|(nvme, xz)| Crcs { nvme, xz });
-    let version = etag.zip(crcs).map(|(etag, crcs)| Version { etag, crcs, made: Arc::new(made) });
-    Notes { kept, version }
+    let version = etag.zip(crcs).map(|(etag, crcs)| Version { etag, crcs, provenance: Arc::new(provenance) });
+    Notes { metadata, version }
 }
 
 fn parse_sum(text: &str) -> Option<Sum> {
     let mut words = text.splitn(3, ':');
-    let (algorithm, span) = (Algorithm::named(words.next()?)?, Span::named(words.next()?)?);
-    Some(Sum { algorithm, span, value: words.next()?.to_owned() })
+    let (algorithm, scope) = (SumAlgorithm::named(words.next()?)?, ChecksumScope::named(words.next()?)?);
+    Some(Sum { algorithm, scope, value: words.next()?.to_owned() })
 }
 
 fn parse_sizes(text: &str) -> Vec<Part> {
@@ -256,24 +262,31 @@ mod tests {
 
     fn notes() -> Notes {
         let part = |bytes, sum: &str| Part { bytes, sum: Some(sum.to_owned()) };
-        let made = Made {
-            sum: Some(Sum { algorithm: Algorithm::Sha256, span: Span::Parts, value: "QUI=-3".to_owned() }),
+        let provenance = Provenance {
+            sum: Some(Sum {
+                algorithm: SumAlgorithm::Sha256,
+                scope: ChecksumScope::Parts,
+                value: "QUI=-3".to_owned(),
+            }),
             parts: vec![part(5, "QQ=="), part(5, "Qg=="), part(1, "Qw==")],
             upload: Some("1234".to_owned()),
         };
         let text = |text: &str| Some(text.to_owned());
-        let kept = Kept {
+        let metadata = ObjectMetadata {
             content_type: text("text/plain; a=\"%0a\""),
             content_language: text("de, en"),
             expires: text("Thu, 01 Jan 2037 00:00:00 GMT"),
             storage_class: text("STANDARD_IA"),
-            metadata: [("name".to_owned(), "100 % über\nzwei Zeilen".to_owned())].into(),
+            user_metadata: [("name".to_owned(), "100 % über\nzwei Zeilen".to_owned())].into(),
             tags: [("a=b %3d".to_owned(), "c=d".to_owned()), (String::from("empty"), String::new())].into(),
-            kind: Kind::Appendable,
-            ..Kept::default()
+            kind: ObjectKind::Appendable,
+            ..ObjectMetadata::default()
         };
         let crcs = Crcs { nvme: 0x1234, xz: u64::MAX };
-        Notes { kept, version: Some(Version { etag: "e-3".to_owned(), crcs, made: Arc::new(made) }) }
+        Notes {
+            metadata,
+            version: Some(Version { etag: "e-3".to_owned(), crcs, provenance: Arc::new(provenance) }),
+        }
     }
 
     #[test]
@@ -288,9 +301,9 @@ mod tests {
         for long in [false, true] {
             let mut noted = notes();
             if long {
-                noted.kept.metadata.insert("long".to_owned(), "x".repeat(MAX_BYTES));
+                noted.metadata.user_metadata.insert("long".to_owned(), "x".repeat(MAX_BYTES));
             }
-            folder.note(&file, &noted.kept, noted.version.as_ref()).unwrap();
+            folder.note(&file, &noted.metadata, noted.version.as_ref()).unwrap();
             let about = file.metadata().unwrap();
             assert_eq!(folder.notes(&file, &about), noted);
             assert_eq!(folder.notes_at("file", &about).unwrap(), noted);

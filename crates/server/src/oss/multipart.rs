@@ -5,61 +5,70 @@ use std::time::SystemTime;
 use flatout_wire::time::format_iso;
 use s3s::Body;
 
-use super::answer::Answer;
-use super::asked::Asked;
 use super::read::range;
 use super::refusal::Refusal;
-use super::write::{document, kept, precondition, receive};
-use super::xml::{self, Document};
-use super::{At, Oss, seconds};
-use crate::draft::Piece;
-use crate::object::Kind;
+use super::request::OssRequest;
+use super::response::OssResponse;
+use super::write::{document, metadata_of, precondition, receive};
+use super::xml::{self, XmlDocument};
+use super::{At, OssDialect, seconds};
+use crate::draft::Blob;
+use crate::object::ObjectKind;
 use crate::page::url_encode;
-use crate::stock::Finished;
+use crate::storage::CompletedUpload;
 use crate::uploads::UploadedPart;
-use crate::version::{self, Made, Version};
+use crate::version::{self, Provenance, Version};
 
 /// All parts but the last have at least this many bytes …
 const MIN_PART_BYTES: u64 = 100 << 10;
 /// … and at most this many parts or uploads are in one page of a list.
 const MAX_LISTED: u64 = 1000;
 
-impl Oss {
-    pub(super) fn start_upload(&self, asked: &Asked, (bucket, key): At<'_>) -> Result<Answer, Refusal> {
+impl OssDialect {
+    pub(super) fn start_upload(
+        &self,
+        request: &OssRequest,
+        (bucket, key): At<'_>,
+    ) -> Result<OssResponse, Refusal> {
         // Fails now where the parts would.
-        drop(self.stock.shelf.draft(bucket, key)?);
-        let id = self.stock.uploads.start(bucket, key, kept(asked, Kind::Multipart)?, None)?;
-        let mut document = Document::new("InitiateMultipartUploadResult");
-        name_object(&mut document, asked, (bucket, key));
+        drop(self.storage.backend.draft(bucket, key)?);
+        let id =
+            self.storage.uploads.start(bucket, key, metadata_of(request, ObjectKind::Multipart)?, None)?;
+        let mut document = XmlDocument::new("InitiateMultipartUploadResult");
+        name_object(&mut document, request, (bucket, key));
         document.leaf("UploadId", &id);
-        Ok(Answer::xml(document))
+        Ok(OssResponse::xml(document))
     }
 
     pub(super) async fn put_part(
         &self,
-        asked: &Asked,
+        request: &OssRequest,
         (bucket, key): At<'_>,
         body: &mut Body,
-    ) -> Result<Answer, Refusal> {
-        let (id, number) = part_of(asked)?;
-        self.stock.uploads.check_part(id, bucket, key, number)?;
-        let piece = receive(self.stock.shelf.draft(bucket, key)?, asked, body).await?;
-        let (etag, crc) = self.keep_part((id, number), (bucket, key), piece)?;
-        Ok(Answer::ok().with_etag(&etag).with_md5(&etag).with_crc(Some(crc)))
+    ) -> Result<OssResponse, Refusal> {
+        let (id, number) = part_of(request)?;
+        self.storage.uploads.check_part(id, bucket, key, number)?;
+        let blob = receive(self.storage.backend.draft(bucket, key)?, request, body).await?;
+        let (etag, crc) = self.keep_part((id, number), (bucket, key), blob)?;
+        Ok(OssResponse::ok().with_etag(&etag).with_md5(&etag).with_crc(Some(crc)))
     }
 
-    pub(super) fn copy_part(&self, asked: &Asked, (bucket, key): At<'_>) -> Result<Answer, Refusal> {
-        let (id, number) = part_of(asked)?;
-        self.stock.uploads.check_part(id, bucket, key, number)?;
-        let source = self.source(asked)?;
-        let wanted = asked.header("x-oss-copy-source-range");
+    pub(super) fn copy_part(
+        &self,
+        request: &OssRequest,
+        (bucket, key): At<'_>,
+    ) -> Result<OssResponse, Refusal> {
+        let (id, number) = part_of(request)?;
+        self.storage.uploads.check_part(id, bucket, key, number)?;
+        let source = self.source(request)?;
+        let wanted = request.header("x-oss-copy-source-range");
         let wanted = wanted.map(|text| range(&text, source.size, true)).transpose()?.flatten();
-        let piece = self.piece_of(&source, wanted.unwrap_or(0..source.size), (bucket, key))?;
-        let (etag, crc) = self.keep_part((id, number), (bucket, key), piece)?;
-        let mut document = Document::new("CopyPartResult");
+        let blob = self.blob_of(&source, wanted.unwrap_or(0..source.size), (bucket, key))?;
+        let (etag, crc) = self.keep_part((id, number), (bucket, key), blob)?;
+        let mut document = XmlDocument::new("CopyPartResult");
         document.leaf("LastModified", &format_iso(seconds(SystemTime::now())));
         document.leaf("ETag", &format!("\"{etag}\""));
-        Ok(Answer::xml(document).with_crc(Some(crc)))
+        Ok(OssResponse::xml(document).with_crc(Some(crc)))
     }
 
     /// Returns the part's ETag and CRC-64/XZ.
@@ -67,58 +76,66 @@ impl Oss {
         &self,
         (id, number): (&str, i32),
         (bucket, key): At<'_>,
-        piece: Piece,
+        blob: Blob,
     ) -> Result<(String, u64), Refusal> {
-        let (etag, crc) = (piece.etag(), piece.crcs.xz);
-        self.stock.uploads.add(id, bucket, key, number, piece)?;
+        let (etag, crc) = (blob.etag(), blob.crcs.xz);
+        self.storage.uploads.add(id, bucket, key, number, blob)?;
         Ok((etag, crc))
     }
 
     pub(super) async fn finish_upload(
         &self,
-        asked: &Asked,
+        request: &OssRequest,
         (bucket, key): At<'_>,
         body: &mut Body,
-    ) -> Result<Answer, Refusal> {
-        let id = asked.parameter("uploadId").unwrap_or_default();
-        let all = asked.header("x-oss-complete-all").is_some_and(|said| said.eq_ignore_ascii_case("yes"));
-        let listed = if all { None } else { Some(listed_parts(&document(asked, body).await?)?) };
-        let finished = self.stock.finish_upload((id, bucket, key), &precondition(asked), |upload| {
+    ) -> Result<OssResponse, Refusal> {
+        let id = request.parameter("uploadId").unwrap_or_default();
+        let all = request.header("x-oss-complete-all").is_some_and(|said| said.eq_ignore_ascii_case("yes"));
+        let listed = if all { None } else { Some(listed_parts(&document(request, body).await?)?) };
+        let finished = self.storage.finish_upload((id, bucket, key), &precondition(request), |upload| {
             let named: Vec<(i32, Option<&str>)> = match &listed {
                 Some(listed) => listed.iter().map(|(number, etag)| (*number, etag.as_deref())).collect(),
                 None => upload.parts.keys().map(|number| (*number, None)).collect(),
             };
-            let pieces = upload.choose(&named, MIN_PART_BYTES)?;
-            let parts = pieces.iter().map(|piece| version::Part { bytes: piece.bytes, sum: None }).collect();
-            Ok((pieces, Made { parts, upload: Some(id.to_owned()), sum: None }))
+            let blobs = upload.choose(&named, MIN_PART_BYTES)?;
+            let parts = blobs.iter().map(|blob| version::Part { bytes: blob.bytes, sum: None }).collect();
+            Ok((blobs, Provenance { parts, upload: Some(id.to_owned()), sum: None }))
         })?;
         let (etag, crc) = match finished {
-            Finished::Now(version) => (version.etag, Some(version.crcs.xz)),
-            Finished::Before(object) => {
+            CompletedUpload::Now(version) => (version.etag, Some(version.crcs.xz)),
+            CompletedUpload::Before(object) => {
                 check_made_of(&object.etag, listed.as_deref())?;
-                let crc = object.known.crcs().map(|crcs| crcs.xz);
+                let crc = object.known_crcs.crcs().map(|crcs| crcs.xz);
                 (object.etag, crc)
             }
         };
-        let mut document = Document::new("CompleteMultipartUploadResult");
-        name_object(&mut document, asked, (bucket, key));
-        document.leaf("Location", &format!("http://{}/{bucket}/{}", asked.host, url_encode(key)));
+        let mut document = XmlDocument::new("CompleteMultipartUploadResult");
+        name_object(&mut document, request, (bucket, key));
+        document.leaf("Location", &format!("http://{}/{bucket}/{}", request.host, url_encode(key)));
         document.leaf("ETag", &format!("\"{etag}\""));
-        Ok(Answer::xml(document).with_etag(&etag).with_crc(crc))
+        Ok(OssResponse::xml(document).with_etag(&etag).with_crc(crc))
     }
 
-    pub(super) fn abort_upload(&self, asked: &Asked, (bucket, key): At<'_>) -> Result<Answer, Refusal> {
-        self.stock.uploads.abort(asked.parameter("uploadId").unwrap_or_default(), bucket, key)?;
-        Ok(Answer::no_content())
+    pub(super) fn abort_upload(
+        &self,
+        request: &OssRequest,
+        (bucket, key): At<'_>,
+    ) -> Result<OssResponse, Refusal> {
+        self.storage.uploads.abort(request.parameter("uploadId").unwrap_or_default(), bucket, key)?;
+        Ok(OssResponse::no_content())
     }
 
-    pub(super) fn list_parts(&self, asked: &Asked, (bucket, key): At<'_>) -> Result<Answer, Refusal> {
-        let id = asked.parameter("uploadId").unwrap_or_default();
-        let most = asked.number("max-parts")?.unwrap_or(MAX_LISTED).clamp(1, MAX_LISTED) as usize;
-        let after = i32::try_from(asked.number("part-number-marker")?.unwrap_or(0)).unwrap_or(i32::MAX);
-        let document = self.stock.uploads.with(id, bucket, key, |upload| {
-            let mut document = Document::new("ListPartsResult");
-            name_object(&mut document, asked, (bucket, key));
+    pub(super) fn list_parts(
+        &self,
+        request: &OssRequest,
+        (bucket, key): At<'_>,
+    ) -> Result<OssResponse, Refusal> {
+        let id = request.parameter("uploadId").unwrap_or_default();
+        let most = request.number("max-parts")?.unwrap_or(MAX_LISTED).clamp(1, MAX_LISTED) as usize;
+        let after = i32::try_from(request.number("part-number-marker")?.unwrap_or(0)).unwrap_or(i32::MAX);
+        let document = self.storage.uploads.with(id, bucket, key, |upload| {
+            let mut document = XmlDocument::new("ListPartsResult");
+            name_object(&mut document, request, (bucket, key));
             document.leaf("UploadId", id);
             let mut last = 0;
             for (number, part) in upload.parts.range(after.saturating_add(1)..).take(most) {
@@ -132,20 +149,20 @@ impl Oss {
             document.leaf("IsTruncated", if more { "true" } else { "false" });
             Ok(document)
         })?;
-        Ok(Answer::xml(document))
+        Ok(OssResponse::xml(document))
     }
 
-    pub(super) fn list_uploads(&self, asked: &Asked, bucket: &str) -> Result<Answer, Refusal> {
-        self.stock.shelf.check_bucket(bucket)?;
-        let text = |name: &str| asked.parameter(name).unwrap_or_default();
-        let most = asked.number("max-uploads")?.unwrap_or(MAX_LISTED).clamp(1, MAX_LISTED) as usize;
-        let marker = (text("key-marker"), asked.parameter("upload-id-marker").filter(|id| !id.is_empty()));
-        let mut found = self.stock.uploads.unfinished(bucket, text("prefix"), marker);
+    pub(super) fn list_uploads(&self, request: &OssRequest, bucket: &str) -> Result<OssResponse, Refusal> {
+        self.storage.backend.check_bucket(bucket)?;
+        let text = |name: &str| request.parameter(name).unwrap_or_default();
+        let most = request.number("max-uploads")?.unwrap_or(MAX_LISTED).clamp(1, MAX_LISTED) as usize;
+        let marker = (text("key-marker"), request.parameter("upload-id-marker").filter(|id| !id.is_empty()));
+        let mut found = self.storage.uploads.unfinished(bucket, text("prefix"), marker);
         let more = found.len() > most;
         found.truncate(most);
-        let encode = |key: &str| if asked.wants_encoding() { url_encode(key) } else { key.to_owned() };
-        let mut document = Document::new("ListMultipartUploadsResult");
-        document.leaf_if("EncodingType", asked.wants_encoding().then_some("url"));
+        let encode = |key: &str| if request.wants_encoding() { url_encode(key) } else { key.to_owned() };
+        let mut document = XmlDocument::new("ListMultipartUploadsResult");
+        document.leaf_if("EncodingType", request.wants_encoding().then_some("url"));
         document.leaf("Bucket", bucket);
         document.leaf("Prefix", &encode(text("prefix")));
         document.leaf("KeyMarker", &encode(marker.0));
@@ -163,7 +180,7 @@ impl Oss {
                 shown.leaf("Initiated", &format_iso(seconds(upload.started)));
             });
         }
-        Ok(Answer::xml(document))
+        Ok(OssResponse::xml(document))
     }
 }
 
@@ -179,11 +196,11 @@ fn check_made_of(etag: &str, listed: Option<&[(i32, Option<String>)]>) -> Result
 }
 
 /// Id of the upload and number of the part.
-fn part_of(asked: &Asked) -> Result<(&str, i32), Refusal> {
-    let number = asked.number("partNumber")?.and_then(|number| i32::try_from(number).ok());
+fn part_of(request: &OssRequest) -> Result<(&str, i32), Refusal> {
+    let number = request.number("partNumber")?.and_then(|number| i32::try_from(number).ok());
     let number =
         number.ok_or_else(|| Refusal::new(400, "InvalidArgument", "a part has partNumber and uploadId"))?;
-    Ok((asked.parameter("uploadId").unwrap_or_default(), number))
+    Ok((request.parameter("uploadId").unwrap_or_default(), number))
 }
 
 /// The parts that a completion names, with their ETags.
@@ -198,17 +215,17 @@ fn listed_parts(document: &[u8]) -> Result<Vec<(i32, Option<String>)>, Refusal> 
     Ok(parts)
 }
 
-fn name_object(document: &mut Document, asked: &Asked, (bucket, key): At<'_>) {
-    let encodes = asked.wants_encoding();
+fn name_object(document: &mut XmlDocument, request: &OssRequest, (bucket, key): At<'_>) {
+    let encodes = request.wants_encoding();
     document.leaf_if("EncodingType", encodes.then_some("url"));
     document.leaf("Bucket", bucket);
     document.leaf("Key", &if encodes { url_encode(key) } else { key.to_owned() });
 }
 
-fn show_part(shown: &mut Document, number: i32, part: &UploadedPart) {
+fn show_part(shown: &mut XmlDocument, number: i32, part: &UploadedPart) {
     shown.leaf("PartNumber", &number.to_string());
     shown.leaf("LastModified", &format_iso(seconds(part.modified)));
-    shown.leaf("ETag", &format!("\"{}\"", part.piece.etag()));
-    shown.leaf("HashCrc64ecma", &part.piece.crcs.xz.to_string());
-    shown.leaf("Size", &part.piece.bytes.to_string());
+    shown.leaf("ETag", &format!("\"{}\"", part.blob.etag()));
+    shown.leaf("HashCrc64ecma", &part.blob.crcs.xz.to_string());
+    shown.leaf("Size", &part.blob.bytes.to_string());
 }

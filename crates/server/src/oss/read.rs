@@ -5,58 +5,61 @@ use std::ops::Range;
 use hyper::StatusCode;
 use s3s::Body;
 
-use super::answer::Answer;
-use super::asked::Asked;
 use super::bucket::access_list;
 use super::refusal::Refusal;
-use super::{At, Oss};
+use super::request::OssRequest;
+use super::response::OssResponse;
+use super::{At, OssDialect};
 use crate::conditions::Conditions;
-use crate::crcs::Known;
+use crate::crcs::KnownCrcs;
 use crate::object::Object;
 
-impl Oss {
-    pub(super) fn get(&self, asked: &Asked, at: At<'_>) -> Result<Answer, Refusal> {
-        let object = self.open(asked, at)?;
-        let range = asked.header("range").map(|text| range(&text, object.size, is_standard(asked)));
+impl OssDialect {
+    pub(super) fn get(&self, request: &OssRequest, at: At<'_>) -> Result<OssResponse, Refusal> {
+        let object = self.open(request, at)?;
+        let range = request.header("range").map(|text| range(&text, object.size, is_standard(request)));
         let range = range.transpose()?.flatten();
-        let answer = match &range {
+        let response = match &range {
             Some(range) => {
                 let last = range.end - 1;
                 let content_range = format!("bytes {}-{last}/{}", range.start, object.size);
-                Answer::new(StatusCode::PARTIAL_CONTENT).with("content-range", content_range)
+                OssResponse::new(StatusCode::PARTIAL_CONTENT).with("content-range", content_range)
             }
-            None => Answer::ok(),
+            None => OssResponse::ok(),
         };
-        let answer = if range.is_none() { answer.with_md5(&object.etag) } else { answer };
+        let response = if range.is_none() { response.with_md5(&object.etag) } else { response };
         let range = range.unwrap_or(0..object.size);
-        Ok(answer
-            .describing(&object, |parameter| asked.parameter(parameter).map(str::to_owned))
+        Ok(response
+            .describing(&object, |parameter| request.parameter(parameter).map(str::to_owned))
             .with("content-length", (range.end - range.start).to_string())
             .body(Body::http_body(object.body(range))))
     }
 
-    pub(super) fn head(&self, asked: &Asked, at: At<'_>) -> Result<Answer, Refusal> {
-        let object = self.open(asked, at)?;
+    pub(super) fn head(&self, request: &OssRequest, at: At<'_>) -> Result<OssResponse, Refusal> {
+        let object = self.open(request, at)?;
         let length = object.size.to_string();
-        Ok(Answer::ok().describing(&object, |_| None).with_md5(&object.etag).with("content-length", length))
+        Ok(OssResponse::ok()
+            .describing(&object, |_| None)
+            .with_md5(&object.etag)
+            .with("content-length", length))
     }
 
-    /// Less than a HEAD: what a client must know to read the object.
-    pub(super) fn object_meta(&self, asked: &Asked, at: At<'_>) -> Result<Answer, Refusal> {
-        let object = self.open(asked, at)?;
-        Ok(Answer::ok().about(&object).with("content-length", object.size.to_string()))
+    /// Fewer headers than HEAD: only those that a client needs to read the object.
+    pub(super) fn object_meta(&self, request: &OssRequest, at: At<'_>) -> Result<OssResponse, Refusal> {
+        let object = self.open(request, at)?;
+        Ok(OssResponse::ok().about(&object).with("content-length", object.size.to_string()))
     }
 
-    pub(super) fn object_acl(&self, (bucket, key): At<'_>) -> Result<Answer, Refusal> {
-        self.stock.shelf.open(bucket, key)?;
+    pub(super) fn object_acl(&self, (bucket, key): At<'_>) -> Result<OssResponse, Refusal> {
+        self.storage.backend.open(bucket, key)?;
         Ok(access_list("default"))
     }
 
-    fn open(&self, asked: &Asked, (bucket, key): At<'_>) -> Result<Object, Refusal> {
-        let mut object = self.stock.shelf.open(bucket, key)?;
-        Conditions::of(&asked.headers, "").check(&object)?;
+    fn open(&self, request: &OssRequest, (bucket, key): At<'_>) -> Result<Object, Refusal> {
+        let mut object = self.storage.backend.open(bucket, key)?;
+        Conditions::of(&request.headers, "").check(&object)?;
         // OSS states the CRC of the whole with every answer: a file put there by others is read for it once.
-        object.known = Known::Written(self.stock.crcs(&object).map_err(|error| {
+        object.known_crcs = KnownCrcs::Written(self.storage.crcs(&object).map_err(|error| {
             Refusal::new(500, "InternalError", format!("{bucket}/{key} cannot be read: {error}"))
         })?);
         Ok(object)
@@ -64,12 +67,13 @@ impl Oss {
 }
 
 /// Whether ranges are those of HTTP.
-fn is_standard(asked: &Asked) -> bool {
-    asked.header("x-oss-range-behavior").is_some_and(|behaviour| behaviour == "standard")
+fn is_standard(request: &OssRequest) -> bool {
+    request.header("x-oss-range-behavior").is_some_and(|behaviour| behaviour == "standard")
 }
 
-/// The bytes to answer with; None is the whole. What is no range of one piece is ignored in either behaviour. OSS's own
-/// also ignores one that does not lie within the object; the standard one cuts it, and refuses it when nothing is left.
+/// The bytes to answer with; None is the whole. What is no range of one piece is ignored in either behaviour.
+/// OSS's own also ignores one that does not lie within the object; the standard one cuts it, and refuses it
+/// when nothing is left.
 pub(super) fn range(text: &str, size: u64, standard: bool) -> Result<Option<Range<u64>>, Refusal> {
     let Ok(range) = s3s::dto::Range::parse(text) else { return Ok(None) };
     let cut = range.check(size).ok().filter(|range| !range.is_empty());

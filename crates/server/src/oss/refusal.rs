@@ -7,10 +7,10 @@ use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, StatusCode};
 use s3s::{Body, HttpResponse, S3Error};
 
-use super::asked::Asked;
-use super::xml::Document;
+use super::request::OssRequest;
+use super::xml::XmlDocument;
 
-/// What S3 and OSS call the same by different names.
+/// Errors that S3 and OSS name differently.
 const OTHER_NAMES: [(&str, &str); 2] =
     [("BucketAlreadyOwnedByYou", "BucketAlreadyExists"), ("BadDigest", "InvalidDigest")];
 
@@ -59,7 +59,7 @@ impl Refusal {
 
     pub(super) fn into_response(self, head: &Parts, id: &str) -> HttpResponse {
         let host = head.headers.get("host").map(|host| String::from_utf8_lossy(host.as_bytes()));
-        let mut document = Document::new("Error");
+        let mut document = XmlDocument::new("Error");
         document.leaf("Code", &self.code);
         document.leaf("Message", &self.message);
         document.leaf("RequestId", id);
@@ -82,7 +82,7 @@ impl Refusal {
     }
 }
 
-/// What the store refuses, in the words of S3.
+/// An error of the storage, which has S3's codes.
 impl From<S3Error> for Refusal {
     fn from(error: S3Error) -> Refusal {
         let status =
@@ -104,7 +104,7 @@ fn number(code: &str) -> Option<&'static str> {
     NUMBERS.iter().find(|(other, _)| *other == code).map(|(_, number)| *number)
 }
 
-pub(super) fn not_implemented(asked: &Asked) -> Refusal {
-    let (method, what) = (&asked.method, asked.subresource().unwrap_or("this resource"));
+pub(super) fn not_implemented(request: &OssRequest) -> Refusal {
+    let (method, what) = (&request.method, request.subresource().unwrap_or("this resource"));
     Refusal::new(501, "NotImplemented", format!("this development origin has no {method} of {what}"))
 }

@@ -1,10 +1,10 @@
-//! What a request can ask of OSS that this origin does not have. It is refused by name: a client that gets a 200 believes
-//! that it has it.
+//! Features of OSS that this origin does not have. A request for one is refused by name: a client that gets a
+//! 200 believes that it has it.
 
-use super::asked::Asked;
 use super::refusal::Refusal;
+use super::request::OssRequest;
 
-/// Headers, or query parameters; after the name, or its start and `*`, what they ask for.
+/// Headers or query parameters, by name or by prefix and `*`, each with the feature that it asks for.
 const REFUSED: [(&str, &str); 7] = [
     ("x-oss-server-side-*", "server-side encryption"),
     ("x-oss-copy-source-server-side-*", "server-side encryption"),
@@ -15,7 +15,7 @@ const REFUSED: [(&str, &str); 7] = [
     ("x-oss-symlink-target", "symbolic links"),
 ];
 
-/// Headers with the values that ask for what everything here is anyway.
+/// Headers with the values that this origin always fulfils.
 const ALLOWED: [(&str, &[&str]); 3] = [
     ("x-oss-acl", &["private"]),
     ("x-oss-object-acl", &["private", "default"]),
@@ -26,11 +26,11 @@ const ALLOWED: [(&str, &[&str]); 3] = [
 const CLASSES: [&str; 2] = ["Standard", "IA"];
 const ARCHIVES: [&str; 3] = ["Archive", "ColdArchive", "DeepColdArchive"];
 
-/// `NotImplemented` for what is not there.
-pub(super) fn check(asked: &Asked) -> Result<(), Refusal> {
+/// `NotImplemented` for a feature that this origin lacks.
+pub(super) fn check(request: &OssRequest) -> Result<(), Refusal> {
     let headers =
-        asked.headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap_or_default()));
-    let query = asked.query.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        request.headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap_or_default()));
+    let query = request.query.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     match headers.chain(query).find_map(|(name, value)| refusal_of(&name.to_ascii_lowercase(), value)) {
         Some(why) => Err(Refusal::new(501, "NotImplemented", why)),
         None => Ok(()),
@@ -51,8 +51,8 @@ fn refusal_of(name: &str, value: &str) -> Option<String> {
 }
 
 /// A storage class that can be kept; None for the standard one.
-pub(super) fn storage_class(asked: &Asked) -> Result<Option<String>, Refusal> {
-    let Some(class) = asked.header("x-oss-storage-class") else { return Ok(None) };
+pub(super) fn storage_class(request: &OssRequest) -> Result<Option<String>, Refusal> {
+    let Some(class) = request.header("x-oss-storage-class") else { return Ok(None) };
     let is = |known: &str| known.eq_ignore_ascii_case(&class);
     if let Some(known) = CLASSES.into_iter().find(|known| is(known)) {
         return Ok(Some(known.to_owned()).filter(|known| known != "Standard"));

@@ -8,15 +8,15 @@ use super::refusal::Refusal;
 use crate::characters::with_references;
 
 /// A document while it is written; its root is closed at the end.
-pub(super) struct Document {
+pub(super) struct XmlDocument {
     text: String,
     open: Vec<&'static str>,
 }
 
-impl Document {
-    pub(super) fn new(root: &'static str) -> Document {
+impl XmlDocument {
+    pub(super) fn new(root: &'static str) -> XmlDocument {
         let mut document =
-            Document { text: "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n".to_owned(), open: Vec::new() };
+            XmlDocument { text: "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n".to_owned(), open: Vec::new() };
         document.open(root);
         document
     }
@@ -32,7 +32,7 @@ impl Document {
     }
 
     /// An element with children.
-    pub(super) fn group(&mut self, name: &'static str, fill: impl FnOnce(&mut Document)) {
+    pub(super) fn group(&mut self, name: &'static str, fill: impl FnOnce(&mut XmlDocument)) {
         self.open(name);
         fill(self);
         self.close();
@@ -62,7 +62,8 @@ impl Document {
     }
 }
 
-/// Shows the path (`Delete/Object/Key`) and the text of each element as it ends; `MalformedXML` when it is none.
+/// Shows the path (`Delete/Object/Key`) and the text of each element as it ends; `MalformedXML` when it is
+/// none.
 pub(super) fn walk(document: &[u8], mut visit: impl FnMut(&str, &str)) -> Result<(), Refusal> {
     let malformed = |why: String| Refusal::new(400, "MalformedXML", format!("the body is no XML: {why}"));
     let document = std::str::from_utf8(document).map_err(|error| malformed(error.to_string()))?;
@@ -80,8 +81,8 @@ pub(super) fn walk(document: &[u8], mut visit: impl FnMut(&str, &str)) -> Result
                 path.pop();
                 text.clear();
             }
-            Event::Text(piece) => text.push_str(&piece.xml10_content()),
-            Event::CData(piece) => text.push_str(&piece.xml10_content()),
+            Event::Text(blob) => text.push_str(&blob.xml10_content()),
+            Event::CData(blob) => text.push_str(&blob.xml10_content()),
             Event::GeneralRef(reference) => {
                 let character = reference.resolve_char_ref().map_err(|error| malformed(error.to_string()))?;
                 let name = reference.xml10_content();
@@ -107,7 +108,7 @@ mod tests {
     #[test]
     fn what_is_written_can_be_read() {
         let odd = " a&b<c>\"d'\u{fc}\r\u{1} ";
-        let mut document = Document::new("Root");
+        let mut document = XmlDocument::new("Root");
         document.group("Group", |group| group.leaf("Leaf", odd));
         document.leaf("Empty", "");
         let mut seen = Vec::new();

@@ -1,13 +1,13 @@
-//! What several answers of S3 say alike: the checksum of an object, its owner, its version.
+//! Fields that several responses of S3 share: the checksum of an object, its owner, its version.
 
 use s3s::dto::*;
 use s3s::{S3Result, s3_error};
 
 use crate::object::Object;
-use crate::sums::{Algorithm, Span, Sum};
-use crate::version::Made;
+use crate::sums::{ChecksumScope, Sum, SumAlgorithm};
+use crate::version::Provenance;
 
-/// Who owns everything here.
+/// The owner of every bucket and object.
 const OWNER: &str = "flatout";
 
 /// The version of every object of a bucket that never had versions.
@@ -15,7 +15,7 @@ pub(super) const NO_VERSION: &str = "null";
 
 /// The checksum of an object or a part as the fields of an answer: one of them is there, or none.
 #[derive(Default)]
-pub(super) struct Sums {
+pub(super) struct ChecksumFields {
     pub kind: Option<ChecksumType>,
     pub crc32: Option<String>,
     pub crc32c: Option<String>,
@@ -24,49 +24,86 @@ pub(super) struct Sums {
     pub sha256: Option<String>,
 }
 
-impl Sums {
+/// A value of a type of s3s that has these fields among others: such types share no trait.
+macro_rules! with_checksum {
+    ($sums:expr, $type:ident { $($field:ident: $value:expr),* $(,)? }) => {
+        $type {
+            $($field: $value,)*
+            checksum_crc32: $sums.crc32,
+            checksum_crc32c: $sums.crc32c,
+            checksum_crc64nvme: $sums.crc64nvme,
+            checksum_sha1: $sums.sha1,
+            checksum_sha256: $sums.sha256,
+        }
+    };
+    ($sums:expr, $type:ident { $($field:ident: $value:expr),*, ..$others:expr }) => {
+        $type {
+            $($field: $value,)*
+            checksum_crc32: $sums.crc32,
+            checksum_crc32c: $sums.crc32c,
+            checksum_crc64nvme: $sums.crc64nvme,
+            checksum_sha1: $sums.sha1,
+            checksum_sha256: $sums.sha256,
+            ..$others
+        }
+    };
+}
+pub(super) use with_checksum;
+
+impl ChecksumFields {
     /// Of an object: the one that its upload chose, else its CRC64NVME.
-    pub(super) fn of(made: &Made, crc64nvme: u64) -> Sums {
-        match &made.sum {
-            Some(sum) => Sums::of_sum(sum),
-            None => Sums::of_crc64nvme(crc64nvme),
+    pub(super) fn of(provenance: &Provenance, crc64nvme: u64) -> ChecksumFields {
+        match &provenance.sum {
+            Some(sum) => ChecksumFields::of_sum(sum),
+            None => ChecksumFields::of_crc64nvme(crc64nvme),
         }
     }
 
-    /// The same of an object that is there; nothing of a file that nobody has summed up.
-    pub(super) fn of_object(object: &Object) -> Sums {
-        match &object.made.sum {
-            Some(sum) => Sums::of_sum(sum),
-            None => object.known.crcs().map(|crcs| Sums::of_crc64nvme(crcs.nvme)).unwrap_or_default(),
+    /// The checksum of a stored object; none of a file that was not written through the origin.
+    pub(super) fn of_object(object: &Object) -> ChecksumFields {
+        match &object.provenance.sum {
+            Some(sum) => ChecksumFields::of_sum(sum),
+            None => object
+                .known_crcs
+                .crcs()
+                .map(|crcs| ChecksumFields::of_crc64nvme(crcs.nvme))
+                .unwrap_or_default(),
         }
     }
 
-    pub(super) fn of_sum(sum: &Sum) -> Sums {
-        Sums { kind: Some(type_of(sum.span)), ..Sums::one(sum.algorithm, sum.value.clone()) }
+    pub(super) fn of_sum(sum: &Sum) -> ChecksumFields {
+        ChecksumFields {
+            kind: Some(type_of(sum.scope)),
+            ..ChecksumFields::one(sum.algorithm, sum.value.clone())
+        }
     }
 
     /// Of a part, which says nothing of the whole.
-    pub(super) fn one(algorithm: Algorithm, value: String) -> Sums {
-        let mut sums = Sums::default();
+    pub(super) fn one(algorithm: SumAlgorithm, value: String) -> ChecksumFields {
+        let mut sums = ChecksumFields::default();
         let field = match algorithm {
-            Algorithm::Crc32 => &mut sums.crc32,
-            Algorithm::Crc32c => &mut sums.crc32c,
-            Algorithm::Crc64Nvme => &mut sums.crc64nvme,
-            Algorithm::Sha1 => &mut sums.sha1,
-            Algorithm::Sha256 => &mut sums.sha256,
+            SumAlgorithm::Crc32 => &mut sums.crc32,
+            SumAlgorithm::Crc32c => &mut sums.crc32c,
+            SumAlgorithm::Crc64Nvme => &mut sums.crc64nvme,
+            SumAlgorithm::Sha1 => &mut sums.sha1,
+            SumAlgorithm::Sha256 => &mut sums.sha256,
         };
         *field = Some(value);
         sums
     }
 
-    fn of_crc64nvme(crc: u64) -> Sums {
+    fn of_crc64nvme(crc: u64) -> ChecksumFields {
         let value = flatout_wire::checksum::Algorithm::Crc64Nvme.encode(crc);
-        Sums::of_sum(&Sum { algorithm: Algorithm::Crc64Nvme, span: Span::Whole, value })
+        ChecksumFields::of_sum(&Sum {
+            algorithm: SumAlgorithm::Crc64Nvme,
+            scope: ChecksumScope::Whole,
+            value,
+        })
     }
 }
 
-pub(super) fn type_of(span: Span) -> ChecksumType {
-    ChecksumType::from_static(span.name())
+pub(super) fn type_of(scope: ChecksumScope) -> ChecksumType {
+    ChecksumType::from_static(scope.name())
 }
 
 pub(super) fn owner() -> Owner {
@@ -91,16 +128,16 @@ pub(super) fn private_grants() -> Vec<Grant> {
 }
 
 /// `NoSuchVersion` for any but the one that is there.
-pub(super) fn check_version(asked: Option<&str>) -> S3Result<()> {
-    match asked {
+pub(super) fn check_version(version: Option<&str>) -> S3Result<()> {
+    match version {
         None | Some(NO_VERSION) => Ok(()),
-        Some(asked) => Err(s3_error!(NoSuchVersion, "this origin has no versions, and so not {asked}")),
+        Some(version) => Err(s3_error!(NoSuchVersion, "this origin has no versions, and so not {version}")),
     }
 }
 
 /// Storage class as S3 names it; OSS's own names are of objects that were written in its dialect.
-pub(super) fn storage_class(kept: Option<&str>) -> String {
-    match kept {
+pub(super) fn storage_class(metadata: Option<&str>) -> String {
+    match metadata {
         None => "STANDARD".to_owned(),
         Some("IA") => "STANDARD_IA".to_owned(),
         Some(other) => other.to_owned(),

@@ -3,12 +3,12 @@
 use s3s::dto::*;
 use s3s::{S3Result, s3_error};
 
-use super::Dialect;
+use super::S3Dialect;
 use super::answer::{NO_VERSION, check_version, owner, storage_class};
+use crate::backend::shown;
 use crate::characters::fit_xml;
 use crate::conditions::Precondition;
-use crate::page::{Page, Query, key_to_token, token_to_key, url_encode};
-use crate::shelf::shown;
+use crate::page::{ListingPage, Query, key_to_token, token_to_key, url_encode};
 
 /// Most keys in one page, and the number when none is asked for; S3's own.
 const MAX_KEYS: i32 = 1000;
@@ -19,7 +19,7 @@ const MAX_BUCKETS: i32 = 10_000;
 /// Most keys in one DeleteObjects.
 const MAX_DELETED: usize = 1000;
 
-impl Dialect {
+impl S3Dialect {
     pub(super) fn buckets(&self, input: ListBucketsInput) -> S3Result<ListBucketsOutput> {
         let prefix = input.prefix.as_deref().unwrap_or_default();
         let after = input.continuation_token.as_deref().map(token_to_key).transpose()?.unwrap_or_default();
@@ -28,7 +28,7 @@ impl Dialect {
             Some(most @ 1..=MAX_BUCKETS) => most as usize,
             Some(most) => return Err(s3_error!(InvalidArgument, "max-buckets is {most}")),
         };
-        let mut found = self.stock.shelf.buckets()?;
+        let mut found = self.storage.backend.buckets()?;
         found.retain(|(name, _)| name.starts_with(prefix) && *name > after);
         let more = found.len() > most;
         found.truncate(most);
@@ -50,7 +50,7 @@ impl Dialect {
         let encode = encoder(input.encoding_type.as_ref());
         let token = input.continuation_token.as_deref().map(token_to_key).transpose()?;
         let max_keys = max_keys(input.max_keys)?;
-        let page = self.stock.page(&Query {
+        let page = self.storage.page(&Query {
             bucket: &input.bucket,
             prefix: input.prefix.as_deref().unwrap_or_default(),
             delimiter: delimiter(&input.delimiter),
@@ -77,7 +77,7 @@ impl Dialect {
     pub(super) fn list_v1(&self, input: ListObjectsInput) -> S3Result<ListObjectsOutput> {
         let encode = encoder(input.encoding_type.as_ref());
         let max_keys = max_keys(input.max_keys)?;
-        let page = self.stock.page(&Query {
+        let page = self.storage.page(&Query {
             bucket: &input.bucket,
             prefix: input.prefix.as_deref().unwrap_or_default(),
             delimiter: delimiter(&input.delimiter),
@@ -106,7 +106,7 @@ impl Dialect {
         if input.version_id_marker.is_some() && input.key_marker.is_none() {
             return Err(s3_error!(InvalidArgument, "a version-id-marker comes with a key-marker"));
         }
-        let page = self.stock.page(&Query {
+        let page = self.storage.page(&Query {
             bucket: &input.bucket,
             prefix: input.prefix.as_deref().unwrap_or_default(),
             delimiter: delimiter(&input.delimiter),
@@ -144,7 +144,7 @@ impl Dialect {
     }
 
     pub(super) fn delete_many(&self, input: DeleteObjectsInput) -> S3Result<DeleteObjectsOutput> {
-        self.stock.shelf.check_bucket(&input.bucket)?;
+        self.storage.backend.check_bucket(&input.bucket)?;
         let count = input.delete.objects.len();
         if !(1..=MAX_DELETED).contains(&count) {
             return Err(s3_error!(
@@ -152,7 +152,7 @@ impl Dialect {
                 "1 to {MAX_DELETED} keys are deleted at once, and {count} came"
             ));
         }
-        // The answer could not name it, and whoever cannot read what was deleted had better know before. As a reference it
+        // Refused before anything is deleted: the response could not name it. As a reference it
         // has been refused already.
         if let Some(object) = input.delete.objects.iter().find(|object| !fit_xml(&object.key)) {
             let key = shown(&object.key);
@@ -167,7 +167,7 @@ impl Dialect {
                 ..Precondition::default()
             };
             let checked = check_version(object.version_id.as_deref());
-            match checked.and_then(|()| self.stock.delete(&input.bucket, &object.key, &condition)) {
+            match checked.and_then(|()| self.storage.delete(&input.bucket, &object.key, &condition)) {
                 Ok(()) => deleted.push(DeletedObject { key: Some(object.key), ..Default::default() }),
                 Err(error) => errors.push(Error {
                     code: Some(error.code().as_str().to_owned()),
@@ -182,21 +182,25 @@ impl Dialect {
     }
 }
 
-fn max_keys(asked: Option<i32>) -> S3Result<i32> {
-    match asked.unwrap_or(MAX_KEYS) {
-        asked if asked < 0 => Err(s3_error!(InvalidArgument, "max-keys is {asked}")),
-        asked => Ok(asked.min(MAX_KEYS)),
+fn max_keys(max_keys: Option<i32>) -> S3Result<i32> {
+    match max_keys.unwrap_or(MAX_KEYS) {
+        max_keys if max_keys < 0 => Err(s3_error!(InvalidArgument, "max-keys is {max_keys}")),
+        max_keys => Ok(max_keys.min(MAX_KEYS)),
     }
 }
 
 /// An empty delimiter is none.
-fn delimiter(asked: &Option<String>) -> Option<&str> {
-    asked.as_deref().filter(|delimiter| !delimiter.is_empty())
+fn delimiter(delimiter: &Option<String>) -> Option<&str> {
+    delimiter.as_deref().filter(|delimiter| !delimiter.is_empty())
 }
 
-/// What `encoding-type` asks to be done to keys.
-fn encoder(asked: Option<&EncodingType>) -> fn(&str) -> String {
-    if asked.is_some_and(|asked| asked.as_str() == EncodingType::URL) { url_encode } else { str::to_owned }
+/// How `encoding-type` encodes keys.
+fn encoder(encoding: Option<&EncodingType>) -> fn(&str) -> String {
+    if encoding.is_some_and(|encoding| encoding.as_str() == EncodingType::URL) {
+        url_encode
+    } else {
+        str::to_owned
+    }
 }
 
 /// In a list of keys the star stands between quotes, or not, as an ETag does.
@@ -204,7 +208,7 @@ fn condition(etag: ETag) -> ETagCondition {
     if etag.value() == "*" { ETagCondition::Any } else { ETagCondition::ETag(etag) }
 }
 
-fn contents(page: &Page, encode: fn(&str) -> String, owned: bool) -> Vec<Object> {
+fn contents(page: &ListingPage, encode: fn(&str) -> String, owned: bool) -> Vec<Object> {
     let objects = page.objects.iter().map(|listed| Object {
         key: Some(encode(&listed.key)),
         size: Some(listed.size as i64),
@@ -217,6 +221,6 @@ fn contents(page: &Page, encode: fn(&str) -> String, owned: bool) -> Vec<Object>
     objects.collect()
 }
 
-fn common_prefixes(page: &Page, encode: fn(&str) -> String) -> Vec<CommonPrefix> {
+fn common_prefixes(page: &ListingPage, encode: fn(&str) -> String) -> Vec<CommonPrefix> {
     page.prefixes.iter().map(|prefix| CommonPrefix { prefix: Some(encode(prefix)) }).collect()
 }

@@ -1,4 +1,5 @@
-//! Whether a signed request of S3 is of a time that a clock which is off takes. s3s knows only the machine's clock.
+//! Whether a signed request of S3 is of a time that a clock which is off takes. s3s knows only the machine's
+//! clock.
 
 use flatout_wire::time::{parse_amz, parse_http};
 use hyper::header::{AUTHORIZATION, DATE};

@@ -9,46 +9,48 @@ use hyper::http::Extensions;
 use s3s::dto::*;
 use s3s::{Body, S3Error, S3Request, S3Result, TrailingHeaders, s3_error};
 
-use super::Dialect;
-use super::answer::{Sums, check_version};
+use super::S3Dialect;
+use super::answer::{ChecksumFields, check_version, with_checksum};
 use super::unsupported::storage_class;
 use crate::aws_chunked::Trailers;
+use crate::backend::disk_failed;
 use crate::conditions::{Conditions, Precondition};
-use crate::draft::{Draft, Piece};
-use crate::object::{Kept, Kind, Object};
+use crate::draft::{Blob, Draft};
+use crate::object::{Object, ObjectKind, ObjectMetadata};
 use crate::oss::drain;
-use crate::shelf::disk_failed;
-use crate::sums::{Algorithm, Span, Stated, Sum};
-use crate::version::Made;
+use crate::sums::{ChecksumScope, Stated, Sum, SumAlgorithm};
+use crate::version::Provenance;
 
-/// All that is wanted of a request to receive its body.
-pub(super) struct Incoming<'a> {
-    pub body: &'a mut Body,
-    pub content_length: Option<i64>,
-    pub extensions: Extensions,
-    pub trailing_headers: Option<TrailingHeaders>,
+/// The body of an upload, with its stated length and checksums.
+pub(super) struct UploadBody<'a> {
+    body: &'a mut Body,
+    content_length: Option<i64>,
+    stated: Stated,
+    extensions: Extensions,
+    trailing_headers: Option<TrailingHeaders>,
 }
 
-/// What the input of an operation that makes an object says of it. The inputs have the fields, but nothing in common.
-macro_rules! kept_of {
+/// The metadata in the input of an operation that writes an object. The inputs share these fields, but no
+/// trait.
+macro_rules! metadata_of {
     ($input:ident) => {
-        $crate::object::Kept {
+        $crate::object::ObjectMetadata {
             content_type: $input.content_type,
             content_encoding: $input.content_encoding.and_then($crate::s3::put::without_framing),
             content_disposition: $input.content_disposition,
             content_language: $input.content_language,
             cache_control: $input.cache_control,
             expires: $input.expires.map($crate::s3::put::http_date),
-            metadata: $input.metadata.unwrap_or_default(),
+            user_metadata: $input.metadata.unwrap_or_default(),
             tags: $crate::tags::parse_header(&$input.tagging.unwrap_or_default())?,
             storage_class: $crate::s3::unsupported::storage_class($input.storage_class)?,
-            ..$crate::object::Kept::default()
+            ..$crate::object::ObjectMetadata::default()
         }
     };
 }
-pub(super) use kept_of;
+pub(super) use metadata_of;
 
-impl Dialect {
+impl S3Dialect {
     pub(super) async fn put(&self, mut request: S3Request<PutObjectInput>) -> S3Result<PutObjectOutput> {
         let mut body = request.input.body.take().map(Body::from).unwrap_or_default();
         let answered = self.put_body(request, &mut body).await;
@@ -57,42 +59,35 @@ impl Dialect {
 
     async fn put_body(
         &self,
-        request: S3Request<PutObjectInput>,
+        mut request: S3Request<PutObjectInput>,
         body: &mut Body,
     ) -> S3Result<PutObjectOutput> {
-        let mut input = request.input;
         check_length(&request.headers)?;
+        let input = &mut request.input;
         let condition = Precondition {
             if_match: input.if_match.take(),
             if_none_match: input.if_none_match.take(),
             ..Precondition::default()
         };
-        self.stock.check_write(&input.bucket, &input.key, &condition)?;
-        let incoming = Incoming {
-            body,
-            content_length: input.content_length,
-            extensions: request.extensions,
-            trailing_headers: request.trailing_headers,
-        };
-        let stated = Stated::of(&request.headers)?;
-        check_announced(&stated, input.checksum_algorithm.as_ref())?;
-        let kept = kept_of!(input);
-        let draft = self.stock.shelf.draft(&input.bucket, &input.key)?;
-        let piece = receive(draft, &stated, incoming).await?;
-        let made = Made { sum: sum_of(&piece, stated.algorithm()), ..Made::default() };
-        let shown = Sums::of(&made, piece.crcs.nvme);
+        self.storage.check_write(&input.bucket, &input.key, &condition)?;
+        let (length, announced) = (input.content_length, input.checksum_algorithm.take());
+        let upload = UploadBody::new(body, &mut request, length, announced)?;
+        let (input, algorithm) = (request.input, upload.algorithm());
+        let metadata = metadata_of!(input);
+        let draft = self.storage.backend.draft(&input.bucket, &input.key)?;
+        let blob = upload.receive(draft).await?;
+        let provenance = Provenance { sum: sum_of(&blob, algorithm), ..Provenance::default() };
+        let shown = ChecksumFields::of(&provenance, blob.crcs.nvme);
         let at = (input.bucket.as_str(), input.key.as_str());
-        let version = self.stock.publish(at, &[&piece], (kept, made), &condition)?;
-        Ok(PutObjectOutput {
-            e_tag: Some(ETag::Strong(version.etag)),
-            checksum_type: shown.kind,
-            checksum_crc32: shown.crc32,
-            checksum_crc32c: shown.crc32c,
-            checksum_crc64nvme: shown.crc64nvme,
-            checksum_sha1: shown.sha1,
-            checksum_sha256: shown.sha256,
-            ..Default::default()
-        })
+        let version = self.storage.publish(at, &[&blob], (metadata, provenance), &condition)?;
+        Ok(with_checksum!(
+            shown,
+            PutObjectOutput {
+                e_tag: Some(ETag::Strong(version.etag)),
+                checksum_type: shown.kind,
+                ..Default::default()
+            }
+        ))
     }
 
     /// s3s knows no condition on what a copy replaces: `destination` has it.
@@ -112,7 +107,7 @@ impl Dialect {
         let is_itself = matches!(&input.copy_source, CopySource::Bucket { bucket, key, .. }
             if **bucket == *input.bucket && **key == *input.key);
         let class = storage_class(input.storage_class.clone())?;
-        if is_itself && !replace && class == source.kept.storage_class {
+        if is_itself && !replace && class == source.metadata.storage_class {
             return Err(s3_error!(
                 InvalidRequest,
                 "an object is copied to itself only to change its metadata or storage class"
@@ -120,35 +115,38 @@ impl Dialect {
         }
         let wanted =
             input.checksum_algorithm.as_ref().map(|wanted| algorithm_named(wanted.as_str())).transpose()?;
-        let wanted = wanted.or(source.made.sum.as_ref().map(|sum| sum.algorithm));
-        let said = kept_of!(input);
-        let tags = if retag { said.tags.clone() } else { source.kept.tags.clone() };
-        let kept = match replace {
-            true => Kept { tags, ..said },
-            false => Kept { tags, storage_class: class, kind: Kind::Normal, ..Kept::clone(&source.kept) },
+        let wanted = wanted.or(source.provenance.sum.as_ref().map(|sum| sum.algorithm));
+        let said = metadata_of!(input);
+        let tags = if retag { said.tags.clone() } else { source.metadata.tags.clone() };
+        let metadata = match replace {
+            true => ObjectMetadata { tags, ..said },
+            false => ObjectMetadata {
+                tags,
+                storage_class: class,
+                kind: ObjectKind::Normal,
+                ..ObjectMetadata::clone(&source.metadata)
+            },
         };
-        let mut draft = self.stock.shelf.draft(&input.bucket, &input.key)?;
+        let mut draft = self.storage.backend.draft(&input.bucket, &input.key)?;
         wanted.iter().for_each(|algorithm| draft.want(*algorithm));
-        let piece = fill(draft, &source, 0..source.size)?;
-        let made = Made { sum: sum_of(&piece, wanted), ..Made::default() };
-        let shown = Sums::of(&made, piece.crcs.nvme);
+        let blob = fill(draft, &source, 0..source.size)?;
+        let provenance = Provenance { sum: sum_of(&blob, wanted), ..Provenance::default() };
+        let shown = ChecksumFields::of(&provenance, blob.crcs.nvme);
         let condition = Precondition {
             if_match: destination.if_match,
             if_none_match: destination.if_none_match,
             ..Precondition::default()
         };
         let at = (input.bucket.as_str(), input.key.as_str());
-        let version = self.stock.publish(at, &[&piece], (kept, made), &condition)?;
-        let result = CopyObjectResult {
-            e_tag: Some(ETag::Strong(version.etag)),
-            last_modified: Some(SystemTime::now().into()),
-            checksum_type: shown.kind,
-            checksum_crc32: shown.crc32,
-            checksum_crc32c: shown.crc32c,
-            checksum_crc64nvme: shown.crc64nvme,
-            checksum_sha1: shown.sha1,
-            checksum_sha256: shown.sha256,
-        };
+        let version = self.storage.publish(at, &[&blob], (metadata, provenance), &condition)?;
+        let result = with_checksum!(
+            shown,
+            CopyObjectResult {
+                e_tag: Some(ETag::Strong(version.etag)),
+                last_modified: Some(SystemTime::now().into()),
+                checksum_type: shown.kind,
+            }
+        );
         Ok(CopyObjectOutput { copy_object_result: Some(result), ..Default::default() })
     }
 
@@ -158,7 +156,7 @@ impl Dialect {
             return Err(s3_error!(NotImplemented, "this origin copies from buckets alone"));
         };
         check_version(version_id.as_deref())?;
-        let source = self.stock.shelf.open(bucket, key)?;
+        let source = self.storage.backend.open(bucket, key)?;
         conditions.check_source(&source)?;
         Ok(source)
     }
@@ -171,24 +169,68 @@ impl Dialect {
             if_size: input.if_match_size.map(|bytes| bytes as u64),
             ..Precondition::default()
         };
-        self.stock.delete(&input.bucket, &input.key, &condition)?;
+        self.storage.delete(&input.bucket, &input.key, &condition)?;
         Ok(DeleteObjectOutput::default())
     }
 }
 
 /// The checksum that an object of one piece keeps; CRC64NVME is known of all.
-fn sum_of(piece: &Piece, algorithm: Option<Algorithm>) -> Option<Sum> {
-    let algorithm = algorithm.filter(|algorithm| *algorithm != Algorithm::Crc64Nvme)?;
-    let value = piece.sum(algorithm)?.into_owned();
-    Some(Sum { algorithm, span: Span::Whole, value })
+fn sum_of(blob: &Blob, algorithm: Option<SumAlgorithm>) -> Option<Sum> {
+    let algorithm = algorithm.filter(|algorithm| *algorithm != SumAlgorithm::Crc64Nvme)?;
+    let value = blob.sum(algorithm)?.into_owned();
+    Some(Sum { algorithm, scope: ChecksumScope::Whole, value })
 }
 
-pub(super) fn algorithm_named(name: &str) -> S3Result<Algorithm> {
-    Algorithm::named(name).ok_or_else(|| s3_error!(InvalidRequest, "{name} is no algorithm of a checksum"))
+impl<'a> UploadBody<'a> {
+    /// Takes the parts of the request that the body needs. Fails unless a checksum by the algorithm came that
+    /// the client announced.
+    pub(super) fn new<T>(
+        body: &'a mut Body,
+        request: &mut S3Request<T>,
+        content_length: Option<i64>,
+        announced: Option<ChecksumAlgorithm>,
+    ) -> S3Result<UploadBody<'a>> {
+        let stated = Stated::of(&request.headers)?;
+        check_announced(&stated, announced.as_ref())?;
+        let (extensions, trailing_headers) =
+            (std::mem::take(&mut request.extensions), request.trailing_headers.take());
+        Ok(UploadBody { body, content_length, stated, extensions, trailing_headers })
+    }
+
+    /// The algorithm of the stated checksum.
+    pub(super) fn algorithm(&self) -> Option<SumAlgorithm> {
+        self.stated.algorithm()
+    }
+
+    /// Fills a draft with the body and compares its length and every checksum that came with it.
+    pub(super) async fn receive(self, mut draft: Draft) -> S3Result<Blob> {
+        let stated = &self.stated;
+        stated.algorithm().iter().for_each(|algorithm| draft.want(*algorithm));
+        if stated.has_md5() {
+            draft.want_md5();
+        }
+        while let Some(frame) = self.body.frame().await {
+            let frame = frame.map_err(read_failed)?;
+            if let Ok(bytes) = frame.into_data() {
+                draft.write(&bytes).map_err(write_failed)?;
+            }
+        }
+        let blob = draft.finish();
+        let (came, stated_bytes) = (blob.bytes, self.content_length.map(|length| length as u64));
+        if let Some(stated_bytes) = stated_bytes.filter(|stated| *stated != came) {
+            return Err(s3_error!(IncompleteBody, "{came} bytes came instead of {stated_bytes}"));
+        }
+        let trailers: Option<HeaderMap> = match self.extensions.get::<Trailers>() {
+            Some(trailers) => Some(trailers.take()),
+            None => self.trailing_headers.and_then(|trailers| trailers.take()),
+        };
+        stated.check(&blob, trailers.as_ref())?;
+        Ok(blob)
+    }
 }
 
 /// A client that names an algorithm sends a checksum of it.
-pub(super) fn check_announced(stated: &Stated, named: Option<&ChecksumAlgorithm>) -> S3Result<()> {
+fn check_announced(stated: &Stated, named: Option<&ChecksumAlgorithm>) -> S3Result<()> {
     let Some(named) = named else { return Ok(()) };
     let algorithm = algorithm_named(named.as_str())?;
     match stated.algorithm() {
@@ -201,16 +243,20 @@ pub(super) fn check_announced(stated: &Stated, named: Option<&ChecksumAlgorithm>
     }
 }
 
+pub(super) fn algorithm_named(name: &str) -> S3Result<SumAlgorithm> {
+    SumAlgorithm::named(name).ok_or_else(|| s3_error!(InvalidRequest, "{name} is no algorithm of a checksum"))
+}
+
 /// Fills a draft with a range of another object.
-pub(super) fn fill(mut draft: Draft, source: &Object, range: std::ops::Range<u64>) -> S3Result<Piece> {
+pub(super) fn fill(mut draft: Draft, source: &Object, range: std::ops::Range<u64>) -> S3Result<Blob> {
     for frame in source.frames(range) {
         frame.and_then(|frame| draft.write(&frame)).map_err(write_failed)?;
     }
     Ok(draft.finish())
 }
 
-/// A refusal comes when the body has: a client that is still sending would find its connection reset before it could read
-/// why.
+/// A refusal comes when the body has: a client that is still sending would find its connection reset before
+/// it could read why.
 pub(super) async fn or_drained<T>(answered: S3Result<T>, body: &mut Body) -> S3Result<T> {
     if answered.is_err() {
         drain(body).await;
@@ -226,39 +272,14 @@ pub(super) fn check_length(headers: &HeaderMap) -> S3Result<()> {
     }
 }
 
-/// Fills a draft with the body and compares its length and every checksum that came with it.
-pub(super) async fn receive(mut draft: Draft, stated: &Stated, incoming: Incoming<'_>) -> S3Result<Piece> {
-    stated.algorithm().iter().for_each(|algorithm| draft.want(*algorithm));
-    if stated.has_md5() {
-        draft.want_md5();
-    }
-    while let Some(frame) = incoming.body.frame().await {
-        let frame = frame.map_err(read_failed)?;
-        if let Ok(bytes) = frame.into_data() {
-            draft.write(&bytes).map_err(write_failed)?;
-        }
-    }
-    let piece = draft.finish();
-    let (came, stated_bytes) = (piece.bytes, incoming.content_length.map(|length| length as u64));
-    if let Some(stated_bytes) = stated_bytes.filter(|stated| *stated != came) {
-        return Err(s3_error!(IncompleteBody, "{came} bytes came instead of {stated_bytes}"));
-    }
-    let trailers: Option<HeaderMap> = match incoming.extensions.get::<Trailers>() {
-        Some(trailers) => Some(trailers.take()),
-        None => incoming.trailing_headers.and_then(|trailers| trailers.take()),
-    };
-    stated.check(&piece, trailers.as_ref())?;
-    Ok(piece)
-}
-
 /// A content encoding without `aws-chunked`, which belongs to the request and not to the object.
 pub(super) fn without_framing(encoding: String) -> Option<String> {
-    let kept: Vec<&str> = encoding
+    let codings: Vec<&str> = encoding
         .split(',')
         .map(str::trim)
         .filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case("aws-chunked"))
         .collect();
-    (!kept.is_empty()).then(|| kept.join(","))
+    (!codings.is_empty()).then(|| codings.join(","))
 }
 
 /// As it is kept, and as HTTP writes it.
@@ -292,14 +313,14 @@ mod tests {
 
     #[test]
     fn framing_is_no_content_encoding() {
-        for (encoding, kept) in [
+        for (encoding, expected) in [
             ("aws-chunked", None),
             ("gzip", Some("gzip")),
             ("aws-chunked, gzip", Some("gzip")),
             ("gzip,AWS-chunked,br", Some("gzip,br")),
             ("", None),
         ] {
-            assert_eq!(without_framing(encoding.to_owned()).as_deref(), kept, "{encoding}");
+            assert_eq!(without_framing(encoding.to_owned()).as_deref(), expected, "{encoding}");
         }
     }
 }

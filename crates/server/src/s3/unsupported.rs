@@ -1,11 +1,12 @@
-//! What a request can ask of S3 that this origin does not have. It is refused by name: a client that gets a 200 believes
-//! that it has it.
+//! Features of S3 that this origin does not have. A request for one is refused by name: a client that gets a
+//! 200 believes that it has it.
 
 use hyper::http::request::Parts;
 use s3s::dto::StorageClass;
 use s3s::{S3Result, s3_error};
 
-/// Headers, which a presigned URL may have in its query; after the name, or its start and `*`, what they ask for.
+/// Headers, which a presigned URL may have in its query, by name or by prefix and `*`, each with the feature
+/// that it asks for.
 const REFUSED: [(&str, &str); 10] = [
     ("x-amz-server-side-encryption*", "server-side encryption"),
     ("x-amz-copy-source-server-side-encryption*", "server-side encryption"),
@@ -19,10 +20,12 @@ const REFUSED: [(&str, &str); 10] = [
     ("x-amz-source-expected-bucket-owner", "accounts"),
 ];
 
-/// Those canned access lists that are what every object here has: one owner, who has the bucket too, and nobody else.
+/// Canned access lists that equal the one of every object: full control for the owner, who also owns the
+/// bucket.
 const PRIVATE: [&str; 3] = ["private", "bucket-owner-full-control", "bucket-owner-read"];
 
-/// Storage classes that are a name and a price. Objects in an archive cannot be read, and the others are other services.
+/// Storage classes that are a name and a price. Objects in an archive cannot be read, and the others are
+/// other services.
 const CLASSES: [&str; 6] =
     ["STANDARD", "REDUCED_REDUNDANCY", "STANDARD_IA", "ONEZONE_IA", "INTELLIGENT_TIERING", "GLACIER_IR"];
 
@@ -55,9 +58,9 @@ fn refusal_of(name: &str, value: &str) -> Option<String> {
 }
 
 /// A storage class that can be kept; None for the standard one.
-pub(super) fn storage_class(asked: Option<StorageClass>) -> S3Result<Option<String>> {
-    let Some(asked) = asked else { return Ok(None) };
-    match asked.as_str() {
+pub(super) fn storage_class(class: Option<StorageClass>) -> S3Result<Option<String>> {
+    let Some(class) = class else { return Ok(None) };
+    match class.as_str() {
         "STANDARD" => Ok(None),
         known if CLASSES.contains(&known) => Ok(Some(known.to_owned())),
         other if OTHER_CLASSES.contains(&other) => {

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use flatout_server::{Options, Origin, Store, Tunnel};
+use flatout_server::{FaultPlan, Options, Origin, Store};
 use flatout_wire::request::Request;
 use flatout_wire::s3::{Addressing, S3};
 use flatout_wire::sign::{Credentials, Signer};
@@ -19,8 +19,8 @@ fn guarded() -> Origin {
 /// By a clock that is so many seconds ahead.
 fn guarded_by(clock: i64) -> Origin {
     let auth = Some((KEYS.0.to_owned(), KEYS.1.to_owned()));
-    let tunnel = Tunnel { clock, ..Tunnel::default() };
-    Origin::start(Options { auth, tunnel, ..options(object()) }).unwrap()
+    let fault_plan = FaultPlan { clock, ..FaultPlan::default() };
+    Origin::start(Options { auth, fault_plan, ..options(object()) }).unwrap()
 }
 
 fn object() -> Store {

@@ -19,7 +19,7 @@ fn endless() -> Options {
 fn every_address_is_served() {
     let mut addresses = vec![listen("127.0.0.1:0"), listen("0.0.0.0:0")];
     let ipv6: SocketAddr = "[::1]:0".parse().unwrap();
-    // A machine without IPv6 is told so.
+    // A machine without IPv6 gets an error.
     match TcpListener::bind(ipv6) {
         Ok(_) => addresses.push(ipv6.into()),
         Err(_) => {

@@ -4,6 +4,7 @@
 
 mod auth;
 mod client;
+mod faults;
 mod full;
 mod life;
 mod listing;
@@ -13,5 +14,4 @@ mod root;
 mod shaping;
 mod synthetic;
 mod tls;
-mod tunnel;
 mod uploads;

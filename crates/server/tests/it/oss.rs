@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use base64_simd::STANDARD as BASE64;
-use flatout_server::{Options, Origin, Store, Tunnel};
+use flatout_server::{FaultPlan, Options, Origin, Store};
 use flatout_wire::checksum::Algorithm;
 use flatout_wire::time::{format_amz, format_http, parse_http};
 use hmac::{Hmac, KeyInit, Mac};
@@ -342,9 +342,9 @@ fn guarded() -> Origin {
 /// By a clock that is so many seconds ahead.
 fn guarded_by(clock: i64) -> Origin {
     let auth = Some((KEYS.0.to_owned(), KEYS.1.to_owned()));
-    let tunnel = Tunnel { clock, ..Tunnel::default() };
+    let fault_plan = FaultPlan { clock, ..FaultPlan::default() };
     let object = ("bucket".to_owned(), "a b/ü+1".to_owned(), 100);
-    Origin::start(Options { auth, tunnel, ..options(Store::Synthetic(vec![object], vec![])) }).unwrap()
+    Origin::start(Options { auth, fault_plan, ..options(Store::Synthetic(vec![object], vec![])) }).unwrap()
 }
 
 fn now() -> u64 {

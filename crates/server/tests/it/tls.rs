@@ -1,4 +1,5 @@
-//! An origin over TLS, with a client of rustls alone: who it says it is, sessions, and clients that do not agree.
+//! An origin over TLS, with a client of rustls alone: who it says it is, sessions, and clients that do not
+//! agree.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

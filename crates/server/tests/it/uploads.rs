@@ -165,7 +165,7 @@ fn uploads_survive_an_origin_that_is_killed() {
     for spoil in [false, true] {
         let after = killed(&lab, |root| {
             if spoil {
-                // A join that was broken off, and an upload that nobody was told of.
+                // A join that was broken off, and an upload whose id no client got.
                 std::fs::write(root.join(".flatout/4711-1"), b"draft").unwrap();
                 std::fs::create_dir_all(root.join(".flatout/uploads/4711-0/untold")).unwrap();
             }

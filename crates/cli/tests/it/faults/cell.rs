@@ -99,8 +99,8 @@ impl Cell<'_> {
         options.auth = Some((ACCESS_KEY.to_owned(), SECRET_KEY.to_owned()));
         options.tls = self.tls.map(|authority| authority.identity.clone());
         options.total = self.row.total.clone();
-        options.tunnel = self.row.tunnel.clone();
-        (options.tunnel.seed, options.tunnel.log) = (seed, Some(scene.log()));
+        options.fault_plan = self.row.fault_plan.clone();
+        (options.fault_plan.seed, options.fault_plan.log) = (seed, Some(scene.log()));
         match self.row.addresses {
             Addresses::One => Origin::start(options).expect("an origin on a free port"),
             two => on_two_addresses(options, two),
@@ -188,7 +188,7 @@ impl Cell<'_> {
             Some(end) => self.judge_end(end, run, log)?,
         }
         self.judge_keys(log, scene)?;
-        self.row.tunnel.qos_delay.and_then(|delay| log.hurried(delay)).map_or(Ok(()), Err)?;
+        self.row.fault_plan.qos_delay.and_then(|delay| log.hurried(delay)).map_or(Ok(()), Err)?;
         if end.is_none() && self.landing == Landing::File {
             judge_verified(run, log)?;
         }
@@ -197,7 +197,7 @@ impl Cell<'_> {
 
     /// Whoever gives keys is asked by each client of the run at its start, and once for each token that has expired.
     fn judge_keys(&self, log: &Log, scene: &Scene) -> Result<(), String> {
-        let Some(life) = self.row.tunnel.expire_token else { return Ok(()) };
+        let Some(life) = self.row.fault_plan.expire_token else { return Ok(()) };
         let (asked, expired) = (scene.asked_for_keys(), log.expired_tokens(life));
         let clients = match self.landing {
             Landing::File | Landing::Stream | Landing::Folder => 1,
@@ -284,7 +284,7 @@ impl Cell<'_> {
     /// An object that was replaced while it was read is all of the one or all of the other.
     fn is_right(&self, name: &str, found: &[u8], expected: &[u8]) -> bool {
         let is_read_again = matches!(self.landing, Landing::File | Landing::Folder);
-        let may_be_new = self.row.tunnel.replace_after.is_some() && is_read_again;
+        let may_be_new = self.row.fault_plan.replace_after.is_some() && is_read_again;
         found == expected || may_be_new && found == self.replaced(name, expected.len() as u64)
     }
 

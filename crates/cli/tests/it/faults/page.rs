@@ -183,11 +183,11 @@ fn of(command: &str, dialect: Dialect) -> String {
 
 /// Exit code and what is seen, as two columns.
 fn line(seen: &Seen, row: &Row) -> String {
-    let right = match row.tunnel.replace_after {
+    let right = match row.fault_plan.replace_after {
         Some(_) => "the bytes of one version, old or new",
         None => "the right bytes",
     };
-    let never = match (row.tunnel.replace_after, row.spare) {
+    let never = match (row.fault_plan.replace_after, row.spare) {
         (_, 0) => "never".to_owned(),
         (Some(_), spare) => {
             format!("only for a part that landed before the replacement, at most {spare} times in a run")
@@ -220,14 +220,14 @@ fn words(end: &End) -> String {
 
 /// The flags of `flatout serve` that make such a day.
 fn flags(row: &Row) -> String {
-    let tunnel = &row.tunnel;
-    let mut flags: Vec<String> = tunnel.faults.iter().map(|fault| format!("--{fault}")).collect();
-    flags.extend(tunnel.throttle.map(|rate| format!("--throttle {rate}/s")));
-    flags.extend(tunnel.qos_delay.map(|delay| format!("--qos-delay {}", delay.as_millis())));
-    flags.extend(tunnel.replace_after.map(|gets| format!("--replace-after {gets}")));
-    flags.extend(tunnel.expire_token.map(|after| format!("--expire-token {after:?}")));
-    if tunnel.clock != 0 {
-        flags.push(format!("--clock {:+}s", tunnel.clock));
+    let fault_plan = &row.fault_plan;
+    let mut flags: Vec<String> = fault_plan.faults.iter().map(|fault| format!("--{fault}")).collect();
+    flags.extend(fault_plan.throttle.map(|rate| format!("--throttle {rate}/s")));
+    flags.extend(fault_plan.qos_delay.map(|delay| format!("--qos-delay {}", delay.as_millis())));
+    flags.extend(fault_plan.replace_after.map(|gets| format!("--replace-after {gets}")));
+    flags.extend(fault_plan.expire_token.map(|after| format!("--expire-token {after:?}")));
+    if fault_plan.clock != 0 {
+        flags.push(format!("--clock {:+}s", fault_plan.clock));
     }
     flags.extend(row.total.as_ref().map(|rates| {
         let rate = |rate: u64| format!("{}KiB/s", rate >> 10);

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use flatout_server::{Fault, FaultKind, Listen, Rates, Tunnel};
+use flatout_server::{Fault, FaultKind, FaultPlan, Listen, Rates};
 
 /// Where the bytes go: each is a command of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +117,7 @@ pub struct Row {
     pub day: &'static str,
     /// The reaction of flatout.
     pub does: &'static str,
-    pub tunnel: Tunnel,
+    pub fault_plan: FaultPlan,
     /// Of all connections together.
     pub total: Option<Rates>,
     pub addresses: Addresses,
@@ -175,7 +175,7 @@ impl Row {
             name: "",
             day: "",
             does: "",
-            tunnel: Tunnel::default(),
+            fault_plan: FaultPlan::default(),
             total: None,
             addresses: Addresses::One,
             keys: Keys::Variables,
@@ -188,11 +188,11 @@ impl Row {
 }
 
 /// A tunnel with one fault.
-fn blows(chance: f64, kind: FaultKind) -> Tunnel {
-    Tunnel { faults: vec![Fault { chance, kind }], ..Tunnel::default() }
+fn blows(chance: f64, kind: FaultKind) -> FaultPlan {
+    FaultPlan { faults: vec![Fault { chance, kind }], ..FaultPlan::default() }
 }
 
-fn error(chance: f64, code: &str) -> Tunnel {
+fn error(chance: f64, code: &str) -> FaultPlan {
     blows(chance, FaultKind::Error(code.parse().unwrap()))
 }
 
@@ -215,7 +215,7 @@ fn bodies() -> Vec<Row> {
                    from where it stopped, on another connection: at most two in a shard and one in twenty \
                    parts. Beyond that, `--stall-timeout` without a byte is a stall: the connection is \
                    dropped, landed bytes stay, and the rest is requested again.",
-            tunnel: blows(SOME, STALL),
+            fault_plan: blows(SOME, STALL),
             spare: BUSY,
             settings: &["--stall-timeout", "1s"],
             ..Row::fair()
@@ -225,7 +225,7 @@ fn bodies() -> Vec<Row> {
             day: "Every response falls silent within the body.",
             does: "A part fails after `--retries` attempts in a row that each landed less than 64 \
                    KiB.",
-            tunnel: blows(ALWAYS, STALL),
+            fault_plan: blows(ALWAYS, STALL),
             retries: FEW,
             settings: &["--parallel", "16", "--stall-timeout", "1s"],
             seen: |_, _| {
@@ -237,7 +237,7 @@ fn bodies() -> Vec<Row> {
             name: "reset",
             day: "Three connections in ten are reset within the body.",
             does: "The rest of the part is requested on another connection.",
-            tunnel: blows(SOME, FaultKind::Reset),
+            fault_plan: blows(SOME, FaultKind::Reset),
             ..Row::fair()
         },
         Row {
@@ -245,7 +245,7 @@ fn bodies() -> Vec<Row> {
             day: "Every connection is reset within the body.",
             does: "A part fails after `--retries` attempts in a row that each landed less than 64 \
                    KiB.",
-            tunnel: blows(ALWAYS, FaultKind::Reset),
+            fault_plan: blows(ALWAYS, FaultKind::Reset),
             retries: FEW,
             seen: |_, _| {
                 Seen::Fails(end(1, IN_VAIN, &["the connection broke: Connection reset by peer (tried "]))
@@ -258,7 +258,7 @@ fn bodies() -> Vec<Row> {
                   that lost its origin.",
             does: "Lengths are counted, so a short body is never taken for complete. The rest is \
                    requested again.",
-            tunnel: blows(SOME, FaultKind::Truncate),
+            fault_plan: blows(SOME, FaultKind::Truncate),
             ..Row::fair()
         },
         Row {
@@ -266,7 +266,7 @@ fn bodies() -> Vec<Row> {
             day: "Every body ends before its length is reached.",
             does: "A part fails after `--retries` attempts in a row that each landed less than 64 \
                    KiB.",
-            tunnel: blows(ALWAYS, FaultKind::Truncate),
+            fault_plan: blows(ALWAYS, FaultKind::Truncate),
             retries: FEW,
             seen: |_, _| {
                 Seen::Fails(end(
@@ -282,7 +282,7 @@ fn bodies() -> Vec<Row> {
             day: "Every body is slow: a part takes longer than the stall timeout.",
             does: "A slow body is no stall. While bytes arrive, nothing fails and nothing is \
                    requested twice.",
-            tunnel: blows(ALWAYS, FaultKind::Slow(100 << 10)),
+            fault_plan: blows(ALWAYS, FaultKind::Slow(100 << 10)),
             spare: BUSY,
             settings: &["--parallel", "8", "--stall-timeout", "1s"],
             ..Row::fair()
@@ -293,7 +293,7 @@ fn bodies() -> Vec<Row> {
                   them up.",
             does: "Content-Range and length are compared with the request before a byte lands; the \
                    range is requested again.",
-            tunnel: blows(SOME, FaultKind::WrongRange),
+            fault_plan: blows(SOME, FaultKind::WrongRange),
             ..Row::fair()
         },
         Row {
@@ -301,7 +301,7 @@ fn bodies() -> Vec<Row> {
             day: "Every range is answered with another range.",
             does: "Nothing lands. With `-r`, objects that fit in one part are requested whole, and \
                    those are right.",
-            tunnel: blows(ALWAYS, FaultKind::WrongRange),
+            fault_plan: blows(ALWAYS, FaultKind::WrongRange),
             retries: FEW,
             seen: |_, _| {
                 Seen::Fails(end(1, 2..=2, &["the answer does not match the request: asked for bytes "]))
@@ -316,7 +316,7 @@ fn bodies() -> Vec<Row> {
                    name, and are not requested again. Bytes in a pipe cannot be taken back; the exit code \
                    reports them. If the origin states no checksum of the whole, and for a range of an \
                    object, the flip cannot be detected: `verified: none` says so.",
-            tunnel: blows(FEWER, FaultKind::Flip),
+            fault_plan: blows(FEWER, FaultKind::Flip),
             seen: |_, _| Seen::WhenHit(corrupt()),
             ..Row::fair()
         },
@@ -324,7 +324,7 @@ fn bodies() -> Vec<Row> {
             name: "flip-always",
             day: "Every body has one wrong bit.",
             does: "The object's checksum detects it, as above.",
-            tunnel: blows(ALWAYS, FaultKind::Flip),
+            fault_plan: blows(ALWAYS, FaultKind::Flip),
             seen: |_, _| Seen::Fails(corrupt()),
             ..Row::fair()
         },
@@ -342,14 +342,14 @@ fn refusals() -> Vec<Row> {
             name: "error-500",
             day: "Three requests in ten are answered with 500 InternalError.",
             does: "They are retried after a short backoff that doubles, with jitter.",
-            tunnel: error(SOME, "InternalError"),
+            fault_plan: error(SOME, "InternalError"),
             ..Row::fair()
         },
         Row {
             name: "error-500-always",
             day: "Every request is answered with 500 InternalError.",
             does: "A part, a HEAD and a page of a listing fail after `--retries` failures in a row.",
-            tunnel: error(ALWAYS, "InternalError"),
+            fault_plan: error(ALWAYS, "InternalError"),
             retries: FEW,
             seen: |_, _| {
                 Seen::Fails(end(1, 2..=2, &["the origin failed (500 InternalError: ", "(tried 2 times)"]))
@@ -361,7 +361,7 @@ fn refusals() -> Vec<Row> {
             day: "Two requests in ten are answered with 503 SlowDown.",
             does: "They are retried after a longer backoff, without limit while other requests \
                    succeed.",
-            tunnel: error(FEWER, "SlowDown"),
+            fault_plan: error(FEWER, "SlowDown"),
             ..Row::fair()
         },
         Row {
@@ -369,7 +369,7 @@ fn refusals() -> Vec<Row> {
             day: "Every request is answered with 503 SlowDown.",
             does: "After `--retries` failures in a row, with nothing landing meanwhile, the \
                    transfer fails as throttled: exit code 6.",
-            tunnel: error(ALWAYS, "SlowDown"),
+            fault_plan: error(ALWAYS, "SlowDown"),
             retries: FEW,
             seen: |_, _| Seen::Fails(throttled()),
             ..Row::fair()
@@ -379,14 +379,14 @@ fn refusals() -> Vec<Row> {
             day: "Three requests in ten are answered with a bare 502, without a document, as by a \
                   proxy that does not reach its origin.",
             does: "The status alone decides: they are retried as after a 500.",
-            tunnel: error(SOME, "502"),
+            fault_plan: error(SOME, "502"),
             ..Row::fair()
         },
         Row {
             name: "error-502-always",
             day: "Every request is answered with a bare 502.",
             does: "A part, a HEAD and a page of a listing fail after `--retries` failures in a row.",
-            tunnel: error(ALWAYS, "502"),
+            fault_plan: error(ALWAYS, "502"),
             retries: FEW,
             seen: |_, _| Seen::Fails(end(1, 2..=2, &["the origin failed (502", "(tried 2 times)"])),
             ..Row::fair()
@@ -395,14 +395,14 @@ fn refusals() -> Vec<Row> {
             name: "error-429",
             day: "Two requests in ten are answered with 429 TooManyRequests.",
             does: "They are retried as after a 503.",
-            tunnel: error(FEWER, "429"),
+            fault_plan: error(FEWER, "429"),
             ..Row::fair()
         },
         Row {
             name: "error-429-always",
             day: "Every request is answered with 429 TooManyRequests.",
             does: "The transfer fails as throttled, as with 503.",
-            tunnel: error(ALWAYS, "429"),
+            fault_plan: error(ALWAYS, "429"),
             retries: FEW,
             seen: |_, _| Seen::Fails(end(6, 2..=2, &["the origin asks for less (429 TooManyRequests"])),
             ..Row::fair()
@@ -412,7 +412,7 @@ fn refusals() -> Vec<Row> {
             day: "The origin accepts four requests a second and answers the others with 503 \
                   SlowDown.",
             does: "Those wait and are retried; a part does not fail while other requests succeed.",
-            tunnel: Tunnel { throttle: Some(4.0), ..Tunnel::default() },
+            fault_plan: FaultPlan { throttle: Some(4.0), ..FaultPlan::default() },
             settings: &["--parallel", "16"],
             ..Row::fair()
         },
@@ -420,7 +420,7 @@ fn refusals() -> Vec<Row> {
             name: "throttle-out",
             day: "The origin accepts hardly any request.",
             does: "The transfer fails as throttled, as with 503 always.",
-            tunnel: Tunnel { throttle: Some(0.01), ..Tunnel::default() },
+            fault_plan: FaultPlan { throttle: Some(0.01), ..FaultPlan::default() },
             retries: FEW,
             seen: |_, dialect| {
                 let says: &[_] = match dialect {
@@ -436,10 +436,10 @@ fn refusals() -> Vec<Row> {
             day: "The origin accepts four requests a second and tells the others how long they were \
                   held back.",
             does: "The retry waits for `x-oss-qos-delay-time`, as for `Retry-After`.",
-            tunnel: Tunnel {
+            fault_plan: FaultPlan {
                 throttle: Some(4.0),
                 qos_delay: Some(Duration::from_millis(400)),
-                ..Tunnel::default()
+                ..FaultPlan::default()
             },
             settings: &["--parallel", "16"],
             seen: |_, dialect| match dialect {
@@ -454,7 +454,7 @@ fn refusals() -> Vec<Row> {
             does: "A retry would bring the same, so the object fails at once. The HEAD that asks S3 \
                    for a checksum may be refused without harm: the object is complete, and `verified: \
                    none` says why.",
-            tunnel: error(FEWER, "AccessDenied"),
+            fault_plan: error(FEWER, "AccessDenied"),
             seen: |_, _| Seen::WhenHit(denied()),
             ..Row::fair()
         },
@@ -462,7 +462,7 @@ fn refusals() -> Vec<Row> {
             name: "error-403-always",
             day: "Every request is answered with 403 AccessDenied.",
             does: "The first refusal ends the run, with a hint about keys and policy.",
-            tunnel: error(ALWAYS, "AccessDenied"),
+            fault_plan: error(ALWAYS, "AccessDenied"),
             seen: |_, _| Seen::Fails(denied()),
             ..Row::fair()
         },
@@ -471,7 +471,7 @@ fn refusals() -> Vec<Row> {
             day: "Two requests in ten are answered with 404 NoSuchKey, as when the object is \
                   deleted during the read.",
             does: "The object fails at once.",
-            tunnel: error(FEWER, "NoSuchKey"),
+            fault_plan: error(FEWER, "NoSuchKey"),
             seen: |_, _| Seen::WhenHit(missing()),
             ..Row::fair()
         },
@@ -479,7 +479,7 @@ fn refusals() -> Vec<Row> {
             name: "error-404-always",
             day: "Every request is answered with 404 NoSuchKey.",
             does: "The first refusal ends the run.",
-            tunnel: error(ALWAYS, "NoSuchKey"),
+            fault_plan: error(ALWAYS, "NoSuchKey"),
             seen: |_, _| Seen::Fails(missing()),
             ..Row::fair()
         },
@@ -508,7 +508,7 @@ fn objects() -> Vec<Row> {
                object is read once more from the start. A stream fails, and the user restarts it.",
         // Of three parts.
         spare: 2,
-        tunnel: Tunnel { replace_after: Some(3), ..Tunnel::default() },
+        fault_plan: FaultPlan { replace_after: Some(3), ..FaultPlan::default() },
         seen: |landing, _| match landing {
             Landing::File | Landing::Folder => Seen::Whole,
             _ => Seen::Fails(end(1, ONCE, &["the object was replaced while it was read"])),
@@ -521,14 +521,14 @@ fn objects() -> Vec<Row> {
 fn keys() -> Vec<Row> {
     // A part takes 0.64 s, the object four rounds of that: no token lasts for all of it.
     let slow = blows(ALWAYS, FaultKind::Slow(200 << 10));
-    let expires = Tunnel { expire_token: Some(Duration::from_millis(450)), ..slow };
+    let expires = FaultPlan { expire_token: Some(Duration::from_millis(450)), ..slow };
     vec![
         Row {
             name: "expired-token",
             day: "The session token expires during the read; the provider of keys has new ones.",
             does: "Each time the provider is asked once. All parts wait for its answer, and each is \
                    retried with the new keys.",
-            tunnel: expires.clone(),
+            fault_plan: expires.clone(),
             keys: Keys::NewTokens,
             settings: &["--parallel", "2"],
             ..Row::fair()
@@ -537,7 +537,7 @@ fn keys() -> Vec<Row> {
             name: "expired-token-stays",
             day: "The session token expires during the read, and there is no newer one.",
             does: "The provider is asked once more; the same keys are not sent again.",
-            tunnel: expires,
+            fault_plan: expires,
             keys: Keys::SameToken,
             settings: &["--parallel", "2"],
             seen: |_, dialect| {
@@ -556,7 +556,7 @@ fn keys() -> Vec<Row> {
             name: "clock-behind",
             day: "This machine's clock is an hour behind the origin's.",
             does: "The refusal is final, and the hint says by how much the clock is wrong.",
-            tunnel: Tunnel { clock: 3_600, ..Tunnel::default() },
+            fault_plan: FaultPlan { clock: 3_600, ..FaultPlan::default() },
             seen: |_, _| {
                 Seen::Fails(skewed(&[
                     SKEWED,
@@ -571,7 +571,7 @@ fn keys() -> Vec<Row> {
             name: "clock-ahead",
             day: "This machine's clock is three hours ahead of the origin's.",
             does: "The refusal is final, and the hint says by how much the clock is wrong.",
-            tunnel: Tunnel { clock: -3 * 3_600, ..Tunnel::default() },
+            fault_plan: FaultPlan { clock: -3 * 3_600, ..FaultPlan::default() },
             seen: |_, _| {
                 Seen::Fails(skewed(&[
                     SKEWED,

@@ -5,7 +5,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use flatout_server::{Fault, FaultKind, Options, Origin, Store, Tunnel};
+use flatout_server::{Fault, FaultKind, FaultPlan, Options, Origin, Store};
 
 use super::{Place, User, is_alive};
 use crate::program::{run, signal, signal_until, wait_until};
@@ -15,7 +15,7 @@ fn stalling() -> Origin {
     let objects = vec![("bucket".into(), "large".into(), 64 << 20), ("bucket".into(), "small".into(), 1000)];
     let mut options = Options::new(Store::Synthetic(objects, vec![]));
     let kind = FaultKind::Stall(Duration::from_secs(600));
-    options.tunnel = Tunnel { faults: vec![Fault { chance: 1.0, kind }], ..Tunnel::default() };
+    options.fault_plan = FaultPlan { faults: vec![Fault { chance: 1.0, kind }], ..FaultPlan::default() };
     Origin::start(options).unwrap()
 }
 

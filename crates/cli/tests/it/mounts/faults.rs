@@ -8,15 +8,15 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use flatout_server::{Fault, FaultKind, Listen, Options, Origin, Store, Tunnel, synthetic_bytes};
+use flatout_server::{Fault, FaultKind, FaultPlan, Listen, Options, Origin, Store, synthetic_bytes};
 
 use super::{Place, User};
 use crate::program::{signal, wait_until};
 
 const BYTES: usize = 24 << 20;
 
-pub fn origin(tunnel: Tunnel) -> Origin {
-    Origin::start(Options { tunnel, listen: vec![own_address().into()], ..options() }).unwrap()
+pub fn origin(fault_plan: FaultPlan) -> Origin {
+    Origin::start(Options { fault_plan, listen: vec![own_address().into()], ..options() }).unwrap()
 }
 
 /// Of the loopback network, for one origin alone: while nobody listens there, no other test is given its port.
@@ -44,9 +44,9 @@ fn origin_at(address: SocketAddr, options: Options) -> Origin {
     started.unwrap().unwrap()
 }
 
-pub fn faults(faults: &[(f64, FaultKind)]) -> Tunnel {
+pub fn faults(faults: &[(f64, FaultKind)]) -> FaultPlan {
     let faults = faults.iter().map(|&(chance, kind)| Fault { chance, kind }).collect();
-    Tunnel { seed: 7, faults, ..Tunnel::default() }
+    FaultPlan { seed: 7, faults, ..FaultPlan::default() }
 }
 
 fn refusal(code: &str) -> FaultKind {
@@ -67,10 +67,10 @@ const SETTINGS: [&str; 8] =
 
 /// In jumps, in order, and whole: the bytes are right, and each of these faults was met on the way.
 #[track_caller]
-fn check_right(tunnel: Tunnel, met: &[&str]) {
+fn check_right(fault_plan: FaultPlan, met: &[&str]) {
     let place = Place::new();
     let log = place.path().join("requests");
-    let origin = origin(Tunnel { log: Some(log.clone()), ..tunnel });
+    let origin = origin(FaultPlan { log: Some(log.clone()), ..fault_plan });
     place.mounted("s3://bucket", &origin.url(), &SETTINGS);
     let large = truth(BYTES, "large");
     // Past the page cache: each is a request.
@@ -111,7 +111,7 @@ fn answers_that_ask_for_less_and_ranges_that_are_others() {
 
 #[test]
 fn throttling() {
-    check_right(Tunnel { throttle: Some(20.0), ..Tunnel::default() }, &["throttle"]);
+    check_right(FaultPlan { throttle: Some(20.0), ..FaultPlan::default() }, &["throttle"]);
 }
 
 /// What comes of reading a file from its beginning: bytes so far, and the errno that ended it.
@@ -135,7 +135,7 @@ fn an_object_that_is_replaced_is_never_mixed() {
     let truth = truth(BYTES, "large");
     for after in 2..6 {
         let (origin, place) =
-            (origin(Tunnel { replace_after: Some(after), ..Tunnel::default() }), Place::new());
+            (origin(FaultPlan { replace_after: Some(after), ..FaultPlan::default() }), Place::new());
         place.mounted(
             "s3://bucket",
             &origin.url(),
@@ -169,19 +169,19 @@ enum Wrong {
 /// is wrong. When it is well again, so is the mount.
 #[track_caller]
 fn check_error(wrong: Wrong, key: &str, errnos: &[i32], says: &str) {
-    let (first, place) = (origin(Tunnel::default()), Place::new());
+    let (first, place) = (origin(FaultPlan::default()), Place::new());
     let address = first.addresses()[0];
     let settings =
         ["--retries", "1", "--connect-timeout", "200ms", "--stall-timeout", "300ms", "--memory", "32MiB"];
     place.mounted("s3://bucket", &first.url(), &settings);
     assert_eq!(crate::folder::names(&place.mnt()), ["folder", "large", "small"]);
     first.stop().unwrap();
-    let tunnel = |kind| Options { tunnel: faults(&[(1.0, kind)]), ..options() };
+    let fault_plan = |kind| Options { fault_plan: faults(&[(1.0, kind)]), ..options() };
     let keys = Some(("NOBODY".to_owned(), "knows-these-keys".to_owned()));
     let bad = match wrong {
         Wrong::Gone => None,
         Wrong::Locked => Some(origin_at(address, Options { auth: keys, ..options() })),
-        Wrong::Fault(kind) => Some(origin_at(address, tunnel(kind))),
+        Wrong::Fault(kind) => Some(origin_at(address, fault_plan(kind))),
     };
     let truth = truth(if key == "large" { BYTES } else { 100_000 }, key);
     let (read, errno) = read_on(&place.at(key), 64 << 10);
@@ -267,7 +267,7 @@ fn who_waits_for_a_silent_origin_can_be_killed() {
 #[test]
 fn who_waits_for_an_origin_that_is_off_can_be_killed() {
     for close_to_open in [false, true] {
-        let (first, place) = (origin(Tunnel::default()), Place::new());
+        let (first, place) = (origin(FaultPlan::default()), Place::new());
         let address = first.addresses()[0];
         let more = ["--connect-timeout", "10m", "--stall-timeout", "10m", "--close-to-open"];
         place.mounted("s3://bucket", &first.url(), &more[..4 + usize::from(close_to_open)]);

@@ -1,5 +1,5 @@
-//! Who asks: signatures of OSS, versions 1 and 4, in a header or in the query, checked from their public description
-//! and from nothing that signs in this project, so that each proves the other.
+//! Who asks: signatures of OSS, versions 1 and 4, in a header or in the query, checked from their public
+//! description and from nothing that signs in this project, so that each proves the other.
 //!
 //! <https://help.aliyun.com/en/oss/developer-reference/recommend-to-use-signature-version-4> and
 //! <https://help.aliyun.com/en/oss/developer-reference/include-signatures-in-the-authorization-header>
@@ -7,24 +7,24 @@
 mod v1;
 mod v4;
 
-use super::asked::Asked;
 use super::refusal::Refusal;
+use super::request::OssRequest;
 
 /// How far a client's clock may be off.
 const SKEW_S: u64 = 15 * 60;
 
 /// The one pair of keys that is let in. Not `Debug`: it holds a secret.
-pub(super) struct Keys {
+pub(super) struct OssKeys {
     pub access_key: String,
     pub secret_key: String,
 }
 
-/// What a request says of itself, and how it proves it.
+/// The credentials of a request: access key, time and signature.
 struct Claim {
     access_key: String,
     signature: String,
     validity: Validity,
-    version: Version,
+    version: SignatureVersion,
 }
 
 /// When a signature is good.
@@ -35,22 +35,22 @@ enum Validity {
     Between { signed_s: u64, last_s: u64 },
 }
 
-enum Version {
+enum SignatureVersion {
     V1 { date: String },
     V4(v4::Scope),
 }
 
-/// Whether the request comes from who has the keys.
-pub(super) fn check(keys: &Keys, asked: &Asked, now_s: u64) -> Result<(), Refusal> {
-    let claim = claim(asked)?;
+/// Checks that the request is signed with the keys.
+pub(super) fn check(keys: &OssKeys, request: &OssRequest, now_s: u64) -> Result<(), Refusal> {
+    let claim = claim(request)?;
     if claim.access_key != keys.access_key {
         let why = "the access key id is not that of this origin";
         return Err(Refusal::new(403, "InvalidAccessKeyId", why));
     }
     check_time(&claim.validity, now_s)?;
     let signature = match &claim.version {
-        Version::V1 { date } => v1::signature(&keys.secret_key, asked, date),
-        Version::V4(scope) => v4::signature(&keys.secret_key, asked, scope),
+        SignatureVersion::V1 { date } => v1::signature(&keys.secret_key, request, date),
+        SignatureVersion::V4(scope) => v4::signature(&keys.secret_key, request, scope),
     };
     if signature != claim.signature {
         let why =
@@ -60,24 +60,24 @@ pub(super) fn check(keys: &Keys, asked: &Asked, now_s: u64) -> Result<(), Refusa
     Ok(())
 }
 
-/// A URL is good for a week at most, also where nobody looks at its signature.
-pub(super) fn check_expiry(asked: &Asked) -> Result<(), Refusal> {
-    match asked.parameter("x-oss-expires") {
-        Some(_) => v4::expires_s(asked).map(drop),
+/// A URL is valid for a week at most, even at an origin that checks no signatures.
+pub(super) fn check_expiry(request: &OssRequest) -> Result<(), Refusal> {
+    match request.parameter("x-oss-expires") {
+        Some(_) => v4::expires_s(request).map(drop),
         None => Ok(()),
     }
 }
 
-fn claim(asked: &Asked) -> Result<Claim, Refusal> {
-    match asked.header("authorization") {
+fn claim(request: &OssRequest) -> Result<Claim, Refusal> {
+    match request.header("authorization") {
         Some(header) => match header.split_once(' ') {
-            Some((v4::ALGORITHM, rest)) => v4::in_header(asked, rest),
-            Some(("OSS", rest)) => v1::in_header(asked, rest),
+            Some((v4::ALGORITHM, rest)) => v4::in_header(request, rest),
+            Some(("OSS", rest)) => v1::in_header(request, rest),
             _ => Err(malformed("the Authorization header is neither OSS nor OSS4-HMAC-SHA256")
                 .numbered("0002-00000061")),
         },
-        None if asked.parameter("x-oss-credential").is_some() => v4::in_query(asked),
-        None if asked.parameter("OSSAccessKeyId").is_some() => v1::in_query(asked),
+        None if request.parameter("x-oss-credential").is_some() => v4::in_query(request),
+        None if request.parameter("OSSAccessKeyId").is_some() => v1::in_query(request),
         None => {
             Err(Refusal::new(403, "AccessDenied", "the request is not signed, and nobody is let in unsigned"))
         }
@@ -106,10 +106,11 @@ fn malformed(why: impl Into<String>) -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    use super::super::asked::tests::head;
+    use super::super::request::tests::head;
     use super::*;
 
-    /// The signing tests of the Go SDK v2 1.6.1 (`oss/signer/signer_test.go`): the query and headers that all share.
+    /// The signing tests of the Go SDK v2 1.6.1 (`oss/signer/signer_test.go`): the query and headers that all
+    /// share.
     const QUERY: &str = "%2Bparam1=value3&%2Bparam2=&%7Cparam1=value4&%7Cparam2=&param1=value1&param2=";
     const HEADERS: [(&str, &str); 5] = [
         ("x-oss-head1", "value"),
@@ -122,9 +123,9 @@ mod tests {
     /// What is said of a request at a time; an empty code lets it in.
     #[track_caller]
     fn check(line: &str, headers: &[(&str, &str)], now_s: u64, code: &str) {
-        let keys = Keys { access_key: "ak".to_owned(), secret_key: "sk".to_owned() };
-        let asked = Asked::of(&head(line, headers)).unwrap();
-        let said = super::check(&keys, &asked, now_s).err();
+        let keys = OssKeys { access_key: "ak".to_owned(), secret_key: "sk".to_owned() };
+        let request = OssRequest::of(&head(line, headers)).unwrap();
+        let said = super::check(&keys, &request, now_s).err();
         assert_eq!(said.as_ref().map_or("", |refusal| &refusal.code), code, "{line} {said:?}");
     }
 

@@ -1,12 +1,12 @@
-//! Version 1: an HMAC-SHA1 over method, digest, type, date, OSS's own headers and the resource.
+//! SignatureVersion 1: an HMAC-SHA1 over method, digest, type, date, OSS's own headers and the resource.
 
 use flatout_wire::time::parse_http;
 use hmac::{Hmac, KeyInit, Mac};
 use sha1::Sha1;
 
-use super::{Claim, Validity, Version, malformed};
-use crate::oss::asked::Asked;
+use super::{Claim, SignatureVersion, Validity, malformed};
 use crate::oss::refusal::Refusal;
+use crate::oss::request::OssRequest;
 
 /// Query parameters that belong to the resource and are signed with it, beside all that start with `x-oss-`.
 const SIGNED: &[&str] = &[
@@ -77,11 +77,11 @@ const SIGNED: &[&str] = &[
 ];
 
 /// `ACCESS-KEY:SIGNATURE`
-pub(super) fn in_header(asked: &Asked, text: &str) -> Result<Claim, Refusal> {
+pub(super) fn in_header(request: &OssRequest, text: &str) -> Result<Claim, Refusal> {
     let (access_key, signature) =
         text.split_once(':').ok_or_else(|| malformed("the Authorization header is no OSS ID:SIGNATURE"))?;
     // Browsers cannot set Date, so OSS has a header of its own, which comes first.
-    let date = asked.header("x-oss-date").or_else(|| asked.header("date"));
+    let date = request.header("x-oss-date").or_else(|| request.header("date"));
     let unix_s = date.as_deref().and_then(parse_http);
     let (Some(date), Some(unix_s)) = (date, unix_s) else {
         let why = "a signed request has a date as HTTP writes them, in Date or x-oss-date";
@@ -91,12 +91,12 @@ pub(super) fn in_header(asked: &Asked, text: &str) -> Result<Claim, Refusal> {
         access_key: access_key.to_owned(),
         signature: signature.trim().to_owned(),
         validity: Validity::Around { unix_s },
-        version: Version::V1 { date },
+        version: SignatureVersion::V1 { date },
     })
 }
 
-pub(super) fn in_query(asked: &Asked) -> Result<Claim, Refusal> {
-    let text = |name: &str| asked.parameter(name).unwrap_or_default().to_owned();
+pub(super) fn in_query(request: &OssRequest) -> Result<Claim, Refusal> {
+    let text = |name: &str| request.parameter(name).unwrap_or_default().to_owned();
     let date = text("Expires");
     let Ok(unix_s) = date.parse() else {
         return Err(Refusal::new(403, "AccessDenied", "a signed URL has Expires, in Unix seconds")
@@ -107,30 +107,30 @@ pub(super) fn in_query(asked: &Asked) -> Result<Claim, Refusal> {
         signature: text("Signature"),
         // When it was made it does not say.
         validity: Validity::Between { signed_s: 0, last_s: unix_s },
-        version: Version::V1 { date },
+        version: SignatureVersion::V1 { date },
     })
 }
 
-/// `date` is what stands in the place of the date: in a signed URL the time at which it expires.
-pub(super) fn signature(secret_key: &str, asked: &Asked, date: &str) -> String {
+/// `date` takes the place of the date: in a signed URL it is the expiry time.
+pub(super) fn signature(secret_key: &str, request: &OssRequest, date: &str) -> String {
     let mut mac = Hmac::<Sha1>::new_from_slice(secret_key.as_bytes()).expect("HMAC takes keys of any length");
-    mac.update(string_to_sign(asked, date).as_bytes());
+    mac.update(string_to_sign(request, date).as_bytes());
     base64_simd::STANDARD.encode_to_string(mac.finalize().into_bytes())
 }
 
-fn string_to_sign(asked: &Asked, date: &str) -> String {
-    let header = |name: &str| asked.header(name).unwrap_or_default();
+fn string_to_sign(request: &OssRequest, date: &str) -> String {
+    let header = |name: &str| request.header(name).unwrap_or_default();
     let mut names: Vec<&str> =
-        asked.headers.keys().map(|name| name.as_str()).filter(|name| name.starts_with("x-oss-")).collect();
+        request.headers.keys().map(|name| name.as_str()).filter(|name| name.starts_with("x-oss-")).collect();
     names.sort_unstable();
     let own: String = names.iter().map(|name| format!("{name}:{}\n", header(name))).collect();
     let (digest, kind) = (header("content-md5"), header("content-type"));
-    format!("{}\n{digest}\n{kind}\n{date}\n{own}{}", asked.method, resource(asked))
+    format!("{}\n{digest}\n{kind}\n{date}\n{own}{}", request.method, resource(request))
 }
 
 /// `/BUCKET/KEY?SUBRESOURCES`, nothing encoded.
-fn resource(asked: &Asked) -> String {
-    let mut parameters: Vec<&(String, String)> = asked
+fn resource(request: &OssRequest) -> String {
+    let mut parameters: Vec<&(String, String)> = request
         .query
         .iter()
         .filter(|(name, _)| SIGNED.contains(&name.as_str()) || name.starts_with("x-oss-"))
@@ -140,8 +140,8 @@ fn resource(asked: &Asked) -> String {
         .iter()
         .map(|(name, value)| if value.is_empty() { name.clone() } else { format!("{name}={value}") })
         .collect();
-    let bucket = asked.bucket.as_ref().map(|bucket| format!("{bucket}/")).unwrap_or_default();
-    let key = asked.key.as_deref().unwrap_or_default();
+    let bucket = request.bucket.as_ref().map(|bucket| format!("{bucket}/")).unwrap_or_default();
+    let key = request.key.as_deref().unwrap_or_default();
     let query = if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) };
     format!("/{bucket}{key}{query}")
 }

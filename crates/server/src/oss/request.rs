@@ -39,7 +39,8 @@ const SUBRESOURCES: &[&str] = &[
 /// The longest key, in bytes.
 const MAX_KEY_BYTES: usize = 1023;
 
-/// Which dialect a request is in. A signature tells; without one the host or a header of OSS's own.
+/// Whether a request is in OSS's dialect. The signature decides; without one the host, or a header of OSS's
+/// own.
 pub(crate) fn speaks_oss(head: &Parts) -> bool {
     if let Some(scheme) = head.headers.get(AUTHORIZATION) {
         return scheme.as_bytes().starts_with(b"OSS");
@@ -55,19 +56,19 @@ pub(crate) fn speaks_oss(head: &Parts) -> bool {
         || head.headers.keys().any(|header| header.as_str().starts_with("x-oss-"))
 }
 
-/// What a request of either dialect names, whether or not the dialect allows it; a name that is not there is empty.
-pub(crate) struct Named {
+/// Bucket and key of a request in either dialect, valid or not; empty where it names none.
+pub(crate) struct RequestPath {
     pub bucket: String,
     pub key: String,
     /// No query parameter chooses another operation than that of the method.
     pub plain: bool,
 }
 
-impl Named {
-    pub(crate) fn of(head: &Parts) -> Named {
+impl RequestPath {
+    pub(crate) fn of(head: &Parts) -> RequestPath {
         let (bucket, key) = places(head, &host(head));
         let is_other = |name: &str| SUBRESOURCES.iter().any(|other| unescape(name) == other.as_bytes());
-        Named {
+        RequestPath {
             plain: !parameters(head).any(|(name, _)| is_other(name)),
             bucket,
             key: String::from_utf8_lossy(&unescape(key)).into_owned(),
@@ -75,7 +76,7 @@ impl Named {
     }
 }
 
-pub(super) struct Asked {
+pub(super) struct OssRequest {
     pub method: Method,
     /// None asks for the service: the list of buckets.
     pub bucket: Option<String>,
@@ -88,15 +89,15 @@ pub(super) struct Asked {
     pub host: String,
 }
 
-impl Asked {
+impl OssRequest {
     /// Fails on names that OSS does not allow.
-    pub(super) fn of(head: &Parts) -> Result<Asked, Refusal> {
+    pub(super) fn of(head: &Parts) -> Result<OssRequest, Refusal> {
         let host = host(head);
         let (bucket, key) = places(head, &host);
         let bucket = Some(bucket).filter(|bucket| !bucket.is_empty());
         let key = decode(key).ok_or_else(|| invalid_name("the key is not UTF-8"))?;
         if bucket.as_deref().is_some_and(|bucket| !s3s::path::check_bucket_name(bucket)) {
-            return Err(Refusal::new(400, "InvalidBucketName", crate::shelf::BUCKET_RULE));
+            return Err(Refusal::new(400, "InvalidBucketName", crate::backend::BUCKET_RULE));
         }
         if key.len() > MAX_KEY_BYTES {
             return Err(invalid_name("a key has at most 1023 bytes"));
@@ -109,7 +110,7 @@ impl Asked {
             .map(|(name, value)| Some((decoded(name)?, decoded(value)?)))
             .collect::<Option<_>>()
             .ok_or_else(|| Refusal::new(400, "InvalidArgument", "the query is not UTF-8"))?;
-        Ok(Asked {
+        Ok(OssRequest {
             method: head.method.clone(),
             bucket,
             key: Some(key).filter(|key| !key.is_empty()),
@@ -140,7 +141,8 @@ impl Asked {
         (!all.is_empty()).then(|| all.join(","))
     }
 
-    /// The parameter that chooses the operation. A part has `uploadId` and `partNumber`; both mean the upload.
+    /// The parameter that chooses the operation. A part has `uploadId` and `partNumber`; both mean the
+    /// upload.
     pub(super) fn subresource(&self) -> Option<&str> {
         SUBRESOURCES.iter().copied().find(|name| self.parameter(name).is_some())
     }
@@ -182,12 +184,14 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-/// The bucket in a virtual host: `BUCKET.oss-REGION.aliyuncs.com`, `BUCKET.localhost`. Every other host is path style.
+/// The bucket in a virtual host: `BUCKET.oss-REGION.aliyuncs.com`, `BUCKET.localhost`. Every other host is
+/// path style.
 fn bucket_of(name: &str) -> Option<String> {
     let stem = name.strip_suffix(".localhost").or_else(|| name.strip_suffix(".aliyuncs.com"))?;
     let labels: Vec<&str> = stem.split('.').collect();
     let labels = match labels.iter().rposition(|label| label.starts_with("oss-")) {
-        // An accelerator has its zone before the name of the service: BUCKET.cn-beijing-h-internal.oss-data-acc.
+        // An accelerator has its zone before the name of the service:
+        // BUCKET.cn-beijing-h-internal.oss-data-acc.
         Some(at) if labels[at] == "oss-data-acc" => &labels[..at.saturating_sub(1)],
         Some(0) if name.ends_with(".localhost") => &labels[..],
         Some(at) => &labels[..at],
@@ -197,12 +201,12 @@ fn bucket_of(name: &str) -> Option<String> {
     (!labels.is_empty()).then(|| labels.join("."))
 }
 
-/// What percent-encoding stands for. None when it is not UTF-8.
+/// Decodes percent-encoding. None when the result is not UTF-8.
 pub(crate) fn decode(text: &str) -> Option<String> {
     String::from_utf8(unescape(text)).ok()
 }
 
-/// What percent-encoding stands for; a `%` that starts no triple stays.
+/// Decodes percent-encoding; a `%` that starts no triple stays.
 fn unescape(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -281,8 +285,8 @@ pub(super) mod tests {
             ("bucket.cn-beijing-h-internal.oss-data-acc.aliyuncs.com", "/a", Some("bucket"), Some("a")),
             ("cn-beijing-h-internal.oss-data-acc.aliyuncs.com", "/", None, None),
         ] {
-            let asked = Asked::of(&head(&format!("GET {target}"), &[("host", host)])).ok().unwrap();
-            assert_eq!((asked.bucket.as_deref(), asked.key.as_deref()), (bucket, key), "{host} {target}");
+            let request = OssRequest::of(&head(&format!("GET {target}"), &[("host", host)])).ok().unwrap();
+            assert_eq!((request.bucket.as_deref(), request.key.as_deref()), (bucket, key), "{host} {target}");
         }
     }
 
@@ -299,7 +303,7 @@ pub(super) mod tests {
             ("/", "", "", true),
             (&long, "bucket", &long[8..], true),
         ] {
-            let named = Named::of(&head(&format!("GET {target}"), &[]));
+            let named = RequestPath::of(&head(&format!("GET {target}"), &[]));
             assert_eq!(
                 (named.bucket.as_str(), named.key.as_str(), named.plain),
                 (bucket, key, plain),
@@ -316,7 +320,7 @@ pub(super) mod tests {
             ("/bucket/%FF", "InvalidObjectName"),
             (&long, "InvalidObjectName"),
         ] {
-            let refused = Asked::of(&head(&format!("GET {target}"), &[])).err().unwrap();
+            let refused = OssRequest::of(&head(&format!("GET {target}"), &[])).err().unwrap();
             assert_eq!(refused.code, code, "{target}");
         }
     }

@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use flatout_server::{FaultKind, Options, Origin, Store, Tunnel};
+use flatout_server::{FaultKind, FaultPlan, Options, Origin, Store};
 use serde_json::{Value, json};
 
 use super::{always, get, origin};
 use crate::client::{connect, options, send, write_head};
 
-/// The lines, in the order in which their requests came and without these times, when there are as many as that: the last is written when its connection has ended.
+/// The lines, in the order in which their requests came and without these times, when there are as many as
+/// that: the last is written when its connection has ended.
 fn lines(path: &Path, count: usize) -> Vec<Value> {
     let patience = Instant::now() + Duration::from_secs(20);
     loop {
@@ -31,8 +32,8 @@ fn lines(path: &Path, count: usize) -> Vec<Value> {
 fn each_request_has_a_line_with_its_fault() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
-    let tunnel = Tunnel { log: Some(log.clone()), ..always(FaultKind::Truncate) };
-    let (origin, _) = origin(1000, tunnel);
+    let fault_plan = FaultPlan { log: Some(log.clone()), ..always(FaultKind::Truncate) };
+    let (origin, _) = origin(1000, fault_plan);
     let address = origin.addresses()[0];
     let came = get(address, "/bucket/k?X-Amz-Signature=secret", &[("range", "bytes=100-199")]).0.body.len();
     let rest = 100 + came;
@@ -70,8 +71,9 @@ fn each_request_has_a_line_with_its_fault() {
 fn a_client_that_went_away_has_a_line_too() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
-    let tunnel = Tunnel { log: Some(log.clone()), ..always(FaultKind::Stall(Duration::from_secs(3600))) };
-    let (origin, _) = origin(1000, tunnel);
+    let fault_plan =
+        FaultPlan { log: Some(log.clone()), ..always(FaultKind::Stall(Duration::from_secs(3600))) };
+    let (origin, _) = origin(1000, fault_plan);
     for listed in 1..=3 {
         let mut connection = connect(origin.addresses()[0]);
         write_head(&mut connection, "GET", "/bucket/k", &[], 0);
@@ -90,9 +92,9 @@ fn lines_of_many_connections_and_of_two_origins_are_whole() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
     let start = || {
-        let tunnel = Tunnel { log: Some(log.clone()), ..Tunnel::default() };
+        let fault_plan = FaultPlan { log: Some(log.clone()), ..FaultPlan::default() };
         let store = Store::Synthetic(vec![("bucket".to_owned(), "k".repeat(500), 10)], vec![]);
-        Origin::start(Options { tunnel, ..options(store) }).unwrap()
+        Origin::start(Options { fault_plan, ..options(store) }).unwrap()
     };
     let origins = [start(), start()];
     let threads: Vec<_> = (0..8)
@@ -117,9 +119,9 @@ fn lines_of_many_connections_and_of_two_origins_are_whole() {
 fn the_longest_key_of_s3_has_its_fault_and_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let (log, key) = (folder.path().join("log"), "k".repeat(1024));
-    let tunnel = Tunnel { log: Some(log.clone()), ..always(FaultKind::Truncate) };
+    let fault_plan = FaultPlan { log: Some(log.clone()), ..always(FaultKind::Truncate) };
     let store = Store::Synthetic(vec![("bucket".to_owned(), key.clone(), 1000)], vec![]);
-    let origin = Origin::start(Options { tunnel, ..options(store) }).unwrap();
+    let origin = Origin::start(Options { fault_plan, ..options(store) }).unwrap();
     let came = get(origin.addresses()[0], &format!("/bucket/{key}"), &[]).0.body.len();
     let line = &lines(&log, 1)[0];
     assert_eq!((&line["key"], &line["fault"]), (&json!(key), &json!("truncate")));
@@ -128,15 +130,15 @@ fn the_longest_key_of_s3_has_its_fault_and_its_name() {
 
 #[test]
 fn a_log_that_lost_lines_is_told_of_at_the_end() {
-    let tunnel = Tunnel { log: Some("/dev/full".into()), ..Tunnel::default() };
-    let origin = Origin::start(Options { tunnel, ..options(Store::Memory) }).unwrap();
+    let fault_plan = FaultPlan { log: Some("/dev/full".into()), ..FaultPlan::default() };
+    let origin = Origin::start(Options { fault_plan, ..options(Store::Memory) }).unwrap();
     send(origin.addresses()[0], "GET", "/bucket/k", &[], b"").expect(404);
     assert_eq!(origin.stop().unwrap_err().kind(), std::io::ErrorKind::StorageFull);
 }
 
 #[test]
 fn a_log_that_cannot_be_written_is_named() {
-    let tunnel = Tunnel { log: Some("/proc/no/such/log".into()), ..Tunnel::default() };
-    let error = Origin::start(Options { tunnel, ..options(Store::Memory) }).unwrap_err();
+    let fault_plan = FaultPlan { log: Some("/proc/no/such/log".into()), ..FaultPlan::default() };
+    let error = Origin::start(Options { fault_plan, ..options(Store::Memory) }).unwrap_err();
     assert!(error.to_string().contains("/proc/no/such/log"), "{error}");
 }

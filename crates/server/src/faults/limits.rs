@@ -1,4 +1,4 @@
-//! Who is let in: so many requests a second, and each session token for so long.
+//! Limits on access: requests a second, and the lifetime of session tokens.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -10,15 +10,15 @@ use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
 use s3s::HttpResponse;
 
-use super::Tunnel;
+use super::FaultPlan;
 use crate::front::Front;
 use crate::oss::speaks_oss;
 
 /// Where a session token stands: headers and query parameters of both dialects.
 const TOKEN_NAMES: [&str; 3] = ["x-amz-security-token", "x-oss-security-token", "security-token"];
 
-pub(super) struct Admission {
-    throttle: Option<Mutex<Bucket>>,
+pub(super) struct AccessLimits {
+    throttle: Option<Mutex<RequestBudget>>,
     qos_delay: Option<Duration>,
     token_life: Option<Duration>,
     /// When tokens were first used, by a hash that says nothing of them.
@@ -28,55 +28,57 @@ pub(super) struct Admission {
 
 /// Why a request is not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum LimitRefusal {
     Throttled,
     TokenExpired,
 }
 
-impl Admission {
-    pub(super) fn new(tunnel: &Tunnel, now: Instant) -> Admission {
-        Admission {
-            throttle: tunnel.throttle.map(|rate| Mutex::new(Bucket::new(rate, now))),
-            qos_delay: tunnel.qos_delay,
-            token_life: tunnel.expire_token,
+impl AccessLimits {
+    pub(super) fn new(fault_plan: &FaultPlan, now: Instant) -> AccessLimits {
+        AccessLimits {
+            throttle: fault_plan.throttle.map(|rate| Mutex::new(RequestBudget::new(rate, now))),
+            qos_delay: fault_plan.qos_delay,
+            token_life: fault_plan.expire_token,
             tokens: Mutex::default(),
             hasher: RandomState::new(),
         }
     }
 
     /// Requests that are not for an object are not counted.
-    pub(super) fn check(&self, head: &Parts, for_object: bool, now: Instant) -> Result<(), Refused> {
+    pub(super) fn check(&self, head: &Parts, for_object: bool, now: Instant) -> Result<(), LimitRefusal> {
         if let Some(life) = self.token_life
             && let Some(token) = token(head)
         {
             let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
             let first = *tokens.entry(self.hasher.hash_one(token)).or_insert(now);
             if now.saturating_duration_since(first) >= life {
-                return Err(Refused::TokenExpired);
+                return Err(LimitRefusal::TokenExpired);
             }
         }
         match &self.throttle {
             Some(bucket) if for_object => {
                 let mut bucket = bucket.lock().unwrap_or_else(PoisonError::into_inner);
-                if bucket.take(now) { Ok(()) } else { Err(Refused::Throttled) }
+                if bucket.take(now) { Ok(()) } else { Err(LimitRefusal::Throttled) }
             }
             _ => Ok(()),
         }
     }
 
     /// In the words of the dialect that the request is in.
-    pub(super) fn refuse(&self, refused: Refused, front: &Front, head: &Parts) -> HttpResponse {
+    pub(super) fn refuse(&self, refused: LimitRefusal, front: &Front, head: &Parts) -> HttpResponse {
         let (status, code, why) = match (refused, speaks_oss(head)) {
-            (Refused::Throttled, false) => (503, "SlowDown", "Please reduce your request rate."),
-            (Refused::Throttled, true) => {
+            (LimitRefusal::Throttled, false) => (503, "SlowDown", "Please reduce your request rate."),
+            (LimitRefusal::Throttled, true) => {
                 (503, "TotalQpsLimitExceeded", "the requests a second are more than this origin lets in")
             }
-            (Refused::TokenExpired, false) => (400, "ExpiredToken", "The provided token has expired."),
-            (Refused::TokenExpired, true) => (403, "SecurityTokenExpired", "the security token has expired"),
+            (LimitRefusal::TokenExpired, false) => (400, "ExpiredToken", "The provided token has expired."),
+            (LimitRefusal::TokenExpired, true) => {
+                (403, "SecurityTokenExpired", "the security token has expired")
+            }
         };
         let status = StatusCode::from_u16(status).expect("ours are statuses");
         let mut response = front.refuse(head, status, Some(code), why);
-        if let (Refused::Throttled, Some(delay)) = (refused, self.qos_delay) {
+        if let (LimitRefusal::Throttled, Some(delay)) = (refused, self.qos_delay) {
             let delay_ms = HeaderValue::from(delay.as_millis() as u64);
             response.headers_mut().insert("x-oss-qos-delay-time", delay_ms);
         }
@@ -84,12 +86,12 @@ impl Admission {
     }
 }
 
-impl Refused {
+impl LimitRefusal {
     /// As the log has it.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Refused::Throttled => "throttle",
-            Refused::TokenExpired => "expire-token",
+            LimitRefusal::Throttled => "throttle",
+            LimitRefusal::TokenExpired => "expire-token",
         }
     }
 }
@@ -105,15 +107,15 @@ fn token(head: &Parts) -> Option<&[u8]> {
 }
 
 /// A bucket of requests that may come at once: those of a second, and at least one.
-struct Bucket {
+struct RequestBudget {
     per_second: f64,
     left: f64,
     filled: Instant,
 }
 
-impl Bucket {
-    fn new(per_second: f64, now: Instant) -> Bucket {
-        Bucket { per_second, left: per_second.max(1.0), filled: now }
+impl RequestBudget {
+    fn new(per_second: f64, now: Instant) -> RequestBudget {
+        RequestBudget { per_second, left: per_second.max(1.0), filled: now }
     }
 
     fn take(&mut self, now: Instant) -> bool {
@@ -149,7 +151,7 @@ mod tests {
             (1000.0, 100, 3, 300),
         ] {
             let start = Instant::now();
-            let mut bucket = Bucket::new(per_second, start);
+            let mut bucket = RequestBudget::new(per_second, start);
             let times = (0..seconds * asked_a_second)
                 .map(|number| start + Duration::from_secs_f64(f64::from(number) / f64::from(asked_a_second)));
             let let_in = times.filter(|now| bucket.take(*now)).count();
@@ -159,17 +161,13 @@ mod tests {
 
     #[test]
     fn each_token_lives_from_its_first_use() {
-        let tunnel = Tunnel { expire_token: Some(Duration::from_secs(10)), ..Tunnel::default() };
+        let fault_plan = FaultPlan { expire_token: Some(Duration::from_secs(10)), ..FaultPlan::default() };
         let start = Instant::now();
-        let admission = Admission::new(&tunnel, start);
+        let limits = AccessLimits::new(&fault_plan, start);
         let check = |after_s, head: &Parts, expected| {
-            assert_eq!(
-                admission.check(head, true, start + Duration::from_secs(after_s)),
-                expected,
-                "{head:?}"
-            );
+            assert_eq!(limits.check(head, true, start + Duration::from_secs(after_s)), expected, "{head:?}");
         };
-        let expired = Err(Refused::TokenExpired);
+        let expired = Err(LimitRefusal::TokenExpired);
         for (at_s, head) in [
             (0, head("/b/k", &[("x-amz-security-token", "one")])),
             (100, head("/b/k", &[("x-oss-security-token", "two")])),

@@ -1,39 +1,41 @@
-//! The wind tunnel: bad days for whoever talks to an origin, made on purpose and the same each time.
+//! The wind tunnel (docs/wind-tunnel.md): injects faults into responses, reproducibly from a seed.
 //!
-//! [`Passage`] stands between hyper and the front. It asks [`choice`], a pure function, whether an answer meets with a fault,
-//! and which; faults of the body are [`Blown`]'s, and where a connection has to end [`Cue`] tells its socket.
-//! Without a tunnel a connection is served by the front itself, and none of this is on its road.
+//! [`FaultService`] stands between hyper and the front. It asks [`choice`], a pure function, whether an
+//! answer meets with a fault, and which; faults of the body are [`FaultyBody`]'s, and where a connection has
+//! to end [`Signal`] tells its socket. Without a fault plan the front serves connections directly, and none
+//! of this code runs.
 
-mod admission;
-mod blown;
+mod body;
 mod choice;
 mod code;
-mod cue;
+mod limits;
 mod log;
-mod passage;
-mod replaced;
+mod replacing;
+mod service;
+mod signal;
 
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 pub use code::ErrorCode;
-pub(crate) use cue::{Cue, Ending};
-pub(crate) use passage::{Passage, Wind};
-pub(crate) use replaced::Replaced;
+pub(crate) use replacing::ReplacingBackend;
+pub(crate) use service::{FaultInjector, FaultService};
+pub(crate) use signal::{Closer, Signal};
 
-/// What goes wrong at an origin. By default nothing.
+/// The faults that an origin injects. By default none.
 ///
-/// Whether an answer meets with a fault follows from the seed, the object, the last byte that is asked for and how
-/// often that was asked for so far; never from when a request arrives. So a run can be repeated whatever its timing: a body
-/// that is asked for again from where it stopped keeps its last byte, while where it stopped depends on timing.
+/// Whether an answer meets with a fault follows from the seed, the object, the last byte that is asked for
+/// and how often that was asked for so far; never from when a request arrives. So a run can be repeated
+/// whatever its timing: a body that is asked for again from where it stopped keeps its last byte, while where
+/// it stopped depends on timing.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Tunnel {
+pub struct FaultPlan {
     /// The same seed gives the same faults.
     pub seed: u64,
     /// In their order: an answer meets with the first that chance chooses for it, and with no other.
     pub faults: Vec<Fault>,
-    /// Requests for objects that are let in a second; those beyond are told to slow down. This one follows arrival.
+    /// Requests for objects a second; those beyond get a SlowDown. This one depends on arrival times.
     pub throttle: Option<f64>,
     /// For how long OSS says, with those refusals, that it held the request back (`x-oss-qos-delay-time`).
     pub qos_delay: Option<Duration>,
@@ -43,20 +45,20 @@ pub struct Tunnel {
     pub expire_token: Option<Duration>,
     /// Seconds by which the origin's clock is ahead: in Date, and where the times of signatures are checked.
     pub clock: i64,
-    /// A file to which a line of JSON is appended for each request when its answer has ended: see docs/wind-tunnel.md.
-    /// All are there when the origin has stopped.
+    /// A file to which a line of JSON is appended for each request when its answer has ended: see
+    /// docs/wind-tunnel.md. All are there when the origin has stopped.
     pub log: Option<PathBuf>,
 }
 
-impl Tunnel {
-    /// Whether nothing goes wrong: a log alone is kept in the best of weather.
+impl FaultPlan {
+    /// Whether it injects no fault: a log alone is none.
     pub fn is_still(&self) -> bool {
-        *self == Tunnel { seed: self.seed, log: self.log.clone(), ..Tunnel::default() }
+        *self == FaultPlan { seed: self.seed, log: self.log.clone(), ..FaultPlan::default() }
     }
 }
 
-impl fmt::Display for Tunnel {
-    /// What is asked of it, by the names of the flags of `flatout serve`; a log alone is no weather.
+impl fmt::Display for FaultPlan {
+    /// By the names of the flags of `flatout serve`; the log is left out.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut all: Vec<String> = self.faults.iter().map(Fault::to_string).collect();
         all.extend(self.throttle.map(|rate| format!("throttle {rate}/s")));
@@ -76,16 +78,16 @@ pub struct Fault {
     pub kind: FaultKind,
 }
 
-/// What befalls a GET of an object. Where in a body it happens is a chosen fraction of the bytes that are asked for.
+/// A fault of a GET. Its place in the body is a chosen fraction of the requested bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FaultKind {
-    /// Somewhere in the body nothing more comes for so long; then the rest does.
+    /// Somewhere in the body nothing is sent for this time; then the rest is.
     Stall(Duration),
     /// Somewhere in the body the connection is reset.
     Reset,
     /// Somewhere in the body the connection ends in good order.
     Truncate,
-    /// The body comes at so many bytes a second.
+    /// The body is sent at this rate, in bytes a second.
     Slow(u64),
     /// This refusal instead of an answer; HEADs and listings meet with it too.
     Error(ErrorCode),

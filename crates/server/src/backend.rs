@@ -1,4 +1,4 @@
-//! What a store of objects must be able to do; the dialects know no more of it than this.
+//! The interface of a store of objects; the dialects know nothing else of it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,12 +10,13 @@ use hyper::StatusCode;
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 
 use crate::characters::fits;
-use crate::draft::{Draft, Piece};
-use crate::object::{Kept, Kind, Object};
+use crate::draft::{Blob, Draft};
+use crate::object::{Object, ObjectKind, ObjectMetadata};
 use crate::version::Version;
 
-/// A store. Bucket names have been checked by the dialects; keys have not. Calls may block for as long as a disk takes.
-pub(crate) trait Shelf: Send + Sync + 'static {
+/// A store. Bucket names have been checked by the dialects; keys have not. Calls may block for as long as a
+/// disk takes.
+pub(crate) trait Backend: Send + Sync + 'static {
     /// Every bucket by name, with the time of its creation as far as it is known.
     fn buckets(&self) -> S3Result<Vec<(String, SystemTime)>>;
     /// `NoSuchBucket` unless it is there.
@@ -28,20 +29,21 @@ pub(crate) trait Shelf: Send + Sync + 'static {
     fn open(&self, bucket: &str, key: &str) -> S3Result<Object>;
     /// Shows the keys after `after` that start with `prefix`, in the order of their bytes, until `visit` has
     /// enough.
-    fn list(&self, bucket: &str, prefix: &str, after: &str, visit: &mut Visit<'_>) -> S3Result<()>;
+    fn list(&self, bucket: &str, prefix: &str, after: &str, visit: &mut ListVisitor<'_>) -> S3Result<()>;
     /// A place for bytes that will belong to `bucket`/`key`; fails early where publishing could only fail.
     fn draft(&self, bucket: &str, key: &str) -> S3Result<Draft>;
-    /// Puts the pieces, one after the other and at least one, under the key at once. When that fails they are as before.
-    fn publish(&self, bucket: &str, key: &str, pieces: &[&Piece], about: About) -> S3Result<()>;
-    /// Replaces what is kept of an object beside its bytes, which must be there.
-    fn describe(&self, bucket: &str, key: &str, kept: Arc<Kept>) -> S3Result<()>;
+    /// Puts the blobs, one after the other and at least one, under the key at once. When that fails they are
+    /// as before.
+    fn publish(&self, bucket: &str, key: &str, blobs: &[&Blob], about: About) -> S3Result<()>;
+    /// Replaces the metadata of an object, which must exist.
+    fn describe(&self, bucket: &str, key: &str, metadata: Arc<ObjectMetadata>) -> S3Result<()>;
     /// Removes the key; a key that is not there is no error.
     fn delete(&self, bucket: &str, key: &str) -> S3Result<()>;
 }
 
-/// What is published with the bytes.
+/// Metadata and version that are published with the bytes.
 pub(crate) struct About {
-    pub kept: Arc<Kept>,
+    pub metadata: Arc<ObjectMetadata>,
     pub version: Version,
 }
 
@@ -49,34 +51,34 @@ pub(crate) struct About {
 pub const BUCKET_RULE: &str = "bucket names have 3 to 63 lower-case letters, digits, dots and hyphens";
 
 /// One key of a listing.
-pub(crate) struct Listed {
+pub(crate) struct ListedObject {
     pub key: String,
     pub size: u64,
     pub etag: String,
     pub modified: SystemTime,
-    pub kind: Kind,
+    pub kind: ObjectKind,
     pub storage_class: Option<String>,
 }
 
-/// What a listing does with a key, and what it wants to see next.
-pub(crate) type Visit<'a> = dyn FnMut(Listed) -> Next + 'a;
+/// Takes each key of a listing, and says how the listing goes on.
+pub(crate) type ListVisitor<'a> = dyn FnMut(ListedObject) -> ListStep + 'a;
 
-/// What comes after a key.
+/// How a listing goes on after a key.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum ListStep {
     More,
     /// Leave out the keys that start with this.
     Skip(String),
     Stop,
 }
 
-/// Answers [`Shelf::list`] from a sorted map.
+/// Answers [`Backend::list`] from a sorted map.
 pub(crate) fn list_map<T>(
     map: &BTreeMap<String, T>,
     prefix: &str,
     after: &str,
-    listed: impl Fn(&str, &T) -> Listed,
-    visit: &mut Visit<'_>,
+    listed: impl Fn(&str, &T) -> ListedObject,
+    visit: &mut ListVisitor<'_>,
 ) {
     let mut skip = None::<String>;
     let start = if after >= prefix { Bound::Excluded(after) } else { Bound::Included(prefix) };
@@ -88,9 +90,9 @@ pub(crate) fn list_map<T>(
             continue;
         }
         match visit(listed(key, value)) {
-            Next::More => {}
-            Next::Stop => return,
-            Next::Skip(folded) => {
+            ListStep::More => {}
+            ListStep::Stop => return,
+            ListStep::Skip(folded) => {
                 // Jumps over nearly all of them; what follows the last character there is is left out above.
                 let end = format!("{folded}\u{10ffff}");
                 keys = map.range::<str, _>((Bound::Excluded(end.as_str()), Bound::Unbounded));
@@ -100,7 +102,8 @@ pub(crate) fn list_map<T>(
     }
 }
 
-/// An error of the disk: `InternalError` with what it came to, or when the disk is full `XMinioStorageFull`, as MinIO says it.
+/// An error of the disk: `InternalError` with what it came to, or when the disk is full `XMinioStorageFull`,
+/// as MinIO says it.
 pub(crate) fn disk_failed(what: &str, error: &io::Error) -> S3Error {
     if !matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
         return s3_error!(InternalError, "{what}: {error}");

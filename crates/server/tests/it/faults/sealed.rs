@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 
-use flatout_server::{FaultKind, Identity, Options, Origin, Store, Tunnel};
+use flatout_server::{FaultKind, FaultPlan, Identity, Options, Origin, Store};
 use tokio_rustls::rustls::{ClientConnection, StreamOwned, pki_types::ServerName, version::TLS13};
 
 use super::always;
@@ -12,14 +12,14 @@ use crate::tls::{client, trusted};
 const SIZE: usize = 3_000_001;
 
 /// One GET of an object in a file, and how its connection ended.
-fn get(tunnel: Tunnel) -> (Answer, Option<ErrorKind>, Vec<u8>) {
+fn get(fault_plan: FaultPlan) -> (Answer, Option<ErrorKind>, Vec<u8>) {
     let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     std::fs::create_dir(root.path().join("bucket")).unwrap();
     let bytes = crate::client::bytes("sealed", SIZE);
     std::fs::write(root.path().join("bucket/k"), &bytes).unwrap();
     let (identity, authority) = Identity::for_this_run(&[]).unwrap();
     let store = Store::Root(root.path().to_owned());
-    let origin = Origin::start(Options { tls: Some(identity), tunnel, ..options(store) }).unwrap();
+    let origin = Origin::start(Options { tls: Some(identity), fault_plan, ..options(store) }).unwrap();
     let config = client(&trusted(&authority), &TLS13);
     let session = ClientConnection::new(config, ServerName::try_from("localhost").unwrap()).unwrap();
     let mut stream = StreamOwned::new(session, connect(origin.addresses()[0]));

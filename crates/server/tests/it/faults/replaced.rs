@@ -1,6 +1,6 @@
 //! Objects that change while they are read.
 
-use flatout_server::Tunnel;
+use flatout_server::FaultPlan;
 
 use super::{DIALECTS, each_store, get};
 use crate::client::{crc64nvme, send};
@@ -9,8 +9,8 @@ const SIZE: usize = 300_000;
 
 #[test]
 fn from_a_certain_get_on_an_object_is_another_for_everybody() {
-    let tunnel = Tunnel { replace_after: Some(3), ..Tunnel::default() };
-    each_store(SIZE, &tunnel, |address, bytes| {
+    let fault_plan = FaultPlan { replace_after: Some(3), ..FaultPlan::default() };
+    each_store(SIZE, &fault_plan, |address, bytes| {
         let etag = |dialect| {
             let head = send(address, "HEAD", "/bucket/k", dialect, b"").expect(200);
             head.header("etag").unwrap().to_owned()
@@ -41,8 +41,9 @@ fn from_a_certain_get_on_an_object_is_another_for_everybody() {
 
 #[test]
 fn what_is_written_is_there_as_it_was_written() {
-    let tunnel = Tunnel { replace_after: Some(1), ..Tunnel::default() };
-    let options = flatout_server::Options { tunnel, ..crate::client::options(flatout_server::Store::Memory) };
+    let fault_plan = FaultPlan { replace_after: Some(1), ..FaultPlan::default() };
+    let options =
+        flatout_server::Options { fault_plan, ..crate::client::options(flatout_server::Store::Memory) };
     let origin = flatout_server::Origin::start(options).unwrap();
     let address = origin.addresses()[0];
     send(address, "PUT", "/bucket", &[], b"").expect(200);

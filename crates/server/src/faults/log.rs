@@ -8,23 +8,23 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-/// Where lines go; without a file nowhere.
-pub(super) struct Log {
+/// The file that records are appended to, if one is set.
+pub(super) struct RequestLog {
     file: Option<File>,
     start: Instant,
     /// Why a line is missing.
     failure: Mutex<Option<io::Error>>,
 }
 
-impl Log {
-    pub(super) fn open(path: Option<&Path>) -> io::Result<Log> {
+impl RequestLog {
+    pub(super) fn open(path: Option<&Path>) -> io::Result<RequestLog> {
         let named = |error: io::Error, path: &Path| {
             let text = format!("log: {}: {error}", path.display());
             io::Error::new(error.kind(), text)
         };
         let open = |path: &Path| OpenOptions::new().append(true).create(true).open(path);
         let file = path.map(|path| open(path).map_err(|error| named(error, path))).transpose()?;
-        Ok(Log { file, start: Instant::now(), failure: Mutex::default() })
+        Ok(RequestLog { file, start: Instant::now(), failure: Mutex::default() })
     }
 
     pub(super) fn is_kept(&self) -> bool {
@@ -32,9 +32,9 @@ impl Log {
     }
 
     /// One call a line: the kernel appends it whole.
-    fn write(&self, line: &Line) {
+    fn write(&self, record: &RequestRecord) {
         let Some(mut file) = self.file.as_ref() else { return };
-        let mut text = serde_json::to_vec(line).expect("a line is a map with text for keys");
+        let mut text = serde_json::to_vec(record).expect("a line is a map with text for keys");
         text.push(b'\n');
         if let Err(error) = file.write_all(&text) {
             self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
@@ -50,9 +50,9 @@ impl Log {
     }
 }
 
-/// What is written of a request.
+/// The record of a request, one line of JSON.
 #[derive(Serialize)]
-pub(super) struct Line {
+pub(super) struct RequestRecord {
     /// When it came, in seconds since the origin started.
     t_s: f64,
     pub method: String,
@@ -63,7 +63,7 @@ pub(super) struct Line {
     /// How often this last byte of this key has been asked for, with this time; 0 where chance was not asked.
     pub attempt: u64,
     pub fault: Option<&'static str>,
-    /// None where nobody waited for an answer.
+    /// None when the client went away before the response.
     pub status: Option<u16>,
     /// Of the body, as far as they were handed to the connection.
     pub bytes: u64,
@@ -71,17 +71,17 @@ pub(super) struct Line {
     pub listener: usize,
 }
 
-/// The line of a request, which is written when this is dropped: with the body of its answer, or before.
-pub(super) struct Entry {
-    log: Arc<Log>,
-    pub line: Line,
+/// A record that is written when this is dropped: with the body of the response, or before.
+pub(super) struct PendingRecord {
+    log: Arc<RequestLog>,
+    pub record: RequestRecord,
 }
 
-impl Entry {
-    pub(super) fn new(log: Arc<Log>, method: String, listener: usize) -> Entry {
+impl PendingRecord {
+    pub(super) fn new(log: Arc<RequestLog>, method: String, listener: usize) -> PendingRecord {
         let t_s = log.start.elapsed().as_secs_f64();
         let (bucket, key) = (String::new(), String::new());
-        let line = Line {
+        let record = RequestRecord {
             t_s,
             method,
             bucket,
@@ -93,12 +93,12 @@ impl Entry {
             bytes: 0,
             listener,
         };
-        Entry { log, line }
+        PendingRecord { log, record }
     }
 }
 
-impl Drop for Entry {
+impl Drop for PendingRecord {
     fn drop(&mut self) {
-        self.log.write(&self.line);
+        self.log.write(&self.record);
     }
 }

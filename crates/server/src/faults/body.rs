@@ -1,4 +1,4 @@
-//! The body of an answer as the tunnel lets it through.
+//! The body of a response with an injected fault.
 
 use std::os::unix::fs::FileExt;
 use std::pin::Pin;
@@ -10,22 +10,22 @@ use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use s3s::{Body, StdError};
 
-use super::cue::{Act, Cue};
-use super::log::Entry;
+use super::log::PendingRecord;
+use super::signal::{ConnectionAction, Signal};
 use crate::alarm::Alarm;
+use crate::placeholder::file_behind;
 use crate::rate::Rate;
-use crate::stand_in::meaning;
 
-/// What happens to a body.
-pub(super) enum Fate {
-    /// All that is left of it passes.
+/// The fault that a body meets with.
+pub(super) enum BodyFault {
+    /// The rest passes unchanged.
     Pass,
     /// From this byte on nothing comes for a while.
     Stall { at: u64, time: Duration },
-    /// It stalls until then.
+    /// The stall has begun and ends then.
     Wait { until: Instant },
     /// Before this byte the connection ends.
-    End { at: u64, act: Act },
+    End { at: u64, action: ConnectionAction },
     /// One bit of this byte is another.
     Flip { at: u64, bit: u8 },
     /// It comes at a rate; booked are bytes that may pass from their time on.
@@ -33,57 +33,62 @@ pub(super) enum Fate {
 }
 
 /// A body on its way to hyper. Frames are cut, never copied: those that stand in for a file go on doing so.
-pub(super) struct Blown {
+pub(super) struct FaultyBody {
     body: Body,
-    fate: Fate,
+    body_fault: BodyFault,
     passed: u64,
-    /// What is left of a frame that was cut.
+    /// The rest of a frame that was cut.
     rest: Bytes,
-    cue: Arc<Cue>,
+    signal: Arc<Signal>,
     alarm: Alarm,
-    entry: Entry,
+    entry: PendingRecord,
 }
 
-impl Blown {
-    pub(super) fn new(body: Body, fate: Fate, cue: Arc<Cue>, entry: Entry) -> Blown {
-        Blown { body, fate, passed: 0, rest: Bytes::new(), cue, alarm: Alarm::default(), entry }
+impl FaultyBody {
+    pub(super) fn new(
+        body: Body,
+        body_fault: BodyFault,
+        signal: Arc<Signal>,
+        entry: PendingRecord,
+    ) -> FaultyBody {
+        FaultyBody { body, body_fault, passed: 0, rest: Bytes::new(), signal, alarm: Alarm::default(), entry }
     }
 
-    /// The next bytes of what the fate leaves of `rest`, which is not empty.
+    /// The next bytes of `rest`, which is not empty, after the fault was applied.
     fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<Bytes>> {
         loop {
             let all = self.rest.len();
             let before = |at: u64| usize::try_from(at - self.passed).unwrap_or(usize::MAX).min(all);
-            match &mut self.fate {
-                Fate::Pass => return self.pass(all),
-                Fate::Stall { at, .. } | Fate::End { at, .. } | Fate::Flip { at, .. }
+            match &mut self.body_fault {
+                BodyFault::Pass => return self.pass(all),
+                BodyFault::Stall { at, .. } | BodyFault::End { at, .. } | BodyFault::Flip { at, .. }
                     if *at > self.passed =>
                 {
                     let bytes = before(*at);
                     return self.pass(bytes);
                 }
-                Fate::Stall { time, .. } => {
-                    self.cue.give(Act::Watch);
-                    self.fate = Fate::Wait { until: Instant::now() + *time };
+                BodyFault::Stall { time, .. } => {
+                    self.signal.send(ConnectionAction::Watch);
+                    self.body_fault = BodyFault::Wait { until: Instant::now() + *time };
                 }
-                Fate::Wait { until } => {
+                BodyFault::Wait { until } => {
                     ready!(self.alarm.poll(*until, cx));
-                    self.cue.give(Act::GoOn);
-                    self.fate = Fate::Pass;
+                    self.signal.send(ConnectionAction::GoOn);
+                    self.body_fault = BodyFault::Pass;
                 }
-                Fate::End { act, .. } => {
-                    self.cue.give(*act);
+                BodyFault::End { action, .. } => {
+                    self.signal.send(*action);
                     // The socket sees to it when hyper flushes what it has, which it does next.
                     return Poll::Pending;
                 }
-                Fate::Flip { bit, .. } => {
+                BodyFault::Flip { bit, .. } => {
                     let byte = byte(&self.rest)? ^ (1 << *bit);
-                    self.fate = Fate::Pass;
+                    self.body_fault = BodyFault::Pass;
                     self.rest.split_to(1).clear();
                     self.count(1);
                     return Poll::Ready(Ok(Bytes::copy_from_slice(&[byte])));
                 }
-                Fate::Slow { rate, booked } => {
+                BodyFault::Slow { rate, booked } => {
                     let (bytes, from) = *booked.get_or_insert_with(|| {
                         let now = Instant::now();
                         let bytes = rate.grain(all, now);
@@ -105,19 +110,19 @@ impl Blown {
 
     fn count(&mut self, bytes: usize) {
         self.passed += bytes as u64;
-        self.entry.line.bytes = self.passed;
+        self.entry.record.bytes = self.passed;
     }
 }
 
 /// The first byte of a frame, or of the file that it stands for.
 fn byte(frame: &[u8]) -> std::io::Result<u8> {
-    let Some((file, offset)) = meaning(frame) else { return Ok(frame[0]) };
+    let Some((file, offset)) = file_behind(frame) else { return Ok(frame[0]) };
     let mut byte = [0];
     file.read_exact_at(&mut byte, offset)?;
     Ok(byte[0])
 }
 
-impl hyper::body::Body for Blown {
+impl hyper::body::Body for FaultyBody {
     type Data = Bytes;
     type Error = StdError;
 

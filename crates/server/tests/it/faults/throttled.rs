@@ -2,17 +2,20 @@
 
 use std::time::Duration;
 
-use flatout_server::Tunnel;
+use flatout_server::FaultPlan;
 
 use super::{OSS, S3, origin};
 use crate::client::send;
 
 #[test]
 fn too_many_requests_are_told_to_slow_down() {
-    let tunnel =
-        Tunnel { throttle: Some(0.001), qos_delay: Some(Duration::from_millis(250)), ..Tunnel::default() };
+    let fault_plan = FaultPlan {
+        throttle: Some(0.001),
+        qos_delay: Some(Duration::from_millis(250)),
+        ..FaultPlan::default()
+    };
     for (dialect, code) in [(S3, "SlowDown"), (OSS, "TotalQpsLimitExceeded")] {
-        let (origin, bytes) = origin(100, tunnel.clone());
+        let (origin, bytes) = origin(100, fault_plan.clone());
         let address = origin.addresses()[0];
         assert_eq!(send(address, "GET", "/bucket/k", dialect, b"").expect(200).body, bytes);
         for method in ["GET", "PUT", "DELETE"] {
@@ -29,8 +32,8 @@ fn too_many_requests_are_told_to_slow_down() {
 
 #[test]
 fn a_token_is_taken_for_a_while() {
-    let tunnel = Tunnel { expire_token: Some(Duration::from_millis(400)), ..Tunnel::default() };
-    let (origin, _) = origin(100, tunnel);
+    let fault_plan = FaultPlan { expire_token: Some(Duration::from_millis(400)), ..FaultPlan::default() };
+    let (origin, _) = origin(100, fault_plan);
     let address = origin.addresses()[0];
     for (dialect, header, status, code) in [
         (S3, "x-amz-security-token", 400, "ExpiredToken"),

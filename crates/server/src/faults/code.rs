@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use hyper::StatusCode;
 
-/// A refusal by its code, as S3 and OSS write it, or by a bare status, as a proxy before them answers: without a document.
+/// A refusal by its code, as S3 and OSS write it, or by a bare status, as a proxy before them answers:
+/// without a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorCode {
     pub(super) status: StatusCode,
@@ -54,7 +55,8 @@ fn numbered(text: &str) -> Result<ErrorCode, String> {
 impl FromStr for ErrorCode {
     type Err = String;
 
-    /// A code, in letters of either case, or a number from 400 to 599. The error names the codes that are meant perhaps.
+    /// A code, in letters of either case, or a number from 400 to 599. The error names the codes that are
+    /// meant perhaps.
     fn from_str(text: &str) -> Result<ErrorCode, String> {
         if text.starts_with(|first: char| first.is_ascii_digit()) {
             return numbered(text);
@@ -66,7 +68,7 @@ impl FromStr for ErrorCode {
     }
 }
 
-/// All codes, those first that share most pairs of letters with what was typed.
+/// All codes, those first that share most pairs of letters with the argument.
 fn nearest(typed: &str) -> Vec<&'static str> {
     let pairs = |text: &str| {
         text.to_ascii_lowercase().into_bytes().windows(2).map(<[u8]>::to_vec).collect::<Vec<_>>()

@@ -1,34 +1,34 @@
-//! Which fault an answer meets with: a pure function of the seed, what is asked for and how often it was so far.
+//! Chooses the fault of a response: a pure function of the seed, the request and its number of attempts.
 
 use super::{Fault, FaultKind};
 
-/// What is asked for, as a number: the same for every attempt at the same last byte.
+/// A hash of the request: equal for every attempt at the same last byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Subject(u64);
+pub(super) struct RequestHash(u64);
 
-impl Subject {
+impl RequestHash {
     /// `last` is the last byte of the range that is asked for, where there is one.
-    pub(super) fn new(operation: &str, bucket: &str, key: &str, last: Option<u64>) -> Subject {
+    pub(super) fn new(operation: &str, bucket: &str, key: &str, last: Option<u64>) -> RequestHash {
         // FNV-1a; what separates the names is in no UTF-8.
         let names = [operation, bucket, key];
         let bytes = names.iter().flat_map(|name| name.bytes().chain([0xff]));
         let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
         });
-        Subject(mix(hash, last.map_or(0, |last| last + 1)))
+        RequestHash(mix(hash, last.map_or(0, |last| last + 1)))
     }
 }
 
 /// A fault that was chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Chosen {
+pub(super) struct ChosenFault {
     pub kind: FaultKind,
     /// Where in the body it happens: from 0 to just below 1.
     pub fraction: f64,
 }
 
-impl Chosen {
-    /// The byte of a body of so many at which it happens: one that is there, unless the body is empty.
+impl ChosenFault {
+    /// The byte of a body of `bytes` at which it happens: within the body, unless that is empty.
     pub(super) fn at(&self, bytes: u64) -> u64 {
         ((bytes as f64 * self.fraction) as u64).min(bytes.saturating_sub(1))
     }
@@ -38,14 +38,14 @@ impl Chosen {
 pub(super) fn choose(
     seed: u64,
     faults: &[Fault],
-    subject: Subject,
+    hash: RequestHash,
     attempt: u64,
     fits: impl Fn(FaultKind) -> bool,
-) -> Option<Chosen> {
+) -> Option<ChosenFault> {
     faults.iter().enumerate().filter(|(_, fault)| fits(fault.kind)).find_map(|(place, fault)| {
-        let drawn = mix(mix(mix(seed, place as u64), subject.0), attempt);
+        let drawn = mix(mix(mix(seed, place as u64), hash.0), attempt);
         let chosen = fraction(drawn) < fault.chance;
-        chosen.then(|| Chosen { kind: fault.kind, fraction: fraction(mix(drawn, 1)) })
+        chosen.then(|| ChosenFault { kind: fault.kind, fraction: fraction(mix(drawn, 1)) })
     })
 }
 
@@ -71,21 +71,21 @@ mod tests {
         chances.iter().zip(kinds).map(|(chance, kind)| Fault { chance: *chance, kind }).collect()
     }
 
-    fn get(key: &str, last: u64) -> Subject {
-        Subject::new("get", "bucket", key, Some(last))
+    fn get(key: &str, last: u64) -> RequestHash {
+        RequestHash::new("get", "bucket", key, Some(last))
     }
 
-    fn chosen(seed: u64, faults: &[Fault], subject: Subject, attempt: u64) -> Option<Chosen> {
-        choose(seed, faults, subject, attempt, |_| true)
+    fn chosen(seed: u64, faults: &[Fault], hash: RequestHash, attempt: u64) -> Option<ChosenFault> {
+        choose(seed, faults, hash, attempt, |_| true)
     }
 
     #[test]
     fn the_same_is_chosen_for_the_same_and_something_else_for_anything_else() {
         let half = faults(&[0.5]);
         // 64 attempts at each, as bits: two that differ in anything agree in all by a chance of 2^-64.
-        let course = |seed, subject| {
+        let course = |seed, hash| {
             (1..=64).fold(0_u64, |bits, attempt| {
-                bits << 1 | u64::from(chosen(seed, &half, subject, attempt).is_some())
+                bits << 1 | u64::from(chosen(seed, &half, hash, attempt).is_some())
             })
         };
         let others = [
@@ -93,10 +93,10 @@ mod tests {
             course(2, get("k", 9)),
             course(1, get("l", 9)),
             course(1, get("k", 8)),
-            course(1, Subject::new("head", "bucket", "k", Some(9))),
-            course(1, Subject::new("get", "other", "k", Some(9))),
-            course(1, Subject::new("get", "bucket", "k", None)),
-            course(1, Subject::new("get", "bucketk", "", Some(9))),
+            course(1, RequestHash::new("head", "bucket", "k", Some(9))),
+            course(1, RequestHash::new("get", "other", "k", Some(9))),
+            course(1, RequestHash::new("get", "bucket", "k", None)),
+            course(1, RequestHash::new("get", "bucketk", "", Some(9))),
         ];
         for (at, one) in others.iter().enumerate() {
             assert!(!others[..at].contains(one), "{at}");
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(course(1, get("k", 9)), others[0]);
     }
 
-    /// What was chosen in a release must stay so: seeds are written into bug reports.
+    /// The choices of a release must not change: bug reports name seeds.
     #[test]
     fn a_seed_means_the_same_in_every_version() {
         let all: Vec<u32> = (1..=8)
@@ -151,7 +151,7 @@ mod tests {
         // Nothing here knows where it starts; the place in what is left is the same fraction of it.
         let chosen = chosen(3, &faults(&[1.0]), get("k", 999), 1).unwrap();
         assert!(chosen.at(1000) < 1000 && chosen.at(1) == 0 && chosen.at(0) == 0);
-        assert_eq!(Chosen { fraction: 0.999_999_999_999_999_9, ..chosen }.at(1 << 60), (1 << 60) - 128);
+        assert_eq!(ChosenFault { fraction: 0.999_999_999_999_999_9, ..chosen }.at(1 << 60), (1 << 60) - 128);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! What a body tells the socket of its connection: hyper knows no way to end one in the middle of an answer.
+//! Signals from a body to the socket of its connection: hyper cannot end a connection in the middle of a
+//! response.
 
 use std::io;
 use std::sync::Arc;
@@ -14,10 +15,10 @@ use crate::stream::Stream;
 /// How long a client has to take what was sent before a reset, which makes the kernel forget it.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What is to become of a connection when all that was written has gone out.
+/// The action on a connection once everything that was written has been sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Act {
+pub(super) enum ConnectionAction {
     GoOn,
     /// Nothing is sent for a while: notice when the client goes away meanwhile.
     Watch,
@@ -25,47 +26,47 @@ pub(super) enum Act {
     Close,
 }
 
-/// One for each connection in the tunnel: its bodies give it, its socket takes it.
+/// One for each connection that may meet with faults: its bodies send it, its socket acts on it.
 #[derive(Debug, Default)]
-pub(crate) struct Cue(AtomicU8);
+pub(crate) struct Signal(AtomicU8);
 
-impl Cue {
-    pub(super) fn give(&self, act: Act) {
-        self.0.store(act as u8, Ordering::Relaxed);
+impl Signal {
+    pub(super) fn send(&self, action: ConnectionAction) {
+        self.0.store(action as u8, Ordering::Relaxed);
     }
 
-    fn act(&self) -> Act {
+    fn action(&self) -> ConnectionAction {
         let given = self.0.load(Ordering::Relaxed);
-        let acts = [Act::Watch, Act::Reset, Act::Close];
-        acts.into_iter().find(|act| *act as u8 == given).unwrap_or(Act::GoOn)
+        let actions = [ConnectionAction::Watch, ConnectionAction::Reset, ConnectionAction::Close];
+        actions.into_iter().find(|action| *action as u8 == given).unwrap_or(ConnectionAction::GoOn)
     }
 }
 
-/// The socket's side of a cue.
-pub(crate) struct Ending {
-    cue: Arc<Cue>,
+/// The socket's side of a [`Signal`]: ends the connection when it says so.
+pub(crate) struct Closer {
+    signal: Arc<Signal>,
     /// When a reset is due.
     reset: Option<Instant>,
     alarm: Alarm,
 }
 
-impl Ending {
-    pub(crate) fn new(cue: Arc<Cue>) -> Ending {
-        Ending { cue, reset: None, alarm: Alarm::default() }
+impl Closer {
+    pub(crate) fn new(signal: Arc<Signal>) -> Closer {
+        Closer { signal, reset: None, alarm: Alarm::default() }
     }
 
-    /// What the socket does when it has flushed: an error ends the connection.
+    /// Called by the socket when it has flushed. An error ends the connection.
     pub(crate) fn poll(&mut self, stream: &mut Stream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.cue.act() {
-            Act::GoOn => Poll::Ready(Ok(())),
-            Act::Watch => poll_watch(stream, cx),
-            Act::Reset => {
+        match self.signal.action() {
+            ConnectionAction::GoOn => Poll::Ready(Ok(())),
+            ConnectionAction::Watch => poll_watch(stream, cx),
+            ConnectionAction::Reset => {
                 ready!(self.alarm.poll(*self.reset.get_or_insert_with(|| Instant::now() + PAUSE), cx));
                 // Closing a socket that does not linger sends RST.
                 socket2::SockRef::from(stream.tcp()).set_linger(Some(Duration::ZERO))?;
                 Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()))
             }
-            Act::Close => {
+            ConnectionAction::Close => {
                 ready!(stream.poll_shutdown(cx))?;
                 Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()))
             }
@@ -73,7 +74,7 @@ impl Ending {
     }
 }
 
-/// An error when the client has gone; nobody else reads while an answer is sent.
+/// An error when the client has gone. Nothing else reads from the socket while a response is sent.
 fn poll_watch(stream: &mut Stream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
     let mut byte = [0];
     match stream.tcp().poll_peek(cx, &mut ReadBuf::new(&mut byte)) {

@@ -110,8 +110,8 @@ fn a_wrong_range_says_what_it_is_and_is_what_it_says() {
 fn the_same_seed_spoils_the_same_parts_in_any_order() {
     let part = SIZE / 50;
     let spoilt = |seed: u64, order: &dyn Fn(usize) -> usize| {
-        let tunnel = flatout_server::Tunnel { seed, ..super::sometimes(0.3, FaultKind::Truncate) };
-        let (origin, bytes) = origin(SIZE, tunnel);
+        let fault_plan = flatout_server::FaultPlan { seed, ..super::sometimes(0.3, FaultKind::Truncate) };
+        let (origin, bytes) = origin(SIZE, fault_plan);
         let mut lengths = vec![0; 50];
         for number in (0..50).map(order) {
             let range = range(number * part, (number + 1) * part - 1);
@@ -130,7 +130,8 @@ fn the_same_seed_spoils_the_same_parts_in_any_order() {
 
 #[test]
 fn an_attempt_that_goes_on_where_one_stopped_counts_as_the_next_of_the_same() {
-    // Two clients, an origin each: one keeps what came, the other starts afresh. They meet with the same faults.
+    // Two clients, an origin each: one keeps what came, the other starts afresh. They meet with the same
+    // faults.
     let attempts = |keeps: bool| {
         let (origin, bytes) = origin(SIZE, super::sometimes(0.6, FaultKind::Reset));
         [1, 2, 3, 4, 5, 6].map(|before_end| {

@@ -1,8 +1,9 @@
 //! Unfinished multipart uploads as files, so that they outlive the origin.
 //!
-//! `ROOT/.flatout/uploads/ORIGIN/ID/about` says what the upload is for; `NUMBER-TIME` are the bytes of a part, and
-//! `NUMBER-TIME.note`, written after them, makes the part count. Of several of one number the latest counts. An origin
-//! holds the lock of its folder; the next one takes up what lies in folders that nobody holds.
+//! `ROOT/.flatout/uploads/ORIGIN/ID/about` says what the upload is for; `NUMBER-TIME` are the bytes of a
+//! part, and `NUMBER-TIME.note`, written after them, makes the part count. Of several of one number the
+//! latest counts. An origin holds the lock of its folder; the next one takes up the uploads in folders
+//! without a lock.
 
 use std::fs::File;
 use std::io;
@@ -12,43 +13,43 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::FlockOperation;
 
-use super::notes::Lines;
+use super::notes::NotesText;
 use super::{OWN, write_whole};
 use crate::crcs::Crcs;
-use crate::draft::{Piece, Place, at, hex};
-use crate::object::Kept;
-use crate::sums::{Algorithm, Span};
+use crate::draft::{Blob, BlobPlace, at, hex};
+use crate::object::ObjectMetadata;
+use crate::sums::{ChecksumScope, SumAlgorithm};
 use crate::uploads::{Upload, UploadedPart};
 use crate::version::Version;
 
 /// The uploads of one origin over a root; there may be other origins.
-pub(crate) struct Ledger {
+pub(crate) struct UploadStore {
     /// Of all origins. Its lock is held while the folder of one is made or taken over.
     folder: PathBuf,
     /// From the first upload on.
-    own: Mutex<Option<Own>>,
+    own: Mutex<Option<OriginFolder>>,
 }
 
 /// The folder of an origin. Where directories cannot be locked, as on NFS, nobody takes it over.
-struct Own {
+struct OriginFolder {
     folder: PathBuf,
     _lock: File,
 }
 
-impl Drop for Own {
+impl Drop for OriginFolder {
     fn drop(&mut self) {
         // It stays while there are uploads in it.
         let _ = std::fs::remove_dir(&self.folder);
     }
 }
 
-impl Ledger {
-    pub(crate) fn new(root: &Path) -> Ledger {
-        Ledger { folder: root.join(OWN).join("uploads"), own: Mutex::default() }
+impl UploadStore {
+    pub(crate) fn new(root: &Path) -> UploadStore {
+        UploadStore { folder: root.join(OWN).join("uploads"), own: Mutex::default() }
     }
 
-    /// The uploads that earlier origins left, by id, which are this one's now. What is no upload is removed; where the
-    /// origin may not write, nothing is taken up.
+    /// The uploads that earlier origins left, by id, which are this one's now. What is no upload is removed;
+    /// where the origin may not write, nothing is taken up.
     pub(crate) fn load(&self) -> io::Result<Vec<(String, Upload)>> {
         let all = match File::open(&self.folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -96,7 +97,7 @@ impl Ledger {
             }
             let lock = File::open(&folder)?;
             let _ = rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive);
-            *own = Some(Own { folder: folder.clone(), _lock: lock });
+            *own = Some(OriginFolder { folder: folder.clone(), _lock: lock });
             return Ok(folder);
         }
         unreachable!("there is always a next number")
@@ -113,18 +114,18 @@ impl Ledger {
     }
 
     pub(crate) fn begin(&self, id: &str, upload: &Upload) -> io::Result<()> {
-        let mut lines = Lines(String::new());
+        let mut lines = NotesText(String::new());
         lines.add("bucket", &upload.bucket);
         lines.add("key", &upload.key);
         lines.add("started", &since_1970(upload.started));
-        if let Some((algorithm, span)) = upload.sum {
-            lines.add("sum", &format!("{}:{}", algorithm.name(), span.name()));
+        if let Some((algorithm, scope)) = upload.sum {
+            lines.add("sum", &format!("{}:{}", algorithm.name(), scope.name()));
         }
-        lines.add_kept(&upload.kept);
+        lines.add_metadata(&upload.metadata);
         let folder = self.folder_of(id).map_err(at(&self.folder))?;
         std::fs::create_dir(&folder).map_err(at(&self.folder))?;
         write_whole(&folder.join("about"), &lines.0).map_err(|error| {
-            // Nobody knows of the upload: nobody would abort it.
+            // The client never got the id, so it could not abort the upload.
             let _ = std::fs::remove_dir_all(&folder);
             at(&self.folder)(error)
         })
@@ -135,18 +136,18 @@ impl Ledger {
         &self,
         id: &str,
         number: i32,
-        piece: &mut Piece,
+        blob: &mut Blob,
         modified: SystemTime,
     ) -> io::Result<()> {
-        let Place::File(file) = &piece.place else { return Ok(()) };
+        let BlobPlace::File(file) = &blob.place else { return Ok(()) };
         let path = self.folder_of(id)?.join(format!("{number:05}-{}", since_1970(modified)));
         std::fs::rename(&file.path, &path).map_err(at(&self.folder))?;
-        piece.place = Place::Kept(path.clone());
-        let mut lines = Lines(String::new());
-        lines.add("bytes", &piece.bytes.to_string());
-        lines.add("md5", &piece.md5.map(|md5| hex(&md5)).unwrap_or_default());
-        lines.add_crcs(piece.crcs);
-        for (algorithm, value) in &piece.sums {
+        blob.place = BlobPlace::Persistent(path.clone());
+        let mut lines = NotesText(String::new());
+        lines.add("bytes", &blob.bytes.to_string());
+        lines.add("md5", &blob.md5.map(|md5| hex(&md5)).unwrap_or_default());
+        lines.add_crcs(blob.crcs);
+        for (algorithm, value) in &blob.sums {
             lines.add(algorithm.name(), value);
         }
         write_whole(&note_of(&path), &lines.0).map_err(|error| {
@@ -158,13 +159,13 @@ impl Ledger {
 
     /// Removes a part that was replaced.
     pub(crate) fn drop_part(&self, part: &UploadedPart) {
-        if let Place::Kept(path) = &part.piece.place {
+        if let BlobPlace::Persistent(path) = &part.blob.place {
             let _ = std::fs::remove_file(note_of(path));
             let _ = std::fs::remove_file(path);
         }
     }
 
-    /// Removes what is left of an upload that was completed or aborted.
+    /// Removes the files of an upload that was completed or aborted.
     pub(crate) fn end(&self, id: &str) -> io::Result<()> {
         match std::fs::remove_dir_all(self.folder_of(id)?) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -174,25 +175,27 @@ impl Ledger {
 }
 
 fn load_upload(folder: &Path) -> io::Result<Option<Upload>> {
-    // An origin that was killed while it began the upload had told nobody of it.
+    // The origin was killed while it began the upload, before it sent the id.
     let Some(about) = text_of(&folder.join("about"))? else { return Ok(None) };
-    let (mut bucket, mut key, mut kept) = (None, None, Kept::default());
+    let (mut bucket, mut key, mut metadata) = (None, None, ObjectMetadata::default());
     let (mut started, mut sum) = (SystemTime::UNIX_EPOCH, None);
-    for (name, value) in Lines::pairs(&about) {
+    for (name, value) in NotesText::pairs(&about) {
         match name.as_str() {
             "bucket" => bucket = Some(value),
             "key" => key = Some(value),
             "started" => started = time_of(&value).unwrap_or(started),
             "sum" => {
                 let words = value.split_once(':');
-                sum = words
-                    .and_then(|(algorithm, span)| Some((Algorithm::named(algorithm)?, Span::named(span)?)));
+                sum = words.and_then(|(algorithm, scope)| {
+                    Some((SumAlgorithm::named(algorithm)?, ChecksumScope::named(scope)?))
+                });
             }
-            name => kept.take(name, &value),
+            name => metadata.take(name, &value),
         }
     }
     let Some((bucket, key)) = bucket.zip(key) else { return Ok(None) };
-    let mut upload = Upload { bucket, key, kept: Arc::new(kept), started, sum, parts: Default::default() };
+    let mut upload =
+        Upload { bucket, key, metadata: Arc::new(metadata), started, sum, parts: Default::default() };
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         paths.push(entry?.path());
@@ -212,24 +215,24 @@ fn load_upload(folder: &Path) -> io::Result<Option<Upload>> {
 fn load_part(path: &Path) -> io::Result<Option<(i32, UploadedPart)>> {
     let Some(note) = text_of(&note_of(path))? else { return Ok(None) };
     let found = std::fs::metadata(path)?.len();
-    Ok(parse_part(path, &note).filter(|(_, part)| part.piece.bytes == found))
+    Ok(parse_part(path, &note).filter(|(_, part)| part.blob.bytes == found))
 }
 
 fn parse_part(path: &Path, note: &str) -> Option<(i32, UploadedPart)> {
     let (number, modified) = path.file_name()?.to_str()?.split_once('-')?;
     let (mut bytes, mut md5, mut sums, mut nvme, mut xz) = (None, None, Vec::new(), None, None);
-    for (name, value) in Lines::pairs(note) {
+    for (name, value) in NotesText::pairs(note) {
         match name.as_str() {
             "bytes" => bytes = value.parse().ok(),
             "md5" => md5 = Version::md5_of(&value).and_then(|md5| md5.try_into().ok()),
             "crc64nvme" => nvme = u64::from_str_radix(&value, 16).ok(),
             "crc64xz" => xz = u64::from_str_radix(&value, 16).ok(),
-            name => sums.extend(Algorithm::named(name).map(|algorithm| (algorithm, value))),
+            name => sums.extend(SumAlgorithm::named(name).map(|algorithm| (algorithm, value))),
         }
     }
-    let (crcs, place) = (Crcs { nvme: nvme?, xz: xz? }, Place::Kept(path.to_owned()));
-    let piece = Arc::new(Piece { place, bytes: bytes?, crcs, md5, sums });
-    Some((number.parse().ok()?, UploadedPart { piece, modified: time_of(modified)? }))
+    let (crcs, place) = (Crcs { nvme: nvme?, xz: xz? }, BlobPlace::Persistent(path.to_owned()));
+    let blob = Arc::new(Blob { place, bytes: bytes?, crcs, md5, sums });
+    Some((number.parse().ok()?, UploadedPart { blob, modified: time_of(modified)? }))
 }
 
 /// A whole file; None where there is none.

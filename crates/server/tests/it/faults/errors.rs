@@ -50,7 +50,8 @@ fn a_status_without_a_code_is_bare() {
 #[test]
 fn what_is_refused_anyway_and_what_writes_is_left_alone() {
     let store = flatout_server::Store::Memory;
-    let options = flatout_server::Options { tunnel: always(error("500")), ..crate::client::options(store) };
+    let options =
+        flatout_server::Options { fault_plan: always(error("500")), ..crate::client::options(store) };
     let origin = flatout_server::Origin::start(options).unwrap();
     let address = origin.addresses()[0];
     for dialect in DIALECTS {

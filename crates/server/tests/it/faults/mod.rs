@@ -11,7 +11,7 @@ mod throttled;
 use std::io::{ErrorKind, Read};
 use std::net::SocketAddr;
 
-use flatout_server::{Fault, FaultKind, Options, Origin, Store, Tunnel};
+use flatout_server::{Fault, FaultKind, FaultPlan, Options, Origin, Store};
 
 use crate::client::{Answer, Headers, connect, options, parse, send, write_head};
 
@@ -21,30 +21,30 @@ pub const OSS: Headers = &[("x-oss-range-behavior", "standard")];
 /// Both dialects.
 pub const DIALECTS: [Headers; 2] = [S3, OSS];
 
-pub fn always(kind: FaultKind) -> Tunnel {
+pub fn always(kind: FaultKind) -> FaultPlan {
     sometimes(1.0, kind)
 }
 
-pub fn sometimes(chance: f64, kind: FaultKind) -> Tunnel {
-    Tunnel { faults: vec![Fault { chance, kind }], ..Tunnel::default() }
+pub fn sometimes(chance: f64, kind: FaultKind) -> FaultPlan {
+    FaultPlan { faults: vec![Fault { chance, kind }], ..FaultPlan::default() }
 }
 
 /// An origin with the object `bucket/k` of these many computed bytes, and those bytes.
-pub fn origin(size: usize, tunnel: Tunnel) -> (Origin, Vec<u8>) {
+pub fn origin(size: usize, fault_plan: FaultPlan) -> (Origin, Vec<u8>) {
     let store = Store::Synthetic(vec![("bucket".to_owned(), "k".to_owned(), size as u64)], vec![]);
     let mut bytes = vec![0; size];
     flatout_server::synthetic_bytes("bucket", "k", 0..size as u64, &mut bytes);
-    (Origin::start(Options { tunnel, ..options(store) }).unwrap(), bytes)
+    (Origin::start(Options { fault_plan, ..options(store) }).unwrap(), bytes)
 }
 
 /// Origins over every kind of store with the same object; bytes are those of [`origin`].
-pub fn each_store(size: usize, tunnel: &Tunnel, test: impl Fn(SocketAddr, &[u8])) {
-    let (synthetic, bytes) = origin(size, tunnel.clone());
+pub fn each_store(size: usize, fault_plan: &FaultPlan, test: impl Fn(SocketAddr, &[u8])) {
+    let (synthetic, bytes) = origin(size, fault_plan.clone());
     test(synthetic.addresses()[0], &bytes);
-    let memory = Origin::start(Options { tunnel: tunnel.clone(), ..options(Store::Memory) }).unwrap();
+    let memory = Origin::start(Options { fault_plan: fault_plan.clone(), ..options(Store::Memory) }).unwrap();
     let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let store = Store::Root(root.path().to_owned());
-    let files = Origin::start(Options { tunnel: tunnel.clone(), ..options(store) }).unwrap();
+    let files = Origin::start(Options { fault_plan: fault_plan.clone(), ..options(store) }).unwrap();
     for origin in [memory, files] {
         let address = origin.addresses()[0];
         send(address, "PUT", "/bucket", &[], b"").expect(200);

@@ -6,24 +6,24 @@ use std::time::{Duration, SystemTime};
 
 use s3s::S3Result;
 
-use crate::crcs::Known;
-use crate::draft::{Draft, Piece};
-use crate::object::{Content, Kept, Object};
+use crate::backend::{About, Backend, ListStep, ListVisitor, ListedObject};
+use crate::crcs::KnownCrcs;
+use crate::draft::{Blob, Draft};
+use crate::object::{ByteSource, Object, ObjectMetadata};
 use crate::pattern;
-use crate::shelf::{About, Listed, Next, Shelf, Visit};
 
-/// Which objects have been asked for often enough to be others by now.
+/// Counts the GETs of each object, and replaces it from a given GET on.
 #[derive(Debug)]
-pub(crate) struct Replacing {
+pub(crate) struct Replacements {
     /// The GET from which on an object is another, from 1.
     after: u64,
     /// GETs so far, by bucket and key.
     gets: Mutex<HashMap<String, u64>>,
 }
 
-impl Replacing {
-    pub(super) fn new(after: u64) -> Replacing {
-        Replacing { after, gets: Mutex::default() }
+impl Replacements {
+    pub(super) fn new(after: u64) -> Replacements {
+        Replacements { after, gets: Mutex::default() }
     }
 
     pub(super) fn on_get(&self, bucket: &str, key: &str) {
@@ -36,7 +36,7 @@ impl Replacing {
         gets.get(&name(bucket, key)).is_some_and(|gets| *gets >= self.after)
     }
 
-    /// Who writes an object has it as it was written.
+    /// A write resets the count: the object then is as it was written.
     fn on_write(&self, bucket: &str, key: &str) {
         self.gets.lock().unwrap_or_else(PoisonError::into_inner).remove(&name(bucket, key));
     }
@@ -46,13 +46,15 @@ fn name(bucket: &str, key: &str) -> String {
     format!("{bucket}/{key}")
 }
 
-/// The inner store, but for objects that are replaced: those have as many other bytes, a later time and another ETag.
-pub(crate) struct Replaced {
-    pub inner: Box<dyn Shelf>,
-    pub replacing: Arc<Replacing>,
+/// The inner store, but for objects that are replaced: those have as many other bytes, a later time and
+/// another ETag.
+pub(crate) struct ReplacingBackend {
+    pub inner: Box<dyn Backend>,
+    pub replacing: Arc<Replacements>,
 }
 
-/// Where in the pattern the bytes of the new version begin: somewhere else than those of a synthetic object of that name.
+/// Where in the pattern the bytes of the new version begin: somewhere else than those of a synthetic object
+/// of that name.
 fn shift(bucket: &str, key: &str) -> u64 {
     (pattern::shift(bucket, key) + 1) % pattern::PERIOD as u64
 }
@@ -65,7 +67,7 @@ fn later(modified: SystemTime) -> SystemTime {
     modified + Duration::from_secs(1)
 }
 
-impl Shelf for Replaced {
+impl Backend for ReplacingBackend {
     fn buckets(&self) -> S3Result<Vec<(String, SystemTime)>> {
         self.inner.buckets()
     }
@@ -92,17 +94,17 @@ impl Shelf for Replaced {
         Ok(Object {
             etag: etag(bucket, key, size),
             modified: later(object.modified),
-            content: Content::Pattern { shift },
-            known: Known::Pattern { shift, size, computed },
-            made: Arc::default(),
+            source: ByteSource::Pattern { shift },
+            known_crcs: KnownCrcs::Pattern { shift, size, computed },
+            provenance: Arc::default(),
             ..object
         })
     }
 
-    fn list(&self, bucket: &str, prefix: &str, after: &str, visit: &mut Visit<'_>) -> S3Result<()> {
-        let mut as_replaced = |listed: Listed| -> Next {
+    fn list(&self, bucket: &str, prefix: &str, after: &str, visit: &mut ListVisitor<'_>) -> S3Result<()> {
+        let mut as_replaced = |listed: ListedObject| -> ListStep {
             match self.replacing.is_replaced(bucket, &listed.key) {
-                true => visit(Listed {
+                true => visit(ListedObject {
                     etag: etag(bucket, &listed.key, listed.size),
                     modified: later(listed.modified),
                     ..listed
@@ -117,13 +119,13 @@ impl Shelf for Replaced {
         self.inner.draft(bucket, key)
     }
 
-    fn publish(&self, bucket: &str, key: &str, pieces: &[&Piece], about: About) -> S3Result<()> {
+    fn publish(&self, bucket: &str, key: &str, blobs: &[&Blob], about: About) -> S3Result<()> {
         self.replacing.on_write(bucket, key);
-        self.inner.publish(bucket, key, pieces, about)
+        self.inner.publish(bucket, key, blobs, about)
     }
 
-    fn describe(&self, bucket: &str, key: &str, kept: Arc<Kept>) -> S3Result<()> {
-        self.inner.describe(bucket, key, kept)
+    fn describe(&self, bucket: &str, key: &str, metadata: Arc<ObjectMetadata>) -> S3Result<()> {
+        self.inner.describe(bucket, key, metadata)
     }
 
     fn delete(&self, bucket: &str, key: &str) -> S3Result<()> {

@@ -1,4 +1,4 @@
-//! What both dialects speak over: one store, and the uploads that are not finished.
+//! The storage that both dialects share: one backend, and the unfinished uploads.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -8,24 +8,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use flatout_wire::checksum::Algorithm;
 use s3s::{S3ErrorCode, S3Result};
 
+use crate::backend::{About, Backend};
 use crate::conditions::Precondition;
 use crate::crcs::{Crcs, Hashers};
-use crate::draft::Piece;
-use crate::folder::{Ledger, Locks, unlock};
-use crate::object::{Kept, Object};
-use crate::shelf::{About, Shelf};
+use crate::draft::Blob;
+use crate::folder::{Locks, UploadStore, unlock};
+use crate::object::{Object, ObjectMetadata};
 use crate::uploads::{Upload, Uploads};
-use crate::version::{Made, Version};
+use crate::version::{Provenance, Version};
 
 /// An upload that one dialect began could be finished by the other: there is one table of them.
-pub(crate) struct Stock {
+pub(crate) struct Storage {
     /// Before the store: an unfinished part must be gone when the store is.
     pub uploads: Uploads,
-    /// One for each of so many groups of keys, with the file of its lock where other origins may write, too.
+    /// One for each group of keys, with its lock file where other origins may write, too.
     writing: Vec<Mutex<Option<File>>>,
     /// Before the store, which removes their folder.
     locks: Option<Locks>,
-    pub shelf: Box<dyn Shelf>,
+    pub backend: Box<dyn Backend>,
     /// Of files that others put into a root, by their ETags, which change with the file.
     read: Mutex<HashMap<String, Crcs>>,
 }
@@ -36,19 +36,22 @@ const REMEMBERED: usize = 100_000;
 /// Groups of keys, of each of which one is written at a time. All origins over a root must have as many.
 const GROUPS: usize = 64;
 
-impl Stock {
-    /// With a ledger uploads outlive the origin; those that it has are taken up. With locks other origins may write to the
-    /// same store.
-    pub(crate) fn new(shelf: Box<dyn Shelf>, beside: Option<(Ledger, Locks)>) -> io::Result<Stock> {
-        let (ledger, locks) = beside.unzip();
+impl Storage {
+    /// With a ledger uploads outlive the origin; those that it has are taken up. With locks other origins may
+    /// write to the same store.
+    pub(crate) fn new(
+        backend: Box<dyn Backend>,
+        beside: Option<(UploadStore, Locks)>,
+    ) -> io::Result<Storage> {
+        let (upload_store, locks) = beside.unzip();
         let writing = std::iter::repeat_with(Mutex::default).take(GROUPS).collect();
-        let uploads = Uploads::new(ledger)?;
-        Ok(Stock { uploads, writing, locks, shelf, read: Mutex::default() })
+        let uploads = Uploads::new(upload_store)?;
+        Ok(Storage { uploads, writing, locks, backend, read: Mutex::default() })
     }
 
     /// The CRCs of an object, which is read for them once where they are not known.
     pub(crate) fn crcs(&self, object: &Object) -> io::Result<Crcs> {
-        if let Some(crcs) = object.known.crcs() {
+        if let Some(crcs) = object.known_crcs.crcs() {
             return Ok(crcs);
         }
         let read = || self.read.lock().unwrap_or_else(PoisonError::into_inner);
@@ -69,37 +72,37 @@ impl Stock {
 
     /// The object of this key; None when it is not there.
     pub(crate) fn find(&self, bucket: &str, key: &str) -> S3Result<Option<Object>> {
-        match self.shelf.open(bucket, key) {
+        match self.backend.open(bucket, key) {
             Ok(object) => Ok(Some(object)),
             Err(error) if error.code() == &S3ErrorCode::NoSuchKey => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Waits until nobody else writes the object, so that it can be looked at and then changed.
-    pub(crate) fn alone<'a>(&'a self, bucket: &'a str, key: &'a str) -> Alone<'a> {
-        // The same in every origin.
+    /// Locks the key against other writers, so that the object can be checked and then changed.
+    pub(crate) fn lock_key<'a>(&'a self, bucket: &'a str, key: &'a str) -> KeyLock<'a> {
+        // Every origin computes the same group.
         let hash = Algorithm::Crc64Nvme.of(format!("{bucket}/{key}").as_bytes());
-        Alone { stock: self, bucket, key, _turn: self.turn((hash % GROUPS as u64) as usize) }
+        KeyLock { storage: self, bucket, key, _group: self.lock_group((hash % GROUPS as u64) as usize) }
     }
 
-    fn turn(&self, group: usize) -> Turn<'_> {
+    fn lock_group(&self, group: usize) -> GroupLock<'_> {
         let mut file = self.writing[group].lock().unwrap_or_else(PoisonError::into_inner);
         self.locks.iter().for_each(|locks| locks.lock(group, &mut file));
-        Turn { file }
+        GroupLock { file }
     }
 
-    /// Puts the pieces under the key at once, if the condition holds then.
+    /// Puts the blobs under the key at once, if the condition holds then.
     pub(crate) fn publish(
         &self,
         (bucket, key): (&str, &str),
-        pieces: &[&Piece],
-        (kept, made): (Kept, Made),
+        blobs: &[&Blob],
+        (metadata, provenance): (ObjectMetadata, Provenance),
         condition: &Precondition,
     ) -> S3Result<Version> {
-        let alone = self.alone(bucket, key);
-        alone.check(|found| condition.check_write(found), condition)?;
-        alone.publish(pieces, kept, made)
+        let lock = self.lock_key(bucket, key);
+        lock.check(|found| condition.check_write(found), condition)?;
+        lock.publish(blobs, metadata, provenance)
     }
 
     /// Whether a write would be refused as things are now: early, before its bytes come.
@@ -112,86 +115,91 @@ impl Stock {
 
     /// Removes the object, if the condition holds then.
     pub(crate) fn delete(&self, bucket: &str, key: &str, condition: &Precondition) -> S3Result<()> {
-        let alone = self.alone(bucket, key);
-        alone.check(|found| condition.check_delete(found), condition)?;
-        self.shelf.delete(bucket, key)
+        let lock = self.lock_key(bucket, key);
+        lock.check(|found| condition.check_delete(found), condition)?;
+        self.backend.delete(bucket, key)
     }
 
-    /// Removes an empty bucket, and what was begun to be uploaded to it.
+    /// Removes an empty bucket and its unfinished uploads.
     pub(crate) fn delete_bucket(&self, bucket: &str) -> S3Result<()> {
-        // Nobody writes an object between the look and the removal. Whoever has several of these has them in this order.
-        let _turns: Vec<Turn<'_>> = (0..GROUPS).map(|group| self.turn(group)).collect();
-        self.shelf.delete_bucket(bucket)?;
+        // No object is written between the check and the removal. Locks are always taken in this order.
+        let _groups: Vec<GroupLock<'_>> = (0..GROUPS).map(|group| self.lock_group(group)).collect();
+        self.backend.delete_bucket(bucket)?;
         self.uploads.forget(bucket)
     }
 
-    /// Changes what is kept of an object beside its bytes.
-    pub(crate) fn describe(&self, bucket: &str, key: &str, change: impl FnOnce(&mut Kept)) -> S3Result<()> {
-        let _alone = self.alone(bucket, key);
-        let mut kept = Kept::clone(&self.shelf.open(bucket, key)?.kept);
-        change(&mut kept);
-        self.shelf.describe(bucket, key, Arc::new(kept))
+    /// Changes the metadata of an object.
+    pub(crate) fn describe(
+        &self,
+        bucket: &str,
+        key: &str,
+        change: impl FnOnce(&mut ObjectMetadata),
+    ) -> S3Result<()> {
+        let _lock = self.lock_key(bucket, key);
+        let mut metadata = ObjectMetadata::clone(&self.backend.open(bucket, key)?.metadata);
+        change(&mut metadata);
+        self.backend.describe(bucket, key, Arc::new(metadata))
     }
 
-    /// Joins the parts of an upload that `choose` finds under its key, and forgets the rest of it. Until the object is
-    /// there the upload stays as it is.
+    /// Joins the parts of an upload that `choose` finds under its key, and forgets the rest of it. Until the
+    /// object is there the upload stays as it is.
     pub(crate) fn finish_upload(
         &self,
         (id, bucket, key): (&str, &str, &str),
         condition: &Precondition,
-        choose: impl FnOnce(&Upload) -> S3Result<(Vec<Arc<Piece>>, Made)>,
-    ) -> S3Result<Finished> {
-        let alone = self.alone(bucket, key);
-        if let Some(object) = self.shelf.open(bucket, key).ok()
-            && object.made.upload.as_deref() == Some(id)
+        choose: impl FnOnce(&Upload) -> S3Result<(Vec<Arc<Blob>>, Provenance)>,
+    ) -> S3Result<CompletedUpload> {
+        let lock = self.lock_key(bucket, key);
+        if let Some(object) = self.backend.open(bucket, key).ok()
+            && object.provenance.upload.as_deref() == Some(id)
         {
             // Of an origin that was killed between the two.
             let _ = self.uploads.abort(id, bucket, key);
-            return Ok(Finished::Before(object));
+            return Ok(CompletedUpload::Before(object));
         }
-        let (mut pieces, made, kept) = self.uploads.with(id, bucket, key, |upload| {
-            let (pieces, made) = choose(upload)?;
-            Ok((pieces, made, Kept::clone(&upload.kept)))
+        let (mut blobs, provenance, metadata) = self.uploads.with(id, bucket, key, |upload| {
+            let (blobs, provenance) = choose(upload)?;
+            Ok((blobs, provenance, ObjectMetadata::clone(&upload.metadata)))
         })?;
-        alone.check(|found| condition.check_write(found), condition)?;
-        if pieces.is_empty() {
-            pieces.push(Arc::new(self.shelf.draft(bucket, key)?.finish()));
+        lock.check(|found| condition.check_write(found), condition)?;
+        if blobs.is_empty() {
+            blobs.push(Arc::new(self.backend.draft(bucket, key)?.finish()));
         }
-        let pieces: Vec<&Piece> = pieces.iter().map(Arc::as_ref).collect();
-        let version = alone.publish(&pieces, kept, made)?;
-        // The object is there; what of the upload cannot be removed now is when it is completed again.
+        let blobs: Vec<&Blob> = blobs.iter().map(Arc::as_ref).collect();
+        let version = lock.publish(&blobs, metadata, provenance)?;
+        // The object is published; leftovers of the upload are removed when it is completed again.
         let _ = self.uploads.abort(id, bucket, key);
-        Ok(Finished::Now(version))
+        Ok(CompletedUpload::Now(version))
     }
 }
 
-/// What a completed upload became.
-pub(crate) enum Finished {
-    /// It was completed before, and its object is there still: whoever completes twice has lost the first answer.
+/// The result of completing an upload.
+pub(crate) enum CompletedUpload {
+    /// It was completed before, and its object still exists: the client lost the first response.
     Before(Object),
     Now(Version),
 }
 
-/// Holds other writers of the object back.
-pub(crate) struct Alone<'a> {
-    stock: &'a Stock,
+/// Keeps other writers of the object out.
+pub(crate) struct KeyLock<'a> {
+    storage: &'a Storage,
     bucket: &'a str,
     key: &'a str,
-    _turn: Turn<'a>,
+    _group: GroupLock<'a>,
 }
 
-/// One's turn to write to a group of keys: no other thread does, and no other origin.
-struct Turn<'a> {
+/// The lock of a group of keys, against other threads and other origins.
+struct GroupLock<'a> {
     file: MutexGuard<'a, Option<File>>,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for GroupLock<'_> {
     fn drop(&mut self) {
         self.file.iter().for_each(unlock);
     }
 }
 
-impl Alone<'_> {
+impl KeyLock<'_> {
     fn check(
         &self,
         holds: impl FnOnce(Option<&Object>) -> S3Result<()>,
@@ -200,13 +208,18 @@ impl Alone<'_> {
         if condition.is_none() {
             return Ok(());
         }
-        holds(self.stock.find(self.bucket, self.key)?.as_ref())
+        holds(self.storage.find(self.bucket, self.key)?.as_ref())
     }
 
-    pub(crate) fn publish(&self, pieces: &[&Piece], kept: Kept, made: Made) -> S3Result<Version> {
-        let version = Version::of(pieces, kept.kind, made);
-        let about = About { kept: Arc::new(kept), version: version.clone() };
-        self.stock.shelf.publish(self.bucket, self.key, pieces, about)?;
+    pub(crate) fn publish(
+        &self,
+        blobs: &[&Blob],
+        metadata: ObjectMetadata,
+        provenance: Provenance,
+    ) -> S3Result<Version> {
+        let version = Version::of(blobs, metadata.kind, provenance);
+        let about = About { metadata: Arc::new(metadata), version: version.clone() };
+        self.storage.backend.publish(self.bucket, self.key, blobs, about)?;
         Ok(version)
     }
 }
@@ -218,20 +231,20 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    fn origin(root: &std::path::Path) -> Stock {
+    fn origin(root: &std::path::Path) -> Storage {
         let folder = Folder::open(root).unwrap();
-        let beside = (folder.ledger(), folder.locks());
-        Stock::new(Box::new(folder), Some(beside)).unwrap()
+        let beside = (folder.upload_store(), folder.locks());
+        Storage::new(Box::new(folder), Some(beside)).unwrap()
     }
 
     /// The order in which two origins had their turns at one key, of which the first begins.
-    fn turns(first: &Stock, second: &Stock) -> Vec<&'static str> {
+    fn turns(first: &Storage, second: &Storage) -> Vec<&'static str> {
         let (say, said) = mpsc::channel();
         std::thread::scope(|scope| {
-            let one = first.alone("bucket", "key");
+            let one = first.lock_key("bucket", "key");
             let other = say.clone();
             scope.spawn(move || {
-                let _other = second.alone("bucket", "key");
+                let _other = second.lock_key("bucket", "key");
                 other.send("second").unwrap();
             });
             std::thread::sleep(Duration::from_millis(100));
