@@ -1,4 +1,5 @@
-//! What callers pass, taken apart: what is of a wrong kind is refused by the argument's name, with what to write instead.
+//! What callers pass, taken apart: what is of a wrong kind is refused by the argument's name, with what to
+//! write instead.
 
 use std::path::PathBuf;
 
@@ -6,8 +7,8 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyString};
 
+use crate::object_ref::two_ranges;
 use crate::span::one_of;
-use crate::which::two_ranges;
 
 /// A range as a slice has it.
 pub type Ends = (Option<i64>, Option<i64>);

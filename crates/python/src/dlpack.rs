@@ -1,4 +1,5 @@
-//! DLPack: how arrays of other libraries come to share a buffer's memory (dlpack.h of DLPack 1.0, which DLPack gives away for this).
+//! DLPack: how arrays of other libraries come to share a buffer's memory (dlpack.h of DLPack 1.0, which
+//! DLPack gives away for this).
 
 use std::ffi::{CStr, c_void};
 use std::ptr;
@@ -61,7 +62,8 @@ struct ManagedVersioned {
     tensor: Tensor,
 }
 
-/// What lives as long as the consumer's array does. It holds nothing of Python's: a deleter may run on any thread.
+/// What lives as long as the consumer's array does. It holds nothing of Python's: a deleter may run on any
+/// thread.
 struct Context {
     _block: Arc<Block>,
     shape: [i64; 1],
@@ -98,7 +100,8 @@ pub fn capsule(
             (Box::into_raw(Box::new(managed)).cast(), PLAIN, destroy)
         }
     };
-    // SAFETY: the pointer is not null, the name is static; what is behind it goes by the destructor or by its consumer.
+    // SAFETY: the pointer is not null, the name is static; what is behind it goes by the destructor or by its
+    // consumer.
     unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyCapsule_New(pointer, name.as_ptr(), Some(destructor))) }
 }
 

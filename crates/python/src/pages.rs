@@ -6,7 +6,7 @@ use flatout_engine::{Entry, Error, Listing};
 use pyo3::prelude::*;
 
 use crate::engine::Engine;
-use crate::info::Info;
+use crate::object_meta::ObjectMeta;
 use crate::waiting;
 
 /// Entries, and what is left of the listing behind them.
@@ -26,7 +26,8 @@ impl Pages {
         Pages { listing: Some(listing), bucket, engine }
     }
 
-    /// What is left of the listing, for whoever asks for the next page and puts the rest back, and the bucket.
+    /// What is left of the listing, for whoever asks for the next page and puts the rest back, and the
+    /// bucket.
     pub fn take(&mut self) -> (Option<Listing>, String) {
         (self.listing.take(), self.bucket.clone())
     }
@@ -55,11 +56,11 @@ impl Pages {
         slf
     }
 
-    pub fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Vec<Info>>> {
+    pub fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Vec<ObjectMeta>>> {
         let listing = self.listing.take();
         let found = waiting::call(py, &self.engine, move || Pages::next_of(listing))?;
         let Some((page, rest)) = found else { return Ok(None) };
         self.listing = rest;
-        Ok(Some(page.into_iter().map(|entry| Info::of_entry(&self.bucket, entry)).collect()))
+        Ok(Some(page.into_iter().map(|entry| ObjectMeta::of_entry(&self.bucket, entry)).collect()))
     }
 }

@@ -1,4 +1,4 @@
-//! Which ranges of an object are asked for together. Pure.
+//! Merges the ranges of one object into requests: near ones become one. Pure.
 
 use std::ops::Range;
 
@@ -8,7 +8,8 @@ use crate::arguments;
 
 /// From so many bytes on a range is a request of its own: it lands where it is wanted, nothing is copied.
 const ALONE_BYTES: u64 = 1 << 20;
-/// What is asked for together is no longer than this: it is copied to where it is wanted, while other bytes come.
+/// What is asked for together is no longer than this: it is copied to where it is wanted, while other bytes
+/// come.
 const TOGETHER_MOST: u64 = 8 << 20;
 /// What lies between two ranges and is worth less than another request, unless somebody says.
 pub const GAP_BYTES: u64 = 256 << 10;
@@ -17,11 +18,12 @@ pub const GAP_BYTES: u64 = 256 << 10;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     pub range: Range<u64>,
-    /// Which of the ranges asked for lie in it, by number.
+    /// The ranges that lie in it, by index.
     pub of: Vec<usize>,
 }
 
-/// Puts `ranges`, none of them empty or they are left out, into runs: near ones together, in order of the object.
+/// Puts `ranges`, none of them empty or they are left out, into runs: near ones together, in order of the
+/// object.
 pub fn runs(ranges: &[Range<u64>], max_gap: u64) -> Vec<Run> {
     let mut order: Vec<usize> = (0..ranges.len()).filter(|at| !ranges[*at].is_empty()).collect();
     order.sort_by_key(|at| (ranges[*at].start, ranges[*at].end));

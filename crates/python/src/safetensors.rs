@@ -1,4 +1,5 @@
-//! The header of a safetensors file. The official crate judges it, so that whatever is a safetensors file there is one here.
+//! The header of a safetensors file. The official crate judges it, so that whatever is a safetensors file
+//! there is one here.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ const LENGTH_BYTES: usize = 8;
 const MOST_HEADER_BYTES: u64 = 100_000_000;
 
 /// As Python is given it.
-type Told<'py> = (Option<BTreeMap<String, String>>, Vec<Bound<'py, PyTuple>>);
+type HeaderTuple<'py> = (Option<BTreeMap<String, String>>, Vec<Bound<'py, PyTuple>>);
 
 /// What a header says.
 struct Header {
@@ -42,11 +43,16 @@ pub fn safetensors_header_end(py: Python<'_>, head: PyBuffer<u8>, file_bytes: u6
     header_end(&head.to_vec(py)?, file_bytes).map_err(PyValueError::new_err)
 }
 
-/// Metadata, and tensors in the order of the file: (name, dtype, bits of an element, shape, start, end), within the file.
+/// Metadata, and tensors in the order of the file: (name, dtype, bits of an element, shape, start, end),
+/// within the file.
 ///
 /// Raises ValueError that says what is wrong with it. ``head`` goes to the header's end at least.
 #[pyfunction]
-pub fn safetensors_header<'py>(py: Python<'py>, head: PyBuffer<u8>, file_bytes: u64) -> PyResult<Told<'py>> {
+pub fn safetensors_header<'py>(
+    py: Python<'py>,
+    head: PyBuffer<u8>,
+    file_bytes: u64,
+) -> PyResult<HeaderTuple<'py>> {
     let head = head.to_vec(py)?;
     let header = py.detach(|| read(&head, file_bytes)).map_err(PyValueError::new_err)?;
     let tensors = header.tensors.into_iter().map(|tensor| {

@@ -9,7 +9,8 @@ use crate::errors::Failure;
 /// Knobs by name with their values as text, in the order given.
 pub type Pairs = Vec<(&'static str, String)>;
 
-/// Takes a dict apart. `None` as a value is as if it were not there; a list gives a repeatable knob several values.
+/// Takes a dict apart. `None` as a value is as if it were not there; a list gives a repeatable knob several
+/// values.
 pub fn pairs(settings: &Bound<'_, PyDict>) -> PyResult<Pairs> {
     let mut pairs = Pairs::new();
     for (name, value) in settings {

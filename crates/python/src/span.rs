@@ -8,28 +8,28 @@ use crate::arguments::Ends;
 
 /// What is asked for, as far as that can be known without the object's size.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum RangeRequest {
     /// It can be asked for as it is.
     Span(Span),
     /// No byte.
-    Nothing,
+    Empty,
     /// It depends on the size: [`within`] says what it is.
-    Relative,
+    NeedsSize,
 }
 
 /// What `start` and `end` mean, as in a slice.
-pub fn asked(start: Option<i64>, end: Option<i64>) -> Asked {
+pub fn range_request(start: Option<i64>, end: Option<i64>) -> RangeRequest {
     match (start, end) {
-        (None | Some(0), None) => Asked::Span(Span::All),
-        (Some(start), None) if start < 0 => Asked::Span(Span::Last(start.unsigned_abs())),
-        (Some(start), None) => Asked::Span(Span::From(start.unsigned_abs())),
+        (None | Some(0), None) => RangeRequest::Span(Span::All),
+        (Some(start), None) if start < 0 => RangeRequest::Span(Span::Last(start.unsigned_abs())),
+        (Some(start), None) => RangeRequest::Span(Span::From(start.unsigned_abs())),
         (start, Some(end)) => {
             let start = start.unwrap_or(0);
             if start < 0 || end < 0 {
-                return Asked::Relative;
+                return RangeRequest::NeedsSize;
             }
             let (start, end) = (start.unsigned_abs(), end.unsigned_abs());
-            if end <= start { Asked::Nothing } else { Asked::Span(Span::Slice(start..end)) }
+            if end <= start { RangeRequest::Empty } else { RangeRequest::Span(Span::Slice(start..end)) }
         }
     }
 }
@@ -44,8 +44,8 @@ pub fn within(start: Option<i64>, end: Option<i64>, size: u64) -> Range<u64> {
     start..end.max(start)
 }
 
-/// What a buffer is filled with: the slice `start..end`, or `length` bytes from `offset` on, as ends of a slice. `None` where both
-/// are given.
+/// What a buffer is filled with: the slice `start..end`, or `length` bytes from `offset` on, as ends of a
+/// slice. `None` where both are given.
 pub fn one_of(ends: Ends, offset: Option<u64>, length: Option<u64>) -> Option<Ends> {
     if (offset, length) == (None, None) {
         return Some(ends);

@@ -20,7 +20,7 @@ __all__ = [
     "Client",
     "Completions",
     "Credentials",
-    "Fetches",
+    "ReadQueue",
     "File",
     "Info",
     "Pages",
@@ -266,14 +266,14 @@ class File:
 
 @final
 class ReadMany(Iterator[tuple[int, _Read]], Generic[_Read]):
-    """What :meth:`Client.read_many` returns: pairs of a number and what was read. It is for one thread at a time."""
+    """What :meth:`Client.read_many` returns: pairs of an index and what was read. One thread takes them."""
 
     @classmethod
     def __class_getitem__(cls, key: Any) -> GenericAlias: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> tuple[int, _Read]: ...
     def close(self) -> None:
-        """Ends what is on its way."""
+        """Cancels the reads in flight."""
 
 @final
 class Pages(Iterator[list[Info]]):
@@ -532,20 +532,20 @@ class Client:
 
 @final
 class Completions:
-    """Calls that are awaited, of one loop: see :class:`flatout.AsyncClient`. Each verb returns a ticket."""
+    """The calls of one loop that are awaited: see :class:`flatout.AsyncClient`. Each verb returns a ticket."""
 
     def __new__(cls) -> Self: ...
     def fileno(self) -> int:
         """A descriptor that is readable when calls have ended."""
 
     def take(self) -> list[tuple[int, Any, BaseException | None]]:
-        """What has ended since: ``(ticket, result, exception)``."""
+        """The calls that have ended since: ``(ticket, result, exception)``."""
 
     def cancel(self, ticket: int) -> bool:
-        """Asks for the end of a call, which ends as any other; whether that is to be waited for."""
+        """Cancels a call, which then ends like any other; whether its end has to be waited for."""
 
     def close(self) -> None:
-        """Ends all calls, and returns when nothing touches their buffers any more."""
+        """Cancels all calls, and returns when no thread writes to their buffers."""
 
     def read(
         self,
@@ -570,7 +570,9 @@ class Completions:
         version_id: str | None = None,
         progress: Progress | Watched | bool | None = None,
     ) -> int:
-        """One of many: as many bytes at most as are said, or else those of a small object; an int is awaited where there are more."""
+        """One of many objects, of which at most ``bytes`` bytes come; without it as many as a small object has. The result is the size, an
+        int, where the object is larger.
+        """
 
     def is_of_nothing(
         self,
@@ -582,7 +584,7 @@ class Completions:
         if_match: str | None = None,
         version_id: str | None = None,
     ) -> int:
-        """Whether a read failed since the object has no bytes there; that of a read whose result is an exception."""
+        """Whether a read, whose result was an exception, failed only because the object has no bytes there."""
 
     def readinto(
         self,
@@ -596,7 +598,7 @@ class Completions:
         version_id: str | None = None,
         progress: Progress | Watched | bool | None = None,
     ) -> int:
-        """How many bytes landed, and what was told of the object, are awaited."""
+        """The result is how many bytes landed, and the object's Info."""
 
     def download(
         self,
@@ -651,7 +653,7 @@ class Questions:
         """Waits for the next one; None when nobody asks any more."""
 
 def check_out(ranges: Sequence[tuple[int, int]], out: Sequence[_Exporter]) -> None:
-    """Refuses buffers that do not fit their ranges, or have bytes in common: what is to be filled later, one after the other."""
+    """Refuses buffers that do not fit their ranges, or share bytes: for asyncio, which fills them later, one after the other."""
 
 def ends_of(ranges: Sequence[tuple[int | None, int | None]]) -> list[tuple[int | None, int | None]]:
     """For asyncio: ranges, checked."""
@@ -679,7 +681,7 @@ def _after_fork() -> None: ...
 
 @final
 class Version:
-    """Which version of an object was read, as far as the origin tells."""
+    """The version of an object that was read, as far as the origin tells."""
 
     @property
     def size(self) -> int | None:
@@ -692,25 +694,25 @@ class Version:
         """The Last-Modified header as sent."""
 
 @final
-class Fetches:
-    """Reads of ranges of several objects at once, for one thread: begun by number, handed over as they end."""
+class ReadQueue:
+    """Reads of ranges of several objects at once, for one thread: started by number, taken as they end."""
 
     def __new__(cls, client: Client, progress: Progress | bool | None = None, title: str = "") -> Self: ...
     @property
     def memory_bytes(self) -> int:
-        """What may have landed and not been taken, by the client's settings."""
+        """The client's memory limit, which bounds what has landed and has not been taken."""
 
     def start(self, number: int, url: str, start: int, end: int, of: Version | None = None) -> None:
-        """Begins to read ``start..end``, which is not empty, or what there is of it: of that version, if one is named."""
+        """Starts to read ``start..end``, which is not empty, as far as the object goes; of the version ``of``, if one is named."""
 
     def next(self) -> tuple[int, Buffer, Version]:
-        """Waits for one that ends: its number, what came, and the version that was read.
+        """Waits for a read to end: its number, its bytes, and the version that was read.
 
-        Raises what went wrong with it; the others go on. ValueError where nothing has been started.
+        Raises the error of a read that failed; the others go on. ValueError where nothing has been started.
         """
 
     def close(self) -> None:
-        """Cancels what still runs. When it returns no thread writes to any of its memory."""
+        """Cancels the reads in flight. When it returns, no thread writes to their memory."""
 
 def safetensors_header_end(head: _Exporter, file_bytes: int) -> int:
     """Where the header of a file of so many bytes ends, which begins with ``head``.

@@ -321,8 +321,8 @@ class _Ahead:
         progress: _native.Progress | bool | None,
     ):
         self._waiting, self._as_they_arrive = batches, as_they_arrive
-        self._fetches = _native.Fetches(client, progress, "tensors")
-        self._limit = limit or self._fetches.memory_bytes
+        self._reads = _native.ReadQueue(client, progress, "tensors")
+        self._limit = limit or self._reads.memory_bytes
         self._begun: dict[int, _Batch] = {}
         self._arrived: dict[int, memoryview] = {}
         self._held = self._numbers = 0
@@ -337,7 +337,7 @@ class _Ahead:
             number = next(iter(self._arrived if self._as_they_arrive else self._begun), None)
             if number in self._arrived:
                 return self._begun.pop(number), self._arrived.pop(number)
-            ended, buffer, _ = self._fetches.next()
+            ended, buffer, _ = self._reads.next()
             self._arrived[ended] = memoryview(buffer)
 
     def on_taken(self, batch: _Batch) -> None:
@@ -345,7 +345,7 @@ class _Ahead:
         self._begin()
 
     def close(self) -> None:
-        self._fetches.close()
+        self._reads.close()
 
     def _begin(self) -> None:
         while self._waiting and (not self._held or self._held + self._waiting[0].nbytes <= self._limit):
@@ -354,7 +354,7 @@ class _Ahead:
             here = batch.file.at_hand(batch.start, batch.end)
             if here is None:
                 file = batch.file
-                self._fetches.start(number, file.url, batch.start, batch.end, file.version)
+                self._reads.start(number, file.url, batch.start, batch.end, file.version)
             else:
                 self._arrived[number] = here
             self._begun[number] = batch
@@ -368,23 +368,23 @@ def _load(
     loaded: dict[int, dict[str, Any]] = {}
     waiting, running = iter(enumerate(model.files)), 0
     title = model.files[0].url if len(model.files) == 1 else f"{len(model.files)} files"
-    fetches = _native.Fetches(client, progress, title)
+    reads = _native.ReadQueue(client, progress, title)
     try:
         while len(loaded) < len(model.files):
             for number, file in islice(waiting, FILES_AT_ONCE - running):
                 begin = file.load_from()
                 here = file.at_hand(begin, file.size)
                 if here is None:
-                    fetches.start(number, file.url, begin, file.size, file.version)
+                    reads.start(number, file.url, begin, file.size, file.version)
                     running += 1
                 else:
                     loaded[number] = _tensors(file, here, made)
             if running:
-                number, buffer, _ = fetches.next()
+                number, buffer, _ = reads.next()
                 running -= 1
                 loaded[number] = _tensors(model.files[number], memoryview(buffer), made)
     finally:
-        fetches.close()
+        reads.close()
     return {name: tensor for _, tensors in sorted(loaded.items()) for name, tensor in tensors.items()}
 
 

@@ -10,9 +10,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 /// An object, or a prefix that keys share up to a ``/``: an entry of a listing, or the answer to a HEAD.
-#[pyclass(frozen, get_all, eq, module = "flatout", from_py_object)]
+#[pyclass(name = "Info", frozen, get_all, eq, module = "flatout", from_py_object)]
 #[derive(Clone, Debug, PartialEq)]
-pub struct Info {
+pub struct ObjectMeta {
     /// What to read it by.
     pub url: String,
     /// What stands behind the bucket.
@@ -37,10 +37,10 @@ pub struct Info {
     pub version_id: Option<String>,
 }
 
-impl Info {
-    pub fn of_stat(url: &str, location: &Location, stat: Stat) -> Info {
+impl ObjectMeta {
+    pub fn of_stat(url: &str, location: &Location, stat: Stat) -> ObjectMeta {
         let modified = stat.version.last_modified.as_deref().and_then(parse_http);
-        Info {
+        ObjectMeta {
             url: url.to_owned(),
             key: location.key().to_owned(),
             name: location.name().to_owned(),
@@ -56,8 +56,8 @@ impl Info {
     }
 
     /// What the answer to a read told.
-    pub fn of_report(url: &str, location: &Location, report: Report) -> Option<Arc<Info>> {
-        report.stat.map(|stat| Arc::new(Info::of_stat(url, location, stat)))
+    pub fn of_report(url: &str, location: &Location, report: Report) -> Option<Arc<ObjectMeta>> {
+        report.stat.map(|stat| Arc::new(ObjectMeta::of_stat(url, location, stat)))
     }
 
     /// What stands before the keys of a listing.
@@ -66,7 +66,7 @@ impl Info {
     }
 
     /// Of an entry of a listing of `bucket`, which is `scheme://name/`.
-    pub fn of_entry(bucket: &str, entry: Entry) -> Info {
+    pub fn of_entry(bucket: &str, entry: Entry) -> ObjectMeta {
         let (is_prefix, listed) = match entry {
             Entry::Prefix(key) => {
                 let plain = flatout_engine::Listed { key, ..Default::default() };
@@ -76,7 +76,7 @@ impl Info {
         };
         let name = listed.key.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
         let name = if is_prefix { format!("{name}/") } else { name.to_owned() };
-        Info {
+        ObjectMeta {
             url: format!("{bucket}{}", listed.key),
             name,
             size: (!is_prefix).then_some(listed.size),
@@ -93,7 +93,7 @@ impl Info {
 }
 
 #[pymethods]
-impl Info {
+impl ObjectMeta {
     #[new]
     #[pyo3(signature = (url, key, name, size, etag, modified, storage_class, is_prefix, metadata, content_type, version_id=None))]
     #[allow(clippy::too_many_arguments)]
@@ -109,8 +109,8 @@ impl Info {
         metadata: BTreeMap<String, String>,
         content_type: Option<String>,
         version_id: Option<String>,
-    ) -> Info {
-        Info {
+    ) -> ObjectMeta {
+        ObjectMeta {
             url,
             key,
             name,
@@ -126,8 +126,9 @@ impl Info {
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
-        let Info { url, key, name, size, etag, modified, storage_class, is_prefix, metadata, .. } = slf.get();
-        let Info { content_type, version_id, .. } = slf.get();
+        let ObjectMeta { url, key, name, size, etag, modified, storage_class, is_prefix, metadata, .. } =
+            slf.get();
+        let ObjectMeta { content_type, version_id, .. } = slf.get();
         let told = (
             url,
             key,
