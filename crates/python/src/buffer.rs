@@ -1,4 +1,4 @@
-//! What a read returns: memory that landed bytes stay in, shown to Python by its buffer protocol and by
+//! What a read returns: the memory that the bytes landed in, shown to Python by the buffer protocol and
 //! DLPack. Nothing is copied.
 
 use std::ffi::{CString, c_int};
@@ -18,20 +18,20 @@ use crate::object_meta::ObjectMeta;
 
 /// Bytes in memory of their own: writable, aligned to 64 bytes at least, one dimension of unsigned bytes.
 ///
-/// ``memoryview``, ``numpy.frombuffer``, ``torch.frombuffer`` and ``from_dlpack`` of either share the memory,
+/// ``memoryview``, ``numpy.frombuffer``, ``torch.frombuffer`` and ``from_dlpack`` of both share the memory,
 /// which lives as long as any of them. ``len()`` is in bytes, a slice is a memoryview, ``bytes()`` copies. As
-/// of bytes, ``==`` compares with whatever has bytes, ``in`` looks for some of them, ``+`` makes bytes, and
-/// ``decode`` text. It can be written to, and so has no hash, as a bytearray has none:
-/// ``hash(bytes(buffer))``. It pickles, from protocol 5 on without a copy where whoever pickles takes buffers
-/// out of band; what is unpickled has memory of its own.
+/// with bytes, ``==`` compares with any object that has a buffer, ``in`` searches, ``+`` makes bytes, and
+/// ``decode`` makes text. A Buffer is writable and therefore, like a bytearray, has no hash: use
+/// ``hash(bytes(buffer))``. It pickles; with protocol 5 and out-of-band buffers without a copy. The unpickled
+/// Buffer has memory of its own.
 ///
-/// ``Buffer(data)`` copies the bytes of whatever has some.
+/// ``Buffer(data)`` copies the bytes of any object that has a buffer.
 // It has no way to be let go of early: numpy and torch keep the object and not its export, so nobody could
 // know who still looks.
 #[pyclass(frozen, weakref, module = "flatout")]
 pub struct Buffer {
     block: Arc<Block>,
-    /// What was told of the object that the bytes are of.
+    /// The object that the bytes are of.
     info: Option<Arc<ObjectMeta>>,
 }
 
@@ -69,10 +69,10 @@ impl Buffer {
         Ok(Buffer::from(block).with_info(info))
     }
 
-    /// What the answer that brought the bytes told of the object: size, ETag, when it was changed, type,
-    /// metadata, version id.
+    /// The object that the bytes are of, as the response described it: size, ETag, time of the last change,
+    /// type, metadata, version id.
     ///
-    /// None where nothing was asked, as for an empty range, and of what was read from a file that is open.
+    /// None where no request was sent, as for an empty range, and for reads of an open file.
     #[getter]
     fn info(&self) -> Option<ObjectMeta> {
         self.info.as_deref().cloned()
@@ -130,20 +130,20 @@ impl Buffer {
         })
     }
 
-    /// The bytes as text, as :meth:`bytes.decode` has it.
+    /// Decodes the bytes to text, like :meth:`bytes.decode`.
     #[pyo3(signature = (encoding="utf-8", errors="strict"))]
     fn decode<'py>(slf: &Bound<'py, Self>, encoding: &str, errors: &str) -> PyResult<Bound<'py, PyString>> {
         let (encoding, errors) = (CString::new(encoding)?, CString::new(errors)?);
         PyString::from_encoded_object(slf.as_any(), Some(&encoding), Some(&errors))
     }
 
-    /// Whether these bytes stand at the beginning.
+    /// Whether the bytes begin with ``prefix``.
     fn startswith(&self, py: Python<'_>, prefix: &Bound<'_, PyAny>) -> PyResult<bool> {
         let prefix = ReadableBuffer::named("prefix", prefix)?;
         Ok(prefix.with_bytes(py, |bytes| self.block.as_slice().starts_with(bytes)))
     }
 
-    /// Whether these bytes stand at the end.
+    /// Whether the bytes end with ``suffix``.
     fn endswith(&self, py: Python<'_>, suffix: &Bound<'_, PyAny>) -> PyResult<bool> {
         let suffix = ReadableBuffer::named("suffix", suffix)?;
         Ok(suffix.with_bytes(py, |bytes| self.block.as_slice().ends_with(bytes)))

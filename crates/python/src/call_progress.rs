@@ -19,7 +19,7 @@ pub struct CallProgress {
     is_shared: bool,
 }
 
-/// The progress of several calls that are one to their caller, handed to each as ``progress=``.
+/// The progress of several calls that their caller sees as one; passed to each as ``progress=``.
 #[pyclass(name = "Watched", frozen, module = "flatout._native")]
 pub struct SharedProgress(Mutex<Option<CallProgress>>);
 
@@ -30,7 +30,7 @@ impl SharedProgress {
         Ok(SharedProgress(Mutex::new(Some(CallProgress::begin(py, progress, title)?))))
     }
 
-    /// They are over.
+    /// Ends the progress: all calls are over.
     fn end(&self, py: Python<'_>) {
         let watching = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(watching) = watching {

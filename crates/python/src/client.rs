@@ -37,7 +37,7 @@ use crate::waiting;
 /// arguments.
 #[pyclass(frozen, subclass, weakref, dict, module = "flatout._native")]
 pub struct Client {
-    /// As they were given, for a pickle.
+    /// The settings as they were given, for pickling.
     given: Py<PyDict>,
     pairs: Pairs,
     credentials: GivenCredentials,
@@ -88,10 +88,10 @@ impl Client {
         })
     }
 
-    /// What it was made with, as a new dict.
+    /// The settings that the client was made with, as a new dict.
     ///
     /// Raises:
-    ///     UsageError: one of them holds a password, which is not handed on.
+    ///     UsageError: a setting holds a password, which is not handed out.
     #[getter]
     pub fn settings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let given = self.given.bind(py).copy()?;
@@ -106,15 +106,14 @@ impl Client {
         }
     }
 
-    /// The most memory that its engine may take in this process, in bytes; buffers of the caller's and what
-    /// reads return are no part of it.
+    /// The most memory in bytes that the client may use in this process, not counting the caller's buffers
+    /// and what reads return.
     #[getter]
     fn memory_limit(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.engine(py)?.memory_bytes)
     }
 
-    /// What reading files has come to so far, of all of them in this process: counts by name, in bytes or
-    /// reads.
+    /// Counters of all file reads of this process so far, in bytes or reads, by name.
     #[getter]
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let engine = self.engine(py)?;
@@ -152,7 +151,8 @@ impl Client {
         self.is_closed.load(Ordering::SeqCst)
     }
 
-    /// Ends what runs on it: whoever waits is told by :class:`flatout.Cancelled`. It cannot be used after.
+    /// Closes the client. Its calls that still run raise :class:`flatout.Cancelled`, and so does every later
+    /// one.
     fn close(&self, py: Python<'_>) {
         self.is_closed.store(true, Ordering::SeqCst);
         exit::detached(py, || {
@@ -162,22 +162,22 @@ impl Client {
         });
     }
 
-    /// An object, or ``[start:end]`` of it as a slice would cut it, into a new buffer; its ``info`` says what
-    /// was told of the object.
+    /// Reads an object, or its bytes ``[start:end]`` as in a slice, into a new buffer, whose ``info``
+    /// describes the object.
     ///
     /// Args:
     ///     url: the object.
-    ///     start: the first byte, counted from the end where it is negative; the object's first without it.
-    ///     end: the byte behind the last one, in the same way; the object's end without it.
-    ///     if_match: only of the version with this ETag.
-    ///     version_id: the version of this id, of a bucket that keeps versions, instead of the newest.
-    ///     progress: a :class:`Progress` to look at, or True for a bar of tqdm.
+    ///     start: the first byte; a negative one counts from the end. Without it, the object's first byte.
+    ///     end: the byte behind the last one, in the same way. Without it, the object's end.
+    ///     if_match: reads only the version with this ETag.
+    ///     version_id: this version of the object instead of the newest, in a bucket that keeps versions.
+    ///     progress: a :class:`Progress` to watch, or True for a progress bar by tqdm.
     ///
     /// Raises:
-    ///     NotFound, AccessDenied, Timeout, NetworkError, Throttled: what the origin or the network refused.
-    ///     ObjectChanged: another version is there than ``if_match`` says, or came while it was read.
-    ///     Corrupt: the bytes of a whole object are not those that the origin states.
-    ///     UsageError: this names no object.
+    ///     NotFound, AccessDenied, Timeout, NetworkError, Throttled: the origin or the network failed.
+    ///     ObjectChanged: the object is not the version ``if_match``, or was replaced while it was read.
+    ///     Corrupt: the bytes of a whole object do not match the origin's checksum.
+    ///     UsageError: the URL names no object.
     #[pyo3(signature = (url, start=None, end=None, *, if_match=None, version_id=None, progress=None))]
     #[allow(clippy::too_many_arguments)]
     fn read(
@@ -210,31 +210,30 @@ impl Client {
         }
     }
 
-    /// Fills ``buffer`` with an object, or with ``[start:end]`` of it, by many ranges at once; how many bytes
-    /// landed.
+    /// Fills ``buffer`` with an object, or its bytes ``[start:end]``, by parallel range requests, and returns
+    /// how many bytes landed.
     ///
-    /// The bytes land where they are wanted, nothing is copied. The buffer is any writable one that is
-    /// C-contiguous, of whatever items; it may be longer than what comes. It is the call's until that
-    /// returns: nothing writes to it after, also when the call was interrupted. What it holds after a call
-    /// that raised is undefined.
+    /// The bytes land in the buffer without a copy. It may be any writable, C-contiguous buffer, of items of
+    /// any type, and longer than what comes. When the call returns, also if it was interrupted, nothing
+    /// writes to the buffer any more. After an exception its content is undefined.
     ///
     /// Args:
     ///     url: the object.
-    ///     buffer: where the bytes go, from its first on.
-    ///     start: the first byte, as of :meth:`read`.
-    ///     end: the byte behind the last one; the object's end without it, and then all that is left has to
-    ///         fit. Fewer come where the object ends before.
+    ///     buffer: the bytes go to its start.
+    ///     start: the first byte, as in :meth:`read`.
+    ///     end: the byte behind the last one. Without it, the object's end, and all bytes up to there have to
+    ///         fit. Fewer come where the object ends before ``end``.
     ///     offset: another way to say ``start``, counted from 0.
-    ///     length: another way to say ``end``: so many bytes from ``offset`` on.
-    ///     if_match: only of the version with this ETag.
-    ///     version_id: the version of this id, of a bucket that keeps versions, instead of the newest.
-    ///     progress: a :class:`Progress` to look at, or True for a bar of tqdm.
+    ///     length: another way to say ``end``: the number of bytes from ``offset`` on.
+    ///     if_match: reads only the version with this ETag.
+    ///     version_id: this version of the object instead of the newest, in a bucket that keeps versions.
+    ///     progress: a :class:`Progress` to watch, or True for a progress bar by tqdm.
     ///
     /// Raises:
-    ///     TypeError: this has no buffer.
+    ///     TypeError: ``buffer`` has no buffer.
     ///     BufferError: it is read-only, or not C-contiguous.
     ///     UsageError: it is too short.
-    ///     FlatoutError: as :meth:`read`.
+    ///     FlatoutError: as in :meth:`read`.
     #[pyo3(signature = (url, buffer, start=None, end=None, *, offset=None, length=None, if_match=None, version_id=None, progress=None))]
     #[allow(clippy::too_many_arguments)]
     fn readinto(
@@ -269,11 +268,13 @@ impl Client {
         }
     }
 
-    /// An object to a file, which appears under its name when it is whole and verified; its bytes.
+    /// Downloads an object to a file and returns its size. The file appears under its name when it is whole
+    /// and verified.
     ///
     /// Raises:
-    ///     LocalError: the file cannot be written. What stood there before stays, as after every failure.
-    ///     FlatoutError: as :meth:`read`.
+    ///     LocalError: the file cannot be written. As after every failure, a file that was there before is
+    ///         unchanged.
+    ///     FlatoutError: as in :meth:`read`.
     #[pyo3(signature = (url, path, *, if_match=None, version_id=None, progress=None))]
     fn download(
         &self,
@@ -291,10 +292,10 @@ impl Client {
         Ok(done.or_raise(py)?.0.bytes)
     }
 
-    /// Objects to files, pairs ``(url, path)``, as :meth:`download`; the bytes of each, or with
-    /// ``return_exceptions`` why not.
+    /// Downloads objects to files, given as pairs ``(url, path)``, like :meth:`download`. Returns the size of
+    /// each; with ``return_exceptions`` an exception in place of each that failed.
     ///
-    /// All are tried; without ``return_exceptions`` the first that failed is raised then.
+    /// All are tried. Then, without ``return_exceptions``, the first exception is raised.
     #[pyo3(signature = (pairs, *, progress=None, return_exceptions=false))]
     fn download_many<'py>(
         &self,
@@ -320,18 +321,19 @@ impl Client {
         Ok(outcomes)
     }
 
-    /// Many objects, each into a buffer of its own, as many at once as are good and memory allows.
+    /// Reads many objects, each into a buffer of its own, in parallel as far as memory allows.
     ///
-    /// A small object costs one request, as does one whose size nobody knows; pass entries of a listing where
-    /// objects may be large, so that those come in parts.
+    /// A small object costs one request, and so does one of unknown size. Where objects may be large, pass
+    /// entries of a listing: their sizes are known, and large ones are read in parallel parts.
     ///
     /// Args:
-    ///     urls: URLs, ``(url, start, end)``, or an :class:`Info`, of the version that it names; taken as
-    ///         they are wanted.
-    ///     ordered: in the order of ``urls``; else as they come.
-    ///     concurrency: how many may be on their way or wait to be taken; 128 without it.
-    ///     return_exceptions: what went wrong is handed on in its place, else it is raised and ends all.
-    ///     progress: a :class:`Progress` to look at, or True for a bar of tqdm.
+    ///     urls: URLs, tuples ``(url, start, end)``, or entries of a listing (:class:`Info`), whose version
+    ///         is read. Taken from the iterable as they are needed.
+    ///     ordered: whether the results come in the order of ``urls``, or as they arrive.
+    ///     concurrency: how many objects may be in flight, or read and not yet taken; 128 by default.
+    ///     return_exceptions: whether an exception is returned in place of its object, or raised, which ends
+    ///         the iteration.
+    ///     progress: a :class:`Progress` to watch, or True for a progress bar by tqdm.
     ///
     /// Returns:
     ///     An iterator of pairs ``(index, Buffer)``, where ``index`` counts ``urls`` from 0.
@@ -357,20 +359,20 @@ impl Client {
         Ok(ReadMany::new(slf.unbind(), engine, urls.try_iter()?, options, progress))
     }
 
-    /// Ranges of one version of an object in one call, in any order, all at once; near ones by one request.
+    /// Reads several ranges of one version of an object in parallel. Near ones are one request.
     ///
     /// Args:
     ///     url: the object.
-    ///     ranges: pairs ``(start, end)`` as in a slice; they may overlap.
-    ///     if_match: only of the version with this ETag.
-    ///     version_id: the version of this id, of a bucket that keeps versions, instead of the newest.
-    ///     max_gap: so many bytes between two small ranges are fetched rather than asked around; 256 KiB
-    ///         without it.
-    ///     out: as many writable buffers, to be filled instead of new ones.
-    ///     progress: a :class:`Progress` to look at, or True for a bar of tqdm.
+    ///     ranges: pairs ``(start, end)`` as in a slice, in any order; they may overlap.
+    ///     if_match: reads only the version with this ETag.
+    ///     version_id: this version of the object instead of the newest, in a bucket that keeps versions.
+    ///     max_gap: small ranges with at most this many bytes between them are one request; 256 KiB by
+    ///         default.
+    ///     out: a writable buffer for each range, to be filled instead of a new one.
+    ///     progress: a :class:`Progress` to watch, or True for a progress bar by tqdm.
     ///
     /// Returns:
-    ///     A buffer for each range, in the order of ``ranges``; with ``out`` how many bytes came for each.
+    ///     A buffer for each range, in the order of ``ranges``; with ``out`` the number of bytes in each.
     #[pyo3(signature = (url, ranges, *, if_match=None, version_id=None, max_gap=None, out=None, progress=None))]
     #[allow(clippy::too_many_arguments)]
     fn read_ranges<'py>(
@@ -404,16 +406,16 @@ impl Client {
         PyList::new(py, buffers.collect::<Vec<_>>())
     }
 
-    /// An object to be read here and there. With ``size`` from a listing nothing is asked beforehand;
-    /// without, one HEAD.
+    /// Opens an object for reads at any place. Sends no request where ``size`` is given, as from a listing;
+    /// else one HEAD.
     ///
     /// Args:
     ///     url: the object.
     ///     size: in bytes.
-    ///     etag: of the version that is meant.
-    ///     modified: when that was made, in seconds since 1970: tells versions apart where there is no strong
-    ///         ETag.
-    ///     version_id: the version of this id, of a bucket that keeps versions, instead of the newest.
+    ///     etag: of the version to read.
+    ///     modified: when that version was made, in seconds since 1970; tells versions apart where there is
+    ///         no strong ETag.
+    ///     version_id: this version of the object instead of the newest, in a bucket that keeps versions.
     #[pyo3(signature = (url, *, size=None, etag=None, modified=None, version_id=None))]
     fn file(
         slf: Bound<'_, Self>,
@@ -451,12 +453,13 @@ impl Client {
         Ok(File::new(slf.unbind(), url, object, version_id))
     }
 
-    /// A URL by which anybody may read the object for so many seconds, or that time, signed with the keys of
-    /// now. Nothing is asked.
+    /// Returns a presigned URL, by which anybody can read the object for ``expires`` seconds, or that
+    /// timedelta. It is signed with the current keys. Sends no request.
     ///
     /// Raises:
     ///     AccessDenied: there are no keys to sign with.
-    ///     UsageError: plain HTTP has no signatures; longer than the dialect allows.
+    ///     UsageError: the URL is plain HTTP, which has no signatures, or ``expires`` is longer than the
+    ///         origin allows.
     #[pyo3(signature = (url, *, expires=3600, version_id=None))]
     fn presign(
         &self,
@@ -471,7 +474,7 @@ impl Client {
         waiting::call(py, &engine, move || called.presign_version(&location, version_id.as_deref(), expires))
     }
 
-    /// What the origin says of an object, by one HEAD.
+    /// Describes an object; sends one HEAD.
     #[pyo3(signature = (url, *, version_id=None))]
     fn stat(
         &self,
@@ -485,7 +488,7 @@ impl Client {
         Ok(ObjectMeta::of_stat(&url, &location, stat))
     }
 
-    /// Whether there is such an object, by one HEAD. What else goes wrong is raised.
+    /// Whether the object exists; sends one HEAD. Errors other than NotFound are raised.
     #[pyo3(signature = (url, *, version_id=None))]
     fn exists(
         &self,
@@ -502,8 +505,8 @@ impl Client {
         }
     }
 
-    /// What is under a prefix, up to the next ``/``, or all of it; sorted within a page of the origin's, 1000
-    /// entries as a rule.
+    /// Lists a prefix up to the next ``/``, or recursively. Sorted within each page of the origin's, which
+    /// has 1000 entries as a rule.
     #[pyo3(signature = (url, *, recursive=false))]
     fn ls(
         &self,
@@ -519,7 +522,7 @@ impl Client {
         Ok(all)
     }
 
-    /// The same page after page, each asked for when it is wanted: for millions of keys.
+    /// Lists like :meth:`ls`, a page at a time, each requested when it is taken: for millions of keys.
     #[pyo3(signature = (url, *, recursive=false))]
     fn ls_pages(
         &self,
@@ -533,7 +536,7 @@ impl Client {
         Ok(Pages::new(listing, ObjectMeta::bucket_of(&location), engine))
     }
 
-    /// The names of the account's buckets, of ``"s3"`` or ``"oss"``.
+    /// The names of the account's buckets, on ``"s3"`` or ``"oss"``.
     #[pyo3(signature = (scheme="s3"))]
     fn buckets(&self, py: Python<'_>, scheme: &str) -> PyResult<Vec<String>> {
         let dialect = dialect(scheme);

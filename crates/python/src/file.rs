@@ -26,20 +26,20 @@ use crate::span::within;
 use crate::uninit_bytes::UninitBytes;
 use crate::waiting;
 
-/// Reads one version of an object at any place, from any thread: positions and lengths in bytes, counted from
-/// 0.
+/// Reads one version of an object at any place, from any thread. Positions and lengths are in bytes, counted
+/// from 0.
 ///
-/// What is read in a pattern is fetched ahead; a read that follows none is one request of exactly its bytes.
-/// Once another version stands in the object's place, reads that need the origin raise
+/// Reads that follow a pattern are prefetched; a read that follows none is one request of exactly its bytes.
+/// Once another version has replaced the object, reads that need the origin raise
 /// :class:`flatout.ObjectChanged`.
 #[pyclass(frozen, weakref, module = "flatout")]
 pub struct File {
     client: Py<Client>,
-    /// As it was written.
+    /// The URL as it was written.
     #[pyo3(get)]
     url: String,
     object: Object,
-    /// The version that was asked for by its id, if one was.
+    /// The ``version_id`` that the file was opened with.
     #[pyo3(get)]
     version_id: Option<String>,
     open: PerProcess<OpenReader>,
@@ -265,7 +265,7 @@ impl File {
         self.object.size
     }
 
-    /// As sent, with its quotes; None where the origin told none.
+    /// As sent, with its quotes; None where the origin sent none.
     #[getter]
     fn etag(&self) -> Option<String> {
         self.object.etag.clone()
@@ -298,7 +298,8 @@ impl File {
         Ok(stats)
     }
 
-    /// ``n`` bytes from ``offset`` on, fewer where the object ends before; all of them with ``n=-1``.
+    /// Reads ``n`` bytes from ``offset`` on, fewer where the object ends before; all that are left with
+    /// ``n=-1``.
     #[pyo3(signature = (offset, n=-1), text_signature = "($self, offset, n=-1)")]
     fn pread(
         &self,
@@ -318,7 +319,7 @@ impl File {
         self.read(py, range)?.buffer(py)
     }
 
-    /// As :meth:`pread`, into ``bytes``.
+    /// Reads like :meth:`pread`, into ``bytes``.
     #[pyo3(signature = (offset, n=-1), text_signature = "($self, offset, n=-1)")]
     fn pread_bytes<'py>(
         &self,
@@ -340,7 +341,7 @@ impl File {
         self.read(py, range)?.bytes(py)
     }
 
-    /// Fills ``buffer`` from ``offset`` on, as far as the object goes; how many bytes that were.
+    /// Fills ``buffer`` from ``offset`` on, as far as the object goes, and returns the number of bytes.
     ///
     /// Raises:
     ///     BufferError: it is read-only, or not C-contiguous.
@@ -367,8 +368,8 @@ impl File {
         read
     }
 
-    /// Says which ranges will be read, in this order: they are asked for at once as far as memory goes, the
-    /// others as soon as those have been read. Pairs ``(start, end)`` as in a slice. Returns at once.
+    /// Announces ranges that will be read, in this order, as pairs ``(start, end)`` like in a slice. They are
+    /// fetched as far as memory goes, and the rest as soon as those have been read. Returns at once.
     fn prefetch(
         &self,
         py: Python<'_>,
@@ -382,7 +383,7 @@ impl File {
         added.or_raise(py)
     }
 
-    /// Lets go of what is held for it. Calling it again does nothing.
+    /// Closes the file and frees its memory. Calling it again does nothing.
     fn close(&self, py: Python<'_>) {
         if !self.is_closed.swap(true, Ordering::SeqCst) {
             exit::detached(py, || drop(self.open.take()));

@@ -1,4 +1,4 @@
-//! What a listing or a HEAD tells of an object or a prefix, as Python has it.
+//! An object or a prefix as a listing or a HEAD describes it: `flatout.Info` of Python.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use pyo3::types::PyTuple;
 #[pyclass(name = "Info", frozen, get_all, eq, module = "flatout", from_py_object)]
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObjectMeta {
-    /// What to read it by.
+    /// The URL to read it by.
     pub url: String,
-    /// What stands behind the bucket.
+    /// The key, without the bucket.
     pub key: String,
     /// The last part of the key; a prefix's with its ``/``.
     pub name: String,
@@ -25,15 +25,15 @@ pub struct ObjectMeta {
     pub etag: Option<String>,
     /// Seconds since 1970, whole ones.
     pub modified: Option<f64>,
-    /// Where the origin names one.
+    /// None where the origin names none.
     pub storage_class: Option<String>,
-    /// Whether it is a prefix, and no object.
+    /// Whether it is a prefix and not an object.
     pub is_prefix: bool,
-    /// The user's own headers without their prefix; empty in a listing.
+    /// The user-defined metadata, names without their prefix; empty in a listing.
     pub metadata: BTreeMap<String, String>,
     /// None in a listing.
     pub content_type: Option<String>,
-    /// Which of the object's versions this is, where the bucket keeps them; None in a listing.
+    /// The id of this version, where the bucket keeps versions; None in a listing.
     pub version_id: Option<String>,
 }
 
@@ -55,17 +55,17 @@ impl ObjectMeta {
         }
     }
 
-    /// What the answer to a read told.
+    /// The object as the response to a read described it.
     pub fn of_report(url: &str, location: &Location, report: Report) -> Option<Arc<ObjectMeta>> {
         report.stat.map(|stat| Arc::new(ObjectMeta::of_stat(url, location, stat)))
     }
 
-    /// What stands before the keys of a listing.
+    /// The URL of the bucket that is listed, with a `/` behind it.
     pub fn bucket_of(location: &Location) -> String {
         location.bucket().map_or_else(String::new, |bucket| format!("{}://{bucket}/", location.scheme()))
     }
 
-    /// Of an entry of a listing of `bucket`, which is `scheme://name/`.
+    /// An entry of a listing of `bucket`, which is `scheme://name/`.
     pub fn of_entry(bucket: &str, entry: Entry) -> ObjectMeta {
         let (is_prefix, listed) = match entry {
             Entry::Prefix(key) => {

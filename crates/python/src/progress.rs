@@ -1,4 +1,4 @@
-//! How far a call is, for whoever looks at it from another thread.
+//! The progress of a call, to be watched from another thread.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use crate::errors::Failure;
 
-/// How far a call is: handed to it as ``progress=``, looked at from another thread or task. It serves one
+/// The progress of a call: passed to it as ``progress=``, watched from another thread or task. It serves one
 /// call.
 #[pyclass(frozen, module = "flatout", weakref)]
 #[derive(Default)]
@@ -22,14 +22,15 @@ struct ProgressState {
     ended: Option<Instant>,
     /// A call may have several transfers.
     transfers: Vec<WatchedTransfer>,
-    /// Of transfers that are whole, and are not looked at any more.
+    /// The bytes of transfers that are whole, and were taken out of `transfers`.
     settled_bytes: u64,
 }
 
-/// So many transfers are looked at before it is seen which are over: a call may have millions.
+/// After this many transfers those that are over are taken out: a call may have millions.
 const LOOK_AGAIN: usize = 256;
 
-/// A transfer, and what it makes, where that may turn out too large: what is begun anew then does not count.
+/// A transfer, and where it lands in memory that may turn out too small: it then does not count, since the
+/// object is read anew.
 struct WatchedTransfer {
     transfer: Watch,
     made: Option<Made>,
@@ -59,7 +60,7 @@ impl Progress {
     /// A call begins.
     ///
     /// # Errors
-    /// It serves or served another.
+    /// It serves or has served another call.
     pub fn begin(&self) -> Result<(), Failure> {
         let mut watched = self.lock();
         if watched.begun.is_some() {

@@ -1,4 +1,4 @@
-//! Ranges as Python writes them, half-open, open-ended and counted from the end, to spans. Pure.
+//! Slices of Python, half-open, open-ended or counted from the end, as spans. Pure.
 
 use std::ops::Range;
 
@@ -6,18 +6,18 @@ use flatout_wire::range::Span;
 
 use crate::arguments::Ends;
 
-/// What is asked for, as far as that can be known without the object's size.
+/// A range, as far as it is known without the object's size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RangeRequest {
-    /// It can be asked for as it is.
+    /// A request can name it as it is.
     Span(Span),
     /// No byte.
     Empty,
-    /// It depends on the size: [`within`] says what it is.
+    /// It depends on the size: see [`within`].
     NeedsSize,
 }
 
-/// What `start` and `end` mean, as in a slice.
+/// The range of the slice `start:end`.
 pub fn range_request(start: Option<i64>, end: Option<i64>) -> RangeRequest {
     match (start, end) {
         (None | Some(0), None) => RangeRequest::Span(Span::All),
@@ -34,7 +34,7 @@ pub fn range_request(start: Option<i64>, end: Option<i64>) -> RangeRequest {
     }
 }
 
-/// The same of an object of `size` bytes, cut as a slice is.
+/// The range of the slice `start:end` of an object of `size` bytes.
 pub fn within(start: Option<i64>, end: Option<i64>, size: u64) -> Range<u64> {
     let place = |index: i64| match index < 0 {
         true => size.saturating_sub(index.unsigned_abs()),
@@ -44,8 +44,8 @@ pub fn within(start: Option<i64>, end: Option<i64>, size: u64) -> Range<u64> {
     start..end.max(start)
 }
 
-/// What a buffer is filled with: the slice `start..end`, or `length` bytes from `offset` on, as ends of a
-/// slice. `None` where both are given.
+/// The ends of a range that is given as a slice, or as `length` bytes from `offset` on; `None` where both are
+/// given.
 pub fn one_of(ends: Ends, offset: Option<u64>, length: Option<u64>) -> Option<Ends> {
     if (offset, length) == (None, None) {
         return Some(ends);
