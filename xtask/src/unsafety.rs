@@ -22,15 +22,18 @@ const ALLOWED: &[(&str, &str)] = &[
         "crates/mount/src/inherited_fd.rs",
         "a descriptor that the process was started with is known by its number only",
     ),
+    (
+        "crates/python/src/borrowed_buffer.rs",
+        "buffers of Python's, which their exporters keep in place while we read or write them",
+    ),
     ("crates/python/src/buffer.rs", "Python's buffer protocol, which is pointers"),
-    ("crates/python/src/client.rs", "a caller's buffer becomes a landing for as long as the call lasts"),
-    ("crates/python/src/completions.rs", "a caller's buffer becomes a landing until what awaits it is told"),
+    (
+        "crates/python/src/destination.rs",
+        "memory of Python's is lent to a transfer, which owns it until its end",
+    ),
     ("crates/python/src/dlpack.rs", "DLPack's structures, which are pointers and functions of C"),
-    ("crates/python/src/file.rs", "a caller's buffer becomes a landing for as long as a long read lasts"),
     ("crates/python/src/interpreters.rs", "which interpreter this is, which only C tells"),
-    ("crates/python/src/lent.rs", "a buffer of Python's, held by its exporter while a transfer writes to it"),
-    ("crates/python/src/per_process.rs", "a child process replaces what it must not even lock"),
-    ("crates/python/src/range_reads.rs", "several buffers become landings for as long as the call lasts"),
+    ("crates/python/src/uninit_bytes.rs", "a `bytes` that is filled before any Python code sees it"),
     ("crates/cli/src/sys.rs", "the few system calls that std lacks, each behind a safe function"),
 ];
 
@@ -110,6 +113,7 @@ mod tests {
                 Some("crates/wire/src/range.rs:2: `unsafe` may not stand here"),
             ),
             ("crates/wire/tests/range.rs", call, Some("crates/wire/tests/range.rs:2:")),
+            ("crates/python/src/uninit_bytes.rs", "a `bytes` that is filled before any Python code sees it"),
             ("crates/cli/src/sys.rs", call, None),
             ("crates/wire/src/range.rs", "//! No unsafe.\n/* unsafe */ fn f() { g(\"unsafe\") }", None),
             ("crates/wire/src/lib.rs", "//! X.\n", Some("crates/wire/src/lib.rs: holds no `unsafe`: write")),

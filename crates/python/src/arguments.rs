@@ -1,4 +1,4 @@
-//! What callers pass, taken apart: what is of a wrong kind is refused by the argument's name, with what to write instead.
+//! Parses the arguments of callers. One of a wrong type is refused by its name, with what to pass instead.
 
 use std::path::PathBuf;
 
@@ -6,10 +6,10 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyString};
 
+use crate::object_ref::two_ranges;
 use crate::span::one_of;
-use crate::which::two_ranges;
 
-/// A range as a slice has it.
+/// The two ends of a slice.
 pub type Ends = (Option<i64>, Option<i64>);
 
 fn kind(value: &Bound<'_, PyAny>) -> String {
@@ -30,7 +30,7 @@ fn url_named(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
     Err(PyTypeError::new_err(format!("{name} is a str such as 's3://BUCKET/KEY', not {kind}{why}")))
 }
 
-/// None stays none.
+/// An int or None.
 fn integer(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     if value.is_none() {
         return Ok(None);
@@ -46,7 +46,7 @@ fn wanted_of(name: &str, wanted: &str, value: &Bound<'_, PyAny>, extracted: PyRe
     })
 }
 
-/// Of what is not counted from an end.
+/// An int that does not count from the end, or None.
 fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
     let Some(value) = integer(name, value)? else { return Ok(None) };
     let count = u64::try_from(value);
@@ -75,7 +75,7 @@ pub fn offset(value: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
     }
 }
 
-/// Of a read at a place.
+/// The offset of a read.
 pub fn place(value: &Bound<'_, PyAny>) -> PyResult<u64> {
     wanted("offset", count("offset", value)?)
 }
@@ -88,7 +88,7 @@ pub fn size(value: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
     count("size", value)
 }
 
-/// How many bytes are to be read; -1 are all.
+/// How many bytes to read; -1 means all.
 pub fn n(value: &Bound<'_, PyAny>) -> PyResult<i64> {
     wanted("n", integer("n", value)?)
 }
@@ -149,7 +149,7 @@ pub fn pairs(value: &Bound<'_, PyAny>) -> PyResult<Vec<(String, PathBuf)>> {
     many.enumerate().map(pair).collect()
 }
 
-/// What holds many URLs: one URL is no such thing, though it has letters one after the other.
+/// An iterable of URLs. A single URL is refused, although a str is an iterable of str.
 pub fn urls<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let is_one = value.is_instance_of::<PyString>()
         || value.is_instance_of::<PyBytes>()
@@ -163,7 +163,7 @@ pub fn urls<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     }
 }
 
-/// For asyncio: the ends of what a read is to bring, however the caller names them.
+/// For asyncio: the ends of the range of a read, however the caller names them.
 #[pyfunction]
 #[pyo3(signature = (start, end, offset=None, length=None))]
 pub fn one_range(
@@ -176,19 +176,19 @@ pub fn one_range(
     one_of((start, end), offset, length).ok_or_else(|| two_ranges().raise(py))
 }
 
-/// For asyncio: ranges, checked.
+/// For asyncio: checks ranges.
 #[pyfunction]
 pub fn ends_of(#[pyo3(from_py_with = ranges)] ranges: Vec<Ends>) -> Vec<Ends> {
     ranges
 }
 
-/// For asyncio: pairs of URL and path, checked.
+/// For asyncio: checks pairs of URL and path.
 #[pyfunction]
 pub fn pairs_of(#[pyo3(from_py_with = pairs)] pairs: Vec<(String, PathBuf)>) -> Vec<(String, PathBuf)> {
     pairs
 }
 
-/// For asyncio: what holds many URLs, checked.
+/// For asyncio: checks an iterable of URLs.
 #[pyfunction]
 pub fn urls_of<'py>(#[pyo3(from_py_with = urls)] urls: Bound<'py, PyAny>) -> Bound<'py, PyAny> {
     urls

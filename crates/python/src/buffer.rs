@@ -1,36 +1,38 @@
-//! What a read returns: memory that landed bytes stay in, shown to Python by its buffer protocol and by DLPack. Nothing is copied.
+//! What a read returns: the memory that the bytes landed in, shown to Python by the buffer protocol and
+//! DLPack. Nothing is copied.
 
 use std::ffi::{CString, c_int};
 use std::sync::Arc;
 
 use flatout_engine::Block;
-use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyMemoryView, PyString, PyTuple};
 
+use crate::borrowed_buffer::ReadableBuffer;
 use crate::dlpack;
-use crate::errors::Failure;
+use crate::errors::OrRaise;
 use crate::exit;
-use crate::info::Info;
-use crate::lent::held;
+use crate::object_meta::ObjectMeta;
 
 /// Bytes in memory of their own: writable, aligned to 64 bytes at least, one dimension of unsigned bytes.
 ///
-/// ``memoryview``, ``numpy.frombuffer``, ``torch.frombuffer`` and ``from_dlpack`` of either share the memory, which lives as long as
-/// any of them. ``len()`` is in bytes, a slice is a memoryview, ``bytes()`` copies. As of bytes, ``==`` compares with whatever has
-/// bytes, ``in`` looks for some of them, ``+`` makes bytes, and ``decode`` text. It can be written to, and so has no hash, as a
-/// bytearray has none: ``hash(bytes(buffer))``. It pickles, from protocol 5 on without a copy where whoever pickles takes buffers
-/// out of band; what is unpickled has memory of its own.
+/// ``memoryview``, ``numpy.frombuffer``, ``torch.frombuffer`` and ``from_dlpack`` of both share the memory,
+/// which lives as long as any of them. ``len()`` is in bytes, a slice is a memoryview, ``bytes()`` copies. As
+/// with bytes, ``==`` compares with any object that has a buffer, ``in`` searches, ``+`` makes bytes, and
+/// ``decode`` makes text. A Buffer is writable and therefore, like a bytearray, has no hash: use
+/// ``hash(bytes(buffer))``. It pickles; with protocol 5 and out-of-band buffers without a copy. The unpickled
+/// Buffer has memory of its own.
 ///
-/// ``Buffer(data)`` copies the bytes of whatever has some.
-// It has no way to be let go of early: numpy and torch keep the object and not its export, so nobody could know who still looks.
+/// ``Buffer(data)`` copies the bytes of any object that has a buffer.
+// It has no way to be let go of early: numpy and torch keep the object and not its export, so nobody could
+// know who still looks.
 #[pyclass(frozen, weakref, module = "flatout")]
 pub struct Buffer {
     block: Arc<Block>,
-    /// What was told of the object that the bytes are of.
-    info: Option<Arc<Info>>,
+    /// The object that the bytes are of.
+    info: Option<Arc<ObjectMeta>>,
 }
 
 impl From<Block> for Buffer {
@@ -41,7 +43,7 @@ impl From<Block> for Buffer {
 
 impl Buffer {
     #[must_use]
-    pub fn with_info(self, info: Option<Arc<Info>>) -> Buffer {
+    pub fn with_info(self, info: Option<Arc<ObjectMeta>>) -> Buffer {
         Buffer { info, ..self }
     }
 
@@ -50,54 +52,29 @@ impl Buffer {
     }
 }
 
-/// The bytes of somebody's buffer, which is contiguous.
-///
-/// # Safety
-/// Nobody writes to them while they are looked at: the interpreter's lock is held, or it is no worse than what any thread sees.
-unsafe fn seen(theirs: &PyUntypedBuffer) -> &[u8] {
-    match theirs.len_bytes() {
-        // An empty one may lie nowhere.
-        0 => &[],
-        // SAFETY: the exporter keeps so many bytes there while `theirs` lives; the caller promises the rest.
-        bytes => unsafe { std::slice::from_raw_parts(theirs.buf_ptr().cast::<u8>(), bytes) },
-    }
-}
-
-/// What is compared or put together with a buffer's bytes: bytes, contiguous.
-fn bytes_like(name: &str, object: &Bound<'_, PyAny>) -> PyResult<PyUntypedBuffer> {
-    let kind = || object.get_type().name().map_or_else(|_| "object".to_owned(), |name| name.to_string());
-    let theirs = held(object)
-        .map_err(|_| PyTypeError::new_err(format!("{name} has bytes, such as b'…', and is no {}", kind())))?;
-    match theirs.is_c_contiguous() {
-        true => Ok(theirs),
-        false => Err(PyBufferError::new_err(format!("this {} is not C-contiguous", kind()))),
-    }
-}
-
 #[pymethods]
 impl Buffer {
     #[new]
     #[pyo3(signature = (data=None, info=None, /))]
-    fn new(py: Python<'_>, data: Option<&Bound<'_, PyAny>>, info: Option<Info>) -> PyResult<Buffer> {
+    fn new(py: Python<'_>, data: Option<&Bound<'_, PyAny>>, info: Option<ObjectMeta>) -> PyResult<Buffer> {
         let info = info.map(Arc::new);
         let Some(data) = data else { return Ok(Buffer::empty().with_info(info)) };
-        let theirs = bytes_like("data", data)?;
-        let block = exit::detached(py, || {
-            // SAFETY: the export keeps the bytes there; who writes to them meanwhile gets what any copy without a lock does.
-            let from = unsafe { seen(&theirs) };
-            let mut block = Block::new(from.len() as u64)?;
-            block.as_mut_slice().copy_from_slice(from);
-            Ok(block)
+        let data = ReadableBuffer::named("data", data)?;
+        let block = exit::copying(py, data.len(), || {
+            let mut block = Block::new(data.len() as u64)?;
+            data.copy_to(block.as_mut_slice());
+            Ok::<_, flatout_engine::Error>(block)
         });
-        let block = block.map_err(|error: flatout_engine::Error| Failure::from(error).raise(py))?;
+        let block = block.or_raise(py)?;
         Ok(Buffer::from(block).with_info(info))
     }
 
-    /// What the answer that brought the bytes told of the object: size, ETag, when it was changed, type, metadata, version id.
+    /// The object that the bytes are of, as the response described it: size, ETag, time of the last change,
+    /// type, metadata, version id.
     ///
-    /// None where nothing was asked, as for an empty range, and of what was read from a file that is open.
+    /// None where no request was sent, as for an empty range, and for reads of an open file.
     #[getter]
-    fn info(&self) -> Option<Info> {
+    fn info(&self) -> Option<ObjectMeta> {
         self.info.as_deref().cloned()
     }
 
@@ -128,55 +105,48 @@ impl Buffer {
     }
 
     fn __eq__(&self, py: Python<'_>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        let Ok(theirs) = held(other) else { return Ok(py.NotImplemented()) };
-        if !theirs.is_c_contiguous() {
-            return Ok(py.NotImplemented());
-        }
-        // SAFETY: the interpreter's lock is held.
-        let same = unsafe { seen(&theirs) } == self.block.as_slice();
+        let Some(other) = ReadableBuffer::contiguous(other) else { return Ok(py.NotImplemented()) };
+        let same = other.with_bytes(py, |bytes| bytes == self.block.as_slice());
         Ok(same.into_pyobject(py)?.to_owned().into_any().unbind())
     }
 
-    fn __contains__(&self, item: &Bound<'_, PyAny>) -> PyResult<bool> {
+    fn __contains__(&self, py: Python<'_>, item: &Bound<'_, PyAny>) -> PyResult<bool> {
         if item.is_instance_of::<PyInt>() {
             let byte = item.extract::<u8>().map_err(|_| PyValueError::new_err("a byte is 0 to 255"))?;
             return Ok(memchr::memchr(byte, self.block.as_slice()).is_some());
         }
-        let theirs = bytes_like("what is looked for", item)?;
-        // SAFETY: the interpreter's lock is held.
-        Ok(memchr::memmem::find(self.block.as_slice(), unsafe { seen(&theirs) }).is_some())
+        let item = ReadableBuffer::named("what is looked for", item)?;
+        let at = item.with_bytes(py, |bytes| memchr::memmem::find(self.block.as_slice(), bytes));
+        Ok(at.is_some())
     }
 
     fn __concat__<'py>(&self, py: Python<'py>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
-        let theirs = bytes_like("what is added", other)?;
+        let other = ReadableBuffer::named("what is added", other)?;
         let ours = self.block.as_slice();
-        PyBytes::new_with(py, ours.len() + theirs.len_bytes(), |sum| {
+        PyBytes::new_with(py, ours.len() + other.len(), |sum| {
             sum[..ours.len()].copy_from_slice(ours);
-            // SAFETY: the interpreter's lock is held.
-            sum[ours.len()..].copy_from_slice(unsafe { seen(&theirs) });
+            other.copy_to(&mut sum[ours.len()..]);
             Ok(())
         })
     }
 
-    /// The bytes as text, as :meth:`bytes.decode` has it.
+    /// Decodes the bytes to text, like :meth:`bytes.decode`.
     #[pyo3(signature = (encoding="utf-8", errors="strict"))]
     fn decode<'py>(slf: &Bound<'py, Self>, encoding: &str, errors: &str) -> PyResult<Bound<'py, PyString>> {
         let (encoding, errors) = (CString::new(encoding)?, CString::new(errors)?);
         PyString::from_encoded_object(slf.as_any(), Some(&encoding), Some(&errors))
     }
 
-    /// Whether these bytes stand at the beginning.
-    fn startswith(&self, prefix: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let theirs = bytes_like("prefix", prefix)?;
-        // SAFETY: the interpreter's lock is held.
-        Ok(self.block.as_slice().starts_with(unsafe { seen(&theirs) }))
+    /// Whether the bytes begin with ``prefix``.
+    fn startswith(&self, py: Python<'_>, prefix: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let prefix = ReadableBuffer::named("prefix", prefix)?;
+        Ok(prefix.with_bytes(py, |bytes| self.block.as_slice().starts_with(bytes)))
     }
 
-    /// Whether these bytes stand at the end.
-    fn endswith(&self, suffix: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let theirs = bytes_like("suffix", suffix)?;
-        // SAFETY: the interpreter's lock is held.
-        Ok(self.block.as_slice().ends_with(unsafe { seen(&theirs) }))
+    /// Whether the bytes end with ``suffix``.
+    fn endswith(&self, py: Python<'_>, suffix: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let suffix = ReadableBuffer::named("suffix", suffix)?;
+        Ok(suffix.with_bytes(py, |bytes| self.block.as_slice().ends_with(bytes)))
     }
 
     fn __repr__(&self) -> String {

@@ -1,4 +1,4 @@
-//! What the client's verbs have in common: a transfer that is waited for, ranges that need an object's size, a HEAD.
+//! What the client's verbs share: running a transfer, resolving ranges that need the object's size, a HEAD.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,74 +9,82 @@ use flatout_wire::range::Span;
 use pyo3::prelude::*;
 
 use crate::arguments::Ends;
+use crate::call_progress::CallProgress;
 use crate::client::Client;
+use crate::destination::{Destination, OwnedTransfer};
 use crate::engine::Engine;
-use crate::errors::Failure;
-use crate::span::{Asked, asked, within};
+use crate::errors::{Failure, OrRaise};
+use crate::object_ref::{ObjectRef, size_of};
+use crate::span::{RangeRequest, range_request, within};
 use crate::waiting;
-use crate::watching::Watching;
-use crate::which::{Which, told_size};
 
 impl Client {
-    /// Gets and waits. When this returns, nothing touches the landing any more.
+    /// Runs a transfer to its end: its report, and the destination. When this returns, no thread writes to
+    /// the destination.
     pub fn run(
         &self,
         py: Python<'_>,
         engine: &Engine,
         get: Get,
+        destination: Destination,
         progress: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Result<Report, Failure>> {
-        let watching = Watching::begin(py, progress, get.location.name())?;
-        let done = waiting::briefly(py, || engine.get(get)).and_then(|started| {
-            let transfer = match started {
-                Ok(transfer) => transfer,
-                Err(error) => return Ok(Err(error.into())),
-            };
-            watching.watch(|| transfer.watch());
-            waiting::report(py, engine, transfer)
-        });
-        watching.end(py);
+    ) -> PyResult<Result<(Report, Destination), Failure>> {
+        let progress = CallProgress::begin(py, progress, get.location.name())?;
+        let done =
+            waiting::without_gil(py, || OwnedTransfer::start(engine, get, destination)).and_then(|started| {
+                match started {
+                    Ok(transfer) => {
+                        progress.watch(&transfer);
+                        let (result, destination) = waiting::finish(py, engine, transfer)?;
+                        Ok(result.map(|report| (report, destination)))
+                    }
+                    Err(error) => Ok(Err(error.into())),
+                }
+            });
+        progress.end(py);
         done
     }
 
-    /// Ranges of an object as it stands, whose size is asked for only if it matters; with the ETag that was found then.
+    /// Ranges as they lie in the object. A HEAD is sent only where they depend on the size; its ETag then
+    /// says of which version they are.
     pub fn resolve(
         &self,
         py: Python<'_>,
         engine: &Arc<Engine>,
-        which: Which<'_>,
+        object: ObjectRef<'_>,
         ranges: &[Ends],
     ) -> PyResult<(Vec<Range<u64>>, Option<String>)> {
-        let plain = |&(start, end): &Ends| match asked(start, end) {
-            Asked::Span(Span::Slice(range)) => Some(range),
-            Asked::Nothing => Some(0..0),
+        let plain = |&(start, end): &Ends| match range_request(start, end) {
+            RangeRequest::Span(Span::Slice(range)) => Some(range),
+            RangeRequest::Empty => Some(0..0),
             _ => None,
         };
-        let if_match = which.if_match.map(str::to_owned);
+        let if_match = object.if_match.map(str::to_owned);
         if let Some(ranges) = ranges.iter().map(plain).collect() {
             return Ok((ranges, if_match));
         }
-        let version = self.head(py, engine, which.location, which.version_id)?.version;
-        let size = told_size(&version, which.location).map_err(|failure| failure.raise(py))?;
+        let version = self.head(py, engine, object.location, object.version_id)?.version;
+        let size = size_of(&version, object.location).or_raise(py)?;
         let ranges = ranges.iter().map(|&(start, end)| within(start, end, size)).collect();
         Ok((ranges, if_match.or(version.etag)))
     }
 
-    /// What a read asks for, with the version that its ends are of; `None` where that is no byte.
+    /// The span of a read, and the ETag of the version that its ends count in; `None` where the range is
+    /// empty.
     pub fn span(
         &self,
         py: Python<'_>,
         engine: &Arc<Engine>,
-        which: Which<'_>,
+        object: ObjectRef<'_>,
         (start, end): Ends,
     ) -> PyResult<Option<(Span, Option<String>)>> {
-        let if_match = which.if_match.map(str::to_owned);
-        Ok(match asked(start, end) {
-            Asked::Span(span) => Some((span, if_match)),
-            Asked::Nothing => None,
-            Asked::Relative => {
-                let version = self.head(py, engine, which.location, which.version_id)?.version;
-                let size = told_size(&version, which.location).map_err(|failure| failure.raise(py))?;
+        let if_match = object.if_match.map(str::to_owned);
+        Ok(match range_request(start, end) {
+            RangeRequest::Span(span) => Some((span, if_match)),
+            RangeRequest::Empty => None,
+            RangeRequest::NeedsSize => {
+                let version = self.head(py, engine, object.location, object.version_id)?.version;
+                let size = size_of(&version, object.location).or_raise(py)?;
                 let range = within(start, end, size);
                 (!range.is_empty()).then(|| (Span::Slice(range), if_match.or(version.etag)))
             }
@@ -95,7 +103,8 @@ impl Client {
         waiting::call(py, engine, move || called.stat_version(&location, version_id.as_deref()))
     }
 
-    /// The version there is; an error that concerns the object alone is for the caller to tell.
+    /// The version that there is now. An error of the object alone is the inner one, which the caller may
+    /// hand on.
     pub fn version(
         &self,
         py: Python<'_>,

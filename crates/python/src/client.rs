@@ -1,43 +1,46 @@
-//! The client of Python: a recipe, frozen and picklable, and the engine that each process makes from it at the first use.
+//! The client of Python: frozen, picklable settings, and the engine that each process makes from them at the
+//! first use.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use flatout_ambient::masked;
-use flatout_engine::{ErrorKind, Get, Landing, Made, Object, ReaderStats, Version};
+use flatout_engine::{ErrorKind, Object, ReaderStats, Version};
 use flatout_wire::head::quoted;
 use flatout_wire::time::parse_http;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict, PyList, PyTuple};
 
 use crate::arguments::{self, Ends};
+use crate::borrowed_buffer::BorrowedBuffer;
 use crate::buffer::Buffer;
-use crate::credentials::Given;
+use crate::call_progress::CallProgress;
+use crate::credentials::GivenCredentials;
+use crate::destination::Destination;
 use crate::engine::{self, Engine};
-use crate::errors::Failure;
+use crate::errors::{Failure, OrRaise};
 use crate::exit;
 use crate::file::File;
-use crate::info::Info;
-use crate::lent::Lent;
-use crate::many::{self, Options, ReadMany};
+use crate::many::{self, ReadMany, ReadManyOptions};
+use crate::object_meta::ObjectMeta;
+use crate::object_ref::{ObjectRef, confirm_empty, dialect, parse_url, size_of, two_ranges};
 use crate::pages::Pages;
 use crate::per_process::PerProcess;
-use crate::range_reads::{Reads, Target, targets};
+use crate::range_reads::{RangeReads, Target, targets};
 use crate::ranges::GAP_BYTES;
 use crate::settings::{Pairs, has_password, is_address, pairs, with_password};
 use crate::span::one_of;
 use crate::waiting;
-use crate::watching::Watching;
-use crate::which::{Which, conditional, dialect, is_of_nothing, of_version, place, told_size, two_ranges};
 
-/// Reads objects of S3, OSS and plain HTTP; see :class:`flatout.Client`, which is made from keyword arguments.
+/// Reads objects of S3, OSS and plain HTTP; see :class:`flatout.Client`, which is made from keyword
+/// arguments.
 #[pyclass(frozen, subclass, weakref, dict, module = "flatout._native")]
 pub struct Client {
-    /// As they were given, for a pickle.
+    /// The settings as they were given, for pickling.
     given: Py<PyDict>,
     pairs: Pairs,
-    credentials: Given,
+    credentials: GivenCredentials,
     engine: PerProcess<Engine>,
     is_closed: AtomicBool,
 }
@@ -52,8 +55,9 @@ impl Client {
             return Ok(engine);
         }
         let (siblings, provider) = (engine::siblings(py)?, self.credentials.provider(py)?);
-        let made = waiting::briefly(py, || self.engine.get(|| Engine::new(&self.pairs, siblings, provider)))?;
-        made.map_err(|failure| failure.raise(py))
+        let made =
+            waiting::without_gil(py, || self.engine.get(|| Engine::new(&self.pairs, siblings, provider)))?;
+        made.or_raise(py)
     }
 }
 
@@ -72,7 +76,7 @@ impl Client {
             None => PyDict::new(py),
         };
         let knobs = given.copy()?;
-        let credentials = Given::take(&knobs)?;
+        let credentials = GivenCredentials::take(&knobs)?;
         let pairs = pairs(&knobs)?;
         credentials.check(py, &pairs)?;
         Ok(Client {
@@ -84,10 +88,10 @@ impl Client {
         })
     }
 
-    /// What it was made with, as a new dict.
+    /// The settings that the client was made with, as a new dict.
     ///
     /// Raises:
-    ///     UsageError: one of them holds a password, which is not handed on.
+    ///     UsageError: a setting holds a password, which is not handed out.
     #[getter]
     pub fn settings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let given = self.given.bind(py).copy()?;
@@ -102,14 +106,14 @@ impl Client {
         }
     }
 
-    /// The most memory that its engine may take in this process, in bytes; buffers of the caller's and what reads return are no
-    /// part of it.
+    /// The most memory in bytes that the client may use in this process, not counting the caller's buffers
+    /// and what reads return.
     #[getter]
     fn memory_limit(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.engine(py)?.memory_bytes)
     }
 
-    /// What reading files has come to so far, of all of them in this process: counts by name, in bytes or reads.
+    /// Counters of all file reads of this process so far, in bytes or reads, by name.
     #[getter]
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let engine = self.engine(py)?;
@@ -147,7 +151,8 @@ impl Client {
         self.is_closed.load(Ordering::SeqCst)
     }
 
-    /// Ends what runs on it: whoever waits is told by :class:`flatout.Cancelled`. It cannot be used after.
+    /// Closes the client. Its calls that still run raise :class:`flatout.Cancelled`, and so does every later
+    /// one.
     fn close(&self, py: Python<'_>) {
         self.is_closed.store(true, Ordering::SeqCst);
         exit::detached(py, || {
@@ -157,21 +162,22 @@ impl Client {
         });
     }
 
-    /// An object, or ``[start:end]`` of it as a slice would cut it, into a new buffer; its ``info`` says what was told of the object.
+    /// Reads an object, or its bytes ``[start:end]`` as in a slice, into a new buffer, whose ``info``
+    /// describes the object.
     ///
     /// Args:
     ///     url: the object.
-    ///     start: the first byte, counted from the end where it is negative; the object's first without it.
-    ///     end: the byte behind the last one, in the same way; the object's end without it.
-    ///     if_match: only of the version with this ETag.
-    ///     version_id: the version of this id, of a bucket that keeps versions, instead of the newest.
-    ///     progress: a :class:`Progress` to look at, or True for a bar of tqdm.
+    ///     start: the first byte; a negative one counts from the end. Without it, the object's first byte.
+    ///     end: the byte behind the last one, in the same way. Without it, the object's end.
+    ///     if_match: reads only the version with this ETag.
+    ///     version_id: this version of the object instead of the newest, in a bucket that keeps versions.
+    ///     progress: a :class:`Progress` to watch, or True for a progress bar by tqdm.
     ///
     /// Raises:
-    ///     NotFound, AccessDenied, Timeout, NetworkError, Throttled: what the origin or the network refused.
-    ///     ObjectChanged: another version is there than ``if_match`` says, or came while it was read.
-    ///     Corrupt: the bytes of a whole object are not those that the origin states.
-    ///     UsageError: this names no object.
+    ///     NotFound, AccessDenied, Timeout, NetworkError, Throttled: the origin or the network failed.
+    ///     ObjectChanged: the object is not the version ``if_match``, or was replaced while it was read.
+    ///     Corrupt: the bytes of a whole object do not match the origin's checksum.
+    ///     UsageError: the URL names no object.
     #[pyo3(signature = (url, start=None, end=None, *, if_match=None, version_id=None, progress=None))]
     #[allow(clippy::too_many_arguments)]
     fn read(
@@ -184,54 +190,50 @@ impl Client {
         version_id: Option<String>,
         progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Buffer> {
-        let location = place(py, "read", &url)?;
+        let location = parse_url(py, "read", &url)?;
         let engine = self.engine(py)?;
-        let (if_match, version_id) = (if_match.as_deref(), version_id.as_deref());
-        let which = Which { location: &location, if_match, version_id };
-        let (span, if_match) = match self.span(py, &engine, which, (start, end))? {
-            Some(found) => found,
-            None => return Ok(Buffer::empty()),
+        let object = ObjectRef::new(&location, &if_match, &version_id);
+        let Some((span, if_match)) = self.span(py, &engine, object, (start, end))? else {
+            return Ok(Buffer::empty());
         };
-        let which = Which { if_match: if_match.as_deref(), ..which };
-        let made = Made::new();
-        let get = Get::new(location.clone(), Landing::Made(made.clone())).with_span(span.clone());
-        let get = of_version(conditional(get, which.if_match), version_id);
-        let report = match self.run(py, &engine, get, progress)? {
-            Ok(report) => report,
-            Err(failure) => {
-                return match is_of_nothing(py, &engine, which, &span, &failure)? {
-                    true => Ok(Buffer::empty()),
-                    false => Err(failure.raise(py)),
-                };
+        let object = ObjectRef { if_match: if_match.as_deref(), ..object };
+        let get = object.get().with_span(span.clone());
+        match self.run(py, &engine, get, Destination::made(), progress)? {
+            Ok((report, made)) => {
+                let buffer = made.into_buffer().or_raise(py)?;
+                Ok(buffer.with_info(ObjectMeta::of_report(&url, &location, report)))
             }
-        };
-        let block = made.take().ok_or_else(|| Failure::panicked().raise(py))?;
-        Ok(Buffer::from(block).with_info(Info::of_report(&url, &location, report)))
+            Err(failure) => {
+                confirm_empty(py, &engine, object, &span, failure)?.or_raise(py)?;
+                Ok(Buffer::empty())
+            }
+        }
     }
 
-    /// Fills ``buffer`` with an object, or with ``[start:end]`` of it, by many ranges at once; how many bytes landed.
+    /// Fills ``buffer`` with an object, or its bytes ``[start:end]``, by parallel range requests, and returns
+    /// how many bytes landed.
     ///
-    /// The bytes land where they are wanted, nothing is copied. The buffer is any writable one that is C-contiguous, of whatever
-    /// items; it may be longer than what comes. It is the call's until that returns: nothing writes to it after, also when the
-    /// call was interrupted. What it holds after a call that raised is undefined.
+    /// The bytes land in the buffer without a copy. It may be any writable, C-contiguous buffer, of items of
+    /// any type, and longer than what comes. When the call returns, also if it was interrupted, nothing
+    /// writes to the buffer any more. After an exception its content is undefined.
     ///
     /// Args:
     ///     url: the object.
-    ///     buffer: where the bytes go, from its first on.
-    ///     start: the first byte, as of :meth:`read`.
-    ///     end: the byte behind the last one; the object's end without it, and then all that is left has to fit. Fewer come where
-    ///         the object ends before.
+    ///     buffer: the bytes go to its start.
+    ///     start: the first byte, as in :meth:`read`.
+    ///     end: the byte behind the last one. Without it, the object's end, and all bytes up to there have to
+    ///         fit. Fewer come where the object ends before ``end``.
     ///     offset: another way to say ``start``, counted from 0.
-    ///     length: another way to say ``end``: so many bytes from ``offset`` on.
-    ///     if_match: only of the version with this ETag.
-    ///     version_id: the version of this id, of a bucket that keeps versions, instead of the newest.
-    ///     progress: a :class:`Progress` to look at, or True for a bar of tqdm.
+    ///     length: another way to say ``end``: the number of bytes from ``offset`` on.
+    ///     if_match: reads only the version with this ETag.
+    ///     version_id: this version of the object instead of the newest, in a bucket that keeps versions.
+    ///     progress: a :class:`Progress` to watch, or True for a progress bar by tqdm.
     ///
     /// Raises:
-    ///     TypeError: this has no buffer.
+    ///     TypeError: ``buffer`` has no buffer.
     ///     BufferError: it is read-only, or not C-contiguous.
     ///     UsageError: it is too short.
-    ///     FlatoutError: as :meth:`read`.
+    ///     FlatoutError: as in :meth:`read`.
     #[pyo3(signature = (url, buffer, start=None, end=None, *, offset=None, length=None, if_match=None, version_id=None, progress=None))]
     #[allow(clippy::too_many_arguments)]
     fn readinto(
@@ -247,37 +249,32 @@ impl Client {
         version_id: Option<String>,
         progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
-        let location = place(py, "read", &url)?;
+        let location = parse_url(py, "read", &url)?;
         let ends = one_of((start, end), offset, length).ok_or_else(|| two_ranges().raise(py))?;
-        let lent = Lent::new(buffer)?;
+        let buffer = Destination::Borrowed(BorrowedBuffer::new(buffer)?);
         let engine = self.engine(py)?;
-        let (if_match, version_id) = (if_match.as_deref(), version_id.as_deref());
-        let which = Which { location: &location, if_match, version_id };
-        let (span, if_match) = match self.span(py, &engine, which, ends)? {
-            Some(found) => found,
-            None => return Ok(0),
-        };
-        // SAFETY: `run` returns when the transfer has ended, however it did, and `lent` is held until then.
-        let landing = Landing::Memory(unsafe { lent.memory(0, lent.len()) });
-        let which = Which { if_match: if_match.as_deref(), ..which };
-        let get = Get::new(location.clone(), landing).with_span(span.clone());
-        let get = of_version(conditional(get, which.if_match), version_id);
-        let done = self.run(py, &engine, get, progress);
-        lent.release(py);
-        match done? {
-            Ok(report) => Ok(report.bytes),
-            Err(failure) => match is_of_nothing(py, &engine, which, &span, &failure)? {
-                true => Ok(0),
-                false => Err(failure.raise(py)),
-            },
+        let object = ObjectRef::new(&location, &if_match, &version_id);
+        let Some((span, if_match)) = self.span(py, &engine, object, ends)? else { return Ok(0) };
+        let object = ObjectRef { if_match: if_match.as_deref(), ..object };
+        match self.run(py, &engine, object.get().with_span(span.clone()), buffer, progress)? {
+            Ok((report, buffer)) => {
+                buffer.release(py);
+                Ok(report.bytes)
+            }
+            Err(failure) => {
+                confirm_empty(py, &engine, object, &span, failure)?.or_raise(py)?;
+                Ok(0)
+            }
         }
     }
 
-    /// An object to a file, which appears under its name when it is whole and verified; its bytes.
+    /// Downloads an object to a file and returns its size. The file appears under its name when it is whole
+    /// and verified.
     ///
     /// Raises:
-    ///     LocalError: the file cannot be written. What stood there before stays, as after every failure.
-    ///     FlatoutError: as :meth:`read`.
+    ///     LocalError: the file cannot be written. As after every failure, a file that was there before is
+    ///         unchanged.
+    ///     FlatoutError: as in :meth:`read`.
     #[pyo3(signature = (url, path, *, if_match=None, version_id=None, progress=None))]
     fn download(
         &self,
@@ -288,16 +285,17 @@ impl Client {
         version_id: Option<String>,
         progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
-        let get = Get::new(place(py, "read", &url)?, Landing::File(path));
+        let location = parse_url(py, "read", &url)?;
         let engine = self.engine(py)?;
-        let get = of_version(conditional(get, if_match.as_deref()), version_id.as_deref());
-        let done = self.run(py, &engine, get, progress)?;
-        Ok(done.map_err(|failure| failure.raise(py))?.bytes)
+        let get = ObjectRef::new(&location, &if_match, &version_id).get();
+        let done = self.run(py, &engine, get, Destination::File(path), progress)?;
+        Ok(done.or_raise(py)?.0.bytes)
     }
 
-    /// Objects to files, pairs ``(url, path)``, as :meth:`download`; the bytes of each, or with ``return_exceptions`` why not.
+    /// Downloads objects to files, given as pairs ``(url, path)``, like :meth:`download`. Returns the size of
+    /// each; with ``return_exceptions`` an exception in place of each that failed.
     ///
-    /// All are tried; without ``return_exceptions`` the first that failed is raised then.
+    /// All are tried. Then, without ``return_exceptions``, the first exception is raised.
     #[pyo3(signature = (pairs, *, progress=None, return_exceptions=false))]
     fn download_many<'py>(
         &self,
@@ -306,12 +304,12 @@ impl Client {
         progress: Option<&Bound<'py, PyAny>>,
         return_exceptions: bool,
     ) -> PyResult<Bound<'py, PyList>> {
-        let pairs = pairs.into_iter().map(|(url, path)| Ok((place(py, "read", &url)?, path)));
+        let pairs = pairs.into_iter().map(|(url, path)| Ok((parse_url(py, "read", &url)?, path)));
         let pairs = pairs.collect::<PyResult<Vec<_>>>()?;
         let engine = self.engine(py)?;
-        let watching = Watching::begin(py, progress, &format!("{} files", pairs.len()))?;
-        let done = many::download_many(py, &engine, pairs, &watching);
-        watching.end(py);
+        let progress = CallProgress::begin(py, progress, &format!("{} files", pairs.len()))?;
+        let done = many::download_many(py, &engine, pairs, &progress);
+        progress.end(py);
         let outcomes = PyList::empty(py);
         for outcome in done? {
             match outcome {
@@ -323,17 +321,19 @@ impl Client {
         Ok(outcomes)
     }
 
-    /// Many objects, each into a buffer of its own, as many at once as are good and memory allows.
+    /// Reads many objects, each into a buffer of its own, in parallel as far as memory allows.
     ///
-    /// A small object costs one request, as does one whose size nobody knows; pass entries of a listing where objects may be large, so
-    /// that those come in parts.
+    /// A small object costs one request, and so does one of unknown size. Where objects may be large, pass
+    /// entries of a listing: their sizes are known, and large ones are read in parallel parts.
     ///
     /// Args:
-    ///     urls: URLs, ``(url, start, end)``, or an :class:`Info`, of the version that it names; taken as they are wanted.
-    ///     ordered: in the order of ``urls``; else as they come.
-    ///     concurrency: how many may be on their way or wait to be taken; 128 without it.
-    ///     return_exceptions: what went wrong is handed on in its place, else it is raised and ends all.
-    ///     progress: a :class:`Progress` to look at, or True for a bar of tqdm.
+    ///     urls: URLs, tuples ``(url, start, end)``, or entries of a listing (:class:`Info`), whose version
+    ///         is read. Taken from the iterable as they are needed.
+    ///     ordered: whether the results come in the order of ``urls``, or as they arrive.
+    ///     concurrency: how many objects may be in flight, or read and not yet taken; 128 by default.
+    ///     return_exceptions: whether an exception is returned in place of its object, or raised, which ends
+    ///         the iteration.
+    ///     progress: a :class:`Progress` to watch, or True for a progress bar by tqdm.
     ///
     /// Returns:
     ///     An iterator of pairs ``(index, Buffer)``, where ``index`` counts ``urls`` from 0.
@@ -354,24 +354,25 @@ impl Client {
             })?,
         };
         let engine = slf.get().engine(py)?;
-        let watching = Watching::begin(py, progress, "objects")?;
-        let options = Options { ordered, concurrency, return_exceptions };
-        Ok(ReadMany::new(slf.unbind(), engine, urls.try_iter()?, options, watching))
+        let progress = CallProgress::begin(py, progress, "objects")?;
+        let options = ReadManyOptions { ordered, concurrency, return_exceptions };
+        Ok(ReadMany::new(slf.unbind(), engine, urls.try_iter()?, options, progress))
     }
 
-    /// Ranges of one version of an object in one call, in any order, all at once; near ones by one request.
+    /// Reads several ranges of one version of an object in parallel. Near ones are one request.
     ///
     /// Args:
     ///     url: the object.
-    ///     ranges: pairs ``(start, end)`` as in a slice; they may overlap.
-    ///     if_match: only of the version with this ETag.
-    ///     version_id: the version of this id, of a bucket that keeps versions, instead of the newest.
-    ///     max_gap: so many bytes between two small ranges are fetched rather than asked around; 256 KiB without it.
-    ///     out: as many writable buffers, to be filled instead of new ones.
-    ///     progress: a :class:`Progress` to look at, or True for a bar of tqdm.
+    ///     ranges: pairs ``(start, end)`` as in a slice, in any order; they may overlap.
+    ///     if_match: reads only the version with this ETag.
+    ///     version_id: this version of the object instead of the newest, in a bucket that keeps versions.
+    ///     max_gap: small ranges with at most this many bytes between them are one request; 256 KiB by
+    ///         default.
+    ///     out: a writable buffer for each range, to be filled instead of a new one.
+    ///     progress: a :class:`Progress` to watch, or True for a progress bar by tqdm.
     ///
     /// Returns:
-    ///     A buffer for each range, in the order of ``ranges``; with ``out`` how many bytes came for each.
+    ///     A buffer for each range, in the order of ``ranges``; with ``out`` the number of bytes in each.
     #[pyo3(signature = (url, ranges, *, if_match=None, version_id=None, max_gap=None, out=None, progress=None))]
     #[allow(clippy::too_many_arguments)]
     fn read_ranges<'py>(
@@ -385,18 +386,17 @@ impl Client {
         out: Option<Vec<Bound<'py, PyAny>>>,
         progress: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyList>> {
-        let location = place(py, "read", &url)?;
+        let location = parse_url(py, "read", &url)?;
         let engine = self.engine(py)?;
-        let (if_match, version_id) = (if_match.as_deref(), version_id.as_deref());
-        let which = Which { location: &location, if_match, version_id };
-        let (ranges, if_match) = self.resolve(py, &engine, which, &ranges)?;
+        let object = ObjectRef::new(&location, &if_match, &version_id);
+        let (ranges, if_match) = self.resolve(py, &engine, object, &ranges)?;
         let mut targets = targets(py, &ranges, out.as_deref())?;
-        let watching = Watching::begin(py, progress, location.name())?;
-        let (max_gap, if_match) = (max_gap.unwrap_or(GAP_BYTES), if_match.as_deref());
-        let (engine, url, location, watching_all) = (&engine, &url, &location, &watching);
-        let reads = Reads { engine, url, location, if_match, version_id, max_gap, watching: watching_all };
-        let filled = reads.read(py, &ranges, &mut targets);
-        watching.end(py);
+        let progress = CallProgress::begin(py, progress, location.name())?;
+        let (engine, url, object) = (&engine, &url, ObjectRef { if_match: if_match.as_deref(), ..object });
+        let max_gap = max_gap.unwrap_or(GAP_BYTES);
+        let filled =
+            RangeReads { engine, url, object, max_gap, progress: &progress }.read(py, &ranges, &mut targets);
+        progress.end(py);
         if out.is_some() {
             targets.into_iter().for_each(|target| target.release(py));
             return PyList::new(py, filled?);
@@ -406,14 +406,16 @@ impl Client {
         PyList::new(py, buffers.collect::<Vec<_>>())
     }
 
-    /// An object to be read here and there. With ``size`` from a listing nothing is asked beforehand; without, one HEAD.
+    /// Opens an object for reads at any place. Sends no request where ``size`` is given, as from a listing;
+    /// else one HEAD.
     ///
     /// Args:
     ///     url: the object.
     ///     size: in bytes.
-    ///     etag: of the version that is meant.
-    ///     modified: when that was made, in seconds since 1970: tells versions apart where there is no strong ETag.
-    ///     version_id: the version of this id, of a bucket that keeps versions, instead of the newest.
+    ///     etag: of the version to read.
+    ///     modified: when that version was made, in seconds since 1970; tells versions apart where there is
+    ///         no strong ETag.
+    ///     version_id: this version of the object instead of the newest, in a bucket that keeps versions.
     #[pyo3(signature = (url, *, size=None, etag=None, modified=None, version_id=None))]
     fn file(
         slf: Bound<'_, Self>,
@@ -424,7 +426,7 @@ impl Client {
         version_id: Option<String>,
     ) -> PyResult<File> {
         let (py, client) = (slf.py(), slf.get());
-        let location = place(py, "read", &url)?;
+        let location = parse_url(py, "read", &url)?;
         // As `if_match` is taken elsewhere.
         let etag = etag.map(|etag| quoted(&etag).into_owned());
         let modified_s = modified.filter(|s| *s >= 0.0).map(|s| s as u64);
@@ -433,7 +435,7 @@ impl Client {
             None => {
                 let engine = client.engine(py)?;
                 let version = client.head(py, &engine, &location, version_id.as_deref())?.version;
-                let told = told_size(&version, &location);
+                let known_size = size_of(&version, &location);
                 let Version { etag: found, last_modified, .. } = version;
                 if etag.is_some() && etag != found {
                     let cause = format!(
@@ -443,7 +445,7 @@ impl Client {
                     );
                     return Err(Failure::new(ErrorKind::Changed, "read", &location, cause).raise(py));
                 }
-                let size = told.map_err(|failure| failure.raise(py))?;
+                let size = known_size.or_raise(py)?;
                 let modified_s = last_modified.as_deref().and_then(parse_http);
                 Object { location, size, etag: found, modified_s }
             }
@@ -451,11 +453,13 @@ impl Client {
         Ok(File::new(slf.unbind(), url, object, version_id))
     }
 
-    /// A URL by which anybody may read the object for so many seconds, or that time, signed with the keys of now. Nothing is asked.
+    /// Returns a presigned URL, by which anybody can read the object for ``expires`` seconds, or that
+    /// timedelta. It is signed with the current keys. Sends no request.
     ///
     /// Raises:
     ///     AccessDenied: there are no keys to sign with.
-    ///     UsageError: plain HTTP has no signatures; longer than the dialect allows.
+    ///     UsageError: the URL is plain HTTP, which has no signatures, or ``expires`` is longer than the
+    ///         origin allows.
     #[pyo3(signature = (url, *, expires=3600, version_id=None))]
     fn presign(
         &self,
@@ -464,27 +468,27 @@ impl Client {
         #[pyo3(from_py_with = arguments::expires)] expires: u64,
         version_id: Option<String>,
     ) -> PyResult<String> {
-        let location = place(py, "presign", &url)?;
+        let location = parse_url(py, "presign", &url)?;
         let engine = self.engine(py)?;
         let called = engine.clone();
         waiting::call(py, &engine, move || called.presign_version(&location, version_id.as_deref(), expires))
     }
 
-    /// What the origin says of an object, by one HEAD.
+    /// Describes an object; sends one HEAD.
     #[pyo3(signature = (url, *, version_id=None))]
     fn stat(
         &self,
         py: Python<'_>,
         #[pyo3(from_py_with = arguments::url)] url: String,
         version_id: Option<String>,
-    ) -> PyResult<Info> {
-        let location = place(py, "stat", &url)?;
+    ) -> PyResult<ObjectMeta> {
+        let location = parse_url(py, "stat", &url)?;
         let engine = self.engine(py)?;
         let stat = self.head(py, &engine, &location, version_id.as_deref())?;
-        Ok(Info::of_stat(&url, &location, stat))
+        Ok(ObjectMeta::of_stat(&url, &location, stat))
     }
 
-    /// Whether there is such an object, by one HEAD. What else goes wrong is raised.
+    /// Whether the object exists; sends one HEAD. Errors other than NotFound are raised.
     #[pyo3(signature = (url, *, version_id=None))]
     fn exists(
         &self,
@@ -492,7 +496,7 @@ impl Client {
         #[pyo3(from_py_with = arguments::url)] url: String,
         version_id: Option<String>,
     ) -> PyResult<bool> {
-        let location = place(py, "stat", &url)?;
+        let location = parse_url(py, "stat", &url)?;
         let engine = self.engine(py)?;
         match self.version(py, &engine, &location, version_id.as_deref())? {
             Ok(_) => Ok(true),
@@ -501,14 +505,15 @@ impl Client {
         }
     }
 
-    /// What is under a prefix, up to the next ``/``, or all of it; sorted within a page of the origin's, 1000 entries as a rule.
+    /// Lists a prefix up to the next ``/``, or recursively. Sorted within each page of the origin's, which
+    /// has 1000 entries as a rule.
     #[pyo3(signature = (url, *, recursive=false))]
     fn ls(
         &self,
         py: Python<'_>,
         #[pyo3(from_py_with = arguments::url)] url: String,
         recursive: bool,
-    ) -> PyResult<Vec<Info>> {
+    ) -> PyResult<Vec<ObjectMeta>> {
         let mut pages = self.ls_pages(py, url, recursive)?;
         let mut all = Vec::new();
         while let Some(page) = pages.__next__(py)? {
@@ -517,7 +522,7 @@ impl Client {
         Ok(all)
     }
 
-    /// The same page after page, each asked for when it is wanted: for millions of keys.
+    /// Lists like :meth:`ls`, a page at a time, each requested when it is taken: for millions of keys.
     #[pyo3(signature = (url, *, recursive=false))]
     fn ls_pages(
         &self,
@@ -525,13 +530,13 @@ impl Client {
         #[pyo3(from_py_with = arguments::url)] url: String,
         recursive: bool,
     ) -> PyResult<Pages> {
-        let location = place(py, "list", &url)?;
+        let location = parse_url(py, "list", &url)?;
         let engine = self.engine(py)?;
-        let listing = engine.list(&location, recursive).map_err(|error| Failure::from(error).raise(py))?;
-        Ok(Pages::new(listing, Info::bucket_of(&location), engine))
+        let listing = engine.list(&location, recursive).or_raise(py)?;
+        Ok(Pages::new(listing, ObjectMeta::bucket_of(&location), engine))
     }
 
-    /// The names of the account's buckets, of ``"s3"`` or ``"oss"``.
+    /// The names of the account's buckets, on ``"s3"`` or ``"oss"``.
     #[pyo3(signature = (scheme="s3"))]
     fn buckets(&self, py: Python<'_>, scheme: &str) -> PyResult<Vec<String>> {
         let dialect = dialect(scheme);

@@ -1,14 +1,14 @@
-//! What asyncio waits for: calls that are begun here, and a descriptor that becomes readable when some have ended.
+//! The calls of asyncio: they are begun here, and a descriptor becomes readable when some have ended.
 //!
-//! A thread of the engine's notes the ticket of a call that has ended and writes to an eventfd; the loop's thread, with the
-//! interpreter's lock, takes the results. So no other thread ever wants that lock.
+//! A thread of the engine's adds the ticket of a call that has ended and writes to an eventfd. The loop's
+//! thread, which holds the interpreter's lock, takes the results. So no other thread ever takes that lock.
 
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
-use flatout_engine::{Error, Get, Landing, Made, Reading, Report};
+use flatout_engine::{Error, Get, Reading, Report};
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
 use pyo3::exceptions::PyRuntimeError;
@@ -16,31 +16,31 @@ use pyo3::prelude::*;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::arguments;
-use crate::awaited::{Awaited, Calls, Ended, NotedAtEnd, Pending, Settle, Work};
-use crate::buffer::Buffer;
+use crate::awaited_calls::{AwaitedCalls, CallTable, EndedTickets, NotifyOnDrop, PendingCall, Settle, Work};
+use crate::borrowed_buffer::BorrowedBuffer;
+use crate::call_progress::CallProgress;
 use crate::client::Client;
+use crate::destination::{Destination, OwnedTransfer};
 use crate::engine::Engine;
-use crate::errors::Failure;
+use crate::errors::{Failure, OrRaise};
 use crate::exit;
-use crate::file::{File, There};
-use crate::info::Info;
-use crate::lent::Lent;
+use crate::file::{File, LandedBytes};
 use crate::many::get_of;
+use crate::object_meta::ObjectMeta;
+use crate::object_ref::{ObjectRef, dialect, has_nothing, parse_url};
 use crate::pages::Pages;
-use crate::span::{Asked, asked};
+use crate::span::{RangeRequest, range_request};
 use crate::waiting;
-use crate::watching::Watching;
-use crate::which::{conditional, dialect, has_nothing, of_version, place};
 
-/// Calls that are awaited, of one loop: see :class:`flatout.AsyncClient`. Each verb returns a ticket.
+/// The calls of one loop that are awaited: see :class:`flatout.AsyncClient`. Each verb returns a ticket.
 #[pyclass(frozen, weakref, module = "flatout._native")]
 pub struct Completions {
-    awaited: Arc<Awaited>,
+    awaited: Arc<AwaitedCalls>,
     process: u32,
 }
 
 impl Completions {
-    fn calls(&self) -> MutexGuard<'_, Calls> {
+    fn calls(&self) -> MutexGuard<'_, CallTable> {
         self.awaited.calls()
     }
 
@@ -53,65 +53,52 @@ impl Completions {
         Ok(calls.next)
     }
 
-    fn add(&self, ticket: u64, pending: Pending) {
-        let engine = pending.engine.clone();
-        engine.tell_when_closed(&self.awaited);
+    fn add(&self, ticket: u64, call: PendingCall) {
+        let engine = call.engine.clone();
+        engine.notify_on_close(&self.awaited);
         let mut calls = self.calls();
-        // It may have been closed before it was told whom to tell.
+        // The engine may have closed before the listener was registered.
         if engine.is_closed() {
-            self.awaited.end(ticket, &pending);
+            self.awaited.end(ticket, &call);
         }
-        calls.pending.insert(ticket, pending);
+        calls.pending.insert(ticket, call);
         if calls.early.remove(&ticket) {
-            self.awaited.ended.note(ticket);
+            self.awaited.ended.add(ticket);
         }
     }
 
-    /// Begins a transfer; `settle` makes of its end what is awaited.
+    /// Begins a transfer; `settle` makes the call's result of its end.
     fn begin(
         &self,
         py: Python<'_>,
         client: &Client,
         get: Get,
+        destination: Destination,
         progress: Option<&Bound<'_, PyAny>>,
-        settle: impl FnOnce(Python<'_>, Result<Option<Report>, Failure>) -> PyResult<Py<PyAny>> + Send + 'static,
+        settle: impl FnOnce(Python<'_>, Result<Report, Failure>, Destination) -> PyResult<Py<PyAny>>
+        + Send
+        + 'static,
     ) -> PyResult<u64> {
-        let watching = Watching::begin(py, progress, get.location.name())?;
-        self.begin_on(py, client.engine(py)?, get, None, watching, settle)
-    }
-
-    /// The same on an engine; `made` is where it lands if it may turn out too large for that.
-    fn begin_on(
-        &self,
-        py: Python<'_>,
-        engine: Arc<Engine>,
-        get: Get,
-        made: Option<&Made>,
-        watching: Watching,
-        settle: impl FnOnce(Python<'_>, Result<Option<Report>, Failure>) -> PyResult<Py<PyAny>> + Send + 'static,
-    ) -> PyResult<u64> {
-        let ticket = self.ticket()?;
+        let progress = CallProgress::begin(py, progress, get.location.name())?;
+        let (engine, ticket) = (client.engine(py)?, self.ticket()?);
         let ended = self.awaited.ended.clone();
-        let get = get.on_end(move || ended.note(ticket));
-        let started = waiting::briefly(py, || engine.get(get));
-        let started = started.and_then(|started| started.map_err(|error| Failure::from(error).raise(py)));
-        let transfer = match started {
-            Ok(transfer) => transfer,
-            Err(error) => {
-                watching.end(py);
-                return Err(error);
+        let get = get.on_end(move || ended.add(ticket));
+        let started = waiting::without_gil(py, || OwnedTransfer::start(&engine, get, destination));
+        match started.and_then(|started| started.or_raise(py)) {
+            Ok(transfer) => {
+                progress.watch(&transfer);
+                let work = Work::Transfer(transfer, Box::new(settle));
+                self.add(ticket, PendingCall { work, progress: Some(progress), engine });
+                Ok(ticket)
             }
-        };
-        match made {
-            Some(made) => watching.watch_attempt(|| transfer.watch(), made),
-            None => watching.watch(|| transfer.watch()),
+            Err(error) => {
+                progress.end(py);
+                Err(error)
+            }
         }
-        let (work, watching) = (Work::Transfer(transfer), Some(watching));
-        self.add(ticket, Pending { work, settle: Box::new(settle), watching, engine });
-        Ok(ticket)
     }
 
-    /// Begins what blocks, on a thread of the engine's callers.
+    /// Begins a call that blocks, on a thread of the engine's.
     fn call<T: Send + 'static>(
         &self,
         py: Python<'_>,
@@ -120,19 +107,20 @@ impl Completions {
         show: impl FnOnce(Python<'_>, T) -> PyResult<Py<PyAny>> + Send + 'static,
     ) -> PyResult<u64> {
         let (engine, ticket) = (client.engine(py)?, self.ticket()?);
-        let (tell, told) = mpsc::sync_channel(1);
+        let (sender, receiver) = mpsc::sync_channel(1);
         let (ended, called) = (self.awaited.ended.clone(), engine.clone());
         let begun = engine.callers.call(move || {
-            // What panics has ended as well; told after `tell` has gone.
-            let (_noted, tell) = (NotedAtEnd { ended, ticket }, tell);
-            // Nobody may await it any more.
-            let _ = tell.send(work(&called));
+            // A call that panics ends as well. Dropped in this order, so that the result is there or its
+            // sender gone.
+            let (_notify, sender) = (NotifyOnDrop { ended, ticket }, sender);
+            // The call may have been cancelled.
+            let _ = sender.send(work(&called));
         });
         let called = begun.map_err(|refused| Failure::local("cannot start a thread", &refused).raise(py))?;
-        let told = Mutex::new(told);
-        let settle: Settle = Box::new(move |py, _| {
-            let told = told.into_inner().unwrap_or_else(PoisonError::into_inner);
-            match told.try_recv() {
+        let receiver = Mutex::new(receiver);
+        let settle: Settle = Box::new(move |py| {
+            let receiver = receiver.into_inner().unwrap_or_else(PoisonError::into_inner);
+            match receiver.try_recv() {
                 Ok(Ok(done)) => show(py, done),
                 Ok(Err(error)) => Err(Failure::from(error).raise(py)),
                 // It is not waited for where the client was closed.
@@ -140,71 +128,92 @@ impl Completions {
                 Err(mpsc::TryRecvError::Disconnected) => Err(Failure::panicked().raise(py)),
             }
         });
-        self.add(ticket, Pending { work: Work::Called(Some(called)), settle, watching: None, engine });
+        self.add(ticket, PendingCall { work: Work::Call(Some(called), settle), progress: None, engine });
         Ok(ticket)
     }
 
-    /// Begins a read of a file's range; None is awaited where what is ahead has failed, and the origin is to be asked `past` that.
-    fn bring(
+    /// Begins a read of a file. The result is None where the prefetch of those bytes has failed; with `anew`
+    /// the origin is asked again.
+    fn read_file(
         &self,
         py: Python<'_>,
         file: &File,
         range: Range<u64>,
-        past: bool,
-        show: impl FnOnce(Python<'_>, Option<There>) -> PyResult<Py<PyAny>> + Send + 'static,
+        anew: bool,
+        show: impl FnOnce(Python<'_>, Option<LandedBytes>) -> PyResult<Py<PyAny>> + Send + 'static,
     ) -> PyResult<u64> {
-        let (open, ticket) = (file.open(py)?, self.ticket()?);
-        let mut begun = file.begin(py, &open, &range, past)?;
-        let reading = begun.reading.take();
-        let (engine, ended, is_ahead) = (open.engine.clone(), self.awaited.ended.clone(), reading.is_none());
-        let answer = begun.answer.clone();
-        let settle: Settle = Box::new(move |py, _| {
-            // What is read goes with it.
+        let ticket = self.ticket()?;
+        let (open, mut started) = file.start(py, &range, anew)?;
+        let reading = started.reading.take();
+        let (engine, ended, is_prefetched) =
+            (open.engine.clone(), self.awaited.ended.clone(), reading.is_none());
+        let result = started.result.clone();
+        let settle: Settle = Box::new(move |py| {
+            // The reader stays until its read has ended.
             let _open = open;
-            match begun.answer.get() {
-                Some(Ok(pieces)) => show(py, Some(begun.there(pieces))),
-                Some(Err(_)) if is_ahead => show(py, None),
+            match started.result.get() {
+                Some(Ok(pieces)) => show(py, Some(started.landed(pieces))),
+                Some(Err(_)) if is_prefetched => show(py, None),
                 Some(Err(failure)) => Err(failure.raise(py)),
                 // It is not waited for where the client was closed.
                 None => Err(Engine::closed().raise(py)),
             }
         });
-        self.add(ticket, Pending { work: Work::Reading(reading), settle, watching: None, engine });
-        answer.when_there(move || ended.note(ticket));
+        self.add(ticket, PendingCall { work: Work::Read(reading, settle), progress: None, engine });
+        result.when_there(move || ended.add(ticket));
         Ok(ticket)
     }
 }
 
-/// A range that `AsyncClient` has to make another of first.
-fn unresolved() -> Failure {
-    Failure::usage("read", "a range that is empty or counted from the end")
-        .with_hint("stat the object first, and count from its start")
+/// The span of a range that `AsyncClient` has resolved.
+///
+/// # Errors
+/// It has not: the range is empty, or counts from the end.
+fn resolved(py: Python<'_>, start: Option<i64>, end: Option<i64>) -> PyResult<Span> {
+    match range_request(start, end) {
+        RangeRequest::Span(span) => Ok(span),
+        RangeRequest::Empty | RangeRequest::NeedsSize => {
+            let failure = Failure::usage("read", "a range that is empty or counted from the end");
+            Err(failure.with_hint("stat the object first, and count from its start").raise(py))
+        }
+    }
 }
 
-/// The buffer of a read that ended well.
-fn read(
+/// The result of a read: a buffer, or the exception where the object may just have no bytes there, which
+/// `AsyncClient` then finds out.
+fn read_result(
     py: Python<'_>,
-    made: &Made,
-    url: &str,
-    location: &Location,
-    report: Option<Report>,
+    result: Result<Report, Failure>,
+    destination: Destination,
+    (url, location, span): (&str, &Location, &Span),
 ) -> PyResult<Py<PyAny>> {
-    let info = Info::of_report(url, location, whole(py, report)?);
-    let block = made.take().ok_or_else(|| Failure::panicked().raise(py))?;
-    Ok(Py::new(py, Buffer::from(block).with_info(info))?.into_any())
+    match result {
+        Ok(report) => {
+            let buffer = destination.into_buffer().or_raise(py)?;
+            let meta = ObjectMeta::of_report(url, location, report);
+            Ok(Py::new(py, buffer.with_info(meta))?.into_any())
+        }
+        Err(failure) => unless_of_nothing(py, &failure, span),
+    }
 }
 
-/// What a transfer that ended well has left.
-fn whole(py: Python<'_>, report: Option<Report>) -> PyResult<Report> {
-    report.ok_or_else(|| Failure::panicked().raise(py))
-}
-
-/// Of a read that failed: where the object may have no bytes there the exception is handed out, to be looked into.
+/// The exception as a result, where the object may just have no bytes there; else it is raised.
 fn unless_of_nothing(py: Python<'_>, failure: &Failure, span: &Span) -> PyResult<Py<PyAny>> {
     match failure.may_be_of_nothing(span) {
         true => Ok(failure.exception(py)?.unbind()),
         false => Err(failure.raise(py)),
     }
+}
+
+/// How many bytes landed.
+fn count(py: Python<'_>, result: Result<Report, Failure>) -> PyResult<Py<PyAny>> {
+    let report = result.or_raise(py)?;
+    Ok(report.bytes.into_pyobject(py)?.into_any().unbind())
+}
+
+fn infos(py: Python<'_>, entries: Vec<flatout_engine::Entry>, bucket: &str) -> PyResult<Py<PyAny>> {
+    let infos: Vec<_> = entries.into_iter().map(|entry| ObjectMeta::of_entry(bucket, entry)).collect();
+    Ok(infos.into_pyobject(py)?.into_any().unbind())
 }
 
 #[pymethods]
@@ -213,8 +222,8 @@ impl Completions {
     fn new() -> PyResult<Completions> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let event = event.map_err(std::io::Error::from)?;
-        let ended = Arc::new(Ended { event, tickets: Mutex::default() });
-        let awaited = Arc::new(Awaited { ended, calls: Mutex::default() });
+        let ended = Arc::new(EndedTickets { event, tickets: Mutex::default() });
+        let awaited = Arc::new(AwaitedCalls { ended, calls: Mutex::default() });
         Ok(Completions { awaited, process: std::process::id() })
     }
 
@@ -223,7 +232,7 @@ impl Completions {
         self.awaited.ended.event.as_raw_fd()
     }
 
-    /// What has ended since: ``(ticket, result, exception)``.
+    /// The calls that have ended since: ``(ticket, result, exception)``.
     #[allow(clippy::type_complexity)]
     fn take(&self, py: Python<'_>) -> PyResult<Vec<(u64, Option<Py<PyAny>>, Option<Py<PyAny>>)>> {
         let mut taken = Vec::new();
@@ -231,8 +240,8 @@ impl Completions {
             let pending = {
                 let mut calls = self.calls();
                 let pending = calls.pending.remove(&ticket);
-                let was_given_up = calls.given_up.remove(&ticket);
-                if pending.is_none() && !was_given_up && !calls.is_closed {
+                let was_cancelled = calls.cancelled.remove(&ticket);
+                if pending.is_none() && !was_cancelled && !calls.is_closed {
                     calls.early.insert(ticket);
                 }
                 pending
@@ -246,37 +255,38 @@ impl Completions {
         Ok(taken)
     }
 
-    /// Asks for the end of a call, which ends as any other; whether that is to be waited for.
+    /// Cancels a call, which then ends like any other; whether its end has to be waited for.
     fn cancel(&self, ticket: u64) -> bool {
         let mut calls = self.calls();
         let Some(pending) = calls.pending.get_mut(&ticket) else { return false };
         match &mut pending.work {
-            Work::Transfer(transfer) => {
+            Work::Transfer(transfer, _) => {
                 transfer.cancel_switch().cancel();
                 true
             }
-            Work::Called(called) => {
+            Work::Call(called, _) => {
                 let called = called.take();
                 drop(calls);
                 drop(called);
                 false
             }
-            Work::Reading(reading) => {
+            Work::Read(reading, _) => {
                 let reading = reading.take();
-                // Nothing lands in the caller's buffer before it is settled, so that it can go at once.
+                // Nothing is copied to the caller's buffer before the call is settled, so that the buffer can
+                // be released at once.
                 let pending = calls.pending.remove(&ticket);
-                calls.given_up.insert(ticket);
+                calls.cancelled.insert(ticket);
                 drop(calls);
                 drop(pending);
                 if reading.is_some_and(Reading::cancel) {
-                    self.calls().given_up.remove(&ticket);
+                    self.calls().cancelled.remove(&ticket);
                 }
                 false
             }
         }
     }
 
-    /// Ends all calls, and returns when nothing touches their buffers any more.
+    /// Cancels all calls, and returns when no thread writes to their buffers.
     fn close(&self, py: Python<'_>) {
         let pending = {
             let mut calls = self.calls();
@@ -288,11 +298,11 @@ impl Completions {
             std::mem::forget(pending);
             return;
         }
-        pending.values().filter_map(Pending::switch).for_each(|switch| switch.cancel());
-        let mut pending: Vec<Pending> = pending.into_values().collect();
-        let watching: Vec<_> = pending.iter_mut().filter_map(|pending| pending.watching.take()).collect();
+        pending.values().filter_map(PendingCall::switch).for_each(|switch| switch.cancel());
+        let mut pending: Vec<PendingCall> = pending.into_values().collect();
+        let progress: Vec<_> = pending.iter_mut().filter_map(|call| call.progress.take()).collect();
         exit::detached(py, || drop(pending));
-        watching.into_iter().for_each(|watching| watching.end(py));
+        progress.into_iter().for_each(|progress| progress.end(py));
     }
 
     #[pyo3(signature = (client, url, start=None, end=None, *, if_match=None, version_id=None, progress=None))]
@@ -308,23 +318,16 @@ impl Completions {
         version_id: Option<String>,
         progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
-        let location = place(py, "read", &url)?;
-        let made = Made::new();
-        let get = Get::new(location.clone(), Landing::Made(made.clone()));
-        let Asked::Span(span) = asked(start, end) else { return Err(unresolved().raise(py)) };
-        let get = conditional(get.with_span(span.clone()), if_match.as_deref());
-        let get = of_version(get, version_id.as_deref());
-        self.begin(py, client, get, progress, move |py, end| {
-            let report = match end {
-                // To be looked into: it is handed out, not raised.
-                Err(failure) => return unless_of_nothing(py, &failure, &span),
-                Ok(report) => report,
-            };
-            read(py, &made, &url, &location, report)
+        let location = parse_url(py, "read", &url)?;
+        let span = resolved(py, start, end)?;
+        let get = ObjectRef::new(&location, &if_match, &version_id).get().with_span(span.clone());
+        self.begin(py, client, get, Destination::made(), progress, move |py, result, destination| {
+            read_result(py, result, destination, (&url, &location, &span))
         })
     }
 
-    /// One of many: as many bytes at most as are said, or else those of a small object; an int is awaited where there are more.
+    /// One of many objects, of which at most ``bytes`` bytes come; without it as many as a small object has.
+    /// The result is the size, an int, where the object is larger.
     #[pyo3(signature = (client, url, start=None, end=None, *, bytes=None, if_match=None, version_id=None, progress=None))]
     #[allow(clippy::too_many_arguments)]
     fn read_one(
@@ -339,21 +342,19 @@ impl Completions {
         version_id: Option<String>,
         progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
-        let location = place(py, "read", &url)?;
-        let Asked::Span(span) = asked(start, end) else { return Err(unresolved().raise(py)) };
-        let (get, made) = get_of(location.clone(), span.clone(), bytes);
-        let get = of_version(conditional(get, if_match.as_deref()), version_id.as_deref());
-        let watching = Watching::begin(py, progress, location.name())?;
-        let watched = made.clone();
-        let settle = move |py: Python<'_>, end: Result<Option<Report>, Failure>| match (end, made.beyond()) {
-            (_, Some(bytes)) => Ok(bytes.into_pyobject(py)?.into_any().unbind()),
-            (Err(failure), None) => unless_of_nothing(py, &failure, &span),
-            (Ok(report), None) => read(py, &made, &url, &location, report),
-        };
-        self.begin_on(py, client.engine(py)?, get, Some(&watched), watching, settle)
+        let location = parse_url(py, "read", &url)?;
+        let span = resolved(py, start, end)?;
+        let object = ObjectRef::new(&location, &if_match, &version_id);
+        let (get, made) = get_of(object, span.clone(), bytes);
+        self.begin(py, client, get, Destination::Made(made), progress, move |py, result, destination| {
+            match destination.beyond() {
+                Some(bytes) => Ok(bytes.into_pyobject(py)?.into_any().unbind()),
+                None => read_result(py, result, destination, (&url, &location, &span)),
+            }
+        })
     }
 
-    /// Whether a read failed since the object has no bytes there; that of a read whose result is an exception.
+    /// Whether a read, whose result was an exception, failed only because the object has no bytes there.
     #[pyo3(signature = (client, url, start=None, end=None, *, if_match=None, version_id=None))]
     #[allow(clippy::too_many_arguments)]
     fn is_of_nothing(
@@ -366,15 +367,15 @@ impl Completions {
         if_match: Option<String>,
         version_id: Option<String>,
     ) -> PyResult<u64> {
-        let location = place(py, "read", &url)?;
-        let span = asked(start, end);
+        let location = parse_url(py, "read", &url)?;
+        let span = range_request(start, end);
         self.call(
             py,
             client,
             move |engine| Ok(engine.stat_version(&location, version_id.as_deref()).ok()),
             move |py, stat| {
                 let is_nothing = match (stat, span) {
-                    (Some(stat), Asked::Span(span)) => has_nothing(&stat, &span, if_match.as_deref()),
+                    (Some(stat), RangeRequest::Span(span)) => has_nothing(&stat, &span, if_match.as_deref()),
                     _ => false,
                 };
                 Ok(is_nothing.into_pyobject(py)?.to_owned().into_any().unbind())
@@ -382,7 +383,7 @@ impl Completions {
         )
     }
 
-    /// How many bytes landed, and what was told of the object, are awaited.
+    /// The result is how many bytes landed, and the object's Info.
     #[pyo3(signature = (client, url, buffer, start=None, end=None, *, if_match=None, version_id=None, progress=None))]
     #[allow(clippy::too_many_arguments)]
     fn readinto(
@@ -397,21 +398,21 @@ impl Completions {
         version_id: Option<String>,
         progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
-        let location = place(py, "read", &url)?;
-        let lent = Lent::new(buffer)?;
-        let Asked::Span(span) = asked(start, end) else { return Err(unresolved().raise(py)) };
-        // SAFETY: what settles the call holds `lent` beside the transfer, and drops it behind that.
-        let landing = Landing::Memory(unsafe { lent.memory(0, lent.len()) });
-        let get = Get::new(location.clone(), landing).with_span(span.clone());
-        let get = of_version(conditional(get, if_match.as_deref()), version_id.as_deref());
-        self.begin(py, client, get, progress, move |py, end| {
-            lent.release(py);
-            let report = match end {
-                Err(failure) => return unless_of_nothing(py, &failure, &span),
-                Ok(report) => whole(py, report)?,
-            };
-            let (bytes, info) = (report.bytes, Info::of_report(&url, &location, report));
-            Ok((bytes, info.as_deref().cloned()).into_pyobject(py)?.into_any().unbind())
+        let location = parse_url(py, "read", &url)?;
+        let buffer = Destination::Borrowed(BorrowedBuffer::new(buffer)?);
+        let span = resolved(py, start, end)?;
+        let get = ObjectRef::new(&location, &if_match, &version_id).get().with_span(span.clone());
+        self.begin(py, client, get, buffer, progress, move |py, result, buffer| {
+            buffer.release(py);
+            match result {
+                Ok(report) => {
+                    let bytes = report.bytes;
+                    let meta = ObjectMeta::of_report(&url, &location, report);
+                    let meta = meta.map(|meta| meta.as_ref().clone());
+                    Ok((bytes, meta).into_pyobject(py)?.into_any().unbind())
+                }
+                Err(failure) => unless_of_nothing(py, &failure, &span),
+            }
         })
     }
 
@@ -427,12 +428,9 @@ impl Completions {
         version_id: Option<String>,
         progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
-        let get = Get::new(place(py, "read", &url)?, Landing::File(path));
-        let get = of_version(conditional(get, if_match.as_deref()), version_id.as_deref());
-        self.begin(py, client, get, progress, |py, end| {
-            let report = whole(py, end.map_err(|failure| failure.raise(py))?)?;
-            Ok(report.bytes.into_pyobject(py)?.into_any().unbind())
-        })
+        let location = parse_url(py, "read", &url)?;
+        let get = ObjectRef::new(&location, &if_match, &version_id).get();
+        self.begin(py, client, get, Destination::File(path), progress, |py, result, _| count(py, result))
     }
 
     #[pyo3(signature = (client, url, *, version_id=None))]
@@ -443,13 +441,13 @@ impl Completions {
         #[pyo3(from_py_with = arguments::url)] url: String,
         version_id: Option<String>,
     ) -> PyResult<u64> {
-        let location = place(py, "stat", &url)?;
+        let location = parse_url(py, "stat", &url)?;
         let asked = location.clone();
         self.call(
             py,
             client,
             move |engine| engine.stat_version(&asked, version_id.as_deref()),
-            move |py, stat| Ok(Py::new(py, Info::of_stat(&url, &location, stat))?.into_any()),
+            move |py, stat| Ok(Py::new(py, ObjectMeta::of_stat(&url, &location, stat))?.into_any()),
         )
     }
 
@@ -462,7 +460,7 @@ impl Completions {
         #[pyo3(from_py_with = arguments::expires)] expires: u64,
         version_id: Option<String>,
     ) -> PyResult<u64> {
-        let location = place(py, "presign", &url)?;
+        let location = parse_url(py, "presign", &url)?;
         self.call(
             py,
             client,
@@ -494,13 +492,13 @@ impl Completions {
             move |py, found| {
                 let Some((page, rest)) = found else { return Ok(py.None()) };
                 pages.borrow_mut(py).put(rest);
-                let infos: Vec<_> = page.into_iter().map(|entry| Info::of_entry(&bucket, entry)).collect();
-                Ok(infos.into_pyobject(py)?.into_any().unbind())
+                infos(py, page, &bucket)
             },
         )
     }
 
-    /// A range of a file that is not empty, as a Buffer or as bytes; None is awaited where what is ahead has failed.
+    /// A range of a file that is not empty, as a Buffer or as bytes; None is awaited where what is ahead has
+    /// failed.
     #[pyo3(signature = (client, file, offset, n, *, as_bytes=false, past=false))]
     #[allow(clippy::too_many_arguments)]
     fn pread(
@@ -515,24 +513,29 @@ impl Completions {
     ) -> PyResult<u64> {
         let (file, range) = (file.get(), file.get().range(offset, u64::try_from(n).ok()));
         if file.is_bulk(&range) && !as_bytes {
-            let made = Made::new();
-            let get = file.bulk(range, Landing::Made(made.clone()));
-            return self.begin(py, client, get, None, move |py, end| {
-                end.map_err(|failure| failure.raise(py))?;
-                let block = made.take().ok_or_else(|| Failure::panicked().raise(py))?;
-                Ok(Py::new(py, Buffer::from(block))?.into_any())
-            });
+            return self.begin(
+                py,
+                client,
+                file.bulk(range),
+                Destination::made(),
+                None,
+                |py, result, made| {
+                    let buffer = result.and_then(|_| made.into_buffer()).or_raise(py)?;
+                    Ok(Py::new(py, buffer)?.into_any())
+                },
+            );
         }
-        self.bring(py, file, range, past, move |py, there| {
-            Ok(match there {
+        self.read_file(py, file, range, past, move |py, landed| {
+            Ok(match landed {
                 None => py.None(),
-                Some(there) if as_bytes => there.bytes(py)?.into_any().unbind(),
-                Some(there) => Py::new(py, there.buffer(py)?)?.into_any(),
+                Some(landed) if as_bytes => landed.bytes(py)?.into_any().unbind(),
+                Some(landed) => Py::new(py, landed.buffer(py)?)?.into_any(),
             })
         })
     }
 
-    /// Fills ``buffer`` from ``offset`` of a file on, where there is something of it; how many bytes, or None as of ``pread``.
+    /// Fills ``buffer`` from ``offset`` of a file on, where there is something of it; how many bytes, or None
+    /// as of ``pread``.
     #[pyo3(signature = (client, file, offset, buffer, *, past=false))]
     fn preadinto(
         &self,
@@ -543,20 +546,18 @@ impl Completions {
         buffer: &Bound<'_, PyAny>,
         past: bool,
     ) -> PyResult<u64> {
-        let lent = Lent::new(buffer)?;
-        let (file, range) = (file.get(), file.get().range(offset, Some(lent.len() as u64)));
+        let buffer = BorrowedBuffer::new(buffer)?;
+        let (file, range) = (file.get(), file.get().range(offset, Some(buffer.len() as u64)));
         if file.is_bulk(&range) {
-            // SAFETY: what settles the call holds `lent` beside the transfer, and drops it behind that.
-            let landing = Landing::Memory(unsafe { lent.memory(0, lent.len()) });
-            return self.begin(py, client, file.bulk(range, landing), None, move |py, end| {
-                lent.release(py);
-                let report = whole(py, end.map_err(|failure| failure.raise(py))?)?;
-                Ok(report.bytes.into_pyobject(py)?.into_any().unbind())
+            let buffer = Destination::Borrowed(buffer);
+            return self.begin(py, client, file.bulk(range), buffer, None, |py, result, buffer| {
+                buffer.release(py);
+                count(py, result)
             });
         }
-        self.bring(py, file, range, past, move |py, there| {
-            let count = there.map(|there| there.fill(py, &lent));
-            lent.release(py);
+        self.read_file(py, file, range, past, move |py, landed| {
+            let count = landed.map(|landed| landed.fill(py, &buffer));
+            buffer.release(py);
             Ok(count.into_pyobject(py)?.into_any().unbind())
         })
     }
@@ -569,16 +570,13 @@ impl Completions {
         #[pyo3(from_py_with = arguments::url)] url: String,
         recursive: bool,
     ) -> PyResult<u64> {
-        let location = place(py, "list", &url)?;
-        let bucket = Info::bucket_of(&location);
+        let location = parse_url(py, "list", &url)?;
+        let bucket = ObjectMeta::bucket_of(&location);
         self.call(
             py,
             client,
             move |engine| engine.list(&location, recursive)?.collect::<Result<Vec<_>, _>>(),
-            move |py, entries| {
-                let infos: Vec<_> = entries.into_iter().map(|entry| Info::of_entry(&bucket, entry)).collect();
-                Ok(infos.into_pyobject(py)?.into_any().unbind())
-            },
+            move |py, entries| infos(py, entries, &bucket),
         )
     }
 }

@@ -1,7 +1,9 @@
-//! Keys that a program gives to a client: a pair that stays, or a function that is asked for them, again before they end.
+//! Keys that a program gives to a client: a pair that stays, or a function that is asked for them, again
+//! before they end.
 //!
-//! The engine asks on a thread of its own, which must not take the interpreter's lock. The question goes to a thread of Python's, which
-//! calls the function (`_credentials.py`): between questions it waits without that lock.
+//! The engine asks on a thread of its own, which must not take the interpreter's lock. The question goes to a
+//! thread of Python's, which calls the function (`_credentials.py`): between questions it waits without that
+//! lock.
 
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,23 +15,24 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::errors::Failure;
-use crate::exit::Inside;
+use crate::exit::CallGuard;
 use crate::settings::Pairs;
 
 /// The name among a client's settings.
 const NAME: &str = "credentials";
 
-/// An access key pair of S3's or OSS's, with a token where it is temporary: what a client signs with instead of what it finds around.
+/// An access key pair of S3's or OSS's, with a token where it is temporary: what a client signs with instead
+/// of what it finds around.
 ///
-/// ``Client(credentials=…)`` takes one that stays, or a function that returns one. It shows nothing of what it holds, and is never
-/// pickled.
+/// ``Client(credentials=…)`` takes one that stays, or a function that returns one. It shows nothing of what
+/// it holds, and is never pickled.
 ///
 /// Args:
 ///     access_key_id: the key's name.
 ///     secret_access_key: the secret.
 ///     session_token: of temporary ones.
-///     expires: when they end: a datetime with its zone, or seconds since 1970. A function is asked again five minutes before,
-///         or at half of a shorter life.
+///     expires: when they end: a datetime with its zone, or seconds since 1970. A function is asked again
+///         five minutes before, or at half of a shorter life.
 #[pyclass(frozen, module = "flatout")]
 pub struct Credentials {
     keys: sign::Credentials,
@@ -109,27 +112,27 @@ fn end(value: &Bound<'_, PyAny>) -> PyResult<f64> {
 }
 
 /// What a client was given for its keys.
-pub enum Given {
+pub enum GivenCredentials {
     /// They are looked for around the process.
     Nothing,
     Fixed(Py<Credentials>),
     /// A function that returns them.
-    Asked(Py<PyAny>),
+    Function(Py<PyAny>),
 }
 
-impl Given {
+impl GivenCredentials {
     /// Takes it out of a client's settings.
-    pub fn take(settings: &Bound<'_, PyDict>) -> PyResult<Given> {
-        let Some(given) = settings.get_item(NAME)? else { return Ok(Given::Nothing) };
+    pub fn take(settings: &Bound<'_, PyDict>) -> PyResult<GivenCredentials> {
+        let Some(given) = settings.get_item(NAME)? else { return Ok(GivenCredentials::Nothing) };
         settings.del_item(NAME)?;
         if given.is_none() {
-            return Ok(Given::Nothing);
+            return Ok(GivenCredentials::Nothing);
         }
         if let Ok(fixed) = given.cast::<Credentials>() {
-            return Ok(Given::Fixed(fixed.clone().unbind()));
+            return Ok(GivenCredentials::Fixed(fixed.clone().unbind()));
         }
         match given.is_callable() && !given.is_instance_of::<pyo3::types::PyType>() {
-            true => Ok(Given::Asked(given.unbind())),
+            true => Ok(GivenCredentials::Function(given.unbind())),
             false => Err(PyTypeError::new_err(format!(
                 "credentials is a flatout.Credentials, or a function that returns one, not {}",
                 given.get_type().name()?
@@ -142,7 +145,7 @@ impl Given {
     pub fn check(&self, py: Python<'_>, pairs: &Pairs) -> PyResult<()> {
         let is_unsigned = pairs.iter().any(|(name, value)| *name == "no-sign-request" && value == "true");
         match self {
-            Given::Fixed(_) | Given::Asked(_) if is_unsigned => Err(Failure::usage(
+            GivenCredentials::Fixed(_) | GivenCredentials::Function(_) if is_unsigned => Err(Failure::usage(
                 "settings",
                 "credentials are given, and no_sign_request says that nothing is signed",
             )
@@ -153,20 +156,22 @@ impl Given {
     }
 
     pub fn is_given(&self) -> bool {
-        !matches!(self, Given::Nothing)
+        !matches!(self, GivenCredentials::Nothing)
     }
 
     /// Who is asked for the keys of an engine of this process; none where they are looked for around it.
     pub fn provider(&self, py: Python<'_>) -> PyResult<Option<Arc<dyn Provider>>> {
         match self {
-            Given::Nothing => Ok(None),
-            Given::Fixed(credentials) => Ok(Some(Arc::new(Fixed(credentials.get().grant())))),
-            Given::Asked(callback) => {
+            GivenCredentials::Nothing => Ok(None),
+            GivenCredentials::Fixed(credentials) => {
+                Ok(Some(Arc::new(FixedProvider(credentials.get().grant()))))
+            }
+            GivenCredentials::Function(callback) => {
                 let (ask, asked) = mpsc::channel();
                 let questions = Py::new(py, Questions(Mutex::new(asked)))?;
                 // It ends when the engine has let go of `ask`.
                 py.import("flatout._credentials")?.call_method1("start", (questions, callback))?;
-                Ok(Some(Arc::new(Callback(ask))))
+                Ok(Some(Arc::new(CallbackProvider(ask))))
             }
         }
     }
@@ -181,9 +186,9 @@ impl Credentials {
 
 /// Keys that stay as they are.
 #[derive(Debug)]
-struct Fixed(Grant);
+struct FixedProvider(Grant);
 
-impl Provider for Fixed {
+impl Provider for FixedProvider {
     fn provide(&self, _: &Web) -> Result<Grant, Refused> {
         Ok(self.0.clone())
     }
@@ -191,9 +196,9 @@ impl Provider for Fixed {
 
 /// Keys that a function of Python's returns.
 #[derive(Debug)]
-struct Callback(Sender<Question>);
+struct CallbackProvider(Sender<Question>);
 
-impl Provider for Callback {
+impl Provider for CallbackProvider {
     fn provide(&self, _: &Web) -> Result<Grant, Refused> {
         let (answer, answered) = mpsc::sync_channel(1);
         let sent = self.0.send(Question { answer: Some(answer) });
@@ -251,9 +256,10 @@ impl Questions {
     fn next(&self, py: Python<'_>) -> Option<Question> {
         let (question, _inside) = py.detach(|| {
             let question = self.0.lock().unwrap_or_else(PoisonError::into_inner).recv().ok();
-            match Inside::enter() {
+            match CallGuard::enter() {
                 Ok(inside) => (question, inside),
-                // The interpreter ends: this thread must not come back to it, and has nothing to do elsewhere.
+                // The interpreter ends: this thread must not come back to it, and has nothing to do
+                // elsewhere.
                 Err(_) => loop {
                     std::thread::park();
                 },

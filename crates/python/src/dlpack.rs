@@ -1,4 +1,5 @@
-//! DLPack: how arrays of other libraries come to share a buffer's memory (dlpack.h of DLPack 1.0, which DLPack gives away for this).
+//! DLPack: how arrays of other libraries share a buffer's memory (dlpack.h of DLPack 1.0, which DLPack gives
+//! away for this).
 
 use std::ffi::{CStr, c_void};
 use std::ptr;
@@ -61,7 +62,7 @@ struct ManagedVersioned {
     tensor: Tensor,
 }
 
-/// What lives as long as the consumer's array does. It holds nothing of Python's: a deleter may run on any thread.
+/// Lives as long as the consumer's array. It holds no Python object, because a deleter may run on any thread.
 struct Context {
     _block: Arc<Block>,
     shape: [i64; 1],
@@ -98,14 +99,15 @@ pub fn capsule(
             (Box::into_raw(Box::new(managed)).cast(), PLAIN, destroy)
         }
     };
-    // SAFETY: the pointer is not null, the name is static; what is behind it goes by the destructor or by its consumer.
+    // SAFETY: the pointer is not null, the name is static; what is behind it goes by the destructor or by its
+    // consumer.
     unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyCapsule_New(pointer, name.as_ptr(), Some(destructor))) }
 }
 
-/// The consumer lets go.
+/// Called when the consumer frees its array.
 ///
 /// # Safety
-/// `managed` came out of a capsule of ours, and is let go of once.
+/// `managed` came out of a capsule of ours, and is freed once.
 unsafe extern "C" fn delete(managed: *mut Managed) {
     // SAFETY: both were boxed by `capsule`.
     unsafe {
@@ -114,10 +116,10 @@ unsafe extern "C" fn delete(managed: *mut Managed) {
     }
 }
 
-/// As [`delete`].
+/// [`delete`] of the versioned struct.
 ///
 /// # Safety
-/// As [`delete`].
+/// That of [`delete`].
 unsafe extern "C" fn delete_versioned(managed: *mut ManagedVersioned) {
     // SAFETY: both were boxed by `capsule`.
     unsafe {
@@ -126,7 +128,7 @@ unsafe extern "C" fn delete_versioned(managed: *mut ManagedVersioned) {
     }
 }
 
-/// The capsule goes. Whoever has consumed it has given it another name.
+/// Called when the capsule is freed. A consumer has given it another name.
 ///
 /// # Safety
 /// Called by Python with a capsule of ours.
@@ -139,10 +141,10 @@ unsafe extern "C" fn destroy(capsule: *mut ffi::PyObject) {
     }
 }
 
-/// As [`destroy`].
+/// [`destroy`] of the versioned capsule.
 ///
 /// # Safety
-/// As [`destroy`].
+/// That of [`destroy`].
 unsafe extern "C" fn destroy_versioned(capsule: *mut ffi::PyObject) {
     // SAFETY: the pointer is ours where the name still is.
     unsafe {
@@ -152,7 +154,7 @@ unsafe extern "C" fn destroy_versioned(capsule: *mut ffi::PyObject) {
     }
 }
 
-/// What a capsule holds that nobody has consumed.
+/// The content of a capsule that has not been consumed.
 ///
 /// # Safety
 /// `capsule` is one, and the interpreter's lock is held.

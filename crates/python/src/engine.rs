@@ -1,4 +1,5 @@
-//! The engine behind a client: made at the first use, by what the process finds around it, and closed with the client.
+//! The engine behind a client: made at the first use from what the process finds around it, and closed with
+//! the client.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -9,91 +10,91 @@ use flatout_engine::credentials::Provider;
 use flatout_engine::{Callers, Client, ErrorKind};
 use pyo3::prelude::*;
 
-use crate::ahead::Allowance;
 use crate::errors::Failure;
-use crate::log::Told;
+use crate::log::OriginLog;
+use crate::prefetch::PrefetchBudget;
 use crate::settings::Pairs;
 
-/// However many processes share a machine, each needs this much.
+/// The least memory of a process, however many share the machine.
 const LEAST_MEMORY_BYTES: u64 = 64 << 20;
 
-/// Of the memory, what files may hold that somebody has said will be read.
+/// Prefetched ranges of files may hold this fraction of the memory, 1 / 4.
 const SHARE_AHEAD: u64 = 4;
 
-/// Who waits in another way than by looking now and then.
-pub trait Closing: Send + Sync {
-    /// This one was closed. On any thread, without the interpreter's lock.
-    fn closed(&self, engine: &Engine);
+/// Called when an engine closes: for calls that do not check now and then whether it has.
+pub trait OnClose: Send + Sync {
+    /// `engine` was closed. Runs on any thread, without the interpreter's lock.
+    fn on_close(&self, engine: &Engine);
 }
 
 /// An engine of this process; dereferences to the engine's client.
 pub struct Engine {
-    /// There until it goes.
+    /// Taken when the engine is dropped.
     client: Option<Client>,
     process: u32,
     /// About the most memory of results that have arrived and not been collected.
     pub memory_bytes: u64,
-    /// What files may hold that nobody has read yet.
-    pub ahead: Arc<Allowance>,
-    /// Who waits for what has no other way to be waited for.
+    /// The memory for prefetched ranges of files.
+    pub prefetch: Arc<PrefetchBudget>,
+    /// Threads for calls that block.
     pub callers: Callers,
     is_closed: AtomicBool,
-    tells: Mutex<Vec<Weak<dyn Closing>>>,
-    /// What `logging` knows of its origins.
-    pub told: Told,
+    listeners: Mutex<Vec<Weak<dyn OnClose>>>,
+    /// What `logging` was told of its origins.
+    pub log: OriginLog,
 }
 
 impl Engine {
-    /// `siblings` processes, this one among them, share the machine: of what nobody has said, each takes its part.
-    /// `provider` has the keys of both dialects, where a program gives them.
+    /// `siblings` processes, this one included, share the machine: settings that nobody has set are divided
+    /// among them. `provider` has the keys of both dialects, where the program gives them.
     pub fn new(pairs: &Pairs, siblings: u32, provider: Option<Arc<dyn Provider>>) -> Result<Engine, Failure> {
         let mut found = flatout_ambient::gather(pairs)?;
         share(&mut found, siblings.max(1));
         if let Some(provider) = provider {
             found.aws_credentials = provider.clone();
             found.oss_credentials = provider;
-            // Whoever gives keys has not meant a profile.
+            // They warn of profiles, which are not used where the program gives the keys.
             found.warnings.clear();
         }
         let memory_bytes = found.settings.memory_bytes;
-        let ahead = Arc::new(Allowance::new(memory_bytes / SHARE_AHEAD));
+        let prefetch = Arc::new(PrefetchBudget::new(memory_bytes / SHARE_AHEAD));
         let warnings = std::mem::take(&mut found.warnings);
         let client = Client::new(found.into())?;
         let warnings = warnings.into_iter().map(|(_, warning)| warning);
-        let told = Told::with(warnings.chain(client.note().map(str::to_owned)).collect());
+        let log = OriginLog::with(warnings.chain(client.note().map(str::to_owned)).collect());
         let (client, process) = (Some(client), std::process::id());
         Ok(Engine {
             client,
             process,
             memory_bytes,
-            ahead,
+            prefetch,
             callers: Callers::new("flatout-call"),
             is_closed: AtomicBool::new(false),
-            tells: Mutex::default(),
-            told,
+            listeners: Mutex::default(),
+            log,
         })
     }
 
-    /// Ends whatever runs on it, within a slice of whoever waits.
+    /// Ends all calls on it: those that wait notice within 50 ms, the others by [`OnClose`].
     pub fn close(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
-        let tells = std::mem::take(&mut *self.tells.lock().unwrap_or_else(PoisonError::into_inner));
-        tells.iter().filter_map(Weak::upgrade).for_each(|told| told.closed(self));
+        let listeners = std::mem::take(&mut *self.listeners.lock().unwrap_or_else(PoisonError::into_inner));
+        listeners.iter().filter_map(Weak::upgrade).for_each(|listener| listener.on_close(self));
         flatout_ambient::remember(&self.paces());
     }
 
-    /// Registers `told` to be called when this engine closes. Does nothing where it is closed already.
-    pub fn tell_when_closed<T: Closing + 'static>(&self, told: &Arc<T>) {
-        let mut tells = self.tells.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = Arc::as_ptr(told).cast::<()>();
-        if !tells.iter().any(|each| each.as_ptr().cast::<()>() == known) {
-            tells.retain(|each| each.strong_count() > 0);
-            let told: Arc<dyn Closing> = told.clone();
-            tells.push(Arc::downgrade(&told));
+    /// Registers `listener` to be called when this engine closes. Does nothing where it is closed already.
+    pub fn notify_on_close<T: OnClose + 'static>(&self, listener: &Arc<T>) {
+        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = Arc::as_ptr(listener).cast::<()>();
+        if !listeners.iter().any(|each| each.as_ptr().cast::<()>() == known) {
+            listeners.retain(|each| each.strong_count() > 0);
+            let listener: Arc<dyn OnClose> = listener.clone();
+            listeners.push(Arc::downgrade(&listener));
         }
     }
 
-    /// Whether it is that of the process which forked this one: whoever waits for it here waits for ever.
+    /// Whether it was inherited by a fork: its threads are in the parent, and a wait for it would never end.
     pub fn is_foreign(&self) -> bool {
         self.process != std::process::id()
     }
@@ -116,7 +117,8 @@ impl std::ops::Deref for Engine {
 }
 
 impl Drop for Engine {
-    /// What a forked child inherited has no threads, and perhaps locks that nobody opens.
+    /// An inherited engine has no threads here, and perhaps locks that no thread will ever open: it is
+    /// leaked.
     fn drop(&mut self) {
         if self.is_foreign() {
             std::mem::forget(self.client.take());
@@ -147,7 +149,7 @@ fn share(found: &mut Ambient, siblings: u32) {
     }
 }
 
-/// How many processes share the machine with this one, itself included, as far as Python knows.
+/// How many processes share the machine, this one included, as far as Python knows.
 pub fn siblings(py: Python<'_>) -> PyResult<u32> {
     py.import("flatout._siblings")?.call_method0("count")?.extract()
 }

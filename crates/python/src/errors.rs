@@ -1,4 +1,5 @@
-//! From the engine's errors to Python's exceptions: the one table from kinds to classes, which are `flatout.errors`.
+//! From the engine's errors to Python's exceptions: the one table from kinds to classes, which are
+//! `flatout.errors`.
 
 use flatout_ambient::AmbientError;
 use flatout_engine::{Error, ErrorKind, plain, remedy};
@@ -9,12 +10,12 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyModule};
 
-/// What is to be raised. Made without the interpreter's lock, raised with it.
+/// An exception to be raised: made without the interpreter's lock, raised with it.
 #[derive(Clone, Debug)]
-pub struct Failure(Box<Told>);
+pub struct Failure(Box<Details>);
 
 #[derive(Clone, Debug)]
-struct Told {
+struct Details {
     class: &'static str,
     kind: &'static str,
     doing: String,
@@ -23,7 +24,7 @@ struct Told {
     hint: Option<String>,
 }
 
-/// The class of `flatout.errors`, and the kind's name, which the command line's JSON has, too.
+/// The class of `flatout.errors`, and the name of the kind, which is that of the command line's JSON.
 fn class(kind: ErrorKind) -> (&'static str, &'static str) {
     match kind {
         ErrorKind::Usage => ("UsageError", "usage"),
@@ -46,7 +47,7 @@ impl Failure {
     pub fn new(kind: ErrorKind, doing: &str, object: impl ToString, cause: impl ToString) -> Failure {
         let (class, kind) = class(kind);
         let (object, cause) = (object.to_string(), cause.to_string());
-        Failure(Box::new(Told { class, kind, doing: doing.to_owned(), object, cause, hint: None }))
+        Failure(Box::new(Details { class, kind, doing: doing.to_owned(), object, cause, hint: None }))
     }
 
     pub fn usage(doing: &str, cause: impl ToString) -> Failure {
@@ -59,7 +60,7 @@ impl Failure {
         failure.with(remedy(refused).map(str::to_owned))
     }
 
-    /// A thread ended without a word.
+    /// A thread ended without a result.
     pub fn panicked() -> Failure {
         Failure::new(ErrorKind::Internal, "", "", "a thread panicked: this is a defect of flatout")
     }
@@ -79,27 +80,38 @@ impl Failure {
         self.0.kind == class(ErrorKind::NotFound).1
     }
 
-    /// Whether it may say that an object has no bytes at `span`: origins refuse that.
+    /// Whether the object may just have no bytes at `span`, which origins refuse.
     pub fn may_be_of_nothing(&self, span: &Span) -> bool {
         *span != Span::All && self.0.kind == class(ErrorKind::Usage).1
     }
 
-    /// The exception; whatever keeps it from being made is raised instead.
+    /// The exception, or the error that kept it from being made.
     pub fn raise(&self, py: Python<'_>) -> PyErr {
         self.exception(py).map_or_else(|error| error, PyErr::from_value)
     }
 
-    /// The exception as an object, for whoever hands it on.
+    /// The exception as an object, to be handed on.
     pub fn exception<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
         let module = MODULE.get_or_try_init(py, || py.import("flatout.errors").map(Bound::unbind))?;
-        let told = PyDict::new(py);
-        told.set_item("kind", self.0.kind)?;
-        told.set_item("doing", &self.0.doing)?;
-        told.set_item("object", &self.0.object)?;
-        told.set_item("cause", &self.0.cause)?;
-        told.set_item("hint", &self.0.hint)?;
-        module.bind(py).getattr(self.0.class)?.call((), Some(&told))
+        let details = PyDict::new(py);
+        details.set_item("kind", self.0.kind)?;
+        details.set_item("doing", &self.0.doing)?;
+        details.set_item("object", &self.0.object)?;
+        details.set_item("cause", &self.0.cause)?;
+        details.set_item("hint", &self.0.hint)?;
+        module.bind(py).getattr(self.0.class)?.call((), Some(&details))
+    }
+}
+
+/// Raises what a `Result` failed by.
+pub trait OrRaise<T> {
+    fn or_raise(self, py: Python<'_>) -> PyResult<T>;
+}
+
+impl<T, E: Into<Failure>> OrRaise<T> for Result<T, E> {
+    fn or_raise(self, py: Python<'_>) -> PyResult<T> {
+        self.map_err(|error| error.into().raise(py))
     }
 }
 
@@ -119,7 +131,7 @@ impl From<Error> for Failure {
 impl From<AmbientError> for Failure {
     fn from(error: AmbientError) -> Failure {
         let hint = error.hint();
-        // What was given to the client is named as it was given there.
+        // A setting of the client's is named as its keyword argument is.
         let cause = error.to_string().trim_start_matches("--").to_owned();
         Failure::usage("settings", cause).with(hint)
     }
@@ -148,7 +160,7 @@ pub fn location(doing: &str, url: &str) -> Result<Location, Failure> {
     })
 }
 
-/// The scheme of what only fsspec's programs know to be ours.
+/// The scheme of a URL that only fsspec knows as ours.
 fn fsspec_scheme(url: &str) -> Option<&str> {
     let (scheme, _) = url.split_once("://")?;
     scheme.starts_with("flatout").then_some(scheme)

@@ -1,7 +1,8 @@
-//! The interpreter's end, and its forks: who is in a call without the interpreter's lock, and that nobody is when it goes.
+//! The interpreter's end and its forks: counts the calls that have left the interpreter's lock, and waits for
+//! them at the end.
 //!
-//! A thread that comes back for the lock when the interpreter has gone is ended on the spot, across frames that hold
-//! buffers. So calls end before, and none begins after.
+//! A thread that asks for the lock after the interpreter has ended is killed on the spot, across frames that
+//! hold buffers. So every call ends before, and none begins after.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -14,35 +15,44 @@ use crate::errors::Failure;
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
 
-/// What is waited for at most: calls look twenty times a second.
+/// How long the end waits for calls, which check twenty times a second whether the interpreter ends.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Somebody is in a call.
-pub struct Inside(());
+/// Counts a call as long as it lives.
+pub struct CallGuard(());
 
-impl Inside {
+impl CallGuard {
     /// # Errors
     /// The interpreter ends.
-    pub fn enter() -> Result<Inside, Failure> {
+    pub fn enter() -> Result<CallGuard, Failure> {
         INSIDE.fetch_add(1, Ordering::SeqCst);
-        let inside = Inside(());
-        if is_over() { Err(ends()) } else { Ok(inside) }
+        let guard = CallGuard(());
+        if is_over() { Err(ends()) } else { Ok(guard) }
     }
 }
 
-impl Drop for Inside {
+impl Drop for CallGuard {
     fn drop(&mut self) {
-        // After a fork within a call there is one less than was counted.
+        // A fork within a call resets the count, which is then lower than the number of guards.
         let _ = INSIDE.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |calls| calls.checked_sub(1));
     }
 }
 
-/// Runs `work`, which does not take long, without the interpreter's lock; once the interpreter ends, with it: who lets go of it then
-/// may never get it back.
+/// Runs `work`, which does not take long, without the interpreter's lock. Once the interpreter ends it keeps
+/// the lock: a thread that released it then might never get it back.
 pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
     INSIDE.fetch_add(1, Ordering::SeqCst);
-    let _inside = Inside(());
+    let _guard = CallGuard(());
     if is_over() { work() } else { py.detach(work) }
+}
+
+/// From here on a copy releases the interpreter's lock. To copy less takes a few microseconds; to get the
+/// lock back may take five milliseconds where another thread runs Python code.
+const LONG_COPY_BYTES: usize = 64 << 10;
+
+/// Runs `work`, which copies that many bytes.
+pub fn copying<T: Send>(py: Python<'_>, bytes: usize, work: impl FnOnce() -> T + Send) -> T {
+    if bytes < LONG_COPY_BYTES { work() } else { detached(py, work) }
 }
 
 /// Whether the interpreter ends.
@@ -54,7 +64,7 @@ pub fn ends() -> Failure {
     Failure::new(ErrorKind::Cancelled, "", "", "the interpreter ends")
 }
 
-/// Ends every call, and waits until none is left. For atexit.
+/// Ends every call, and waits until none is left. Registered with atexit.
 #[pyfunction]
 pub fn _at_exit(py: Python<'_>) {
     IS_OVER.store(true, Ordering::SeqCst);
@@ -66,7 +76,7 @@ pub fn _at_exit(py: Python<'_>) {
     });
 }
 
-/// Whoever was in a call is in the process that forked this one.
+/// Resets the count: all other calls are in the process that forked this one.
 #[pyfunction]
 pub fn _after_fork() {
     INSIDE.store(0, Ordering::SeqCst);

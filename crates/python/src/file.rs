@@ -1,85 +1,90 @@
-//! One version of an object, read here and there over the engine's reader and its lanes.
+//! One version of an object, read at any place through the engine's reader.
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use flatout_engine::{Block, Error, Get, Landing, Made, Object, Pieces, Reader, Reading};
+use flatout_engine::{Block, Error, Get, Object, Pieces, Reader, Reading};
 use flatout_wire::range::Span;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::ahead::Ahead;
-use crate::answer::Answer;
 use crate::arguments::{self, Ends};
+use crate::borrowed_buffer::BorrowedBuffer;
 use crate::buffer::Buffer;
 use crate::client::Client;
+use crate::destination::Destination;
 use crate::engine::Engine;
-use crate::errors::Failure;
+use crate::errors::{Failure, OrRaise};
 use crate::exit;
-use crate::lent::{Fresh, Lent};
+use crate::log;
+use crate::object_ref::ObjectRef;
 use crate::per_process::PerProcess;
+use crate::prefetch::Prefetcher;
+use crate::read_result::ReadResult;
 use crate::span::within;
+use crate::uninit_bytes::UninitBytes;
 use crate::waiting;
-use crate::which::of_version;
 
-/// Reads one version of an object at any place, from any thread: positions and lengths in bytes, counted from 0.
+/// Reads one version of an object at any place, from any thread. Positions and lengths are in bytes, counted
+/// from 0.
 ///
-/// What is read in a pattern is fetched ahead; a read that follows none is one request of exactly its bytes. Once another version
-/// stands in the object's place, reads that need the origin raise :class:`flatout.ObjectChanged`.
+/// Reads that follow a pattern are prefetched; a read that follows none is one request of exactly its bytes.
+/// Once another version has replaced the object, reads that need the origin raise
+/// :class:`flatout.ObjectChanged`.
 #[pyclass(frozen, weakref, module = "flatout")]
 pub struct File {
     client: Py<Client>,
-    /// As it was written.
+    /// The URL as it was written.
     #[pyo3(get)]
     url: String,
     object: Object,
-    /// The version that was asked for by its id, if one was.
+    /// The ``version_id`` that the file was opened with.
     #[pyo3(get)]
     version_id: Option<String>,
-    open: PerProcess<Open>,
+    open: PerProcess<OpenReader>,
     is_closed: AtomicBool,
     reads: AtomicU64,
     served_bytes: AtomicU64,
 }
 
-/// From so many bytes on a read is a transfer of its own: shorter ones gain more by what is fetched ahead of them.
+/// From here on a read is a transfer of its own; shorter ones gain more by prefetching.
 const BULK_BYTES: u64 = 64 << 20;
 
-/// What a process has of it.
-pub struct Open {
-    // Both go before the engine that they belong to.
-    ahead: Ahead,
+/// What a process holds of an open file.
+pub struct OpenReader {
+    // Both are dropped before the engine that they belong to.
+    prefetcher: Prefetcher,
     reader: Reader,
     pub engine: Arc<Engine>,
 }
 
-/// A read that has begun.
-pub struct Begun {
-    pub answer: Answer,
-    /// None where somebody said before that these bytes will be read: that read is not this one's to give up.
+/// A read that has been started.
+pub struct StartedRead {
+    pub result: ReadResult,
+    /// None for bytes that [`File::prefetch`] requested: this read must not cancel them.
     pub reading: Option<Reading>,
-    /// Of what is answered, that much comes before what was asked for.
+    /// How many bytes of the result come before those that are read.
     skip: usize,
     bytes: usize,
 }
 
-impl Begun {
-    pub fn there(&self, pieces: Arc<Pieces>) -> There {
-        There { pieces, skip: self.skip, bytes: self.bytes }
+impl StartedRead {
+    pub fn landed(&self, pieces: Arc<Pieces>) -> LandedBytes {
+        LandedBytes { pieces, skip: self.skip, bytes: self.bytes }
     }
 }
 
-/// Bytes that have landed.
-pub struct There {
+/// The bytes of a read, where they landed.
+pub struct LandedBytes {
     pieces: Arc<Pieces>,
-    /// Of those, what was asked for.
+    /// How many bytes of the pieces come before those that are read.
     skip: usize,
     bytes: usize,
 }
 
-impl There {
-    /// Hands out slice after slice, with where it goes.
+impl LandedBytes {
+    /// Hands out the slices, each with its place among the bytes.
     fn each(&self, mut take: impl FnMut(usize, &[u8])) {
         let (mut at, mut skip) = (0, self.skip);
         for slice in self.pieces.slices() {
@@ -92,24 +97,25 @@ impl There {
         }
     }
 
-    /// In a buffer of their own.
+    /// Copies them to a new buffer.
     pub fn buffer(&self, py: Python<'_>) -> PyResult<Buffer> {
-        let block = exit::detached(py, || {
+        let block = exit::copying(py, self.bytes, || {
             let mut block = Block::new(self.bytes as u64)?;
             let all = block.as_mut_slice();
             self.each(|at, slice| all[at..at + slice.len()].copy_from_slice(slice));
             Ok::<_, Error>(block)
         });
-        block.map(Buffer::from).map_err(|error| Failure::from(error).raise(py))
+        block.map(Buffer::from).or_raise(py)
     }
 
+    /// Copies them to a `bytes`.
     pub fn bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        Fresh::filled(py, self.bytes, |put| self.each(|_, slice| put(slice)))
+        UninitBytes::filled(py, self.bytes, |put| self.each(|_, slice| put(slice)))
     }
 
-    /// Into a buffer of the caller's, which is long enough; how many they are.
-    pub fn fill(&self, py: Python<'_>, lent: &Lent) -> usize {
-        exit::detached(py, || self.each(|at, slice| lent.fill(at, slice)));
+    /// Copies them to a buffer of the caller's, which is long enough; how many they are.
+    pub fn fill(&self, py: Python<'_>, buffer: &BorrowedBuffer) -> usize {
+        exit::copying(py, self.bytes, || self.each(|at, slice| buffer.fill(at, slice)));
         self.bytes
     }
 }
@@ -128,90 +134,122 @@ impl File {
         }
     }
 
-    pub fn open(&self, py: Python<'_>) -> PyResult<Arc<Open>> {
+    /// The engine of this process, unless the file is closed.
+    fn engine(&self, py: Python<'_>) -> PyResult<Arc<Engine>> {
         if self.is_closed.load(Ordering::SeqCst) {
             return Err(Failure::usage("read", "I/O operation on closed file").raise(py));
         }
-        let engine = self.client.get().engine(py)?;
-        let opened = waiting::briefly(py, || {
-            self.open.get(|| {
-                let reader = engine.reader_of_version(self.object.clone(), self.version_id.as_deref())?;
-                Ok(Open { ahead: Ahead::new(engine.ahead.clone()), reader, engine: engine.clone() })
-            })
-        })?;
-        opened.map_err(|error: Error| Failure::from(error).raise(py))
+        self.client.get().engine(py)
     }
 
-    /// Begins to bring a range within the object: from what is ahead, where somebody said that it will be read, unless it is to go
-    /// `past` that.
-    pub fn begin(&self, py: Python<'_>, open: &Open, range: &Range<u64>, past: bool) -> PyResult<Begun> {
+    /// What this process holds of the file, made if need be; without the interpreter's lock.
+    fn opened(&self, engine: &Arc<Engine>) -> Result<Arc<OpenReader>, Failure> {
+        self.open.get(|| {
+            let reader = engine.reader_of_version(self.object.clone(), self.version_id.as_deref())?;
+            let prefetcher = Prefetcher::new(engine.prefetch.clone());
+            Ok(OpenReader { prefetcher, reader, engine: engine.clone() })
+        })
+    }
+
+    /// Refuses a closed file, or one that cannot be opened.
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
+        let engine = self.engine(py)?;
+        let opened = waiting::without_gil(py, || self.opened(&engine).map(drop))?;
+        opened.or_raise(py)
+    }
+
+    /// Starts to read a range within the object. It is not over only where bytes are missing. With `anew` it
+    /// does not take what was prefetched.
+    ///
+    /// All that needs no origin happens in one go without the interpreter's lock: to get the lock back may
+    /// take milliseconds where another thread runs Python code.
+    pub fn start(
+        &self,
+        py: Python<'_>,
+        range: &Range<u64>,
+        anew: bool,
+    ) -> PyResult<(Arc<OpenReader>, StartedRead)> {
+        let engine = self.engine(py)?;
         let bytes = usize::try_from(range.end - range.start).expect("a word has 64 bits");
+        let started = waiting::without_gil(py, || {
+            let open = self.opened(&engine)?;
+            let prefetched = if anew { None } else { open.prefetcher.find(&open.reader, range) };
+            let started = match prefetched {
+                Some((whole, result)) => {
+                    let skip = usize::try_from(range.start - whole.start).expect("a word has 64 bits");
+                    StartedRead { result, reading: None, skip, bytes }
+                }
+                None => {
+                    let result = ReadResult::default();
+                    let put = result.clone();
+                    let reading = open.reader.read(range.start, bytes, move |result| put.put(result));
+                    StartedRead { result, reading: Some(reading), skip: 0, bytes }
+                }
+            };
+            Ok::<_, Failure>((open, started))
+        })?;
+        let started = started.or_raise(py)?;
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.served_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        let ahead = match past {
-            false => waiting::briefly(py, || open.ahead.find(&open.reader, range))?,
-            true => None,
-        };
-        if let Some((ahead, answer)) = ahead {
-            let skip = usize::try_from(range.start - ahead.start).expect("a word has 64 bits");
-            return Ok(Begun { answer, reading: None, skip, bytes });
-        }
-        let answer = Answer::default();
-        let told = answer.clone();
-        let reading =
-            waiting::briefly(py, || open.reader.read(range.start, bytes, move |result| told.put(result)))?;
-        Ok(Begun { answer, reading: Some(reading), skip: 0, bytes })
+        Ok(started)
     }
 
-    /// A range within the object.
-    fn bring(&self, py: Python<'_>, range: Range<u64>) -> PyResult<There> {
-        let open = self.open(py)?;
-        let mut begun = self.begin(py, &open, &range, false)?;
+    /// Reads a range within the object.
+    fn read(&self, py: Python<'_>, range: Range<u64>) -> PyResult<LandedBytes> {
+        let (open, mut started) = self.start(py, &range, false)?;
         loop {
-            if let Err(error) = waiting::until(py, &open.engine, |slice| begun.answer.wait(slice)) {
-                if let Some(reading) = begun.reading {
-                    exit::detached(py, || reading.cancel());
+            let Some(result) = started.result.get() else {
+                if let Err(error) = waiting::wait_until(py, &open.engine, |slice| started.result.wait(slice))
+                {
+                    if let Some(reading) = started.reading {
+                        exit::detached(py, || reading.cancel());
+                    }
+                    return Err(error);
                 }
-                return Err(error);
-            }
-            match begun.answer.get() {
-                Some(Ok(pieces)) => return Ok(begun.there(pieces)),
-                // What failed ahead is tried again, and fails then if it must.
-                Some(Err(_)) if begun.reading.is_none() => begun = self.begin(py, &open, &range, true)?,
-                Some(Err(failure)) => return Err(failure.raise(py)),
-                None => return Err(Failure::panicked().raise(py)),
+                continue;
+            };
+            log::report(py, &open.engine);
+            match result {
+                Ok(pieces) => return Ok(started.landed(pieces)),
+                // The prefetch failed: the origin is asked again.
+                Err(_) if started.reading.is_none() => started = self.start(py, &range, true)?.1,
+                Err(failure) => return Err(failure.raise(py)),
             }
         }
     }
 
-    /// A transfer of a range of what is pinned.
-    pub fn bulk(&self, range: Range<u64>, landing: Landing) -> Get {
-        let Object { location, etag, .. } = &self.object;
-        let get = Get::new(location.clone(), landing).with_span(Span::Slice(range));
-        let get = get.with_if_match(etag.as_deref().expect("only what is pinned is brought so"));
-        of_version(get, self.version_id.as_deref())
+    /// A transfer of a range of the version that the file is pinned to.
+    pub fn bulk(&self, range: Range<u64>) -> Get {
+        let if_match = Some(self.object.etag.as_deref().expect("only a pinned file is read by transfers"));
+        let version_id = self.version_id.as_deref();
+        ObjectRef { location: &self.object.location, if_match, version_id }
+            .get()
+            .with_span(Span::Slice(range))
     }
 
-    /// Whether a range is brought by a transfer of its own: from many parts at once, straight to where it is wanted. A read through
-    /// the engine's memory would hold it twice. Only a strong ETag keeps such a transfer to the version.
+    /// Whether a range is read by a transfer of its own: by many parts at once, straight to where it is
+    /// wanted. A read through the engine's memory would hold the bytes twice. Only a strong ETag pins such a
+    /// transfer to the version.
     pub fn is_bulk(&self, range: &Range<u64>) -> bool {
         let is_pinned = self.object.etag.as_deref().is_some_and(|etag| etag.starts_with('"'));
         is_pinned && range.end - range.start >= BULK_BYTES
     }
 
-    fn transfer(&self, py: Python<'_>, range: Range<u64>, landing: Landing) -> PyResult<usize> {
-        let open = self.open(py)?;
-        let get = self.bulk(range, landing);
-        let started = waiting::briefly(py, || open.engine.get(get))?;
-        let report =
-            waiting::report(py, &open.engine, started.map_err(|error| Failure::from(error).raise(py))?)?
-                .map_err(|failure| failure.raise(py))?;
+    fn transfer(
+        &self,
+        py: Python<'_>,
+        range: Range<u64>,
+        destination: Destination,
+    ) -> PyResult<(usize, Destination)> {
+        let engine = self.engine(py)?;
+        let done = self.client.get().run(py, &engine, self.bulk(range), destination, None)?;
+        let (report, destination) = done.or_raise(py)?;
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.served_bytes.fetch_add(report.bytes, Ordering::Relaxed);
-        Ok(usize::try_from(report.bytes).expect("a word has 64 bits"))
+        Ok((usize::try_from(report.bytes).expect("a word has 64 bits"), destination))
     }
 
-    /// What there is of `bytes` from `at` on; all that is left without them.
+    /// At most `bytes` bytes from `at` on, as far as the object goes; without `bytes` all that are left.
     pub fn range(&self, at: u64, bytes: Option<u64>) -> Range<u64> {
         let start = at.min(self.object.size);
         let end = bytes.map_or(self.object.size, |bytes| at.saturating_add(bytes).min(self.object.size));
@@ -227,7 +265,7 @@ impl File {
         self.object.size
     }
 
-    /// As sent, with its quotes; None where the origin told none.
+    /// As sent, with its quotes; None where the origin sent none.
     #[getter]
     fn etag(&self) -> Option<String> {
         self.object.etag.clone()
@@ -260,7 +298,8 @@ impl File {
         Ok(stats)
     }
 
-    /// ``n`` bytes from ``offset`` on, fewer where the object ends before; all of them with ``n=-1``.
+    /// Reads ``n`` bytes from ``offset`` on, fewer where the object ends before; all that are left with
+    /// ``n=-1``.
     #[pyo3(signature = (offset, n=-1), text_signature = "($self, offset, n=-1)")]
     fn pread(
         &self,
@@ -270,18 +309,17 @@ impl File {
     ) -> PyResult<Buffer> {
         let range = self.range(offset, u64::try_from(n).ok());
         if range.is_empty() {
-            self.open(py)?;
+            self.check(py)?;
             return Ok(Buffer::empty());
         }
         if self.is_bulk(&range) {
-            let made = Made::new();
-            self.transfer(py, range, Landing::Made(made.clone()))?;
-            return made.take().map(Buffer::from).ok_or_else(|| Failure::panicked().raise(py));
+            let (_, made) = self.transfer(py, range, Destination::made())?;
+            return made.into_buffer().or_raise(py);
         }
-        self.bring(py, range)?.buffer(py)
+        self.read(py, range)?.buffer(py)
     }
 
-    /// As :meth:`pread`, into ``bytes``.
+    /// Reads like :meth:`pread`, into ``bytes``.
     #[pyo3(signature = (offset, n=-1), text_signature = "($self, offset, n=-1)")]
     fn pread_bytes<'py>(
         &self,
@@ -291,20 +329,19 @@ impl File {
     ) -> PyResult<Bound<'py, PyBytes>> {
         let range = self.range(offset, u64::try_from(n).ok());
         if range.is_empty() {
-            self.open(py)?;
+            self.check(py)?;
             return Ok(PyBytes::new(py, b""));
         }
-        let bytes = usize::try_from(range.end - range.start).expect("a word has 64 bits");
         if self.is_bulk(&range) {
-            let fresh = Fresh::zeros(py, bytes)?;
-            // SAFETY: `transfer` returns when it has ended, however it did.
-            self.transfer(py, range, Landing::Memory(unsafe { fresh.memory() }))?;
-            return Ok(fresh.into_bytes());
+            let bytes = usize::try_from(range.end - range.start).expect("a word has 64 bits");
+            let zeros = Destination::Bytes(UninitBytes::zeros(py, bytes)?);
+            let (_, filled) = self.transfer(py, range, zeros)?;
+            return filled.into_bytes(py).or_raise(py);
         }
-        self.bring(py, range)?.bytes(py)
+        self.read(py, range)?.bytes(py)
     }
 
-    /// Fills ``buffer`` from ``offset`` on, as far as the object goes; how many bytes that were.
+    /// Fills ``buffer`` from ``offset`` on, as far as the object goes, and returns the number of bytes.
     ///
     /// Raises:
     ///     BufferError: it is read-only, or not C-contiguous.
@@ -314,35 +351,39 @@ impl File {
         #[pyo3(from_py_with = arguments::place)] offset: u64,
         buffer: &Bound<'_, PyAny>,
     ) -> PyResult<usize> {
-        let lent = Lent::new(buffer)?;
-        let range = self.range(offset, Some(lent.len() as u64));
+        let buffer = BorrowedBuffer::new(buffer)?;
+        let range = self.range(offset, Some(buffer.len() as u64));
         if range.is_empty() {
-            lent.release(py);
-            self.open(py)?;
+            buffer.release(py);
+            self.check(py)?;
             return Ok(0);
         }
-        let read = match self.is_bulk(&range) {
-            // SAFETY: `transfer` returns when it has ended, however it did, and `lent` is held until then.
-            true => self.transfer(py, range, Landing::Memory(unsafe { lent.memory(0, lent.len()) })),
-            false => self.bring(py, range).map(|there| there.fill(py, &lent)),
-        };
-        lent.release(py);
+        if self.is_bulk(&range) {
+            let (bytes, buffer) = self.transfer(py, range, Destination::Borrowed(buffer))?;
+            buffer.release(py);
+            return Ok(bytes);
+        }
+        let read = self.read(py, range).map(|landed| landed.fill(py, &buffer));
+        buffer.release(py);
         read
     }
 
-    /// Says which ranges will be read, in this order: they are asked for at once as far as memory goes, the others as soon as
-    /// those have been read. Pairs ``(start, end)`` as in a slice. Returns at once.
+    /// Announces ranges that will be read, in this order, as pairs ``(start, end)`` like in a slice. They are
+    /// fetched as far as memory goes, and the rest as soon as those have been read. Returns at once.
     fn prefetch(
         &self,
         py: Python<'_>,
         #[pyo3(from_py_with = arguments::ranges)] ranges: Vec<Ends>,
     ) -> PyResult<()> {
-        let open = self.open(py)?;
+        let engine = self.engine(py)?;
         let ranges = ranges.into_iter().map(|(start, end)| within(start, end, self.object.size)).collect();
-        waiting::briefly(py, || open.ahead.say(&open.reader, ranges))
+        let added = waiting::without_gil(py, || {
+            self.opened(&engine).map(|open| open.prefetcher.add(&open.reader, ranges))
+        })?;
+        added.or_raise(py)
     }
 
-    /// Lets go of what is held for it. Calling it again does nothing.
+    /// Closes the file and frees its memory. Calling it again does nothing.
     fn close(&self, py: Python<'_>) {
         if !self.is_closed.swap(true, Ordering::SeqCst) {
             exit::detached(py, || drop(self.open.take()));

@@ -1,7 +1,7 @@
 //! Which interpreter this is: the engine serves the main one of a process, and no other.
 //!
-//! Classes, exceptions and what tells that the interpreter ends are of a process, not of an interpreter: one that ends would end the
-//! calls of the others.
+//! Classes, exceptions and the note that the interpreter ends are kept per process, not per interpreter: one
+//! that ends would end the calls of the others.
 
 use pyo3::exceptions::PyImportError;
 use pyo3::ffi;

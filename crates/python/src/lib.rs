@@ -1,44 +1,47 @@
-//! The native half of the Python package: the engine's verbs for one thread of Python, which waits without the interpreter's lock.
+//! The native half of the Python package: the engine's verbs, which wait without the interpreter's lock.
 //!
-//! No thread of the engine ever takes that lock. Whoever waits looks for signals twenty times a second, and lets go of the
-//! caller's buffer only when no thread writes to it any more.
+//! No thread of the engine ever takes that lock. A call that waits checks for signals twenty times a second,
+//! and releases the caller's buffer only when no thread writes to it any more.
 
-mod ahead;
-mod answer;
 mod arguments;
-mod awaited;
+mod awaited_calls;
+mod borrowed_buffer;
 mod buffer;
+mod call_progress;
 mod calls;
 mod client;
 mod completions;
 mod credentials;
+mod destination;
 mod dlpack;
 mod engine;
 mod errors;
 mod exit;
-mod fetches;
 mod file;
-mod info;
 mod interpreters;
-mod lent;
 mod log;
 mod many;
+mod object_meta;
+mod object_ref;
 mod pages;
 mod per_process;
+mod prefetch;
 mod progress;
 mod range_reads;
 mod ranges;
+mod read_queue;
+mod read_result;
 mod safetensors;
 mod settings;
 mod span;
+mod transfer_set;
+mod uninit_bytes;
 mod waiting;
-mod watching;
-mod which;
 
 use pyo3::prelude::*;
 use pyo3::wrap_pyfunction;
 
-/// What `flatout` is made from; not to be imported by itself.
+/// What the package `flatout` is made from; not to be imported on its own.
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     // Before the first class: those of one interpreter are no use to another.
@@ -50,13 +53,13 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<credentials::Credentials>()?;
     module.add_class::<credentials::Question>()?;
     module.add_class::<credentials::Questions>()?;
-    module.add_class::<fetches::Fetches>()?;
-    module.add_class::<fetches::Version>()?;
+    module.add_class::<read_queue::ReadQueue>()?;
+    module.add_class::<read_queue::ObjectVersion>()?;
     module.add_class::<file::File>()?;
-    module.add_class::<info::Info>()?;
+    module.add_class::<object_meta::ObjectMeta>()?;
     module.add_class::<many::ReadMany>()?;
     module.add_class::<progress::Progress>()?;
-    module.add_class::<watching::Watched>()?;
+    module.add_class::<call_progress::SharedProgress>()?;
     module.add_function(wrap_pyfunction!(arguments::ends_of, module)?)?;
     module.add_function(wrap_pyfunction!(arguments::one_range, module)?)?;
     module.add_function(wrap_pyfunction!(arguments::pairs_of, module)?)?;

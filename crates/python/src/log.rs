@@ -1,4 +1,5 @@
-//! What Python's `logging` is told of origins: by whoever waits for one, since no thread of the engine's takes the interpreter's lock.
+//! Reports trouble with origins to Python's `logging`. The threads that wait for a call do it: no thread of
+//! the engine's takes the interpreter's lock.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,53 +11,55 @@ use pyo3::prelude::*;
 use crate::engine::Engine;
 use crate::exit;
 
-/// How often origins are looked at, at most.
+/// The least time between two looks at the origins.
 const EVERY: Duration = Duration::from_millis(200);
 
-/// An outage of a fraction of a second is nobody's news.
+/// A shorter outage is not worth a message.
 const OUTAGE_AFTER: Duration = Duration::from_secs(1);
 
 /// `logging.WARNING`.
 const WARNING: i32 = 30;
 
-/// What was told, and when that was looked at last.
+/// What was logged so far.
 #[derive(Default)]
-pub struct Told {
+pub struct OriginLog {
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Of the settings, to be told first.
+    /// Of the settings; logged first.
     warnings: Vec<String>,
-    looked: Option<Instant>,
-    /// Of each origin.
-    counts: HashMap<String, Counts>,
+    looked_at: Option<Instant>,
+    /// By origin.
+    counts: HashMap<String, OriginCounts>,
 }
 
-/// What was told of an origin: attempts that were tried again, answers that asked for less, and that it is away.
+/// What was logged of one origin: attempts tried again, answers that asked for less, and whether it is away.
 #[derive(Default)]
-struct Counts {
+struct OriginCounts {
     retries: u64,
     throttled: u64,
     is_away: bool,
 }
 
-impl Told {
-    /// Begins with what is most likely not as it was meant.
-    pub fn with(warnings: Vec<String>) -> Told {
-        Told { state: Mutex::new(State { warnings, ..State::default() }) }
+impl OriginLog {
+    /// With warnings of the settings.
+    pub fn with(warnings: Vec<String>) -> OriginLog {
+        OriginLog { state: Mutex::new(State { warnings, ..State::default() }) }
     }
 
-    /// Whether it is time to look again, and nobody does.
+    /// Whether it is time to look again, and no other thread does.
     fn is_due(&self) -> bool {
-        self.state.try_lock().is_ok_and(|state| state.looked.is_none_or(|looked| looked.elapsed() >= EVERY))
+        self.state
+            .try_lock()
+            .is_ok_and(|state| state.looked_at.is_none_or(|looked_at| looked_at.elapsed() >= EVERY))
     }
 
-    /// What there is to tell.
+    /// What is new.
     fn news(&self, engine: &Engine) -> Vec<String> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.looked = Some(Instant::now());
+        state.looked_at = Some(Instant::now());
         let mut news = std::mem::take(&mut state.warnings);
         news.extend(engine.origins().into_iter().flat_map(|origin| state.of(origin)));
         news
@@ -66,18 +69,19 @@ impl Told {
 impl State {
     fn of(&mut self, now: OriginStats) -> Vec<String> {
         let OriginStats { origin, retries, throttled, outage, limited_by, .. } = now;
-        let told = self.counts.entry(origin.clone()).or_default();
-        let (again, less) = (retries - told.retries.min(retries), throttled - told.throttled.min(throttled));
-        (told.retries, told.throttled) = (retries, throttled);
+        let known = self.counts.entry(origin.clone()).or_default();
+        let (again, less) =
+            (retries - known.retries.min(retries), throttled - known.throttled.min(throttled));
+        (known.retries, known.throttled) = (retries, throttled);
         let mut news = Vec::new();
         match outage {
-            Some(outage) if !told.is_away && outage.waited.so_far >= OUTAGE_AFTER => {
-                told.is_away = true;
+            Some(outage) if !known.is_away && outage.waited.so_far >= OUTAGE_AFTER => {
+                known.is_away = true;
                 let timeout = outage.waited.timeout.as_secs().max(1);
                 news.push(format!("{origin}: waiting for it, up to {timeout} s: {}", outage.why));
             }
             Some(_) => {}
-            None if std::mem::take(&mut told.is_away) => news.push(format!("{origin}: is back")),
+            None if std::mem::take(&mut known.is_away) => news.push(format!("{origin}: is back")),
             None => {}
         }
         if again > 0 {
@@ -91,21 +95,21 @@ impl State {
     }
 }
 
-/// Tells it, to whoever listens.
-pub fn tell(py: Python<'_>, engine: &Engine) {
-    if engine.is_foreign() || !engine.told.is_due() {
+/// Logs what is new.
+pub fn report(py: Python<'_>, engine: &Engine) {
+    if engine.is_foreign() || !engine.log.is_due() {
         return;
     }
-    let news = exit::detached(py, || engine.told.news(engine));
+    let news = exit::detached(py, || engine.log.news(engine));
     if news.is_empty() {
         return;
     }
-    let told = py.import("flatout._log").and_then(|module| {
+    let logged = py.import("flatout._log").and_then(|module| {
         let logger = module.getattr("logger")?;
         news.iter().try_for_each(|line| logger.call_method1("log", (WARNING, "%s", line)).map(drop))
     });
-    if let Err(error) = told {
-        // A handler of the program's that fails says nothing about the call.
+    if let Err(error) = logged {
+        // A handler of the program's that fails is no failure of the call.
         error.write_unraisable(py, None);
     }
 }

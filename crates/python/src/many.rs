@@ -1,10 +1,10 @@
-//! Many objects, each read whole or a range of it into a buffer of its own: as many ahead as memory and the caller allow.
+//! Many objects, each read whole or in part into a buffer of its own: as many ahead as memory and the caller
+//! allow.
 
-use std::collections::VecDeque;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use flatout_engine::{Get, Landing, Made, Transfer};
+use flatout_engine::{Get, Landing, Made};
 use flatout_wire::location::Location;
 use flatout_wire::range::Span;
 use pyo3::exceptions::PyTypeError;
@@ -12,144 +12,98 @@ use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyString};
 
 use crate::buffer::Buffer;
+use crate::call_progress::CallProgress;
 use crate::client::Client;
+use crate::destination::{Destination, OwnedTransfer};
 use crate::engine::Engine;
 use crate::errors::{Failure, location};
-use crate::exit;
-use crate::info::Info;
-use crate::span::{Asked, asked, within};
+use crate::object_meta::ObjectMeta;
+use crate::object_ref::{ObjectRef, confirm_empty, size_of};
+use crate::span::{RangeRequest, range_request, within};
+use crate::transfer_set::{Ended, Order, TransferSet};
 use crate::waiting;
-use crate::watching::Watching;
-use crate::which::{Which, conditional, is_of_nothing, of_version, told_size};
 
-/// So many are on their way, or have landed and not been taken yet, unless somebody says.
+/// How many objects are in flight, or have landed and not been taken, unless the caller says.
 pub const CONCURRENCY: usize = 128;
 
-/// An object of at most so many bytes is asked for by one plain GET; so is one of unknown size, which counts for as much. One
-/// that turns out to be larger is asked for anew, when it is known how much memory it needs.
+/// An object of at most this size is read by one plain GET. So is one of unknown size, which counts for as
+/// much; if it turns out to be larger, it is read anew once it is known how much memory it needs.
 pub const SMALL_BYTES: u64 = 8 << 20;
 
-/// What :meth:`Client.read_many` returns: pairs of a number and what was read. It is for one thread at a time.
+/// What :meth:`Client.read_many` returns: pairs of an index and what was read. One thread takes them.
 #[pyclass(generic, module = "flatout._native")]
 pub struct ReadMany {
-    // Goes before the engine.
-    flights: VecDeque<Flight>,
+    /// By index, as in the two below.
+    reads: TransferSet<PlannedRead>,
+    /// Reads that wait for memory.
+    waiting: BTreeMap<u64, PlannedRead>,
+    /// Objects that need no transfer: an empty range, or a URL that is wrong.
+    over: BTreeMap<u64, Result<Buffer, Failure>>,
     client: Py<Client>,
     engine: Arc<Engine>,
-    wanted: Option<Py<PyIterator>>,
-    begun: usize,
-    options: Options,
-    /// Which attempts have ended.
-    ended: (Sender<Attempt>, Mutex<Receiver<Attempt>>),
-    watching: Option<Watching>,
+    /// What is left of the caller's `urls`.
+    urls: Option<Py<PyIterator>>,
+    /// How many were taken of them.
+    begun: u64,
+    options: ReadManyOptions,
+    progress: Option<CallProgress>,
 }
 
-/// How they are read.
+/// How the objects are read.
 #[derive(Clone, Copy)]
-pub struct Options {
+pub struct ReadManyOptions {
     pub ordered: bool,
     pub concurrency: usize,
     pub return_exceptions: bool,
 }
 
-/// One attempt at one of them, by index, and whether it is the second.
-type Attempt = (usize, bool);
-
-/// One on its way or waiting for memory, or why it could not be begun.
-struct Flight {
-    index: usize,
-    state: State,
-}
-
-impl Flight {
-    fn bytes(&self) -> u64 {
-        match &self.state {
-            State::Running(running) => running.bytes(),
-            _ => 0,
-        }
-    }
-
-    /// Whether that is the attempt which is under way, or all there will be.
-    fn is(&self, (index, is_second): Attempt) -> bool {
-        self.index == index
-            && match &self.state {
-                State::Waiting(_) => false,
-                State::Running(running) => running.plan.is_second == is_second,
-                State::Empty | State::Failed(_) => true,
-            }
-    }
-
-    fn is_to_be_begun_anew(&self) -> bool {
-        match &self.state {
-            State::Waiting(_) => true,
-            State::Running(running) => running.made.beyond().is_some(),
-            State::Empty | State::Failed(_) => false,
-        }
-    }
-}
-
-enum State {
-    Waiting(Plan),
-    Running(Running),
-    Empty,
-    Failed(Failure),
-}
-
-/// What is to be asked for.
-#[derive(Clone)]
-struct Plan {
+/// The read of one object.
+struct PlannedRead {
     url: Arc<str>,
     location: Location,
     span: Span,
     if_match: Option<String>,
     version_id: Option<String>,
-    /// How many come at most, where that is known.
+    /// The most bytes that come, where that is known.
     bytes: Option<u64>,
-    is_second: bool,
 }
 
-impl Plan {
+impl PlannedRead {
     /// What it counts for before an answer has told more.
-    fn bytes(&self) -> u64 {
+    fn expected_bytes(&self) -> u64 {
         self.bytes.unwrap_or(SMALL_BYTES)
     }
-}
 
-/// An attempt, whose end may still be to come.
-struct Running {
-    transfer: Transfer,
-    made: Made,
-    plan: Plan,
-}
-
-impl Running {
-    /// What of memory is its own, or will be.
-    fn bytes(&self) -> u64 {
-        match self.made.beyond() {
+    /// The memory that its transfer holds, or will.
+    fn held_bytes(&self, transfer: &OwnedTransfer) -> u64 {
+        match transfer.destination().beyond() {
             Some(_) => 0,
-            None => self.transfer.progress().total_bytes.unwrap_or(self.plan.bytes()),
+            None => transfer.progress().total_bytes.unwrap_or(self.expected_bytes()),
         }
+    }
+
+    fn object(&self) -> ObjectRef<'_> {
+        ObjectRef::new(&self.location, &self.if_match, &self.version_id)
     }
 }
 
-/// One of them, as it was asked for.
-struct Wanted {
+/// An element of `urls`.
+struct RequestedObject {
     url: Arc<str>,
     location: Location,
-    asked: Asked,
     range: (Option<i64>, Option<i64>),
     /// Where a listing told it.
     size: Option<u64>,
-    /// Of an Info that has one.
+    /// Of an `Info` that has one.
     version_id: Option<String>,
 }
 
-impl Wanted {
-    fn of(index: usize, item: &Bound<'_, PyAny>) -> PyResult<Result<Wanted, Failure>> {
+impl RequestedObject {
+    fn of(index: u64, item: &Bound<'_, PyAny>) -> PyResult<Result<RequestedObject, Failure>> {
         let (url, range, size, version_id) = if let Ok(url) = item.cast::<PyString>() {
             (url.to_string(), (None, None), None, None)
-        } else if let Ok(info) = item.extract::<Info>() {
-            (info.url, (None, None), info.size, info.version_id)
+        } else if let Ok(meta) = item.extract::<ObjectMeta>() {
+            (meta.url, (None, None), meta.size, meta.version_id)
         } else if let Ok((url, start, end)) = item.extract::<(String, Option<i64>, Option<i64>)>() {
             (url, (start, end), None, None)
         } else {
@@ -158,10 +112,9 @@ impl Wanted {
                 "urls[{index}]: an object to read is a URL, an Info of a listing, or (url, start, end), not {name}"
             )));
         };
-        Ok(location("read", &url).map(|location| Wanted {
+        Ok(location("read", &url).map(|location| RequestedObject {
             url: url.into(),
             location,
-            asked: asked(range.0, range.1),
             range,
             size,
             version_id,
@@ -173,104 +126,104 @@ impl ReadMany {
     pub fn new(
         client: Py<Client>,
         engine: Arc<Engine>,
-        wanted: Bound<'_, PyIterator>,
-        options: Options,
-        watching: Watching,
+        urls: Bound<'_, PyIterator>,
+        options: ReadManyOptions,
+        progress: CallProgress,
     ) -> ReadMany {
-        let (tell, told) = mpsc::channel();
+        let order = if options.ordered { Order::Number } else { Order::End };
         ReadMany {
-            flights: VecDeque::new(),
+            reads: TransferSet::new(engine.clone(), order),
+            waiting: BTreeMap::new(),
+            over: BTreeMap::new(),
             client,
             engine,
-            wanted: Some(wanted.unbind()),
+            urls: Some(urls.unbind()),
             begun: 0,
             options,
-            ended: (tell, Mutex::new(told)),
-            watching: Some(watching),
+            progress: Some(progress),
         }
     }
 
-    /// Begins as many as may be on their way.
-    fn begin(&mut self, py: Python<'_>) -> PyResult<()> {
-        self.look_again(py);
-        let mut held = self.flights.iter().map(Flight::bytes).sum::<u64>();
-        let mut at = 0;
+    /// Starts reads as far as memory and the caller allow.
+    fn start_reads(&mut self, py: Python<'_>) -> PyResult<()> {
+        // Objects that turned out to be large wait for memory, of which they hold none meanwhile.
+        for (index, bytes, read) in self.reads.take_too_large(py) {
+            self.waiting.insert(index, PlannedRead { bytes: Some(bytes), ..read });
+        }
+        let mut held: u64 = self.reads.running().map(|(transfer, read)| read.held_bytes(transfer)).sum();
         loop {
-            if at == self.flights.len() && (at >= self.options.concurrency || !self.take_one(py)?) {
+            let Some((&index, read)) = self.waiting.first_key_value() else {
+                match self.in_progress() < self.options.concurrency && self.take_one(py)? {
+                    true => continue,
+                    false => return Ok(()),
+                }
+            };
+            let expected_bytes = read.expected_bytes();
+            // The object that the caller waits for goes ahead, whatever memory the others hold.
+            let is_next = held == 0 || (self.options.ordered && self.is_first(index));
+            if !is_next && held.saturating_add(expected_bytes) > self.engine.memory_bytes {
                 return Ok(());
             }
-            if let State::Waiting(plan) = &self.flights[at].state {
-                // Whoever is waited for goes ahead, whatever else holds.
-                let is_next = held == 0 || (at == 0 && self.options.ordered);
-                if !is_next && held.saturating_add(plan.bytes()) > self.engine.memory_bytes {
-                    return Ok(());
-                }
-                let (index, plan) = (self.flights[at].index, plan.clone());
-                held = held.saturating_add(plan.bytes());
-                self.flights[at].state = self.start(py, index, plan)?;
-                self.tell_if_over(at);
-            }
-            at += 1;
+            held = held.saturating_add(expected_bytes);
+            let (index, read) = self.waiting.pop_first().expect("it was there a moment ago");
+            self.start(py, index, read)?;
         }
     }
 
-    /// Takes one more of those wanted; whether there was one.
+    fn in_progress(&self) -> usize {
+        self.reads.running().len() + self.waiting.len() + self.over.len()
+    }
+
+    /// Whether the caller takes no other object before this one, where it takes them in order.
+    fn is_first(&self, index: u64) -> bool {
+        let over = self.over.first_key_value().map(|(index, _)| *index);
+        [self.reads.first(), over].into_iter().flatten().all(|other| index < other)
+    }
+
+    /// Takes one more of `urls`; whether there was one.
     fn take_one(&mut self, py: Python<'_>) -> PyResult<bool> {
-        let Some(wanted) = &self.wanted else { return Ok(false) };
-        let Some(item) = wanted.bind(py).clone().next() else {
-            self.wanted = None;
+        let Some(urls) = &self.urls else { return Ok(false) };
+        let Some(item) = urls.bind(py).clone().next() else {
+            self.urls = None;
             return Ok(false);
         };
-        let state = match Wanted::of(self.begun, &item?)? {
-            Ok(wanted) => self.plan(py, wanted)?,
-            Err(failure) => State::Failed(failure),
+        let index = self.begun;
+        let planned = match RequestedObject::of(index, &item?)? {
+            Ok(object) => self.plan(py, object)?,
+            Err(failure) => Err(failure),
         };
-        self.flights.push_back(Flight { index: self.begun, state });
         self.begun += 1;
-        self.tell_if_over(self.flights.len() - 1);
+        match planned {
+            Ok(Some(read)) => drop(self.waiting.insert(index, read)),
+            Ok(None) => drop(self.over.insert(index, Ok(Buffer::empty()))),
+            Err(failure) => drop(self.over.insert(index, Err(failure))),
+        }
         Ok(true)
     }
 
-    fn tell_if_over(&self, at: usize) {
-        if let Flight { index, state: State::Empty | State::Failed(_) } = &self.flights[at] {
-            let _ = self.ended.0.send((*index, true));
-        }
-    }
-
-    /// Those that turned out to be large wait for memory.
-    fn look_again(&mut self, py: Python<'_>) {
-        for flight in &mut self.flights {
-            if let State::Running(running) = &flight.state
-                && let Some(bytes) = running.made.beyond()
-            {
-                let plan = Plan { bytes: Some(bytes), is_second: true, ..running.plan.clone() };
-                let attempt = std::mem::replace(&mut flight.state, State::Waiting(plan));
-                exit::detached(py, || drop(attempt));
-            }
-        }
-    }
-
-    /// What one of them means.
-    fn plan(&self, py: Python<'_>, wanted: Wanted) -> PyResult<State> {
-        let Wanted { url, location, asked, range, size, version_id } = wanted;
-        let (span, if_match) = match asked {
-            Asked::Nothing => return Ok(State::Empty),
-            Asked::Span(span) => (span, None),
-            Asked::Relative => {
+    /// The read that brings an object; `None` where its range is empty.
+    fn plan(
+        &self,
+        py: Python<'_>,
+        object: RequestedObject,
+    ) -> PyResult<Result<Option<PlannedRead>, Failure>> {
+        let RequestedObject { url, location, range, size, version_id } = object;
+        let (span, if_match) = match range_request(range.0, range.1) {
+            RangeRequest::Empty => return Ok(Ok(None)),
+            RangeRequest::Span(span) => (span, None),
+            RangeRequest::NeedsSize => {
                 let version =
-                    match self.client.get().version(py, &self.engine, &location, version_id.as_deref())? {
-                        Ok(version) => version,
-                        Err(failure) => return Ok(State::Failed(failure)),
-                    };
-                let size = match told_size(&version, &location) {
-                    Ok(size) => size,
-                    Err(failure) => return Ok(State::Failed(failure)),
+                    self.client.get().version(py, &self.engine, &location, version_id.as_deref())?;
+                let sized = version.and_then(|version| Ok((size_of(&version, &location)?, version.etag)));
+                let (size, etag) = match sized {
+                    Ok(sized) => sized,
+                    Err(failure) => return Ok(Err(failure)),
                 };
                 let range = within(range.0, range.1, size);
                 if range.is_empty() {
-                    return Ok(State::Empty);
+                    return Ok(Ok(None));
                 }
-                (Span::Slice(range), version.etag)
+                (Span::Slice(range), etag)
             }
         };
         let most = match &span {
@@ -279,140 +232,98 @@ impl ReadMany {
             Span::Last(bytes) => Some(*bytes),
             Span::From(_) => None,
         };
-        // Far more may have been asked for than there is.
+        // A range may be far longer than its object.
         let bytes = most.filter(|most| span == Span::All || *most <= self.engine.memory_bytes);
-        Ok(State::Waiting(Plan { url, location, span, if_match, version_id, bytes, is_second: false }))
+        Ok(Ok(Some(PlannedRead { url, location, span, if_match, version_id, bytes })))
     }
 
-    fn start(&self, py: Python<'_>, index: usize, plan: Plan) -> PyResult<State> {
-        let (get, made) = get_of(plan.location.clone(), plan.span.clone(), plan.bytes);
-        let get = of_version(conditional(get, plan.if_match.as_deref()), plan.version_id.as_deref());
-        let (told, is_second) = (self.ended.0.clone(), plan.is_second);
-        let get = get.on_end(move || {
-            // Nobody may wait any more.
-            let _ = told.send((index, is_second));
-        });
-        let engine = &self.engine;
-        Ok(match waiting::briefly(py, || engine.get(get))? {
+    fn start(&mut self, py: Python<'_>, index: u64, read: PlannedRead) -> PyResult<()> {
+        let (get, made) = get_of(read.object(), read.span.clone(), read.bytes);
+        match self.reads.start(py, index, get, Destination::Made(made), read)? {
             Ok(transfer) => {
-                if let Some(watching) = &self.watching {
-                    watching.watch_attempt(|| transfer.watch(), &made);
+                if let Some(progress) = &self.progress {
+                    progress.watch(transfer);
                 }
-                State::Running(Running { transfer, made, plan })
             }
-            Err(error) => State::Failed(error.into()),
-        })
+            Err(failure) => drop(self.over.insert(index, Err(failure))),
+        }
+        Ok(())
     }
 
-    /// The next one that is over; those that turned out to be large are begun anew.
-    fn next_over(&mut self, py: Python<'_>) -> PyResult<Option<Flight>> {
-        waiting::own(py, &self.engine)?;
+    /// The next object that has been read, or has failed.
+    fn next_result(&mut self, py: Python<'_>) -> PyResult<Option<(u64, Result<Buffer, Failure>)>> {
+        waiting::check_same_process(py, &self.engine)?;
         loop {
-            self.begin(py)?;
-            if self.flights.is_empty() {
-                return Ok(None);
+            self.start_reads(py)?;
+            let is_before = |over: u64| self.reads.first().is_none_or(|running| over < running);
+            if let Some(entry) = self.over.first_entry()
+                && (!self.options.ordered || is_before(*entry.key()))
+            {
+                return Ok(Some(entry.remove_entry()));
             }
-            let at = match self.options.ordered {
-                true => {
-                    if let Some(Flight { state: State::Running(running), .. }) = self.flights.front() {
-                        let transfer = &running.transfer;
-                        waiting::until(py, &self.engine, |slice| transfer.wait_timeout(slice))?;
-                    }
-                    Some(0)
+            let Some(ended) = self.reads.next(py)? else { return Ok(None) };
+            match ended.destination.beyond() {
+                // It is read anew once there is memory for it.
+                bytes @ Some(_) => {
+                    self.waiting.insert(ended.number, PlannedRead { bytes, ..ended.item });
                 }
-                false => {
-                    let ended = self.next_ended(py)?;
-                    self.flights.iter().position(|flight| flight.is(ended))
-                }
-            };
-            // An end may be that of an attempt which another has followed.
-            let Some(at) = at else { continue };
-            if !self.flights[at].is_to_be_begun_anew() {
-                return Ok(self.flights.remove(at));
+                None => return Ok(Some((ended.number, self.settle(py, ended)?))),
             }
         }
     }
 
-    /// Which attempt ends next.
-    fn next_ended(&mut self, py: Python<'_>) -> PyResult<Attempt> {
-        let told = self.ended.1.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let mut ended = None;
-        let found = &mut ended;
-        waiting::until(py, &self.engine, move |slice| match told.recv_timeout(slice) {
-            Ok(attempt) => {
-                *found = Some(attempt);
-                true
-            }
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => false,
-        })?;
-        ended.ok_or_else(|| Failure::panicked().raise(py))
-    }
-
-    /// Nothing more comes.
-    fn finish(&mut self, py: Python<'_>) {
-        self.wanted = None;
-        if self.engine.is_foreign() {
-            // Begun by the process that forked this one: perhaps under locks that nobody will ever open here.
-            std::mem::forget(std::mem::take(&mut self.flights));
-        }
-        for flight in &self.flights {
-            if let State::Running(running) = &flight.state {
-                running.transfer.cancel_switch().cancel();
-            }
-        }
-        let flights = std::mem::take(&mut self.flights);
-        exit::detached(py, || drop(flights));
-        if let Some(watching) = self.watching.take() {
-            watching.end(py);
-        }
-    }
-
-    fn try_next<'py>(&mut self, py: Python<'py>) -> PyResult<Option<(usize, Bound<'py, PyAny>)>> {
-        let Some(Flight { index, state }) = self.next_over(py)? else {
-            self.finish(py);
-            return Ok(None);
-        };
-        let result = match state {
-            State::Empty => Ok(Buffer::empty()),
-            State::Failed(failure) => Err(failure),
-            State::Waiting(_) => Err(Failure::panicked()),
-            State::Running(Running { transfer, made, plan }) => match transfer.wait() {
-                Ok(report) => {
-                    let info = Info::of_report(&plan.url, &plan.location, report);
-                    let buffer = made.take().ok_or_else(Failure::panicked);
-                    buffer.map(|block| Buffer::from(block).with_info(info))
-                }
-                Err(error) => {
-                    let failure = Failure::from(error);
-                    let (if_match, version_id) = (plan.if_match.as_deref(), plan.version_id.as_deref());
-                    let object = Which { location: &plan.location, if_match, version_id };
-                    match is_of_nothing(py, &self.engine, object, &plan.span, &failure)? {
-                        true => Ok(Buffer::empty()),
-                        false => Err(failure),
-                    }
-                }
-            },
-        };
+    /// The bytes of a read that has ended, or why there are none.
+    fn settle(&self, py: Python<'_>, ended: Ended<PlannedRead>) -> PyResult<Result<Buffer, Failure>> {
+        let Ended { result, destination, item: read, .. } = ended;
         match result {
-            Ok(buffer) => Ok(Some((index, Bound::new(py, buffer)?.into_any()))),
-            Err(failure) if self.options.return_exceptions => Ok(Some((index, failure.exception(py)?))),
-            Err(failure) => Err(failure.raise(py)),
+            Ok(report) => {
+                let meta = ObjectMeta::of_report(&read.url, &read.location, report);
+                Ok(destination.into_buffer().map(|buffer| buffer.with_info(meta)))
+            }
+            Err(failure) => {
+                let confirmed = confirm_empty(py, &self.engine, read.object(), &read.span, failure)?;
+                Ok(confirmed.map(|()| Buffer::empty()))
+            }
+        }
+    }
+
+    /// Cancels all reads; nothing more comes.
+    fn finish(&mut self, py: Python<'_>) {
+        self.urls = None;
+        self.waiting.clear();
+        self.over.clear();
+        self.reads.clear();
+        if let Some(progress) = self.progress.take() {
+            progress.end(py);
+        }
+    }
+
+    fn try_next<'py>(&mut self, py: Python<'py>) -> PyResult<Option<(u64, Bound<'py, PyAny>)>> {
+        match self.next_result(py)? {
+            None => {
+                self.finish(py);
+                Ok(None)
+            }
+            Some((index, Ok(buffer))) => Ok(Some((index, Bound::new(py, buffer)?.into_any()))),
+            Some((index, Err(failure))) if self.options.return_exceptions => {
+                Ok(Some((index, failure.exception(py)?)))
+            }
+            Some((_, Err(failure))) => Err(failure.raise(py)),
         }
     }
 }
 
-/// What reads one of many, of which at most so many bytes come, where that is known: where it is not, no more than those of a small
-/// object come, and [`Made::beyond`] tells how many there are.
-pub fn get_of(location: Location, span: Span, bytes: Option<u64>) -> (Get, Made) {
+/// The get of one of many objects, and the memory for it. Where it is not known how many bytes come, no more
+/// come than a small object has, and [`Made::beyond`] tells how many there are.
+pub fn get_of(object: ObjectRef<'_>, span: Span, bytes: Option<u64>) -> (Get, Made) {
     let made = match bytes {
         Some(_) => Made::new(),
         None => Made::at_most(SMALL_BYTES),
     };
-    let get = Get::new(location, Landing::Made(made.clone()));
     // One plain GET brings a small object and its checksum.
     let get = match span == Span::All && bytes.unwrap_or(SMALL_BYTES) <= SMALL_BYTES {
-        true => get.in_one_answer(),
-        false => get.with_span(span),
+        true => object.get().in_one_answer(),
+        false => object.get().with_span(span),
     };
     (get, made)
 }
@@ -429,7 +340,7 @@ impl ReadMany {
         slf
     }
 
-    fn __next__<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<(usize, Bound<'py, PyAny>)>> {
+    fn __next__<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<(u64, Bound<'py, PyAny>)>> {
         let py = slf.py();
         let mut this = slf.try_borrow_mut().map_err(|_| of_another_thread(py))?;
         let next = this.try_next(py);
@@ -439,7 +350,7 @@ impl ReadMany {
         next
     }
 
-    /// Ends what is on its way.
+    /// Cancels the reads in flight.
     fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         slf.try_borrow_mut().map_err(|_| of_another_thread(py))?.finish(py);
@@ -449,9 +360,9 @@ impl ReadMany {
 
 impl Drop for ReadMany {
     fn drop(&mut self) {
-        // Without an interpreter there is no bar to be taken away.
+        // Without an interpreter there is no bar to remove.
         Python::try_attach(|py| {
-            // A loop that an exception ends drops its iterator with the exception still to be raised.
+            // A loop that ends by an exception drops its iterator before the exception is raised.
             let raised = PyErr::take(py);
             self.finish(py);
             if let Some(raised) = raised {
@@ -461,41 +372,29 @@ impl Drop for ReadMany {
     }
 }
 
-/// Files as they are asked for, each whole and verified before it appears; what became of each: its bytes, or why not.
+/// Objects to files, each whole and verified before it appears: for each pair the bytes of the file, or why
+/// there is none.
 pub fn download_many(
     py: Python<'_>,
     engine: &Arc<Engine>,
     pairs: Vec<(Location, std::path::PathBuf)>,
-    watching: &Watching,
+    progress: &CallProgress,
 ) -> PyResult<Vec<Result<u64, Failure>>> {
-    let mut outcomes = Vec::with_capacity(pairs.len());
-    let mut pairs = pairs.into_iter();
-    let mut flights: VecDeque<Result<Transfer, Failure>> = VecDeque::new();
-    let done = (|| {
-        loop {
-            while flights.len() < CONCURRENCY
-                && let Some((location, path)) = pairs.next()
-            {
-                let get = Get::new(location, Landing::File(path));
-                let started = waiting::briefly(py, || engine.get(get))?;
-                if let Ok(transfer) = &started {
-                    watching.watch(|| transfer.watch());
-                }
-                flights.push_back(started.map_err(Failure::from));
+    let mut outcomes: Vec<Result<u64, Failure>> = vec![Ok(0); pairs.len()];
+    let mut pairs = (0..).zip(pairs);
+    let mut downloads = TransferSet::new(engine.clone(), Order::End);
+    let place = |number: u64| usize::try_from(number).expect("there are as many pairs");
+    loop {
+        while downloads.running().len() < CONCURRENCY
+            && let Some((number, (location, path))) = pairs.next()
+        {
+            let get = Get::new(location, Landing::Nowhere);
+            match downloads.start(py, number, get, Destination::File(path), ())? {
+                Ok(transfer) => progress.watch(transfer),
+                Err(failure) => outcomes[place(number)] = Err(failure),
             }
-            let Some(flight) = flights.pop_front() else { return Ok(()) };
-            outcomes.push(match flight {
-                Ok(transfer) => {
-                    if let Err(stop) = waiting::until(py, engine, |slice| transfer.wait_timeout(slice)) {
-                        flights.push_front(Ok(transfer));
-                        return Err(stop);
-                    }
-                    transfer.wait().map(|report| report.bytes).map_err(Failure::from)
-                }
-                Err(failure) => Err(failure),
-            });
         }
-    })();
-    exit::detached(py, || drop(flights));
-    done.map(|()| outcomes)
+        let Some(ended) = downloads.next(py)? else { return Ok(outcomes) };
+        outcomes[place(ended.number)] = ended.result.map(|report| report.bytes);
+    }
 }

@@ -1,4 +1,4 @@
-//! A listing of Python's, page after page.
+//! A listing, page by page.
 
 use std::sync::Arc;
 
@@ -6,16 +6,16 @@ use flatout_engine::{Entry, Error, Listing};
 use pyo3::prelude::*;
 
 use crate::engine::Engine;
-use crate::info::Info;
+use crate::object_meta::ObjectMeta;
 use crate::waiting;
 
-/// Entries, and what is left of the listing behind them.
+/// The entries of a page, and the rest of the listing.
 type Page = (Vec<Entry>, Option<Listing>);
 
-/// What :meth:`Client.ls_pages` returns. It is for one thread at a time.
+/// What :meth:`Client.ls_pages` returns: pages of entries. One thread takes them.
 #[pyclass(module = "flatout._native")]
 pub struct Pages {
-    /// Gone for good once a page has failed or was given up. Goes before the engine.
+    /// The rest; none once a page has failed or was given up. Dropped before the engine.
     listing: Option<Listing>,
     bucket: String,
     engine: Arc<Engine>,
@@ -26,7 +26,7 @@ impl Pages {
         Pages { listing: Some(listing), bucket, engine }
     }
 
-    /// What is left of the listing, for whoever asks for the next page and puts the rest back, and the bucket.
+    /// Takes the rest of the listing, to be put back behind its next page; and the bucket.
     pub fn take(&mut self) -> (Option<Listing>, String) {
         (self.listing.take(), self.bucket.clone())
     }
@@ -35,7 +35,7 @@ impl Pages {
         self.listing = rest;
     }
 
-    /// The next page that has an entry, and what is left behind it. Blocks.
+    /// The next page that has an entry, and the rest of the listing. Blocks.
     pub fn next_of(mut left: Option<Listing>) -> Result<Option<Page>, Error> {
         while let Some(mut listing) = left {
             let page = listing.page()?;
@@ -55,11 +55,11 @@ impl Pages {
         slf
     }
 
-    pub fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Vec<Info>>> {
+    pub fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Vec<ObjectMeta>>> {
         let listing = self.listing.take();
         let found = waiting::call(py, &self.engine, move || Pages::next_of(listing))?;
         let Some((page, rest)) = found else { return Ok(None) };
         self.listing = rest;
-        Ok(Some(page.into_iter().map(|entry| Info::of_entry(&self.bucket, entry)).collect()))
+        Ok(Some(page.into_iter().map(|entry| ObjectMeta::of_entry(&self.bucket, entry)).collect()))
     }
 }

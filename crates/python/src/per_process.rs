@@ -1,29 +1,32 @@
-//! A value that each process makes for itself. A forked child inherits memory without the threads that keep it, and perhaps locks
-//! that nobody will ever open: it forgets what it inherited, and touches none of it.
+//! A value that each process makes for itself. A forked child inherits memory without the threads that work
+//! on it, and perhaps locks that no thread will ever open: it leaks what it inherited, and touches none of
+//! it.
 
-use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::{ArcSwapOption, Guard};
 
 /// A value made at the first use in each process.
 pub struct PerProcess<T> {
-    own: AtomicPtr<Own<T>>,
+    current: ArcSwapOption<Cell<T>>,
 }
 
-/// That of one process.
-struct Own<T> {
+/// The value of one process.
+struct Cell<T> {
     process: u32,
     value: Mutex<Option<Arc<T>>>,
 }
 
 impl<T> PerProcess<T> {
     pub fn new() -> PerProcess<T> {
-        PerProcess { own: AtomicPtr::new(ptr::null_mut()) }
+        PerProcess { current: ArcSwapOption::empty() }
     }
 
-    /// The value, made if need be; others wait meanwhile.
+    /// The value, made if need be; other threads wait meanwhile.
     pub fn get<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<Arc<T>, E> {
-        let mut value = self.own().value.lock().unwrap_or_else(PoisonError::into_inner);
+        let cell = self.cell();
+        let mut value = cell.value.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(value) = &*value {
             return Ok(value.clone());
         }
@@ -32,47 +35,42 @@ impl<T> PerProcess<T> {
         Ok(made)
     }
 
-    /// The value, if it has been made and nobody is at it.
+    /// The value, if it has been made and no thread holds its lock.
     pub fn known(&self) -> Option<Arc<T>> {
-        self.own().value.try_lock().ok()?.clone()
+        self.cell().value.try_lock().ok()?.clone()
     }
 
     /// Takes it away; the next use makes another.
     pub fn take(&self) -> Option<Arc<T>> {
-        self.own().value.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.cell().value.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    fn own(&self) -> &Own<T> {
+    fn cell(&self) -> Arc<Cell<T>> {
         let process = std::process::id();
-        let known = self.own.load(Ordering::Acquire);
-        // SAFETY: null, or from a box that goes with `self` at the earliest.
-        if let Some(own) = unsafe { known.as_ref() }
-            && own.process == process
-        {
-            return own;
-        }
-        let fresh = Box::into_raw(Box::new(Own { process, value: Mutex::new(None) }));
-        match self.own.compare_exchange(known, fresh, Ordering::AcqRel, Ordering::Acquire) {
-            // SAFETY: from a box a moment ago, which from now on goes with `self`. What was there before belongs to the
-            // process that forked this one: it is leaked here.
-            Ok(_) => unsafe { &*fresh },
-            Err(theirs) => {
-                // SAFETY: nobody else has seen it.
-                drop(unsafe { Box::from_raw(fresh) });
-                // SAFETY: another thread of this process was faster; its box goes with `self`.
-                unsafe { &*theirs }
+        loop {
+            let known = self.current.load();
+            if let Some(cell) = known.as_ref().filter(|cell| cell.process == process) {
+                return cell.clone();
             }
+            let fresh = Arc::new(Cell { process, value: Mutex::new(None) });
+            let before = self.current.compare_and_swap(&known, Some(fresh.clone()));
+            let is_ours = before.as_ref().is_none_or(|cell| cell.process != process);
+            if is_ours {
+                // It is the parent's: this reference, which is never given back, keeps it from being dropped
+                // here.
+                mem::forget(Guard::into_inner(before));
+                return fresh;
+            }
+            // Another thread of this process was faster.
         }
     }
 }
 
 impl<T> Drop for PerProcess<T> {
     fn drop(&mut self) {
-        let own = *self.own.get_mut();
-        // SAFETY: null, or from a box that nobody refers to any more, since `self` goes.
-        if unsafe { own.as_ref() }.is_some_and(|own| own.process == std::process::id()) {
-            // SAFETY: as above, and it is this process's own.
-            drop(unsafe { Box::from_raw(own) });
+        let cell = self.current.swap(None);
+        if cell.as_ref().is_some_and(|cell| cell.process != std::process::id()) {
+            mem::forget(cell);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How far a call is, for whoever looks at it from another thread.
+//! The progress of a call, to be watched from another thread.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -8,49 +8,51 @@ use pyo3::prelude::*;
 
 use crate::errors::Failure;
 
-/// How far a call is: handed to it as ``progress=``, looked at from another thread or task. It serves one call.
+/// The progress of a call: passed to it as ``progress=``, watched from another thread or task. It serves one
+/// call.
 #[pyclass(frozen, module = "flatout", weakref)]
 #[derive(Default)]
 pub struct Progress {
-    watched: Mutex<Watched>,
+    watched: Mutex<ProgressState>,
 }
 
 #[derive(Default)]
-struct Watched {
+struct ProgressState {
     begun: Option<Instant>,
     ended: Option<Instant>,
     /// A call may have several transfers.
-    transfers: Vec<Seeing>,
-    /// Of transfers that are whole, and are not looked at any more.
+    transfers: Vec<WatchedTransfer>,
+    /// The bytes of transfers that are whole, and were taken out of `transfers`.
     settled_bytes: u64,
 }
 
-/// So many transfers are looked at before it is seen which are over: a call may have millions.
+/// After this many transfers those that are over are taken out: a call may have millions.
 const LOOK_AGAIN: usize = 256;
 
-/// A transfer, and what it makes, where that may turn out too large: what is begun anew then does not count.
-struct Seeing {
+/// A transfer, and where it lands in memory that may turn out too small: it then does not count, since the
+/// object is read anew.
+struct WatchedTransfer {
     transfer: Watch,
     made: Option<Made>,
 }
 
-impl Seeing {
+impl WatchedTransfer {
     fn counts(&self) -> bool {
         self.made.as_ref().is_none_or(|made| made.beyond().is_none())
     }
 }
 
-struct Seen {
+struct ProgressNow {
     done: u64,
     total: Option<u64>,
     limited_by: Option<String>,
 }
 
-impl Seen {
-    fn of(watch: &Watch) -> Seen {
+impl ProgressNow {
+    fn of(watch: &Watch) -> ProgressNow {
         let now = watch.progress();
         let limited_by = now.limited_by.map(|by| by.to_string());
-        Seen { done: now.landed_bytes, total: now.total_bytes, limited_by }
+        ProgressNow { done: now.landed_bytes, total: now.total_bytes, limited_by }
     }
 }
 
@@ -58,7 +60,7 @@ impl Progress {
     /// A call begins.
     ///
     /// # Errors
-    /// It serves or served another.
+    /// It serves or has served another call.
     pub fn begin(&self) -> Result<(), Failure> {
         let mut watched = self.lock();
         if watched.begun.is_some() {
@@ -77,27 +79,27 @@ impl Progress {
                 if !seeing.counts() {
                     return false;
                 }
-                let seen = Seen::of(&seeing.transfer);
+                let seen = ProgressNow::of(&seeing.transfer);
                 let is_whole = seen.total == Some(seen.done);
                 settled_bytes += if is_whole { seen.done } else { 0 };
                 !is_whole
             });
             watched.settled_bytes += settled_bytes;
         }
-        watched.transfers.push(Seeing { transfer, made });
+        watched.transfers.push(WatchedTransfer { transfer, made });
     }
 
     pub fn end(&self) {
         self.lock().ended = Some(Instant::now());
     }
 
-    fn seen(&self) -> Seen {
+    fn seen(&self) -> ProgressNow {
         let watched = self.lock();
         let settled = watched.settled_bytes;
         let total = (!watched.transfers.is_empty()).then_some(settled);
-        let mut all = Seen { done: settled, total, limited_by: None };
+        let mut all = ProgressNow { done: settled, total, limited_by: None };
         let seen = watched.transfers.iter().filter(|seeing| seeing.counts());
-        for seen in seen.map(|seeing| Seen::of(&seeing.transfer)) {
+        for seen in seen.map(|seeing| ProgressNow::of(&seeing.transfer)) {
             all.done += seen.done;
             all.total = all.total.zip(seen.total).map(|(all, one)| all + one);
             all.limited_by = all.limited_by.or(seen.limited_by);
@@ -105,7 +107,7 @@ impl Progress {
         all
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Watched> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, ProgressState> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

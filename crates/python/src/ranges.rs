@@ -1,4 +1,4 @@
-//! Which ranges of an object are asked for together. Pure.
+//! Merges the ranges of one object into requests: near ones become one. Pure.
 
 use std::ops::Range;
 
@@ -6,22 +6,24 @@ use pyo3::prelude::*;
 
 use crate::arguments;
 
-/// From so many bytes on a range is a request of its own: it lands where it is wanted, nothing is copied.
+/// From here on a range is a request of its own: it lands in its buffer, without a copy.
 const ALONE_BYTES: u64 = 1 << 20;
-/// What is asked for together is no longer than this: it is copied to where it is wanted, while other bytes come.
+/// A request for several ranges is no longer than this: its bytes are copied to their buffers while others
+/// arrive.
 const TOGETHER_MOST: u64 = 8 << 20;
-/// What lies between two ranges and is worth less than another request, unless somebody says.
+/// By default ranges with at most this many bytes between them are one request, since another one would cost
+/// more.
 pub const GAP_BYTES: u64 = 256 << 10;
 
-/// One thing to ask for.
+/// A request, for one range or several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     pub range: Range<u64>,
-    /// Which of the ranges asked for lie in it, by number.
+    /// The ranges that lie in it, by index.
     pub of: Vec<usize>,
 }
 
-/// Puts `ranges`, none of them empty or they are left out, into runs: near ones together, in order of the object.
+/// Merges `ranges` into requests, near ones together, in order of the object. Empty ranges are left out.
 pub fn runs(ranges: &[Range<u64>], max_gap: u64) -> Vec<Run> {
     let mut order: Vec<usize> = (0..ranges.len()).filter(|at| !ranges[*at].is_empty()).collect();
     order.sort_by_key(|at| (ranges[*at].start, ranges[*at].end));
@@ -45,7 +47,7 @@ pub fn runs(ranges: &[Range<u64>], max_gap: u64) -> Vec<Run> {
     runs
 }
 
-/// What is asked for together, as (start, end, which of the ranges lie in it).
+/// Merges ranges into requests: tuples of start, end, and the indices of the ranges within.
 #[pyfunction]
 #[pyo3(signature = (ranges, max_gap=None))]
 pub fn runs_of(

@@ -1,4 +1,5 @@
-//! The header of a safetensors file. The official crate judges it, so that whatever is a safetensors file there is one here.
+//! The header of a safetensors file. The official crate judges it, so that whatever is a safetensors file
+//! there is one here.
 
 use std::collections::BTreeMap;
 
@@ -8,19 +9,19 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use safetensors::tensor::Metadata;
 
-/// How long the header is, little-endian, stands before it.
+/// The header's length, a little-endian number, stands before it.
 const LENGTH_BYTES: usize = 8;
 
 /// `MAX_HEADER_SIZE` of the official crate, which keeps it to itself.
 const MOST_HEADER_BYTES: u64 = 100_000_000;
 
-/// As Python is given it.
-type Told<'py> = (Option<BTreeMap<String, String>>, Vec<Bound<'py, PyTuple>>);
+/// A header as Python gets it.
+type HeaderTuple<'py> = (Option<BTreeMap<String, String>>, Vec<Bound<'py, PyTuple>>);
 
-/// What a header says.
+/// A parsed header.
 struct Header {
     metadata: Option<BTreeMap<String, String>>,
-    /// As they lie in the file, one behind the other.
+    /// In the order of the file.
     tensors: Vec<Tensor>,
 }
 
@@ -29,24 +30,29 @@ struct Tensor {
     dtype: String,
     bits: usize,
     shape: Vec<usize>,
-    /// Within the file.
+    /// Offsets within the file.
     start: u64,
     end: u64,
 }
 
-/// Where the header of a file of so many bytes ends, which begins with ``head``.
+/// The offset at which the header of a file of ``file_bytes`` bytes ends, which begins with ``head``.
 ///
-/// Raises ValueError where no safetensors file begins so.
+/// Raises ValueError where that is no safetensors file.
 #[pyfunction]
 pub fn safetensors_header_end(py: Python<'_>, head: PyBuffer<u8>, file_bytes: u64) -> PyResult<u64> {
     header_end(&head.to_vec(py)?, file_bytes).map_err(PyValueError::new_err)
 }
 
-/// Metadata, and tensors in the order of the file: (name, dtype, bits of an element, shape, start, end), within the file.
+/// Metadata, and tensors in the order of the file: (name, dtype, bits of an element, shape, start, end),
+/// within the file.
 ///
-/// Raises ValueError that says what is wrong with it. ``head`` goes to the header's end at least.
+/// Raises ValueError, which says what is wrong. ``head`` has to contain the whole header.
 #[pyfunction]
-pub fn safetensors_header<'py>(py: Python<'py>, head: PyBuffer<u8>, file_bytes: u64) -> PyResult<Told<'py>> {
+pub fn safetensors_header<'py>(
+    py: Python<'py>,
+    head: PyBuffer<u8>,
+    file_bytes: u64,
+) -> PyResult<HeaderTuple<'py>> {
     let head = head.to_vec(py)?;
     let header = py.detach(|| read(&head, file_bytes)).map_err(PyValueError::new_err)?;
     let tensors = header.tensors.into_iter().map(|tensor| {

@@ -6,10 +6,11 @@ use pyo3::types::{PyBool, PyDict, PyList, PyTuple};
 
 use crate::errors::Failure;
 
-/// Knobs by name with their values as text, in the order given.
+/// Settings by name with their values as text, in the order given.
 pub type Pairs = Vec<(&'static str, String)>;
 
-/// Takes a dict apart. `None` as a value is as if it were not there; a list gives a repeatable knob several values.
+/// Parses a dict of settings. A value of `None` counts as not given; a list gives a repeatable setting
+/// several values.
 pub fn pairs(settings: &Bound<'_, PyDict>) -> PyResult<Pairs> {
     let mut pairs = Pairs::new();
     for (name, value) in settings {
@@ -33,7 +34,7 @@ pub fn pairs(settings: &Bound<'_, PyDict>) -> PyResult<Pairs> {
     Ok(pairs)
 }
 
-/// As one would write it behind the flag.
+/// The value as text, as the config file has it.
 fn text(value: &Bound<'_, PyAny>) -> PyResult<String> {
     match value.extract::<bool>() {
         Ok(on) if value.is_instance_of::<PyBool>() => Ok(on.to_string()),
@@ -55,7 +56,7 @@ fn unknown(name: &str) -> Failure {
     }
 }
 
-/// A knob whose value holds a password, which must not get into a pickle.
+/// The name of a setting whose value holds a password, which must not get into a pickle.
 pub fn with_password(pairs: &Pairs) -> Option<&'static str> {
     pairs.iter().find(|(name, value)| has_password(name, value)).map(|(name, _)| *name)
 }
@@ -65,7 +66,7 @@ pub fn has_password(name: &str, value: &str) -> bool {
     value.contains('@') && (is_address(name) || value.contains("://"))
 }
 
-/// Whether a knob is where to go: such a value has an `@` only behind a user.
+/// Whether a setting is an address: its value has an `@` only behind a user.
 pub fn is_address(name: &str) -> bool {
     matches!(name, "endpoint-url" | "oss-endpoint" | "proxy")
 }

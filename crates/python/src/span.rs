@@ -1,4 +1,4 @@
-//! Ranges as Python writes them, half-open, open-ended and counted from the end, to spans. Pure.
+//! Slices of Python, half-open, open-ended or counted from the end, as spans. Pure.
 
 use std::ops::Range;
 
@@ -6,35 +6,35 @@ use flatout_wire::range::Span;
 
 use crate::arguments::Ends;
 
-/// What is asked for, as far as that can be known without the object's size.
+/// A range, as far as it is known without the object's size.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
-    /// It can be asked for as it is.
+pub enum RangeRequest {
+    /// A request can name it as it is.
     Span(Span),
     /// No byte.
-    Nothing,
-    /// It depends on the size: [`within`] says what it is.
-    Relative,
+    Empty,
+    /// It depends on the size: see [`within`].
+    NeedsSize,
 }
 
-/// What `start` and `end` mean, as in a slice.
-pub fn asked(start: Option<i64>, end: Option<i64>) -> Asked {
+/// The range of the slice `start:end`.
+pub fn range_request(start: Option<i64>, end: Option<i64>) -> RangeRequest {
     match (start, end) {
-        (None | Some(0), None) => Asked::Span(Span::All),
-        (Some(start), None) if start < 0 => Asked::Span(Span::Last(start.unsigned_abs())),
-        (Some(start), None) => Asked::Span(Span::From(start.unsigned_abs())),
+        (None | Some(0), None) => RangeRequest::Span(Span::All),
+        (Some(start), None) if start < 0 => RangeRequest::Span(Span::Last(start.unsigned_abs())),
+        (Some(start), None) => RangeRequest::Span(Span::From(start.unsigned_abs())),
         (start, Some(end)) => {
             let start = start.unwrap_or(0);
             if start < 0 || end < 0 {
-                return Asked::Relative;
+                return RangeRequest::NeedsSize;
             }
             let (start, end) = (start.unsigned_abs(), end.unsigned_abs());
-            if end <= start { Asked::Nothing } else { Asked::Span(Span::Slice(start..end)) }
+            if end <= start { RangeRequest::Empty } else { RangeRequest::Span(Span::Slice(start..end)) }
         }
     }
 }
 
-/// The same of an object of `size` bytes, cut as a slice is.
+/// The range of the slice `start:end` of an object of `size` bytes.
 pub fn within(start: Option<i64>, end: Option<i64>, size: u64) -> Range<u64> {
     let place = |index: i64| match index < 0 {
         true => size.saturating_sub(index.unsigned_abs()),
@@ -44,8 +44,8 @@ pub fn within(start: Option<i64>, end: Option<i64>, size: u64) -> Range<u64> {
     start..end.max(start)
 }
 
-/// What a buffer is filled with: the slice `start..end`, or `length` bytes from `offset` on, as ends of a slice. `None` where both
-/// are given.
+/// The ends of a range that is given as a slice, or as `length` bytes from `offset` on; `None` where both are
+/// given.
 pub fn one_of(ends: Ends, offset: Option<u64>, length: Option<u64>) -> Option<Ends> {
     if (offset, length) == (None, None) {
         return Some(ends);

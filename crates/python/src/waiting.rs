@@ -1,30 +1,34 @@
-//! Waiting as Python waits: without its lock, with an eye on signals.
+//! Waiting as Python code expects it: without the interpreter's lock, and ended by a signal.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use flatout_engine::{Error, Report, Transfer};
+use flatout_engine::{Error, Report};
 use pyo3::prelude::*;
 
+use crate::destination::{Destination, OwnedTransfer};
 use crate::engine::Engine;
-use crate::errors::Failure;
-use crate::exit::{self, Inside};
+use crate::errors::{Failure, OrRaise};
+use crate::exit::{self, CallGuard};
 use crate::log;
 
-/// How often signals are looked at: ctrl-C ends a call within twice that.
+/// How often signals are checked: ctrl-C ends a call within twice that.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// Runs `work` without the interpreter's lock. It must not take long: no signal is heeded.
-pub fn briefly<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
-    let inside = Inside::enter().map_err(|ends| ends.raise(py))?;
-    let done = py.detach(work);
-    drop(inside);
-    Ok(done)
+/// Runs `work` without the interpreter's lock. It must not take long: no signal is checked meanwhile.
+///
+/// # Errors
+/// The interpreter ends.
+pub fn without_gil<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
+    let _guard = CallGuard::enter().or_raise(py)?;
+    Ok(py.detach(work))
 }
 
+/// Refuses an engine that this process inherited by a fork: its threads are in the parent.
+///
 /// # Errors
-/// The engine is that of the process which forked this one.
-pub fn own(py: Python<'_>, engine: &Engine) -> PyResult<()> {
+/// The engine is the parent's.
+pub fn check_same_process(py: Python<'_>, engine: &Engine) -> PyResult<()> {
     if engine.is_foreign() {
         let cause = "this was begun in the process that forked this one";
         return Err(Failure::usage("", cause).with_hint("begin it anew after the fork").raise(py));
@@ -32,20 +36,20 @@ pub fn own(py: Python<'_>, engine: &Engine) -> PyResult<()> {
     Ok(())
 }
 
-/// Waits until `is_over`, which waits at most so long itself, says so.
+/// Calls `is_over` until it returns true. Each call may wait itself, for at most the time that it is given.
 ///
 /// # Errors
-/// What a signal's handler raised, such as KeyboardInterrupt; the client was closed, or the interpreter ends. Whatever was
-/// waited for still runs then.
-pub fn until(
+/// A signal's handler raised, as that of ctrl-C does; the client was closed; the interpreter ends. The
+/// operation that was waited for then still runs.
+pub fn wait_until(
     py: Python<'_>,
     engine: &Engine,
     mut is_over: impl FnMut(Duration) -> bool + Send,
 ) -> PyResult<()> {
-    let _inside = Inside::enter().map_err(|ends| ends.raise(py))?;
-    own(py, engine)?;
+    let _guard = CallGuard::enter().or_raise(py)?;
+    check_same_process(py, engine)?;
     loop {
-        // Also where nothing has to be waited for: a call for many objects is thousands of short waits.
+        // Also where there is nothing to wait for: a call for many objects is thousands of short waits.
         py.check_signals()?;
         if exit::is_over() {
             return Err(exit::ends().raise(py));
@@ -54,40 +58,45 @@ pub fn until(
             return Err(Engine::closed().raise(py));
         }
         let is_over = py.detach(|| is_over(SLICE));
-        log::tell(py, engine);
+        log::report(py, engine);
         if is_over {
             return Ok(());
         }
     }
 }
 
-/// Waits for the end of a transfer. When this returns, however it does, no thread touches its landing any more.
-pub fn report(py: Python<'_>, engine: &Engine, transfer: Transfer) -> PyResult<Result<Report, Failure>> {
-    if let Err(error) = until(py, engine, |slice| transfer.wait_timeout(slice)) {
+/// Waits for the end of a transfer. When this returns, however it does, no thread writes to its destination.
+pub fn finish(
+    py: Python<'_>,
+    engine: &Engine,
+    transfer: OwnedTransfer,
+) -> PyResult<(Result<Report, Failure>, Destination)> {
+    if let Err(error) = wait_until(py, engine, |slice| transfer.wait_timeout(slice)) {
         exit::detached(py, || drop(transfer));
         return Err(error);
     }
-    Ok(transfer.wait().map_err(Failure::from))
+    Ok(transfer.wait())
 }
 
-/// The result of a call that cannot be cancelled: on a thread that is left to itself where a signal says so.
+/// Runs `work`, which blocks and cannot be cancelled, on a thread of the engine's. A signal that ends the
+/// wait leaves that thread to itself.
 pub fn call<T: Send + 'static>(
     py: Python<'_>,
     engine: &Engine,
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> PyResult<T> {
-    // Before the lock of somebody else's crew.
-    own(py, engine)?;
-    let (tell, told) = mpsc::sync_channel(1);
+    // Before a lock of the thread pool, which may be the parent's.
+    check_same_process(py, engine)?;
+    let (sender, receiver) = mpsc::sync_channel(1);
     let called = engine.callers.call(move || {
-        // Nobody may wait any more.
-        let _ = tell.send(work());
+        // The caller may have stopped waiting.
+        let _ = sender.send(work());
     });
-    // Let go of when this returns, however it does.
+    // Dropped when this returns, however it does.
     let _called = called.map_err(|refused| Failure::local("cannot start a thread", &refused).raise(py))?;
     let mut result = None;
     let place = &mut result;
-    until(py, engine, move |slice| match told.recv_timeout(slice) {
+    wait_until(py, engine, move |slice| match receiver.recv_timeout(slice) {
         Ok(done) => {
             *place = Some(done.map_err(Failure::from));
             true
@@ -96,7 +105,7 @@ pub fn call<T: Send + 'static>(
         Err(RecvTimeoutError::Disconnected) => true,
     })?;
     match result {
-        Some(done) => done.map_err(|failure| failure.raise(py)),
+        Some(done) => done.or_raise(py),
         None => Err(Failure::panicked().raise(py)),
     }
 }

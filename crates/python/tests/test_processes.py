@@ -380,9 +380,9 @@ print(os.waitpid(pid, 0)[1])
 
 def test_reads_that_are_let_go_of_take_their_progress_along(quick):
     client, progress = flatout.Client(endpoint_url=quick.url, no_sign_request=True), flatout.Progress()
-    fetches = flatout._native.Fetches(client, progress)
-    fetches.start(0, "s3://data/object", 0, 10)
-    del fetches
+    reads = flatout._native.ReadQueue(client, progress)
+    reads.start(0, "s3://data/object", 0, 10)
+    del reads
     assert progress.is_over
 
 

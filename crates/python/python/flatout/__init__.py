@@ -1,7 +1,7 @@
-"""Objects of S3, OSS and HTTP at the speed of the network, where Python wants them.
+"""Reads objects of S3, OSS and HTTP at the speed of the network.
 
-``flatout.readinto("oss://bucket/model.bin", buffer)`` fills any writable buffer; ``flatout.Client`` has every verb, and the functions
-here are the same on a default one. Nothing is read, asked or started by importing this.
+``flatout.readinto("oss://bucket/model.bin", buffer)`` fills any writable buffer. The functions here are the verbs of
+``flatout.Client`` on a default client. The import itself reads nothing, sends nothing and starts nothing.
 """
 
 import atexit as _atexit
@@ -92,6 +92,6 @@ __all__ = [
 ]
 
 _os.register_at_fork(after_in_child=_native._after_fork)
-# The last registered is called first: calls end, then awaits (aio.py), then what is kept for the next run is written.
+# The last one registered is called first: calls end, then awaits (aio.py), then clients write what they keep for the next run.
 _atexit.register(_close_all)
 _atexit.register(_native._at_exit)

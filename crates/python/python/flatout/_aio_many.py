@@ -1,4 +1,4 @@
-"""Many objects for asyncio: as many ahead of what was taken as memory and the caller allow."""
+"""Many objects for asyncio: as many are read ahead as memory and the caller allow."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["AsyncReadMany"]
 _T = TypeVar("_T", covariant=True)
 
 _CONCURRENCY = 128
-#: What an object counts for whose size nobody knows: one that turns out to be larger is asked for anew.
+#: An object of unknown size counts for this; one that turns out to be larger is read anew.
 _SMALL_BYTES = 8 << 20
 
 
 class AsyncReadMany(AsyncIterator[tuple[int, _T]], Generic[_T]):
-    """What :meth:`flatout.AsyncClient.read_many` returns, for ``async for``. It is for one task at a time.
+    """What :meth:`flatout.AsyncClient.read_many` returns, for ``async for``. One task takes the objects.
 
-    Whoever breaks off before the end calls :meth:`aclose`, or takes it by ``async with``: what is on its way then ends.
+    To break off before the end, call :meth:`aclose` or use ``async with``: that cancels what is in flight.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class AsyncReadMany(AsyncIterator[tuple[int, _T]], Generic[_T]):
             self._is_taken = False
 
     async def aclose(self) -> None:
-        """Ends what is on its way."""
+        """Cancels what is in flight."""
         self._is_over = True
         flights, self._flights = self._flights, {}
         for flight in flights.values():
@@ -108,7 +108,7 @@ class AsyncReadMany(AsyncIterator[tuple[int, _T]], Generic[_T]):
         raise error
 
     def _begin(self) -> None:
-        """Begins as many as may be on their way: whoever waits for memory goes before those behind."""
+        """Starts reads as far as memory and the caller allow, in order: one that waits for memory holds up those behind it."""
         held = sum(flight.held for flight in self._flights.values())
         for place, flight in enumerate(list(self._flights.values())):
             if flight.waits():
@@ -137,7 +137,7 @@ class AsyncReadMany(AsyncIterator[tuple[int, _T]], Generic[_T]):
 
 
 class _Flight:
-    """One of them, which waits for memory or is on its way."""
+    """The read of one object, in flight or waiting for memory."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class _Flight:
         self._many = many
         self._may_go = _asyncio.Event()
         known = _most(start, end, size)
-        # Far more may have been asked for than there is.
+        # A range may be far longer than its object.
         is_whole = start in (None, 0) and end is None
         self._known = known if is_whole or known is None or known <= many._memory_bytes else None
         self.bytes = _SMALL_BYTES if self._known is None else self._known
@@ -159,11 +159,11 @@ class _Flight:
         self.task = _asyncio.ensure_future(self._read(url, start, end, version_id))
 
     def waits(self) -> bool:
-        """For memory."""
+        """Whether it waits for memory."""
         return not self._may_go.is_set()
 
     def go(self) -> int:
-        """What it holds from now on, in bytes."""
+        """Starts it; how many bytes it holds from now on."""
         self._may_go.set()
         self.held = self.bytes
         return self.held
@@ -190,7 +190,7 @@ class _Flight:
 
 
 def _object(index: int, item: Any) -> tuple[str, int | None, int | None, int | None, str | None]:
-    """URL, ends, and the size and the version's id where an Info has them."""
+    """The URL, the range, and the size and version id where an Info has them."""
     if isinstance(item, str):
         return item, None, None, None, None
     if isinstance(item, _native.Info):
@@ -203,7 +203,7 @@ def _object(index: int, item: Any) -> tuple[str, int | None, int | None, int | N
 
 
 def _most(start: int | None, end: int | None, size: int | None) -> int | None:
-    """How many bytes come at most, where that is known."""
+    """The most bytes that come, where that is known."""
     if end is None:
         if start is not None and start < 0:
             return -start

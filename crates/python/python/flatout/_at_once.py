@@ -1,4 +1,4 @@
-"""Calls of many at a time that nobody has to wait for once one has failed."""
+"""Runs calls in parallel, and does not wait for the others once one has failed."""
 
 import threading as _threading
 from collections import deque as _deque

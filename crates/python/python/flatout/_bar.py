@@ -1,4 +1,4 @@
-"""A tqdm bar for a call, by a thread that looks at its progress: the call itself calls nothing."""
+"""A tqdm bar for a call, drawn by a thread that watches its progress: the call itself calls nothing."""
 
 import threading
 

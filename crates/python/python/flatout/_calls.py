@@ -1,5 +1,5 @@
-"""The client's verbs as coroutines, for callers that block and for those of asyncio: what is written over them once
-serves both."""
+"""The client's verbs as coroutines, for callers that block and for asyncio: code over them is written once and serves
+both."""
 
 import asyncio as _asyncio
 import inspect as _inspect
@@ -21,7 +21,7 @@ _PIECE_BYTES = 4 << 20
 
 
 def now(coroutine):
-    """What a coroutine over :class:`Blocking` returns: it never suspends, so no loop is needed."""
+    """The result of a coroutine over :class:`Blocking`, which never suspends, so that it needs no loop."""
     try:
         coroutine.send(None)
     except StopIteration as done:
@@ -31,7 +31,7 @@ def now(coroutine):
 
 
 class Blocking:
-    """For callers that block, on whatever thread they are."""
+    """For callers that block, on any thread."""
 
     def __init__(self, client):
         self.client = client
@@ -59,7 +59,7 @@ class Blocking:
         return self.client.buckets(scheme)
 
     async def download(self, url, path, tell=None, version_id=None):
-        """`tell(done, total)` is called about ten times a second; None where nobody listens."""
+        """`tell(done, total)` is called about ten times a second; None if nothing is to be called."""
         with Telling(tell) as progress:
             return self.client.download(url, path, progress=progress, version_id=version_id)
 
@@ -72,7 +72,7 @@ class Blocking:
                 callback.relative_update(len(piece))
 
     async def download_many(self, pairs):
-        """What of each was raised stands in its place."""
+        """Downloads; the exception of each that failed stands in its place."""
         return self.client.download_many(pairs, return_exceptions=True)
 
     async def together(self, call, many):
@@ -98,12 +98,12 @@ class _Each:
         raise StopAsyncIteration
 
     async def aclose(self):
-        # What is on its way for it ends with it.
+        # Dropping it cancels what is in flight.
         self._iterator = iter(())
 
 
 class Awaiting:
-    """For tasks of asyncio: no thread waits for what they await."""
+    """For tasks of asyncio: no thread waits for a transfer."""
 
     def __init__(self, client):
         self.client, self.reader = client, AsyncClient(client)

@@ -110,12 +110,12 @@ def fetch(client: Client, file: File, start: int, end: int) -> memoryview:
     here = file.at_hand(start, end)
     if here is not None:
         return here
-    fetches = _native.Fetches(client)
+    reads = _native.ReadQueue(client)
     try:
-        fetches.start(0, file.url, start, end, file.version)
-        return memoryview(fetches.next()[1])
+        reads.start(0, file.url, start, end, file.version)
+        return memoryview(reads.next()[1])
     finally:
-        fetches.close()
+        reads.close()
 
 
 def fetch_into(client: Client, file: File, ranges: list[tuple[int, int]], places: list[memoryview]) -> None:
@@ -132,17 +132,17 @@ def fetch_into(client: Client, file: File, ranges: list[tuple[int, int]], places
 def _fetch_held(client: Client, file: File, ranges: list[tuple[int, int]], places: list[memoryview]) -> None:
     """The same one by one, each held against the version of the header: without an ETag no condition does that."""
     waiting, running = iter(enumerate(ranges)), 0
-    fetches = _native.Fetches(client)
+    reads = _native.ReadQueue(client)
     try:
         for _ in ranges:
             for number, (start, end) in islice(waiting, RANGES_AT_ONCE - running):
-                fetches.start(number, file.url, start, end, file.version)
+                reads.start(number, file.url, start, end, file.version)
                 running += 1
-            number, buffer, _ = fetches.next()
+            number, buffer, _ = reads.next()
             running -= 1
             places[number][:] = memoryview(buffer)
     finally:
-        fetches.close()
+        reads.close()
 
 
 def open_files(client: Client, files: Mapping[str, set[str] | None]) -> Model:
@@ -150,14 +150,14 @@ def open_files(client: Client, files: Mapping[str, set[str] | None]) -> Model:
     urls: list[str] = list(files)
     opened: dict[int, File] = {}
     waiting, running = iter(enumerate(urls)), 0
-    fetches = _native.Fetches(client)
+    reads = _native.ReadQueue(client)
     try:
         while len(opened) < len(urls):
             for number, url in islice(waiting, HEADS_AT_ONCE - running):
-                fetches.start(number, url, 0, HEAD_BYTES)
+                reads.start(number, url, 0, HEAD_BYTES)
                 running += 1
             try:
-                number, buffer, version = fetches.next()
+                number, buffer, version = reads.next()
             except UsageError as refused:
                 # An empty object has no first bytes to ask for.
                 if refused.object in files and client.stat(refused.object).size == 0:
@@ -166,12 +166,12 @@ def open_files(client: Client, files: Mapping[str, set[str] | None]) -> Model:
             url, head = urls[number], memoryview(buffer)
             missing = _missing(url, head, version)
             if missing:
-                fetches.start(number, url, 0, missing, version)
+                reads.start(number, url, 0, missing, version)
             else:
                 opened[number] = _read_header(url, head, version, files[url])
                 running -= 1
     finally:
-        fetches.close()
+        reads.close()
     return Model([file for _, file in sorted(opened.items())])
 
 

@@ -20,7 +20,7 @@ __all__ = [
     "Client",
     "Completions",
     "Credentials",
-    "Fetches",
+    "ReadQueue",
     "File",
     "Info",
     "Pages",
@@ -51,13 +51,14 @@ __version__: str
 class Buffer:
     """Bytes in memory of their own: writable, aligned to 64 bytes at least, one dimension of unsigned bytes.
 
-    ``memoryview``, ``numpy.frombuffer``, ``torch.frombuffer`` and ``from_dlpack`` of either share the memory, which lives as long as
-    any of them. ``len()`` is in bytes, a slice is a memoryview, ``bytes()`` copies. As of bytes, ``==`` compares with whatever has
-    bytes, ``in`` looks for some of them, ``+`` makes bytes, and ``decode`` text. It can be written to, and so has no hash, as a
-    bytearray has none: ``hash(bytes(buffer))``. It pickles, from protocol 5 on without a copy where whoever pickles takes buffers
-    out of band; what is unpickled has memory of its own.
+    ``memoryview``, ``numpy.frombuffer``, ``torch.frombuffer`` and ``from_dlpack`` of both share the memory,
+    which lives as long as any of them. ``len()`` is in bytes, a slice is a memoryview, ``bytes()`` copies. As
+    with bytes, ``==`` compares with any object that has a buffer, ``in`` searches, ``+`` makes bytes, and
+    ``decode`` makes text. A Buffer is writable and therefore, like a bytearray, has no hash: use
+    ``hash(bytes(buffer))``. It pickles; with protocol 5 and out-of-band buffers without a copy. The unpickled
+    Buffer has memory of its own.
 
-    ``Buffer(data)`` copies the bytes of whatever has some.
+    ``Buffer(data)`` copies the bytes of any object that has a buffer.
     """
 
     def __new__(cls, data: _Exporter | None = None, info: Info | None = None, /) -> Self: ...
@@ -87,19 +88,20 @@ class Buffer:
     __hash__: None  # type: ignore[assignment]
     @property
     def info(self) -> Info | None:
-        """What the answer that brought the bytes told of the object: size, ETag, when it was changed, type, metadata, version id.
+        """The object that the bytes are of, as the response described it: size, ETag, time of the last change,
+        type, metadata, version id.
 
-        None where nothing was asked, as for an empty range, and of what was read from a file that is open.
+        None where no request was sent, as for an empty range, and for reads of an open file.
         """
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """The bytes as text, as :meth:`bytes.decode` has it."""
+        """Decodes the bytes to text, like :meth:`bytes.decode`."""
 
     def startswith(self, prefix: _Exporter) -> bool:
-        """Whether these bytes stand at the beginning."""
+        """Whether the bytes begin with ``prefix``."""
 
     def endswith(self, suffix: _Exporter) -> bool:
-        """Whether these bytes stand at the end."""
+        """Whether the bytes end with ``suffix``."""
 
 @final
 class Info:
@@ -124,10 +126,10 @@ class Info:
     __hash__: None  # type: ignore[assignment]
     @property
     def url(self) -> str:
-        """What to read it by."""
+        """The URL to read it by."""
     @property
     def key(self) -> str:
-        """What stands behind the bucket."""
+        """The key, without the bucket."""
     @property
     def name(self) -> str:
         """The last part of the key; a prefix's with its ``/``."""
@@ -142,23 +144,25 @@ class Info:
         """Seconds since 1970, whole ones."""
     @property
     def storage_class(self) -> str | None:
-        """Where the origin names one."""
+        """None where the origin names none."""
     @property
     def is_prefix(self) -> bool:
-        """Whether it is a prefix, and no object."""
+        """Whether it is a prefix and not an object."""
     @property
     def metadata(self) -> dict[str, str]:
-        """The user's own headers without their prefix; empty in a listing."""
+        """The user-defined metadata, names without their prefix; empty in a listing."""
     @property
     def content_type(self) -> str | None:
         """None in a listing."""
     @property
     def version_id(self) -> str | None:
-        """Which of the object's versions this is, where the bucket keeps them; None in a listing."""
+        """The id of this version, where the bucket keeps versions; None in a listing."""
 
 @final
 class Progress:
-    """How far a call is: handed to it as ``progress=``, looked at from another thread or task. It serves one call."""
+    """The progress of a call: passed to it as ``progress=``, watched from another thread or task. It serves one
+    call.
+    """
 
     def __new__(cls) -> Self: ...
     @property
@@ -182,17 +186,18 @@ class Progress:
 
 @final
 class Credentials:
-    """An access key pair of S3's or OSS's, with a token where it is temporary: what a client signs with instead of what it finds around.
+    """An access key pair of S3's or OSS's, with a token where it is temporary: what a client signs with instead
+    of what it finds around.
 
-    ``Client(credentials=…)`` takes one that stays, or a function that returns one. It shows nothing of what it holds, and is never
-    pickled.
+    ``Client(credentials=…)`` takes one that stays, or a function that returns one. It shows nothing of what
+    it holds, and is never pickled.
 
     Args:
         access_key_id: the key's name.
         secret_access_key: the secret.
         session_token: of temporary ones.
-        expires: when they end: a datetime with its zone, or seconds since 1970. A function is asked again five minutes before,
-            or at half of a shorter life.
+        expires: when they end: a datetime with its zone, or seconds since 1970. A function is asked again
+            five minutes before, or at half of a shorter life.
     """
 
     def __new__(
@@ -212,27 +217,29 @@ class Credentials:
 
 @final
 class File:
-    """Reads one version of an object at any place, from any thread: positions and lengths in bytes, counted from 0.
+    """Reads one version of an object at any place, from any thread. Positions and lengths are in bytes, counted
+    from 0.
 
-    What is read in a pattern is fetched ahead; a read that follows none is one request of exactly its bytes. Once another version
-    stands in the object's place, reads that need the origin raise :class:`flatout.ObjectChanged`.
+    Reads that follow a pattern are prefetched; a read that follows none is one request of exactly its bytes.
+    Once another version has replaced the object, reads that need the origin raise
+    :class:`flatout.ObjectChanged`.
     """
 
     @property
     def url(self) -> str:
-        """As it was written."""
+        """The URL as it was written."""
     @property
     def size(self) -> int:
         """In bytes."""
     @property
     def etag(self) -> str | None:
-        """As sent, with its quotes; None where the origin told none."""
+        """As sent, with its quotes; None where the origin sent none."""
     @property
     def modified(self) -> float | None:
         """Seconds since 1970."""
     @property
     def version_id(self) -> str | None:
-        """The version that was asked for by its id, if one was."""
+        """The ``version_id`` that the file was opened with."""
     @property
     def client(self) -> Client:
         """The client whose engine reads."""
@@ -244,72 +251,78 @@ class File:
         """``reads`` and ``served_bytes`` so far, of this file in this process."""
 
     def pread(self, offset: int, n: int = -1) -> Buffer:
-        """``n`` bytes from ``offset`` on, fewer where the object ends before; all of them with ``n=-1``."""
+        """Reads ``n`` bytes from ``offset`` on, fewer where the object ends before; all that are left with
+        ``n=-1``.
+        """
 
     def pread_bytes(self, offset: int, n: int = -1) -> bytes:
-        """As :meth:`pread`, into ``bytes``."""
+        """Reads like :meth:`pread`, into ``bytes``."""
 
     def preadinto(self, offset: int, buffer: _Exporter) -> int:
-        """Fills ``buffer`` from ``offset`` on, as far as the object goes; how many bytes that were.
+        """Fills ``buffer`` from ``offset`` on, as far as the object goes, and returns the number of bytes.
 
         Raises:
             BufferError: it is read-only, or not C-contiguous.
         """
 
     def prefetch(self, ranges: Sequence[tuple[int | None, int | None]]) -> None:
-        """Says which ranges will be read, in this order: they are asked for at once as far as memory goes, the others as soon as
-        those have been read. Pairs ``(start, end)`` as in a slice. Returns at once.
+        """Announces ranges that will be read, in this order, as pairs ``(start, end)`` like in a slice. They are
+        fetched as far as memory goes, and the rest as soon as those have been read. Returns at once.
         """
 
     def close(self) -> None:
-        """Lets go of what is held for it. Calling it again does nothing."""
+        """Closes the file and frees its memory. Calling it again does nothing."""
 
 @final
 class ReadMany(Iterator[tuple[int, _Read]], Generic[_Read]):
-    """What :meth:`Client.read_many` returns: pairs of a number and what was read. It is for one thread at a time."""
+    """What :meth:`Client.read_many` returns: pairs of an index and what was read. One thread takes them."""
 
     @classmethod
     def __class_getitem__(cls, key: Any) -> GenericAlias: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> tuple[int, _Read]: ...
     def close(self) -> None:
-        """Ends what is on its way."""
+        """Cancels the reads in flight."""
 
 @final
 class Pages(Iterator[list[Info]]):
-    """What :meth:`Client.ls_pages` returns. It is for one thread at a time."""
+    """What :meth:`Client.ls_pages` returns: pages of entries. One thread takes them."""
 
     def __iter__(self) -> Self: ...
     def __next__(self) -> list[Info]: ...
 
 class Client:
-    """Reads objects of S3, OSS and plain HTTP; see :class:`flatout.Client`, which is made from keyword arguments."""
+    """Reads objects of S3, OSS and plain HTTP; see :class:`flatout.Client`, which is made from keyword
+    arguments.
+    """
 
     def __new__(cls, settings: dict[str, Any] | None = None, *_args: Any, **_named: Any) -> Self: ...
     @property
     def settings(self) -> dict[str, Any]:
-        """What it was made with, as a new dict.
+        """The settings that the client was made with, as a new dict.
 
         Raises:
-            UsageError: one of them holds a password, which is not handed on.
+            UsageError: a setting holds a password, which is not handed out.
         """
 
     @property
     def memory_limit(self) -> int:
-        """The most memory that its engine may take in this process, in bytes; buffers of the caller's and what reads return are no
-        part of it.
+        """The most memory in bytes that the client may use in this process, not counting the caller's buffers
+        and what reads return.
         """
 
     @property
     def stats(self) -> dict[str, int]:
-        """What reading files has come to so far, of all of them in this process: counts by name, in bytes or reads."""
+        """Counters of all file reads of this process so far, in bytes or reads, by name."""
 
     @property
     def closed(self) -> bool:
         """Whether :meth:`close` was called."""
 
     def close(self) -> None:
-        """Ends what runs on it: whoever waits is told by :class:`flatout.Cancelled`. It cannot be used after."""
+        """Closes the client. Its calls that still run raise :class:`flatout.Cancelled`, and so does every later
+        one.
+        """
 
     def read(
         self,
@@ -321,21 +334,22 @@ class Client:
         version_id: str | None = None,
         progress: Progress | bool | None = None,
     ) -> Buffer:
-        """An object, or ``[start:end]`` of it as a slice would cut it, into a new buffer; its ``info`` says what was told of the object.
+        """Reads an object, or its bytes ``[start:end]`` as in a slice, into a new buffer, whose ``info``
+        describes the object.
 
         Args:
             url: the object.
-            start: the first byte, counted from the end where it is negative; the object's first without it.
-            end: the byte behind the last one, in the same way; the object's end without it.
-            if_match: only of the version with this ETag.
-            version_id: the version of this id, of a bucket that keeps versions, instead of the newest.
-            progress: a :class:`Progress` to look at, or True for a bar of tqdm.
+            start: the first byte; a negative one counts from the end. Without it, the object's first byte.
+            end: the byte behind the last one, in the same way. Without it, the object's end.
+            if_match: reads only the version with this ETag.
+            version_id: this version of the object instead of the newest, in a bucket that keeps versions.
+            progress: a :class:`Progress` to watch, or True for a progress bar by tqdm.
 
         Raises:
-            NotFound, AccessDenied, Timeout, NetworkError, Throttled: what the origin or the network refused.
-            ObjectChanged: another version is there than ``if_match`` says, or came while it was read.
-            Corrupt: the bytes of a whole object are not those that the origin states.
-            UsageError: this names no object.
+            NotFound, AccessDenied, Timeout, NetworkError, Throttled: the origin or the network failed.
+            ObjectChanged: the object is not the version ``if_match``, or was replaced while it was read.
+            Corrupt: the bytes of a whole object do not match the origin's checksum.
+            UsageError: the URL names no object.
         """
 
     def readinto(
@@ -351,29 +365,30 @@ class Client:
         version_id: str | None = None,
         progress: Progress | bool | None = None,
     ) -> int:
-        """Fills ``buffer`` with an object, or with ``[start:end]`` of it, by many ranges at once; how many bytes landed.
+        """Fills ``buffer`` with an object, or its bytes ``[start:end]``, by parallel range requests, and returns
+        how many bytes landed.
 
-        The bytes land where they are wanted, nothing is copied. The buffer is any writable one that is C-contiguous, of whatever
-        items; it may be longer than what comes. It is the call's until that returns: nothing writes to it after, also when the
-        call was interrupted. What it holds after a call that raised is undefined.
+        The bytes land in the buffer without a copy. It may be any writable, C-contiguous buffer, of items of
+        any type, and longer than what comes. When the call returns, also if it was interrupted, nothing
+        writes to the buffer any more. After an exception its content is undefined.
 
         Args:
             url: the object.
-            buffer: where the bytes go, from its first on.
-            start: the first byte, as of :meth:`read`.
-            end: the byte behind the last one; the object's end without it, and then all that is left has to fit. Fewer come where
-                the object ends before.
+            buffer: the bytes go to its start.
+            start: the first byte, as in :meth:`read`.
+            end: the byte behind the last one. Without it, the object's end, and all bytes up to there have to
+                fit. Fewer come where the object ends before ``end``.
             offset: another way to say ``start``, counted from 0.
-            length: another way to say ``end``: so many bytes from ``offset`` on.
-            if_match: only of the version with this ETag.
-            version_id: the version of this id, of a bucket that keeps versions, instead of the newest.
-            progress: a :class:`Progress` to look at, or True for a bar of tqdm.
+            length: another way to say ``end``: the number of bytes from ``offset`` on.
+            if_match: reads only the version with this ETag.
+            version_id: this version of the object instead of the newest, in a bucket that keeps versions.
+            progress: a :class:`Progress` to watch, or True for a progress bar by tqdm.
 
         Raises:
-            TypeError: this has no buffer.
+            TypeError: ``buffer`` has no buffer.
             BufferError: it is read-only, or not C-contiguous.
             UsageError: it is too short.
-            FlatoutError: as :meth:`read`.
+            FlatoutError: as in :meth:`read`.
         """
 
     @overload
@@ -400,19 +415,20 @@ class Client:
         out: Sequence[_Exporter],
         progress: Progress | bool | None = None,
     ) -> list[int]:
-        """Ranges of one version of an object in one call, in any order, all at once; near ones by one request.
+        """Reads several ranges of one version of an object in parallel. Near ones are one request.
 
         Args:
             url: the object.
-            ranges: pairs ``(start, end)`` as in a slice; they may overlap.
-            if_match: only of the version with this ETag.
-            version_id: the version of this id, of a bucket that keeps versions, instead of the newest.
-            max_gap: so many bytes between two small ranges are fetched rather than asked around; 256 KiB without it.
-            out: as many writable buffers, to be filled instead of new ones.
-            progress: a :class:`Progress` to look at, or True for a bar of tqdm.
+            ranges: pairs ``(start, end)`` as in a slice, in any order; they may overlap.
+            if_match: reads only the version with this ETag.
+            version_id: this version of the object instead of the newest, in a bucket that keeps versions.
+            max_gap: small ranges with at most this many bytes between them are one request; 256 KiB by
+                default.
+            out: a writable buffer for each range, to be filled instead of a new one.
+            progress: a :class:`Progress` to watch, or True for a progress bar by tqdm.
 
         Returns:
-            A buffer for each range, in the order of ``ranges``; with ``out`` how many bytes came for each.
+            A buffer for each range, in the order of ``ranges``; with ``out`` the number of bytes in each.
         """
 
     @overload
@@ -435,17 +451,19 @@ class Client:
         return_exceptions: bool,
         progress: Progress | bool | None = None,
     ) -> ReadMany[Buffer | FlatoutError]:
-        """Many objects, each into a buffer of its own, as many at once as are good and memory allows.
+        """Reads many objects, each into a buffer of its own, in parallel as far as memory allows.
 
-        A small object costs one request, as does one whose size nobody knows; pass entries of a listing where objects may be large, so
-        that those come in parts.
+        A small object costs one request, and so does one of unknown size. Where objects may be large, pass
+        entries of a listing: their sizes are known, and large ones are read in parallel parts.
 
         Args:
-            urls: URLs, ``(url, start, end)``, or an :class:`Info`, of the version that it names; taken as they are wanted.
-            ordered: in the order of ``urls``; else as they come.
-            concurrency: how many may be on their way or wait to be taken; 128 without it.
-            return_exceptions: what went wrong is handed on in its place, else it is raised and ends all.
-            progress: a :class:`Progress` to look at, or True for a bar of tqdm.
+            urls: URLs, tuples ``(url, start, end)``, or entries of a listing (:class:`Info`), whose version
+                is read. Taken from the iterable as they are needed.
+            ordered: whether the results come in the order of ``urls``, or as they arrive.
+            concurrency: how many objects may be in flight, or read and not yet taken; 128 by default.
+            return_exceptions: whether an exception is returned in place of its object, or raised, which ends
+                the iteration.
+            progress: a :class:`Progress` to watch, or True for a progress bar by tqdm.
 
         Returns:
             An iterator of pairs ``(index, Buffer)``, where ``index`` counts ``urls`` from 0.
@@ -460,11 +478,13 @@ class Client:
         version_id: str | None = None,
         progress: Progress | bool | None = None,
     ) -> int:
-        """An object to a file, which appears under its name when it is whole and verified; its bytes.
+        """Downloads an object to a file and returns its size. The file appears under its name when it is whole
+        and verified.
 
         Raises:
-            LocalError: the file cannot be written. What stood there before stays, as after every failure.
-            FlatoutError: as :meth:`read`.
+            LocalError: the file cannot be written. As after every failure, a file that was there before is
+                unchanged.
+            FlatoutError: as in :meth:`read`.
         """
 
     @overload
@@ -483,32 +503,37 @@ class Client:
         progress: Progress | bool | None = None,
         return_exceptions: bool,
     ) -> list[int | FlatoutError]:
-        """Objects to files, pairs ``(url, path)``, as :meth:`download`; the bytes of each, or with ``return_exceptions`` why not.
+        """Downloads objects to files, given as pairs ``(url, path)``, like :meth:`download`. Returns the size of
+        each; with ``return_exceptions`` an exception in place of each that failed.
 
-        All are tried; without ``return_exceptions`` the first that failed is raised then.
+        All are tried. Then, without ``return_exceptions``, the first exception is raised.
         """
 
     def ls(self, url: str, *, recursive: bool = False) -> list[Info]:
-        """What is under a prefix, up to the next ``/``, or all of it; sorted within a page of the origin's, 1000 entries as a rule."""
+        """Lists a prefix up to the next ``/``, or recursively. Sorted within each page of the origin's, which
+        has 1000 entries as a rule.
+        """
 
     def ls_pages(self, url: str, *, recursive: bool = False) -> Pages:
-        """The same page after page, each asked for when it is wanted: for millions of keys."""
+        """Lists like :meth:`ls`, a page at a time, each requested when it is taken: for millions of keys."""
 
     def buckets(self, scheme: str = "s3") -> list[str]:
-        """The names of the account's buckets, of ``"s3"`` or ``"oss"``."""
+        """The names of the account's buckets, on ``"s3"`` or ``"oss"``."""
 
     def stat(self, url: str, *, version_id: str | None = None) -> Info:
-        """What the origin says of an object, by one HEAD."""
+        """Describes an object; sends one HEAD."""
 
     def exists(self, url: str, *, version_id: str | None = None) -> bool:
-        """Whether there is such an object, by one HEAD. What else goes wrong is raised."""
+        """Whether the object exists; sends one HEAD. Errors other than NotFound are raised."""
 
     def presign(self, url: str, *, expires: int | datetime.timedelta = 3600, version_id: str | None = None) -> str:
-        """A URL by which anybody may read the object for so many seconds, or that time, signed with the keys of now. Nothing is asked.
+        """Returns a presigned URL, by which anybody can read the object for ``expires`` seconds, or that
+        timedelta. It is signed with the current keys. Sends no request.
 
         Raises:
             AccessDenied: there are no keys to sign with.
-            UsageError: plain HTTP has no signatures; longer than the dialect allows.
+            UsageError: the URL is plain HTTP, which has no signatures, or ``expires`` is longer than the
+                origin allows.
         """
 
     def file(
@@ -520,32 +545,34 @@ class Client:
         modified: float | None = None,
         version_id: str | None = None,
     ) -> File:
-        """An object to be read here and there. With ``size`` from a listing nothing is asked beforehand; without, one HEAD.
+        """Opens an object for reads at any place. Sends no request where ``size`` is given, as from a listing;
+        else one HEAD.
 
         Args:
             url: the object.
             size: in bytes.
-            etag: of the version that is meant.
-            modified: when that was made, in seconds since 1970: tells versions apart where there is no strong ETag.
-            version_id: the version of this id, of a bucket that keeps versions, instead of the newest.
+            etag: of the version to read.
+            modified: when that version was made, in seconds since 1970; tells versions apart where there is
+                no strong ETag.
+            version_id: this version of the object instead of the newest, in a bucket that keeps versions.
         """
 
 @final
 class Completions:
-    """Calls that are awaited, of one loop: see :class:`flatout.AsyncClient`. Each verb returns a ticket."""
+    """The calls of one loop that are awaited: see :class:`flatout.AsyncClient`. Each verb returns a ticket."""
 
     def __new__(cls) -> Self: ...
     def fileno(self) -> int:
         """A descriptor that is readable when calls have ended."""
 
     def take(self) -> list[tuple[int, Any, BaseException | None]]:
-        """What has ended since: ``(ticket, result, exception)``."""
+        """The calls that have ended since: ``(ticket, result, exception)``."""
 
     def cancel(self, ticket: int) -> bool:
-        """Asks for the end of a call, which ends as any other; whether that is to be waited for."""
+        """Cancels a call, which then ends like any other; whether its end has to be waited for."""
 
     def close(self) -> None:
-        """Ends all calls, and returns when nothing touches their buffers any more."""
+        """Cancels all calls, and returns when no thread writes to their buffers."""
 
     def read(
         self,
@@ -570,7 +597,9 @@ class Completions:
         version_id: str | None = None,
         progress: Progress | Watched | bool | None = None,
     ) -> int:
-        """One of many: as many bytes at most as are said, or else those of a small object; an int is awaited where there are more."""
+        """One of many objects, of which at most ``bytes`` bytes come; without it as many as a small object has.
+        The result is the size, an int, where the object is larger.
+        """
 
     def is_of_nothing(
         self,
@@ -582,7 +611,7 @@ class Completions:
         if_match: str | None = None,
         version_id: str | None = None,
     ) -> int:
-        """Whether a read failed since the object has no bytes there; that of a read whose result is an exception."""
+        """Whether a read, whose result was an exception, failed only because the object has no bytes there."""
 
     def readinto(
         self,
@@ -596,7 +625,7 @@ class Completions:
         version_id: str | None = None,
         progress: Progress | Watched | bool | None = None,
     ) -> int:
-        """How many bytes landed, and what was told of the object, are awaited."""
+        """The result is how many bytes landed, and the object's Info."""
 
     def download(
         self,
@@ -620,18 +649,22 @@ class Completions:
     def pread(
         self, client: Client, file: File, offset: int, n: int, *, as_bytes: bool = False, past: bool = False
     ) -> int:
-        """A range of a file that is not empty, as a Buffer or as bytes; None is awaited where what is ahead has failed."""
+        """A range of a file that is not empty, as a Buffer or as bytes; None is awaited where what is ahead has
+        failed.
+        """
 
     def preadinto(self, client: Client, file: File, offset: int, buffer: _Exporter, *, past: bool = False) -> int:
-        """Fills ``buffer`` from ``offset`` of a file on, where there is something of it; how many bytes, or None as of ``pread``."""
+        """Fills ``buffer`` from ``offset`` of a file on, where there is something of it; how many bytes, or None
+        as of ``pread``.
+        """
 
 @final
 class Watched:
-    """The progress of several calls that are one to their caller, handed to each as ``progress=``."""
+    """The progress of several calls that their caller sees as one; passed to each as ``progress=``."""
 
     def __new__(cls, progress: Progress | bool | None, title: str) -> Self: ...
     def end(self) -> None:
-        """They are over."""
+        """Ends the progress: all calls are over."""
 
 @final
 class Question:
@@ -651,35 +684,37 @@ class Questions:
         """Waits for the next one; None when nobody asks any more."""
 
 def check_out(ranges: Sequence[tuple[int, int]], out: Sequence[_Exporter]) -> None:
-    """Refuses buffers that do not fit their ranges, or have bytes in common: what is to be filled later, one after the other."""
+    """Refuses buffers that do not fit their ranges, or share bytes: for asyncio, which fills them later, one
+    after the other.
+    """
 
 def ends_of(ranges: Sequence[tuple[int | None, int | None]]) -> list[tuple[int | None, int | None]]:
-    """For asyncio: ranges, checked."""
+    """For asyncio: checks ranges."""
 
 def one_range(
     start: int | None, end: int | None, offset: int | None = None, length: int | None = None
 ) -> tuple[int | None, int | None]:
-    """For asyncio: the ends of what a read is to bring, however the caller names them."""
+    """For asyncio: the ends of the range of a read, however the caller names them."""
 
 def pairs_of(
     pairs: Sequence[tuple[str, str | os.PathLike[str]]],
 ) -> list[tuple[str, str | os.PathLike[str]]]:
-    """For asyncio: pairs of URL and path, checked."""
+    """For asyncio: checks pairs of URL and path."""
 
 _Iterable = TypeVar("_Iterable", bound=Iterable[Any])
 
 def urls_of(urls: _Iterable) -> _Iterable:
-    """For asyncio: what holds many URLs, checked."""
+    """For asyncio: checks an iterable of URLs."""
 
 def runs_of(ranges: Sequence[tuple[int, int]], max_gap: int | None = None) -> list[tuple[int, int, list[int]]]:
-    """What is asked for together, as (start, end, which of the ranges lie in it)."""
+    """Merges ranges into requests: tuples of start, end, and the indices of the ranges within."""
 
 def _at_exit() -> None: ...
 def _after_fork() -> None: ...
 
 @final
 class Version:
-    """Which version of an object was read, as far as the origin tells."""
+    """The version of an object that was read, as far as the origin tells."""
 
     @property
     def size(self) -> int | None:
@@ -692,36 +727,39 @@ class Version:
         """The Last-Modified header as sent."""
 
 @final
-class Fetches:
-    """Reads of ranges of several objects at once, for one thread: begun by number, handed over as they end."""
+class ReadQueue:
+    """Reads of ranges of several objects at once, for one thread: started by number, taken as they end."""
 
     def __new__(cls, client: Client, progress: Progress | bool | None = None, title: str = "") -> Self: ...
     @property
     def memory_bytes(self) -> int:
-        """What may have landed and not been taken, by the client's settings."""
+        """The client's memory limit, which bounds what has landed and has not been taken."""
 
     def start(self, number: int, url: str, start: int, end: int, of: Version | None = None) -> None:
-        """Begins to read ``start..end``, which is not empty, or what there is of it: of that version, if one is named."""
+        """Starts to read ``start..end``, which is not empty, as far as the object goes; of the version ``of``,
+        if one is named.
+        """
 
     def next(self) -> tuple[int, Buffer, Version]:
-        """Waits for one that ends: its number, what came, and the version that was read.
+        """Waits for a read to end: its number, its bytes, and the version that was read.
 
-        Raises what went wrong with it; the others go on. ValueError where nothing has been started.
+        Raises the error of a read that failed; the others go on. ValueError where nothing has been started.
         """
 
     def close(self) -> None:
-        """Cancels what still runs. When it returns no thread writes to any of its memory."""
+        """Cancels the reads in flight. When it returns, no thread writes to their memory."""
 
 def safetensors_header_end(head: _Exporter, file_bytes: int) -> int:
-    """Where the header of a file of so many bytes ends, which begins with ``head``.
+    """The offset at which the header of a file of ``file_bytes`` bytes ends, which begins with ``head``.
 
-    Raises ValueError where no safetensors file begins so.
+    Raises ValueError where that is no safetensors file.
     """
 
 def safetensors_header(
     head: _Exporter, file_bytes: int
 ) -> tuple[dict[str, str] | None, list[tuple[str, str, int, tuple[int, ...], int, int]]]:
-    """Metadata, and tensors in the order of the file: (name, dtype, bits of an element, shape, start, end), within the file.
+    """Metadata, and tensors in the order of the file: (name, dtype, bits of an element, shape, start, end),
+    within the file.
 
-    Raises ValueError that says what is wrong with it. ``head`` goes to the header's end at least.
+    Raises ValueError, which says what is wrong. ``head`` has to contain the whole header.
     """

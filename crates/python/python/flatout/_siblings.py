@@ -1,4 +1,4 @@
-"""How many processes share the machine with this one: what nobody has said, such as threads and memory, is divided among them."""
+"""How many processes share the machine with this one: threads and memory are divided among them, unless they are set."""
 
 import os
 import sys

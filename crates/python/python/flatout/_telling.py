@@ -1,4 +1,4 @@
-"""Tells a function how far a call is, for interfaces that want to be called instead of looking themselves."""
+"""Calls a function with the progress of a call, for interfaces that expect callbacks."""
 
 import threading as _threading
 

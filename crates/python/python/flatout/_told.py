@@ -1,4 +1,4 @@
-"""A file that is opened by what a listing told of it: no HEAD before the first byte."""
+"""A file that is opened from the entry of a listing, without a HEAD."""
 
 import os as _os
 

@@ -1,4 +1,4 @@
-"""The client's verbs for asyncio, awaited: no thread waits for a transfer, and none of the engine's takes the interpreter's lock."""
+"""The client's verbs for asyncio: no thread waits for a transfer, and none of the engine's takes the interpreter's lock."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ._aio_file import AsyncFile
 from ._aio_many import AsyncReadMany
 from .client import Client, default_client
 from .errors import FlatoutError, ObjectChanged, Unsupported
+from .io import check_mode
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -28,20 +29,20 @@ __all__ = ["AsyncClient", "AsyncFile", "AsyncReadMany"]
 
 _T = TypeVar("_T")
 
-#: How many ranges of an object, or files, are under way at a time; the engine itself decides how many requests are.
+#: How many ranges of an object, or files, are in flight at a time; the engine itself decides how many requests are.
 _AT_A_TIME = 128
-#: No read of several ranges together is longer than this.
+#: A request for several ranges is no longer than this.
 _TOGETHER_BYTES = 8 << 20
 
 _open: _weakref.WeakSet[_Loop] = _weakref.WeakSet()
 
 
 class AsyncClient:
-    """:class:`flatout.Client`'s verbs for asyncio: of ``client``, of one made from ``settings``, or of the default one.
+    """The verbs of :class:`flatout.Client` for asyncio: of ``client``, of a client made from ``settings``, or of the default one.
 
-    A task that is cancelled ends its transfer; the await returns when no thread writes to its buffer any more. It may be used
-    from several loops. It pickles as its client. ``async with AsyncClient(…) as client:`` closes the client that was made from
-    settings; one that was given, and the default one, stay open.
+    Cancelling a task cancels its transfer; the await returns when no thread writes to its buffer any more. An AsyncClient may be
+    used from several loops, and pickles as its client. ``async with AsyncClient(…) as client:`` closes a client that was made from
+    settings; one that was passed, and the default one, stay open.
     """
 
     def __init__(self, client: Client | None = None, **settings: Unpack[Settings]) -> None:
@@ -88,7 +89,7 @@ class AsyncClient:
     ) -> int:
         ends = await self._resolved(url, *_native.one_range(start, end, offset, length), if_match, version_id)
         if ends is None:
-            # A buffer that cannot be filled is refused all the same.
+            # Also of an empty range: a buffer that cannot be filled is refused.
             return self._client.readinto(url, buffer, 0, 0)
         filled = await self._fill(url, buffer, *ends, version_id=version_id, progress=progress)
         return 0 if filled is None else filled[0]
@@ -266,10 +267,8 @@ class AsyncClient:
         modified: float | None = None,
         version_id: str | None = None,
     ) -> AsyncFile:
-        """The object as a :class:`flatout.AsyncFile`. With ``size`` (and ``etag``) from a listing nothing is asked beforehand."""
-        if mode not in ("rb", "br"):
-            cause = f"mode {mode!r}: objects are read as bytes, 'rb'"
-            raise Unsupported(kind="unsupported", doing="open", object=url, cause=cause)
+        """Opens an object as a :class:`flatout.AsyncFile`. Sends no request where ``size`` is given, as from a listing."""
+        check_mode(url, mode)
         if size is None:
             info = await self.stat(url, version_id=version_id)
             if etag is not None and _bare(etag) != _bare(info.etag):
@@ -280,7 +279,7 @@ class AsyncClient:
         return AsyncFile(self, file)
 
     async def aclose(self) -> None:
-        """Closes the client, if it was made from settings: what is awaited ends by :class:`flatout.Cancelled`."""
+        """Closes the client if it was made from settings: calls in flight raise :class:`flatout.Cancelled`."""
         if self._is_own:
             self._client.close()
 
@@ -295,7 +294,7 @@ class AsyncClient:
     async def _resolved(
         self, url: str, start: int | None, end: int | None, if_match: str | None, version_id: str | None
     ) -> tuple[int | None, int | None, str | None] | None:
-        """What is to be asked for, and of which version where that was looked at; None where it is no byte."""
+        """The range counted from the start, and the ETag where a HEAD had to be sent; None where the range is empty."""
         if end is None:
             return start, end, if_match
         if end >= 0 and (start is None or start >= 0):
@@ -311,7 +310,7 @@ class AsyncClient:
         if_match: str | None,
         version_id: str | None,
     ) -> tuple[list[tuple[int, int]], str | None]:
-        """Ranges as they lie in the object; its size is asked for only where it matters."""
+        """Ranges as they lie in the object, and the ETag; a HEAD is sent only where they depend on the size."""
         if all(end is not None and end >= 0 and (start or 0) >= 0 for start, end in ranges):
             return [(start or 0, max(end or 0, start or 0)) for start, end in ranges], if_match
         info = await self.stat(url, version_id=version_id)
@@ -329,7 +328,7 @@ class AsyncClient:
         version_id: str | None = None,
         **named: Any,
     ) -> Any:
-        """What is read; None where there is nothing."""
+        """The result of a read; None where the object has no bytes there."""
         if version_id is not None:
             named["version_id"] = version_id
         got = await self._run(verb, url, start, end, if_match=if_match, **named)
@@ -355,7 +354,7 @@ class AsyncClient:
     async def _unless_nothing(
         self, got: Any, url: str, start: int | None, end: int | None, if_match: str | None, version_id: str | None
     ) -> Any:
-        """What a read failed by is its result where it may be that the object has no bytes there: None where that is so."""
+        """Looks into a read whose result is an exception: None where the object has no bytes there, else it is raised."""
         if not isinstance(got, Exception):
             return got
         if await self._run("is_of_nothing", url, start, end, if_match=if_match, version_id=version_id):
@@ -393,7 +392,7 @@ def _bare(etag: str | None) -> str | None:
 
 
 class _RangeReads:
-    """Where the ranges of one object go, all of one version."""
+    """Reads the ranges of one object, all of one version."""
 
     def __init__(
         self,
@@ -411,7 +410,7 @@ class _RangeReads:
         self.buffers = [_native.Buffer() for _ in ranges]
 
     async def read(self, start: int, end: int, of: list[int], watched: _native.Watched) -> None:
-        """What is asked for together: `of` says which ranges lie in it."""
+        """Reads `start` to `end`, in which the ranges with the indices `of` lie."""
         ends = (start, end, self._if_match)
         if self._out is not None and len(of) == 1:
             buffer = self._out[of[0]]
@@ -420,12 +419,12 @@ class _RangeReads:
             )
             if filled is not None:
                 self.filled[of[0]], info = filled
-                self._hold(info)
+                self._check_version(info)
             return
         got = await self._client._read("read", self._url, *ends, version_id=self._version_id, progress=watched)
         if got is None:
             return
-        self._hold(got.info)
+        self._check_version(got.info)
         for index in of:
             self._put(index, got if len(of) == 1 else _native.Buffer(self._part(index, got, start), got.info))
 
@@ -441,8 +440,8 @@ class _RangeReads:
         with memoryview(self._out[index]) as view, view.cast("B") as place:
             place[: len(buffer)] = memoryview(buffer)
 
-    def _hold(self, info: _native.Info | None) -> None:
-        """All ranges are of the version that came first."""
+    def _check_version(self, info: _native.Info | None) -> None:
+        """Raises where a range is not of the version that came first."""
         if info is None:
             return
         version = (info.etag, info.size, info.modified)
@@ -454,7 +453,7 @@ class _RangeReads:
 
 
 async def _all(jobs: Iterable[Callable[[], Coroutine[Any, Any, None]]], at_a_time: int) -> None:
-    """Runs them, so many at a time. The first that fails ends the others, and is raised when they have ended."""
+    """Runs jobs, `at_a_time` at once. The first that fails cancels the others, and is raised when they have ended."""
     left = iter(jobs)
 
     async def work() -> None:
@@ -467,12 +466,12 @@ async def _all(jobs: Iterable[Callable[[], Coroutine[Any, Any, None]]], at_a_tim
     finally:
         for worker in workers:
             worker.cancel()
-        # Nothing writes to a buffer of theirs any more.
+        # From here on nothing writes to their buffers.
         await _quiet(workers)
 
 
 async def _quiet(tasks: Iterable[_asyncio.Future[Any]]) -> None:
-    """Waits until tasks that were cancelled have ended, also where the one that waits is cancelled once more."""
+    """Waits until cancelled tasks have ended, even if the waiting task itself is cancelled meanwhile."""
     left = [task for task in tasks if not task.done()]
     cancelled = False
     while left:
@@ -486,13 +485,13 @@ async def _quiet(tasks: Iterable[_asyncio.Future[Any]]) -> None:
 
 
 class _Loop:
-    """What of one loop is under way."""
+    """The calls of one loop."""
 
     def __init__(self, loop: _asyncio.AbstractEventLoop) -> None:
         self.process = _os.getpid()
         self._completions = completions = _native.Completions()
         self._futures: dict[int, _asyncio.Future[Any]] = {}
-        # Nothing here keeps the loop, or is kept by it longer than it lives: it is the key under which this is known.
+        # A weak reference, because the loop is the weak key under which this is known.
         loop.add_reader(completions.fileno(), _settle, completions, self._futures)
         self._loop = _weakref.ref(loop)
         _open.add(self)
@@ -508,10 +507,10 @@ class _Loop:
             if future.done():
                 raise
             if not self._completions.cancel(ticket):
-                # Nothing of the caller's is lent to it.
+                # It has no buffer of the caller's.
                 self._futures.pop(ticket, None)
                 raise
-            # Its buffer is the engine's until it has ended.
+            # The engine may write to its buffer until it has ended.
             while not future.done():
                 try:
                     await _asyncio.shield(_asyncio.wait([future]))

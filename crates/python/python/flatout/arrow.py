@@ -15,12 +15,12 @@ from .errors import NotFound, Unsupported, UsageError
 
 __all__ = ["FlatoutHandler", "arrow_fs"]
 
-#: Of how many objects it is remembered what a listing told.
+#: How many objects' entries of listings are kept.
 _REMEMBERED = 100_000
 
 
 def arrow_fs(client: Client | None = None, *, scheme: str = "s3") -> PyFileSystem:
-    """A file system of Arrow's over the objects of S3 or, with ``scheme="oss"``, of OSS. It reads.
+    """A read-only file system for Arrow, over S3 or, with ``scheme="oss"``, over OSS.
 
     Paths are ``bucket/key``; ``s3://bucket/key``, or ``oss://`` as ``scheme`` says, means the same. What a listing told
     of a file is taken for true for a minute, so that opening it asks nothing; a file that was replaced meanwhile is an
@@ -30,7 +30,7 @@ def arrow_fs(client: Client | None = None, *, scheme: str = "s3") -> PyFileSyste
 
 
 class FlatoutHandler(FileSystemHandler):
-    """What answers Arrow: see :func:`arrow_fs`. What writes raises :class:`flatout.Unsupported`."""
+    """Arrow's side of :func:`arrow_fs`. Methods that write raise :class:`flatout.Unsupported`."""
 
     def __init__(self, client: Client | None = None, *, scheme: str = "s3"):
         if scheme not in ("s3", "oss"):

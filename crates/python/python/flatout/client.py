@@ -1,4 +1,4 @@
-"""The client, and the one that is used where none is named."""
+"""The client, and the default client."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from . import _native
-from .errors import Unsupported
-from .io import RemoteFile
+from .io import RemoteFile, check_mode
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -28,13 +27,15 @@ class Client(_native.Client):
     """Reads objects of S3, OSS and plain HTTP.
 
     Keyword arguments are the settings of docs/settings.md with ``_`` for ``-``: ``endpoint_url``, ``region``, ``parallel``,
-    ``part_size="16MiB"``. What is not given comes from ``FLATOUT_*``, the config file, and what AWS's and Alibaba's own tools
-    left. Keys come from the environment, profiles, or the machine's role, or are given as ``credentials``: a
-    :class:`flatout.Credentials`, or a function that returns one and is asked again before it ends. So several accounts live in one
-    process. The function is called on a thread of its own, and must not use this client.
+    ``part_size="16MiB"``. Others come from ``FLATOUT_*``, the config file, and the files of AWS's and Alibaba Cloud's tools.
 
-    It is cheap to make and starts nothing before its first use. It may be used from any thread. It pickles as its settings, a function
-    among them by its name, but not with a :class:`flatout.Credentials`; it serves a forked child with threads of the child's own. ``with Client() as client:`` closes it.
+    Keys come from the environment, profiles, or the machine's role. Or pass ``credentials``: a :class:`flatout.Credentials`, or a
+    function that returns one and is called again before it expires. So one process can use several accounts. The function is
+    called on a thread of its own, and must not use this client.
+
+    A client is cheap to make, starts nothing before its first use, and may be used from any thread. In a forked child it starts
+    threads of the child's own. It pickles as its settings, where a function is pickled by its name and a
+    :class:`flatout.Credentials` not at all. ``with Client() as client:`` closes it.
     """
 
     def __new__(cls, **settings: Unpack[Settings]) -> Self:
@@ -56,10 +57,8 @@ class Client(_native.Client):
         modified: float | None = None,
         version_id: str | None = None,
     ) -> RemoteFile:
-        """The object as a :class:`flatout.RemoteFile`. With ``size`` (and ``etag``) from a listing nothing is asked beforehand."""
-        if mode not in ("rb", "br"):
-            cause = f"mode {mode!r}: objects are read as bytes, 'rb'"
-            raise Unsupported(kind="unsupported", doing="open", object=url, cause=cause)
+        """Opens an object as a :class:`flatout.RemoteFile`. Sends no request where ``size`` is given, as from a listing."""
+        check_mode(url, mode)
         file = self.file(url, size=size, etag=etag, modified=modified, version_id=version_id)
         return RemoteFile(file, client=self)
 
@@ -74,7 +73,7 @@ class Client(_native.Client):
 
 def _again(cls: type[Client], settings: Settings) -> Client:
     client = cls.__new__(cls, **settings)
-    # Whatever a class of the user's adds comes with its state.
+    # The attributes of a subclass come with the state.
     Client.__init__(client)
     return client
 
@@ -84,8 +83,8 @@ _making = _threading.Lock()
 
 
 def default_client() -> Client:
-    """The client of the functions of this package: made at the first use, and anew once it was closed, with no settings but those
-    found around.
+    """The client that the functions of this package use. Made at the first use, and anew after it was closed, with the settings of
+    the environment and the config file.
     """
     global _default
     with _making:
@@ -95,7 +94,7 @@ def default_client() -> Client:
 
 
 def _after_fork() -> None:
-    # Whoever held it is in the process that forked this one.
+    # The thread that held it is in the process that forked this one.
     global _making
     _making = _threading.Lock()
 

@@ -1,6 +1,6 @@
-"""What is raised: the engine's kinds of errors, each also one of Python's own exceptions where there is one for it.
+"""The exceptions of the package. Each is also the matching exception of Python, where there is one.
 
-``str(error)`` is what was being done, to what, why it failed, and a hint where there is one.
+``str(error)`` says what was being done, to which object, why it failed, and, where there is one, a hint what to do.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ __all__ = [
 
 
 class FlatoutError(Exception):
-    """Anything that went wrong. ``except flatout.FlatoutError`` catches them all.
+    """The base of all exceptions: ``except flatout.FlatoutError`` catches every failure.
 
     Attributes:
-        kind: ``"not_found"``, ``"denied"``, …: the names that the command line's JSON has.
-        doing: what was being done: ``"read"``, ``"stat"``, ``"list"``, ``"settings"``; empty where that says nothing.
-        object: what it was done to, without secrets; empty where there is none.
+        kind: ``"not_found"``, ``"denied"``, …, as in the JSON output of the command line.
+        doing: what was being done: ``"read"``, ``"stat"``, ``"list"``, ``"settings"``; may be empty.
+        object: the object of it, without secrets; may be empty.
         cause: why it failed.
         hint: what to do about it, or None.
     """
@@ -66,7 +66,7 @@ class FlatoutError(Exception):
 
 
 def _fill(error: OSError, number: int | None, cause: str, name: str | None) -> None:
-    """What code that knows OSError alone looks at."""
+    """Sets the attributes of OSError."""
     error.errno, error.strerror, error.filename = number, cause, name
 
 
@@ -81,64 +81,64 @@ class NotFound(FlatoutError, FileNotFoundError):
 
 
 class AccessDenied(FlatoutError, PermissionError):
-    """The origin refuses access: mend the keys or the policy."""
+    """The origin refuses access: correct the keys or the policy."""
 
     _errno = _errno.EACCES
 
 
 class Timeout(FlatoutError, TimeoutError):
-    """The origin let a deadline pass."""
+    """The origin did not answer in time."""
 
     _errno = _errno.ETIMEDOUT
 
 
 class NetworkError(FlatoutError, ConnectionError):
-    """The origin could not be reached, broke off, or answered nonsense."""
+    """The origin could not be reached, closed the connection, or sent a response that is no HTTP."""
 
     _errno = _errno.EIO
 
 
 class Throttled(NetworkError):
-    """The origin kept asking for less until retries ran out: come back later."""
+    """The origin throttled requests until the retries ran out: try again later."""
 
     _errno = _errno.EAGAIN
 
 
 class Untrusted(FlatoutError, ConnectionError):
-    """The origin could not prove by its certificate who it is."""
+    """The certificate of the origin is not trusted."""
 
     _errno = _errno.EIO
 
 
 class ObjectChanged(FlatoutError, OSError):
-    """Another version of the object stands in its place: start over."""
+    """Another version has replaced the object: start over."""
 
     _errno = _errno.ESTALE
 
 
 class Corrupt(FlatoutError, OSError):
-    """The bytes are not those that the origin states."""
+    """The bytes do not match the checksum of the origin."""
 
     _errno = _errno.EIO
 
 
 class LocalError(FlatoutError, OSError):
-    """A local file, disk or memory refused."""
+    """A local file, disk or memory failed."""
 
     _errno = _errno.EIO
 
 
 class UsageError(FlatoutError, ValueError):
-    """The call makes no sense: a URL, a setting, a range, a buffer that is too short."""
+    """The call is invalid: a URL, a setting, a range, a buffer that is too short."""
 
 
 class Unsupported(FlatoutError, NotImplementedError):
-    """Something that this version, or this origin, cannot do."""
+    """This version of flatout, or this origin, cannot do it."""
 
 
 class Cancelled(FlatoutError):
-    """The call was ended from elsewhere: its client was closed, or the interpreter ends."""
+    """The client of the call was closed, or the interpreter ends."""
 
 
 class InternalError(FlatoutError, RuntimeError):
-    """A defect of flatout."""
+    """A bug in flatout."""

@@ -55,7 +55,7 @@ def _client(settings: dict) -> Client:
 
 
 class FlatoutFileSystem(Bytes):
-    """What both schemes have in common: make one of :class:`S3FileSystem` or :class:`OssFileSystem`.
+    """The base of both schemes: make a :class:`S3FileSystem` or :class:`OssFileSystem`.
 
     Options are the settings of docs/settings.md with ``_`` for ``-``, and what s3fs and ossfs call by other names and
     means the same: docs/python-fsspec.md has the table. Keys are refused (``key``, ``secret``, ``token``): they come
@@ -90,7 +90,7 @@ class FlatoutFileSystem(Bytes):
 
     @property
     def client(self) -> Client:
-        """The client that serves it, shared with whoever has the same settings; another one where it was closed."""
+        """The client, shared with all file systems of the same settings; a new one where it was closed."""
         if self._client.closed:
             self._client = _client(self._settings)
         return self._client
@@ -104,7 +104,7 @@ class FlatoutFileSystem(Bytes):
 
     @property
     def loop(self):
-        """fsspec's own loop and its thread, started for whoever asks. Nothing here needs it."""
+        """fsspec's own loop and its thread, started on demand. Nothing here needs it."""
         return None if self.asynchronous else _get_loop()
 
     # Which version
@@ -125,7 +125,7 @@ class FlatoutFileSystem(Bytes):
         return entry["LastModified"]
 
     def ukey(self, path):
-        """A text that is another one when the object is another version; asked for anew."""
+        """A text that differs for each version of the object; sends a request."""
         entry = self.info(path, refresh=True)
         version = [entry.get(each) for each in ("name", "size", "ETag", "mtime")]
         return _sha256(repr(version).encode()).hexdigest()
@@ -141,7 +141,7 @@ class FlatoutFileSystem(Bytes):
         return self.client.presign(url, expires=int(expiration), version_id=version_id)
 
     def invalidate_cache(self, path=None):
-        """Forgets what listings told: of all, or of ``path``, what lies below it, and the folders that hold it."""
+        """Forgets cached listings: all, or those of ``path``, of folders below it, and of those that contain it."""
         super().invalidate_cache(path)
         path = "" if path is None else self._strip_protocol(path)
         if path == "":
@@ -183,8 +183,7 @@ class FlatoutFileSystem(Bytes):
         return FlatoutStream(self, path, await told, version_id)
 
     def _known(self, path: str) -> dict:
-        """What a listing or a HEAD told of an object lately: size, ETag and time for the engine, so that it need not
-        ask."""
+        """Size, ETag and time of an object from a recent listing or HEAD, so that the engine need not ask."""
         around = self.dircache.get(_tree.parent(path))
         entry = around.entry(path) if around is not None else None
         told_s = around.told_s if entry is not None else 0.0
@@ -236,12 +235,12 @@ class FlatoutFileSystem(Bytes):
 
     @property
     def transaction(self):
-        """Raises :class:`flatout.Unsupported`: writing comes with uploads."""
+        """Raises :class:`flatout.Unsupported`: writing is not supported yet."""
         raise _no_writing("transaction", "")
 
 
 class S3FileSystem(FlatoutFileSystem):
-    """Buckets of S3, and of whatever speaks it: ``flatout://bucket/key``. ``flatout+s3://`` means the same, where a
+    """Buckets of S3, and of every store that speaks its protocol: ``flatout://bucket/key``. ``flatout+s3://`` means the same, where a
     scheme may have a ``+``."""
 
     protocol = ("flatout", "flatout+s3")

@@ -1,4 +1,4 @@
-"""An object as a file that Python's own code can read."""
+"""An object as a file."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import _native
+from .errors import Unsupported
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer as _Exporter
@@ -17,15 +18,22 @@ if TYPE_CHECKING:
 
 __all__ = ["RemoteFile"]
 
-#: A read of no more than this takes NEAR_BYTES at once, for the next one: who reads a header reads on from there, and
-#: each read of what nobody fetched ahead waits for an answer of its own. A zip's member is one request instead of three.
-#: Records read at random, which are rarely so small, cost what they are.
+#: A read of at most this size fetches NEAR_BYTES, for the reads behind it: a program that reads a header goes on from
+#: there, and each read of bytes that were not prefetched is a request of its own. A member of a zip file is one request
+#: instead of three. Random reads of records are rarely that small.
 SMALL_BYTES = 1 << 10
 NEAR_BYTES = 32 << 10
 
 
+def check_mode(url: str, mode: str) -> None:
+    """Refuses every mode but that of a binary file which is read."""
+    if mode not in ("rb", "br"):
+        cause = f"mode {mode!r}: objects are read as bytes, 'rb'"
+        raise Unsupported(kind="unsupported", doing="open", object=url, cause=cause)
+
+
 def place(offset: int, whence: int, at: int, size: int) -> int:
-    """Where a file of ``size`` bytes that stands ``at`` is moved to."""
+    """The position to which a file of ``size`` bytes at the position ``at`` is moved."""
     if whence not in (_os.SEEK_SET, _os.SEEK_CUR, _os.SEEK_END):
         raise ValueError(f"whence is 0, 1 or 2, not {whence!r}")
     to = _operator.index(offset) + (0, at, size)[whence]
@@ -35,33 +43,22 @@ def place(offset: int, whence: int, at: int, size: int) -> int:
     return to
 
 
-class RemoteFile(_io.RawIOBase):
-    """One version of an object as a binary file: reads and seeks, from where it stands or at any place.
+class Positioned:
+    """What files that block and files that are awaited share: a version of an object, and a position in it."""
 
-    What is read in a pattern (forward, in strides, several places in turn) is fetched ahead, and a short read takes what lies
-    behind it along, so it needs no ``io.BufferedReader`` around it, though one works; ``io.TextIOWrapper`` wants one. Lengths and positions are in bytes.
-    ``pread`` and ``preadinto`` may be called from any thread; what moves the position is for one thread at a time, as with every
-    file. Reads raise :class:`flatout.ObjectChanged` once another version stands in the object's place.
+    _shown: str
 
-    A closed file raises ValueError. It pickles as what it reads, with where it stands.
-    """
-
-    def __init__(self, file: _native.File, *, client: Client | None = None) -> None:
-        super().__init__()
+    def _start_of(self, file: _native.File) -> None:
+        """Stands at the start of ``file``."""
         self._file = file
-        self._client: _native.Client = client if client is not None else file.client
         self._at = 0
-        # What was read last by small reads, and where it begins.
+        # What small reads fetched last, and where it begins.
         self._near, self._near_at = b"", 0
 
     @property
     def name(self) -> str:
         """The URL."""
         return self._file.url
-
-    @property
-    def mode(self) -> str:
-        return "rb"
 
     @property
     def size(self) -> int:
@@ -73,10 +70,61 @@ class RemoteFile(_io.RawIOBase):
         """Of the version that is read, as sent, with its quotes; None where the origin told none."""
         return self._file.etag
 
+    def tell(self) -> int:
+        """The position."""
+        self._check()
+        return self._at
+
+    def seek(self, offset: int, whence: int = _os.SEEK_SET, /) -> int:
+        """Moves to ``offset``, counted by ``whence`` from the start, from here or from the end; sends no request."""
+        self._check()
+        self._at = place(offset, whence, self._at, self._file.size)
+        return self._at
+
+    def prefetch(self, ranges: Sequence[tuple[int | None, int | None]]) -> None:
+        """Announces ranges that will be read, pairs ``(start, end)``, in this order. Returns at once."""
+        self._check()
+        self._file.prefetch(ranges)
+
+    def _nearby(self, size: int) -> bytes | None:
+        """The bytes of a read of ``size`` bytes, where a small read has fetched them."""
+        at = self._at - self._near_at
+        return self._near[at : at + size] if 0 <= at <= at + size <= len(self._near) else None
+
+    def _check(self) -> None:
+        if self._file.closed:
+            raise ValueError("I/O operation on closed file")
+
+    def __repr__(self) -> str:
+        state = "closed" if self._file.closed else f"at {self._at} of {self._file.size}"
+        return f"<{self._shown} {self._file.url!r}, {state}>"
+
+
+class RemoteFile(Positioned, _io.RawIOBase):
+    """One version of an object as a binary file, read from its position or at any place.
+
+    Reads that follow a pattern (forward, in strides, several places in turn) are prefetched, and a short read fetches the bytes
+    behind it as well. So it needs no ``io.BufferedReader`` around it, though one works; ``io.TextIOWrapper`` requires one. Lengths
+    and positions are in bytes. ``pread`` and ``preadinto`` may be called from any thread; methods that move the position are for
+    one thread at a time. Reads raise :class:`flatout.ObjectChanged` once another version has replaced the object.
+
+    A closed file raises ValueError. A file pickles as its version and its position.
+    """
+
+    _shown = "RemoteFile"
+
+    def __init__(self, file: _native.File, *, client: Client | None = None) -> None:
+        super().__init__()
+        self._start_of(file)
+        self._client: _native.Client = client if client is not None else file.client
+
+    @property
+    def mode(self) -> str:
+        return "rb"
+
     @property
     def stats(self) -> dict[str, int]:
-        """What was asked of the engine so far, of this file in this process: reads and their bytes. A short ``read`` asks for what
-        lies behind it as well."""
+        """Reads of this file in this process so far, and their bytes. A short ``read`` counts with the bytes behind it."""
         return self._file.stats
 
     def readable(self) -> bool:
@@ -87,18 +135,8 @@ class RemoteFile(_io.RawIOBase):
         self._check()
         return True
 
-    def tell(self) -> int:
-        self._check()
-        return self._at
-
-    def seek(self, offset: int, whence: int = _os.SEEK_SET, /) -> int:
-        """Moves to ``offset``, counted by ``whence`` from the start, from here or from the end; behind the end nothing is read."""
-        self._check()
-        self._at = place(offset, whence, self._at, self._file.size)
-        return self._at
-
     def read(self, size: int | None = -1, /) -> bytes:
-        """Up to ``size`` bytes from where the file stands, all that are left without one; ``b""`` at the end."""
+        """Reads up to ``size`` bytes from the position on, all that are left without ``size``; ``b""`` at the end."""
         size = -1 if size is None else _operator.index(size)
         data = self._look(size)
         if data is None:
@@ -110,11 +148,11 @@ class RemoteFile(_io.RawIOBase):
         return self.read()
 
     def readinto(self, buffer: _Exporter, /) -> int:
-        """Fills ``buffer`` from where the file stands, as far as the object goes; how many bytes that were."""
+        """Fills ``buffer`` from the position on, as far as the object goes, and returns the number of bytes."""
         self._check()
-        # Let go of before anything can be raised: an exception that is kept keeps this frame.
+        # Released before an exception can be raised: one that is kept keeps this frame.
         with memoryview(buffer) as view:
-            # What cannot be filled is refused as reads of any length refuse it.
+            # A buffer that cannot be filled is refused by the read below.
             size = view.nbytes if not view.readonly and view.c_contiguous else 0
         data = self._look(size) if size else None
         if data is None:
@@ -127,21 +165,20 @@ class RemoteFile(_io.RawIOBase):
         return count
 
     def _look(self, size: int) -> bytes | None:
-        """What a read of `size` bytes gives where it is small, or was read with a small one; None of any other."""
+        """The bytes of a small read, or of one that a small read has fetched; None of any other."""
         self._check()
-        at = self._at - self._near_at
-        if not 0 <= at <= at + size <= len(self._near):
-            if not 0 < size <= SMALL_BYTES:
-                return None
-            self._near, self._near_at, at = self._pread_bytes(self._at, NEAR_BYTES), self._at, 0
-        return self._near[at : at + size] if size >= 0 else None
+        near = self._nearby(size)
+        if near is None and 0 < size <= SMALL_BYTES:
+            self._near, self._near_at = self._pread_bytes(self._at, NEAR_BYTES), self._at
+            near = self._near[:size]
+        return near
 
     def readline(self, size: int | None = -1, /) -> bytes:
-        """Up to and with the next ``b"\\n"``, or up to ``size`` bytes."""
+        """Reads up to and including the next ``b"\\n"``, at most ``size`` bytes."""
         return self.readuntil(b"\n", most=None if size is None or size < 0 else size)
 
     def readuntil(self, char: bytes = b"\n", blocks: int | None = None, *, most: int | None = None) -> bytes:
-        """Up to and with the next ``char``, or to the end; ``blocks`` bytes are looked through at a time."""
+        """Reads up to and including the next ``char``, or to the end, ``blocks`` bytes at a time."""
         self._check()
         found: list[bytes] = []
         step = max(blocks or NEAR_BYTES, len(char))
@@ -166,25 +203,21 @@ class RemoteFile(_io.RawIOBase):
         return b"".join(found)
 
     def pread(self, offset: int, size: int = -1) -> _native.Buffer:
-        """``size`` bytes from ``offset`` on as a :class:`flatout.Buffer`, fewer where the object ends before; moves nothing."""
+        """Reads ``size`` bytes from ``offset`` on as a :class:`flatout.Buffer`, fewer where the object ends before. Does not move the
+        position."""
         self._check()
         return self._file.pread(offset, size)
 
     def preadinto(self, offset: int, buffer: _Exporter) -> int:
-        """Fills ``buffer`` from ``offset`` on, as far as the object goes; how many bytes that were. Moves nothing."""
+        """Fills ``buffer`` from ``offset`` on, as far as the object goes, and returns the number of bytes. Does not move the position."""
         self._check()
         return self._file.preadinto(offset, buffer)
 
     def _pread_bytes(self, offset: int, size: int) -> bytes:
         return self._file.pread_bytes(offset, size)
 
-    def prefetch(self, ranges: Sequence[tuple[int | None, int | None]]) -> None:
-        """Says that these ranges will be read, pairs ``(start, end)``, in this order. Returns at once."""
-        self._check()
-        self._file.prefetch(ranges)
-
     def write(self, data: _Exporter, /) -> NoReturn:
-        """Objects are read here: raises io.UnsupportedOperation."""
+        """Raises io.UnsupportedOperation: the file is read-only."""
         self._check()
         raise _io.UnsupportedOperation("not writable: this reads an object")
 
@@ -193,18 +226,10 @@ class RemoteFile(_io.RawIOBase):
             self._file.close()
         super().close()
 
-    def _check(self) -> None:
-        if self.closed:
-            raise ValueError("I/O operation on closed file")
-
     def __reduce__(self) -> tuple[Any, ...]:
         self._check()
         file = self._file
         return _again, (self._client, file.url, file.size, file.etag, file.modified, self._at, file.version_id)
-
-    def __repr__(self) -> str:
-        state = "closed" if self.closed else f"at {self._at} of {self._file.size}"
-        return f"<RemoteFile {self._file.url!r}, {state}>"
 
 
 def _again(

@@ -1,12 +1,12 @@
-"""Models in safetensors files, from where they lie to tensors: no local copy, no second pass.
+"""Reads models in safetensors files straight from the object store to tensors: no local copy, no second pass.
 
 >>> import flatout.safetensors
 >>> tensors = flatout.safetensors.load_file("s3://models/llama/model.safetensors")              # doctest: +SKIP
 >>> with flatout.safetensors.safe_open("s3://models/llama/", framework="pt") as model:          # doctest: +SKIP
 ...     rows = model.get_slice("model.embed_tokens.weight")[:1024]
 
-Headers are judged by the official crate: what is a safetensors file for the ``safetensors`` package is one here. Each file is
-read in one version; one that is replaced meanwhile raises :class:`flatout.ObjectChanged`.
+The official crate parses the headers, so every file that the ``safetensors`` package accepts is accepted here. Each file is read
+in one version; one that is replaced meanwhile raises :class:`flatout.ObjectChanged`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from .errors import UsageError
 
 __all__ = ["InvalidSafetensors", "RawTensor", "UnknownTensor", "load_file", "load_model", "safe_open", "stream_tensors"]
 
-# Whole files asked for at once. A large one keeps a network busy by itself.
+# Whole files read at once. A large one keeps the network busy on its own.
 FILES_AT_ONCE = 8
 
-# Tensors from here on are fetched each by itself, straight into the memory that they keep. Smaller ones that lie side by side
-# come together, up to the second figure, and are copied from there.
+# A tensor of at least this size is fetched alone, straight into the memory that it keeps. Smaller ones that lie side by side are
+# fetched together, up to the second figure, and copied from there.
 ALONE_BYTES = 1 << 20
 TOGETHER_BYTES = 8 << 20
 
@@ -44,24 +44,24 @@ def load_file(
     client: Client | None = None,
     progress: _native.Progress | bool | None = None,
 ) -> dict[str, Any]:
-    """Every tensor of a file, by name, in the order of the file.
+    """Reads every tensor of a file, by name, in the order of the file.
 
-    The file comes in one transfer into one piece of memory, which the tensors show: writable, nothing is copied, and the memory
-    goes with the last of them. Its bytes are held against the checksum that the origin states, if all of them come together: of
-    a file whose header has no multiple of 8 bytes, which the official package never writes, only what follows the header comes,
-    so that it is aligned, and a part of an object has no checksum.
+    One transfer reads the file into one piece of memory, which the tensors show: they are writable, nothing is copied, and the
+    memory is freed with the last of them. The bytes are verified against the origin's checksum. Exception: where the length of
+    the header is no multiple of 8 bytes, which the official package never writes, only the part behind the header is read, so
+    that it is aligned, and a part of an object has no checksum.
 
     Args:
         filename: the URL of the file.
-        device: where tensors go: torch's devices for ``"pt"``, ``"cpu"`` for ``"np"``.
-        framework: ``"np"`` for arrays of NumPy, ``"pt"`` for tensors of PyTorch. Types that it does not have come as
+        device: where the tensors go: a device of torch for ``"pt"``, ``"cpu"`` for ``"np"``.
+        framework: ``"np"`` for NumPy arrays, ``"pt"`` for PyTorch tensors. A tensor of a type that it lacks comes as a
             :class:`RawTensor`.
         client: by default :func:`flatout.default_client`.
-        progress: a :class:`flatout.Progress`, which is told of the bytes on their way, or True for a bar.
+        progress: a :class:`flatout.Progress` to watch, or True for a progress bar.
 
     Raises:
-        InvalidSafetensors: it is no safetensors file.
-        ObjectChanged: it was replaced between its header and its data.
+        InvalidSafetensors: the file is no safetensors file.
+        ObjectChanged: it was replaced between the reads of its header and its data.
     """
     client, made = client or default_client(), _framework(framework, device)
     return _load(client, open_files(client, {filename: None}), made, progress)
@@ -75,13 +75,13 @@ def load_model(
     client: Client | None = None,
     progress: _native.Progress | bool | None = None,
 ) -> dict[str, Any]:
-    """Every tensor of a model in several files, which are read in parallel.
+    """Reads every tensor of a model in several files, which are read in parallel.
 
     Args:
-        url: a folder or an index (``….json``). Of a folder: the files of its ``model.safetensors.index.json``, or of the one
-            other index there, or where there is none every ``*.safetensors`` directly in it.
+        url: a folder or an index (``….json``). Of a folder the files of its ``model.safetensors.index.json`` are read, or of the
+            one other index there, or without an index every ``*.safetensors`` directly in it.
 
-    The other arguments, and what is returned and raised, are those of :func:`load_file`.
+    The other arguments, the result and the exceptions are those of :func:`load_file`.
     """
     client, made = client or default_client(), _framework(framework, device)
     is_one = url.endswith((".json", ".safetensors", "/"))
@@ -89,14 +89,14 @@ def load_model(
 
 
 class safe_open:
-    """A file, several, or a model, of which tensors and parts of tensors are read one by one.
+    """Opens a file, several files, or a model, to read single tensors and parts of tensors.
 
-    As ``safetensors.safe_open``: a context manager with ``keys``, ``offset_keys``, ``metadata``, ``get_tensor`` and ``get_slice``.
+    Like ``safetensors.safe_open`` a context manager with ``keys``, ``offset_keys``, ``metadata``, ``get_tensor`` and ``get_slice``.
     Making it reads the headers, one request each; each tensor then costs one request.
 
     Args:
-        filename: the URL of a file, several of them, that of an index (``….json``), or of a folder (which ends with ``/``).
-        framework, device, client: as of :func:`load_file`.
+        filename: the URL of a file, several of them, the URL of an index (``….json``), or of a folder (which ends with ``/``).
+        framework, device, client: as in :func:`load_file`.
 
     Raises:
         InvalidSafetensors: a file is no safetensors file, or two have a tensor of the same name.
@@ -125,25 +125,25 @@ class safe_open:
         return sorted(self._opened().places)
 
     def offset_keys(self) -> list[str]:
-        """The names of all tensors, in the order in which they lie there."""
+        """The names of all tensors, in the order of the file."""
         return list(self._opened().places)
 
     def metadata(self) -> dict[str, str] | None:
-        """What the header says beside tensors; of several files, the first one's word counts where they differ. None without."""
+        """The metadata of the header, or None. Where several files differ, the first one counts."""
         said = [file.metadata for file in self._opened().files if file.metadata is not None]
         return {key: value for one in reversed(said) for key, value in one.items()} if said else None
 
     def get_tensor(self, name: str) -> Any:
-        """The whole of a tensor, which owns its memory.
+        """Reads a tensor, which owns its memory.
 
-        Raises UnknownTensor (a KeyError) for a name that is not there, and ObjectChanged where the file was replaced.
+        Raises UnknownTensor (a KeyError) for an unknown name, and ObjectChanged where the file was replaced.
         """
         file, tensor = self._opened().place(name)
         memory = fetch(self._client, file, tensor.start, tensor.end)
         return self._framework.tensor(memory, 0, tensor.nbytes, tensor.dtype, tensor.shape)
 
     def get_slice(self, name: str) -> TensorSlice:
-        """A tensor to be sliced: nothing is read before it is indexed."""
+        """A tensor to be sliced. Nothing is read before it is indexed."""
         file, tensor = self._opened().place(name)
         return TensorSlice(self._client, self._framework, file, tensor)
 
@@ -152,7 +152,7 @@ class safe_open:
         return list(self._opened().place(name)[1].shape)
 
     def get_dtype(self, name: str) -> str:
-        """The type of a tensor as safetensors calls it, such as ``"BF16"``."""
+        """The name of a tensor's type in safetensors, such as ``"BF16"``."""
         return self._opened().place(name)[1].dtype
 
     def _opened(self) -> Model:
@@ -164,9 +164,9 @@ class safe_open:
 class TensorSlice:
     """A tensor of which parts are read: ``model.get_slice(name)[:1024, ::2]``.
 
-    Integers, slices of positive step and an ellipsis are understood as NumPy does. Rows that follow one another are one request.
-    Of others, what lies between them is fetched along where it is less than a request is worth (256 KiB): columns are the whole
-    tensor, which is held only while they are copied from it, in pieces of 256 MiB.
+    Integers, slices of positive step and an ellipsis mean the same as in NumPy. Adjacent rows are one request. Gaps of less than
+    256 KiB between parts are fetched as well, because that costs less than another request. So columns cost the whole tensor,
+    which is held in pieces of 256 MiB only while they are copied from it.
     """
 
     def __init__(self, client: Client, made: NumPy | Torch, file: File, tensor: Tensor):
@@ -177,14 +177,14 @@ class TensorSlice:
         return list(self._tensor.shape)
 
     def get_dtype(self) -> str:
-        """Its type as safetensors calls it, such as ``"BF16"``."""
+        """The name of its type in safetensors, such as ``"BF16"``."""
         return self._tensor.dtype
 
     def __getitem__(self, index: Any) -> Any:
-        """The part, which owns its memory.
+        """Reads the part, which owns its memory.
 
-        Raises IndexError, TypeError or ValueError for an index that says nothing here; ValueError, too, for one that would cut a
-        byte of elements that are smaller than that.
+        Raises IndexError, TypeError or ValueError for an invalid index; ValueError also for one that would cut a byte, where elements
+        are smaller than a byte.
         """
         tensor, made = self._tensor, self._framework
         selected, shape = _selected(tensor, index)
@@ -222,20 +222,20 @@ def stream_tensors(
     client: Client | None = None,
     progress: _native.Progress | bool | None = None,
 ) -> Iterator[tuple[str, Any]]:
-    """Tensors one by one, as (name, tensor), while those that follow are fetched. Each owns its memory: keep it or let it go.
+    """Yields tensors one by one, as (name, tensor), while the next ones are fetched. Each tensor owns its memory.
 
-    Headers are read when this is called; breaking off cancels what is on its way.
+    The headers are read when this is called. Closing the iterator cancels what is in flight.
 
     Args:
-        urls: as of :class:`safe_open`.
-        order: ``"file"``, as they lie there; ``"names"``, sorted; ``"completion"``, as they arrive.
-        select: which of them: a pattern such as ``"model.layers.3.*"``, or a function of the name.
-        memory_limit: bytes that may be fetched, or on their way, and not yet taken; a tensor that is larger comes alone. Where
-            it is None the client's setting ``memory`` counts.
-        framework, device, client, progress: as of :func:`load_file`.
+        urls: as in :class:`safe_open`.
+        order: ``"file"``, the order of the files; ``"names"``, sorted; ``"completion"``, as they arrive.
+        select: which tensors: a pattern such as ``"model.layers.3.*"``, or a function of the name.
+        memory_limit: bytes that may be in flight, or fetched and not yet taken; a larger tensor comes alone. By default the
+            client's setting ``memory``.
+        framework, device, client, progress: as in :func:`load_file`.
 
     Raises:
-        InvalidSafetensors, ObjectChanged: as :func:`load_file`.
+        InvalidSafetensors, ObjectChanged: as in :func:`load_file`.
     """
     if order not in ("file", "names", "completion"):
         hint = "order='file', order='names' or order='completion'"
@@ -256,7 +256,7 @@ def _stream(ahead: _Ahead, made: NumPy | Torch) -> Iterator[tuple[str, Any]]:
         while ahead:
             batch, memory = ahead.next()
             for tensor in batch.tensors:
-                # Nothing here refers to what has been handed over.
+                # Keep no reference to a tensor that was yielded.
                 pair = [(tensor.name, batch.tensor(tensor, memory, made))]
                 if tensor is batch.tensors[-1]:
                     del memory
@@ -286,13 +286,13 @@ class _Batch:
         return self.end - self.start
 
     def takes(self, file: File, tensor: Tensor, most: int) -> bool:
-        """Whether one more belongs to it."""
+        """Whether a further tensor belongs to it."""
         is_next = file is self.file and tensor.start == self.end
         is_small = max(self.tensors[0].nbytes, tensor.nbytes) < ALONE_BYTES
         return is_next and is_small and self.nbytes + tensor.nbytes <= most
 
     def tensor(self, tensor: Tensor, memory: memoryview, made: NumPy | Torch) -> Any:
-        """One of them, out of what was fetched; it owns its memory."""
+        """One of its tensors, made from the fetched bytes; it owns its memory."""
         if len(self.tensors) > 1:
             start = tensor.start - self.start
             memory = memoryview(bytearray(memory[start : start + tensor.nbytes]))
@@ -310,7 +310,7 @@ def _batches(places: Iterable[tuple[File, Tensor]], most: int) -> deque[_Batch]:
 
 
 class _Ahead:
-    """Batches on their way or there, as many as the limit allows; of what has been taken it knows nothing any more."""
+    """Batches in flight or fetched, as many as the limit allows. A batch that was taken is forgotten."""
 
     def __init__(
         self,
@@ -321,8 +321,8 @@ class _Ahead:
         progress: _native.Progress | bool | None,
     ):
         self._waiting, self._as_they_arrive = batches, as_they_arrive
-        self._fetches = _native.Fetches(client, progress, "tensors")
-        self._limit = limit or self._fetches.memory_bytes
+        self._reads = _native.ReadQueue(client, progress, "tensors")
+        self._limit = limit or self._reads.memory_bytes
         self._begun: dict[int, _Batch] = {}
         self._arrived: dict[int, memoryview] = {}
         self._held = self._numbers = 0
@@ -332,12 +332,12 @@ class _Ahead:
         return bool(self._begun)
 
     def next(self) -> tuple[_Batch, memoryview]:
-        """Waits for the one that is next."""
+        """Waits for the next batch."""
         while True:
             number = next(iter(self._arrived if self._as_they_arrive else self._begun), None)
             if number in self._arrived:
                 return self._begun.pop(number), self._arrived.pop(number)
-            ended, buffer, _ = self._fetches.next()
+            ended, buffer, _ = self._reads.next()
             self._arrived[ended] = memoryview(buffer)
 
     def on_taken(self, batch: _Batch) -> None:
@@ -345,7 +345,7 @@ class _Ahead:
         self._begin()
 
     def close(self) -> None:
-        self._fetches.close()
+        self._reads.close()
 
     def _begin(self) -> None:
         while self._waiting and (not self._held or self._held + self._waiting[0].nbytes <= self._limit):
@@ -354,7 +354,7 @@ class _Ahead:
             here = batch.file.at_hand(batch.start, batch.end)
             if here is None:
                 file = batch.file
-                self._fetches.start(number, file.url, batch.start, batch.end, file.version)
+                self._reads.start(number, file.url, batch.start, batch.end, file.version)
             else:
                 self._arrived[number] = here
             self._begun[number] = batch
@@ -368,23 +368,23 @@ def _load(
     loaded: dict[int, dict[str, Any]] = {}
     waiting, running = iter(enumerate(model.files)), 0
     title = model.files[0].url if len(model.files) == 1 else f"{len(model.files)} files"
-    fetches = _native.Fetches(client, progress, title)
+    reads = _native.ReadQueue(client, progress, title)
     try:
         while len(loaded) < len(model.files):
             for number, file in islice(waiting, FILES_AT_ONCE - running):
                 begin = file.load_from()
                 here = file.at_hand(begin, file.size)
                 if here is None:
-                    fetches.start(number, file.url, begin, file.size, file.version)
+                    reads.start(number, file.url, begin, file.size, file.version)
                     running += 1
                 else:
                     loaded[number] = _tensors(file, here, made)
             if running:
-                number, buffer, _ = fetches.next()
+                number, buffer, _ = reads.next()
                 running -= 1
                 loaded[number] = _tensors(model.files[number], memoryview(buffer), made)
     finally:
-        fetches.close()
+        reads.close()
     return {name: tensor for _, tensors in sorted(loaded.items()) for name, tensor in tensors.items()}
 
 

@@ -19,14 +19,14 @@ del _protocol
 
 
 class FlatoutS3Path(_CloudPath):
-    """A path of ``flatout://``, with the options of :class:`flatout.fsspec.S3FileSystem`. It reads; what writes
-    raises :class:`flatout.Unsupported`."""
+    """A read-only path of ``flatout://``, with the options of :class:`flatout.fsspec.S3FileSystem`. Methods that write
+    raise :class:`flatout.Unsupported`."""
 
     __slots__ = ()
 
 
 class FlatoutOssPath(_CloudPath):
-    """The same of ``flatoutoss://``."""
+    """A read-only path of ``flatoutoss://``, with the options of :class:`flatout.fsspec.OssFileSystem`."""
 
     __slots__ = ()
 

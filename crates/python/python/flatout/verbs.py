@@ -1,12 +1,12 @@
-"""The client's verbs as functions: with ``client=None`` they use :func:`flatout.default_client`."""
+"""The client's verbs as functions. With ``client=None`` they use :func:`flatout.default_client`."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from inspect import cleandoc
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from .client import Client, default_client
 from .io import RemoteFile
@@ -36,6 +36,15 @@ __all__ = [
 
 Range = tuple[int | None, int | None]
 
+_R = TypeVar("_R")
+
+
+def _call(verb: Callable[..., _R], named: dict[str, Any]) -> _R:
+    """Calls a verb of ``client``, or of the default one, by the arguments of the function that has the verb's name."""
+    client = named.pop("client") or default_client()
+    result: _R = getattr(client, verb.__name__)(**named)
+    return result
+
 
 def read(
     url: str,
@@ -47,7 +56,7 @@ def read(
     progress: Progress | bool | None = None,
     client: Client | None = None,
 ) -> Buffer:
-    return (client or default_client()).read(url, start, end, if_match=if_match, version_id=version_id, progress=progress)
+    return _call(Client.read, locals())
 
 
 def readinto(
@@ -63,9 +72,7 @@ def readinto(
     progress: Progress | bool | None = None,
     client: Client | None = None,
 ) -> int:
-    return (client or default_client()).readinto(
-        url, buffer, start, end, offset=offset, length=length, if_match=if_match, version_id=version_id, progress=progress
-    )
+    return _call(Client.readinto, locals())
 
 
 @overload
@@ -103,11 +110,7 @@ def read_ranges(
     progress: Progress | bool | None = None,
     client: Client | None = None,
 ) -> list[Any]:
-    read: Any = (client or default_client()).read_ranges
-    ranges_read: list[Any] = read(
-        url, ranges, if_match=if_match, version_id=version_id, max_gap=max_gap, out=out, progress=progress
-    )
-    return ranges_read
+    return _call(Client.read_ranges, locals())
 
 
 @overload
@@ -139,13 +142,7 @@ def read_many(
     progress: Progress | bool | None = None,
     client: Client | None = None,
 ) -> ReadMany[Any]:
-    return (client or default_client()).read_many(
-        urls,
-        ordered=ordered,
-        concurrency=concurrency,
-        return_exceptions=return_exceptions,
-        progress=progress,
-    )
+    return _call(Client.read_many, locals())
 
 
 def download(
@@ -157,7 +154,7 @@ def download(
     progress: Progress | bool | None = None,
     client: Client | None = None,
 ) -> int:
-    return (client or default_client()).download(url, path, if_match=if_match, version_id=version_id, progress=progress)
+    return _call(Client.download, locals())
 
 
 @overload
@@ -183,10 +180,7 @@ def download_many(
     return_exceptions: bool = False,
     client: Client | None = None,
 ) -> list[Any]:
-    downloaded: list[Any] = (client or default_client()).download_many(
-        pairs, progress=progress, return_exceptions=return_exceptions
-    )
-    return downloaded
+    return _call(Client.download_many, locals())
 
 
 def open(
@@ -199,29 +193,27 @@ def open(
     version_id: str | None = None,
     client: Client | None = None,
 ) -> RemoteFile:
-    return (client or default_client()).open(
-        url, mode, size=size, etag=etag, modified=modified, version_id=version_id
-    )
+    return _call(Client.open, locals())
 
 
 def stat(url: str, *, version_id: str | None = None, client: Client | None = None) -> Info:
-    return (client or default_client()).stat(url, version_id=version_id)
+    return _call(Client.stat, locals())
 
 
 def exists(url: str, *, version_id: str | None = None, client: Client | None = None) -> bool:
-    return (client or default_client()).exists(url, version_id=version_id)
+    return _call(Client.exists, locals())
 
 
 def ls(url: str, *, recursive: bool = False, client: Client | None = None) -> list[Info]:
-    return (client or default_client()).ls(url, recursive=recursive)
+    return _call(Client.ls, locals())
 
 
 def ls_pages(url: str, *, recursive: bool = False, client: Client | None = None) -> Pages:
-    return (client or default_client()).ls_pages(url, recursive=recursive)
+    return _call(Client.ls_pages, locals())
 
 
 def buckets(scheme: str = "s3", *, client: Client | None = None) -> list[str]:
-    return (client or default_client()).buckets(scheme)
+    return _call(Client.buckets, locals())
 
 
 def presign(
@@ -231,14 +223,14 @@ def presign(
     version_id: str | None = None,
     client: Client | None = None,
 ) -> str:
-    return (client or default_client()).presign(url, expires=expires, version_id=version_id)
+    return _call(Client.presign, locals())
 
 
 _CLIENT = "    client: whose settings count; without it :func:`flatout.default_client`."
 
 
 def _documented(doc: str) -> str:
-    """The client's text, with the argument that its method does not have."""
+    """The text of the client's method, with the argument ``client``."""
     head, *sections = doc.split("\n\n")
     at = next((at for at, text in enumerate(sections) if text.startswith("Args:")), None)
     if at is not None:

@@ -1,35 +1,36 @@
-//! What `progress=` may be: an object that somebody looks at, or True for a bar.
+//! The argument `progress=`: a `Progress` that another thread looks at, or True for a bar of tqdm.
 
 use std::sync::{Mutex, PoisonError};
 
-use flatout_engine::{Made, Watch};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 
+use crate::destination::{Destination, OwnedTransfer};
+use crate::errors::OrRaise;
 use crate::progress::Progress;
 
-/// The progress of one call, told until this is dropped.
-pub struct Watching {
+/// Reports the progress of one call until it ends.
+pub struct CallProgress {
     progress: Option<Py<Progress>>,
-    /// What takes the bar away.
+    /// Shows the progress; its method `close` removes it.
     bar: Option<Py<PyAny>>,
-    /// It is told of other calls, too, and not over with this one.
+    /// It reports other calls as well, and does not end with this one.
     is_shared: bool,
 }
 
-/// The progress of several calls that are one to their caller, handed to each as ``progress=``.
-#[pyclass(frozen, module = "flatout._native")]
-pub struct Watched(Mutex<Option<Watching>>);
+/// The progress of several calls that their caller sees as one; passed to each as ``progress=``.
+#[pyclass(name = "Watched", frozen, module = "flatout._native")]
+pub struct SharedProgress(Mutex<Option<CallProgress>>);
 
 #[pymethods]
-impl Watched {
+impl SharedProgress {
     #[new]
-    fn new(py: Python<'_>, progress: Option<&Bound<'_, PyAny>>, title: &str) -> PyResult<Watched> {
-        Ok(Watched(Mutex::new(Some(Watching::begin(py, progress, title)?))))
+    fn new(py: Python<'_>, progress: Option<&Bound<'_, PyAny>>, title: &str) -> PyResult<SharedProgress> {
+        Ok(SharedProgress(Mutex::new(Some(CallProgress::begin(py, progress, title)?))))
     }
 
-    /// They are over.
+    /// Ends the progress: all calls are over.
     fn end(&self, py: Python<'_>) {
         let watching = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(watching) = watching {
@@ -38,27 +39,27 @@ impl Watched {
     }
 }
 
-impl Watching {
+impl CallProgress {
     /// # Errors
     /// The object serves another call; no tqdm for a bar.
-    pub fn begin(py: Python<'_>, progress: Option<&Bound<'_, PyAny>>, title: &str) -> PyResult<Watching> {
+    pub fn begin(py: Python<'_>, progress: Option<&Bound<'_, PyAny>>, title: &str) -> PyResult<CallProgress> {
         let Some(progress) = progress.filter(|progress| !progress.is_none()) else {
-            return Ok(Watching { progress: None, bar: None, is_shared: false });
+            return Ok(CallProgress { progress: None, bar: None, is_shared: false });
         };
-        if let Ok(watched) = progress.cast::<Watched>() {
+        if let Ok(watched) = progress.cast::<SharedProgress>() {
             let shared = watched.get().0.lock().unwrap_or_else(PoisonError::into_inner);
             let progress = shared.as_ref().and_then(|watching| watching.progress.as_ref());
             let progress = progress.map(|progress| progress.clone_ref(py));
-            return Ok(Watching { progress, bar: None, is_shared: true });
+            return Ok(CallProgress { progress, bar: None, is_shared: true });
         }
         if let Ok(on) = progress.cast::<PyBool>() {
             if !on.is_true() {
-                return Ok(Watching { progress: None, bar: None, is_shared: false });
+                return Ok(CallProgress { progress: None, bar: None, is_shared: false });
             }
             let progress = Py::new(py, Progress::default())?;
-            progress.get().begin().map_err(|failure| failure.raise(py))?;
+            progress.get().begin().or_raise(py)?;
             let bar = py.import("flatout._bar")?.getattr("Bar")?.call1((&progress, title))?;
-            return Ok(Watching { progress: Some(progress), bar: Some(bar.unbind()), is_shared: false });
+            return Ok(CallProgress { progress: Some(progress), bar: Some(bar.unbind()), is_shared: false });
         }
         let Ok(progress) = progress.cast::<Progress>() else {
             let name = progress.get_type().name()?;
@@ -66,20 +67,18 @@ impl Watching {
                 "progress is a flatout.Progress() to look at, or True for a bar, not {name}: nothing is called for each part"
             )));
         };
-        progress.get().begin().map_err(|failure| failure.raise(py))?;
-        Ok(Watching { progress: Some(progress.clone().unbind()), bar: None, is_shared: false })
+        progress.get().begin().or_raise(py)?;
+        Ok(CallProgress { progress: Some(progress.clone().unbind()), bar: None, is_shared: false })
     }
 
-    pub fn watch(&self, source: impl FnOnce() -> Watch) {
+    /// Includes a transfer.
+    pub fn watch(&self, transfer: &OwnedTransfer) {
         if let Some(progress) = &self.progress {
-            progress.get().watch(source(), None);
-        }
-    }
-
-    /// A transfer that may be begun anew, once it is known how much comes.
-    pub fn watch_attempt(&self, source: impl FnOnce() -> Watch, made: &Made) {
-        if let Some(progress) = &self.progress {
-            progress.get().watch(source(), Some(made.clone()));
+            let made = match transfer.destination() {
+                Destination::Made(made) => Some(made.clone()),
+                _ => None,
+            };
+            progress.get().watch(transfer.watch(), made);
         }
     }
 
@@ -94,7 +93,8 @@ impl Watching {
         if let Some(bar) = self.bar
             && let Err(error) = bar.call_method0(py, "close")
         {
-            // A bar that cannot be taken away says nothing about the call; ctrl-C meanwhile is for who called.
+            // A bar that cannot be removed is no failure of the call; ctrl-C meanwhile is raised in the main
+            // thread.
             let is_ctrl_c = error.is_instance_of::<PyKeyboardInterrupt>(py);
             let again = || py.import("_thread")?.call_method0("interrupt_main");
             if !is_ctrl_c || again().is_err() {

@@ -1,4 +1,4 @@
-//! What a listing or a HEAD tells of an object or a prefix, as Python has it.
+//! An object or a prefix as a listing or a HEAD describes it: `flatout.Info` of Python.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 /// An object, or a prefix that keys share up to a ``/``: an entry of a listing, or the answer to a HEAD.
-#[pyclass(frozen, get_all, eq, module = "flatout", from_py_object)]
+#[pyclass(name = "Info", frozen, get_all, eq, module = "flatout", from_py_object)]
 #[derive(Clone, Debug, PartialEq)]
-pub struct Info {
-    /// What to read it by.
+pub struct ObjectMeta {
+    /// The URL to read it by.
     pub url: String,
-    /// What stands behind the bucket.
+    /// The key, without the bucket.
     pub key: String,
     /// The last part of the key; a prefix's with its ``/``.
     pub name: String,
@@ -25,22 +25,22 @@ pub struct Info {
     pub etag: Option<String>,
     /// Seconds since 1970, whole ones.
     pub modified: Option<f64>,
-    /// Where the origin names one.
+    /// None where the origin names none.
     pub storage_class: Option<String>,
-    /// Whether it is a prefix, and no object.
+    /// Whether it is a prefix and not an object.
     pub is_prefix: bool,
-    /// The user's own headers without their prefix; empty in a listing.
+    /// The user-defined metadata, names without their prefix; empty in a listing.
     pub metadata: BTreeMap<String, String>,
     /// None in a listing.
     pub content_type: Option<String>,
-    /// Which of the object's versions this is, where the bucket keeps them; None in a listing.
+    /// The id of this version, where the bucket keeps versions; None in a listing.
     pub version_id: Option<String>,
 }
 
-impl Info {
-    pub fn of_stat(url: &str, location: &Location, stat: Stat) -> Info {
+impl ObjectMeta {
+    pub fn of_stat(url: &str, location: &Location, stat: Stat) -> ObjectMeta {
         let modified = stat.version.last_modified.as_deref().and_then(parse_http);
-        Info {
+        ObjectMeta {
             url: url.to_owned(),
             key: location.key().to_owned(),
             name: location.name().to_owned(),
@@ -55,18 +55,18 @@ impl Info {
         }
     }
 
-    /// What the answer to a read told.
-    pub fn of_report(url: &str, location: &Location, report: Report) -> Option<Arc<Info>> {
-        report.stat.map(|stat| Arc::new(Info::of_stat(url, location, stat)))
+    /// The object as the response to a read described it.
+    pub fn of_report(url: &str, location: &Location, report: Report) -> Option<Arc<ObjectMeta>> {
+        report.stat.map(|stat| Arc::new(ObjectMeta::of_stat(url, location, stat)))
     }
 
-    /// What stands before the keys of a listing.
+    /// The URL of the bucket that is listed, with a `/` behind it.
     pub fn bucket_of(location: &Location) -> String {
         location.bucket().map_or_else(String::new, |bucket| format!("{}://{bucket}/", location.scheme()))
     }
 
-    /// Of an entry of a listing of `bucket`, which is `scheme://name/`.
-    pub fn of_entry(bucket: &str, entry: Entry) -> Info {
+    /// An entry of a listing of `bucket`, which is `scheme://name/`.
+    pub fn of_entry(bucket: &str, entry: Entry) -> ObjectMeta {
         let (is_prefix, listed) = match entry {
             Entry::Prefix(key) => {
                 let plain = flatout_engine::Listed { key, ..Default::default() };
@@ -76,7 +76,7 @@ impl Info {
         };
         let name = listed.key.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
         let name = if is_prefix { format!("{name}/") } else { name.to_owned() };
-        Info {
+        ObjectMeta {
             url: format!("{bucket}{}", listed.key),
             name,
             size: (!is_prefix).then_some(listed.size),
@@ -93,7 +93,7 @@ impl Info {
 }
 
 #[pymethods]
-impl Info {
+impl ObjectMeta {
     #[new]
     #[pyo3(signature = (url, key, name, size, etag, modified, storage_class, is_prefix, metadata, content_type, version_id=None))]
     #[allow(clippy::too_many_arguments)]
@@ -109,8 +109,8 @@ impl Info {
         metadata: BTreeMap<String, String>,
         content_type: Option<String>,
         version_id: Option<String>,
-    ) -> Info {
-        Info {
+    ) -> ObjectMeta {
+        ObjectMeta {
             url,
             key,
             name,
@@ -126,8 +126,9 @@ impl Info {
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
-        let Info { url, key, name, size, etag, modified, storage_class, is_prefix, metadata, .. } = slf.get();
-        let Info { content_type, version_id, .. } = slf.get();
+        let ObjectMeta { url, key, name, size, etag, modified, storage_class, is_prefix, metadata, .. } =
+            slf.get();
+        let ObjectMeta { content_type, version_id, .. } = slf.get();
         let told = (
             url,
             key,
