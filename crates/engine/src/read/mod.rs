@@ -8,16 +8,16 @@
 //! ```
 
 mod counts;
+mod entries;
 mod flow;
 mod lane;
 mod lanes;
 mod layout;
-mod place;
-mod places;
+mod ranges_read;
 mod readers;
 mod segment;
-mod shelf;
-mod waiting_read;
+mod segment_map;
+mod shared_version;
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::base::version::Object;
 pub(crate) use readers::Readers;
 pub use readers::{ReaderStats, Weight};
 pub use segment::Pieces;
-use shelf::{Handle, Shelf};
+use shared_version::{Handle, Shelf};
 
 /// Reads one version of an object. Readers of the same version share what they fetch. Cheap to clone; whatever is ahead
 /// goes when the last one is dropped, and reads that wait are answered all the same.

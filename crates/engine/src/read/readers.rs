@@ -15,7 +15,7 @@ use flatout_wire::head::strong;
 use super::counts::Counts;
 use super::flow::Flow;
 use super::segment::Starving;
-use super::shelf::{Handle, Shelf};
+use super::shared_version::{Handle, Shelf};
 use crate::base::error::Error;
 use crate::base::version::Object;
 use crate::gate::Gate;

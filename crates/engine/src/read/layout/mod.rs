@@ -5,13 +5,13 @@
 //! in a numbered series is no matter of bytes; the names say that, and who has them (`Reader::set_next`).
 
 mod gguf;
+mod parser;
 mod safetensors;
-mod study;
 mod tails;
 
 use std::ops::Range;
 
-pub(super) use study::Study;
+pub(super) use parser::Study;
 
 /// A shorter range is one read or two.
 const EXTENT_LEAST: u64 = 256 << 10;

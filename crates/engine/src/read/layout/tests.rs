@@ -3,7 +3,7 @@
 use crate::read::layout::safetensors::Safetensors;
 use proptest::prelude::*;
 
-use super::study::LOOKS;
+use super::parser::LOOKS;
 use super::*;
 
 const MIB: u64 = 1 << 20;

@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use super::lane::Number;
+use super::ranges_read::Read;
 use super::segment::{Pieces, Segment};
-use super::waiting_read::Read;
 use crate::transfer::Running;
 
 /// A segment in its place.

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::entries::{Place, gaps, landed, overlapping, overlapping_mut};
 use super::lane::Number;
 use super::lanes::Lanes;
 use super::layout::{Found, Study};
-use super::place::{Place, gaps, landed, overlapping, overlapping_mut};
+use super::ranges_read::Read;
 use super::segment::{Pieces, Segment};
-use super::shelf::{After, Shelf};
-use super::waiting_read::Read;
+use super::shared_version::{After, Shelf};
 use crate::base::error::Error;
 use crate::base::version::Object;
 use crate::memory::lease::Lease;

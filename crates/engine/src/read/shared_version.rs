@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::counts::Counts;
 use super::flow::{Body, Flow};
-use super::places::{Done, Effort, Limits, Next, Places};
 use super::readers::{Name, Readers};
 use super::segment::{Pieces, Segment};
+use super::segment_map::{Done, Effort, Limits, Next, Places};
 use crate::api::object::ObjectRequests;
 use crate::api::pinned::Pinned;
 use crate::base::error::{Error, ErrorKind};
