@@ -12,7 +12,7 @@
 use std::ops::Range;
 
 /// Names a lane within its object.
-pub(super) type Number = u64;
+pub(super) type LaneId = u64;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -55,7 +55,7 @@ pub(super) enum Pattern {
 /// One pattern in which an object is read.
 #[derive(Clone, Debug)]
 pub(super) struct Lane {
-    pub(super) number: Number,
+    pub(super) number: LaneId,
     pub(super) pattern: Pattern,
     /// Where it began.
     pub(super) start: u64,
@@ -78,7 +78,7 @@ pub(super) struct Lane {
 
 impl Lane {
     /// A lane that has read `begun`. Of a strided one that is the latest element.
-    pub(super) fn new(number: Number, pattern: Pattern, begun: &Range<u64>, window: u64, size: u64) -> Lane {
+    pub(super) fn new(number: LaneId, pattern: Pattern, begun: &Range<u64>, window: u64, size: u64) -> Lane {
         let (start, reach, asked) = match pattern {
             Pattern::Forward => (begun.start, begun.end, begun.end),
             Pattern::Backward => (begun.end, begun.start, begun.start),

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::lane::{Lane, Number, Pattern, WINDOW_AT_START, WINDOW_LEAST};
+use super::lane::{Lane, LaneId, Pattern, WINDOW_AT_START, WINDOW_LEAST};
 use super::layout::Extents;
 
 /// So many patterns of one object are followed at a time.
@@ -41,11 +41,11 @@ pub(super) struct Lanes {
     usual_run: u64,
     /// Counts reads.
     reads: u64,
-    next_number: Number,
+    next_number: LaneId,
     /// What the object's format says of it.
     pub(super) extents: Extents,
     /// Lanes that made room for others, until somebody asks.
-    retired: Vec<Number>,
+    retired: Vec<LaneId>,
 }
 
 /// Reads that touch one another, and are no lane yet.
@@ -74,7 +74,7 @@ impl Lanes {
     }
 
     /// The lane that a read belongs to, which has gone on by it; `None` where it follows no pattern.
-    pub(super) fn on_read(&mut self, read: &Range<u64>) -> Option<Number> {
+    pub(super) fn on_read(&mut self, read: &Range<u64>) -> Option<LaneId> {
         self.reads += 1;
         let nearest = self.lanes.iter_mut().filter_map(|lane| Some((lane.distance(read)?, lane)));
         if let Some((_, lane)) = nearest.min_by_key(|(distance, _)| *distance) {
@@ -107,11 +107,11 @@ impl Lanes {
     }
 
     /// A lane from the start on, of which nothing has been read yet.
-    pub(super) fn begin(&mut self) -> Option<Number> {
+    pub(super) fn begin(&mut self) -> Option<LaneId> {
         self.promote(Pattern::Forward, &(0..0), WINDOW_AT_START)
     }
 
-    fn go_on(&mut self, at: usize, read: &Range<u64>) -> Option<Number> {
+    fn go_on(&mut self, at: usize, read: &Range<u64>) -> Option<LaneId> {
         let reads = self.reads;
         let ended = self.runs.iter().filter(|run| reads - run.last_read >= IDLE_READS);
         let usual = ended.map(Run::bytes).max().unwrap_or(0).max(self.usual_run).min(USUAL_MOST);
@@ -188,7 +188,7 @@ impl Lanes {
     }
 
     /// A new lane, unless as many are in use as may be.
-    fn promote(&mut self, pattern: Pattern, begun: &Range<u64>, window: u64) -> Option<Number> {
+    fn promote(&mut self, pattern: Pattern, begun: &Range<u64>, window: u64) -> Option<LaneId> {
         if self.lanes.len() == LANES_MOST {
             let yields = |lane: &Lane| lane.is_at_its_end() || self.reads - lane.last_read >= IDLE_READS;
             let yielding = (0..self.lanes.len()).filter(|at| yields(&self.lanes[*at]));
@@ -203,13 +203,13 @@ impl Lanes {
     }
 
     /// The lane of that number, as long as it is followed.
-    pub(super) fn get(&mut self, number: Number) -> Option<&mut Lane> {
+    pub(super) fn get(&mut self, number: LaneId) -> Option<&mut Lane> {
         self.lanes.iter_mut().find(|lane| lane.number == number)
     }
 
     /// What a lane asks for next. Into what another has read already it does not go ahead of its readers: they have shared
     /// the object out among them.
-    fn ahead(&self, number: Number, window_max: u64, segment_max: u64) -> Option<Range<u64>> {
+    fn ahead(&self, number: LaneId, window_max: u64, segment_max: u64) -> Option<Range<u64>> {
         let lane = self.lanes.iter().find(|lane| lane.number == number)?;
         let others = self.lanes.iter().filter(|other| other.pattern == Pattern::Forward);
         let in_front =
@@ -220,7 +220,7 @@ impl Lanes {
     /// The same as far as it is missing, by `gaps`; what is there counts as asked for.
     pub(super) fn next_missing(
         &mut self,
-        number: Number,
+        number: LaneId,
         window_max: u64,
         segment_max: u64,
         gaps: impl Fn(&Range<u64>) -> Vec<Range<u64>>,
@@ -236,7 +236,7 @@ impl Lanes {
     }
 
     /// Whether the lane was read from lately.
-    pub(super) fn is_busy(&self, number: Number) -> bool {
+    pub(super) fn is_busy(&self, number: LaneId) -> bool {
         let lane = self.lanes.iter().find(|lane| lane.number == number);
         lane.is_some_and(|lane| self.reads - lane.last_read < IDLE_READS)
     }
@@ -247,7 +247,7 @@ impl Lanes {
     }
 
     /// Those that made room for others since the last call.
-    pub(super) fn take_retired(&mut self) -> Vec<Number> {
+    pub(super) fn take_retired(&mut self) -> Vec<LaneId> {
         std::mem::take(&mut self.retired)
     }
 }

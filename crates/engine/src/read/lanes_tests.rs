@@ -8,12 +8,12 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const SIZE: u64 = 1 << 30;
 
-/// What lanes ask for, as a shelf with memory without end would.
+/// What lanes ask for, as a version with memory without end would.
 struct Asked {
     lanes: Lanes,
     /// What was there before, in order.
     there: Vec<Range<u64>>,
-    ahead: Vec<(Number, Range<u64>)>,
+    ahead: Vec<(LaneId, Range<u64>)>,
 }
 
 impl Asked {
@@ -21,7 +21,7 @@ impl Asked {
         Asked { lanes: Lanes::new(SIZE), there: Vec::new(), ahead: Vec::new() }
     }
 
-    fn read(&mut self, read: Range<u64>) -> Option<Number> {
+    fn read(&mut self, read: Range<u64>) -> Option<LaneId> {
         let lane = self.lanes.on_read(&read);
         if let Some(number) = lane {
             let Asked { lanes, there, ahead } = self;
@@ -42,7 +42,7 @@ impl Asked {
 }
 
 /// What of a range is neither there nor asked for.
-fn gaps(there: &[Range<u64>], ahead: &[(Number, Range<u64>)], wanted: &Range<u64>) -> Vec<Range<u64>> {
+fn gaps(there: &[Range<u64>], ahead: &[(LaneId, Range<u64>)], wanted: &Range<u64>) -> Vec<Range<u64>> {
     let mut there: Vec<&Range<u64>> = there.iter().chain(ahead.iter().map(|(_, range)| range)).collect();
     there.sort_by_key(|range| range.start);
     let (mut gaps, mut at) = (Vec::new(), wanted.start);

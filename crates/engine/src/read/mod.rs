@@ -2,7 +2,7 @@
 //! fetched into ahead. docs/life-of-a-read.md walks the road.
 //!
 //! ```text
-//!   read ─► shelf: segments of this version ──── there ────► pieces, at once
+//!   read ─► version: segments of this version ──── there ────► pieces, at once
 //!             │ lanes: which pattern is it?  ─── missing ──► segment: a transfer of its own ─► pieces, when they have landed
 //!             └──────────────────────────────── next ─────► segments ahead, as far as memory goes
 //! ```
@@ -26,7 +26,7 @@ use crate::base::version::Object;
 pub(crate) use readers::Readers;
 pub use readers::{ReaderStats, Weight};
 pub use segment::Pieces;
-use shared_version::{Handle, Shelf};
+use shared_version::{Handle, SharedVersion};
 
 /// Reads one version of an object. Readers of the same version share what they fetch. Cheap to clone; whatever is ahead
 /// goes when the last one is dropped, and reads that wait are answered all the same.
@@ -36,7 +36,7 @@ pub struct Reader(pub(crate) Arc<Handle>);
 impl Reader {
     /// The version that is read.
     pub fn object(&self) -> &Object {
-        &self.0.shelf().object
+        &self.0.version().object
     }
 
     /// Reads `bytes` bytes from `at` on, as far as the object goes.
@@ -54,26 +54,26 @@ impl Reader {
         bytes: usize,
         done: impl FnOnce(Result<Pieces, Error>) + Send + 'static,
     ) -> Reading {
-        let shelf = self.0.shelf();
-        let wait = shelf.read(at, bytes, done);
-        Reading(wait.map(|wait| (shelf.clone(), wait)))
+        let version = self.0.version();
+        let wait = version.read(at, bytes, done);
+        Reading(wait.map(|wait| (version.clone(), wait)))
     }
 
     /// Says what comes after this object, where it is one of a series: asked once, on a thread of its own, when this one is
     /// nearly read.
     pub fn set_next(&self, next: impl FnOnce() -> Option<Object> + Send + 'static) {
-        self.0.shelf().set_next(Box::new(next));
+        self.0.version().set_next(Box::new(next));
     }
 }
 
 /// A read on its way. Dropping it changes nothing.
 #[must_use = "dropping it changes nothing; cancel it where nobody waits any more"]
-pub struct Reading(Option<(Arc<Shelf>, u64)>);
+pub struct Reading(Option<(Arc<SharedVersion>, u64)>);
 
 impl Reading {
     /// Gives it up; whether it was still waiting: what it was to call will then never be called.
     pub fn cancel(self) -> bool {
-        self.0.is_some_and(|(shelf, wait)| shelf.cancel(wait))
+        self.0.is_some_and(|(version, wait)| version.cancel(wait))
     }
 
     /// Whether it was answered within the call.

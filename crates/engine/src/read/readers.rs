@@ -14,8 +14,8 @@ use flatout_wire::head::strong;
 
 use super::counts::Counts;
 use super::flow::Flow;
-use super::segment::Starving;
-use super::shared_version::{Handle, Shelf};
+use super::segment::OnFreed;
+use super::shared_version::{Handle, SharedVersion};
 use crate::base::error::Error;
 use crate::base::version::Object;
 use crate::gate::Gate;
@@ -80,21 +80,21 @@ impl Weight {
 
 /// Names a version, as far as what was told of it can: who knows it by another name reads it apart.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Name {
+pub(super) struct VersionKey {
     location: String,
     version_id: Option<Arc<str>>,
     size: u64,
     etag: Option<String>,
-    mark: Mark,
+    validator: Validator,
 }
 
 /// What tells a version from others of its ETag and size.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Mark {
+enum Validator {
     /// Nothing has to: the ETag is a strong one.
-    Pinned,
+    StrongEtag,
     /// When it was made, in seconds since 1970.
-    Modified(u64),
+    LastModified(u64),
     /// Nothing does: it is this reader's own, that of so many.
     Own(u64),
 }
@@ -108,19 +108,19 @@ pub(crate) struct Readers {
     limit: u64,
     pub(super) segment_max: u64,
     begun: Instant,
-    shelves: Mutex<HashMap<Name, Weak<Shelf>>>,
+    versions: Mutex<HashMap<VersionKey, Weak<SharedVersion>>>,
     /// What comes from each origin: few.
     flows: Mutex<Vec<(Weak<Gate>, Arc<Flow>)>>,
     /// What a lane may have ahead, and when that was looked at.
     share: AtomicU64,
     shared_at_ms: AtomicU64,
-    starved: Mutex<Starved>,
+    queue: Mutex<MemoryQueue>,
     /// How many reads there are in it, for whoever has no lock.
-    starving: AtomicUsize,
+    queued: AtomicUsize,
     /// A shard has been asked to look after them.
-    is_feeder_called: AtomicBool,
+    is_retry_scheduled: AtomicBool,
     /// What is to be read next, until somebody does.
-    next: Mutex<Upcoming>,
+    next: Mutex<NextObject>,
     /// Counts versions that nothing tells from others.
     own: AtomicU64,
     pub(super) counts: Arc<Counts>,
@@ -128,19 +128,19 @@ pub(crate) struct Readers {
 
 /// Reads for which there was no memory.
 #[derive(Default)]
-struct Starved {
-    reads: VecDeque<(Arc<Shelf>, u64)>,
+struct MemoryQueue {
+    reads: VecDeque<(Arc<SharedVersion>, u64)>,
     /// One is on its way past the limit.
-    is_overdrawn: bool,
+    is_over_limit: bool,
     /// Somebody looks after them.
-    is_fed: bool,
+    is_retrying: bool,
     /// Memory may have come free since whoever does has looked.
     is_news: bool,
 }
 
 /// An object that was begun before anybody has opened it.
 #[derive(Default)]
-struct Upcoming {
+struct NextObject {
     handle: Option<Handle>,
     is_closed: bool,
 }
@@ -156,13 +156,13 @@ impl Readers {
             limit,
             segment_max: segment.clamp(SEGMENT_LEAST, SEGMENT_MOST),
             begun: Instant::now(),
-            shelves: Mutex::default(),
+            versions: Mutex::default(),
             flows: Mutex::default(),
             share: AtomicU64::new(limit),
             shared_at_ms: AtomicU64::new(0),
-            starved: Mutex::default(),
-            starving: AtomicUsize::new(0),
-            is_feeder_called: AtomicBool::new(false),
+            queue: Mutex::default(),
+            queued: AtomicUsize::new(0),
+            is_retry_scheduled: AtomicBool::new(false),
             next: Mutex::default(),
             own: AtomicU64::new(0),
             counts: Arc::default(),
@@ -171,27 +171,27 @@ impl Readers {
 
     /// One more handle on a version.
     pub(crate) fn open(self: &Arc<Readers>, object: Object, version_id: Option<Arc<str>>) -> Handle {
-        let name = self.name(&object, version_id.clone());
-        let fresh = Arc::new(Shelf::new(self, object, version_id, name.clone()));
-        let mut shelves = self.lock();
-        let place = shelves.entry(name).or_default();
-        let shelf = place.upgrade().unwrap_or_else(|| fresh.clone());
-        *place = Arc::downgrade(&shelf);
-        let handle = Handle::new(shelf);
+        let key = self.key(&object, version_id.clone());
+        let fresh = Arc::new(SharedVersion::new(self, object, version_id, key.clone()));
+        let mut versions = self.lock();
+        let place = versions.entry(key).or_default();
+        let version = place.upgrade().unwrap_or_else(|| fresh.clone());
+        *place = Arc::downgrade(&version);
+        let handle = Handle::new(version);
         // Before `fresh` goes, which looks here whether it was known.
-        drop(shelves);
-        self.on_opened(handle.shelf());
+        drop(versions);
+        self.on_opened(handle.version());
         handle
     }
 
-    fn name(&self, object: &Object, version_id: Option<Arc<str>>) -> Name {
+    fn key(&self, object: &Object, version_id: Option<Arc<str>>) -> VersionKey {
         let Object { location, size, etag, modified_s } = object;
-        let mark = match (etag.as_deref().and_then(strong), modified_s) {
-            (Some(_), _) => Mark::Pinned,
-            (None, Some(modified_s)) => Mark::Modified(*modified_s),
-            (None, None) => Mark::Own(self.own.fetch_add(1, Ordering::Relaxed)),
+        let validator = match (etag.as_deref().and_then(strong), modified_s) {
+            (Some(_), _) => Validator::StrongEtag,
+            (None, Some(modified_s)) => Validator::LastModified(*modified_s),
+            (None, None) => Validator::Own(self.own.fetch_add(1, Ordering::Relaxed)),
         };
-        Name { location: location.to_string(), version_id, size: *size, etag: etag.clone(), mark }
+        VersionKey { location: location.to_string(), version_id, size: *size, etag: etag.clone(), validator }
     }
 
     /// What comes from the origin behind a gate.
@@ -206,40 +206,38 @@ impl Readers {
     }
 
     /// Nobody reads that version any more.
-    pub(super) fn forget(&self, name: &Name) {
-        let mut shelves = self.lock();
-        if shelves.get(name).is_some_and(|shelf| shelf.strong_count() == 0) {
-            shelves.remove(name);
+    pub(super) fn forget(&self, key: &VersionKey) {
+        let mut versions = self.lock();
+        if versions.get(key).is_some_and(|version| version.strong_count() == 0) {
+            versions.remove(key);
         }
     }
 
-    /// Keeps what is to be read next, in the place of what was.
+    /// Keeps the object that will be read next, in place of the one kept before.
     pub(super) fn keep(&self, next: Handle) {
-        let mut upcoming = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = match upcoming.is_closed {
+        let mut kept = self.lock_next();
+        let replaced = match kept.is_closed {
             true => Some(next),
-            false => upcoming.handle.replace(next),
+            false => kept.handle.replace(next),
         };
-        drop(upcoming);
-        drop(before);
+        drop(kept);
+        drop(replaced);
     }
 
-    /// Somebody reads it now: whoever does keeps it.
-    fn on_opened(&self, shelf: &Arc<Shelf>) {
-        let mut upcoming = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |handle: &mut Handle| Arc::ptr_eq(handle.shelf(), shelf);
-        let kept = upcoming.handle.take_if(is_it);
-        drop(upcoming);
-        drop(kept);
+    /// A reader has opened it, and keeps it from now on.
+    fn on_opened(&self, version: &Arc<SharedVersion>) {
+        let is_it = |handle: &mut Handle| Arc::ptr_eq(handle.version(), version);
+        let handle = self.lock_next().handle.take_if(is_it);
+        drop(handle);
     }
 
     /// The client is closed: nothing will be read any more.
     pub(crate) fn close(&self) {
-        let mut upcoming = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        upcoming.is_closed = true;
-        let kept = upcoming.handle.take();
-        drop(upcoming);
+        let mut kept = self.lock_next();
+        kept.is_closed = true;
+        let handle = kept.handle.take();
         drop(kept);
+        drop(handle);
     }
 
     /// Milliseconds since the client began.
@@ -256,8 +254,9 @@ impl Readers {
                 .compare_exchange(looked_at, now_ms, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
         {
-            let busy = |shelf: &Arc<Shelf>| now_ms.saturating_sub(shelf.last_read_ms()) < IDLE_MS;
-            let lanes: usize = self.all().iter().filter(|shelf| busy(shelf)).map(|shelf| shelf.lanes()).sum();
+            let busy = |version: &Arc<SharedVersion>| now_ms.saturating_sub(version.last_read_ms()) < IDLE_MS;
+            let lanes: usize =
+                self.all().iter().filter(|version| busy(version)).map(|version| version.lanes()).sum();
             let ahead = self.limit - self.limit / SHARE_OF_AWAITED;
             self.share.store(ahead / lanes.max(1) as u64, Ordering::Relaxed);
         }
@@ -277,63 +276,63 @@ impl Readers {
     }
 
     /// The same past the limit, for one at a time.
-    pub(super) fn overdraw(&self, bytes: u64) -> Result<Option<Lease>, Error> {
+    pub(super) fn allocate_over_limit(&self, bytes: u64) -> Result<Option<Lease>, Error> {
         let bytes = addressable(bytes)?;
-        let mut starved = self.lock_starved();
-        if starved.is_overdrawn {
+        let mut queue = self.lock_queue();
+        if queue.is_over_limit {
             return Ok(None);
         }
         let lease = self.shared.pool.lease(bytes)?;
-        starved.is_overdrawn = true;
+        queue.is_over_limit = true;
         Ok(Some(lease))
     }
 
     /// What went past the limit has landed, or will not.
-    pub(super) fn on_overdraft_end(&self) {
-        self.lock_starved().is_overdrawn = false;
-        self.feed();
+    pub(super) fn on_over_limit_end(&self) {
+        self.lock_queue().is_over_limit = false;
+        self.retry_queued();
     }
 
     /// A read waits for memory.
-    pub(super) fn starve(&self, shelf: Arc<Shelf>, read: u64) {
-        self.lock_starved().reads.push_back((shelf, read));
-        self.starving.fetch_add(1, Ordering::SeqCst);
+    pub(super) fn queue_for_memory(&self, version: Arc<SharedVersion>, read: u64) {
+        self.lock_queue().reads.push_back((version, read));
+        self.queued.fetch_add(1, Ordering::SeqCst);
         // What it waits for may have come before it was there.
-        self.feed();
+        self.retry_queued();
     }
 
     /// A shard was asked to look after reads that wait for memory.
-    pub(crate) fn on_feeder_called(&self) {
+    pub(crate) fn on_retry_scheduled(&self) {
         // Before looking: what comes free from now on calls again.
-        self.is_feeder_called.store(false, Ordering::SeqCst);
-        self.feed();
+        self.is_retry_scheduled.store(false, Ordering::SeqCst);
+        self.retry_queued();
     }
 
     /// Memory may have become free: goes on with reads that wait for some, in the order of asking.
-    fn feed(&self) {
-        if self.starving.load(Ordering::SeqCst) == 0 {
+    fn retry_queued(&self) {
+        if self.queued.load(Ordering::SeqCst) == 0 {
             return;
         }
         loop {
-            let (shelf, read) = {
-                let mut starved = self.lock_starved();
-                if starved.is_fed {
-                    starved.is_news = true;
+            let (version, read) = {
+                let mut queue = self.lock_queue();
+                if queue.is_retrying {
+                    queue.is_news = true;
                     return;
                 }
-                let Some(first) = starved.reads.pop_front() else { return };
-                (starved.is_fed, starved.is_news) = (true, false);
+                let Some(first) = queue.reads.pop_front() else { return };
+                (queue.is_retrying, queue.is_news) = (true, false);
                 first
             };
-            let goes_on = shelf.go_on(read, true);
-            let mut starved = self.lock_starved();
-            starved.is_fed = false;
+            let goes_on = version.go_on(read, true);
+            let mut queue = self.lock_queue();
+            queue.is_retrying = false;
             match goes_on {
-                true => self.starving.fetch_sub(1, Ordering::SeqCst),
+                true => self.queued.fetch_sub(1, Ordering::SeqCst),
                 false => {
-                    starved.reads.push_front((shelf, read));
+                    queue.reads.push_front((version, read));
                     // Whatever is past the limit ends, and comes here again; as does who lets go of memory.
-                    if starved.is_overdrawn && !starved.is_news {
+                    if queue.is_over_limit && !queue.is_news {
                         return;
                     }
                     continue;
@@ -346,21 +345,21 @@ impl Readers {
     /// `idle_only` of those who are not read any more.
     pub(super) fn make_room(&self, wanted: u64, idle_only: bool) {
         let now_ms = self.now_ms();
-        let mut shelves = self.all();
-        shelves.retain(|shelf| {
-            shelf.holds_any() && (!idle_only || now_ms.saturating_sub(shelf.last_read_ms()) >= IDLE_MS)
+        let mut versions = self.all();
+        versions.retain(|version| {
+            version.holds_any() && (!idle_only || now_ms.saturating_sub(version.last_read_ms()) >= IDLE_MS)
         });
-        shelves.sort_by_key(|shelf| shelf.last_read_ms());
+        versions.sort_by_key(|version| version.last_read_ms());
         let mut freed = 0;
-        for shelf in shelves {
+        for version in versions {
             if freed >= wanted {
                 break;
             }
-            freed += shelf.make_room(wanted - freed);
+            freed += version.make_room(wanted - freed);
         }
     }
 
-    fn all(&self) -> Vec<Arc<Shelf>> {
+    fn all(&self) -> Vec<Arc<SharedVersion>> {
         self.lock().values().filter_map(Weak::upgrade).collect()
     }
 
@@ -392,29 +391,33 @@ impl Readers {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Name, Weak<Shelf>>> {
-        self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<VersionKey, Weak<SharedVersion>>> {
+        self.versions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock_starved(&self) -> MutexGuard<'_, Starved> {
-        self.starved.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_next(&self) -> MutexGuard<'_, NextObject> {
+        self.next.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_queue(&self) -> MutexGuard<'_, MemoryQueue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Starving for Readers {
+impl OnFreed for Readers {
     /// The memory of a segment is free. Whoever let go of it last may hold any lock, and waits for nothing: a shard looks
     /// after reads that wait for memory.
     fn on_freed(self: Arc<Readers>) {
-        if self.starving.load(Ordering::SeqCst) == 0 || self.is_feeder_called.swap(true, Ordering::SeqCst) {
+        if self.queued.load(Ordering::SeqCst) == 0 || self.is_retry_scheduled.swap(true, Ordering::SeqCst) {
             return;
         }
         let readers = self.clone();
         // A task of its own: it calls who reads, whose panic is not to end the shard.
-        let feeder = Task::new(|_| async move { readers.on_feeder_called() });
-        if self.shards.send(0, feeder).is_err() {
+        let retry = Task::new(|_| async move { readers.on_retry_scheduled() });
+        if self.shards.send(0, retry).is_err() {
             // The reads of a client that is closed end with their requests. Where it was a thread that could not be had, whoever
             // frees memory next tries again.
-            self.is_feeder_called.store(false, Ordering::SeqCst);
+            self.is_retry_scheduled.store(false, Ordering::SeqCst);
         }
     }
 }

@@ -21,31 +21,31 @@ pub(crate) struct Segment {
     /// How many must have landed before anybody is to be told.
     wake_at: AtomicU64,
     /// Its memory is past the limit.
-    pub(super) is_overdrawn: bool,
+    pub(super) is_over_limit: bool,
     counts: Arc<Counts>,
     /// The last field, dropped when the memory has been.
-    _freed: Freed,
+    _freed: FreedSignal,
 }
 
 /// Hears when a segment has freed its memory.
-pub(super) trait Starving: Send + Sync {
+pub(super) trait OnFreed: Send + Sync {
     fn on_freed(self: Arc<Self>);
 }
 
-struct Freed(Weak<dyn Starving>);
+struct FreedSignal(Weak<dyn OnFreed>);
 
 impl Segment {
     pub(super) fn new(
         range: Range<u64>,
         memory: Lease,
-        is_overdrawn: bool,
+        is_over_limit: bool,
         counts: Arc<Counts>,
-        starving: Weak<dyn Starving>,
+        listener: Weak<dyn OnFreed>,
     ) -> Segment {
         assert!(memory.len() as u64 >= range.end - range.start, "a segment has room for its range");
         counts.held_bytes.fetch_add(memory.len() as u64, Ordering::Relaxed);
         let (landed, wake_at) = (AtomicU64::new(0), AtomicU64::new(NOBODY));
-        Segment { range, memory, landed, wake_at, is_overdrawn, counts, _freed: Freed(starving) }
+        Segment { range, memory, landed, wake_at, is_over_limit, counts, _freed: FreedSignal(listener) }
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -84,10 +84,10 @@ impl Drop for Segment {
     }
 }
 
-impl Drop for Freed {
+impl Drop for FreedSignal {
     fn drop(&mut self) {
-        if let Some(starving) = self.0.upgrade() {
-            starving.on_freed();
+        if let Some(listener) = self.0.upgrade() {
+            listener.on_freed();
         }
     }
 }

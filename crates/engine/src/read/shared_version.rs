@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::counts::Counts;
 use super::flow::{Body, Flow};
-use super::readers::{Name, Readers};
+use super::readers::{Readers, VersionKey};
 use super::segment::{Pieces, Segment};
-use super::segment_map::{Done, Effort, Limits, Next, Places};
+use super::segment_map::{Done, Effort, Limits, Next, SegmentMap};
 use crate::api::object::ObjectRequests;
 use crate::api::pinned::Pinned;
 use crate::base::error::{Error, ErrorKind};
@@ -27,9 +27,9 @@ use crate::transfer::resources::{Care, Resources};
 const SEGMENTS_LANDED: u64 = 2;
 
 /// One version of an object, and what is there of it.
-pub(crate) struct Shelf {
+pub(crate) struct SharedVersion {
     pub(crate) object: Object,
-    name: Name,
+    key: VersionKey,
     readers: Arc<Readers>,
     gate: Arc<Gate>,
     flow: Arc<Flow>,
@@ -41,32 +41,32 @@ pub(crate) struct Shelf {
     /// How many patterns are followed, and segments there, for whoever has no lock.
     lanes: AtomicUsize,
     segments: AtomicUsize,
-    places: Mutex<Places>,
+    map: Mutex<SegmentMap>,
 }
 
 /// One of those who read it.
-pub(crate) struct Handle(Arc<Shelf>);
+pub(crate) struct Handle(Arc<SharedVersion>);
 
 impl Handle {
-    pub(super) fn new(shelf: Arc<Shelf>) -> Handle {
-        shelf.change(|places, _| places.handles += 1);
-        Handle(shelf)
+    pub(super) fn new(version: Arc<SharedVersion>) -> Handle {
+        version.change(|map, _| map.handles += 1);
+        Handle(version)
     }
 
-    pub(super) fn shelf(&self) -> &Arc<Shelf> {
+    pub(super) fn version(&self) -> &Arc<SharedVersion> {
         &self.0
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.0.change(Places::leave);
+        self.0.change(SegmentMap::leave);
     }
 }
 
 /// What is done when the lock has been given back, in this order.
 #[derive(Default)]
-pub(super) struct After {
+pub(super) struct Effects {
     pub(super) start: Vec<Arc<Running>>,
     pub(super) raise: Vec<Arc<Running>>,
     pub(super) cancel: Vec<Arc<Running>>,
@@ -81,13 +81,13 @@ pub(super) struct After {
     pub(super) dropped: Vec<Done>,
 }
 
-impl Shelf {
+impl SharedVersion {
     pub(super) fn new(
         readers: &Arc<Readers>,
         object: Object,
         version_id: Option<Arc<str>>,
-        name: Name,
-    ) -> Shelf {
+        key: VersionKey,
+    ) -> SharedVersion {
         let Object { location, size, .. } = &object;
         let requests = || {
             ObjectRequests::new(readers.shared.account.clone(), location.clone())
@@ -97,7 +97,7 @@ impl Shelf {
         requests_whole.ask_for_the_whole();
         let pinned = Pinned::new(&object);
         let gate = readers.shared.gate_of(location);
-        Shelf {
+        SharedVersion {
             readers: readers.clone(),
             flow: readers.flow(&gate),
             gate,
@@ -106,16 +106,16 @@ impl Shelf {
             last_read_ms: AtomicU64::new(readers.now_ms()),
             lanes: AtomicUsize::new(0),
             segments: AtomicUsize::new(0),
-            places: Mutex::new(Places::new(*size, &pinned.name)),
+            map: Mutex::new(SegmentMap::new(*size, &pinned.name)),
             pinned: Arc::new(pinned),
             object,
-            name,
+            key,
         }
     }
 
     /// Reads; the number of the wait where it is not over when this returns.
     pub(super) fn read(
-        self: &Arc<Shelf>,
+        self: &Arc<SharedVersion>,
         at: u64,
         bytes: usize,
         done: impl FnOnce(Result<Pieces, Error>) + Send + 'static,
@@ -126,39 +126,39 @@ impl Shelf {
             return None;
         }
         let (counts, limits, range) = (self.counts(), self.limits(), at..end);
-        let mut after = After::default();
-        let mut places = self.lock();
-        let lane = places.on_read(&range);
-        if let Some(pieces) = places.take(&range, &mut after) {
-            places.read_ahead(self, lane, &limits, &mut after);
-            self.note(&places);
-            drop(places);
+        let mut effects = Effects::default();
+        let mut map = self.lock();
+        let lane = map.on_read(&range);
+        if let Some(pieces) = map.take(&range, &mut effects) {
+            map.read_ahead(self, lane, &limits, &mut effects);
+            self.note(&map);
+            drop(map);
             counts.hits.fetch_add(1, Ordering::Relaxed);
             counts.served_bytes.fetch_add(pieces.len() as u64, Ordering::Relaxed);
-            self.run(after);
+            self.run(effects);
             done(Ok(pieces));
             return None;
         }
-        let read = places.wait(range, lane, Box::new(done));
-        drop(places);
-        self.run(after);
+        let read = map.wait(range, lane, Box::new(done));
+        drop(map);
+        self.run(effects);
         counts.waits.fetch_add(1, Ordering::Relaxed);
         counts.random.fetch_add(u64::from(lane.is_none()), Ordering::Relaxed);
         if !self.go_on(read, false) {
-            self.readers().starve(self.clone(), read);
+            self.readers().queue_for_memory(self.clone(), read);
         }
         Some(read)
     }
 
     /// Asks for what a read waits for; `false` where there is no memory for it. One that `starved` is content with little.
-    pub(super) fn go_on(self: &Arc<Shelf>, read: u64, starved: bool) -> bool {
+    pub(super) fn go_on(self: &Arc<SharedVersion>, read: u64, starved: bool) -> bool {
         let limits = self.limits();
         let efforts: &[Effort] = match starved {
-            true => &[Effort::Exact, Effort::Overdrawn],
-            false => &[Effort::Usual, Effort::Exact, Effort::Overdrawn],
+            true => &[Effort::Exact, Effort::OverLimit],
+            false => &[Effort::Usual, Effort::Exact, Effort::OverLimit],
         };
         for effort in efforts {
-            let short = self.change(|places, after| places.ask(self, read, *effort, &limits, after));
+            let short = self.change(|map, effects| map.ask(self, read, *effort, &limits, effects));
             match short {
                 None => return true,
                 Some(bytes) => self.readers().make_room(bytes, false),
@@ -168,55 +168,60 @@ impl Shelf {
     }
 
     /// Whether the read was still waiting.
-    pub(super) fn cancel(self: &Arc<Shelf>, read: u64) -> bool {
-        self.change(|places, after| places.cancel(read, after))
+    pub(super) fn cancel(self: &Arc<SharedVersion>, read: u64) -> bool {
+        self.change(|map, effects| map.cancel(read, effects))
     }
 
-    pub(super) fn set_next(self: &Arc<Shelf>, next: Next) {
-        let before = self.change(|places, _| places.next.replace(next));
+    pub(super) fn set_next(self: &Arc<SharedVersion>, next: Next) {
+        let before = self.change(|map, _| map.next.replace(next));
         drop(before);
     }
 
     /// Begins to read it before anybody does.
-    pub(super) fn begin(self: &Arc<Shelf>) {
+    pub(super) fn begin(self: &Arc<SharedVersion>) {
         let limits = self.limits();
-        self.change(|places, after| places.begin(self, &limits, after));
+        self.change(|map, effects| map.begin(self, &limits, effects));
     }
 
     /// Bytes of a segment have landed that somebody waits for.
-    pub(super) fn on_landed(self: &Arc<Shelf>, segment: &Arc<Segment>) {
-        self.change(|places, after| places.on_landed(segment, after));
+    pub(super) fn on_landed(self: &Arc<SharedVersion>, segment: &Arc<Segment>) {
+        self.change(|map, effects| map.on_landed(segment, effects));
     }
 
     /// The transfer of a segment has ended.
-    pub(super) fn on_end(self: &Arc<Shelf>, segment: &Arc<Segment>, result: Result<(), Error>, fetched: u64) {
+    pub(super) fn on_end(
+        self: &Arc<SharedVersion>,
+        segment: &Arc<Segment>,
+        result: Result<(), Error>,
+        fetched: u64,
+    ) {
         self.counts().fetched_bytes.fetch_add(fetched, Ordering::Relaxed);
-        self.change(|places, after| places.on_end(segment, &result, after));
-        if segment.is_overdrawn {
-            self.readers().on_overdraft_end();
+        self.change(|map, effects| map.on_end(segment, &result, effects));
+        if segment.is_over_limit {
+            self.readers().on_over_limit_end();
         }
     }
 
     /// Drops what may be dropped until so many bytes are free; how many were.
-    pub(super) fn make_room(self: &Arc<Shelf>, wanted: u64) -> u64 {
-        self.change(|places, after| places.make_room(wanted, after))
+    pub(super) fn make_room(self: &Arc<SharedVersion>, wanted: u64) -> u64 {
+        self.change(|map, effects| map.make_room(wanted, effects))
     }
 
     /// Memory for a range.
-    pub(super) fn segment(&self, range: Range<u64>, memory: Lease, is_overdrawn: bool) -> Arc<Segment> {
+    pub(super) fn segment(&self, range: Range<u64>, memory: Lease, is_over_limit: bool) -> Arc<Segment> {
         let readers: Weak<Readers> = Arc::downgrade(&self.readers);
-        Arc::new(Segment::new(range, memory, is_overdrawn, self.readers.counts.clone(), readers))
+        Arc::new(Segment::new(range, memory, is_over_limit, self.readers.counts.clone(), readers))
     }
 
     /// A transfer for a segment.
     pub(super) fn transfer(
-        self: &Arc<Shelf>,
+        self: &Arc<SharedVersion>,
         segment: &Arc<Segment>,
         is_whole: bool,
         priority: Priority,
     ) -> Arc<Running> {
         let body = self.flow.expect(segment.bytes());
-        let landed = Landed { segment: segment.clone(), shelf: self.clone(), body, is_whole };
+        let landed = SegmentLanding { segment: segment.clone(), version: self.clone(), body, is_whole };
         let turns = self.gate.turns(self.gate.new_asker(), priority);
         let resources = Resources {
             gate: self.gate.clone(),
@@ -236,26 +241,26 @@ impl Shelf {
     }
 
     /// Changes what is there, and then does what follows from that.
-    fn change<T>(self: &Arc<Shelf>, change: impl FnOnce(&mut Places, &mut After) -> T) -> T {
-        let mut after = After::default();
-        let mut places = self.lock();
-        let changed = change(&mut places, &mut after);
-        self.note(&places);
-        drop(places);
-        self.run(after);
+    fn change<T>(self: &Arc<SharedVersion>, change: impl FnOnce(&mut SegmentMap, &mut Effects) -> T) -> T {
+        let mut effects = Effects::default();
+        let mut map = self.lock();
+        let changed = change(&mut map, &mut effects);
+        self.note(&map);
+        drop(map);
+        self.run(effects);
         changed
     }
 
-    fn note(&self, places: &Places) {
-        let before = self.lanes.swap(places.lanes(), Ordering::Relaxed);
+    fn note(&self, map: &SegmentMap) {
+        let before = self.lanes.swap(map.lanes(), Ordering::Relaxed);
         let lanes = &self.counts().lanes;
-        lanes.fetch_add(places.lanes() as u64, Ordering::Relaxed);
+        lanes.fetch_add(map.lanes() as u64, Ordering::Relaxed);
         lanes.fetch_sub(before as u64, Ordering::Relaxed);
-        self.segments.store(places.count(), Ordering::Relaxed);
+        self.segments.store(map.count(), Ordering::Relaxed);
     }
 
-    fn run(self: &Arc<Shelf>, after: After) {
-        let After { start, raise, cancel, gone, wasted, is_short, next, calls, dropped } = after;
+    fn run(self: &Arc<SharedVersion>, effects: Effects) {
+        let Effects { start, raise, cancel, gone, wasted, is_short, next, calls, dropped } = effects;
         for running in start {
             self.start(running);
         }
@@ -294,7 +299,7 @@ impl Shelf {
         let asks = move || {
             let Some(object) = next() else { return };
             let handle = readers.open(object, None);
-            handle.shelf().begin();
+            handle.version().begin();
             readers.keep(handle);
         };
         let _ = std::thread::Builder::new().name("flatout-next".into()).spawn(asks);
@@ -339,29 +344,29 @@ impl Shelf {
         &self.readers.counts
     }
 
-    fn lock(&self) -> MutexGuard<'_, Places> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, SegmentMap> {
+        self.map.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Shelf {
+impl Drop for SharedVersion {
     fn drop(&mut self) {
         let lanes = self.lanes.load(Ordering::Relaxed) as u64;
         self.counts().lanes.fetch_sub(lanes, Ordering::Relaxed);
-        self.readers.forget(&self.name);
+        self.readers.forget(&self.key);
     }
 }
 
 /// The landing of a segment.
-struct Landed {
+struct SegmentLanding {
     segment: Arc<Segment>,
-    shelf: Arc<Shelf>,
+    version: Arc<SharedVersion>,
     body: Body,
     /// Its bytes are nobody's before all of them are there, and compared with what the origin states of them.
     is_whole: bool,
 }
 
-impl SharedMemory for Landed {
+impl SharedMemory for SegmentLanding {
     fn prepare(&self, total_bytes: Option<u64>) -> Result<(), Error> {
         match total_bytes {
             Some(total) if total == self.segment.bytes() => Ok(()),
@@ -375,24 +380,24 @@ impl SharedMemory for Landed {
 
     /// Whoever waits for no more is answered.
     fn on_landed(&self, bytes: u64) {
-        self.body.on_landed(bytes, || self.shelf.readers().now_ms());
+        self.body.on_landed(bytes, || self.version.readers().now_ms());
         if !self.is_whole && self.segment.on_landed(bytes) {
-            self.shelf.on_landed(&self.segment);
+            self.version.on_landed(&self.segment);
         }
     }
 
     fn on_end(&self, result: Result<(), Error>, fetched_bytes: u64) {
-        self.body.end(self.shelf.readers().now_ms());
+        self.body.end(self.version.readers().now_ms());
         if result.is_ok() {
             self.segment.on_landed(self.segment.bytes());
         }
-        self.shelf.on_end(&self.segment, result, fetched_bytes);
+        self.version.on_end(&self.segment, result, fetched_bytes);
     }
 }
 
-impl Drop for Landed {
+impl Drop for SegmentLanding {
     /// Where it was never begun.
     fn drop(&mut self) {
-        self.body.end(self.shelf.readers().now_ms());
+        self.body.end(self.version.readers().now_ms());
     }
 }

@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use super::{Extents, Found, Layout, Saw, from, u32_at, u64_at};
+use super::{Extents, Format, Hints, Step, from, u32_at, u64_at};
 
 /// A longer header is not walked.
 const HEADER_MOST: u64 = 16 << 20;
@@ -99,26 +99,26 @@ impl Default for Gguf {
     }
 }
 
-impl Layout for Gguf {
+impl Format for Gguf {
     fn begin(&self, _: u64) -> Range<u64> {
         from(0, Item::First.bytes())
     }
 
-    fn see(&mut self, bytes: &[u8], size: u64) -> Saw {
+    fn parse(&mut self, bytes: &[u8], size: u64) -> Step {
         let seen = self.at;
         loop {
             let needs = from(self.at, self.next.bytes());
             if needs.end > HEADER_MOST.min(size) {
-                return Saw::nothing();
+                return Step::nothing();
             }
             if matches!(self.next, Item::End) {
-                return Saw::Is(self.found(size));
+                return Step::Done(self.found(size));
             }
             let within = (needs.start - seen) as usize..(needs.end - seen) as usize;
-            let Some(item) = bytes.get(within) else { return Saw::Needs(needs) };
+            let Some(item) = bytes.get(within) else { return Step::Needs(needs) };
             self.at = needs.end;
             if self.step(item).is_none() {
-                return Saw::nothing();
+                return Step::nothing();
             }
         }
     }
@@ -245,13 +245,13 @@ impl Gguf {
     }
 
     /// Each tensor goes as far as the next one begins, the last to the end.
-    fn found(&mut self, size: u64) -> Found {
+    fn found(&mut self, size: u64) -> Hints {
         let data = self.at.next_multiple_of(self.alignment);
         let mut begins = std::mem::take(&mut self.begins);
         begins.sort_unstable();
         let begin = |at: usize| begins.get(at).map_or(size, |begin| data.saturating_add(*begin));
         let extents = (0..begins.len()).map(|at| begin(at)..begin(at + 1));
-        Found { extents: Extents::new(extents, size), table: None }
+        Hints { extents: Extents::new(extents, size), table: None }
     }
 }
 

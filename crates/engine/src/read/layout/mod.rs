@@ -11,45 +11,45 @@ mod tails;
 
 use std::ops::Range;
 
-pub(super) use parser::Study;
+pub(super) use parser::LayoutParser;
 
 /// A shorter range is one read or two.
 const EXTENT_LEAST: u64 = 256 << 10;
 /// A longer table is not believed.
 const TABLE_MOST: u64 = 64 << 20;
 /// A longer header, or table, is not looked at: it takes a while, and nothing is lost.
-const LOOKED_AT_MOST: u64 = 4 << 20;
+const PARSED_MOST: u64 = 4 << 20;
 
 /// One format. Its bytes are anybody's: it never fails, takes no memory because of a number in them, and gives up early.
-pub(super) trait Layout: Send {
+pub(super) trait Format: Send {
     /// The range that it has to see first, of an object of `size` bytes.
     fn begin(&self, size: u64) -> Range<u64>;
 
     /// Sees bytes of an object of `size` bytes: all that it needed, from its start on, and perhaps some that follow.
-    fn see(&mut self, bytes: &[u8], size: u64) -> Saw;
+    fn parse(&mut self, bytes: &[u8], size: u64) -> Step;
 }
 
 /// What came of looking.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Saw {
+pub(super) enum Step {
     /// This range has to be seen next, all of it at a time.
     Needs(Range<u64>),
     /// The same of a table of contents, which is read next up to the end of the object.
-    Table(Range<u64>),
+    NeedsTable(Range<u64>),
     /// There is no more to know than this, and what was known before.
-    Is(Found),
+    Done(Hints),
 }
 
-impl Saw {
+impl Step {
     /// It is no such file, or one beyond what is looked at.
-    fn nothing() -> Saw {
-        Saw::Is(Found::default())
+    fn nothing() -> Step {
+        Step::Done(Hints::default())
     }
 }
 
 /// What is known of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct Hints {
     /// Ranges that are read as a whole, in order, once they are begun.
     pub(super) extents: Extents,
     /// A table of contents, up to the end of the object: all of it is read next.

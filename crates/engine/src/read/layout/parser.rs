@@ -5,28 +5,28 @@ use std::ops::Range;
 use super::gguf::Gguf;
 use super::safetensors::Safetensors;
 use super::tails::{Parquet, Zip};
-use super::{Found, Layout, Saw};
+use super::{Format, Hints, Step};
 
 /// A format is shown so much at a time where it needs less: looking takes the time of whoever reads.
-const SHOWN: u64 = 256 << 10;
+const PARSED_AT_ONCE: u64 = 256 << 10;
 /// What it needs is looked for so often in vain: who reads out of order may never have it there.
-pub(super) const LOOKS: u32 = 64;
+pub(super) const TRIES: u32 = 64;
 /// A read that begins farther behind what it needs does not look.
 const NEAR: u64 = 4 << 20;
 
 /// A format on its way to knowing.
-pub(in crate::read) struct Study {
-    layout: Box<dyn Layout>,
+pub(in crate::read) struct LayoutParser {
+    layout: Box<dyn Format>,
     needs: Range<u64>,
     size: u64,
-    looks: u32,
+    tries: u32,
 }
 
-impl Study {
+impl LayoutParser {
     /// That of an object with this name, where it says a format.
-    pub(in crate::read) fn of(name: &str, size: u64) -> Option<Study> {
+    pub(in crate::read) fn of(name: &str, size: u64) -> Option<LayoutParser> {
         let (_, extension) = name.rsplit_once('.')?;
-        let layout: Box<dyn Layout> = match extension.to_ascii_lowercase().as_str() {
+        let layout: Box<dyn Format> = match extension.to_ascii_lowercase().as_str() {
             "safetensors" => Box::new(Safetensors::default()),
             "gguf" => Box::new(Gguf::default()),
             "parquet" => Box::new(Parquet),
@@ -34,29 +34,36 @@ impl Study {
             _ => return None,
         };
         let needs = layout.begin(size);
-        (needs.start < needs.end && needs.end <= size).then_some(Study { layout, needs, size, looks: LOOKS })
+        (needs.start < needs.end && needs.end <= size).then_some(LayoutParser {
+            layout,
+            needs,
+            size,
+            tries: TRIES,
+        })
     }
 
     /// The range that must be there, and how far to show what follows; `None` where this read says nothing of it.
     pub(in crate::read) fn wants(&self, read: &Range<u64>) -> Option<(Range<u64>, u64)> {
         let is_near = read.end > self.needs.start && read.start <= self.needs.start.saturating_add(NEAR);
-        is_near.then(|| (self.needs.clone(), self.needs.end.max(self.needs.start.saturating_add(SHOWN))))
+        is_near.then(|| {
+            (self.needs.clone(), self.needs.end.max(self.needs.start.saturating_add(PARSED_AT_ONCE)))
+        })
     }
 
     /// Shows what was wanted, where it was there, and adds what that says to `found`. Whether that is all there is to know.
-    pub(in crate::read) fn see(&mut self, bytes: Option<&[u8]>, found: &mut Found) -> bool {
+    pub(in crate::read) fn parse(&mut self, bytes: Option<&[u8]>, found: &mut Hints) -> bool {
         let Some(bytes) = bytes.filter(|bytes| bytes.len() as u64 >= self.needs.end - self.needs.start)
         else {
-            self.looks -= 1;
-            return self.looks == 0;
+            self.tries -= 1;
+            return self.tries == 0;
         };
-        let (needs, is_table) = match self.layout.see(bytes, self.size) {
-            Saw::Is(last) => {
-                *found = Found { extents: last.extents, table: last.table.or(found.table.take()) };
+        let (needs, is_table) = match self.layout.parse(bytes, self.size) {
+            Step::Done(last) => {
+                *found = Hints { extents: last.extents, table: last.table.or(found.table.take()) };
                 return true;
             }
-            Saw::Needs(needs) => (needs, false),
-            Saw::Table(table) => (table, true),
+            Step::Needs(needs) => (needs, false),
+            Step::NeedsTable(table) => (table, true),
         };
         if needs.start >= needs.end || needs.end > self.size {
             return true;
@@ -64,7 +71,7 @@ impl Study {
         if is_table {
             found.table = Some(needs.start..self.size);
         }
-        (self.needs, self.looks) = (needs, LOOKS);
+        (self.needs, self.tries) = (needs, TRIES);
         false
     }
 }

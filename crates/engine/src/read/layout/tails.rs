@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use super::{Extents, Found, LOOKED_AT_MOST, Layout, Saw, TABLE_MOST, from, u16_at, u32_at, u64_at};
+use super::{Extents, Format, Hints, PARSED_MOST, Step, TABLE_MOST, from, u16_at, u32_at, u64_at};
 
 /// The footer of parquet: its metadata's length, and the magic.
 const FOOTER: u64 = 8;
@@ -20,18 +20,18 @@ const ZIP_RECORD: u64 = 56;
 
 pub(super) struct Parquet;
 
-impl Layout for Parquet {
+impl Format for Parquet {
     fn begin(&self, size: u64) -> Range<u64> {
         size.saturating_sub(FOOTER)..size
     }
 
-    fn see(&mut self, bytes: &[u8], size: u64) -> Saw {
+    fn parse(&mut self, bytes: &[u8], size: u64) -> Step {
         match bytes.get(4..8) {
             Some(b"PAR1" | b"PARE") => {
                 let table = table(size.saturating_sub(FOOTER), u32_at(bytes, 0).map(u64::from));
-                Saw::Is(Found { table: table.map(|table| table.start..size), ..Found::default() })
+                Step::Done(Hints { table: table.map(|table| table.start..size), ..Hints::default() })
             }
-            _ => Saw::nothing(),
+            _ => Step::nothing(),
         }
     }
 }
@@ -47,37 +47,37 @@ pub(super) enum Zip {
     Directory(u64),
 }
 
-impl Layout for Zip {
+impl Format for Zip {
     fn begin(&self, size: u64) -> Range<u64> {
         size.saturating_sub(COMMENT_MOST + ZIP_END as u64)..size
     }
 
-    fn see(&mut self, bytes: &[u8], size: u64) -> Saw {
+    fn parse(&mut self, bytes: &[u8], size: u64) -> Step {
         match *self {
             Zip::End => self.see_end(bytes, size),
             Zip::Record(record) if bytes.starts_with(b"PK\x06\x06") => {
                 self.directory(record, u64_at(bytes, 40), u64_at(bytes, 48), size)
             }
-            Zip::Record(_) => Saw::nothing(),
-            Zip::Directory(base) => Saw::Is(Found { extents: members(bytes, base, size), table: None }),
+            Zip::Record(_) => Step::nothing(),
+            Zip::Directory(base) => Step::Done(Hints { extents: members(bytes, base, size), table: None }),
         }
     }
 }
 
 impl Zip {
-    fn see_end(&mut self, bytes: &[u8], size: u64) -> Saw {
+    fn see_end(&mut self, bytes: &[u8], size: u64) -> Step {
         // The last one whose comment goes to the end.
         let ends = |at: &usize| {
             let comment = u16_at(bytes, at + 20).map(usize::from);
             bytes[*at..].starts_with(b"PK\x05\x06") && comment == Some(bytes.len() - at - ZIP_END)
         };
         let last = bytes.len().checked_sub(ZIP_END);
-        let Some(end) = last.and_then(|last| (0..=last).rev().find(ends)) else { return Saw::nothing() };
+        let Some(end) = last.and_then(|last| (0..=last).rev().find(ends)) else { return Step::nothing() };
         let locator = end.checked_sub(ZIP_LOCATOR).and_then(|at| bytes.get(at..end));
         match locator.filter(|locator| locator.starts_with(b"PK\x06\x07")).map(|locator| u64_at(locator, 8)) {
             Some(Some(record)) => {
                 *self = Zip::Record(record);
-                Saw::Needs(from(record, ZIP_RECORD))
+                Step::Needs(from(record, ZIP_RECORD))
             }
             _ => {
                 let of = |at: usize| u32_at(bytes, end + at).map(u64::from);
@@ -87,14 +87,14 @@ impl Zip {
     }
 
     /// The directory has so many bytes, up to `end`, and says that it begins `at`: something may stand before the archive.
-    fn directory(&mut self, end: u64, bytes: Option<u64>, at: Option<u64>, size: u64) -> Saw {
-        let Some(table) = table(end, bytes) else { return Saw::nothing() };
-        if table.end - table.start > LOOKED_AT_MOST {
-            return Saw::Is(Found { table: Some(table.start..size), ..Found::default() });
+    fn directory(&mut self, end: u64, bytes: Option<u64>, at: Option<u64>, size: u64) -> Step {
+        let Some(table) = table(end, bytes) else { return Step::nothing() };
+        if table.end - table.start > PARSED_MOST {
+            return Step::Done(Hints { table: Some(table.start..size), ..Hints::default() });
         }
         // Where that makes no sense no member is found.
         *self = Zip::Directory(at.and_then(|at| table.start.checked_sub(at)).unwrap_or(u64::MAX));
-        Saw::Table(table)
+        Step::NeedsTable(table)
     }
 }
 
