@@ -1,82 +1,113 @@
-//! A segment among the others of its version: whose it is, who waits for it, what of it has been read.
+//! The segments of a version in order, each with the reads that wait for it and with what of it has been read.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use super::lane::LaneId;
 use super::ranges_read::RangesRead;
 use super::segment::{Pieces, Segment};
-use crate::transfer::Running;
+
+/// Segments by where they start; they do not overlap.
+#[derive(Default)]
+pub(super) struct Entries(BTreeMap<u64, Entry>);
 
 /// A segment in the map.
 pub(super) struct Entry {
     pub(super) segment: Arc<Segment>,
-    /// Its transfer, as long as that runs.
-    pub(super) running: Weak<Running>,
-    /// Nobody has waited for it yet.
+    /// It was fetched ahead, and no read has waited for it yet.
     pub(super) is_ahead: bool,
     pub(super) lane: Option<LaneId>,
-    /// Until so many of its bytes have landed, a read waits.
+    /// Reads that wait: how many of the segment's bytes each needs, and its number.
     pub(super) waits: Vec<(u64, u64)>,
-    /// What of it has been read.
     pub(super) read: RangesRead,
 }
 
-/// Where those begin that a range touches.
-fn touched(entries: &BTreeMap<u64, Entry>, range: &Range<u64>) -> Range<u64> {
-    let before = entries.range(..range.start).next_back();
-    let reaches = before.filter(|(_, entry)| entry.segment.range.end > range.start);
-    let first = reaches.map_or(range.start, |(start, _)| *start);
-    first..range.end.max(first)
-}
+impl Entries {
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
+    }
 
-/// Those that a range touches.
-pub(super) fn overlapping<'a>(
-    entries: &'a BTreeMap<u64, Entry>,
-    range: &Range<u64>,
-) -> impl Iterator<Item = &'a Entry> {
-    entries.range(touched(entries, range)).map(|(_, entry)| entry)
-}
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 
-/// The same.
-pub(super) fn overlapping_mut<'a>(
-    entries: &'a mut BTreeMap<u64, Entry>,
-    range: &Range<u64>,
-) -> impl Iterator<Item = &'a mut Entry> {
-    let touched = touched(entries, range);
-    entries.range_mut(touched).map(|(_, entry)| entry)
-}
+    pub(super) fn all(&self) -> impl Iterator<Item = &Entry> {
+        self.0.values()
+    }
 
-/// What of a range is neither there nor on its way.
-pub(super) fn gaps(entries: &BTreeMap<u64, Entry>, range: &Range<u64>) -> Vec<Range<u64>> {
-    let (mut gaps, mut at) = (Vec::new(), range.start);
-    for entry in overlapping(entries, range) {
-        let there = &entry.segment.range;
-        if there.start > at {
-            gaps.push(at..there.start);
+    pub(super) fn insert(&mut self, entry: Entry) {
+        let range = entry.segment.range.clone();
+        debug_assert!(self.overlapping(&range).next().is_none(), "segments do not overlap");
+        self.0.insert(range.start, entry);
+    }
+
+    pub(super) fn remove(&mut self, start: u64) -> Option<Entry> {
+        self.0.remove(&start)
+    }
+
+    pub(super) fn get(&self, start: u64) -> Option<&Entry> {
+        self.0.get(&start)
+    }
+
+    pub(super) fn get_mut(&mut self, start: u64) -> Option<&mut Entry> {
+        self.0.get_mut(&start)
+    }
+
+    /// Where the segments that overlap a range start.
+    fn starts(&self, range: &Range<u64>) -> Range<u64> {
+        let before = self.0.range(..range.start).next_back();
+        let reaches = before.filter(|(_, entry)| entry.segment.range.end > range.start);
+        let first = reaches.map_or(range.start, |(start, _)| *start);
+        first..range.end.max(first)
+    }
+
+    pub(super) fn overlapping(&self, range: &Range<u64>) -> impl Iterator<Item = &Entry> {
+        self.0.range(self.starts(range)).map(|(_, entry)| entry)
+    }
+
+    pub(super) fn overlapping_mut(&mut self, range: &Range<u64>) -> impl Iterator<Item = &mut Entry> {
+        let starts = self.starts(range);
+        self.0.range_mut(starts).map(|(_, entry)| entry)
+    }
+
+    /// The parts of a range that no segment covers, landed or not.
+    pub(super) fn gaps(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        let (mut gaps, mut at) = (Vec::new(), range.start);
+        for entry in self.overlapping(range) {
+            let covered = &entry.segment.range;
+            if covered.start > at {
+                gaps.push(at..covered.start);
+            }
+            at = covered.end;
         }
-        at = there.end;
-    }
-    if at < range.end {
-        gaps.push(at..range.end);
-    }
-    gaps
-}
-
-/// What is there of a range, from its start on.
-pub(super) fn landed(entries: &BTreeMap<u64, Entry>, range: &Range<u64>) -> Pieces {
-    let mut pieces = Pieces::default();
-    let mut at = range.start;
-    for segment in overlapping(entries, range).map(|entry| &entry.segment) {
-        let end = range.end.min(segment.range.start + segment.landed());
-        if segment.range.start > at || end <= at {
-            break;
+        if at < range.end {
+            gaps.push(at..range.end);
         }
-        pieces.push(segment, &(at..end));
-        at = end;
+        gaps
     }
-    pieces
+
+    /// The free space around a gap: from the end of the segment before it to the start of the one after it.
+    pub(super) fn space_around(&self, gap: &Range<u64>, size: u64) -> Range<u64> {
+        let before = self.0.range(..gap.start).next_back().map_or(0, |(_, entry)| entry.segment.range.end);
+        let after = self.0.range(gap.start..).next().map_or(size, |(start, _)| *start);
+        before..after
+    }
+
+    /// The landed bytes of a range, from its start up to the first byte that has not landed.
+    pub(super) fn landed(&self, range: &Range<u64>) -> Pieces {
+        let (mut pieces, mut at) = (Pieces::default(), range.start);
+        for entry in self.overlapping(range) {
+            let segment = &entry.segment;
+            let end = range.end.min(segment.range.start + segment.landed());
+            if segment.range.start > at || end <= at {
+                break;
+            }
+            pieces.push(segment, &(at..end));
+            at = end;
+        }
+        pieces
+    }
 }
 
 impl Entry {
@@ -84,7 +115,7 @@ impl Entry {
         self.read.is_all_of(&self.segment.range)
     }
 
-    /// Bytes that have landed, and that nobody has read.
+    /// Landed bytes that no read has been answered with.
     pub(super) fn unread_bytes(&self) -> u64 {
         self.segment.landed().saturating_sub(self.read.bytes())
     }

@@ -7,6 +7,7 @@
 //!             └──────────────────────────────── next ─────► segments ahead, as far as memory goes
 //! ```
 
+mod backing;
 mod counts;
 mod entries;
 mod flow;

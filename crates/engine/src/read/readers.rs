@@ -324,7 +324,7 @@ impl Readers {
                 (queue.is_retrying, queue.is_news) = (true, false);
                 first
             };
-            let goes_on = version.go_on(read, true);
+            let goes_on = version.retry(read);
             let mut queue = self.lock_queue();
             queue.is_retrying = false;
             match goes_on {

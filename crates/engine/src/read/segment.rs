@@ -3,10 +3,11 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use super::counts::Counts;
 use crate::memory::lease::Lease;
+use crate::transfer::Running;
 
 /// Nobody waits for any byte.
 const NOBODY: u64 = u64::MAX;
@@ -22,6 +23,8 @@ pub(crate) struct Segment {
     wake_at: AtomicU64,
     /// Its memory is past the limit.
     pub(super) is_over_limit: bool,
+    /// What brings its bytes.
+    transfer: OnceLock<Weak<Running>>,
     counts: Arc<Counts>,
     /// The last field, dropped when the memory has been.
     _freed: FreedSignal,
@@ -45,7 +48,18 @@ impl Segment {
         assert!(memory.len() as u64 >= range.end - range.start, "a segment has room for its range");
         counts.held_bytes.fetch_add(memory.len() as u64, Ordering::Relaxed);
         let (landed, wake_at) = (AtomicU64::new(0), AtomicU64::new(NOBODY));
-        Segment { range, memory, landed, wake_at, is_over_limit, counts, _freed: FreedSignal(listener) }
+        let (transfer, _freed) = (OnceLock::new(), FreedSignal(listener));
+        Segment { range, memory, landed, wake_at, is_over_limit, transfer, counts, _freed }
+    }
+
+    pub(super) fn set_transfer(&self, transfer: &Arc<Running>) {
+        let is_first = self.transfer.set(Arc::downgrade(transfer)).is_ok();
+        assert!(is_first, "a segment has one transfer");
+    }
+
+    /// What brings its bytes, as long as that runs.
+    pub(super) fn transfer(&self) -> Option<Arc<Running>> {
+        self.transfer.get()?.upgrade()
     }
 
     pub(super) fn bytes(&self) -> u64 {

@@ -1,50 +1,41 @@
-//! One version of an object, as its readers share it: what is there of it, and how more is fetched.
+//! One version of an object, shared by its readers: it asks the map what to fetch, takes memory, starts transfers, and
+//! answers reads.
 
-use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
-use super::counts::Counts;
+use super::backing::Network;
 use super::flow::{Body, Flow};
+use super::lane::LaneId;
 use super::readers::{Readers, VersionKey};
 use super::segment::{Pieces, Segment};
-use super::segment_map::{Done, Effort, Limits, Next, SegmentMap};
-use crate::api::object::ObjectRequests;
-use crate::api::pinned::Pinned;
+use super::segment_map::{Effects, Fetch, Limits, Next, SegmentMap};
 use crate::base::error::{Error, ErrorKind};
 use crate::base::version::Object;
-use crate::gate::Gate;
 use crate::memory::lease::Lease;
 use crate::policy::queue::Priority;
-use crate::shard::shards::Task;
-use crate::sink::landing::{Ground, SharedMemory};
+use crate::sink::landing::SharedMemory;
 use crate::transfer::Running;
-use crate::transfer::drive::{crew, drive_segment};
-use crate::transfer::hold::Hold;
-use crate::transfer::resources::{Care, Resources};
 
-/// Beside as many segments as may be in flight there is one that is read, and one that is whole.
+/// Besides the segments in flight, a lane may hold one that is being read and one that has landed.
 const SEGMENTS_LANDED: u64 = 2;
 
-/// One version of an object, and what is there of it.
+/// One version of an object, shared by its readers.
 pub(crate) struct SharedVersion {
     pub(crate) object: Object,
     key: VersionKey,
     readers: Arc<Readers>,
-    gate: Arc<Gate>,
+    network: Network,
     flow: Arc<Flow>,
-    requests: Arc<ObjectRequests>,
-    /// For the whole by one plain GET, whose answer states the checksum.
-    requests_whole: Arc<ObjectRequests>,
-    pinned: Arc<Pinned>,
     last_read_ms: AtomicU64,
-    /// How many patterns are followed, and segments there, for whoever has no lock.
+    /// How many lanes and segments the map has, readable without its lock.
     lanes: AtomicUsize,
     segments: AtomicUsize,
     map: Mutex<SegmentMap>,
 }
 
-/// One of those who read it.
+/// Held by each reader of a version.
 pub(crate) struct Handle(Arc<SharedVersion>);
 
 impl Handle {
@@ -64,21 +55,24 @@ impl Drop for Handle {
     }
 }
 
-/// What is done when the lock has been given back, in this order.
-#[derive(Default)]
-pub(super) struct Effects {
-    pub(super) start: Vec<Arc<Running>>,
-    pub(super) raise: Vec<Arc<Running>>,
-    pub(super) cancel: Vec<Arc<Running>>,
-    pub(super) gone: Vec<Arc<Segment>>,
-    /// Of those, bytes that nobody had read.
-    pub(super) wasted: u64,
-    /// So many bytes of memory were not to be had for what is ahead.
-    pub(super) is_short: u64,
-    pub(super) next: Option<Next>,
-    pub(super) calls: Vec<(Done, Result<Pieces, Error>)>,
-    /// Of reads that nobody waits for any more; what they hold may be a reader, whose end takes the lock.
-    pub(super) dropped: Vec<Done>,
+/// The map under its lock, and what is left to do when the lock is released (`SharedVersion::unlock`).
+struct Locked<'a> {
+    map: MutexGuard<'a, SegmentMap>,
+    start: Vec<Arc<Running>>,
+    effects: Effects,
+    /// Bytes of memory that a lane would have fetched ahead into.
+    lacking_ahead: u64,
+}
+
+/// How hard memory is tried for, for a read that waits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Effort {
+    /// For as much as its lane takes.
+    Usual,
+    /// For exactly what it needs.
+    Exact,
+    /// For that, beyond the limit.
+    OverLimit,
 }
 
 impl SharedVersion {
@@ -88,86 +82,151 @@ impl SharedVersion {
         version_id: Option<Arc<str>>,
         key: VersionKey,
     ) -> SharedVersion {
-        let Object { location, size, .. } = &object;
-        let requests = || {
-            ObjectRequests::new(readers.shared.account.clone(), location.clone())
-                .of_version(version_id.clone())
-        };
-        let mut requests_whole = requests();
-        requests_whole.ask_for_the_whole();
-        let pinned = Pinned::new(&object);
-        let gate = readers.shared.gate_of(location);
+        let network = Network::new(&readers.shared, &readers.shards, &object, &version_id);
         SharedVersion {
             readers: readers.clone(),
-            flow: readers.flow(&gate),
-            gate,
-            requests: Arc::new(requests()),
-            requests_whole: Arc::new(requests_whole),
+            flow: readers.flow(&network.gate),
+            network,
             last_read_ms: AtomicU64::new(readers.now_ms()),
             lanes: AtomicUsize::new(0),
             segments: AtomicUsize::new(0),
-            map: Mutex::new(SegmentMap::new(*size, &pinned.name)),
-            pinned: Arc::new(pinned),
+            map: Mutex::new(SegmentMap::new(object.size, &object.location.to_string())),
             object,
             key,
         }
     }
 
-    /// Reads; the number of the wait where it is not over when this returns.
+    /// Reads. Returns the number of the read if it waits; otherwise `done` has been called.
     pub(super) fn read(
         self: &Arc<SharedVersion>,
         at: u64,
         bytes: usize,
         done: impl FnOnce(Result<Pieces, Error>) + Send + 'static,
     ) -> Option<u64> {
-        let end = at.saturating_add(bytes as u64).min(self.object.size);
-        if at >= end {
+        let range = at..at.saturating_add(bytes as u64).min(self.object.size);
+        if range.is_empty() {
             done(Ok(Pieces::default()));
             return None;
         }
-        let (counts, limits, range) = (self.counts(), self.limits(), at..end);
-        let mut effects = Effects::default();
-        let mut map = self.lock();
-        let lane = map.on_read(&range);
-        if let Some(pieces) = map.take(&range, &mut effects) {
-            map.read_ahead(self, lane, &limits, &mut effects);
-            self.note(&map);
-            drop(map);
+        let (counts, limits) = (&self.readers.counts, self.limits());
+        let mut locked = self.lock();
+        let (lane, pieces) = locked.map.read(&range, &mut locked.effects);
+        if let Some(pieces) = pieces {
+            self.fetch_ahead(&mut locked, lane, &limits);
+            self.unlock(locked);
             counts.hits.fetch_add(1, Ordering::Relaxed);
             counts.served_bytes.fetch_add(pieces.len() as u64, Ordering::Relaxed);
-            self.run(effects);
             done(Ok(pieces));
             return None;
         }
-        let read = map.wait(range, lane, Box::new(done));
-        drop(map);
-        self.run(effects);
         counts.waits.fetch_add(1, Ordering::Relaxed);
         counts.random.fetch_add(u64::from(lane.is_none()), Ordering::Relaxed);
-        if !self.go_on(read, false) {
-            self.readers().queue_for_memory(self.clone(), read);
+        let read = locked.map.wait(range, lane, Box::new(done), Instant::now());
+        let lacking = self.fetch_missing(&mut locked, read, Effort::Usual, &limits);
+        self.unlock(locked);
+        if let Some(bytes) = lacking {
+            self.readers.make_room(bytes, false);
+            if !self.retry(read) {
+                self.readers.queue_for_memory(self.clone(), read);
+            }
         }
         Some(read)
     }
 
-    /// Asks for what a read waits for; `false` where there is no memory for it. One that `starved` is content with little.
-    pub(super) fn go_on(self: &Arc<SharedVersion>, read: u64, starved: bool) -> bool {
+    /// Tries again to fetch what a read waits for that found no memory; whether there was memory now.
+    pub(super) fn retry(self: &Arc<SharedVersion>, read: u64) -> bool {
         let limits = self.limits();
-        let efforts: &[Effort] = match starved {
-            true => &[Effort::Exact, Effort::OverLimit],
-            false => &[Effort::Usual, Effort::Exact, Effort::OverLimit],
-        };
-        for effort in efforts {
-            let short = self.change(|map, effects| map.ask(self, read, *effort, &limits, effects));
-            match short {
-                None => return true,
-                Some(bytes) => self.readers().make_room(bytes, false),
-            }
+        for effort in [Effort::Exact, Effort::OverLimit] {
+            let mut locked = self.lock();
+            let lacking = self.fetch_missing(&mut locked, read, effort, &limits);
+            self.unlock(locked);
+            let Some(bytes) = lacking else { return true };
+            self.readers.make_room(bytes, false);
         }
         false
     }
 
-    /// Whether the read was still waiting.
+    /// Fetches what a read waits for, and what its lane reads next. Returns how many bytes of memory it lacked.
+    fn fetch_missing(
+        self: &Arc<SharedVersion>,
+        locked: &mut Locked<'_>,
+        read: u64,
+        effort: Effort,
+        limits: &Limits,
+    ) -> Option<u64> {
+        let (is_exact, is_over_limit) = (effort != Effort::Usual, effort == Effort::OverLimit);
+        while let Some(fetch) = locked.map.next_missing(read, is_exact, limits) {
+            let bytes = fetch.bytes();
+            let memory = match is_over_limit {
+                true => self.readers.allocate_over_limit(bytes),
+                false => self.readers.lease(bytes),
+            };
+            match memory {
+                Ok(Some(memory)) => self.fetch(locked, fetch, memory, is_over_limit),
+                Ok(None) => return Some(bytes),
+                Err(error) => {
+                    locked.map.fail(read, error, &mut locked.effects);
+                    return None;
+                }
+            }
+        }
+        let lane = locked.map.on_requested(read, Instant::now(), &mut locked.effects);
+        self.fetch_ahead(locked, lane, limits);
+        None
+    }
+
+    /// Fetches what a lane reads next, as far as there is room for it in memory and on the link.
+    fn fetch_ahead(
+        self: &Arc<SharedVersion>,
+        locked: &mut Locked<'_>,
+        lane: Option<LaneId>,
+        limits: &Limits,
+    ) {
+        let Some(lane) = lane else { return };
+        while let Some(fetch) = locked.map.next_ahead(lane, limits, &mut locked.effects) {
+            if !self.try_ahead(locked, fetch) {
+                break;
+            }
+        }
+    }
+
+    fn try_ahead(self: &Arc<SharedVersion>, locked: &mut Locked<'_>, fetch: Fetch) -> bool {
+        let bytes = fetch.bytes();
+        // The next read tries again, when some of what is in flight has landed.
+        if !self.flow.has_room(bytes) {
+            return false;
+        }
+        let Some(memory) = self.readers.lease_ahead(bytes) else {
+            locked.lacking_ahead = bytes;
+            return false;
+        };
+        self.fetch(locked, fetch, memory, false);
+        true
+    }
+
+    /// Puts a segment into the map, with a transfer that starts when the lock is released.
+    fn fetch(
+        self: &Arc<SharedVersion>,
+        locked: &mut Locked<'_>,
+        fetch: Fetch,
+        memory: Lease,
+        is_over_limit: bool,
+    ) {
+        let Fetch { ref range, is_whole, is_ahead, .. } = fetch;
+        let (counts, readers) = (&self.readers.counts, Arc::downgrade(&self.readers));
+        counts.whole.fetch_add(u64::from(is_whole), Ordering::Relaxed);
+        let segment = Segment::new(range.clone(), memory, is_over_limit, counts.clone(), readers);
+        let (segment, body) = (Arc::new(segment), self.flow.expect(fetch.bytes()));
+        let priority = if is_ahead { Priority::Ahead } else { Priority::Awaited };
+        let landing =
+            Box::new(SegmentLanding { segment: segment.clone(), version: self.clone(), body, is_whole });
+        let transfer = self.network.fetch(range.clone(), is_whole, priority, landing);
+        segment.set_transfer(&transfer);
+        locked.map.insert(fetch, segment);
+        locked.start.push(transfer);
+    }
+
+    /// Cancels a read; whether it was still waiting.
     pub(super) fn cancel(self: &Arc<SharedVersion>, read: u64) -> bool {
         self.change(|map, effects| map.cancel(read, effects))
     }
@@ -177,157 +236,101 @@ impl SharedVersion {
         drop(before);
     }
 
-    /// Begins to read it before anybody does.
-    pub(super) fn begin(self: &Arc<SharedVersion>) {
+    /// Begins to fetch before the first read.
+    fn begin(self: &Arc<SharedVersion>) {
         let limits = self.limits();
-        self.change(|map, effects| map.begin(self, &limits, effects));
-    }
-
-    /// Bytes of a segment have landed that somebody waits for.
-    pub(super) fn on_landed(self: &Arc<SharedVersion>, segment: &Arc<Segment>) {
-        self.change(|map, effects| map.on_landed(segment, effects));
-    }
-
-    /// The transfer of a segment has ended.
-    pub(super) fn on_end(
-        self: &Arc<SharedVersion>,
-        segment: &Arc<Segment>,
-        result: Result<(), Error>,
-        fetched: u64,
-    ) {
-        self.counts().fetched_bytes.fetch_add(fetched, Ordering::Relaxed);
-        self.change(|map, effects| map.on_end(segment, &result, effects));
-        if segment.is_over_limit {
-            self.readers().on_over_limit_end();
+        let mut locked = self.lock();
+        let (whole, lane) = locked.map.begin(&limits);
+        if let Some(whole) = whole {
+            self.try_ahead(&mut locked, whole);
         }
+        self.fetch_ahead(&mut locked, lane, &limits);
+        self.unlock(locked);
     }
 
-    /// Drops what may be dropped until so many bytes are free; how many were.
+    /// Drops what no read waits for until `wanted` bytes are free; returns how many that freed.
     pub(super) fn make_room(self: &Arc<SharedVersion>, wanted: u64) -> u64 {
         self.change(|map, effects| map.make_room(wanted, effects))
     }
 
-    /// Memory for a range.
-    pub(super) fn segment(&self, range: Range<u64>, memory: Lease, is_over_limit: bool) -> Arc<Segment> {
-        let readers: Weak<Readers> = Arc::downgrade(&self.readers);
-        Arc::new(Segment::new(range, memory, is_over_limit, self.readers.counts.clone(), readers))
-    }
-
-    /// A transfer for a segment.
-    pub(super) fn transfer(
-        self: &Arc<SharedVersion>,
-        segment: &Arc<Segment>,
-        is_whole: bool,
-        priority: Priority,
-    ) -> Arc<Running> {
-        let body = self.flow.expect(segment.bytes());
-        let landed = SegmentLanding { segment: segment.clone(), version: self.clone(), body, is_whole };
-        let turns = self.gate.turns(self.gate.new_asker(), priority);
-        let resources = Resources {
-            gate: self.gate.clone(),
-            shards: self.readers.shards.clone(),
-            turns,
-            care: Care::of(&self.readers.shared.settings),
-        };
-        let requests = if is_whole { &self.requests_whole } else { &self.requests };
-        let (pinned, range) = (self.pinned.clone(), segment.range.clone());
-        Arc::new(Running::of_version(
-            requests.clone(),
-            pinned,
-            range,
-            Ground::Shared(Box::new(landed)),
-            resources,
-        ))
-    }
-
-    /// Changes what is there, and then does what follows from that.
+    /// Changes the map, then does what follows from that.
     fn change<T>(self: &Arc<SharedVersion>, change: impl FnOnce(&mut SegmentMap, &mut Effects) -> T) -> T {
-        let mut effects = Effects::default();
-        let mut map = self.lock();
-        let changed = change(&mut map, &mut effects);
-        self.note(&map);
-        drop(map);
-        self.run(effects);
+        let mut locked = self.lock();
+        let changed = change(&mut locked.map, &mut locked.effects);
+        self.unlock(locked);
         changed
     }
 
-    fn note(&self, map: &SegmentMap) {
-        let before = self.lanes.swap(map.lanes(), Ordering::Relaxed);
-        let lanes = &self.counts().lanes;
-        lanes.fetch_add(map.lanes() as u64, Ordering::Relaxed);
-        lanes.fetch_sub(before as u64, Ordering::Relaxed);
-        self.segments.store(map.count(), Ordering::Relaxed);
+    fn lock(&self) -> Locked<'_> {
+        let map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
+        Locked { map, start: Vec::new(), effects: Effects::default(), lacking_ahead: 0 }
     }
 
-    fn run(self: &Arc<SharedVersion>, effects: Effects) {
-        let Effects { start, raise, cancel, gone, wasted, is_short, next, calls, dropped } = effects;
-        for running in start {
-            self.start(running);
+    /// Releases the lock, and does what was left to do.
+    fn unlock(self: &Arc<SharedVersion>, locked: Locked<'_>) {
+        let Locked { map, start, effects, lacking_ahead } = locked;
+        let Effects { raise, cancel, removed, wasted_bytes, next, calls, cancelled } = effects;
+        let counts = &self.readers.counts;
+        let (lanes, before) = (map.lanes(), self.lanes.load(Ordering::Relaxed));
+        if lanes != before {
+            self.lanes.store(lanes, Ordering::Relaxed);
+            counts.lanes.fetch_add(lanes as u64, Ordering::Relaxed);
+            counts.lanes.fetch_sub(before as u64, Ordering::Relaxed);
         }
-        for running in raise {
-            running.turns.set_priority(Priority::Awaited);
+        self.segments.store(map.segments(), Ordering::Relaxed);
+        drop(map);
+        for transfer in start {
+            self.network.start(transfer);
         }
-        for running in cancel {
-            running.fail(Error::new(ErrorKind::Cancelled, "nobody reads it any more"));
+        for transfer in raise.iter().filter_map(|segment| segment.transfer()) {
+            transfer.turns.set_priority(Priority::Awaited);
         }
-        drop((gone, dropped));
-        self.counts().wasted_bytes.fetch_add(wasted, Ordering::Relaxed);
-        if is_short > 0 {
-            self.readers().make_room(is_short, true);
+        for transfer in cancel.iter().filter_map(|segment| segment.transfer()) {
+            transfer.fail(Error::new(ErrorKind::Cancelled, "nobody reads it any more"));
+        }
+        drop((raise, cancel, removed, cancelled));
+        counts.wasted_bytes.fetch_add(wasted_bytes, Ordering::Relaxed);
+        if lacking_ahead > 0 {
+            self.readers.make_room(lacking_ahead, true);
         }
         if let Some(next) = next {
-            self.ask_for_next(next);
+            self.begin_next(next);
         }
         for (done, result) in calls {
             let served = result.as_ref().map_or(0, Pieces::len) as u64;
-            self.counts().served_bytes.fetch_add(served, Ordering::Relaxed);
+            counts.served_bytes.fetch_add(served, Ordering::Relaxed);
             done(result);
         }
     }
 
-    /// Sends a transfer to the shard that has least to do.
-    fn start(&self, running: Arc<Running>) {
-        let post = self.gate.join_anywhere(crew(&running));
-        let (hold, shard) = (Hold::new(running), post.shard());
-        // A client that was closed drops it, and that is its end.
-        let _ = self.readers.shards.send(shard, Task::new(|shard| drive_segment(shard, hold, post)));
-    }
-
-    /// Asks which object comes next, which may take a while, and begins to read that. Without a thread nothing is lost.
-    fn ask_for_next(&self, next: Next) {
+    /// Finds the next object on a thread of its own, since that may take a while, and begins to fetch it. Without a thread
+    /// nothing is lost.
+    fn begin_next(&self, next: Next) {
         let readers = self.readers.clone();
-        let asks = move || {
+        let begins = move || {
             let Some(object) = next() else { return };
             let handle = readers.open(object, None);
             handle.version().begin();
             readers.keep(handle);
         };
-        let _ = std::thread::Builder::new().name("flatout-next".into()).spawn(asks);
+        let _ = std::thread::Builder::new().name("flatout-next".into()).spawn(begins);
     }
 
-    /// What may be asked for ahead now.
+    /// How much may be fetched ahead now, by a read of now.
     fn limits(&self) -> Limits {
-        let readers = self.readers();
-        let now_ms = readers.now_ms();
+        let now_ms = self.readers.now_ms();
         self.last_read_ms.store(now_ms, Ordering::Relaxed);
         self.flow.look(now_ms);
-        let segment_max = readers.segment_max;
-        let in_flight = (SEGMENTS_LANDED + u64::from(self.gate.limit())) * segment_max;
+        let segment_max = self.readers.segment_max;
+        let in_flight = (SEGMENTS_LANDED + u64::from(self.network.gate.limit())) * segment_max;
         let lane_segment_max = segment_max.min(self.flow.body_most());
-        Limits { window_max: readers.share(now_ms).min(in_flight), segment_max, lane_segment_max }
+        Limits { window_max: self.readers.share(now_ms).min(in_flight), segment_max, lane_segment_max }
     }
 
-    /// What comes from its origin.
-    pub(super) fn flow(&self) -> &Flow {
-        &self.flow
-    }
-
-    /// When it was read from last.
     pub(super) fn last_read_ms(&self) -> u64 {
         self.last_read_ms.load(Ordering::Relaxed)
     }
 
-    /// How many patterns are followed.
     pub(super) fn lanes(&self) -> usize {
         self.lanes.load(Ordering::Relaxed)
     }
@@ -335,24 +338,12 @@ impl SharedVersion {
     pub(super) fn holds_any(&self) -> bool {
         self.segments.load(Ordering::Relaxed) > 0
     }
-
-    pub(super) fn readers(&self) -> &Arc<Readers> {
-        &self.readers
-    }
-
-    pub(super) fn counts(&self) -> &Arc<Counts> {
-        &self.readers.counts
-    }
-
-    fn lock(&self) -> MutexGuard<'_, SegmentMap> {
-        self.map.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for SharedVersion {
     fn drop(&mut self) {
         let lanes = self.lanes.load(Ordering::Relaxed) as u64;
-        self.counts().lanes.fetch_sub(lanes, Ordering::Relaxed);
+        self.readers.counts.lanes.fetch_sub(lanes, Ordering::Relaxed);
         self.readers.forget(&self.key);
     }
 }
@@ -362,7 +353,7 @@ struct SegmentLanding {
     segment: Arc<Segment>,
     version: Arc<SharedVersion>,
     body: Body,
-    /// Its bytes are nobody's before all of them are there, and compared with what the origin states of them.
+    /// No byte may be read before all have landed and match the checksum that the origin states.
     is_whole: bool,
 }
 
@@ -378,26 +369,33 @@ impl SharedMemory for SegmentLanding {
         self.segment.place(at)
     }
 
-    /// Whoever waits for no more is answered.
+    /// Answers the reads that wait for no more than these bytes.
     fn on_landed(&self, bytes: u64) {
-        self.body.on_landed(bytes, || self.version.readers().now_ms());
-        if !self.is_whole && self.segment.on_landed(bytes) {
-            self.version.on_landed(&self.segment);
+        let SegmentLanding { segment, version, .. } = self;
+        self.body.on_landed(bytes, || version.readers.now_ms());
+        if !self.is_whole && segment.on_landed(bytes) {
+            version.change(|map, effects| map.on_landed(segment, Instant::now(), effects));
         }
     }
 
     fn on_end(&self, result: Result<(), Error>, fetched_bytes: u64) {
-        self.body.end(self.version.readers().now_ms());
+        let SegmentLanding { segment, version, .. } = self;
+        let readers = &version.readers;
+        self.body.end(readers.now_ms());
         if result.is_ok() {
-            self.segment.on_landed(self.segment.bytes());
+            segment.on_landed(segment.bytes());
         }
-        self.version.on_end(&self.segment, result, fetched_bytes);
+        readers.counts.fetched_bytes.fetch_add(fetched_bytes, Ordering::Relaxed);
+        version.change(|map, effects| map.on_end(segment, &result, Instant::now(), effects));
+        if segment.is_over_limit {
+            readers.on_over_limit_end();
+        }
     }
 }
 
 impl Drop for SegmentLanding {
-    /// Where it was never begun.
+    /// The transfer may never have begun.
     fn drop(&mut self) {
-        self.body.end(self.version.readers().now_ms());
+        self.body.end(self.version.readers.now_ms());
     }
 }
