@@ -1,7 +1,7 @@
 //! Where a segment's bytes come from: the network, by one transfer for each segment.
 //!
-//! Nothing else in `read/` knows of requests. A verified cache on disk would be a second source, and `Network::fetch` the
-//! method that both have: bring this range into that segment.
+//! Nothing else in `read/` knows of requests. A verified cache on disk would be a second source, and
+//! `Network::fetch` the method that both have: bring this range into that segment.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -71,8 +71,8 @@ impl Network {
         Arc::new(Running::of_version(requests.clone(), self.pinned.clone(), range, landing, resources))
     }
 
-    /// Sends a transfer to the least busy shard. If the client has been closed the transfer is dropped there, and that is
-    /// its end: call it without a lock.
+    /// Sends a transfer to the least busy shard. If the client has been closed the transfer is dropped there,
+    /// and that is its end: call it without a lock.
     pub(super) fn start(&self, transfer: Arc<Running>) {
         let post = self.gate.join_anywhere(crew(&transfer));
         let (hold, shard) = (Hold::new(transfer), post.shard());

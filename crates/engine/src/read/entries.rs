@@ -1,4 +1,5 @@
-//! The segments of a version in order, each with the reads that wait for it and with what of it has been read.
+//! The segments of a version in order, each with the reads that wait for it and with what of it has been
+//! read.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,30 +1,33 @@
-//! What an origin's link carries for readers, and how much may be on its way ahead of them. All that is on its way shares the link:
-//! on a thin one each body that nobody waits for yet takes from a read that waits. The time is an argument.
+//! How fast the link to an origin is for readers, and how much may be in flight before prefetch stops. All
+//! bodies share the link, so on a slow one each prefetched body delays a read that waits. Time is an
+//! argument.
 //!
-//! The rate is that of the time in which bytes came: neither a reader that pauses nor the wait for a first byte makes a link thin.
+//! The rate counts only time in which bytes came: neither a reader that pauses nor a late first byte makes a
+//! link slow.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bounds prefetch in flight to what the link carries in this time, which is the most that prefetch may delay a read. Where each connection is slow and it takes many, a body of the least size must come in less, or their number would not
-/// grow: 256 KiB at 88 KiB/s.
+/// Prefetch in flight is bounded to what the link carries in this time, which is the most that it may delay a
+/// read. Where each connection is slow, a body of the least size must come in less time, or their number
+/// would not grow: 256 KiB at 88 KiB/s.
 const AHEAD_MS: u64 = 3_000;
-/// But so much in any case.
+/// At least this much may be in flight.
 const AHEAD_LEAST: u64 = 1 << 20;
-/// Bodies that are on their way at once where the link is thin; they are no smaller than that.
+/// On a slow link this many bodies are in flight at once; none is smaller than the least.
 const BODIES: u64 = 16;
 const BODY_LEAST: u64 = 256 << 10;
-/// A rate is one over so much time at least.
+/// A rate is measured over this much time at least.
 const LOOK_MS: u64 = 250;
-/// After this time what was found before counts by half.
+/// After this time an earlier measurement counts by half.
 const HALVED_MS: f64 = 500.0;
 
-/// What comes from one origin, for all readers.
+/// The link to one origin, for all readers.
 pub(super) struct Flow {
-    /// Bytes of bodies that are on their way, with what of these has landed: as many as there are share the link.
+    /// Bytes of bodies in flight, landed or not.
     on_the_way: AtomicU64,
     landed: AtomicU64,
-    /// What may be on its way before nothing more is asked for ahead.
+    /// Prefetch stops when this much is in flight.
     bound: AtomicU64,
     is_flowing: AtomicBool,
     state: Mutex<State>,
@@ -32,20 +35,20 @@ pub(super) struct Flow {
 
 #[derive(Default)]
 struct State {
-    /// Bodies that are on their way.
+    /// Bodies in flight.
     bodies: u64,
-    /// Since when bytes come.
+    /// Since when bytes have been coming.
     since_ms: u64,
     /// For how long they came before that.
     flowed_ms: u64,
-    /// When it was looked last, in that time, and what had landed then.
+    /// When the rate was last measured, in that time, and how much had landed then.
     looked_ms: u64,
     looked_landed: u64,
     /// In bytes a second; 0 before anything is known.
     rate: f64,
 }
 
-/// A body on its way, until it has ended, however it does.
+/// A body in flight, until it ends in any way.
 pub(super) struct Body {
     flow: Arc<Flow>,
     bytes: u64,
@@ -66,19 +69,19 @@ impl Default for Flow {
 }
 
 impl Flow {
-    /// A body of so many bytes is asked for.
+    /// A body of `bytes` bytes has been requested.
     pub(super) fn expect(self: &Arc<Flow>, bytes: u64) -> Body {
         self.on_the_way.fetch_add(bytes, Ordering::Relaxed);
         self.lock().bodies += 1;
         Body { flow: self.clone(), bytes, landed: AtomicU64::new(0), has_ended: AtomicBool::new(false) }
     }
 
-    /// Whether so many bytes may be asked for ahead.
+    /// Whether `bytes` more bytes may be prefetched.
     pub(super) fn has_room(&self, bytes: u64) -> bool {
         self.on_the_way.load(Ordering::Relaxed).saturating_add(bytes) <= self.bound.load(Ordering::Relaxed)
     }
 
-    /// How long bodies should be, so that several share a thin link.
+    /// How long bodies may be, so that several share a slow link.
     pub(super) fn body_most(&self) -> u64 {
         (self.bound.load(Ordering::Relaxed) / BODIES).max(BODY_LEAST)
     }
@@ -88,9 +91,9 @@ impl Flow {
         self.landed.load(Ordering::Relaxed)
     }
 
-    /// Looks at what has come since it was looked last, where that is long enough ago.
+    /// Measures the rate anew, if the last time is long enough ago.
     pub(super) fn look(&self, now_ms: u64) {
-        // Nothing comes, or somebody looks already.
+        // Nothing comes, or another thread measures.
         if !self.is_flowing.load(Ordering::Relaxed) {
             return;
         }
@@ -164,8 +167,8 @@ mod tests {
     const KIB: u64 = 1 << 10;
     const MIB: u64 = 1 << 20;
 
-    /// Bodies of so many bytes, so many at once, over a link that carries so much in all, and through each of them; what may be
-    /// ahead after so many milliseconds.
+    /// Bodies of so many bytes, so many at once, over a link that carries so much in all, and through each of
+    /// them; what may be ahead after so many milliseconds.
     fn check(bytes: u64, at_once: u64, total_a_ms: u64, each_a_ms: u64, ms: u64) -> u64 {
         let flow = Arc::new(Flow::default());
         let mut bodies: Vec<(Body, u64)> = (0..at_once).map(|_| (flow.expect(bytes), 0)).collect();

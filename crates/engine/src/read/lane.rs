@@ -1,5 +1,5 @@
-//! A lane: one pattern in which an object is read, how far it has come, and what it reads next. Pure: no clock, no lock, no
-//! byte.
+//! A lane: one pattern in which an object is read, how far it has come, and what it reads next. Pure: no
+//! clock, no lock, no byte.
 //!
 //! ```text
 //!   forward:   ▓▓▓▓▓▓▓▓▓▓│░░░░░░░░░░░░┊          ▓ read  ░ asked for ahead
@@ -7,7 +7,8 @@
 //!   backward:            ┊░░░░░░░░│▓▓▓▓▓▓▓▓
 //!   strided:   ▓▓│    ░░      ░░┊     ·· step ··
 //! ```
-//! The window, how much is asked for ahead, doubles when a reader had to wait and halves when bytes go that nobody has read.
+//! The window, how much is asked for ahead, doubles when a reader had to wait and halves when bytes go that
+//! nobody has read.
 
 use std::ops::Range;
 
@@ -21,21 +22,23 @@ const MIB: u64 = 1 << 20;
 pub(super) const WINDOW_LEAST: u64 = 256 * KIB;
 /// Nor larger, whatever memory there is: what 100 Gbit/s carry in 80 ms.
 pub(super) const WINDOW_MOST: u64 = 1 << 30;
-/// The window of a lane that has come far, whether or not anybody had to wait: sixteen requests are on their way.
+/// The window of a lane that has come far, whether or not anybody had to wait: sixteen requests are on their
+/// way.
 const FLOOR: u64 = 16 * MIB;
 /// The window of who begins at an object's start: most who do go on.
 pub(super) const WINDOW_AT_START: u64 = 4 * MIB;
 /// A segment is no smaller where there are several in a window.
 const SEGMENT_LEAST: u64 = 256 * KIB;
-/// Longer where there are sixteen in a window: where each connection is slow, it is many that are fast, and from the start on.
+/// Longer where there are sixteen in a window: where each connection is slow, it is many that are fast, and
+/// from the start on.
 const SEGMENT_USUAL: u64 = MIB;
-/// So far from where a lane stands its reads may begin: the kernel asks from several threads, and for a fault from half a
-/// read-around before it.
+/// So far from where a lane stands its reads may begin: the kernel asks from several threads, and for a fault
+/// from half a read-around before it.
 const NEAR: u64 = 512 * KIB;
 /// So much of what has been read stays: read-around comes back to half of itself.
 const KEPT: u64 = 128 * KIB;
-/// What may stand behind what is read of a range that a format knows: a record of its length, or what makes the next one begin
-/// where it should.
+/// What may stand behind what is read of a range that a format knows: a record of its length, or what makes
+/// the next one begin where it should.
 const LITTLE: u64 = 4 * KIB;
 /// Elements of a strided lane that may be left out.
 const LEFT_OUT: i64 = 4;
@@ -59,7 +62,8 @@ pub(super) struct Lane {
     pub(super) pattern: Pattern,
     /// Where it began.
     pub(super) start: u64,
-    /// How far it has been read: the end of what has been, its start where it goes backward, the element where it strides.
+    /// How far it has been read: the end of what has been, its start where it goes backward, the element
+    /// where it strides.
     pub(super) reach: u64,
     /// As far has been asked for: an end, a start where it goes backward, the next element where it strides.
     asked: u64,
@@ -133,8 +137,8 @@ impl Lane {
         }
     }
 
-    /// How far from where it stands a read of so many bytes is its own: the farther, the longer it has been followed, so that a
-    /// short one does not take what is random.
+    /// How far from where it stands a read of so many bytes is its own: the farther, the longer it has been
+    /// followed, so that a short one does not take what is random.
     fn nearness(&self, bytes: u64) -> u64 {
         (self.run_bytes() / 4).clamp(bytes, NEAR.max(2 * bytes))
     }
@@ -184,7 +188,8 @@ impl Lane {
         self.reach.abs_diff(self.start)
     }
 
-    /// A reader had to wait: more is to be asked for ahead, but not more and more before much of it has been read.
+    /// A reader had to wait: more is to be asked for ahead, but not more and more before much of it has been
+    /// read.
     pub(super) fn on_wait(&mut self) {
         let way = self.reach.abs_diff(self.grown_at);
         let read = match self.pattern {
@@ -218,7 +223,8 @@ impl Lane {
         };
     }
 
-    /// How long its segments are, where no window is larger than `window_max` and no segment than `segment_max`.
+    /// How long its segments are, where no window is larger than `window_max` and no segment than
+    /// `segment_max`.
     fn segment_bytes(&self, window_max: u64, segment_max: u64) -> u64 {
         let window = self.window.min(window_max).max(WINDOW_LEAST);
         // A power of two, so that the memory of one serves the next.
@@ -231,7 +237,8 @@ impl Lane {
     pub(super) fn foreground(&self, gap: &Range<u64>, window_max: u64, segment_max: u64) -> Range<u64> {
         let bytes = self.segment_bytes(window_max, segment_max);
         match self.pattern {
-            // What has been asked for before and is gone, or never was: nobody says that what follows is missing, too.
+            // What has been asked for before and is gone, or never was: nobody says that what follows is
+            // missing, too.
             Pattern::Forward if gap.end < self.asked => gap.clone(),
             Pattern::Forward => {
                 let end = self.end.filter(|end| gap.end <= *end).unwrap_or(self.size);
@@ -246,7 +253,8 @@ impl Lane {
         }
     }
 
-    /// What to ask for next ahead of its readers; `None` where the window is full. A forward lane goes no further than `end`.
+    /// What to ask for next ahead of its readers; `None` where the window is full. A forward lane goes no
+    /// further than `end`.
     pub(super) fn ahead(&self, end: u64, window_max: u64, segment_max: u64) -> Option<Range<u64>> {
         let window = self.window.min(window_max);
         let bytes = self.segment_bytes(window_max, segment_max);
@@ -319,8 +327,8 @@ impl Lane {
     }
 }
 
-/// Where a segment of about `bytes` from `start` on ends: at a multiple of that, so that the next ones are of one length. A
-/// little that is left up to `most` is no segment of its own.
+/// Where a segment of about `bytes` from `start` on ends: at a multiple of that, so that the next ones are of
+/// one length. A little that is left up to `most` is no segment of its own.
 fn segment_end(start: u64, bytes: u64, most: u64) -> u64 {
     let end = start.saturating_add(bytes);
     let aligned = end / bytes * bytes;

@@ -1,8 +1,9 @@
 //! Which lane a read belongs to. Pure: no clock, no lock, no byte.
 //!
-//! A read that follows no lane is remembered as a *run* of its own. A run that goes on becomes a lane once it is longer than
-//! runs have been lately: random reads that happen to touch, or that the kernel has cut in two, are no pattern. Starts of
-//! runs that lie in equal steps become a strided lane. Random reads leave all lanes as they are.
+//! A read that follows no lane is remembered as a *run* of its own. A run that goes on becomes a lane once it
+//! is longer than runs have been lately: random reads that happen to touch, or that the kernel has cut in
+//! two, are no pattern. Starts of runs that lie in equal steps become a strided lane. Random reads leave all
+//! lanes as they are.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -149,7 +150,8 @@ impl Lanes {
         self.retired.push(retired.number);
     }
 
-    /// The pattern that this read is the next of, where it begins as many steps behind others as those behind one another.
+    /// The pattern that this read is the next of, where it begins as many steps behind others as those behind
+    /// one another.
     fn strided(&self, read: &Range<u64>) -> Option<(Pattern, u64)> {
         let begun = |at: i128| {
             let runs = self.runs.iter().find(|run| i128::from(run.start) == at).map(Run::bytes);
@@ -207,8 +209,8 @@ impl Lanes {
         self.lanes.iter_mut().find(|lane| lane.number == number)
     }
 
-    /// What a lane asks for next. Into what another has read already it does not go ahead of its readers: they have shared
-    /// the object out among them.
+    /// What a lane asks for next. Into what another has read already it does not go ahead of its readers:
+    /// they have shared the object out among them.
     fn ahead(&self, number: LaneId, window_max: u64, segment_max: u64) -> Option<Range<u64>> {
         let lane = self.lanes.iter().find(|lane| lane.number == number)?;
         let others = self.lanes.iter().filter(|other| other.pattern == Pattern::Forward);

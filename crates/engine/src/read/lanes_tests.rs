@@ -201,8 +201,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever is read: what is asked for ahead lies within the object, is not asked for without end, and what is asked
-    /// for so that a gap can be read has its beginning.
+    /// Whatever is read: what is asked for ahead lies within the object, is not asked for without end, and
+    /// what is asked for so that a gap can be read has its beginning.
     #[test]
     fn whatever_is_read_asking_ends(steps in prop::collection::vec(step(), 1..200)) {
         let mut asked = Asked::new();

@@ -1,9 +1,9 @@
-//! What the readers of a client share: which versions are read, the memory, the counts.
+//! What the readers of a client share: the versions that are read, their memory, their counts.
 //!
-//! All memory of theirs is one holder's on the client's account. What is fetched ahead is taken where there is room beside
-//! what somebody may come to wait for; what somebody waits for drops what nobody has read yet, of whoever was read longest
-//! ago. Where that is not enough either, one read at a time goes past the limit with exactly what it asked for, and the
-//! others wait for it: so there is always one that goes on, whoever holds how many answers.
+//! All their memory is one holder's on the client's account. Prefetch takes memory only while a reserve stays
+//! free for reads that wait. A read that waits takes the reserve too, then evicts segments of the version
+//! that was read longest ago. If there is still no memory, one read at a time exceeds the limit by exactly
+//! its own size, and the others queue. So one read always makes progress, however many answers callers hold.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -23,27 +23,28 @@ use crate::memory::lease::{Charge, Holder, Lease, addressable};
 use crate::shard::shards::{Shards, Task};
 use crate::shard::shared::Shared;
 
-/// Of what there is for reading, what is fetched ahead leaves this to what somebody waits for.
+/// Prefetch leaves this part of the memory for reads to those that wait: an eighth.
 const SHARE_OF_AWAITED: u64 = 8;
-/// So many segments fit into what there is at least, and none is larger: more of it brings no more speed.
+/// At least this many segments fit into the memory for reads, and none is longer than the most: that brings
+/// no more speed.
 const SEGMENTS_LEAST: u64 = 16;
 const SEGMENT_MOST: u64 = 8 << 20;
 const SEGMENT_LEAST: u64 = 256 << 10;
-/// An object that was not read from for so long yields what it has ahead to others that read ahead.
+/// A version that has not been read from for this long yields its segments to those that prefetch.
 const IDLE_MS: u64 = 2_000;
-/// How often it is looked how many share.
+/// How often the versions that share the memory are counted.
 const LOOK_EVERY_MS: u64 = 100;
 
-/// What reading has come to so far, of all objects of a client.
+/// Counts of all readers of a client so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReaderStats {
     /// Bytes that reads were answered with.
     pub served_bytes: u64,
-    /// Bytes of bodies received for them, and ahead of them.
+    /// Bytes of bodies received for them, prefetched ones too, counted when a body ends.
     pub fetched_bytes: u64,
-    /// The same with what has come of bodies that are on their way.
+    /// Bytes received, of bodies in flight too.
     pub received_bytes: u64,
-    /// Of those, bytes that were dropped before anybody read them.
+    /// Bytes of them that were dropped unread.
     pub wasted_bytes: u64,
     /// Reads that were answered at once.
     pub hits: u64,
@@ -67,18 +68,18 @@ impl Weight {
         Weight(charge)
     }
 
-    /// There are so many bytes now.
+    /// Sets how many bytes there are now.
     pub fn set(&mut self, bytes: u64) {
         self.0.set(bytes);
     }
 
-    /// Whether more is held than the limit, by whomever: what need not be kept should go.
+    /// Whether the client holds more than its limit: the caller should drop what it need not keep.
     pub fn is_over(&self) -> bool {
         self.0.is_over()
     }
 }
 
-/// Names a version, as far as what was told of it can: who knows it by another name reads it apart.
+/// Names a version by what the caller knows of it. Readers with another key do not share it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct VersionKey {
     location: String,
@@ -88,14 +89,14 @@ pub(super) struct VersionKey {
     validator: Validator,
 }
 
-/// What tells a version from others of its ETag and size.
+/// What tells a version from others with its ETag and size.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Validator {
-    /// Nothing has to: the ETag is a strong one.
+    /// Its ETag does, which is a strong one.
     StrongEtag,
-    /// When it was made, in seconds since 1970.
+    /// In seconds since 1970.
     LastModified(u64),
-    /// Nothing does: it is this reader's own, that of so many.
+    /// Nothing does: no other reader shares it. A number of its own.
     Own(u64),
 }
 
@@ -104,24 +105,24 @@ pub(crate) struct Readers {
     pub(super) shared: Arc<Shared>,
     pub(super) shards: Arc<Shards>,
     holder: Holder,
-    /// What there is for reading.
+    /// The memory for reads, in bytes.
     limit: u64,
     pub(super) segment_max: u64,
     begun: Instant,
     versions: Mutex<HashMap<VersionKey, Weak<SharedVersion>>>,
-    /// What comes from each origin: few.
+    /// The link to each origin; there are few.
     flows: Mutex<Vec<(Weak<Gate>, Arc<Flow>)>>,
-    /// What a lane may have ahead, and when that was looked at.
+    /// What a lane may prefetch, and when that was computed.
     share: AtomicU64,
     shared_at_ms: AtomicU64,
     queue: Mutex<MemoryQueue>,
-    /// How many reads there are in it, for whoever has no lock.
+    /// How many reads are in it, readable without its lock.
     queued: AtomicUsize,
-    /// A shard has been asked to look after them.
+    /// A shard has been sent a task that retries them.
     is_retry_scheduled: AtomicBool,
-    /// What is to be read next, until somebody does.
+    /// The object that will be read next, until a reader opens it.
     next: Mutex<NextObject>,
-    /// Counts versions that nothing tells from others.
+    /// Numbers the versions that nothing tells from others.
     own: AtomicU64,
     pub(super) counts: Arc<Counts>,
 }
@@ -130,15 +131,15 @@ pub(crate) struct Readers {
 #[derive(Default)]
 struct MemoryQueue {
     reads: VecDeque<(Arc<SharedVersion>, u64)>,
-    /// One is on its way past the limit.
+    /// A read that exceeds the limit is in flight.
     is_over_limit: bool,
-    /// Somebody looks after them.
+    /// A thread retries them.
     is_retrying: bool,
-    /// Memory may have come free since whoever does has looked.
+    /// Memory may have been freed since it last looked.
     is_news: bool,
 }
 
-/// An object that was begun before anybody has opened it.
+/// An object that was begun before a reader has opened it.
 #[derive(Default)]
 struct NextObject {
     handle: Option<Handle>,
@@ -169,7 +170,7 @@ impl Readers {
         }
     }
 
-    /// One more handle on a version.
+    /// A new handle on a version.
     pub(crate) fn open(self: &Arc<Readers>, object: Object, version_id: Option<Arc<str>>) -> Handle {
         let key = self.key(&object, version_id.clone());
         let fresh = Arc::new(SharedVersion::new(self, object, version_id, key.clone()));
@@ -178,7 +179,7 @@ impl Readers {
         let version = place.upgrade().unwrap_or_else(|| fresh.clone());
         *place = Arc::downgrade(&version);
         let handle = Handle::new(version);
-        // Before `fresh` goes, which looks here whether it was known.
+        // Before `fresh` is dropped, which takes this lock.
         drop(versions);
         self.on_opened(handle.version());
         handle
@@ -194,7 +195,7 @@ impl Readers {
         VersionKey { location: location.to_string(), version_id, size: *size, etag: etag.clone(), validator }
     }
 
-    /// What comes from the origin behind a gate.
+    /// The link to the origin of a gate.
     pub(super) fn flow(&self, gate: &Arc<Gate>) -> Arc<Flow> {
         let mut flows = self.flows.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, flow)) = flows.iter().find(|(known, _)| known.as_ptr() == Arc::as_ptr(gate)) {
@@ -205,7 +206,7 @@ impl Readers {
         flow
     }
 
-    /// Nobody reads that version any more.
+    /// The version has no reader any more.
     pub(super) fn forget(&self, key: &VersionKey) {
         let mut versions = self.lock();
         if versions.get(key).is_some_and(|version| version.strong_count() == 0) {
@@ -245,7 +246,7 @@ impl Readers {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// What one lane may have ahead, where all that are read from share alike.
+    /// How many bytes one lane may prefetch: the lanes that are in use share the memory alike.
     pub(super) fn share(&self, now_ms: u64) -> u64 {
         let looked_at = self.shared_at_ms.load(Ordering::Relaxed);
         if now_ms.saturating_sub(looked_at) >= LOOK_EVERY_MS
@@ -263,19 +264,19 @@ impl Readers {
         self.share.load(Ordering::Relaxed)
     }
 
-    /// Memory for what is fetched ahead, if there is room.
+    /// Memory for a segment that is prefetched, if there is room.
     pub(super) fn lease_ahead(&self, bytes: u64) -> Option<Lease> {
         let bytes = addressable(bytes).ok()?;
-        // Where the machine has none, nothing is read ahead.
+        // Without memory of the machine's nothing is prefetched.
         self.holder.lease_at_once(bytes, self.limit / SHARE_OF_AWAITED).ok().flatten()
     }
 
-    /// Memory for what somebody waits for, if there is room.
+    /// Memory for a segment that a read waits for, if there is room.
     pub(super) fn lease(&self, bytes: u64) -> Result<Option<Lease>, Error> {
         self.holder.lease_at_once(addressable(bytes)?, 0)
     }
 
-    /// The same past the limit, for one at a time.
+    /// Memory for a read that waits, beyond the limit; `None` while another read has such memory.
     pub(super) fn allocate_over_limit(&self, bytes: u64) -> Result<Option<Lease>, Error> {
         let bytes = addressable(bytes)?;
         let mut queue = self.lock_queue();
@@ -287,28 +288,28 @@ impl Readers {
         Ok(Some(lease))
     }
 
-    /// What went past the limit has landed, or will not.
+    /// The transfer into memory beyond the limit has ended.
     pub(super) fn on_over_limit_end(&self) {
         self.lock_queue().is_over_limit = false;
         self.retry_queued();
     }
 
-    /// A read waits for memory.
+    /// Queues a read until there is memory for it.
     pub(super) fn queue_for_memory(&self, version: Arc<SharedVersion>, read: u64) {
         self.lock_queue().reads.push_back((version, read));
         self.queued.fetch_add(1, Ordering::SeqCst);
-        // What it waits for may have come before it was there.
+        // Memory may have been freed before it was queued.
         self.retry_queued();
     }
 
-    /// A shard was asked to look after reads that wait for memory.
+    /// The task that `on_freed` has sent.
     pub(crate) fn on_retry_scheduled(&self) {
-        // Before looking: what comes free from now on calls again.
+        // Before the retry: memory that is freed from now on schedules another.
         self.is_retry_scheduled.store(false, Ordering::SeqCst);
         self.retry_queued();
     }
 
-    /// Memory may have become free: goes on with reads that wait for some, in the order of asking.
+    /// Retries queued reads in their order, as long as there is memory.
     fn retry_queued(&self) {
         if self.queued.load(Ordering::SeqCst) == 0 {
             return;
@@ -331,7 +332,8 @@ impl Readers {
                 true => self.queued.fetch_sub(1, Ordering::SeqCst),
                 false => {
                     queue.reads.push_front((version, read));
-                    // Whatever is past the limit ends, and comes here again; as does who lets go of memory.
+                    // The read beyond the limit retries when it ends, and so does a segment that frees its
+                    // memory.
                     if queue.is_over_limit && !queue.is_news {
                         return;
                     }
@@ -341,8 +343,8 @@ impl Readers {
         }
     }
 
-    /// Drops what nobody has read yet, or everybody, until `wanted` bytes are free: first of whoever was read longest ago. With
-    /// `idle_only` of those who are not read any more.
+    /// Evicts segments until `wanted` bytes are free, beginning with the version that was read longest ago;
+    /// with `idle_only`, of versions that are not being read.
     pub(super) fn make_room(&self, wanted: u64, idle_only: bool) {
         let now_ms = self.now_ms();
         let mut versions = self.all();
@@ -405,18 +407,18 @@ impl Readers {
 }
 
 impl OnFreed for Readers {
-    /// The memory of a segment is free. Whoever let go of it last may hold any lock, and waits for nothing: a shard looks
-    /// after reads that wait for memory.
+    /// A segment has freed its memory. The thread that dropped it may hold any lock, so a shard retries the
+    /// queued reads.
     fn on_freed(self: Arc<Readers>) {
         if self.queued.load(Ordering::SeqCst) == 0 || self.is_retry_scheduled.swap(true, Ordering::SeqCst) {
             return;
         }
         let readers = self.clone();
-        // A task of its own: it calls who reads, whose panic is not to end the shard.
+        // A task of its own: it calls the readers' functions, and a panic there must not end the shard.
         let retry = Task::new(|_| async move { readers.on_retry_scheduled() });
         if self.shards.send(0, retry).is_err() {
-            // The reads of a client that is closed end with their requests. Where it was a thread that could not be had, whoever
-            // frees memory next tries again.
+            // The reads of a closed client end with their transfers. If no thread could be started, the next
+            // segment that frees its memory tries again.
             self.is_retry_scheduled.store(false, Ordering::SeqCst);
         }
     }

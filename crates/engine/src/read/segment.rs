@@ -1,5 +1,5 @@
-//! A segment: one range of a version, on its way into memory of the client's pool or landed there, and the pieces of it that
-//! replies are made of.
+//! A segment: one range of a version, in memory of the client's pool, landed or in flight; and the pieces of
+//! segments that answer a read.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,19 +9,19 @@ use super::counts::Counts;
 use crate::memory::lease::Lease;
 use crate::transfer::Running;
 
-/// Nobody waits for any byte.
+/// No read waits.
 const NOBODY: u64 = u64::MAX;
 
-/// One range of a version. Its bytes land in order, and those that have landed stay as they are.
+/// One range of a version. Its bytes land in order, and landed bytes do not change.
 pub(crate) struct Segment {
     /// Within the object.
     pub(super) range: Range<u64>,
     memory: Lease,
     /// How many of its bytes have landed.
     landed: AtomicU64,
-    /// How many must have landed before anybody is to be told.
+    /// A read waits until this many have landed.
     wake_at: AtomicU64,
-    /// Its memory is past the limit.
+    /// Its memory is beyond the limit.
     pub(super) is_over_limit: bool,
     /// What brings its bytes.
     transfer: OnceLock<Weak<Running>>,
@@ -30,7 +30,7 @@ pub(crate) struct Segment {
     _freed: FreedSignal,
 }
 
-/// Hears when a segment has freed its memory.
+/// Called when a segment has freed its memory.
 pub(super) trait OnFreed: Send + Sync {
     fn on_freed(self: Arc<Self>);
 }
@@ -66,26 +66,26 @@ impl Segment {
         self.range.end - self.range.start
     }
 
-    /// How many of its bytes have landed, from its start on.
+    /// How many of its bytes have landed, from its start.
     pub(super) fn landed(&self) -> u64 {
         self.landed.load(Ordering::SeqCst)
     }
 
-    /// So many have; whether somebody waits for no more.
+    /// Its first `bytes` bytes have landed; whether a read waits for no more than these.
     pub(super) fn on_landed(&self, bytes: u64) -> bool {
-        // Both in one order with `wait_for`: either that sees these bytes, or we see who waits.
+        // In one order with `wait_for`: either it sees these bytes, or we see that a read waits.
         self.landed.store(bytes, Ordering::SeqCst);
         bytes >= self.wake_at.load(Ordering::SeqCst)
     }
 
-    /// Where the byte `at` of it lands, and those after it.
+    /// Where its byte `at` lands, and those after it.
     pub(super) fn place(&self, at: u64) -> *mut u8 {
         assert!(at <= self.bytes(), "a part of a segment lies within it");
         // SAFETY: the lease is as long as the segment at least, and `at` within that.
         unsafe { self.memory.as_ptr().add(at as usize) }
     }
 
-    /// Somebody is to be told when so many bytes have landed, or nobody any more; how many have.
+    /// A read waits until `bytes` bytes have landed, or none waits any more. Returns how many have landed.
     pub(super) fn wait_for(&self, bytes: Option<u64>) -> u64 {
         self.wake_at.store(bytes.unwrap_or(NOBODY), Ordering::SeqCst);
         self.landed()
@@ -106,7 +106,7 @@ impl Drop for FreedSignal {
     }
 }
 
-/// A piece of what was asked for, where it landed.
+/// Bytes of one segment.
 #[derive(Clone)]
 struct Piece {
     segment: Arc<Segment>,
@@ -114,8 +114,8 @@ struct Piece {
     bytes: usize,
 }
 
-/// The bytes of a read, where they landed: one slice or several, in order. They stay as long as this lives, and so does
-/// their memory: hold it no longer than it takes to hand them on.
+/// The bytes of a read, where they landed: one slice or several, in order. Their memory is kept as long as
+/// this lives: hold it no longer than it takes to pass the bytes on.
 #[derive(Clone, Default)]
 pub struct Pieces {
     pieces: Vec<Piece>,
@@ -133,12 +133,12 @@ impl Pieces {
         self.bytes
     }
 
-    /// Whether there is none: what was asked for lies behind the end.
+    /// Whether there is none: the read lies beyond the object's end.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// Adds `range` of the object as far as it lies in that segment.
+    /// Adds the bytes of `range` that lie in this segment.
     pub(super) fn push(&mut self, segment: &Arc<Segment>, range: &Range<u64>) {
         let start = range.start.max(segment.range.start);
         let end = range.end.min(segment.range.end);
@@ -158,7 +158,8 @@ impl Piece {
     fn bytes(&self) -> &[u8] {
         let there = self.segment.landed() as usize;
         assert!(self.start + self.bytes <= there, "only what has landed is handed out");
-        // SAFETY: within the lease, and landed: nobody writes to these bytes again, and the lease lives as long as `self`.
+        // SAFETY: within the lease, and landed: nobody writes to these bytes again, and the lease lives as
+        // long as `self`.
         unsafe { std::slice::from_raw_parts(self.segment.memory.as_ptr().add(self.start), self.bytes) }
     }
 }

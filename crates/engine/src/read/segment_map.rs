@@ -1,5 +1,6 @@
-//! What is known of one version: its segments, landed or on their way, its lanes, and the reads that wait. Pure: no clock,
-//! no lock, no network. It says what to fetch next (`Fetch`), and leaves in `Effects` what has to be done without the lock.
+//! What is known of one version: its segments, landed or on their way, its lanes, and the reads that wait.
+//! Pure: no clock, no lock, no network. It says what to fetch next (`Fetch`), and leaves in `Effects` what
+//! has to be done without the lock.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -22,13 +23,14 @@ pub(super) type Next = Box<dyn FnOnce() -> Option<Object> + Send>;
 
 /// Objects up to this size are fetched whole: a second request would take longer than the rest of the first.
 const WHOLE_MOST: u64 = 1 << 20;
-/// A read that reaches this close to the end of a larger object looks for a table of contents, as zip and parquet have one there.
+/// A read that reaches this close to the end of a larger object looks for a table of contents, as zip and
+/// parquet have one there.
 const TAIL_BEGINS: u64 = 64 << 10;
 /// It fetches this much of the end.
 const TAIL_BYTES: u64 = 256 << 10;
 
-/// A shorter wait is no reason for a larger window: the bytes come as fast as they can, and more requests would only share
-/// the same link.
+/// A shorter wait is no reason for a larger window: the bytes come as fast as they can, and more requests
+/// would only share the same link.
 const LONG_WAIT: Duration = Duration::from_millis(2);
 
 /// How much may be fetched ahead now.
@@ -156,8 +158,8 @@ impl SegmentMap {
         self.last_read
     }
 
-    /// The next range to fetch for a waiting read; `None` when all of its bytes have landed or are on their way.
-    /// Where memory is short, `is_exact` asks for no more than the read needs.
+    /// The next range to fetch for a waiting read; `None` when all of its bytes have landed or are on their
+    /// way. Where memory is short, `is_exact` asks for no more than the read needs.
     pub(super) fn next_missing(&mut self, read: u64, is_exact: bool, limits: &Limits) -> Option<Fetch> {
         let wait = self.waiting.get(&read)?;
         let gap = self.entries.gaps(&wait.range).into_iter().next()?;
@@ -188,7 +190,8 @@ impl SegmentMap {
         Some(Fetch { range: start..end, lane, is_whole: false, is_ahead: false })
     }
 
-    /// The table of contents, if the gap lies in it and it has not been fetched yet: all of it will be read, in many small reads.
+    /// The table of contents, if the gap lies in it and it has not been fetched yet: all of it will be read,
+    /// in many small reads.
     fn table_around(&self, gap: &Range<u64>, limits: &Limits) -> Option<Range<u64>> {
         let table = self.hints.table.as_ref()?;
         let is_new = gap.end > table.start && gap.start >= self.had_table;
@@ -197,8 +200,8 @@ impl SegmentMap {
         is_new.then_some(start..table.end)
     }
 
-    /// The next range to fetch ahead for a lane; `None` when its window is full. When it has come to the object's end, the
-    /// next object may begin.
+    /// The next range to fetch ahead for a lane; `None` when its window is full. When it has come to the
+    /// object's end, the next object may begin.
     pub(super) fn next_ahead(
         &mut self,
         number: LaneId,
@@ -239,7 +242,8 @@ impl SegmentMap {
         self.entries.insert(Entry { segment, is_ahead, lane, waits, read });
     }
 
-    /// All that a read waits for has landed or is on its way: it is answered when the last of it has landed. Returns its lane.
+    /// All that a read waits for has landed or is on its way: it is answered when the last of it has landed.
+    /// Returns its lane.
     pub(super) fn on_requested(&mut self, read: u64, now: Instant, effects: &mut Effects) -> Option<LaneId> {
         let wait = self.waiting.get_mut(&read)?;
         let (range, lane) = (wait.range.clone(), wait.lane);
@@ -373,8 +377,9 @@ impl SegmentMap {
         effects.removed.push(entry.segment);
     }
 
-    /// Drops segments for which no read waits until `wanted` bytes are free: what has been read first, then what is farthest
-    /// ahead. Returns how many bytes that freed; memory of a segment on its way is free only when its transfer has stopped.
+    /// Drops segments for which no read waits until `wanted` bytes are free: what has been read first, then
+    /// what is farthest ahead. Returns how many bytes that freed; memory of a segment on its way is free only
+    /// when its transfer has stopped.
     pub(super) fn make_room(&mut self, wanted: u64, effects: &mut Effects) -> u64 {
         // A read that waits for memory does not lose the bytes that it has.
         let is_wanted = |range: &Range<u64>| {

@@ -1,4 +1,5 @@
-//! The map alone, without an engine: what it fetches, whom it answers, what it drops; by tables, and against a model.
+//! The map alone, without an engine: what it fetches, whom it answers, what it drops; by tables, and against
+//! a model.
 
 #![allow(clippy::single_range_in_vec_init)] // Lists of segments, some of one.
 
@@ -404,8 +405,8 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// The reference: every segment with its pages, every read with the bytes that it needs of which segments. No tree, no
-/// lanes, no counting down.
+/// The reference: every segment with its pages, every read with the bytes that it needs of which segments. No
+/// tree, no lanes, no counting down.
 #[derive(Default)]
 struct Model {
     segments: Vec<ModelSegment>,
@@ -572,7 +573,8 @@ impl Pair {
         }
     }
 
-    /// Takes over what has left the map: nothing that a read waits for, and nothing is cancelled that has landed.
+    /// Takes over what has left the map: nothing that a read waits for, and nothing is cancelled that has
+    /// landed.
     fn note_removed(&mut self) {
         let effects = &mut self.version.effects;
         let (removed, cancel) = (std::mem::take(&mut effects.removed), std::mem::take(&mut effects.cancel));
@@ -619,7 +621,8 @@ impl Pair {
         self.version.end(which, is_ok);
     }
 
-    /// After each event: the reads whose bytes have all landed have been answered, with the object's bytes, and no others.
+    /// After each event: the reads whose bytes have all landed have been answered, with the object's bytes,
+    /// and no others.
     fn check(&mut self) {
         let waiting = std::mem::take(&mut self.model.reads);
         for read in waiting {

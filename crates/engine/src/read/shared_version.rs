@@ -1,5 +1,5 @@
-//! One version of an object, shared by its readers: it asks the map what to fetch, takes memory, starts transfers, and
-//! answers reads.
+//! One version of an object, shared by its readers: it asks the map what to fetch, takes memory, starts
+//! transfers, and answers reads.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -146,7 +146,8 @@ impl SharedVersion {
         false
     }
 
-    /// Fetches what a read waits for, and what its lane reads next. Returns how many bytes of memory it lacked.
+    /// Fetches what a read waits for, and what its lane reads next. Returns how many bytes of memory it
+    /// lacked.
     fn fetch_missing(
         self: &Arc<SharedVersion>,
         locked: &mut Locked<'_>,
@@ -303,8 +304,8 @@ impl SharedVersion {
         }
     }
 
-    /// Finds the next object on a thread of its own, since that may take a while, and begins to fetch it. Without a thread
-    /// nothing is lost.
+    /// Finds the next object on a thread of its own, since that may take a while, and begins to fetch it.
+    /// Without a thread nothing is lost.
     fn begin_next(&self, next: Next) {
         let readers = self.readers.clone();
         let begins = move || {

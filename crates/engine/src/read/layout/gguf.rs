@@ -1,10 +1,10 @@
-//! GGUF, versions 2 and 3, little-endian: `GGUF`, the version, how many tensors and how many pairs of metadata there are; the
-//! pairs, a key and a value each, that may be an array, of arrays too; of each tensor its name, shape, type and where it
-//! begins, counted from where the header ends, filled up to `general.alignment`
-//! (<https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>).
+//! GGUF, versions 2 and 3, little-endian: `GGUF`, the version, how many tensors and how many pairs of
+//! metadata there are; the pairs, a key and a value each, that may be an array, of arrays too; of each tensor
+//! its name, shape, type and where it begins, counted from where the header ends, filled up to
+//! `general.alignment` (<https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>).
 //!
-//! The header of a model with a large vocabulary has 8 MB, more than a lane keeps of what it has left behind: it is walked as it
-//! is read, a few bytes at a time, and only where tensors begin is kept.
+//! The header of a model with a large vocabulary has 8 MB, more than a lane keeps of what it has left behind:
+//! it is walked as it is read, a few bytes at a time, and only where tensors begin is kept.
 
 use std::ops::Range;
 
@@ -212,7 +212,8 @@ impl Gguf {
         Some(())
     }
 
-    /// A value is over: the next element of its array, or the next pair. Arrays that are walked are of strings or arrays.
+    /// A value is over: the next element of its array, or the next pair. Arrays that are walked are of
+    /// strings or arrays.
     fn next_value(&mut self) -> Option<()> {
         while let Some((kind, left)) = self.arrays.last_mut() {
             if *left > 0 {

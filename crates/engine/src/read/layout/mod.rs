@@ -1,8 +1,10 @@
-//! What a format says of an object: ranges that are read as a whole once they are begun. Hints and no more: whatever they say,
-//! a lane that follows one goes no further ahead than others do, and not beyond the range; a table is fetched so once. Pure.
+//! What a format says of an object: ranges that are read as a whole once they are begun. Hints and no more:
+//! whatever they say, a lane that follows one goes no further ahead than others do, and not beyond the range;
+//! a table is fetched so once. Pure.
 //!
-//! A format is told by the object's name, and looks at what is read anyway: nothing is fetched for its sake. What comes next
-//! in a numbered series is no matter of bytes; the names say that, and who has them (`Reader::set_next`).
+//! A format is told by the object's name, and looks at what is read anyway: nothing is fetched for its sake.
+//! What comes next in a numbered series is no matter of bytes; the names say that, and who has them
+//! (`Reader::set_next`).
 
 mod gguf;
 mod parser;
@@ -20,12 +22,14 @@ const TABLE_MOST: u64 = 64 << 20;
 /// A longer header, or table, is not looked at: it takes a while, and nothing is lost.
 const PARSED_MOST: u64 = 4 << 20;
 
-/// One format. Its bytes are anybody's: it never fails, takes no memory because of a number in them, and gives up early.
+/// One format. Its bytes are anybody's: it never fails, takes no memory because of a number in them, and
+/// gives up early.
 pub(super) trait Format: Send {
     /// The range that it has to see first, of an object of `size` bytes.
     fn begin(&self, size: u64) -> Range<u64>;
 
-    /// Sees bytes of an object of `size` bytes: all that it needed, from its start on, and perhaps some that follow.
+    /// Sees bytes of an object of `size` bytes: all that it needed, from its start on, and perhaps some that
+    /// follow.
     fn parse(&mut self, bytes: &[u8], size: u64) -> Step;
 }
 

@@ -42,7 +42,8 @@ impl LayoutParser {
         })
     }
 
-    /// The range that must be there, and how far to show what follows; `None` where this read says nothing of it.
+    /// The range that must be there, and how far to show what follows; `None` where this read says nothing of
+    /// it.
     pub(in crate::read) fn wants(&self, read: &Range<u64>) -> Option<(Range<u64>, u64)> {
         let is_near = read.end > self.needs.start && read.start <= self.needs.start.saturating_add(NEAR);
         is_near.then(|| {
@@ -50,7 +51,8 @@ impl LayoutParser {
         })
     }
 
-    /// Shows what was wanted, where it was there, and adds what that says to `found`. Whether that is all there is to know.
+    /// Shows what was wanted, where it was there, and adds what that says to `found`. Whether that is all
+    /// there is to know.
     pub(in crate::read) fn parse(&mut self, bytes: Option<&[u8]>, found: &mut Hints) -> bool {
         let Some(bytes) = bytes.filter(|bytes| bytes.len() as u64 >= self.needs.end - self.needs.start)
         else {

@@ -1,9 +1,10 @@
-//! Formats with a table of contents at their end. The last bytes say how long it is: it is fetched in one go then, not
-//! by so many reads as the kernel makes of it. That of a zip says where its members are, each of which is read as a whole.
+//! Formats with a table of contents at their end. The last bytes say how long it is: it is fetched in one go
+//! then, not by so many reads as the kernel makes of it. That of a zip says where its members are, each of
+//! which is read as a whole.
 //!
-//! parquet: `... metadata, its length in four bytes, PAR1` (<https://parquet.apache.org/docs/file-format/>). zip: the central
-//! directory, in large ones a record of it and where that is, and its end, which a comment may follow
-//! (<https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT>, 4.3.12 to 4.3.16).
+//! parquet: `... metadata, its length in four bytes, PAR1` (<https://parquet.apache.org/docs/file-format/>).
+//! zip: the central directory, in large ones a record of it and where that is, and its end, which a comment
+//! may follow (<https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT>, 4.3.12 to 4.3.16).
 
 use std::ops::Range;
 
@@ -86,7 +87,8 @@ impl Zip {
         }
     }
 
-    /// The directory has so many bytes, up to `end`, and says that it begins `at`: something may stand before the archive.
+    /// The directory has so many bytes, up to `end`, and says that it begins `at`: something may stand before
+    /// the archive.
     fn directory(&mut self, end: u64, bytes: Option<u64>, at: Option<u64>, size: u64) -> Step {
         let Some(table) = table(end, bytes) else { return Step::nothing() };
         if table.end - table.start > PARSED_MOST {
@@ -101,7 +103,8 @@ impl Zip {
 /// An entry of the central directory without its name, its extra fields and its comment.
 const ENTRY: usize = 46;
 
-/// Where members lie, by a central directory: each goes to the next, and the last one to that. Places count from `base`.
+/// Where members lie, by a central directory: each goes to the next, and the last one to that. Places count
+/// from `base`.
 fn members(directory: &[u8], base: u64, size: u64) -> Extents {
     let mut starts = Vec::new();
     let mut rest = directory;

@@ -8,7 +8,8 @@ use super::*;
 
 const MIB: u64 = 1 << 20;
 
-/// What is found of a file whose bytes are there up to each of `ends`, one after the other, and all in the end.
+/// What is found of a file whose bytes are there up to each of `ends`, one after the other, and all in the
+/// end.
 fn study(name: &str, size: u64, there: impl Fn(Range<u64>) -> Vec<u8>, ends: &[u64]) -> Option<Hints> {
     let (mut study, mut found) = (LayoutParser::of(name, size)?, Hints::default());
     for end in ends.iter().copied().chain([size]) {
@@ -195,7 +196,8 @@ fn tables_are_where_the_tail_says() {
     }
 }
 
-/// An entry of a central directory; a large one has what does not fit into its own fields behind another field.
+/// An entry of a central directory; a large one has what does not fit into its own fields behind another
+/// field.
 fn zip_entry(at: u64, is_large: bool) -> Vec<u8> {
     let mut entry = vec![0; 46];
     entry[..4].copy_from_slice(b"PK\x01\x02");
@@ -215,7 +217,8 @@ fn zip_entry(at: u64, is_large: bool) -> Vec<u8> {
     [&entry, name.as_slice(), &fields, b"any"].concat()
 }
 
-/// The last bytes of an archive of `size` bytes, in front of which stand `before` others: the directory and its end.
+/// The last bytes of an archive of `size` bytes, in front of which stand `before` others: the directory and
+/// its end.
 fn zip_tail(starts: &[u64], is_large: bool, size: u64, before: u64) -> Vec<u8> {
     let directory = starts.iter().flat_map(|at| zip_entry(*at, is_large)).collect::<Vec<_>>();
     let bytes = directory.len() as u64;
