@@ -9,9 +9,11 @@ use super::lane::LaneId;
 use super::ranges_read::RangesRead;
 use super::segment::{Pieces, Segment};
 
-/// Segments by where they start; they do not overlap.
+/// Segments that do not overlap.
 #[derive(Default)]
-pub(super) struct Entries(BTreeMap<u64, Entry>);
+pub(super) struct Entries {
+    pub(super) by_start: BTreeMap<u64, Entry>,
+}
 
 /// A segment in the map.
 pub(super) struct Entry {
@@ -25,51 +27,21 @@ pub(super) struct Entry {
 }
 
 impl Entries {
-    pub(super) fn count(&self) -> usize {
-        self.0.len()
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub(super) fn all(&self) -> impl Iterator<Item = &Entry> {
-        self.0.values()
-    }
-
-    pub(super) fn insert(&mut self, entry: Entry) {
-        let range = entry.segment.range.clone();
-        debug_assert!(self.overlapping(&range).next().is_none(), "segments do not overlap");
-        self.0.insert(range.start, entry);
-    }
-
-    pub(super) fn remove(&mut self, start: u64) -> Option<Entry> {
-        self.0.remove(&start)
-    }
-
-    pub(super) fn get(&self, start: u64) -> Option<&Entry> {
-        self.0.get(&start)
-    }
-
-    pub(super) fn get_mut(&mut self, start: u64) -> Option<&mut Entry> {
-        self.0.get_mut(&start)
-    }
-
     /// Where the segments that overlap a range start.
     fn starts(&self, range: &Range<u64>) -> Range<u64> {
-        let before = self.0.range(..range.start).next_back();
+        let before = self.by_start.range(..range.start).next_back();
         let reaches = before.filter(|(_, entry)| entry.segment.range.end > range.start);
         let first = reaches.map_or(range.start, |(start, _)| *start);
         first..range.end.max(first)
     }
 
     pub(super) fn overlapping(&self, range: &Range<u64>) -> impl Iterator<Item = &Entry> {
-        self.0.range(self.starts(range)).map(|(_, entry)| entry)
+        self.by_start.range(self.starts(range)).map(|(_, entry)| entry)
     }
 
     pub(super) fn overlapping_mut(&mut self, range: &Range<u64>) -> impl Iterator<Item = &mut Entry> {
         let starts = self.starts(range);
-        self.0.range_mut(starts).map(|(_, entry)| entry)
+        self.by_start.range_mut(starts).map(|(_, entry)| entry)
     }
 
     /// The parts of a range that no segment covers, landed or not.
@@ -90,8 +62,9 @@ impl Entries {
 
     /// The free space around a gap: from the end of the segment before it to the start of the one after it.
     pub(super) fn space_around(&self, gap: &Range<u64>, size: u64) -> Range<u64> {
-        let before = self.0.range(..gap.start).next_back().map_or(0, |(_, entry)| entry.segment.range.end);
-        let after = self.0.range(gap.start..).next().map_or(size, |(start, _)| *start);
+        let before =
+            self.by_start.range(..gap.start).next_back().map_or(0, |(_, entry)| entry.segment.range.end);
+        let after = self.by_start.range(gap.start..).next().map_or(size, |(start, _)| *start);
         before..after
     }
 

@@ -167,8 +167,8 @@ mod tests {
     const KIB: u64 = 1 << 10;
     const MIB: u64 = 1 << 20;
 
-    /// Bodies of so many bytes, so many at once, over a link that carries so much in all, and through each of
-    /// them; what may be ahead after so many milliseconds.
+    /// `at_once` bodies of `bytes` bytes each, for `ms` milliseconds, over a link with a total and a limit
+    /// for each; how much may be in flight in the end.
     fn check(bytes: u64, at_once: u64, total_a_ms: u64, each_a_ms: u64, ms: u64) -> u64 {
         let flow = Arc::new(Flow::default());
         let mut bodies: Vec<(Body, u64)> = (0..at_once).map(|_| (flow.expect(bytes), 0)).collect();

@@ -37,7 +37,7 @@ pub struct Reader(pub(crate) Arc<Handle>);
 impl Reader {
     /// The version that is read.
     pub fn object(&self) -> &Object {
-        &self.0.version().object
+        &self.0.version.object
     }
 
     /// Reads `bytes` bytes from `at`, or fewer at the object's end.
@@ -55,7 +55,7 @@ impl Reader {
         bytes: usize,
         done: impl FnOnce(Result<Pieces, Error>) + Send + 'static,
     ) -> Reading {
-        let version = self.0.version();
+        let version = &self.0.version;
         let wait = version.read(at, bytes, done);
         Reading(wait.map(|wait| (version.clone(), wait)))
     }
@@ -63,7 +63,7 @@ impl Reader {
     /// Sets a function that finds the next object of a series. It is called once, on a thread of its own,
     /// when all of this object has been requested.
     pub fn set_next(&self, next: impl FnOnce() -> Option<Object> + Send + 'static) {
-        self.0.version().set_next(Box::new(next));
+        self.0.version.set_next(Box::new(next));
     }
 }
 

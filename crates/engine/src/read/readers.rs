@@ -181,7 +181,7 @@ impl Readers {
         let handle = Handle::new(version);
         // Before `fresh` is dropped, which takes this lock.
         drop(versions);
-        self.on_opened(handle.version());
+        self.on_opened(&handle.version);
         handle
     }
 
@@ -227,7 +227,7 @@ impl Readers {
 
     /// A reader has opened it, and keeps it from now on.
     fn on_opened(&self, version: &Arc<SharedVersion>) {
-        let is_it = |handle: &mut Handle| Arc::ptr_eq(handle.version(), version);
+        let is_it = |handle: &mut Handle| Arc::ptr_eq(&handle.version, version);
         let handle = self.lock_next().handle.take_if(is_it);
         drop(handle);
     }

@@ -1,6 +1,6 @@
-//! What is known of one version: its segments, landed or on their way, its lanes, and the reads that wait.
-//! Pure: no clock, no lock, no network. It says what to fetch next (`Fetch`), and leaves in `Effects` what
-//! has to be done without the lock.
+//! What is known of one version: its segments, landed or in flight, its lanes, and the reads that wait. Pure:
+//! no clock, no lock, no network. It says what to fetch next (`Fetch`), and leaves in `Effects` what to do
+//! once the lock is released.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -58,7 +58,7 @@ pub(super) struct Fetch {
 pub(super) struct Effects {
     /// Segments that were fetched ahead, and that a read waits for now.
     pub(super) raise: Vec<Arc<Segment>>,
-    /// Segments that nobody needs, on their way still.
+    /// Segments in flight that nothing needs any more.
     pub(super) cancel: Vec<Arc<Segment>>,
     /// Segments that have left the map: their memory is freed with the last piece of them.
     pub(super) removed: Vec<Arc<Segment>>,
@@ -126,12 +126,9 @@ impl SegmentMap {
         }
     }
 
-    pub(super) fn lanes(&self) -> usize {
-        self.lanes.count()
-    }
-
-    pub(super) fn segments(&self) -> usize {
-        self.entries.count()
+    /// How many lanes and segments there are.
+    pub(super) fn counts(&self) -> (usize, usize) {
+        (self.lanes.count(), self.entries.by_start.len())
     }
 
     /// A read: the lane that it belongs to, and its bytes if all of them have landed.
@@ -169,7 +166,7 @@ impl SegmentMap {
             return Some(Fetch { range: exact, lane, is_whole: false, is_ahead: false });
         }
         let is_small = self.size <= WHOLE_MOST.min(limits.segment_max);
-        if is_small && self.entries.is_empty() && (gap.start == 0 || !self.had_whole) {
+        if is_small && self.entries.by_start.is_empty() && (gap.start == 0 || !self.had_whole) {
             self.had_whole = true;
             return Some(Fetch { range: 0..self.size, lane: None, is_whole: true, is_ahead: false });
         }
@@ -221,7 +218,7 @@ impl SegmentMap {
 
     /// Begins before the first read: the whole if the object is small, else a lane from its start.
     pub(super) fn begin(&mut self, limits: &Limits) -> (Option<Fetch>, Option<LaneId>) {
-        if !self.entries.is_empty() || self.lanes.count() > 0 || self.size == 0 {
+        if !self.entries.by_start.is_empty() || self.lanes.count() > 0 || self.size == 0 {
             return (None, None);
         }
         if self.size <= WHOLE_MOST.min(limits.segment_max) {
@@ -239,7 +236,8 @@ impl SegmentMap {
             lane.on_asked(&range);
         }
         let (waits, read) = (Vec::new(), RangesRead::default());
-        self.entries.insert(Entry { segment, is_ahead, lane, waits, read });
+        debug_assert!(self.entries.overlapping(&range).next().is_none(), "segments do not overlap");
+        self.entries.by_start.insert(range.start, Entry { segment, is_ahead, lane, waits, read });
     }
 
     /// All that a read waits for has landed or is on its way: it is answered when the last of it has landed.
@@ -272,7 +270,7 @@ impl SegmentMap {
 
     /// Answers the reads that wait for no more than what has landed of the segment at `start`.
     fn wake(&mut self, start: u64, now: Instant, effects: &mut Effects) {
-        let Some(entry) = self.entries.get_mut(start) else { return };
+        let Some(entry) = self.entries.by_start.get_mut(&start) else { return };
         let mut satisfied = Vec::new();
         loop {
             let least = entry.waits.iter().map(|(need, _)| *need).min();
@@ -308,7 +306,7 @@ impl SegmentMap {
         effects.calls.push((wait.done, Err(error)));
     }
 
-    /// A range has been read. Segments that nobody will read again are removed.
+    /// A range has been read. Segments that will not be read again are removed.
     fn on_answered(&mut self, range: &Range<u64>, effects: &mut Effects) {
         if self.layout.is_some() {
             self.parse_layout(range);
@@ -345,7 +343,7 @@ impl SegmentMap {
 
     /// Drops what a lane has left behind, and what belongs to lanes that ended.
     fn drop_behind(&mut self, lane: Option<LaneId>, effects: &mut Effects) {
-        let ended = self.lanes.take_retired();
+        let ended = std::mem::take(&mut self.lanes.retired);
         let lane = lane.and_then(|lane| self.lanes.get(lane)).cloned();
         self.drop_where(effects, |entry| {
             let Some(number) = entry.lane else { return false };
@@ -360,7 +358,8 @@ impl SegmentMap {
 
     /// Drops those of the segments for which no read waits.
     fn drop_where(&mut self, effects: &mut Effects, is_droppable: impl Fn(&Entry) -> bool) {
-        let droppable = self.entries.all().filter(|entry| entry.waits.is_empty() && is_droppable(entry));
+        let droppable =
+            self.entries.by_start.values().filter(|entry| entry.waits.is_empty() && is_droppable(entry));
         let starts: Vec<u64> = droppable.map(|entry| entry.segment.range.start).collect();
         for start in starts {
             self.remove(start, effects);
@@ -369,7 +368,7 @@ impl SegmentMap {
 
     /// Takes a segment out of the map; if it is on its way, it is cancelled.
     fn remove(&mut self, start: u64, effects: &mut Effects) {
-        let Some(entry) = self.entries.remove(start) else { return };
+        let Some(entry) = self.entries.by_start.remove(&start) else { return };
         effects.wasted_bytes += entry.unread_bytes();
         if entry.segment.landed() < entry.segment.bytes() {
             effects.cancel.push(entry.segment.clone());
@@ -386,7 +385,7 @@ impl SegmentMap {
             self.waiting.values().any(|wait| wait.range.start < range.end && range.start < wait.range.end)
         };
         let mut droppable: Vec<(bool, u64, u64)> = Vec::new();
-        for entry in self.entries.all() {
+        for entry in self.entries.by_start.values() {
             let range = &entry.segment.range;
             if entry.waits.is_empty() && !is_wanted(range) {
                 let lane = entry.lane.and_then(|lane| self.lanes.get(lane));
@@ -400,7 +399,7 @@ impl SegmentMap {
             if freed >= wanted {
                 break;
             }
-            let Some(entry) = self.entries.get(start) else { continue };
+            let Some(entry) = self.entries.by_start.get(&start) else { continue };
             if entry.segment.landed() == entry.segment.bytes() {
                 freed += entry.segment.bytes();
             }
@@ -434,7 +433,7 @@ impl SegmentMap {
         }
         let start = segment.range.start;
         let Err(error) = result else { return self.wake(start, now, effects) };
-        let Some(entry) = self.entries.remove(start) else { return };
+        let Some(entry) = self.entries.by_start.remove(&start) else { return };
         if let Some(lane) = entry.lane.and_then(|lane| self.lanes.get(lane)) {
             lane.on_failed(&segment.range);
         }
@@ -475,7 +474,10 @@ impl SegmentMap {
 
     /// Whether the segment is in the map: another may have taken its range since.
     fn holds(&self, segment: &Arc<Segment>) -> bool {
-        self.entries.get(segment.range.start).is_some_and(|entry| Arc::ptr_eq(&entry.segment, segment))
+        self.entries
+            .by_start
+            .get(&segment.range.start)
+            .is_some_and(|entry| Arc::ptr_eq(&entry.segment, segment))
     }
 }
 

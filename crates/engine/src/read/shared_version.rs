@@ -36,22 +36,20 @@ pub(crate) struct SharedVersion {
 }
 
 /// Held by each reader of a version.
-pub(crate) struct Handle(Arc<SharedVersion>);
+pub(crate) struct Handle {
+    pub(super) version: Arc<SharedVersion>,
+}
 
 impl Handle {
     pub(super) fn new(version: Arc<SharedVersion>) -> Handle {
         version.change(|map, _| map.handles += 1);
-        Handle(version)
-    }
-
-    pub(super) fn version(&self) -> &Arc<SharedVersion> {
-        &self.0
+        Handle { version }
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.0.change(SegmentMap::leave);
+        self.version.change(SegmentMap::leave);
     }
 }
 
@@ -272,13 +270,13 @@ impl SharedVersion {
         let Locked { map, start, effects, lacking_ahead } = locked;
         let Effects { raise, cancel, removed, wasted_bytes, next, calls, cancelled } = effects;
         let counts = &self.readers.counts;
-        let (lanes, before) = (map.lanes(), self.lanes.load(Ordering::Relaxed));
+        let ((lanes, segments), before) = (map.counts(), self.lanes.load(Ordering::Relaxed));
         if lanes != before {
             self.lanes.store(lanes, Ordering::Relaxed);
             counts.lanes.fetch_add(lanes as u64, Ordering::Relaxed);
             counts.lanes.fetch_sub(before as u64, Ordering::Relaxed);
         }
-        self.segments.store(map.segments(), Ordering::Relaxed);
+        self.segments.store(segments, Ordering::Relaxed);
         drop(map);
         for transfer in start {
             self.network.start(transfer);
@@ -311,7 +309,7 @@ impl SharedVersion {
         let begins = move || {
             let Some(object) = next() else { return };
             let handle = readers.open(object, None);
-            handle.version().begin();
+            handle.version.begin();
             readers.keep(handle);
         };
         let _ = std::thread::Builder::new().name("flatout-next".into()).spawn(begins);

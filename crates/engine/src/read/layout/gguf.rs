@@ -12,7 +12,7 @@ use super::{Extents, Format, Hints, Step, from, u32_at, u64_at};
 
 /// A longer header is not walked.
 const HEADER_MOST: u64 = 16 << 20;
-/// Nor are more tensors counted,
+/// No more tensors are counted,
 const TENSORS_MOST: usize = 1 << 16;
 /// more arrays in one another,
 const NESTED_MOST: usize = 4;
@@ -50,7 +50,7 @@ enum Item {
     First,
     /// The length of a key.
     KeyLength,
-    /// A key that is as long as the one that we look for.
+    /// A key as long as `general.alignment`.
     Key,
     /// The type of a value.
     Type,
@@ -63,9 +63,9 @@ enum Item {
     NameLength,
     /// How many dimensions a tensor has.
     Dimensions,
-    /// So many of them, the tensor's type, and where it begins.
+    /// This many dimensions, the tensor's type, and where it begins.
     Tensor(u32),
-    /// Nothing: the header is over.
+    /// The header is over.
     End,
 }
 

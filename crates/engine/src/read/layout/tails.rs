@@ -1,10 +1,10 @@
-//! Formats with a table of contents at their end. The last bytes say how long it is: it is fetched in one go
-//! then, not by so many reads as the kernel makes of it. That of a zip says where its members are, each of
-//! which is read as a whole.
+//! Formats with a table of contents at their end. The last bytes say how long the table is, so it is fetched
+//! at once, and not by the many reads that the kernel makes of it. The table of a zip says where its members
+//! are; each is an extent.
 //!
 //! parquet: `... metadata, its length in four bytes, PAR1` (<https://parquet.apache.org/docs/file-format/>).
-//! zip: the central directory, in large ones a record of it and where that is, and its end, which a comment
-//! may follow (<https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT>, 4.3.12 to 4.3.16).
+//! zip: the central directory; in large ones a record of it, and where that record is; the end record, which
+//! a comment may follow (<https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT>, 4.3.12 to 4.3.16).
 
 use std::ops::Range;
 
@@ -37,7 +37,7 @@ impl Format for Parquet {
     }
 }
 
-/// What is looked at next.
+/// What is parsed next.
 #[derive(Default)]
 pub(super) enum Zip {
     #[default]
@@ -87,8 +87,8 @@ impl Zip {
         }
     }
 
-    /// The directory has so many bytes, up to `end`, and says that it begins `at`: something may stand before
-    /// the archive.
+    /// The directory has `bytes` bytes, up to `end`, and says that it begins at `at`: something may stand
+    /// before the archive.
     fn directory(&mut self, end: u64, bytes: Option<u64>, at: Option<u64>, size: u64) -> Step {
         let Some(table) = table(end, bytes) else { return Step::nothing() };
         if table.end - table.start > PARSED_MOST {
@@ -117,7 +117,7 @@ fn members(directory: &[u8], base: u64, size: u64) -> Extents {
     }
     starts.sort_unstable();
     let ends = starts.iter().copied().skip(1).chain([u64::MAX]);
-    // What stands there is the directory, which nobody reads with a member.
+    // The directory stands there, which is not read with a member.
     let most = size.saturating_sub(directory.len() as u64);
     Extents::new(starts.iter().zip(ends).map(|(start, end)| *start..end.min(most)), size)
 }
@@ -141,7 +141,7 @@ fn member(entry: &[u8], fields: &[u8]) -> Option<u64> {
     }
 }
 
-/// The table of so many bytes that goes up to `end`.
+/// The table of `bytes` bytes that ends at `end`.
 fn table(end: u64, bytes: Option<u64>) -> Option<Range<u64>> {
     let bytes = bytes.filter(|bytes| *bytes <= TABLE_MOST)?;
     Some(end.checked_sub(bytes)?..end)

@@ -29,7 +29,7 @@ fn study(name: &str, size: u64, there: impl Fn(Range<u64>) -> Vec<u8>, ends: &[u
     None
 }
 
-/// The same of bytes that are followed by zeroes.
+/// What is found of a file that has these bytes, then zeroes.
 fn of_head(name: &str, head: &[u8], size: u64, ends: &[u64]) -> Option<Hints> {
     let there = |range: Range<u64>| {
         let [from, to] = [range.start, range.end].map(|at| (at as usize).min(head.len()));
@@ -40,7 +40,7 @@ fn of_head(name: &str, head: &[u8], size: u64, ends: &[u64]) -> Option<Hints> {
     study(name, size, there, ends)
 }
 
-/// The same of bytes that zeroes come before.
+/// The table found of a file that has zeroes, then these bytes.
 fn of_tail(name: &str, tail: &[u8], size: u64) -> Option<Range<u64>> {
     let byte = |at: u64| (at + tail.len() as u64).checked_sub(size).map_or(0, |at| tail[at as usize]);
     study(name, size, |range| range.map(byte).collect(), &[]).and_then(|found| found.table)
