@@ -10,10 +10,10 @@
 mod backing;
 mod counts;
 mod entries;
-mod flow;
 mod lane;
 mod lanes;
 mod layout;
+mod link;
 mod ranges_read;
 mod readers;
 mod segment;

@@ -13,7 +13,7 @@ use std::time::Instant;
 use flatout_wire::head::strong;
 
 use super::counts::Counts;
-use super::flow::Flow;
+use super::link::Link;
 use super::segment::OnFreed;
 use super::shared_version::{Handle, SharedVersion};
 use crate::base::error::Error;
@@ -33,7 +33,7 @@ const SEGMENT_LEAST: u64 = 256 << 10;
 /// A version that has not been read from for this long yields its segments to those that prefetch.
 const IDLE_MS: u64 = 2_000;
 /// How often the versions that share the memory are counted.
-const LOOK_EVERY_MS: u64 = 100;
+const COUNT_EVERY_MS: u64 = 100;
 
 /// Counts of all readers of a client so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,7 +111,7 @@ pub(crate) struct Readers {
     begun: Instant,
     versions: Mutex<HashMap<VersionKey, Weak<SharedVersion>>>,
     /// The link to each origin; there are few.
-    flows: Mutex<Vec<(Weak<Gate>, Arc<Flow>)>>,
+    links: Mutex<Vec<(Weak<Gate>, Arc<Link>)>>,
     /// What a lane may prefetch, and when that was computed.
     share: AtomicU64,
     shared_at_ms: AtomicU64,
@@ -136,7 +136,7 @@ struct MemoryQueue {
     /// A thread retries them.
     is_retrying: bool,
     /// Memory may have been freed since it last looked.
-    is_news: bool,
+    was_freed: bool,
 }
 
 /// An object that was begun before a reader has opened it.
@@ -158,7 +158,7 @@ impl Readers {
             segment_max: segment.clamp(SEGMENT_LEAST, SEGMENT_MOST),
             begun: Instant::now(),
             versions: Mutex::default(),
-            flows: Mutex::default(),
+            links: Mutex::default(),
             share: AtomicU64::new(limit),
             shared_at_ms: AtomicU64::new(0),
             queue: Mutex::default(),
@@ -196,14 +196,14 @@ impl Readers {
     }
 
     /// The link to the origin of a gate.
-    pub(super) fn flow(&self, gate: &Arc<Gate>) -> Arc<Flow> {
-        let mut flows = self.flows.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, flow)) = flows.iter().find(|(known, _)| known.as_ptr() == Arc::as_ptr(gate)) {
-            return flow.clone();
+    pub(super) fn link(&self, gate: &Arc<Gate>) -> Arc<Link> {
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, link)) = links.iter().find(|(known, _)| known.as_ptr() == Arc::as_ptr(gate)) {
+            return link.clone();
         }
-        let flow = Arc::<Flow>::default();
-        flows.push((Arc::downgrade(gate), flow.clone()));
-        flow
+        let link = Arc::<Link>::default();
+        links.push((Arc::downgrade(gate), link.clone()));
+        link
     }
 
     /// The version has no reader any more.
@@ -248,11 +248,11 @@ impl Readers {
 
     /// How many bytes one lane may prefetch: the lanes that are in use share the memory alike.
     pub(super) fn share(&self, now_ms: u64) -> u64 {
-        let looked_at = self.shared_at_ms.load(Ordering::Relaxed);
-        if now_ms.saturating_sub(looked_at) >= LOOK_EVERY_MS
+        let counted_at = self.shared_at_ms.load(Ordering::Relaxed);
+        if now_ms.saturating_sub(counted_at) >= COUNT_EVERY_MS
             && self
                 .shared_at_ms
-                .compare_exchange(looked_at, now_ms, Ordering::Relaxed, Ordering::Relaxed)
+                .compare_exchange(counted_at, now_ms, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
         {
             let busy = |version: &Arc<SharedVersion>| now_ms.saturating_sub(version.last_read_ms()) < IDLE_MS;
@@ -318,11 +318,11 @@ impl Readers {
             let (version, read) = {
                 let mut queue = self.lock_queue();
                 if queue.is_retrying {
-                    queue.is_news = true;
+                    queue.was_freed = true;
                     return;
                 }
                 let Some(first) = queue.reads.pop_front() else { return };
-                (queue.is_retrying, queue.is_news) = (true, false);
+                (queue.is_retrying, queue.was_freed) = (true, false);
                 first
             };
             let goes_on = version.retry(read);
@@ -334,7 +334,7 @@ impl Readers {
                     queue.reads.push_front((version, read));
                     // The read beyond the limit retries when it ends, and so does a segment that frees its
                     // memory.
-                    if queue.is_over_limit && !queue.is_news {
+                    if queue.is_over_limit && !queue.was_freed {
                         return;
                     }
                     continue;
@@ -367,7 +367,7 @@ impl Readers {
 
     pub(crate) fn stats(&self) -> ReaderStats {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let flows = self.flows.lock().unwrap_or_else(PoisonError::into_inner);
+        let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         let Counts {
             served_bytes,
             fetched_bytes,
@@ -382,7 +382,7 @@ impl Readers {
         ReaderStats {
             served_bytes: of(served_bytes),
             fetched_bytes: of(fetched_bytes),
-            received_bytes: flows.iter().map(|(_, flow)| flow.landed()).sum(),
+            received_bytes: links.iter().map(|(_, link)| link.landed()).sum(),
             wasted_bytes: of(wasted_bytes),
             hits: of(hits),
             waits: of(waits),

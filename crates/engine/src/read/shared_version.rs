@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::backing::Network;
-use super::flow::{Body, Flow};
 use super::lane::LaneId;
+use super::link::{Body, Link};
 use super::readers::{Readers, VersionKey};
 use super::segment::{Pieces, Segment};
 use super::segment_map::{Effects, Fetch, Limits, Next, SegmentMap};
@@ -27,7 +27,7 @@ pub(crate) struct SharedVersion {
     key: VersionKey,
     readers: Arc<Readers>,
     network: Network,
-    flow: Arc<Flow>,
+    link: Arc<Link>,
     last_read_ms: AtomicU64,
     /// How many lanes and segments the map has, readable without its lock.
     lanes: AtomicUsize,
@@ -83,7 +83,7 @@ impl SharedVersion {
         let network = Network::new(&readers.shared, &readers.shards, &object, &version_id);
         SharedVersion {
             readers: readers.clone(),
-            flow: readers.flow(&network.gate),
+            link: readers.link(&network.gate),
             network,
             last_read_ms: AtomicU64::new(readers.now_ms()),
             lanes: AtomicUsize::new(0),
@@ -192,7 +192,7 @@ impl SharedVersion {
     fn try_ahead(self: &Arc<SharedVersion>, locked: &mut Locked<'_>, fetch: Fetch) -> bool {
         let bytes = fetch.bytes();
         // The next read tries again, when some of what is in flight has landed.
-        if !self.flow.has_room(bytes) {
+        if !self.link.has_room(bytes) {
             return false;
         }
         let Some(memory) = self.readers.lease_ahead(bytes) else {
@@ -215,7 +215,7 @@ impl SharedVersion {
         let (counts, readers) = (&self.readers.counts, Arc::downgrade(&self.readers));
         counts.whole.fetch_add(u64::from(is_whole), Ordering::Relaxed);
         let segment = Segment::new(range.clone(), memory, is_over_limit, counts.clone(), readers);
-        let (segment, body) = (Arc::new(segment), self.flow.expect(fetch.bytes()));
+        let (segment, body) = (Arc::new(segment), self.link.expect(fetch.bytes()));
         let priority = if is_ahead { Priority::Ahead } else { Priority::Awaited };
         let landing =
             Box::new(SegmentLanding { segment: segment.clone(), version: self.clone(), body, is_whole });
@@ -319,10 +319,10 @@ impl SharedVersion {
     fn limits(&self) -> Limits {
         let now_ms = self.readers.now_ms();
         self.last_read_ms.store(now_ms, Ordering::Relaxed);
-        self.flow.look(now_ms);
+        self.link.measure(now_ms);
         let segment_max = self.readers.segment_max;
         let in_flight = (SEGMENTS_LANDED + u64::from(self.network.gate.limit())) * segment_max;
-        let lane_segment_max = segment_max.min(self.flow.body_most());
+        let lane_segment_max = segment_max.min(self.link.body_most());
         Limits { window_max: self.readers.share(now_ms).min(in_flight), segment_max, lane_segment_max }
     }
 
