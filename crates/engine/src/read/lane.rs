@@ -1,43 +1,45 @@
-//! A lane: one pattern in which an object is read, how far it has come, and what it reads next. Pure: no clock, no lock, no
-//! byte.
+//! A lane: one pattern in which an object is read, how far it has come, and what it reads next. Pure: no
+//! clock, no lock, no byte.
 //!
 //! ```text
-//!   forward:   ▓▓▓▓▓▓▓▓▓▓│░░░░░░░░░░░░┊          ▓ read  ░ asked for ahead
+//!   forward:   ▓▓▓▓▓▓▓▓▓▓│░░░░░░░░░░░░┊          ▓ read  ░ prefetched
 //!                        reach        asked
 //!   backward:            ┊░░░░░░░░│▓▓▓▓▓▓▓▓
 //!   strided:   ▓▓│    ░░      ░░┊     ·· step ··
 //! ```
-//! The window, how much is asked for ahead, doubles when a reader had to wait and halves when bytes go that nobody has read.
+//! The window is how much is prefetched. It doubles when a read had to wait, and halves when bytes are
+//! dropped unread.
 
 use std::ops::Range;
 
 /// Names a lane within its object.
-pub(super) type Number = u64;
+pub(super) type LaneId = u64;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// A window is no smaller.
+/// The smallest window.
 pub(super) const WINDOW_LEAST: u64 = 256 * KIB;
-/// Nor larger, whatever memory there is: what 100 Gbit/s carry in 80 ms.
+/// The largest window, whatever memory there is: what 100 Gbit/s carry in 80 ms.
 pub(super) const WINDOW_MOST: u64 = 1 << 30;
-/// The window of a lane that has come far, whether or not anybody had to wait: sixteen requests are on their way.
+/// A lane that has come this far has at least such a window, whether or not its reads wait: sixteen requests
+/// are in flight.
 const FLOOR: u64 = 16 * MIB;
-/// The window of who begins at an object's start: most who do go on.
+/// The first window of a lane from an object's start: most such readers go on.
 pub(super) const WINDOW_AT_START: u64 = 4 * MIB;
-/// A segment is no smaller where there are several in a window.
+/// The shortest segment, if a window has several.
 const SEGMENT_LEAST: u64 = 256 * KIB;
-/// Longer where there are sixteen in a window: where each connection is slow, it is many that are fast, and from the start on.
+/// Segments are longer only if sixteen such fit into the window: where each connection is slow, many are
+/// fast, and from the start.
 const SEGMENT_USUAL: u64 = MIB;
-/// So far from where a lane stands its reads may begin: the kernel asks from several threads, and for a fault from half a
-/// read-around before it.
+/// How far from a lane's reach its reads may begin: the kernel asks from several threads, and for a fault
+/// from half a read-around before it.
 const NEAR: u64 = 512 * KIB;
-/// So much of what has been read stays: read-around comes back to half of itself.
+/// How much of what has been read is kept: read-around goes back by half of itself.
 const KEPT: u64 = 128 * KIB;
-/// What may stand behind what is read of a range that a format knows: a record of its length, or what makes the next one begin
-/// where it should.
+/// What a format may put behind the part of an extent that is read: a record of its length, or padding.
 const LITTLE: u64 = 4 * KIB;
-/// Elements of a strided lane that may be left out.
+/// How many elements in a row a strided lane may skip.
 const LEFT_OUT: i64 = 4;
 
 /// How the next read follows from the last.
@@ -55,30 +57,30 @@ pub(super) enum Pattern {
 /// One pattern in which an object is read.
 #[derive(Clone, Debug)]
 pub(super) struct Lane {
-    pub(super) number: Number,
+    pub(super) number: LaneId,
     pub(super) pattern: Pattern,
     /// Where it began.
     pub(super) start: u64,
-    /// How far it has been read: the end of what has been, its start where it goes backward, the element where it strides.
+    /// How far it has been read: an end; a start if it goes backward; the current element if it is strided.
     pub(super) reach: u64,
-    /// As far has been asked for: an end, a start where it goes backward, the next element where it strides.
+    /// How far it has requested: an end; a start if it goes backward; the next element if it is strided.
     asked: u64,
     window: u64,
-    /// Where it stood when the window grew last.
+    /// Its reach when the window last grew.
     grown_at: u64,
-    /// A lane that has come far has such a window in any case.
+    /// The smallest window that it comes to as it goes on.
     floor: u64,
-    /// Which read of its object was its last.
+    /// The number of its last read, counted over all reads of the object.
     pub(super) last_read: u64,
     /// The size of the object.
     size: u64,
-    /// Where what it reads ends, as far as the object's format says that; it may go on all the same.
+    /// Where its reads will end, by the object's format. It may go on all the same.
     end: Option<u64>,
 }
 
 impl Lane {
-    /// A lane that has read `begun`. Of a strided one that is the latest element.
-    pub(super) fn new(number: Number, pattern: Pattern, begun: &Range<u64>, window: u64, size: u64) -> Lane {
+    /// A lane that has read `begun`; if strided, that is its latest element.
+    pub(super) fn new(number: LaneId, pattern: Pattern, begun: &Range<u64>, window: u64, size: u64) -> Lane {
         let (start, reach, asked) = match pattern {
             Pattern::Forward => (begun.start, begun.end, begun.end),
             Pattern::Backward => (begun.end, begun.start, begun.start),
@@ -102,17 +104,18 @@ impl Lane {
         }
     }
 
-    /// It will read as far as `end`, by the object's format.
+    /// By the object's format it will read as far as `end`.
     pub(super) fn end_at(&mut self, end: u64) {
         self.end = Some(end);
     }
 
-    /// It has come where it was to end, by the object's format, but for a little that a format may put there.
+    /// Whether it has read all that it will by the object's format, but for a little that a format may put
+    /// there.
     pub(super) fn is_at_its_end(&self) -> bool {
         self.end.is_some_and(|end| self.reach + LITTLE >= end)
     }
 
-    /// How far `read` is from what comes next; `None` where it is none of this lane's.
+    /// How far `read` is from the lane's reach; `None` if it is not one of its reads.
     pub(super) fn distance(&self, read: &Range<u64>) -> Option<u64> {
         let bytes = read.end - read.start;
         match self.pattern {
@@ -133,17 +136,17 @@ impl Lane {
         }
     }
 
-    /// How far from where it stands a read of so many bytes is its own: the farther, the longer it has been followed, so that a
-    /// short one does not take what is random.
+    /// How far from its reach a read of `bytes` bytes may begin. The longer the lane, the farther, so that a
+    /// short one takes no random reads.
     fn nearness(&self, bytes: u64) -> u64 {
         (self.run_bytes() / 4).clamp(bytes, NEAR.max(2 * bytes))
     }
 
-    /// How many elements behind the one that is read `at` lies, and how far within that one.
+    /// How many elements after the current one `at` lies, and how far into that element.
     fn element_of(&self, at: u64) -> Option<(i64, u64)> {
         let Pattern::Strided { step, bytes } = self.pattern else { return None };
         let away = i64::try_from(i128::from(at) - i128::from(self.reach)).ok()?;
-        // An element extends upward whichever way the lane goes.
+        // An element extends upward, whichever way the lane goes.
         let elements = match step > 0 {
             true => away.div_euclid(step),
             false => -away.div_euclid(-step),
@@ -152,13 +155,13 @@ impl Lane {
         (within < bytes).then_some((elements, within))
     }
 
-    /// Goes on by `read`, which is one of its own.
+    /// `read`, one of its own, moves it on.
     pub(super) fn on_read(&mut self, read: &Range<u64>) {
         match self.pattern {
             Pattern::Forward => {
                 self.reach = self.reach.max(read.end);
                 self.asked = self.asked.max(self.reach);
-                // It goes on all the same.
+                // It goes on beyond that end.
                 self.end = self.end.filter(|end| self.reach <= *end);
                 self.window = self.window.max(self.floor.min(self.run_bytes()));
             }
@@ -179,12 +182,12 @@ impl Lane {
         }
     }
 
-    /// How much has been read since it began.
+    /// How far it has come since it began.
     pub(super) fn run_bytes(&self) -> u64 {
         self.reach.abs_diff(self.start)
     }
 
-    /// A reader had to wait: more is to be asked for ahead, but not more and more before much of it has been read.
+    /// A read had to wait: the window doubles, unless little has been read since it last did.
     pub(super) fn on_wait(&mut self) {
         let way = self.reach.abs_diff(self.grown_at);
         let read = match self.pattern {
@@ -197,14 +200,14 @@ impl Lane {
         }
     }
 
-    /// Bytes that were fetched ahead are gone, and nobody has read them.
+    /// Prefetched bytes were dropped unread.
     pub(super) fn on_evicted(&mut self, range: &Range<u64>) {
         self.window = (self.window / 2).max(WINDOW_LEAST);
         self.floor = self.floor.min(self.window);
         self.on_missing(range);
     }
 
-    /// What was asked for ahead could not be had.
+    /// The transfer of a segment failed.
     pub(super) fn on_failed(&mut self, range: &Range<u64>) {
         self.window = WINDOW_LEAST;
         self.on_missing(range);
@@ -218,20 +221,20 @@ impl Lane {
         };
     }
 
-    /// How long its segments are, where no window is larger than `window_max` and no segment than `segment_max`.
+    /// The length of its segments, within these limits.
     fn segment_bytes(&self, window_max: u64, segment_max: u64) -> u64 {
         let window = self.window.min(window_max).max(WINDOW_LEAST);
-        // A power of two, so that the memory of one serves the next.
+        // A power of two, so that the memory of one segment serves the next.
         let quarter = 1 << (window / 4).max(1).ilog2();
         let bytes = quarter.min(SEGMENT_USUAL).max(quarter / 4);
         bytes.clamp(SEGMENT_LEAST, segment_max.max(SEGMENT_LEAST))
     }
 
-    /// What to ask for so that the missing `gap` can be read: that, and what follows in one go.
+    /// What to fetch so that the missing `gap` can be read: the gap, and what follows in the same segment.
     pub(super) fn foreground(&self, gap: &Range<u64>, window_max: u64, segment_max: u64) -> Range<u64> {
         let bytes = self.segment_bytes(window_max, segment_max);
         match self.pattern {
-            // What has been asked for before and is gone, or never was: nobody says that what follows is missing, too.
+            // It was requested before, and dropped or skipped: what follows may be there.
             Pattern::Forward if gap.end < self.asked => gap.clone(),
             Pattern::Forward => {
                 let end = self.end.filter(|end| gap.end <= *end).unwrap_or(self.size);
@@ -246,7 +249,7 @@ impl Lane {
         }
     }
 
-    /// What to ask for next ahead of its readers; `None` where the window is full. A forward lane goes no further than `end`.
+    /// What to prefetch next; `None` if the window is full. A forward lane goes no further than `end`.
     pub(super) fn ahead(&self, end: u64, window_max: u64, segment_max: u64) -> Option<Range<u64>> {
         let window = self.window.min(window_max);
         let bytes = self.segment_bytes(window_max, segment_max);
@@ -264,7 +267,7 @@ impl Lane {
             }
             Pattern::Strided { step, bytes } => {
                 let elements = self.asked.abs_diff(self.reach) / step.unsigned_abs();
-                // Two are worth asking for whatever the window is.
+                // Two are worth it, whatever the window is.
                 let has_room = elements <= 2 || elements * bytes < window;
                 let is_there = self.asked < self.size && (step > 0) == (self.asked > self.reach);
                 (has_room && is_there && elements > 0 && window_max >= bytes)
@@ -273,13 +276,13 @@ impl Lane {
         }
     }
 
-    /// Of what is missing of what it reads next, in order, what it comes to first.
+    /// Which of these gaps, in order, it reads first.
     pub(super) fn first_of(&self, gaps: Vec<Range<u64>>) -> Option<Range<u64>> {
         let mut gaps = gaps.into_iter();
         if self.pattern == Pattern::Backward { gaps.next_back() } else { gaps.next() }
     }
 
-    /// So much has been asked for, or was there already.
+    /// This range has been requested, or was there already.
     pub(super) fn on_asked(&mut self, range: &Range<u64>) {
         match self.pattern {
             Pattern::Forward => self.asked = self.asked.max(range.end),
@@ -287,14 +290,14 @@ impl Lane {
             Pattern::Strided { step, bytes } => {
                 let end = self.asked.saturating_add(bytes).min(self.size);
                 if range.start <= self.asked && range.end >= end {
-                    // Below the first element there is none: as if the one before were asked for again.
+                    // Before the object's start there is no element: nothing is left to request.
                     self.asked = self.asked.checked_add_signed(step).unwrap_or(self.reach);
                 }
             }
         }
     }
 
-    /// Whether a segment lies so far behind that nobody will come back to it.
+    /// Whether a segment is so far behind that no read will come back to it.
     pub(super) fn has_passed(&self, range: &Range<u64>) -> bool {
         match self.pattern {
             Pattern::Forward => range.end + NEAR <= self.reach,
@@ -304,7 +307,7 @@ impl Lane {
         }
     }
 
-    /// Whether a segment lies behind where it stands, if only just.
+    /// Whether a segment is behind its reach, if only just.
     pub(super) fn is_behind(&self, range: &Range<u64>) -> bool {
         match self.pattern {
             Pattern::Forward => range.end + KEPT <= self.reach || self.reach >= self.size,
@@ -313,14 +316,14 @@ impl Lane {
         }
     }
 
-    /// Whether all that it will read has been asked for.
+    /// Whether it has requested all of the object that it will read.
     pub(super) fn is_asked_to_the_end(&self) -> bool {
         self.pattern == Pattern::Forward && self.asked >= self.size
     }
 }
 
-/// Where a segment of about `bytes` from `start` on ends: at a multiple of that, so that the next ones are of one length. A
-/// little that is left up to `most` is no segment of its own.
+/// Where a segment from `start` ends: at a multiple of `bytes`, so that the next ones have one length. A
+/// short rest up to `most` belongs to it.
 fn segment_end(start: u64, bytes: u64, most: u64) -> u64 {
     let end = start.saturating_add(bytes);
     let aligned = end / bytes * bytes;

@@ -1,33 +1,33 @@
 //! Which lane a read belongs to. Pure: no clock, no lock, no byte.
 //!
-//! A read that follows no lane is remembered as a *run* of its own. A run that goes on becomes a lane once it is longer than
-//! runs have been lately: random reads that happen to touch, or that the kernel has cut in two, are no pattern. Starts of
-//! runs that lie in equal steps become a strided lane. Random reads leave all lanes as they are.
+//! A read that belongs to no lane begins or continues a *run*. A run becomes a lane once it is longer than
+//! recent runs have been: random reads that happen to touch, or that the kernel has split in two, are no
+//! pattern. Runs that start in equal steps become a strided lane. Random reads leave all lanes alone.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::lane::{Lane, Number, Pattern, WINDOW_AT_START, WINDOW_LEAST};
+use super::lane::{Lane, LaneId, Pattern, WINDOW_AT_START, WINDOW_LEAST};
 use super::layout::Extents;
 
-/// So many patterns of one object are followed at a time.
+/// At most this many lanes per object.
 const LANES_MOST: usize = 8;
-/// A lane that was not read from for so many reads of its object makes room for another; a run has ended.
+/// After this many reads of the object without one of its own a lane may be replaced, and a run has ended.
 const IDLE_READS: u64 = 32;
-/// So many runs are remembered.
+/// At most this many runs are remembered.
 const RUNS_MOST: usize = 16;
-/// Between two reads of a run so many bytes may lie that nobody asks for.
+/// Reads of one run may leave gaps up to this length.
 const GAP_MOST: u64 = 64 << 10;
-/// Longer runs than that say nothing about the next: it is followed at once when it has come so far.
+/// A run that has come this far becomes a lane, however long recent runs were.
 const USUAL_MOST: u64 = 4 << 20;
-/// Elements of a strided lane are no larger, and so many steps are the same before it is one.
+/// Elements of a strided lane are at most this long, and this many steps must be equal.
 const ELEMENT_MOST: u64 = 4 << 20;
 const STEPS_SAME: i64 = 3;
-/// Two reads that touch and are shorter may be one that the kernel has cut in two.
+/// Two reads that touch and are shorter together may be one that the kernel has split.
 const PAIR_LEAST: u64 = 512 << 10;
-/// A lane that has not come so far, and is not read from, was none.
+/// A lane that stayed shorter than this, and is idle, was none.
 const LANE_LEAST: u64 = 2 << 20;
-/// Reads go backward so often before it is no chance of their order.
+/// This many reads must go backward: fewer may be reordered by chance.
 const BACKWARD_LEAST: u32 = 3;
 
 /// The patterns in which one object is read.
@@ -35,17 +35,17 @@ const BACKWARD_LEAST: u32 = 3;
 pub(super) struct Lanes {
     size: u64,
     lanes: Vec<Lane>,
-    /// The last ones at the back.
+    /// The latest at the back.
     runs: VecDeque<Run>,
-    /// How long runs that ended were lately.
+    /// How long recent runs were when they ended.
     usual_run: u64,
-    /// Counts reads.
+    /// How many reads there were.
     reads: u64,
-    next_number: Number,
+    next_number: LaneId,
     /// What the object's format says of it.
     pub(super) extents: Extents,
-    /// Lanes that made room for others, until somebody asks.
-    retired: Vec<Number>,
+    /// Lanes that were replaced; the segment map drops their segments, and clears this.
+    pub(super) retired: Vec<LaneId>,
 }
 
 /// Reads that touch one another, and are no lane yet.
@@ -73,8 +73,8 @@ impl Lanes {
         }
     }
 
-    /// The lane that a read belongs to, which has gone on by it; `None` where it follows no pattern.
-    pub(super) fn on_read(&mut self, read: &Range<u64>) -> Option<Number> {
+    /// The lane of a read, which moves on by it; `None` if the read follows no pattern.
+    pub(super) fn on_read(&mut self, read: &Range<u64>) -> Option<LaneId> {
         self.reads += 1;
         let nearest = self.lanes.iter_mut().filter_map(|lane| Some((lane.distance(read)?, lane)));
         if let Some((_, lane)) = nearest.min_by_key(|(distance, _)| *distance) {
@@ -86,7 +86,7 @@ impl Lanes {
             return self.go_on(at, read);
         }
         let begun = self.extents.begun_by(read);
-        // One that stands at the start of the object is read by itself: it is a member of an archive.
+        // An extent from the object's start is read by itself: it is a member of an archive.
         if read.start == 0 && begun.as_ref().is_none_or(|extent| extent.start > 0) {
             let window = if self.reads == 1 { WINDOW_AT_START } else { WINDOW_LEAST };
             return self.promote(Pattern::Forward, read, window);
@@ -106,12 +106,12 @@ impl Lanes {
         self.promote(pattern, read, window)
     }
 
-    /// A lane from the start on, of which nothing has been read yet.
-    pub(super) fn begin(&mut self) -> Option<Number> {
+    /// A lane from the object's start, of which nothing has been read yet.
+    pub(super) fn begin(&mut self) -> Option<LaneId> {
         self.promote(Pattern::Forward, &(0..0), WINDOW_AT_START)
     }
 
-    fn go_on(&mut self, at: usize, read: &Range<u64>) -> Option<Number> {
+    fn go_on(&mut self, at: usize, read: &Range<u64>) -> Option<LaneId> {
         let reads = self.reads;
         let ended = self.runs.iter().filter(|run| reads - run.last_read >= IDLE_READS);
         let usual = ended.map(Run::bytes).max().unwrap_or(0).max(self.usual_run).min(USUAL_MOST);
@@ -133,7 +133,7 @@ impl Lanes {
         Some(number)
     }
 
-    /// Lets go of lanes that have come to nothing.
+    /// Ends idle lanes that came to nothing.
     fn retire_short(&mut self) {
         let reads = self.reads;
         let came_to_nothing =
@@ -149,7 +149,7 @@ impl Lanes {
         self.retired.push(retired.number);
     }
 
-    /// The pattern that this read is the next of, where it begins as many steps behind others as those behind one another.
+    /// The strided pattern that this read continues, if as many runs before it begin in equal steps.
     fn strided(&self, read: &Range<u64>) -> Option<(Pattern, u64)> {
         let begun = |at: i128| {
             let runs = self.runs.iter().find(|run| i128::from(run.start) == at).map(Run::bytes);
@@ -182,13 +182,13 @@ impl Lanes {
         self.runs.push_back(run);
     }
 
-    /// Runs that end are so long: the longest counts, and is forgotten by and by.
+    /// A run has ended. The longest recent one counts, less and less.
     fn on_ended(&mut self, bytes: u64) {
         self.usual_run = bytes.max(self.usual_run - self.usual_run / 8).min(USUAL_MOST);
     }
 
-    /// A new lane, unless as many are in use as may be.
-    fn promote(&mut self, pattern: Pattern, begun: &Range<u64>, window: u64) -> Option<Number> {
+    /// A new lane, unless all lanes are in use.
+    fn promote(&mut self, pattern: Pattern, begun: &Range<u64>, window: u64) -> Option<LaneId> {
         if self.lanes.len() == LANES_MOST {
             let yields = |lane: &Lane| lane.is_at_its_end() || self.reads - lane.last_read >= IDLE_READS;
             let yielding = (0..self.lanes.len()).filter(|at| yields(&self.lanes[*at]));
@@ -202,32 +202,29 @@ impl Lanes {
         Some(self.next_number)
     }
 
-    /// The lane of that number, as long as it is followed.
-    pub(super) fn get(&mut self, number: Number) -> Option<&mut Lane> {
+    /// The lane of this number, while it exists.
+    pub(super) fn get(&mut self, number: LaneId) -> Option<&mut Lane> {
         self.lanes.iter_mut().find(|lane| lane.number == number)
     }
 
-    /// What a lane asks for next. Into what another has read already it does not go ahead of its readers: they have shared
-    /// the object out among them.
-    fn ahead(&self, number: Number, window_max: u64, segment_max: u64) -> Option<Range<u64>> {
-        let lane = self.lanes.iter().find(|lane| lane.number == number)?;
-        let others = self.lanes.iter().filter(|other| other.pattern == Pattern::Forward);
-        let in_front =
-            others.map(|other| other.start).filter(|start| *start > lane.start && *start >= lane.reach);
-        lane.ahead(in_front.min().unwrap_or(self.size), window_max, segment_max)
-    }
-
-    /// The same as far as it is missing, by `gaps`; what is there counts as asked for.
+    /// What a lane prefetches next and `gaps` calls missing. What is not missing counts as requested. A lane
+    /// does not enter what another lane has read: their readers have divided the object.
     pub(super) fn next_missing(
         &mut self,
-        number: Number,
+        number: LaneId,
         window_max: u64,
         segment_max: u64,
         gaps: impl Fn(&Range<u64>) -> Vec<Range<u64>>,
     ) -> Option<Range<u64>> {
+        let at = self.lanes.iter().position(|lane| lane.number == number)?;
+        let lane = &self.lanes[at];
+        let others = self.lanes.iter().filter(|other| other.pattern == Pattern::Forward);
+        let in_front =
+            others.map(|other| other.start).filter(|start| *start > lane.start && *start >= lane.reach);
+        let end = in_front.min().unwrap_or(self.size);
+        let lane = &mut self.lanes[at];
         loop {
-            let wanted = self.ahead(number, window_max, segment_max)?;
-            let lane = self.get(number)?;
+            let wanted = lane.ahead(end, window_max, segment_max)?;
             match lane.first_of(gaps(&wanted)) {
                 Some(gap) => return Some(gap),
                 None => lane.on_asked(&wanted),
@@ -235,20 +232,15 @@ impl Lanes {
         }
     }
 
-    /// Whether the lane was read from lately.
-    pub(super) fn is_busy(&self, number: Number) -> bool {
+    /// Whether the lane has been read from lately.
+    pub(super) fn is_busy(&self, number: LaneId) -> bool {
         let lane = self.lanes.iter().find(|lane| lane.number == number);
         lane.is_some_and(|lane| self.reads - lane.last_read < IDLE_READS)
     }
 
-    /// How many there are.
+    /// How many lanes there are.
     pub(super) fn count(&self) -> usize {
         self.lanes.len()
-    }
-
-    /// Those that made room for others since the last call.
-    pub(super) fn take_retired(&mut self) -> Vec<Number> {
-        std::mem::take(&mut self.retired)
     }
 }
 

@@ -8,12 +8,12 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const SIZE: u64 = 1 << 30;
 
-/// What lanes ask for, as a shelf with memory without end would.
+/// What lanes ask for, as a version with memory without end would.
 struct Asked {
     lanes: Lanes,
     /// What was there before, in order.
     there: Vec<Range<u64>>,
-    ahead: Vec<(Number, Range<u64>)>,
+    ahead: Vec<(LaneId, Range<u64>)>,
 }
 
 impl Asked {
@@ -21,7 +21,7 @@ impl Asked {
         Asked { lanes: Lanes::new(SIZE), there: Vec::new(), ahead: Vec::new() }
     }
 
-    fn read(&mut self, read: Range<u64>) -> Option<Number> {
+    fn read(&mut self, read: Range<u64>) -> Option<LaneId> {
         let lane = self.lanes.on_read(&read);
         if let Some(number) = lane {
             let Asked { lanes, there, ahead } = self;
@@ -42,7 +42,7 @@ impl Asked {
 }
 
 /// What of a range is neither there nor asked for.
-fn gaps(there: &[Range<u64>], ahead: &[(Number, Range<u64>)], wanted: &Range<u64>) -> Vec<Range<u64>> {
+fn gaps(there: &[Range<u64>], ahead: &[(LaneId, Range<u64>)], wanted: &Range<u64>) -> Vec<Range<u64>> {
     let mut there: Vec<&Range<u64>> = there.iter().chain(ahead.iter().map(|(_, range)| range)).collect();
     there.sort_by_key(|range| range.start);
     let (mut gaps, mut at) = (Vec::new(), wanted.start);
@@ -127,7 +127,7 @@ fn eight_streams_have_a_lane_each_and_a_ninth_when_one_is_idle() {
         }
     }
     assert!(asked.read(at(8, 40)..at(8, 40) + MIB).is_some(), "the first has made room");
-    assert_eq!(asked.lanes.take_retired(), [1]);
+    assert_eq!(asked.lanes.retired, [1]);
 }
 
 #[test]
@@ -201,8 +201,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever is read: what is asked for ahead lies within the object, is not asked for without end, and what is asked
-    /// for so that a gap can be read has its beginning.
+    /// Whatever is read: what is asked for ahead lies within the object, is not asked for without end, and
+    /// what is asked for so that a gap can be read has its beginning.
     #[test]
     fn whatever_is_read_asking_ends(steps in prop::collection::vec(step(), 1..200)) {
         let mut asked = Asked::new();
@@ -277,11 +277,11 @@ fn a_lane_that_goes_on_makes_room_for_nobody() {
             assert!(lanes.on_read(&(at..at + MIB / 2)).is_some());
         }
     }
-    assert_eq!((begin(&mut lanes, 600), lanes.take_retired()), (None, vec![]));
+    assert_eq!((begin(&mut lanes, 600), lanes.retired.len()), (None, 0));
     // One that has come there does.
     let mut lanes = Lanes { extents: std::mem::take(&mut lanes.extents), ..Lanes::new(SIZE) };
     for stream in 0..8 {
         assert!(lanes.on_read(&(64 * stream * MIB + 8 * MIB..64 * stream * MIB + 9 * MIB - 24)).is_some());
     }
-    assert!(begin(&mut lanes, 600).is_some() && lanes.take_retired().len() == 1);
+    assert!(begin(&mut lanes, 600).is_some() && lanes.retired.len() == 1);
 }

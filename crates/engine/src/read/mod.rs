@@ -1,23 +1,24 @@
-//! Reading an object here and there: reads in any order from any thread, answered from memory that what is read next has been
-//! fetched into ahead. docs/life-of-a-read.md walks the road.
+//! Random access reads of one object, in any order and from any thread, answered from prefetched memory where
+//! there is a pattern. docs/life-of-a-read.md walks the road.
 //!
 //! ```text
-//!   read ─► shelf: segments of this version ──── there ────► pieces, at once
-//!             │ lanes: which pattern is it?  ─── missing ──► segment: a transfer of its own ─► pieces, when they have landed
-//!             └──────────────────────────────── next ─────► segments ahead, as far as memory goes
+//!   read ─► segment map ── landed ───► pieces, at once
+//!             │ lanes ──── missing ──► segment: a transfer of its own ─► pieces, when its bytes have landed
+//!             └─────────── next ─────► segments ahead, as far as memory goes
 //! ```
 
+mod backing;
 mod counts;
-mod flow;
+mod entries;
 mod lane;
 mod lanes;
 mod layout;
-mod place;
-mod places;
+mod link;
+mod ranges_read;
 mod readers;
 mod segment;
-mod shelf;
-mod waiting_read;
+mod segment_map;
+mod shared_version;
 
 use std::sync::Arc;
 
@@ -26,54 +27,54 @@ use crate::base::version::Object;
 pub(crate) use readers::Readers;
 pub use readers::{ReaderStats, Weight};
 pub use segment::Pieces;
-use shelf::{Handle, Shelf};
+use shared_version::{Handle, SharedVersion};
 
-/// Reads one version of an object. Readers of the same version share what they fetch. Cheap to clone; whatever is ahead
-/// goes when the last one is dropped, and reads that wait are answered all the same.
+/// Reads one version of an object. Readers of the same version share what they fetch. Cheap to clone. When
+/// the last one is dropped, prefetched bytes go; reads that wait are still answered.
 #[derive(Clone)]
 pub struct Reader(pub(crate) Arc<Handle>);
 
 impl Reader {
     /// The version that is read.
     pub fn object(&self) -> &Object {
-        &self.0.shelf().object
+        &self.0.version.object
     }
 
-    /// Reads `bytes` bytes from `at` on, as far as the object goes.
+    /// Reads `bytes` bytes from `at`, or fewer at the object's end.
     ///
-    /// `done` is called exactly once, unless the read is cancelled: within this call, on this thread, where the bytes are
-    /// there already or it is known that they cannot be had; else later on a thread of the client's, which others wait for.
-    /// No lock is held then: it may read again.
+    /// `done` is called exactly once, unless the read is cancelled. If the bytes have landed already, or
+    /// cannot be had, it is called within this call, on this thread. Otherwise it is called later, on a
+    /// thread of the client's that serves others too. No lock is held then: it may read again.
     ///
     /// # Errors
-    /// `done` is given what the origin or the network refused; [`crate::ErrorKind::Changed`] where another version stands in
-    /// the object's place. A later read tries again.
+    /// `done` gets the origin's or the network's error, or [`crate::ErrorKind::Changed`] if another version
+    /// has replaced this one. A later read tries again.
     pub fn read(
         &self,
         at: u64,
         bytes: usize,
         done: impl FnOnce(Result<Pieces, Error>) + Send + 'static,
     ) -> Reading {
-        let shelf = self.0.shelf();
-        let wait = shelf.read(at, bytes, done);
-        Reading(wait.map(|wait| (shelf.clone(), wait)))
+        let version = &self.0.version;
+        let wait = version.read(at, bytes, done);
+        Reading(wait.map(|wait| (version.clone(), wait)))
     }
 
-    /// Says what comes after this object, where it is one of a series: asked once, on a thread of its own, when this one is
-    /// nearly read.
+    /// Sets a function that finds the next object of a series. It is called once, on a thread of its own,
+    /// when all of this object has been requested.
     pub fn set_next(&self, next: impl FnOnce() -> Option<Object> + Send + 'static) {
-        self.0.shelf().set_next(Box::new(next));
+        self.0.version.set_next(Box::new(next));
     }
 }
 
-/// A read on its way. Dropping it changes nothing.
-#[must_use = "dropping it changes nothing; cancel it where nobody waits any more"]
-pub struct Reading(Option<(Arc<Shelf>, u64)>);
+/// A read that may still wait. Dropping it changes nothing.
+#[must_use = "dropping it changes nothing; cancel the read if its answer is not needed any more"]
+pub struct Reading(Option<(Arc<SharedVersion>, u64)>);
 
 impl Reading {
-    /// Gives it up; whether it was still waiting: what it was to call will then never be called.
+    /// Cancels it. Returns whether it was still waiting; then its function will never be called.
     pub fn cancel(self) -> bool {
-        self.0.is_some_and(|(shelf, wait)| shelf.cancel(wait))
+        self.0.is_some_and(|(version, wait)| version.cancel(wait))
     }
 
     /// Whether it was answered within the call.

@@ -1,9 +1,9 @@
-//! What the readers of a client share: which versions are read, the memory, the counts.
+//! What the readers of a client share: the versions that are read, their memory, their counts.
 //!
-//! All memory of theirs is one holder's on the client's account. What is fetched ahead is taken where there is room beside
-//! what somebody may come to wait for; what somebody waits for drops what nobody has read yet, of whoever was read longest
-//! ago. Where that is not enough either, one read at a time goes past the limit with exactly what it asked for, and the
-//! others wait for it: so there is always one that goes on, whoever holds how many answers.
+//! All their memory is one holder's on the client's account. Prefetch takes memory only while a reserve stays
+//! free for reads that wait. A read that waits takes the reserve too, then evicts segments of the version
+//! that was read longest ago. If there is still no memory, one read at a time exceeds the limit by exactly
+//! its own size, and the others queue. So one read always makes progress, however many answers callers hold.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -13,9 +13,9 @@ use std::time::Instant;
 use flatout_wire::head::strong;
 
 use super::counts::Counts;
-use super::flow::Flow;
-use super::segment::Starving;
-use super::shelf::{Handle, Shelf};
+use super::link::Link;
+use super::segment::OnFreed;
+use super::shared_version::{Handle, SharedVersion};
 use crate::base::error::Error;
 use crate::base::version::Object;
 use crate::gate::Gate;
@@ -23,27 +23,28 @@ use crate::memory::lease::{Charge, Holder, Lease, addressable};
 use crate::shard::shards::{Shards, Task};
 use crate::shard::shared::Shared;
 
-/// Of what there is for reading, what is fetched ahead leaves this to what somebody waits for.
+/// Prefetch leaves this part of the memory for reads to those that wait: an eighth.
 const SHARE_OF_AWAITED: u64 = 8;
-/// So many segments fit into what there is at least, and none is larger: more of it brings no more speed.
+/// At least this many segments fit into the memory for reads, and none is longer than the most: that brings
+/// no more speed.
 const SEGMENTS_LEAST: u64 = 16;
 const SEGMENT_MOST: u64 = 8 << 20;
 const SEGMENT_LEAST: u64 = 256 << 10;
-/// An object that was not read from for so long yields what it has ahead to others that read ahead.
+/// A version that has not been read from for this long yields its segments to those that prefetch.
 const IDLE_MS: u64 = 2_000;
-/// How often it is looked how many share.
-const LOOK_EVERY_MS: u64 = 100;
+/// How often the versions that share the memory are counted.
+const COUNT_EVERY_MS: u64 = 100;
 
-/// What reading has come to so far, of all objects of a client.
+/// Counts of all readers of a client so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReaderStats {
     /// Bytes that reads were answered with.
     pub served_bytes: u64,
-    /// Bytes of bodies received for them, and ahead of them.
+    /// Bytes of bodies received for them, prefetched ones too, counted when a body ends.
     pub fetched_bytes: u64,
-    /// The same with what has come of bodies that are on their way.
+    /// Bytes received, of bodies in flight too.
     pub received_bytes: u64,
-    /// Of those, bytes that were dropped before anybody read them.
+    /// Bytes of them that were dropped unread.
     pub wasted_bytes: u64,
     /// Reads that were answered at once.
     pub hits: u64,
@@ -67,35 +68,35 @@ impl Weight {
         Weight(charge)
     }
 
-    /// There are so many bytes now.
+    /// Sets how many bytes there are now.
     pub fn set(&mut self, bytes: u64) {
         self.0.set(bytes);
     }
 
-    /// Whether more is held than the limit, by whomever: what need not be kept should go.
+    /// Whether the client holds more than its limit: the caller should drop what it need not keep.
     pub fn is_over(&self) -> bool {
         self.0.is_over()
     }
 }
 
-/// Names a version, as far as what was told of it can: who knows it by another name reads it apart.
+/// Names a version by what the caller knows of it. Readers with another key do not share it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Name {
+pub(super) struct VersionKey {
     location: String,
     version_id: Option<Arc<str>>,
     size: u64,
     etag: Option<String>,
-    mark: Mark,
+    validator: Validator,
 }
 
-/// What tells a version from others of its ETag and size.
+/// What tells a version from others with its ETag and size.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Mark {
-    /// Nothing has to: the ETag is a strong one.
-    Pinned,
-    /// When it was made, in seconds since 1970.
-    Modified(u64),
-    /// Nothing does: it is this reader's own, that of so many.
+enum Validator {
+    /// Its ETag does, which is a strong one.
+    StrongEtag,
+    /// In seconds since 1970.
+    LastModified(u64),
+    /// Nothing does: no other reader shares it. A number of its own.
     Own(u64),
 }
 
@@ -104,43 +105,43 @@ pub(crate) struct Readers {
     pub(super) shared: Arc<Shared>,
     pub(super) shards: Arc<Shards>,
     holder: Holder,
-    /// What there is for reading.
+    /// The memory for reads, in bytes.
     limit: u64,
     pub(super) segment_max: u64,
     begun: Instant,
-    shelves: Mutex<HashMap<Name, Weak<Shelf>>>,
-    /// What comes from each origin: few.
-    flows: Mutex<Vec<(Weak<Gate>, Arc<Flow>)>>,
-    /// What a lane may have ahead, and when that was looked at.
+    versions: Mutex<HashMap<VersionKey, Weak<SharedVersion>>>,
+    /// The link to each origin; there are few.
+    links: Mutex<Vec<(Weak<Gate>, Arc<Link>)>>,
+    /// What a lane may prefetch, and when that was computed.
     share: AtomicU64,
     shared_at_ms: AtomicU64,
-    starved: Mutex<Starved>,
-    /// How many reads there are in it, for whoever has no lock.
-    starving: AtomicUsize,
-    /// A shard has been asked to look after them.
-    is_feeder_called: AtomicBool,
-    /// What is to be read next, until somebody does.
-    next: Mutex<Upcoming>,
-    /// Counts versions that nothing tells from others.
+    queue: Mutex<MemoryQueue>,
+    /// How many reads are in it, readable without its lock.
+    queued: AtomicUsize,
+    /// A shard has been sent a task that retries them.
+    is_retry_scheduled: AtomicBool,
+    /// The object that will be read next, until a reader opens it.
+    next: Mutex<NextObject>,
+    /// Numbers the versions that nothing tells from others.
     own: AtomicU64,
     pub(super) counts: Arc<Counts>,
 }
 
 /// Reads for which there was no memory.
 #[derive(Default)]
-struct Starved {
-    reads: VecDeque<(Arc<Shelf>, u64)>,
-    /// One is on its way past the limit.
-    is_overdrawn: bool,
-    /// Somebody looks after them.
-    is_fed: bool,
-    /// Memory may have come free since whoever does has looked.
-    is_news: bool,
+struct MemoryQueue {
+    reads: VecDeque<(Arc<SharedVersion>, u64)>,
+    /// A read that exceeds the limit is in flight.
+    is_over_limit: bool,
+    /// A thread retries them.
+    is_retrying: bool,
+    /// Memory may have been freed since it last looked.
+    was_freed: bool,
 }
 
-/// An object that was begun before anybody has opened it.
+/// An object that was begun before a reader has opened it.
 #[derive(Default)]
-struct Upcoming {
+struct NextObject {
     handle: Option<Handle>,
     is_closed: bool,
 }
@@ -156,90 +157,88 @@ impl Readers {
             limit,
             segment_max: segment.clamp(SEGMENT_LEAST, SEGMENT_MOST),
             begun: Instant::now(),
-            shelves: Mutex::default(),
-            flows: Mutex::default(),
+            versions: Mutex::default(),
+            links: Mutex::default(),
             share: AtomicU64::new(limit),
             shared_at_ms: AtomicU64::new(0),
-            starved: Mutex::default(),
-            starving: AtomicUsize::new(0),
-            is_feeder_called: AtomicBool::new(false),
+            queue: Mutex::default(),
+            queued: AtomicUsize::new(0),
+            is_retry_scheduled: AtomicBool::new(false),
             next: Mutex::default(),
             own: AtomicU64::new(0),
             counts: Arc::default(),
         }
     }
 
-    /// One more handle on a version.
+    /// A new handle on a version.
     pub(crate) fn open(self: &Arc<Readers>, object: Object, version_id: Option<Arc<str>>) -> Handle {
-        let name = self.name(&object, version_id.clone());
-        let fresh = Arc::new(Shelf::new(self, object, version_id, name.clone()));
-        let mut shelves = self.lock();
-        let place = shelves.entry(name).or_default();
-        let shelf = place.upgrade().unwrap_or_else(|| fresh.clone());
-        *place = Arc::downgrade(&shelf);
-        let handle = Handle::new(shelf);
-        // Before `fresh` goes, which looks here whether it was known.
-        drop(shelves);
-        self.on_opened(handle.shelf());
+        let key = self.key(&object, version_id.clone());
+        let fresh = Arc::new(SharedVersion::new(self, object, version_id, key.clone()));
+        let mut versions = self.lock();
+        let place = versions.entry(key).or_default();
+        let version = place.upgrade().unwrap_or_else(|| fresh.clone());
+        *place = Arc::downgrade(&version);
+        let handle = Handle::new(version);
+        // Before `fresh` is dropped, which takes this lock.
+        drop(versions);
+        self.on_opened(&handle.version);
         handle
     }
 
-    fn name(&self, object: &Object, version_id: Option<Arc<str>>) -> Name {
+    fn key(&self, object: &Object, version_id: Option<Arc<str>>) -> VersionKey {
         let Object { location, size, etag, modified_s } = object;
-        let mark = match (etag.as_deref().and_then(strong), modified_s) {
-            (Some(_), _) => Mark::Pinned,
-            (None, Some(modified_s)) => Mark::Modified(*modified_s),
-            (None, None) => Mark::Own(self.own.fetch_add(1, Ordering::Relaxed)),
+        let validator = match (etag.as_deref().and_then(strong), modified_s) {
+            (Some(_), _) => Validator::StrongEtag,
+            (None, Some(modified_s)) => Validator::LastModified(*modified_s),
+            (None, None) => Validator::Own(self.own.fetch_add(1, Ordering::Relaxed)),
         };
-        Name { location: location.to_string(), version_id, size: *size, etag: etag.clone(), mark }
+        VersionKey { location: location.to_string(), version_id, size: *size, etag: etag.clone(), validator }
     }
 
-    /// What comes from the origin behind a gate.
-    pub(super) fn flow(&self, gate: &Arc<Gate>) -> Arc<Flow> {
-        let mut flows = self.flows.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, flow)) = flows.iter().find(|(known, _)| known.as_ptr() == Arc::as_ptr(gate)) {
-            return flow.clone();
+    /// The link to the origin of a gate.
+    pub(super) fn link(&self, gate: &Arc<Gate>) -> Arc<Link> {
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, link)) = links.iter().find(|(known, _)| known.as_ptr() == Arc::as_ptr(gate)) {
+            return link.clone();
         }
-        let flow = Arc::<Flow>::default();
-        flows.push((Arc::downgrade(gate), flow.clone()));
-        flow
+        let link = Arc::<Link>::default();
+        links.push((Arc::downgrade(gate), link.clone()));
+        link
     }
 
-    /// Nobody reads that version any more.
-    pub(super) fn forget(&self, name: &Name) {
-        let mut shelves = self.lock();
-        if shelves.get(name).is_some_and(|shelf| shelf.strong_count() == 0) {
-            shelves.remove(name);
+    /// The version has no reader any more.
+    pub(super) fn forget(&self, key: &VersionKey) {
+        let mut versions = self.lock();
+        if versions.get(key).is_some_and(|version| version.strong_count() == 0) {
+            versions.remove(key);
         }
     }
 
-    /// Keeps what is to be read next, in the place of what was.
+    /// Keeps the object that will be read next, in place of the one kept before.
     pub(super) fn keep(&self, next: Handle) {
-        let mut upcoming = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = match upcoming.is_closed {
+        let mut kept = self.lock_next();
+        let replaced = match kept.is_closed {
             true => Some(next),
-            false => upcoming.handle.replace(next),
+            false => kept.handle.replace(next),
         };
-        drop(upcoming);
-        drop(before);
+        drop(kept);
+        drop(replaced);
     }
 
-    /// Somebody reads it now: whoever does keeps it.
-    fn on_opened(&self, shelf: &Arc<Shelf>) {
-        let mut upcoming = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |handle: &mut Handle| Arc::ptr_eq(handle.shelf(), shelf);
-        let kept = upcoming.handle.take_if(is_it);
-        drop(upcoming);
-        drop(kept);
+    /// A reader has opened it, and keeps it from now on.
+    fn on_opened(&self, version: &Arc<SharedVersion>) {
+        let is_it = |handle: &mut Handle| Arc::ptr_eq(&handle.version, version);
+        let handle = self.lock_next().handle.take_if(is_it);
+        drop(handle);
     }
 
     /// The client is closed: nothing will be read any more.
     pub(crate) fn close(&self) {
-        let mut upcoming = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        upcoming.is_closed = true;
-        let kept = upcoming.handle.take();
-        drop(upcoming);
+        let mut kept = self.lock_next();
+        kept.is_closed = true;
+        let handle = kept.handle.take();
         drop(kept);
+        drop(handle);
     }
 
     /// Milliseconds since the client began.
@@ -247,93 +246,95 @@ impl Readers {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// What one lane may have ahead, where all that are read from share alike.
+    /// How many bytes one lane may prefetch: the lanes that are in use share the memory alike.
     pub(super) fn share(&self, now_ms: u64) -> u64 {
-        let looked_at = self.shared_at_ms.load(Ordering::Relaxed);
-        if now_ms.saturating_sub(looked_at) >= LOOK_EVERY_MS
+        let counted_at = self.shared_at_ms.load(Ordering::Relaxed);
+        if now_ms.saturating_sub(counted_at) >= COUNT_EVERY_MS
             && self
                 .shared_at_ms
-                .compare_exchange(looked_at, now_ms, Ordering::Relaxed, Ordering::Relaxed)
+                .compare_exchange(counted_at, now_ms, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
         {
-            let busy = |shelf: &Arc<Shelf>| now_ms.saturating_sub(shelf.last_read_ms()) < IDLE_MS;
-            let lanes: usize = self.all().iter().filter(|shelf| busy(shelf)).map(|shelf| shelf.lanes()).sum();
+            let busy = |version: &Arc<SharedVersion>| now_ms.saturating_sub(version.last_read_ms()) < IDLE_MS;
+            let lanes: usize =
+                self.all().iter().filter(|version| busy(version)).map(|version| version.lanes()).sum();
             let ahead = self.limit - self.limit / SHARE_OF_AWAITED;
             self.share.store(ahead / lanes.max(1) as u64, Ordering::Relaxed);
         }
         self.share.load(Ordering::Relaxed)
     }
 
-    /// Memory for what is fetched ahead, if there is room.
+    /// Memory for a segment that is prefetched, if there is room.
     pub(super) fn lease_ahead(&self, bytes: u64) -> Option<Lease> {
         let bytes = addressable(bytes).ok()?;
-        // Where the machine has none, nothing is read ahead.
+        // Without memory of the machine's nothing is prefetched.
         self.holder.lease_at_once(bytes, self.limit / SHARE_OF_AWAITED).ok().flatten()
     }
 
-    /// Memory for what somebody waits for, if there is room.
+    /// Memory for a segment that a read waits for, if there is room.
     pub(super) fn lease(&self, bytes: u64) -> Result<Option<Lease>, Error> {
         self.holder.lease_at_once(addressable(bytes)?, 0)
     }
 
-    /// The same past the limit, for one at a time.
-    pub(super) fn overdraw(&self, bytes: u64) -> Result<Option<Lease>, Error> {
+    /// Memory for a read that waits, beyond the limit; `None` while another read has such memory.
+    pub(super) fn allocate_over_limit(&self, bytes: u64) -> Result<Option<Lease>, Error> {
         let bytes = addressable(bytes)?;
-        let mut starved = self.lock_starved();
-        if starved.is_overdrawn {
+        let mut queue = self.lock_queue();
+        if queue.is_over_limit {
             return Ok(None);
         }
         let lease = self.shared.pool.lease(bytes)?;
-        starved.is_overdrawn = true;
+        queue.is_over_limit = true;
         Ok(Some(lease))
     }
 
-    /// What went past the limit has landed, or will not.
-    pub(super) fn on_overdraft_end(&self) {
-        self.lock_starved().is_overdrawn = false;
-        self.feed();
+    /// The transfer into memory beyond the limit has ended.
+    pub(super) fn on_over_limit_end(&self) {
+        self.lock_queue().is_over_limit = false;
+        self.retry_queued();
     }
 
-    /// A read waits for memory.
-    pub(super) fn starve(&self, shelf: Arc<Shelf>, read: u64) {
-        self.lock_starved().reads.push_back((shelf, read));
-        self.starving.fetch_add(1, Ordering::SeqCst);
-        // What it waits for may have come before it was there.
-        self.feed();
+    /// Queues a read until there is memory for it.
+    pub(super) fn queue_for_memory(&self, version: Arc<SharedVersion>, read: u64) {
+        self.lock_queue().reads.push_back((version, read));
+        self.queued.fetch_add(1, Ordering::SeqCst);
+        // Memory may have been freed before it was queued.
+        self.retry_queued();
     }
 
-    /// A shard was asked to look after reads that wait for memory.
-    pub(crate) fn on_feeder_called(&self) {
-        // Before looking: what comes free from now on calls again.
-        self.is_feeder_called.store(false, Ordering::SeqCst);
-        self.feed();
+    /// The task that `on_freed` has sent.
+    pub(crate) fn on_retry_scheduled(&self) {
+        // Before the retry: memory that is freed from now on schedules another.
+        self.is_retry_scheduled.store(false, Ordering::SeqCst);
+        self.retry_queued();
     }
 
-    /// Memory may have become free: goes on with reads that wait for some, in the order of asking.
-    fn feed(&self) {
-        if self.starving.load(Ordering::SeqCst) == 0 {
+    /// Retries queued reads in their order, as long as there is memory.
+    fn retry_queued(&self) {
+        if self.queued.load(Ordering::SeqCst) == 0 {
             return;
         }
         loop {
-            let (shelf, read) = {
-                let mut starved = self.lock_starved();
-                if starved.is_fed {
-                    starved.is_news = true;
+            let (version, read) = {
+                let mut queue = self.lock_queue();
+                if queue.is_retrying {
+                    queue.was_freed = true;
                     return;
                 }
-                let Some(first) = starved.reads.pop_front() else { return };
-                (starved.is_fed, starved.is_news) = (true, false);
+                let Some(first) = queue.reads.pop_front() else { return };
+                (queue.is_retrying, queue.was_freed) = (true, false);
                 first
             };
-            let goes_on = shelf.go_on(read, true);
-            let mut starved = self.lock_starved();
-            starved.is_fed = false;
+            let goes_on = version.retry(read);
+            let mut queue = self.lock_queue();
+            queue.is_retrying = false;
             match goes_on {
-                true => self.starving.fetch_sub(1, Ordering::SeqCst),
+                true => self.queued.fetch_sub(1, Ordering::SeqCst),
                 false => {
-                    starved.reads.push_front((shelf, read));
-                    // Whatever is past the limit ends, and comes here again; as does who lets go of memory.
-                    if starved.is_overdrawn && !starved.is_news {
+                    queue.reads.push_front((version, read));
+                    // The read beyond the limit retries when it ends, and so does a segment that frees its
+                    // memory.
+                    if queue.is_over_limit && !queue.was_freed {
                         return;
                     }
                     continue;
@@ -342,31 +343,31 @@ impl Readers {
         }
     }
 
-    /// Drops what nobody has read yet, or everybody, until `wanted` bytes are free: first of whoever was read longest ago. With
-    /// `idle_only` of those who are not read any more.
+    /// Evicts segments until `wanted` bytes are free, beginning with the version that was read longest ago;
+    /// with `idle_only`, of versions that are not being read.
     pub(super) fn make_room(&self, wanted: u64, idle_only: bool) {
         let now_ms = self.now_ms();
-        let mut shelves = self.all();
-        shelves.retain(|shelf| {
-            shelf.holds_any() && (!idle_only || now_ms.saturating_sub(shelf.last_read_ms()) >= IDLE_MS)
+        let mut versions = self.all();
+        versions.retain(|version| {
+            version.holds_any() && (!idle_only || now_ms.saturating_sub(version.last_read_ms()) >= IDLE_MS)
         });
-        shelves.sort_by_key(|shelf| shelf.last_read_ms());
+        versions.sort_by_key(|version| version.last_read_ms());
         let mut freed = 0;
-        for shelf in shelves {
+        for version in versions {
             if freed >= wanted {
                 break;
             }
-            freed += shelf.make_room(wanted - freed);
+            freed += version.make_room(wanted - freed);
         }
     }
 
-    fn all(&self) -> Vec<Arc<Shelf>> {
+    fn all(&self) -> Vec<Arc<SharedVersion>> {
         self.lock().values().filter_map(Weak::upgrade).collect()
     }
 
     pub(crate) fn stats(&self) -> ReaderStats {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let flows = self.flows.lock().unwrap_or_else(PoisonError::into_inner);
+        let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         let Counts {
             served_bytes,
             fetched_bytes,
@@ -381,7 +382,7 @@ impl Readers {
         ReaderStats {
             served_bytes: of(served_bytes),
             fetched_bytes: of(fetched_bytes),
-            received_bytes: flows.iter().map(|(_, flow)| flow.landed()).sum(),
+            received_bytes: links.iter().map(|(_, link)| link.landed()).sum(),
             wasted_bytes: of(wasted_bytes),
             hits: of(hits),
             waits: of(waits),
@@ -392,29 +393,33 @@ impl Readers {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Name, Weak<Shelf>>> {
-        self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<VersionKey, Weak<SharedVersion>>> {
+        self.versions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock_starved(&self) -> MutexGuard<'_, Starved> {
-        self.starved.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_next(&self) -> MutexGuard<'_, NextObject> {
+        self.next.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_queue(&self) -> MutexGuard<'_, MemoryQueue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Starving for Readers {
-    /// The memory of a segment is free. Whoever let go of it last may hold any lock, and waits for nothing: a shard looks
-    /// after reads that wait for memory.
+impl OnFreed for Readers {
+    /// A segment has freed its memory. The thread that dropped it may hold any lock, so a shard retries the
+    /// queued reads.
     fn on_freed(self: Arc<Readers>) {
-        if self.starving.load(Ordering::SeqCst) == 0 || self.is_feeder_called.swap(true, Ordering::SeqCst) {
+        if self.queued.load(Ordering::SeqCst) == 0 || self.is_retry_scheduled.swap(true, Ordering::SeqCst) {
             return;
         }
         let readers = self.clone();
-        // A task of its own: it calls who reads, whose panic is not to end the shard.
-        let feeder = Task::new(|_| async move { readers.on_feeder_called() });
-        if self.shards.send(0, feeder).is_err() {
-            // The reads of a client that is closed end with their requests. Where it was a thread that could not be had, whoever
-            // frees memory next tries again.
-            self.is_feeder_called.store(false, Ordering::SeqCst);
+        // A task of its own: it calls the readers' functions, and a panic there must not end the shard.
+        let retry = Task::new(|_| async move { readers.on_retry_scheduled() });
+        if self.shards.send(0, retry).is_err() {
+            // The reads of a closed client end with their transfers. If no thread could be started, the next
+            // segment that frees its memory tries again.
+            self.is_retry_scheduled.store(false, Ordering::SeqCst);
         }
     }
 }

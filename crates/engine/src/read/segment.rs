@@ -1,77 +1,91 @@
-//! A segment: one range of a version, on its way into memory of the client's pool or landed there, and the pieces of it that
-//! replies are made of.
+//! A segment: one range of a version, in memory of the client's pool, landed or in flight; and the pieces of
+//! segments that answer a read.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use super::counts::Counts;
 use crate::memory::lease::Lease;
+use crate::transfer::Download;
 
-/// Nobody waits for any byte.
+/// No read waits.
 const NOBODY: u64 = u64::MAX;
 
-/// One range of a version. Its bytes land in order, and those that have landed stay as they are.
+/// One range of a version. Its bytes land in order, and landed bytes do not change.
 pub(crate) struct Segment {
     /// Within the object.
     pub(super) range: Range<u64>,
     memory: Lease,
     /// How many of its bytes have landed.
     landed: AtomicU64,
-    /// How many must have landed before anybody is to be told.
+    /// A read waits until this many have landed.
     wake_at: AtomicU64,
-    /// Its memory is past the limit.
-    pub(super) is_overdrawn: bool,
+    /// Its memory is beyond the limit.
+    pub(super) is_over_limit: bool,
+    /// What brings its bytes.
+    transfer: OnceLock<Weak<Download>>,
     counts: Arc<Counts>,
     /// The last field, dropped when the memory has been.
-    _freed: Freed,
+    _freed: FreedSignal,
 }
 
-/// Hears when a segment has freed its memory.
-pub(super) trait Starving: Send + Sync {
+/// Called when a segment has freed its memory.
+pub(super) trait OnFreed: Send + Sync {
     fn on_freed(self: Arc<Self>);
 }
 
-struct Freed(Weak<dyn Starving>);
+struct FreedSignal(Weak<dyn OnFreed>);
 
 impl Segment {
     pub(super) fn new(
         range: Range<u64>,
         memory: Lease,
-        is_overdrawn: bool,
+        is_over_limit: bool,
         counts: Arc<Counts>,
-        starving: Weak<dyn Starving>,
+        listener: Weak<dyn OnFreed>,
     ) -> Segment {
         assert!(memory.len() as u64 >= range.end - range.start, "a segment has room for its range");
         counts.held_bytes.fetch_add(memory.len() as u64, Ordering::Relaxed);
         let (landed, wake_at) = (AtomicU64::new(0), AtomicU64::new(NOBODY));
-        Segment { range, memory, landed, wake_at, is_overdrawn, counts, _freed: Freed(starving) }
+        let (transfer, _freed) = (OnceLock::new(), FreedSignal(listener));
+        Segment { range, memory, landed, wake_at, is_over_limit, transfer, counts, _freed }
+    }
+
+    pub(super) fn set_transfer(&self, transfer: &Arc<Download>) {
+        let is_first = self.transfer.set(Arc::downgrade(transfer)).is_ok();
+        assert!(is_first, "a segment has one transfer");
+    }
+
+    /// What brings its bytes, as long as that runs.
+    pub(super) fn transfer(&self) -> Option<Arc<Download>> {
+        self.transfer.get()?.upgrade()
     }
 
     pub(super) fn bytes(&self) -> u64 {
         self.range.end - self.range.start
     }
 
-    /// How many of its bytes have landed, from its start on.
+    /// How many of its bytes have landed, from its start.
     pub(super) fn landed(&self) -> u64 {
         self.landed.load(Ordering::SeqCst)
     }
 
-    /// So many have; whether somebody waits for no more.
+    /// Its first `bytes` bytes have landed; whether a read waits for no more than these.
     pub(super) fn on_landed(&self, bytes: u64) -> bool {
-        // Both in one order with `wait_for`: either that sees these bytes, or we see who waits.
+        // In one order with `wait_for`: either it sees these bytes, or we see that a read waits.
         self.landed.store(bytes, Ordering::SeqCst);
         bytes >= self.wake_at.load(Ordering::SeqCst)
     }
 
-    /// Where the byte `at` of it lands, and those after it.
+    /// Where its byte `at` lands, and those after it.
     pub(super) fn place(&self, at: u64) -> *mut u8 {
         assert!(at <= self.bytes(), "a part of a segment lies within it");
         // SAFETY: the lease is as long as the segment at least, and `at` within that.
         unsafe { self.memory.as_ptr().add(at as usize) }
     }
 
-    /// Somebody is to be told when so many bytes have landed, or nobody any more; how many have.
+    /// A read waits until `bytes` bytes have landed, or none waits any more. Returns how many have landed.
     pub(super) fn wait_for(&self, bytes: Option<u64>) -> u64 {
         self.wake_at.store(bytes.unwrap_or(NOBODY), Ordering::SeqCst);
         self.landed()
@@ -84,15 +98,15 @@ impl Drop for Segment {
     }
 }
 
-impl Drop for Freed {
+impl Drop for FreedSignal {
     fn drop(&mut self) {
-        if let Some(starving) = self.0.upgrade() {
-            starving.on_freed();
+        if let Some(listener) = self.0.upgrade() {
+            listener.on_freed();
         }
     }
 }
 
-/// A piece of what was asked for, where it landed.
+/// Bytes of one segment.
 #[derive(Clone)]
 struct Piece {
     segment: Arc<Segment>,
@@ -100,8 +114,8 @@ struct Piece {
     bytes: usize,
 }
 
-/// The bytes of a read, where they landed: one slice or several, in order. They stay as long as this lives, and so does
-/// their memory: hold it no longer than it takes to hand them on.
+/// The bytes of a read, where they landed: one slice or several, in order. Their memory is kept as long as
+/// this lives: hold it no longer than it takes to pass the bytes on.
 #[derive(Clone, Default)]
 pub struct Pieces {
     pieces: Vec<Piece>,
@@ -119,12 +133,12 @@ impl Pieces {
         self.bytes
     }
 
-    /// Whether there is none: what was asked for lies behind the end.
+    /// Whether there is none: the read lies beyond the object's end.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// Adds `range` of the object as far as it lies in that segment.
+    /// Adds the bytes of `range` that lie in this segment.
     pub(super) fn push(&mut self, segment: &Arc<Segment>, range: &Range<u64>) {
         let start = range.start.max(segment.range.start);
         let end = range.end.min(segment.range.end);
@@ -144,7 +158,8 @@ impl Piece {
     fn bytes(&self) -> &[u8] {
         let there = self.segment.landed() as usize;
         assert!(self.start + self.bytes <= there, "only what has landed is handed out");
-        // SAFETY: within the lease, and landed: nobody writes to these bytes again, and the lease lives as long as `self`.
+        // SAFETY: within the lease, and landed: nobody writes to these bytes again, and the lease lives as
+        // long as `self`.
         unsafe { std::slice::from_raw_parts(self.segment.memory.as_ptr().add(self.start), self.bytes) }
     }
 }

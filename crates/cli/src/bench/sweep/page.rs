@@ -38,8 +38,10 @@ impl ReportPage {
                 failure.with_hint("name a file: it is made new, or replaced when the report is whole")
             );
         }
-        let page =
-            ReportPage { path: behind_links(path).map_err(failed)?, temporary_files: interrupt.temporary_files() };
+        let page = ReportPage {
+            path: behind_links(path).map_err(failed)?,
+            temporary_files: interrupt.temporary_files(),
+        };
         page.temporary_files.create(&page.temporary()).map_err(failed)?;
         Ok(page)
     }

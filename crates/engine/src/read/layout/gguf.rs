@@ -1,18 +1,18 @@
-//! GGUF, versions 2 and 3, little-endian: `GGUF`, the version, how many tensors and how many pairs of metadata there are; the
-//! pairs, a key and a value each, that may be an array, of arrays too; of each tensor its name, shape, type and where it
-//! begins, counted from where the header ends, filled up to `general.alignment`
-//! (<https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>).
+//! GGUF, versions 2 and 3, little-endian: `GGUF`, the version, how many tensors and how many pairs of
+//! metadata there are; the pairs, a key and a value each, that may be an array, of arrays too; of each tensor
+//! its name, shape, type and where it begins, counted from where the header ends, filled up to
+//! `general.alignment` (<https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>).
 //!
-//! The header of a model with a large vocabulary has 8 MB, more than a lane keeps of what it has left behind: it is walked as it
-//! is read, a few bytes at a time, and only where tensors begin is kept.
+//! The header of a model with a large vocabulary has 8 MB, more than a lane keeps of what it has left behind:
+//! it is walked as it is read, a few bytes at a time, and only where tensors begin is kept.
 
 use std::ops::Range;
 
-use super::{Extents, Found, Layout, Saw, from, u32_at, u64_at};
+use super::{Extents, Format, Hints, Step, from, u32_at, u64_at};
 
 /// A longer header is not walked.
 const HEADER_MOST: u64 = 16 << 20;
-/// Nor are more tensors counted,
+/// No more tensors are counted,
 const TENSORS_MOST: usize = 1 << 16;
 /// more arrays in one another,
 const NESTED_MOST: usize = 4;
@@ -50,7 +50,7 @@ enum Item {
     First,
     /// The length of a key.
     KeyLength,
-    /// A key that is as long as the one that we look for.
+    /// A key as long as `general.alignment`.
     Key,
     /// The type of a value.
     Type,
@@ -63,9 +63,9 @@ enum Item {
     NameLength,
     /// How many dimensions a tensor has.
     Dimensions,
-    /// So many of them, the tensor's type, and where it begins.
+    /// This many dimensions, the tensor's type, and where it begins.
     Tensor(u32),
-    /// Nothing: the header is over.
+    /// The header is over.
     End,
 }
 
@@ -99,26 +99,26 @@ impl Default for Gguf {
     }
 }
 
-impl Layout for Gguf {
+impl Format for Gguf {
     fn begin(&self, _: u64) -> Range<u64> {
         from(0, Item::First.bytes())
     }
 
-    fn see(&mut self, bytes: &[u8], size: u64) -> Saw {
+    fn parse(&mut self, bytes: &[u8], size: u64) -> Step {
         let seen = self.at;
         loop {
             let needs = from(self.at, self.next.bytes());
             if needs.end > HEADER_MOST.min(size) {
-                return Saw::nothing();
+                return Step::nothing();
             }
             if matches!(self.next, Item::End) {
-                return Saw::Is(self.found(size));
+                return Step::Done(self.found(size));
             }
             let within = (needs.start - seen) as usize..(needs.end - seen) as usize;
-            let Some(item) = bytes.get(within) else { return Saw::Needs(needs) };
+            let Some(item) = bytes.get(within) else { return Step::Needs(needs) };
             self.at = needs.end;
             if self.step(item).is_none() {
-                return Saw::nothing();
+                return Step::nothing();
             }
         }
     }
@@ -212,7 +212,8 @@ impl Gguf {
         Some(())
     }
 
-    /// A value is over: the next element of its array, or the next pair. Arrays that are walked are of strings or arrays.
+    /// A value is over: the next element of its array, or the next pair. Arrays that are walked are of
+    /// strings or arrays.
     fn next_value(&mut self) -> Option<()> {
         while let Some((kind, left)) = self.arrays.last_mut() {
             if *left > 0 {
@@ -245,13 +246,13 @@ impl Gguf {
     }
 
     /// Each tensor goes as far as the next one begins, the last to the end.
-    fn found(&mut self, size: u64) -> Found {
+    fn found(&mut self, size: u64) -> Hints {
         let data = self.at.next_multiple_of(self.alignment);
         let mut begins = std::mem::take(&mut self.begins);
         begins.sort_unstable();
         let begin = |at: usize| begins.get(at).map_or(size, |begin| data.saturating_add(*begin));
         let extents = (0..begins.len()).map(|at| begin(at)..begin(at + 1));
-        Found { extents: Extents::new(extents, size), table: None }
+        Hints { extents: Extents::new(extents, size), table: None }
     }
 }
 

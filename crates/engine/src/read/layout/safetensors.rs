@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use super::{Extents, Found, LOOKED_AT_MOST, Layout, Saw, from, u64_at};
+use super::{Extents, Format, Hints, PARSED_MOST, Step, from, u64_at};
 
 const WORD: &[u8] = b"\"data_offsets\"";
 
@@ -12,23 +12,23 @@ const WORD: &[u8] = b"\"data_offsets\"";
 #[derive(Default)]
 pub(super) struct Safetensors(Option<u64>);
 
-impl Layout for Safetensors {
+impl Format for Safetensors {
     fn begin(&self, _: u64) -> Range<u64> {
         from(0, 8)
     }
 
-    fn see(&mut self, bytes: &[u8], size: u64) -> Saw {
+    fn parse(&mut self, bytes: &[u8], size: u64) -> Step {
         let Some(header_bytes) = self.0 else {
             return match u64_at(bytes, 0) {
-                Some(header) if header <= LOOKED_AT_MOST && header < size.saturating_sub(8) => {
+                Some(header) if header <= PARSED_MOST && header < size.saturating_sub(8) => {
                     self.0 = Some(header);
-                    Saw::Needs(from(8, header))
+                    Step::Needs(from(8, header))
                 }
-                _ => Saw::nothing(),
+                _ => Step::nothing(),
             };
         };
-        let Some(header) = bytes.get(..header_bytes as usize) else { return Saw::nothing() };
-        Saw::Is(Found { extents: Extents::new(tensors(header), size), table: None })
+        let Some(header) = bytes.get(..header_bytes as usize) else { return Step::nothing() };
+        Step::Done(Hints { extents: Extents::new(tensors(header), size), table: None })
     }
 }
 

@@ -1,13 +1,14 @@
-//! Formats with a table of contents at their end. The last bytes say how long it is: it is fetched in one go then, not
-//! by so many reads as the kernel makes of it. That of a zip says where its members are, each of which is read as a whole.
+//! Formats with a table of contents at their end. The last bytes say how long the table is, so it is fetched
+//! at once, and not by the many reads that the kernel makes of it. The table of a zip says where its members
+//! are; each is an extent.
 //!
-//! parquet: `... metadata, its length in four bytes, PAR1` (<https://parquet.apache.org/docs/file-format/>). zip: the central
-//! directory, in large ones a record of it and where that is, and its end, which a comment may follow
-//! (<https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT>, 4.3.12 to 4.3.16).
+//! parquet: `... metadata, its length in four bytes, PAR1` (<https://parquet.apache.org/docs/file-format/>).
+//! zip: the central directory; in large ones a record of it, and where that record is; the end record, which
+//! a comment may follow (<https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT>, 4.3.12 to 4.3.16).
 
 use std::ops::Range;
 
-use super::{Extents, Found, LOOKED_AT_MOST, Layout, Saw, TABLE_MOST, from, u16_at, u32_at, u64_at};
+use super::{Extents, Format, Hints, PARSED_MOST, Step, TABLE_MOST, from, u16_at, u32_at, u64_at};
 
 /// The footer of parquet: its metadata's length, and the magic.
 const FOOTER: u64 = 8;
@@ -20,23 +21,23 @@ const ZIP_RECORD: u64 = 56;
 
 pub(super) struct Parquet;
 
-impl Layout for Parquet {
+impl Format for Parquet {
     fn begin(&self, size: u64) -> Range<u64> {
         size.saturating_sub(FOOTER)..size
     }
 
-    fn see(&mut self, bytes: &[u8], size: u64) -> Saw {
+    fn parse(&mut self, bytes: &[u8], size: u64) -> Step {
         match bytes.get(4..8) {
             Some(b"PAR1" | b"PARE") => {
                 let table = table(size.saturating_sub(FOOTER), u32_at(bytes, 0).map(u64::from));
-                Saw::Is(Found { table: table.map(|table| table.start..size), ..Found::default() })
+                Step::Done(Hints { table: table.map(|table| table.start..size), ..Hints::default() })
             }
-            _ => Saw::nothing(),
+            _ => Step::nothing(),
         }
     }
 }
 
-/// What is looked at next.
+/// What is parsed next.
 #[derive(Default)]
 pub(super) enum Zip {
     #[default]
@@ -47,37 +48,37 @@ pub(super) enum Zip {
     Directory(u64),
 }
 
-impl Layout for Zip {
+impl Format for Zip {
     fn begin(&self, size: u64) -> Range<u64> {
         size.saturating_sub(COMMENT_MOST + ZIP_END as u64)..size
     }
 
-    fn see(&mut self, bytes: &[u8], size: u64) -> Saw {
+    fn parse(&mut self, bytes: &[u8], size: u64) -> Step {
         match *self {
             Zip::End => self.see_end(bytes, size),
             Zip::Record(record) if bytes.starts_with(b"PK\x06\x06") => {
                 self.directory(record, u64_at(bytes, 40), u64_at(bytes, 48), size)
             }
-            Zip::Record(_) => Saw::nothing(),
-            Zip::Directory(base) => Saw::Is(Found { extents: members(bytes, base, size), table: None }),
+            Zip::Record(_) => Step::nothing(),
+            Zip::Directory(base) => Step::Done(Hints { extents: members(bytes, base, size), table: None }),
         }
     }
 }
 
 impl Zip {
-    fn see_end(&mut self, bytes: &[u8], size: u64) -> Saw {
+    fn see_end(&mut self, bytes: &[u8], size: u64) -> Step {
         // The last one whose comment goes to the end.
         let ends = |at: &usize| {
             let comment = u16_at(bytes, at + 20).map(usize::from);
             bytes[*at..].starts_with(b"PK\x05\x06") && comment == Some(bytes.len() - at - ZIP_END)
         };
         let last = bytes.len().checked_sub(ZIP_END);
-        let Some(end) = last.and_then(|last| (0..=last).rev().find(ends)) else { return Saw::nothing() };
+        let Some(end) = last.and_then(|last| (0..=last).rev().find(ends)) else { return Step::nothing() };
         let locator = end.checked_sub(ZIP_LOCATOR).and_then(|at| bytes.get(at..end));
         match locator.filter(|locator| locator.starts_with(b"PK\x06\x07")).map(|locator| u64_at(locator, 8)) {
             Some(Some(record)) => {
                 *self = Zip::Record(record);
-                Saw::Needs(from(record, ZIP_RECORD))
+                Step::Needs(from(record, ZIP_RECORD))
             }
             _ => {
                 let of = |at: usize| u32_at(bytes, end + at).map(u64::from);
@@ -86,22 +87,24 @@ impl Zip {
         }
     }
 
-    /// The directory has so many bytes, up to `end`, and says that it begins `at`: something may stand before the archive.
-    fn directory(&mut self, end: u64, bytes: Option<u64>, at: Option<u64>, size: u64) -> Saw {
-        let Some(table) = table(end, bytes) else { return Saw::nothing() };
-        if table.end - table.start > LOOKED_AT_MOST {
-            return Saw::Is(Found { table: Some(table.start..size), ..Found::default() });
+    /// The directory has `bytes` bytes, up to `end`, and says that it begins at `at`: something may stand
+    /// before the archive.
+    fn directory(&mut self, end: u64, bytes: Option<u64>, at: Option<u64>, size: u64) -> Step {
+        let Some(table) = table(end, bytes) else { return Step::nothing() };
+        if table.end - table.start > PARSED_MOST {
+            return Step::Done(Hints { table: Some(table.start..size), ..Hints::default() });
         }
         // Where that makes no sense no member is found.
         *self = Zip::Directory(at.and_then(|at| table.start.checked_sub(at)).unwrap_or(u64::MAX));
-        Saw::Table(table)
+        Step::NeedsTable(table)
     }
 }
 
 /// An entry of the central directory without its name, its extra fields and its comment.
 const ENTRY: usize = 46;
 
-/// Where members lie, by a central directory: each goes to the next, and the last one to that. Places count from `base`.
+/// Where members lie, by a central directory: each goes to the next, and the last one to that. Places count
+/// from `base`.
 fn members(directory: &[u8], base: u64, size: u64) -> Extents {
     let mut starts = Vec::new();
     let mut rest = directory;
@@ -114,7 +117,7 @@ fn members(directory: &[u8], base: u64, size: u64) -> Extents {
     }
     starts.sort_unstable();
     let ends = starts.iter().copied().skip(1).chain([u64::MAX]);
-    // What stands there is the directory, which nobody reads with a member.
+    // The directory stands there, which is not read with a member.
     let most = size.saturating_sub(directory.len() as u64);
     Extents::new(starts.iter().zip(ends).map(|(start, end)| *start..end.min(most)), size)
 }
@@ -138,7 +141,7 @@ fn member(entry: &[u8], fields: &[u8]) -> Option<u64> {
     }
 }
 
-/// The table of so many bytes that goes up to `end`.
+/// The table of `bytes` bytes that ends at `end`.
 fn table(end: u64, bytes: Option<u64>) -> Option<Range<u64>> {
     let bytes = bytes.filter(|bytes| *bytes <= TABLE_MOST)?;
     Some(end.checked_sub(bytes)?..end)

@@ -3,21 +3,22 @@
 use crate::read::layout::safetensors::Safetensors;
 use proptest::prelude::*;
 
-use super::study::LOOKS;
+use super::parser::TRIES;
 use super::*;
 
 const MIB: u64 = 1 << 20;
 
-/// What is found of a file whose bytes are there up to each of `ends`, one after the other, and all in the end.
-fn study(name: &str, size: u64, there: impl Fn(Range<u64>) -> Vec<u8>, ends: &[u64]) -> Option<Found> {
-    let (mut study, mut found) = (Study::of(name, size)?, Found::default());
+/// What is found of a file whose bytes are there up to each of `ends`, one after the other, and all in the
+/// end.
+fn study(name: &str, size: u64, there: impl Fn(Range<u64>) -> Vec<u8>, ends: &[u64]) -> Option<Hints> {
+    let (mut study, mut found) = (LayoutParser::of(name, size)?, Hints::default());
     for end in ends.iter().copied().chain([size]) {
         while let Some((needs, most)) = study.wants(&(0..end)) {
             // What the shelf does, but for what is far behind.
             assert!(needs.start < needs.end && needs.end <= size, "{needs:?}");
             let is_there = needs.end <= end;
             let bytes = is_there.then(|| there(needs.start..most.min(end).max(needs.end)));
-            if study.see(bytes.as_deref(), &mut found) {
+            if study.parse(bytes.as_deref(), &mut found) {
                 return Some(found);
             }
             if !is_there {
@@ -28,8 +29,8 @@ fn study(name: &str, size: u64, there: impl Fn(Range<u64>) -> Vec<u8>, ends: &[u
     None
 }
 
-/// The same of bytes that are followed by zeroes.
-fn of_head(name: &str, head: &[u8], size: u64, ends: &[u64]) -> Option<Found> {
+/// What is found of a file that has these bytes, then zeroes.
+fn of_head(name: &str, head: &[u8], size: u64, ends: &[u64]) -> Option<Hints> {
     let there = |range: Range<u64>| {
         let [from, to] = [range.start, range.end].map(|at| (at as usize).min(head.len()));
         let mut bytes = head[from..to].to_vec();
@@ -39,7 +40,7 @@ fn of_head(name: &str, head: &[u8], size: u64, ends: &[u64]) -> Option<Found> {
     study(name, size, there, ends)
 }
 
-/// The same of bytes that zeroes come before.
+/// The table found of a file that has zeroes, then these bytes.
 fn of_tail(name: &str, tail: &[u8], size: u64) -> Option<Range<u64>> {
     let byte = |at: u64| (at + tail.len() as u64).checked_sub(size).map_or(0, |at| tail[at as usize]);
     study(name, size, |range| range.map(byte).collect(), &[]).and_then(|found| found.table)
@@ -63,9 +64,9 @@ fn tensors_are_where_the_header_says() {
     assert_eq!(read(0, 4096), Some(data..data + 2 * MIB));
     assert_eq!(read(2 * MIB - 65_536, 131_072), Some(data + 2 * MIB..data + 5 * MIB), "around its start");
     assert_eq!([read(4096, 4096), read(2 * MIB + 1, 1), read(2 * MIB, 3 * MIB)], [None, None, None]);
-    let begun = |bytes: u64, size| Safetensors::default().see(&bytes.to_le_bytes(), size);
-    assert_eq!(begun(300, 9 * MIB), Saw::Needs(8..308));
-    assert_eq!([begun(u64::MAX, 9 * MIB), begun(300, 300)], [Saw::nothing(), Saw::nothing()]);
+    let begun = |bytes: u64, size| Safetensors::default().parse(&bytes.to_le_bytes(), size);
+    assert_eq!(begun(300, 9 * MIB), Step::Needs(8..308));
+    assert_eq!([begun(u64::MAX, 9 * MIB), begun(300, 300)], [Step::nothing(), Step::nothing()]);
 }
 
 fn text(text: &str) -> Vec<u8> {
@@ -154,7 +155,7 @@ fn gguf_that_makes_no_sense_says_nothing() {
         ("counts without end", counts),
     ];
     for (name, file) in rows {
-        assert_eq!(of_head("x.gguf", &file, 40 * MIB, &[]), Some(Found::default()), "{name}");
+        assert_eq!(of_head("x.gguf", &file, 40 * MIB, &[]), Some(Hints::default()), "{name}");
     }
 }
 
@@ -195,7 +196,8 @@ fn tables_are_where_the_tail_says() {
     }
 }
 
-/// An entry of a central directory; a large one has what does not fit into its own fields behind another field.
+/// An entry of a central directory; a large one has what does not fit into its own fields behind another
+/// field.
 fn zip_entry(at: u64, is_large: bool) -> Vec<u8> {
     let mut entry = vec![0; 46];
     entry[..4].copy_from_slice(b"PK\x01\x02");
@@ -215,7 +217,8 @@ fn zip_entry(at: u64, is_large: bool) -> Vec<u8> {
     [&entry, name.as_slice(), &fields, b"any"].concat()
 }
 
-/// The last bytes of an archive of `size` bytes, in front of which stand `before` others: the directory and its end.
+/// The last bytes of an archive of `size` bytes, in front of which stand `before` others: the directory and
+/// its end.
 fn zip_tail(starts: &[u64], is_large: bool, size: u64, before: u64) -> Vec<u8> {
     let directory = starts.iter().flat_map(|at| zip_entry(*at, is_large)).collect::<Vec<_>>();
     let bytes = directory.len() as u64;
@@ -276,15 +279,15 @@ fn members_of_a_zip_go_to_the_next() {
 
 #[test]
 fn what_is_never_there_is_not_looked_for_without_end() {
-    let mut study = Study::of("x.gguf", MIB).expect("a format");
-    let looks = (0..).take_while(|_| !study.see(None, &mut Found::default())).count();
-    assert_eq!(looks, LOOKS as usize - 1);
-    assert!(Study::of("x.gguf", 5).is_none() && Study::of("x.parquet", 0).is_none());
+    let mut study = LayoutParser::of("x.gguf", MIB).expect("a format");
+    let tries = (0..).take_while(|_| !study.parse(None, &mut Hints::default())).count();
+    assert_eq!(tries, TRIES as usize - 1);
+    assert!(LayoutParser::of("x.gguf", 5).is_none() && LayoutParser::of("x.parquet", 0).is_none());
 }
 
 /// Whatever the bytes are, ranges lie within the object.
-fn check_within(found: Option<Found>, size: u64) {
-    let Found { extents, table } = found.unwrap_or_default();
+fn check_within(found: Option<Hints>, size: u64) {
+    let Hints { extents, table } = found.unwrap_or_default();
     let all = extents.0.into_iter().chain(table);
     all.for_each(|range| assert!(range.start < range.end && range.end <= size, "{range:?}"));
 }
@@ -303,7 +306,7 @@ proptest! {
         }
         for (name, end) in [("x.parquet", b"PAR1".as_slice()), ("x.zip", b""), ("x.zip", &zip_end(7, b""))] {
             let table = of_tail(name, &[&bytes, end].concat(), size + 30);
-            check_within(Some(Found { table, ..Found::default() }), size + 30);
+            check_within(Some(Hints { table, ..Hints::default() }), size + 30);
         }
     }
 

@@ -1,30 +1,33 @@
-//! What an origin's link carries for readers, and how much may be on its way ahead of them. All that is on its way shares the link:
-//! on a thin one each body that nobody waits for yet takes from a read that waits. The time is an argument.
+//! How fast the link to an origin is for readers, and how much may be in flight before prefetch stops. All
+//! bodies share the link, so on a slow one each prefetched body delays a read that waits. Time is an
+//! argument.
 //!
-//! The rate is that of the time in which bytes came: neither a reader that pauses nor the wait for a first byte makes a link thin.
+//! The rate counts only time in which bytes came: neither a reader that pauses nor a late first byte makes a
+//! link slow.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bounds prefetch in flight to what the link carries in this time, which is the most that prefetch may delay a read. Where each connection is slow and it takes many, a body of the least size must come in less, or their number would not
-/// grow: 256 KiB at 88 KiB/s.
+/// Prefetch in flight is bounded to what the link carries in this time, which is the most that it may delay a
+/// read. Where each connection is slow, a body of the least size must come in less time, or their number
+/// would not grow: 256 KiB at 88 KiB/s.
 const AHEAD_MS: u64 = 3_000;
-/// But so much in any case.
+/// At least this much may be in flight.
 const AHEAD_LEAST: u64 = 1 << 20;
-/// Bodies that are on their way at once where the link is thin; they are no smaller than that.
+/// On a slow link this many bodies are in flight at once; none is smaller than the least.
 const BODIES: u64 = 16;
 const BODY_LEAST: u64 = 256 << 10;
-/// A rate is one over so much time at least.
-const LOOK_MS: u64 = 250;
-/// After this time what was found before counts by half.
+/// A rate is measured over this much time at least.
+const MEASURE_MS: u64 = 250;
+/// After this time an earlier measurement counts by half.
 const HALVED_MS: f64 = 500.0;
 
-/// What comes from one origin, for all readers.
-pub(super) struct Flow {
-    /// Bytes of bodies that are on their way, with what of these has landed: as many as there are share the link.
+/// The link to one origin, for all readers.
+pub(super) struct Link {
+    /// Bytes of bodies in flight, landed or not.
     on_the_way: AtomicU64,
     landed: AtomicU64,
-    /// What may be on its way before nothing more is asked for ahead.
+    /// Prefetch stops when this much is in flight.
     bound: AtomicU64,
     is_flowing: AtomicBool,
     state: Mutex<State>,
@@ -32,30 +35,30 @@ pub(super) struct Flow {
 
 #[derive(Default)]
 struct State {
-    /// Bodies that are on their way.
+    /// Bodies in flight.
     bodies: u64,
-    /// Since when bytes come.
+    /// Since when bytes have been coming.
     since_ms: u64,
     /// For how long they came before that.
     flowed_ms: u64,
-    /// When it was looked last, in that time, and what had landed then.
-    looked_ms: u64,
-    looked_landed: u64,
+    /// When the rate was last measured, in that time, and how much had landed then.
+    measured_ms: u64,
+    measured_landed: u64,
     /// In bytes a second; 0 before anything is known.
     rate: f64,
 }
 
-/// A body on its way, until it has ended, however it does.
+/// A body in flight, until it ends in any way.
 pub(super) struct Body {
-    flow: Arc<Flow>,
+    link: Arc<Link>,
     bytes: u64,
     landed: AtomicU64,
     has_ended: AtomicBool,
 }
 
-impl Default for Flow {
-    fn default() -> Flow {
-        Flow {
+impl Default for Link {
+    fn default() -> Link {
+        Link {
             on_the_way: AtomicU64::new(0),
             landed: AtomicU64::new(0),
             bound: AtomicU64::new(u64::MAX),
@@ -65,20 +68,20 @@ impl Default for Flow {
     }
 }
 
-impl Flow {
-    /// A body of so many bytes is asked for.
-    pub(super) fn expect(self: &Arc<Flow>, bytes: u64) -> Body {
+impl Link {
+    /// A body of `bytes` bytes has been requested.
+    pub(super) fn expect(self: &Arc<Link>, bytes: u64) -> Body {
         self.on_the_way.fetch_add(bytes, Ordering::Relaxed);
         self.lock().bodies += 1;
-        Body { flow: self.clone(), bytes, landed: AtomicU64::new(0), has_ended: AtomicBool::new(false) }
+        Body { link: self.clone(), bytes, landed: AtomicU64::new(0), has_ended: AtomicBool::new(false) }
     }
 
-    /// Whether so many bytes may be asked for ahead.
+    /// Whether `bytes` more bytes may be prefetched.
     pub(super) fn has_room(&self, bytes: u64) -> bool {
         self.on_the_way.load(Ordering::Relaxed).saturating_add(bytes) <= self.bound.load(Ordering::Relaxed)
     }
 
-    /// How long bodies should be, so that several share a thin link.
+    /// How long bodies may be, so that several share a slow link.
     pub(super) fn body_most(&self) -> u64 {
         (self.bound.load(Ordering::Relaxed) / BODIES).max(BODY_LEAST)
     }
@@ -88,23 +91,23 @@ impl Flow {
         self.landed.load(Ordering::Relaxed)
     }
 
-    /// Looks at what has come since it was looked last, where that is long enough ago.
-    pub(super) fn look(&self, now_ms: u64) {
-        // Nothing comes, or somebody looks already.
+    /// Measures the rate anew, if the last time is long enough ago.
+    pub(super) fn measure(&self, now_ms: u64) {
+        // Nothing comes, or another thread measures.
         if !self.is_flowing.load(Ordering::Relaxed) {
             return;
         }
         let Ok(mut state) = self.state.try_lock() else { return };
         let flowed_ms = state.flowed_ms(self.is_flowing.load(Ordering::Relaxed), now_ms);
-        let looked_for_ms = flowed_ms.saturating_sub(state.looked_ms);
-        if looked_for_ms < LOOK_MS {
+        let measured_for_ms = flowed_ms.saturating_sub(state.measured_ms);
+        if measured_for_ms < MEASURE_MS {
             return;
         }
         let landed = self.landed.load(Ordering::Relaxed);
-        let rate = (landed - state.looked_landed) as f64 * 1000.0 / looked_for_ms as f64;
-        let kept = if state.rate == 0.0 { 0.0 } else { (-(looked_for_ms as f64) / HALVED_MS).exp2() };
+        let rate = (landed - state.measured_landed) as f64 * 1000.0 / measured_for_ms as f64;
+        let kept = if state.rate == 0.0 { 0.0 } else { (-(measured_for_ms as f64) / HALVED_MS).exp2() };
         state.rate = state.rate * kept + rate * (1.0 - kept);
-        (state.looked_ms, state.looked_landed) = (flowed_ms, landed);
+        (state.measured_ms, state.measured_landed) = (flowed_ms, landed);
         let ahead = (state.rate * AHEAD_MS as f64 / 1000.0) as u64;
         self.bound.store(ahead.max(AHEAD_LEAST), Ordering::Relaxed);
     }
@@ -145,14 +148,14 @@ impl Body {
         let bytes = bytes.min(self.bytes);
         let before = self.landed.fetch_max(bytes, Ordering::Relaxed);
         if bytes > before {
-            self.flow.on_landed(bytes - before, now_ms);
+            self.link.on_landed(bytes - before, now_ms);
         }
     }
 
     /// Nothing more of it will land.
     pub(super) fn end(&self, now_ms: u64) {
         if !self.has_ended.swap(true, Ordering::Relaxed) {
-            self.flow.on_end(self.bytes, now_ms);
+            self.link.on_end(self.bytes, now_ms);
         }
     }
 }
@@ -164,27 +167,27 @@ mod tests {
     const KIB: u64 = 1 << 10;
     const MIB: u64 = 1 << 20;
 
-    /// Bodies of so many bytes, so many at once, over a link that carries so much in all, and through each of them; what may be
-    /// ahead after so many milliseconds.
+    /// `at_once` bodies of `bytes` bytes each, for `ms` milliseconds, over a link with a total and a limit
+    /// for each; how much may be in flight in the end.
     fn check(bytes: u64, at_once: u64, total_a_ms: u64, each_a_ms: u64, ms: u64) -> u64 {
-        let flow = Arc::new(Flow::default());
-        let mut bodies: Vec<(Body, u64)> = (0..at_once).map(|_| (flow.expect(bytes), 0)).collect();
+        let link = Arc::new(Link::default());
+        let mut bodies: Vec<(Body, u64)> = (0..at_once).map(|_| (link.expect(bytes), 0)).collect();
         for now_ms in 0..ms {
             for (body, landed) in &mut bodies {
                 *landed += each_a_ms.min(total_a_ms / at_once);
                 body.on_landed(*landed, || now_ms);
                 if *landed >= bytes {
-                    let next = flow.expect(bytes);
+                    let next = link.expect(bytes);
                     std::mem::replace(body, next).end(now_ms);
                     *landed = 0;
                 }
             }
-            flow.look(now_ms);
+            link.measure(now_ms);
         }
-        assert_eq!(flow.on_the_way.load(Ordering::Relaxed), bytes * at_once);
+        assert_eq!(link.on_the_way.load(Ordering::Relaxed), bytes * at_once);
         bodies.iter().for_each(|(body, _)| body.end(ms));
-        assert_eq!((flow.on_the_way.load(Ordering::Relaxed), flow.lock().bodies), (0, 0));
-        flow.bound.load(Ordering::Relaxed)
+        assert_eq!((link.on_the_way.load(Ordering::Relaxed), link.lock().bodies), (0, 0));
+        link.bound.load(Ordering::Relaxed)
     }
 
     #[test]
@@ -215,36 +218,36 @@ mod tests {
 
     #[test]
     fn pauses_and_first_bytes_that_take_long_make_no_link_thin() {
-        let flow = Arc::new(Flow::default());
+        let link = Arc::new(Link::default());
         let mut now_ms = 0;
         for _ in 0..20 {
             // Half a second to the first byte, then 10 MiB in 10 ms, and a reader that does something else.
-            let body = flow.expect(10 * MIB);
+            let body = link.expect(10 * MIB);
             now_ms += 500;
             for landed in 1..=10 {
                 body.on_landed(landed * MIB, || now_ms);
                 now_ms += 1;
-                flow.look(now_ms);
+                link.measure(now_ms);
             }
             body.end(now_ms);
             now_ms += 30_000;
-            flow.look(now_ms);
+            link.measure(now_ms);
         }
-        assert!(flow.has_room(1 << 30));
+        assert!(link.has_room(1 << 30));
     }
 
     #[test]
     fn what_ends_is_on_its_way_no_more() {
-        let flow = Arc::new(Flow::default());
-        let (one, other) = (flow.expect(100), flow.expect(50));
+        let link = Arc::new(Link::default());
+        let (one, other) = (link.expect(100), link.expect(50));
         one.on_landed(60, || 0);
         // The same bytes once more: by a second attempt.
         one.on_landed(40, || 1);
-        assert_eq!((flow.landed(), flow.on_the_way.load(Ordering::Relaxed)), (60, 150));
+        assert_eq!((link.landed(), link.on_the_way.load(Ordering::Relaxed)), (60, 150));
         one.end(5);
         one.end(6);
-        assert_eq!(flow.on_the_way.load(Ordering::Relaxed), 50);
+        assert_eq!(link.on_the_way.load(Ordering::Relaxed), 50);
         other.end(7);
-        assert_eq!(flow.on_the_way.load(Ordering::Relaxed), 0);
+        assert_eq!(link.on_the_way.load(Ordering::Relaxed), 0);
     }
 }

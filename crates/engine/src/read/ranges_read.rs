@@ -4,9 +4,9 @@ use std::ops::Range;
 
 /// Ranges that have been read, in order; none touches the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Read(Vec<Range<u64>>);
+pub(super) struct RangesRead(Vec<Range<u64>>);
 
-impl Read {
+impl RangesRead {
     /// One more range has been read, perhaps for the second time.
     pub(super) fn add(&mut self, range: &Range<u64>) {
         if range.is_empty() {
@@ -45,7 +45,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_has_been_read_is_what_was_added(added in prop::collection::vec((0..60_u64, 0..20_u64), 0..20)) {
-            let (mut read, mut bytes) = (Read::default(), [false; 100]);
+            let (mut read, mut bytes) = (RangesRead::default(), [false; 100]);
             for (start, length) in added {
                 read.add(&(start..start + length));
                 bytes[start as usize..(start + length) as usize].fill(true);
