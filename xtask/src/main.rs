@@ -5,6 +5,7 @@
 mod arrows;
 mod code;
 mod complaint;
+mod flags;
 mod licences;
 mod reach;
 mod roads;
@@ -59,6 +60,7 @@ fn tidy() -> Result<String, String> {
     complaints.extend(licences::check_members(&workspace.members));
     complaints.extend(unsafety::check(&sources));
     complaints.extend(reach::check(&sources));
+    complaints.extend(flags::check(&sources));
     complaints.extend(shape::check(&sources));
     complaints.extend(roads::check(&sources));
     complaints.extend(rooms::check(&sources));

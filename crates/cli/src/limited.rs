@@ -21,13 +21,19 @@ const WORTH_SAYING_S: f64 = 1.0;
 impl From<LimitedBy> for Limited {
     fn from(by: LimitedBy) -> Limited {
         let figures = by.figures().into_iter().map(|(name, figure)| (name.to_owned(), figure.into()));
-        Limited { by: by.name().to_owned(), says: by.to_string(), figures: figures.collect() }
+        Limited { by: by.name().to_owned(), says: says(by), figures: figures.collect() }
     }
+}
+
+/// In a sentence; a setting is named by its flag.
+pub fn says(by: LimitedBy) -> String {
+    let dashes = by.setting().map_or("", |_| "--");
+    format!("{dashes}{by}")
 }
 
 /// The line at the end of a run that took so long.
 pub fn line(by: Option<LimitedBy>, seconds: f64) -> Option<String> {
-    by.filter(|_| seconds >= WORTH_SAYING_S).map(|by| format!("limited by {by}"))
+    by.filter(|_| seconds >= WORTH_SAYING_S).map(|by| format!("limited by {}", says(by)))
 }
 
 #[cfg(test)]

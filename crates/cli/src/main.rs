@@ -10,6 +10,7 @@ mod exit;
 mod failure;
 mod files;
 mod help;
+mod hint;
 mod knobs;
 mod limited;
 mod manual;

@@ -25,6 +25,7 @@ pub use api::credentials;
 pub use api::service::{Patience, Reply};
 pub use base::callers::{Called, Callers};
 pub use base::error::{Error, ErrorKind, plain, remedy};
+pub use base::hint::{Feature, Hint, Word, setting, setting_to, text};
 pub use base::limited_by::{Bound, Host, LimitedBy};
 pub use base::report::{PartRecord, Progress, Report, Stat, Tails, Verified};
 pub use base::version::{Object, Version};

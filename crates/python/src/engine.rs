@@ -10,7 +10,7 @@ use flatout_engine::{Callers, Client, ErrorKind};
 use pyo3::prelude::*;
 
 use crate::ahead::Allowance;
-use crate::errors::Failure;
+use crate::errors::{Failure, worded};
 use crate::log::Told;
 use crate::settings::Pairs;
 
@@ -60,7 +60,7 @@ impl Engine {
         let warnings = std::mem::take(&mut found.warnings);
         let client = Client::new(found.into())?;
         let warnings = warnings.into_iter().map(|(_, warning)| warning);
-        let told = Told::with(warnings.chain(client.note().map(str::to_owned)).collect());
+        let told = Told::with(warnings.chain(client.note().map(worded)).collect());
         let (client, process) = (Some(client), std::process::id());
         Ok(Engine {
             client,

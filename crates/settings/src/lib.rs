@@ -16,7 +16,7 @@ mod settings;
 mod size;
 
 pub use duration::{format_duration, parse_duration};
-pub use error::SettingError;
+pub use error::{Clash, SettingError};
 pub use knob::{Group, KNOBS, Kind, Knob, knob};
 pub use markdown::markdown;
 pub use mount::MountSettings;

@@ -17,6 +17,7 @@ use crate::api::credentials::{Held, Keys, Provider};
 use crate::api::refusal::{self, Doubt, Failure};
 use crate::api::service::Ask;
 use crate::base::error::{Error, ErrorKind, SETTINGS};
+use crate::base::hint::{Feature, Hint, Word, setting, setting_to, text};
 use crate::base::operation::Class;
 use crate::base::time::unix_seconds;
 use crate::net::proxy::is_metadata;
@@ -180,7 +181,7 @@ impl Account {
             Pen::Oss(_) => Dialect::Oss,
         };
         match self.note_on_path(dialect).filter(|_| failure.error.kind() == ErrorKind::NotFound) {
-            Some(note) => Failure { error: failure.error.with_hint_before(&note), ..failure },
+            Some(note) => Failure { error: failure.error.with_hint_before(note), ..failure },
             None => failure,
         }
     }
@@ -299,7 +300,12 @@ impl Account {
         self.oss.as_ref().map_err(|why| {
             let error = Error::new(ErrorKind::Usage, why.to_string());
             match why {
-                LocationError::NoOssEndpoint => error,
+                LocationError::NoOssEndpoint => error.with_hint([
+                    text("write "),
+                    setting_to("oss-region", "cn-hangzhou"),
+                    text(" or "),
+                    setting_to("oss-endpoint", "oss-cn-hangzhou.aliyuncs.com"),
+                ]),
                 LocationError::BadRegion { .. } => error.during(SETTINGS, "oss-region"),
                 _ => error.during(SETTINGS, "oss-endpoint"),
             }
@@ -352,7 +358,8 @@ fn check_expiry(expires_s: u64, most_s: u32) -> Result<u32, Error> {
 
 fn no_keys(pen: &Pen) -> Error {
     let error = Error::new(ErrorKind::Denied, "there are no keys to sign with");
-    error.with_hint(pen.note().unwrap_or("`flatout config show` says where keys come from"))
+    let show = || [Word::Feature(Feature::ShowSettings), text(" says where keys come from")].into();
+    error.with_hint(pen.note().unwrap_or_else(show))
 }
 
 async fn renewed<S: Send + Sync + 'static>(
@@ -492,13 +499,13 @@ impl Errand {
 
 impl Pen {
     /// Why the request is not signed, or what else there is to know of its keys.
-    pub(crate) fn note(&self) -> Option<&str> {
+    pub(crate) fn note(&self) -> Option<Hint> {
+        let presign =
+            "plain URLs are asked for as they are: use a presigned one that has not expired, or s3:// with ";
         match self {
-            Pen::Plain => Some(
-                "plain URLs are asked for as they are: use a presigned one that has not expired, or s3:// with --endpoint-url",
-            ),
-            Pen::S3(held) => held.note.as_deref(),
-            Pen::Oss(held) => held.note.as_deref(),
+            Pen::Plain => Some(Hint::from([text(presign), setting("endpoint-url")])),
+            Pen::S3(held) => held.note.clone(),
+            Pen::Oss(held) => held.note.clone(),
         }
     }
 
@@ -527,7 +534,11 @@ pub(crate) fn check_object(location: &Location) -> Result<(), Error> {
         Location::S3 { key, .. } | Location::Oss { key, .. } if key.is_empty() => {
             Err(Error::new(ErrorKind::Usage, "this is a bucket, not an object")
                 .during("read", location)
-                .with_hint(format!("name an object: {location}/KEY; `flatout ls` shows what is there")))
+                .with_hint([
+                    text(format!("name an object: {location}/KEY; ")),
+                    Word::Feature(Feature::List),
+                    text(" shows what is there"),
+                ]))
         }
         _ => Ok(()),
     }

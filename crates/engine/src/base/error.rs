@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::base::hint::{Hint, setting, text};
+
 /// What the caller should do about an error; each face maps it in one file (exit codes, errno, exceptions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -45,7 +47,7 @@ struct Body {
     doing: &'static str,
     object: String,
     cause: String,
-    hint: Option<String>,
+    hint: Option<Hint>,
     is_outage: bool,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
@@ -70,7 +72,7 @@ impl Error {
     /// A local I/O error, its errno in words.
     pub(crate) fn local(cause: &str, source: std::io::Error) -> Error {
         let mut error = Error::new(ErrorKind::LocalIo, format!("{cause}: {}", plain(&source)));
-        error.0.hint = remedy(&source).map(String::from);
+        error.0.hint = remedy(&source).map(Hint::from);
         error.0.source = Some(Box::new(source));
         error
     }
@@ -98,27 +100,27 @@ impl Error {
 
     /// The same error with what the user can do about it; an earlier hint is kept.
     #[must_use]
-    pub fn with_hint(mut self, hint: impl Into<String>) -> Error {
+    pub fn with_hint(mut self, hint: impl Into<Hint>) -> Error {
         self.0.hint.get_or_insert_with(|| hint.into());
         self
     }
 
     /// The same error with one thing more that the user can do.
     #[must_use]
-    pub(crate) fn with_further_hint(mut self, hint: &str) -> Error {
+    pub(crate) fn with_further_hint(mut self, hint: impl Into<Hint>) -> Error {
         self.0.hint = Some(match self.0.hint.take() {
-            Some(earlier) => format!("{earlier}; then {hint}"),
-            None => hint.to_owned(),
+            Some(earlier) => earlier.then("; then ", hint),
+            None => hint.into(),
         });
         self
     }
 
     /// The same error with something to look at first.
     #[must_use]
-    pub(crate) fn with_hint_before(mut self, hint: &str) -> Error {
+    pub(crate) fn with_hint_before(mut self, hint: impl Into<Hint>) -> Error {
         self.0.hint = Some(match self.0.hint.take() {
-            Some(later) => format!("{hint}; else {later}"),
-            None => hint.to_owned(),
+            Some(later) => hint.into().then("; else ", later),
+            None => hint.into(),
         });
         self
     }
@@ -151,9 +153,9 @@ impl Error {
         self.0.is_outage = true;
         if self.kind() == ErrorKind::Timeout {
             // That of a stall would not help: to wait longer for each byte.
-            self.0.hint = Some("check that the origin is running and can be reached".to_owned());
+            self.0.hint = Some("check that the origin is running and can be reached".into());
         }
-        self.with_further_hint("raise --outage-timeout to wait longer")
+        self.with_further_hint([text("raise "), setting("outage-timeout"), text(" to wait longer")])
     }
 
     /// Whether the origin was away for `--outage-timeout`: nothing else that is asked of it will do better.
@@ -185,6 +187,11 @@ impl Error {
         }
     }
 
+    /// The knob that it is about, by its name.
+    pub fn setting(&self) -> Option<&str> {
+        (self.0.doing == SETTINGS).then_some(&*self.0.object)
+    }
+
     /// What was being done: "read", "write", "list", …; empty when unknown.
     pub fn doing(&self) -> &str {
         self.0.doing
@@ -201,8 +208,8 @@ impl Error {
     }
 
     /// What to do about it.
-    pub fn hint(&self) -> Option<&str> {
-        self.0.hint.as_deref()
+    pub fn hint(&self) -> Option<&Hint> {
+        self.0.hint.as_ref()
     }
 }
 
@@ -258,7 +265,7 @@ mod tests {
         let error = Error::local("cannot reserve 4 GiB", full).during("write", "/tmp/x");
         assert_eq!(error.to_string(), "write: /tmp/x: cannot reserve 4 GiB: No space left on device");
         assert_eq!(error.kind(), ErrorKind::LocalIo);
-        assert!(error.hint().expect("a full disk has a remedy").contains("free some space"));
+        assert!(error.hint().expect("a full disk has a remedy").to_string().contains("free some space"));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 pub(crate) mod callers;
 pub(crate) mod files;
+pub(crate) mod hint;
 pub(crate) mod thread_clock;
 
 pub(crate) mod clock;

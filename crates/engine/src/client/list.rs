@@ -8,6 +8,7 @@ use flatout_wire::location::Location;
 
 use crate::api::account::{Dialect, Errand};
 use crate::base::error::{Error, ErrorKind};
+use crate::base::hint::{setting_to, text};
 use crate::memory::lease::Charge;
 use crate::shard::control::Call;
 use crate::shard::shards::Shards;
@@ -62,7 +63,10 @@ impl Listing {
         if Dialect::of(location) == Dialect::Plain {
             return Err(Error::new(ErrorKind::Unsupported, "a plain http server cannot be listed")
                 .during("list", location)
-                .with_hint("list a bucket: flatout ls s3://BUCKET/PREFIX --endpoint-url URL"));
+                .with_hint([
+                    text("list a bucket: s3://BUCKET/PREFIX, with "),
+                    setting_to("endpoint-url", "URL"),
+                ]));
         }
         let (under, weight) = (location.clone(), shared.pool.charge(0));
         Ok(Listing { shards, under, deep, most: None, next: Next::First, entries: VecDeque::new(), weight })

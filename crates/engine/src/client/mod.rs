@@ -21,6 +21,7 @@ use crate::api::credentials::{Anonymous, Grant, Keys, Provider, Refused};
 use crate::base::clock::Clock;
 use crate::base::error::{Error, ErrorKind, SETTINGS};
 use crate::base::files::OpenFiles;
+use crate::base::hint::{Hint, setting_to, text};
 use crate::base::report::{Report, Stat};
 use crate::base::version::Object;
 use crate::batch::{Batch, Many, Wanted};
@@ -53,22 +54,21 @@ pub struct Client {
     shared: Arc<Shared>,
     shards: Arc<Shards>,
     readers: Arc<Readers>,
-    note: Option<String>,
+    note: Option<Hint>,
 }
 
 impl Client {
     /// A client of its own, sharing nothing with any other.
     ///
     /// # Errors
-    /// [`ErrorKind::Usage`] for settings that make no sense. Where it is about one of them, [`Error::doing`] is `settings`
-    /// and [`Error::object`] the name of its knob.
+    /// [`ErrorKind::Usage`] for settings that make no sense. Where it is about one of them, [`Error::setting`] has its name.
     pub fn new(config: Config) -> Result<Client, Error> {
         let usage = |why: String| Error::new(ErrorKind::Usage, why);
         let mut settings = config.settings;
         settings.check().map_err(|why| usage(why.to_string()))?;
         let (aws, oss) = match settings.no_sign_request {
             true => {
-                let nobody = Arc::new(Anonymous { why: "--no-sign-request is on".into() });
+                let nobody = Arc::new(Anonymous);
                 (nobody.clone() as Arc<dyn Provider>, nobody as Arc<dyn Provider>)
             }
             false => (config.aws_credentials, config.oss_credentials),
@@ -80,7 +80,9 @@ impl Client {
         settings.parallel = settings.parallel.map(|asked| asked.min(shares.parallel_max));
         let note = asked_for.map(|asked| {
             let (most, limit) = (shares.parallel_max, files.limit);
-            format!("--parallel {asked}: {most} at a time, since this process may have {limit} files open (ulimit -n)")
+            let why =
+                format!(": {most} at a time, since this process may have {limit} files open (ulimit -n)");
+            Hint::from([setting_to("parallel", asked.to_string()), text(why)])
         });
         let later = Arc::new(LaterShards::default());
         let account = Account::new(&settings, &config.oss, aws, oss, later.clone())
@@ -203,8 +205,8 @@ impl Client {
     }
 
     /// What the caller should know: a setting that this process cannot have as it was asked for.
-    pub fn note(&self) -> Option<&str> {
-        self.note.as_deref()
+    pub fn note(&self) -> Option<&Hint> {
+        self.note.as_ref()
     }
 
     /// The GET that reads an object, signed with the keys of now: what a measurement sends that does without the engine.

@@ -14,6 +14,7 @@ use rustix::fs::{AtFlags, FileType, Mode, RenameFlags, Stat};
 use rustix::io::Errno;
 
 use crate::base::error::{Error, ErrorKind};
+use crate::base::hint::{Feature, Word, text};
 use crate::disk::folder::{self, Folder};
 use crate::disk::journal::{self, Journal, Kept, Log, Subject, Unreadable};
 use crate::disk::temporary::{Earlier, Temporary};
@@ -319,7 +320,11 @@ impl FileGround {
                 // The next run will leave it out: nothing is to go on from.
                 self.let_go(false);
                 let cause = "a file of that name appeared while this one was written: it stays as it is";
-                Err(Error::new(ErrorKind::LocalIo, cause).with_hint("leave out --no-clobber to replace it"))
+                Err(Error::new(ErrorKind::LocalIo, cause).with_hint([
+                    text("leave out "),
+                    Word::Feature(Feature::KeepExisting),
+                    text(" to replace it"),
+                ]))
             }
             Err(refused) => Err(Error::local("cannot put the file under its name", refused.into())),
         }
@@ -418,7 +423,7 @@ fn is_folder() -> Error {
 fn is_special() -> Error {
     let error =
         Error::new(ErrorKind::LocalIo, "the target is not a regular file, and would be replaced by one");
-    error.with_hint("use `flatout cat` and redirect its output there")
+    error.with_hint([text("use "), Word::Feature(Feature::Read), text(" and redirect its output there")])
 }
 
 /// The path that a rename may replace: links are followed, and only regular files or nothing may be there.

@@ -6,6 +6,7 @@ use flatout_settings::{Settings, format_size};
 
 use crate::base::error::{Error, ErrorKind, SETTINGS};
 use crate::base::files::OpenFiles;
+use crate::base::hint::{setting_to, text};
 use crate::policy::budget::LAST;
 use crate::policy::lumps::RECEIVE_BYTES;
 use crate::policy::pace::LEVEL_MOST;
@@ -90,13 +91,16 @@ impl Shares {
             // Of 64 parts of the whole two are for control, and 16 for what waits to be read.
             let least = fixed * 64 / 46;
             let cause = format!(
-                "{} is too little for {}--shards {}",
+                "{} is too little for {}{} shards",
                 format_size(limit),
-                settings.parallel.map_or(String::new(), |parallel| format!("--parallel {parallel} and ")),
+                settings
+                    .parallel
+                    .map_or(String::new(), |parallel| format!("{parallel} parts at a time and ")),
                 settings.shards
             );
             // Rounded up, since that is what will be typed.
-            let hint = format!("write --memory {}MiB or more, or fewer of them", least.div_ceil(1 << 20));
+            let least = format!("{}MiB", least.div_ceil(1 << 20));
+            let hint = [text("write "), setting_to("memory", least), text(" or more, or fewer of them")];
             return Err(Error::new(ErrorKind::Usage, cause).during(SETTINGS, "memory").with_hint(hint));
         }
         let names = (limit / SHARE_OF_NAMES).min(NAMES_BYTES_MAX);
@@ -164,8 +168,8 @@ mod tests {
     fn too_little_says_how_much_is_enough() {
         for (parallel, shards) in [(4096, 2), (8, 256), (4096, 256), (400, 2)] {
             let error = of(&settings(16 << 20, parallel, shards)).expect_err("too little");
-            let hint = error.hint().expect("a hint").to_owned();
-            let least: u64 = hint["write --memory ".len()..].split("MiB").next().unwrap().parse().unwrap();
+            let hint = error.hint().expect("a hint").to_string();
+            let least: u64 = hint["write memory = ".len()..].split("MiB").next().unwrap().parse().unwrap();
             of(&settings(least << 20, parallel, shards)).expect("what was said is enough");
             of(&settings((least - 2) << 20, parallel, shards)).expect_err("and not much too much");
         }

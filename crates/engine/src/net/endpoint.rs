@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::base::error::{Error, ErrorKind, SETTINGS};
+use crate::base::hint::{Word, setting, setting_to, text};
 use crate::policy::rank::{Ranks, Turn};
 
 /// Object stores answer with few of many addresses and change them every few seconds (reference/cli.md §3.3).
@@ -320,9 +321,11 @@ async fn look_up(name: &Name, within: Duration) -> Result<Vec<SocketAddr>, Error
         return Ok(vec![SocketAddr::new(literal, port)]);
     }
     let unresolved = |refused: io::Error| {
-        Error::network(format_args!("cannot resolve {host}"), refused).with_hint(
-            "check the spelling of the endpoint or bucket, and the network; --resolve names an address",
-        )
+        Error::network(format_args!("cannot resolve {host}"), refused).with_hint([
+            text("check the spelling of the endpoint or bucket, and the network; "),
+            setting("resolve"),
+            text(" names an address"),
+        ])
     };
     let asked = tokio::net::lookup_host((host, port));
     let found = match tokio::time::timeout(within, asked).await {
@@ -350,7 +353,10 @@ impl Fixed {
         let malformed = || {
             Error::new(ErrorKind::Usage, format!("'{text}' is not HOST[:PORT]:ADDR[,ADDR...]"))
                 .during(SETTINGS, "resolve")
-                .with_hint("for example --resolve s3.example.com:443:192.0.2.7,192.0.2.8")
+                .with_hint([
+                    Word::Text("for example ".into()),
+                    setting_to("resolve", "s3.example.com:443:192.0.2.7,192.0.2.8"),
+                ])
         };
         let (host, rest) = text.split_once(':').ok_or_else(malformed)?;
         let (port, list) = match rest.split_once(':') {

@@ -79,7 +79,7 @@ impl Binds {
         if local.is_empty() && !self.addresses.is_empty() {
             return Err(io::Error::new(
                 io::ErrorKind::AddrNotAvailable,
-                "no address that --bind names is of its family",
+                "no address to bind to is of its family",
             ));
         }
         let turn = self.turn.fetch_add(1, Ordering::Relaxed).checked_rem(local.len());

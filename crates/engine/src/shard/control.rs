@@ -16,11 +16,12 @@ use hyper::client::conn::http1::{self};
 use hyper_util::rt::TokioIo;
 use tokio::time::Instant;
 
-use crate::api::account::{Dialect, Errand};
+use crate::api::account::{Dialect, Errand, Pen};
 use crate::api::refusal::{self, Failure, MOVES_MAX, REDIRECTS_MAX, is_redirect};
 use crate::api::service::Reply;
 use crate::api::service::{Ask, Question};
 use crate::base::error::{Error, ErrorKind};
+use crate::base::hint::{setting, text};
 use crate::base::operation::Load;
 use crate::base::wording::{LOOK_AT_THE_PORT, LOOK_BETWEEN, broke, closed_early, silence};
 use crate::memory::lease::{Charge, addressable};
@@ -89,7 +90,7 @@ pub(crate) async fn try_call(shard: &Rc<Shard>, mut call: Call) -> Result<(Head,
                     renewed = true;
                     continue;
                 }
-                match refused(shard, &request, &head, &body, pen.note()) {
+                match refused(shard, &request, &head, &body, &pen) {
                     Some(failure) => {
                         let failure = shard.shared.account.explain(failure, &pen);
                         if let Some(load) = failure.load() {
@@ -111,15 +112,9 @@ pub(crate) async fn try_call(shard: &Rc<Shard>, mut call: Call) -> Result<(Head,
 }
 
 /// The failure that an answer tells of; `None` when it tells of success.
-fn refused(
-    shard: &Shard,
-    request: &Request,
-    head: &Head,
-    body: &[u8],
-    note: Option<&str>,
-) -> Option<Failure> {
+fn refused(shard: &Shard, request: &Request, head: &Head, body: &[u8], pen: &Pen) -> Option<Failure> {
     let misdirected = shard.misdirected(&request.endpoint, head.status, body);
-    misdirected.or_else(|| Failure::of_answer(head, body, note))
+    misdirected.or_else(|| Failure::of_answer(head, body, || pen.note()))
 }
 
 impl Call {
@@ -195,7 +190,11 @@ fn broke_off(why: &(dyn std::error::Error + 'static), bytes_max: usize, endpoint
                 ErrorKind::Network,
                 format!("the answer is longer than {bytes_max} bytes: nothing that was asked for is"),
             )
-            .with_hint("check the endpoint; if its answers are as long as that, more --memory lets them in"),
+            .with_hint([
+                text("check the endpoint; if its answers are as long as that, more "),
+                setting("memory"),
+                text(" lets them in"),
+            ]),
         ),
     }
 }

@@ -13,6 +13,7 @@ use crate::api::account::Pen;
 use crate::api::object::{Asked, Outgoing};
 use crate::api::refusal::{Failure, MOVES_MAX, REDIRECTS_MAX, doubts_keys, is_redirect};
 use crate::base::error::{Error, ErrorKind};
+use crate::base::hint::{setting, text};
 use crate::base::operation::{Class, Load};
 use crate::base::version::Version;
 use crate::http::connection::{Connection, Incoming};
@@ -89,7 +90,7 @@ pub(crate) async fn ask_elsewhere(
         }
         let failure = shard
             .misdirected(&answer.connection.endpoint, status, &body)
-            .or_else(|| Failure::of_answer(&answer.head, &body, answer.pen.note()));
+            .or_else(|| Failure::of_answer(&answer.head, &body, || answer.pen.note()));
         let failure = failure.map(|failure| shard.shared.account.explain(failure, &answer.pen));
         answer.finish(shard).await;
         let failure = failure.unwrap_or_else(|| unexpected(status));
@@ -199,9 +200,11 @@ impl Answer {
                 ErrorKind::Network,
                 format!("a range was answered with status {}", self.head.status),
             );
-            return Err(Failure::last(
-                error.with_hint("the origin does not serve ranges reliably: fetch the object whole, in one part (--part-size of its size)"),
-            ));
+            return Err(Failure::last(error.with_hint([
+                text("the origin does not serve ranges reliably: fetch the object whole, in one part ("),
+                setting("part-size"),
+                text(" of its size)"),
+            ])));
         }
         let range = self.head.content_range.as_ref().and_then(|found| found.range.clone());
         let range = range

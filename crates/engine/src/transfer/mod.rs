@@ -25,6 +25,7 @@ use crate::api::object::ObjectRequests;
 use crate::api::pinned::Pinned;
 use crate::api::refusal::Failure;
 use crate::base::error::{Error, ErrorKind};
+use crate::base::hint::{Feature, Word, text};
 use crate::base::limited_by::Tally;
 use crate::base::report::{Counters, PartRecord, Progress, Report, Stat};
 use crate::base::version::Version;
@@ -504,8 +505,10 @@ impl Running {
         let condition = self.known.as_ref().filter(|known| known.is_condition);
         let asked_for = condition.and_then(|known| known.version().etag);
         let Some(etag) = asked_for else { return error };
-        Error::new(ErrorKind::Changed, format!("the object's ETag is not {etag}"))
-            .with_hint("`flatout stat` tells the ETag of the version that is there now")
+        Error::new(ErrorKind::Changed, format!("the object's ETag is not {etag}")).with_hint([
+            Word::Feature(Feature::Stat),
+            text(" tells the ETag of the version that is there now"),
+        ])
     }
 
     /// Whether it is to stop.
@@ -521,7 +524,8 @@ impl Running {
 
     pub(crate) fn progress(&self) -> Progress {
         let total_bytes = self.settled.get().and_then(|settled| settled.total_bytes);
-        self.counters.progress(total_bytes, self.gate.tally().now())
+        let kept_bytes = self.kept_bytes.load(Ordering::Relaxed);
+        Progress { kept_bytes, ..self.counters.progress(total_bytes, self.gate.tally().now()) }
     }
 
     /// The last shard has let go: decides how it ended, commits the landing, tells who waits, calls who wants to be called.
@@ -544,8 +548,9 @@ impl Running {
             let error = error.during("read", &self.name);
             match kept_bytes {
                 0 => error,
-                _ => error
-                    .with_further_hint(&format!("run it again to go on from {}", format_size(kept_bytes))),
+                _ => {
+                    error.with_further_hint(format!("run it again to go on from {}", format_size(kept_bytes)))
+                }
             }
         });
         if let Some(owner) = &self.owner {

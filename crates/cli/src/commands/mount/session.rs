@@ -22,7 +22,7 @@ use crate::console::Console;
 use crate::events::Mounted;
 use crate::exit::{self, Exit};
 use crate::failure::Failure;
-use crate::{origin, outages};
+use crate::{hint, origin, outages};
 
 /// What the kernel reads ahead by itself.
 const KERNELS_OWN_READ_AHEAD: u64 = 128 << 10;
@@ -118,8 +118,8 @@ fn teller(log: &Arc<Log>) -> flatout_mount::Tell {
         if error.kind() != ErrorKind::Cancelled {
             let hint = match error.kind() {
                 // Of a copy it would be to start again.
-                ErrorKind::Changed => Some("open it again to read the new version"),
-                _ => error.hint(),
+                ErrorKind::Changed => Some("open it again to read the new version".to_owned()),
+                _ => error.hint().map(hint::worded),
             };
             let hint = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
             let about = format!("{} {}", error.doing(), error.object());
@@ -132,7 +132,7 @@ fn client(plan: &Plan, console: &Console) -> Result<Client, Failure> {
     let client = origin::silent_client(&plan.knobs, &[plan.dialect])?;
     // What else is to be said of settings is among the plan's notes.
     if let Some(note) = client.note() {
-        console.warn(note);
+        console.warn(&hint::worded(note));
     }
     Ok(client)
 }
