@@ -179,7 +179,7 @@ impl ConfigError {
                 format!("did you mean '{nearest}'?").into()
             }
             ConfigError::UnknownKey { nearest: None, .. } => {
-                [Word::Feature(Feature::NameSettings), text(" names every key")].into()
+                [text("keys are the names of settings: "), Word::Feature(Feature::NameSettings), text(" has them")].into()
             }
             ConfigError::Secret { .. } => {
                 "keep keys in ~/.aws/credentials, ~/.aliyun/config.json or variables like AWS_SECRET_ACCESS_KEY, \
