@@ -3,13 +3,13 @@
 //! A pool has a limit (`--memory`). Who may have how much of it is decided in `budget`; here are the memory itself, those
 //! who wait for it, and what is charged without being mapped: a [`Charge`] stands for what the allocator gave.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::pin::Pin;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use flatout_settings::format_size;
+use memmap2::{Advice, MmapMut, MmapOptions};
 
 use crate::base::error::{Error, ErrorKind};
 use crate::memory::waits::Waits;
@@ -98,7 +98,7 @@ impl Pool {
         drop(state);
         drop(surplus);
         // The pool's limit says how much there may be, not the kernel.
-        Slab::map(bytes, libc::MAP_NORESERVE)
+        Slab::map(bytes, MmapOptions::new().no_reserve_swap())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -264,9 +264,7 @@ impl Lease {
     }
 
     pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
-        let (start, len) = (self.as_ptr(), self.len());
-        // SAFETY: the slab is mapped readable and writable for `len` bytes, initialised, and borrowed mutably here.
-        unsafe { std::slice::from_raw_parts_mut(start, len) }
+        self.slab.as_mut().expect("a lease has its slab until it is dropped").as_mut_slice()
     }
 
     fn slab(&self) -> &Slab {
@@ -293,8 +291,13 @@ impl Drop for Lease {
 pub(crate) struct Slab {
     start: NonNull<u8>,
     bytes: usize,
-    /// As the heap gave it; `None` of a mapping.
-    layout: Option<Layout>,
+    /// What keeps them.
+    _memory: Memory,
+}
+
+enum Memory {
+    Mapped(#[expect(dead_code, reason = "unmapped when it is dropped")] MmapMut),
+    Heap(#[expect(dead_code, reason = "freed when it is dropped")] Vec<u8>),
 }
 
 // SAFETY: a slab is plain memory with one owner; nothing about it is bound to the thread that mapped it.
@@ -307,21 +310,28 @@ impl Slab {
     /// this machine could ever have.
     pub(crate) fn outright(bytes: u64) -> Result<Slab, Error> {
         let bytes = addressable(bytes)?;
-        if (1..HEAP_BYTES_MAX).contains(&bytes) {
-            return Slab::of_the_heap(bytes);
+        if bytes < HEAP_BYTES_MAX {
+            return Ok(Slab::of_the_heap(bytes));
         }
         let pages = bytes.checked_next_multiple_of(PAGE_BYTES).unwrap_or(bytes);
-        Slab::map(pages, 0)
+        Slab::map(pages, &mut MmapOptions::new())
     }
 
-    fn of_the_heap(bytes: usize) -> Result<Slab, Error> {
-        let layout = Layout::from_size_align(bytes, HEAP_ALIGN).expect("short");
-        // SAFETY: the layout is not empty.
-        let Some(start) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
-            let cause = format!("cannot have {} of memory", format_size(bytes as u64));
-            return Err(Error::new(ErrorKind::LocalIo, cause));
-        };
-        Ok(Slab { start, bytes, layout: Some(layout) })
+    fn of_the_heap(bytes: usize) -> Slab {
+        let mut memory = vec![0; bytes + HEAP_ALIGN];
+        let aligned = memory.as_ptr().align_offset(HEAP_ALIGN);
+        Slab { start: NonNull::from(&mut memory[aligned..]).cast(), bytes, _memory: Memory::Heap(memory) }
+    }
+
+    fn map(bytes: usize, options: &mut MmapOptions) -> Result<Slab, Error> {
+        let mut memory = options.len(bytes).map_anon().map_err(|refused| {
+            Error::local(&format!("cannot have {} of memory", format_size(bytes as u64)), refused)
+        })?;
+        if bytes >= HUGE_PAGE_BYTES {
+            // A refusal changes nothing.
+            let _ = memory.advise(Advice::HugePage);
+        }
+        Ok(Slab { start: NonNull::from(&mut memory[..]).cast(), bytes, _memory: Memory::Mapped(memory) })
     }
 
     /// Where it starts; valid for its bytes as long as it lives.
@@ -335,48 +345,13 @@ impl Slab {
     }
 
     pub(crate) fn as_slice(&self) -> &[u8] {
-        // SAFETY: mapped readable for `bytes` bytes and initialised; whoever writes through the address meanwhile answers for it.
+        // SAFETY: readable for `bytes` bytes and initialised; whoever writes through the address meanwhile answers for it.
         unsafe { std::slice::from_raw_parts(self.start(), self.bytes) }
     }
 
     pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: writable for `bytes` bytes and initialised; nobody else has the slab.
         unsafe { std::slice::from_raw_parts_mut(self.start(), self.bytes) }
-    }
-
-    fn map(bytes: usize, flags: libc::c_int) -> Result<Slab, Error> {
-        // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no existing memory.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags,
-                -1,
-                0,
-            )
-        };
-        let Some(start) = NonNull::new(start.cast::<u8>()).filter(|_| start != libc::MAP_FAILED) else {
-            let refused = std::io::Error::last_os_error();
-            let cause = format!("cannot have {} of memory", format_size(bytes as u64));
-            return Err(Error::local(&cause, refused));
-        };
-        if bytes >= HUGE_PAGE_BYTES {
-            // SAFETY: advice about the mapping made above; a refusal changes nothing.
-            unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
-        }
-        Ok(Slab { start, bytes, layout: None })
-    }
-}
-
-impl Drop for Slab {
-    fn drop(&mut self) {
-        match self.layout {
-            // SAFETY: from the heap, by this layout; its one owner is going away.
-            Some(layout) => unsafe { dealloc(self.start.as_ptr(), layout) },
-            // SAFETY: exactly the mapping that `map` made; its one owner is going away.
-            None => _ = unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) },
-        }
     }
 }
 
