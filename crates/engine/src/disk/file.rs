@@ -50,12 +50,8 @@ impl FileGround {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let folder = folder::open(parent).map_err(refused_there)?;
         let name = path.file_name().unwrap_or_default().to_os_string();
-        // Of many files only the first slot is looked at, and a `Sweeper` clears the others.
-        let left = if resume { Temporary::left_behind(&folder, &name) } else { None };
-        let ground = match left {
-            Some(temporary) => FileGround::of(temporary, Arc::new(folder), name, path, resume),
-            None => FileGround::create_in(Arc::new(folder), name, path, resume)?,
-        };
+        let ground = FileGround::create_in(Arc::new(folder), name, path, resume)?;
+        // Of many files a `Sweeper` clears what else was left.
         ground.temporary.clear_others(&ground.folder, &ground.name);
         Ok(ground)
     }
@@ -78,19 +74,9 @@ impl FileGround {
         resume: bool,
     ) -> Result<FileGround, Error> {
         let created = Temporary::create(&folder, &name, resume);
-        let temporary = created.map_err(|refused| refused_there(refused.into()))?;
-        Ok(FileGround::of(temporary, folder, name, shown, resume))
-    }
-
-    fn of(
-        mut temporary: Temporary,
-        folder: Arc<OwnedFd>,
-        name: OsString,
-        shown: PathBuf,
-        resume: bool,
-    ) -> FileGround {
+        let mut temporary = created.map_err(|refused| refused_there(refused.into()))?;
         let earlier = Mutex::new(temporary.earlier.take());
-        FileGround {
+        Ok(FileGround {
             temporary,
             folder,
             name,
@@ -103,7 +89,7 @@ impl FileGround {
             earlier,
             journal: OnceLock::new(),
             note: Mutex::default(),
-        }
+        })
     }
 
     /// Where the file will be, for messages.
@@ -407,12 +393,7 @@ impl Drop for FileGround {
 }
 
 fn refused_there(refused: io::Error) -> Error {
-    let taken = refused.kind() == io::ErrorKind::AlreadyExists;
-    let error = Error::local("cannot create a file there", refused);
-    match taken {
-        true => error.with_hint("remove what killed runs left beside it: .NAME.flatout-*"),
-        false => error,
-    }
+    Error::local("cannot create a file there", refused)
 }
 
 fn is_folder() -> Error {

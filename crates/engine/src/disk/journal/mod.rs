@@ -2,8 +2,8 @@
 //! (docs/decisions/journal.md).
 //!
 //! ```text
-//!   .NAME.flatout-HASH-SLOT           the file so far, with holes
-//!   .NAME.flatout-HASH-SLOT.journal   of which object and version, and block after block what has landed
+//!   .NAME.flatout-HASH-0           the file so far, with holes
+//!   .NAME.flatout-HASH-0.journal   of which object and version, and block after block what has landed
 //! ```
 //! Nothing is believed because it is written there: a block counts when what is on disk has its CRC.
 
