@@ -7,11 +7,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 
 use super::queue::{Item, MayBegin, Queue, Work};
 use super::{Finished, ManyProgress, Wanted, closed_meanwhile};
 use crate::api::account::{Account, check_object};
+use crate::base::cancellation::Cancellation;
 use crate::base::error::{Error, ErrorKind};
 use crate::base::files;
 use crate::base::limited_by::Tally;
@@ -63,8 +64,7 @@ pub(crate) struct Batch {
     room: Condvar,
     /// Wakes the caller.
     news: Condvar,
-    /// Holds no permit, ever; closed when all is to stop.
-    stop: Semaphore,
+    stop: Cancellation,
     process: u32,
 }
 
@@ -168,7 +168,7 @@ impl Batch {
             work: Notify::new(),
             room: Condvar::new(),
             news: Condvar::new(),
-            stop: Semaphore::new(0),
+            stop: Cancellation::new(),
             process: std::process::id(),
         }
     }
@@ -458,7 +458,7 @@ impl Batch {
         let large = {
             // Under the lock, so that nobody who looks under it misses it.
             let state = self.lock();
-            self.stop.close();
+            self.stop.cancel();
             state.large.clone()
         };
         for running in large {
@@ -469,12 +469,11 @@ impl Batch {
 
     /// Ready when all is to stop.
     pub(super) async fn stopped(&self) {
-        // The semaphore never has a permit: this waits until it is closed.
-        let _closed = self.stop.acquire().await;
+        self.stop.cancelled().await;
     }
 
     fn is_stopped(&self) -> bool {
-        self.stop.is_closed()
+        self.stop.is_cancelled()
     }
 
     /// Waits until no worker is left, and no landing open.
@@ -562,7 +561,7 @@ impl Drop for Worker {
         if !state.is_done() && !self.batch.is_stopped() {
             state.incomplete.get_or_insert_with(closed_meanwhile);
         }
-        self.batch.stop.close();
+        self.batch.stop.cancel();
         let open = state.queue.clear();
         drop(state);
         // Outside the lock: a last hold tells us of its object's end.

@@ -18,12 +18,12 @@ use std::time::Instant;
 use flatout_settings::format_size;
 use flatout_wire::head::Head;
 use flatout_wire::range::Span;
-use tokio::sync::Semaphore;
 
 use crate::api::account::Account;
 use crate::api::object::ObjectRequests;
 use crate::api::pinned::Pinned;
 use crate::api::refusal::Failure;
+use crate::base::cancellation::Cancellation;
 use crate::base::error::{Error, ErrorKind};
 use crate::base::hint::{Feature, Word, text};
 use crate::base::limited_by::Tally;
@@ -95,8 +95,7 @@ pub(crate) struct Running {
     /// Of a transfer that failed: what the next run will find.
     pub(crate) kept_bytes: AtomicU64,
     failure: Mutex<Option<Error>>,
-    /// Holds no permit, ever; closed when the transfer is to stop.
-    stop: Arc<Semaphore>,
+    stop: Arc<Cancellation>,
     pub(crate) holds: AtomicU32,
     pub(crate) end: End,
     /// Set where this is one of many objects.
@@ -173,7 +172,7 @@ impl Running {
     fn new(asked: Request, ground: Ground, resources: Resources) -> Running {
         let Request { name, object, span, known } = asked;
         let Resources { gate, shards, turns, care } = resources;
-        let stop = Arc::new(Semaphore::new(0));
+        let stop = Arc::new(Cancellation::new());
         ground.stop_when_abandoned(&stop);
         let ledger = Ledger::default();
         if !care.verify {
@@ -497,7 +496,7 @@ impl Running {
             _ => error,
         };
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-        self.stop.close();
+        self.stop.cancel();
     }
 
     /// Of an object that was asked for by the ETag of another version.
@@ -513,13 +512,12 @@ impl Running {
 
     /// Whether it is to stop.
     pub(crate) fn is_stopped(&self) -> bool {
-        self.stop.is_closed()
+        self.stop.is_cancelled()
     }
 
     /// Ready when the transfer is to stop.
     pub(crate) async fn stopped(&self) {
-        // The semaphore never has a permit: this waits until it is closed.
-        let _closed = self.stop.acquire().await;
+        self.stop.cancelled().await;
     }
 
     pub(crate) fn progress(&self) -> Progress {
