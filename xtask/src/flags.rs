@@ -23,7 +23,8 @@ pub fn check(sources: &Sources) -> Vec<Complaint> {
     complaints
 }
 
-/// What looks like a flag in the literals of a line, each with what follows it. `code` is the line with them blanked out.
+/// What looks like a flag in the literals of a line, each with what follows it. `code` is the line with them
+/// blanked out.
 fn flags<'a>(text: &'a str, code: &'a str) -> impl Iterator<Item = &'a str> {
     let is_literal = |at: &usize| code.get(*at..at + 2).is_none_or(|blank| blank == "  ");
     let is_comment = |at: &usize| text[..*at].split_whitespace().any(|word| word.starts_with("//"));

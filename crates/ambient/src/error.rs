@@ -128,7 +128,8 @@ pub enum ConfigError {
 }
 
 impl AmbientError {
-    /// What stands in the way, where `spell` names a setting, and its value where there is one, as the user writes them.
+    /// What stands in the way, where `spell` names a setting, and its value where there is one, as the user
+    /// writes them.
     pub fn worded(&self, spell: impl Fn(&str, Option<&str>) -> String) -> String {
         match self {
             AmbientError::Setting { place, cause } => match &**cause {

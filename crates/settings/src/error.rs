@@ -33,7 +33,8 @@ pub enum Clash {
 }
 
 impl Clash {
-    /// Why, and what to write instead. `spell` names a setting, and its value where there is one, as the user writes them.
+    /// Why, and what to write instead. `spell` names a setting, and its value where there is one, as the user
+    /// writes them.
     pub fn worded(&self, spell: impl Fn(&str, Option<&str>) -> String) -> String {
         let to = |name, value: &String| spell(name, Some(value));
         match self {

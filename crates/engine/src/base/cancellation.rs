@@ -2,8 +2,8 @@
 
 use tokio::sync::Semaphore;
 
-/// A semaphore that never has a permit: to close it is to cancel. A look at it is one atomic load, where tokio-util's
-/// `CancellationToken` takes a lock.
+/// A semaphore that never has a permit: to close it is to cancel. A look at it is one atomic load, where
+/// tokio-util's `CancellationToken` takes a lock.
 #[derive(Debug)]
 pub(crate) struct Cancellation(Semaphore);
 

@@ -1,10 +1,11 @@
-//! What can be done about an error, in words that each face completes: a flag of the command line is a keyword in Python.
+//! What can be done about an error, in words that each face completes: a flag of the command line is a
+//! keyword in Python.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// A sentence about what can be done. The engine knows no flag and no command: each face words [`Word::Setting`] and
-/// [`Word::Feature`] itself.
+/// A sentence about what can be done. The engine knows no flag and no command: each face words
+/// [`Word::Setting`] and [`Word::Feature`] itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hint(Vec<Word>);
 

@@ -61,7 +61,8 @@ impl Client {
     /// A client of its own, sharing nothing with any other.
     ///
     /// # Errors
-    /// [`ErrorKind::Usage`] for settings that make no sense. Where it is about one of them, [`Error::setting`] has its name.
+    /// [`ErrorKind::Usage`] for settings that make no sense. Where it is about one of them,
+    /// [`Error::setting`] has its name.
     pub fn new(config: Config) -> Result<Client, Error> {
         let usage = |why: String| Error::new(ErrorKind::Usage, why);
         let mut settings = config.settings;

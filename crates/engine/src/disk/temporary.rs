@@ -19,7 +19,8 @@ use crate::disk::journal::{self, Journal, Unreadable};
 
 /// The number of the file that a later run goes on from.
 const RESUMABLE: u32 = 0;
-/// Numbers that the next run looks at, one openat(2) each. Where all have an owner, or locks say nothing, one is drawn.
+/// Numbers that the next run looks at, one openat(2) each. Where all have an owner, or locks say nothing, one
+/// is drawn.
 const NUMBERS: std::ops::Range<u32> = RESUMABLE..16;
 
 /// Behind the name of a temporary file: that of its journal.
@@ -31,9 +32,9 @@ const JOURNAL_BYTES_MAX: u64 = 1 << 30;
 /// How long a sweep leaves what the next run could go on from.
 const KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// A new file under a temporary name, `.NAME.flatout-HASH-NUMBER` in the folder of its own, so that a rename can replace
-/// the target at once. It has the first number without a living owner, so that what a killed run left is found without
-/// reading the folder. Only the first number has a journal, and is resumed.
+/// A new file under a temporary name, `.NAME.flatout-HASH-NUMBER` in the folder of its own, so that a rename
+/// can replace the target at once. It has the first number without a living owner, so that what a killed run
+/// left is found without reading the folder. Only the first number has a journal, and is resumed.
 pub(crate) struct Temporary {
     pub(crate) file: File,
     pub(crate) name: OsString,
@@ -121,8 +122,8 @@ impl Temporary {
         }
     }
 
-    /// Clears what dead owners left under the other numbers, and the journal of one that died at the very end. Our own has
-    /// our lock.
+    /// Clears what dead owners left under the other numbers, and the journal of one that died at the very
+    /// end. Our own has our lock.
     pub(crate) fn clear_others(&self, folder: &OwnedFd, name: &OsStr) {
         let stem = stem(name);
         clear_one(folder, &journal_name(&self.name));

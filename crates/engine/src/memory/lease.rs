@@ -345,7 +345,8 @@ impl Slab {
     }
 
     pub(crate) fn as_slice(&self) -> &[u8] {
-        // SAFETY: readable for `bytes` bytes and initialised; whoever writes through the address meanwhile answers for it.
+        // SAFETY: readable for `bytes` bytes and initialised; whoever writes through the address meanwhile
+        // answers for it.
         unsafe { std::slice::from_raw_parts(self.start(), self.bytes) }
     }
 
