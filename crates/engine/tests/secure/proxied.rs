@@ -118,7 +118,7 @@ fn check_error(config: Config, url: &'static str, kind: ErrorKind, words: &[&str
 }
 
 fn said(error: &Error) -> String {
-    format!("{error}\n{}", error.hint().cloned().unwrap_or_default())
+    format!("{error}\n{}", error.hint().map_or("no hint".to_owned(), ToString::to_string))
 }
 
 #[test]

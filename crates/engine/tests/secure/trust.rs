@@ -14,7 +14,7 @@ use crate::{SIZE, in_time, location, read, serve_object, settings};
 /// The error has this kind and all of the words, in the cause or the hint.
 #[track_caller]
 fn check_error(error: &Error, kind: ErrorKind, words: &[&str]) {
-    let said = format!("{error}\n{}", error.hint().cloned().unwrap_or_default());
+    let said = format!("{error}\n{}", error.hint().map_or("no hint".to_owned(), ToString::to_string));
     assert_eq!(error.kind(), kind, "{said}");
     for word in words {
         assert!(said.contains(word), "{said}\nlacks {word:?}");
