@@ -70,7 +70,7 @@ impl Stuck {
 
     /// Starts it, and waits until all is there that comes.
     fn begin(&self, target: &str) -> Child {
-        begin(&mut self.cp(target), || noted(target, 0) >= 12)
+        begin(&mut self.cp(target), || noted(target) >= 12)
     }
 }
 
@@ -245,7 +245,7 @@ fn the_large_ones_of_many_go_on() {
         };
         let large = folder.join("d/large");
         let large = large.to_str().unwrap();
-        let there = || folder.join("d").exists() && noted(large, 0) >= 5 && folder.join("e").exists();
+        let there = || folder.join("d").exists() && noted(large) >= 5 && folder.join("e").exists();
         let child = begin(&mut copy(), there);
         signal(end_by, child.id());
         let ended = end(child);
@@ -281,7 +281,7 @@ fn of_many_a_changed_one_starts_over_and_says_so() {
             flatout(&["cp", "-r", "s3://demo/", path, "--endpoint-url", &origin.url(), "--json"])
         };
         let large = base.path().join("object");
-        kill(begin(&mut copy(&before), || noted(large.to_str().unwrap(), 0) >= 5));
+        kill(begin(&mut copy(&before), || noted(large.to_str().unwrap()) >= 5));
         let ended = run(&mut copy(&after));
         assert_eq!(ended.code, Some(0), "{}", ended.stderr);
         assert!(ended.stderr.contains("s3://demo/object: started over"), "{}", ended.stderr);
@@ -410,7 +410,7 @@ fn another_version_or_object_starts_over_and_says_so() {
 fn whatever_is_damaged_never_a_wrong_byte() {
     let (stuck, base) = (Stuck::new(), Folder::new());
     kill(stuck.begin(&base.at("new")));
-    let (file, journal) = pair(&base.at("new"), 0).expect("a pair");
+    let (file, journal) = pair(&base.at("new")).expect("a pair");
     let raw = whole(&stuck.object, "\"one\"");
     let left = [&file, &journal].map(|path| fs::read(path).unwrap());
     let mut resumed_sometimes = 0;
