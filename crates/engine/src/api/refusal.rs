@@ -45,7 +45,7 @@ impl Failure {
 
     /// No address of the origin could be reached.
     pub(crate) fn to_connect(error: Error) -> Failure {
-        let fault = if error.may_pass() { Fault::Unreached } else { Fault::Final };
+        let fault = if error.is_transient() { Fault::Unreached } else { Fault::Final };
         Failure { fault, ..Failure::transient(error) }
     }
 
@@ -139,7 +139,7 @@ impl Failure {
 impl From<Error> for Failure {
     /// What the network did may be over a moment later; everything else stays as it is.
     fn from(error: Error) -> Failure {
-        if error.may_pass() { Failure::transient(error) } else { Failure::last(error) }
+        if error.is_transient() { Failure::transient(error) } else { Failure::last(error) }
     }
 }
 

@@ -140,7 +140,7 @@ impl Error {
     }
 
     /// The same for one more who waited for it, without the system's own error behind it.
-    pub(crate) fn once_more(&self) -> Error {
+    pub(crate) fn clone_without_source(&self) -> Error {
         let Body { kind, doing, object, cause, hint, is_outage, source: _ } = &*self.0;
         let (object, cause, hint) = (object.clone(), cause.clone(), hint.clone());
         Error(Box::new(Body { kind: *kind, doing, object, cause, hint, is_outage: *is_outage, source: None }))
@@ -164,12 +164,12 @@ impl Error {
     }
 
     /// Whether the same may go well a moment later, or at another address.
-    pub(crate) fn may_pass(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         matches!(self.kind(), ErrorKind::Network | ErrorKind::Timeout)
     }
 
     /// Whether what has landed before it is of use: the object is as it was, as far as is known, and may be had again.
-    pub(crate) fn leaves_of_use(&self) -> bool {
+    pub(crate) fn keeps_partial_data(&self) -> bool {
         match self.kind() {
             ErrorKind::Network
             | ErrorKind::Timeout

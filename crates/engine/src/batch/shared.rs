@@ -372,7 +372,7 @@ impl Batch {
             && error.is_outage()
         {
             // Whatever else is asked of the origin would fail like this one.
-            state.incomplete.get_or_insert_with(|| error.once_more());
+            state.incomplete.get_or_insert_with(|| error.clone_without_source());
             drop(state);
             self.cancel();
             state = self.lock();

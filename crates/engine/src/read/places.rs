@@ -515,7 +515,7 @@ impl Places {
             lane.on_failed(&segment.range);
         }
         for (_, read) in place.waits {
-            self.fail(read, error.once_more(), after);
+            self.fail(read, error.clone_without_source(), after);
         }
         after.gone.push(place.segment);
     }

@@ -145,7 +145,7 @@ impl Shard {
             match ended.expect("we could tell ourselves") {
                 (address, Ok(socket)) => return Ok((socket, address)),
                 // Another address may do better; what certificate and settings forbid stays forbidden.
-                (_, Err(error)) if error.may_pass() => refused = Some(error),
+                (_, Err(error)) if error.is_transient() => refused = Some(error),
                 (_, Err(error)) => return Err(error.into()),
             }
             under_way -= 1;
@@ -171,7 +171,7 @@ impl Shard {
             let connected = socket::connect(&endpoint, proxy, address, local, &shared.tls, within).await;
             match &connected {
                 Ok(_) => shared.endpoints.on_connected(address, begun),
-                Err(error) if error.may_pass() => shared.endpoints.on_failed(address, begun),
+                Err(error) if error.is_transient() => shared.endpoints.on_failed(address, begun),
                 Err(_) => {}
             }
             // Whoever asked may have another by now.

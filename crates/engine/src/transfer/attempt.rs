@@ -141,7 +141,7 @@ async fn exchange(
             Ok(Answer::new(connection, answered, pen))
         }
         Err(error) => {
-            if error.may_pass() {
+            if error.is_transient() {
                 shard.shared.endpoints.on_failed(address, begun);
             }
             Err(error.into())

@@ -539,7 +539,7 @@ impl Running {
                 self.ground.close(true);
                 0
             }
-            error => self.ground.close(error.is_some_and(Error::leaves_of_use)),
+            error => self.ground.close(error.is_some_and(Error::keeps_partial_data)),
         };
         self.kept_bytes.store(kept_bytes, Ordering::Relaxed);
         let result = result.map_err(|error| {
