@@ -14,7 +14,7 @@ use flatout_wire::s3::S3;
 use flatout_wire::sign::{self, Signer};
 
 use crate::api::credentials::{Held, Keys, Provider};
-use crate::api::refusal::{self, Doubt, Failure};
+use crate::api::refusal::{self, Failure, KeyRejection};
 use crate::api::service::Ask;
 use crate::base::error::{Error, ErrorKind, SETTINGS};
 use crate::base::hint::{Feature, Hint, Word, setting, setting_to, text};
@@ -198,13 +198,13 @@ impl Account {
         }
     }
 
-    /// After a refusal that casts `doubt` on the keys: whether there are new ones, so that asking again may help.
+    /// After a refusal that may be about the age of the keys: whether there are new ones, so that asking again may help.
     /// The pen is then that of now, and knows why where there are none.
-    pub(crate) async fn renew(&self, pen: &mut Pen, doubt: Doubt) -> bool {
+    pub(crate) async fn renew(&self, pen: &mut Pen, rejection: KeyRejection) -> bool {
         match pen {
             Pen::Plain => false,
-            Pen::S3(held) => renewed(&self.aws_keys, held, doubt).await,
-            Pen::Oss(held) => renewed(&self.oss_keys, held, doubt).await,
+            Pen::S3(held) => renewed(&self.aws_keys, held, rejection).await,
+            Pen::Oss(held) => renewed(&self.oss_keys, held, rejection).await,
         }
     }
 
@@ -365,12 +365,12 @@ fn no_keys(pen: &Pen) -> Error {
 async fn renewed<S: Send + Sync + 'static>(
     keys: &Arc<Keys<S>>,
     held: &mut Arc<Held<S>>,
-    doubt: Doubt,
+    rejection: KeyRejection,
 ) -> bool {
-    if doubt == Doubt::None {
+    if rejection == KeyRejection::No {
         return false;
     }
-    let renewed = keys.renew(held.number, doubt == Doubt::Sure).await;
+    let renewed = keys.renew(held.number, rejection == KeyRejection::Certain).await;
     if let Ok(now) = keys.current().await {
         *held = now;
     }

@@ -178,28 +178,28 @@ pub(crate) fn whereabouts(head: &Head, body: &[u8]) -> Option<(Option<String>, O
 
 /// Whether an answer refuses the keys for their age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Doubt {
+pub(crate) enum KeyRejection {
     /// It does not.
-    None,
+    No,
     /// It may: the words also mean keys that never were, or there are no words.
-    Some,
+    Possible,
     /// It says so.
-    Sure,
+    Certain,
 }
 
 /// Whether new keys may bring another answer. A refused HEAD has no body to say why: S3 answers an expired token with 400.
-pub(crate) fn doubts_keys(head: &Head, body: &[u8], method: Method) -> Doubt {
-    let Verdict::Refused(refusal) = judged(head, body) else { return Doubt::None };
+pub(crate) fn key_rejection(head: &Head, body: &[u8], method: Method) -> KeyRejection {
+    let Verdict::Refused(refusal) = judged(head, body) else { return KeyRejection::No };
     match refusal.code.as_str() {
         "ExpiredToken"
         | "InvalidToken"
         | "RequestExpired"
         | "SecurityTokenExpired"
         | "InvalidSecurityToken"
-        | "TokenRefreshRequired" => Doubt::Sure,
-        "InvalidAccessKeyId" => Doubt::Some,
-        _ if method == Method::Head && matches!(head.status, 400 | 401 | 403) => Doubt::Some,
-        _ => Doubt::None,
+        | "TokenRefreshRequired" => KeyRejection::Certain,
+        "InvalidAccessKeyId" => KeyRejection::Possible,
+        _ if method == Method::Head && matches!(head.status, 400 | 401 | 403) => KeyRejection::Possible,
+        _ => KeyRejection::No,
     }
 }
 

@@ -85,8 +85,8 @@ pub(crate) async fn try_call(shard: &Rc<Shard>, mut call: Call) -> Result<(Head,
                     moves += 1;
                     continue;
                 }
-                let doubt = refusal::doubts_keys(&head, &body, request.method);
-                if !renewed && account.renew(&mut pen, doubt).await {
+                let rejection = refusal::key_rejection(&head, &body, request.method);
+                if !renewed && account.renew(&mut pen, rejection).await {
                     renewed = true;
                     continue;
                 }

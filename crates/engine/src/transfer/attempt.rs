@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::api::account::Pen;
 use crate::api::object::{Asked, Outgoing};
-use crate::api::refusal::{Failure, MOVES_MAX, REDIRECTS_MAX, doubts_keys, is_redirect};
+use crate::api::refusal::{Failure, MOVES_MAX, REDIRECTS_MAX, is_redirect, key_rejection};
 use crate::base::error::{Error, ErrorKind};
 use crate::base::hint::{setting, text};
 use crate::base::operation::{Class, Load};
@@ -82,8 +82,8 @@ pub(crate) async fn ask_elsewhere(
             moves += 1;
             continue;
         }
-        let doubt = doubts_keys(&answer.head, &body, Method::Get);
-        if !renewed && shard.shared.account.renew(&mut answer.pen, doubt).await {
+        let rejection = key_rejection(&answer.head, &body, Method::Get);
+        if !renewed && shard.shared.account.renew(&mut answer.pen, rejection).await {
             answer.finish(shard).await;
             renewed = true;
             continue;
