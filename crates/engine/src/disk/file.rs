@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use crate::base::error::{Error, ErrorKind};
 use crate::base::hint::{Feature, Word, text};
 use crate::disk::folder::{self, Folder};
-use crate::disk::journal::{self, Journal, Kept, Log, Subject, Unreadable};
+use crate::disk::journal::{self, DownloadIdentity, Journal, Kept, Log, Unreadable};
 use crate::disk::temporary::{Earlier, Temporary};
 
 /// Below this a reservation costs as much as the write itself, and a full disk is found by the first write.
@@ -124,13 +124,13 @@ impl FileGround {
         self.lock_earlier().as_ref().and_then(|earlier| earlier.journal.as_ref().ok()).cloned()
     }
 
-    /// The same if it is of just this subject, and one to go on from: what is kept of the file is decided here alone.
-    pub(crate) fn noted_of(&self, subject: &Subject) -> Option<Arc<Journal>> {
-        self.earlier().filter(|noted| self.keeps_journal_of(subject) && noted.subject == *subject)
+    /// The same if it is of just this identity, and one to go on from: what is kept of the file is decided here alone.
+    pub(crate) fn noted_of(&self, identity: &DownloadIdentity) -> Option<Arc<Journal>> {
+        self.earlier().filter(|noted| self.keeps_journal_of(identity) && noted.identity == *identity)
     }
 
-    fn keeps_journal_of(&self, subject: &Subject) -> bool {
-        self.resume && subject.bytes() >= journal::SMALL_BYTES
+    fn keeps_journal_of(&self, identity: &DownloadIdentity) -> bool {
+        self.resume && identity.bytes() >= journal::SMALL_BYTES
     }
 
     /// A handle to read what an earlier run left.
@@ -139,33 +139,33 @@ impl FileGround {
     }
 
     /// It is known what the file is to be a copy of, and that it has `kept` of that: what else an earlier run left is cut
-    /// off, and the journal begins or goes on. Without a `subject`, without ranges, or for a small one, there is none.
+    /// off, and the journal begins or goes on. Without a `identity`, without ranges, or for a small one, there is none.
     pub(crate) fn begin(
         &self,
-        subject: Option<&Subject>,
+        identity: Option<&DownloadIdentity>,
         has_ranges: bool,
         kept: &Kept,
     ) -> Result<(), Error> {
-        let large = subject.filter(|subject| has_ranges && self.keeps_journal_of(subject));
-        let noted = large.and_then(|subject| self.noted_of(subject));
+        let large = identity.filter(|identity| has_ranges && self.keeps_journal_of(identity));
+        let noted = large.and_then(|identity| self.noted_of(identity));
         let earlier = self.lock_earlier().take();
         let log = match (earlier, noted) {
             (Some(Earlier { file, .. }), Some(noted)) => {
                 self.note_losses(&noted, kept);
-                self.cut(noted.subject.bytes())?;
+                self.cut(noted.identity.bytes())?;
                 Some(Log::go_on(file, &noted, &kept.ranges))
             }
             (Some(Earlier { file, journal }), None) => {
-                self.note_start_over(&journal, subject, has_ranges);
+                self.note_start_over(&journal, identity, has_ranges);
                 self.cut(0)?;
                 self.begin_journal(file, large)
             }
-            (None, _) => large.and_then(|subject| {
+            (None, _) => large.and_then(|identity| {
                 let Some(file) = self.temporary.journal_file(&self.folder) else {
                     self.note_missing_journal();
                     return None;
                 };
-                self.begin_journal(file, Some(subject))
+                self.begin_journal(file, Some(identity))
             }),
         };
         if let Some(log) = log {
@@ -184,9 +184,9 @@ impl FileGround {
     }
 
     /// A download goes on without a journal that cannot be written.
-    fn begin_journal(&self, file: File, subject: Option<&Subject>) -> Option<Log> {
+    fn begin_journal(&self, file: File, identity: Option<&DownloadIdentity>) -> Option<Log> {
         let removed = file.try_clone();
-        let log = subject.and_then(|subject| Log::begin(file, subject).ok().flatten());
+        let log = identity.and_then(|identity| Log::begin(file, identity).ok().flatten());
         if let (None, Ok(file)) = (&log, removed) {
             self.temporary.remove_journal(&self.folder, &file);
         }
@@ -211,12 +211,12 @@ impl FileGround {
     fn note_start_over(
         &self,
         journal: &Result<Arc<Journal>, Unreadable>,
-        subject: Option<&Subject>,
+        identity: Option<&DownloadIdentity>,
         has_ranges: bool,
     ) {
-        let why = match (journal, subject) {
+        let why = match (journal, identity) {
             (Err(why), _) => format!("its journal cannot be read: {why}"),
-            (Ok(noted), Some(subject)) => noted.subject.difference(subject, has_ranges),
+            (Ok(noted), Some(identity)) => noted.identity.difference(identity, has_ranges),
             (Ok(_), None) => "the origin does not tell by an ETag which version it sends".into(),
         };
         self.set_note(format!("started over: what an earlier run left is of no use: {why}"));

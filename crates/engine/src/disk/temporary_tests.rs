@@ -100,8 +100,8 @@ fn a_sweep_takes_the_dead_and_nothing_else() {
 fn noted(folder: &Path, one: &Temporary) -> File {
     let file = one.journal_file(&open(folder)).expect("locks count in a temporary folder");
     let version = crate::base::version::Version::default();
-    let subject = journal::Subject { location: "s3://b/x".into(), version, range: 0..10 };
-    let log = journal::Log::begin(file, &subject).expect("a write").expect("a short name");
+    let identity = journal::DownloadIdentity { location: "s3://b/x".into(), version, range: 0..10 };
+    let log = journal::Log::begin(file, &identity).expect("a write").expect("a short name");
     log.file().try_clone().expect("a descriptor")
 }
 
@@ -118,7 +118,7 @@ fn who_comes_next_takes_a_dead_one_over_with_its_journal_and_a_living_one_never(
     let third = create(folder, "x");
     let earlier = third.earlier.as_ref().expect("a dead owner's");
     assert_eq!((number(&third.name), &third.file.metadata().expect("it is there").len()), (0, &4));
-    assert_eq!(earlier.journal.as_ref().expect("it can be read").subject.location, "s3://b/x");
+    assert_eq!(earlier.journal.as_ref().expect("it can be read").identity.location, "s3://b/x");
     let fourth = create(folder, "x");
     assert!(number(&fourth.name) == 2 && fourth.earlier.is_none(), "it has an owner again");
 }

@@ -30,7 +30,7 @@ use crate::base::limited_by::Tally;
 use crate::base::report::{Counters, PartRecord, Progress, Report, Stat};
 use crate::base::version::Version;
 use crate::disk::file::FileGround;
-use crate::disk::journal::{self, Kept, Subject};
+use crate::disk::journal::{self, DownloadIdentity, Kept};
 use crate::gate::Gate;
 use crate::gate::slots::{Slot, Turns, at_once};
 use crate::memory::lease::Pool;
@@ -231,14 +231,14 @@ impl Running {
 
     /// Of which object an earlier run left something.
     fn location_left(&self) -> Option<String> {
-        Some(self.ground.file()?.earlier()?.subject.location.clone())
+        Some(self.ground.file()?.earlier()?.identity.location.clone())
     }
 
     /// What of `range` an earlier run left in the file, if that was of the version that answers now. Reads it, which may
     /// take a while.
     pub(crate) async fn kept(self: &Arc<Running>, head: &Head, range: &Range<u64>) -> Kept {
-        let subject = self.subject(head, range);
-        let noted = self.ground.file().zip(subject).and_then(|(file, subject)| file.noted_of(&subject));
+        let identity = self.identity(head, range);
+        let noted = self.ground.file().zip(identity).and_then(|(file, identity)| file.noted_of(&identity));
         let Some(noted) = noted else { return Kept::default() };
         let (tell, told) = tokio::sync::oneshot::channel();
         let running = self.clone();
@@ -260,10 +260,10 @@ impl Running {
 
     /// What the file is to be a copy of. Without an ETag that tells versions apart, old bytes could be taken for new ones:
     /// nothing is noted then.
-    fn subject(&self, head: &Head, range: &Range<u64>) -> Option<Subject> {
+    fn identity(&self, head: &Head, range: &Range<u64>) -> Option<DownloadIdentity> {
         head.strong_etag()?;
         let version = Version::of(head, head.object_bytes());
-        Some(Subject { location: self.name.clone(), version, range: range.clone() })
+        Some(DownloadIdentity { location: self.name.clone(), version, range: range.clone() })
     }
 
     /// A part of an object has no checksum that an origin would state.
@@ -287,8 +287,8 @@ impl Running {
         let version = Version::of(head, head.object_bytes());
         self.hold_against_known(&version).map_err(|failure| failure.error)?;
         if let Some(file) = self.ground.file() {
-            let (subject, has_ranges) = (self.subject(head, &range), head.status == 206);
-            let begun = file.begin(subject.as_ref(), has_ranges, kept);
+            let (identity, has_ranges) = (self.identity(head, &range), head.status == 206);
+            let begun = file.begin(identity.as_ref(), has_ranges, kept);
             begun.map_err(|error| error.during("write", file.shown()))?;
         }
         self.ground.prepare(pool, total_bytes)?;
