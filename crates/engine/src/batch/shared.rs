@@ -22,7 +22,7 @@ use crate::disk::folder::Folder;
 use crate::disk::temporary::Sweeper;
 use crate::gate::{Crew, Gate, Post};
 use crate::memory::lease::Charge;
-use crate::memory::shares;
+use crate::memory::plan;
 use crate::policy::queue::{Asker, Priority};
 use crate::shard::shards::{Shards, Task};
 use crate::shard::shared::Shared;
@@ -161,9 +161,9 @@ impl Batch {
             gate,
             care: Care::of(&shared.settings),
             shards,
-            files_max: if folder.is_some() { shared.shares.landing_files } else { u64::MAX },
+            files_max: if folder.is_some() { shared.memory_plan.landing_files } else { u64::MAX },
             folder,
-            weight_max: shared.shares.names,
+            weight_max: shared.memory_plan.names,
             state: Mutex::new(state),
             work: Notify::new(),
             room: Condvar::new(),
@@ -490,7 +490,7 @@ impl State {
     /// Objects have come and gone that weigh so much. The charge follows in steps: the client's account has one lock for all.
     fn weigh(&mut self, come: u64, gone: u64) {
         self.weight = self.weight + come - gone;
-        let open = self.begun as u64 * shares::OPEN_BYTES;
+        let open = self.begun as u64 * plan::OPEN_BYTES;
         self.charge.set((self.weight + open).next_multiple_of(WEIGHT_STEP_BYTES));
     }
 

@@ -31,7 +31,7 @@ use crate::client::survey::{Survey, Way};
 use crate::disk::folder::Folder;
 use crate::gate::{Bandwidth, FoundPace, Gates, OriginStats, OutageNews};
 use crate::memory::lease::Pool;
-use crate::memory::shares::Shares;
+use crate::memory::plan::MemoryPlan;
 use crate::net::endpoint::Endpoints;
 use crate::net::interface::Binds;
 use crate::net::proxy::Routes;
@@ -76,11 +76,11 @@ impl Client {
         };
         let files = OpenFiles::now(settings.shards)?;
         settings.shards = files.shards;
-        let shares = Shares::of(&settings, &files)?;
-        let asked_for = settings.parallel.filter(|asked| *asked > shares.parallel_max);
-        settings.parallel = settings.parallel.map(|asked| asked.min(shares.parallel_max));
+        let memory_plan = MemoryPlan::of(&settings, &files)?;
+        let asked_for = settings.parallel.filter(|asked| *asked > memory_plan.parallel_max);
+        settings.parallel = settings.parallel.map(|asked| asked.min(memory_plan.parallel_max));
         let note = asked_for.map(|asked| {
-            let (most, limit) = (shares.parallel_max, files.limit);
+            let (most, limit) = (memory_plan.parallel_max, files.limit);
             let why =
                 format!(": {most} at a time, since this process may have {limit} files open (ulimit -n)");
             Hint::from([setting_to("parallel", asked.to_string()), text(why)])
@@ -88,7 +88,7 @@ impl Client {
         let later = Arc::new(LaterShards::default());
         let account = Account::new(&settings, &config.oss, aws, oss, later.clone())
             .map_err(|why| usage(why.to_string()).during(SETTINGS, knob_of(&why)))?;
-        let pool = Arc::new(Pool::new(shares.limit, shares.set_aside));
+        let pool = Arc::new(Pool::new(memory_plan.limit, memory_plan.set_aside));
         let shared = Shared {
             account: Arc::new(account),
             endpoints: Endpoints::new(&settings.resolve, longest_trial(&settings))?,
@@ -98,8 +98,8 @@ impl Client {
             clock: Clock::default(),
             bandwidth: settings.bandwidth_bytes.map(Bandwidth::new),
             pool,
-            shares,
-            gates: Gates::new(config.paces, shares),
+            memory_plan,
+            gates: Gates::new(config.paces, memory_plan),
             settings,
         };
         let shared = Arc::new(shared);

@@ -33,7 +33,7 @@ use crate::api::refusal::Failure;
 use crate::base::limited_by::{Bound, Host, LimitedBy, Tally};
 use crate::base::operation::{Class, Load};
 use crate::base::time::{now, unix_seconds};
-use crate::memory::shares::{ParallelBy, Shares};
+use crate::memory::plan::{MemoryPlan, ParallelBy};
 use crate::policy::pace::{Limits, Pace, Remembered, Seed};
 use crate::policy::queue::{Asker, Priority};
 
@@ -89,14 +89,14 @@ impl FoundPace {
 pub(crate) struct Gates {
     gates: Mutex<HashMap<Endpoint, Arc<Gate>>>,
     known: Vec<FoundPace>,
-    shares: Shares,
+    memory_plan: MemoryPlan,
     pub(crate) newsroom: Newsroom,
 }
 
 impl Gates {
     /// `known` is what earlier runs found.
-    pub(crate) fn new(known: Vec<FoundPace>, shares: Shares) -> Gates {
-        Gates { gates: Mutex::default(), known, shares, newsroom: Newsroom::default() }
+    pub(crate) fn new(known: Vec<FoundPace>, memory_plan: MemoryPlan) -> Gates {
+        Gates { gates: Mutex::default(), known, memory_plan, newsroom: Newsroom::default() }
     }
 
     /// The gate of an origin, made at its first use; of one that nothing leads to, a gate for whoever asks alone.
@@ -118,7 +118,7 @@ impl Gates {
 
     fn open(&self, settings: &Settings, host: Host, remembered: Option<Remembered>) -> Gate {
         let presence = Presence::new(settings.outage_timeout(), host, self.newsroom.clone());
-        Gate::new(settings, host, presence, self.shares, remembered)
+        Gate::new(settings, host, presence, self.memory_plan, remembered)
     }
 
     /// What has been found; nothing of an origin that was not asked for long enough, or where it was fixed.
@@ -168,7 +168,7 @@ pub(crate) struct Gate {
     is_climbing: AtomicBool,
     /// Without streams.
     limits: Limits,
-    shares: Shares,
+    memory_plan: MemoryPlan,
     window_bytes: Option<u64>,
     requests: Requests,
     host: Host,
@@ -194,11 +194,11 @@ impl Gate {
         settings: &Settings,
         host: Host,
         presence: Presence,
-        shares: Shares,
+        memory_plan: MemoryPlan,
         remembered: Option<Remembered>,
     ) -> Gate {
         let limits = Limits {
-            most: shares.parallel_max,
+            most: memory_plan.parallel_max,
             parallel: settings.parallel,
             part_bytes: settings.part_bytes,
             memory: None,
@@ -229,8 +229,8 @@ impl Gate {
             is_starved: AtomicBool::new(false),
             is_ticking: AtomicBool::new(false),
             limits,
-            shares,
-            window_bytes: settings.window_bytes.map(|bytes| bytes.min(shares.window_max())),
+            memory_plan,
+            window_bytes: settings.window_bytes.map(|bytes| bytes.min(memory_plan.window_max())),
             requests: Requests::new(settings.request_rate, now),
             host,
             presence,
@@ -270,13 +270,13 @@ impl Gate {
 
     /// How far a stream may be read ahead at most.
     fn window_max(&self) -> u64 {
-        self.window_bytes.unwrap_or_else(|| self.shares.window_unset_max())
+        self.window_bytes.unwrap_or_else(|| self.memory_plan.window_unset_max())
     }
 
     /// How far a stream is read ahead just now.
     pub(crate) fn window_bytes(&self) -> u64 {
         let part_bytes = || self.usual_part_bytes().min(self.streamed_part_bytes_max());
-        self.window_bytes.unwrap_or_else(|| self.shares.window(self.limit(), part_bytes()))
+        self.window_bytes.unwrap_or_else(|| self.memory_plan.window(self.limit(), part_bytes()))
     }
 
     /// How long a part of a stream may be: two of them have room for each that is in flight, as long as they are a MiB; and
@@ -431,7 +431,7 @@ impl Gate {
         match limits.bound() < limits.parallel.unwrap_or(limits.most) {
             true if self.window_bytes.is_some() => Bound::Window,
             true => Bound::Memory,
-            false => match self.shares.parallel_by {
+            false => match self.memory_plan.parallel_by {
                 ParallelBy::Setting => Bound::Parallel,
                 ParallelBy::Memory => Bound::Memory,
                 ParallelBy::Files => Bound::Files,
@@ -459,7 +459,8 @@ impl Gate {
                 .then(|| staff.crews().count() as u64)
                 .filter(|count| *count > 0)
         };
-        let memory = streams.map(|count| self.window_max().saturating_mul(count).min(self.shares.parts()));
+        let memory =
+            streams.map(|count| self.window_max().saturating_mul(count).min(self.memory_plan.parts()));
         let limits = Limits { memory, ..self.limits };
         let mut measured = self.measured();
         if limits != measured.limits {

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::base::error::Error;
-use crate::memory::shares::{CONNECTION_BYTES, TLS_CONNECTION_BYTES};
+use crate::memory::plan::{CONNECTION_BYTES, TLS_CONNECTION_BYTES};
 use crate::net::proxy::{Proxy, check_the_proxy};
 use crate::net::tls::{RECORD_BYTES_MAX, Tls, TlsStream};
 

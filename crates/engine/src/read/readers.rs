@@ -147,7 +147,7 @@ struct Upcoming {
 
 impl Readers {
     pub(crate) fn new(shared: Arc<Shared>, shards: Arc<Shards>) -> Readers {
-        let limit = shared.shares.parts();
+        let limit = shared.memory_plan.parts();
         let segment = 1 << (limit / SEGMENTS_LEAST).max(1).ilog2();
         Readers {
             holder: shared.pool.holder(),

@@ -25,7 +25,7 @@ use crate::base::hint::{setting, text};
 use crate::base::operation::Load;
 use crate::base::wording::{LOOK_AT_THE_PORT, LOOK_BETWEEN, broke, closed_early, silence};
 use crate::memory::lease::{Charge, addressable};
-use crate::memory::shares::CALLER_BYTES;
+use crate::memory::plan::CALLER_BYTES;
 use crate::net::proxy::{Proxy, Purpose};
 use crate::net::tls_errors::alert_in;
 use crate::policy::retry::{self, Attempts, Fault};
@@ -170,7 +170,7 @@ async fn collected(
     endpoint: &Endpoint,
     patience: Duration,
 ) -> Result<Bytes, Failure> {
-    let bytes_max = addressable(shard.shared.shares.answer)?;
+    let bytes_max = addressable(shard.shared.memory_plan.answer)?;
     let mut body = Limited::new(answer.into_body(), bytes_max);
     let mut held = Held { bytes: Vec::new(), weight: shard.shared.pool.charge(0) };
     while let Some(frame) = within(patience, silent, body.frame()).await? {

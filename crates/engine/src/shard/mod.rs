@@ -25,7 +25,7 @@ use crate::base::thread_clock::ThreadClock;
 use crate::gate::{Bandwidth, Cell as Counters, Gate, Ruling};
 use crate::http::connection::Connection;
 use crate::memory::lease::{Charge, Lease};
-use crate::memory::shares::SHARD_BYTES;
+use crate::memory::plan::SHARD_BYTES;
 use crate::net::proxy::Purpose;
 use crate::net::socket::{self, Socket};
 use crate::net::tls_errors::{is_tls, wants_tls};
@@ -259,7 +259,7 @@ impl Shard {
         }
         let mut idle = self.idle.borrow_mut();
         let kept = idle.entry(connection.endpoint.clone()).or_default();
-        if kept.len() < self.shared.shares.parallel_max as usize && !self.shared.pool.is_over() {
+        if kept.len() < self.shared.memory_plan.parallel_max as usize && !self.shared.pool.is_over() {
             kept.push(connection);
         }
     }

@@ -87,7 +87,7 @@ pub(crate) async fn drive_segment(shard: Rc<Shard>, hold: Hold, post: Post) {
         let _post = post;
         // What is small and awaited is one answer of the origin's, not a part: it does not wait for parts to end.
         let is_small = bytes <= SMALL_BYTES && running.turns.priority() == Priority::Awaited;
-        let slot = if is_small { running.turns.push_in(shard.shared.shares.parallel_max) } else { None };
+        let slot = if is_small { running.turns.push_in(shard.shared.memory_plan.parallel_max) } else { None };
         match running.take_part_of(shard.number, bytes, slot).await? {
             Some(turn) => Part::start(running, turn).fetch(&shard, None).await,
             None => Ok(()),

@@ -44,7 +44,7 @@ const WINDOW_BYTES_MAX: u64 = 1 << 30;
 
 /// How a client's memory is divided, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shares {
+pub(crate) struct MemoryPlan {
     pub(crate) limit: u64,
     /// Kept for what is charged.
     pub(crate) set_aside: u64,
@@ -73,10 +73,10 @@ pub(crate) enum ParallelBy {
     Level,
 }
 
-impl Shares {
+impl MemoryPlan {
     /// # Errors
     /// [`ErrorKind::Usage`] where that is too little for what is to be in flight, with the least that is enough.
-    pub(crate) fn of(settings: &Settings, files: &OpenFiles) -> Result<Shares, Error> {
+    pub(crate) fn of(settings: &Settings, files: &OpenFiles) -> Result<MemoryPlan, Error> {
         let limit = settings.memory_bytes;
         let shards = u64::from(settings.shards) * (RECEIVE_BYTES as u64 + SHARD_BYTES);
         let each = TLS_CONNECTION_BYTES + OPEN_BYTES;
@@ -106,7 +106,7 @@ impl Shares {
         let names = (limit / SHARE_OF_NAMES).min(NAMES_BYTES_MAX);
         let answer = (limit / SHARE_OF_AN_ANSWER).min(ANSWER_BYTES_MAX);
         let landing_files = files.landings;
-        Ok(Shares { limit, set_aside, names, answer, parallel_max, parallel_by, landing_files })
+        Ok(MemoryPlan { limit, set_aside, names, answer, parallel_max, parallel_by, landing_files })
     }
 
     /// What parts that wait to be read may hold, of all streams together.
@@ -149,18 +149,18 @@ mod tests {
         Settings { memory_bytes, parallel: parallel.into(), shards, ..Settings::default() }
     }
 
-    fn of(settings: &Settings) -> Result<Shares, Error> {
-        Shares::of(settings, &OpenFiles::of(1 << 20, 3, settings.shards))
+    fn of(settings: &Settings) -> Result<MemoryPlan, Error> {
+        MemoryPlan::of(settings, &OpenFiles::of(1 << 20, 3, settings.shards))
     }
 
     #[test]
     fn shares_add_up() {
         for (memory_mib, parallel, shards) in [(16, 8, 2), (256, 512, 16), (512, 8, 2), (8 << 10, 512, 64)] {
             let settings = settings(memory_mib << 20, parallel, shards);
-            let shares = of(&settings).expect("enough");
-            assert_eq!(shares.set_aside + shares.parts(), shares.limit, "{shares:?}");
-            assert!(shares.parts() >= shares.limit / 4, "{shares:?}");
-            assert!(shares.names <= NAMES_BYTES_MAX && shares.answer <= ANSWER_BYTES_MAX, "{shares:?}");
+            let plan = of(&settings).expect("enough");
+            assert_eq!(plan.set_aside + plan.parts(), plan.limit, "{plan:?}");
+            assert!(plan.parts() >= plan.limit / 4, "{plan:?}");
+            assert!(plan.names <= NAMES_BYTES_MAX && plan.answer <= ANSWER_BYTES_MAX, "{plan:?}");
         }
     }
 
@@ -183,23 +183,23 @@ mod tests {
         check(100, 200, (100, ParallelBy::Memory));
         check(200, 100, (100, ParallelBy::Files));
         check(0, 100, (1, ParallelBy::Memory));
-        let shares = |parallel| of(&settings(16 << 20, parallel, 1)).expect("enough");
-        assert_eq!((shares(Some(9)).parallel_max, shares(Some(9)).parallel_by), (9, ParallelBy::Setting));
-        assert_eq!((shares(None).parallel_max, shares(None).parallel_by), (28, ParallelBy::Memory));
+        let plan = |parallel| of(&settings(16 << 20, parallel, 1)).expect("enough");
+        assert_eq!((plan(Some(9)).parallel_max, plan(Some(9)).parallel_by), (9, ParallelBy::Setting));
+        assert_eq!((plan(None).parallel_max, plan(None).parallel_by), (28, ParallelBy::Memory));
         let few = OpenFiles::of(64, 5, 1);
-        let shares = |parallel| Shares::of(&settings(16 << 20, parallel, 1), &few).expect("enough");
+        let plan = |parallel| MemoryPlan::of(&settings(16 << 20, parallel, 1), &few).expect("enough");
         let by_files = (few.connections, ParallelBy::Files);
-        assert_eq!((shares(Some(200)).parallel_max, shares(Some(200)).parallel_by), by_files);
-        assert_eq!((shares(None).parallel_max, shares(None).parallel_by), by_files);
+        assert_eq!((plan(Some(200)).parallel_max, plan(Some(200)).parallel_by), by_files);
+        assert_eq!((plan(None).parallel_max, plan(None).parallel_by), by_files);
     }
 
     #[test]
     fn a_window_is_twice_what_is_in_flight_as_far_as_memory_goes() {
-        let shares = of(&settings(512 << 20, 8, 2)).expect("enough");
-        let window_mib = |parallel, part_mib: u64| shares.window(parallel, part_mib << 20) >> 20;
+        let plan = of(&settings(512 << 20, 8, 2)).expect("enough");
+        let window_mib = |parallel, part_mib: u64| plan.window(parallel, part_mib << 20) >> 20;
         assert_eq!([window_mib(8, 8), window_mib(8, 1), window_mib(1, 8)], [128, 64, 64]);
-        assert_eq!(shares.window(512, 8 << 20), shares.window_max());
-        let shares = of(&settings(8 << 30, 512, 2)).expect("enough");
-        assert_eq!(shares.window(512, 8 << 20), WINDOW_BYTES_MAX);
+        assert_eq!(plan.window(512, 8 << 20), plan.window_max());
+        let plan = of(&settings(8 << 30, 512, 2)).expect("enough");
+        assert_eq!(plan.window(512, 8 << 20), WINDOW_BYTES_MAX);
     }
 }
