@@ -37,6 +37,7 @@ pub use client::survey::{Handshake, Survey, Surveyed, Way};
 pub use disk::folder::Folder;
 pub use disk::temporary::{is_temporary_name, left_behind_as};
 pub use gate::{FoundPace, OriginOutage, OriginStats, OutageNews};
+pub use memory::lease::MemoryCharge;
 pub use net::interface::interfaces;
 pub use net::proxy::Proxies;
 #[doc(hidden)]
@@ -44,7 +45,7 @@ pub use net::tls::tls_config;
 pub use policy::outage::Waited;
 pub use policy::pace::LEVEL_MOST as PARALLEL_FOUND_MAX;
 pub use policy::queue::Priority;
-pub use read::{Pieces, Reader, ReaderStats, Reading, Weight};
+pub use read::{Pieces, Reader, ReaderStats, Reading};
 pub use sink::landing::{Landing, Memory};
 pub use sink::made::{Block, Made};
 pub use sink::stream::{StreamReader, StreamWriter, stream};

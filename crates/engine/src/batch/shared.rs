@@ -21,7 +21,7 @@ use crate::batch::{drive_many, weight};
 use crate::disk::folder::Folder;
 use crate::disk::temporary::Sweeper;
 use crate::gate::{Crew, Gate, Post};
-use crate::memory::lease::Charge;
+use crate::memory::lease::MemoryCharge;
 use crate::memory::plan;
 use crate::policy::queue::{Asker, Priority};
 use crate::shard::shards::{Shards, Task};
@@ -77,7 +77,7 @@ struct State {
     outstanding: usize,
     /// Of all objects known and not yet reported.
     weight: u64,
-    charge: Charge,
+    charge: MemoryCharge,
     /// Of those, the ones whose landing is open.
     begun: usize,
     is_fed: bool,

@@ -9,7 +9,7 @@ use flatout_wire::location::Location;
 use crate::api::account::{Dialect, Errand};
 use crate::base::error::{Error, ErrorKind};
 use crate::base::hint::{setting_to, text};
-use crate::memory::lease::Charge;
+use crate::memory::lease::MemoryCharge;
 use crate::shard::control::Call;
 use crate::shard::shards::Shards;
 use crate::shard::shared::Shared;
@@ -44,7 +44,7 @@ pub struct Listing {
     next: Next,
     entries: VecDeque<Entry>,
     /// Of the entries; those of a page go together.
-    weight: Charge,
+    weight: MemoryCharge,
 }
 
 enum Next {

@@ -30,6 +30,7 @@ use crate::client::list::{Bucket, Listing, repeats_a_page};
 use crate::client::survey::{Survey, Way};
 use crate::disk::folder::Folder;
 use crate::gate::{Bandwidth, FoundPace, Gates, OriginStats, OutageNews};
+use crate::memory::lease::MemoryCharge;
 use crate::memory::lease::Pool;
 use crate::memory::plan::MemoryPlan;
 use crate::net::endpoint::Endpoints;
@@ -37,7 +38,7 @@ use crate::net::interface::Binds;
 use crate::net::proxy::Routes;
 use crate::net::stall::STALL_TICKS;
 use crate::net::tls::Tls;
-use crate::read::{Reader, ReaderStats, Readers, Weight};
+use crate::read::{Reader, ReaderStats, Readers};
 use crate::shard::control::Call;
 use crate::shard::shards::{Job, LaterShards, Shards, Task};
 use crate::shard::shared::Shared;
@@ -368,8 +369,8 @@ impl Client {
     }
 
     /// Bytes of the caller's own, such as names, that are to count as this client's memory.
-    pub fn weight(&self) -> Weight {
-        Weight::new(self.shared.pool.charge(0))
+    pub fn memory_charge(&self) -> MemoryCharge {
+        self.shared.pool.charge(0)
     }
 
     /// The buckets of the account in one dialect.

@@ -1,7 +1,7 @@
 //! Leases: page-aligned memory from a pool that is reused, charged for what is held; dropping a lease gives it back.
 //!
 //! A pool has a limit (`--memory`). Who may have how much of it is decided in `budget`; here are the memory itself, those
-//! who wait for it, and what is charged without being mapped: a [`Charge`] stands for what the allocator gave.
+//! who wait for it, and what is charged without being mapped: a [`MemoryCharge`] stands for what the allocator gave.
 
 use std::pin::Pin;
 use std::ptr::NonNull;
@@ -60,8 +60,8 @@ impl Pool {
     }
 
     /// Counts bytes that the allocator gives.
-    pub(crate) fn charge(self: &Arc<Pool>, bytes: u64) -> Charge {
-        let mut charge = Charge { pool: self.clone(), bytes: 0 };
+    pub(crate) fn charge(self: &Arc<Pool>, bytes: u64) -> MemoryCharge {
+        let mut charge = MemoryCharge { pool: self.clone(), bytes: 0 };
         charge.set(bytes);
         charge
     }
@@ -137,20 +137,20 @@ enum Account {
     Granted(budget::Holder),
 }
 
-/// Bytes of the allocator's that count as held for as long as it lives.
-pub(crate) struct Charge {
+/// Bytes of the allocator that count as the client's memory while it lives.
+pub struct MemoryCharge {
     pool: Arc<Pool>,
     bytes: u64,
 }
 
-impl Charge {
-    /// Whether more is held than the limit, by whomever.
-    pub(crate) fn is_over(&self) -> bool {
+impl MemoryCharge {
+    /// Whether more is held than the limit, by all together: what need not be kept should go.
+    pub fn is_over(&self) -> bool {
         self.pool.is_over()
     }
 
-    /// There are so many now.
-    pub(crate) fn set(&mut self, bytes: u64) {
+    /// That many bytes count from now on.
+    pub fn set(&mut self, bytes: u64) {
         let before = std::mem::replace(&mut self.bytes, bytes);
         if before == bytes {
             return;
@@ -171,7 +171,7 @@ impl Charge {
     }
 }
 
-impl Drop for Charge {
+impl Drop for MemoryCharge {
     fn drop(&mut self) {
         self.set(0);
     }

@@ -19,7 +19,7 @@ use super::shelf::{Handle, Shelf};
 use crate::base::error::Error;
 use crate::base::version::Object;
 use crate::gate::Gate;
-use crate::memory::lease::{Charge, Holder, Lease, addressable};
+use crate::memory::lease::{Holder, Lease, addressable};
 use crate::shard::shards::{Shards, Task};
 use crate::shard::shared::Shared;
 
@@ -57,25 +57,6 @@ pub struct ReaderStats {
     pub lanes: u64,
     /// Bytes of memory that objects hold now, read or not.
     pub held_bytes: u64,
-}
-
-/// Bytes of the caller's own that count as the client's memory.
-pub struct Weight(Charge);
-
-impl Weight {
-    pub(crate) fn new(charge: Charge) -> Weight {
-        Weight(charge)
-    }
-
-    /// There are so many bytes now.
-    pub fn set(&mut self, bytes: u64) {
-        self.0.set(bytes);
-    }
-
-    /// Whether more is held than the limit, by whomever: what need not be kept should go.
-    pub fn is_over(&self) -> bool {
-        self.0.is_over()
-    }
 }
 
 /// Names a version, as far as what was told of it can: who knows it by another name reads it apart.

@@ -24,7 +24,7 @@ use crate::base::error::{Error, ErrorKind};
 use crate::base::hint::{setting, text};
 use crate::base::operation::Load;
 use crate::base::wording::{LOOK_AT_THE_PORT, LOOK_BETWEEN, broke, closed_early, silence};
-use crate::memory::lease::{Charge, addressable};
+use crate::memory::lease::{MemoryCharge, addressable};
 use crate::memory::plan::CALLER_BYTES;
 use crate::net::proxy::{Proxy, Purpose};
 use crate::net::tls_errors::alert_in;
@@ -154,7 +154,7 @@ async fn answer(shard: &Rc<Shard>, request: &Request) -> Result<(Head, Bytes), F
 /// A body that counts as held until nobody needs it any more.
 struct Held {
     bytes: Vec<u8>,
-    weight: Charge,
+    weight: MemoryCharge,
 }
 
 impl AsRef<[u8]> for Held {

@@ -24,7 +24,7 @@ use crate::base::operation::Class;
 use crate::base::thread_clock::ThreadClock;
 use crate::gate::{Bandwidth, Cell as Counters, Gate, Ruling};
 use crate::http::connection::Connection;
-use crate::memory::lease::{Charge, Lease};
+use crate::memory::lease::{Lease, MemoryCharge};
 use crate::memory::plan::SHARD_BYTES;
 use crate::net::proxy::Purpose;
 use crate::net::socket::{self, Socket};
@@ -53,7 +53,7 @@ pub(crate) struct Shard {
     hedges: RefCell<HashMap<Endpoint, Rc<RefCell<Hedge>>>>,
     /// Bytes that have landed through this shard, of whatever transfer.
     pub(crate) landed_bytes: Cell<u64>,
-    _weight: Charge,
+    _weight: MemoryCharge,
 }
 
 impl Shard {
