@@ -23,7 +23,7 @@ mod transfer;
 pub use api::account::{Dialect, OssSettings};
 pub use api::credentials;
 pub use api::service::{Patience, Reply};
-pub use base::callers::{Called, Callers};
+pub use base::blocking_pool::{BlockingCall, BlockingPool};
 pub use base::error::{Error, ErrorKind, plain, remedy};
 pub use base::hint::{Feature, Hint, Word, setting, setting_to, text};
 pub use base::limited_by::{Bound, Host, LimitedBy};

@@ -1,10 +1,10 @@
-//! From a request to its answer: what is known at once, what waits on a thread of the engine's `Callers`, what is refused.
+//! From a request to its answer: what is known at once, what waits on a thread of the engine's `BlockingPool`, what is refused.
 
 use std::ffi::OsStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use flatout_engine::Callers;
+use flatout_engine::BlockingPool;
 use flatout_tree::{Known, Opened};
 use rustix::fs::OFlags;
 use rustix::io::Errno as Number;
@@ -21,7 +21,7 @@ use crate::request::{Malformed, Operation, Request};
 pub(crate) struct Server<F> {
     pub link: Arc<Link>,
     pub files: Arc<F>,
-    pub callers: Callers,
+    pub blocking_pool: BlockingPool,
     pub interrupts: Interrupts,
     /// The most bytes that a read may ask for.
     pub request_bytes: usize,
@@ -239,7 +239,7 @@ impl<F: Files> Server<F> {
         if self.knows_pids { request.pid } else { 0 }
     }
 
-    /// Goes on with a thread of the engine's `Callers`, so that this one can read the next request.
+    /// Goes on with a thread of the engine's `BlockingPool`, so that this one can read the next request.
     fn wait(
         &self,
         request: &Request<'_>,
@@ -247,7 +247,7 @@ impl<F: Files> Server<F> {
     ) {
         let answer = self.link.wait(request.unique, self.pid(request));
         let server = self.clone();
-        self.callers.run(move || {
+        self.blocking_pool.run(move || {
             // Who was interrupted in the queue wants nothing any more.
             if !answer.is_answered() {
                 work(&server, answer);
@@ -261,7 +261,7 @@ impl<F> Clone for Server<F> {
         Server {
             link: self.link.clone(),
             files: self.files.clone(),
-            callers: self.callers.clone(),
+            blocking_pool: self.blocking_pool.clone(),
             interrupts: self.interrupts.clone(),
             request_bytes: self.request_bytes,
             knows_pids: self.knows_pids,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use flatout_engine::Callers;
+use flatout_engine::BlockingPool;
 use flatout_engine::{Error, ErrorKind};
 use rustix::io::Errno;
 
@@ -74,7 +74,7 @@ impl std::fmt::Display for Granted {
 #[derive(Debug)]
 pub struct Session {
     link: Arc<Link>,
-    callers: Callers,
+    blocking_pool: BlockingPool,
     interrupts: Interrupts,
     threads: Vec<JoinHandle<End>>,
     granted: Granted,
@@ -156,15 +156,21 @@ fn serve<F: Files>(
     let server = Server {
         link: link.clone(),
         files,
-        callers: Callers::new("flatout-wait"),
+        blocking_pool: BlockingPool::new("flatout-wait"),
         interrupts: Interrupts::new(),
         request_bytes: agreed.request_bytes as usize,
         knows_pids,
     };
-    let (callers, interrupts) = (server.callers.clone(), server.interrupts.clone());
+    let (blocking_pool, interrupts) = (server.blocking_pool.clone(), server.interrupts.clone());
     // From here on its drop ends whatever has begun.
-    let mut session =
-        Session { link, callers, interrupts, threads: Vec::new(), granted, unmounter: unmounter.clone() };
+    let mut session = Session {
+        link,
+        blocking_pool,
+        interrupts,
+        threads: Vec::new(),
+        granted,
+        unmounter: unmounter.clone(),
+    };
     for at in 0..threads {
         let (server, unmounter) = (server.clone(), unmounter.clone());
         let thread = std::thread::Builder::new()
@@ -274,12 +280,12 @@ impl Session {
 
     /// What it has done so far.
     pub fn stats(&self) -> SessionStats {
-        stats(&self.link, &self.callers)
+        stats(&self.link, &self.blocking_pool)
     }
 
     /// The same from elsewhere, as long as somebody asks.
     pub fn watch(&self) -> SessionWatch {
-        SessionWatch { link: self.link.clone(), callers: self.callers.clone() }
+        SessionWatch { link: self.link.clone(), blocking_pool: self.blocking_pool.clone() }
     }
 
     /// Ends it from elsewhere.
@@ -308,7 +314,7 @@ impl Session {
         }
         self.interrupts.close();
         self.link.interrupt_all();
-        self.callers.close(LAST_WAIT);
+        self.blocking_pool.close(LAST_WAIT);
         // An abort leaves the mount point; after umount(2) what stands there is not this one.
         if !matches!(ended, Ok(Ended::Unmounted)) {
             let _ = self.unmounter.unmount(true);
@@ -373,13 +379,13 @@ impl Unmounter {
 #[derive(Clone, Debug)]
 pub struct SessionWatch {
     link: Arc<Link>,
-    callers: Callers,
+    blocking_pool: BlockingPool,
 }
 
 impl SessionWatch {
     /// So far.
     pub fn stats(&self) -> SessionStats {
-        stats(&self.link, &self.callers)
+        stats(&self.link, &self.blocking_pool)
     }
 
     /// For how long each request that waits now has.
@@ -388,10 +394,10 @@ impl SessionWatch {
     }
 }
 
-fn stats(link: &Link, callers: &Callers) -> SessionStats {
+fn stats(link: &Link, blocking_pool: &BlockingPool) -> SessionStats {
     SessionStats {
         waiting: link.waiting_count() as u64,
-        pool_threads: callers.threads() as u64,
+        pool_threads: blocking_pool.threads() as u64,
         ..link.counts.stats()
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use flatout_engine::{Called, CancelSwitch, Error, Reading, Report, Transfer};
+use flatout_engine::{BlockingCall, CancelSwitch, Error, Reading, Report, Transfer};
 use pyo3::prelude::*;
 
 use crate::engine::{Closing, Engine};
@@ -18,8 +18,8 @@ pub type Settle = Box<dyn FnOnce(Python<'_>, Result<Option<Report>, Failure>) ->
 /// What is under way.
 pub enum Work {
     Transfer(Transfer),
-    /// On a thread of the engine's callers, until nobody awaits it any more.
-    Called(Option<Called>),
+    /// On a thread of the engine's blocking pool, until nobody awaits it any more.
+    Call(Option<BlockingCall>),
     /// Of a file; none where it is not this call's to give up.
     Reading(Option<Reading>),
 }
@@ -37,7 +37,7 @@ impl Pending {
     pub fn switch(&self) -> Option<CancelSwitch> {
         match &self.work {
             Work::Transfer(transfer) => Some(transfer.cancel_switch()),
-            Work::Called(_) | Work::Reading(_) => None,
+            Work::Call(_) | Work::Reading(_) => None,
         }
     }
 
@@ -45,7 +45,7 @@ impl Pending {
         let Pending { work, settle, watching, engine } = self;
         let end = match work {
             Work::Transfer(transfer) => transfer.wait().map(Some),
-            Work::Called(_) | Work::Reading(_) => Ok(None),
+            Work::Call(_) | Work::Reading(_) => Ok(None),
         };
         log::tell(py, &engine);
         if let Some(watching) = watching {

@@ -111,7 +111,7 @@ impl Completions {
         Ok(ticket)
     }
 
-    /// Begins what blocks, on a thread of the engine's callers.
+    /// Begins what blocks, on a thread of the engine's blocking pool.
     fn call<T: Send + 'static>(
         &self,
         py: Python<'_>,
@@ -122,7 +122,7 @@ impl Completions {
         let (engine, ticket) = (client.engine(py)?, self.ticket()?);
         let (tell, told) = mpsc::sync_channel(1);
         let (ended, called) = (self.awaited.ended.clone(), engine.clone());
-        let begun = engine.callers.call(move || {
+        let begun = engine.blocking_pool.call(move || {
             // What panics has ended as well; told after `tell` has gone.
             let (_noted, tell) = (NotedAtEnd { ended, ticket }, tell);
             // Nobody may await it any more.
@@ -140,7 +140,7 @@ impl Completions {
                 Err(mpsc::TryRecvError::Disconnected) => Err(Failure::panicked().raise(py)),
             }
         });
-        self.add(ticket, Pending { work: Work::Called(Some(called)), settle, watching: None, engine });
+        self.add(ticket, Pending { work: Work::Call(Some(called)), settle, watching: None, engine });
         Ok(ticket)
     }
 
@@ -255,7 +255,7 @@ impl Completions {
                 transfer.cancel_switch().cancel();
                 true
             }
-            Work::Called(called) => {
+            Work::Call(called) => {
                 let called = called.take();
                 drop(calls);
                 drop(called);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use flatout_ambient::{Ambient, Layer};
 use flatout_engine::credentials::Provider;
-use flatout_engine::{Callers, Client, ErrorKind};
+use flatout_engine::{BlockingPool, Client, ErrorKind};
 use pyo3::prelude::*;
 
 use crate::ahead::Allowance;
@@ -36,7 +36,7 @@ pub struct Engine {
     /// What files may hold that nobody has read yet.
     pub ahead: Arc<Allowance>,
     /// Who waits for what has no other way to be waited for.
-    pub callers: Callers,
+    pub blocking_pool: BlockingPool,
     is_closed: AtomicBool,
     tells: Mutex<Vec<Weak<dyn Closing>>>,
     /// What `logging` knows of its origins.
@@ -67,7 +67,7 @@ impl Engine {
             process,
             memory_bytes,
             ahead,
-            callers: Callers::new("flatout-call"),
+            blocking_pool: BlockingPool::new("flatout-call"),
             is_closed: AtomicBool::new(false),
             tells: Mutex::default(),
             told,
@@ -121,7 +121,7 @@ impl Drop for Engine {
         if self.is_foreign() {
             std::mem::forget(self.client.take());
         } else {
-            self.callers.close(Duration::ZERO);
+            self.blocking_pool.close(Duration::ZERO);
         }
     }
 }

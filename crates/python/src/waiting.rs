@@ -79,7 +79,7 @@ pub fn call<T: Send + 'static>(
     // Before the lock of somebody else's crew.
     own(py, engine)?;
     let (tell, told) = mpsc::sync_channel(1);
-    let called = engine.callers.call(move || {
+    let called = engine.blocking_pool.call(move || {
         // Nobody may wait any more.
         let _ = tell.send(work());
     });

@@ -1,6 +1,6 @@
 //! The ground floor: what every room but `policy`, which is below it, may use.
 
-pub(crate) mod callers;
+pub(crate) mod blocking_pool;
 pub(crate) mod cancellation;
 pub(crate) mod files;
 pub(crate) mod hint;

@@ -16,12 +16,12 @@ const STACK_BYTES: usize = 512 << 10;
 
 /// Threads that call what blocks, such as [`crate::Client::stat`], for those who do not want to. A clone has the same ones.
 #[derive(Clone)]
-pub struct Callers(Arc<Shared>);
+pub struct BlockingPool(Arc<Shared>);
 
 /// Somebody waits for a call as long as this lives. Of one that goes before its call begins the call is dropped; a thread
 /// that is in the call then is lost until that ends, and another may take its place.
 #[must_use]
-pub struct Called {
+pub struct BlockingCall {
     shared: Arc<Shared>,
     life: Arc<Mutex<Life>>,
 }
@@ -66,14 +66,14 @@ struct State {
     closed: bool,
 }
 
-impl Callers {
+impl BlockingPool {
     /// Threads of that name, as the system shows it.
-    pub fn new(name: &'static str) -> Callers {
-        Callers::of(name, MOST_THREADS, IDLE)
+    pub fn new(name: &'static str) -> BlockingPool {
+        BlockingPool::of(name, MOST_THREADS, IDLE)
     }
 
-    fn of(name: &'static str, most: usize, idle: Duration) -> Callers {
-        Callers(Arc::new(Shared {
+    fn of(name: &'static str, most: usize, idle: Duration) -> BlockingPool {
+        BlockingPool(Arc::new(Shared {
             name,
             state: Mutex::default(),
             job: Condvar::new(),
@@ -83,7 +83,7 @@ impl Callers {
         }))
     }
 
-    /// Calls it on a thread of its own, or later. It is dropped after [`Callers::close`], and where there is no thread and none
+    /// Calls it on a thread of its own, or later. It is dropped after [`BlockingPool::close`], and where there is no thread and none
     /// can be had.
     pub fn run(&self, work: impl FnOnce() + Send + 'static) {
         // Who is dropped says so to whoever waits.
@@ -94,10 +94,10 @@ impl Callers {
     ///
     /// # Errors
     /// There is no thread, and none can be had.
-    pub fn call(&self, work: impl FnOnce() + Send + 'static) -> io::Result<Called> {
+    pub fn call(&self, work: impl FnOnce() + Send + 'static) -> io::Result<BlockingCall> {
         let life = Arc::new(Mutex::new(Life::Waits));
         self.add(Job { work: Box::new(work), life: Some(life.clone()) })?;
-        Ok(Called { shared: self.0.clone(), life })
+        Ok(BlockingCall { shared: self.0.clone(), life })
     }
 
     fn add(&self, job: Job) -> io::Result<()> {
@@ -145,7 +145,7 @@ fn join(threads: Vec<JoinHandle<()>>) {
     threads.into_iter().for_each(|thread| drop(thread.join()));
 }
 
-impl Drop for Called {
+impl Drop for BlockingCall {
     fn drop(&mut self) {
         let mut state = self.shared.state();
         if change(&state, &self.life, Life::Left) == Life::Runs {
@@ -236,12 +236,12 @@ impl Shared {
     }
 }
 
-impl std::fmt::Debug for Callers {
+impl std::fmt::Debug for BlockingPool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Callers").field("threads", &self.threads()).finish()
+        f.debug_struct("BlockingPool").field("threads", &self.threads()).finish()
     }
 }
 
 #[cfg(test)]
-#[path = "callers_tests.rs"]
+#[path = "blocking_pool_tests.rs"]
 mod tests;
