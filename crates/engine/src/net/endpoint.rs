@@ -442,7 +442,7 @@ mod tests {
         endpoints.on_failed(list[1], Instant::now());
         for turn in 0..2 {
             let found = ask().expect("the old addresses");
-            assert_eq!(found, list, "{turn}: the second rests, whosever turn it is");
+            assert_eq!(found, list, "{turn}: the second has a cooldown, whosever turn it is");
         }
     }
 
@@ -515,7 +515,7 @@ mod tests {
             assert_eq!(ask().await.expect("addresses"), list(&[2, 1]));
             endpoints.on_failed(first, begun);
             endpoints.on_connecting(first);
-            assert_eq!(ask().await.expect("addresses"), list(&[2, 1]), "it rests");
+            assert_eq!(ask().await.expect("addresses"), list(&[2, 1]), "a cooldown");
         });
     }
 }
