@@ -1,4 +1,5 @@
-//! From a request to its answer: what is known at once, what waits on a thread of the engine's `BlockingPool`, what is refused.
+//! From a request to its answer: what is known at once, what waits on a thread of the engine's
+//! `BlockingPool`, what is refused.
 
 use std::ffi::OsStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -198,8 +198,8 @@ impl Account {
         }
     }
 
-    /// After a refusal that may be about the age of the keys: whether there are new ones, so that asking again may help.
-    /// The pen is then that of now, and knows why where there are none.
+    /// After a refusal that may be about the age of the keys: whether there are new ones, so that asking
+    /// again may help. The pen is then that of now, and knows why where there are none.
     pub(crate) async fn renew(&self, pen: &mut Pen, rejection: KeyRejection) -> bool {
         match pen {
             Pen::Plain => false,

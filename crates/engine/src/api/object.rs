@@ -54,13 +54,13 @@ impl ObjectRequests {
         ObjectRequests { account, whole: false, version_id: None, state }
     }
 
-    /// The same for one version of the object.
+    /// Requests for one version of the object.
     pub(crate) fn of_version(mut self, version_id: Option<Arc<str>>) -> ObjectRequests {
         self.version_id = version_id;
         self
     }
 
-    /// The same for an object that one plain GET is to bring: the answer states the checksum, and no HEAD is needed.
+    /// Asks for the object by one plain GET: the answer states the checksum, and no HEAD is needed.
     pub(crate) fn ask_for_the_whole(&mut self) {
         self.whole = true;
     }

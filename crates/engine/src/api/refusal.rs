@@ -68,7 +68,7 @@ impl Failure {
         }
     }
 
-    /// The same, of an attempt that began then, or brought its last byte.
+    /// Adds when the attempt began, or brought its last byte.
     #[must_use]
     pub(crate) fn since(self, began: Instant) -> Failure {
         Failure { since: self.since.max(Some(began)), ..self }

@@ -1,4 +1,7 @@
 //! Threads for calls that block: started when they are needed, gone when they have been idle.
+//!
+//! tokio's blocking pool would do with less code, but panics where the system has no thread to give, does not
+//! replace a thread that is stuck in an abandoned call, and does not say whether all threads have ended.
 
 use std::collections::VecDeque;
 use std::io;
@@ -7,38 +10,38 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// At most so many wait at a time; what comes beyond that waits for one of them.
+/// The most threads; a further call waits for one of them.
 const MOST_THREADS: usize = 128;
-/// A thread that had nothing to do for so long leaves.
+/// An idle thread ends after this time.
 const IDLE: Duration = Duration::from_secs(5);
-/// They hold the client's blocking calls, and little of who makes them.
+/// Enough for a blocking call of the client.
 const STACK_BYTES: usize = 512 << 10;
 
-/// Threads that call what blocks, such as [`crate::Client::stat`], for those who do not want to. A clone has the same ones.
+/// Threads for calls that block, such as [`crate::Client::stat`]. A clone shares them.
 #[derive(Clone)]
 pub struct BlockingPool(Arc<Shared>);
 
-/// Somebody waits for a call as long as this lives. Of one that goes before its call begins the call is dropped; a thread
-/// that is in the call then is lost until that ends, and another may take its place.
+/// A call that is waited for while this lives. Dropping it before the call begins drops the call. Dropping it
+/// later abandons the call: its thread no longer counts until the call ends, and another may take its place.
 #[must_use]
 pub struct BlockingCall {
     shared: Arc<Shared>,
     life: Arc<Mutex<Life>>,
 }
 
-/// Of a call that somebody waits for. Changed with the threads' state locked.
+/// The state of such a call. Changed with the threads' state locked.
 #[derive(Clone, Copy, PartialEq)]
 enum Life {
     Waits,
     Runs,
     Ended,
-    /// Nobody waits for it any more.
+    /// It was abandoned.
     Left,
 }
 
 struct Job {
     work: Box<dyn FnOnce() + Send>,
-    /// None of one that is called in any case.
+    /// `None` where the call cannot be abandoned.
     life: Option<Arc<Mutex<Life>>>,
 }
 
@@ -58,10 +61,10 @@ struct Shared {
 struct State {
     queue: VecDeque<Job>,
     threads: usize,
-    /// Of those, and of some that have left: who has left may not be gone yet.
+    /// Of those, and of some that have left the pool and may not have ended yet.
     handles: Vec<JoinHandle<()>>,
     idle: usize,
-    /// Of the threads, those in calls that nobody waits for any more.
+    /// Of the threads, those in abandoned calls.
     lost: usize,
     closed: bool,
 }
@@ -83,14 +86,14 @@ impl BlockingPool {
         }))
     }
 
-    /// Calls it on a thread of its own, or later. It is dropped after [`BlockingPool::close`], and where there is no thread and none
-    /// can be had.
+    /// Calls it on a thread of its own, or later. It is dropped after [`BlockingPool::close`], and where
+    /// there is no thread and none can be had.
     pub fn run(&self, work: impl FnOnce() + Send + 'static) {
-        // Who is dropped says so to whoever waits.
+        // A job that is dropped tells its waiter.
         let _ = self.add(Job { work: Box::new(work), life: None });
     }
 
-    /// The same, as long as somebody waits for it.
+    /// Calls it on a thread of its own, or later, unless the returned handle is dropped before.
     ///
     /// # Errors
     /// There is no thread, and none can be had.
@@ -114,7 +117,8 @@ impl BlockingPool {
         self.0.state().threads
     }
 
-    /// Nothing is begun any more; what waited is dropped. True when every thread has gone before so long.
+    /// Begins no further call, drops those that wait, and waits for the threads. True when all have ended in
+    /// time.
     pub fn close(&self, wait: Duration) -> bool {
         let mut state = self.0.state();
         state.closed = true;
@@ -150,7 +154,7 @@ impl Drop for BlockingCall {
         let mut state = self.shared.state();
         if change(&state, &self.life, Life::Left) == Life::Runs {
             state.lost += 1;
-            // Where there is no thread to be had, who calls next tries again.
+            // Where the system has no thread to give, the next call tries again.
             let _ = self.shared.man(state);
         }
     }
@@ -162,7 +166,7 @@ fn change(_state: &MutexGuard<'_, State>, life: &Mutex<Life>, to: Life) -> Life 
 }
 
 impl Shared {
-    /// Has a thread come for what waits.
+    /// Starts a thread for what waits, where one is needed and allowed.
     fn man(self: &Arc<Self>, mut state: MutexGuard<'_, State>) -> io::Result<()> {
         if state.queue.len() <= state.idle || state.threads >= self.most + state.lost {
             drop(state);

@@ -88,7 +88,7 @@ impl Error {
         error
     }
 
-    /// The same error, saying what was being done to what; an inner statement is kept.
+    /// Adds what was being done to what; an inner statement is kept.
     #[must_use]
     pub fn during(mut self, doing: &'static str, object: impl fmt::Display) -> Error {
         if self.0.doing.is_empty() {
@@ -98,14 +98,14 @@ impl Error {
         self
     }
 
-    /// The same error with what the user can do about it; an earlier hint is kept.
+    /// Adds what the user can do about it; an earlier hint is kept.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<Hint>) -> Error {
         self.0.hint.get_or_insert_with(|| hint.into());
         self
     }
 
-    /// The same error with one thing more that the user can do.
+    /// Adds one thing more that the user can do.
     #[must_use]
     pub(crate) fn with_further_hint(mut self, hint: impl Into<Hint>) -> Error {
         self.0.hint = Some(match self.0.hint.take() {
@@ -115,7 +115,7 @@ impl Error {
         self
     }
 
-    /// The same error with something to look at first.
+    /// Adds something to look at first.
     #[must_use]
     pub(crate) fn with_hint_before(mut self, hint: impl Into<Hint>) -> Error {
         self.0.hint = Some(match self.0.hint.take() {
@@ -125,7 +125,7 @@ impl Error {
         self
     }
 
-    /// The same error, saying how often it was tried.
+    /// Adds how often it was tried.
     #[must_use]
     pub(crate) fn after_attempts(mut self, attempts: u32) -> Error {
         if attempts > 1 {
@@ -139,14 +139,14 @@ impl Error {
         self.0.kind
     }
 
-    /// The same for one more who waited for it, without the system's own error behind it.
+    /// A copy for another waiter, without the system's own error behind it.
     pub(crate) fn clone_without_source(&self) -> Error {
         let Body { kind, doing, object, cause, hint, is_outage, source: _ } = &*self.0;
         let (object, cause, hint) = (object.clone(), cause.clone(), hint.clone());
         Error(Box::new(Body { kind: *kind, doing, object, cause, hint, is_outage: *is_outage, source: None }))
     }
 
-    /// The same error, which ended an outage: the origin was waited for that long.
+    /// Marks it as the end of an outage, in which the origin was waited for that long.
     #[must_use]
     pub(crate) fn after_outage(mut self, waited: Duration) -> Error {
         self.0.cause += &format!(" (waited {} s for the origin)", waited.as_secs().max(1));
@@ -163,12 +163,13 @@ impl Error {
         self.0.is_outage
     }
 
-    /// Whether the same may go well a moment later, or at another address.
+    /// Whether another attempt may succeed a moment later, or at another address.
     pub(crate) fn is_transient(&self) -> bool {
         matches!(self.kind(), ErrorKind::Network | ErrorKind::Timeout)
     }
 
-    /// Whether what has landed before it is of use: the object is as it was, as far as is known, and may be had again.
+    /// Whether bytes that landed before it can be resumed from: as far as is known, the object has not
+    /// changed.
     pub(crate) fn keeps_partial_data(&self) -> bool {
         match self.kind() {
             ErrorKind::Network

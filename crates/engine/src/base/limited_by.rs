@@ -211,7 +211,7 @@ impl LimitedBy {
         }
     }
 
-    /// The same, where so much was received.
+    /// With the rate that was received.
     fn at_rate(self, rate: u64) -> LimitedBy {
         match self {
             LimitedBy::Bandwidth { .. } => LimitedBy::Bandwidth { bytes_per_s: rate },

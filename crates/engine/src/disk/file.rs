@@ -124,7 +124,8 @@ impl FileGround {
         self.lock_earlier().as_ref().and_then(|earlier| earlier.journal.as_ref().ok()).cloned()
     }
 
-    /// The same if it is of just this identity, and one to go on from: what is kept of the file is decided here alone.
+    /// The earlier journal, if its identity is this one and it can be resumed from. Only this function
+    /// decides.
     pub(crate) fn noted_of(&self, identity: &DownloadIdentity) -> Option<Arc<Journal>> {
         self.earlier().filter(|noted| self.keeps_journal_of(identity) && noted.identity == *identity)
     }
@@ -138,8 +139,9 @@ impl FileGround {
         &self.temporary.file
     }
 
-    /// It is known what the file is to be a copy of, and that it has `kept` of that: what else an earlier run left is cut
-    /// off, and the journal begins or goes on. Without a `identity`, without ranges, or for a small one, there is none.
+    /// It is known what the file is to be a copy of, and that it has `kept` of that: what else an earlier run
+    /// left is cut off, and the journal begins or goes on. Without an `identity`, without ranges, or for a
+    /// small one, there is none.
     pub(crate) fn begin(
         &self,
         identity: Option<&DownloadIdentity>,
@@ -293,7 +295,7 @@ impl FileGround {
         Ok(())
     }
 
-    /// The same beside what may stand there. A link never replaces anything, on file systems that know no careful rename too.
+    /// Names the file without replacing anything, as link(2) does also where rename has no such flag.
     fn link(&self) -> Result<(), Error> {
         let (folder, from) = (&*self.folder, &self.temporary.name);
         match rustix::fs::linkat(folder, from, folder, &self.name, AtFlags::empty()) {

@@ -1,7 +1,8 @@
 //! Leases: page-aligned memory from a pool that is reused, charged for what is held; dropping a lease gives it back.
 //!
-//! A pool has a limit (`--memory`). Who may have how much of it is decided in `budget`; here are the memory itself, those
-//! who wait for it, and what is charged without being mapped: a [`MemoryCharge`] stands for what the allocator gave.
+//! A pool has a limit (`--memory`). Who may have how much of it is decided in `budget`; here are the memory
+//! itself, those who wait for it, and what is charged without being mapped: a [`MemoryCharge`] stands for
+//! what the allocator gave.
 
 use std::pin::Pin;
 use std::ptr::NonNull;
@@ -196,7 +197,7 @@ impl Holder {
 }
 
 impl Holder {
-    /// The same now or not at all: where nobody waits, and there would be `left` bytes more to have.
+    /// Memory of `bytes` at once, or none: only where nobody waits, and `left` bytes more would be free.
     ///
     /// # Errors
     /// The machine has none.

@@ -119,7 +119,7 @@ impl MemoryPlan {
         self.parts() - self.limit / LAST
     }
 
-    /// The same where nobody has said how far.
+    /// The limit of a window that no setting gives.
     pub(crate) fn window_unset_max(&self) -> u64 {
         self.window_max().min(WINDOW_BYTES_MAX)
     }

@@ -227,7 +227,7 @@ impl Proxy {
         }
     }
 
-    /// The same error, saying that it is about the proxy.
+    /// Turns an error of resolving its name into one about the proxy.
     pub(crate) fn unresolved(&self, error: &Error) -> Error {
         Error::new(error.kind(), format!("{self}: {}", error.cause())).with_hint(check_the_proxy())
     }

@@ -1,9 +1,10 @@
-//! A cooldown: how long an address that failed, or lags behind its fellows, is left alone. Pure: time is an argument.
+//! A cooldown: how long an address that failed, or lags behind its fellows, is left alone. Pure: time is an
+//! argument.
 
 use std::time::{Duration, Instant};
 
-/// The first cooldown of an address: what is dead costs little, and what has come back is found soon. It doubles with each
-/// reason after it.
+/// The first cooldown of an address: what is dead costs little, and what has come back is found soon. It
+/// doubles with each reason after it.
 pub(crate) const COOLDOWN: Duration = Duration::from_secs(10);
 pub(crate) const COOLDOWN_MAX: Duration = Duration::from_secs(300);
 
@@ -17,8 +18,8 @@ pub(crate) struct Cooldown {
 }
 
 impl Cooldown {
-    /// The cooldown after what was noticed now about something that was begun then. Of many that were on their way at once,
-    /// only the first counts.
+    /// The cooldown after what was noticed now about something that was begun then. Of many that were on
+    /// their way at once, only the first counts.
     pub(crate) fn after(earlier: Option<Cooldown>, begun: Instant, now: Instant) -> Cooldown {
         let earlier = earlier.unwrap_or(Cooldown { reasons: 0, since: begun, until: now });
         if begun < earlier.since {
@@ -33,7 +34,8 @@ impl Cooldown {
         Some(self.until).filter(|until| *until > now)
     }
 
-    /// Somebody tries the address for all: it stays in cooldown for the others meanwhile, until then at least.
+    /// Somebody tries the address for all: it stays in cooldown for the others meanwhile, until then at
+    /// least.
     pub(crate) fn try_until(&mut self, until: Instant) {
         self.until = self.until.max(until);
     }

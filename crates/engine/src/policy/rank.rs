@@ -68,8 +68,8 @@ pub(crate) enum Turn {
 }
 
 impl Ranks {
-    /// Those of `list` in the order for this turn. Whoever is given an address first whose cooldown is over tries it for all: it
-    /// stays in cooldown for the others meanwhile, for as long as a `trial` can take.
+    /// Those of `list` in the order for this turn. Whoever is given an address first whose cooldown is over
+    /// tries it for all: it stays in cooldown for the others meanwhile, for as long as a `trial` can take.
     pub(crate) fn order(&mut self, list: &[SocketAddr], turn: usize, trial: Duration, now: Instant) -> Turn {
         let head_start = self.head_start(list);
         let tried =
@@ -371,7 +371,8 @@ mod tests {
             (50, Fails { address: 'a', begun: 0 }),
             (50, Order { turn: 0, expected: "bca" }),
             (140, Order { turn: 2, expected: "bca" }),
-            // Its cooldown is over: the one whose turn it is tries it, the next do not, for as long as that can take.
+            // Its cooldown is over: the one whose turn it is tries it, the next do not, for as long as that
+            // can take.
             (150, Order { turn: 1, expected: "bca" }),
             (150, Order { turn: 0, expected: "abc" }),
             (150, Order { turn: 0, expected: "bca" }),
