@@ -6,6 +6,7 @@ mod arrows;
 mod code;
 mod complaint;
 mod english;
+mod flags;
 mod licences;
 mod reach;
 mod roads;
@@ -60,6 +61,7 @@ fn tidy() -> Result<String, String> {
     complaints.extend(licences::check_members(&workspace.members));
     complaints.extend(unsafety::check(&sources));
     complaints.extend(reach::check(&sources));
+    complaints.extend(flags::check(&sources));
     complaints.extend(shape::check(&sources));
     complaints.extend(english::check(&sources));
     complaints.extend(roads::check(&sources));

@@ -8,13 +8,15 @@ use crate::sources::{Source, Sources};
 const ALLOWED: &[(&str, &str)] = &[
     ("crates/engine/src/client/mod.rs", "a caller's buffer becomes a landing for as long as the call lasts"),
     ("crates/engine/src/net/socket.rs", "SO_RCVLOWAT, which neither std nor socket2 has"),
-    ("crates/engine/src/net/interface.rs", "getifaddrs(3), which neither std nor rustix has"),
     ("crates/engine/src/sink/landing.rs", "attempts write disjoint ranges of one buffer at the same time"),
     (
         "crates/engine/src/read/segment.rs",
         "replies refer to bytes that have landed while others land beside them",
     ),
-    ("crates/engine/src/memory/lease.rs", "pages straight from mmap(2), reused without being zeroed"),
+    (
+        "crates/engine/src/memory/lease.rs",
+        "pages that are reused without being zeroed, and shared by address",
+    ),
     ("crates/engine/src/sim/run.rs", "a simulated caller lends its buffer as a real one does"),
     ("crates/engine/src/sink/stream.rs", "a reader and a writer use disjoint bytes of one room"),
     ("crates/engine/tests/weights/allocator.rs", "an allocator that counts, which is unsafe by its trait"),
@@ -113,7 +115,6 @@ mod tests {
                 Some("crates/wire/src/range.rs:2: `unsafe` may not stand here"),
             ),
             ("crates/wire/tests/range.rs", call, Some("crates/wire/tests/range.rs:2:")),
-            ("crates/python/src/uninit_bytes.rs", "a `bytes` that is filled before any Python code sees it"),
             ("crates/cli/src/sys.rs", call, None),
             ("crates/wire/src/range.rs", "//! No unsafe.\n/* unsafe */ fn f() { g(\"unsafe\") }", None),
             ("crates/wire/src/lib.rs", "//! X.\n", Some("crates/wire/src/lib.rs: holds no `unsafe`: write")),

@@ -155,9 +155,7 @@ impl ConfigSource<'_> {
         let name = key.get_ref().as_ref();
         let place = self.place(key.span().start);
         if name == "profile" {
-            let hint = "choose it with --profile or FLATOUT_PROFILE; [profile.NAME] begins one";
-            let what = "a profile is not chosen in the file";
-            return Err(ConfigError::Misplaced { place, what, hint }.into());
+            return Err(ConfigError::ChoosesProfile { place }.into());
         }
         let Some(knob) = knob(name) else {
             let key = name.to_owned();

@@ -1,5 +1,6 @@
 //! What stands in the way of settings, said in terms of what the user wrote.
 
+use flatout_engine::{Feature, Hint, Word, setting, text};
 use flatout_settings::SettingError;
 
 /// What stands in the way.
@@ -108,6 +109,12 @@ pub enum ConfigError {
         /// As written.
         key: String,
     },
+    /// The choice of a profile, which a file of profiles cannot make.
+    #[error("{place}: a profile is not chosen in the file")]
+    ChoosesProfile {
+        /// Where.
+        place: String,
+    },
     /// A key that stands where it cannot take effect.
     #[error("{place}: {what}")]
     Misplaced {
@@ -121,59 +128,77 @@ pub enum ConfigError {
 }
 
 impl AmbientError {
-    /// What to do about it.
-    pub fn hint(&self) -> Option<String> {
+    /// What stands in the way, where `spell` names a setting, and its value where there is one, as the user
+    /// writes them.
+    pub fn worded(&self, spell: impl Fn(&str, Option<&str>) -> String) -> String {
         match self {
-            AmbientError::Unknown { nearest: Some(nearest), .. } => Some(format!("did you mean {nearest}?")),
+            AmbientError::Setting { place, cause } => match &**cause {
+                SettingError::Together(clash) => format!("{place}: {}", clash.worded(spell)),
+                _ => self.to_string(),
+            },
+            _ => self.to_string(),
+        }
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> Option<Hint> {
+        Some(match self {
+            AmbientError::Unknown { nearest: Some(nearest), .. } => format!("did you mean {nearest}?").into(),
             AmbientError::Unknown { name, nearest: None } => {
-                Some(format!("unset {name}; flatout cp --help names every variable"))
+                let names = Word::Feature(Feature::NameSettings);
+                [text(format!("unset {name}; ")), names, text(" names every variable")].into()
             }
             AmbientError::NoProfile { nearest: Some(nearest), .. } => {
-                Some(format!("did you mean '{nearest}'?"))
+                format!("did you mean '{nearest}'?").into()
             }
-            AmbientError::NoProfile { known, nearest: None, .. } => Some(match known.is_empty() {
-                true => {
-                    "a profile is [profile.NAME] in config.toml (flatout config path says where), or one of \
-                         ~/.aws/config or ~/.aliyun/config.json"
-                        .into()
-                }
-                false => format!("there is {}", known.join(", ")),
-            }),
-            AmbientError::Config(error) => error.hint(),
-            AmbientError::HalfPair { missing, .. } => {
-                Some(format!("set {missing} as well, or pass --no-sign-request for a public bucket"))
-            }
-            AmbientError::BadKey { .. } => Some("set it again without quotes, spaces or line ends".into()),
-            AmbientError::NotText(name) => Some(format!("unset {name}, or set it to plain text")),
-            AmbientError::Setting { .. } => None,
-        }
+            AmbientError::NoProfile { known, nearest: None, .. } => match known.is_empty() {
+                true => [
+                    text("a profile is [profile.NAME] in config.toml ("),
+                    Word::Feature(Feature::ConfigPath),
+                    text(" says where), or one of ~/.aws/config or ~/.aliyun/config.json"),
+                ]
+                .into(),
+                false => format!("there is {}", known.join(", ")).into(),
+            },
+            AmbientError::Config(error) => return error.hint(),
+            AmbientError::HalfPair { missing, .. } => format!("set {missing} as well").into(),
+            AmbientError::BadKey { .. } => "set it again without quotes, spaces or line ends".into(),
+            AmbientError::NotText(name) => format!("unset {name}, or set it to plain text").into(),
+            AmbientError::Setting { .. } => return None,
+        })
     }
 }
 
 impl ConfigError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            ConfigError::Unreadable { named: true, .. } => Some("FLATOUT_CONFIG names this file".into()),
+    fn hint(&self) -> Option<Hint> {
+        Some(match self {
+            ConfigError::Unreadable { named: true, .. } => "FLATOUT_CONFIG names this file".into(),
             ConfigError::Unreadable { named: false, .. } => {
-                Some("make it a file that you may read, or name another one with FLATOUT_CONFIG".into())
+                "make it a file that you may read, or name another one with FLATOUT_CONFIG".into()
             }
             ConfigError::UnknownKey { nearest: Some(nearest), .. } => {
-                Some(format!("did you mean '{nearest}'?"))
+                format!("did you mean '{nearest}'?").into()
             }
             ConfigError::UnknownKey { nearest: None, .. } => {
-                Some("keys are the flags without their dashes: flatout cp --help names them".into())
+                [text("keys are the names of settings: "), Word::Feature(Feature::NameSettings), text(" has them")].into()
             }
-            ConfigError::Secret { .. } => Some(
+            ConfigError::Secret { .. } => {
                 "keep keys in ~/.aws/credentials, ~/.aliyun/config.json or variables like AWS_SECRET_ACCESS_KEY, \
                  and choose them here by profile"
-                    .into(),
-            ),
-            ConfigError::Misplaced { hint, .. } => Some((*hint).into()),
-            ConfigError::Syntax { .. } => {
-                Some("a setting is a line as region = \"eu-west-1\" or parallel = 64: text stands in quotes".into())
+                    .into()
             }
-            ConfigError::Kind { .. } => None,
-        }
+            ConfigError::ChoosesProfile { .. } => [
+                text("choose it with "),
+                setting("profile"),
+                text(" or FLATOUT_PROFILE; [profile.NAME] begins one"),
+            ]
+            .into(),
+            ConfigError::Misplaced { hint, .. } => (*hint).into(),
+            ConfigError::Syntax { .. } => {
+                "a setting is a line as region = \"eu-west-1\" or parallel = 64: text stands in quotes".into()
+            }
+            ConfigError::Kind { .. } => return None,
+        })
     }
 }
 
@@ -181,7 +206,7 @@ impl ConfigError {
 fn without_name(cause: &SettingError) -> String {
     let text = cause.to_string();
     match cause {
-        SettingError::Together { cause, .. } => cause.clone(),
+        SettingError::Together(_) => text.trim_start_matches("window ").to_owned(),
         SettingError::Value { knob, .. } | SettingError::Bounds { knob, .. } => {
             text.strip_prefix(&format!("{knob}: ")).unwrap_or(&text).to_owned()
         }

@@ -253,7 +253,7 @@ fn a_config_file_that_is_wrong_is_named_with_its_place() {
             &["no setting 'part_size'", "did you mean 'part-size'?"][..],
         ),
         ("[profile.x]\n  paralel = 3", "2:3", &["no setting 'paralel'", "did you mean 'parallel'?"]),
-        ("colour = 1", "1:1", &["no setting 'colour'", "flags without their dashes"]),
+        ("colour = 1", "1:1", &["no setting 'colour'", "keys are the names of settings"]),
         ("\"é\" = 1\n", "1:1", &["no setting 'é'"]),
         ("part-size = '8 bananas'", "1:1", &["part-size: '8 bananas' is not a size"]),
         ("\n\nparallel = 0", "3:1", &["parallel: 0 is out of bounds"]),

@@ -127,7 +127,7 @@ pub fn gather_from(flags: &[(&str, String)], environment: &Environment) -> Resul
 /// Who is asked for the keys of S3 and of OSS. Nothing is read yet: half a pair of one is nothing to the other.
 fn providers(settings: &Settings, environment: &Environment) -> [Arc<dyn Provider>; 2] {
     if settings.no_sign_request {
-        let nobody = Arc::new(Anonymous { why: "--no-sign-request is on".into() });
+        let nobody = Arc::new(Anonymous);
         return [nobody.clone(), nobody];
     }
     let profile = settings.profile.as_deref();

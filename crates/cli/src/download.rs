@@ -33,13 +33,15 @@ pub struct DownloadOutcome {
     /// Bytes received, those received twice included.
     pub fetched_bytes: u64,
     pub retries: u32,
+    /// Bytes that a failed run has left in its unfinished file.
+    kept_bytes: u64,
     pub seconds: f64,
 }
 
 impl DownloadOutcome {
     /// Of what ended before anything was asked for.
     fn of(result: Result<Report, Failure>) -> DownloadOutcome {
-        DownloadOutcome { result, fetched_bytes: 0, retries: 0, seconds: 0.0 }
+        DownloadOutcome { result, fetched_bytes: 0, retries: 0, kept_bytes: 0, seconds: 0.0 }
     }
 
     fn is_of_what_changed(&self) -> bool {
@@ -49,7 +51,7 @@ impl DownloadOutcome {
     /// Where something is left to go on from, its hint says where.
     fn name_what_is_left(&mut self, path: &Path) {
         if let Err(Failure { hint: Some(hint), .. }) = &mut self.result
-            && hint.contains("run it again to go on from")
+            && self.kept_bytes > 0
         {
             let there = left_beside(path);
             *hint = format!("{hint}; the unfinished file is {}: removing that gives it up", there.display());
@@ -146,8 +148,8 @@ impl Download<'_> {
             }
             Err(error) => (Progress::default(), Err(error.into())),
         };
-        let Progress { fetched_bytes, retries, .. } = progress;
-        DownloadOutcome { result, fetched_bytes, retries, seconds: begun.elapsed().as_secs_f64() }
+        let Progress { fetched_bytes, retries, kept_bytes, .. } = progress;
+        DownloadOutcome { result, fetched_bytes, retries, kept_bytes, seconds: begun.elapsed().as_secs_f64() }
     }
 
     fn get(&self, landing: Landing) -> Get {

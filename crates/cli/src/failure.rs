@@ -9,6 +9,7 @@ pub use flatout_wire::words::one_line;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::{self, Exit};
+use crate::hint;
 
 /// How a failure of standard output begins.
 const OF_STDOUT: &str = "write: standard output: ";
@@ -109,15 +110,15 @@ impl From<&flatout_engine::Error> for Failure {
             exit: exit::of(error.kind()),
             kind: error.kind().name().into(),
             message: error.to_string(),
-            hint: error.hint().map(str::to_owned),
+            hint: error.hint().map(hint::worded),
         }
     }
 }
 
 impl From<AmbientError> for Failure {
     fn from(error: AmbientError) -> Failure {
-        let hint = error.hint();
-        Failure { hint, ..Failure::usage(format!("settings: {error}")) }
+        let hint = error.hint().as_ref().map(hint::worded);
+        Failure { hint, ..Failure::usage(format!("settings: {}", error.worded(hint::flag))) }
     }
 }
 

@@ -1,14 +1,14 @@
 //! What held a run's speed back, as a line; [`Limited`] is what events say.
 
 use flatout_engine::LimitedBy;
-pub use flatout_mounting::Limited;
+pub use flatout_mounting::{Limited, says};
 
 /// Runs under this end before there is much to say about them.
 const WORTH_SAYING_S: f64 = 1.0;
 
 /// The line at the end of a run that took so long.
 pub fn line(by: Option<LimitedBy>, seconds: f64) -> Option<String> {
-    by.filter(|_| seconds >= WORTH_SAYING_S).map(|by| format!("limited by {by}"))
+    by.filter(|_| seconds >= WORTH_SAYING_S).map(|by| format!("limited by {}", says(by)))
 }
 
 #[cfg(test)]

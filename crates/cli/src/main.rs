@@ -10,6 +10,7 @@ mod exit;
 mod failure;
 mod files;
 mod help;
+mod hint;
 mod knobs;
 mod limited;
 mod manual;
@@ -44,7 +45,7 @@ fn main() -> ExitCode {
     ExitCode::from(exit.code())
 }
 
-/// Called as mount.flatout, it is what mount(8) runs for file systems of type `flatout`.
+/// BlockingCall as mount.flatout, it is what mount(8) runs for file systems of type `flatout`.
 fn parsed() -> Result<Line, clap::Error> {
     let arguments: Vec<_> = std::env::args_os().collect();
     match commands::mount::helper::command_line(&arguments) {

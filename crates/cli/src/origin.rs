@@ -7,6 +7,7 @@ pub use flatout_wire::words::masked;
 
 use crate::console::Console;
 use crate::failure::Failure;
+use crate::hint;
 use crate::knobs::Knobs;
 
 /// An engine with the settings and keys of flags and environment, for locations of these dialects; what the user should know of
@@ -18,7 +19,7 @@ pub fn client(console: &Console, knobs: &Knobs, dialects: &[Dialect]) -> Result<
     }
     let client = made(found, dialects)?;
     if let Some(note) = client.note() {
-        console.warn(note);
+        console.warn(&hint::worded(note));
     }
     Ok(client)
 }
@@ -39,7 +40,7 @@ pub fn client_of(config: Config, rows: &[SettingRow], dialects: &[Dialect]) -> R
     let client = Client::new(config).map_err(|error| wrong_setting(&error, rows))?;
     if dialects.contains(&Dialect::Oss)
         && let Err(error) = client.way_to_buckets(Dialect::Oss)
-        && error.doing() == "settings"
+        && error.setting().is_some()
     {
         return Err(wrong_setting(&error, rows));
     }
@@ -54,12 +55,13 @@ pub fn remember(client: &Client) {
 /// A setting is named by where its value came from: `--region`, `AWS_REGION`, a place in a file.
 fn wrong_setting(error: &flatout_engine::Error, rows: &[SettingRow]) -> Failure {
     let failure = Failure::from(error);
-    match error.doing() {
-        "settings" => {}
-        "" => return Failure { message: format!("settings: {}", failure.message), ..failure },
-        _ => return failure,
-    }
-    let name = error.object();
+    let name = match error.setting() {
+        Some(name) => name,
+        None if error.doing().is_empty() => {
+            return Failure { message: format!("settings: {}", failure.message), ..failure };
+        }
+        None => return failure,
+    };
     // The variables of proxies are rows of their own.
     let others = ["https-proxy", "http-proxy"].iter().filter(|_| name == "proxy");
     let names = std::iter::once(&name).chain(others);

@@ -16,7 +16,7 @@ use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, P
 
 use crate::console::{Carries, Console};
 use crate::failure::one_line;
-use crate::sys;
+use crate::{limited, sys};
 
 /// How often a bar looks and draws.
 pub const POLL: Duration = Duration::from_millis(100);
@@ -53,7 +53,7 @@ impl Bar {
         let Progress { landed_bytes, fetched_bytes, total_bytes, limited_by, .. } = *progress;
         lock(speed).on_look(Instant::now(), fetched_bytes);
         let is_away = matches!(limited_by, Some(LimitedBy::Outage { .. }));
-        let limited_by = limited_by.map_or(String::new(), |by| format!("  limited by {by}"));
+        let limited_by = limited_by.map_or(String::new(), |by| format!("  limited by {}", limited::says(by)));
         bar.set_prefix(limited_by.chars().take(columns().saturating_sub(1)).collect::<String>());
         if bar.is_hidden() && (total_bytes.is_some() || is_away) {
             bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));

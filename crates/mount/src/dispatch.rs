@@ -1,11 +1,12 @@
-//! From a request to its answer: what is known at once, what waits on a thread of the engine's `Callers`, what is refused.
+//! From a request to its answer: what is known at once, what waits on a thread of the engine's
+//! `BlockingPool`, what is refused.
 
 use std::ffi::OsStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use flatout_engine::Callers;
+use flatout_engine::BlockingPool;
 use flatout_tree::{Fault, Files, Known, Opened, Slices};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -21,7 +22,7 @@ use crate::timings::{Observer, Timed};
 pub(crate) struct Dispatcher<F> {
     pub connection: Arc<FuseConnection>,
     pub files: Arc<F>,
-    pub callers: Callers,
+    pub blocking_pool: BlockingPool,
     pub interrupts: Interrupts,
     pub observer: Observer,
     /// The most bytes that a read may ask for.
@@ -267,11 +268,11 @@ impl<F: Files> Dispatcher<F> {
         if self.knows_pids { request.pid } else { 0 }
     }
 
-    /// Goes on with a thread of the engine's `Callers`, so that this one can read the next request.
+    /// Goes on with a thread of the engine's `BlockingPool`, so that this one can read the next request.
     fn wait(&self, request: &Request<'_>, work: impl FnOnce(&Dispatcher<F>, FuseReply) + Send + 'static) {
         let reply = self.connection.wait(request.unique, self.pid(request));
         let own = self.clone();
-        self.callers.run(move || {
+        self.blocking_pool.run(move || {
             // A request that was interrupted in the queue is answered.
             if !reply.is_answered() {
                 work(&own, reply);
@@ -285,7 +286,7 @@ impl<F> Clone for Dispatcher<F> {
         Dispatcher {
             connection: self.connection.clone(),
             files: self.files.clone(),
-            callers: self.callers.clone(),
+            blocking_pool: self.blocking_pool.clone(),
             interrupts: self.interrupts.clone(),
             observer: self.observer.clone(),
             request_bytes: self.request_bytes,

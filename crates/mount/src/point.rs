@@ -127,7 +127,7 @@ mod tests {
             let error = look(path, nonempty).expect_err(cause);
             assert_eq!(error.kind(), ErrorKind::Usage, "{error}");
             assert_eq!(error.to_string(), format!("mount: {}: {cause}", path.display()));
-            assert!(error.hint().is_some_and(|said| said.contains(hint)), "{:?}", error.hint());
+            assert!(error.hint().is_some_and(|said| said.to_string().contains(hint)), "{:?}", error.hint());
         };
         is(&path, false);
         std::fs::write(path.join("file"), "x").expect("room");

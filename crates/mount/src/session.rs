@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use flatout_engine::{Callers, Error, ErrorKind};
+use flatout_engine::{BlockingPool, Error, ErrorKind};
 use flatout_tree::Files;
 use rustix::io::Errno;
 
@@ -74,7 +74,7 @@ impl std::fmt::Display for Granted {
 #[derive(Debug)]
 pub struct Session {
     connection: Arc<FuseConnection>,
-    callers: Callers,
+    blocking_pool: BlockingPool,
     interrupts: Interrupts,
     threads: Vec<JoinHandle<End>>,
     granted: Granted,
@@ -160,17 +160,17 @@ fn serve<F: Files>(
     let dispatcher = Dispatcher {
         connection: connection.clone(),
         files,
-        callers: Callers::new("flatout-wait"),
+        blocking_pool: BlockingPool::new("flatout-wait"),
         interrupts: Interrupts::new(),
         observer,
         request_bytes: agreed.request_bytes as usize,
         knows_pids,
     };
-    let (callers, interrupts) = (dispatcher.callers.clone(), dispatcher.interrupts.clone());
+    let (blocking_pool, interrupts) = (dispatcher.blocking_pool.clone(), dispatcher.interrupts.clone());
     // From here on its drop ends whatever has begun.
     let mut session = Session {
         connection,
-        callers,
+        blocking_pool,
         interrupts,
         threads: Vec::new(),
         granted,
@@ -285,12 +285,12 @@ impl Session {
 
     /// What it has done so far.
     pub fn stats(&self) -> SessionStats {
-        stats(&self.connection, &self.callers)
+        stats(&self.connection, &self.blocking_pool)
     }
 
     /// The same from elsewhere, as long as somebody asks.
     pub fn watch(&self) -> SessionWatch {
-        SessionWatch { connection: self.connection.clone(), callers: self.callers.clone() }
+        SessionWatch { connection: self.connection.clone(), blocking_pool: self.blocking_pool.clone() }
     }
 
     /// Ends it from elsewhere.
@@ -319,7 +319,7 @@ impl Session {
         }
         self.interrupts.close();
         self.connection.interrupt_all();
-        self.callers.close(LAST_WAIT);
+        self.blocking_pool.close(LAST_WAIT);
         // An abort leaves the mount point; after umount(2) what stands there is not this one.
         if !matches!(ended, Ok(Ended::Unmounted)) {
             let _ = self.unmounter.unmount(true);
@@ -384,13 +384,13 @@ impl Unmounter {
 #[derive(Clone, Debug)]
 pub struct SessionWatch {
     connection: Arc<FuseConnection>,
-    callers: Callers,
+    blocking_pool: BlockingPool,
 }
 
 impl SessionWatch {
     /// So far.
     pub fn stats(&self) -> SessionStats {
-        stats(&self.connection, &self.callers)
+        stats(&self.connection, &self.blocking_pool)
     }
 
     /// For how long each request that waits now has.
@@ -399,10 +399,10 @@ impl SessionWatch {
     }
 }
 
-fn stats(connection: &FuseConnection, callers: &Callers) -> SessionStats {
+fn stats(connection: &FuseConnection, blocking_pool: &BlockingPool) -> SessionStats {
     SessionStats {
         waiting: connection.waiting_count() as u64,
-        pool_threads: callers.threads() as u64,
+        pool_threads: blocking_pool.threads() as u64,
         ..connection.counts.stats()
     }
 }

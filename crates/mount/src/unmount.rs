@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use flatout_engine::{Error, ErrorKind, plain};
+use flatout_engine::{Error, ErrorKind, Feature, Word, plain, text};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
@@ -146,10 +146,11 @@ fn busy(point: &Path, device: Option<DeviceNumber>) -> Error {
         Some(list) => (format!("something still uses it: {list}"), String::new()),
         None => ("something still uses it".to_owned(), format!("`fuser -vm {}` shows who; ", quoted(point))),
     };
-    Error::new(ErrorKind::LocalIo, cause).with_hint(format!(
-        "{shows}`flatout umount --lazy {}` takes it out of sight now, and ends it when they are done",
-        quoted(point)
-    ))
+    Error::new(ErrorKind::LocalIo, cause).with_hint([
+        text(shows),
+        Word::Feature(Feature::UnmountLazily(quoted(point))),
+        text(" takes it out of sight now, and ends it when they are done"),
+    ])
 }
 
 fn by_umount(point: &Path, lazy: bool) -> Result<(), Errno> {

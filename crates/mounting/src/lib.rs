@@ -23,7 +23,7 @@ mod stalls;
 pub mod stats;
 
 pub use endpoints::{StatsFn, StatusEndpoints, is_own_folder};
-pub use limited::Limited;
+pub use limited::{Limited, says};
 pub use log::{MountLog, open_first_log, open_log};
 pub use options::{MountOptions, OptionError};
 pub use plan::{MountPlan, MountSource};

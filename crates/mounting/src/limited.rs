@@ -18,8 +18,14 @@ pub struct Limited {
 impl From<LimitedBy> for Limited {
     fn from(by: LimitedBy) -> Limited {
         let figures = by.figures().into_iter().map(|(name, figure)| (name.to_owned(), figure.into()));
-        Limited { by: by.name().to_owned(), says: by.to_string(), figures: figures.collect() }
+        Limited { by: by.name().to_owned(), says: says(by), figures: figures.collect() }
     }
+}
+
+/// In a sentence; a setting is named by its flag, as in all JSON.
+pub fn says(by: LimitedBy) -> String {
+    let dashes = by.setting().map_or("", |_| "--");
+    format!("{dashes}{by}")
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use flatout_engine::Hint;
 use flatout_wire::time;
 use flatout_wire::words::one_line;
 
@@ -19,6 +20,8 @@ const WINDOW: Duration = Duration::from_secs(60);
 /// Takes lines from any thread.
 pub struct MountLog {
     state: Mutex<LogState>,
+    /// A hint in the words of the caller, whose users read the log.
+    words: fn(&Hint) -> String,
 }
 
 /// Takes one line.
@@ -39,9 +42,15 @@ struct RecentLines {
 }
 
 impl MountLog {
-    /// Writes each line by `write`, on the thread that has something to say.
-    pub fn new(write: impl FnMut(&str) + Send + 'static) -> MountLog {
-        MountLog { state: Mutex::new(LogState { writer: Box::new(write), kinds: HashMap::new() }) }
+    /// Writes each line by `write`, on the thread that has something to say. `words` says a hint as the caller's
+    /// users know settings and commands.
+    pub fn new(write: impl FnMut(&str) + Send + 'static, words: fn(&Hint) -> String) -> MountLog {
+        MountLog { state: Mutex::new(LogState { writer: Box::new(write), kinds: HashMap::new() }), words }
+    }
+
+    /// A hint in the words of the caller.
+    pub(crate) fn worded(&self, hint: &Hint) -> String {
+        (self.words)(hint)
     }
 
     /// From here on writes into this file, each line with its time.
@@ -155,7 +164,7 @@ mod tests {
     fn what_comes_often_is_said_a_few_times() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/mount.log");
-        let log = MountLog::new(|_| {});
+        let log = MountLog::new(|_| {}, |hint| format!("{hint:?}"));
         log.turn_to(open_log(&path).unwrap());
         for at in 0..100 {
             log.say_limited("read", &format!("file {at}"), &format!("read {at}"));

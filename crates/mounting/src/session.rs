@@ -38,7 +38,7 @@ fn refused_root(error: Error) -> Error {
     }
     let failed = Error::new(error.kind(), error.cause()).during("mount", error.object());
     match error.hint() {
-        Some(hint) => failed.with_hint(hint),
+        Some(hint) => failed.with_hint(hint.clone()),
         None => failed,
     }
 }
@@ -158,8 +158,8 @@ fn error_logger(log: &Arc<MountLog>) -> Arc<dyn Fn(&Error) + Send + Sync> {
         if error.kind() != ErrorKind::Cancelled {
             let hint = match error.kind() {
                 // For a copy the hint is to start again.
-                ErrorKind::Changed => Some("open it again to read the new version"),
-                _ => error.hint(),
+                ErrorKind::Changed => Some("open it again to read the new version".to_owned()),
+                _ => error.hint().map(|hint| log.worded(hint)),
             };
             let hint = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
             let about = format!("{} {}", error.doing(), error.object());

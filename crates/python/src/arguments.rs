@@ -1,4 +1,4 @@
-//! Parses the arguments of callers. One of a wrong type is refused by its name, with what to pass instead.
+//! Parses the arguments of blocking_pool. One of a wrong type is refused by its name, with what to pass instead.
 
 use std::path::PathBuf;
 

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use flatout_engine::{Called, CancelSwitch, Reading, Report};
+use flatout_engine::{BlockingCall, CancelSwitch, Reading, Report};
 use pyo3::prelude::*;
 
 use crate::call_progress::CallProgress;
@@ -25,7 +25,7 @@ pub type Settle = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
 pub enum Work {
     Transfer(OwnedTransfer, SettleTransfer),
     /// On a thread of the engine's; `None` once the call was cancelled.
-    Call(Option<Called>, Settle),
+    Call(Option<BlockingCall>, Settle),
     /// Of a file; `None` for bytes that were prefetched, which this call must not cancel.
     Read(Option<Reading>, Settle),
 }

@@ -109,7 +109,7 @@ impl Completions {
         let (engine, ticket) = (client.engine(py)?, self.ticket()?);
         let (sender, receiver) = mpsc::sync_channel(1);
         let (ended, called) = (self.awaited.ended.clone(), engine.clone());
-        let begun = engine.callers.call(move || {
+        let begun = engine.blocking_pool.call(move || {
             // A call that panics ends as well. Dropped in this order, so that the result is there or its
             // sender gone.
             let (_notify, sender) = (NotifyOnDrop { ended, ticket }, sender);

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use flatout_ambient::{Ambient, Layer};
 use flatout_engine::credentials::Provider;
-use flatout_engine::{Callers, Client, ErrorKind};
+use flatout_engine::{BlockingPool, Client, ErrorKind};
 use pyo3::prelude::*;
 
-use crate::errors::Failure;
+use crate::errors::{Failure, worded};
 use crate::log::OriginLog;
 use crate::prefetch::PrefetchBudget;
 use crate::settings::Pairs;
@@ -21,7 +21,7 @@ const LEAST_MEMORY_BYTES: u64 = 64 << 20;
 /// Prefetched ranges of files may hold this fraction of the memory, 1 / 4.
 const SHARE_AHEAD: u64 = 4;
 
-/// Called when an engine closes: for calls that do not check now and then whether it has.
+/// BlockingCall when an engine closes: for calls that do not check now and then whether it has.
 pub trait OnClose: Send + Sync {
     /// `engine` was closed. Runs on any thread, without the interpreter's lock.
     fn on_close(&self, engine: &Engine);
@@ -37,7 +37,7 @@ pub struct Engine {
     /// The memory for prefetched ranges of files.
     pub prefetch: Arc<PrefetchBudget>,
     /// Threads for calls that block.
-    pub callers: Callers,
+    pub blocking_pool: BlockingPool,
     is_closed: AtomicBool,
     listeners: Mutex<Vec<Weak<dyn OnClose>>>,
     /// What `logging` was told of its origins.
@@ -61,14 +61,14 @@ impl Engine {
         let warnings = std::mem::take(&mut found.warnings);
         let client = Client::new(found.into())?;
         let warnings = warnings.into_iter().map(|(_, warning)| warning);
-        let log = OriginLog::with(warnings.chain(client.note().map(str::to_owned)).collect());
+        let log = OriginLog::with(warnings.chain(client.note().map(worded)).collect());
         let (client, process) = (Some(client), std::process::id());
         Ok(Engine {
             client,
             process,
             memory_bytes,
             prefetch,
-            callers: Callers::new("flatout-call"),
+            blocking_pool: BlockingPool::new("flatout-call"),
             is_closed: AtomicBool::new(false),
             listeners: Mutex::default(),
             log,
@@ -123,7 +123,7 @@ impl Drop for Engine {
         if self.is_foreign() {
             std::mem::forget(self.client.take());
         } else {
-            self.callers.close(Duration::ZERO);
+            self.blocking_pool.close(Duration::ZERO);
         }
     }
 }

@@ -2,8 +2,8 @@
 //! `flatout.errors`.
 
 use flatout_ambient::AmbientError;
-use flatout_engine::{Error, ErrorKind, plain, remedy};
-use flatout_settings::SettingError;
+use flatout_engine::{Error, ErrorKind, Feature, Hint, Word, plain, remedy};
+use flatout_settings::{Kind, SettingError, knob};
 use flatout_wire::location::{Location, LocationError};
 use flatout_wire::range::Span;
 use pyo3::prelude::*;
@@ -118,7 +118,7 @@ impl<T, E: Into<Failure>> OrRaise<T> for Result<T, E> {
 impl From<&Error> for Failure {
     fn from(error: &Error) -> Failure {
         let failure = Failure::new(error.kind(), error.doing(), error.object(), error.cause());
-        failure.with(error.hint().map(str::to_owned))
+        failure.with(error.hint().map(worded))
     }
 }
 
@@ -130,16 +130,56 @@ impl From<Error> for Failure {
 
 impl From<AmbientError> for Failure {
     fn from(error: AmbientError) -> Failure {
-        let hint = error.hint();
-        // A setting of the client's is named as its keyword argument is.
-        let cause = error.to_string().trim_start_matches("--").to_owned();
-        Failure::usage("settings", cause).with(hint)
+        let cause = error.worded(keyword);
+        // What was given to the client is named as it was given there: `--part-size: …` is `part_size: …`.
+        let cause = match cause.strip_prefix("--").and_then(|given| given.split_once(": ")) {
+            Some((name, why)) => format!("{}: {why}", name.replace('-', "_")),
+            None => cause,
+        };
+        Failure::usage("settings", cause).with(error.hint().as_ref().map(worded))
     }
 }
 
 impl From<SettingError> for Failure {
     fn from(error: SettingError) -> Failure {
-        Failure::usage("settings", error)
+        let cause = match &error {
+            SettingError::Value { knob, .. } | SettingError::Bounds { knob, .. } => {
+                error.to_string().replacen(knob, &knob.replace('-', "_"), 1)
+            }
+            SettingError::Together(clash) => format!("window: {}", clash.worded(keyword)),
+            SettingError::Unknown { .. } => error.to_string(),
+        };
+        Failure::usage("settings", cause)
+    }
+}
+
+/// A hint as one who writes Python reads it: settings are keywords of `Client`, features are functions.
+pub fn worded(hint: &Hint) -> String {
+    let word = |word: &Word| match word {
+        Word::Text(text) => text.to_string(),
+        Word::Setting { name, value } => keyword(name, value.as_deref()),
+        Word::Feature(feature) => match feature {
+            Feature::Stat => "`flatout.stat`".into(),
+            Feature::List => "`flatout.ls`".into(),
+            Feature::Read => "`flatout.read`".into(),
+            Feature::ShowSettings => "`Client.settings`".into(),
+            Feature::NameSettings => "docs/settings.md".into(),
+            Feature::ConfigPath => "`flatout config path`".into(),
+            Feature::KeepExisting => "what keeps an existing file".into(),
+            Feature::UnmountLazily(folder) => format!("`fusermount3 -uz {folder}`"),
+        },
+    };
+    hint.words().iter().map(word).collect()
+}
+
+/// A setting as a keyword of `Client`: `region="eu-west-1"`.
+fn keyword(name: &str, value: Option<&str>) -> String {
+    let keyword = name.replace('-', "_");
+    match (value, knob(name).map(|knob| knob.kind)) {
+        (None, _) => keyword,
+        (Some("true"), Some(Kind::Switch)) => format!("{keyword}=True"),
+        (Some(count), Some(Kind::Count { .. })) => format!("{keyword}={count}"),
+        (Some(text), _) => format!("{keyword}=\"{text}\""),
     }
 }
 

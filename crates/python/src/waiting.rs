@@ -88,7 +88,7 @@ pub fn call<T: Send + 'static>(
     // Before a lock of the thread pool, which may be the parent's.
     check_same_process(py, engine)?;
     let (sender, receiver) = mpsc::sync_channel(1);
-    let called = engine.callers.call(move || {
+    let called = engine.blocking_pool.call(move || {
         // The caller may have stopped waiting.
         let _ = sender.send(work());
     });

@@ -16,6 +16,40 @@ pub enum SettingError {
     Bounds { knob: &'static str, value: String, bounds: String },
 
     /// Each setting is good by itself, the two together are not.
-    #[error("--{knob} {cause}")]
-    Together { knob: &'static str, other: &'static str, cause: String },
+    #[error("window {}", .0.worded(|name, value| match value {
+        Some(value) => format!("{name} {value}"),
+        None => name.to_owned(),
+    }))]
+    Together(Clash),
+}
+
+/// A window that does not go with another setting; sizes as one writes them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Clash {
+    /// It holds less than two parts.
+    BelowTwoParts { window: String, part_size: String, least: String },
+    /// It holds more than all memory.
+    AboveMemory { window: String, memory: String },
+}
+
+impl Clash {
+    /// Why, and what to write instead. `spell` names a setting, and its value where there is one, as the user
+    /// writes them.
+    pub fn worded(&self, spell: impl Fn(&str, Option<&str>) -> String) -> String {
+        let to = |name, value: &String| spell(name, Some(value));
+        match self {
+            Clash::BelowTwoParts { window, part_size, least } => format!(
+                "{window} is too small for {}: write {} or more, or a smaller {}",
+                to("part-size", part_size),
+                to("window", least),
+                spell("part-size", None)
+            ),
+            Clash::AboveMemory { window, memory } => format!(
+                "{window} is more than {}: write a smaller {}, or {} or more",
+                to("memory", memory),
+                spell("window", None),
+                to("memory", window)
+            ),
+        }
+    }
 }

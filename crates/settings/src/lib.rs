@@ -18,7 +18,7 @@ mod size;
 
 pub use address::{parse_address, parse_metrics_address};
 pub use duration::{format_duration, parse_duration};
-pub use error::SettingError;
+pub use error::{Clash, SettingError};
 pub use kind::Kind;
 pub use knob::{Group, KNOBS, Knob, MountSettings, Settings, knob};
 pub use markdown::markdown;

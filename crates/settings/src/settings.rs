@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{KNOBS, SettingError, Settings, format_size, knob, nearest};
+use crate::{Clash, KNOBS, SettingError, Settings, format_size, knob, nearest};
 
 impl Settings {
     /// How long an origin is waited for that was reached before: not at all where nothing is tried twice.
@@ -38,18 +38,12 @@ impl Settings {
         if let Some(part_bytes) = self.part_bytes
             && window_bytes < part_bytes.saturating_mul(2)
         {
-            let (part, wanted) = (exact_size(part_bytes), exact_size(part_bytes.saturating_mul(2)));
-            let cause = format!(
-                "{window} is too small for --part-size {part}: write --window {wanted} or more, or a smaller --part-size"
-            );
-            return Err(SettingError::Together { knob: "window", other: "part-size", cause });
+            let (part_size, least) = (exact_size(part_bytes), exact_size(part_bytes.saturating_mul(2)));
+            return Err(SettingError::Together(Clash::BelowTwoParts { window, part_size, least }));
         }
         if window_bytes > self.memory_bytes {
             let memory = exact_size(self.memory_bytes);
-            let cause = format!(
-                "{window} is more than --memory {memory}: write a smaller --window, or --memory {window} or more"
-            );
-            return Err(SettingError::Together { knob: "window", other: "memory", cause });
+            return Err(SettingError::Together(Clash::AboveMemory { window, memory }));
         }
         Ok(())
     }
@@ -220,16 +214,16 @@ mod tests {
         check(&[window, ("part-size", "32M")], "part_bytes: Some(33554432)");
         check(
             &[window, ("part-size", "33M")],
-            "--window 64MiB is too small for --part-size 33MiB: write --window 66MiB or more, or a smaller --part-size",
+            "window 64MiB is too small for part-size 33MiB: write window 66MiB or more, or a smaller part-size",
         );
         check(
             &[("window", "16777215"), ("part-size", "8M")],
-            "--window 16777215B is too small for --part-size 8MiB: write --window 16MiB or more",
+            "window 16777215B is too small for part-size 8MiB: write window 16MiB or more",
         );
         check(&[window, memory], "memory_bytes: 67108864");
         check(
             &[("window", "65M"), memory],
-            "--window 65MiB is more than --memory 64MiB: write a smaller --window, or --memory 65MiB or more",
+            "window 65MiB is more than memory 64MiB: write a smaller window, or memory 65MiB or more",
         );
     }
 

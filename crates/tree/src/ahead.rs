@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use flatout_engine::Callers;
+use flatout_engine::BlockingPool;
 
 use crate::ROOT;
 use crate::attributes::FileKind;
@@ -28,7 +28,7 @@ const AHEAD_MAX: u32 = 128;
 /// Lists what will probably be read next, on threads of its own.
 pub(crate) struct ListAhead<S: Store> {
     names: Arc<Namespace<S>>,
-    threads: Callers,
+    threads: BlockingPool,
     /// Pages and folders that wait or are being listed.
     under_way: AtomicUsize,
 }
@@ -41,7 +41,7 @@ struct UnderWay<S: Store> {
 
 impl<S: Store> ListAhead<S> {
     pub(crate) fn new(names: Arc<Namespace<S>>) -> Arc<ListAhead<S>> {
-        let threads = Callers::at_most(REQUESTS_MAX, "tree-ahead");
+        let threads = BlockingPool::at_most(REQUESTS_MAX, "tree-ahead");
         Arc::new(ListAhead { names, threads, under_way: AtomicUsize::new(0) })
     }
 

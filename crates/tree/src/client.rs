@@ -1,6 +1,6 @@
 //! The engine's client as a store.
 
-use flatout_engine::{Bucket, Client, Dialect, Entry, Error, Listing, Reader, Weight};
+use flatout_engine::{Bucket, Client, Dialect, Entry, Error, Listing, MemoryCharge, Reader};
 use flatout_wire::head::quoted;
 use flatout_wire::location::Location;
 use flatout_wire::time;
@@ -11,7 +11,7 @@ use crate::store::{Account, Content, Head, Pages, Store, Version};
 
 impl Store for Client {
     type Content = Reader;
-    type Account = Weight;
+    type Account = MemoryCharge;
 
     fn list(&self, under: &Location, most: Option<u32>) -> Result<Box<dyn Pages>, Error> {
         let listing = Client::list(self, under, false)?;
@@ -33,8 +33,8 @@ impl Store for Client {
         self.reader(version)
     }
 
-    fn account(&self) -> Weight {
-        self.weight()
+    fn account(&self) -> MemoryCharge {
+        self.memory_charge()
     }
 
     fn now_ms(&self) -> u64 {
@@ -87,13 +87,13 @@ impl Content for Reader {
     }
 }
 
-impl Account for Weight {
+impl Account for MemoryCharge {
     fn set(&mut self, bytes: u64) {
-        Weight::set(self, bytes);
+        MemoryCharge::set(self, bytes);
     }
 
     fn is_over(&self) -> bool {
-        Weight::is_over(self)
+        MemoryCharge::is_over(self)
     }
 }
 

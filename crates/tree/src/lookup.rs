@@ -22,7 +22,7 @@ const PAGES_A_LOOKUP: usize = 2;
 /// Behind the name itself come those that go on with one of the 15 signs before `/`: few as a rule.
 const ENTRIES_A_NAME: u32 = 16;
 
-/// Finds out what stands under names. Callers that ask for the same name at a time share one question.
+/// Finds out what stands under names. BlockingPool that ask for the same name at a time share one question.
 pub(crate) struct Lookups<S: Store> {
     names: Arc<Namespace<S>>,
     in_flight: Flights<(u64, Box<str>), Result<Finding, Fault>>,

@@ -74,9 +74,7 @@ pub enum LocationError {
     BadAddressing { text: String },
     #[error("'{text}' is no signature: write v4 or v1")]
     BadSignature { text: String },
-    #[error(
-        "oss:// needs a region or an endpoint: write --oss-region cn-hangzhou or --oss-endpoint oss-cn-hangzhou.aliyuncs.com"
-    )]
+    #[error("oss:// needs a region or an endpoint")]
     NoOssEndpoint,
     #[error("the endpoint has the bucket '{bucket}' in front: write {host}")]
     BucketInEndpoint { bucket: String, host: String },

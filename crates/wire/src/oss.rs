@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn no_services() {
         let rows = [
-            (None, None, "--oss-region"),
+            (None, None, "needs a region or an endpoint"),
             (None, Some("a b"), "is no region"),
             (Some("bucket.oss-cn-beijing.aliyuncs.com"), None, "write oss-cn-beijing.aliyuncs.com"),
             (Some("https://a.b.oss-accelerate.aliyuncs.com"), None, "write oss-accelerate.aliyuncs.com"),

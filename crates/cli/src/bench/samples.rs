@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn thinned_samples_keep_both_ends() {
-        let samples: Vec<ByteSample> = (0..1001).map(|at| (f64::from(at), at as u64)).collect();
+        let samples: Vec<ByteSample> = (0..1001_u32).map(|at| (f64::from(at), u64::from(at))).collect();
         let thinned = thin(&samples, 500);
         assert_eq!((thinned.len(), thinned[0], thinned[499]), (500, samples[0], samples[1000]));
         assert!(thinned.is_sorted_by(|one, next| one.1 < next.1));

@@ -70,7 +70,7 @@ impl Stuck {
 
     /// Starts it, and waits until all is there that comes.
     fn begin(&self, target: &str) -> Child {
-        begin(&mut self.cp(target), || noted(target, 0) >= 12)
+        begin(&mut self.cp(target), || noted(target) >= 12)
     }
 }
 
@@ -102,20 +102,19 @@ fn end(child: Child) -> Ended {
 }
 
 /// Temporary files beside a target, those of journals last.
-fn pair(target: &str, slot: u32) -> Option<(PathBuf, PathBuf)> {
+fn pair(target: &str) -> Option<(PathBuf, PathBuf)> {
     let target = Path::new(target);
     let (folder, name) = (target.parent()?, target.file_name()?.to_str()?);
-    let is_it = |found: &&String| {
-        found.starts_with(&format!(".{name}.flatout-")) && found.ends_with(&format!("-{slot}.journal"))
-    };
+    let is_it =
+        |found: &&String| found.starts_with(&format!(".{name}.flatout-")) && found.ends_with("-0.journal");
     let journal = names(folder).iter().find(is_it)?.clone();
     let pair = (folder.join(journal.strip_suffix(".journal")?), folder.join(&journal));
     pair.0.exists().then_some(pair)
 }
 
 /// Blocks that stand in a journal; its beginning is as long as this one's.
-pub fn noted(target: &str, slot: u32) -> u64 {
-    let Some((_, journal)) = pair(target, slot) else { return 0 };
+pub fn noted(target: &str) -> u64 {
+    let Some((_, journal)) = pair(target) else { return 0 };
     let Ok(content) = fs::read(journal) else { return 0 };
     let Some(body) = content.get(12..16) else { return 0 };
     let head = 20 + u64::from(u32::from_le_bytes(body.try_into().unwrap()));
@@ -166,14 +165,14 @@ fn killed_at_any_moment_it_goes_on_and_fetches_nothing_twice_that_was_noted() {
             0 | 1 => true,
             // As soon as there is a file.
             2 | 3 => !temporaries(folder.path()).is_empty(),
-            _ => noted(&target, 0) >= (seed - 3) * 4,
+            _ => noted(&target) >= (seed - 3) * 4,
         };
         let child = begin(&mut copy(&target), || is_done() || is_time());
         // The next batch may be half written by then.
         std::thread::sleep(Duration::from_millis((seed * 37) % 130));
-        let before = noted(&target, 0);
+        let before = noted(&target);
         kill_if_alive(child);
-        let was_cut = pair(&target, 0).is_some();
+        let was_cut = pair(&target).is_some();
         if seed % 2 == 0 && was_cut {
             assert_eq!(fs::read(&target).unwrap(), EARLIER, "seed {seed}");
         }
@@ -246,7 +245,7 @@ fn the_large_ones_of_many_go_on() {
         };
         let large = folder.join("d/large");
         let large = large.to_str().unwrap();
-        let there = || folder.join("d").exists() && noted(large, 0) >= 5 && folder.join("e").exists();
+        let there = || folder.join("d").exists() && noted(large) >= 5 && folder.join("e").exists();
         let child = begin(&mut copy(), there);
         signal(end_by, child.id());
         let ended = end(child);
@@ -282,7 +281,7 @@ fn of_many_a_changed_one_starts_over_and_says_so() {
             flatout(&["cp", "-r", "s3://demo/", path, "--endpoint-url", &origin.url(), "--json"])
         };
         let large = base.path().join("object");
-        kill(begin(&mut copy(&before), || noted(large.to_str().unwrap(), 0) >= 5));
+        kill(begin(&mut copy(&before), || noted(large.to_str().unwrap()) >= 5));
         let ended = run(&mut copy(&after));
         assert_eq!(ended.code, Some(0), "{}", ended.stderr);
         assert!(ended.stderr.contains("s3://demo/object: started over"), "{}", ended.stderr);
@@ -304,7 +303,7 @@ fn what_is_cut_off_says_what_it_is_worth_and_keeps_no_more_than_that() {
         signal(name, child.id());
         let says = ["s3://b/object", "cancelled", "hint: run it again to go on from 12MiB"];
         let said = end(child).refused(130, &says).stderr;
-        let (file, journal) = pair(&target, 0).expect("a pair");
+        let (file, journal) = pair(&target).expect("a pair");
         let where_it_lies = format!("the unfinished file is {}: removing", folder.at(".new.flatout-*"));
         assert!(
             said.contains(&where_it_lies) && file.display().to_string().contains("/.new.flatout-"),
@@ -411,7 +410,7 @@ fn another_version_or_object_starts_over_and_says_so() {
 fn whatever_is_damaged_never_a_wrong_byte() {
     let (stuck, base) = (Stuck::new(), Folder::new());
     kill(stuck.begin(&base.at("new")));
-    let (file, journal) = pair(&base.at("new"), 0).expect("a pair");
+    let (file, journal) = pair(&base.at("new")).expect("a pair");
     let raw = whole(&stuck.object, "\"one\"");
     let left = [&file, &journal].map(|path| fs::read(path).unwrap());
     let mut resumed_sometimes = 0;
@@ -458,7 +457,7 @@ fn check_left(what: &str, change: impl Fn(&mut Vec<u8>, &mut Vec<u8>), resumed: 
     let (stuck, folder) = (Stuck::new(), Folder::new());
     let target = folder.at("new");
     kill(stuck.begin(&target));
-    let (file, journal) = pair(&target, 0).expect("a pair");
+    let (file, journal) = pair(&target).expect("a pair");
     let [mut content, mut noted] = [&file, &journal].map(|path| fs::read(path).unwrap());
     change(&mut content, &mut noted);
     fs::write(&file, content).unwrap();
@@ -530,7 +529,7 @@ fn one_without_the_other_is_of_no_use_and_goes() {
         let (stuck, folder) = (Stuck::new(), Folder::new());
         let target = folder.at("new");
         kill(stuck.begin(&target));
-        let (file, journal) = pair(&target, 0).expect("a pair");
+        let (file, journal) = pair(&target).expect("a pair");
         fs::remove_file([file, journal][lost].as_path()).unwrap();
         let object = object_of(&run(&mut cp(&whole(&stuck.object, "\"one\""), &target)).clean());
         assert_eq!((number(&object, "resumed"), number(&object, "fetched")), (0, SIZE));
@@ -545,7 +544,7 @@ fn a_folder_in_the_place_of_the_journal_is_named() {
     let (stuck, folder) = (Stuck::new(), Folder::new());
     let target = folder.at("new");
     kill(stuck.begin(&target));
-    let (file, journal) = pair(&target, 0).expect("a pair");
+    let (file, journal) = pair(&target).expect("a pair");
     fs::remove_file(file).unwrap();
     fs::remove_file(&journal).unwrap();
     fs::create_dir(&journal).unwrap();
@@ -569,7 +568,7 @@ fn what_was_whole_is_verified_and_put_in_place() {
         "HEAD" => Answer { bytes: Vec::new(), then: Then::Silence },
         _ => right(asked, &served, "\"one\""),
     });
-    kill(begin(&mut cp(&silent, &target), || noted(&target, 0) == 13));
+    kill(begin(&mut cp(&silent, &target), || noted(&target) == 13));
     let event = object_of(&run(&mut cp(&whole(&object, "\"one\""), &target)).clean());
     assert_eq!((number(&event, "resumed"), number(&event, "fetched")), (SIZE, 0), "{event}");
     assert_eq!(fs::read(&target).unwrap(), object);
@@ -604,17 +603,17 @@ fn a_slip_in_what_was_typed_loses_nothing() {
     assert_eq!(fs::read(&target).unwrap(), stuck.object);
 }
 
-/// Of two to one target the second was killed, and the first had ended: its slot was taken, and the other's cleared.
+/// Of two to one target the first has the name that is gone on from.
 #[test]
-fn a_killed_one_goes_on_though_the_slot_before_it_is_free() {
+fn of_two_at_once_what_the_second_leaves_is_cleared() {
     let (stuck, folder) = (Stuck::new(), Folder::new());
     let target = folder.at("new");
     let first = begin(stuck.cp(&target).arg("--no-resume"), || !temporaries(folder.path()).is_empty());
-    kill(begin(&mut stuck.cp(&target), || noted(&target, 1) >= 12));
+    kill(begin(&mut stuck.cp(&target), || temporaries(folder.path()).len() == 2));
     signal("INT", first.id());
     end(first).refused(130, &["cancelled"]);
     let object = object_of(&run(&mut cp(&whole(&stuck.object, "\"one\""), &target)).clean());
-    assert_eq!(number(&object, "resumed"), 12 * MIB);
+    assert_eq!(number(&object, "resumed"), 0);
     assert_eq!(fs::read(&target).unwrap(), stuck.object);
     assert_eq!(temporaries(folder.path()), [""; 0]);
 }
@@ -624,13 +623,13 @@ fn two_at_once_never_touch_each_others() {
     let (stuck, folder) = (Stuck::new(), Folder::new());
     let target = folder.at("new");
     let first = stuck.begin(&target);
-    let before = fs::read(pair(&target, 0).expect("a pair").1).unwrap();
+    let before = fs::read(pair(&target).expect("a pair").1).unwrap();
     // A second one to the same target comes to its end beside it.
     let raw = whole(&stuck.object, "\"one\"");
     let object = object_of(&run(&mut cp(&raw, &target)).clean());
     assert_eq!(number(&object, "resumed"), 0);
     assert_eq!(fs::read(&target).unwrap(), stuck.object);
-    assert_eq!(fs::read(pair(&target, 0).expect("a pair").1).unwrap(), before);
+    assert_eq!(fs::read(pair(&target).expect("a pair").1).unwrap(), before);
     kill(first);
     // And of two that find a dead one only one goes on from it.
     let ends = [(); 2].map(|()| begin(&mut cp(&raw, &target), || true)).map(end);
@@ -672,7 +671,7 @@ fn a_range_goes_on_as_that_range_only() {
     let target = folder.at("new");
     let range = format!("1000-{}", SIZE - 1);
     let mut copy = stuck.cp(&target);
-    let child = begin(copy.args(["--range", &range]), || noted(&target, 0) >= 11);
+    let child = begin(copy.args(["--range", &range]), || noted(&target) >= 11);
     kill(child);
     let raw = whole(&stuck.object, "\"one\"");
     let ended = run(&mut cp(&raw, &target));
@@ -680,7 +679,7 @@ fn a_range_goes_on_as_that_range_only() {
     assert_eq!(fs::read(&target).unwrap(), stuck.object);
 
     let mut copy = stuck.cp(&target);
-    kill(begin(copy.args(["--range", &range]), || noted(&target, 0) >= 11));
+    kill(begin(copy.args(["--range", &range]), || noted(&target) >= 11));
     let object = object_of(&run(cp(&raw, &target).args(["--range", &range])).clean());
     assert!(number(&object, "resumed") >= 11 * MIB, "{object}");
     assert_eq!(fs::read(&target).unwrap(), &stuck.object[1000..]);

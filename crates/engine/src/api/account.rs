@@ -14,9 +14,10 @@ use flatout_wire::s3::S3;
 use flatout_wire::sign::{self, Signer};
 
 use crate::api::credentials::{Held, Keys, Provider};
-use crate::api::refusal::{self, Doubt, Failure};
+use crate::api::refusal::{self, Failure, KeyRejection};
 use crate::api::service::Ask;
 use crate::base::error::{Error, ErrorKind, SETTINGS};
+use crate::base::hint::{Feature, Hint, Word, setting, setting_to, text};
 use crate::base::operation::Class;
 use crate::base::time::unix_seconds;
 use crate::net::proxy::is_metadata;
@@ -191,7 +192,7 @@ impl Account {
             RequestSigner::Oss(_) => Dialect::Oss,
         };
         match self.note_on_path(dialect).filter(|_| failure.error.kind() == ErrorKind::NotFound) {
-            Some(note) => Failure { error: failure.error.with_hint_before(&note), ..failure },
+            Some(note) => Failure { error: failure.error.with_hint_before(note), ..failure },
             None => failure,
         }
     }
@@ -208,13 +209,13 @@ impl Account {
         }
     }
 
-    /// After a refusal that casts `doubt` on the keys: whether there are new ones, so that asking again may help.
-    /// The signer is then that of now, and knows why where there are none.
-    pub(crate) async fn renew(&self, signer: &mut RequestSigner, doubt: Doubt) -> bool {
+    /// After a refusal that may be about the age of the keys: whether there are new ones, so that asking
+    /// again may help. The signer is then that of now, and knows why where there are none.
+    pub(crate) async fn renew(&self, signer: &mut RequestSigner, rejection: KeyRejection) -> bool {
         match signer {
             RequestSigner::Plain => false,
-            RequestSigner::S3(held) => renewed(&self.aws_keys, held, doubt).await,
-            RequestSigner::Oss(held) => renewed(&self.oss_keys, held, doubt).await,
+            RequestSigner::S3(held) => renewed(&self.aws_keys, held, rejection).await,
+            RequestSigner::Oss(held) => renewed(&self.oss_keys, held, rejection).await,
         }
     }
 
@@ -315,7 +316,12 @@ impl Account {
         self.oss.as_ref().map_err(|why| {
             let error = Error::new(ErrorKind::Usage, why.to_string());
             match why {
-                LocationError::NoOssEndpoint => error,
+                LocationError::NoOssEndpoint => error.with_hint([
+                    text("write "),
+                    setting_to("oss-region", "cn-hangzhou"),
+                    text(" or "),
+                    setting_to("oss-endpoint", "oss-cn-hangzhou.aliyuncs.com"),
+                ]),
                 LocationError::BadRegion { .. } => error.during(SETTINGS, "oss-region"),
                 _ => error.during(SETTINGS, "oss-endpoint"),
             }
@@ -368,18 +374,19 @@ fn check_expiry(expires_s: u64, most_s: u32) -> Result<u32, Error> {
 
 fn no_keys(signer: &RequestSigner) -> Error {
     let error = Error::new(ErrorKind::Denied, "there are no keys to sign with");
-    error.with_hint(signer.note().unwrap_or("`flatout config show` says where keys come from"))
+    let show = || [Word::Feature(Feature::ShowSettings), text(" says where keys come from")].into();
+    error.with_hint(signer.note().unwrap_or_else(show))
 }
 
 async fn renewed<S: Send + Sync + 'static>(
     keys: &Arc<Keys<S>>,
     held: &mut Arc<Held<S>>,
-    doubt: Doubt,
+    rejection: KeyRejection,
 ) -> bool {
-    if doubt == Doubt::None {
+    if rejection == KeyRejection::No {
         return false;
     }
-    let renewed = keys.renew(held.number, doubt == Doubt::Sure).await;
+    let renewed = keys.renew(held.number, rejection == KeyRejection::Certain).await;
     if let Ok(now) = keys.current().await {
         *held = now;
     }
@@ -520,13 +527,13 @@ impl Operation {
 
 impl RequestSigner {
     /// Why the request is not signed, or what else there is to know of its keys.
-    pub(crate) fn note(&self) -> Option<&str> {
+    pub(crate) fn note(&self) -> Option<Hint> {
+        let presign =
+            "plain URLs are asked for as they are: use a presigned one that has not expired, or s3:// with ";
         match self {
-            RequestSigner::Plain => Some(
-                "plain URLs are asked for as they are: use a presigned one that has not expired, or s3:// with --endpoint-url",
-            ),
-            RequestSigner::S3(held) => held.note.as_deref(),
-            RequestSigner::Oss(held) => held.note.as_deref(),
+            RequestSigner::Plain => Some(Hint::from([text(presign), setting("endpoint-url")])),
+            RequestSigner::S3(held) => held.note.clone(),
+            RequestSigner::Oss(held) => held.note.clone(),
         }
     }
 
@@ -555,7 +562,11 @@ pub(crate) fn check_object(location: &Location) -> Result<(), Error> {
         Location::S3 { key, .. } | Location::Oss { key, .. } if key.is_empty() => {
             Err(Error::new(ErrorKind::Usage, "this is a bucket, not an object")
                 .during("read", location)
-                .with_hint(format!("name an object: {location}/KEY; `flatout ls` shows what is there")))
+                .with_hint([
+                    text(format!("name an object: {location}/KEY; ")),
+                    Word::Feature(Feature::List),
+                    text(" shows what is there"),
+                ]))
         }
         _ => Ok(()),
     }

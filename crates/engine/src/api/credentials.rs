@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 
 use crate::api::service::{Ask, Patience, Question, Reply};
 use crate::base::error::{Error, ErrorKind};
+use crate::base::hint::{Hint, setting, setting_to, text};
 use crate::base::time::unix_seconds;
 use crate::policy::retry::Dice;
 
@@ -32,7 +33,7 @@ const SUSPECT_S: u64 = 60;
 
 /// A source of keys. `Debug` must show no secret.
 pub trait Provider: Send + Sync + fmt::Debug {
-    /// The keys of now. Called on a thread of its own, never twice at once by one client; may block.
+    /// The keys of now. BlockingCall on a thread of its own, never twice at once by one client; may block.
     ///
     /// # Errors
     /// Each provider that was tried, and why it had nothing.
@@ -50,7 +51,7 @@ pub struct Grant {
     pub provider: String,
 }
 
-/// Why there are no keys: every provider that was tried, in order.
+/// Why there are no keys: every provider that was tried, in order; none where [`Anonymous`] was asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refused(pub Vec<Tried>);
 
@@ -70,11 +71,8 @@ pub struct Tried {
 pub struct Fixed(pub Credentials);
 
 /// No keys: requests leave unsigned.
-#[derive(Clone, Debug)]
-pub struct Anonymous {
-    /// Why, for the hint of a refusal.
-    pub why: String,
-}
+#[derive(Clone, Copy, Debug)]
+pub struct Anonymous;
 
 /// What providers ask their clouds' services with: calls that the client's own shards carry.
 pub struct Web(Arc<dyn Ask>);
@@ -97,12 +95,15 @@ impl Provider for Fixed {
 
 impl Provider for Anonymous {
     fn provide(&self, _: &Web) -> Result<Grant, Refused> {
-        Err(Refused(vec![Tried { provider: String::new(), why: self.why.clone(), failed: false }]))
+        Err(Refused::default())
     }
 }
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("no-sign-request is on");
+        }
         for (at, tried) in self.0.iter().enumerate() {
             let separator = if at > 0 { "; " } else { "" };
             match tried.provider.is_empty() {
@@ -131,7 +132,7 @@ pub(crate) struct Held<S> {
     pub(crate) signer: Option<S>,
     grant: Option<Grant>,
     /// What the user should know of these keys when the origin refuses: why there are none, or no newer ones.
-    pub(crate) note: Option<String>,
+    pub(crate) note: Option<Hint>,
     since: u64,
     /// An origin has let a request in that was signed with them.
     was_accepted: AtomicBool,
@@ -332,13 +333,14 @@ impl<S> State<S> {
     fn take_refusal(&mut self, refused: Refused, now: u64, signer: &dyn Fn(Credentials) -> S) {
         if let Some(grant) = self.held.as_ref().and_then(|held| held.grant.clone()) {
             // Only noted while the old keys work: the error comes when they have ended.
-            self.hold(Some(grant), Some(format!("the keys could not be renewed: {refused}")), now, signer);
+            let note = format!("the keys could not be renewed: {refused}").into();
+            self.hold(Some(grant), Some(note), now, signer);
             (self.failure, self.ask_at) = (Some(refused), now + AGAIN_S);
         } else if refused.0.iter().any(|tried| tried.failed) {
             (self.held, self.failure, self.ask_at) = (None, Some(refused), now + FAILED_S);
         } else {
             (self.failure, self.ask_at) = (None, now + NOTHING_S);
-            self.hold(None, Some(format!("the request was not signed: {refused}")), now, signer);
+            self.hold(None, Some(unsigned(&refused)), now, signer);
         }
     }
 
@@ -346,7 +348,7 @@ impl<S> State<S> {
     fn hold(
         &mut self,
         grant: Option<Grant>,
-        note: Option<String>,
+        note: Option<Hint>,
         now: u64,
         signer: &dyn Fn(Credentials) -> S,
     ) {
@@ -383,6 +385,17 @@ fn renewal(now: u64, end: u64, chance: f64) -> u64 {
     end - ahead_s + (ahead_s as f64 * chance * 0.2) as u64
 }
 
+/// What there is to know of a request without keys, should the origin refuse it.
+fn unsigned(refused: &Refused) -> Hint {
+    match refused.0.is_empty() {
+        true => {
+            let asked_for = setting_to("no-sign-request", "true");
+            Hint::from([text("the request was not signed: "), asked_for, text(" is on")])
+        }
+        false => format!("the request was not signed: {refused}").into(),
+    }
+}
+
 fn no_keys(refused: &Refused) -> Error {
     let (failed, passed): (Vec<_>, Vec<_>) = refused.0.iter().cloned().partition(|tried| tried.failed);
     let (failed, passed) = match failed.is_empty() {
@@ -390,13 +403,18 @@ fn no_keys(refused: &Refused) -> Error {
         false => (failed, passed),
     };
     let error = Error::new(ErrorKind::Denied, format!("there are no keys to sign with: {}", Refused(failed)));
-    let choose = "choose other keys with --profile, or none with --no-sign-request";
-    match passed.is_empty() {
-        // Half a pair says so itself.
-        true if error.cause().contains("--no-sign-request") => error,
-        true => error.with_hint(choose),
-        false => error.with_hint(format!("{choose}; tried before: {}", Refused(passed))),
-    }
+    let passed = match passed.is_empty() {
+        true => String::new(),
+        false => format!("; tried before: {}", Refused(passed)),
+    };
+    let none = setting_to("no-sign-request", "true");
+    error.with_hint([
+        text("choose other keys with "),
+        setting("profile"),
+        text(", or none with "),
+        none,
+        text(passed),
+    ])
 }
 
 #[cfg(test)]

@@ -78,7 +78,7 @@ fn who_has_no_keys_asks_in_the_background() {
     check(&nobody, 1_059, "unsigned1");
     check(&nobody, 1_060, "unsigned1 and ask");
     assert_eq!(
-        after(&nobody).held.unwrap().note.as_deref(),
+        after(&nobody).held.unwrap().note.clone().map(|note| note.to_string()).as_deref(),
         Some("the request was not signed: environment: not set")
     );
 }
@@ -102,7 +102,7 @@ fn a_failure_names_the_others_in_its_hint() {
     let tried = |provider: &str, failed| Tried { provider: provider.into(), why: "no".into(), failed };
     let error = no_keys(&Refused(vec![tried("environment", false), tried("profile dev", true)]));
     assert_eq!(error.to_string(), "there are no keys to sign with: profile dev: no");
-    let hint = error.hint().unwrap();
+    let hint = error.hint().unwrap().to_string();
     assert!(
         hint.starts_with("choose other keys") && hint.ends_with("; tried before: environment: no"),
         "{hint}"

@@ -7,6 +7,7 @@ use flatout_wire::head::{quoted, strong};
 use flatout_wire::time::{format_http, parse_http};
 
 use crate::base::error::{Error, ErrorKind};
+use crate::base::hint::{Feature, Word, text};
 use crate::base::version::{Object, Version};
 
 /// The version that a transfer is held against, or every transfer of a reader's object.
@@ -43,7 +44,11 @@ impl Pinned {
         let etag = quoted(etag.trim());
         if !is_etag(&etag) {
             let usage = Error::new(ErrorKind::Usage, "this is no ETag to hold the object against");
-            return Err(usage.with_hint("name it as `flatout stat` tells it"));
+            return Err(usage.with_hint([
+                text("name it as "),
+                Word::Feature(Feature::Stat),
+                text(" tells it"),
+            ]));
         }
         let pin = strong(&etag).map(String::from);
         let version = Version { etag: Some(etag.into_owned()), last_modified: None, size: None };

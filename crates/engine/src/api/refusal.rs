@@ -8,6 +8,7 @@ use flatout_wire::request::Method;
 use flatout_wire::verdict::{self, Reason, Refusal, Verdict};
 
 use crate::base::error::{Error, ErrorKind};
+use crate::base::hint::{Feature, Hint, Word, setting, setting_to, text};
 use crate::base::operation::Load;
 use crate::base::time::unix_seconds;
 use crate::policy::retry::Fault;
@@ -44,7 +45,7 @@ impl Failure {
 
     /// No address of the origin could be reached.
     pub(crate) fn to_connect(error: Error) -> Failure {
-        let fault = if error.may_pass() { Fault::Unreached } else { Fault::Final };
+        let fault = if error.is_transient() { Fault::Unreached } else { Fault::Final };
         Failure { fault, ..Failure::transient(error) }
     }
 
@@ -67,7 +68,7 @@ impl Failure {
         }
     }
 
-    /// The same, of an attempt that began then, or brought its last byte.
+    /// Adds when the attempt began, or brought its last byte.
     #[must_use]
     pub(crate) fn since(self, began: Instant) -> Failure {
         Failure { since: self.since.max(Some(began)), ..self }
@@ -99,7 +100,11 @@ impl Failure {
 
     /// The failure that an answer with this head and body tells of; `None` when it tells of success.
     /// `note` says what the user should know of the keys, where that is more than that there are some.
-    pub(crate) fn of_answer(head: &Head, body: &[u8], note: Option<&str>) -> Option<Failure> {
+    pub(crate) fn of_answer(
+        head: &Head,
+        body: &[u8],
+        note: impl FnOnce() -> Option<Hint>,
+    ) -> Option<Failure> {
         let retry_after =
             head.retry_after_s.map(Duration::from_secs).or(head.qos_delay_ms.map(Duration::from_millis));
         let (fault, refusal) = match judged(head, body) {
@@ -116,7 +121,7 @@ impl Failure {
         let error = match fault {
             Fault::Throttled | Fault::Unavailable => {
                 Error::new(ErrorKind::Throttled, sentence(&refusal, "the origin asks for less"))
-                    .with_hint("try again later, or with a smaller --parallel")
+                    .with_hint([text("try again later, or with a smaller "), setting("parallel")])
             }
             Fault::Transient | Fault::Unreached | Fault::Away => {
                 Error::new(ErrorKind::Network, sentence(&refusal, "the origin failed"))
@@ -124,7 +129,7 @@ impl Failure {
             }
             Fault::Final => {
                 let is_explained = !body.is_empty() || head.error_document.is_some();
-                refused(&refusal, note, head, is_explained)
+                refused(&refusal, note(), head, is_explained)
             }
         };
         Some(Failure { fault, error, retry_after, status: Some(head.status), since: None })
@@ -134,7 +139,7 @@ impl Failure {
 impl From<Error> for Failure {
     /// What the network did may be over a moment later; everything else stays as it is.
     fn from(error: Error) -> Failure {
-        if error.may_pass() { Failure::transient(error) } else { Failure::last(error) }
+        if error.is_transient() { Failure::transient(error) } else { Failure::last(error) }
     }
 }
 
@@ -173,62 +178,70 @@ pub(crate) fn whereabouts(head: &Head, body: &[u8]) -> Option<(Option<String>, O
 
 /// Whether an answer refuses the keys for their age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Doubt {
+pub(crate) enum KeyRejection {
     /// It does not.
-    None,
+    No,
     /// It may: the words also mean keys that never were, or there are no words.
-    Some,
+    Possible,
     /// It says so.
-    Sure,
+    Certain,
 }
 
 /// Whether new keys may bring another answer. A refused HEAD has no body to say why: S3 answers an expired token with 400.
-pub(crate) fn doubts_keys(head: &Head, body: &[u8], method: Method) -> Doubt {
-    let Verdict::Refused(refusal) = judged(head, body) else { return Doubt::None };
+pub(crate) fn key_rejection(head: &Head, body: &[u8], method: Method) -> KeyRejection {
+    let Verdict::Refused(refusal) = judged(head, body) else { return KeyRejection::No };
     match refusal.code.as_str() {
         "ExpiredToken"
         | "InvalidToken"
         | "RequestExpired"
         | "SecurityTokenExpired"
         | "InvalidSecurityToken"
-        | "TokenRefreshRequired" => Doubt::Sure,
-        "InvalidAccessKeyId" => Doubt::Some,
-        _ if method == Method::Head && matches!(head.status, 400 | 401 | 403) => Doubt::Some,
-        _ => Doubt::None,
+        | "TokenRefreshRequired" => KeyRejection::Certain,
+        "InvalidAccessKeyId" => KeyRejection::Possible,
+        _ if method == Method::Head && matches!(head.status, 400 | 401 | 403) => KeyRejection::Possible,
+        _ => KeyRejection::No,
     }
 }
 
 /// A refusal that is not `is_explained` has nothing but its status: the refusal of a HEAD.
-fn refused(refusal: &Refusal, note: Option<&str>, head: &Head, is_explained: bool) -> Error {
+fn refused(refusal: &Refusal, note: Option<Hint>, head: &Head, is_explained: bool) -> Error {
     let skew = |least_s| head.date.and_then(|date| skew(unix_seconds(), date, least_s));
     // OSS alone numbers its errors, and has flags of its own.
     let is_oss = refusal.ec.is_some();
     let keys = match skew(SKEW_REFUSED_S).filter(|_| !is_explained) {
-        Some(skew) => format!("the clock is {skew}, which may be why: {SET_THE_CLOCK}"),
-        None => note.unwrap_or("check that the keys are right and the policy allows it").into(),
+        Some(skew) => format!("the clock is {skew}, which may be why: {SET_THE_CLOCK}").into(),
+        None => note.clone().unwrap_or("check that the keys are right and the policy allows it".into()),
     };
     let (kind, what, hint) = match refusal.reason() {
         Reason::NotFound => (
             ErrorKind::NotFound,
             "no such object",
-            "check the key; `flatout ls` shows what a bucket holds".into(),
+            [text("check the key; "), Word::Feature(Feature::List), text(" shows what a bucket holds")]
+                .into(),
         ),
         Reason::NoSuchBucket => (
             ErrorKind::NotFound,
             "no such bucket",
-            "check the bucket's name, the region and the endpoint; `flatout config show` has them".into(),
+            Hint::from([
+                text("check the bucket's name, the region and the endpoint; "),
+                Word::Feature(Feature::ShowSettings),
+                text(" has them"),
+            ]),
         ),
         Reason::AccessDenied => (ErrorKind::Denied, "access denied", keys),
         Reason::BadCredentials => (ErrorKind::Denied, "the origin does not accept the keys", keys),
         Reason::ExpiredCredentials => (
             ErrorKind::Denied,
             "the keys have expired",
-            note.unwrap_or("renew them; `flatout config show` says where they come from").into(),
+            note.unwrap_or_else(|| {
+                let show = Word::Feature(Feature::ShowSettings);
+                [text("renew them; "), show, text(" says where they come from")].into()
+            }),
         ),
         Reason::ClockSkew => {
             let what = "this machine's clock differs too much from the origin's";
             let hint = match skew(2) {
-                Some(skew) => format!("the clock is {skew}: {SET_THE_CLOCK}"),
+                Some(skew) => format!("the clock is {skew}: {SET_THE_CLOCK}").into(),
                 None => SET_THE_CLOCK.into(),
             };
             (ErrorKind::Denied, what, hint)
@@ -237,27 +250,29 @@ fn refused(refusal: &Refusal, note: Option<&str>, head: &Head, is_explained: boo
             (ErrorKind::Changed, "the object was replaced while it was read", START_AGAIN.into())
         }
         Reason::BadRange => {
-            (ErrorKind::Usage, "the object has no such range", "`flatout stat` tells its size".into())
+            let hint = [Word::Feature(Feature::Stat), text(" tells its size")];
+            (ErrorKind::Usage, "the object has no such range", hint.into())
         }
         Reason::WrongRegion { region } => {
-            let flag = if is_oss { "--oss-region" } else { "--region" };
+            let name = if is_oss { "oss-region" } else { "region" };
             let hint = match region {
-                Some(region) => format!("use {flag} {region}"),
-                None => format!("name its region with {flag}"),
+                Some(region) => [text("use "), setting_to(name, region)],
+                None => [text("name its region with "), setting(name)],
             };
-            (ErrorKind::Usage, "the bucket is in another region", hint)
+            (ErrorKind::Usage, "the bucket is in another region", hint.into())
         }
         Reason::WrongEndpoint { endpoint } => {
-            let hint = match is_oss || endpoint.ends_with(".aliyuncs.com") {
-                true => format!("use --oss-endpoint {endpoint}"),
-                false => format!("use --endpoint-url https://{endpoint}"),
+            let endpoint = match is_oss || endpoint.ends_with(".aliyuncs.com") {
+                true => setting_to("oss-endpoint", endpoint),
+                false => setting_to("endpoint-url", format!("https://{endpoint}")),
             };
-            (ErrorKind::Usage, "the bucket is reached by another endpoint", hint)
+            (ErrorKind::Usage, "the bucket is reached by another endpoint", [text("use "), endpoint].into())
         }
         Reason::WrongAddressing => (
             ErrorKind::Usage,
             "the origin wants the bucket in the host's name",
-            "use --addressing virtual, and an endpoint that is a name".into(),
+            [text("use "), setting_to("addressing", "virtual"), text(", and an endpoint that is a name")]
+                .into(),
         ),
         Reason::Archived => (
             ErrorKind::Unsupported,
@@ -283,15 +298,21 @@ fn refused(refusal: &Refusal, note: Option<&str>, head: &Head, is_explained: boo
 }
 
 /// A redirect that is not followed. What it leads to may hold a signature: of its URL only the endpoint is shown.
-fn redirected(head: &Head) -> (&'static str, String) {
+fn redirected(head: &Head) -> (&'static str, Hint) {
     let Some(location) = head.location.as_deref() else {
         return ("the origin redirects and does not say where", NAME_THE_FINAL_URL.into());
     };
     let hint = match Location::parse(location) {
         Ok(Location::Http { url }) => {
-            format!("if you trust it: --endpoint-url {}, or its --region", url.endpoint)
+            let endpoint = setting_to("endpoint-url", url.endpoint.to_string());
+            Hint::from([text("if you trust it: "), endpoint, text(", or its "), setting("region")])
         }
-        _ => "use the endpoint of the bucket's region, with --endpoint-url or --region".into(),
+        _ => Hint::from([
+            text("use the endpoint of the bucket's region, with "),
+            setting("endpoint-url"),
+            text(" or "),
+            setting("region"),
+        ]),
     };
     ("the origin redirects elsewhere", hint)
 }
@@ -339,7 +360,7 @@ mod tests {
     fn the_origins_own_wait_is_kept() {
         let failure = |header: &str, value: &str| {
             let head = Head::from_http(503, [(header, value.as_bytes())].into_iter());
-            Failure::of_answer(&head, b"", None).expect("a failure").retry_after
+            Failure::of_answer(&head, b"", || None).expect("a failure").retry_after
         };
         assert_eq!(failure("retry-after", "7"), Some(Duration::from_secs(7)));
         assert_eq!(failure("x-oss-qos-delay-time", "250"), Some(Duration::from_millis(250)));
@@ -351,8 +372,8 @@ mod tests {
         let hint = |date: u64, body: &[u8]| {
             let mut head = Head::from_http(403, [].into_iter());
             head.date = Some(date);
-            let failure = Failure::of_answer(&head, body, None).expect("a failure");
-            failure.error.hint().expect("a hint").to_owned()
+            let failure = Failure::of_answer(&head, body, || None).expect("a failure");
+            failure.error.hint().expect("a hint").to_string()
         };
         let now = unix_seconds();
         assert!(hint(now - 7_200, b"").contains("the clock is 2 hours ahead"), "{}", hint(now - 7_200, b""));

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::base::hint::{Hint, setting, text};
+
 /// What the caller should do about an error; each face maps it in one file (exit codes, errno, exceptions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -66,7 +68,7 @@ struct Body {
     doing: &'static str,
     object: String,
     cause: String,
-    hint: Option<String>,
+    hint: Option<Hint>,
     is_outage: bool,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
@@ -91,7 +93,7 @@ impl Error {
     /// A local I/O error, its errno in words.
     pub(crate) fn local(cause: &str, source: std::io::Error) -> Error {
         let mut error = Error::new(ErrorKind::LocalIo, format!("{cause}: {}", plain(&source)));
-        error.0.hint = remedy(&source).map(String::from);
+        error.0.hint = remedy(&source).map(Hint::from);
         error.0.source = Some(Box::new(source));
         error
     }
@@ -107,7 +109,7 @@ impl Error {
         error
     }
 
-    /// The same error, saying what was being done to what; an inner statement is kept.
+    /// Adds what was being done to what; an inner statement is kept.
     #[must_use]
     pub fn during(mut self, doing: &'static str, object: impl fmt::Display) -> Error {
         if self.0.doing.is_empty() {
@@ -117,34 +119,34 @@ impl Error {
         self
     }
 
-    /// The same error with what the user can do about it; an earlier hint is kept.
+    /// Adds what the user can do about it; an earlier hint is kept.
     #[must_use]
-    pub fn with_hint(mut self, hint: impl Into<String>) -> Error {
+    pub fn with_hint(mut self, hint: impl Into<Hint>) -> Error {
         self.0.hint.get_or_insert_with(|| hint.into());
         self
     }
 
-    /// The same error with one thing more that the user can do.
+    /// Adds one thing more that the user can do.
     #[must_use]
-    pub(crate) fn with_further_hint(mut self, hint: &str) -> Error {
+    pub(crate) fn with_further_hint(mut self, hint: impl Into<Hint>) -> Error {
         self.0.hint = Some(match self.0.hint.take() {
-            Some(earlier) => format!("{earlier}; then {hint}"),
-            None => hint.to_owned(),
+            Some(earlier) => earlier.then("; then ", hint),
+            None => hint.into(),
         });
         self
     }
 
-    /// The same error with something to look at first.
+    /// Adds something to look at first.
     #[must_use]
-    pub(crate) fn with_hint_before(mut self, hint: &str) -> Error {
+    pub(crate) fn with_hint_before(mut self, hint: impl Into<Hint>) -> Error {
         self.0.hint = Some(match self.0.hint.take() {
-            Some(later) => format!("{hint}; else {later}"),
-            None => hint.to_owned(),
+            Some(later) => hint.into().then("; else ", later),
+            None => hint.into(),
         });
         self
     }
 
-    /// The same error, saying how often it was tried.
+    /// Adds how often it was tried.
     #[must_use]
     pub(crate) fn after_attempts(mut self, attempts: u32) -> Error {
         if attempts > 1 {
@@ -158,23 +160,23 @@ impl Error {
         self.0.kind
     }
 
-    /// The same for one more who waited for it, without the system's own error behind it.
-    pub(crate) fn once_more(&self) -> Error {
+    /// A copy for another waiter, without the system's own error behind it.
+    pub(crate) fn clone_without_source(&self) -> Error {
         let Body { kind, doing, object, cause, hint, is_outage, source: _ } = &*self.0;
         let (object, cause, hint) = (object.clone(), cause.clone(), hint.clone());
         Error(Box::new(Body { kind: *kind, doing, object, cause, hint, is_outage: *is_outage, source: None }))
     }
 
-    /// The same error, which ended an outage: the origin was waited for that long.
+    /// Marks it as the end of an outage, in which the origin was waited for that long.
     #[must_use]
     pub(crate) fn after_outage(mut self, waited: Duration) -> Error {
         self.0.cause += &format!(" (waited {} s for the origin)", waited.as_secs().max(1));
         self.0.is_outage = true;
         if self.kind() == ErrorKind::Timeout {
             // That of a stall would not help: to wait longer for each byte.
-            self.0.hint = Some("check that the origin is running and can be reached".to_owned());
+            self.0.hint = Some("check that the origin is running and can be reached".into());
         }
-        self.with_further_hint("raise --outage-timeout to wait longer")
+        self.with_further_hint([text("raise "), setting("outage-timeout"), text(" to wait longer")])
     }
 
     /// Whether the origin was away for `--outage-timeout`: nothing else that is asked of it will do better.
@@ -182,13 +184,14 @@ impl Error {
         self.0.is_outage
     }
 
-    /// Whether the same may go well a moment later, or at another address.
-    pub(crate) fn may_pass(&self) -> bool {
+    /// Whether another attempt may succeed a moment later, or at another address.
+    pub(crate) fn is_transient(&self) -> bool {
         matches!(self.kind(), ErrorKind::Network | ErrorKind::Timeout)
     }
 
-    /// Whether what has landed before it is of use: the object is as it was, as far as is known, and may be had again.
-    pub(crate) fn leaves_of_use(&self) -> bool {
+    /// Whether bytes that landed before it can be resumed from: as far as is known, the object has not
+    /// changed.
+    pub(crate) fn keeps_partial_data(&self) -> bool {
         match self.kind() {
             ErrorKind::Network
             | ErrorKind::Timeout
@@ -204,6 +207,11 @@ impl Error {
             | ErrorKind::Unsupported
             | ErrorKind::Internal => false,
         }
+    }
+
+    /// The knob that it is about, by its name.
+    pub fn setting(&self) -> Option<&str> {
+        (self.0.doing == SETTINGS).then_some(&*self.0.object)
     }
 
     /// What was being done: "read", "write", "list", …; empty when unknown.
@@ -222,8 +230,8 @@ impl Error {
     }
 
     /// What to do about it.
-    pub fn hint(&self) -> Option<&str> {
-        self.0.hint.as_deref()
+    pub fn hint(&self) -> Option<&Hint> {
+        self.0.hint.as_ref()
     }
 }
 
@@ -279,7 +287,7 @@ mod tests {
         let error = Error::local("cannot reserve 4 GiB", full).during("write", "/tmp/x");
         assert_eq!(error.to_string(), "write: /tmp/x: cannot reserve 4 GiB: No space left on device");
         assert_eq!(error.kind(), ErrorKind::LocalIo);
-        assert!(error.hint().expect("a full disk has a remedy").contains("free some space"));
+        assert!(error.hint().expect("a full disk has a remedy").to_string().contains("free some space"));
     }
 
     #[test]

@@ -133,8 +133,15 @@ mod tests {
         assert!(super::check(u64::MAX, 5).is_ok() && super::check(5 + LEAST, 5).is_ok());
         let error = super::check(4 + LEAST, 5).expect_err("one is missing");
         assert_eq!(error.kind(), ErrorKind::LocalIo);
-        assert_eq!(error.hint(), Some("raise it to 64 or more: `ulimit -n 64`"));
-        assert!(super::check(1000, 990).expect_err("few are free").hint().expect("a hint").contains("1006"));
+        assert_eq!(error.hint(), Some(&"raise it to 64 or more: `ulimit -n 64`".into()));
+        assert!(
+            super::check(1000, 990)
+                .expect_err("few are free")
+                .hint()
+                .expect("a hint")
+                .to_string()
+                .contains("1006")
+        );
     }
 
     #[test]

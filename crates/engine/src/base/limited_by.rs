@@ -201,7 +201,17 @@ impl LimitedBy {
         }
     }
 
-    /// The same, where so much was received.
+    /// The setting that holds the speed back, where one does: the sentence begins with its name.
+    pub fn setting(self) -> Option<&'static str> {
+        match self {
+            LimitedBy::Bandwidth { .. } => Some("bandwidth"),
+            LimitedBy::Requests { is_asked_for: true, .. } => Some("request-rate"),
+            LimitedBy::Parallel { bound, .. } => bound.setting(),
+            _ => None,
+        }
+    }
+
+    /// With the rate that was received.
     fn at_rate(self, rate: u64) -> LimitedBy {
         match self {
             LimitedBy::Bandwidth { .. } => LimitedBy::Bandwidth { bytes_per_s: rate },
@@ -230,6 +240,17 @@ impl LimitedBy {
     }
 }
 
+impl Bound {
+    fn setting(self) -> Option<&'static str> {
+        match self {
+            Bound::Parallel => Some("parallel"),
+            Bound::Window => Some("window"),
+            Bound::Memory => Some("memory"),
+            Bound::Files | Bound::Most => None,
+        }
+    }
+}
+
 impl fmt::Display for LimitedBy {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let speed = |bytes: u64| format!("{}/s", flatout_settings::format_size(bytes));
@@ -254,12 +275,12 @@ impl fmt::Display for LimitedBy {
                 write!(out, "the reader: {waiting_percent} % of the parts in flight wait for it")
             }
             LimitedBy::Bandwidth { bytes_per_s } => {
-                write!(out, "--bandwidth: {} are received", speed(bytes_per_s))
+                write!(out, "bandwidth: {} are received", speed(bytes_per_s))
             }
             LimitedBy::Requests { waiting_percent, per_s, is_asked_for: true } => {
                 write!(
                     out,
-                    "--request-rate: {per_s} requests a second, and {waiting_percent} % of the parts wait for theirs"
+                    "request-rate: {per_s} requests a second, and {waiting_percent} % of the parts wait for theirs"
                 )
             }
             LimitedBy::Requests { per_s, .. } => {
@@ -273,13 +294,10 @@ impl fmt::Display for LimitedBy {
                 write!(out, "what is asked for: {in_flight} {parts} in flight of {parallel} that could be")
             }
             LimitedBy::Parallel { bound, parallel, bytes_per_s } => {
-                let by = match bound {
-                    Bound::Parallel => "--parallel",
-                    Bound::Window => "--window",
-                    Bound::Memory => "--memory",
+                let by = bound.setting().unwrap_or(match bound {
                     Bound::Files => "how many files may be open (ulimit -n)",
-                    Bound::Most => "the most that is tried",
-                };
+                    _ => "the most that is tried",
+                });
                 write!(out, "{by}: {parallel} in flight carry {}", speed(bytes_per_s))
             }
             LimitedBy::Outage { origin, waited } => write!(

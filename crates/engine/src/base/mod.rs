@@ -1,7 +1,9 @@
 //! The ground floor: what every room but `policy`, which is below it, may use.
 
-pub(crate) mod callers;
+pub(crate) mod blocking_pool;
+pub(crate) mod cancellation;
 pub(crate) mod files;
+pub(crate) mod hint;
 pub(crate) mod thread_clock;
 
 pub(crate) mod clock;

@@ -24,6 +24,8 @@ pub struct Progress {
     pub in_flight: u32,
     /// Attempts that were tried again.
     pub retries: u32,
+    /// Of a transfer that has failed: bytes in its unfinished file, which the next run goes on from.
+    pub kept_bytes: u64,
     /// What holds the speed back now, at the gate of its origin; `None` before somebody looked.
     pub limited_by: Option<LimitedBy>,
 }
@@ -196,6 +198,7 @@ impl Counters {
             in_flight: self.in_flight.load(Ordering::Relaxed),
             retries: self.retries.load(Ordering::Relaxed),
             limited_by,
+            ..Progress::default()
         }
     }
 }

@@ -3,11 +3,14 @@
 use std::io;
 
 use crate::base::error::{Error, ErrorKind};
+use crate::base::hint::{Hint, setting, text};
 
 pub(crate) fn broke(refused: io::Error) -> Error {
     let hint = match refused.kind() {
-        io::ErrorKind::TimedOut => "an origin that is slower than that needs a longer --stall-timeout",
-        _ => LOOK_BETWEEN,
+        io::ErrorKind::TimedOut => {
+            Hint::from([text("an origin that is slower than that needs a longer "), setting("stall-timeout")])
+        }
+        _ => LOOK_BETWEEN.into(),
     };
     Error::network("the connection broke", refused).with_hint(hint)
 }

@@ -6,11 +6,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 
 use super::queue::{Item, MayBegin, Queue, Work};
 use super::{Finished, ManyProgress, Wanted, closed_meanwhile};
 use crate::api::account::{Account, check_object};
+use crate::base::cancellation::Cancellation;
 use crate::base::error::{Error, ErrorKind};
 use crate::base::files;
 use crate::base::limited_by::Tally;
@@ -20,8 +21,8 @@ use crate::disk::folder::Folder;
 use crate::disk::temporary::Sweeper;
 use crate::gate::Gate;
 use crate::gate::slots::{Seat, Slot, WorkSource};
-use crate::memory::lease::Charge;
-use crate::memory::shares;
+use crate::memory::lease::MemoryCharge;
+use crate::memory::plan;
 use crate::policy::queue::{Priority, TransferId};
 use crate::shard::shards::{Shards, Task};
 use crate::shard::shared::Shared;
@@ -63,8 +64,7 @@ pub(crate) struct Batch {
     room: Condvar,
     /// Wakes the caller.
     news: Condvar,
-    /// Holds no permit, ever; closed when all is to stop.
-    stop: Semaphore,
+    stop: Cancellation,
     process: u32,
 }
 
@@ -77,7 +77,7 @@ struct State {
     outstanding: usize,
     /// Of all objects known and not yet reported.
     weight: u64,
-    charge: Charge,
+    charge: MemoryCharge,
     /// Of those, the ones whose landing is open.
     begun: usize,
     is_fed: bool,
@@ -166,14 +166,14 @@ impl Batch {
             gate,
             care: Care::of(&shared.settings),
             shards,
-            files_max: if folder.is_some() { shared.shares.landing_files } else { u64::MAX },
+            files_max: if folder.is_some() { shared.memory_plan.landing_files } else { u64::MAX },
             folder,
-            weight_max: shared.shares.names,
+            weight_max: shared.memory_plan.names,
             state: Mutex::new(state),
             work: Notify::new(),
             room: Condvar::new(),
             news: Condvar::new(),
-            stop: Semaphore::new(0),
+            stop: Cancellation::new(),
             process: std::process::id(),
         }
     }
@@ -381,7 +381,7 @@ impl Batch {
             && error.is_outage()
         {
             // Whatever else is asked of the origin would fail like this one.
-            state.incomplete.get_or_insert_with(|| error.once_more());
+            state.incomplete.get_or_insert_with(|| error.clone_without_source());
             drop(state);
             self.cancel();
             state = self.lock();
@@ -467,7 +467,7 @@ impl Batch {
         let large = {
             // Under the lock, so that nobody who looks under it misses it.
             let state = self.lock();
-            self.stop.close();
+            self.stop.cancel();
             state.large.clone()
         };
         for running in large {
@@ -478,12 +478,11 @@ impl Batch {
 
     /// Ready when all is to stop.
     pub(super) async fn stopped(&self) {
-        // The semaphore never has a permit: this waits until it is closed.
-        let _closed = self.stop.acquire().await;
+        self.stop.cancelled().await;
     }
 
     fn is_stopped(&self) -> bool {
-        self.stop.is_closed()
+        self.stop.is_cancelled()
     }
 
     /// Waits until no worker is left, and no landing open.
@@ -500,7 +499,7 @@ impl State {
     /// Objects have come and gone that weigh so much. The charge follows in steps: the client's account has one lock for all.
     fn weigh(&mut self, come: u64, gone: u64) {
         self.weight = self.weight + come - gone;
-        let open = self.begun as u64 * shares::OPEN_BYTES;
+        let open = self.begun as u64 * plan::OPEN_BYTES;
         self.charge.set((self.weight + open).next_multiple_of(WEIGHT_STEP_BYTES));
     }
 
@@ -577,7 +576,7 @@ impl Drop for Worker {
         if !state.is_done() && !batch.is_stopped() {
             state.incomplete.get_or_insert_with(closed_meanwhile);
         }
-        batch.stop.close();
+        batch.stop.cancel();
         let open = state.queue.clear();
         drop(state);
         batch.gate.leave(batch.transfer);

@@ -29,7 +29,7 @@ pub struct Config {
 impl Default for Config {
     /// The default of every knob, and no keys.
     fn default() -> Config {
-        let nobody: Arc<dyn Provider> = Arc::new(Anonymous { why: "no keys were given".into() });
+        let nobody: Arc<dyn Provider> = Arc::new(Anonymous);
         Config {
             settings: Settings::default(),
             aws_credentials: nobody.clone(),

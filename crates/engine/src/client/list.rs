@@ -8,7 +8,8 @@ use flatout_wire::location::Location;
 
 use crate::api::account::{Dialect, Operation};
 use crate::base::error::{Error, ErrorKind};
-use crate::memory::lease::Charge;
+use crate::base::hint::{setting_to, text};
+use crate::memory::lease::MemoryCharge;
 use crate::shard::shards::Shards;
 use crate::shard::shared::Shared;
 
@@ -42,7 +43,7 @@ pub struct Listing {
     next: Next,
     entries: VecDeque<Entry>,
     /// Of the entries; those of a page go together.
-    weight: Charge,
+    weight: MemoryCharge,
 }
 
 enum Next {
@@ -61,7 +62,10 @@ impl Listing {
         if Dialect::of(location) == Dialect::Plain {
             return Err(Error::new(ErrorKind::Unsupported, "a plain http server cannot be listed")
                 .during("list", location)
-                .with_hint("list a bucket: flatout ls s3://BUCKET/PREFIX --endpoint-url URL"));
+                .with_hint([
+                    text("list a bucket: s3://BUCKET/PREFIX, with "),
+                    setting_to("endpoint-url", "URL"),
+                ]));
         }
         let (under, weight) = (location.clone(), shared.pool.charge(0));
         Ok(Listing { shards, under, deep, most: None, next: Next::First, entries: VecDeque::new(), weight })

@@ -21,6 +21,7 @@ use crate::api::credentials::{Anonymous, Grant, Keys, Provider, Refused};
 use crate::base::clock::Clock;
 use crate::base::error::{Error, ErrorKind, SETTINGS};
 use crate::base::files::OpenFiles;
+use crate::base::hint::{Hint, setting_to, text};
 use crate::base::report::{Report, Stat};
 use crate::base::version::Object;
 use crate::batch::{Batch, Many, Wanted};
@@ -29,14 +30,15 @@ use crate::client::list::{Bucket, Listing, repeats_a_page};
 use crate::client::survey::{Survey, Way};
 use crate::disk::folder::Folder;
 use crate::gate::{Bandwidth, FoundPace, Gates, OriginStats, OutageNews};
+use crate::memory::lease::MemoryCharge;
 use crate::memory::lease::Pool;
-use crate::memory::shares::Shares;
+use crate::memory::plan::MemoryPlan;
 use crate::net::endpoint::Endpoints;
 use crate::net::interface::Binds;
 use crate::net::proxy::Routes;
 use crate::net::stall::STALL_TICKS;
 use crate::net::tls::Tls;
-use crate::read::{Reader, ReaderStats, Readers, Weight};
+use crate::read::{Reader, ReaderStats, Readers};
 use crate::shard::shards::{Job, LaterShards, Shards, Task};
 use crate::shard::shared::Shared;
 use crate::sink::landing::{Landing, Memory};
@@ -52,39 +54,41 @@ pub struct Client {
     shared: Arc<Shared>,
     shards: Arc<Shards>,
     readers: Arc<Readers>,
-    note: Option<String>,
+    note: Option<Hint>,
 }
 
 impl Client {
     /// A client of its own, sharing nothing with any other.
     ///
     /// # Errors
-    /// [`ErrorKind::Usage`] for settings that make no sense. Where it is about one of them, [`Error::doing`] is `settings`
-    /// and [`Error::object`] the name of its knob.
+    /// [`ErrorKind::Usage`] for settings that make no sense. Where it is about one of them,
+    /// [`Error::setting`] has its name.
     pub fn new(config: Config) -> Result<Client, Error> {
         let usage = |why: String| Error::new(ErrorKind::Usage, why);
         let mut settings = config.settings;
         settings.check().map_err(|why| usage(why.to_string()))?;
         let (aws, oss) = match settings.no_sign_request {
             true => {
-                let nobody = Arc::new(Anonymous { why: "--no-sign-request is on".into() });
+                let nobody = Arc::new(Anonymous);
                 (nobody.clone() as Arc<dyn Provider>, nobody as Arc<dyn Provider>)
             }
             false => (config.aws_credentials, config.oss_credentials),
         };
         let files = OpenFiles::now(settings.shards)?;
         settings.shards = files.shards;
-        let shares = Shares::of(&settings, &files)?;
-        let asked_for = settings.parallel.filter(|asked| *asked > shares.parallel_max);
-        settings.parallel = settings.parallel.map(|asked| asked.min(shares.parallel_max));
+        let memory_plan = MemoryPlan::of(&settings, &files)?;
+        let asked_for = settings.parallel.filter(|asked| *asked > memory_plan.parallel_max);
+        settings.parallel = settings.parallel.map(|asked| asked.min(memory_plan.parallel_max));
         let note = asked_for.map(|asked| {
-            let (most, limit) = (shares.parallel_max, files.limit);
-            format!("--parallel {asked}: {most} at a time, since this process may have {limit} files open (ulimit -n)")
+            let (most, limit) = (memory_plan.parallel_max, files.limit);
+            let why =
+                format!(": {most} at a time, since this process may have {limit} files open (ulimit -n)");
+            Hint::from([setting_to("parallel", asked.to_string()), text(why)])
         });
         let later = Arc::new(LaterShards::default());
         let account = Account::new(&settings, &config.oss, aws, oss, later.clone())
             .map_err(|why| usage(why.to_string()).during(SETTINGS, knob_of(&why)))?;
-        let pool = Arc::new(Pool::new(shares.limit, shares.set_aside));
+        let pool = Arc::new(Pool::new(memory_plan.limit, memory_plan.set_aside));
         let shared = Shared {
             account: Arc::new(account),
             endpoints: Endpoints::new(&settings.resolve, longest_trial(&settings))?,
@@ -94,8 +98,8 @@ impl Client {
             clock: Clock::default(),
             bandwidth: settings.bandwidth_bytes.map(Bandwidth::new),
             pool,
-            shares,
-            gates: Gates::new(config.paces, shares),
+            memory_plan,
+            gates: Gates::new(config.paces, memory_plan),
             settings,
         };
         let shared = Arc::new(shared);
@@ -202,8 +206,8 @@ impl Client {
     }
 
     /// What the caller should know: a setting that this process cannot have as it was asked for.
-    pub fn note(&self) -> Option<&str> {
-        self.note.as_deref()
+    pub fn note(&self) -> Option<&Hint> {
+        self.note.as_ref()
     }
 
     /// The GET that reads an object, signed with the keys of now: what a measurement sends that does without the engine.
@@ -365,8 +369,8 @@ impl Client {
     }
 
     /// Bytes of the caller's own, such as names, that are to count as this client's memory.
-    pub fn weight(&self) -> Weight {
-        Weight::new(self.shared.pool.charge(0))
+    pub fn memory_charge(&self) -> MemoryCharge {
+        self.shared.pool.charge(0)
     }
 
     /// The buckets of the account in one dialect.

@@ -14,8 +14,9 @@ use rustix::fs::{AtFlags, FileType, Mode, RenameFlags, Stat};
 use rustix::io::Errno;
 
 use crate::base::error::{Error, ErrorKind};
+use crate::base::hint::{Feature, Word, text};
 use crate::disk::folder::{self, Folder};
-use crate::disk::journal::{self, Journal, Kept, Log, Subject, Unreadable};
+use crate::disk::journal::{self, DownloadIdentity, Journal, Kept, Log, Unreadable};
 use crate::disk::temporary::{Earlier, Temporary};
 
 /// Below this a reservation costs as much as the write itself, and a full disk is found by the first write.
@@ -49,12 +50,8 @@ impl FileGround {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let folder = folder::open(parent).map_err(refused_there)?;
         let name = path.file_name().unwrap_or_default().to_os_string();
-        // Of many files only the first slot is looked at, and a `Sweeper` clears the others.
-        let left = if resume { Temporary::left_behind(&folder, &name) } else { None };
-        let ground = match left {
-            Some(temporary) => FileGround::of(temporary, Arc::new(folder), name, path, resume),
-            None => FileGround::create_in(Arc::new(folder), name, path, resume)?,
-        };
+        let ground = FileGround::create_in(Arc::new(folder), name, path, resume)?;
+        // Of many files a `Sweeper` clears what else was left.
         ground.temporary.clear_others(&ground.folder, &ground.name);
         Ok(ground)
     }
@@ -77,19 +74,9 @@ impl FileGround {
         resume: bool,
     ) -> Result<FileGround, Error> {
         let created = Temporary::create(&folder, &name, resume);
-        let temporary = created.map_err(|refused| refused_there(refused.into()))?;
-        Ok(FileGround::of(temporary, folder, name, shown, resume))
-    }
-
-    fn of(
-        mut temporary: Temporary,
-        folder: Arc<OwnedFd>,
-        name: OsString,
-        shown: PathBuf,
-        resume: bool,
-    ) -> FileGround {
+        let mut temporary = created.map_err(|refused| refused_there(refused.into()))?;
         let earlier = Mutex::new(temporary.earlier.take());
-        FileGround {
+        Ok(FileGround {
             temporary,
             folder,
             name,
@@ -102,7 +89,7 @@ impl FileGround {
             earlier,
             journal: OnceLock::new(),
             note: Mutex::default(),
-        }
+        })
     }
 
     /// Where the file will be, for messages.
@@ -137,13 +124,14 @@ impl FileGround {
         self.lock_earlier().as_ref().and_then(|earlier| earlier.journal.as_ref().ok()).cloned()
     }
 
-    /// The same if it is of just this subject, and one to go on from: what is kept of the file is decided here alone.
-    pub(crate) fn noted_of(&self, subject: &Subject) -> Option<Arc<Journal>> {
-        self.earlier().filter(|noted| self.keeps_journal_of(subject) && noted.subject == *subject)
+    /// The earlier journal, if its identity is this one and it can be resumed from. Only this function
+    /// decides.
+    pub(crate) fn noted_of(&self, identity: &DownloadIdentity) -> Option<Arc<Journal>> {
+        self.earlier().filter(|noted| self.keeps_journal_of(identity) && noted.identity == *identity)
     }
 
-    fn keeps_journal_of(&self, subject: &Subject) -> bool {
-        self.resume && subject.bytes() >= journal::SMALL_BYTES
+    fn keeps_journal_of(&self, identity: &DownloadIdentity) -> bool {
+        self.resume && identity.bytes() >= journal::SMALL_BYTES
     }
 
     /// A handle to read what an earlier run left.
@@ -151,34 +139,35 @@ impl FileGround {
         &self.temporary.file
     }
 
-    /// It is known what the file is to be a copy of, and that it has `kept` of that: what else an earlier run left is cut
-    /// off, and the journal begins or goes on. Without a `subject`, without ranges, or for a small one, there is none.
+    /// It is known what the file is to be a copy of, and that it has `kept` of that: what else an earlier run
+    /// left is cut off, and the journal begins or goes on. Without an `identity`, without ranges, or for a
+    /// small one, there is none.
     pub(crate) fn begin(
         &self,
-        subject: Option<&Subject>,
+        identity: Option<&DownloadIdentity>,
         has_ranges: bool,
         kept: &Kept,
     ) -> Result<(), Error> {
-        let large = subject.filter(|subject| has_ranges && self.keeps_journal_of(subject));
-        let noted = large.and_then(|subject| self.noted_of(subject));
+        let large = identity.filter(|identity| has_ranges && self.keeps_journal_of(identity));
+        let noted = large.and_then(|identity| self.noted_of(identity));
         let earlier = self.lock_earlier().take();
         let log = match (earlier, noted) {
             (Some(Earlier { file, .. }), Some(noted)) => {
                 self.note_losses(&noted, kept);
-                self.cut(noted.subject.bytes())?;
+                self.cut(noted.identity.bytes())?;
                 Some(Log::go_on(file, &noted, &kept.ranges))
             }
             (Some(Earlier { file, journal }), None) => {
-                self.note_start_over(&journal, subject, has_ranges);
+                self.note_start_over(&journal, identity, has_ranges);
                 self.cut(0)?;
                 self.begin_journal(file, large)
             }
-            (None, _) => large.and_then(|subject| {
+            (None, _) => large.and_then(|identity| {
                 let Some(file) = self.temporary.journal_file(&self.folder) else {
                     self.note_missing_journal();
                     return None;
                 };
-                self.begin_journal(file, Some(subject))
+                self.begin_journal(file, Some(identity))
             }),
         };
         if let Some(log) = log {
@@ -197,9 +186,9 @@ impl FileGround {
     }
 
     /// A download goes on without a journal that cannot be written.
-    fn begin_journal(&self, file: File, subject: Option<&Subject>) -> Option<Log> {
+    fn begin_journal(&self, file: File, identity: Option<&DownloadIdentity>) -> Option<Log> {
         let removed = file.try_clone();
-        let log = subject.and_then(|subject| Log::begin(file, subject).ok().flatten());
+        let log = identity.and_then(|identity| Log::begin(file, identity).ok().flatten());
         if let (None, Ok(file)) = (&log, removed) {
             self.temporary.remove_journal(&self.folder, &file);
         }
@@ -224,12 +213,12 @@ impl FileGround {
     fn note_start_over(
         &self,
         journal: &Result<Arc<Journal>, Unreadable>,
-        subject: Option<&Subject>,
+        identity: Option<&DownloadIdentity>,
         has_ranges: bool,
     ) {
-        let why = match (journal, subject) {
+        let why = match (journal, identity) {
             (Err(why), _) => format!("its journal cannot be read: {why}"),
-            (Ok(noted), Some(subject)) => noted.subject.difference(subject, has_ranges),
+            (Ok(noted), Some(identity)) => noted.identity.difference(identity, has_ranges),
             (Ok(_), None) => "the origin does not tell by an ETag which version it sends".into(),
         };
         self.set_note(format!("started over: what an earlier run left is of no use: {why}"));
@@ -306,7 +295,7 @@ impl FileGround {
         Ok(())
     }
 
-    /// The same beside what may stand there. A link never replaces anything, on file systems that know no careful rename too.
+    /// Names the file without replacing anything, as link(2) does also where rename has no such flag.
     fn link(&self) -> Result<(), Error> {
         let (folder, from) = (&*self.folder, &self.temporary.name);
         match rustix::fs::linkat(folder, from, folder, &self.name, AtFlags::empty()) {
@@ -319,7 +308,11 @@ impl FileGround {
                 // The next run will leave it out: nothing is to go on from.
                 self.let_go(false);
                 let cause = "a file of that name appeared while this one was written: it stays as it is";
-                Err(Error::new(ErrorKind::LocalIo, cause).with_hint("leave out --no-clobber to replace it"))
+                Err(Error::new(ErrorKind::LocalIo, cause).with_hint([
+                    text("leave out "),
+                    Word::Feature(Feature::KeepExisting),
+                    text(" to replace it"),
+                ]))
             }
             Err(refused) => Err(Error::local("cannot put the file under its name", refused.into())),
         }
@@ -402,12 +395,7 @@ impl Drop for FileGround {
 }
 
 fn refused_there(refused: io::Error) -> Error {
-    let taken = refused.kind() == io::ErrorKind::AlreadyExists;
-    let error = Error::local("cannot create a file there", refused);
-    match taken {
-        true => error.with_hint("remove what killed runs left beside it: .NAME.flatout-*"),
-        false => error,
-    }
+    Error::local("cannot create a file there", refused)
 }
 
 fn is_folder() -> Error {
@@ -418,7 +406,7 @@ fn is_folder() -> Error {
 fn is_special() -> Error {
     let error =
         Error::new(ErrorKind::LocalIo, "the target is not a regular file, and would be replaced by one");
-    error.with_hint("use `flatout cat` and redirect its output there")
+    error.with_hint([text("use "), Word::Feature(Feature::Read), text(" and redirect its output there")])
 }
 
 /// The path that a rename may replace: links are followed, and only regular files or nothing may be there.

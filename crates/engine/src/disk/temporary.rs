@@ -3,6 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -16,11 +17,11 @@ use rustix::io::Errno;
 use crate::disk::folder::Folder;
 use crate::disk::journal::{self, Journal, Unreadable};
 
-/// Owners of one name at the same time, and what dead ones leave on a file system whose locks say nothing.
-const SLOTS: u32 = 10_000;
-
-/// Slots that are looked at in a row before one that nobody has used ends the search: one openat(2) each.
-const GAP: u32 = 16;
+/// The number of the file that a later run goes on from.
+const RESUMABLE: u32 = 0;
+/// Numbers that the next run looks at, one openat(2) each. Where all have an owner, or locks say nothing, one
+/// is drawn.
+const NUMBERS: std::ops::Range<u32> = RESUMABLE..16;
 
 /// Behind the name of a temporary file: that of its journal.
 const JOURNAL: &str = ".journal";
@@ -31,13 +32,13 @@ const JOURNAL_BYTES_MAX: u64 = 1 << 30;
 /// How long a sweep leaves what the next run could go on from.
 const KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// A new file under a temporary name, `.NAME.flatout-HASH-SLOT` in the folder of its own, so that a rename can replace
-/// the target at once. Who writes the same file takes the first slot that has no living owner: what a killed run left is
-/// found without reading the folder.
+/// A new file under a temporary name, `.NAME.flatout-HASH-NUMBER` in the folder of its own, so that a rename
+/// can replace the target at once. It has the first number without a living owner, so that what a killed run
+/// left is found without reading the folder. Only the first number has a journal, and is resumed.
 pub(crate) struct Temporary {
     pub(crate) file: File,
     pub(crate) name: OsString,
-    slot: u32,
+    number: u32,
     /// Where it was taken over from a dead owner: what he noted.
     pub(crate) earlier: Option<Earlier>,
 }
@@ -53,21 +54,21 @@ impl Temporary {
     /// of; else it is removed.
     ///
     /// # Errors
-    /// `EXIST` when all slots are taken; else the reason why no file can be made there.
+    /// The reason why no file can be made there.
     pub(crate) fn create(folder: &OwnedFd, name: &OsStr, resume: bool) -> Result<Temporary, Errno> {
         // Reading is for whoever takes it over.
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let stem = stem(name);
-        let mut slot = 0;
-        while slot < SLOTS {
-            let name = in_slot(&stem, slot);
+        let mut number = RESUMABLE;
+        loop {
+            let name = numbered(&stem, number);
             match rustix::fs::openat(folder, &name, flags, Mode::from_raw_mode(0o666)) {
                 Ok(file) => match lock(&file) {
                     // Who clears may have taken it for a dead one before it was locked, and removed it.
                     Lock::Held if !is_linked(&file) => {}
-                    Lock::Taken => slot += 1,
+                    Lock::Taken => number = after(number),
                     Lock::Held | Lock::Unknown => {
-                        return Ok(Temporary { file: file.into(), name, slot, earlier: None });
+                        return Ok(Temporary { file: file.into(), name, number, earlier: None });
                     }
                 },
                 Err(Errno::EXIST) => {
@@ -75,22 +76,25 @@ impl Temporary {
                     if let Err(refused @ (Errno::ACCESS | Errno::ROFS)) = may_write(folder) {
                         return Err(refused);
                     }
-                    let taken_over = if resume { take_over(folder, &name) } else { None };
+                    let is_resumed = resume && number == RESUMABLE;
+                    let taken_over = if is_resumed { take_over(folder, &name) } else { None };
                     if let Some((file, earlier)) = taken_over {
-                        return Ok(Temporary { file: file.into(), name, slot, earlier: Some(earlier) });
+                        return Ok(Temporary { file: file.into(), name, number, earlier: Some(earlier) });
                     }
                     if clear(folder, &name) == Found::Kept {
-                        slot += 1;
+                        number = after(number);
                     }
                 }
                 Err(refused) => return Err(refused),
             }
         }
-        Err(Errno::EXIST)
     }
 
     /// A new file for this one's journal, locked; `None` where none can be had, or where no later run could take it over.
     pub(crate) fn journal_file(&self, folder: &OwnedFd) -> Option<File> {
+        if self.number != RESUMABLE {
+            return None;
+        }
         let known = rustix::fs::fstat(&self.file).ok()?;
         if !reaches_every_owner(&self.file, &known) {
             return None;
@@ -118,29 +122,13 @@ impl Temporary {
         }
     }
 
-    /// The first of the file `name` that a dead owner left with a journal, in whichever of the first slots: those before it
-    /// may be free, or have an owner.
-    pub(crate) fn left_behind(folder: &OwnedFd, name: &OsStr) -> Option<Temporary> {
-        let stem = stem(name);
-        may_write(folder).ok()?;
-        (0..GAP).find_map(|slot| {
-            let name = in_slot(&stem, slot);
-            let (file, earlier) = take_over(folder, &name)?;
-            Some(Temporary { file: file.into(), name, slot, earlier: Some(earlier) })
-        })
-    }
-
-    /// Clears the journal that one who died at the very end left in this slot, and the other slots: all before it, the next
-    /// few behind it, since those between two that died may have ended well, and on to the first that nobody has used. Our
-    /// own has our lock.
+    /// Clears what dead owners left under the other numbers, and the journal of one that died at the very
+    /// end. Our own has our lock.
     pub(crate) fn clear_others(&self, folder: &OwnedFd, name: &OsStr) {
         let stem = stem(name);
         clear_one(folder, &journal_name(&self.name));
-        for slot in (0..SLOTS).filter(|slot| *slot != self.slot) {
-            let found = clear(folder, &in_slot(&stem, slot));
-            if found == Found::Nothing && slot >= self.slot + GAP {
-                break;
-            }
+        for number in NUMBERS.filter(|number| *number != self.number) {
+            clear(folder, &numbered(&stem, number));
         }
     }
 
@@ -151,7 +139,7 @@ impl Temporary {
     }
 }
 
-/// Up to the slot: the name, shortened, for whoever looks; its hash for us, which tells long names apart.
+/// Up to the number: the name, shortened, for whoever looks; its hash for us, which tells long names apart.
 fn stem(name: &OsStr) -> String {
     let hash = Algorithm::Crc64Nvme.of(name.as_bytes());
     format!(".{}.flatout-{hash:016x}-", shown(name))
@@ -166,8 +154,18 @@ fn shown(name: &OsStr) -> String {
     name.to_string_lossy().chars().take(SHOWN_CHARS).collect()
 }
 
-fn in_slot(stem: &str, slot: u32) -> OsString {
-    format!("{stem}{slot}").into()
+fn numbered(stem: &str, number: u32) -> OsString {
+    format!("{stem}{number}").into()
+}
+
+/// The number to look at where this one has an owner.
+fn after(number: u32) -> u32 {
+    if number < NUMBERS.end - 1 { number + 1 } else { drawn() }
+}
+
+/// A number by chance: each hasher of the standard library has keys of its own.
+fn drawn() -> u32 {
+    RandomState::new().hash_one(()) as u32
 }
 
 fn journal_name(name: &OsStr) -> OsString {
@@ -184,10 +182,10 @@ pub fn is_temporary_name(name: &str) -> bool {
 /// What a name of that form shows of the file's own, and the hash.
 fn shown_and_hash(name: &str) -> Option<(&str, &str)> {
     let (shown, end) = name.strip_prefix('.')?.rsplit_once(".flatout-")?;
-    let (hash, slot) = end.strip_suffix(JOURNAL).unwrap_or(end).split_once('-')?;
+    let (hash, number) = end.strip_suffix(JOURNAL).unwrap_or(end).split_once('-')?;
     let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    let is_slot = slot.parse::<u32>().is_ok_and(|number| number < SLOTS && number.to_string() == slot);
-    (hash.len() == 16 && hash.bytes().all(is_hex) && is_slot).then_some((shown, hash))
+    let is_number = number.parse::<u32>().is_ok_and(|value| value.to_string() == number);
+    (hash.len() == 16 && hash.bytes().all(is_hex) && is_number).then_some((shown, hash))
 }
 
 /// Whether the name is one that we would make: of that form, and the hash is that of what is shown, where that is the whole

@@ -20,23 +20,23 @@ fn create(folder: &Path, name: &str) -> Temporary {
     Temporary::create(&open(folder), name.as_ref(), true).expect("a temporary file")
 }
 
-/// The slot of a temporary name.
-fn slot(name: &OsStr) -> u32 {
-    name.to_str().and_then(|name| name.rsplit_once('-')).expect("a slot").1.parse().expect("a number")
+/// The number of a temporary name.
+fn number(name: &OsStr) -> u32 {
+    name.to_str().and_then(|name| name.rsplit_once('-')).expect("a number").1.parse().expect("a number")
 }
 
 #[test]
-fn the_living_keep_their_slots_and_the_dead_lose_them() {
+fn the_living_keep_their_numbers_and_the_dead_lose_them() {
     let base = tempfile::tempdir().expect("a folder");
     let folder = base.path();
     let (first, second, third) = (create(folder, "x"), create(folder, "x"), create(folder, "x"));
-    assert_eq!([&first, &second, &third].map(|one| slot(&one.name)), [0, 1, 2]);
+    assert_eq!([&first, &second, &third].map(|one| number(&one.name)), [0, 1, 2]);
     std::fs::write(folder.join(&second.name), b"half").expect("a write");
     // What kill -9 does: the descriptor is closed, the name stays.
     drop((second, third));
     assert_eq!(names(folder).len(), 3);
     let next = create(folder, "x");
-    assert_eq!((slot(&next.name), next.file.metadata().expect("it is there").len()), (1, 0), "made anew");
+    assert_eq!((number(&next.name), next.file.metadata().expect("it is there").len()), (1, 0), "made anew");
     next.clear_others(&open(folder), "x".as_ref());
     assert_eq!(names(folder), [&first, &next].map(|one| one.name.to_string_lossy().into_owned()));
 }
@@ -51,7 +51,7 @@ fn a_dead_one_behind_those_that_ended_well_was_never_cleared() {
     }
     drop((first, second, third));
     let next = create(folder, "x");
-    assert_eq!(slot(&next.name), 0);
+    assert_eq!(number(&next.name), 0);
     next.clear_others(&open(folder), "x".as_ref());
     assert_eq!(names(folder), [next.name.to_string_lossy().into_owned()]);
 }
@@ -100,8 +100,8 @@ fn a_sweep_takes_the_dead_and_nothing_else() {
 fn noted(folder: &Path, one: &Temporary) -> File {
     let file = one.journal_file(&open(folder)).expect("locks count in a temporary folder");
     let version = crate::base::version::Version::default();
-    let subject = journal::Subject { location: "s3://b/x".into(), version, range: 0..10 };
-    let log = journal::Log::begin(file, &subject).expect("a write").expect("a short name");
+    let identity = journal::DownloadIdentity { location: "s3://b/x".into(), version, range: 0..10 };
+    let log = journal::Log::begin(file, &identity).expect("a write").expect("a short name");
     log.file().try_clone().expect("a descriptor")
 }
 
@@ -113,30 +113,41 @@ fn who_comes_next_takes_a_dead_one_over_with_its_journal_and_a_living_one_never(
     let log = noted(folder, &first);
     std::fs::write(folder.join(&first.name), b"half").expect("a write");
     let second = create(folder, "x");
-    assert!(slot(&second.name) == 1 && second.earlier.is_none(), "the first lives");
+    assert!(number(&second.name) == 1 && second.earlier.is_none(), "the first lives");
     drop((first, log));
     let third = create(folder, "x");
     let earlier = third.earlier.as_ref().expect("a dead owner's");
-    assert_eq!((slot(&third.name), &third.file.metadata().expect("it is there").len()), (0, &4));
-    assert_eq!(earlier.journal.as_ref().expect("it can be read").subject.location, "s3://b/x");
+    assert_eq!((number(&third.name), &third.file.metadata().expect("it is there").len()), (0, &4));
+    assert_eq!(earlier.journal.as_ref().expect("it can be read").identity.location, "s3://b/x");
     let fourth = create(folder, "x");
-    assert!(slot(&fourth.name) == 2 && fourth.earlier.is_none(), "it has an owner again");
+    assert!(number(&fourth.name) == 2 && fourth.earlier.is_none(), "it has an owner again");
 }
 
 #[test]
-fn a_dead_one_with_a_journal_is_found_behind_a_free_slot_and_one_without_is_cleared() {
+fn the_first_number_alone_is_gone_on_from_and_the_others_are_cleared() {
     let base = tempfile::tempdir().expect("a folder");
     let folder = base.path();
-    let [first, second, third] = [(); 3].map(|()| create(folder, "x"));
-    let log = noted(folder, &third);
+    let [first, second] = [(); 2].map(|()| create(folder, "x"));
+    assert!(second.journal_file(&open(folder)).is_none());
     std::fs::remove_file(folder.join(&first.name)).expect("it ended well");
-    drop((first, second, third, log));
-    let next = Temporary::left_behind(&open(folder), "x".as_ref()).expect("a dead owner's");
-    assert!(slot(&next.name) == 2 && next.earlier.is_some());
-    assert!(Temporary::left_behind(&open(folder), "x".as_ref()).is_none(), "it has an owner again");
+    drop((first, second));
+    let next = create(folder, "x");
+    assert!(number(&next.name) == 0 && next.earlier.is_none());
     next.clear_others(&open(folder), "x".as_ref());
-    let name = next.name.to_string_lossy().into_owned();
-    assert_eq!(names(folder), [name.clone(), name + JOURNAL]);
+    assert_eq!(names(folder), [next.name.to_string_lossy().into_owned()]);
+}
+
+#[test]
+fn where_all_numbers_have_owners_one_is_drawn() {
+    let base = tempfile::tempdir().expect("a folder");
+    let living: Vec<Temporary> = NUMBERS.map(|_| create(base.path(), "x")).collect();
+    let numbers: Vec<u32> = living.iter().map(|one| number(&one.name)).collect();
+    assert_eq!(numbers, NUMBERS.collect::<Vec<_>>());
+    let one_more = create(base.path(), "x");
+    assert!(is_made_by_us(one_more.name.to_str().expect("text")), "{:?}", one_more.name);
+    drop(one_more);
+    sweep(&open(base.path()));
+    assert_eq!(names(base.path()).len(), living.len(), "a sweep of the folder clears it");
 }
 
 #[test]
@@ -193,11 +204,11 @@ fn a_single_copy_clears_what_was_left_of_its_own_name() {
     let base = tempfile::tempdir().expect("a folder");
     let folder = base.path();
     let [first, second] = [(); 2].map(|()| create(folder, "x"));
-    let logs = [noted(folder, &first), noted(folder, &second)];
+    let log = noted(folder, &first);
     std::fs::rename(folder.join(&first.name), folder.join("x")).expect("it ended well, but for its journal");
-    drop((first, second, logs));
+    drop((first, second, log));
     let next = create(folder, "x");
-    assert!(slot(&next.name) == 0 && next.earlier.is_none());
+    assert!(number(&next.name) == 0 && next.earlier.is_none());
     next.clear_others(&open(folder), "x".as_ref());
     assert_eq!(names(folder), [next.name.to_string_lossy().into_owned(), "x".into()]);
 }
@@ -253,7 +264,7 @@ fn a_name_is_ours_in_one_form_only() {
         "x",
         ".x.flatout-",
         ".x.flatout-0123456789abcdef-",
-        ".x.flatout-0123456789abcdef-10000",
+        ".x.flatout-0123456789abcdef-4294967296",
         ".x.flatout-0123456789abcdef-007",
         ".x.flatout-0123456789abcdef-+5",
         ".x.flatout-0123456789abcdef-.journal",

@@ -125,7 +125,7 @@ pub(crate) struct Sums {
     queued_us: u64,
 }
 
-/// Shares of their time that the threads of the shards ran, and that they could have run and had no core.
+/// MemoryPlan of their time that the threads of the shards ran, and that they could have run and had no core.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Cores {
     pub(crate) used: f64,

@@ -106,7 +106,7 @@ mod tests {
         check(gate(Waits::Disk), 1.0, "disk", "the disk: 50 % of the parts in flight wait for it");
         check(gate(Waits::Memory), 0.0, "memory", "memory: 50 % of the parts in flight wait for room");
         check(gate(Waits::Reader), 0.0, "reader", "the reader: 50 % of the parts in flight wait for it");
-        check(gate(Waits::Bandwidth), 0.0, "bandwidth", "--bandwidth: 3MiB/s are received");
+        check(gate(Waits::Bandwidth), 0.0, "bandwidth", "bandwidth: 3MiB/s are received");
         check(
             gate(Waits::Requests),
             0.0,
@@ -125,12 +125,7 @@ mod tests {
             "objects",
             "what is asked for: 1 part in flight of 16 that could be",
         );
-        check(
-            ByPace::Bound { limit: 4, rate: 2048.0 },
-            0.0,
-            "parallel",
-            "--window: 4 in flight carry 2KiB/s",
-        );
+        check(ByPace::Bound { limit: 4, rate: 2048.0 }, 0.0, "parallel", "window: 4 in flight carry 2KiB/s");
         check(
             ByPace::Plateau { in_flight: 10, rate: 2048.0, tried: Some((12, 2050.0)) },
             0.0,
@@ -152,7 +147,7 @@ mod tests {
             assert_eq!(by.to_string(), says);
             assert_eq!(by.figures(), [("waiting_percent", 84), ("requests_per_s", per_s)]);
         };
-        let own = "--request-rate: 50 requests a second, and 84 % of the parts wait for theirs";
+        let own = "request-rate: 50 requests a second, and 84 % of the parts wait for theirs";
         check(Some(50), None, own, 50);
         check(Some(50), Some(480.4), own, 50);
         check(Some(500), Some(480.4), "the origin's throttling: it takes about 480 requests a second", 480);

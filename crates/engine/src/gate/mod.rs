@@ -30,7 +30,7 @@ use crate::api::refusal::Failure;
 use crate::base::limited_by::{Bound, Host, LimitedBy, Tally};
 use crate::base::operation::{Class, Load};
 use crate::base::time::{now, unix_seconds};
-use crate::memory::shares::{ParallelBy, Shares};
+use crate::memory::plan::{MemoryPlan, ParallelBy};
 use crate::policy::pace::{Limits, Pace, Remembered, Seed};
 use crate::policy::queue::{Priority, TransferId};
 
@@ -84,14 +84,14 @@ impl FoundPace {
 pub(crate) struct Gates {
     gates: Mutex<HashMap<Endpoint, Arc<Gate>>>,
     known: Vec<FoundPace>,
-    shares: Shares,
+    memory_plan: MemoryPlan,
     pub(crate) newsroom: Newsroom,
 }
 
 impl Gates {
     /// `known` is what earlier runs found.
-    pub(crate) fn new(known: Vec<FoundPace>, shares: Shares) -> Gates {
-        Gates { gates: Mutex::default(), known, shares, newsroom: Newsroom::default() }
+    pub(crate) fn new(known: Vec<FoundPace>, memory_plan: MemoryPlan) -> Gates {
+        Gates { gates: Mutex::default(), known, memory_plan, newsroom: Newsroom::default() }
     }
 
     /// The gate of an origin, made at its first use; of one that nothing leads to, a gate for whoever asks alone.
@@ -113,7 +113,7 @@ impl Gates {
 
     fn open(&self, settings: &Settings, host: Host, remembered: Option<Remembered>) -> Gate {
         let presence = Presence::new(settings.outage_timeout(), host, self.newsroom.clone());
-        Gate::new(settings, host, presence, self.shares, remembered)
+        Gate::new(settings, host, presence, self.memory_plan, remembered)
     }
 
     /// What has been found; nothing of an origin that was not asked for long enough, or where it was fixed.
@@ -162,7 +162,7 @@ pub(crate) struct Gate {
     is_climbing: AtomicBool,
     /// Without streams.
     limits: Limits,
-    shares: Shares,
+    memory_plan: MemoryPlan,
     window_bytes: Option<u64>,
     requests: Requests,
     host: Host,
@@ -188,11 +188,11 @@ impl Gate {
         settings: &Settings,
         host: Host,
         presence: Presence,
-        shares: Shares,
+        memory_plan: MemoryPlan,
         remembered: Option<Remembered>,
     ) -> Gate {
         let limits = Limits {
-            most: shares.parallel_max,
+            most: memory_plan.parallel_max,
             parallel: settings.parallel,
             part_bytes: settings.part_bytes,
             memory: None,
@@ -222,8 +222,8 @@ impl Gate {
             is_starved: AtomicBool::new(false),
             is_ticking: AtomicBool::new(false),
             limits,
-            shares,
-            window_bytes: settings.window_bytes.map(|bytes| bytes.min(shares.window_max())),
+            memory_plan,
+            window_bytes: settings.window_bytes.map(|bytes| bytes.min(memory_plan.window_max())),
             requests: Requests::new(settings.request_rate, now),
             host,
             presence,
@@ -263,13 +263,13 @@ impl Gate {
 
     /// How far a stream may be read ahead at most.
     fn window_max(&self) -> u64 {
-        self.window_bytes.unwrap_or_else(|| self.shares.window_unset_max())
+        self.window_bytes.unwrap_or_else(|| self.memory_plan.window_unset_max())
     }
 
     /// How far a stream is read ahead just now.
     pub(crate) fn window_bytes(&self) -> u64 {
         let part_bytes = || self.usual_part_bytes().min(self.streamed_part_bytes_max());
-        self.window_bytes.unwrap_or_else(|| self.shares.window(self.limit(), part_bytes()))
+        self.window_bytes.unwrap_or_else(|| self.memory_plan.window(self.limit(), part_bytes()))
     }
 
     /// How long a part of a stream may be: two of them have room for each that is in flight, as long as they are a MiB; and
@@ -437,7 +437,7 @@ impl Gate {
         match limits.bound() < limits.parallel.unwrap_or(limits.most) {
             true if self.window_bytes.is_some() => Bound::Window,
             true => Bound::Memory,
-            false => match self.shares.parallel_by {
+            false => match self.memory_plan.parallel_by {
                 ParallelBy::Setting => Bound::Parallel,
                 ParallelBy::Memory => Bound::Memory,
                 ParallelBy::Files => Bound::Files,
@@ -458,7 +458,8 @@ impl Gate {
     fn fit_windows(&self, sources: &[(TransferId, Arc<dyn WorkSource>)]) {
         let all_stream = !sources.is_empty() && sources.iter().all(|(_, source)| source.is_stream());
         let streams = all_stream.then_some(sources.len() as u64);
-        let memory = streams.map(|count| self.window_max().saturating_mul(count).min(self.shares.parts()));
+        let memory =
+            streams.map(|count| self.window_max().saturating_mul(count).min(self.memory_plan.parts()));
         let limits = Limits { memory, ..self.limits };
         let mut measured = self.measured();
         if limits != measured.limits {

@@ -155,7 +155,7 @@ impl Presence {
         let progressed = self.answered().max(received);
         let mut state = self.lock();
         let waited = state.outage.on_failure(since, progressed, now())?;
-        state.why = Some(error.once_more());
+        state.why = Some(error.clone_without_source());
         self.is_away.store(true, Ordering::Release);
         let is_news = waited.so_far >= NEWS_AFTER && !state.is_news;
         state.is_news |= is_news;
@@ -217,7 +217,7 @@ impl Presence {
     }
 
     fn given_up(&self, waited: Waited) -> Failure {
-        let why = self.lock().why.as_ref().map(Error::once_more);
+        let why = self.lock().why.as_ref().map(Error::clone_without_source);
         let why = why.unwrap_or_else(|| Error::new(ErrorKind::Network, "the origin is away"));
         Failure::outage(why, waited.so_far)
     }

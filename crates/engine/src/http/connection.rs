@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use crate::base::error::{Error, ErrorKind};
 use crate::base::wording::{LOOK_AT_THE_PORT, broke, closed_early};
 use crate::gate::OpenConnection;
-use crate::memory::lease::{Charge, Lease};
+use crate::memory::lease::{Lease, MemoryCharge};
 use crate::net::socket::Socket;
 use crate::net::stall::{Silence, StallClock};
 use crate::net::tls_errors::{alert_in, is_alert, is_tls};
@@ -49,7 +49,7 @@ pub(crate) struct Connection {
     body: Body,
     /// Received, not yet used: heads, chunk sizes, and what came behind them.
     ahead: Vec<u8>,
-    _weight: Charge,
+    _weight: MemoryCharge,
     /// At its origin's gate.
     pub(crate) counted: Option<OpenConnection>,
     /// Something answered that was no HTTP, and no TLS.
@@ -64,7 +64,7 @@ impl Connection {
         number: u32,
         hedge: Rc<RefCell<Hedge>>,
         stall_timeout: Duration,
-        weight: Charge,
+        weight: MemoryCharge,
     ) -> Connection {
         Connection {
             socket,

@@ -128,7 +128,7 @@ enum By {
     Landing,
 }
 
-fn unweighed() -> Charge {
+fn unweighed() -> MemoryCharge {
     std::sync::Arc::<crate::memory::lease::Pool>::default().charge(0)
 }
 

@@ -1,15 +1,16 @@
 //! Leases: page-aligned memory from a pool that is reused, charged for what is held; dropping a lease gives it back.
 //!
-//! A pool has a limit (`--memory`). Who may have how much of it is decided in `budget`; here are the memory itself, those
-//! who wait for it, and what is charged without being mapped: a [`Charge`] stands for what the allocator gave.
+//! A pool has a limit (`--memory`). Who may have how much of it is decided in `budget`; here are the memory
+//! itself, those who wait for it, and what is charged without being mapped: a [`MemoryCharge`] stands for
+//! what the allocator gave.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::pin::Pin;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use flatout_settings::format_size;
+use memmap2::{Advice, MmapMut, MmapOptions};
 
 use crate::base::error::{Error, ErrorKind};
 use crate::memory::waits::Waits;
@@ -60,8 +61,8 @@ impl Pool {
     }
 
     /// Counts bytes that the allocator gives.
-    pub(crate) fn charge(self: &Arc<Pool>, bytes: u64) -> Charge {
-        let mut charge = Charge { pool: self.clone(), bytes: 0 };
+    pub(crate) fn charge(self: &Arc<Pool>, bytes: u64) -> MemoryCharge {
+        let mut charge = MemoryCharge { pool: self.clone(), bytes: 0 };
         charge.set(bytes);
         charge
     }
@@ -98,7 +99,7 @@ impl Pool {
         drop(state);
         drop(surplus);
         // The pool's limit says how much there may be, not the kernel.
-        Slab::map(bytes, libc::MAP_NORESERVE)
+        Slab::map(bytes, MmapOptions::new().no_reserve_swap())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -137,20 +138,20 @@ enum Account {
     Granted(budget::Holder),
 }
 
-/// Bytes of the allocator's that count as held for as long as it lives.
-pub(crate) struct Charge {
+/// Bytes of the allocator that count as the client's memory while it lives.
+pub struct MemoryCharge {
     pool: Arc<Pool>,
     bytes: u64,
 }
 
-impl Charge {
-    /// Whether more is held than the limit, by whomever.
-    pub(crate) fn is_over(&self) -> bool {
+impl MemoryCharge {
+    /// Whether more is held than the limit, by all together: what need not be kept should go.
+    pub fn is_over(&self) -> bool {
         self.pool.is_over()
     }
 
-    /// There are so many now.
-    pub(crate) fn set(&mut self, bytes: u64) {
+    /// That many bytes count from now on.
+    pub fn set(&mut self, bytes: u64) {
         let before = std::mem::replace(&mut self.bytes, bytes);
         if before == bytes {
             return;
@@ -171,7 +172,7 @@ impl Charge {
     }
 }
 
-impl Drop for Charge {
+impl Drop for MemoryCharge {
     fn drop(&mut self) {
         self.set(0);
     }
@@ -196,7 +197,7 @@ impl Holder {
 }
 
 impl Holder {
-    /// The same now or not at all: where nobody waits, and there would be `left` bytes more to have.
+    /// Memory of `bytes` at once, or none: only where nobody waits, and `left` bytes more would be free.
     ///
     /// # Errors
     /// The machine has none.
@@ -264,9 +265,7 @@ impl Lease {
     }
 
     pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
-        let (start, len) = (self.as_ptr(), self.len());
-        // SAFETY: the slab is mapped readable and writable for `len` bytes, initialised, and borrowed mutably here.
-        unsafe { std::slice::from_raw_parts_mut(start, len) }
+        self.slab.as_mut().expect("a lease has its slab until it is dropped").as_mut_slice()
     }
 
     fn slab(&self) -> &Slab {
@@ -293,8 +292,13 @@ impl Drop for Lease {
 pub(crate) struct Slab {
     start: NonNull<u8>,
     bytes: usize,
-    /// As the heap gave it; `None` of a mapping.
-    layout: Option<Layout>,
+    /// What keeps them.
+    _memory: Memory,
+}
+
+enum Memory {
+    Mapped(#[expect(dead_code, reason = "unmapped when it is dropped")] MmapMut),
+    Heap(#[expect(dead_code, reason = "freed when it is dropped")] Vec<u8>),
 }
 
 // SAFETY: a slab is plain memory with one owner; nothing about it is bound to the thread that mapped it.
@@ -307,21 +311,28 @@ impl Slab {
     /// this machine could ever have.
     pub(crate) fn outright(bytes: u64) -> Result<Slab, Error> {
         let bytes = addressable(bytes)?;
-        if (1..HEAP_BYTES_MAX).contains(&bytes) {
-            return Slab::of_the_heap(bytes);
+        if bytes < HEAP_BYTES_MAX {
+            return Ok(Slab::of_the_heap(bytes));
         }
         let pages = bytes.checked_next_multiple_of(PAGE_BYTES).unwrap_or(bytes);
-        Slab::map(pages, 0)
+        Slab::map(pages, &mut MmapOptions::new())
     }
 
-    fn of_the_heap(bytes: usize) -> Result<Slab, Error> {
-        let layout = Layout::from_size_align(bytes, HEAP_ALIGN).expect("short");
-        // SAFETY: the layout is not empty.
-        let Some(start) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
-            let cause = format!("cannot have {} of memory", format_size(bytes as u64));
-            return Err(Error::new(ErrorKind::LocalIo, cause));
-        };
-        Ok(Slab { start, bytes, layout: Some(layout) })
+    fn of_the_heap(bytes: usize) -> Slab {
+        let mut memory = vec![0; bytes + HEAP_ALIGN];
+        let aligned = memory.as_ptr().align_offset(HEAP_ALIGN);
+        Slab { start: NonNull::from(&mut memory[aligned..]).cast(), bytes, _memory: Memory::Heap(memory) }
+    }
+
+    fn map(bytes: usize, options: &mut MmapOptions) -> Result<Slab, Error> {
+        let mut memory = options.len(bytes).map_anon().map_err(|refused| {
+            Error::local(&format!("cannot have {} of memory", format_size(bytes as u64)), refused)
+        })?;
+        if bytes >= HUGE_PAGE_BYTES {
+            // A refusal changes nothing.
+            let _ = memory.advise(Advice::HugePage);
+        }
+        Ok(Slab { start: NonNull::from(&mut memory[..]).cast(), bytes, _memory: Memory::Mapped(memory) })
     }
 
     /// Where it starts; valid for its bytes as long as it lives.
@@ -335,48 +346,14 @@ impl Slab {
     }
 
     pub(crate) fn as_slice(&self) -> &[u8] {
-        // SAFETY: mapped readable for `bytes` bytes and initialised; whoever writes through the address meanwhile answers for it.
+        // SAFETY: readable for `bytes` bytes and initialised; whoever writes through the address meanwhile
+        // answers for it.
         unsafe { std::slice::from_raw_parts(self.start(), self.bytes) }
     }
 
     pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: writable for `bytes` bytes and initialised; nobody else has the slab.
         unsafe { std::slice::from_raw_parts_mut(self.start(), self.bytes) }
-    }
-
-    fn map(bytes: usize, flags: libc::c_int) -> Result<Slab, Error> {
-        // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no existing memory.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags,
-                -1,
-                0,
-            )
-        };
-        let Some(start) = NonNull::new(start.cast::<u8>()).filter(|_| start != libc::MAP_FAILED) else {
-            let refused = std::io::Error::last_os_error();
-            let cause = format!("cannot have {} of memory", format_size(bytes as u64));
-            return Err(Error::local(&cause, refused));
-        };
-        if bytes >= HUGE_PAGE_BYTES {
-            // SAFETY: advice about the mapping made above; a refusal changes nothing.
-            unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
-        }
-        Ok(Slab { start, bytes, layout: None })
-    }
-}
-
-impl Drop for Slab {
-    fn drop(&mut self) {
-        match self.layout {
-            // SAFETY: from the heap, by this layout; its one owner is going away.
-            Some(layout) => unsafe { dealloc(self.start.as_ptr(), layout) },
-            // SAFETY: exactly the mapping that `map` made; its one owner is going away.
-            None => _ = unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) },
-        }
     }
 }
 

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::base::error::{Error, ErrorKind, SETTINGS};
+use crate::base::hint::{Word, setting, setting_to, text};
 use crate::policy::rank::{Ranks, Turn};
 
 /// Object stores answer with few of many addresses and change them every few seconds (reference/cli.md §3.3).
@@ -320,9 +321,11 @@ async fn look_up(name: &Name, within: Duration) -> Result<Vec<SocketAddr>, Error
         return Ok(vec![SocketAddr::new(literal, port)]);
     }
     let unresolved = |refused: io::Error| {
-        Error::network(format_args!("cannot resolve {host}"), refused).with_hint(
-            "check the spelling of the endpoint or bucket, and the network; --resolve names an address",
-        )
+        Error::network(format_args!("cannot resolve {host}"), refused).with_hint([
+            text("check the spelling of the endpoint or bucket, and the network; "),
+            setting("resolve"),
+            text(" names an address"),
+        ])
     };
     let asked = tokio::net::lookup_host((host, port));
     let found = match tokio::time::timeout(within, asked).await {
@@ -350,7 +353,10 @@ impl Fixed {
         let malformed = || {
             Error::new(ErrorKind::Usage, format!("'{text}' is not HOST[:PORT]:ADDR[,ADDR...]"))
                 .during(SETTINGS, "resolve")
-                .with_hint("for example --resolve s3.example.com:443:192.0.2.7,192.0.2.8")
+                .with_hint([
+                    Word::Text("for example ".into()),
+                    setting_to("resolve", "s3.example.com:443:192.0.2.7,192.0.2.8"),
+                ])
         };
         let (host, rest) = text.split_once(':').ok_or_else(malformed)?;
         let (port, list) = match rest.split_once(':') {
@@ -436,7 +442,7 @@ mod tests {
         endpoints.on_failed(list[1], Instant::now());
         for turn in 0..2 {
             let found = ask().expect("the old addresses");
-            assert_eq!(found, list, "{turn}: the second rests, whosever turn it is");
+            assert_eq!(found, list, "{turn}: the second has a cooldown, whosever turn it is");
         }
     }
 
@@ -509,7 +515,7 @@ mod tests {
             assert_eq!(ask().await.expect("addresses"), list(&[2, 1]));
             endpoints.on_failed(first, begun);
             endpoints.on_connecting(first);
-            assert_eq!(ask().await.expect("addresses"), list(&[2, 1]), "it rests");
+            assert_eq!(ask().await.expect("addresses"), list(&[2, 1]), "a cooldown");
         });
     }
 }

@@ -1,8 +1,7 @@
 //! The addresses of this machine, by the interfaces that have them; and those that connections are bound to.
 
-use std::ffi::CStr;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::base::error::{Error, ErrorKind, SETTINGS};
@@ -12,46 +11,8 @@ use crate::base::error::{Error, ErrorKind, SETTINGS};
 /// # Errors
 /// What the system refuses.
 pub fn interfaces() -> io::Result<Vec<(String, IpAddr)>> {
-    let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
-    // SAFETY: getifaddrs fills the pointer with a list of its own, freed below; on failure it fills nothing.
-    if unsafe { libc::getifaddrs(&mut first) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let (mut next, mut found) = (first, Vec::new());
-    // SAFETY: the list ends with a null pointer, and its entries live until it is freed.
-    while let Some(entry) = unsafe { next.as_ref() } {
-        // SAFETY: an entry's address is null or that of a sockaddr as long as its family says.
-        if let Some(address) = unsafe { ip_of(entry.ifa_addr) } {
-            // SAFETY: an entry's name is a C string of the list, copied here.
-            let name = unsafe { CStr::from_ptr(entry.ifa_name) }.to_string_lossy().into_owned();
-            found.push((name, address));
-        }
-        next = entry.ifa_next;
-    }
-    // SAFETY: the list that getifaddrs made, freed once; nothing points into it any more.
-    unsafe { libc::freeifaddrs(first) };
-    Ok(found)
-}
-
-/// The IP address of a socket address; `None` for another family, and for none.
-///
-/// # Safety
-/// `address` is null or points to a sockaddr that is as long as its family says.
-unsafe fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
-    // SAFETY: the caller's promise; every sockaddr begins with its family.
-    match i32::from(unsafe { address.as_ref() }?.sa_family) {
-        libc::AF_INET => {
-            // SAFETY: of this family it is a sockaddr_in.
-            let address = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
-            Some(Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)).into())
-        }
-        libc::AF_INET6 => {
-            // SAFETY: of this family it is a sockaddr_in6.
-            let address = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
-            Some(Ipv6Addr::from(address.sin6_addr.s6_addr).into())
-        }
-        _ => None,
-    }
+    let found = if_addrs::get_if_addrs()?;
+    Ok(found.into_iter().map(|one| (one.name.clone(), one.ip())).collect())
 }
 
 /// The addresses of this machine that connections are spread over; without any the kernel chooses.
@@ -79,7 +40,7 @@ impl Binds {
         if local.is_empty() && !self.addresses.is_empty() {
             return Err(io::Error::new(
                 io::ErrorKind::AddrNotAvailable,
-                "no address that --bind names is of its family",
+                "no address to bind to is of its family",
             ));
         }
         let turn = self.turn.fetch_add(1, Ordering::Relaxed).checked_rem(local.len());

@@ -13,6 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::base::error::{Error, ErrorKind, SETTINGS};
+use crate::base::hint::{Hint, setting, text};
 
 /// No proxy's answer to CONNECT is longer.
 const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -194,6 +195,12 @@ impl fmt::Display for Proxy {
     }
 }
 
+/// What can be done where a proxy cannot be reached.
+pub(crate) fn check_the_proxy() -> Hint {
+    let or_none = text(", HTTPS_PROXY and HTTP_PROXY, or name the host in ");
+    Hint::from([text("check "), setting("proxy"), or_none, setting("no-proxy")])
+}
+
 impl Proxy {
     /// Parses `[http://][user[:password]@]host[:port]`. The port is 80 where none is named, as in Go and Python.
     fn parse(text: &str) -> Result<Proxy, Error> {
@@ -220,10 +227,9 @@ impl Proxy {
         }
     }
 
-    /// The same error, saying that it is about the proxy.
+    /// Turns an error of resolving its name into one about the proxy.
     pub(crate) fn unresolved(&self, error: &Error) -> Error {
-        Error::new(error.kind(), format!("{self}: {}", error.cause()))
-            .with_hint("check --proxy, HTTPS_PROXY and HTTP_PROXY, or name the host in --no-proxy")
+        Error::new(error.kind(), format!("{self}: {}", error.cause())).with_hint(check_the_proxy())
     }
 
     /// A request's head in absolute form with the login: `GET http://host/path HTTP/1.1`.
@@ -254,7 +260,10 @@ impl Proxy {
             status => {
                 let kind = if status >= 500 { ErrorKind::Network } else { ErrorKind::Denied };
                 Err(Error::new(kind, format!("{self} does not connect to {host} (status {status})"))
-                    .with_hint("check that it may reach this host and port, or name the host in --no-proxy"))
+                    .with_hint([
+                        text("check that it may reach this host and port, or name the host in "),
+                        setting("no-proxy"),
+                    ]))
             }
         }
     }

@@ -13,8 +13,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::base::error::Error;
-use crate::memory::shares::{CONNECTION_BYTES, TLS_CONNECTION_BYTES};
-use crate::net::proxy::Proxy;
+use crate::memory::plan::{CONNECTION_BYTES, TLS_CONNECTION_BYTES};
+use crate::net::proxy::{Proxy, check_the_proxy};
 use crate::net::tls::{RECORD_BYTES_MAX, Tls, TlsStream};
 
 /// A byte stream to an origin.
@@ -50,7 +50,7 @@ pub(crate) async fn connect(
                 .with_hint("check the endpoint, and that the origin is running and can be reached")
         }
         Some(proxy) => Error::network(format_args!("cannot connect to {proxy} ({address})"), refused)
-            .with_hint("check --proxy, HTTPS_PROXY and HTTP_PROXY, or name the host in --no-proxy"),
+            .with_hint(check_the_proxy()),
     };
     let is_up = Cell::new(false);
     let connected = async {

@@ -7,6 +7,7 @@ use rustls::pki_types::UnixTime;
 use rustls::{AlertDescription, CertificateError, Error as TlsError};
 
 use crate::base::error::{Error, ErrorKind};
+use crate::base::hint::{Hint, setting, setting_to, text};
 
 const OLD: &str =
     "flatout speaks TLS 1.2 and 1.3 with AES-GCM or ChaCha20: the origin has to offer one of them";
@@ -72,12 +73,15 @@ fn certificate(wrong: &CertificateError, endpoint: &Endpoint) -> Error {
     let (what, hint) = match wrong {
         Wrong::UnknownIssuer => (
             "is signed by nobody that is trusted here".to_owned(),
-            "name the certificate of the CA that signed it with --ca-bundle FILE".to_owned(),
+            [text("name the certificate of the CA that signed it with "), setting_to("ca-bundle", "FILE")]
+                .into(),
         ),
         Wrong::BadSignature => (
             "is not signed by the CA of that name that is trusted here".to_owned(),
-            "--ca-bundle names an older CA, or another of the same name: name the one that signed it"
-                .to_owned(),
+            Hint::from([
+                setting("ca-bundle"),
+                text(" names an older CA, or another of the same name: name the one that signed it"),
+            ]),
         ),
         Wrong::Expired => expired("some time"),
         Wrong::ExpiredContext { time, not_after } => expired(&span(*time, *not_after)),
@@ -87,7 +91,7 @@ fn certificate(wrong: &CertificateError, endpoint: &Endpoint) -> Error {
         Wrong::NotValidForNameContext { presented, .. } => {
             (format!("is for {}, not for {}", names(presented), endpoint.host), other_name(endpoint))
         }
-        Wrong::Revoked => ("is revoked".to_owned(), "its owner has to replace it".to_owned()),
+        Wrong::Revoked => ("is revoked".to_owned(), "its owner has to replace it".into()),
         other => {
             let why = sentence(&TlsError::InvalidCertificate(other.clone()));
             match why.contains("CaUsedAsEndEntity") {
@@ -95,11 +99,11 @@ fn certificate(wrong: &CertificateError, endpoint: &Endpoint) -> Error {
                     "is that of a CA, not of a server".to_owned(),
                     "sign one for the server with it, or make it with openssl's \
                      -addext basicConstraints=critical,CA:FALSE"
-                        .to_owned(),
+                        .into(),
                 ),
                 false => {
                     let why = why.strip_prefix("invalid peer certificate: ").unwrap_or(&why);
-                    (format!("cannot be accepted: {why}"), "its owner has to replace it".to_owned())
+                    (format!("cannot be accepted: {why}"), "its owner has to replace it".into())
                 }
             }
         }
@@ -107,26 +111,26 @@ fn certificate(wrong: &CertificateError, endpoint: &Endpoint) -> Error {
     Error::new(ErrorKind::Untrusted, format!("the certificate of {endpoint} {what}")).with_hint(hint)
 }
 
-fn expired(ago: &str) -> (String, String) {
-    (
-        format!("expired {ago} ago"),
-        "its owner has to renew it; if it is new, set this machine's clock".to_owned(),
-    )
+fn expired(ago: &str) -> (String, Hint) {
+    (format!("expired {ago} ago"), "its owner has to renew it; if it is new, set this machine's clock".into())
 }
 
-fn not_yet(ahead: &str) -> (String, String) {
-    (format!("is valid only in {ahead}"), "check this machine's clock".to_owned())
+fn not_yet(ahead: &str) -> (String, Hint) {
+    (format!("is valid only in {ahead}"), "check this machine's clock".into())
 }
 
-fn other_name(endpoint: &Endpoint) -> String {
+fn other_name(endpoint: &Endpoint) -> Hint {
     match endpoint.is_ip() {
-        true => {
-            "use the name that the certificate is for; --resolve NAME:ADDRESS says where it is".to_owned()
-        }
+        true => Hint::from([
+            text("use the name that the certificate is for; "),
+            setting_to("resolve", "NAME:ADDRESS"),
+            text(" says where it is"),
+        ]),
         // A wildcard covers one label: buckets with dots need their name in the path.
-        false => {
-            "use the name that it is for; for a bucket with dots in its name --addressing path".to_owned()
-        }
+        false => Hint::from([
+            text("use the name that it is for; for a bucket with dots in its name "),
+            setting_to("addressing", "path"),
+        ]),
     }
 }
 
@@ -164,8 +168,11 @@ fn alerted(alert: AlertDescription, endpoint: &Endpoint) -> Error {
         Alert::ProtocolVersion | Alert::HandshakeFailure | Alert::InsufficientSecurity => {
             unspoken(endpoint, &TlsError::AlertReceived(alert))
         }
-        Alert::UnrecognisedName => refused(ErrorKind::Usage, "it serves no such name")
-            .with_hint("check the host; --resolve gives a name another address"),
+        Alert::UnrecognisedName => refused(ErrorKind::Usage, "it serves no such name").with_hint([
+            text("check the host; "),
+            setting("resolve"),
+            text(" gives a name another address"),
+        ]),
         Alert::CertificateRequired | Alert::BadCertificate | Alert::UnknownCA => {
             refused(ErrorKind::Unsupported, "it wants a certificate of the client")
                 .with_hint("client certificates are not supported: use another endpoint or port")

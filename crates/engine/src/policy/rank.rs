@@ -2,7 +2,7 @@
 //! argument.
 //!
 //! ```text
-//!   good, in turn │ slow, who rested longest first │ being tried by another │ failed, who rested longest first
+//!   good, in turn │ slow, longest cooldown first │ being tried by another │ failed, longest cooldown first
 //! ```
 //! What is unknown is good until it is tried; while one tries it, the others do not.
 
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::policy::rest::{REST_MAX, Rest};
+use crate::policy::cooldown::{COOLDOWN_MAX, Cooldown};
 
 /// What carries less than this share of the median of its fellows is slow.
 const SLOW: f64 = 0.5;
@@ -40,8 +40,8 @@ struct Standing {
     is_alive: bool,
     /// Somebody tries it since then, and it has not been alive before.
     tried: Option<Instant>,
-    failed: Option<Rest>,
-    slow: Option<Rest>,
+    failed: Option<Cooldown>,
+    slow: Option<Cooldown>,
     carried: Carried,
     /// It has been slower than its fellows since.
     lags: Option<Instant>,
@@ -68,14 +68,14 @@ pub(crate) enum Turn {
 }
 
 impl Ranks {
-    /// Those of `list` in the order for this turn. Whoever is given an address first whose rest is over tries it for all: it
-    /// goes on resting for the others meanwhile, for as long as a `trial` can take.
+    /// Those of `list` in the order for this turn. Whoever is given an address first whose cooldown is over
+    /// tries it for all: it stays in cooldown for the others meanwhile, for as long as a `trial` can take.
     pub(crate) fn order(&mut self, list: &[SocketAddr], turn: usize, trial: Duration, now: Instant) -> Turn {
         let head_start = self.head_start(list);
         let tried =
             |address: &SocketAddr| self.0.get(address).and_then(|standing| standing.tried(trial, now));
-        let (mut order, mut resting): (Vec<_>, Vec<_>) =
-            list.iter().partition(|address| self.rests_until(address, now).is_none());
+        let (mut order, mut in_cooldown): (Vec<_>, Vec<_>) =
+            list.iter().partition(|address| self.cooldown_ends(address, now).is_none());
         let first = turn.checked_rem(order.len()).unwrap_or(0);
         order.rotate_left(first);
         if let Some(begun) = order.first().and_then(tried)
@@ -85,12 +85,12 @@ impl Ranks {
         }
         let (order, on_trial): (Vec<_>, Vec<_>) =
             order.into_iter().partition(|address| tried(address).is_none());
-        resting.sort_by_key(|address| self.rests_until(address, now));
+        in_cooldown.sort_by_key(|address| self.cooldown_ends(address, now));
         let (failed, slow): (Vec<_>, Vec<_>) =
-            resting.into_iter().partition(|address| self.is_failed(address, now));
+            in_cooldown.into_iter().partition(|address| self.is_failed(address, now));
         let order = [order, slow, on_trial, failed].concat();
         if let Some(standing) = order.first().and_then(|first| self.0.get_mut(first)) {
-            standing.rests().for_each(|rest| rest.try_until(now + trial));
+            standing.cooldowns().for_each(|cooldown| cooldown.try_until(now + trial));
         }
         Turn::Go(order)
     }
@@ -102,15 +102,19 @@ impl Ranks {
         HEAD_START.max(Duration::from_secs_f64(longest) * HEAD_START_CONNECTS)
     }
 
-    fn rests_until(&self, address: &SocketAddr, now: Instant) -> Option<Instant> {
+    fn cooldown_ends(&self, address: &SocketAddr, now: Instant) -> Option<Instant> {
         let standing = self.0.get(address)?;
-        [&standing.failed, &standing.slow].into_iter().flatten().filter_map(|rest| rest.ends(now)).max()
+        [&standing.failed, &standing.slow]
+            .into_iter()
+            .flatten()
+            .filter_map(|cooldown| cooldown.ends(now))
+            .max()
     }
 
     fn is_failed(&self, address: &SocketAddr, now: Instant) -> bool {
         self.0
             .get(address)
-            .is_some_and(|standing| standing.failed.is_some_and(|rest| rest.ends(now).is_some()))
+            .is_some_and(|standing| standing.failed.is_some_and(|cooldown| cooldown.ends(now).is_some()))
     }
 
     /// Somebody connects to `address`: where nobody knows whether it is alive, the others leave it to him.
@@ -136,7 +140,7 @@ impl Ranks {
         self.0.retain(|_, standing| !standing.is_forgotten(now));
         let standing = self.standing(address, now);
         (standing.is_alive, standing.tried) = (false, None);
-        standing.failed = Some(Rest::after(standing.failed, begun, now));
+        standing.failed = Some(Cooldown::after(standing.failed, begun, now));
     }
 
     /// A connection to `address` has brought an answer.
@@ -147,7 +151,7 @@ impl Ranks {
     }
 
     /// A connection to `address` that was opened then has carried `bytes` of bodies in `time`; `fellows` are all addresses
-    /// of its name. Whether it begins to rest for being slow.
+    /// of its name. Whether it begins a cooldown for being slow.
     pub(crate) fn on_carried(
         &mut self,
         address: SocketAddr,
@@ -172,14 +176,16 @@ impl Ranks {
         if now < lags + LAGS_FOR {
             return false;
         }
-        standing.slow = Some(Rest::after(standing.slow, now, now));
+        standing.slow = Some(Cooldown::after(standing.slow, now, now));
         (standing.carried, standing.lags) = (Carried::default(), None);
         true
     }
 
     /// Whether a connection to `address` that was opened then is better let go: it is one of those that were slow.
     pub(crate) fn lets_go(&self, address: SocketAddr, opened: Instant) -> bool {
-        self.0.get(&address).is_some_and(|standing| standing.slow.is_some_and(|rest| rest.is_about(opened)))
+        self.0
+            .get(&address)
+            .is_some_and(|standing| standing.slow.is_some_and(|cooldown| cooldown.is_about(opened)))
     }
 
     /// Whether any address was found to be slow, and has not been found well since.
@@ -227,13 +233,14 @@ impl Standing {
         self.tried.filter(|begun| now < *begun + trial)
     }
 
-    fn rests(&mut self) -> impl Iterator<Item = &mut Rest> {
+    fn cooldowns(&mut self) -> impl Iterator<Item = &mut Cooldown> {
         [&mut self.failed, &mut self.slow].into_iter().flatten()
     }
 
     fn is_forgotten(&self, now: Instant) -> bool {
-        let ends = [&self.failed, &self.slow].into_iter().flatten().filter_map(|rest| rest.ends(now)).max();
-        ends.is_none() && now >= self.touched + REST_MAX
+        let ends =
+            [&self.failed, &self.slow].into_iter().flatten().filter_map(|cooldown| cooldown.ends(now)).max();
+        ends.is_none() && now >= self.touched + COOLDOWN_MAX
     }
 }
 
@@ -364,7 +371,8 @@ mod tests {
             (50, Fails { address: 'a', begun: 0 }),
             (50, Order { turn: 0, expected: "bca" }),
             (140, Order { turn: 2, expected: "bca" }),
-            // Its rest is over: the one whose turn it is tries it, the next do not, for as long as that can take.
+            // Its cooldown is over: the one whose turn it is tries it, the next do not, for as long as that
+            // can take.
             (150, Order { turn: 1, expected: "bca" }),
             (150, Order { turn: 0, expected: "abc" }),
             (150, Order { turn: 0, expected: "bca" }),
@@ -489,9 +497,9 @@ mod tests {
     fn addresses_that_nobody_tries_any_more_are_forgotten() {
         let (mut ranks, start) = (Ranks::default(), Instant::now());
         ranks.on_failed(address('a'), start, start);
-        ranks.on_failed(address('b'), start, start + REST_MAX / 2);
+        ranks.on_failed(address('b'), start, start + COOLDOWN_MAX / 2);
         assert_eq!(ranks.0.len(), 2);
-        ranks.on_failed(address('b'), start, start + REST_MAX);
+        ranks.on_failed(address('b'), start, start + COOLDOWN_MAX);
         assert!(!ranks.0.contains_key(&address('a')) && ranks.0.contains_key(&address('b')));
     }
 

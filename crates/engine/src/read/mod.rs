@@ -24,8 +24,8 @@ use std::sync::Arc;
 
 use crate::base::error::Error;
 use crate::base::version::Object;
+pub use readers::ReaderStats;
 pub(crate) use readers::Readers;
-pub use readers::{ReaderStats, Weight};
 pub use segment::Pieces;
 use shared_version::{Handle, SharedVersion};
 

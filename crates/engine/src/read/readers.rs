@@ -19,7 +19,7 @@ use super::shared_version::{Handle, SharedVersion};
 use crate::base::error::Error;
 use crate::base::version::Object;
 use crate::gate::Gate;
-use crate::memory::lease::{Charge, Holder, Lease, addressable};
+use crate::memory::lease::{Holder, Lease, addressable};
 use crate::shard::shards::{Shards, Task};
 use crate::shard::shared::Shared;
 
@@ -58,25 +58,6 @@ pub struct ReaderStats {
     pub lanes: u64,
     /// Bytes of memory that objects hold now, read or not.
     pub held_bytes: u64,
-}
-
-/// Bytes of the caller's own that count as the client's memory.
-pub struct Weight(Charge);
-
-impl Weight {
-    pub(crate) fn new(charge: Charge) -> Weight {
-        Weight(charge)
-    }
-
-    /// Sets how many bytes there are now.
-    pub fn set(&mut self, bytes: u64) {
-        self.0.set(bytes);
-    }
-
-    /// Whether the client holds more than its limit: the caller should drop what it need not keep.
-    pub fn is_over(&self) -> bool {
-        self.0.is_over()
-    }
 }
 
 /// Names a version by what the caller knows of it. Readers with another key do not share it.
@@ -148,7 +129,7 @@ struct NextObject {
 
 impl Readers {
     pub(crate) fn new(shared: Arc<Shared>, shards: Arc<Shards>) -> Readers {
-        let limit = shared.shares.parts();
+        let limit = shared.memory_plan.parts();
         let segment = 1 << (limit / SEGMENTS_LEAST).max(1).ilog2();
         Readers {
             holder: shared.pool.holder(),

@@ -30,7 +30,7 @@ pub(crate) struct Segment {
     _freed: FreedSignal,
 }
 
-/// Called when a segment has freed its memory.
+/// BlockingCall when a segment has freed its memory.
 pub(super) trait OnFreed: Send + Sync {
     fn on_freed(self: Arc<Self>);
 }

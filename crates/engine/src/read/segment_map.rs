@@ -438,7 +438,7 @@ impl SegmentMap {
             lane.on_failed(&segment.range);
         }
         for (_, read) in entry.waits {
-            self.fail(read, error.once_more(), effects);
+            self.fail(read, error.clone_without_source(), effects);
         }
         effects.removed.push(entry.segment);
     }

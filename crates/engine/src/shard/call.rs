@@ -12,15 +12,16 @@ use flatout_wire::request::Method;
 use tokio::time::Instant;
 
 use crate::api::account::{Operation, RequestSigner};
-use crate::api::refusal::{Failure, MOVES_MAX, REDIRECTS_MAX, doubts_keys, is_redirect};
-use crate::api::service::{Ask, Question, Reply};
+use crate::api::refusal::{Failure, MOVES_MAX, REDIRECTS_MAX, is_redirect, key_rejection};
+use crate::api::service::{Ask, Patience, Question, Reply};
 use crate::api::template::{Asked, Outgoing, RequestTemplate};
 use crate::base::error::{Error, ErrorKind};
+use crate::base::hint::{setting, text};
 use crate::base::operation::{Class, Load};
 use crate::base::report::Counters;
 use crate::gate::Gate;
 use crate::http::connection::Connection;
-use crate::memory::lease::{Charge, addressable};
+use crate::memory::lease::{MemoryCharge, addressable};
 use crate::net::proxy::Purpose;
 use crate::policy::retry::{self, Attempts, Fault};
 use crate::shard::Shard;
@@ -91,7 +92,7 @@ impl Call<'_> {
                 moves += 1;
                 continue;
             }
-            let doubt = doubts_keys(&answer.head, &body, answer.method);
+            let doubt = key_rejection(&answer.head, &body, answer.method);
             if !renewed && account.renew(&mut answer.signer, doubt).await {
                 answer.finish(shard).await;
                 renewed = true;
@@ -99,7 +100,7 @@ impl Call<'_> {
             }
             let failure = shard
                 .misdirected(&answer.connection.endpoint, status, &body)
-                .or_else(|| Failure::of_answer(&answer.head, &body, answer.signer.note()))
+                .or_else(|| Failure::of_answer(&answer.head, &body, || answer.signer.note()))
                 .map(|failure| account.explain(failure, &answer.signer))
                 .unwrap_or_else(|| unexpected(status));
             answer.finish(shard).await;
@@ -192,18 +193,20 @@ struct Opened {
 }
 
 impl Opened {
-    /// `within` is `--connect-timeout` where it is absent.
+    /// Patience is that of the settings where it is absent.
     async fn connect(
         shard: &Rc<Shard>,
         endpoint: &Endpoint,
         purpose: Purpose,
         shunned: Option<SocketAddr>,
-        within: Option<std::time::Duration>,
+        patience: Option<Patience>,
     ) -> Result<Opened, Failure> {
         let begun = Instant::now();
-        let within = within.unwrap_or_else(|| shard.shared.connect_timeout());
+        let within = patience.map_or_else(|| shard.shared.connect_timeout(), |patience| patience.connect);
+        // A service is waited for as a whole.
+        let stall = patience.map_or_else(|| shard.shared.stall_timeout(), |patience| 2 * patience.answer);
         let (socket, address) = shard.connect(endpoint, purpose, shunned, within).await?;
-        let connection = shard.new_connection(socket, endpoint.clone(), address);
+        let connection = shard.new_connection(socket, endpoint.clone(), address, stall);
         Ok(Opened { connection, begun })
     }
 
@@ -212,7 +215,7 @@ impl Opened {
         let (endpoints, address) = (&shard.shared.endpoints, self.connection.address);
         match error {
             None => endpoints.on_answered(address),
-            Some(error) if error.may_pass() => endpoints.on_failed(address, self.begun),
+            Some(error) if error.is_transient() => endpoints.on_failed(address, self.begun),
             Some(_) => {}
         }
     }
@@ -259,7 +262,7 @@ impl Call<'_> {
         let mut answer = self.ask(shard).await?;
         let asked = answer.asked.into_std();
         let mut held = HeldBody { bytes: Vec::new(), weight: shard.shared.pool.charge(0) };
-        let bytes_max = addressable(shard.shared.shares.answer)?;
+        let bytes_max = addressable(shard.shared.memory_plan.answer)?;
         let HeldBody { bytes, weight } = &mut held;
         let on_growth = |bytes| weight.set(bytes as u64);
         let collected = answer.connection.collect_within(bytes_max, bytes, on_growth);
@@ -267,7 +270,7 @@ impl Call<'_> {
         if !is_whole.map_err(|failure| failure.since(asked))? {
             return Err(too_long(bytes_max));
         }
-        if let Some(failure) = Failure::of_answer(&answer.head, &held.bytes, answer.signer.note()) {
+        if let Some(failure) = Failure::of_answer(&answer.head, &held.bytes, || answer.signer.note()) {
             let failure = shard.shared.account.explain(failure, &answer.signer);
             answer.finish(shard).await;
             if let Some(load) = failure.load() {
@@ -284,15 +287,17 @@ impl Call<'_> {
 fn too_long(bytes_max: usize) -> Failure {
     let cause = format!("the answer is longer than {bytes_max} bytes: nothing that was asked for is");
     let error = Error::new(ErrorKind::Network, cause);
-    Failure::last(
-        error.with_hint("check the endpoint; if its answers are as long as that, more --memory lets them in"),
-    )
+    Failure::last(error.with_hint([
+        text("check the endpoint; if its answers are as long as that, more "),
+        setting("memory"),
+        text(" lets them in"),
+    ]))
 }
 
 /// A body that counts as held until nobody needs it any more.
 struct HeldBody {
     bytes: Vec<u8>,
-    weight: Charge,
+    weight: MemoryCharge,
 }
 
 impl AsRef<[u8]> for HeldBody {
@@ -336,7 +341,7 @@ async fn ask_service_once(shard: &Rc<Shard>, question: &Question) -> Result<Repl
     let Question { request, body, patience } = question;
     let outgoing = shard.by_proxy(Outgoing::to_service(request.clone(), body)?, Purpose::Keys);
     let endpoint = &outgoing.endpoint;
-    let mut opened = Opened::connect(shard, endpoint, Purpose::Keys, None, Some(patience.connect)).await?;
+    let mut opened = Opened::connect(shard, endpoint, Purpose::Keys, None, Some(*patience)).await?;
     let connection = &mut opened.connection;
     let exchange = async {
         let head = connection.exchange(&outgoing.bytes, outgoing.method).await?;

@@ -22,8 +22,8 @@ use crate::base::operation::Class;
 use crate::base::thread_clock::ThreadClock;
 use crate::gate::{Bandwidth, Cell as Counters, Gate, Ruling};
 use crate::http::connection::Connection;
-use crate::memory::lease::{Charge, Lease};
-use crate::memory::shares::SHARD_BYTES;
+use crate::memory::lease::{Lease, MemoryCharge};
+use crate::memory::plan::SHARD_BYTES;
 use crate::net::proxy::Purpose;
 use crate::net::socket::{self, Socket};
 use crate::net::tls_errors::{is_tls, wants_tls};
@@ -47,7 +47,7 @@ pub(crate) struct Shard {
     hedges: RefCell<HashMap<Endpoint, Rc<RefCell<Hedge>>>>,
     /// Bytes that have landed through this shard, of whatever transfer.
     landed_bytes: Cell<u64>,
-    _weight: Charge,
+    _weight: MemoryCharge,
 }
 
 impl Shard {
@@ -138,7 +138,7 @@ impl Shard {
             match ended.expect("we could tell ourselves") {
                 (address, Ok(socket)) => return Ok((socket, address)),
                 // Another address may do better; what certificate and settings forbid stays forbidden.
-                (_, Err(error)) if error.may_pass() => refused = Some(error),
+                (_, Err(error)) if error.is_transient() => refused = Some(error),
                 (_, Err(error)) => return Err(error.into()),
             }
             under_way -= 1;
@@ -164,7 +164,7 @@ impl Shard {
             let connected = socket::connect(&endpoint, proxy, address, local, &shared.tls, within).await;
             match &connected {
                 Ok(_) => shared.endpoints.on_connected(address, begun),
-                Err(error) if error.may_pass() => shared.endpoints.on_failed(address, begun),
+                Err(error) if error.is_transient() => shared.endpoints.on_failed(address, begun),
                 Err(_) => {}
             }
             // Whoever asked may have another by now.
@@ -264,7 +264,7 @@ impl Shard {
         }
         let mut idle = self.idle.borrow_mut();
         let kept = idle.entry(connection.endpoint.clone()).or_default();
-        if kept.len() < self.shared.shares.parallel_max as usize && !self.shared.pool.is_over() {
+        if kept.len() < self.shared.memory_plan.parallel_max as usize && !self.shared.pool.is_over() {
             kept.push(connection);
         }
     }
@@ -274,11 +274,12 @@ impl Shard {
         socket: Socket,
         endpoint: Endpoint,
         address: SocketAddr,
+        stall: Duration,
     ) -> Connection {
         let number = self.next_connection.get();
         self.next_connection.set(number + 1);
         let hedge = self.hedges.borrow_mut().entry(endpoint.clone()).or_default().clone();
-        let (stall, weight) = (self.shared.stall_timeout(), self.shared.pool.charge(socket.weight()));
+        let weight = self.shared.pool.charge(socket.weight());
         let mut connection = Connection::new(socket, endpoint, address, number, hedge, stall, weight);
         connection.patience();
         connection

@@ -10,7 +10,7 @@ use crate::api::account::{Account, Operation};
 use crate::base::clock::Clock;
 use crate::gate::{Bandwidth, Gate, Gates, origin_of};
 use crate::memory::lease::Pool;
-use crate::memory::shares::Shares;
+use crate::memory::plan::MemoryPlan;
 use crate::net::endpoint::Endpoints;
 use crate::net::interface::Binds;
 use crate::net::proxy::Routes;
@@ -26,7 +26,7 @@ pub(crate) struct Shared {
     pub(crate) tls: Tls,
     pub(crate) clock: Clock,
     pub(crate) pool: Arc<Pool>,
-    pub(crate) shares: Shares,
+    pub(crate) memory_plan: MemoryPlan,
     pub(crate) gates: Gates,
     /// `--bandwidth`, for all transfers together.
     pub(crate) bandwidth: Option<Bandwidth>,

@@ -319,9 +319,9 @@ fn check_failure(world: &World, ended: &Ended, error: &Error) -> Option<String> 
 
 /// What may pass is tried as often as the settings say.
 fn check_giving_up(scenario: &Scenario, error: &Error) -> Option<String> {
-    let may_pass = matches!(error.kind(), ErrorKind::Network | ErrorKind::Timeout | ErrorKind::Throttled);
+    let is_transient = matches!(error.kind(), ErrorKind::Network | ErrorKind::Timeout | ErrorKind::Throttled);
     let is_final = |&(_, fault): &(f64, Fault)| fault == Fault::WrongRange(Wrong::Whole);
-    if !may_pass || scenario.origin.faults.iter().any(is_final) {
+    if !is_transient || scenario.origin.faults.iter().any(is_final) {
         return None;
     }
     if is_bearable(scenario) {

@@ -26,7 +26,7 @@ use crate::client::Client;
 use crate::client::config::Config;
 use crate::disk::folder::Folder;
 use crate::memory::lease::{Lease, Pool};
-use crate::memory::shares::CONNECTION_BYTES;
+use crate::memory::plan::CONNECTION_BYTES;
 use crate::policy::lumps::RECEIVE_BYTES;
 use crate::shard::Shard;
 use crate::shard::shards::{ShardThread, serve};

@@ -29,7 +29,7 @@ pub(crate) fn check(
             .collect();
         readers.into_iter().flat_map(|reader| reader.join().expect("a reader does not panic")).collect()
     });
-    let start = journal.subject.range.start;
+    let start = journal.identity.range.start;
     let mut kept = Kept::default();
     let mut good_blocks = 0;
     for Run { range, hash } in runs.drain(..) {
@@ -60,7 +60,7 @@ fn good_runs(
 ) -> Vec<Run> {
     let (mut runs, mut buffer) = (Vec::<Run>::new(), vec![0; BLOCK_BYTES as usize]);
     for block in blocks {
-        let range = block_range(block.number, journal.subject.bytes()).expect("the journal has no others");
+        let range = block_range(block.number, journal.identity.bytes()).expect("the journal has no others");
         let bytes = &mut buffer[..(range.end - range.start) as usize];
         // What cannot be read is as good as not there.
         let is_good =
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
     use crate::base::report::Verified;
     use crate::base::version::Version;
-    use crate::disk::journal::Subject;
+    use crate::disk::journal::DownloadIdentity;
     use crate::sink::verify::Statement;
 
     const TOTAL: u64 = 20 * BLOCK_BYTES + 4321;
@@ -113,8 +113,9 @@ mod tests {
             let crc = algorithm.of(&content[range.start as usize..range.end as usize]);
             Block { number, algorithm, crc }
         });
-        let subject = Subject { location: "x".into(), version: Version::default(), range: 100..100 + TOTAL };
-        Journal { blocks: blocks.collect(), subject, whole_bytes: 0, damaged: 0 }
+        let identity =
+            DownloadIdentity { location: "x".into(), version: Version::default(), range: 100..100 + TOTAL };
+        Journal { blocks: blocks.collect(), identity, whole_bytes: 0, damaged: 0 }
     }
 
     fn file(content: &[u8]) -> File {
@@ -131,7 +132,7 @@ mod tests {
         let in_blocks = |range: &Range<u64>, start: u64| {
             (range.start - start) / BLOCK_BYTES..(range.end - start).div_ceil(BLOCK_BYTES)
         };
-        let missing = kept.missing(&journal.subject.range);
+        let missing = kept.missing(&journal.identity.range);
         let missing = missing.iter().filter(|range| !range.is_empty()).map(|range| in_blocks(range, 100));
         (kept.ranges.iter().map(|range| in_blocks(range, 0)).collect(), kept.bad_blocks, missing.collect())
     }
@@ -167,7 +168,7 @@ mod tests {
                 ledger.state(Statement::Whole(algorithm, stated));
                 let journal = journal((0..21).filter(|number| ![3, 4, 20].contains(number)));
                 let kept = check(&file(&content), &journal, &ledger, &|_| true);
-                for missing in kept.missing(&journal.subject.range).iter().rev() {
+                for missing in kept.missing(&journal.identity.range).iter().rev() {
                     let mut hash = ledger.start_part();
                     hash.update(&content[missing.start as usize - 100..missing.end as usize - 100]);
                     ledger.finish_part(missing.start, &hash);

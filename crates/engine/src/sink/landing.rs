@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::Semaphore;
-
+use crate::base::cancellation::Cancellation;
 use crate::base::error::{Error, ErrorKind};
 use crate::disk::file::FileGround;
 use crate::disk::folder::Folder;
@@ -157,8 +156,8 @@ impl Ground {
         }
     }
 
-    /// Closes `stop` when nobody wants the bytes any more, at once where that is so already.
-    pub(crate) fn stop_when_abandoned(&self, stop: &Arc<Semaphore>) {
+    /// Cancels `stop` when nobody wants the bytes any more, at once where that is so already.
+    pub(crate) fn stop_when_abandoned(&self, stop: &Arc<Cancellation>) {
         if let Ground::Stream(writer) = self {
             writer.0.stop_when_abandoned(stop);
         }

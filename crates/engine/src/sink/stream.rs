@@ -15,8 +15,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 
+use crate::base::cancellation::Cancellation;
 use crate::base::error::{Error, ErrorKind};
 use crate::memory::lease::{Holder, Lease, Pool, addressable};
 
@@ -115,7 +116,7 @@ impl Drop for StreamReader {
         state.abandoned = true;
         self.ring.room.notify_waiters();
         if let Some(stop) = self.ring.stop.get() {
-            stop.close();
+            stop.cancel();
         }
     }
 }
@@ -135,7 +136,7 @@ pub(crate) struct Ring {
     room: Notify,
     readable: Condvar,
     /// The transfer's, closed when the reader leaves: an origin that is silent would not let it notice.
-    stop: OnceLock<Arc<Semaphore>>,
+    stop: OnceLock<Arc<Cancellation>>,
 }
 
 #[derive(Default)]
@@ -203,12 +204,12 @@ impl Ring {
         }
     }
 
-    pub(crate) fn stop_when_abandoned(&self, stop: &Arc<Semaphore>) {
+    pub(crate) fn stop_when_abandoned(&self, stop: &Arc<Cancellation>) {
         let state = self.lock();
         let fresh = self.stop.set(stop.clone()).is_ok();
         assert!(fresh, "a writer lands one transfer");
         if state.abandoned {
-            stop.close();
+            stop.cancel();
         }
     }
 

@@ -10,6 +10,7 @@ use flatout_wire::head::Body;
 use crate::api::refusal::Failure;
 use crate::api::template::Asked;
 use crate::base::error::{Error, ErrorKind};
+use crate::base::hint::{setting, text};
 use crate::base::operation::Class;
 use crate::base::version::Version;
 use crate::policy::retry::Attempts;
@@ -70,9 +71,11 @@ impl Answer {
                 ErrorKind::Network,
                 format!("a range was answered with status {}", self.head.status),
             );
-            return Err(Failure::last(
-                error.with_hint("the origin does not serve ranges reliably: fetch the object whole, in one part (--part-size of its size)"),
-            ));
+            return Err(Failure::last(error.with_hint([
+                text("the origin does not serve ranges reliably: fetch the object whole, in one part ("),
+                setting("part-size"),
+                text(" of its size)"),
+            ])));
         }
         let range = self.head.content_range.as_ref().and_then(|found| found.range.clone());
         let range = range

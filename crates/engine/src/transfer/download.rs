@@ -13,10 +13,11 @@ use crate::api::pinned::Pinned;
 use crate::api::refusal::Failure;
 use crate::api::template::RequestTemplate;
 use crate::base::error::{Error, ErrorKind};
+use crate::base::hint::{Feature, Word, text};
 use crate::base::report::{PartRecord, Progress, Report, Stat};
 use crate::base::version::Version;
 use crate::disk::file::FileGround;
-use crate::disk::journal::{self, Kept, Subject};
+use crate::disk::journal::{self, DownloadIdentity, Kept};
 use crate::gate::slots::{Slot, at_once};
 use crate::memory::lease::Pool;
 use crate::policy::flight::Flights;
@@ -62,6 +63,9 @@ pub(crate) struct Download {
     pub(crate) kept_bytes: AtomicU64,
 }
 
+/// No object is as long as that.
+const UNKNOWN: u64 = u64::MAX;
+
 /// How far a download is.
 enum Phase<'a> {
     /// Its first answer has not come.
@@ -85,8 +89,8 @@ struct Settled {
     plan: Mutex<Plan>,
     /// Any number of workers may take its parts.
     is_open: AtomicBool,
-    /// Unknown until the end where the origin sends one stream and does not say how long it is.
-    total_bytes: OnceLock<u64>,
+    /// [`UNKNOWN`] until the end where the origin sends one stream and does not say how long it is.
+    total_bytes: AtomicU64,
     resumed_bytes: u64,
     /// Those that an earlier run left included.
     bytes_done: AtomicU64,
@@ -101,14 +105,14 @@ impl Settled {
             range,
             plan: Mutex::new(plan),
             is_open: AtomicBool::new(false),
-            total_bytes: total_bytes.map_or_else(OnceLock::new, OnceLock::from),
+            total_bytes: AtomicU64::new(total_bytes.unwrap_or(UNKNOWN)),
             resumed_bytes: 0,
             bytes_done: AtomicU64::new(0),
         }
     }
 
     fn is_whole(&self) -> bool {
-        self.total_bytes.get() == Some(&self.bytes_done.load(Ordering::Acquire))
+        self.total_bytes.load(Ordering::Acquire) == self.bytes_done.load(Ordering::Acquire)
     }
 
     fn plan(&self) -> MutexGuard<'_, Plan> {
@@ -201,14 +205,14 @@ impl Download {
 
     /// Of which object an earlier run left something.
     fn location_left(&self) -> Option<String> {
-        Some(self.ground.file()?.earlier()?.subject.location.clone())
+        Some(self.ground.file()?.earlier()?.identity.location.clone())
     }
 
     /// What of `range` an earlier run left in the file, if that was of the version that answers now. Reads it, which may
     /// take a while.
     pub(crate) async fn kept(self: &Arc<Download>, head: &Head, range: &Range<u64>) -> Kept {
-        let subject = self.subject(head, range);
-        let noted = self.ground.file().zip(subject).and_then(|(file, subject)| file.noted_of(&subject));
+        let identity = self.identity(head, range);
+        let noted = self.ground.file().zip(identity).and_then(|(file, identity)| file.noted_of(&identity));
         let Some(noted) = noted else { return Kept::default() };
         let (tell, told) = tokio::sync::oneshot::channel();
         let download = self.clone();
@@ -230,10 +234,10 @@ impl Download {
 
     /// What the file is to be a copy of. Without an ETag that tells versions apart, old bytes could be taken for new ones:
     /// nothing is noted then.
-    fn subject(&self, head: &Head, range: &Range<u64>) -> Option<Subject> {
+    fn identity(&self, head: &Head, range: &Range<u64>) -> Option<DownloadIdentity> {
         head.strong_etag()?;
         let version = Version::of(head, head.object_bytes());
-        Some(Subject { location: self.transfer.name.clone(), version, range: range.clone() })
+        Some(DownloadIdentity { location: self.transfer.name.clone(), version, range: range.clone() })
     }
 
     /// A part of an object has no checksum that an origin would state.
@@ -257,8 +261,8 @@ impl Download {
         let version = Version::of(head, head.object_bytes());
         self.hold_against_known(&version).map_err(|failure| failure.error)?;
         if let Some(file) = self.ground.file() {
-            let (subject, has_ranges) = (self.subject(head, &range), head.status == 206);
-            let begun = file.begin(subject.as_ref(), has_ranges, kept);
+            let (identity, has_ranges) = (self.identity(head, &range), head.status == 206);
+            let begun = file.begin(identity.as_ref(), has_ranges, kept);
             begun.map_err(|error| error.during("write", file.shown()))?;
         }
         self.ground.prepare(pool, total_bytes)?;
@@ -446,7 +450,7 @@ impl Download {
     /// The body of a single answer of unknown length has ended: what has landed is the whole.
     pub(crate) fn finish_unplanned(&self) {
         if let Some(settled) = self.settled.get() {
-            settled.total_bytes.get_or_init(|| settled.bytes_done.load(Ordering::Acquire));
+            settled.total_bytes.store(settled.bytes_done.load(Ordering::Acquire), Ordering::Release);
         }
     }
 
@@ -473,13 +477,18 @@ impl Download {
         let condition = self.known.as_ref().filter(|known| known.is_condition);
         let asked_for = condition.and_then(|known| known.version().etag);
         let Some(etag) = asked_for else { return error };
-        Error::new(ErrorKind::Changed, format!("the object's ETag is not {etag}"))
-            .with_hint("`flatout stat` tells the ETag of the version that is there now")
+        Error::new(ErrorKind::Changed, format!("the object's ETag is not {etag}")).with_hint([
+            Word::Feature(Feature::Stat),
+            text(" tells the ETag of the version that is there now"),
+        ])
     }
 
     pub(crate) fn progress(&self) -> Progress {
-        let total_bytes = self.settled.get().and_then(|settled| settled.total_bytes.get().copied());
-        self.transfer.counters.progress(total_bytes, self.transfer.gate.tally().now())
+        let total_bytes = self.settled.get().map(|settled| settled.total_bytes.load(Ordering::Relaxed));
+        let total_bytes = total_bytes.filter(|bytes| *bytes != UNKNOWN);
+        let kept_bytes = self.kept_bytes.load(Ordering::Relaxed);
+        let limited_by = self.transfer.gate.tally().now();
+        Progress { kept_bytes, ..self.transfer.counters.progress(total_bytes, limited_by) }
     }
 
     /// The last shard has let go: decides how it ended, commits the landing, tells who waits, calls who wants to be called.
@@ -492,15 +501,16 @@ impl Download {
                 self.ground.close(true);
                 0
             }
-            error => self.ground.close(error.is_some_and(Error::leaves_of_use)),
+            error => self.ground.close(error.is_some_and(Error::keeps_partial_data)),
         };
         self.kept_bytes.store(kept_bytes, Ordering::Relaxed);
         let result = result.map_err(|error| {
             let error = error.during("read", &self.transfer.name);
             match kept_bytes {
                 0 => error,
-                _ => error
-                    .with_further_hint(&format!("run it again to go on from {}", format_size(kept_bytes))),
+                _ => {
+                    error.with_further_hint(format!("run it again to go on from {}", format_size(kept_bytes)))
+                }
             }
         });
         if let Some(owner) = &self.transfer.owner {

@@ -86,7 +86,7 @@ pub(crate) async fn drive_segment(shard: Rc<Shard>, hold: Hold, _seat: Seat) {
         // What is small and awaited is one answer of the origin's, not a part: it does not wait for parts to end.
         let slots = &running.transfer.slots;
         let is_small = bytes <= SMALL_BYTES && slots.priority() == Priority::Awaited;
-        let most = shard.shared.shares.parallel_max;
+        let most = shard.shared.memory_plan.parallel_max;
         let slot = if is_small { slots.acquire_bypassing_queue(most) } else { None };
         match running.take_part_of(shard.number, bytes, slot).await? {
             Some(turn) => Part::start(running, turn).fetch(&shard, None).await.map(drop),

@@ -15,8 +15,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use tokio::sync::Semaphore;
-
+use crate::base::cancellation::Cancellation;
 use crate::base::error::Error;
 use crate::base::limited_by::{LimitedBy, Tally};
 use crate::base::report::{Counters, PartRecord};
@@ -49,8 +48,7 @@ pub(crate) struct ActiveTransfer {
     /// Where the report is to have them.
     records: Option<Mutex<Vec<PartRecord>>>,
     failure: Mutex<Option<Error>>,
-    /// Holds no permit, ever; closed when the transfer is to stop.
-    stop: Arc<Semaphore>,
+    stop: Arc<Cancellation>,
     pub(crate) holds: AtomicU32,
     pub(crate) end: End,
     /// Set where this is one of many objects.
@@ -73,7 +71,7 @@ impl ActiveTransfer {
             process: std::process::id(),
             records: None,
             failure: Mutex::default(),
-            stop: Arc::new(Semaphore::new(0)),
+            stop: Arc::new(Cancellation::new()),
             holds: AtomicU32::new(0),
             end: End::new(None),
             owner: None,
@@ -109,18 +107,17 @@ impl ActiveTransfer {
     /// Stops the transfer with an error; the first one stays.
     pub(crate) fn fail(&self, error: Error) {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-        self.stop.close();
+        self.stop.cancel();
     }
 
     /// Whether it is to stop.
     pub(crate) fn is_stopped(&self) -> bool {
-        self.stop.is_closed()
+        self.stop.is_cancelled()
     }
 
     /// Ready when the transfer is to stop.
     pub(crate) async fn stopped(&self) {
-        // The semaphore never has a permit: this waits until it is closed.
-        let _closed = self.stop.acquire().await;
+        self.stop.cancelled().await;
     }
 
     /// Whether a worker holds it.

@@ -100,8 +100,8 @@ fn transfers(client: &Client, count: usize) -> usize {
                 move || calls(client, numbers, folder)
             })
         };
-        let callers: Vec<_> = (0..CALLERS).map(call).collect();
-        callers.into_iter().map(|caller| caller.join().expect("no panic")).sum()
+        let blocking_pool: Vec<_> = (0..CALLERS).map(call).collect();
+        blocking_pool.into_iter().map(|caller| caller.join().expect("no panic")).sum()
     });
     let left = std::fs::read_dir(folder.path()).expect("the folder").flatten();
     let left: Vec<_> =

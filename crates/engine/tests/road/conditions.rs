@@ -158,7 +158,7 @@ fn an_etag_that_was_wrong_from_the_start_is_no_replacement() {
                 (ErrorKind::Changed, "the object's ETag is not \"v2\""),
                 "{url}"
             );
-            assert!(error.hint().is_some_and(|hint| hint.contains("stat")), "{url}");
+            assert!(error.hint().is_some_and(|hint| hint.to_string().contains("Stat")), "{url}");
         }
     }
 }

@@ -13,9 +13,9 @@ use super::{SIZE, config, location};
 const LONG: Duration = Duration::from_secs(20);
 
 /// An end that comes by the word of the thread that was called.
-struct Called(Receiver<String>);
+struct BlockingCall(Receiver<String>);
 
-impl Called {
+impl BlockingCall {
     /// Once, and by a shard.
     #[track_caller]
     fn check(self) {
@@ -25,12 +25,12 @@ impl Called {
     }
 }
 
-fn get(client: &Client, origin: &Origin) -> (Transfer, Called) {
+fn get(client: &Client, origin: &Origin) -> (Transfer, BlockingCall) {
     let (tell, told) = channel();
     let get = Get::new(location(origin), Landing::Nowhere).on_end(move || {
         let _ = tell.send(std::thread::current().name().unwrap_or_default().to_owned());
     });
-    (client.get(get).expect("a start"), Called(told))
+    (client.get(get).expect("a start"), BlockingCall(told))
 }
 
 fn good() -> Origin {

@@ -180,7 +180,7 @@ fn a_renewal_that_fails_is_told_with_the_refusal() {
     for _ in 0..2 {
         let refused = read(&client).expect_err("the keys are old");
         assert_eq!(refused.kind(), ErrorKind::Denied);
-        let hint = refused.hint().unwrap_or_default();
+        let hint = refused.hint().expect("a hint").to_string();
         assert_eq!(hint, "the keys could not be renewed: profile dev: STS is down");
     }
 }
@@ -190,7 +190,7 @@ fn who_has_no_keys_is_told_who_was_asked() {
     let origin = Origin::start(|_| error("403 Forbidden", "AccessDenied"));
     let nothing = scripted(|_, _| Err(failed("it has no keys", false)));
     let refused = read(&client(&origin, nothing, 1)).expect_err("a private bucket");
-    assert_eq!(refused.hint(), Some("the request was not signed: profile dev: it has no keys"));
+    assert_eq!(refused.hint(), Some(&"the request was not signed: profile dev: it has no keys".into()));
     assert_eq!(origin.asked()[0].header("authorization"), None);
 
     let broken = scripted(|_, _| Err(failed("the login is over: run `aws sso login`", true)));

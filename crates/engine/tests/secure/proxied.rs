@@ -118,7 +118,7 @@ fn check_error(config: Config, url: &'static str, kind: ErrorKind, words: &[&str
 }
 
 fn said(error: &Error) -> String {
-    format!("{error}\n{}", error.hint().unwrap_or("no hint"))
+    format!("{error}\n{}", error.hint().map_or("no hint".to_owned(), ToString::to_string))
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn refusals_name_the_proxy_and_no_password() {
             config,
             url,
             ErrorKind::Network,
-            &["cannot connect to the proxy http://127.0.0.1:1", "--no-proxy"],
+            &["cannot connect to the proxy http://127.0.0.1:1", "name the host in no-proxy"],
         );
     }
     let https = "https://origin.test/object";

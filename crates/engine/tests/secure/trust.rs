@@ -14,7 +14,7 @@ use crate::{SIZE, in_time, location, read, serve_object, settings};
 /// The error has this kind and all of the words, in the cause or the hint.
 #[track_caller]
 fn check_error(error: &Error, kind: ErrorKind, words: &[&str]) {
-    let said = format!("{error}\n{}", error.hint().unwrap_or("no hint"));
+    let said = format!("{error}\n{}", error.hint().map_or("no hint".to_owned(), ToString::to_string));
     assert_eq!(error.kind(), kind, "{said}");
     for word in words {
         assert!(said.contains(word), "{said}\nlacks {word:?}");
@@ -41,12 +41,12 @@ fn check(names: &[&str], years: (i32, i32), trusted: bool, words: &[&str]) {
 
 #[test]
 fn certificates_that_prove_nothing() {
-    check(&["127.0.0.1"], NOW, false, &["https://127.0.0.1:", "signed by nobody", "--ca-bundle"]);
+    check(&["127.0.0.1"], NOW, false, &["https://127.0.0.1:", "signed by nobody", "ca-bundle"]);
     check(
         &["a.test", "*.b.test", "10.0.0.1"],
         NOW,
         true,
-        &["is for a.test, *.b.test, 10.0.0.1, not for 127.0.0.1", "--resolve"],
+        &["is for a.test, *.b.test, 10.0.0.1, not for 127.0.0.1", "resolve"],
     );
     check(&["127.0.0.1"], PAST, true, &["expired", "days ago", "clock"]);
     check(&["127.0.0.1"], FUTURE, true, &["is valid only in", "days", "clock"]);

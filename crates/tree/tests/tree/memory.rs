@@ -223,7 +223,7 @@ fn no_such(what: &str) -> Error {
 
 impl Store for Memory {
     type Content = Reader;
-    type Account = Charge;
+    type Account = MemoryCharge;
 
     fn list(&self, under: &Location, most: Option<u32>) -> Result<Box<dyn Pages>, Error> {
         let (bucket, prefix) = under.in_bucket().unwrap();
@@ -261,8 +261,8 @@ impl Store for Memory {
         Ok(Reader { memory: self.clone(), version: Arc::new(version) })
     }
 
-    fn account(&self) -> Charge {
-        Charge(self.0.clone())
+    fn account(&self) -> MemoryCharge {
+        MemoryCharge(self.0.clone())
     }
 
     fn now_ms(&self) -> u64 {
@@ -361,9 +361,9 @@ impl Content for Reader {
     }
 }
 
-pub struct Charge(Arc<Inner>);
+pub struct MemoryCharge(Arc<Inner>);
 
-impl Account for Charge {
+impl Account for MemoryCharge {
     fn set(&mut self, bytes: u64) {
         self.0.charged.store(bytes, Ordering::Relaxed);
     }

@@ -63,7 +63,7 @@ fn the_environment_comes_first() {
          credentials URI: ALIBABA_CLOUD_CREDENTIALS_URI is not set; \
          ECS RAM role: ALIBABA_CLOUD_ECS_METADATA_DISABLED is set"
     );
-    oss(&[("no-sign-request", "true")], &own, "--no-sign-request is on");
+    oss(&[("no-sign-request", "true")], &own, "no-sign-request is on");
     // The keys of one cloud are never those of the other.
     let aws = [("AWS_ACCESS_KEY_ID", "AKIA"), ("AWS_SECRET_ACCESS_KEY", "s3cr3tkey")];
     oss(&[], &aws, "nothing ECS RAM role");

@@ -50,7 +50,7 @@ fn the_environment_comes_first() {
          instance metadata: AWS_EC2_METADATA_DISABLED is set"
     );
     assert!(refused.0.iter().all(|tried| !tried.failed));
-    aws(&[("no-sign-request", "true")], &pair, "nothing : --no-sign-request is on");
+    aws(&[("no-sign-request", "true")], &pair, "no-sign-request is on");
 }
 
 #[test]

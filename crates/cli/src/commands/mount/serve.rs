@@ -22,7 +22,7 @@ use crate::console::Console;
 use crate::events::Mounted;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::origin;
+use crate::{hint, origin};
 
 /// Lists the root, and returns the line to show about it. Nothing is mounted.
 ///
@@ -42,7 +42,7 @@ pub fn run(command: MountCommand, console: &Console, in_background: bool) -> Res
     let _armed = console.interrupt.arm();
     let endpoints = endpoints(command.metrics)?;
     let client = Arc::new(client(&command, console)?);
-    let log = Arc::new(MountLog::new(on_terminal(console.is_quiet())));
+    let log = Arc::new(MountLog::new(on_terminal(console.is_quiet()), hint::worded));
     let outage_log = log.clone();
     // Without a thread for it the log lacks outages, and nothing else.
     let _ = client.on_outages(move |news| outage_log.say(&news.to_string()));
@@ -123,7 +123,7 @@ fn client(command: &MountCommand, console: &Console) -> Result<Client, Failure> 
     let client = origin::silent_client(&command.knobs, &[command.plan.source.dialect])?;
     // Other notes about settings are among the command's.
     if let Some(note) = client.note() {
-        console.warn(note);
+        console.warn(&hint::worded(note));
     }
     Ok(client)
 }

@@ -180,7 +180,7 @@ fn a_disk_that_is_full_loses_nothing_that_the_next_run_could_go_on_from() {
     let (target, seen) = (disk.at("target/new"), disk.seen("target"));
     let mut first = disk.inside(&stuck.cp(&target));
     let child = first.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    wait_until("what comes", || noted(seen.join("new").to_str().unwrap(), 0) >= 12);
+    wait_until("what comes", || noted(seen.join("new").to_str().unwrap()) >= 12);
     // Of the program itself: nsenter becomes it.
     super::super::program::signal("INT", child.id());
     end(child).refused(130, &["run it again to go on from 12MiB"]);
@@ -213,7 +213,7 @@ fn a_journal_that_finds_no_room_stops_no_download_and_what_it_noted_stays() {
         let endpoint = origin.url();
         disk.inside(&flatout(&["cp", "s3://demo/object", &target, "--endpoint-url", &endpoint, "--json"]))
     };
-    let landed = || noted(seen.join("new").to_str().unwrap(), 0);
+    let landed = || noted(seen.join("new").to_str().unwrap());
     kill(begin(&mut copy(), || landed() >= 120));
     let noted = landed();
     let object = object_of(&run(&mut copy()).clean());

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::block_range;
 use super::blocks::{Blocks, Piece};
-use super::record::{self, Block, Journal, RECORD_BYTES, Subject};
+use super::record::{self, Block, DownloadIdentity, Journal, RECORD_BYTES};
 
 /// Blocks are written when so many wait: at 10 GB/s that is 150 writes of 1.5 KiB a second.
 const BATCH_BLOCKS: usize = 64;
@@ -38,21 +38,21 @@ struct State {
 }
 
 impl Log {
-    /// A new journal in `file`, whatever that held; `None` for a subject that has none.
+    /// A new journal in `file`, whatever that held; `None` for an identity that has none.
     ///
     /// # Errors
     /// Where it cannot be written: the disk is full, for one.
-    pub(crate) fn begin(file: File, subject: &Subject) -> io::Result<Option<Log>> {
+    pub(crate) fn begin(file: File, identity: &DownloadIdentity) -> io::Result<Option<Log>> {
         file.set_len(0)?;
-        let Some(head) = record::head(subject) else { return Ok(None) };
+        let Some(head) = record::head(identity) else { return Ok(None) };
         file.write_all_at(&head, 0)?;
-        Ok(Some(Log::new(file, subject.bytes(), head.len() as u64)))
+        Ok(Some(Log::new(file, identity.bytes(), head.len() as u64)))
     }
 
     /// Goes on with the journal of an earlier run, of whose blocks `kept` were found good. A torn end is shorter than the
     /// record that is written over it.
     pub(crate) fn go_on(file: File, journal: &Journal, kept: &[std::ops::Range<u64>]) -> Log {
-        let log = Log::new(file, journal.subject.bytes(), journal.whole_bytes);
+        let log = Log::new(file, journal.identity.bytes(), journal.whole_bytes);
         let mut state = log.lock();
         state.noted_bytes = kept.iter().map(|range| range.end - range.start).sum();
         state.noted_end = kept.last().map_or(0, |range| range.end);
@@ -136,8 +136,12 @@ mod tests {
     use crate::base::version::Version;
     use crate::disk::journal::BLOCK_BYTES;
 
-    fn subject(blocks: u64) -> Subject {
-        Subject { location: "x".into(), version: Version::default(), range: 7..7 + blocks * BLOCK_BYTES }
+    fn identity(blocks: u64) -> DownloadIdentity {
+        DownloadIdentity {
+            location: "x".into(),
+            version: Version::default(),
+            range: 7..7 + blocks * BLOCK_BYTES,
+        }
     }
 
     fn piece(number: u64) -> Piece {
@@ -158,7 +162,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("journal");
         std::fs::write(&path, [7; 100_000]).expect("what somebody left");
-        let log = Log::begin(open(&path), &subject(100)).expect("a write").expect("a short name");
+        let log = Log::begin(open(&path), &identity(100)).expect("a write").expect("a short name");
         assert_eq!((read(&path).blocks.len(), read(&path).damaged), (0, 0), "made anew");
         (0..BATCH_BLOCKS as u64).for_each(|number| log.on_pieces([piece(number)]));
         assert_eq!(read(&path).blocks.len(), BATCH_BLOCKS);
@@ -172,7 +176,7 @@ mod tests {
     fn the_next_run_appends_behind_the_last_whole_record() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("journal");
-        let log = Log::begin(open(&path), &subject(100)).expect("a write").expect("a short name");
+        let log = Log::begin(open(&path), &identity(100)).expect("a write").expect("a short name");
         log.on_pieces([piece(3), piece(4)]);
         log.flush();
         let torn = std::fs::metadata(&path).expect("the file").len() - 5;
@@ -194,7 +198,7 @@ mod tests {
         // Writes to it are refused: it was opened for reading.
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("journal");
-        drop(Log::begin(open(&path), &subject(9)).expect("a write"));
+        drop(Log::begin(open(&path), &identity(9)).expect("a write"));
         // The last block is a short one.
         let log = Log::new(File::open(&path).expect("the file"), 2 * BLOCK_BYTES + 5, 100);
         log.on_pieces([piece(1), Piece { bytes: 5, ..piece(2) }]);

@@ -2,8 +2,8 @@
 //! (docs/decisions/journal.md).
 //!
 //! ```text
-//!   .NAME.flatout-HASH-SLOT           the file so far, with holes
-//!   .NAME.flatout-HASH-SLOT.journal   of which object and version, and block after block what has landed
+//!   .NAME.flatout-HASH-0           the file so far, with holes
+//!   .NAME.flatout-HASH-0.journal   of which object and version, and block after block what has landed
 //! ```
 //! Nothing is believed because it is written there: a block counts when what is on disk has its CRC.
 
@@ -15,7 +15,7 @@ mod record;
 pub(crate) use blocks::Piece;
 pub(crate) use kept::Kept;
 pub(crate) use log::{BATCH_AGE, Log};
-pub(crate) use record::{Block, Journal, Subject, Unreadable, read};
+pub(crate) use record::{Block, DownloadIdentity, Journal, Unreadable, read};
 
 /// What is fetched again when any of it is missing or wrong.
 pub(crate) const BLOCK_BYTES: u64 = 1 << 20;

@@ -27,7 +27,7 @@ const NONE: u32 = u32::MAX;
 
 /// What a file is a copy of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Subject {
+pub(crate) struct DownloadIdentity {
     /// As it is shown, without secrets.
     pub(crate) location: String,
     pub(crate) version: Version,
@@ -35,14 +35,14 @@ pub(crate) struct Subject {
     pub(crate) range: Range<u64>,
 }
 
-impl Subject {
+impl DownloadIdentity {
     /// Bytes of the whole file.
     pub(crate) fn bytes(&self) -> u64 {
         self.range.end - self.range.start
     }
 
     /// In words, why what landed of this is of no use for `wanted`, of which ranges can be had or not.
-    pub(crate) fn difference(&self, wanted: &Subject, has_ranges: bool) -> String {
+    pub(crate) fn difference(&self, wanted: &DownloadIdentity, has_ranges: bool) -> String {
         let Version { etag, size, .. } = &self.version;
         if self.location != wanted.location {
             return format!("it was {}", self.location);
@@ -74,7 +74,7 @@ pub(crate) struct Block {
 /// A journal as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Journal {
-    pub(crate) subject: Subject,
+    pub(crate) identity: DownloadIdentity,
     /// In order, each once.
     pub(crate) blocks: Vec<Block>,
     /// Up to the end of the last whole record: what comes is appended there.
@@ -86,7 +86,7 @@ pub(crate) struct Journal {
 impl Journal {
     /// Bytes in its blocks.
     pub(crate) fn bytes(&self) -> u64 {
-        let total_bytes = self.subject.bytes();
+        let total_bytes = self.identity.bytes();
         let ranges = self.blocks.iter().filter_map(|block| block_range(block.number, total_bytes));
         ranges.map(|range| range.end - range.start).sum()
     }
@@ -110,12 +110,12 @@ impl fmt::Display for Unreadable {
     }
 }
 
-/// The beginning of a journal; `None` for a subject that none is kept of, its names being too long.
-pub(crate) fn head(subject: &Subject) -> Option<Vec<u8>> {
+/// The beginning of a journal; `None` for an identity that none is kept of, its names being too long.
+pub(crate) fn head(identity: &DownloadIdentity) -> Option<Vec<u8>> {
     let mut bytes = Vec::from(MAGIC);
     bytes.extend(FORMAT.to_le_bytes());
     bytes.extend([0; 4]);
-    let Subject { location, version, range } = subject;
+    let DownloadIdentity { location, version, range } = identity;
     for number in [version.size.unwrap_or(u64::MAX), range.start, range.end] {
         bytes.extend(number.to_le_bytes());
     }
@@ -150,10 +150,10 @@ pub(crate) fn record(block: &Block) -> [u8; RECORD_BYTES] {
 /// # Errors
 /// Where its head is not what one of ours begins with.
 pub(crate) fn read(bytes: &[u8]) -> Result<Journal, Unreadable> {
-    let (subject, head_bytes) = read_head(bytes)?;
+    let (identity, head_bytes) = read_head(bytes)?;
     let records = &bytes[head_bytes..];
     let (mut blocks, mut damaged) = (Vec::with_capacity(records.len() / RECORD_BYTES), 0);
-    let total_bytes = subject.bytes();
+    let total_bytes = identity.bytes();
     for record in records.chunks_exact(RECORD_BYTES) {
         match read_record(record).filter(|block| block_range(block.number, total_bytes).is_some()) {
             Some(block) => blocks.push(block),
@@ -165,11 +165,11 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Journal, Unreadable> {
     blocks.sort_by_key(|block| block.number);
     blocks.dedup_by_key(|block| block.number);
     let whole_bytes = (head_bytes + records.len() / RECORD_BYTES * RECORD_BYTES) as u64;
-    Ok(Journal { subject, blocks, whole_bytes, damaged })
+    Ok(Journal { identity, blocks, whole_bytes, damaged })
 }
 
-/// The subject, and how long the head is.
-fn read_head(bytes: &[u8]) -> Result<(Subject, usize), Unreadable> {
+/// The identity, and how long the head is.
+fn read_head(bytes: &[u8]) -> Result<(DownloadIdentity, usize), Unreadable> {
     let front = bytes.get(..FRONT_BYTES).filter(|front| front.starts_with(&MAGIC));
     let mut front = Reader(front.ok_or(Unreadable::NoJournal)?);
     front.0 = &front.0[MAGIC.len()..];
@@ -181,8 +181,8 @@ fn read_head(bytes: &[u8]) -> Result<(Subject, usize), Unreadable> {
     let (framed, check) = (bytes.get(..end), bytes.get(end..end + 4));
     let framed = framed.filter(|framed| check == Some(&check_of(framed)[..])).ok_or(Unreadable::Damaged)?;
     let mut body = Reader(&framed[FRONT_BYTES..]);
-    let subject = body.subject().filter(|_| body.0.is_empty()).ok_or(Unreadable::Damaged)?;
-    Ok((subject, end + 4))
+    let identity = body.identity().filter(|_| body.0.is_empty()).ok_or(Unreadable::Damaged)?;
+    Ok((identity, end + 4))
 }
 
 fn read_record(bytes: &[u8]) -> Option<Block> {
@@ -238,11 +238,11 @@ impl Reader<'_> {
         String::from_utf8(text.to_vec()).ok().map(Some)
     }
 
-    fn subject(&mut self) -> Option<Subject> {
+    fn identity(&mut self) -> Option<DownloadIdentity> {
         let (size, start, end) = (self.number64()?, self.number64()?, self.number64()?);
         let (location, etag, last_modified) = (self.text()??, self.text()?, self.text()?);
         let version = Version { etag, last_modified, size: Some(size).filter(|size| *size != u64::MAX) };
-        (start <= end).then_some(Subject { location, version, range: start..end })
+        (start <= end).then_some(DownloadIdentity { location, version, range: start..end })
     }
 }
 

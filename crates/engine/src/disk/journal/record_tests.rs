@@ -5,13 +5,13 @@ use proptest::prelude::*;
 use super::*;
 use crate::disk::journal::BLOCK_BYTES;
 
-fn subject() -> Subject {
+fn identity() -> DownloadIdentity {
     let version = Version {
         etag: Some("\"9b2cf5\"".into()),
         last_modified: Some("Sat, 21 Nov 2026 10:00:00 GMT".into()),
         size: Some(10 * BLOCK_BYTES + 5),
     };
-    Subject { location: "s3://models/llama".into(), version, range: 0..10 * BLOCK_BYTES + 5 }
+    DownloadIdentity { location: "s3://models/llama".into(), version, range: 0..10 * BLOCK_BYTES + 5 }
 }
 
 fn block(number: u64, crc: u64) -> Block {
@@ -19,14 +19,14 @@ fn block(number: u64, crc: u64) -> Block {
 }
 
 fn journal(blocks: &[Block]) -> Vec<u8> {
-    let mut bytes = head(&subject()).expect("short names");
+    let mut bytes = head(&identity()).expect("short names");
     blocks.iter().for_each(|block| bytes.extend(record(block)));
     bytes
 }
 
 fn check(bytes: &[u8], expected: &[Block], damaged: usize) {
     let read = read(bytes).expect("a journal");
-    assert_eq!(read.subject, subject());
+    assert_eq!(read.identity, identity());
     assert_eq!((&read.blocks[..], read.damaged), (expected, damaged));
 }
 
@@ -35,8 +35,8 @@ fn what_was_written_is_read() {
     let blocks = [block(0, 7), block(1, 8), block(2, 9), block(3, u64::MAX), block(10, 1)];
     check(&journal(&[]), &[], 0);
     check(&journal(&blocks), &blocks, 0);
-    let bare = Subject { version: Version::default(), range: 3..3, location: String::new() };
-    assert_eq!(read(&head(&bare).expect("short names")).expect("a journal").subject, bare);
+    let bare = DownloadIdentity { version: Version::default(), range: 3..3, location: String::new() };
+    assert_eq!(read(&head(&bare).expect("short names")).expect("a journal").identity, bare);
 }
 
 #[test]
@@ -88,14 +88,14 @@ fn what_is_no_journal_is_none() {
     ] {
         assert_eq!(read(bytes), Err(why));
     }
-    let long = Subject { location: "x".repeat(BODY_BYTES_MAX), ..subject() };
+    let long = DownloadIdentity { location: "x".repeat(BODY_BYTES_MAX), ..identity() };
     assert_eq!(head(&long), None);
 }
 
 #[test]
 fn another_object_version_or_range_is_of_no_use() {
-    let ours = subject();
-    let check = |change: fn(&mut Subject), has_ranges: bool, why: &str| {
+    let ours = identity();
+    let check = |change: fn(&mut DownloadIdentity), has_ranges: bool, why: &str| {
         let mut wanted = ours.clone();
         change(&mut wanted);
         let found = ours.difference(&wanted, has_ranges);
@@ -128,7 +128,7 @@ proptest! {
             bytes.truncate(cut.index(bytes.len() + 1));
         }
         if let Ok(read) = read(&bytes) {
-            prop_assert_eq!(read.subject, subject());
+            prop_assert_eq!(read.identity, identity());
             prop_assert!(read.blocks.iter().all(|block| written.contains(block)), "{:?}", read.blocks);
             prop_assert!(read.damaged <= 1);
         }

@@ -1,4 +1,7 @@
 //! Threads for calls that block: started when they are needed, gone when they have been idle.
+//!
+//! tokio's blocking pool would do with less code, but panics where the system has no thread to give, does not
+//! replace a thread that is stuck in an abandoned call, and does not say whether all threads have ended.
 
 use std::collections::VecDeque;
 use std::io;
@@ -7,38 +10,38 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// At most so many wait at a time; what comes beyond that waits for one of them.
+/// The most threads; a further call waits for one of them.
 const MOST_THREADS: usize = 128;
-/// A thread that had nothing to do for so long leaves.
+/// An idle thread ends after this time.
 const IDLE: Duration = Duration::from_secs(5);
-/// They hold the client's blocking calls, and little of who makes them.
+/// Enough for a blocking call of the client.
 const STACK_BYTES: usize = 512 << 10;
 
-/// Threads that call what blocks, such as [`crate::Client::stat`], for those who do not want to. A clone has the same ones.
+/// Threads for calls that block, such as [`crate::Client::stat`]. A clone shares them.
 #[derive(Clone)]
-pub struct Callers(Arc<Shared>);
+pub struct BlockingPool(Arc<Shared>);
 
-/// Somebody waits for a call as long as this lives. Of one that goes before its call begins the call is dropped; a thread
-/// that is in the call then is lost until that ends, and another may take its place.
+/// A call that is waited for while this lives. Dropping it before the call begins drops the call. Dropping it
+/// later abandons the call: its thread no longer counts until the call ends, and another may take its place.
 #[must_use]
-pub struct Called {
+pub struct BlockingCall {
     shared: Arc<Shared>,
     life: Arc<Mutex<Life>>,
 }
 
-/// Of a call that somebody waits for. Changed with the threads' state locked.
+/// The state of such a call. Changed with the threads' state locked.
 #[derive(Clone, Copy, PartialEq)]
 enum Life {
     Waits,
     Runs,
     Ended,
-    /// Nobody waits for it any more.
+    /// It was abandoned.
     Left,
 }
 
 struct Job {
     work: Box<dyn FnOnce() + Send>,
-    /// None of one that is called in any case.
+    /// `None` where the call cannot be abandoned.
     life: Option<Arc<Mutex<Life>>>,
 }
 
@@ -58,27 +61,27 @@ struct Shared {
 struct State {
     queue: VecDeque<Job>,
     threads: usize,
-    /// Of those, and of some that have left: who has left may not be gone yet.
+    /// Of those, and of some that have left the pool and may not have ended yet.
     handles: Vec<JoinHandle<()>>,
     idle: usize,
-    /// Of the threads, those in calls that nobody waits for any more.
+    /// Of the threads, those in abandoned calls.
     lost: usize,
     closed: bool,
 }
 
-impl Callers {
+impl BlockingPool {
     /// Threads of that name, as the system shows it.
-    pub fn new(name: &'static str) -> Callers {
-        Callers::of(name, MOST_THREADS, IDLE)
+    pub fn new(name: &'static str) -> BlockingPool {
+        BlockingPool::of(name, MOST_THREADS, IDLE)
     }
 
     /// At most `most` threads of that name.
-    pub fn at_most(most: usize, name: &'static str) -> Callers {
-        Callers::of(name, most, IDLE)
+    pub fn at_most(most: usize, name: &'static str) -> BlockingPool {
+        BlockingPool::of(name, most, IDLE)
     }
 
-    fn of(name: &'static str, most: usize, idle: Duration) -> Callers {
-        Callers(Arc::new(Shared {
+    fn of(name: &'static str, most: usize, idle: Duration) -> BlockingPool {
+        BlockingPool(Arc::new(Shared {
             name,
             state: Mutex::default(),
             job: Condvar::new(),
@@ -88,27 +91,27 @@ impl Callers {
         }))
     }
 
-    /// Calls it on a thread of its own, or later. It is dropped after [`Callers::close`], and where there is no thread and none
-    /// can be had.
+    /// Calls it on a thread of its own, or later. It is dropped after [`BlockingPool::close`], and where
+    /// there is no thread and none can be had.
     pub fn run(&self, work: impl FnOnce() + Send + 'static) {
-        // Who is dropped says so to whoever waits.
+        // A job that is dropped tells its waiter.
         let _ = self.add(Job { work: Box::new(work), life: None }, VecDeque::push_back);
     }
 
-    /// As [`Callers::run`], before all work that has not begun.
+    /// As [`BlockingPool::run`], before all work that has not begun.
     pub fn run_first(&self, work: impl FnOnce() + Send + 'static) {
         // Work that is dropped says so to its caller.
         let _ = self.add(Job { work: Box::new(work), life: None }, VecDeque::push_front);
     }
 
-    /// The same, as long as somebody waits for it.
+    /// Calls it on a thread of its own, or later, unless the returned handle is dropped before.
     ///
     /// # Errors
     /// There is no thread, and none can be had.
-    pub fn call(&self, work: impl FnOnce() + Send + 'static) -> io::Result<Called> {
+    pub fn call(&self, work: impl FnOnce() + Send + 'static) -> io::Result<BlockingCall> {
         let life = Arc::new(Mutex::new(Life::Waits));
         self.add(Job { work: Box::new(work), life: Some(life.clone()) }, VecDeque::push_back)?;
-        Ok(Called { shared: self.0.clone(), life })
+        Ok(BlockingCall { shared: self.0.clone(), life })
     }
 
     fn add(&self, job: Job, put: fn(&mut VecDeque<Job>, Job)) -> io::Result<()> {
@@ -125,7 +128,8 @@ impl Callers {
         self.0.state().threads
     }
 
-    /// Nothing is begun any more; what waited is dropped. True when every thread has gone before so long.
+    /// Begins no further call, drops those that wait, and waits for the threads. True when all have ended in
+    /// time.
     pub fn close(&self, wait: Duration) -> bool {
         let mut state = self.0.state();
         state.closed = true;
@@ -156,12 +160,12 @@ fn join(threads: Vec<JoinHandle<()>>) {
     threads.into_iter().for_each(|thread| drop(thread.join()));
 }
 
-impl Drop for Called {
+impl Drop for BlockingCall {
     fn drop(&mut self) {
         let mut state = self.shared.state();
         if change(&state, &self.life, Life::Left) == Life::Runs {
             state.lost += 1;
-            // Where there is no thread to be had, who calls next tries again.
+            // Where the system has no thread to give, the next call tries again.
             let _ = self.shared.man(state);
         }
     }
@@ -173,7 +177,7 @@ fn change(_state: &MutexGuard<'_, State>, life: &Mutex<Life>, to: Life) -> Life 
 }
 
 impl Shared {
-    /// Has a thread come for what waits.
+    /// Starts a thread for what waits, where one is needed and allowed.
     fn man(self: &Arc<Self>, mut state: MutexGuard<'_, State>) -> io::Result<()> {
         if state.queue.len() <= state.idle || state.threads >= self.most + state.lost {
             drop(state);
@@ -247,12 +251,12 @@ impl Shared {
     }
 }
 
-impl std::fmt::Debug for Callers {
+impl std::fmt::Debug for BlockingPool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Callers").field("threads", &self.threads()).finish()
+        f.debug_struct("BlockingPool").field("threads", &self.threads()).finish()
     }
 }
 
 #[cfg(test)]
-#[path = "callers_tests.rs"]
+#[path = "blocking_pool_tests.rs"]
 mod tests;

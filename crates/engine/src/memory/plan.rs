@@ -6,6 +6,7 @@ use flatout_settings::{Settings, format_size};
 
 use crate::base::error::{Error, ErrorKind, SETTINGS};
 use crate::base::files::OpenFiles;
+use crate::base::hint::{setting_to, text};
 use crate::policy::budget::LAST;
 use crate::policy::lumps::RECEIVE_BYTES;
 use crate::policy::pace::LEVEL_MOST;
@@ -41,7 +42,7 @@ const WINDOW_BYTES_MAX: u64 = 1 << 30;
 
 /// How a client's memory is divided, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shares {
+pub(crate) struct MemoryPlan {
     pub(crate) limit: u64,
     /// Kept for what is charged.
     pub(crate) set_aside: u64,
@@ -70,10 +71,10 @@ pub(crate) enum ParallelBy {
     Level,
 }
 
-impl Shares {
+impl MemoryPlan {
     /// # Errors
     /// [`ErrorKind::Usage`] where that is too little for what is to be in flight, with the least that is enough.
-    pub(crate) fn of(settings: &Settings, files: &OpenFiles) -> Result<Shares, Error> {
+    pub(crate) fn of(settings: &Settings, files: &OpenFiles) -> Result<MemoryPlan, Error> {
         let limit = settings.memory_bytes;
         let shards = u64::from(settings.shards) * (RECEIVE_BYTES as u64 + SHARD_BYTES);
         let each = TLS_CONNECTION_BYTES + OPEN_BYTES;
@@ -88,19 +89,22 @@ impl Shares {
             // Of 64 parts of the whole two are for control, and 16 for what waits to be read.
             let least = fixed * 64 / 46;
             let cause = format!(
-                "{} is too little for {}--shards {}",
+                "{} is too little for {}{} shards",
                 format_size(limit),
-                settings.parallel.map_or(String::new(), |parallel| format!("--parallel {parallel} and ")),
+                settings
+                    .parallel
+                    .map_or(String::new(), |parallel| format!("{parallel} parts at a time and ")),
                 settings.shards
             );
             // Rounded up, since that is what will be typed.
-            let hint = format!("write --memory {}MiB or more, or fewer of them", least.div_ceil(1 << 20));
+            let least = format!("{}MiB", least.div_ceil(1 << 20));
+            let hint = [text("write "), setting_to("memory", least), text(" or more, or fewer of them")];
             return Err(Error::new(ErrorKind::Usage, cause).during(SETTINGS, "memory").with_hint(hint));
         }
         let names = (limit / SHARE_OF_NAMES).min(NAMES_BYTES_MAX);
         let answer = (limit / SHARE_OF_AN_ANSWER).min(ANSWER_BYTES_MAX);
         let landing_files = files.landings;
-        Ok(Shares { limit, set_aside, names, answer, parallel_max, parallel_by, landing_files })
+        Ok(MemoryPlan { limit, set_aside, names, answer, parallel_max, parallel_by, landing_files })
     }
 
     /// What parts that wait to be read may hold, of all streams together.
@@ -113,7 +117,7 @@ impl Shares {
         self.parts() - self.limit / LAST
     }
 
-    /// The same where nobody has said how far.
+    /// The limit of a window that no setting gives.
     pub(crate) fn window_unset_max(&self) -> u64 {
         self.window_max().min(WINDOW_BYTES_MAX)
     }
@@ -143,18 +147,18 @@ mod tests {
         Settings { memory_bytes, parallel: parallel.into(), shards, ..Settings::default() }
     }
 
-    fn of(settings: &Settings) -> Result<Shares, Error> {
-        Shares::of(settings, &OpenFiles::of(1 << 20, 3, settings.shards))
+    fn of(settings: &Settings) -> Result<MemoryPlan, Error> {
+        MemoryPlan::of(settings, &OpenFiles::of(1 << 20, 3, settings.shards))
     }
 
     #[test]
     fn shares_add_up() {
         for (memory_mib, parallel, shards) in [(16, 8, 2), (256, 512, 16), (512, 8, 2), (8 << 10, 512, 64)] {
             let settings = settings(memory_mib << 20, parallel, shards);
-            let shares = of(&settings).expect("enough");
-            assert_eq!(shares.set_aside + shares.parts(), shares.limit, "{shares:?}");
-            assert!(shares.parts() >= shares.limit / 4, "{shares:?}");
-            assert!(shares.names <= NAMES_BYTES_MAX && shares.answer <= ANSWER_BYTES_MAX, "{shares:?}");
+            let plan = of(&settings).expect("enough");
+            assert_eq!(plan.set_aside + plan.parts(), plan.limit, "{plan:?}");
+            assert!(plan.parts() >= plan.limit / 4, "{plan:?}");
+            assert!(plan.names <= NAMES_BYTES_MAX && plan.answer <= ANSWER_BYTES_MAX, "{plan:?}");
         }
     }
 
@@ -162,8 +166,8 @@ mod tests {
     fn too_little_says_how_much_is_enough() {
         for (parallel, shards) in [(4096, 2), (8, 256), (4096, 256), (400, 2)] {
             let error = of(&settings(16 << 20, parallel, shards)).expect_err("too little");
-            let hint = error.hint().expect("a hint").to_owned();
-            let least: u64 = hint["write --memory ".len()..].split("MiB").next().unwrap().parse().unwrap();
+            let hint = error.hint().expect("a hint").to_string();
+            let least: u64 = hint["write memory = ".len()..].split("MiB").next().unwrap().parse().unwrap();
             of(&settings(least << 20, parallel, shards)).expect("what was said is enough");
             of(&settings((least - 2) << 20, parallel, shards)).expect_err("and not much too much");
         }
@@ -177,23 +181,23 @@ mod tests {
         check(100, 200, (100, ParallelBy::Memory));
         check(200, 100, (100, ParallelBy::Files));
         check(0, 100, (1, ParallelBy::Memory));
-        let shares = |parallel| of(&settings(16 << 20, parallel, 1)).expect("enough");
-        assert_eq!((shares(Some(9)).parallel_max, shares(Some(9)).parallel_by), (9, ParallelBy::Setting));
-        assert_eq!((shares(None).parallel_max, shares(None).parallel_by), (28, ParallelBy::Memory));
+        let plan = |parallel| of(&settings(16 << 20, parallel, 1)).expect("enough");
+        assert_eq!((plan(Some(9)).parallel_max, plan(Some(9)).parallel_by), (9, ParallelBy::Setting));
+        assert_eq!((plan(None).parallel_max, plan(None).parallel_by), (28, ParallelBy::Memory));
         let few = OpenFiles::of(64, 5, 1);
-        let shares = |parallel| Shares::of(&settings(16 << 20, parallel, 1), &few).expect("enough");
+        let plan = |parallel| MemoryPlan::of(&settings(16 << 20, parallel, 1), &few).expect("enough");
         let by_files = (few.connections, ParallelBy::Files);
-        assert_eq!((shares(Some(200)).parallel_max, shares(Some(200)).parallel_by), by_files);
-        assert_eq!((shares(None).parallel_max, shares(None).parallel_by), by_files);
+        assert_eq!((plan(Some(200)).parallel_max, plan(Some(200)).parallel_by), by_files);
+        assert_eq!((plan(None).parallel_max, plan(None).parallel_by), by_files);
     }
 
     #[test]
     fn a_window_is_twice_what_is_in_flight_as_far_as_memory_goes() {
-        let shares = of(&settings(512 << 20, 8, 2)).expect("enough");
-        let window_mib = |parallel, part_mib: u64| shares.window(parallel, part_mib << 20) >> 20;
+        let plan = of(&settings(512 << 20, 8, 2)).expect("enough");
+        let window_mib = |parallel, part_mib: u64| plan.window(parallel, part_mib << 20) >> 20;
         assert_eq!([window_mib(8, 8), window_mib(8, 1), window_mib(1, 8)], [128, 64, 64]);
-        assert_eq!(shares.window(512, 8 << 20), shares.window_max());
-        let shares = of(&settings(8 << 30, 512, 2)).expect("enough");
-        assert_eq!(shares.window(512, 8 << 20), WINDOW_BYTES_MAX);
+        assert_eq!(plan.window(512, 8 << 20), plan.window_max());
+        let plan = of(&settings(8 << 30, 512, 2)).expect("enough");
+        assert_eq!(plan.window(512, 8 << 20), WINDOW_BYTES_MAX);
     }
 }
