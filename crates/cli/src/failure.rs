@@ -52,7 +52,7 @@ impl Failure {
         Failure { exit: Exit::Interrupted, kind: "cancelled".into(), message: message.into(), hint: None }
     }
 
-    /// Whoever read our output has enough (`flatout cat … | head`): a clean end without a word.
+    /// The reader of our output has enough (`flatout cat … | head`): a clean end without a word.
     pub fn reader_gone() -> Failure {
         Failure { exit: Exit::Clean, kind: "broken_pipe".into(), message: String::new(), hint: None }
     }
@@ -83,7 +83,7 @@ impl Failure {
         Failure { exit: Exit::Failed, kind: "not_found".into(), message, hint: None }
     }
 
-    /// The same with what to do about it.
+    /// Adds what to do about it.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Failure {
         self.hint = Some(hint.into());
@@ -140,8 +140,8 @@ fn remedy_of_stdout(cause: &io::Error) -> Option<&'static str> {
     }
 }
 
-/// Characters that an origin or a key brings along neither break the line, nor reach the terminal as commands, nor make a name
-/// look like another.
+/// Characters that an origin or a key brings along neither break the line, nor reach the terminal as
+/// commands, nor make a name look like another.
 pub fn one_line(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
@@ -153,8 +153,9 @@ pub fn one_line(text: &str) -> String {
     shown
 }
 
-/// Controls, those of C1 too; ends of lines and paragraphs; what has no width, or turns the writing round: of Unicode's category
-/// Cf all but the signs that are seen (as U+0600), and the letters and marks that are blank.
+/// Controls, those of C1 too; ends of lines and paragraphs; what has no width, or turns the writing round: of
+/// Unicode's category Cf all but the signs that are seen (as U+0600), and the letters and marks that are
+/// blank.
 fn deceives(character: char) -> bool {
     character.is_control()
         || matches!(character,

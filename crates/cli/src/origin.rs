@@ -8,8 +8,8 @@ use crate::console::Console;
 use crate::failure::Failure;
 use crate::knobs::Knobs;
 
-/// An engine with the settings and keys of flags and environment, for locations of these dialects; what the user should know of
-/// them is said. It starts nothing before its first use.
+/// An engine with the settings and keys of flags and environment, for locations of these dialects; what the
+/// user should know of them is said. It starts nothing before its first use.
 pub fn client(console: &Console, knobs: &Knobs, dialects: &[Dialect]) -> Result<Client, Failure> {
     let found = flatout_ambient::gather(knobs.given())?;
     for (_, warning) in found.warnings.iter().filter(|(dialect, _)| dialects.contains(dialect)) {
@@ -22,7 +22,7 @@ pub fn client(console: &Console, knobs: &Knobs, dialects: &[Dialect]) -> Result<
     Ok(client)
 }
 
-/// The same without a word, for a measurement that makes many of them.
+/// As [`client`], but without warnings: for measurements, which make many clients.
 pub fn silent_client(knobs: &Knobs, dialects: &[Dialect]) -> Result<Client, Failure> {
     made(flatout_ambient::gather(knobs.given())?, dialects)
 }
@@ -32,8 +32,8 @@ fn made(found: Ambient, dialects: &[Dialect]) -> Result<Client, Failure> {
     client_of(found.into(), &rows, dialects)
 }
 
-/// An engine with these settings and keys; `rows` say where the settings came from. Those of OSS that are wrong are wrong
-/// only for whoever wants `dialects` with it: they may be another program's.
+/// An engine with these settings and keys; `rows` say where the settings came from. Those of OSS that are
+/// wrong are wrong only where `dialects` has OSS: they may be another program's.
 pub fn client_of(config: Config, rows: &[SettingRow], dialects: &[Dialect]) -> Result<Client, Failure> {
     let client = Client::new(config).map_err(|error| wrong_setting(&error, rows))?;
     if dialects.contains(&Dialect::Oss)
@@ -106,8 +106,8 @@ pub fn object(doing: &str, typed: &str) -> Result<Location, Failure> {
     )))
 }
 
-/// Text that could not be parsed may still hold a password or a signature: both places are left out. A key of a bucket may
-/// hold a `?`, and so may a pattern.
+/// Text that could not be parsed may still hold a password or a signature: both places are left out. A key of
+/// a bucket may hold a `?`, and so may a pattern.
 pub fn masked(typed: &str) -> String {
     let has_query = !["s3://", "oss://"].iter().any(|scheme| typed.starts_with(scheme));
     let (text, query) = match typed.split_once('?').filter(|_| has_query) {

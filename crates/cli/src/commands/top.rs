@@ -81,7 +81,8 @@ fn chosen(args: &Top, silent: &mut Vec<Standing>) -> Result<(Vec<Running>, Vec<D
     }
 }
 
-/// Mounts whose process has gone. Those that do not answer are `silent`, and are not asked again: each look keeps a thread.
+/// Mounts whose process has gone. Those that do not answer are `silent`, and are not asked again: each look
+/// keeps a thread.
 fn dead(running: &[Running], silent: &mut Vec<Standing>) -> Vec<DeadMount> {
     let is_served = |one: &Standing| running.iter().any(|running| running.serves(one));
     let mut dead = Vec::new();
@@ -102,7 +103,8 @@ fn dead(running: &[Running], silent: &mut Vec<Standing>) -> Vec<DeadMount> {
     dead
 }
 
-/// Mounts that are not mounted here any more, and whom they are served for: as found `LOOK_FOR_HOLDERS` ago at most.
+/// Mounts that are not mounted here any more, and whom they are served for: as found `LOOK_FOR_HOLDERS` ago
+/// at most.
 fn held(running: &[Running], known: &mut HashMap<u32, (Instant, Vec<Holder>)>) -> Vec<HeldMount> {
     known.retain(|_, (at, _)| at.elapsed() < LOOK_FOR_HOLDERS);
     let mut held = Vec::new();

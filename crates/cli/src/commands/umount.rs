@@ -1,4 +1,5 @@
-//! `flatout umount`: ends a mount and waits until its process has gone, or says who keeps it; clears what one that died has left.
+//! `flatout umount`: ends a mount and waits until its process has gone, or says who keeps it; clears what one
+//! that died has left.
 
 use std::fs;
 use std::path::Path;
@@ -61,7 +62,8 @@ fn with_those_who_keep_it(failure: Failure, mount_point: &Path) -> Failure {
     }
 }
 
-/// Until its process has gone, or somebody is seen who keeps it: those. With `lazy` there is one look, and no wait.
+/// Until its process has gone, or somebody is seen who keeps it: those. With `lazy` there is one look, and no
+/// wait.
 fn wait_for(running: &Running, standing: &Standing, lazy: bool) -> Result<Vec<Holder>, Failure> {
     let Running { socket, numbers } = running;
     // Its socket goes with the process, and so does its number.
@@ -92,7 +94,8 @@ fn wait_for(running: &Running, standing: &Standing, lazy: bool) -> Result<Vec<Ho
     Ok(Vec::new())
 }
 
-/// Whether the process is there, where its number is one of ours: in another name space of processes it is somebody else's.
+/// Whether the process is there, where its number is one of ours: in another name space of processes it is
+/// somebody else's.
 fn is_alive(pid: u32) -> bool {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
