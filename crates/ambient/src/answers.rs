@@ -1,5 +1,5 @@
-//! What services and programs answer when they are asked for keys, without the asking: for `flatout-properties`, which
-//! tries it with any bytes. It is no part of what others may build on.
+//! What services and programs answer when they are asked for keys, without the asking: for
+//! `flatout-properties`, which tries it with any bytes. It is no part of what others may build on.
 
 use flatout_engine::Reply;
 use flatout_engine::credentials::Grant;

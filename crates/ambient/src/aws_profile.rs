@@ -1,8 +1,9 @@
 //! The files of AWS's own tools, `~/.aws/config` and `~/.aws/credentials`, as tables of settings.
 //!
-//! Both are read as the SDKs read them (docs.aws.amazon.com, "Shared config and credentials files"): the credentials file
-//! wins where both have a setting; `[profile x]`, `[sso-session x]` and `[services x]` in the config file; settings under
-//! a setting, such as `s3 =` with an indented `endpoint_url`, are named `s3.endpoint_url` here.
+//! Both are read as the SDKs read them (docs.aws.amazon.com, "Shared config and credentials files"): the
+//! credentials file wins where both have a setting; `[profile x]`, `[sso-session x]` and `[services x]` in
+//! the config file; settings under a setting, such as `s3 =` with an indented `endpoint_url`, are named
+//! `s3.endpoint_url` here.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -32,7 +33,7 @@ impl ProfileSettings {
         self.setting(key).map(|setting| setting.value.as_str())
     }
 
-    /// The same with its place.
+    /// A value and its place; one that is empty counts as not there.
     pub(crate) fn setting(&self, key: &str) -> Option<&ProfileSetting> {
         self.0.get(key).filter(|setting| !setting.value.is_empty())
     }
@@ -56,7 +57,7 @@ pub(crate) struct AwsFiles {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ChosenProfile {
     pub(crate) name: String,
-    /// Somebody asked for this one by name: it must be there.
+    /// It was asked for by name, so it must exist.
     pub(crate) named: bool,
 }
 
@@ -102,7 +103,8 @@ impl AwsFiles {
         self.unread.iter().chain(&self.syntax_errors)
     }
 
-    /// The files, where nothing is wrong with them: who looks for keys must not take others for an error in these.
+    /// The files, where nothing is wrong with them: who looks for keys must not take others for an error in
+    /// these.
     ///
     /// # Errors
     /// The first fault.
@@ -111,7 +113,8 @@ impl AwsFiles {
         fault.map_or(Ok(self), Err)
     }
 
-    /// The profile that was asked for by `--profile`, where these files have it; a file that cannot be read may.
+    /// The profile that was asked for by `--profile`, where these files have it; a file that cannot be read
+    /// may.
     pub(crate) fn asked_for<'a>(&self, profile: Option<&'a str>) -> Option<&'a str> {
         profile.filter(|name| self.profiles.contains_key(*name) || !self.unread.is_empty())
     }
@@ -126,8 +129,8 @@ impl AwsFiles {
         self.profiles.keys().map(String::as_str)
     }
 
-    /// The profile that the environment asks for and no file has, where the keys beside it hide that: without them whoever asks
-    /// for the profile's keys is told.
+    /// The profile that the environment asks for and no file has, where the keys beside it hide that: without
+    /// them whoever asks for the profile's keys is told.
     ///
     /// # Errors
     /// A variable that is no text.
@@ -149,8 +152,8 @@ impl AwsFiles {
         self.sso_sessions.get(name)
     }
 
-    /// Where a profile sends the calls of a service (`s3`, `sts`): the services section that it names, its own
-    /// `s3.endpoint_url`, its general `endpoint_url`. The key's name comes with it.
+    /// Where a profile sends the calls of a service (`s3`, `sts`): the services section that it names, its
+    /// own `s3.endpoint_url`, its general `endpoint_url`. The key's name comes with it.
     pub(crate) fn endpoint_url(&self, profile: &str, service: &str) -> Option<(String, &ProfileSetting)> {
         let profile = self.profiles.get(profile)?;
         let ignored = profile.get("ignore_configured_endpoint_urls");

@@ -1,5 +1,5 @@
-//! What control groups grant a process: the least of its own group and of those around it. Version 2, and 1 where that
-//! has the controller.
+//! What control groups grant a process: the least of its own group and of those around it. Version 2, and 1
+//! where that has the controller.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,11 +40,11 @@ impl GroupLimits {
         grants
     }
 
-    /// The group and all around it, up to where the hierarchy is mounted. In a container that sees its own group as the
-    /// root, the path may lead nowhere: then the root is its group.
+    /// The group and all around it, up to where the hierarchy is mounted. In a container that sees its own
+    /// group as the root, the path may lead nowhere: then the root is its group.
     ///
-    /// In a namespace of control groups the path begins at the namespace's own root, and of a process that was moved out of
-    /// it since with `..`: what lies there cannot be seen.
+    /// In a namespace of control groups the path begins at the namespace's own root, and of a process that
+    /// was moved out of it since with `..`: what lies there cannot be seen.
     fn take(&mut self, mount: &Path, path: &str) {
         let path = if path.split('/').any(|name| name == "..") { "" } else { path };
         let own = mount.join(path.trim_start_matches('/'));
@@ -72,8 +72,9 @@ impl GroupFolder {
         (quota > 0.0 && period > 0.0).then(|| quota / period)
     }
 
-    /// Version 2 writes bytes or `max`, to `memory.high` where it slows down who takes more; version 1 bytes, with a number
-    /// beyond any machine for no limit, and with the least on the path to its root, of which a container may not see the rest.
+    /// Version 2 writes bytes or `max`, to `memory.high` where it slows down who takes more; version 1 bytes,
+    /// with a number beyond any machine for no limit, and with the least on the path to its root, of which a
+    /// container may not see the rest.
     fn memory_bytes(&self) -> Option<u64> {
         let number = |file: &str| self.text(file)?.parse().ok();
         let around = self.text("memory.stat").and_then(|stat| {

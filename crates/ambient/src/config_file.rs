@@ -1,5 +1,6 @@
-//! Our own config.toml: keys of the default profile at the top, `[profile.NAME]` tables for others, each value with
-//! its place. Every key and value of every profile is checked, whichever is chosen: an error shows at once.
+//! Our own config.toml: keys of the default profile at the top, `[profile.NAME]` tables for others, each
+//! value with its place. Every key and value of every profile is checked, whichever is chosen: an error shows
+//! at once.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
@@ -52,7 +53,8 @@ impl ConfigFile {
     }
 }
 
-/// Where the file is or would be: `FLATOUT_CONFIG`, else under `XDG_CONFIG_HOME`, else `~/.config`. None without a home.
+/// Where the file is or would be: `FLATOUT_CONFIG`, else under `XDG_CONFIG_HOME`, else `~/.config`. None
+/// without a home.
 ///
 /// # Errors
 /// A variable that is no text.
@@ -66,8 +68,8 @@ pub(crate) fn path(environment: &Environment) -> Result<Option<PathBuf>, Ambient
     Ok(base.or_else(|| home.join(".config")).map(|base| base.join("flatout/config.toml")))
 }
 
-/// Reads it. A default file that is not there is an empty one, and so is one that may not be read in a home that is not this
-/// user's, as services have it.
+/// Reads it. A default file that is not there is an empty one, and so is one that may not be read in a home
+/// that is not this user's, as services have it.
 ///
 /// # Errors
 /// Unreadable, no TOML, unknown keys, wrong values, secrets.
@@ -96,7 +98,7 @@ fn is_own(environment: &Environment) -> Result<bool, AmbientError> {
     Ok(home.and_then(|home| home.metadata().ok()).is_some_and(|home| home.uid() == daemon::uid()))
 }
 
-/// The same from text; `file` is for places.
+/// Parses the text of the file; `file` names it in places.
 pub(crate) fn parse(file: &str, text: &str) -> Result<ConfigFile, AmbientError> {
     let source = ConfigSource { file, text };
     let table = DeTable::parse(text).map_err(|error| ConfigError::Syntax {
@@ -224,7 +226,8 @@ fn with_article(kind: &str) -> String {
     format!("{article} {kind}")
 }
 
-/// Whether a key has the name that some tool gives to a part of an account: people copy such lines from other files.
+/// Whether a key has the name that some tool gives to a part of an account: people copy such lines from other
+/// files.
 fn names_a_secret(key: &str) -> bool {
     let plain: String = key.to_ascii_lowercase().chars().filter(char::is_ascii_alphanumeric).collect();
     ["accesskey", "secret", "password", "token", "credential"].iter().any(|part| plain.contains(part))

@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use crate::place::Home;
 use crate::{Environment, text};
 
-/// Where sockets of running mounts are: below `XDG_RUNTIME_DIR`, then `/run`; for a user whom nobody gave either, and for root
-/// where /run cannot be written to, below `/tmp` in a folder of their own. Last is what `XDG_RUNTIME_DIR` is in a session of systemd's,
-/// for whoever looks from outside of it. The first that can be made is used; who looks for mounts looks in all.
+/// Where sockets of running mounts are: below `XDG_RUNTIME_DIR`, then `/run`; for a user whom nobody gave
+/// either, and for root where /run cannot be written to, below `/tmp` in a folder of their own. Last is what
+/// `XDG_RUNTIME_DIR` is in a session of systemd's, for whoever looks from outside of it. The first that can
+/// be made is used; who looks for mounts looks in all.
 pub(crate) fn runtime_folders(environment: &Environment, uid: u32) -> Vec<PathBuf> {
     let own = absolute(environment, "XDG_RUNTIME_DIR").map(|base| base.join("flatout"));
     let systems = PathBuf::from("/run/flatout");
@@ -22,8 +23,8 @@ pub(crate) fn runtime_folders(environment: &Environment, uid: u32) -> Vec<PathBu
     folders
 }
 
-/// Where the log of what runs in the background goes: below `XDG_STATE_HOME`; else root's in `/var/log`, a user's below
-/// `~/.local/state`. None where no home is known.
+/// Where the log of what runs in the background goes: below `XDG_STATE_HOME`; else root's in `/var/log`, a
+/// user's below `~/.local/state`. None where no home is known.
 pub(crate) fn log_folder(environment: &Environment, uid: u32) -> Option<PathBuf> {
     let own = absolute(environment, "XDG_STATE_HOME").map(|base| base.join("flatout"));
     let of_home = || Some(Home::of(environment).ok()?.join(".local/state")?.join("flatout"));

@@ -140,7 +140,8 @@ fn profiles() {
     check(&[("profile", "minio")], &[], "in-minio", "auto", &amazon("in-minio"));
     check(&[], &[("FLATOUT_PROFILE", "minio")], "in-minio", "auto", &amazon("in-minio"));
     check(&[("profile", "dev")], &[("FLATOUT_PROFILE", "minio")], "aws-dev", "auto", "http://s3:1");
-    // AWS's own variable chooses in AWS's files alone, and in them where they lack the profile that was asked for.
+    // AWS's own variable chooses in AWS's files alone, and in them where they lack the profile that was asked
+    // for.
     check(&[], &[("AWS_PROFILE", "dev")], "top", "1MiB", "http://s3:1");
     check(&[("profile", "minio")], &[("AWS_PROFILE", "dev")], "in-minio", "auto", "http://s3:1");
     let ignored = ("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true");

@@ -1,7 +1,9 @@
-//! What other tools have set: their variables first, then their files. Nothing here is an error of ours, except text
-//! that is no text: a file that cannot be read or makes no sense counts as not there, and a note says so.
+//! What other tools have set: their variables first, then their files. Nothing here is an error of ours,
+//! except text that is no text: a file that cannot be read or makes no sense counts as not there, and a note
+//! says so.
 //!
-//! `AWS_*` and `~/.aws` speak of S3 alone, `OSS_*`, `ALIBABA_CLOUD_*`, `~/.aliyun` and `~/.ossutilconfig` of OSS alone.
+//! `AWS_*` and `~/.aws` speak of S3 alone, `OSS_*`, `ALIBABA_CLOUD_*`, `~/.aliyun` and `~/.ossutilconfig` of
+//! OSS alone.
 
 use flatout_engine::Dialect;
 
@@ -35,8 +37,8 @@ pub(crate) struct Discovered {
 }
 
 /// Variables that mean the same as a knob of ours, the first that is set wins. `S3_ENDPOINT_URL` is s5cmd's,
-/// `AWS_REQUEST_PAYER` GDAL's and object_store's; the other `AWS_*` are AWS's, the service's own before the general one.
-/// `no_proxy` is first in lower case, as with curl.
+/// `AWS_REQUEST_PAYER` GDAL's and object_store's; the other `AWS_*` are AWS's, the service's own before the
+/// general one. `no_proxy` is first in lower case, as with curl.
 const VARIABLES: &[(&str, &[&str])] = &[
     ("endpoint-url", &["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "S3_ENDPOINT_URL"]),
     ("region", &["AWS_REGION", "AWS_DEFAULT_REGION"]),
@@ -51,8 +53,8 @@ const VARIABLES: &[(&str, &[&str])] = &[
 const AWS_KEYS: &[(&str, &str)] =
     &[("region", "region"), ("ca-bundle", "ca_bundle"), ("addressing", "s3.addressing_style")];
 
-/// Looks everywhere. `profile` is the one asked for with `--profile` or `FLATOUT_PROFILE`; without it the others' own
-/// variables choose theirs.
+/// Looks everywhere. `profile` is the one asked for with `--profile` or `FLATOUT_PROFILE`; without it the
+/// others' own variables choose theirs.
 pub(crate) fn look(environment: &Environment, profile: Option<&str>) -> Result<Discovered, AmbientError> {
     let mut search = Search { environment, home: Home::of(environment)?, discovered: Discovered::default() };
     search.variables()?;
@@ -109,8 +111,9 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// ossutil's file, then that of the aliyun command. A profile that one of them has is not the other's: its default is
-    /// another account's. One that neither has is elsewhere, and each has its own choice, as for the keys.
+    /// ossutil's file, then that of the aliyun command. A profile that one of them has is not the other's:
+    /// its default is another account's. One that neither has is elsewhere, and each has its own choice, as
+    /// for the keys.
     fn alibaba(&mut self, profile: Option<&str>) -> Result<(), AmbientError> {
         let ossutil = self.ossutil()?;
         let aliyun = self.aliyun()?;

@@ -1,8 +1,8 @@
 //! The dialect of INI that AWS's and Alibaba Cloud's own tools write, with the line of every value.
 //!
-//! AWS nests by indentation: below `s3 =`, the indented line `addressing_style = path` is read as `s3.addressing_style`.
-//! A general INI crate gives neither that nor lines. What is no line of this dialect is passed over, and the first of them
-//! told: who looks for settings goes on, who looks for keys does not.
+//! AWS nests by indentation: below `s3 =`, the indented line `addressing_style = path` is read as
+//! `s3.addressing_style`. A general INI crate gives neither that nor lines. What is no line of this dialect
+//! is passed over, and the first of them told: who looks for settings goes on, who looks for keys does not.
 
 /// One `[name]` and what stands below it.
 #[derive(Debug)]
@@ -102,8 +102,8 @@ fn name(title: &str) -> String {
 fn pair(line: &str) -> Option<(String, String)> {
     let (key, value) = line.split_once('=')?;
     let key = key.trim().to_ascii_lowercase();
-    // A comment behind a value needs white space before it: a `#` within a value is the value's. A command line is whole:
-    // its quotes may hold anything.
+    // A comment behind a value needs white space before it: a `#` within a value is the value's. A command
+    // line is whole: its quotes may hold anything.
     let comment = [" #", " ;", "\t#", "\t;"].iter().filter_map(|mark| value.find(mark)).min();
     let value = match comment {
         Some(at) if key != "credential_process" => &value[..at],

@@ -1,4 +1,5 @@
-//! The order in which a knob's value is looked for: flag, `FLATOUT_*`, our config file, what others have set, default.
+//! The order in which a knob's value is looked for: flag, `FLATOUT_*`, our config file, what others have set,
+//! default.
 
 use std::fmt;
 
@@ -20,7 +21,7 @@ pub enum Layer {
     Profile,
     /// Another tool's variable or file, or what follows from another setting.
     Found,
-    /// Nobody said anything.
+    /// No layer has a value.
     Default,
 }
 
@@ -58,8 +59,8 @@ impl Layer {
     }
 }
 
-/// Variables of our prefix that are no knobs: the config file's name, and where a script of this repository keeps what
-/// it downloads.
+/// Variables of our prefix that are no knobs: the config file's name, and where a script of this repository
+/// keeps what it downloads.
 const NO_KNOBS: &[&str] = &[config_file::VARIABLE, "FLATOUT_CACHE"];
 
 /// All layers but the default, each as it was read.
@@ -73,8 +74,9 @@ pub(crate) struct Layers<'a> {
     pub found: &'a [FoundSetting],
 }
 
-/// The names that set a knob on the command line. OSS's endpoint and region may also be given under the general names,
-/// so that `--endpoint-url` serves whichever dialect the location names; the special name wins.
+/// The names that set a knob on the command line. OSS's endpoint and region may also be given under the
+/// general names, so that `--endpoint-url` serves whichever dialect the location names; the special name
+/// wins.
 fn names(knob: &'static Knob) -> &'static [&'static str] {
     match knob.name {
         "oss-endpoint" => &["oss-endpoint", "endpoint-url"],
@@ -99,8 +101,8 @@ impl Layers<'_> {
                 return Ok(row(values, Layer::Flag, format!("--{name}")));
             }
         }
-        // What stands there for good may be meant for S3 alone: once OSS has a word of its own, the general ones do not
-        // count for it.
+        // What stands there for good may be meant for S3 alone: once OSS has a word of its own, the general
+        // ones do not count for it.
         let standing = match names(knob) {
             [special, _] if self.speaks_of_oss()? => std::slice::from_ref(special),
             names => names,
@@ -147,7 +149,8 @@ impl Layers<'_> {
         Ok(false)
     }
 
-    /// Every value that a flag was given; the last alone unless it is repeatable, which `Settings::set` sees to.
+    /// Every value that a flag was given; the last alone unless it is repeatable, which `Settings::set` sees
+    /// to.
     fn flag(&self, name: &str) -> Option<Vec<String>> {
         let values: Vec<String> =
             self.flags.iter().filter(|(given, _)| *given == name).map(|(_, value)| value.clone()).collect();

@@ -1,6 +1,7 @@
-//! What a program finds around itself: the only crate that reads the environment, home, config files and control groups.
-//! It puts settings together (flag, `FLATOUT_*`, our config file, what others have set, default), remembers where each
-//! came from, and answers the engine's question for keys. It knows nothing of argv, terminals or sockets.
+//! What a program finds around itself: the only crate that reads the environment, home, config files and
+//! control groups. It puts settings together (flag, `FLATOUT_*`, our config file, what others have set,
+//! default), remembers where each came from, and answers the engine's question for keys. It knows nothing of
+//! argv, terminals or sockets.
 #![forbid(unsafe_code)]
 
 #[doc(hidden)]
@@ -68,16 +69,17 @@ pub struct Ambient {
     pub oss: OssSettings,
     /// What earlier runs found of origins; see [`remember`].
     pub paces: Vec<FoundPace>,
-    /// Files that could not be read, and why: those of other tools, and ours in a home that is not this user's.
+    /// Files that could not be read, and why: those of other tools, and ours in a home that is not this
+    /// user's.
     pub notes: Vec<String>,
-    /// What is most likely not as it was meant, and for which dialect: to be said to whoever uses that.
+    /// What is most likely not as it was meant, and for which dialect: to be shown to users of that dialect.
     pub warnings: Vec<(Dialect, String)>,
     /// Where each value came from, one row for each knob; [`Ambient::table`] shows them.
     rows: Vec<SettingRow>,
 }
 
-/// What holds for `oss://` where two knobs serve both dialects: the same, unless AWS's own variables or files said it. A
-/// bucket of MinIO in the path, or agreement to pay AWS, says nothing about OSS.
+/// What holds for `oss://` where two knobs serve both dialects: the same, unless AWS's own variables or files
+/// said it. A bucket of MinIO in the path, or agreement to pay AWS, says nothing about OSS.
 fn oss_settings(rows: &[SettingRow]) -> OssSettings {
     // Only AWS's are found for these two.
     let found = |name| rows.iter().any(|row| row.name == name && row.layer == Layer::Found);
@@ -95,14 +97,16 @@ pub fn gather(flags: &[(&str, String)]) -> Result<Ambient, AmbientError> {
     gather_from(flags, &std::env::vars_os().collect())
 }
 
-/// The same from a table instead of the process's environment; home and config files are those that the table names.
+/// Gathers as [`gather`] does, from a table instead of the process's environment; the table also names home
+/// and config files.
 ///
 /// # Errors
 /// As [`gather`].
 pub fn gather_from(flags: &[(&str, String)], environment: &Environment) -> Result<Ambient, AmbientError> {
     layers::refuse_unknown(environment)?;
     let config = config_file::read(environment)?;
-    // The profile chooses what other layers hold, so it is looked for before them, in those that cannot depend on it.
+    // The profile chooses what other layers hold, so it is looked for before them, in those that cannot
+    // depend on it.
     let ours = Layers { flags, environment, profile: &[], found: &[] };
     let chosen = ours.row(knob("profile").expect("profile is a knob"))?;
     let profile = chosen.values.last().map(String::as_str).filter(|name| !name.is_empty());
@@ -124,7 +128,8 @@ pub fn gather_from(flags: &[(&str, String)], environment: &Environment) -> Resul
     Ok(Ambient { settings, aws_credentials, oss_credentials, proxies, oss, paces, notes, warnings, rows })
 }
 
-/// Who is asked for the keys of S3 and of OSS. Nothing is read yet: half a pair of one is nothing to the other.
+/// Who is asked for the keys of S3 and of OSS. Nothing is read yet: half a pair of one is nothing to the
+/// other.
 fn providers(settings: &Settings, environment: &Environment) -> [Arc<dyn Provider>; 2] {
     if settings.no_sign_request {
         let nobody = Arc::new(Anonymous);
@@ -134,8 +139,8 @@ fn providers(settings: &Settings, environment: &Environment) -> [Arc<dyn Provide
     [Arc::new(AwsKeys::new(environment, profile)), Arc::new(AlibabaKeys::new(environment, profile))]
 }
 
-/// Keeps what a client found of origins ([`flatout_engine::Client::paces`]) in the user's cache folder, for the next run.
-/// Where there is none, or it cannot be written, the next run begins without.
+/// Keeps what a client found of origins ([`flatout_engine::Client::paces`]) in the user's cache folder, for
+/// the next run. Where there is none, or it cannot be written, the next run begins without.
 pub fn remember(found: &[FoundPace]) {
     paces::remember(&std::env::vars_os().collect(), found);
 }
@@ -153,8 +158,8 @@ pub fn temporary_folder() -> PathBuf {
     std::env::temp_dir()
 }
 
-/// Folders for the sockets of running mounts, and for their logs where [`log_folder`] cannot be written to: the first that can be
-/// made is used, and mounts may be found in all.
+/// Folders for the sockets of running mounts, and for their logs where [`log_folder`] cannot be written to:
+/// the first that can be made is used, and mounts may be found in all.
 pub fn runtime_folders() -> Vec<PathBuf> {
     daemon::runtime_folders(&std::env::vars_os().collect(), daemon::uid())
 }

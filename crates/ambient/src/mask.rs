@@ -1,7 +1,7 @@
 //! Values as they may be shown.
 
-/// A URL without user, password and query. Neither an endpoint nor a proxy has an `@` that means anything else, and a
-/// password may hold a slash: whatever stands before the last one goes.
+/// A URL without user, password and query. Neither an endpoint nor a proxy has an `@` that means anything
+/// else, and a password may hold a slash: whatever stands before the last one goes.
 pub fn masked(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
     let (user, rest) = rest.rsplit_once('@').map_or(("", rest), |(_, rest)| ("***@", rest));

@@ -1,4 +1,4 @@
-//! How much memory may be taken where nobody has said: a share of what control group or machine have.
+//! How much memory may be taken where no setting says: a share of what control group or machine have.
 
 use std::fs;
 use std::path::Path;
@@ -8,12 +8,14 @@ use flatout_settings::format_size;
 use crate::cgroup::GroupLimits;
 use crate::found::FoundSetting;
 
-/// A quarter: there are others on the machine, and the page cache that files are written through needs room, too.
+/// A quarter: there are others on the machine, and the page cache that files are written through needs room,
+/// too.
 const SHARE: u64 = 4;
 const LEAST_BYTES: u64 = 256 << 20;
 const MOST_BYTES: u64 = 8 << 30;
 
-/// The value of `memory` by what stands under `root`, which is `/` but in tests; `None` where the kernel tells nothing.
+/// The value of `memory` by what stands under `root`, which is `/` but in tests; `None` where the kernel
+/// tells nothing.
 pub(crate) fn look(root: &Path) -> Option<FoundSetting> {
     let machine_bytes = total_bytes(&fs::read_to_string(root.join("proc/meminfo")).unwrap_or_default());
     let (bytes, place) = share(GroupLimits::look(root).memory_bytes, machine_bytes)?;

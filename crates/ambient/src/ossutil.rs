@@ -44,8 +44,8 @@ impl OssutilFile {
         self.sections.iter().any(|section| is_of(section, profile) || is_first(section))
     }
 
-    /// Of the profile that was asked for, or of the first ones where the file has none of that name: the section that
-    /// has the key.
+    /// Of the profile that was asked for, or of the first ones where the file has none of that name: the
+    /// section that has the key.
     pub(crate) fn with(&self, profile: Option<&str>, key: &str) -> Option<&IniSection> {
         let has = |section: &&IniSection| section.get(key).is_some_and(|entry| !entry.value.is_empty());
         let sections = self.sections.iter();

@@ -31,8 +31,8 @@ const KEPT_FOR_S: u64 = 90 * 24 * 3_600;
 /// How far ahead of ours another machine's clock may be, where both have the same home.
 const AHEAD_S: u64 = 3_600;
 
-/// Below `XDG_CACHE_HOME`, else below `~/.cache`; none where neither is known. A home that is not there is not made: a service
-/// has none on purpose.
+/// Below `XDG_CACHE_HOME`, else below `~/.cache`; none where neither is known. A home that is not there is
+/// not made: a service has none on purpose.
 fn path(environment: &Environment) -> Option<PathBuf> {
     // The XDG specification has a relative path ignored.
     let base = text(environment, "XDG_CACHE_HOME").ok().flatten().map(PathBuf::from);
@@ -49,7 +49,8 @@ pub(crate) fn recall(environment: &Environment) -> Vec<FoundPace> {
     paces
 }
 
-/// Neither too old, nor of a time that has not come: a clock was wrong then, and nothing that is found would be newer.
+/// Neither too old, nor of a time that has not come: a clock was wrong then, and nothing that is found would
+/// be newer.
 fn is_kept(pace: &FoundPace, now_s: u64) -> bool {
     (now_s.saturating_sub(KEPT_FOR_S)..=now_s + AHEAD_S).contains(&pace.when_s)
 }
@@ -178,7 +179,8 @@ mod tests {
         environment.insert("XDG_CACHE_HOME".into(), folder.path().into());
         remember(&environment, &[found("http://a:1", 5)]);
         assert!(folder.path().join("flatout/pace").exists());
-        // A home that is not there, one that cannot be written to, and none: nothing is kept, and nobody complains.
+        // A home that is not there, one that cannot be written to, and none: nothing is kept, and nobody
+        // complains.
         let absent = folder.path().join("absent");
         for environment in
             [home(&absent), home(Path::new("/proc")), home(Path::new("/dev/null")), Environment::new()]

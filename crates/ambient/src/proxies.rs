@@ -6,9 +6,10 @@ use flatout_settings::Settings;
 use crate::layers::{Layer, SettingRow};
 use crate::{AmbientError, Environment, text};
 
-/// Lower case before upper case, a scheme's own before the one for all, as with curl. curl reads `HTTP_PROXY` in lower
-/// case only, since a web server hands a visitor's `Proxy:` header to a CGI program under that name. Go, Python and
-/// AWS's tools read it elsewhere, and so it is here: everywhere but under CGI (`REQUEST_METHOD` is set).
+/// Lower case before upper case, a scheme's own before the one for all, as with curl. curl reads `HTTP_PROXY`
+/// in lower case only, since a web server hands a visitor's `Proxy:` header to a CGI program under that name.
+/// Go, Python and AWS's tools read it elsewhere, and so it is here: everywhere but under CGI
+/// (`REQUEST_METHOD` is set).
 pub(crate) fn find(
     environment: &Environment,
     settings: &Settings,

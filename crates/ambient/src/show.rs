@@ -1,4 +1,5 @@
-//! What was settled, for people: every value with its place, what follows from others filled in, secrets masked.
+//! What was settled, for people: every value with its place, what follows from others filled in, secrets
+//! masked.
 
 use flatout_engine::credentials::{Grant, Refused};
 use flatout_engine::{Client, Config, Dialect};
@@ -23,7 +24,7 @@ pub struct Signer {
     pub note: Option<String>,
     /// When the keys end, in seconds since 1970; none for keys that stay.
     pub expires: Option<u64>,
-    /// Why there are none is that somebody who was to have some failed: requests will, too.
+    /// There are no keys because a provider failed: requests will fail, too.
     pub failed: bool,
 }
 
@@ -80,7 +81,7 @@ impl Ambient {
         }
     }
 
-    /// The same for OSS; without endpoint and region there is none.
+    /// Fills in the endpoint and region of OSS; without either there is none.
     fn derive_oss(&self, rows: &mut [SettingRow]) {
         let settings = &self.settings;
         let (endpoint, region) = (settings.oss_endpoint.as_deref(), settings.oss_region.as_deref());
@@ -102,8 +103,8 @@ impl Ambient {
     }
 }
 
-/// Who has the keys that `client` signs with in some dialects: asked now, and kept for its requests. Plain URLs are not
-/// signed.
+/// Who has the keys that `client` signs with in some dialects: asked now, and kept for its requests. Plain
+/// URLs are not signed.
 pub fn signers_of(client: &Client, dialects: &[Dialect]) -> Vec<Signer> {
     let asked = |dialect: &Dialect| match dialect {
         Dialect::S3 => Some(signer("s3", client.who_has_aws_keys())),

@@ -29,8 +29,8 @@ pub struct Line {
     #[command(subcommand)]
     pub command: Command,
 
-    /// Newline-delimited JSON events (docs/json.md) instead of text; on standard error where standard output carries
-    /// an object
+    /// Newline-delimited JSON events (docs/json.md) instead of text; on standard error where standard output
+    /// carries an object
     #[arg(long, global = true, help_heading = "Output")]
     pub json: bool,
 
@@ -45,7 +45,8 @@ pub struct Line {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Copy objects: one to a file, into a folder or to standard output; a folder or a pattern of them into a folder
+    /// Copy objects: one to a file, into a folder or to standard output; a folder or a pattern of them into a
+    /// folder
     #[command(after_help = help::CP)]
     Cp(Cp),
     /// Write objects to standard output, one after the other
@@ -66,7 +67,8 @@ pub enum Command {
     /// Show what the mounts of this machine are doing, live
     #[command(after_help = help::TOP_MOUNTS)]
     Top(Top),
-    /// Serve S3, OSS and plain HTTP from a folder, from memory or made up: an origin for development and measurement
+    /// Serve S3, OSS and plain HTTP from a folder, from memory or made up: an origin for development and
+    /// measurement
     #[command(after_help = help::SERVE)]
     Serve(Box<Serve>),
     /// Measure throughput, CPU and memory, beside the floor: what plain sockets cost on this machine
@@ -75,10 +77,12 @@ pub enum Command {
     /// Show what is set, and which flag, variable or file says so
     #[command(subcommand, after_help = help::CONFIG, disable_help_subcommand = true)]
     Config(Config),
-    /// Examine this machine, its settings and keys, and with a URL the road to an origin: what limits speed, what to do
+    /// Examine this machine, its settings and keys, and with a URL the road to an origin: what limits speed,
+    /// what to do
     #[command(after_help = help::DOCTOR)]
     Doctor(Doctor),
-    /// Print the version; for a bug report with --verbose, which says how it was built, for what, and what is set
+    /// Print the version; for a bug report with --verbose, which says how it was built, for what, and what is
+    /// set
     Version(Version),
     /// Print the completions of a shell, to be put where it looks for them
     #[command(after_help = help::COMPLETIONS)]
@@ -99,17 +103,20 @@ pub enum Command {
 
 #[derive(Debug, clap::Args)]
 pub struct Cp {
-    /// s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH; a pattern of keys, as in 's3://BUCKET/FOLDER/*.bin';
-    /// with -r a folder, as s3://BUCKET[/FOLDER]
+    /// s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH; a pattern of keys, as in
+    /// 's3://BUCKET/FOLDER/*.bin'; with -r a folder, as s3://BUCKET[/FOLDER]
     #[arg(value_name = "SRC", value_hint = ValueHint::Url)]
     pub source: String,
-    /// A file, a folder (existing, or ending in '/'), a pipe or a device such as /dev/null, or - for standard output
+    /// A file, a folder (existing, or ending in '/'), a pipe or a device such as /dev/null, or - for standard
+    /// output
     #[arg(value_name = "DST", value_hint = ValueHint::AnyPath)]
     pub target: String,
-    /// Only these bytes, counted from 0: FIRST-LAST (both included), FIRST- to the end, or the last ones: -COUNT
+    /// Only these bytes, counted from 0: FIRST-LAST (both included), FIRST- to the end, or the last ones:
+    /// -COUNT
     #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
     pub range: Option<Span>,
-    /// Everything below a folder of a bucket, into the folder DST; with a pattern, also what lies in folders that match
+    /// Everything below a folder of a bucket, into the folder DST; with a pattern, also what lies in folders
+    /// that match
     #[arg(long, short, conflicts_with = "range")]
     pub recursive: bool,
     /// Skip objects whose file exists, whatever is in it
@@ -118,7 +125,8 @@ pub struct Cp {
     /// Only say what would be copied, and copy nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Say each error and warning of many objects; without it the first of a kind is said, and of many others how many
+    /// Print every error and warning of many objects; without it the first of each kind is printed, and the
+    /// rest are counted
     #[arg(long)]
     pub verbose: bool,
     #[command(flatten)]
@@ -132,7 +140,8 @@ pub struct Cat {
     /// s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH
     #[arg(value_name = "URL", required = true, value_hint = ValueHint::Url)]
     pub sources: Vec<String>,
-    /// Only these bytes of each, counted from 0: FIRST-LAST (both included), FIRST- to the end, or the last ones: -COUNT
+    /// Only these bytes of each, counted from 0: FIRST-LAST (both included), FIRST- to the end, or the last
+    /// ones: -COUNT
     #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
     pub range: Option<Span>,
     #[command(flatten)]
@@ -141,8 +150,8 @@ pub struct Cat {
 
 #[derive(Debug, clap::Args)]
 pub struct Ls {
-    /// s3://BUCKET[/PREFIX] or oss://BUCKET[/PREFIX]; a pattern of keys, as in 's3://BUCKET/*.bin'; s3:// (or nothing) and
-    /// oss:// list the buckets
+    /// s3://BUCKET[/PREFIX] or oss://BUCKET[/PREFIX]; a pattern of keys, as in 's3://BUCKET/*.bin'; s3:// (or
+    /// nothing) and oss:// list the buckets
     #[arg(value_name = "URL", value_hint = ValueHint::Url)]
     pub location: Option<String>,
     /// Show time and size too
@@ -177,8 +186,8 @@ pub struct Mount {
     /// An empty folder, or /dev/fd/N for a descriptor of /dev/fuse that was mounted before
     #[arg(value_name = "MOUNT_POINT", value_hint = ValueHint::DirPath)]
     pub mount_point: PathBuf,
-    /// Options as in fstab, with commas between: mount(8)'s own, every knob (memory=1GiB, attribute_lifetime=10s), those of
-    /// ossfs 2.0; may be given several times
+    /// Options as in fstab, with commas between: mount(8)'s own, every knob (memory=1GiB,
+    /// attribute_lifetime=10s), those of ossfs 2.0; may be given several times
     #[arg(short = 'o', value_name = "OPTION[=VALUE],...", value_hint = ValueHint::Other, help_heading = "Mounting")]
     pub options: Vec<String>,
     /// Stay in the foreground until unmounted; ctrl-C or SIGTERM unmounts
@@ -190,7 +199,8 @@ pub struct Mount {
     /// Serve the numbers to Prometheus at http://ADDR:PORT/metrics; a port alone is on 127.0.0.1
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = parse_metrics_address, help_heading = "Mounting")]
     pub metrics: Option<SocketAddr>,
-    /// Where what goes wrong is written when in the background; without it a file of its own in the user's state folder
+    /// Where what goes wrong is written when in the background; without it a file of its own in the user's
+    /// state folder
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Mounting")]
     pub log: Option<PathBuf>,
     /// Write the numbers as JSON to this file at the end, and at each SIGUSR1
@@ -234,8 +244,8 @@ pub struct Top {
 
 #[derive(Debug, clap::Args)]
 pub struct Serve {
-    /// Where to listen; may be given several times; port 0 takes a free one; ,rate=16MiB/s is for all connections there,
-    /// ,dead never answers
+    /// Where to listen; may be given several times; port 0 takes a free one; ,rate=16MiB/s is for all
+    /// connections there, ,dead never answers
     #[arg(long, value_name = "ADDR:PORT[,rate=RATE][,dead]", default_value = "127.0.0.1:9000", value_parser = weather::listen)]
     pub listen: Vec<Listen>,
     #[command(flatten)]
@@ -246,7 +256,8 @@ pub struct Serve {
     /// Its secret
     #[arg(long, value_name = "SK", requires = "access_key", value_parser = NonEmptyStringValueParser::new())]
     pub secret_key: Option<String>,
-    /// Let anything in, unsigned too; http://ADDR:PORT/BUCKET/KEY is then a plain URL; to be said where no key is
+    /// Let anything in, unsigned too; http://ADDR:PORT/BUCKET/KEY is then a plain URL; to be said where no
+    /// key is
     #[arg(long, conflicts_with_all = ["access_key", "secret_key"])]
     pub no_auth: bool,
     /// Wait this long before each answer
@@ -284,8 +295,8 @@ pub struct Store {
     /// Serve what was put, from memory
     #[arg(long)]
     pub memory: bool,
-    /// Serve bytes computed from their offset; with *COUNT that many objects, numbered from 0 where %07d stands in KEY;
-    /// may be given several times
+    /// Serve bytes computed from their offset; with *COUNT that many objects, numbered from 0 where %07d
+    /// stands in KEY; may be given several times
     #[arg(long, value_name = "BUCKET/KEY=SIZE[*COUNT]", value_parser = weather::synthetic)]
     pub synthetic: Vec<Synthetic>,
 }
@@ -301,22 +312,24 @@ pub enum Bench {
     /// Fetch one object by every combination of concurrency and part size, in turn, and name the fastest
     #[command(after_help = help::BENCH_SWEEP, mut_args(listed_where_swept))]
     Sweep(BenchSweep),
-    /// One fetch in this process, for a lab that measures it from outside: 'ready' when everything is prepared, 'go' on
-    /// standard input starts it, 'done BYTES' ends it
+    /// One fetch in this process, for a lab that measures it from outside: 'ready' when everything is
+    /// prepared, 'go' on standard input starts it, 'done BYTES' ends it
     #[command(hide = true)]
     Peer(BenchPeer),
 }
 
 #[derive(Debug, clap::Args)]
 pub struct BenchGet {
-    /// s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH; with -r a folder, as s3://BUCKET[/FOLDER]
+    /// s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH; with -r a folder, as
+    /// s3://BUCKET[/FOLDER]
     #[arg(value_name = "URL", value_hint = ValueHint::Url)]
     pub source: String,
-    /// Everything below a folder of a bucket, listed before the clock starts; the landing is nowhere or file:DIR
+    /// Everything below a folder of a bucket, listed before the clock starts; the landing is nowhere or
+    /// file:DIR
     #[arg(long, short, conflicts_with = "parts")]
     pub recursive: bool,
-    /// Where the bytes go: nowhere, memory (one buffer, touched before the clock starts), stream (a pipe that is read
-    /// and dropped) or file:PATH (new each time, removed afterwards; a folder with -r)
+    /// Where the bytes go: nowhere, memory (one buffer, touched before the clock starts), stream (a pipe that
+    /// is read and dropped) or file:PATH (new each time, removed afterwards; a folder with -r)
     #[arg(long, value_name = "LANDING", default_value = "nowhere", value_hint = ValueHint::Other)]
     pub landing: LandingKind,
     /// How many runs; each starts with the pace that the one before found, so only the first can be cold
@@ -337,8 +350,8 @@ pub struct BenchSweep {
     /// s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH
     #[arg(value_name = "URL", value_hint = ValueHint::Url)]
     pub source: String,
-    /// Where the bytes go: nowhere, memory (one buffer, touched before the clock starts), stream (a pipe that is read
-    /// and dropped) or file:PATH (new each time, removed afterwards)
+    /// Where the bytes go: nowhere, memory (one buffer, touched before the clock starts), stream (a pipe that
+    /// is read and dropped) or file:PATH (new each time, removed afterwards)
     #[arg(long, value_name = "LANDING", default_value = "nowhere", value_hint = ValueHint::Other)]
     pub landing: LandingKind,
     /// How many runs of each combination
@@ -353,7 +366,8 @@ pub struct BenchSweep {
 
 #[derive(Debug, clap::Args)]
 pub struct BenchPeer {
-    /// s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH; with -r a folder, as s3://BUCKET[/FOLDER]
+    /// s3://BUCKET/KEY, oss://BUCKET/KEY or http[s]://HOST[:PORT]/PATH; with -r a folder, as
+    /// s3://BUCKET[/FOLDER]
     #[arg(value_name = "URL", value_hint = ValueHint::Url)]
     pub source: String,
     /// Everything below a folder of a bucket
@@ -362,7 +376,8 @@ pub struct BenchPeer {
     /// nowhere, memory (one buffer, touched before 'ready') or file:PATH (new; it stays)
     #[arg(long, value_name = "LANDING", default_value = "nowhere", value_hint = ValueHint::Other)]
     pub landing: LandingKind,
-    /// The plain loop of this shape in flatout's place: recv:N:SIZE or epoll:N:SIZE, connections and bytes a call
+    /// The plain loop of this shape in flatout's place: recv:N:SIZE or epoll:N:SIZE, connections and bytes a
+    /// call
     #[arg(long, value_name = "SHAPE")]
     pub floor: Option<FloorShape>,
     /// Show what was delivered: a file with the object's bytes, each at its offset; with -r a folder
@@ -383,14 +398,15 @@ pub struct BenchDemo {
 
 #[derive(Debug, clap::Args)]
 pub struct Completions {
-    /// Whose
+    /// The shell to write them for
     #[arg(value_name = "SHELL")]
     pub shell: Shell,
 }
 
 #[derive(Debug, clap::Args)]
 pub struct Man {
-    /// The folder that the pages go to, flatout.1 and one for each command; without it that of flatout is printed
+    /// The folder that the pages go to, flatout.1 and one for each command; without it that of flatout is
+    /// printed
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub folder: Option<PathBuf>,
 }
@@ -413,7 +429,8 @@ pub struct Version {
 
 #[derive(Debug, clap::Args)]
 pub struct Doctor {
-    /// s3://BUCKET[/KEY], oss://BUCKET[/KEY] or http[s]://HOST[:PORT]/PATH; without it nobody is asked but who gives keys
+    /// s3://BUCKET[/KEY], oss://BUCKET[/KEY] or http[s]://HOST[:PORT]/PATH; without it only providers of keys
+    /// are asked
     #[arg(value_name = "URL")]
     pub url: Option<String>,
     /// Forget what earlier runs found of origins: how many parts in flight bring most, and how long they are

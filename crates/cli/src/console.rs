@@ -22,7 +22,7 @@ pub enum Carries {
 
 /// The command's side of the terminal, pipe or log that it runs in.
 pub struct Console {
-    /// Signals, for whoever has something to end in good order.
+    /// Signals, for commands that have to end something in good order.
     pub interrupt: Interrupt,
     json: bool,
     quiet: bool,
@@ -53,7 +53,7 @@ impl Console {
         }
     }
 
-    /// Whether events are wanted, for whoever has many to make.
+    /// Whether events are wanted: a command need not make them otherwise.
     pub fn is_json(&self) -> bool {
         self.json
     }
@@ -78,8 +78,8 @@ impl Console {
         }
     }
 
-    /// A line that reports what was done: left out when quiet or with --json, and where standard output is closed, since it is
-    /// done all the same.
+    /// A line that reports what was done: left out when quiet or with --json, and where standard output is
+    /// closed, since it is done all the same.
     pub fn say(&self, line: &str) -> Result<(), Failure> {
         if self.quiet || stdout::check().is_err() { Ok(()) } else { self.answer(line) }
     }
@@ -87,7 +87,7 @@ impl Console {
     /// A line on standard error about what goes on without: left out when quiet.
     pub fn warn(&self, line: &str) {
         if !self.quiet {
-            // Like every diagnostic: when nobody can be told, there is nobody to tell that.
+            // A diagnostic that cannot be written cannot be reported either.
             let _ = writeln!(io::stderr().lock(), "flatout: {}", one_line(line));
         }
     }
@@ -101,7 +101,7 @@ impl Console {
         match carries {
             Carries::Lines => self.written(writeln!(self.out.borrow_mut(), "{line}")),
             Carries::Bytes => {
-                // Like every diagnostic: when nobody can be told, there is nobody to tell that.
+                // A diagnostic that cannot be written cannot be reported either.
                 let _ = writeln!(io::stderr().lock(), "{line}");
                 Ok(())
             }
@@ -113,13 +113,13 @@ impl Console {
         self.written(self.out.borrow_mut().flush())
     }
 
-    /// From here on a reader who has gone is no reason to stop: what is done is done for somebody else, too.
+    /// From here on a closed pipe is no reason to stop: others need the result, too.
     pub fn outlast_reader(&self) {
         self.outlasts_reader.set(true);
     }
 
-    /// From here on a report that cannot be written fails nothing, since what it reports is done: one line on standard error
-    /// says so, and the command ends with [`Exit::LeftOut`] instead of [`Exit::Clean`].
+    /// From here on a report that cannot be written fails nothing, since what it reports is done: one line on
+    /// standard error says so, and the command ends with [`Exit::LeftOut`] instead of [`Exit::Clean`].
     pub fn reports_only(&self) {
         self.reports_only.set(true);
     }
@@ -143,8 +143,8 @@ impl Console {
         }
     }
 
-    /// Shows a failure: on standard error for people, and as an event. That standard output refuses is said once: all that comes
-    /// after it is refused, too.
+    /// Shows a failure: on standard error for people, and as an event. That standard output refuses is said
+    /// once: all that comes after it is refused, too.
     pub fn failure(&self, carries: Carries, failure: &Failure) {
         if failure.is_silent() || failure.is_of_stdout() && self.said_of_stdout.replace(true) {
             return;
@@ -154,7 +154,7 @@ impl Console {
         self.failure_for_people(failure);
     }
 
-    /// The same without the event, for what events have told.
+    /// Shows a failure on standard error alone, where an event has reported it already.
     pub fn failure_for_people(&self, failure: &Failure) {
         let _ = self.flush();
         let _ = writeln!(io::stderr().lock(), "{failure}");

@@ -1,4 +1,5 @@
-//! One object to a file, a pipe, a device or standard output, with a bar where one is wanted and signals heeded.
+//! One object to a file, a pipe, a device or standard output, with a bar where one is wanted and signals
+//! heeded.
 
 use std::fs::File;
 use std::io;
@@ -67,9 +68,9 @@ fn left_beside(path: &Path) -> PathBuf {
 }
 
 impl Download<'_> {
-    /// Into a file, which the engine shows under its name only when it is whole and verified.
-    /// With `keep_existing` it is not shown where another one has appeared there meanwhile. An object that is replaced during
-    /// the read is read a second time, as one of many is: the file is not visible yet.
+    /// Into a file, which the engine shows under its name only when it is whole and verified. With
+    /// `keep_existing` it is not shown where another one has appeared there meanwhile. An object that is
+    /// replaced during the read is read a second time, as one of many is: the file is not visible yet.
     pub fn to_file(&self, path: &Path, keep_existing: bool) -> DownloadOutcome {
         let mut outcome = self.once_to_file(path, keep_existing);
         if outcome.is_of_what_changed() && !self.console.interrupt.raised() {
@@ -99,8 +100,8 @@ impl Download<'_> {
         }
     }
 
-    /// Into a pipe with a name or a device, in order. It is opened first, as a shell opens it for `>`: a pipe waits for its
-    /// reader here.
+    /// Into a pipe with a name or a device, in order. It is opened first, as a shell opens it for `>`: a pipe
+    /// waits for its reader here.
     pub fn to_stream(&self, path: &Path) -> DownloadOutcome {
         let refused = |error: &io::Error| match error.kind() {
             // As on standard output: the reader has enough.

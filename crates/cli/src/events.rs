@@ -237,7 +237,7 @@ pub struct HeldBy {
     pub command: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// The same for people.
+    /// In words, for people.
     pub says: String,
 }
 

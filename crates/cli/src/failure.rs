@@ -54,7 +54,7 @@ impl Failure {
         Failure { exit: Exit::Interrupted, kind: "cancelled".into(), message: message.into(), hint: None }
     }
 
-    /// Whoever read our output has enough (`flatout cat … | head`): a clean end without a word.
+    /// The reader of our output has enough (`flatout cat … | head`): a clean end without a word.
     pub fn reader_gone() -> Failure {
         Failure { exit: Exit::Clean, kind: "broken_pipe".into(), message: String::new(), hint: None }
     }
@@ -85,7 +85,7 @@ impl Failure {
         Failure { exit: Exit::Failed, kind: "not_found".into(), message, hint: None }
     }
 
-    /// The same with what to do about it.
+    /// Adds what to do about it.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Failure {
         self.hint = Some(hint.into());

@@ -1,8 +1,9 @@
-//! What stands below the flags in each command's help, and in its manual page: examples, and what flags alone do not say.
+//! What stands below the flags in each command's help, and in its manual page: examples, and what flags alone
+//! do not say.
 //!
-//! Paragraphs are separated by an empty line; lines that begin with two spaces stand as they are, and none of them is
-//! longer than 78 characters, so that they can be copied from any terminal. One that begins with `Examples:` holds
-//! command lines: a test reads each of them as the program would.
+//! Paragraphs are separated by an empty line; lines that begin with two spaces stand as they are, and none of
+//! them is longer than 78 characters, so that they can be copied from any terminal. One that begins with
+//! `Examples:` holds command lines: a test reads each of them as the program would.
 
 /// Of `flatout` itself.
 pub const TOP: &str = "\

@@ -8,7 +8,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Args, Error, FromArgMatches, ValueHint};
 use flatout_settings::{Group, KNOBS, Kind, Knob};
 
-/// The knobs given on the command line, by name, as typed; `ambient` reads them together with the environment.
+/// The knobs given on the command line, by name, as typed; `ambient` reads them together with the
+/// environment.
 #[derive(Clone, Debug, Default)]
 pub struct Knobs {
     given: Vec<(&'static str, String)>,
@@ -20,7 +21,7 @@ impl Knobs {
         &self.given
     }
 
-    /// The same with `name` fixed by the program itself, in place of what was typed.
+    /// These knobs with `name` fixed by the program, in place of what was typed.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<String>) -> Knobs {
         self.given.retain(|(given, _)| *given != name);
@@ -29,7 +30,7 @@ impl Knobs {
         self
     }
 
-    /// The same with more in front, which what was typed is stronger than.
+    /// These knobs with more before them, which are weaker than those that were typed.
     #[must_use]
     pub fn behind(mut self, mut weaker: Vec<(&'static str, String)>) -> Knobs {
         weaker.append(&mut self.given);
@@ -129,8 +130,8 @@ fn given(matches: &ArgMatches, wanted: impl Fn(&Knob) -> bool) -> Result<Knobs, 
     }
 }
 
-/// The flag of a knob. Its value stays text here: `settings` alone knows what is valid, and says so in one voice
-/// whether the value came from a flag or from the environment.
+/// The flag of a knob. Its value stays text here: `settings` alone knows what is valid, and says so in one
+/// voice whether the value came from a flag or from the environment.
 fn flag(knob: &'static Knob) -> Arg {
     let arg = Arg::new(knob.name).long(knob.name).help(help(knob)).help_heading(knob.group.title());
     let (value_name, hint) = value(knob);
@@ -191,7 +192,8 @@ fn typed(knob: &Knob, matches: &ArgMatches) -> Vec<String> {
     }
 }
 
-/// The line of prose, then choices, default and variable. The variable is named here and read by `ambient`, not by clap.
+/// The line of prose, then choices, default and variable. The variable is named here and read by `ambient`,
+/// not by clap.
 fn help(knob: &Knob) -> String {
     let default = match knob.default {
         "" | "false" => String::new(),

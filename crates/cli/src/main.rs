@@ -64,7 +64,7 @@ fn run(line: Line) -> Exit {
     };
     let carries = carries(&line.command);
     let console = Console::new(interrupt, line.json, line.quiet, !line.no_progress);
-    // Before anything is asked for or done whose result nobody could have.
+    // Before anything is asked for whose result could not be written.
     let ready = match line.json || answers(&line.command) {
         true => stdout::check(),
         false => {

@@ -6,7 +6,8 @@ use flatout_settings::KNOBS;
 
 use crate::args::Line;
 
-/// When their text last changed by more than a word: a manual page has to have a date, and a build none of its own.
+/// When their text last changed by more than a word: a manual page has to have a date, and a build none of
+/// its own.
 const CHANGED: &str = "2026-11-22";
 
 /// A manual page.

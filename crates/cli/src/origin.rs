@@ -10,8 +10,8 @@ use crate::failure::Failure;
 use crate::hint;
 use crate::knobs::Knobs;
 
-/// An engine with the settings and keys of flags and environment, for locations of these dialects; what the user should know of
-/// them is said. It starts nothing before its first use.
+/// An engine with the settings and keys of flags and environment, for locations of these dialects; what the
+/// user should know of them is said. It starts nothing before its first use.
 pub fn client(console: &Console, knobs: &Knobs, dialects: &[Dialect]) -> Result<Client, Failure> {
     let found = flatout_ambient::gather(knobs.given())?;
     for (_, warning) in found.warnings.iter().filter(|(dialect, _)| dialects.contains(dialect)) {
@@ -24,7 +24,7 @@ pub fn client(console: &Console, knobs: &Knobs, dialects: &[Dialect]) -> Result<
     Ok(client)
 }
 
-/// The same without a word, for a measurement that makes many of them.
+/// As [`client`], but without warnings: for measurements, which make many clients.
 pub fn silent_client(knobs: &Knobs, dialects: &[Dialect]) -> Result<Client, Failure> {
     made(flatout_ambient::gather(knobs.given())?, dialects)
 }
@@ -34,8 +34,8 @@ fn made(found: Ambient, dialects: &[Dialect]) -> Result<Client, Failure> {
     client_of(found.into(), &rows, dialects)
 }
 
-/// An engine with these settings and keys; `rows` say where the settings came from. Those of OSS that are wrong are wrong
-/// only for whoever wants `dialects` with it: they may be another program's.
+/// An engine with these settings and keys; `rows` say where the settings came from. Those of OSS that are
+/// wrong are wrong only where `dialects` has OSS: they may be another program's.
 pub fn client_of(config: Config, rows: &[SettingRow], dialects: &[Dialect]) -> Result<Client, Failure> {
     let client = Client::new(config).map_err(|error| wrong_setting(&error, rows))?;
     if dialects.contains(&Dialect::Oss)

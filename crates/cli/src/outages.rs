@@ -17,7 +17,7 @@ pub fn tell(client: &Client, console: &Console, carries: Carries) {
 /// Tells of the client's outages, for a command that draws no bar.
 pub fn tell_without_bar(client: &Client, console: &Console) {
     if !console.is_quiet() {
-        // Like every diagnostic: when nobody can be told, there is nobody to tell that.
+        // A diagnostic that cannot be written cannot be reported either.
         let _ = client.on_outages(|news| {
             let _ = writeln!(io::stderr().lock(), "flatout: {}", one_line(&news.to_string()));
         });

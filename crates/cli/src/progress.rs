@@ -66,8 +66,8 @@ impl Bar {
         }
     }
 
-    /// Draws many objects: how many of them there are in place of a name. Both totals grow while the list of objects is
-    /// read, which a `+` says, and stay from then on.
+    /// Draws many objects: how many of them there are in place of a name. Both totals grow while the list of
+    /// objects is read, which a `+` says, and stay from then on.
     pub fn show_many(&self, progress: &ManyProgress) {
         let Some(Drawn { bar, .. }) = &self.0 else { return };
         let more = if progress.is_complete { "" } else { "+" };
@@ -119,8 +119,9 @@ fn columns() -> usize {
     usize::from(sys::columns(io::stderr().as_fd()).unwrap_or(80))
 }
 
-/// Of a line, two sizes take at most 19 columns, rate and time left 19 more, a name a quarter: a bar fits beside all of
-/// them from 64 columns on, and beside name and sizes from about 35. What limits has a line of its own beneath.
+/// Of a line, two sizes take at most 19 columns, rate and time left 19 more, a name a quarter: a bar fits
+/// beside all of them from 64 columns on, and beside name and sizes from about 35. What limits has a line of
+/// its own beneath.
 fn style(columns: usize, speed: &Arc<Mutex<Speed>>) -> ProgressStyle {
     let template = match columns {
         64.. => "{msg} [{wide_bar}] {landed}/{total} {rate}/s ETA {left}\n{prefix}",
@@ -155,18 +156,19 @@ fn lock(speed: &Mutex<Speed>) -> MutexGuard<'_, Speed> {
     speed.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What comes over the network now: the mean of the last few seconds. What an earlier run had left does not come over it.
+/// What comes over the network now: the mean of the last few seconds. What an earlier run had left does not
+/// come over it.
 #[derive(Debug, Default)]
 struct Speed(VecDeque<(Instant, u64)>);
 
 /// Shorter, and parts that end at a time would show; longer, and a rate that has changed would not.
 const LATELY: Duration = Duration::from_secs(3);
 
-/// What takes longer is not told: nobody waits for it.
+/// Longer times are not shown.
 const LEFT_MOST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 impl Speed {
-    /// So many bytes had come by `now`.
+    /// `bytes` had come by `now`.
     fn on_look(&mut self, now: Instant, bytes: u64) {
         self.0.push_back((now, bytes));
         // The first one is at the window's edge, or before it.
@@ -181,7 +183,7 @@ impl Speed {
         if seconds > 0.0 { after.saturating_sub(*before) as f64 / seconds } else { 0.0 }
     }
 
-    /// How long so many bytes will take; `None` where nothing comes.
+    /// How long `bytes` will take; `None` where nothing comes.
     fn time_for(&self, bytes: u64) -> Option<Duration> {
         let rate = self.bytes_per_s();
         let seconds = (rate > 0.0).then(|| bytes as f64 / rate)?;
@@ -284,10 +286,12 @@ mod tests {
         }
     }
 
-    /// It was the mean since the start, in which what an earlier run had left counted as if it had come in a moment.
+    /// It was the mean since the start, in which what an earlier run had left counted as if it had come in a
+    /// moment.
     #[test]
     fn the_rate_is_that_of_now() {
-        // Looks ten times a second, so many bytes more at each; the rate then, and the time left for a thousand bytes.
+        // Looks ten times a second, so many bytes more at each; the rate then, and the time left for a
+        // thousand bytes.
         let check = |looks: &[(u32, u64)], rate: u64, left_s: Option<u64>| {
             let (start, mut speed, mut bytes, mut number) = (Instant::now(), Speed::default(), 0, 0);
             speed.on_look(start, 0);

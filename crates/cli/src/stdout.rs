@@ -1,4 +1,5 @@
-//! Standard output as plain large writes: no line buffer, no lock, a wide pipe, and no silence about one that is closed.
+//! Standard output as plain large writes: no line buffer, no lock, a wide pipe, and no silence about one that
+//! is closed.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -23,9 +24,9 @@ impl Write for Stdout {
     }
 }
 
-/// To be called first. When standard output is closed (`>&-`), std opens /dev/null for reading and writing in its place, and
-/// output would be lost without an error. This opens it for reading only: no other file gets descriptor 1, and each write
-/// fails as it would on a closed descriptor.
+/// To be called first. When standard output is closed (`>&-`), std opens /dev/null for reading and writing in
+/// its place, and output would be lost without an error. This opens it for reading only: no other file gets
+/// descriptor 1, and each write fails as it would on a closed descriptor.
 pub fn keep_closed() {
     if !sys::started_with_stdout()
         && let Ok(nowhere) = File::open("/dev/null")
@@ -35,7 +36,7 @@ pub fn keep_closed() {
     }
 }
 
-/// For whoever has something to write there.
+/// To be called before something is written there.
 ///
 /// # Errors
 /// The program was started without one.

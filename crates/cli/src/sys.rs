@@ -11,8 +11,9 @@ use flatout_wire::location::Location;
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use rustix::time::ClockId;
 
-/// Whether standard output was open when the program was started. By `main` std has opened /dev/null in place of a closed one,
-/// as which nobody can tell it from one that was passed on: Python's `subprocess.DEVNULL` is open for reading, too.
+/// Whether standard output was open when the program was started. By `main` std has opened /dev/null in place
+/// of a closed one, as which nobody can tell it from one that was passed on: Python's `subprocess.DEVNULL` is
+/// open for reading, too.
 pub fn started_with_stdout() -> bool {
     STARTED_WITH_STDOUT.load(Ordering::Relaxed)
 }
@@ -20,14 +21,14 @@ pub fn started_with_stdout() -> bool {
 static STARTED_WITH_STDOUT: AtomicBool = AtomicBool::new(true);
 
 extern "C" fn look_at_stdout() {
-    // SAFETY: F_GETFD takes a number and no pointer; of one that is no descriptor it says so. libc is ready by now, and
-    // nothing of std is used.
+    // SAFETY: F_GETFD takes a number and no pointer; of one that is no descriptor it says so. libc is ready
+    // by now, and nothing of std is used.
     let is_open = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) } >= 0;
     STARTED_WITH_STDOUT.store(is_open, Ordering::Relaxed);
 }
 
-// SAFETY: the section holds addresses of functions that the C library calls before `main`, on the only thread there is; of
-// their three arguments a function may take none. std's own arguments come the same way.
+// SAFETY: the section holds addresses of functions that the C library calls before `main`, on the only thread
+// there is; of their three arguments a function may take none. std's own arguments come the same way.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static LOOK_AT_STDOUT: extern "C" fn() = look_at_stdout;
@@ -60,9 +61,9 @@ pub fn die_with_parent(command: &mut Command) {
     unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::TERM))?)) };
 }
 
-/// Fetches an object into a buffer and gives the buffer back; `start` starts the transfer, and may give something to hold
-/// until its end. One function: only the report of this very transfer says that nothing writes there any more. After an
-/// error the buffer stays with the engine.
+/// Fetches an object into a buffer and gives the buffer back; `start` starts the transfer, and may give
+/// something to hold until its end. One function: only the report of this very transfer says that nothing
+/// writes there any more. After an error the buffer stays with the engine.
 pub fn get_into<A>(
     buffer: &'static mut [u8],
     location: &Location,
@@ -70,15 +71,15 @@ pub fn get_into<A>(
     watched: impl FnOnce(Watch),
 ) -> Result<(Report, &'static mut [u8]), Error> {
     let lent: *mut [u8] = buffer;
-    // SAFETY: the bytes are initialised and writable, they are there for ever, and the only reference to them is spent
-    // on `lent`, from which none is made again before the transfer has reported.
+    // SAFETY: the bytes are initialised and writable, they are there for ever, and the only reference to them
+    // is spent on `lent`, from which none is made again before the transfer has reported.
     let memory = unsafe { Memory::new(lent.cast(), lent.len()) };
     let get = Get::new(location.clone(), Landing::Memory(memory)).with_part_records();
     let (transfer, _armed) = start(get)?;
     watched(transfer.watch());
     let report = transfer.wait()?;
-    // SAFETY: `lent` came from a reference that lives for ever and was given away for it; the engine is done with a
-    // landing when it reports.
+    // SAFETY: `lent` came from a reference that lives for ever and was given away for it; the engine is done
+    // with a landing when it reports.
     Ok((report, unsafe { &mut *lent }))
 }
 

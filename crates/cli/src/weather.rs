@@ -1,4 +1,5 @@
-//! The wind tunnel's flags of `serve`. Faults keep the order in which they were typed: the first that chance chooses counts.
+//! The wind tunnel's flags of `serve`. Faults keep the order in which they were typed: the first that chance
+//! chooses counts.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,7 +18,8 @@ const HEADING: &str = "Wind tunnel";
 pub struct Weather {
     #[command(flatten)]
     faults: Faults,
-    /// Let in so many requests for objects a second, as in 100/s; tell the others to slow down (503)
+    /// Let in at most this many requests for objects a second, as in 100/s; tell the others to slow down
+    /// (503)
     #[arg(long, value_name = "N/s", value_parser = throttle)]
     throttle: Option<f64>,
     /// Say with those refusals how long OSS held them back: x-oss-qos-delay-time, in ms
@@ -35,7 +37,8 @@ pub struct Weather {
     /// The same number gives the same faults, whatever the timing; start serve anew to repeat a run
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = seed)]
     seed: u64,
-    /// Append a line of JSON for each request: what it asked for, its fault, status and bytes (docs/wind-tunnel.md)
+    /// Append a line of JSON for each request: what it asked for, its fault, status and bytes
+    /// (docs/wind-tunnel.md)
     #[arg(long, value_name = "FILE", value_parser = NonEmptyStringValueParser::new().map(PathBuf::from))]
     log: Option<PathBuf>,
 }

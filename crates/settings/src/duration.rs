@@ -3,8 +3,8 @@
 /// Unit and its milliseconds, largest first.
 const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-/// Milliseconds of a duration. A unit is required, because a bare number is seconds to some programs and milliseconds
-/// to others; a fraction may stand before any unit but `ms` (`1.5s`).
+/// Milliseconds of a duration. A unit is required, because a bare number is seconds to some programs and
+/// milliseconds to others; a fraction may stand before any unit but `ms` (`1.5s`).
 ///
 /// # Errors
 /// The end of a sentence that starts with the text: what should have been written.

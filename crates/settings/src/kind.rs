@@ -19,7 +19,7 @@ pub enum Kind {
         min: u64,
         max: u64,
     },
-    /// So many a second: `50`, or `50/s`.
+    /// A number a second: `50`, or `50/s`.
     Frequency {
         min: u64,
         max: u64,

@@ -11,8 +11,8 @@ pub struct Knob {
     /// Kebab-case: the flag without its dashes and the key of the config file.
     pub name: &'static str,
     pub kind: Kind,
-    /// As a user would write it; empty when there is none. Of a number it may be a word, which leaves the number open and
-    /// may be written too: `auto`, `unlimited`.
+    /// As a user would write it; empty when there is none. Of a number it may be a word, which leaves the
+    /// number open and may be written too: `auto`, `unlimited`.
     pub default: &'static str,
     /// One line for `--help` and docs/settings.md, without a full stop.
     pub doc: &'static str,
@@ -31,10 +31,11 @@ pub enum Group {
     Mount,
 }
 
-/// Makes of each row its [`Knob`] in [`KNOBS`] and its field of [`Settings`] or, for those of a mount, [`MountSettings`].
+/// Makes of each row its [`Knob`] in [`KNOBS`] and its field of [`Settings`] or, for those of a mount,
+/// [`MountSettings`].
 ///
-/// A row is `field: type = "name", kind, "default", "doc"`. A default that is followed by `via f` gets into the field by
-/// `f` instead of [`Field::set`].
+/// A row is `field: type = "name", kind, "default", "doc"`. A default that is followed by `via f` gets into
+/// the field by `f` instead of [`Field::set`].
 macro_rules! knobs {
     (
         $($group:ident {
@@ -67,8 +68,9 @@ macro_rules! knobs {
             },)*
         ];
 
-        /// One value for every knob. [`Settings::default`] holds the defaults of [`KNOBS`]; [`Settings::set`] is how text
-        /// from a flag, the environment or a file gets in; [`Settings::check`] comes after the last of them.
+        /// One value for every knob. [`Settings::default`] holds the defaults of [`KNOBS`]; [`Settings::set`]
+        /// is how text from a flag, the environment or a file gets in; [`Settings::check`] comes after the
+        /// last of them.
         #[derive(Clone, PartialEq, Eq)]
         pub struct Settings {
             $($($(#[$about])* pub $field: $type,)*)*
@@ -184,7 +186,7 @@ knobs! {
             "Bytes that may wait to be read in order (cat, pipes), at least two parts; auto: as many as the \
              pace needs and --memory allows, 1GiB at most";
 
-        /// What the engine may hold in this process; 256 MiB where nobody has looked how much there is.
+        /// The most that the engine may hold in this process; 256 MiB where the machine's memory is unknown.
         memory_bytes: u64 = "memory", Size { min: 16 << 20, max: 1 << 40 }, "auto" via memory,
             "Maximum memory to use, not counting the caller's buffers and files; auto: a quarter of what the \
              control group or else the machine has, from 256MiB to 8GiB";
@@ -218,7 +220,8 @@ knobs! {
         verify: bool = "no-verify", Switch, "false" via not,
             "Do not compare the bytes with the checksum that the origin states";
 
-        /// Whether a large file goes on from what an earlier run left of it; the knob is its opposite, `no-resume`.
+        /// Whether a large file goes on from what an earlier run left of it; the knob is its opposite,
+        /// `no-resume`.
         resume: bool = "no-resume", Switch, "false" via not,
             "Start large files over, and keep nothing of one that fails for the next run";
     }
@@ -272,7 +275,7 @@ knobs! {
     }
 }
 
-/// Where `memory` is open and nobody has looked how much there is (docs/decisions/memory.md).
+/// The value of an open `memory` where the machine's memory is unknown (docs/decisions/memory.md).
 const MEMORY_UNSET_BYTES: u64 = 256 << 20;
 
 fn memory(bytes: &mut u64, value: Value) {

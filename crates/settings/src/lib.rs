@@ -1,7 +1,7 @@
 //! Every knob of Flatout once: name, unit, default, bounds and a line of prose; data only.
 //!
-//! Flags, the environment (`FLATOUT_*`), config keys and docs/settings.md are derived from [`KNOBS`]. This crate reads
-//! no environment and no file: `ambient` and the faces do, and hand over text.
+//! Flags, the environment (`FLATOUT_*`), config keys and docs/settings.md are derived from [`KNOBS`]. This
+//! crate reads no environment and no file: `ambient` and the faces do, and hand over text.
 
 #![forbid(unsafe_code)]
 

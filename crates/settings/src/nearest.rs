@@ -1,4 +1,4 @@
-//! The name that somebody who mistyped one most likely meant.
+//! The name that a mistyped one most likely stands for.
 
 /// The candidate with the fewest typos from `name` (at most a third of its letters, at least one);
 /// failing that, the first of which `name` is a beginning. None when nothing is near.

@@ -1,4 +1,5 @@
-//! The settings of Python's clients as a type, written from the table of knobs: a name that is misspelt is an error before it runs.
+//! The settings of Python's clients as a type, written from the table of knobs: a name that is misspelt is an
+//! error before it runs.
 
 use std::fmt::Write;
 

@@ -13,8 +13,8 @@ impl Settings {
         }
     }
 
-    /// Sets the knob of that name from what a user wrote. Empty text takes a text setting back. A repeatable knob
-    /// gains a value with each call, so whoever has several sources sets it from the strongest only.
+    /// Sets the knob of that name from what a user wrote. Empty text takes a text setting back. A repeatable
+    /// knob gains a value with each call, so a caller with several sources sets it from the strongest only.
     ///
     /// # Errors
     /// No such knob (with the nearest name), text of another kind, out of bounds. Nothing is changed then.

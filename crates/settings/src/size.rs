@@ -9,8 +9,8 @@ const UNITS: [(char, u64, u64); 5] = [
     ('P', 1 << 50, 1_000_000_000_000_000),
 ];
 
-/// Bytes of a size. `K`, `Ki` and `KiB` are 1024 bytes, as in `dd`, `fio` and ossutil; `KB` is 1000. The case of the
-/// letters does not matter, a space may stand before the unit, a fraction before any unit but bytes.
+/// Bytes of a size. `K`, `Ki` and `KiB` are 1024 bytes, as in `dd`, `fio` and ossutil; `KB` is 1000. The case
+/// of the letters does not matter, a space may stand before the unit, a fraction before any unit but bytes.
 ///
 /// # Errors
 /// The end of a sentence that starts with the text: what should have been written.

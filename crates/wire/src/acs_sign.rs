@@ -1,5 +1,5 @@
-//! Alibaba Cloud's signature of API calls, ACS3-HMAC-SHA256 (help.aliyun.com, "V3 request structure and signature").
-//! OSS has a signature of its own; this one is for the services beside it, such as STS.
+//! Alibaba Cloud's signature of API calls, ACS3-HMAC-SHA256 (help.aliyun.com, "V3 request structure and
+//! signature"). OSS has a signature of its own; this one is for the services beside it, such as STS.
 
 use sha2::{Digest, Sha256};
 
@@ -10,8 +10,8 @@ use crate::time::format_iso_seconds;
 
 const ALGORITHM: &str = "ACS3-HMAC-SHA256";
 
-/// Signs a call with its `body`: sets the date, `nonce` (never the same twice), the body's hash, the token and
-/// `authorization`. `x-acs-action` and `x-acs-version` are the caller's.
+/// Signs a call with its `body`: sets the date, `nonce` (never the same twice), the body's hash, the token
+/// and `authorization`. `x-acs-action` and `x-acs-version` are the caller's.
 pub fn sign(request: &mut Request, body: &[u8], credentials: &Credentials, nonce: &str, unix_s: u64) {
     let body_hash = hex(&Sha256::digest(body));
     request.remove("authorization");

@@ -21,12 +21,12 @@ pub enum Algorithm {
 pub struct Checksum {
     pub algorithm: Algorithm,
     pub value: u64,
-    pub kind: Kind,
+    pub kind: Coverage,
 }
 
 /// What a stated checksum covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum Coverage {
     /// The bytes of the object: combinable from the CRCs of its ranges.
     Full,
     /// The checksums of the parts of its upload (`value-N`): cannot be computed from other ranges.

@@ -1,5 +1,5 @@
-//! Keys of a day: the four HMACs between a secret and the key that signs, in the scheme that Amazon made and Alibaba
-//! Cloud took over with other words.
+//! Keys of a day: the four HMACs between a secret and the key that signs, in the scheme that Amazon made and
+//! Alibaba Cloud took over with other words.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,7 +14,7 @@ pub(crate) type HmacSha256 = Hmac<Sha256>;
 
 /// The words in which the two signatures of this scheme differ.
 #[derive(Debug)]
-pub(crate) struct Words {
+pub(crate) struct SigningWords {
     pub(crate) algorithm: &'static str,
     /// Stands before the secret.
     seed: &'static str,
@@ -22,14 +22,15 @@ pub(crate) struct Words {
     ending: &'static str,
 }
 
-pub(crate) const AWS4: Words = Words { algorithm: "AWS4-HMAC-SHA256", seed: "AWS4", ending: "aws4_request" };
-pub(crate) const OSS4: Words =
-    Words { algorithm: "OSS4-HMAC-SHA256", seed: "aliyun_v4", ending: "aliyun_v4_request" };
+pub(crate) const AWS4: SigningWords =
+    SigningWords { algorithm: "AWS4-HMAC-SHA256", seed: "AWS4", ending: "aws4_request" };
+pub(crate) const OSS4: SigningWords =
+    SigningWords { algorithm: "OSS4-HMAC-SHA256", seed: "aliyun_v4", ending: "aliyun_v4_request" };
 
-/// Makes the key of a day and keeps it. May be used by several threads at once: a lock is held for as long as it takes
-/// to copy a pointer.
+/// Makes the key of a day and keeps it. May be used by several threads at once: a lock is held for as long as
+/// it takes to copy a pointer.
 pub(crate) struct DayKeys {
-    words: &'static Words,
+    words: &'static SigningWords,
     secret_key: String,
     region: String,
     service: String,
@@ -47,7 +48,12 @@ pub(crate) struct DayKey {
 }
 
 impl DayKeys {
-    pub(crate) fn new(words: &'static Words, secret_key: &str, region: &str, service: &str) -> DayKeys {
+    pub(crate) fn new(
+        words: &'static SigningWords,
+        secret_key: &str,
+        region: &str,
+        service: &str,
+    ) -> DayKeys {
         DayKeys {
             words,
             secret_key: secret_key.into(),
@@ -73,7 +79,7 @@ impl DayKeys {
     }
 
     fn derive(&self, day: u64) -> DayKey {
-        let Words { algorithm, seed, ending } = self.words;
+        let SigningWords { algorithm, seed, ending } = self.words;
         let date = &format_amz(day * DAY_S)[..8];
         let seed = hmac_key(format!("{seed}{}", self.secret_key).as_bytes());
         let key = [date, &self.region, &self.service, ending]

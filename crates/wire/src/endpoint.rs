@@ -86,7 +86,8 @@ impl Endpoint {
         self.host.parse::<Ipv4Addr>().is_ok() || self.host.parse::<Ipv6Addr>().is_ok()
     }
 
-    /// Whether it is this machine itself, by an address or by a name that never means another (RFC 6761 §6.3).
+    /// Whether it is this machine itself, by an address or by a name that never means another (RFC 6761
+    /// §6.3).
     pub fn is_loopback(&self) -> bool {
         let host = self.host.as_str();
         host == "localhost"

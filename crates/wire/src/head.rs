@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use base64_simd::STANDARD as BASE64;
 
 use crate::checksum::Algorithm;
-pub use crate::checksum::{Checksum, Kind};
+pub use crate::checksum::{Checksum, Coverage};
 use crate::range::ContentRange;
 use crate::request::Method;
 use crate::time::parse_http;
@@ -140,7 +140,7 @@ fn parse_with<'a>(
     let status =
         httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut response, buf, headers)?;
     let httparse::Status::Complete(head_bytes) = status else { return Ok(None) };
-    let mut reading = Reading::new(response.code.unwrap_or(0));
+    let mut reading = HeadReader::new(response.code.unwrap_or(0));
     reading.head.reason = response.reason.unwrap_or("").into();
     for header in response.headers.iter() {
         reading.take(header.name, header.value);
@@ -149,13 +149,14 @@ fn parse_with<'a>(
     Ok(Some(reading.finish(is_http_11, request).map(|head| (head, head_bytes))))
 }
 
-/// An ETag that `If-Match` may use and that names bytes: quoted and not weak. RFC 9110 §13.1.1 compares strongly, so a weak
-/// one would never match.
+/// An ETag that `If-Match` may use and that names bytes: quoted and not weak. RFC 9110 §13.1.1 compares
+/// strongly, so a weak one would never match.
 pub fn strong(etag: &str) -> Option<&str> {
     (etag.len() > 2 && etag.starts_with('"') && etag.ends_with('"')).then_some(etag)
 }
 
-/// An ETag as it should have been sent, where a server has left its quotes out: in listings some do, in headers few.
+/// An ETag as it should have been sent, where a server has left its quotes out: in listings some do, in
+/// headers few.
 pub fn quoted(etag: &str) -> Cow<'_, str> {
     match etag.starts_with('"') || etag.starts_with("W/") {
         true => etag.into(),
@@ -177,7 +178,7 @@ impl Head {
     /// Reads the headers of an answer that another HTTP library framed. `keep_alive` is true and `body` a
     /// guess from `Content-Length`: that library has both in hand.
     pub fn from_http<'a>(status: u16, headers: impl Iterator<Item = (&'a str, &'a [u8])>) -> Head {
-        let mut reading = Reading::new(status);
+        let mut reading = HeadReader::new(status);
         for (name, value) in headers {
             reading.take(name, value);
         }
@@ -222,7 +223,7 @@ impl Head {
 }
 
 /// A head while its lines are read: what must be seen whole before it means anything.
-struct Reading {
+struct HeadReader {
     head: Head,
     bad_length: Option<String>,
     /// All `Transfer-Encoding` values, in lower case and joined; `None` where there is no such line.
@@ -233,9 +234,9 @@ struct Reading {
     is_composite: bool,
 }
 
-impl Reading {
-    fn new(status: u16) -> Reading {
-        Reading {
+impl HeadReader {
+    fn new(status: u16) -> HeadReader {
+        HeadReader {
             head: Head::empty(status),
             bad_length: None,
             transfer_encoding: None,
@@ -349,8 +350,8 @@ impl Reading {
         self.head.body = match coding.as_deref() {
             _ if bodiless => Body::None,
             None | Some("identity") => {
-                // RFC 2616 called no coding that. To readers of today any coding beside a length is an attack, and whoever
-                // stands between may be one: what comes behind this body is nobody's.
+                // RFC 2616 called no coding that. To readers of today any coding beside a length is an
+                // attack, and whoever stands between may be one: what comes behind this body is nobody's.
                 keep_alive &= coding.is_none();
                 match (self.bad_length.take(), self.head.content_length) {
                     (Some(bad), _) => return Err(HeadError::ContentLength(bad)),
@@ -376,8 +377,8 @@ impl Reading {
         head.retry_after_s = self.retry_after.and_then(|text| seconds_to_wait(&text, head.date));
         if self.is_composite {
             let parts = head.parts_count.unwrap_or(0);
-            let full = head.checksums.iter_mut().filter(|checksum| checksum.kind == Kind::Full);
-            full.for_each(|checksum| checksum.kind = Kind::Composite { parts });
+            let full = head.checksums.iter_mut().filter(|checksum| checksum.kind == Coverage::Full);
+            full.for_each(|checksum| checksum.kind = Coverage::Composite { parts });
         }
         head
     }
@@ -387,8 +388,8 @@ impl Reading {
 fn parse_checksum(algorithm: Algorithm, value: &[u8]) -> Option<Checksum> {
     let text = bare(std::str::from_utf8(value).ok()?);
     let (value, kind) = match text.split_once('-') {
-        Some((value, parts)) => (value, Kind::Composite { parts: parts.parse().ok()? }),
-        None => (text, Kind::Full),
+        Some((value, parts)) => (value, Coverage::Composite { parts: parts.parse().ok()? }),
+        None => (text, Coverage::Full),
     };
     Some(Checksum { algorithm, value: algorithm.decode(value)?, kind })
 }

@@ -24,7 +24,7 @@ fn an_answer_of_s3() {
         Content-Length: 8388608\nx-amz-storage-class: STANDARD_IA\nx-amz-version-id: 3/L4kqtJl\n\
         x-amz-bucket-region: eu-west-1");
     let checksum =
-        Checksum { algorithm: Algorithm::Crc64Nvme, value: 0xae8b_1486_0a79_9888, kind: Kind::Full };
+        Checksum { algorithm: Algorithm::Crc64Nvme, value: 0xae8b_1486_0a79_9888, kind: Coverage::Full };
     let expected = Head {
         reason: "Partial Content".into(),
         body: Body::Length(8_388_608),
@@ -53,7 +53,8 @@ fn an_answer_of_oss() {
         ETag: \"25F9E794323B453885F5181F1B624D0B\"\nx-oss-object-type: Multipart\nx-oss-storage-class: IA\nx-oss-version-id: CAEQ\n\
         x-oss-hash-crc64ecma: 11051210869376104954\nx-oss-meta-Made-By: me\nx-oss-qos-delay-time: 250\n\
         x-oss-server-time: 3");
-    let checksum = Checksum { algorithm: Algorithm::Crc64Xz, value: 0x995d_c9bb_df19_39fa, kind: Kind::Full };
+    let checksum =
+        Checksum { algorithm: Algorithm::Crc64Xz, value: 0x995d_c9bb_df19_39fa, kind: Coverage::Full };
     let expected = Head {
         reason: "Partial Content".into(),
         body: Body::Length(5),
@@ -228,23 +229,23 @@ fn content_ranges() {
 
 #[test]
 fn checksums() {
-    let check = |lines: &str, expected: &[(Algorithm, Kind)]| {
+    let check = |lines: &str, expected: &[(Algorithm, Coverage)]| {
         let head = get(&format!("HTTP/1.1 200 OK\n{lines}"));
         let found: Vec<_> =
             head.checksums.iter().map(|checksum| (checksum.algorithm, checksum.kind)).collect();
         assert_eq!(found, expected, "{lines}");
     };
-    check("x-amz-checksum-crc32c: 4waSgw==", &[(Algorithm::Crc32c, Kind::Full)]);
-    check("x-amz-checksum-crc32c: 4waSgw==-7", &[(Algorithm::Crc32c, Kind::Composite { parts: 7 })]);
+    check("x-amz-checksum-crc32c: 4waSgw==", &[(Algorithm::Crc32c, Coverage::Full)]);
+    check("x-amz-checksum-crc32c: 4waSgw==-7", &[(Algorithm::Crc32c, Coverage::Composite { parts: 7 })]);
     check(
         "x-amz-checksum-crc32: y/Q5Jg==\nx-amz-checksum-type: COMPOSITE",
-        &[(Algorithm::Crc32, Kind::Composite { parts: 0 })],
+        &[(Algorithm::Crc32, Coverage::Composite { parts: 0 })],
     );
     check(
         "x-amz-checksum-type: COMPOSITE\nx-amz-mp-parts-count: 3\nx-amz-checksum-crc32: y/Q5Jg==",
-        &[(Algorithm::Crc32, Kind::Composite { parts: 3 })],
+        &[(Algorithm::Crc32, Coverage::Composite { parts: 3 })],
     );
-    check("x-oss-hash-crc64ecma: 11051210869376104954", &[(Algorithm::Crc64Xz, Kind::Full)]);
+    check("x-oss-hash-crc64ecma: 11051210869376104954", &[(Algorithm::Crc64Xz, Coverage::Full)]);
     check("x-amz-checksum-crc32c: nonsense\nx-amz-checksum-sha256: x", &[]);
 }
 

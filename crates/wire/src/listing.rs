@@ -33,7 +33,8 @@ pub struct Listed {
 pub struct Buckets {
     /// Names, and times of creation in Unix seconds (0 where the origin did not say).
     pub buckets: Vec<(String, u64)>,
-    /// What OSS's next page begins behind; `None` on the last. S3 answers in one page where it is not asked for several.
+    /// What OSS's next page begins behind; `None` on the last. S3 answers in one page where it is not asked
+    /// for several.
     pub next: Option<String>,
 }
 
@@ -62,7 +63,7 @@ pub fn parse_page(xml: &[u8]) -> Result<Page, XmlError> {
     parse_any_page(xml).map(|(page, _)| page)
 }
 
-/// The same of OSS, which encodes the token of the next page as it does keys.
+/// Parses a page of OSS, which encodes the token of the next page as it does keys.
 ///
 /// # Errors
 /// As [`parse_page`].

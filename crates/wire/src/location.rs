@@ -1,4 +1,5 @@
-//! Locations: what a user types to name an object, `s3://bucket/key`, `oss://bucket/key` or `https://host/path`.
+//! Locations: what a user types to name an object, `s3://bucket/key`, `oss://bucket/key` or
+//! `https://host/path`.
 
 use std::fmt;
 
@@ -12,7 +13,7 @@ pub enum Location {
     /// The key is taken as typed, never decoded. It is empty where the bucket itself is meant, and may end in
     /// '/'.
     S3 { bucket: String, key: String },
-    /// The same in Alibaba Cloud OSS, by its own protocol.
+    /// An object of Alibaba Cloud OSS, by its own protocol.
     Oss { bucket: String, key: String },
     /// Any URL of a plain HTTP origin, presigned ones included.
     Http { url: HttpUrl },
@@ -306,7 +307,8 @@ fn parse_bucket(scheme: &'static str, rest: &str) -> Result<(String, String), Lo
         return Err(LocationError::NoBucket { scheme });
     }
     check_bucket(bucket).map_err(|error| {
-        // As rclone and others write it. A '/' in the secret, which many have, cuts it in two: neither half is shown.
+        // As rclone and others write it. A '/' in the secret, which many have, cuts it in two: neither half
+        // is shown.
         let has_keys = bucket.contains(':') && rest.contains('@');
         if has_keys { LocationError::BucketCredentials { scheme } } else { error }
     })?;

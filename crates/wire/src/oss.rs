@@ -2,27 +2,30 @@
 
 use crate::endpoint::{Endpoint, Scheme, shown};
 use crate::location::LocationError;
-use crate::oss_sign::{self, RANGE_BEHAVIOR, Version};
+use crate::oss_sign::{self, RANGE_BEHAVIOR, SignatureVersion};
 use crate::percent;
 use crate::request::{Method, Request};
 use crate::s3::{Addressing, bucket_request, check_region, endpoint_of, page_query};
 use crate::sign::Credentials;
 
-/// What version 4 signs for where an endpoint of its own name tells no region; such services do not look at it.
+/// What version 4 signs for where an endpoint of its own name tells no region; such services do not look at
+/// it.
 const DEFAULT_REGION: &str = "cn-hangzhou";
 
 /// OSS gives 100 keys and 100 buckets unless asked for more.
 const PAGE_KEYS: u32 = 1000;
 
-/// What kind of way to OSS an endpoint is. The internal one costs no traffic and is the fastest, but reaches only the
-/// machines of its own region.
+/// What kind of way to OSS an endpoint is. The internal one costs no traffic and is the fastest, but reaches
+/// only the machines of its own region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndpointKind {
     /// `oss-REGION.aliyuncs.com`, and `REGION.oss.aliyuncs.com`, which answers over IPv6 too.
     Public,
-    /// `oss-REGION-internal.aliyuncs.com`, and `ZONE-internal.oss-data-acc.aliyuncs.com`, a zone's cache before it.
+    /// `oss-REGION-internal.aliyuncs.com`, and `ZONE-internal.oss-data-acc.aliyuncs.com`, a zone's cache
+    /// before it.
     Internal,
-    /// `oss-accelerate.aliyuncs.com` and `oss-accelerate-overseas.aliyuncs.com`: for the far side of the world.
+    /// `oss-accelerate.aliyuncs.com` and `oss-accelerate-overseas.aliyuncs.com`: for the far side of the
+    /// world.
     Accelerate,
     /// Any other: a gateway, a development origin, a name of the user's own.
     Custom,
@@ -45,8 +48,9 @@ pub struct Oss {
 impl Oss {
     /// The service at `endpoint`, or the public one of `region` where none is given.
     ///
-    /// An endpoint without a scheme is reached by `https`, as in Alibaba's own tools, and by `http` on this machine. A
-    /// region may be written `cn-hangzhou` or `oss-cn-hangzhou`; the one given goes before the one in the endpoint's name.
+    /// An endpoint without a scheme is reached by `https`, as in Alibaba's own tools, and by `http` on this
+    /// machine. A region may be written `cn-hangzhou` or `oss-cn-hangzhou`; the one given goes before the one
+    /// in the endpoint's name.
     ///
     /// # Errors
     /// Neither endpoint nor region; a bad endpoint, or one that names a bucket; a region that could not be part of a
@@ -62,7 +66,7 @@ impl Oss {
             (None, Some(region)) => Endpoint::parse(&format!("https://{}", public_host(region)))?,
             (None, None) => return Err(LocationError::NoOssEndpoint),
         };
-        let known = Known::of(&endpoint.host);
+        let known = HostParts::of(&endpoint.host);
         if let Some(bucket) = known.bucket {
             let host = endpoint.host[bucket.len() + 1..].into();
             return Err(LocationError::BucketInEndpoint { bucket: bucket.into(), host });
@@ -73,19 +77,20 @@ impl Oss {
     }
 
     /// A signer for this service.
-    pub fn signer(&self, credentials: Credentials, version: Version) -> oss_sign::Signer {
+    pub fn signer(&self, credentials: Credentials, version: SignatureVersion) -> oss_sign::Signer {
         oss_sign::Signer::new(credentials, version, &self.region, self.product)
     }
 
-    /// The endpoint of the same region that machines within it should use; `None` where this is it, or none is known.
+    /// The endpoint of the same region that machines within it should use; `None` where this is it, or none
+    /// is known.
     pub fn internal_host(&self) -> Option<String> {
         (self.kind == EndpointKind::Public).then(|| format!("oss-{}-internal.aliyuncs.com", self.region))
     }
 
     /// GET of an object.
     ///
-    /// `range` and `if-match` are set by the caller, before or after signing: OSS does not sign them, so one signature
-    /// serves all ranges of an object.
+    /// `range` and `if-match` are set by the caller, before or after signing: OSS does not sign them, so one
+    /// signature serves all ranges of an object.
     pub fn get_object(&self, bucket: &str, key: &str) -> Request {
         let mut request = self.request(Method::Get, bucket, key, String::new());
         request.set(RANGE_BEHAVIOR.0, RANGE_BEHAVIOR.1);
@@ -97,7 +102,8 @@ impl Oss {
         self.request(Method::Head, bucket, key, String::new())
     }
 
-    /// One page of a listing, at most `max_keys` long (1,000 where not said). `token` is the `next` of the page before.
+    /// One page of a listing, at most `max_keys` long (1,000 where not said). `token` is the `next` of the
+    /// page before.
     pub fn list_objects_v2(
         &self,
         bucket: &str,
@@ -155,7 +161,7 @@ fn with_scheme(endpoint: &str) -> String {
 
 /// What the host of an endpoint tells.
 #[derive(Debug, PartialEq, Eq)]
-struct Known<'a> {
+struct HostParts<'a> {
     kind: EndpointKind,
     region: Option<&'a str>,
     product: &'static str,
@@ -163,9 +169,9 @@ struct Known<'a> {
     bucket: Option<&'a str>,
 }
 
-impl<'a> Known<'a> {
-    fn of(host: &'a str) -> Known<'a> {
-        let custom = Known { kind: EndpointKind::Custom, region: None, product: "oss", bucket: None };
+impl<'a> HostParts<'a> {
+    fn of(host: &'a str) -> HostParts<'a> {
+        let custom = HostParts { kind: EndpointKind::Custom, region: None, product: "oss", bucket: None };
         let Some(own) = host.strip_suffix(".aliyuncs.com") else { return custom };
         let (rest, last) = own.rsplit_once('.').map_or((None, own), |(rest, last)| (Some(rest), last));
         let split = |rest: &'a str| match rest.rsplit_once('.') {
@@ -174,32 +180,32 @@ impl<'a> Known<'a> {
         };
         match (last, rest) {
             ("oss-accelerate" | "oss-accelerate-overseas", bucket) => {
-                Known { kind: EndpointKind::Accelerate, bucket, ..custom }
+                HostParts { kind: EndpointKind::Accelerate, bucket, ..custom }
             }
             ("oss-cloudbox", Some(rest)) => {
                 let (bucket, cloudbox) = split(rest.rsplit_once('.').map_or(rest, |(box_id, _)| box_id));
-                Known { region: Some(cloudbox), product: "oss-cloudbox", bucket, ..custom }
+                HostParts { region: Some(cloudbox), product: "oss-cloudbox", bucket, ..custom }
             }
             ("oss", Some(rest)) => {
                 let (bucket, label) = split(rest);
                 let (kind, region) = kind_of(label);
-                Known { kind, region: Some(region), bucket, ..custom }
+                HostParts { kind, region: Some(region), bucket, ..custom }
             }
             ("oss-data-acc", Some(rest)) => {
                 let (bucket, label) = split(rest);
                 let zone = label.strip_suffix("-internal").unwrap_or(label);
                 // A zone is its region and a letter: cn-beijing-h.
                 let region = zone.rsplit_once('-').map(|(region, _)| region);
-                Known { kind: EndpointKind::Internal, region, bucket, ..custom }
+                HostParts { kind: EndpointKind::Internal, region, bucket, ..custom }
             }
             (label, bucket) => match (label.strip_prefix("vpc100-oss-"), label.strip_prefix("oss-")) {
                 // An older name of the internal endpoint.
                 (Some(region), _) => {
-                    Known { kind: EndpointKind::Internal, region: Some(region), bucket, ..custom }
+                    HostParts { kind: EndpointKind::Internal, region: Some(region), bucket, ..custom }
                 }
                 (None, Some(label)) => {
                     let (kind, region) = kind_of(label);
-                    Known { kind, region: Some(region), bucket, ..custom }
+                    HostParts { kind, region: Some(region), bucket, ..custom }
                 }
                 (None, None) => custom,
             },

@@ -1,7 +1,9 @@
-//! Signatures of Alibaba Cloud OSS, version 4 and version 1, in the headers and in the query (reference/oss.md §6.1).
+//! Signatures of Alibaba Cloud OSS, version 4 and version 1, in the headers and in the query
+//! (reference/oss.md §6.1).
 //!
-//! Unlike those of S3 they name bucket and key apart from the path that is sent, so that both ways of addressing are
-//! signed alike; `host`, `range` and `if-match` are not signed: one signature serves every range of an object.
+//! Unlike those of S3 they name bucket and key apart from the path that is sent, so that both ways of
+//! addressing are signed alike; `host`, `range` and `if-match` are not signed: one signature serves every
+//! range of an object.
 
 use std::fmt;
 use std::str::FromStr;
@@ -59,7 +61,7 @@ type HmacSha1 = Hmac<Sha1>;
 
 /// Which signature.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Version {
+pub enum SignatureVersion {
     /// HMAC-SHA256, scoped to a day and a region.
     #[default]
     V4,
@@ -78,37 +80,38 @@ pub struct Resource<'a> {
 /// Signs requests of one account. May be used by several threads at once.
 pub struct Signer {
     credentials: Credentials,
-    version: Version,
+    version: SignatureVersion,
     /// Of version 4.
     days: DayKeys,
     /// Of version 1, the padding of its HMAC already hashed.
     secret: HmacSha1,
 }
 
-impl FromStr for Version {
+impl FromStr for SignatureVersion {
     type Err = LocationError;
 
-    fn from_str(text: &str) -> Result<Version, LocationError> {
+    fn from_str(text: &str) -> Result<SignatureVersion, LocationError> {
         match text {
-            "v4" => Ok(Version::V4),
-            "v1" => Ok(Version::V1),
+            "v4" => Ok(SignatureVersion::V4),
+            "v1" => Ok(SignatureVersion::V1),
             _ => Err(LocationError::BadSignature { text: crate::endpoint::shown(text) }),
         }
     }
 }
 
 impl Signer {
-    /// A signer for `region` (`cn-hangzhou`) and `product` (`oss`; `oss-cloudbox`), which version 1 ignores. White space
-    /// around the credentials, left by files and shells, is cut.
-    pub fn new(credentials: Credentials, version: Version, region: &str, product: &str) -> Signer {
+    /// A signer for `region` (`cn-hangzhou`) and `product` (`oss`; `oss-cloudbox`), which version 1 ignores.
+    /// White space around the credentials, left by files and shells, is cut.
+    pub fn new(credentials: Credentials, version: SignatureVersion, region: &str, product: &str) -> Signer {
         let credentials = credentials.trimmed();
         let days = DayKeys::new(&OSS4, &credentials.secret_key, region, product);
         let secret = HmacSha1::new_from_slice(credentials.secret_key.as_bytes());
         Signer { credentials, version, days, secret: secret.expect("HMAC takes keys of any length") }
     }
 
-    /// Signs in the headers, replacing an earlier signature: sets `authorization`, `x-oss-security-token`, and the date
-    /// (version 4: `x-oss-date` and `x-oss-content-sha256`, the body unsigned; version 1: `date`).
+    /// Signs in the headers, replacing an earlier signature: sets `authorization`, `x-oss-security-token`,
+    /// and the date (version 4: `x-oss-date` and `x-oss-content-sha256`, the body unsigned; version 1:
+    /// `date`).
     pub fn sign(&self, request: &mut Request, resource: Resource<'_>, unix_s: u64) {
         request.remove("authorization");
         match &self.credentials.session_token {
@@ -116,33 +119,34 @@ impl Signer {
             None => request.remove(TOKEN_HEADER),
         }
         match self.version {
-            Version::V4 => self.sign_v4(request, resource, unix_s, &[]),
-            Version::V1 => self.sign_v1(request, resource, unix_s),
+            SignatureVersion::V4 => self.sign_v4(request, resource, unix_s, &[]),
+            SignatureVersion::V1 => self.sign_v1(request, resource, unix_s),
         }
     }
 
     /// How many seconds a presigned URL may work: version 1 names the second of its end, however far away.
     pub fn presigned_max_s(&self) -> u32 {
         match self.version {
-            Version::V4 => PRESIGNED_MAX_S,
-            Version::V1 => u32::MAX,
+            SignatureVersion::V4 => PRESIGNED_MAX_S,
+            SignatureVersion::V1 => u32::MAX,
         }
     }
 
-    /// Signs in the query, for a URL that works for `expires_s` seconds without any header but those `x-oss-*` (and
-    /// content headers) that the request has now. What asks for a plain range stays behind: whoever uses the URL does
-    /// not send it.
+    /// Signs in the query, for a URL that works for `expires_s` seconds without any header but those
+    /// `x-oss-*` (and content headers) that the request has now. What asks for a plain range stays behind:
+    /// whoever uses the URL does not send it.
     pub fn presign(&self, request: &mut Request, resource: Resource<'_>, expires_s: u32, unix_s: u64) {
         for name in ["authorization", "x-oss-date", "x-oss-content-sha256", TOKEN_HEADER, RANGE_BEHAVIOR.0] {
             request.remove(name);
         }
         match self.version {
-            Version::V4 => self.presign_v4(request, resource, expires_s, unix_s, &[]),
-            Version::V1 => self.presign_v1(request, resource, unix_s + u64::from(expires_s)),
+            SignatureVersion::V4 => self.presign_v4(request, resource, expires_s, unix_s, &[]),
+            SignatureVersion::V1 => self.presign_v1(request, resource, unix_s + u64::from(expires_s)),
         }
     }
 
-    /// `also` (lower case): headers that are signed beside those that always are, as in the published vectors.
+    /// `also` (lower case): headers that are signed beside those that always are, as in the published
+    /// vectors.
     fn sign_v4(&self, request: &mut Request, resource: Resource<'_>, unix_s: u64, also: &[&str]) {
         let date = format_amz(unix_s);
         request.set("x-oss-date", date.as_str());

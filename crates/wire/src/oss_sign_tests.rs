@@ -1,4 +1,5 @@
-//! The vectors of Alibaba's Go SDK v2 (oss/signer/signer_test.go; reference/oss.md §6.1), all of one account `ak`, `sk`.
+//! The vectors of Alibaba's Go SDK v2 (oss/signer/signer_test.go; reference/oss.md §6.1), all of one account
+//! `ak`, `sk`.
 
 use super::*;
 use crate::endpoint::{Endpoint, Scheme};
@@ -10,7 +11,7 @@ use crate::time::parse_http;
 const KEY: &str = "1234+-/123/1.txt";
 const OBJECT: Resource<'static> = Resource { bucket: "bucket", key: KEY };
 
-fn signer(version: Version, token: Option<&str>) -> Signer {
+fn signer(version: SignatureVersion, token: Option<&str>) -> Signer {
     Signer::new(credentials(token), version, "cn-hangzhou", "oss")
 }
 
@@ -48,10 +49,10 @@ fn parameter_of<'a>(request: &'a Request, name: &str) -> &'a str {
 
 #[test]
 fn published_v4_headers() {
-    let cloudbox = Signer::new(credentials(None), Version::V4, "cb-123", "oss-cloudbox");
+    let cloudbox = Signer::new(credentials(None), SignatureVersion::V4, "cb-123", "oss-cloudbox");
     let rows: [(Signer, u64, &[&str], &str, &str); 5] = [
         (
-            signer(Version::V4, None),
+            signer(SignatureVersion::V4, None),
             1_702_743_657,
             &[],
             "20231216/cn-hangzhou/oss/aliyun_v4_request",
@@ -65,14 +66,14 @@ fn published_v4_headers() {
             "94ce1f12c17d148ea681030275a94449d3357f5b5b21133996eec80af3e08a43",
         ),
         (
-            signer(Version::V4, Some("token")),
+            signer(SignatureVersion::V4, Some("token")),
             1_702_784_856,
             &[],
             "20231217/cn-hangzhou/oss/aliyun_v4_request",
             "b94a3f999cf85bcdc00d332fbd3734ba03e48382c36fa4d5af5df817395bd9ea",
         ),
         (
-            signer(Version::V4, None),
+            signer(SignatureVersion::V4, None),
             1_702_747_512,
             &["zabc", "abc"],
             "20231216/cn-hangzhou/oss/aliyun_v4_request,AdditionalHeaders=abc;zabc",
@@ -80,7 +81,7 @@ fn published_v4_headers() {
         ),
         // Names that are signed anyway or absent are dropped.
         (
-            signer(Version::V4, None),
+            signer(SignatureVersion::V4, None),
             1_702_747_512,
             &["x-oss-no-exist", "zabc", "x-oss-head1", "abc"],
             "20231216/cn-hangzhou/oss/aliyun_v4_request,AdditionalHeaders=abc;zabc",
@@ -104,29 +105,29 @@ fn published_v4_headers() {
 #[test]
 fn published_v4_canonical_request() {
     let mut request = example("text/plain");
-    signer(Version::V4, None).sign(&mut request, OBJECT, 1_702_743_657);
+    signer(SignatureVersion::V4, None).sign(&mut request, OBJECT, 1_702_743_657);
     let expected = "f4613657f1b108998e8dbd10a1aa5da621dc2c6e02c9ddec0f163664848704c4";
     assert_eq!(canonical_hash(&request, OBJECT, ""), expected);
 }
 
 #[test]
 fn published_v4_queries() {
-    let cloudbox = || Signer::new(credentials(None), Version::V4, "cb-123", "oss-cloudbox");
+    let cloudbox = || Signer::new(credentials(None), SignatureVersion::V4, "cb-123", "oss-cloudbox");
     let rows: [(Signer, u64, &[&str], &str); 5] = [
         (
-            signer(Version::V4, None),
+            signer(SignatureVersion::V4, None),
             1_702_781_677,
             &[],
             "a39966c61718be0d5b14e668088b3fa07601033f6518ac7b523100014269c0fe",
         ),
         (
-            signer(Version::V4, Some("token")),
+            signer(SignatureVersion::V4, Some("token")),
             1_702_785_388,
             &[],
             "3817ac9d206cd6dfc90f1c09c00be45005602e55898f26f5ddb06d7892e1f8b5",
         ),
         (
-            signer(Version::V4, None),
+            signer(SignatureVersion::V4, None),
             1_702_783_809,
             &["zabc", "abc"],
             "6bd984bfe531afb6db1f7550983a741b103a8c58e5e14f83ea474c2322dfa2b7",
@@ -173,7 +174,7 @@ fn published_v1_headers() {
         let mut request = request(Method::Put, query, &headers);
         let at = parse_http("Wed, 28 Dec 2022 10:27:41 GMT").unwrap();
         let resource = Resource { bucket: "examplebucket", key: "nelson" };
-        signer(Version::V1, None).sign(&mut request, resource, at);
+        signer(SignatureVersion::V1, None).sign(&mut request, resource, at);
         assert_eq!(request.header("authorization"), Some(format!("OSS ak:{signature}").as_str()));
         assert_eq!(request.header("date"), Some("Wed, 28 Dec 2022 10:27:41 GMT"));
     }
@@ -198,7 +199,7 @@ fn published_v1_queries() {
     ];
     for (token, key, expires, query) in rows {
         let mut request = request(Method::Get, "versionId=versionId", &[]);
-        let signer = signer(Version::V1, token);
+        let signer = signer(SignatureVersion::V1, token);
         for _ in 0..2 {
             signer.presign(&mut request, Resource { bucket: "bucket", key }, 60, expires - 60);
             assert_eq!(request.query, query);
@@ -218,7 +219,7 @@ fn one_signature_serves_all_ranges_and_both_addressings() {
         assert_eq!(request.header("x-oss-range-behavior"), Some("standard"));
         request.header("authorization").unwrap().to_owned()
     };
-    for version in [Version::V4, Version::V1] {
+    for version in [SignatureVersion::V4, SignatureVersion::V1] {
         let bare = authorization(Addressing::Virtual, version, &[]);
         let ranged = [("range", "bytes=5-9"), ("if-match", "\"etag\"")];
         assert_eq!(authorization(Addressing::Virtual, version, &ranged), bare);
@@ -228,7 +229,7 @@ fn one_signature_serves_all_ranges_and_both_addressings() {
 
 #[test]
 fn a_presigned_url_needs_no_header() {
-    for version in [Version::V4, Version::V1] {
+    for version in [SignatureVersion::V4, SignatureVersion::V1] {
         let oss = Oss::new(Some("http://oss.example.com"), None, Addressing::Auto).unwrap();
         let mut request = oss.get_object("bucket", KEY);
         signer(version, Some("token")).sign(&mut request, OBJECT, 0);
@@ -240,7 +241,7 @@ fn a_presigned_url_needs_no_header() {
 
 #[test]
 fn tokens_come_and_go() {
-    for version in [Version::V4, Version::V1] {
+    for version in [SignatureVersion::V4, SignatureVersion::V1] {
         let mut request = request(Method::Get, "", &[(TOKEN_HEADER, "stale")]);
         signer(version, Some(" token\n")).sign(&mut request, OBJECT, 0);
         assert_eq!(request.header(TOKEN_HEADER), Some("token"));
@@ -256,15 +257,15 @@ fn the_day_key_follows_the_day() {
         signer.sign(&mut request, OBJECT, unix_s);
         request.header("authorization").unwrap().to_owned()
     };
-    let long_lived = signer(Version::V4, None);
+    let long_lived = signer(SignatureVersion::V4, None);
     for unix_s in [1_702_743_657, 1_702_743_658, 1_702_830_057, 1_702_743_657] {
-        assert_eq!(sign(&long_lived, unix_s), sign(&signer(Version::V4, None), unix_s), "{unix_s}");
+        assert_eq!(sign(&long_lived, unix_s), sign(&signer(SignatureVersion::V4, None), unix_s), "{unix_s}");
     }
 }
 
 #[test]
 fn debug_shows_no_secret() {
-    for version in [Version::V4, Version::V1] {
+    for version in [SignatureVersion::V4, SignatureVersion::V1] {
         let secret = Credentials {
             access_key: "LTAIEXAMPLEEXAMPLEKEY1".into(),
             secret_key: "hunter2".into(),
@@ -283,6 +284,6 @@ fn debug_shows_no_secret() {
 
 #[test]
 fn versions_by_name() {
-    assert_eq!(("v4".parse(), "v1".parse()), (Ok(Version::V4), Ok(Version::V1)));
-    assert!("v2".parse::<Version>().is_err());
+    assert_eq!(("v4".parse(), "v1".parse()), (Ok(SignatureVersion::V4), Ok(SignatureVersion::V1)));
+    assert!("v2".parse::<SignatureVersion>().is_err());
 }

@@ -9,7 +9,8 @@ use crate::words::{bare, number};
 /// What `Content-Range` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContentRange {
-    /// The bytes that the answer carries; `None` for `bytes */N`, which comes with a 416, and of an empty object.
+    /// The bytes that the answer carries; `None` for `bytes */N`, which comes with a 416, and of an empty
+    /// object.
     pub range: Option<Range<u64>>,
     /// The size of the object; `None` where the origin wrote `*`.
     pub total: Option<u64>,
@@ -53,8 +54,8 @@ pub fn http_range(range: &Range<u64>) -> String {
 
 impl ContentRange {
     /// Parses `bytes 0-99/1000`, `bytes 0-99/*` and `bytes */1000` (RFC 9110 §14.4); `None` for anything
-    /// else, also for a range that ends before it starts or behind the total. One exception is `bytes 0--1/0`, MinIO's way to
-    /// say that the object is empty.
+    /// else, also for a range that ends before it starts or behind the total. One exception is `bytes
+    /// 0--1/0`, MinIO's way to say that the object is empty.
     pub fn parse(text: &str) -> Option<ContentRange> {
         let (unit, rest) = bare(text).split_once(' ')?;
         let (range, total) = bare(rest).split_once('/')?;

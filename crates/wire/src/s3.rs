@@ -108,10 +108,12 @@ impl S3 {
         endpoint_of(&self.endpoint, self.addressing, bucket)
     }
 
-    /// The service as `bucket` is to be asked for, after an answer told that it lies elsewhere: by a `region`, or by the
-    /// `endpoint` that a redirect leads to. `None` where that is nothing new, or leads from `https` to `http`.
+    /// The service as `bucket` is to be asked for, after an answer told that it lies elsewhere: by a
+    /// `region`, or by the `endpoint` that a redirect leads to. `None` where that is nothing new, or leads
+    /// from `https` to `http`.
     ///
-    /// Amazon's endpoints carry their region in the name and change it; any other stays and only signs for the region.
+    /// Amazon's endpoints carry their region in the name and change it; any other stays and only signs for
+    /// the region.
     pub fn elsewhere(&self, bucket: &str, region: Option<&str>, endpoint: Option<&Endpoint>) -> Option<S3> {
         let mut moved = self.clone();
         match (region.and_then(|region| check_region(region).ok()), endpoint) {
@@ -131,8 +133,8 @@ impl S3 {
         (moved != *self).then_some(moved)
     }
 
-    /// Whether a redirect to `url` only names another place for this very resource, as S3's own do. Anything else leads
-    /// to something else, and says nothing about where the bucket lies.
+    /// Whether a redirect to `url` only names another place for this very resource, as S3's own do. Anything
+    /// else leads to something else, and says nothing about where the bucket lies.
     pub fn is_same_resource(url: &HttpUrl, bucket: &str, key: &str) -> bool {
         let mut tail = String::from("/");
         percent::encode_path(key, &mut tail);
@@ -170,7 +172,8 @@ pub(crate) fn bucket_request(
         percent::encode_path(bucket, &mut path);
     }
     path.push('/');
-    // Segments like "//", "." and ".." stay: they are part of the key, and nothing on the way may tidy them up.
+    // Segments like "//", "." and ".." stay: they are part of the key, and nothing on the way may tidy them
+    // up.
     percent::encode_path(key, &mut path);
     Request::new(method, endpoint_of(endpoint, addressing, bucket), path, query)
 }
@@ -239,7 +242,8 @@ fn amazon_url(region: &str) -> String {
     format!("https://s3.{region}.amazonaws.com{china}")
 }
 
-/// The name of Amazon's endpoint that serves `region`, where `host` is Amazon's and names its own; else `host`.
+/// The name of Amazon's endpoint that serves `region`, where `host` is Amazon's and names its own; else
+/// `host`.
 fn amazon_host_in(host: &str, region: &str) -> String {
     match region_in_host(host) {
         Some(named) if host.contains(named) => host.replacen(named, region, 1),

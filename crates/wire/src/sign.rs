@@ -17,7 +17,7 @@ use crate::time::format_amz;
 const EMPTY_SHA256: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
 
-/// A presigned URL works for so many seconds at most: S3's bound for version 4, and OSS's for its own.
+/// The longest that a presigned URL may work, in seconds: S3's bound for version 4, and OSS's for its own.
 pub const PRESIGNED_MAX_S: u32 = 7 * 86_400;
 
 /// What a request is signed with. `Debug` shows the last four characters of the access key and nothing else.
@@ -52,8 +52,8 @@ impl Signer {
         Signer::for_service(credentials, region, "s3")
     }
 
-    /// A signer for another service of Amazon's, such as `sts`. Its paths must need no encoding: other services than
-    /// S3 sign a path that is encoded twice.
+    /// A signer for another service of Amazon's, such as `sts`. Its paths must need no encoding: other
+    /// services than S3 sign a path that is encoded twice.
     pub fn for_service(credentials: Credentials, region: &str, service: &'static str) -> Signer {
         let credentials = credentials.trimmed();
         let days = DayKeys::new(&AWS4, &credentials.secret_key, region, service);
@@ -69,13 +69,15 @@ impl Signer {
         self.sign_also(request, unix_s, &[]);
     }
 
-    /// As [`Signer::sign`] for a request with this body, whose hash and content type are signed too.
+    /// Signs a request with this body, as [`Signer::sign`] does one without; the body's hash and content type
+    /// are signed too.
     pub fn sign_body(&self, request: &mut Request, body: &[u8], unix_s: u64) {
         request.set("x-amz-content-sha256", hex(&Sha256::digest(body)));
         self.sign_also(request, unix_s, &["content-type"]);
     }
 
-    /// As [`Signer::sign`], with the headers `also` (lower case) signed too, as in the published examples.
+    /// Signs as [`Signer::sign`], with the headers `also` (lower case) signed too, as in the published
+    /// examples.
     fn sign_also(&self, request: &mut Request, unix_s: u64, also: &[&str]) {
         let date = format_amz(unix_s);
         request.remove("authorization");
@@ -101,8 +103,8 @@ impl Signer {
         request.set("authorization", authorization);
     }
 
-    /// Signs in the query, for a URL that works for `expires_s` seconds (S3 takes 1 to [`PRESIGNED_MAX_S`]) without any
-    /// header but `host` and those `x-amz-*` headers that the request has now.
+    /// Signs in the query, for a URL that works for `expires_s` seconds (S3 takes 1 to [`PRESIGNED_MAX_S`])
+    /// without any header but `host` and those `x-amz-*` headers that the request has now.
     pub fn presign(&self, request: &mut Request, expires_s: u32, unix_s: u64) {
         let date = format_amz(unix_s);
         for name in ["authorization", "x-amz-date", "x-amz-content-sha256", "x-amz-security-token"] {

@@ -25,8 +25,8 @@ pub enum Verdict {
 
 /// Why an origin did not do what was asked.
 ///
-/// A HEAD has no body: its refusal is made from the status, and the engine fills in `request_id`, `region` and `ec`
-/// from the head, where they stand too.
+/// A HEAD has no body: its refusal is made from the status, and the engine fills in `request_id`, `region`
+/// and `ec` from the head, where they stand too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusal {
     pub status: u16,
@@ -85,10 +85,10 @@ pub fn of(status: u16, body: &[u8]) -> Verdict {
         return Verdict::Done;
     }
     let refusal = error.unwrap_or_else(|| synthesised(status));
-    match (patience_with_code(&refusal.code), status) {
-        (Some(Patience::Again), _) => Verdict::Again(refusal),
-        (Some(Patience::Later), _) => Verdict::Later(refusal),
-        (Some(Patience::None), _) => Verdict::Refused(refusal),
+    match (retry_advice(&refusal.code), status) {
+        (Some(RetryAdvice::Again), _) => Verdict::Again(refusal),
+        (Some(RetryAdvice::Later), _) => Verdict::Later(refusal),
+        (Some(RetryAdvice::None), _) => Verdict::Refused(refusal),
         (None, 429 | 503 | 509) => Verdict::Later(refusal),
         (None, 501 | 505) => Verdict::Refused(refusal),
         (None, 408 | 425 | 500..) => Verdict::Again(refusal),
@@ -179,17 +179,17 @@ impl fmt::Display for Refusal {
     }
 }
 
-enum Patience {
+enum RetryAdvice {
     Again,
     Later,
     None,
 }
 
 /// What S3, MinIO and OSS mean by a code, whatever status it came with; `None` where the status decides.
-fn patience_with_code(code: &str) -> Option<Patience> {
+fn retry_advice(code: &str) -> Option<RetryAdvice> {
     match code {
         "InternalError" | "RequestTimeout" | "OperationAborted" | "ConditionalRequestConflict" => {
-            Some(Patience::Again)
+            Some(RetryAdvice::Again)
         }
         "SlowDown"
         | "SlowDownRead"
@@ -205,8 +205,8 @@ fn patience_with_code(code: &str) -> Option<Patience> {
         | "TotalQpsLimitExceeded"
         | "MetaOperationQpsLimitExceeded"
         | "DownloadTrafficRateLimitExceeded"
-        | "UploadTrafficRateLimitExceeded" => Some(Patience::Later),
-        "NotImplemented" => Some(Patience::None),
+        | "UploadTrafficRateLimitExceeded" => Some(RetryAdvice::Later),
+        "NotImplemented" => Some(RetryAdvice::None),
         _ => None,
     }
 }

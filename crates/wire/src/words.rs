@@ -1,6 +1,7 @@
 //! Words of others: in our own messages, and the smallest that headers are made of.
 
-/// At most `longest` characters of `text`, the last an ellipsis where it was cut; a blank for each that a terminal would obey.
+/// At most `longest` characters of `text`, the last an ellipsis where it was cut; a blank for each that a
+/// terminal would obey.
 pub fn excerpt(text: &str, longest: usize) -> String {
     let clean = |c: char| if c.is_control() { ' ' } else { c };
     match text.char_indices().nth(longest) {
@@ -58,8 +59,8 @@ pub(crate) fn number(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// A value without the blanks around it. Only spaces and tabs are (RFC 9110 §5.6.3): what Unicode calls white space is
-/// part of the value, and another reader on the way takes it for that.
+/// A value without the blanks around it. Only spaces and tabs are (RFC 9110 §5.6.3): what Unicode calls white
+/// space is part of the value, and another reader on the way takes it for that.
 pub(crate) fn bare(text: &str) -> &str {
     text.trim_matches([' ', '\t'])
 }

@@ -8,7 +8,7 @@ use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
 
 use flatout_wire::oss::Oss;
-use flatout_wire::oss_sign::{Resource, Version};
+use flatout_wire::oss_sign::{Resource, SignatureVersion};
 use flatout_wire::request::Request;
 use flatout_wire::s3::Addressing;
 use flatout_wire::sign::Credentials;
@@ -24,7 +24,7 @@ const SECRET_KEY: &str = "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY";
 /// reqsign's signature of a request, with those of its headers that OSS has signed.
 fn reqsign(
     request: &Request,
-    version: Version,
+    version: SignatureVersion,
     token: Option<&str>,
     expires_in: Option<Duration>,
 ) -> http::request::Parts {
@@ -40,8 +40,8 @@ fn reqsign(
         expires_in: None,
     };
     let version = match version {
-        Version::V4 => SigningVersion::V4,
-        Version::V1 => SigningVersion::V1,
+        SignatureVersion::V4 => SigningVersion::V4,
+        SignatureVersion::V1 => SigningVersion::V1,
     };
     let signer = RequestSigner::new("bucket").with_region(REGION).with_signing_version(version);
     let context = Context::new();
@@ -57,7 +57,7 @@ fn at_once<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-fn signer(oss: &Oss, version: Version, token: Option<&str>) -> flatout_wire::oss_sign::Signer {
+fn signer(oss: &Oss, version: SignatureVersion, token: Option<&str>) -> flatout_wire::oss_sign::Signer {
     let credentials = Credentials {
         access_key: ACCESS_KEY.into(),
         secret_key: SECRET_KEY.into(),
@@ -71,13 +71,13 @@ fn signature(authorization: &str) -> &str {
     authorization.rsplit(['=', ':', ' ']).find(|word| !word.is_empty()).unwrap_or(authorization)
 }
 
-fn check_header(oss: &Oss, mut request: Request, key: &str, version: Version, token: Option<&str>) {
+fn check_header(oss: &Oss, mut request: Request, key: &str, version: SignatureVersion, token: Option<&str>) {
     let theirs = reqsign(&request, version, token, None);
     let header = |name: &str| theirs.headers[name].to_str().expect("ASCII").to_owned();
     // reqsign takes the time from the clock; ours is signed for the same second afterwards.
     let unix_s = match version {
-        Version::V4 => parse_amz(&header("x-oss-date")),
-        Version::V1 => parse_http(&header("date")),
+        SignatureVersion::V4 => parse_amz(&header("x-oss-date")),
+        SignatureVersion::V1 => parse_http(&header("date")),
     };
     let resource = Resource { bucket: "bucket", key };
     signer(oss, version, token).sign(&mut request, resource, unix_s.expect("a date"));
@@ -87,11 +87,16 @@ fn check_header(oss: &Oss, mut request: Request, key: &str, version: Version, to
 
 fn check_presigned(oss: &Oss, mut request: Request, key: &str, token: Option<&str>) {
     request.remove("x-oss-range-behavior");
-    let theirs = reqsign(&request, Version::V1, token, Some(Duration::from_secs(900)));
+    let theirs = reqsign(&request, SignatureVersion::V1, token, Some(Duration::from_secs(900)));
     let mut expected: Vec<_> = theirs.uri.query().unwrap_or("").split('&').map(str::to_owned).collect();
     let expires = expected.iter().find_map(|given| given.strip_prefix("Expires=")).expect("an end");
     let unix_s = expires.parse::<u64>().expect("a number") - 900;
-    signer(oss, Version::V1, token).presign(&mut request, Resource { bucket: "bucket", key }, 900, unix_s);
+    signer(oss, SignatureVersion::V1, token).presign(
+        &mut request,
+        Resource { bucket: "bucket", key },
+        900,
+        unix_s,
+    );
     let mut found: Vec<_> = request.query.split('&').map(str::to_owned).collect();
     expected.sort();
     found.sort();
@@ -112,14 +117,14 @@ proptest! {
         let oss = Oss::new(Some("http://oss-cn-hangzhou.aliyuncs.com"), None, Addressing::Virtual)
             .expect("an endpoint");
         let token = token.as_deref();
-        for version in [Version::V4, Version::V1] {
+        for version in [SignatureVersion::V4, SignatureVersion::V1] {
             check_header(&oss, oss.get_object("bucket", &key), &key, version, token);
             check_header(&oss, oss.head_object("bucket", &key), &key, version, token);
         }
         let listing = oss.list_objects_v2("bucket", &key, Some('/'), page.as_deref(), Some(7));
-        check_header(&oss, listing, "", Version::V4, token);
+        check_header(&oss, listing, "", SignatureVersion::V4, token);
         let listing = oss.list_objects_v2("bucket", &key, None, None, None);
-        check_header(&oss, listing, "", Version::V1, token);
+        check_header(&oss, listing, "", SignatureVersion::V1, token);
         check_presigned(&oss, oss.get_object("bucket", &key), &key, token);
     }
 }

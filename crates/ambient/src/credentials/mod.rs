@@ -28,7 +28,8 @@ use crate::mask::masked;
 pub(crate) enum ProviderError {
     /// It is not set up: the next one is asked.
     Nothing(String),
-    /// It is set up and failed: nobody else is asked, since other keys than those that were meant could do harm.
+    /// It is set up and failed: nobody else is asked, since other keys than those that were meant could do
+    /// harm.
     Failed(String),
 }
 
@@ -94,8 +95,8 @@ impl From<String> for ProviderError {
     }
 }
 
-/// A request to `url`, which has no query, and what lies below it. What may not stand in a request line is encoded: a
-/// part of it may be another service's words.
+/// A request to `url`, which has no query, and what lies below it. What may not stand in a request line is
+/// encoded: a part of it may be another service's words.
 fn request(method: Method, url: &str, below: &str) -> Result<Request, ProviderError> {
     let wrong = |error| ProviderError::Failed(format!("{}: {error}", masked(url)));
     let (endpoint, base) = Endpoint::parse(url).map_err(wrong)?;
@@ -114,7 +115,8 @@ fn split<'a>(variable: &str, url: &'a str) -> Result<(&'a str, &'a str), Provide
     let rest = &url[host_at..];
     let path = rest.split('?').next().unwrap_or(rest);
     let (host, below) = url.split_at(host_at + rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-    // A password with a slash or a question mark in it would pass for a port, and be shown as one that is wrong.
+    // A password with a slash or a question mark in it would pass for a port, and be shown as one that is
+    // wrong.
     if path.contains('@') || rest.contains('@') && Endpoint::parse(host).is_err() {
         return Err(ProviderError::Failed(format!(
             "{variable} holds a user or a password, and neither is sent"

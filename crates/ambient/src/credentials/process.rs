@@ -91,7 +91,8 @@ fn how(status: ExitStatus) -> String {
     }
 }
 
-/// The last line of standard error, with the program's arguments and whatever could be a key or a token left out.
+/// The last line of standard error, with the program's arguments and whatever could be a key or a token left
+/// out.
 fn said(bytes: &[u8], arguments: &[String]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let Some(line) = text.lines().rev().find(|line| !line.trim().is_empty()) else { return String::new() };

@@ -1,4 +1,5 @@
-//! Each provider against a service of the test's own, asked by a real engine; no variable of this process is read.
+//! Each provider against a service of the test's own, asked by a real engine; no variable of this process is
+//! read.
 
 mod alibaba;
 mod aws;
@@ -72,7 +73,8 @@ fn ask(cloud: Cloud, flags: &[(&str, &str)], table: &[(&str, &str)]) -> Result<G
     answer
 }
 
-/// The keys, in short: access key, whether there is a token, and the seconds that are left to the next hundred.
+/// The keys, in short: access key, whether there is a token, and the seconds that are left to the next
+/// hundred.
 fn short(grant: &Grant) -> String {
     let keys = &grant.credentials;
     assert_eq!(keys.secret_key, SECRETS[0]);

@@ -1,4 +1,5 @@
-//! The child's side of a repetition: a spec in; prepare, start the clock, fetch, stop the clock; the answer out.
+//! The child's side of a repetition: a spec in; prepare, start the clock, fetch, stop the clock; the answer
+//! out.
 
 use std::io::{self, Read, Write};
 

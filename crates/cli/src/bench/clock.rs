@@ -94,7 +94,8 @@ impl RunNotes {
     }
 }
 
-/// What was measured, of either side; the engine's and the floor's own words for the rest come from the caller.
+/// What was measured, of either side; the engine's and the floor's own words for the rest come from the
+/// caller.
 pub fn run(elapsed: Elapsed, rows: Vec<PartTiming>, spec: &Spec, words: RunNotes) -> Measurement {
     Measurement {
         bytes: elapsed.bytes,

@@ -148,7 +148,8 @@ pub fn fetch(job: &FloorJob, shape: FloorShape, sink: &mut FloorSink) -> io::Res
     }
 }
 
-/// The most that is received at once while the head is awaited: the little of the body that comes along is copied.
+/// The most that is received at once while the head is awaited: the little of the body that comes along is
+/// copied.
 const HEAD_PIECE_BYTES: usize = 4 << 10;
 
 impl FloorJob {
@@ -174,7 +175,8 @@ impl FloorJob {
         bytes
     }
 
-    /// The head in `buffer` and its length, once it is whole; an answer without exactly the range is an error.
+    /// The head in `buffer` and its length, once it is whole; an answer without exactly the range is an
+    /// error.
     fn head(&self, buffer: &[u8], range: &Range<u64>) -> io::Result<Option<(Head, usize)>> {
         let Some((head, length)) = head::parse(buffer, Method::Get).map_err(io::Error::other)? else {
             return Ok(None);

@@ -36,7 +36,7 @@ pub fn get(args: &BenchGet, console: &Console) -> Result<Exit, Failure> {
     let mut report = BenchReport::new(console, &args.landing, parts, HEADER)?;
     let shape = if args.floor { Some(bench.best_shape(SearchEffort::Thorough)?) } else { None };
     for number in 1..=args.repeat {
-        // Who goes first changes, so that a drift of the machine favours nobody.
+        // They take turns to go first, so that a drift of the machine favours neither.
         let mut turns = vec![(Op::Get, ChildWork::Get)];
         if let Some(shape) = shape {
             turns.insert(usize::from(number % 2 == 0), (Op::Floor(shape), ChildWork::Floor(shape)));
@@ -129,7 +129,7 @@ impl<'a> BenchSession<'a> {
         self
     }
 
-    /// The same object by other knobs, under a name for the bar.
+    /// A session for this object with other knobs, under a name for the bar.
     pub fn with_knobs(&self, name: String, knobs: &Knobs) -> BenchSession<'a> {
         let spec = Spec { knobs: knobs.pairs(), ..self.spec.clone() };
         BenchSession { console: self.console, name, spec, tls: self.tls }
@@ -163,7 +163,8 @@ impl<'a> BenchSession<'a> {
         let bar = Bar::new(self.console, Carries::Lines, &name);
         let failed = |error: std::io::Error| Failure::local("bench", "a child process", &error);
         let armed = self.console.interrupt.arm();
-        // It goes after the child: a child that a signal ends removes nothing. [`refuse_existing`] made sure that it is ours.
+        // It goes after the child: a child that a signal ends removes nothing. [`refuse_existing`] made sure
+        // that it is ours.
         let _removed = match &self.spec.landing {
             LandingKind::File(path) => Some(self.console.interrupt.temporary_files().register(path)),
             _ => None,

@@ -1,4 +1,5 @@
-//! `flatout bench get -r`: many objects, listed before the clock starts, beside a plain loop over the same ones.
+//! `flatout bench get -r`: many objects, listed before the clock starts, beside a plain loop over the same
+//! ones.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -36,7 +37,7 @@ pub fn get(args: &BenchGet, console: &Console) -> Result<Exit, Failure> {
     let mut report = BenchReport::new(console, &args.landing, None, HEADER_OF_MANY)?;
     let shape = if args.floor { Some(best_shape(&bench)?) } else { None };
     for number in 1..=args.repeat {
-        // Who goes first changes, so that a drift of the machine favours nobody.
+        // They take turns to go first, so that a drift of the machine favours neither.
         let mut turns = vec![(Op::Get, ChildWork::GetMany)];
         if let Some(shape) = shape {
             turns.insert(usize::from(number % 2 == 0), (Op::Floor(shape), ChildWork::FloorMany(shape)));
@@ -144,7 +145,7 @@ impl<'a> ManyByEngine<'a> {
         let wanted = list(&spec.source, &client(&spec.source, knobs)?)?;
         let shards = flatout_ambient::gather(knobs.given())?.settings.shards;
         let client = client(&spec.source, knobs)?;
-        // Cold, but with the keys at hand: whoever has them may take his time, and that is not what is measured.
+        // Cold, but with the keys at hand: how long their provider takes is not measured.
         if let Some(first) = wanted.first() {
             client.signed_get(&first.location)?;
         }

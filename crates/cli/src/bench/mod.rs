@@ -1,4 +1,5 @@
-//! `flatout bench`: what a fetch costs, each run in a process of its own, and what plain sockets would have cost.
+//! `flatout bench`: what a fetch costs, each run in a process of its own, and what plain sockets would have
+//! cost.
 
 mod child;
 mod clock;

@@ -40,7 +40,7 @@ impl<'a> ByEngine<'a> {
     pub fn prepare(spec: &'a Spec, knobs: &Knobs, console: &'a Console) -> Result<ByEngine<'a>, Failure> {
         let location = origin::object("read", &spec.source)?;
         let client = origin::silent_client(knobs, &[Dialect::of(&location)])?;
-        // Whoever has the keys may take his time, and that is not what is measured.
+        // How long the provider of keys takes is not measured.
         client.signed_get(&location)?;
         Ok(ByEngine { spec, console, client, location, target: ReadyLanding::new(spec)? })
     }
@@ -199,7 +199,8 @@ impl Prepared for ByFloor<'_> {
     }
 }
 
-/// The floor's landing. A file is made and reserved while the clock runs, as the engine makes and reserves its own.
+/// The floor's landing. A file is made and reserved while the clock runs, as the engine makes and reserves
+/// its own.
 fn sink(target: ReadyLanding, bytes: u64) -> io::Result<(FloorSink, Option<Drain>)> {
     Ok(match target {
         ReadyLanding::Nowhere => (FloorSink::Nowhere, None),

@@ -18,7 +18,8 @@ pub struct OriginProcess {
 }
 
 impl OriginProcess {
-    /// `None` when the address is another machine's, or the listener cannot be seen (another user's, a container's).
+    /// `None` when the address is another machine's, or the listener cannot be seen (another user's, a
+    /// container's).
     pub fn of(address: SocketAddr) -> Option<OriginProcess> {
         if !address.ip().is_loopback() {
             return None;
@@ -52,7 +53,8 @@ pub struct OriginCpu {
 }
 
 impl OriginCpu {
-    /// CPU seconds per second of wall time: 1.0 is one core all the time. `None` after too short a time to tell.
+    /// CPU seconds per second of wall time: 1.0 is one core all the time. `None` after too short a time to
+    /// tell.
     pub fn busy(&self) -> Option<f64> {
         share(self.origin.cpu_seconds() - self.cpu_seconds, self.start.elapsed().as_secs_f64())
     }
@@ -62,7 +64,8 @@ fn share(cpu_seconds: f64, seconds: f64) -> Option<f64> {
     (seconds >= LEAST_SECONDS).then_some(cpu_seconds / seconds)
 }
 
-/// Inodes of the sockets that listen on `port`. A row is `N: ADDRESS:PORT REMOTE STATE … INODE`, the port in hex.
+/// Inodes of the sockets that listen on `port`. A row is `N: ADDRESS:PORT REMOTE STATE … INODE`, the port in
+/// hex.
 fn listening(table: &str, port: u16) -> Vec<String> {
     let port = format!(":{port:04X}");
     let rows = table.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
@@ -83,7 +86,8 @@ fn holds(id: u32, sockets: &[String]) -> bool {
         .any(|target| sockets.iter().any(|socket| target.as_os_str() == socket.as_str()))
 }
 
-/// User and system ticks: fields 14 and 15 of proc(5). Counted behind the name, which may hold spaces and brackets.
+/// User and system ticks: fields 14 and 15 of proc(5). Counted behind the name, which may hold spaces and
+/// brackets.
 fn ticks(stat: &str) -> Option<u64> {
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
     Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)

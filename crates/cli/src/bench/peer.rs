@@ -1,7 +1,8 @@
 //! `flatout bench peer`: one fetch in this process, for a lab that measures it from outside.
 //!
-//! A line each way: `ready` when everything is prepared, `go` on standard input, `done BYTES` or `failed REASON`; then
-//! the process waits for the end of its standard input, so that its figures can be read while it lives.
+//! A line each way: `ready` when everything is prepared, `go` on standard input, `done BYTES` or `failed
+//! REASON`; then the process waits for the end of its standard input, so that its figures can be read while
+//! it lives.
 
 use std::fs;
 use std::io::{self, Write};

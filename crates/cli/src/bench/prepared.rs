@@ -4,8 +4,8 @@ use crate::bench::clock::Stopwatch;
 use crate::bench::run::Measurement;
 use crate::failure::Failure;
 
-/// A fetch that waits for its start. What it is made of stays until it is dropped, so that no end of threads and
-/// connections is counted.
+/// A fetch that waits for its start. What it is made of stays until it is dropped, so that no end of threads
+/// and connections is counted.
 pub trait Prepared {
     /// Fetches once, with the clock running.
     fn fetch(&mut self, clock: Stopwatch) -> Result<Measurement, Failure>;

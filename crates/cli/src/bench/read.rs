@@ -1,5 +1,5 @@
-//! The reader of many files that the lab sets on a mount: seed 001's program, which gives each of its threads files to read
-//! as long as there are any.
+//! The reader of many files that the lab sets on a mount: seed 001's program, which gives each of its threads
+//! files to read as long as there are any.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,4 +1,5 @@
-//! What a measurement prints: a table row or a JSON line for each run, the ratio at the end, a CSV row for each part.
+//! What a measurement prints: a table row or a JSON line for each run, the ratio at the end, a CSV row for
+//! each part.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -132,7 +133,8 @@ impl<'a> BenchReport<'a> {
     }
 }
 
-/// How soon flatout was at its speed, and what that was limited by: the medians, and the words of the last run.
+/// How soon flatout was at its speed, and what that was limited by: the medians, and the words of the last
+/// run.
 fn course(runs: &[(Op, Measurement)]) -> Option<String> {
     let gets = || runs.iter().filter(|(op, _)| *op == Op::Get).map(|(_, run)| run);
     let last = gets().filter_map(|run| run.limited_by.as_ref()).next_back()?;

@@ -28,9 +28,11 @@ pub struct Measurement {
     pub connections: u32,
     pub shards: u32,
     pub verified: String,
-    /// Cores' worth of CPU that the origin used meanwhile; `None` when it is not on this machine or not to be found.
+    /// Cores' worth of CPU that the origin used meanwhile; `None` when it is not on this machine or not to be
+    /// found.
     pub origin_busy: Option<f64>,
-    /// When 90 % of what the run settled at were reached, in seconds; `None` of a short run, and of the floor.
+    /// When 90 % of what the run settled at were reached, in seconds; `None` of a short run, and of the
+    /// floor.
     pub plateau_s: Option<f64>,
     /// What limited it longest; `None` of a short run, and of the floor.
     pub limited_by: Option<Limited>,

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use crate::bench::run::{ByteSample, median};
 use crate::bench::spec::ChildMessage;
 
-/// Fifty looks a second cost nothing that could be measured, and ten of them make the shortest window's edge 5 %.
+/// Fifty looks a second cost nothing that could be measured, and ten of them make the shortest window's edge
+/// 5 %.
 const INTERVAL: Duration = Duration::from_millis(20);
 
 /// Progress goes to the parent with every fifth look: ten times a second.
@@ -90,7 +91,7 @@ fn bytes_at(samples: &[ByteSample], moment: f64) -> f64 {
     earlier_bytes as f64 + (later_bytes as f64 - earlier_bytes as f64) * share
 }
 
-/// At most so many of them, at even distances, the first and the last among them.
+/// A bounded number of them, at even distances, the first and the last among them.
 pub fn thin(samples: &[ByteSample], most: usize) -> Vec<ByteSample> {
     if samples.len() <= most {
         return samples.to_vec();

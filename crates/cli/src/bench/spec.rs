@@ -1,4 +1,5 @@
-//! What the parent asks of a bench child, and what the child answers: one JSON line each way, and its progress between.
+//! What the parent asks of a bench child, and what the child answers: one JSON line each way, and its
+//! progress between.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -28,8 +28,8 @@ use document::SweepDocument;
 use outcome::SweepOutcome;
 use page::ReportPage;
 
-/// Courses that a combination keeps. One is drawn in the end, and which is not known before: with this many, all that
-/// a sweep of 256 combinations keeps stays under 50 MB.
+/// Courses that a combination keeps. One is drawn in the end, and which is not known before: with this many,
+/// all that a sweep of 256 combinations keeps stays under 50 MB.
 const MOST_COURSES: usize = 5;
 
 pub fn sweep(args: &BenchSweep, console: &Console) -> Result<Exit, Failure> {
@@ -144,7 +144,8 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// A signal costs what it cuts off, not what is measured. The failure is what the run ends with in any case.
+    /// A signal costs what it cuts off, not what is measured. The failure is what the run ends with in any
+    /// case.
     fn interrupted(&self, page: Option<&ReportPage>, started: String, failure: &Failure) {
         let runs = self.cells.iter().map(|cell| cell.runs.len()).sum();
         if failure.exit != Exit::Interrupted || runs == 0 {
@@ -208,8 +209,8 @@ impl SweepCell {
         }
     }
 
-    /// The run in the middle by its time, the quicker one of two. Of more than [`MOST_COURSES`] runs the nearest one
-    /// whose course is kept.
+    /// The run in the middle by its time, the quicker one of two. Of more than [`MOST_COURSES`] runs the
+    /// nearest one whose course is kept.
     fn median_run(&self) -> Option<usize> {
         let order = self.nearest_to_the_middle();
         order.iter().copied().find(|at| self.runs[*at].has_course()).or(order.first().copied())
@@ -225,7 +226,8 @@ impl SweepCell {
     }
 }
 
-/// Who comes when in a round: each round starts further on, so that a drift of machine or network favours nobody.
+/// The order within a round: each round starts further on, so that a drift of machine or network favours
+/// none.
 fn order(cells: usize, round: usize, rounds: usize) -> impl Iterator<Item = usize> {
     let first = round * cells / rounds;
     (0..cells).map(move |position| (first + position) % cells)

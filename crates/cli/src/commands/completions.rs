@@ -16,7 +16,7 @@ pub fn run(args: &Completions) -> Result<Exit, Failure> {
     Ok(Exit::Clean)
 }
 
-/// The same commands without those that are hidden, and without hidden flags: the generators would offer them.
+/// The commands without hidden ones and hidden flags: the generators would offer those.
 fn shown(command: &Command) -> Command {
     let about = command.get_about().cloned().unwrap_or_default();
     let args = command.get_arguments().filter(|arg| !arg.is_hide_set());

@@ -78,7 +78,8 @@ pub fn run(args: &Cp, console: &Console) -> Result<Exit, Failure> {
     report(console, &source, &target, &outcome)
 }
 
-/// The source as many objects, if it is that. Wildcards may be part of a key: an object that is called so comes first.
+/// The source as many objects, if it is that. Wildcards may be part of a key: an object that is called so
+/// comes first.
 fn many(args: &Cp, location: &Location, client: &Client) -> Result<Option<Source>, Failure> {
     let is_pattern = Source::is_pattern(location) && (args.recursive || client.stat(location).is_err());
     if is_pattern {
@@ -197,8 +198,8 @@ fn refuse_a_temporary_name(target: &CopyTarget) -> Result<(), Failure> {
     }
 }
 
-/// The number of the descriptor that the path leads to, as /dev/stdout, /dev/fd/N, /proc/self/fd/N or a link to one of them:
-/// to put a file in the place of the link is not what anybody means.
+/// The number of the descriptor that the path leads to, as /dev/stdout, /dev/fd/N, /proc/self/fd/N or a link
+/// to one of them: to put a file in the place of the link is not what anybody means.
 fn descriptor(path: &Path) -> Option<OsString> {
     let descriptors = Path::new("/proc/self/fd").canonicalize().ok()?;
     let mut path = path.to_path_buf();

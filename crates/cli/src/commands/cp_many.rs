@@ -142,7 +142,7 @@ impl Selection {
             FileName::Marker => Why::Marker,
             FileName::Unusable(why) => Why::Unusable(why),
         };
-        // Nobody listens any more when all is cancelled.
+        // When all is cancelled, the receiver is gone.
         let _ = self.left.send(SkippedObject { location, why });
         None
     }
@@ -356,7 +356,7 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// The list of objects ended early: what it named has been copied, what else there is nobody knows.
+    /// The listing ended early: what it named has been copied, what else there is stays unknown.
     fn broke_off(&mut self, error: Error) {
         let exit = match error.kind() {
             ErrorKind::Denied => Exit::Refused,
@@ -378,7 +378,8 @@ impl<'a> Copy<'a> {
         })
     }
 
-    /// Events have each failure; people have the first of a kind, and at the end the others or how many there were.
+    /// Events have each failure; people have the first of a kind, and at the end the others or how many there
+    /// were.
     fn fail_object(&mut self, error: &Error) -> Result<(), Failure> {
         let failure = failed(error);
         self.exit = self.exit.max(failure.exit);
@@ -427,7 +428,7 @@ impl<'a> Copy<'a> {
     /// A failure of the whole.
     fn fail(&mut self, failure: &Failure) {
         self.exit = self.exit.max(failure.exit);
-        // As every event of a failure, where nobody can be told.
+        // An event that cannot be written cannot be reported either.
         let _ = self.console.event(Carries::Lines, &events::Error::from(failure));
         self.show(failure.clone());
     }
@@ -484,8 +485,8 @@ impl<'a> Copy<'a> {
     }
 }
 
-/// The failure of one object among many. That one cannot be asked for does not make the command line wrong, and that one
-/// was cancelled, as when the disk is full, is no signal's doing.
+/// The failure of one object among many. That one cannot be asked for does not make the command line wrong,
+/// and that one was cancelled, as when the disk is full, is no signal's doing.
 fn failed(error: &Error) -> Failure {
     let failure = Failure::from(error);
     match failure.exit {

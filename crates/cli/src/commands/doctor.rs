@@ -1,7 +1,7 @@
 //! `flatout doctor`: what stands between this machine and the speed of its link, and what to do about it.
 //!
-//! Facts are gathered apart from what they mean: `machine`, `nic`, `network_path`, `origin_probe` and `speed_test` look,
-//! `judge` decides, `report` tells.
+//! Facts are gathered apart from what they mean: `machine`, `nic`, `network_path`, `origin_probe` and
+//! `speed_test` look, `judge` decides, `report` tells.
 
 mod finding;
 mod judge;
@@ -120,7 +120,8 @@ fn endpoints(client: &Client, settings: &Settings, machine: &Machine) -> Vec<Fin
     findings
 }
 
-/// The path to an origin, what it answers, and a second of reading from it; each only where what comes before allows it.
+/// The path to an origin, what it answers, and a second of reading from it; each only where what comes before
+/// allows it.
 fn examine(
     report: &mut DoctorReport<'_>,
     client: &Client,

@@ -1,5 +1,5 @@
-//! What would be said of each of many objects in the same words: the first is said at once, of the others a few at the end, and
-//! of more than a few how many there are.
+//! What would be said of each of many objects in the same words: the first is said at once, of the others a
+//! few at the end, and of more than a few how many there are.
 
 use std::collections::HashMap;
 
@@ -69,8 +69,8 @@ impl<T> Repeats<T> {
     }
 }
 
-/// A reason without what differs from object to object: words with a figure in them (sizes, times, requests' names, addresses),
-/// and what stands in quotes.
+/// A reason without what differs from object to object: words with a figure in them (sizes, times, requests'
+/// names, addresses), and what stands in quotes.
 fn pattern(reason: &str) -> String {
     let mut plain = String::new();
     let mut rest = reason.chars();

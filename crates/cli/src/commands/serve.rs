@@ -113,7 +113,7 @@ fn warn_of_folders(root: &Path, console: &Console) {
     }
 }
 
-/// Nobody should look for a fault of their own that was asked for here.
+/// Says which faults were asked for, so that they are not taken for real ones.
 fn warn_of_weather(fault_plan: &FaultPlan, console: &Console) {
     if !fault_plan.is_still() {
         console.warn(&format!("serve: bad weather on purpose: {fault_plan}"));

@@ -3,7 +3,7 @@
 use flatout_engine::{Dialect, Stat};
 use flatout_settings::format_size;
 use flatout_wire::checksum;
-use flatout_wire::head::{Checksum, Kind};
+use flatout_wire::head::{Checksum, Coverage};
 use flatout_wire::location::Location;
 
 use crate::args;
@@ -41,8 +41,8 @@ fn rows(stat: &Stat) -> Vec<(String, String)> {
     row("parts", stat.parts_count.map(|parts| parts.to_string()));
     for checksum in &stat.checksums {
         let composite = match checksum.kind {
-            Kind::Full => String::new(),
-            Kind::Composite { parts } => format!(" (of {parts} parts' checksums)"),
+            Coverage::Full => String::new(),
+            Coverage::Composite { parts } => format!(" (of {parts} parts' checksums)"),
         };
         row(checksum.algorithm.name(), Some(format!("{}{composite}", encoded(checksum))));
     }
@@ -70,8 +70,8 @@ fn event(location: &Location, stat: Stat) -> events::Stat {
 
 fn checksum_event(checksum: &Checksum) -> events::Checksum {
     let composite_of = match checksum.kind {
-        Kind::Full => None,
-        Kind::Composite { parts } => Some(parts),
+        Coverage::Full => None,
+        Coverage::Composite { parts } => Some(parts),
     };
     events::Checksum { algorithm: checksum.algorithm.name(), value: encoded(checksum), composite_of }
 }

@@ -16,8 +16,8 @@ impl Filters {
         self.rules.is_empty()
     }
 
-    /// Whether the path below the source folder is taken. What no rule matches is, unless something is to be included:
-    /// then only that is meant.
+    /// Whether the path below the source folder is taken. What no rule matches is, unless something is to be
+    /// included: then only that is meant.
     pub fn take(&self, path: &str) -> bool {
         let decided = self.rules.iter().find(|(pattern, _)| pattern.matches(path));
         decided.map_or_else(|| self.rules.iter().all(|(_, include)| !include), |(_, include)| *include)

@@ -23,8 +23,8 @@ pub struct FileNames {
     folder_bytes: usize,
     /// On a file system that takes `a` and `A` for one name: files and folders so far, in lower case.
     folded: Option<Folded>,
-    /// Files so far that a later key may need as a folder: each is the beginning of the next. A listing is sorted, so
-    /// that whatever stands between `a` and `a/b` begins with `a`.
+    /// Files so far that a later key may need as a folder: each is the beginning of the next. A listing is
+    /// sorted, so that whatever stands between `a` and `a/b` begins with `a`.
     open: Vec<String>,
 }
 

@@ -1,7 +1,8 @@
-//! Patterns of names, in rclone's language: `*` and `?` stay within a folder, `**` does not, `[a-z]`, `[!a-z]`, `{a,b}`,
-//! and `\` before a character that is to stand for itself.
+//! Patterns of names, in rclone's language: `*` and `?` stay within a folder, `**` does not, `[a-z]`,
+//! `[!a-z]`, `{a,b}`, and `\` before a character that is to stand for itself.
 //!
-//! Written as regular expressions, since globset cannot say `logs/**.gz`: there `**` is a whole name or nothing.
+//! Written as regular expressions, since globset cannot say `logs/**.gz`: there `**` is a whole name or
+//! nothing.
 
 use std::fmt;
 
@@ -24,8 +25,8 @@ impl Pattern {
         Pattern::compile(typed, &format!("{}{inside}", regex_of(typed.trim_end_matches('/'))?))
     }
 
-    /// A pattern of paths below the source folder, as rclone's filters have it: from that folder on where it begins
-    /// with `/`, else from any folder on; everything in a folder where it ends with `/`.
+    /// A pattern of paths below the source folder, as rclone's filters have it: from that folder on where it
+    /// begins with `/`, else from any folder on; everything in a folder where it ends with `/`.
     pub fn of_paths(typed: &str) -> Result<Pattern, String> {
         let (start, rest) = match typed.strip_prefix('/') {
             Some(rest) => ("", rest),

@@ -35,8 +35,8 @@ impl Source {
         Some(Source { location: location.with_key(location.key())?, deep, folder_bytes, pattern: None })
     }
 
-    /// What the key as a pattern matches; with `recursive` also what lies in folders that match. Names are relative to
-    /// the last folder before the first wildcard; one behind a `\` is none.
+    /// What the key as a pattern matches; with `recursive` also what lies in folders that match. Names are
+    /// relative to the last folder before the first wildcard; one behind a `\` is none.
     pub fn pattern(location: &Location, recursive: bool) -> Result<Option<Source>, Failure> {
         let key = location.key();
         let (fixed, rest) = fixed_part(key);

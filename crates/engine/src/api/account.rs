@@ -8,7 +8,7 @@ use flatout_wire::endpoint::Endpoint;
 use flatout_wire::head::Head;
 use flatout_wire::location::{HttpUrl, Location, LocationError};
 use flatout_wire::oss::Oss;
-use flatout_wire::oss_sign::{self, RANGE_BEHAVIOR, Resource, Version};
+use flatout_wire::oss_sign::{self, RANGE_BEHAVIOR, Resource, SignatureVersion};
 use flatout_wire::request::{self, Method, Request};
 use flatout_wire::s3::S3;
 use flatout_wire::sign::{self, Signer};
@@ -110,7 +110,7 @@ impl Account {
     ) -> Result<Account, LocationError> {
         let addressing = settings.addressing.parse()?;
         let s3 = S3::new(settings.endpoint_url.as_deref(), settings.region.as_deref(), addressing)?;
-        let version: Version = settings.oss_signature.parse()?;
+        let version: SignatureVersion = settings.oss_signature.parse()?;
         let addressing = differs.addressing.as_ref().unwrap_or(&settings.addressing).parse()?;
         let service = Oss::new(settings.oss_endpoint.as_deref(), settings.oss_region.as_deref(), addressing);
         let region = s3.region.clone();

@@ -7,7 +7,7 @@
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use flatout_wire::checksum::{Algorithm, Hasher, Powers};
-use flatout_wire::head::{Checksum, Kind};
+use flatout_wire::head::{Checksum, Coverage};
 
 use crate::base::error::{Error, ErrorKind};
 use crate::base::report::Verified;
@@ -26,7 +26,7 @@ pub(crate) enum Statement {
 impl Statement {
     /// The first checksum of the whole object that we can combine, or why there is none.
     pub(crate) fn of(checksums: &[Checksum]) -> Statement {
-        let whole = checksums.iter().find(|checksum| matches!(checksum.kind, Kind::Full));
+        let whole = checksums.iter().find(|checksum| matches!(checksum.kind, Coverage::Full));
         match whole {
             Some(checksum) => Statement::Whole(checksum.algorithm, checksum.value),
             None if checksums.is_empty() => Statement::Nothing("not stated by the origin"),

@@ -24,7 +24,8 @@ struct Configured {
 }
 
 impl AlibabaChain<'_> {
-    /// Whether the CLI has a profile of that name; a file that cannot be read may have it, and says why when it is asked.
+    /// Whether the CLI has a profile of that name; a file that cannot be read may have it, and says why when
+    /// it is asked.
     pub(super) fn has_profile(&self, name: &str) -> bool {
         self.configured().map_or(true, |found| found.is_some_and(|found| named(&found.list, name).is_some()))
     }

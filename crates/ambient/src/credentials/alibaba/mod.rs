@@ -1,8 +1,8 @@
-//! The providers of Alibaba Cloud: environment, files that rotate, RRSA, the CLI's profile, ossutil's file, a URI, the
-//! role of an ECS instance.
+//! The providers of Alibaba Cloud: environment, files that rotate, RRSA, the CLI's profile, ossutil's file, a
+//! URI, the role of an ECS instance.
 //!
-//! RRSA (OIDC) comes before the instance's role: on ACK every pod could have the node's role, and the one that was given
-//! to the pod is the one that is meant.
+//! RRSA (OIDC) comes before the instance's role: on ACK every pod could have the node's role, and the one
+//! that was given to the pod is the one that is meant.
 
 mod config;
 mod metadata;
@@ -100,7 +100,8 @@ impl AlibabaChain<'_> {
         nothing(format!("neither {} and {} nor {} and {} are set", OWN[0], OWN[1], GENERAL[0], GENERAL[1]))
     }
 
-    /// Keys in files of their own. They are read until two reads agree: between two files somebody may have rotated them.
+    /// Keys in files of their own. They are read until two reads agree: between two files somebody may have
+    /// rotated them.
     fn folder(&self) -> ProviderResult {
         const READS_MAX: usize = 5;
         let Some(folder) = self.variable(FOLDER)? else { return nothing(format!("{FOLDER} is not set")) };

@@ -1,4 +1,5 @@
-//! Alibaba Cloud's Security Token Service: roles, assumed with keys or with the token of an OIDC provider (RRSA).
+//! Alibaba Cloud's Security Token Service: roles, assumed with keys or with the token of an OIDC provider
+//! (RRSA).
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -1,4 +1,5 @@
-//! Keys that the place gives: the endpoint of a container (ECS, EKS pod identity), and the metadata of an instance.
+//! Keys that the place gives: the endpoint of a container (ECS, EKS pod identity), and the metadata of an
+//! instance.
 
 use std::net::IpAddr;
 

@@ -92,8 +92,8 @@ impl AwsChain<'_> {
         self.assume_with_web_identity(&self.sts(None)?, &role, &file)
     }
 
-    /// Whether that profile is the one to ask. Files that cannot be read may have it: asked, they say why, where the
-    /// environment's keys would be others than those that were meant.
+    /// Whether that profile is the one to ask. Files that cannot be read may have it: asked, they say why,
+    /// where the environment's keys would be others than those that were meant.
     fn has_profile(&self, name: &str) -> bool {
         AwsFiles::read(self.environment).map_or(true, |files| files.asked_for(Some(name)).is_some())
     }

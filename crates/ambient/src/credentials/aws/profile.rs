@@ -47,7 +47,8 @@ impl AwsProfiles<'_> {
         let Some(profile) = profile else {
             return failed(format!("source_profile names the profile {name}, which is not there"));
         };
-        // Of a profile that another one names as its source, keys that are written down come before its own role.
+        // Of a profile that another one names as its source, keys that are written down come before its own
+        // role.
         if self.way.len() > 1
             && let Some(own) = own_keys(&profile)?
         {

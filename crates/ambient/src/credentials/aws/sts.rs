@@ -27,7 +27,8 @@ pub(super) struct AwsRole<'a> {
 }
 
 impl AwsChain<'_> {
-    /// The service of the region of the environment or of a profile: by name where one is given, else Amazon's.
+    /// The service of the region of the environment or of a profile: by name where one is given, else
+    /// Amazon's.
     pub(super) fn sts(&self, profile: Option<(&AwsFiles, &str)>) -> Result<Sts, ProviderError> {
         let region = match self.variable("AWS_REGION")? {
             Some(region) => Some(region),

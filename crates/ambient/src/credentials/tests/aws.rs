@@ -172,7 +172,8 @@ fn roles_are_assumed_along_the_chain() {
     profile("env", "credential_source Environment: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set");
     let keys = [("AWS_ACCESS_KEY_ID", "AKIAENV"), ("AWS_SECRET_ACCESS_KEY", "s3cr3tkey")];
     aws(&[("profile", "env")], &[table[0], table[1], keys[0], keys[1]], "AssumeRole-env-by-AKIAENV");
-    // The switch has the variable ignored: nobody asks this STS, but one that the region's name makes unusable.
+    // The switch has the variable ignored: nobody asks this STS, but one that the region's name makes
+    // unusable.
     let asked_before = sts.asked().len();
     let ignored = ("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "True");
     let nowhere = ("AWS_REGION", "no region");

@@ -1,5 +1,5 @@
-//! The floor of many objects: threads with a connection each that ask for one object after the other, receive it with
-//! plain calls and write it to its file.
+//! The floor of many objects: threads with a connection each that ask for one object after the other, receive
+//! it with plain calls and write it to its file.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};

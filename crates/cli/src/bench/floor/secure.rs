@@ -1,4 +1,5 @@
-//! The floor over TLS: a bare loop around tokio-rustls, a thread with a runtime of its own for each connection.
+//! The floor over TLS: a bare loop around tokio-rustls, a thread with a runtime of its own for each
+//! connection.
 
 use std::io;
 use std::sync::Arc;

@@ -15,7 +15,8 @@ pub fn fetch(job: &FloorJob, shape: FloorShape, sink: &mut FloorSink) -> io::Res
     })
 }
 
-/// Runs `connection`, by its number, on a thread for each; their rows, or the first failure, which stops the others.
+/// Runs `connection`, by its number, on a thread for each; their rows, or the first failure, which stops the
+/// others.
 pub(super) fn each_on_a_thread(
     job: &FloorJob,
     shape: FloorShape,

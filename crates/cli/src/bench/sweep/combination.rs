@@ -38,8 +38,8 @@ impl Combination {
     }
 }
 
-/// All of them, each with the knobs of its runs. Those that make no sense are refused in the knobs' own words; two ways
-/// to write the same are one.
+/// All of them, each with the knobs of its runs. Those that make no sense are refused in the knobs' own
+/// words; two ways to write the same are one.
 pub fn all(knobs: &Knobs) -> Result<Vec<(Combination, Knobs)>, Failure> {
     let mut all: Vec<(Combination, Knobs)> = Vec::new();
     let mut known = HashSet::new();
@@ -75,8 +75,8 @@ fn typed(knobs: &Knobs, name: &str) -> Option<Vec<String>> {
     Some(values.collect()).filter(|values: &Vec<String>| !values.is_empty())
 }
 
-/// Once, twice and four times the cores (seed 000), and what suits four cores where there are fewer: an origin that is
-/// far away is worth more connections than the machine has cores.
+/// Once, twice and four times the cores (seed 000), and what suits four cores where there are fewer: an
+/// origin that is far away is worth more connections than the machine has cores.
 fn parallels() -> Vec<String> {
     let cores = thread::available_parallelism().map_or(1, usize::from).clamp(4, 1024);
     [1, 2, 4].map(|times| (times * cores).to_string()).into()

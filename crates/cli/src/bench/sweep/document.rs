@@ -157,7 +157,8 @@ fn to_microsecond(seconds: f64) -> f64 {
     (seconds * 1e6).round() / 1e6
 }
 
-/// What to type for the same again, secrets masked. What the environment and the config file say is not in it.
+/// What to type for the same again, secrets masked. What the environment and the config file say is not in
+/// it.
 fn command(sweep: &Sweep, source: &str) -> Result<String, Failure> {
     let args = sweep.args;
     let landing = match &args.landing {

@@ -43,7 +43,8 @@ impl SweepOutcome {
         self.as_fast.contains(&at)
     }
 
-    /// What makes the comparison a guess, if anything does: of one run nobody knows how much the next would differ.
+    /// What makes the comparison a guess, if anything does: of one run nobody knows how much the next would
+    /// differ.
     pub fn doubt(&self, cells: &[SweepCell]) -> Option<&'static str> {
         let runs = || cells.iter().filter(|cell| cell.is_measured()).map(|cell| cell.runs.len());
         match (runs().min()?, runs().max()?, runs().count()) {

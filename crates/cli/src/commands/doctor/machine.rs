@@ -1,5 +1,5 @@
-//! Facts about this machine, as the kernel tells them under /proc and /sys. Nothing is judged here; what is not told is
-//! `None`.
+//! Facts about this machine, as the kernel tells them under /proc and /sys. Nothing is judged here; what is
+//! not told is `None`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

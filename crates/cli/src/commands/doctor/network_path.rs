@@ -1,5 +1,5 @@
-//! Facts about the path to an origin: its endpoint, the addresses behind that, and the interface that leads there.
-//! Nothing is asked of the origin itself but connections and handshakes.
+//! Facts about the path to an origin: its endpoint, the addresses behind that, and the interface that leads
+//! there. Nothing is asked of the origin itself but connections and handshakes.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ pub struct NetworkPath {
     pub way: Way,
     /// What the name of an OSS endpoint tells.
     pub oss: Option<OssName>,
-    /// The addresses, tried; `None` where nobody asked for that.
+    /// The addresses, tried; `None` where they were not to be tried.
     pub survey: Option<Result<Survey, Failure>>,
     pub nic: Option<Nic>,
 }

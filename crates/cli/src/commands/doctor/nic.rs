@@ -54,8 +54,8 @@ impl Nic {
     }
 }
 
-/// Whether the speed of an interface is that of some device: a bond and a VLAN pass on what theirs say. Others make one up,
-/// a veth 10000 and a tun 10, whatever the host has.
+/// Whether the speed of an interface is that of some device: a bond and a VLAN pass on what theirs say.
+/// Others make one up, a veth 10000 and a tun 10, whatever the host has.
 fn is_told_of_hardware(folder: &Path) -> bool {
     let is_vlan = || {
         let uevent = fs::read_to_string(folder.join("uevent")).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Facts that the origin itself tells: what may be read, what there is to read, when its first byte comes, how late it is.
+//! Facts that the origin itself tells: what may be read, what there is to read, when its first byte comes,
+//! how late it is.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -13,7 +14,8 @@ use crate::failure::Failure;
 
 /// What is read of an object to see that it can be, and when it comes.
 const FIRST_BYTES: u64 = 64 << 10;
-/// Longer than the waits that doctor sets together with their one repetition: what is slower than that is a trickle.
+/// Longer than the waits that doctor sets together with their one repetition: what is slower than that is a
+/// trickle.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// What came of asking.
@@ -34,7 +36,7 @@ pub struct ProbedObject {
     pub bytes: Option<u64>,
     /// From the call to the first byte, on a new connection.
     pub cold_s: Option<f64>,
-    /// The same on the connection that is open then.
+    /// From the call to the first byte, on the connection that is open by then.
     pub warm_s: Option<f64>,
     /// Whether the origin answers ranges, or sends the whole whatever is asked for.
     pub serves_ranges: bool,
@@ -90,10 +92,11 @@ impl OriginProbe {
 fn list_first(client: &Client, location: &Location, patience: Duration) -> Result<Vec<Listed>, Failure> {
     let mut listing = client.list(location, true)?;
     let (page, arriving) = mpsc::channel();
-    // A page that trickles in breaks no patience of the engine's: whoever waits for it does so apart, and is left behind.
+    // A page that trickles in is no stall to the engine: a thread of its own waits for it, and may be left
+    // behind.
     let waiting = thread::Builder::new().name("listing".to_owned());
     let started = waiting.spawn(move || {
-        // Nobody listens once it is late.
+        // Once it is late, the receiver is gone.
         let _ = page.send(listing.page());
     });
     started.map_err(|refused| Failure::local("list", location, &refused))?;

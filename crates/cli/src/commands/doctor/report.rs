@@ -1,4 +1,5 @@
-//! What a doctor writes down: findings by section, aligned and wrapped for people, an event each for programs.
+//! What a doctor writes down: findings by section, aligned and wrapped for people, an event each for
+//! programs.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -88,7 +89,8 @@ fn lines(finding: &Finding, columns: usize) -> Vec<String> {
     starts.zip(lines).map(|(start, line)| format!("{start}{line}")).collect()
 }
 
-/// Words in lines of at most `width`, the first behind `mark`, the others as far in; a longer word has a line to itself.
+/// Words in lines of at most `width`, the first behind `mark`, the others as far in; a longer word has a line
+/// to itself.
 fn wrapped(text: &str, mark: &str, width: usize) -> Vec<String> {
     let text = one_line(text);
     let mut lines = Vec::new();

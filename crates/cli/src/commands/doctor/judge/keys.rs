@@ -61,7 +61,8 @@ pub fn settings(
     findings
 }
 
-/// Who has the keys of a dialect. `wanted` says that they are needed for what is asked; `now` is in seconds since 1970.
+/// Who has the keys of a dialect. `wanted` says that they are needed for what is asked; `now` is in seconds
+/// since 1970.
 pub fn keys(signer: &Signer, wanted: bool, settings: &Settings, now: u64) -> Finding {
     let topic = if signer.dialect == "oss" { "keys for oss" } else { "keys for s3" };
     let finding = match (&signer.provider, &signer.key) {

@@ -1,4 +1,5 @@
-//! What the path to an origin means: its name, what is spoken on it, its addresses and the interface that leads there.
+//! What the path to an origin means: its name, what is spoken on it, its addresses and the interface that
+//! leads there.
 
 use std::net::IpAddr;
 
@@ -162,7 +163,8 @@ fn addresses(path: &NetworkPath, survey: &Survey) -> Finding {
         .fact("addresses", Some(table.into()))
 }
 
-/// `10.0.0.7:443  connect 0.21 ms / 0.25 ms / 0.40 ms, TLS 1.10 ms`: the shortest, the median and the longest.
+/// `10.0.0.7:443  connect 0.21 ms / 0.25 ms / 0.40 ms, TLS 1.10 ms`: the shortest, the median and the
+/// longest.
 fn line(surveyed: &Surveyed) -> String {
     let address = surveyed.address;
     if let Some(failure) = &surveyed.failure {
