@@ -1,4 +1,4 @@
-//! The rooms of the engine, each with those that it may use; and in every crate, no large circle of files.
+//! The rooms of the engine, and the rooms that each may use. In every crate: no large circle of files.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ const CRATES: &[&str] =
 
 /// The most files that may use each other in a circle.
 const CIRCLE_MOST: usize = 3;
-/// Crate, one file of it, how many are in its circle, why it stands yet.
+/// Crate, one file of a circle, the circle's size, why it still exists.
 const YET: &[(&str, &str, usize, &str)] = &[(
     "tree",
     "tree",
