@@ -21,14 +21,14 @@ const LEVELS: &[(&str, u8)] = &[
     ("xtask", 5),
 ];
 
-/// Crate, what its tests may use though it stands no lower, why.
+/// Crate, a crate that its tests may use although it is not lower, reason.
 const IN_TESTS: &[(&str, &str, &str)] = &[
     ("flatout-engine", "flatout-server", "the data path is tested against the development origin"),
     ("flatout-tree", "flatout-server", "names and versions are tested against the development origin"),
     ("flatout-mount", "flatout-server", "real mounts are tested against the development origin"),
 ];
 
-/// Crate, what it must do without, why: the level alone does not say it.
+/// Crate, a crate that it must not use although the level allows it, reason.
 const WITHOUT: &[(&str, &[&str], &str)] = &[
     ("flatout-settings", &["serde", "clap", "tokio"], "settings are data that every face reads"),
     (

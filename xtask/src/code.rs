@@ -1,4 +1,4 @@
-//! Rust source as plain text without what is not code: enough to look for a word, far from a parser.
+//! Rust source without comments and literals: enough to search for a word, far from a parser.
 
 /// The source with every comment, string and character literal turned into spaces; line breaks stay where
 /// they are.
@@ -19,7 +19,7 @@ pub fn blanked(source: &str) -> String {
     out
 }
 
-/// Whether the word stands in the line, not as a part of a longer name.
+/// Whether the line contains the word, not as a part of a longer name.
 pub fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -28,7 +28,7 @@ pub fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// Letters, digits and underscores: what names are made of.
+/// Letters, digits and underscores, the characters of names.
 pub fn in_name(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }

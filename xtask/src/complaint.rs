@@ -1,4 +1,4 @@
-//! One thing to put right: where it stands and what to write instead.
+//! One violation: its place, and what to write instead.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use std::fmt;
 pub struct Complaint {
     /// Relative to the workspace.
     pub path: String,
-    /// From 1; 0 when the whole file is meant.
+    /// From 1; 0 for the whole file.
     pub line: usize,
     pub say: String,
 }

@@ -1,4 +1,4 @@
-//! Licences: ours on every crate of ours, and an allowed one on every crate of the tree.
+//! Licences: our own crates carry ours, and every crate of the tree an allowed one.
 //!
 //! deny.toml holds the list for cargo-deny; it is read here too, so that the check holds where cargo-deny is
 //! absent.

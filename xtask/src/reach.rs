@@ -1,10 +1,10 @@
-//! What only some crates may touch: the environment belongs to `ambient`, the terminal to the faces.
+//! Resources of some crates only: the environment belongs to `ambient`, the terminal to the faces.
 
 use crate::complaint::Complaint;
 use crate::sources::Sources;
 
 struct Reach {
-    /// How it looks in code.
+    /// Its calls in code.
     calls: &'static [&'static str],
     /// Components that may.
     by: &'static [&'static str],
@@ -29,7 +29,7 @@ const REACHES: &[Reach] = &[
     },
 ];
 
-/// Code that ships only: tests, examples and benches may do as they like.
+/// Checks code that ships; tests, examples and benches are free.
 pub fn check(sources: &Sources) -> Vec<Complaint> {
     let mut complaints = Vec::new();
     for source in sources.rust.iter().filter(|source| source.ships()) {

@@ -1,4 +1,4 @@
-//! The names on the roads: what docs/life-of-*.md writes as code exists in the code.
+//! Every name that docs/life-of-*.md writes as code exists in the code.
 
 use crate::code::{has_word, in_name};
 use crate::complaint::Complaint;
@@ -25,7 +25,7 @@ fn of_road(road: &Source, sources: &Sources) -> Vec<Complaint> {
     complaints
 }
 
-/// What looks like a name of ours, with its line: `Type::function`, `function()`, `Type`, `function`,
+/// Names of ours, with their lines: `Type::function`, `function()`, `Type`, `function`,
 /// `crates/x/src/y.rs`; in a fenced block, where words stand between the names, only the first two and the
 /// last.
 fn names(text: &str) -> Vec<(usize, &str)> {
@@ -82,7 +82,7 @@ fn exists(name: &str, sources: &Sources) -> bool {
 
 /// Whether the file is, or holds, `owner`, and defines `item` (or names it, when it may be a variant).
 fn owns(source: &Source, owner: &str, item: &str) -> bool {
-    // Most files name neither, which is soon known.
+    // Most files name neither, and this test is fast.
     if !source.code.contains(item) {
         return false;
     }

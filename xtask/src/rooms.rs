@@ -1,4 +1,4 @@
-//! The rooms of the engine, each with those that it may use; and in every crate, no large circle of files.
+//! The rooms of the engine, and the rooms that each may use. In every crate: no large circle of files.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The shape of a file: it opens with its sentence and ends before it is too long to hold in mind.
+//! The shape of a file: it opens with a sentence about itself, and is short.
 
 use crate::complaint::Complaint;
 use crate::sources::{Source, Sources};

@@ -75,8 +75,8 @@ impl Source {
         self.path.strip_prefix("crates/").unwrap_or(&self.path).split('/').next().unwrap_or_default()
     }
 
-    /// A file of tests, whole, such as those of the simulation; a `mod tests` at the end of another file is
-    /// not meant.
+    /// Whether the whole file is tests, such as those of the simulation; a `mod tests` in another file does
+    /// not count.
     pub fn is_test(&self) -> bool {
         self.path.contains("/tests/")
             || self.path.contains("/src/sim/")

@@ -1,8 +1,7 @@
-//! `cargo xtask test`: every program of tests, several side by side, since most of them wait most of the
-//! time.
+//! `cargo xtask test`: runs the test programs side by side, because most of them wait most of the time.
 //!
-//! `cargo test` runs one program after the other. docs/decisions/tests-side-by-side.md says what else was
-//! weighed.
+//! `cargo test` runs one program after the other. docs/decisions/tests-side-by-side.md has the
+//! alternatives.
 
 use std::collections::VecDeque;
 use std::fs::{File, Permissions};
@@ -19,9 +18,9 @@ pub const USAGE: &str = "\
 cargo xtask test [--strict] [--jobs N] [--packages A,B] [--quick] [--longest MINUTES] [--also NAME=COMMAND]…
                         runs every program of tests, and those commands, side by side";
 
-/// Built apart: they need servers and clients that nobody here wrote.
+/// Built separately: they need other people's servers and clients.
 const REAL: [&str; 2] = ["flatout-cli", "flatout-mount"];
-/// These take longest, so they begin first.
+/// The longest programs start first.
 const LONGEST_FIRST: [&str; 9] = [
     "flatout-cli it",
     "python a-f",
@@ -33,35 +32,35 @@ const LONGEST_FIRST: [&str; 9] = [
     "flatout-engine road",
     "flatout-mount it",
 ];
-/// Left out by `--quick`, as are those that need other programs.
+/// Left out by `--quick`, like those that need other programs.
 const SLOW: [&str; 2] = ["flatout-cli it", "flatout-engine leaks"];
 /// A program that takes longer hangs, unless `--longest` says otherwise.
 const LONGEST_MINUTES: u64 = 20;
 /// More tests than this that fail beside others and pass alone are no accident.
 const UNSTEADY_MAX: usize = 3;
 
-/// What one run is asked for.
+/// The arguments of one run.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Wanted {
-    /// A test that fails is not tried again by itself.
+    /// Do not repeat a failed test alone.
     strict: bool,
     jobs: Option<usize>,
-    /// Those of these crates only.
+    /// Only the programs of these crates.
     packages: Vec<String>,
-    /// Without those that take minutes, or need other programs.
+    /// Skip programs that take minutes, or need other programs.
     quick: bool,
     longest_minutes: Option<u64>,
     /// Others than Rust's, by name.
     also: Vec<(String, String)>,
 }
 
-/// A program of tests, or a command.
+/// A test program, or a command.
 #[derive(Debug)]
 struct Job {
     name: String,
     command: Vec<String>,
     folder: PathBuf,
-    /// Whether it takes the names of tests, as libtest does.
+    /// Whether it accepts names of tests, as libtest does.
     is_rust: bool,
 }
 
@@ -120,7 +119,7 @@ impl Wanted {
     }
 }
 
-/// Builds the tests; each program of them is a job.
+/// Builds the tests; each test program is a job.
 fn built(root: &Path, wanted: &Wanted) -> Result<Vec<Job>, String> {
     let names = |flag: &str| -> Vec<String> {
         wanted.packages.iter().flat_map(|package| [flag.to_owned(), package.clone()]).collect()
@@ -158,7 +157,7 @@ fn build(root: &Path, which: &[String]) -> Result<Vec<Job>, String> {
     Ok(String::from_utf8_lossy(&output.stdout).lines().filter_map(job).collect())
 }
 
-/// What a line of cargo's tells of a program of tests.
+/// The test program that a line of cargo describes.
 fn job(line: &str) -> Option<Job> {
     let message: Value = serde_json::from_str(line).ok()?;
     if message["profile"]["test"] != true {
@@ -223,7 +222,7 @@ fn spawn(job: &Job, arguments: &[String], longest: Duration, log: &Path) -> Resu
     command.env("XDG_RUNTIME_DIR", &own);
     command.stdin(Stdio::null()).stdout(output.try_clone().map_err(said)?).stderr(output);
     let status = command.status().map_err(said);
-    // What is left there is another's to complain of.
+    // Leftovers there are the concern of other checks.
     let _ = fs::remove_dir_all(&own);
     let status = status?;
     match status.code() {
@@ -242,7 +241,7 @@ impl Ran {
     }
 }
 
-/// Tests that passed and failed, by the closing lines of libtest and of pytest.
+/// The numbers of passed and failed tests, by the last lines of libtest and of pytest.
 fn counts(text: &str) -> (usize, usize) {
     let mut sums = (0, 0);
     let closes = |line: &&str| line.starts_with("test result:") || line.trim_matches('=').contains(" in ");
@@ -291,7 +290,7 @@ fn verdict(
             !wanted.strict && (0..rounds).all(|_| alone().is_ok())
         };
         if names.is_empty() {
-            // A crash is one, whatever a second run says; a command is tried as a whole.
+            // A crash is a failure, whatever a second run shows; a command is repeated as a whole.
             let is_unsteady = !ran.job.is_rust && passes_alone(&ran.job.name, &[]);
             let verdict = if is_unsteady { &mut unsteady } else { &mut failed };
             verdict.push(format!("{}: {why}", ran.job.name));

@@ -1,10 +1,10 @@
-//! Where `unsafe` may stand: in the files named here, each for its reason, and nowhere else.
+//! The files that may contain `unsafe`, each with its reason.
 
 use crate::code::has_word;
 use crate::complaint::Complaint;
 use crate::sources::{Source, Sources};
 
-/// File, and why the safe way will not do.
+/// File, and why a safe way does not suffice.
 const ALLOWED: &[(&str, &str)] = &[
     ("crates/engine/src/client/mod.rs", "a caller's buffer becomes a landing for as long as the call lasts"),
     ("crates/engine/src/net/socket.rs", "SO_RCVLOWAT, which neither std nor socket2 has"),
@@ -70,7 +70,7 @@ fn unforbidden(sources: &Sources) -> impl Iterator<Item = Complaint> {
     })
 }
 
-/// Rows of the list that name nothing any more.
+/// Rows of the list whose file has no `unsafe` any more.
 fn idle_rows(sources: &Sources) -> impl Iterator<Item = Complaint> {
     let idle = ALLOWED.iter().filter(|(path, _)| {
         !sources.rust.iter().any(|source| source.path == *path && first_unsafe(source).is_some())

@@ -1,8 +1,8 @@
-//! Which files of a crate use which others, by their `use` lines and the paths in their code that begin with
+//! The uses between files of a crate, by their `use` lines and the paths in their code that begin with
 //! `crate`.
 //!
-//! Text, not a compiler: a re-export counts for the file where the name stands, a glob for the file that it
-//! names, and what a macro writes is not seen.
+//! Text, not a compiler: a re-export counts for the file of the name, a glob for the file that it names,
+//! and output of macros is invisible.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ struct Named {
 }
 
 impl Uses {
-    /// What ships of a crate, a folder below `crates`.
+    /// The shipping files of a crate, a folder below `crates`.
     pub fn of(sources: &Sources, component: &str) -> Uses {
         let own = |source: &&Source| source.ships() && source.component() == component;
         let read = |source: &Source| (module(&source.path), source.path.clone(), named(source));

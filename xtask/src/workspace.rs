@@ -1,4 +1,4 @@
-//! What `cargo metadata` says about the workspace and the tree of crates under it.
+//! The workspace and its tree of crates, from `cargo metadata`.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,18 +1,18 @@
-//! Chunked bodies: however they arrive they mean the same, and the same as to a second decoder, which has all
-//! of the body before it and reads it line by line.
+//! Chunked bodies: every split gives the same result, and agrees with a second decoder, which has the whole
+//! body and reads it line by line.
 
 use flatout_wire::chunked::{ChunkError, Chunked, Step};
 
 use crate::pieces;
 
-/// `bytes` are a body from its first size on, and what stands behind it.
+/// `bytes` are a body from its first size on, and the bytes after it.
 pub fn chunked(bytes: &[u8]) {
     let wanted = reference(bytes);
     for pieces in pieces::ways(bytes) {
         let found = decode(&pieces);
         match (&found, &wanted) {
-            // The second decoder knows no limits: lines and trailers over theirs are refused by the first
-            // alone.
+            // The second decoder has no limits: only the first refuses lines and trailers that are too
+            // long.
             (Decoded::Broken(ChunkError::TooLong), _) => {
                 assert!(bytes.len() > 16 << 10, "{} bytes", bytes.len())
             }
@@ -28,13 +28,13 @@ pub fn chunked(bytes: &[u8]) {
 
 #[derive(Debug, PartialEq)]
 enum Decoded {
-    /// The payload, and how many bytes stand behind the body.
+    /// The payload, and the number of bytes after the body.
     Ended(Vec<u8>, usize),
     Open(Vec<u8>),
     Broken(ChunkError),
 }
 
-/// Decodes as the engine does: framing is handed in, payload is moved past the decoder.
+/// Decodes as the engine does: the decoder gets the framing, and the payload bypasses it.
 fn decode(pieces: &[&[u8]]) -> Decoded {
     let (mut decoder, mut payload, mut owed) = (Chunked::new(), Vec::new(), 0u64);
     let mut behind = None;
@@ -76,12 +76,12 @@ fn decode(pieces: &[&[u8]]) -> Decoded {
 #[derive(Debug)]
 enum Meaning {
     Ended(Vec<u8>, usize),
-    /// Well so far, and not at its end.
+    /// Valid so far, but incomplete.
     Open(Vec<u8>),
     Broken,
 }
 
-/// The grammar of RFC 9112 §7.1 over a body that is there as a whole.
+/// The grammar of RFC 9112 §7.1, over a complete body.
 fn reference(mut body: &[u8]) -> Meaning {
     let mut payload = Vec::new();
     loop {
@@ -117,13 +117,13 @@ fn trailers(mut body: &[u8], payload: Vec<u8>) -> Meaning {
 }
 
 enum Line<'a> {
-    /// Without its CRLF, and what stands behind.
+    /// Without its CRLF, and the bytes after it.
     Whole(&'a [u8], &'a [u8]),
-    /// Its end has not come.
+    /// Its end has not arrived.
     Open(&'a [u8]),
-    /// Its end has come but for the LF.
+    /// Only the LF of its end is missing.
     Returned(&'a [u8]),
-    /// A CR or an LF by itself.
+    /// A lone CR or LF.
     Broken,
 }
 
@@ -138,7 +138,7 @@ fn line(bytes: &[u8]) -> Line<'_> {
     }
 }
 
-/// Digits, then nothing, or white space and perhaps an extension behind a semicolon.
+/// Digits, then nothing, or white space and perhaps a semicolon and an extension.
 fn size(line: &[u8]) -> Option<u64> {
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
     let (number, behind) = line.split_at(digits);

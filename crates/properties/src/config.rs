@@ -1,4 +1,4 @@
-//! Our own config file: what is taken means the same as flags, what is refused is said without a secret.
+//! Our own config file: accepted settings mean the same as flags, and no error shows a secret.
 
 use std::fs;
 
@@ -43,8 +43,8 @@ fn means_the_same_as_flags(found: &flatout_ambient::Ambient) {
         .collect();
     let again = gather_from(&flags, &Environment::new()).expect("what was good in a file is good as flags");
     let mut settings = again.settings;
-    // On the command line the general names speak of OSS too; in a file they do not, once OSS has a word of
-    // its own.
+    // On the command line the general names apply to OSS too; in a file only if OSS has no setting of its
+    // own.
     let is_flag = |name: &str| flags.iter().any(|(given, _)| *given == name);
     if !is_flag("oss-endpoint") {
         settings.oss_endpoint.clone_from(&found.settings.oss_endpoint);
@@ -55,9 +55,9 @@ fn means_the_same_as_flags(found: &flatout_ambient::Ambient) {
     assert_eq!(settings, found.settings, "{flags:?}");
 }
 
-/// A secret as the value of every key that is called one, and as the password of every URL.
+/// Plants a secret as the value of every key with a secret's name, and as the password of every URL.
 fn planted(text: &str) -> String {
-    // A line within a longer string is no key and no value.
+    // A line within a longer string is neither key nor value.
     if text.contains("\"\"\"") || text.contains("'''") {
         return text.to_owned();
     }

@@ -1,4 +1,4 @@
-//! Keys in files and in answers: what is taken can be sent, what is refused is said without any of it.
+//! Keys in files and in answers: accepted keys can be sent, and no error shows any part of a key.
 
 use std::fs;
 use std::path::Path;
@@ -10,12 +10,12 @@ use serde_json::Value;
 
 use crate::secret::{SECRET, assert_hidden, names_one};
 
-/// No word for people is longer.
+/// No text for people is longer.
 const WORDS_MAX: usize = 1000;
-/// Profiles with one of these in them run programs or ask services: neither is a fuzzer's to do.
+/// Profiles with one of these run programs or ask services, which a fuzzer must not.
 const REACHES_OUT: [&str; 4] = ["process", "role", "sso", "services"];
 
-/// `bytes` are a file or an answer of any kind that holds keys.
+/// `bytes` are a file or an answer of any kind with keys.
 pub fn credentials(bytes: &[u8]) {
     answers(bytes, &String::from_utf8_lossy(bytes));
     let json = serde_json::from_slice(bytes).ok().map(planted);
@@ -55,7 +55,7 @@ fn is_keys_or_words(answer: Result<Grant, String>, from: &str) {
     assert_hidden(&said, from);
 }
 
-/// The document with [`SECRET`] as each text whose name is that of a secret.
+/// Plants a secret as the value of every field with a secret's name.
 fn planted(json: Value) -> Value {
     match json {
         Value::Object(fields) => {
@@ -92,7 +92,7 @@ fn xml_answer(text: &str) {
     }
 }
 
-/// Every tool's file, and all that people are shown of what follows from them.
+/// Every tool's file, and every text that people see as a result.
 fn files(ini: &str, json: &str) {
     let home = tempfile::tempdir().expect("a folder");
     let write = |name: &str, text: &str| {
@@ -124,7 +124,7 @@ fn files(ini: &str, json: &str) {
     }
 }
 
-/// Whether no later provider is asked for the keys.
+/// Whether no other provider is asked for the keys.
 fn stays_here(ini: &str, json: &str) -> bool {
     let lower = ini.to_ascii_lowercase();
     let written_down = |value: &Value| {

@@ -10,14 +10,14 @@ use crate::hyper_reader;
 use crate::our_reader::{self, Answer, Outcome};
 use crate::pieces;
 
-/// `bytes` are all that an origin says in answer to a GET, and to a HEAD, before it closes.
+/// `bytes` are everything that an origin sends in answer to a GET, and to a HEAD, before it closes.
 pub fn differential(bytes: &[u8]) {
     for request in [Method::Get, Method::Head] {
         let ours = our_reader::read(&[bytes], request);
         for way in 0..2 {
             let pieces = pieces::cut(bytes, way);
             let cut = our_reader::read(&pieces, request);
-            // Which error shows may depend on how much was seen.
+            // The error may depend on how many bytes the parser has seen.
             let both_refuse = matches!((&ours, &cut), (Outcome::Refused(_), Outcome::Refused(_)));
             assert!(both_refuse || cut == ours, "whole {ours:?}, in pieces {cut:?}");
         }
@@ -33,18 +33,18 @@ pub fn differential(bytes: &[u8]) {
     }
 }
 
-/// What came of the same bytes.
+/// How the two readers differ.
 #[derive(Clone, Copy, Debug)]
 enum Difference<'a> {
     /// Why we have no answer where hyper has one.
     WeRefuse(&'a str),
     /// Why hyper has no answer where we have one.
     HyperRefuses(&'a str),
-    /// Two answers, and not the same: ours, and hyper's.
+    /// Two different answers: ours, and hyper's.
     TwoAnswers(&'a Answer, &'a Answer),
 }
 
-/// None where both refuse: each has its own words for it.
+/// None if both refuse: each words it differently.
 fn difference<'a>(ours: &'a Outcome, theirs: &'a Outcome) -> Option<Difference<'a>> {
     match (ours, theirs) {
         (Outcome::Refused(_), Outcome::Refused(_)) => None,
@@ -56,7 +56,7 @@ fn difference<'a>(ours: &'a Outcome, theirs: &'a Outcome) -> Option<Difference<'
     }
 }
 
-/// A difference that is meant.
+/// An intended difference.
 pub struct Allowed {
     /// The behaviour of each.
     pub what: &'static str,
@@ -146,7 +146,7 @@ pub const ALLOWED: &[Allowed] = &[
     },
 ];
 
-/// The transfer codings of the first final answer to a GET, also where it is refused.
+/// The transfer codings of the first final answer to a GET, also if that is refused.
 fn codings(mut bytes: &[u8]) -> Vec<String> {
     while let Ok(Some((head, used))) = head::parse(bytes, Method::Get) {
         if head.status >= 200 {
@@ -159,7 +159,7 @@ fn codings(mut bytes: &[u8]) -> Vec<String> {
     Lines::of(&lines.join(&b'\n')).codings
 }
 
-/// Whether the bytes have these words, in any case.
+/// Whether the bytes contain these words, ignoring case.
 fn says(bytes: &[u8], words: &str) -> bool {
     bytes.to_ascii_lowercase().windows(words.len()).any(|window| window == words.as_bytes())
 }

@@ -1,5 +1,5 @@
-//! XML of both dialects: listings, error documents, answers about uploads. Any bytes do no harm, and what an
-//! origin writes is read as it was meant.
+//! XML of both dialects: listings, error documents, answers about uploads. No bytes do harm, and an
+//! origin's documents are read as intended.
 
 use flatout_wire::listing::{Listed, Page, XmlError, parse_buckets, parse_oss_page, parse_page};
 use flatout_wire::percent;
@@ -9,7 +9,7 @@ use flatout_wire::xml::walk;
 
 use crate::pieces::Chance;
 
-/// Longer is no word for people.
+/// No text for people is longer.
 const WORDS_MAX: usize = 1000;
 const STATUSES: [u16; 6] = [200, 206, 301, 403, 404, 503];
 
@@ -37,7 +37,7 @@ fn walked(bytes: &[u8]) {
     let _ = walk(bytes, |path, text| {
         seen += 1;
         assert!(path.split('/').all(|name| !name.is_empty()), "an element without a name: {path}");
-        // No entity makes a document swell: each is longer than what it stands for.
+        // No entity expands a document: each is longer than its replacement.
         assert!(
             path.len() + text.len() <= bytes.len(),
             "{} bytes of {}",
@@ -103,7 +103,7 @@ fn a_listing_is_read_as_written(text: &str) {
     let oss = written(&page, &encoded, &encoded);
     assert_eq!(parse_oss_page(oss.as_bytes()).as_ref(), Ok(&page), "{oss}");
     if is_xml(text) {
-        // S3 encodes keys as forms do and leaves its token alone.
+        // S3 encodes keys as forms do, but not its token.
         let s3 = written(&page, &|key| encoded(key).replace("%20", "+"), &escaped);
         assert_eq!(parse_page(s3.as_bytes()).as_ref(), Ok(&page), "{s3}");
         let plain = written(&page, &escaped, &escaped).replace("<EncodingType>url</EncodingType>", "");
@@ -161,8 +161,7 @@ fn a_refusal_is_read_as_written(message: &str) {
     if !is_xml(message) {
         return;
     }
-    // What comes with 200 in answer to CompleteMultipartUpload, behind the spaces that kept the connection
-    // alive.
+    // The error in a 200 to CompleteMultipartUpload, after the spaces that kept the connection alive.
     let xml = format!("  \n<Error><Code>SlowDown</Code><Message>{}</Message></Error>", escaped(message));
     let Verdict::Later(refusal) = verdict::of(200, xml.as_bytes()) else { panic!("{xml}") };
     let mut words: Vec<char> = message.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -190,8 +189,7 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// Whether XML 1.0 can carry it at all (§2.2). Line breaks of later editions (U+0085, U+2028) count as
-/// control here.
+/// Whether XML 1.0 can contain it (§2.2). Line breaks of later editions (U+0085, U+2028) count as control.
 fn is_xml(text: &str) -> bool {
     text.chars()
         .all(|c| matches!(c, '\t' | '\n' | '\r') || !(c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}')))

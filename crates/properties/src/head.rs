@@ -1,16 +1,16 @@
-//! Heads of answers: how they arrive changes nothing, nothing is read beyond them, and their bodies are
-//! framed as a second, simple-minded reading of RFC 9112 §6.3 says.
+//! Heads of answers: every split gives the same result, nothing is read beyond the head, and the framing of
+//! the body agrees with a second, simple reading of RFC 9112 §6.3.
 
 use flatout_wire::head::{Body, Head, HeadError, LONGEST_BYTES, parse};
 use flatout_wire::request::Method;
 
 use crate::pieces::Chance;
 
-/// Every prefix is tried of a head up to this long, a sample of those of a longer one.
+/// Tries every prefix of a head up to this length, and a sample for a longer one.
 const EVERY_PREFIX_MAX: usize = 512;
 const SAMPLE: usize = 64;
 
-/// `bytes` are what came in answer to a GET and to a HEAD.
+/// `bytes` are the answer to a GET and to a HEAD.
 pub fn head(bytes: &[u8]) {
     for request in [Method::Get, Method::Head] {
         let whole = parse(bytes, request);
@@ -41,14 +41,14 @@ fn no_prefix_differs(bytes: &[u8], request: Method, whole: &Result<Option<(Head,
         match (parse(&bytes[..end], request), whole) {
             (Ok(None), Ok(Some((_, used)))) => assert!(end < *used, "{end} of {used} bytes are no head"),
             (Ok(None), _) => {}
-            // An error may show early; which one may depend on how much was seen.
+            // An error may come early, and may depend on how many bytes the parser has seen.
             (Err(early), _) => assert!(whole.is_err(), "{early} after {end} bytes, and then {whole:?}"),
             (found, _) => assert_eq!(&found, whole, "after {end} bytes"),
         }
     }
 }
 
-/// What the lines of a head say about its body, read without any of the parser's code.
+/// The framing of the body by the lines of its head, read without any of the parser's code.
 #[derive(Default)]
 pub(crate) struct Lines {
     lengths: Vec<String>,
@@ -73,7 +73,7 @@ impl Lines {
         lines
     }
 
-    /// The one length that all lines agree on.
+    /// The length on which all lines agree.
     fn length(&self) -> Option<u64> {
         let parse = |item: &str| {
             let item = item.trim_matches([' ', '\t']);
@@ -87,10 +87,10 @@ impl Lines {
     }
 }
 
-/// A head that was taken: the rules against smuggled answers held.
+/// An accepted head: it satisfies the rules against smuggled answers.
 fn is_framed_as_written(head: &Head, bytes: &[u8], request: Method) {
     let lines = Lines::of(bytes);
-    // Empty elements of a list are none (RFC 9110 §5.6.1.2).
+    // Empty elements of a list do not count (RFC 9110 §5.6.1.2).
     let codings: Vec<&str> =
         lines.codings.iter().map(String::as_str).filter(|coding| !coding.is_empty()).collect();
     let coding = codings.join(",");
@@ -118,7 +118,7 @@ fn is_framed_as_written(head: &Head, bytes: &[u8], request: Method) {
     }
 }
 
-/// What holds of any head.
+/// The properties of every head.
 fn is_sound(head: &Head) {
     if let Some(found) = &head.content_range {
         if let Some(range) = &found.range {

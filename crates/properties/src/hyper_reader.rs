@@ -1,4 +1,4 @@
-//! hyper's reading of an answer: its client over a pipe in memory, whose other end says whatever it is given.
+//! hyper's reading of an answer: its client over a pipe in memory, whose other end sends the given bytes.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::our_reader::{Answer, Outcome};
 
-/// What is in the pipe at most.
+/// The most bytes in the pipe.
 const PIPE_BYTES: usize = 64 << 10;
-/// All is in memory: whatever takes so long has come to a halt.
+/// Everything is in memory, so a longer run hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 thread_local! {
@@ -35,7 +35,7 @@ pub(crate) fn read(pieces: &[&[u8]], request: Method) -> Outcome {
     })
 }
 
-/// Waits for the request, says its pieces one by one, and closes.
+/// Waits for the request, sends the pieces one by one, and closes.
 async fn say(mut pipe: DuplexStream, pieces: &[&[u8]]) {
     let mut asked = Vec::new();
     while !asked.ends_with(b"\r\n\r\n") {
@@ -44,7 +44,7 @@ async fn say(mut pipe: DuplexStream, pieces: &[&[u8]]) {
         }
     }
     for piece in pieces {
-        // hyper has closed, since it has heard enough.
+        // hyper has closed, because it needs no more bytes.
         if pipe.write_all(piece).await.is_err() {
             return;
         }
@@ -69,7 +69,7 @@ async fn ask(pipe: DuplexStream, request: Method) -> Result<(u16, Vec<u8>), Stri
     answer
 }
 
-/// With its cause, which says more.
+/// With its cause, which has the details.
 fn why(error: &hyper::Error) -> String {
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
     format!("{error}{}", cause.unwrap_or_default())

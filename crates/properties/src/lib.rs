@@ -1,9 +1,8 @@
-//! What must hold of every parser, whatever the bytes: one function for each, which panics where something
-//! does not.
+//! The properties of every parser for any bytes: one function each, which panics on a violation.
 //!
-//! They are a crate of the workspace and not part of `fuzz/`, so that `make test` runs them over the corpora
-//! and over proptest's inputs without libFuzzer, which is C++ and needs a workspace of its own. Nothing here
-//! ships. docs/fuzzing.md says what each asserts.
+//! They are a crate of the workspace, not part of `fuzz/`, so that `make test` runs them over the corpora
+//! and over proptest's inputs without libFuzzer, which is C++ and needs its own workspace. Nothing here
+//! ships. docs/fuzzing.md lists the properties.
 
 #![forbid(unsafe_code)]
 
@@ -31,11 +30,10 @@ pub use locations::locations;
 pub use ranges::ranges;
 pub use requests::requests;
 
-/// What is tried with some bytes.
+/// A function that tests some bytes.
 pub type Target = fn(&[u8]);
 
-/// Every target by its name, which is also that of its corpus in `fuzz/corpus` and of its main in
-/// `fuzz/fuzz_targets`.
+/// Every target by its name, which its corpus in `fuzz/corpus` and its main in `fuzz/fuzz_targets` share.
 pub const TARGETS: [(&str, Target); 9] = [
     ("chunked", chunked),
     ("config", config),

@@ -1,5 +1,5 @@
-//! Locations and endpoints: shown and read again they are the same, what goes into a request is one line, and
-//! nothing that people are shown has a secret in it.
+//! Locations and endpoints: printing and reading them again changes nothing, a request target is one line,
+//! and no text for people contains a secret.
 
 use flatout_wire::endpoint::Endpoint;
 use flatout_wire::location::{HttpUrl, Location, LocationError};
@@ -9,7 +9,7 @@ use flatout_wire::s3::{Addressing, S3};
 
 use crate::secret::{SECRET, assert_hidden};
 
-/// `bytes` are what a user typed, and what stands around a secret in it.
+/// `bytes` are a user's input, and the text around a secret in it.
 pub fn locations(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     if let Ok(location) = Location::parse(&text) {
@@ -28,7 +28,7 @@ pub fn locations(bytes: &[u8]) {
             }
         }
     }
-    // Behind another '@' there would be another host, and before it a user with a password.
+    // After another '@' there would be another host, and before it a user with a password.
     let path = behind.split('@').next().unwrap_or(behind);
     let token = before.replace(['/', '?', '#', ':'], "");
     shows_no_password(&format!("https://{SECRET}{token}@host{path}"));
@@ -40,7 +40,7 @@ pub fn locations(bytes: &[u8]) {
     ));
 }
 
-/// What was understood stays what it is.
+/// An accepted location survives printing and reading.
 fn is_stable(location: &Location, text: &str) {
     let shown = location.to_string();
     let again =
@@ -88,7 +88,7 @@ fn goes_out_in_one_line(request: &Request, target: &str) {
     assert_eq!(spaces, Some(2), "{request:?}");
 }
 
-/// Wherever a redirect leads, the user goes along to the same endpoint only.
+/// A redirect keeps the user's password only for the same endpoint.
 fn leads_on(url: &HttpUrl, text: &str) {
     for to in [text, url.path_and_query.as_str(), "../x", "//other/y"] {
         let Ok(next) = url.follow(to) else { continue };
@@ -107,15 +107,15 @@ fn endpoint(text: &str) {
     assert_eq!(Endpoint::parse(&whole), Ok((endpoint, base)), "{text:?} shows as {whole:?}");
 }
 
-/// Whether `user:` and this begin a password. Behind a port, or none, stands a path, and an '@' in it is a
-/// name's; behind another '@' stands a host.
+/// Whether `user:` and this begin a password. After a port, or none, comes a path, where an '@' belongs to
+/// a name; after another '@' comes a host.
 fn may_be_a_password(text: &str) -> bool {
     let piece = text.split(['/', '?', '#']).next().unwrap_or(text);
     let is_port = piece.len() < text.len() && piece.bytes().all(|byte| byte.is_ascii_digit());
     !is_port && !text.contains('@')
 }
 
-/// `typed` has a password where tools have one.
+/// `typed` has a password where tools accept one.
 fn shows_no_password(typed: &str) {
     let location = Location::parse(typed);
     hides(location.as_ref(), typed);
@@ -140,7 +140,7 @@ fn hides(location: Result<&Location, &LocationError>, typed: &str) {
     }
 }
 
-/// The bytes behind an encoded path, in which every `%` begins a triple.
+/// The decoded bytes of a path in which every `%` begins a triple.
 fn decoded(path: &str) -> Vec<u8> {
     let mut pieces = path.split('%');
     let mut bytes = pieces.next().unwrap_or("").as_bytes().to_vec();

@@ -1,16 +1,17 @@
-//! Our own reading of an answer, by what `wire` says about its framing: what the engine's `Connection` does,
-//! with pieces in place of a socket. Tests of the engine compare that with hyper, and this with that.
+//! Our own reading of an answer by the framing of `wire`: it does the work of the engine's `Connection`,
+//! with pieces in place of a socket. Tests of the engine compare `Connection` with hyper, and this with
+//! `Connection`.
 
 use flatout_wire::chunked::{Chunked, Step};
 use flatout_wire::head::{self, Body};
 use flatout_wire::request::Method;
 
-/// What a reader makes of all the bytes of a connection.
+/// The result of reading all bytes of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// An answer, whole.
+    /// A complete answer.
     Delivered(Answer),
-    /// Why there is none.
+    /// Why there is no answer.
     Refused(String),
 }
 
@@ -20,7 +21,7 @@ pub(crate) struct Answer {
     pub(crate) body: Vec<u8>,
 }
 
-/// Why there is no answer where fewer bytes came than its Content-Length says.
+/// The refusal of a body that is shorter than its Content-Length.
 pub(crate) const CLOSED_WITHIN_BODY: &str = "closed within the body";
 
 /// Reads the first final answer to a request; the end of the pieces is a closed connection.
@@ -58,7 +59,7 @@ impl Wire<'_> {
         piece.is_some()
     }
 
-    /// Moves `bytes` of payload, or what there is before a close.
+    /// Moves `bytes` of payload, or fewer before a close.
     fn take(&mut self, bytes: u64, payload: &mut Vec<u8>) -> bool {
         let mut left = bytes;
         loop {

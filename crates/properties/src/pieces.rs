@@ -6,7 +6,7 @@ const WAYS: u64 = 3;
 /// Byte by byte only up to here.
 const CRUMBS_MAX: usize = 2 << 10;
 
-/// Several ways to cut `bytes`: whole, byte by byte where that does not take for ever, and at chance places.
+/// Several ways to cut `bytes`: whole, byte by byte if they are few, and at random places.
 pub(crate) fn ways(bytes: &[u8]) -> impl Iterator<Item = Vec<&[u8]>> {
     let whole = std::iter::once(vec![bytes]);
     let crumbs = (bytes.len() <= CRUMBS_MAX).then(|| bytes.chunks(1).collect());

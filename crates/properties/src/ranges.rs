@@ -1,8 +1,9 @@
-//! `Content-Range` and the spans that users type: what is understood is possible, and comes back as it was.
+//! `Content-Range` and the spans that users type: accepted ranges are possible, and survive writing and
+//! reading.
 
 use flatout_wire::range::{ContentRange, Span, http_range};
 
-/// `bytes` are the value of a header, what a user typed, and three numbers.
+/// `bytes` are the value of a header, a user's input, and three numbers.
 pub fn ranges(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     content_range(&text);
@@ -34,7 +35,7 @@ fn content_range(text: &str) {
     assert_eq!(ContentRange::parse(&written), Some(found), "{text:?}");
 }
 
-/// RFC 9110 §14.4, letter by letter: unit, blanks, two numbers or a star, a slash, a number or a star.
+/// RFC 9110 §14.4, character by character: unit, blanks, two numbers or a star, a slash, a number or a star.
 fn reference(text: &str) -> Option<ContentRange> {
     let text = text.trim_matches([' ', '\t']);
     let blank = text.find(' ')?;
@@ -70,7 +71,7 @@ fn span(text: &str) {
     }
 }
 
-/// Any range that is one, out and back.
+/// Writes and reads any valid range.
 fn any_range(start: u64, bytes: u64, more: u64) {
     let range = start..start.saturating_add(bytes);
     for size in [more, range.end] {

@@ -1,4 +1,4 @@
-//! What the kernel asks of a mount: whatever the bytes, nothing panics, and each request has one well-formed
+//! A kernel's requests to a mount: for any bytes, nothing panics, and each request has one well-formed
 //! answer or none.
 
 use std::ffi::OsStr;
@@ -15,8 +15,8 @@ use flatout_tree::{
 };
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 
-/// `bytes` are requests, each behind its length of two bytes. Each is sent as it is, and once more with that
-/// length in its header, so that not every change makes it unreadable.
+/// `bytes` are requests, each after its length of two bytes. Each is sent unchanged, and once more with
+/// that length in its header, so that fewer mutations make it unreadable.
 pub fn requests(bytes: &[u8]) {
     let (kernel, session) = pair();
     let mut rest = bytes;
@@ -36,7 +36,7 @@ pub fn requests(bytes: &[u8]) {
             break;
         }
     }
-    // It is as well as before.
+    // The session still works.
     let mut last = vec![0; HEADER + 16];
     last[..4].copy_from_slice(&(HEADER as u32 + 16).to_ne_bytes());
     last[4..8].copy_from_slice(&GETATTR.to_ne_bytes());
@@ -60,7 +60,7 @@ const READDIR: u32 = 28;
 const READDIRPLUS: u32 = 44;
 const BATCH_FORGET: u32 = 42;
 
-/// A session whose device is the other end of a socket, behind its INIT.
+/// A session after its INIT, whose device is the other end of a socket.
 fn pair() -> (OwnedFd, flatout_mount::Session) {
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
@@ -81,7 +81,7 @@ fn pair() -> (OwnedFd, flatout_mount::Session) {
     (ours, session)
 }
 
-/// The answer to a request, or None where there is to be none.
+/// The answer to a request, or None if it gets none.
 fn ask(kernel: &OwnedFd, request: &[u8]) -> Option<(i32, Vec<u8>)> {
     if request.is_empty() {
         return None;
@@ -99,7 +99,7 @@ fn ask(kernel: &OwnedFd, request: &[u8]) -> Option<(i32, Vec<u8>)> {
     if error == 0 {
         let asked = word(HEADER + 16).unwrap_or(0) as usize;
         let well = match opcode {
-            // One without an inode is of a name that is not there.
+            // An entry without an inode is a missing name.
             LOOKUP => body.len() == 128,
             GETATTR => body.len() == 104,
             OPEN | OPENDIR => body.len() == 16,
@@ -113,9 +113,9 @@ fn ask(kernel: &OwnedFd, request: &[u8]) -> Option<(i32, Vec<u8>)> {
     Some((error, body))
 }
 
-/// One packet that is an answer to this.
+/// A packet that answers this request.
 fn receive(kernel: &OwnedFd, unique: u64) -> (i32, Vec<u8>) {
-    // A hang guard: an answer that does not come is a finding.
+    // A guard against hangs: a missing answer is a finding.
     let mut socket = UnixStream::from(kernel.try_clone().expect("another descriptor"));
     socket.set_read_timeout(Some(Duration::from_secs(15))).expect("a time is set");
     let mut packet = vec![0; 256 << 10];
@@ -131,8 +131,8 @@ fn receive(kernel: &OwnedFd, unique: u64) -> (i32, Vec<u8>) {
     let word = |at: usize| u32::from_ne_bytes([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]]);
     assert_eq!(word(0) as usize, bytes, "an answer says its length");
     let about = u64::from(word(8)) | u64::from(word(12)) << 32;
-    // FUSE_NOTIFY_INVAL_INODE, ahead of the answer to an open of another version than was told; no answer has
-    // such a code.
+    // FUSE_NOTIFY_INVAL_INODE, before the answer to an open of another version than the reported one; no
+    // answer has such a code.
     if (word(4), about, bytes) == (2, 0, 16 + 24) {
         return receive(kernel, unique);
     }
@@ -159,10 +159,10 @@ fn are_names(mut body: &[u8], plus: bool) -> bool {
     true
 }
 
-/// Files that are made of what is asked.
+/// Files whose content follows from the requests.
 struct Made;
 
-/// As many bytes as a socket takes in one packet, and a header.
+/// The bytes of one packet of a socket, and a header.
 const MOST: usize = 64 << 10;
 
 impl Made {

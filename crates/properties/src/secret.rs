@@ -1,11 +1,11 @@
-//! A word that stands where secrets stand, and must not be seen again in anything that people are shown.
+//! A planted secret, which must not appear in any text for people.
 
-/// Of the alphabet of AWS's keys, and of a kind that nothing else holds by chance.
+/// It uses the alphabet of AWS's keys, and does not occur by chance.
 pub(crate) const SECRET: &str = "hUnTeR2wJalrXUtnFEMIbPxRfiCY";
-/// A piece of it is as bad: what is cut in two must be seen in neither half.
+/// A piece of it is as bad: neither half may appear.
 const PIECE: &str = "hUnTeR2wJal";
 
-/// Whether something that is called so lets its reader in.
+/// Whether a field of this name holds a secret.
 pub(crate) fn names_one(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["secret", "token", "password"].iter().any(|part| name.contains(part))

@@ -1,5 +1,4 @@
-//! Answers put together from lines that matter, and chunked bodies that are whole. A test of the engine makes
-//! them too.
+//! Answers built from relevant lines, and complete chunked bodies. A test of the engine uses them too.
 
 use proptest::prelude::*;
 
@@ -9,7 +8,7 @@ fn status_line() -> impl Strategy<Value = String> {
         .prop_map(|(version, status, reason)| format!("{version} {status}{reason}"))
 }
 
-/// Headers that frame a body or look as if they did.
+/// Headers that frame a body, or seem to.
 fn line() -> impl Strategy<Value = String> {
     let name =
         "(Content-Length|content-length|Transfer-Encoding|Connection|Content-Range|ETag|X|Content-Length )";

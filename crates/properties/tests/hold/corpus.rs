@@ -1,4 +1,4 @@
-//! The committed corpora: every file as it is, and what chance makes of it.
+//! The committed corpora: every file unchanged, and randomly mutated.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use proptest::test_runner::{Config, TestRunner};
 
 use super::{corpus_of, target};
 
-/// All of it travels with every clone.
+/// Every clone contains all of it.
 const CORPORA_BYTES_MAX: u64 = 200 << 10;
 
 #[test]
@@ -42,15 +42,15 @@ fn every_target_has_its_main_and_no_other() {
     assert_eq!(mains, wanted);
 }
 
-/// What is done to a file. Places are shares of it.
+/// A mutation of a file. Positions are fractions of its length.
 #[derive(Clone, Debug)]
 enum Change {
     Set(Index, u8),
     Insert(Index, Vec<u8>),
     Remove(Index, usize),
-    /// A piece once more at another place.
+    /// Repeats a piece at another position.
     Repeat(Index, Index, usize),
-    /// From here on it is another file, from there on.
+    /// Continues with another file, from a position in it.
     Splice(Index, Index, Index),
 }
 
@@ -66,7 +66,7 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// What parsers stumble over.
+/// Bytes that often break parsers.
 fn word() -> impl Strategy<Value = Vec<u8>> {
     let known: [&[u8]; 16] = [
         b"\r\n",
@@ -126,7 +126,7 @@ fn changed(mut bytes: Vec<u8>, changes: &[Change], files: &[Vec<u8>]) -> Vec<u8>
     bytes
 }
 
-/// Runs one target over changed files of its corpus and over any bytes.
+/// Runs one target over mutated files of its corpus and over random bytes.
 fn holds(name: &str) {
     let files: Vec<Vec<u8>> = corpus_of(name).into_iter().map(|(_, bytes)| bytes).collect();
     let target = target(name);

@@ -1,11 +1,11 @@
-//! Documents of 64 KiB that are made to be slow: each ends in a time that only a quadratic walk would exceed.
+//! Worst-case documents of 64 KiB: each ends within a time that only a quadratic parser exceeds.
 
 use std::time::{Duration, Instant};
 
 use super::target;
 
 const BYTES: usize = 64 << 10;
-/// A linear walk takes milliseconds, a quadratic one of this size minutes without optimisation.
+/// A linear parser takes milliseconds, a quadratic one minutes without optimisation.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[test]

@@ -1,5 +1,4 @@
-//! Every property over its corpus, over what chance makes of that corpus, and over whatever else chance
-//! brings.
+//! Every property over its corpus, over random mutations of that corpus, and over random bytes.
 
 mod answers;
 mod corpus;
