@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use flatout_mount::{Holder, Life, Standing};
+use flatout_mount::{DaemonState, ExistingMount, MountHolder};
 use flatout_settings::format_size;
 
 use crate::args::Top;
@@ -64,7 +64,7 @@ pub fn run(args: &Top, console: &Console) -> Result<Exit, Failure> {
 }
 
 /// Those asked for; that there is none is an answer, but not where one was named.
-fn chosen(args: &Top, silent: &mut Vec<Standing>) -> Result<(Vec<Running>, Vec<DeadMount>), Failure> {
+fn chosen(args: &Top, silent: &mut Vec<ExistingMount>) -> Result<(Vec<Running>, Vec<DeadMount>), Failure> {
     let mut running = control::running();
     let mut dead = dead(&running, silent);
     let Some(which) = &args.which else { return Ok((running, dead)) };
@@ -82,17 +82,17 @@ fn chosen(args: &Top, silent: &mut Vec<Standing>) -> Result<(Vec<Running>, Vec<D
 }
 
 /// Mounts whose process has gone. Those that do not answer are `silent`, and are not asked again: each look keeps a thread.
-fn dead(running: &[Running], silent: &mut Vec<Standing>) -> Vec<DeadMount> {
-    let is_served = |one: &Standing| running.iter().any(|running| running.serves(one));
+fn dead(running: &[Running], silent: &mut Vec<ExistingMount>) -> Vec<DeadMount> {
+    let is_served = |one: &ExistingMount| running.iter().any(|running| running.serves(one));
     let mut dead = Vec::new();
-    for standing in Standing::all() {
+    for standing in ExistingMount::all() {
         if is_served(&standing) || silent.contains(&standing) {
             continue;
         }
-        match standing.life() {
-            Life::Alive => {}
-            Life::Silent => silent.push(standing),
-            Life::Dead => dead.push(DeadMount {
+        match standing.daemon() {
+            DaemonState::Alive => {}
+            DaemonState::Silent => silent.push(standing),
+            DaemonState::Dead => dead.push(DeadMount {
                 source: standing.source().to_owned(),
                 mount_point: standing.path().display().to_string(),
                 remedy: standing.remedy(),
@@ -103,7 +103,7 @@ fn dead(running: &[Running], silent: &mut Vec<Standing>) -> Vec<DeadMount> {
 }
 
 /// Mounts that are not mounted here any more, and whom they are served for: as found `LOOK_FOR_HOLDERS` ago at most.
-fn held(running: &[Running], known: &mut HashMap<u32, (Instant, Vec<Holder>)>) -> Vec<HeldMount> {
+fn held(running: &[Running], known: &mut HashMap<u32, (Instant, Vec<MountHolder>)>) -> Vec<HeldMount> {
     known.retain(|_, (at, _)| at.elapsed() < LOOK_FOR_HOLDERS);
     let mut held = Vec::new();
     for one in running {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use flatout_mount::{Holder, Standing};
+use flatout_mount::{ExistingMount, MountHolder};
 
 use crate::args::Umount;
 use crate::commands::mount::control::{self, Running};
@@ -22,7 +22,7 @@ const STILL_SERVES: Duration = Duration::from_secs(5);
 const FIRST_LOOK: Duration = Duration::from_millis(50);
 
 pub fn run(args: &Umount, console: &Console) -> Result<Exit, Failure> {
-    let standing = Standing::at(&args.mount_point)
+    let standing = ExistingMount::at(&args.mount_point)
         .map_err(|error| with_those_who_keep_it(Failure::from(error), &args.mount_point))?;
     // Whom to wait for; asked before it goes.
     let served_by = control::running().into_iter().find(|running| running.serves(&standing));
@@ -38,7 +38,7 @@ pub fn run(args: &Umount, console: &Console) -> Result<Exit, Failure> {
         console.flush()?;
         console.warn(&format!(
             "umount: {shown}: no longer mounted here, but {}: process {} serves it until that ends",
-            Holder::list(&held_by).unwrap_or_default(),
+            MountHolder::list(&held_by).unwrap_or_default(),
             running.numbers.pid
         ));
     }
@@ -53,7 +53,7 @@ fn with_those_who_keep_it(failure: Failure, mount_point: &Path) -> Failure {
     let kept = control::running().into_iter().find_map(|running| {
         let was_there = Path::new(&running.numbers.mount_point) == path;
         let holders = was_there.then(|| running.held_elsewhere())??;
-        Some((running.numbers.pid, Holder::list(&holders)?))
+        Some((running.numbers.pid, MountHolder::list(&holders)?))
     });
     match kept {
         Some((pid, list)) => failure.with_hint(format!("{list}: process {pid} serves it until that ends")),
@@ -62,7 +62,7 @@ fn with_those_who_keep_it(failure: Failure, mount_point: &Path) -> Failure {
 }
 
 /// Until its process has gone, or somebody is seen who keeps it: those. With `lazy` there is one look, and no wait.
-fn wait_for(running: &Running, standing: &Standing, lazy: bool) -> Result<Vec<Holder>, Failure> {
+fn wait_for(running: &Running, standing: &ExistingMount, lazy: bool) -> Result<Vec<MountHolder>, Failure> {
     let Running { socket, numbers } = running;
     // Its socket goes with the process, and so does its number.
     let is_there = || is_alive(numbers.pid) || socket.exists() && control::look_again(socket).is_some();
@@ -78,7 +78,7 @@ fn wait_for(running: &Running, standing: &Standing, lazy: bool) -> Result<Vec<Ho
         }
         // The socket of one that serves nobody any more is closed.
         if start.elapsed() > STILL_SERVES && control::look_again(socket).is_some() {
-            return Ok(vec![Holder::unseen()]);
+            return Ok(vec![MountHolder::unseen()]);
         }
         if start.elapsed() > PATIENCE {
             let (place, pid) = (standing.path().display(), numbers.pid);

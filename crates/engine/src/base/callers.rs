@@ -14,12 +14,13 @@ const IDLE: Duration = Duration::from_secs(5);
 /// They hold the client's blocking calls, and little of who makes them.
 const STACK_BYTES: usize = 512 << 10;
 
-/// Threads that call what blocks, such as [`crate::Client::stat`], for those who do not want to. A clone has the same ones.
+/// Threads that call what blocks, such as [`crate::Client::stat`], for those who do not want to. A clone has
+/// the same ones.
 #[derive(Clone)]
 pub struct Callers(Arc<Shared>);
 
-/// Somebody waits for a call as long as this lives. Of one that goes before its call begins the call is dropped; a thread
-/// that is in the call then is lost until that ends, and another may take its place.
+/// Somebody waits for a call as long as this lives. Of one that goes before its call begins the call is
+/// dropped; a thread that is in the call then is lost until that ends, and another may take its place.
 #[must_use]
 pub struct Called {
     shared: Arc<Shared>,
@@ -88,8 +89,8 @@ impl Callers {
         }))
     }
 
-    /// Calls it on a thread of its own, or later. It is dropped after [`Callers::close`], and where there is no thread and none
-    /// can be had.
+    /// Calls it on a thread of its own, or later. It is dropped after [`Callers::close`], and where there is
+    /// no thread and none can be had.
     pub fn run(&self, work: impl FnOnce() + Send + 'static) {
         // Who is dropped says so to whoever waits.
         let _ = self.add(Job { work: Box::new(work), life: None }, VecDeque::push_back);

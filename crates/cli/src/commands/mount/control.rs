@@ -8,7 +8,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use flatout_mount::{Holder, Standing};
+use flatout_mount::{ExistingMount, MountHolder};
 
 use crate::commands::mount::numbers::Numbers;
 use crate::commands::mount::responder::{self, Answer, Routes};
@@ -137,7 +137,7 @@ pub struct Running {
 
 impl Running {
     /// Whether it serves what stands there. By the device, as one that is kept by others may have had the same mount point before.
-    pub fn serves(&self, standing: &Standing) -> bool {
+    pub fn serves(&self, standing: &ExistingMount) -> bool {
         match self.numbers.kernel.device() {
             Some(device) => device == standing.device(),
             None => Path::new(&self.numbers.mount_point) == standing.path(),
@@ -145,7 +145,7 @@ impl Running {
     }
 
     /// Who keeps it, where it is not mounted here any more; `None` where it is, or that is not known.
-    pub fn held_elsewhere(&self) -> Option<Vec<Holder>> {
+    pub fn held_elsewhere(&self) -> Option<Vec<MountHolder>> {
         let point = Path::new(&self.numbers.mount_point);
         let device = self.numbers.kernel.device()?;
         // One that was handed over is mounted where others wanted it.
@@ -157,7 +157,7 @@ impl Running {
         match holders.is_empty() {
             false => Some(holders),
             // It may be about to end.
-            true => look_again(&self.socket).map(|_| vec![Holder::unseen()]),
+            true => look_again(&self.socket).map(|_| vec![MountHolder::unseen()]),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use flatout_engine::Dialect;
 use flatout_mount::MountPoint;
 use flatout_settings::Settings;
-use flatout_tree::Root;
+use flatout_tree::TreeRoot;
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
@@ -19,7 +19,7 @@ use crate::origin;
 
 /// Everything decided.
 pub struct Plan {
-    pub root: Root,
+    pub root: TreeRoot,
     pub dialect: Dialect,
     /// As people read it; secrets masked.
     pub source: String,
@@ -109,10 +109,10 @@ fn writable(flag: &str, file: PathBuf) -> Result<PathBuf, Failure> {
 }
 
 /// What the source names: every bucket, a bucket, or what lies below a folder of it.
-fn root(typed: &str) -> Result<(Root, Dialect, String), Failure> {
+fn root(typed: &str) -> Result<(TreeRoot, Dialect, String), Failure> {
     for (dialect, scheme) in [(Dialect::S3, "s3://"), (Dialect::Oss, "oss://")] {
         if typed == scheme {
-            return Ok((Root::Buckets(dialect), dialect, scheme.to_owned()));
+            return Ok((TreeRoot::Buckets(dialect), dialect, scheme.to_owned()));
         }
     }
     let location = origin::location("mount", typed)?;
@@ -135,7 +135,7 @@ fn root(typed: &str) -> Result<(Root, Dialect, String), Failure> {
     let location = location.with_key(folder).expect("what is in a bucket takes another key");
     let dialect = Dialect::of(&location);
     let source = location.to_string();
-    Ok((Root::Under(location), dialect, source))
+    Ok((TreeRoot::Under(location), dialect, source))
 }
 
 #[cfg(test)]
@@ -145,14 +145,14 @@ mod tests {
     #[test]
     fn a_source_is_a_folder_of_a_bucket_or_all_buckets() {
         let under = |typed: &str| match root(typed) {
-            Ok((Root::Under(location), ..)) => location.to_string(),
+            Ok((TreeRoot::Under(location), ..)) => location.to_string(),
             _ => panic!("{typed} is no folder of a bucket"),
         };
         assert_eq!(under("s3://models"), "s3://models");
         assert_eq!(under("s3://models/llama"), "s3://models/llama/");
         assert_eq!(under("oss://models/llama/"), "oss://models/llama/");
-        assert!(matches!(root("s3://"), Ok((Root::Buckets(Dialect::S3), ..))));
-        assert!(matches!(root("oss://"), Ok((Root::Buckets(Dialect::Oss), ..))));
+        assert!(matches!(root("s3://"), Ok((TreeRoot::Buckets(Dialect::S3), ..))));
+        assert!(matches!(root("oss://"), Ok((TreeRoot::Buckets(Dialect::Oss), ..))));
         for (typed, says) in [
             ("http://host/x", "a web server"),
             ("models", "models"),

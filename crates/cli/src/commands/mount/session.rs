@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use flatout_engine::{Client, Error, ErrorKind};
-use flatout_mount::{Ended, Granted, Holder, Observer, SessionWatch, Timings, Unmounter};
+use flatout_mount::{Granted, MountHolder, Observer, SessionEnd, SessionWatch, Timings, Unmounter};
 use flatout_settings::Settings;
-use flatout_tree::{Config, Root, Tree};
+use flatout_tree::{Config, Tree, TreeRoot};
 use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::Signals;
 
@@ -89,7 +89,7 @@ pub fn run(plan: Plan, console: &Console, in_background: bool) -> Result<Exit, F
     let ended = session.wait();
     notify::tell("STOPPING=1");
     log.say(match &ended {
-        Ok(Ended::Aborted) => "the connection was aborted",
+        Ok(SessionEnd::Aborted) => "the connection was aborted",
         Ok(_) => "unmounted",
         Err(_) => "broken off",
     });
@@ -167,8 +167,8 @@ fn first_look(
 }
 
 /// A prefix under which nothing lies may be the name of an object; what is to be said if it is not.
-fn look_for_object(client: &Client, root: &Root, tree: &Tree) -> Result<Option<String>, Failure> {
-    let Root::Under(prefix) = root else { return Ok(None) };
+fn look_for_object(client: &Client, root: &TreeRoot, tree: &Tree) -> Result<Option<String>, Failure> {
+    let TreeRoot::Under(prefix) = root else { return Ok(None) };
     if !tree.is_root_bare() {
         return Ok(None);
     }
@@ -369,7 +369,7 @@ impl Ends {
         let lazy = count > 1;
         match unmounter.unmount(lazy) {
             Ok(()) => {
-                if let Some(list) = Holder::list(&unmounter.holders()) {
+                if let Some(list) = MountHolder::list(&unmounter.holders()) {
                     log.say(&format!(
                         "umount: {place}: no longer mounted here, but {list}: it is served until that ends"
                     ));
