@@ -1,7 +1,7 @@
 //! The JSON events of schema v1, field for field as docs/json.md has them.
 
 use flatout_engine::Report;
-use flatout_mount::Holder;
+use flatout_mount::MountHolder;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
@@ -241,11 +241,11 @@ pub struct HeldBy {
     pub says: String,
 }
 
-impl From<&Holder> for HeldBy {
-    fn from(holder: &Holder) -> HeldBy {
+impl From<&MountHolder> for HeldBy {
+    fn from(holder: &MountHolder) -> HeldBy {
         let process = holder.process.as_ref();
         HeldBy {
-            by: holder.way.name(),
+            by: holder.kind.name(),
             pid: process.map(|process| process.pid),
             command: process.map(|process| process.command.clone()),
             path: holder.path.as_ref().map(|path| path.display().to_string()),

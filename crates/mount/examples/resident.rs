@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use flatout_mount::{Observer, Options};
 use flatout_tree::{
-    Attributes, Cancel, Fault, FileKind, Files, FolderEntry, Known, Opened, Slices, Source, Statfs,
+    AttributeSource, Attributes, Cancel, FileKind, Files, FolderEntry, FsError, Node, OpenedFile, Slices,
+    Statfs,
 };
 
 const ENOENT: i32 = 2;
@@ -22,36 +23,36 @@ struct Resident {
 }
 
 impl Resident {
-    fn known(&self, ino: u64) -> Known {
+    fn known(&self, ino: u64) -> Node {
         let (kind, size, mode) = match ino {
             1 => (FileKind::Folder, 0, 0o555),
             _ => (FileKind::File, self.bytes, 0o444),
         };
         let (modified_s, changed_s, uid, gid, links) = (0, 0, 0, 0, 1);
-        let source = Source::Implied;
+        let source = AttributeSource::Implied;
         let attributes = Attributes { ino, size, modified_s, changed_s, kind, mode, uid, gid, links, source };
-        Known { node: ino, generation: 0, attributes, lifetime: Duration::from_secs(3600) }
+        Node { id: ino, generation: 0, attributes, lifetime: Duration::from_secs(3600) }
     }
 }
 
 impl Files for Resident {
-    fn lookup(&self, _parent: u64, _name: &OsStr) -> Result<Known, Fault> {
-        Err(Fault::of(ENOENT))
+    fn lookup(&self, _parent: u64, _name: &OsStr) -> Result<Node, FsError> {
+        Err(FsError::of(ENOENT))
     }
-    fn lookup_known(&self, parent: u64, name: &OsStr) -> Option<Result<Known, Fault>> {
-        Some(if parent == 1 && name == "x" { Ok(self.known(2)) } else { Err(Fault::of(ENOENT)) })
+    fn lookup_known(&self, parent: u64, name: &OsStr) -> Option<Result<Node, FsError>> {
+        Some(if parent == 1 && name == "x" { Ok(self.known(2)) } else { Err(FsError::of(ENOENT)) })
     }
     fn negative_lifetime(&self) -> Duration {
         Duration::ZERO
     }
-    fn attributes(&self, node: u64) -> Result<Known, Fault> {
+    fn attributes(&self, node: u64) -> Result<Node, FsError> {
         Ok(self.known(node))
     }
-    fn attributes_known(&self, node: u64) -> Option<Result<Known, Fault>> {
+    fn attributes_known(&self, node: u64) -> Option<Result<Node, FsError>> {
         Some(Ok(self.known(node)))
     }
     fn forget(&self, _node: u64, _times: u64) {}
-    fn open_folder(&self, _node: u64) -> Result<u64, Fault> {
+    fn open_folder(&self, _node: u64) -> Result<u64, FsError> {
         Ok(0)
     }
     fn read_folder(
@@ -60,17 +61,17 @@ impl Files for Resident {
         offset: u64,
         _plus: bool,
         each: &mut dyn FnMut(&FolderEntry<'_>) -> bool,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), FsError> {
         if offset == 0 {
-            each(&FolderEntry { known: self.known(2), name: OsStr::new("x"), next: 1 });
+            each(&FolderEntry { node: self.known(2), name: OsStr::new("x"), next: 1 });
         }
         Ok(())
     }
     fn release_folder(&self, _handle: u64) {}
-    fn open(&self, _node: u64, direct: bool) -> Result<Opened, Fault> {
-        Ok(Opened { handle: 0, direct, keep_cache: false, is_news: false })
+    fn open(&self, _node: u64, direct: bool) -> Result<OpenedFile, FsError> {
+        Ok(OpenedFile { handle: 0, direct, keep_cache: false, has_changed: false })
     }
-    fn open_known(&self, node: u64, direct: bool) -> Option<Result<Opened, Fault>> {
+    fn open_known(&self, node: u64, direct: bool) -> Option<Result<OpenedFile, FsError>> {
         Some(self.open(node, direct))
     }
     fn read(
@@ -78,7 +79,7 @@ impl Files for Resident {
         _handle: u64,
         at: u64,
         bytes: usize,
-        done: impl FnOnce(Result<Slices<'_, '_>, Fault>) + Send + 'static,
+        done: impl FnOnce(Result<Slices<'_, '_>, FsError>) + Send + 'static,
     ) -> Option<Cancel> {
         let bytes = bytes.min(self.bytes.saturating_sub(at) as usize);
         // In two where it crosses the end of the piece, as the engine's are.

@@ -1,10 +1,12 @@
-//! The kernel's ABI of FUSE, as numbers: operations, flags and sizes of what crosses `/dev/fuse`, in the machine's byte order.
+//! The kernel's ABI of FUSE, as numbers: operations, flags and sizes of what crosses `/dev/fuse`, in the
+//! machine's byte order.
 //!
-//! Facts of `include/uapi/linux/fuse.h` up to 7.45; names are the kernel's without their prefix, so that they can be found there.
+//! Facts of `include/uapi/linux/fuse.h` up to 7.45; names are the kernel's without their prefix, so that they
+//! can be found there.
 
-/// The protocol that we speak: `FUSE_KERNEL_VERSION`.
+/// The protocol's major version: `FUSE_KERNEL_VERSION`.
 pub const MAJOR: u32 = 7;
-/// The newest minor whose structs we know; the smaller of both sides' is spoken.
+/// The newest minor version whose structs we know; the smaller of both sides' is used.
 pub const MINOR: u32 = 45;
 /// Linux 5.4. Older ones have other sizes of structs, or 128 KiB a request.
 pub const OLDEST_MINOR: u32 = 31;
@@ -18,7 +20,7 @@ pub const MIN_READ_BUFFER: usize = 8192;
 /// The kernel copies no errno beyond this.
 pub const MOST_ERRNO: i32 = 511;
 
-/// `enum fuse_opcode`, as far as we know an answer other than ENOSYS.
+/// The opcodes of `enum fuse_opcode` with an answer other than ENOSYS.
 pub mod op {
     #![allow(missing_docs)]
     pub const LOOKUP: u32 = 1;
@@ -62,17 +64,17 @@ pub mod op {
 
 /// Flags of INIT; bits from 32 on travel in `flags2`, with [`init::INIT_EXT`].
 pub mod init {
-    /// Several reads of one file may wait at a time: readahead.
+    /// Several reads of one file may be pending: readahead.
     pub const ASYNC_READ: u64 = 1 << 0;
     /// Writes of more than 4 KiB; no meaning since 4.2, but older libraries' kernels look at it.
     pub const BIG_WRITES: u64 = 1 << 5;
-    /// Cached pages go when size or time of change differ.
+    /// The kernel drops cached pages when size or mtime differ.
     pub const AUTO_INVAL_DATA: u64 = 1 << 12;
-    /// A folder is read with what a lookup of each name would tell.
+    /// A folder is read with the answer to the lookup of each name.
     pub const DO_READDIRPLUS: u64 = 1 << 13;
-    /// Direct I/O of asynchronous callers is sent at once.
+    /// Asynchronous direct I/O is sent at once.
     pub const ASYNC_DIO: u64 = 1 << 15;
-    /// Lookups and reads of one folder run beside each other.
+    /// Lookups and reads of one folder run in parallel.
     pub const PARALLEL_DIROPS: u64 = 1 << 18;
     /// After an abort `read(2)` says ECONNABORTED, after umount ENODEV.
     pub const ABORT_ERROR: u64 = 1 << 21;
@@ -80,15 +82,15 @@ pub mod init {
     pub const MAX_PAGES: u64 = 1 << 22;
     /// The second word of flags is there.
     pub const INIT_EXT: u64 = 1 << 30;
-    /// What is open for direct I/O may still be mapped.
+    /// Files that are open for direct I/O may be mapped.
     pub const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
 }
 
 /// Flags of what OPEN answers.
 pub mod fopen {
-    /// Past the page cache.
+    /// Bypasses the page cache.
     pub const DIRECT_IO: u32 = 1 << 0;
-    /// What is cached of the file stays.
+    /// Cached pages of the file stay.
     pub const KEEP_CACHE: u32 = 1 << 1;
     /// `close(2)` sends no FLUSH (7.35; older kernels send one).
     pub const NOFLUSH: u32 = 1 << 5;
@@ -96,7 +98,7 @@ pub mod fopen {
 
 /// `enum fuse_notify_code`.
 pub mod notify {
-    /// What is known of an inode goes, and pages of it where some are named.
+    /// Drops an inode's attributes, and its pages in a range.
     pub const INVAL_INODE: i32 = 2;
 }
 
@@ -113,7 +115,7 @@ pub mod size {
     pub const DIRENT: usize = 24;
 }
 
-/// Bits of a mode that say what it is.
+/// The type bits of a mode.
 pub mod mode {
     /// A file.
     pub const FILE: u32 = 0o100000;

@@ -1,4 +1,5 @@
-//! From a folder to a connection: mount(2) where that is allowed, fusermount3 otherwise, or what somebody hands over.
+//! From a folder to a connection: by mount(2) where that is allowed, else by fusermount3; or a descriptor
+//! that was handed over.
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -9,16 +10,17 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::identity::{MountIdentity, NO_DEVICE, local};
-use crate::options::{Options, Plain, TYPE, plain};
+use crate::options::{KernelOptions, Options, TYPE, kernel_options};
 use crate::point::MountPoint;
 use crate::{fusermount, inherited_fd, table, tuning};
 
-/// A connection that waits for its INIT, and where it is mounted.
+/// A connection before its INIT, and where it is mounted.
 #[derive(Debug)]
 pub(crate) struct Attached {
     pub device: OwnedFd,
     pub identity: MountIdentity,
-    /// Whether the kernel names threads as this process does: by the namespace of whoever mounted.
+    /// Whether the kernel's thread numbers are those of this process's namespace: they are those of the
+    /// mounting process's.
     pub knows_pids: bool,
 }
 
@@ -27,8 +29,8 @@ pub(crate) fn attach(options: &Options) -> Result<Attached, Error> {
 }
 
 fn attach_at(options: &Options) -> Result<Attached, Error> {
-    let plain = plain(&options.options)?;
-    let point = MountPoint::look(&options.mount_point, plain.nonempty)?.cleared(plain.nonempty)?;
+    let kernel = kernel_options(&options.options)?;
+    let point = MountPoint::look(&options.mount_point, kernel.nonempty)?.cleared(kernel.nonempty)?;
     if let Some(number) = point.descriptor() {
         let device = inherited_fd::take(number)?;
         let number = tuning::device_of(device.as_raw_fd());
@@ -37,15 +39,15 @@ fn attach_at(options: &Options) -> Result<Attached, Error> {
     }
     let point = point.path();
     let device = match open_device() {
-        // What root may not open, fusermount3 may not either.
+        // If root may not open it, fusermount3 may not either.
         Err(Errno::PERM | Errno::ACCESS) if !rustix::process::geteuid().is_root() => None,
         Err(errno) => return Err(no_device(errno)),
-        Ok(device) => match by_mount(&device, point, options, &plain) {
+        Ok(device) => match by_mount(&device, point, options, &kernel) {
             Err(Errno::PERM) => None,
             mounted => Some(mounted.map(|()| device).map_err(refused)?),
         },
     };
-    let device = device.map_or_else(|| fusermount::mount(point, options, &plain), Ok)?;
+    let device = device.map_or_else(|| fusermount::mount(point, options, &kernel), Ok)?;
     let number = table::at(point).map(|mount| mount.device);
     let identity = MountIdentity { point: Some(point.to_owned()), device: number };
     Ok(Attached { device, identity, knows_pids: true })
@@ -55,7 +57,7 @@ fn open_device() -> Result<OwnedFd, Errno> {
     rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
 }
 
-fn by_mount(device: &OwnedFd, point: &Path, options: &Options, plain: &Plain) -> Result<(), Errno> {
+fn by_mount(device: &OwnedFd, point: &Path, options: &Options, kernel: &KernelOptions) -> Result<(), Errno> {
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     let mut data = format!("fd={},rootmode=40000,user_id={uid},group_id={gid}", device.as_raw_fd());
     for (set, name) in
@@ -64,7 +66,7 @@ fn by_mount(device: &OwnedFd, point: &Path, options: &Options, plain: &Plain) ->
         data += if set { name } else { "" };
     }
     let data = CString::new(data).map_err(|_| Errno::INVAL)?;
-    rustix::mount::mount(&*options.source, point, TYPE, plain.flags, &*data)
+    rustix::mount::mount(&*options.source, point, TYPE, kernel.flags, &*data)
 }
 
 fn no_device(errno: Errno) -> Error {

@@ -1,7 +1,6 @@
-//! Requests that wait, each known by its unique number, and who may answer them: whoever comes first.
-//!
-//! A request is answered once: by who has the result, by who hears that the waiting thread is being killed, or by nobody left who
-//! could. Who comes second is told so, and undoes what the kernel will now never know of.
+//! The pending requests of a connection, by number. Each is answered exactly once: with its result, with
+//! EINTR because the waiting thread is being killed, or with EIO when the last `FuseReply` is dropped. The
+//! second to answer learns that it is too late, and undoes what the kernel will never know of.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,25 +10,25 @@ use std::time::{Duration, Instant};
 use flatout_tree::Cancel;
 use rustix::io::Errno;
 
-use crate::counts::Counts;
+use crate::counts::SessionCounters;
 use crate::device::Device;
 
-/// Tables of waiting requests, so that threads seldom meet at one lock.
+/// The requests are in several tables, so that threads seldom wait for a lock.
 const TABLES: usize = 16;
 
-/// One connection: its device, who waits, and what was counted.
+/// A connection: its device, its pending requests, its counters.
 #[derive(Debug)]
 pub(crate) struct FuseConnection {
     pub device: Device,
-    pub counts: Counts,
+    pub counts: SessionCounters,
     waiting: [Mutex<HashMap<u64, Weak<PendingRequest>>>; TABLES],
 }
 
-/// A request that waits.
+/// A request that is not answered yet.
 pub(crate) struct PendingRequest {
     connection: Arc<FuseConnection>,
     unique: u64,
-    /// The thread that waits; 0 where that is not known.
+    /// The waiting thread; 0 if that is not known.
     pid: u32,
     since: Instant,
     answered: AtomicBool,
@@ -38,12 +37,12 @@ pub(crate) struct PendingRequest {
 
 impl FuseConnection {
     pub fn new(device: Device) -> Arc<FuseConnection> {
-        Arc::new(FuseConnection { device, counts: Counts::default(), waiting: Default::default() })
+        Arc::new(FuseConnection { device, counts: SessionCounters::default(), waiting: Default::default() })
     }
 
-    /// From now on the request can be interrupted.
+    /// Notes a request, which can be interrupted from now on.
     pub fn wait(self: &Arc<FuseConnection>, unique: u64, pid: u32) -> FuseReply {
-        let ticket = Arc::new(PendingRequest {
+        let request = Arc::new(PendingRequest {
             connection: self.clone(),
             unique,
             pid,
@@ -51,67 +50,67 @@ impl FuseConnection {
             answered: AtomicBool::new(false),
             cancel: Mutex::new(None),
         });
-        self.table(unique).insert(unique, Arc::downgrade(&ticket));
-        FuseReply(ticket)
+        self.table(unique).insert(unique, Arc::downgrade(&request));
+        FuseReply(request)
     }
 
-    /// Answers at once, what nobody else could.
+    /// Answers a request that was not noted; `false` if the kernel did not take it.
     pub fn answer(&self, unique: u64, body: &[u8]) -> bool {
         self.counts.answered(self.device.answer(unique, body))
     }
 
-    /// Answers at once with an error.
+    /// Answers a request that was not noted with an error.
     pub fn fail(&self, unique: u64, errno: i32) -> bool {
         self.counts.failed(self.device.fail(unique, errno))
     }
 
-    /// Who waits under this number.
+    /// The pending request with this number.
     pub fn waiting(&self, unique: u64) -> Option<Arc<PendingRequest>> {
         self.table(unique).get(&unique).and_then(Weak::upgrade)
     }
 
-    /// How many wait.
+    /// How many requests are pending.
     pub fn waiting_count(&self) -> usize {
         self.waiting.iter().map(|table| lock(table).len()).sum()
     }
 
-    /// For how long each of them has waited.
+    /// How long each pending request has waited.
     pub fn waits(&self, now: Instant) -> Vec<Duration> {
-        let since = |ticket: Arc<PendingRequest>| now.saturating_duration_since(ticket.since);
+        let since = |request: Arc<PendingRequest>| now.saturating_duration_since(request.since);
         let of_table = |table: &Mutex<HashMap<u64, Weak<PendingRequest>>>| {
-            // One that is let go of here for good answers, and that takes the lock.
-            let tickets: Vec<_> = lock(table).values().filter_map(Weak::upgrade).collect();
-            tickets.into_iter().map(since).collect::<Vec<_>>()
+            // Dropping the last reference to a request answers it, which takes the lock.
+            let requests: Vec<_> = lock(table).values().filter_map(Weak::upgrade).collect();
+            requests.into_iter().map(since).collect::<Vec<_>>()
         };
         self.waiting.iter().flat_map(of_table).collect()
     }
 
-    /// Nobody is there to answer any more: stops what still runs for those who waited.
+    /// Cancels what still runs for pending requests: the connection is gone.
     pub fn interrupt_all(&self) {
         for table in &self.waiting {
-            let tickets: Vec<_> = lock(table).values().filter_map(Weak::upgrade).collect();
-            tickets.iter().for_each(|ticket| ticket.interrupt());
+            let requests: Vec<_> = lock(table).values().filter_map(Weak::upgrade).collect();
+            requests.iter().for_each(|request| request.interrupt());
         }
     }
 
     fn table(&self, unique: u64) -> MutexGuard<'_, HashMap<u64, Weak<PendingRequest>>> {
-        // The kernel counts in twos.
+        // The kernel's numbers are even.
         lock(&self.waiting[(unique >> 1) as usize % TABLES])
     }
 }
 
 impl PendingRequest {
-    /// The thread that waits, where that is known.
+    /// The waiting thread, if it is known.
     pub fn pid(&self) -> Option<u32> {
         (self.pid != 0).then_some(self.pid)
     }
 
-    /// Whether somebody has answered.
+    /// Whether it is answered.
     pub fn is_answered(&self) -> bool {
         self.answered.load(Ordering::Acquire)
     }
 
-    /// Answers EINTR and stops what runs for it, unless it is answered.
+    /// Answers EINTR, and cancels what runs for it, unless it is answered.
     pub fn interrupt(&self) {
         if self.claim() {
             self.connection.counts.interrupted();
@@ -123,7 +122,8 @@ impl PendingRequest {
         }
     }
 
-    /// True for one caller, who answers. Nobody finds the request any more before it is answered: its number may come again.
+    /// `true` for one caller, which answers. The request leaves the table before that, since the kernel may
+    /// use its number again.
     fn claim(&self) -> bool {
         let first = !self.answered.swap(true, Ordering::AcqRel);
         if first {
@@ -134,7 +134,8 @@ impl PendingRequest {
 }
 
 impl Drop for PendingRequest {
-    /// Nobody is left who could answer: a defect, a panic for example. Who asked must not wait for ever.
+    /// Answers EIO where nothing else can any more, for example after a panic: the thread must not wait for
+    /// ever.
     fn drop(&mut self) {
         if self.claim() {
             self.connection.counts.defect();
@@ -152,17 +153,17 @@ impl std::fmt::Debug for PendingRequest {
     }
 }
 
-/// The right to answer one request, unless it is answered.
+/// The right to answer one request, unless it is answered already.
 #[derive(Clone, Debug)]
 pub(crate) struct FuseReply(Arc<PendingRequest>);
 
 impl FuseReply {
-    /// Whether somebody has answered: an interrupt, as a rule.
+    /// Whether it is answered: as a rule, by an interrupt.
     pub fn is_answered(&self) -> bool {
         self.0.is_answered()
     }
 
-    /// False where the kernel did not take it: what it would have counted must be undone.
+    /// `false` if the kernel did not take the answer: its side effects must be undone.
     pub fn send(&self, body: &[u8]) -> bool {
         self.0.claim() && self.0.connection.answer(self.0.unique, body)
     }
@@ -179,18 +180,19 @@ impl FuseReply {
         }
     }
 
-    /// An error; there is never anything to undo.
+    /// Answers with an error, which has nothing to undo.
     pub fn fail(&self, errno: i32) {
         if self.0.claim() {
             self.0.connection.fail(self.0.unique, errno);
         }
     }
 
-    /// What stops it; at once where it was interrupted meanwhile.
+    /// Sets how to cancel it; cancels at once if it was interrupted meanwhile.
     pub fn on_interrupt(&self, cancel: Cancel) {
         *lock(&self.0.cancel) = Some(cancel);
         if self.0.is_answered() {
-            // By `interrupt`, which came too early for this; or well, and then there is nothing left to stop.
+            // By `interrupt`, which came too early to cancel; or with its result, and there is nothing to
+            // cancel.
             let cancel = lock(&self.0.cancel).take();
             if let Some(cancel) = cancel {
                 cancel();

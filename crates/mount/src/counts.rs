@@ -1,10 +1,10 @@
-//! What a session counts while it serves.
+//! Counters of a session.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counted by all threads.
+/// Shared by all threads.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct SessionCounters {
     requests: AtomicU64,
     answers: AtomicU64,
     errors: AtomicU64,
@@ -17,41 +17,41 @@ pub(crate) struct Counts {
     largest_read_bytes: AtomicU64,
 }
 
-/// What a session has done so far.
+/// Counters of a session so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionStats {
-    /// What the kernel asked.
+    /// Requests of the kernel.
     pub requests: u64,
-    /// Answers that were no errors.
+    /// Answers other than errors.
     pub answers: u64,
-    /// Errors, a name that is not there included.
+    /// Errors, with those for missing names.
     pub errors: u64,
-    /// Waits that a signal ended.
+    /// Requests that a signal ended.
     pub interrupted: u64,
-    /// Answers that the kernel did not want any more.
+    /// Answers that came too late for the kernel.
     pub late: u64,
-    /// Requests that could not be understood.
+    /// Requests that could not be parsed.
     pub malformed: u64,
-    /// Requests that a defect of ours left without an answer, and that got EIO.
+    /// Requests that got EIO because of a defect of Flatout.
     pub defects: u64,
     /// Reads that were answered.
     pub reads: u64,
-    /// Their bytes.
+    /// Bytes of these reads.
     pub read_bytes: u64,
-    /// The most bytes that one read asked for: 128 KiB where the kernel reads ahead no further.
+    /// The most bytes that one read asked for: 128 KiB if the kernel reads ahead no further.
     pub largest_read_bytes: u64,
-    /// Requests that wait just now.
+    /// Requests that wait now.
     pub waiting: u64,
-    /// Threads that wait for origins just now, or have lately.
+    /// Threads of the pool that waits for origins.
     pub pool_threads: u64,
 }
 
-impl Counts {
+impl SessionCounters {
     pub fn request(&self) {
         add(&self.requests, 1);
     }
 
-    /// Hands on whether the kernel took it.
+    /// Returns `taken`: whether the kernel took the answer.
     pub fn answered(&self, taken: bool) -> bool {
         add(if taken { &self.answers } else { &self.late }, 1);
         taken
@@ -80,7 +80,7 @@ impl Counts {
     }
 
     pub fn read_asked(&self, bytes: u32) {
-        // Seldom more than was seen: a look costs less than a write that other cores must hear of.
+        // A new maximum is rare, and a load costs less than a write that other cores must see.
         if u64::from(bytes) > self.largest_read_bytes.load(Ordering::Relaxed) {
             self.largest_read_bytes.fetch_max(u64::from(bytes), Ordering::Relaxed);
         }

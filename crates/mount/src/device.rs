@@ -1,4 +1,4 @@
-//! `/dev/fuse`, or what stands for it in a test: one request a read, one answer a write.
+//! `/dev/fuse`, or a socket in tests: one request per read, one answer per write.
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -7,34 +7,33 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use crate::abi::{MOST_ERRNO, OUT_HEADER};
-use crate::reply;
 
 /// `IOV_MAX` of Linux.
 const MOST_SLICES: usize = 1024;
 
-/// One connection to a kernel.
+/// A connection to the kernel.
 #[derive(Debug)]
 pub(crate) struct Device {
     descriptor: OwnedFd,
 }
 
-/// What a read brought.
+/// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// A request of so many bytes.
+pub(crate) enum DeviceRead {
+    /// A request of this many bytes.
     Request(usize),
-    /// There will be no more.
-    End(End),
+    /// There are no more requests.
+    End(ConnectionEnd),
 }
 
 /// Why there are no more requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    /// It was unmounted, and nobody uses it any more.
+pub(crate) enum ConnectionEnd {
+    /// It was unmounted, and is not in use any more.
     Unmounted,
-    /// Somebody aborted the connection; the mount point may still stand.
+    /// The connection was aborted; the mount point may still exist.
     Aborted,
-    /// The descriptor refuses.
+    /// The read failed.
     Broken(Errno),
 }
 
@@ -43,25 +42,25 @@ impl Device {
         Device { descriptor }
     }
 
-    /// The next request; waits for it.
-    pub fn next(&self, buffer: &mut [u8]) -> Next {
+    /// Waits for the next request.
+    pub fn next(&self, buffer: &mut [u8]) -> DeviceRead {
         loop {
             match rustix::io::read(&self.descriptor, &mut *buffer) {
                 // Only a test's socket has an end.
-                Ok(0) => return Next::End(End::Unmounted),
-                Ok(bytes) => return Next::Request(bytes),
-                // A signal to us; who asked is gone while it was being copied.
+                Ok(0) => return DeviceRead::End(ConnectionEnd::Unmounted),
+                Ok(bytes) => return DeviceRead::Request(bytes),
+                // A signal to us; or the request was withdrawn while the kernel copied it.
                 Err(Errno::INTR | Errno::NOENT) => {}
-                // Somebody gave a descriptor that does not wait.
+                // The descriptor is non-blocking.
                 Err(Errno::AGAIN) => self.wait(),
-                Err(Errno::NODEV) => return Next::End(End::Unmounted),
-                Err(Errno::CONNABORTED) => return Next::End(End::Aborted),
-                Err(errno) => return Next::End(End::Broken(errno)),
+                Err(Errno::NODEV) => return DeviceRead::End(ConnectionEnd::Unmounted),
+                Err(Errno::CONNABORTED) => return DeviceRead::End(ConnectionEnd::Aborted),
+                Err(errno) => return DeviceRead::End(ConnectionEnd::Broken(errno)),
             }
         }
     }
 
-    /// False once it was unmounted by all, or aborted.
+    /// `false` once it was unmounted everywhere, or aborted.
     pub fn is_connected(&self) -> bool {
         let mut looks = [PollFd::new(&self.descriptor, PollFlags::OUT)];
         let looked = rustix::event::poll(&mut looks, Some(&Timespec::default()));
@@ -70,65 +69,67 @@ impl Device {
 
     fn wait(&self) {
         let mut waits = [PollFd::new(&self.descriptor, PollFlags::IN)];
-        // Whatever it says, the read says it better.
+        // An error shows at the next read.
         let _ = rustix::event::poll(&mut waits, None);
     }
 
-    /// One answer, in one write: whether the kernel took it. It does not where the request is gone, or the connection.
+    /// Writes an answer; `false` if the kernel did not take it, because the request or the connection is
+    /// gone.
     pub fn answer(&self, unique: u64, body: &[u8]) -> bool {
-        let header = reply::header(unique, 0, body.len());
+        let header = header(unique, 0, body.len());
         self.write(&[IoSlice::new(&header), IoSlice::new(body)])
     }
 
-    /// The same of a body in several pieces, of which the first `most` bytes count: the kernel refuses more than it asked for.
+    /// Writes an answer whose body is the first `most` bytes of these slices: the kernel refuses more than it
+    /// asked for.
     pub fn answer_slices<'a>(
         &self,
         unique: u64,
-        pieces: impl Iterator<Item = &'a [u8]>,
+        slices: impl Iterator<Item = &'a [u8]>,
         most: usize,
     ) -> bool {
-        let mut slices = Vec::with_capacity(8);
-        // The header's place: it says how many bytes follow.
-        slices.push(IoSlice::new(&[]));
+        let mut parts = Vec::with_capacity(8);
+        // The header comes here when the number of bytes is known.
+        parts.push(IoSlice::new(&[]));
         let mut bytes = 0;
-        for piece in pieces {
-            let piece = &piece[..piece.len().min(most - bytes)];
-            if !piece.is_empty() {
-                slices.push(IoSlice::new(piece));
-                bytes += piece.len();
+        for slice in slices {
+            let slice = &slice[..slice.len().min(most - bytes)];
+            if !slice.is_empty() {
+                parts.push(IoSlice::new(slice));
+                bytes += slice.len();
             }
         }
-        // What is beyond the most that one call takes is copied into one.
-        let tail: Vec<u8> = match slices.len() > MOST_SLICES {
-            true => slices.drain(MOST_SLICES - 1..).flat_map(|slice| slice.to_vec()).collect(),
+        // Slices beyond the limit of one call are copied into one.
+        let tail: Vec<u8> = match parts.len() > MOST_SLICES {
+            true => parts.drain(MOST_SLICES - 1..).flat_map(|slice| slice.to_vec()).collect(),
             false => Vec::new(),
         };
         if !tail.is_empty() {
-            slices.push(IoSlice::new(&tail));
+            parts.push(IoSlice::new(&tail));
         }
-        let header = reply::header(unique, 0, bytes);
-        slices[0] = IoSlice::new(&header);
-        self.write(&slices)
+        let header = header(unique, 0, bytes);
+        parts[0] = IoSlice::new(&header);
+        self.write(&parts)
     }
 
-    /// An answer that is nothing but an error.
+    /// Writes an error as the answer.
     pub fn fail(&self, unique: u64, errno: i32) -> bool {
-        // The kernel takes no other number, and who asked would wait for ever.
+        // The kernel takes no other number, and the waiting thread would wait for ever.
         let errno = if (1..=MOST_ERRNO).contains(&errno) { errno } else { Errno::IO.raw_os_error() };
-        self.write(&[IoSlice::new(&reply::header(unique, errno, 0))])
+        self.write(&[IoSlice::new(&header(unique, errno, 0))])
     }
 
-    /// A notification; false where the kernel does not know what it is about.
+    /// Writes a notification; `false` if the kernel does not know its inode.
     pub fn notify(&self, code: i32, body: &[&[u8]]) -> bool {
         let bytes = body.iter().map(|slice| slice.len()).sum();
-        let header = reply::header(0, -code, bytes);
+        let header = header(0, -code, bytes);
         let slices: Vec<IoSlice<'_>> =
             std::iter::once(&header[..]).chain(body.iter().copied()).map(IoSlice::new).collect();
         self.write(&slices)
     }
 
-    /// Any error means that the kernel has ended the request by itself: ENOENT because it was gone, or the connection was;
-    /// EINVAL or EFAULT because the answer cannot be read, which it hands on as EIO.
+    /// After any error the kernel has ended the request: ENOENT if the request or the connection is gone,
+    /// EINVAL or EFAULT if the answer is malformed, which the program sees as EIO.
     fn write(&self, slices: &[IoSlice<'_>]) -> bool {
         loop {
             match rustix::io::writev(&self.descriptor, slices) {
@@ -143,4 +144,14 @@ impl Device {
             }
         }
     }
+}
+
+/// `struct fuse_out_header`. `errno` is 0 or positive. A notification has the number 0, and its code, negated, as
+/// `errno`.
+fn header(unique: u64, errno: i32, body_bytes: usize) -> [u8; OUT_HEADER] {
+    let mut header = [0; OUT_HEADER];
+    header[..4].copy_from_slice(&((OUT_HEADER + body_bytes) as u32).to_ne_bytes());
+    header[4..8].copy_from_slice(&(-errno).to_ne_bytes());
+    header[8..].copy_from_slice(&unique.to_ne_bytes());
+    header
 }

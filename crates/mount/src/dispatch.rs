@@ -1,5 +1,5 @@
-//! From a request to its answer: what is known at once, what waits on a thread of the engine's
-//! `BlockingPool`, what is refused.
+//! From a request to its answer: at once from memory, later on a thread of the engine's `BlockingPool`, or a
+//! refusal.
 
 use std::ffi::OsStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use flatout_engine::BlockingPool;
-use flatout_tree::{Fault, Files, Known, Opened, Slices};
+use flatout_tree::{Files, FsError, Node, OpenedFile, Slices};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::abi::{fopen, notify};
 use crate::connection::{FuseConnection, FuseReply};
 use crate::interrupts::Interrupts;
-use crate::reply::{self, Names};
-use crate::request::{Malformed, Operation, Request};
+use crate::reply::{self, DirectoryBuffer};
+use crate::request::{FuseOperation, FuseRequest, Malformed};
 use crate::timings::{Observer, Timed};
 
 /// Answers the requests of one connection.
@@ -32,15 +32,17 @@ pub(crate) struct Dispatcher<F> {
 }
 
 impl<F: Files> Dispatcher<F> {
-    /// Answers one request, or sees to it that it will be. Whatever the bytes, and whatever the files do, this returns.
+    /// Answers one request, now or later. It returns without a panic, whatever the bytes are and whatever the
+    /// files do.
     pub fn serve(&self, bytes: &[u8]) {
         self.connection.counts.request();
-        match Request::parse(bytes) {
+        match FuseRequest::parse(bytes) {
             Ok(request) => {
                 let unique = request.unique;
                 let panicked = catch_unwind(AssertUnwindSafe(|| self.answer(request))).is_err();
-                // A read's ticket has seen to itself. Where there was an answer, or none is wanted, the kernel takes none.
-                if panicked && !matches!(request.operation, Operation::Read { .. }) {
+                // A read answers itself when its last reply is dropped. If there was an answer, or there is
+                // to be none, the kernel ignores this one.
+                if panicked && !matches!(request.operation, FuseOperation::Read { .. }) {
                     self.connection.counts.defect();
                     self.connection.fail(unique, Errno::IO.raw_os_error());
                 }
@@ -54,59 +56,59 @@ impl<F: Files> Dispatcher<F> {
         }
     }
 
-    fn answer(&self, request: Request<'_>) {
+    fn answer(&self, request: FuseRequest<'_>) {
         let (unique, node) = (request.unique, request.node);
         let refuse = |errno: Errno| {
             self.connection.fail(unique, errno.raw_os_error());
         };
         match request.operation {
-            Operation::Lookup { name } => self.lookup(&request, name),
-            Operation::Attributes => self.attributes(&request),
-            Operation::Forget(forgets) => {
+            FuseOperation::Lookup { name } => self.lookup(&request, name),
+            FuseOperation::Attributes => self.attributes(&request),
+            FuseOperation::Forget(forgets) => {
                 forgets.pairs().for_each(|(node, times)| self.files.forget(node, times));
             }
-            Operation::Open { flags } => self.open(&request, flags),
-            Operation::Read { handle, at, bytes } => self.read(&request, handle, at, bytes),
-            Operation::Release { handle } => {
+            FuseOperation::Open { flags } => self.open(&request, flags),
+            FuseOperation::Read { handle, at, bytes } => self.read(&request, handle, at, bytes),
+            FuseOperation::Release { handle } => {
                 self.files.release(handle);
                 self.connection.answer(unique, &[]);
             }
-            Operation::OpenFolder => match self.files.open_folder(node) {
+            FuseOperation::OpenFolder => match self.files.open_folder(node) {
                 Ok(handle) => {
                     if !self.connection.answer(unique, &reply::open(handle, 0)) {
                         self.files.release_folder(handle);
                     }
                 }
-                Err(fault) => {
-                    self.connection.fail(unique, self.observer.errno(fault));
+                Err(error) => {
+                    self.connection.fail(unique, self.observer.errno(error));
                 }
             },
-            Operation::ReadFolder { handle, offset, bytes, plus } => {
+            FuseOperation::ReadFolder { handle, offset, bytes, plus } => {
                 self.read_folder(&request, handle, offset, bytes, plus);
             }
-            Operation::ReleaseFolder { handle } => {
+            FuseOperation::ReleaseFolder { handle } => {
                 self.files.release_folder(handle);
                 self.connection.answer(unique, &[]);
             }
-            Operation::Statfs => {
+            FuseOperation::Statfs => {
                 self.connection.answer(unique, &reply::statfs(&self.files.statfs()));
             }
-            Operation::Sync | Operation::Destroy => {
+            FuseOperation::Sync | FuseOperation::Destroy => {
                 self.connection.answer(unique, &[]);
             }
-            Operation::Interrupt { unique: about } => self.interrupt(unique, about),
-            Operation::ReadLink => refuse(Errno::INVAL),
-            Operation::Ioctl => refuse(Errno::NOTTY),
-            Operation::Write => refuse(Errno::ROFS),
-            // A connection has one, and it was answered.
-            Operation::Init(_) => refuse(Errno::PROTO),
-            // The kernel asks once, and from then on does what is right without asking: permissions by itself, no extended
-            // attributes, holes by size, whatever may be read is ready.
-            Operation::Unknown { .. } => refuse(Errno::NOSYS),
+            FuseOperation::Interrupt { unique: about } => self.interrupt(unique, about),
+            FuseOperation::ReadLink => refuse(Errno::INVAL),
+            FuseOperation::Ioctl => refuse(Errno::NOTTY),
+            FuseOperation::Write => refuse(Errno::ROFS),
+            // A connection has one INIT, which was answered.
+            FuseOperation::Init(_) => refuse(Errno::PROTO),
+            // The kernel asks once, and does without from then on: it checks permissions by itself, has no
+            // extended attributes, and takes files as without holes and always ready.
+            FuseOperation::Unknown { .. } => refuse(Errno::NOSYS),
         }
     }
 
-    fn lookup(&self, request: &Request<'_>, name: &OsStr) {
+    fn lookup(&self, request: &FuseRequest<'_>, name: &OsStr) {
         let (unique, parent, began) = (request.unique, request.node, Instant::now());
         if let Some(found) = self.files.lookup_known(parent, name) {
             let found = self.observer.answered(Timed::Lookup, began, found);
@@ -123,12 +125,12 @@ impl<F: Files> Dispatcher<F> {
         });
     }
 
-    fn found(&self, found: Result<Known, i32>, send: impl FnOnce(&[u8]) -> bool, fail: impl FnOnce(i32)) {
+    fn found(&self, found: Result<Node, i32>, send: impl FnOnce(&[u8]) -> bool, fail: impl FnOnce(i32)) {
         let known_for = self.files.negative_lifetime();
         match found {
-            Ok(known) => {
-                if !send(&reply::entry(&known)) {
-                    self.files.forget(known.node, 1);
+            Ok(node) => {
+                if !send(&reply::entry(&node)) {
+                    self.files.forget(node.id, 1);
                 }
             }
             Err(errno) if errno == Errno::NOENT.raw_os_error() && !known_for.is_zero() => {
@@ -138,26 +140,26 @@ impl<F: Files> Dispatcher<F> {
         }
     }
 
-    fn attributes(&self, request: &Request<'_>) {
+    fn attributes(&self, request: &FuseRequest<'_>) {
         let (unique, node, began) = (request.unique, request.node, Instant::now());
         let Some(known) = self.files.attributes_known(node) else {
             return self.wait(request, move |own, reply| {
                 let began = Instant::now();
                 match own.observer.answered(Timed::Attributes, began, own.files.attributes(node)) {
-                    Ok(known) => {
-                        reply.send(&reply::attr(&known));
+                    Ok(node) => {
+                        reply.send(&reply::attr(&node));
                     }
                     Err(errno) => reply.fail(errno),
                 }
             });
         };
         match self.observer.answered(Timed::Attributes, began, known) {
-            Ok(known) => self.connection.answer(unique, &reply::attr(&known)),
+            Ok(node) => self.connection.answer(unique, &reply::attr(&node)),
             Err(errno) => self.connection.fail(unique, errno),
         };
     }
 
-    fn open(&self, request: &Request<'_>, flags: u32) {
+    fn open(&self, request: &FuseRequest<'_>, flags: u32) {
         let (unique, node, began) = (request.unique, request.node, Instant::now());
         let flags = OFlags::from_bits_retain(flags);
         if flags.intersects(OFlags::WRONLY | OFlags::RDWR | OFlags::TRUNC) {
@@ -182,13 +184,13 @@ impl<F: Files> Dispatcher<F> {
     fn opened(
         &self,
         node: u64,
-        opened: Result<Opened, i32>,
+        opened: Result<OpenedFile, i32>,
         send: impl FnOnce(&[u8]) -> bool,
         fail: impl FnOnce(i32),
     ) {
         match opened {
             Ok(opened) => {
-                self.tell_news(node, &opened);
+                self.notify_changed(node, &opened);
                 if !send(&open_out(&opened)) {
                     self.files.release(opened.handle);
                 }
@@ -197,27 +199,28 @@ impl<F: Files> Dispatcher<F> {
         }
     }
 
-    /// Before the open is answered: an answer to an open holds no attributes. A negative offset makes the kernel forget what it
-    /// knows of the inode, and no page of it: that waits for nobody (`fuse_reverse_inval_inode` in fs/fuse/inode.c).
-    fn tell_news(&self, node: u64, opened: &Opened) {
-        if opened.is_news {
+    /// Makes the kernel ask for the attributes again, before the open is answered: the answer to an open has
+    /// no attributes. With a negative offset the kernel forgets only these, and no pages, so it does not wait
+    /// (`fuse_reverse_inval_inode` in fs/fuse/inode.c).
+    fn notify_changed(&self, node: u64, opened: &OpenedFile) {
+        if opened.has_changed {
             self.connection.device.notify(notify::INVAL_INODE, &[&reply::inval_inode(node, -1, 0)]);
         }
     }
 
-    fn read(&self, request: &Request<'_>, handle: u64, at: u64, bytes: u32) {
+    fn read(&self, request: &FuseRequest<'_>, handle: u64, at: u64, bytes: u32) {
         self.connection.counts.read_asked(bytes);
         let bytes = (bytes as usize).min(self.request_bytes);
         let (reply, began) = (self.connection.wait(request.unique, self.pid(request)), Instant::now());
         let (own, observer) = (reply.clone(), self.observer.clone());
-        let done = move |read: Result<Slices<'_, '_>, Fault>| {
+        let done = move |read: Result<Slices<'_, '_>, FsError>| {
             let errno = match read {
                 Ok(slices) => {
                     own.send_slices(slices, bytes);
                     None
                 }
-                Err(fault) => {
-                    let errno = observer.errno(fault);
+                Err(error) => {
+                    let errno = observer.errno(error);
                     own.fail(errno);
                     Some(errno)
                 }
@@ -229,10 +232,10 @@ impl<F: Files> Dispatcher<F> {
         }
     }
 
-    fn read_folder(&self, request: &Request<'_>, handle: u64, offset: u64, bytes: u32, plus: bool) {
+    fn read_folder(&self, request: &FuseRequest<'_>, handle: u64, offset: u64, bytes: u32, plus: bool) {
         let most = (bytes as usize).min(self.request_bytes);
         self.wait(request, move |own, reply| {
-            let (mut names, mut full, began) = (Names::new(most, plus), false, Instant::now());
+            let (mut names, mut full, began) = (DirectoryBuffer::new(most, plus), false, Instant::now());
             let read = own.files.read_folder(handle, offset, plus, &mut |line| {
                 full = !names.push(line);
                 !full
@@ -251,25 +254,25 @@ impl<F: Files> Dispatcher<F> {
         });
     }
 
-    /// An answer to an INTERRUPT itself is wanted only where the request is not known: it may be with another thread that has
-    /// read it and got no further, and the kernel sends an INTERRUPT that is answered EAGAIN again. It does not where the request
-    /// has been answered (Documentation/filesystems/fuse, "Interrupting filesystem operations").
+    /// An INTERRUPT is answered only if its request is not known. Another thread may have read the request
+    /// and not noted it yet: the kernel repeats an INTERRUPT that is answered EAGAIN, unless the request was
+    /// answered (Documentation/filesystems/fuse, "Interrupting filesystem operations").
     fn interrupt(&self, unique: u64, about: u64) {
         match self.connection.waiting(about) {
-            Some(ticket) => self.interrupts.on_signal(&ticket),
+            Some(request) => self.interrupts.on_signal(&request),
             None => {
                 self.connection.device.fail(unique, Errno::AGAIN.raw_os_error());
             }
         }
     }
 
-    /// The thread that waits; 0 where that is not known.
-    fn pid(&self, request: &Request<'_>) -> u32 {
+    /// The waiting thread; 0 if that is not known.
+    fn pid(&self, request: &FuseRequest<'_>) -> u32 {
         if self.knows_pids { request.pid } else { 0 }
     }
 
-    /// Goes on with a thread of the engine's `BlockingPool`, so that this one can read the next request.
-    fn wait(&self, request: &Request<'_>, work: impl FnOnce(&Dispatcher<F>, FuseReply) + Send + 'static) {
+    /// Continues on a thread of the engine's `BlockingPool`, so that this one can read the next request.
+    fn wait(&self, request: &FuseRequest<'_>, work: impl FnOnce(&Dispatcher<F>, FuseReply) + Send + 'static) {
         let reply = self.connection.wait(request.unique, self.pid(request));
         let own = self.clone();
         self.blocking_pool.run(move || {
@@ -295,7 +298,7 @@ impl<F> Clone for Dispatcher<F> {
     }
 }
 
-fn open_out(opened: &Opened) -> [u8; crate::abi::size::OPEN_OUT] {
+fn open_out(opened: &OpenedFile) -> [u8; crate::abi::size::OPEN_OUT] {
     let direct = if opened.direct { fopen::DIRECT_IO } else { 0 };
     let keep = if opened.keep_cache { fopen::KEEP_CACHE } else { 0 };
     // Nothing is written, so there is nothing to flush.

@@ -1,4 +1,4 @@
-//! fusermount3, which mounts and unmounts for those who may not: it hands the open `/dev/fuse` back over a socket.
+//! fusermount3 mounts and unmounts for users who may not: it hands the open `/dev/fuse` back over a socket.
 
 use std::ffi::OsString;
 use std::io::IoSliceMut;
@@ -13,22 +13,22 @@ use rustix::net::{
 };
 
 use crate::identity::{NO_DEVICE, local};
-use crate::options::{Options, Plain};
+use crate::options::{KernelOptions, Options};
 
 /// The newer one's name first.
 const PROGRAMS: [&str; 2] = ["fusermount3", "fusermount"];
 
-/// Mounts there, as far as /etc/fuse.conf allows.
-pub(crate) fn mount(point: &Path, options: &Options, plain: &Plain) -> Result<OwnedFd, Error> {
+/// Mounts there, if /etc/fuse.conf allows it.
+pub(crate) fn mount(point: &Path, options: &Options, kernel: &KernelOptions) -> Result<OwnedFd, Error> {
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
             .map_err(|errno| local("cannot make a socket", errno))?;
     let mut command = |program: &str| {
         let mut command = Command::new(program);
-        // A standard stream is inherited without a descriptor of ours that any other child could inherit as well.
+        // The socket is its standard input: so no descriptor of ours is open to any other child.
         let theirs = theirs.try_clone().map_err(|error| local("cannot copy a socket", error))?;
         command.env("_FUSE_COMMFD", "0").stdin(Stdio::from(theirs));
-        command.arg("-o").arg(list(options, plain)).arg("--").arg(point);
+        command.arg("-o").arg(list(options, kernel)).arg("--").arg(point);
         Ok(command)
     };
     let output = run(&mut command)?;
@@ -39,7 +39,7 @@ pub(crate) fn mount(point: &Path, options: &Options, plain: &Plain) -> Result<Ow
     receive(&ours)
 }
 
-/// Unmounts; the error is what it says.
+/// Unmounts; an error has fusermount3's own words.
 pub(crate) fn unmount(point: &Path, lazy: bool) -> Result<(), Error> {
     let mut command = |program: &str| {
         let mut command = Command::new(program);
@@ -77,7 +77,7 @@ fn refused(what: &str, output: &Output) -> Error {
     Error::new(ErrorKind::LocalIo, format!("{what}: {said}")).with_hint(hint(&said))
 }
 
-/// By its own words, which are the same in every version of libfuse from 2.9 on.
+/// Recognises fusermount3's words, which every version of libfuse from 2.9 on has.
 fn hint(said: &str) -> &'static str {
     if said.contains("user_allow_other") {
         "add the line `user_allow_other` to /etc/fuse.conf, or run it as root"
@@ -90,10 +90,10 @@ fn hint(said: &str) -> &'static str {
     }
 }
 
-/// Commas part options, so those within one are escaped.
-fn list(options: &Options, plain: &Plain) -> OsString {
+/// Options are separated by commas, so commas within one are escaped.
+fn list(options: &Options, kernel: &KernelOptions) -> OsString {
     let source = options.source.replace('\\', "\\\\").replace(',', "\\,");
-    let mut list = plain.names.join(",");
+    let mut list = kernel.names.join(",");
     list += &format!(",fsname={source},subtype=flatout");
     for (set, name) in
         [(options.allow_other, ",allow_other"), (options.default_permissions, ",default_permissions")]
@@ -135,7 +135,7 @@ mod tests {
             ),
             ("fusermount3: user has no write access to mountpoint /x", "user's own"),
             ("fusermount3: mountpoint /x not owned by user", "user's own"),
-            ("fusermount3: mount failed: Operation not permitted", "as root"),
+            ("fusermount3: mount failed: FuseOperation not permitted", "as root"),
         ] {
             assert!(hint(said).contains(part), "{said}: {}", hint(said));
         }

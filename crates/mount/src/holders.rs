@@ -1,5 +1,5 @@
-//! Who keeps a mount from its end: another mount namespace, an overlay, a loop device, a process. Nobody is asked who might not
-//! answer: the kernel's tables tell, and statx(2) without a question to the file system.
+//! What keeps a mount from its end: another mount namespace, an overlay, a loop device, a process. It reads
+//! the kernel's tables, and uses statx(2) without asking the file system: nothing here waits for a daemon.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -11,42 +11,43 @@ use std::time::{Duration, Instant};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 
 use crate::options::TYPE;
-use crate::table::{self, Mount};
+use crate::table::{self, MountEntry};
 use crate::tuning::DeviceNumber;
 
-/// A look at all processes may wait for one of them, of which the kernel changes what it has mapped; what was seen by then counts.
+/// Reading a process's maps waits while the kernel changes them. After this, the result is what was found so
+/// far.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// As many are named in one sentence.
+/// The most holders in one sentence.
 const NAMED_MAX: usize = 5;
 
-/// One that keeps a mount from its end.
+/// Something that keeps a mount from its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holder {
-    pub way: Way,
-    /// Who uses it; of a mount in another mount namespace, a process in there.
-    pub process: Option<Process>,
-    /// Where it is mounted, or the file that is read; of an overlay, where that is mounted.
+pub struct MountHolder {
+    pub kind: HolderKind,
+    /// The process that uses it; for a mount in another mount namespace, a process in that namespace.
+    pub process: Option<HolderProcess>,
+    /// Where it, or the overlay, is mounted; or the file that is read.
     pub path: Option<PathBuf>,
 }
 
-/// A process by its number, and what the kernel calls it.
+/// A process by its number and its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Process {
+pub struct HolderProcess {
     pub pid: u32,
     pub command: String,
 }
 
 /// How it is held.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// It is mounted somewhere else, too: `mount --bind`, a namespace that was copied.
+pub enum HolderKind {
+    /// It is also mounted somewhere else: by `mount --bind`, or in a copied namespace.
     Mounted,
-    /// An overlay has it below.
+    /// It is a lower layer of an overlay.
     Overlay,
     /// A file of it is mounted.
     Image,
-    /// A loop device, by this name, has a file of it.
+    /// This loop device uses a file of it.
     Loop(String),
     /// Something is mounted on a folder of it.
     Covered,
@@ -54,69 +55,70 @@ pub enum Way {
     RootFolder,
     Open,
     Mapped,
-    /// Not to be seen by this user, though it is served still.
+    /// It is still served, and this user may not see why.
     Unseen,
 }
 
-impl Way {
-    /// For programs.
+impl HolderKind {
+    /// For JSON.
     pub fn name(&self) -> &'static str {
         match self {
-            Way::Mounted => "mount",
-            Way::Overlay => "overlay",
-            Way::Image => "image",
-            Way::Loop(_) => "loop",
-            Way::Covered => "covered",
-            Way::WorkingFolder => "working_folder",
-            Way::RootFolder => "root_folder",
-            Way::Open => "open",
-            Way::Mapped => "mapped",
-            Way::Unseen => "unseen",
+            HolderKind::Mounted => "mount",
+            HolderKind::Overlay => "overlay",
+            HolderKind::Image => "image",
+            HolderKind::Loop(_) => "loop",
+            HolderKind::Covered => "covered",
+            HolderKind::WorkingFolder => "working_folder",
+            HolderKind::RootFolder => "root_folder",
+            HolderKind::Open => "open",
+            HolderKind::Mapped => "mapped",
+            HolderKind::Unseen => "unseen",
         }
     }
 }
 
-impl fmt::Display for Process {
+impl fmt::Display for HolderProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "process {} ({})", self.pid, self.command)
     }
 }
 
-impl fmt::Display for Holder {
+impl fmt::Display for MountHolder {
     /// `process 77 (bash) has its working folder in it`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.as_deref().unwrap_or(Path::new("?")).display();
-        let process = || self.process.as_ref().map_or_else(|| "a process".to_owned(), Process::to_string);
-        match (&self.way, &self.process) {
-            (Way::Mounted, None) => write!(f, "it is mounted on {path}, too"),
-            (Way::Mounted, Some(process)) => {
+        let process =
+            || self.process.as_ref().map_or_else(|| "a process".to_owned(), HolderProcess::to_string);
+        match (&self.kind, &self.process) {
+            (HolderKind::Mounted, None) => write!(f, "it is mounted on {path}, too"),
+            (HolderKind::Mounted, Some(process)) => {
                 write!(f, "{process} has it mounted on {path}, in another mount namespace")
             }
-            (Way::Overlay, None) => write!(f, "the overlay on {path} has it below"),
-            (Way::Overlay, Some(process)) => {
+            (HolderKind::Overlay, None) => write!(f, "the overlay on {path} has it below"),
+            (HolderKind::Overlay, Some(process)) => {
                 write!(f, "the overlay on {path}, in the mount namespace of {process}, has it below")
             }
-            (Way::Image, _) => write!(f, "a file of it is mounted on {path}"),
-            (Way::Loop(device), _) => write!(f, "{device} reads {path}"),
-            (Way::Covered, _) => write!(f, "something is mounted on {path}"),
-            (Way::WorkingFolder, _) => write!(f, "{} has its working folder in it", process()),
-            (Way::RootFolder, _) => write!(f, "{} has its root folder in it", process()),
-            (Way::Open, _) => write!(f, "{} has something of it open", process()),
-            (Way::Mapped, _) => write!(f, "{} has a file of it mapped", process()),
-            (Way::Unseen, _) => f.write_str("something that this user may not look at uses it"),
+            (HolderKind::Image, _) => write!(f, "a file of it is mounted on {path}"),
+            (HolderKind::Loop(device), _) => write!(f, "{device} reads {path}"),
+            (HolderKind::Covered, _) => write!(f, "something is mounted on {path}"),
+            (HolderKind::WorkingFolder, _) => write!(f, "{} has its working folder in it", process()),
+            (HolderKind::RootFolder, _) => write!(f, "{} has its root folder in it", process()),
+            (HolderKind::Open, _) => write!(f, "{} has something of it open", process()),
+            (HolderKind::Mapped, _) => write!(f, "{} has a file of it mapped", process()),
+            (HolderKind::Unseen, _) => f.write_str("something that this user may not look at uses it"),
         }
     }
 }
 
-impl Holder {
-    /// Of a mount that is served, and nobody was found who uses it.
-    pub fn unseen() -> Holder {
-        Holder { way: Way::Unseen, process: None, path: None }
+impl MountHolder {
+    /// The holder of a mount that is still served though none was found.
+    pub fn unseen() -> MountHolder {
+        MountHolder { kind: HolderKind::Unseen, process: None, path: None }
     }
 
-    /// The first few in one sentence; `None` of nobody.
-    pub fn list(holders: &[Holder]) -> Option<String> {
-        let named: Vec<String> = holders.iter().take(NAMED_MAX).map(Holder::to_string).collect();
+    /// The first few in one sentence; `None` if there are none.
+    pub fn list(holders: &[MountHolder]) -> Option<String> {
+        let named: Vec<String> = holders.iter().take(NAMED_MAX).map(MountHolder::to_string).collect();
         let more = match holders.len().saturating_sub(NAMED_MAX) {
             0 => String::new(),
             more => format!("; and {more} more"),
@@ -130,9 +132,9 @@ pub fn is_mounted_here(device: (u32, u32)) -> bool {
     table::of_device(device).is_some()
 }
 
-/// Who keeps the connection with this device when it is not mounted on `point` any more: where else it is mounted, else who
-/// uses it. Those whom this user may not look at are not among them. Waits two seconds at most.
-pub fn holders(device: (u32, u32), point: &Path) -> Vec<Holder> {
+/// What keeps the connection with this device alive when it is not mounted on `point` any more: other mounts
+/// of it, or else its users. Processes that this user may not look at are missing. Waits at most two seconds.
+pub fn holders(device: (u32, u32), point: &Path) -> Vec<MountHolder> {
     let found = within(LOOK, {
         let point = point.to_owned();
         move |found| mounts(device, &point, found)
@@ -140,27 +142,27 @@ pub fn holders(device: (u32, u32), point: &Path) -> Vec<Holder> {
     if found.is_empty() { users(device, point) } else { found }
 }
 
-/// Who keeps it from being unmounted from `point`. Waits as [`holders`].
-pub(crate) fn users(device: DeviceNumber, point: &Path) -> Vec<Holder> {
+/// What keeps it from being unmounted from `point`. Waits at most two seconds.
+pub(crate) fn users(device: DeviceNumber, point: &Path) -> Vec<MountHolder> {
     let point = point.to_owned();
     let mut users = within(LOOK, move |found| {
         covers(&table::all(), device, &point, found);
         loops(Path::new("/sys/block"), &point, found);
         processes(device, found);
     });
-    // Whoever asks from within the folder is one of them, and no news where there are others.
+    // A caller whose working folder is in the mount is one of them, and not worth naming beside others.
     let own = std::process::id();
-    let is_own = |user: &Holder| user.process.as_ref().is_some_and(|process| process.pid == own);
+    let is_own = |user: &MountHolder| user.process.as_ref().is_some_and(|process| process.pid == own);
     if !users.iter().all(is_own) {
         users.retain(|user| !is_own(user));
     }
     users
 }
 
-/// What a look on a thread of its own has found, which goes on where it takes longer.
-fn within(limit: Duration, look: impl FnOnce(&Sender<Holder>) + Send + 'static) -> Vec<Holder> {
+/// What `look` finds within this time, on a thread of its own that may take longer.
+fn within(limit: Duration, look: impl FnOnce(&Sender<MountHolder>) + Send + 'static) -> Vec<MountHolder> {
     let (found, all) = mpsc::channel();
-    // Without a thread nobody is named.
+    // Without a thread, no holder is named.
     let _ = std::thread::Builder::new().name("flatout-holders".to_owned()).spawn(move || look(&found));
     let (end, mut holders) = (Instant::now() + limit, Vec::new());
     loop {
@@ -172,7 +174,7 @@ fn within(limit: Duration, look: impl FnOnce(&Sender<Holder>) + Send + 'static) 
 }
 
 /// Mounts of it in every mount namespace, and overlays that lie on it.
-fn mounts(device: DeviceNumber, point: &Path, found: &Sender<Holder>) {
+fn mounts(device: DeviceNumber, point: &Path, found: &Sender<MountHolder>) {
     let own = table::all();
     mounts_in(&own, device, point, None, found);
     let mut seen: Vec<(OsString, OsString)> = std::iter::once("self").filter_map(view).collect();
@@ -184,97 +186,111 @@ fn mounts(device: DeviceNumber, point: &Path, found: &Sender<Holder>) {
     }
 }
 
-/// What tells apart the tables that processes see: their mount namespace and their root folder.
+/// The mount table that a process sees depends on these: its mount namespace and its root folder.
 fn view(pid: &str) -> Option<(OsString, OsString)> {
     let link = |name: &str| Some(fs::read_link(format!("/proc/{pid}/{name}")).ok()?.into_os_string());
     Some((link("ns/mnt")?, link("root")?))
 }
 
-/// Those of one table; `pid` is who sees it, where it is not this process.
-fn mounts_in(table: &[Mount], device: DeviceNumber, point: &Path, pid: Option<u32>, found: &Sender<Holder>) {
-    let say = |way, path: &Path| {
-        // Nobody listens any more where this took too long.
-        let _ = found.send(Holder { way, process: pid.map(Process::of), path: Some(path.to_owned()) });
+/// Those of one table; `pid` is a process that sees it, unless this one does.
+fn mounts_in(
+    table: &[MountEntry],
+    device: DeviceNumber,
+    point: &Path,
+    pid: Option<u32>,
+    found: &Sender<MountHolder>,
+) {
+    let say = |kind, path: &Path| {
+        // Too late: there is no receiver any more.
+        let _ = found.send(MountHolder {
+            kind,
+            process: pid.map(HolderProcess::of),
+            path: Some(path.to_owned()),
+        });
     };
     let mut points = vec![point];
-    // The number of one that has ended is soon another's, of whatever type.
+    // The number of a mount that has ended is soon used again, by a mount of any type.
     for mount in table.iter().filter(|mount| mount.device == device && mount.kind == TYPE) {
-        say(Way::Mounted, &mount.point);
+        say(HolderKind::Mounted, &mount.point);
         points.push(&mount.point);
     }
     let is_below = |path: &Path| points.iter().any(|point| path.starts_with(point));
     for mount in table {
         if mount.lowers.iter().any(|lower| is_below(lower)) {
-            say(Way::Overlay, &mount.point);
+            say(HolderKind::Overlay, &mount.point);
         }
     }
 }
 
-/// What is mounted on folders of it, and files of it that are mounted without a loop device, as EROFS can be.
-fn covers(table: &[Mount], device: DeviceNumber, point: &Path, found: &Sender<Holder>) {
-    let say = |way, path: &Path| {
-        // As above.
-        let _ = found.send(Holder { way, process: None, path: Some(path.to_owned()) });
+/// Mounts on folders of it, and files of it that are mounted without a loop device, as EROFS can be.
+fn covers(table: &[MountEntry], device: DeviceNumber, point: &Path, found: &Sender<MountHolder>) {
+    let say = |kind, path: &Path| {
+        // Perhaps too late.
+        let _ = found.send(MountHolder { kind, process: None, path: Some(path.to_owned()) });
     };
-    let is_it = |mount: &&Mount| mount.device == device && mount.point == point;
-    // By what it is mounted on: below the same path there may be mounts that this one hides.
+    let is_it = |mount: &&MountEntry| mount.device == device && mount.point == point;
+    // By the parent's number: below the same path there may be mounts that this one hides.
     let ids: Vec<u32> = table.iter().filter(is_it).map(|mount| mount.id).collect();
     for mount in table {
         if ids.contains(&mount.parent) {
-            say(Way::Covered, &mount.point);
+            say(HolderKind::Covered, &mount.point);
         }
         if mount.source.starts_with('/') && Path::new(&mount.source).starts_with(point) {
-            say(Way::Image, &mount.point);
+            say(HolderKind::Image, &mount.point);
         }
     }
 }
 
-/// Loop devices whose file is one of it. `block` is /sys/block.
-fn loops(block: &Path, point: &Path, found: &Sender<Holder>) {
+/// Loop devices that use a file of it. `block` is /sys/block.
+fn loops(block: &Path, point: &Path, found: &Sender<MountHolder>) {
     for entry in fs::read_dir(block).into_iter().flatten().flatten() {
         let Ok(file) = fs::read_to_string(entry.path().join("loop/backing_file")) else { continue };
         let file = Path::new(file.trim_end_matches('\n'));
         if file.starts_with(point) {
             let device = format!("/dev/{}", entry.file_name().to_string_lossy());
-            // As above.
-            let _ = found.send(Holder { way: Way::Loop(device), process: None, path: Some(file.into()) });
+            // Perhaps too late.
+            let _ = found.send(MountHolder {
+                kind: HolderKind::Loop(device),
+                process: None,
+                path: Some(file.into()),
+            });
         }
     }
 }
 
 /// Processes that this user may look at, each once.
-fn processes(device: DeviceNumber, found: &Sender<Holder>) {
-    let say = |way, pid| {
-        // As above.
-        let _ = found.send(Holder { way, process: Some(Process::of(pid)), path: None });
+fn processes(device: DeviceNumber, found: &Sender<MountHolder>) {
+    let say = |kind, pid| {
+        // Perhaps too late.
+        let _ = found.send(MountHolder { kind, process: Some(HolderProcess::of(pid)), path: None });
     };
-    // What is mapped comes last: it is the one look that may wait.
+    // Maps come last: reading them may wait.
     let mut others = Vec::new();
     for pid in pids() {
-        match way_of(pid, device) {
-            Some(way) => say(way, pid),
+        match kind_of(pid, device) {
+            Some(kind) => say(kind, pid),
             None => others.push(pid),
         }
     }
     for pid in others.into_iter().filter(|pid| has_mapped(*pid, device)) {
-        say(Way::Mapped, pid);
+        say(HolderKind::Mapped, pid);
     }
 }
 
-fn way_of(pid: u32, device: DeviceNumber) -> Option<Way> {
+fn kind_of(pid: u32, device: DeviceNumber) -> Option<HolderKind> {
     let is_of_it = |link: &Path| device_behind(link) == Some(device);
     let link = |name: &str| PathBuf::from(format!("/proc/{pid}/{name}"));
     if is_of_it(&link("root")) {
-        return Some(Way::RootFolder);
+        return Some(HolderKind::RootFolder);
     }
     if is_of_it(&link("cwd")) {
-        return Some(Way::WorkingFolder);
+        return Some(HolderKind::WorkingFolder);
     }
     let mut open = fs::read_dir(link("fd")).into_iter().flatten().flatten();
-    open.any(|entry| is_of_it(&entry.path())).then_some(Way::Open)
+    open.any(|entry| is_of_it(&entry.path())).then_some(HolderKind::Open)
 }
 
-/// Of what a link below /proc leads to. No file system is asked: nothing but the device is, and that the kernel knows.
+/// The device of a link's target in /proc. The kernel knows it without asking the file system.
 fn device_behind(link: &Path) -> Option<DeviceNumber> {
     let about = rustix::fs::statx(CWD, link, AtFlags::STATX_DONT_SYNC, StatxFlags::empty()).ok()?;
     Some((about.stx_dev_major, about.stx_dev_minor))
@@ -289,7 +305,7 @@ fn has_mapped(pid: u32, (major, minor): DeviceNumber) -> bool {
     maps.split(|&byte| byte == b'\n').any(is_of_it)
 }
 
-/// In their order.
+/// All processes that this one sees, in order.
 fn pids() -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut pids: Vec<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
@@ -297,11 +313,11 @@ fn pids() -> Vec<u32> {
     pids
 }
 
-impl Process {
-    fn of(pid: u32) -> Process {
+impl HolderProcess {
+    fn of(pid: u32) -> HolderProcess {
         let command = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         let command = if command.is_empty() { "ended" } else { command.trim_end_matches('\n') };
-        Process { pid, command: command.to_owned() }
+        HolderProcess { pid, command: command.to_owned() }
     }
 }
 
@@ -309,17 +325,17 @@ impl Process {
 mod tests {
     use super::*;
 
-    fn told(look: impl FnOnce(&Sender<Holder>)) -> Vec<String> {
+    fn found(look: impl FnOnce(&Sender<MountHolder>)) -> Vec<String> {
         let (found, all) = mpsc::channel();
         look(&found);
         drop(found);
-        all.iter().map(|holder: Holder| holder.to_string()).collect()
+        all.iter().map(|holder: MountHolder| holder.to_string()).collect()
     }
 
-    fn mount(device: DeviceNumber, point: &str, lowers: &[&str]) -> Mount {
+    fn mount(device: DeviceNumber, point: &str, lowers: &[&str]) -> MountEntry {
         let lowers = lowers.iter().map(PathBuf::from).collect();
         let (kind, source, point) = ("fuse.flatout".to_owned(), "s3://b".to_owned(), point.into());
-        Mount { id: device.1, parent: 1, device, point, kind, source, user: None, lowers }
+        MountEntry { id: device.1, parent: 1, device, point, kind, source, user: None, lowers }
     }
 
     #[test]
@@ -330,9 +346,9 @@ mod tests {
             mount((0, 50), "/merged", &["/base", "/mnt/x/sub"]),
             mount((0, 51), "/other", &["/mnt", "/mnt/xy"]),
             mount((0, 52), "/second", &["/elsewhere"]),
-            Mount { kind: "tmpfs".into(), ..mount((0, 47), "/dev/shm", &[]) },
+            MountEntry { kind: "tmpfs".into(), ..mount((0, 47), "/dev/shm", &[]) },
         ];
-        let said = told(|found| mounts_in(&table, (0, 47), Path::new("/mnt/x"), None, found));
+        let said = found(|found| mounts_in(&table, (0, 47), Path::new("/mnt/x"), None, found));
         let want = [
             "it is mounted on /elsewhere, too",
             "the overlay on /merged has it below",
@@ -340,18 +356,18 @@ mod tests {
         ];
         assert_eq!(said, want);
         let pid = std::process::id();
-        let said = told(|found| mounts_in(&table[..1], (0, 47), Path::new("/mnt/x"), Some(pid), found));
-        let process = Process::of(pid);
+        let said = found(|found| mounts_in(&table[..1], (0, 47), Path::new("/mnt/x"), Some(pid), found));
+        let process = HolderProcess::of(pid);
         assert_eq!(said, [format!("{process} has it mounted on /elsewhere, in another mount namespace")]);
     }
 
     #[test]
     fn what_is_mounted_on_it_and_from_it() {
         let hidden = mount((0, 50), "/mnt/x/hidden", &[]);
-        let covered = Mount { parent: 47, ..mount((0, 48), "/mnt/x/sub", &[]) };
-        let image = Mount { source: "/mnt/x/image".into(), ..mount((0, 49), "/image", &[]) };
+        let covered = MountEntry { parent: 47, ..mount((0, 48), "/mnt/x/sub", &[]) };
+        let image = MountEntry { source: "/mnt/x/image".into(), ..mount((0, 49), "/image", &[]) };
         let table = [mount((0, 47), "/mnt/x", &[]), hidden, covered, image];
-        let said = told(|found| covers(&table, (0, 47), Path::new("/mnt/x"), found));
+        let said = found(|found| covers(&table, (0, 47), Path::new("/mnt/x"), found));
         assert_eq!(said, ["something is mounted on /mnt/x/sub", "a file of it is mounted on /image"]);
     }
 
@@ -365,26 +381,26 @@ mod tests {
                 fs::write(folder.join("backing_file"), file).expect("room");
             }
         }
-        let said = told(|found| loops(block.path(), Path::new("/mnt/x"), found));
+        let said = found(|found| loops(block.path(), Path::new("/mnt/x"), found));
         assert_eq!(said, ["/dev/loop0 reads /mnt/x/a b.img"]);
     }
 
     #[test]
     fn a_list_names_a_few() {
-        let process = Process { pid: 7, command: "cat".into() };
-        let one = Holder { way: Way::Open, process: Some(process), path: None };
-        assert_eq!(Holder::list(&[]), None);
+        let process = HolderProcess { pid: 7, command: "cat".into() };
+        let one = MountHolder { kind: HolderKind::Open, process: Some(process), path: None };
+        assert_eq!(MountHolder::list(&[]), None);
         assert_eq!(
-            Holder::list(std::slice::from_ref(&one)).as_deref(),
+            MountHolder::list(std::slice::from_ref(&one)).as_deref(),
             Some("process 7 (cat) has something of it open")
         );
-        let list = Holder::list(&vec![one; NAMED_MAX + 3]).expect("there are some");
+        let list = MountHolder::list(&vec![one; NAMED_MAX + 3]).expect("there are some");
         assert!(list.ends_with("open; and 3 more"), "{list}");
     }
 
     #[test]
     fn a_look_that_does_not_end_has_what_it_saw() {
-        let seen = Holder { way: Way::Mounted, process: None, path: None };
+        let seen = MountHolder { kind: HolderKind::Mounted, process: None, path: None };
         let first = seen.clone();
         let found = within(Duration::from_millis(50), move |found| {
             found.send(first).expect("somebody listens");

@@ -1,4 +1,5 @@
-//! `/dev/fd/N`, `/proc/self/fd/N`: a connection that somebody with the right to mount has opened for this process, which needs no rights then.
+//! `/dev/fd/N`, `/proc/self/fd/N`: a connection that a privileged process has opened and mounted for this
+//! one, which needs no rights.
 
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -10,14 +11,14 @@ use rustix::io::FdFlags;
 /// `/dev/fuse`, major and minor (Documentation/admin-guide/devices.txt).
 const DEV_FUSE: (u32, u32) = (10, 229);
 
-/// The descriptor that such a path names.
+/// The number of the descriptor in such a path.
 pub(crate) fn number(mount_point: &Path) -> Option<i32> {
     let path = mount_point.to_str()?;
     let number = path.strip_prefix("/dev/fd/").or_else(|| path.strip_prefix("/proc/self/fd/"))?;
     number.parse().ok().filter(|&number| number >= 0)
 }
 
-/// Whether it is what can be taken.
+/// Fails unless it is an open /dev/fuse.
 pub(crate) fn check(number: i32) -> Result<(), Error> {
     let about = std::fs::metadata(format!("/proc/self/fd/{number}"));
     let is_fuse = |rdev: u64| (rustix::fs::major(rdev), rustix::fs::minor(rdev)) == DEV_FUSE;
@@ -28,13 +29,14 @@ pub(crate) fn check(number: i32) -> Result<(), Error> {
     }
 }
 
-/// Takes it over: it is closed with what comes back.
+/// Takes the descriptor over.
 pub(crate) fn take(number: i32) -> Result<OwnedFd, Error> {
     check(number)?;
-    // SAFETY: it is open, as was just seen, and whoever names it as a mount point hands it over: nobody else in this process
-    // holds what the process was started with, and a mount point is taken once.
+    // SAFETY: it is open, as was just seen, and whoever names it as a mount point hands it over: nobody else
+    // in this process holds what the process was started with, and a mount point is taken once.
     let device = unsafe { OwnedFd::from_raw_fd(number) };
-    // What is started later, a program that prints keys for example, must not keep the connection open. It is as good without.
+    // What is started later, a program that prints keys for example, must not keep the connection open. It is
+    // as good without.
     let _ = rustix::io::fcntl_setfd(&device, FdFlags::CLOEXEC);
     Ok(device)
 }

@@ -1,13 +1,13 @@
-//! What kernel and session agree upon by INIT: pure.
+//! INIT: what the kernel and the session agree upon. Pure.
 
 use crate::abi::{self, init};
-use crate::reply::{InitOut, init as init_out};
-use crate::request::Init;
+use crate::reply::{InitReply, init as init_out};
+use crate::request::InitRequest;
 
-/// What is used where the kernel offers it.
+/// The flags that are used if the kernel offers them.
 ///
-/// `READDIRPLUS_AUTO` is not: with it `ls -l` of a large folder reads all but the first page without attributes, and then asks for
-/// each name. `WRITEBACK_CACHE` never will be.
+/// `READDIRPLUS_AUTO` is not: with it `ls -l` of a large folder reads all but the first page without
+/// attributes, and then asks for each name. `WRITEBACK_CACHE` never will be.
 const WANTED: u64 = init::ASYNC_READ
     | init::BIG_WRITES
     | init::AUTO_INVAL_DATA
@@ -19,53 +19,54 @@ const WANTED: u64 = init::ASYNC_READ
     | init::INIT_EXT
     | init::DIRECT_IO_ALLOW_MMAP;
 
-/// Of a request: docs/numbers.md. The kernel's own bound is `fs.fuse.max_pages_limit`, 256 by default.
+/// The size of a request: docs/numbers.md. The kernel's limit is `fs.fuse.max_pages_limit`, 256 by default.
 const WANTED_BYTES: u32 = 1 << 20;
-/// Without `MAX_PAGES`.
+/// The size of a request without `MAX_PAGES`.
 const PLAIN_PAGES: u32 = 32;
-/// Of a write; nothing is written, but the kernel wants room for one in every buffer, and sends no longer request of any kind.
+/// The size of a write. Nothing is written, but every buffer must have room for a write, which is the longest
+/// request.
 pub(crate) const MAX_WRITE: u32 = 128 << 10;
 
-/// What is asked for beyond the flags.
+/// What the session asks for, beyond the flags.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct InitRequest {
-    /// Requests that nobody waits for one by one: readahead.
+pub(crate) struct SessionLimits {
+    /// How many readahead requests may be pending.
     pub max_background: u16,
-    /// What the kernel may read ahead by itself; INIT can only lower what it would.
+    /// How far the kernel may read ahead. INIT can only lower the kernel's own value.
     pub read_ahead_bytes: u64,
-    /// `fs.fuse.max_pages_limit`, where the kernel has that.
+    /// `fs.fuse.max_pages_limit`, if the kernel has it.
     pub pages_limit: Option<u32>,
-    /// Pages of FUSE are the machine's: 4 KiB, or 16 or 64 on some.
+    /// The machine's page size, in which FUSE counts: 4 KiB, on some machines 16 or 64.
     pub page_bytes: u32,
 }
 
-/// What was agreed upon.
+/// What both sides agreed upon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Agreed {
-    /// Of the protocol: the smaller of both sides'.
+pub(crate) struct SessionParameters {
+    /// The protocol's minor version: the smaller of both sides'.
     pub minor: u32,
     /// Both words.
     pub flags: u64,
     /// The most bytes of a read.
     pub request_bytes: u32,
-    /// What the kernel reads ahead, unless that is raised beside INIT.
+    /// How far the kernel reads ahead, unless that is raised beside INIT.
     pub read_ahead_bytes: u64,
 }
 
-/// What an INIT is answered with.
+/// The answer to an INIT.
 #[derive(Clone, Debug)]
 pub(crate) enum Negotiated {
     /// It can begin.
-    Agreed([u8; abi::size::INIT_OUT], Agreed),
-    /// The kernel speaks a newer major, hears ours, and asks again.
+    Agreed([u8; abi::size::INIT_OUT], SessionParameters),
+    /// The kernel speaks a newer major version. It gets ours, and asks again.
     Again([u8; abi::size::INIT_OUT]),
-    /// It is too old.
+    /// The kernel is too old.
     Refused(String),
 }
 
-pub(crate) fn negotiate(kernel: &Init, wanted: &InitRequest) -> Negotiated {
+pub(crate) fn negotiate(kernel: &InitRequest, wanted: &SessionLimits) -> Negotiated {
     if kernel.major > abi::MAJOR {
-        let ours = InitOut { major: abi::MAJOR, minor: abi::MINOR, ..InitOut::default() };
+        let ours = InitReply { major: abi::MAJOR, minor: abi::MINOR, ..InitReply::default() };
         return Negotiated::Again(init_out(&ours));
     }
     if kernel.major < abi::MAJOR || kernel.minor < abi::OLDEST_MINOR {
@@ -77,7 +78,7 @@ pub(crate) fn negotiate(kernel: &Init, wanted: &InitRequest) -> Negotiated {
             abi::OLDEST_MINOR
         ));
     }
-    // What is in the second word was offered only if the first says that there is one.
+    // The second word counts only if the first says that there is one.
     let offered = match kernel.flags & init::INIT_EXT {
         0 => kernel.flags & u64::from(u32::MAX),
         _ => kernel.flags,
@@ -90,17 +91,17 @@ pub(crate) fn negotiate(kernel: &Init, wanted: &InitRequest) -> Negotiated {
     let read_ahead = u64::from(kernel.max_readahead).min(wanted.read_ahead_bytes);
     let max_background = wanted.max_background.max(1);
     let minor = kernel.minor.min(abi::MINOR);
-    let reply = init_out(&InitOut {
+    let reply = init_out(&InitReply {
         major: abi::MAJOR,
         minor: abi::MINOR,
         max_readahead: read_ahead as u32,
         flags,
         max_background,
-        // Beyond it the kernel takes the device for busy, and reads ahead less; libfuse's share.
+        // Above this the kernel takes the device for busy, and reads ahead less. The share is libfuse's.
         congestion_threshold: (max_background / 4 * 3).max(1),
         max_write: MAX_WRITE,
         max_pages: pages as u16,
     });
     let request_bytes = pages * wanted.page_bytes;
-    Negotiated::Agreed(reply, Agreed { minor, flags, request_bytes, read_ahead_bytes: read_ahead })
+    Negotiated::Agreed(reply, SessionParameters { minor, flags, request_bytes, read_ahead_bytes: read_ahead })
 }

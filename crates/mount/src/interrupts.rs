@@ -1,9 +1,11 @@
-//! Signals to those who wait: whoever is being killed goes at once, whoever only handles a signal may wait a little longer.
+//! Signals to waiting threads: a thread that is being killed is answered at once; one that handles a signal
+//! waits a little longer.
 //!
-//! The kernel sends one INTERRUPT for a request, at the first signal of any kind, and none when SIGKILL follows. EINTR for every one
-//! would fail reads that no disk ever fails: Go's runtime, profilers and timers send signals all the time, to programs that are not
-//! made for an EINTR from a file. So one that is only handled counts after a while, and until then the thread is looked at. One
-//! that is not handled, as of whoever is stopped, does not count.
+//! The kernel sends one INTERRUPT for a request, at the first signal of any kind, and none when SIGKILL
+//! follows. EINTR for each of them would fail reads that never fail on a disk: Go's runtime, profilers and
+//! timers send signals all the time, and programs do not expect EINTR from a file. So a handled signal counts
+//! after a while; until then the thread is watched. A signal that is not handled, such as one that stops the
+//! thread, does not count.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -13,9 +15,10 @@ use rustix::process::Signal;
 
 use crate::connection::PendingRequest;
 
-/// Who handles a signal gets EINTR after this: Ctrl-C in Python must not wait for a dead origin.
+/// A thread that handles a signal gets EINTR after this time: Ctrl-C in Python must not wait for a dead
+/// origin.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often those are looked at that had a signal; a killed reader is to be gone within a second.
+/// How often threads with a signal are checked: a killed reader must end within a second.
 const LOOK: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Debug)]
@@ -31,7 +34,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     signalled: Vec<(Instant, Weak<PendingRequest>)>,
-    /// Runs as long as there is somebody to look at.
+    /// Runs as long as there is a thread to watch.
     watch: Option<JoinHandle<()>>,
     watching: bool,
     closed: bool,
@@ -46,9 +49,9 @@ impl Interrupts {
         Interrupts(Arc::new(Shared { state: Mutex::default(), closed: Condvar::new(), patience }))
     }
 
-    /// Somebody who waits for this got a signal.
+    /// The thread that waits for this request got a signal.
     pub fn on_signal(&self, request: &Arc<PendingRequest>) {
-        if pending(request) == Pending::Fatal {
+        if effect(request) == SignalEffect::Fatal {
             return request.interrupt();
         }
         let mut state = self.0.state();
@@ -62,7 +65,7 @@ impl Interrupts {
         match thread {
             Ok(thread) => {
                 state.watching = true;
-                // The one before has left its loop.
+                // The previous thread has left its loop.
                 state.watch = Some(thread);
             }
             Err(_) => {
@@ -72,7 +75,7 @@ impl Interrupts {
         }
     }
 
-    /// Nobody is looked at any more, and no thread remains.
+    /// Stops watching, and joins the thread.
     pub fn close(&self) {
         let mut state = self.0.state();
         state.closed = true;
@@ -95,10 +98,10 @@ impl Shared {
             let mut due = Vec::new();
             state.signalled.retain(|(until, request)| match request.upgrade() {
                 Some(request) if request.is_answered() => false,
-                Some(request) => match pending(&request) {
-                    Pending::Handled if now < *until => true,
-                    Pending::Harmless => true,
-                    Pending::Fatal | Pending::Handled => {
+                Some(request) => match effect(&request) {
+                    SignalEffect::Handled if now < *until => true,
+                    SignalEffect::Harmless => true,
+                    SignalEffect::Fatal | SignalEffect::Handled => {
                         due.push(request);
                         false
                     }
@@ -120,28 +123,29 @@ impl Shared {
     }
 }
 
-/// What the signals of a thread will do to it.
+/// What its pending signals do to a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pending {
-    /// End it.
+enum SignalEffect {
+    /// They end it.
     Fatal,
-    /// Be handled by it.
+    /// It handles one of them.
     Handled,
     /// Neither.
     Harmless,
 }
 
-/// Of the thread that waits; one that cannot be looked at may be ending.
-fn pending(request: &PendingRequest) -> Pending {
+/// A thread that cannot be looked at may be ending.
+fn effect(request: &PendingRequest) -> SignalEffect {
     let status = request.pid().and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/status")).ok());
-    status.map_or(Pending::Fatal, |status| pending_in(&status))
+    status.map_or(SignalEffect::Fatal, |status| effect_in(&status))
 }
 
-/// SIGKILL is fatal, and any other signal that is neither caught nor ignored nor blocked, and not one of those that end nobody.
+/// From /proc/PID/status. SIGKILL is fatal, and so is any signal that is not caught, ignored, blocked or
+/// harmless by default.
 ///
-/// One whose default is to end the process becomes SIGKILL for each of its threads, as Ctrl-C does (`complete_signal` in
-/// kernel/signal.c); one that also dumps core stays itself.
-fn pending_in(status: &str) -> Pending {
+/// A signal that ends the process, such as Ctrl-C's, becomes SIGKILL for each thread (`complete_signal` in
+/// kernel/signal.c); one that dumps core stays itself.
+fn effect_in(status: &str) -> SignalEffect {
     let mask = |name: &str| {
         let mask = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
@@ -161,11 +165,11 @@ fn pending_in(status: &str) -> Pending {
     let (blocked, caught) = (mask("SigBlk"), mask("SigCgt"));
     let pending = mask("SigPnd") | mask("ShdPnd");
     if pending & (bit(Signal::KILL) | !(harmless | blocked | mask("SigIgn") | caught)) != 0 {
-        Pending::Fatal
+        SignalEffect::Fatal
     } else if pending & caught & !blocked != 0 {
-        Pending::Handled
+        SignalEffect::Handled
     } else {
-        Pending::Harmless
+        SignalEffect::Harmless
     }
 }
 
@@ -180,29 +184,29 @@ mod tests {
         const USR1: u64 = 1 << 9;
         const CHLD: u64 = 1 << 16;
         const STOP: u64 = 1 << 18;
-        // Pending for the thread, for its process, blocked, ignored, caught.
+        // Pending for the thread, pending for its process, blocked, ignored, caught.
         let table = [
-            ([KILL, 0, 0, 0, 0], Pending::Fatal),
-            ([0, KILL, KILL, KILL, KILL], Pending::Fatal),
-            ([QUIT, 0, 0, 0, 0], Pending::Fatal),
-            ([0, QUIT, 0, 0, 0], Pending::Fatal),
-            ([0, QUIT, 0, 0, QUIT], Pending::Handled),
-            ([0, QUIT, QUIT, 0, 0], Pending::Harmless),
-            ([0, QUIT, QUIT, 0, QUIT], Pending::Harmless),
-            ([USR1, 0, 0, USR1, 0], Pending::Harmless),
-            ([USR1 | KILL, 0, 0, 0, USR1], Pending::Fatal),
-            ([CHLD, CHLD, 0, 0, 0], Pending::Harmless),
-            ([CHLD, 0, 0, 0, CHLD], Pending::Handled),
-            ([STOP, 0, 0, 0, 0], Pending::Harmless),
-            ([0, 0, 0, 0, 0], Pending::Harmless),
+            ([KILL, 0, 0, 0, 0], SignalEffect::Fatal),
+            ([0, KILL, KILL, KILL, KILL], SignalEffect::Fatal),
+            ([QUIT, 0, 0, 0, 0], SignalEffect::Fatal),
+            ([0, QUIT, 0, 0, 0], SignalEffect::Fatal),
+            ([0, QUIT, 0, 0, QUIT], SignalEffect::Handled),
+            ([0, QUIT, QUIT, 0, 0], SignalEffect::Harmless),
+            ([0, QUIT, QUIT, 0, QUIT], SignalEffect::Harmless),
+            ([USR1, 0, 0, USR1, 0], SignalEffect::Harmless),
+            ([USR1 | KILL, 0, 0, 0, USR1], SignalEffect::Fatal),
+            ([CHLD, CHLD, 0, 0, 0], SignalEffect::Harmless),
+            ([CHLD, 0, 0, 0, CHLD], SignalEffect::Handled),
+            ([STOP, 0, 0, 0, 0], SignalEffect::Harmless),
+            ([0, 0, 0, 0, 0], SignalEffect::Harmless),
         ];
         for (masks, want) in table {
             let names = ["SigPnd", "ShdPnd", "SigBlk", "SigIgn", "SigCgt"];
             let lines = names.iter().zip(masks).map(|(name, mask)| format!("{name}:\t{mask:016x}\n"));
             let status: String = lines.collect();
-            assert_eq!(pending_in(&status), want, "{status}");
+            assert_eq!(effect_in(&status), want, "{status}");
         }
-        assert_eq!(pending_in(""), Pending::Harmless);
-        assert_eq!(pending_in("SigPnd:\tnonsense\n"), Pending::Harmless);
+        assert_eq!(effect_in(""), SignalEffect::Harmless);
+        assert_eq!(effect_in("SigPnd:\tnonsense\n"), SignalEffect::Harmless);
     }
 }

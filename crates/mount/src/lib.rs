@@ -1,7 +1,9 @@
-//! A session of FUSE from the kernel's ABI: the only crate that knows it. docs/life-of-a-request.md walks the road.
+//! A session of FUSE from the kernel's ABI: the only crate that knows it. docs/life-of-a-request.md walks the
+//! road.
 //!
-//! [`mount`] attaches a folder; [`Mounted::serve`] answers the kernel's requests. The files that it serves know nothing of FUSE
-//! ([`flatout_tree::Files`]). Requests are bytes: one file checks and types them, another answers them.
+//! [`mount`] attaches a folder; [`UnservedMount::serve`] answers the kernel's requests. The files that it
+//! serves know nothing of FUSE ([`flatout_tree::Files`]). Requests are bytes: one file checks and types them,
+//! another answers them.
 
 mod abi;
 mod attach;
@@ -26,9 +28,9 @@ mod tuning;
 mod unmount;
 
 pub use counts::SessionStats;
-pub use holders::{Holder, Process, Way, holders, is_mounted_here};
+pub use holders::{HolderKind, HolderProcess, MountHolder, holders, is_mounted_here};
 pub use options::Options;
 pub use point::MountPoint;
-pub use session::{Ended, Granted, Mounted, Session, SessionWatch, Unmounter, mount};
+pub use session::{Granted, Session, SessionEnd, SessionWatch, Unmounter, UnservedMount, mount};
 pub use timings::{BOUNDS, Observer, Timed, Timing, Timings};
-pub use unmount::{Life, Standing, unmount};
+pub use unmount::{DaemonState, ExistingMount, unmount};

@@ -1,4 +1,5 @@
-//! What is mounted where and how: options by name as mount(8) has them, checked before anything is done.
+//! What is mounted where and how. Options have the names that mount(8) uses, and are checked before anything
+//! is mounted.
 
 use std::path::PathBuf;
 
@@ -11,27 +12,28 @@ pub(crate) const TYPE: &str = "fuse.flatout";
 /// What is mounted where, and how.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What /proc/mounts names as the source; no secret.
+    /// The source in /proc/mounts; without secrets.
     pub source: String,
-    /// An empty folder, or `/dev/fd/N` or `/proc/self/fd/N`: a connection that somebody has mounted and opened for this process.
+    /// An empty folder; or `/dev/fd/N` or `/proc/self/fd/N`, a connection that another process has opened and
+    /// mounted for this one.
     pub mount_point: PathBuf,
-    /// Others than who mounts may look at it.
+    /// Users other than the mounting one have access.
     pub allow_other: bool,
-    /// The kernel goes by modes and owners; without it everybody who may look at it may read.
+    /// The kernel checks modes and owners; without this, every user with access may read.
     pub default_permissions: bool,
     /// Threads that read requests; 0: as many as cores, 2 to 16.
     pub threads: u32,
-    /// Requests of readahead that may wait at a time.
+    /// How many readahead requests may be pending.
     pub max_background: u16,
-    /// What the kernel reads ahead in one open file, in bytes: less than its own 128 KiB anybody may ask for, more only root. None:
-    /// as the kernel has it.
+    /// How far the kernel reads ahead in an open file, in bytes. Only root may set more than the kernel's own
+    /// 128 KiB. `None`: the kernel's own.
     pub read_ahead_bytes: Option<u64>,
     /// `noexec`, `relatime` and the like, and `nonempty`.
     pub options: Vec<String>,
 }
 
 impl Options {
-    /// `source` at `mount_point`, and everything else as it serves most.
+    /// `source` at `mount_point`, with the usual values for the rest.
     pub fn new(source: impl Into<String>, mount_point: impl Into<PathBuf>) -> Options {
         Options {
             source: source.into(),
@@ -54,9 +56,9 @@ impl Options {
     }
 }
 
-/// Options of a mount that the kernel has a bit for.
+/// The options of mount(8) that the kernel knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Plain {
+pub(crate) struct KernelOptions {
     /// For mount(2).
     pub flags: MountFlags,
     /// For fusermount3.
@@ -65,7 +67,7 @@ pub(crate) struct Plain {
     pub nonempty: bool,
 }
 
-/// Name, what it sets, what it takes away.
+/// Name, the flags that it sets, the flags that it clears.
 const KNOWN: &[(&str, MountFlags, MountFlags)] = &[
     ("ro", MountFlags::RDONLY, MountFlags::empty()),
     ("nosuid", MountFlags::NOSUID, MountFlags::empty()),
@@ -82,9 +84,9 @@ const KNOWN: &[(&str, MountFlags, MountFlags)] = &[
     ("dirsync", MountFlags::DIRSYNC, MountFlags::empty()),
 ];
 
-/// The names as flags. Read-only whatever they say; `nosuid`, `nodev` and `noatime` unless they say otherwise: an origin is no place
-/// to take rights from, and has no times of access.
-pub(crate) fn plain(options: &[String]) -> Result<Plain, Error> {
+/// The names as flags. A mount is always read-only; it is `nosuid`, `nodev` and `noatime` unless they say
+/// otherwise, because an origin must not grant rights, and has no access times.
+pub(crate) fn kernel_options(options: &[String]) -> Result<KernelOptions, Error> {
     let mut flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOATIME;
     let mut nonempty = false;
     for option in options {
@@ -100,7 +102,7 @@ pub(crate) fn plain(options: &[String]) -> Result<Plain, Error> {
         flags = flags.difference(*takes).union(*sets);
     }
     let names = KNOWN.iter().filter(|(_, sets, _)| !sets.is_empty() && flags.contains(*sets));
-    Ok(Plain { flags, names: names.map(|row| row.0).collect(), nonempty })
+    Ok(KernelOptions { flags, names: names.map(|row| row.0).collect(), nonempty })
 }
 
 #[cfg(test)]
@@ -110,8 +112,8 @@ mod tests {
     #[track_caller]
     fn check(options: &[&str], want: &str) {
         let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
-        let said = match plain(&options) {
-            Ok(plain) => plain.names.join(","),
+        let said = match kernel_options(&options) {
+            Ok(kernel) => kernel.names.join(","),
             Err(error) => error.to_string(),
         };
         assert_eq!(said, want, "{options:?}");

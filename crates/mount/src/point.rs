@@ -1,4 +1,4 @@
-//! The mount point: looked at before an origin is asked for anything, and once more when it is mounted.
+//! The mount point: checked before the origin is asked for anything, and again when it is mounted.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,54 +7,55 @@ use flatout_engine::{Error, ErrorKind, plain, remedy};
 
 use crate::identity::MountIdentity;
 use crate::options::TYPE;
-use crate::unmount::{Life, detach, life};
+use crate::unmount::{DaemonState, daemon_at, detach};
 use crate::{inherited_fd, table};
 
-/// Where something can be mounted: a folder that is free, or a connection that somebody hands over.
+/// Where Flatout can mount: a free folder, or a connection that was handed over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountPoint {
     path: PathBuf,
-    kind: Kind,
+    kind: PointKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// Nothing of ours is mounted there.
+enum PointKind {
+    /// Flatout has mounted nothing there.
     Free,
-    /// What is mounted there has no daemon any more, and goes before something else is.
+    /// A mount whose daemon is gone; it is unmounted first.
     Stale((u32, u32)),
     /// `/dev/fd/N`
     Descriptor(i32),
 }
 
 impl MountPoint {
-    /// Looks and changes nothing. `nonempty`: what the folder holds may be covered.
+    /// Checks the mount point, and changes nothing. `nonempty`: the folder need not be empty.
     ///
     /// Waits at most two seconds for a daemon that does not answer.
     ///
     /// # Errors
-    /// `Usage` where it is missing, is no folder, holds something, has a mount of Flatout's that is served, or is a descriptor of
-    /// something else than `/dev/fuse`; `LocalIo` where the system does not let it be looked at.
+    /// `Usage` where it is missing, is no folder, holds something, has a mount of Flatout's that is served,
+    /// or is a descriptor of something else than `/dev/fuse`; `LocalIo` where the system does not let it be
+    /// looked at.
     pub fn look(path: &Path, nonempty: bool) -> Result<MountPoint, Error> {
         look(path, nonempty).map_err(|error| error.during("mount", path.display()))
     }
 
-    /// Without links and dots; of a descriptor as it was named.
+    /// Without links and dots; a descriptor's path as it was given.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The number of a connection that is handed over.
+    /// The descriptor of a connection that was handed over.
     pub(crate) fn descriptor(&self) -> Option<i32> {
         match self.kind {
-            Kind::Descriptor(number) => Some(number),
-            Kind::Free | Kind::Stale(_) => None,
+            PointKind::Descriptor(number) => Some(number),
+            PointKind::Free | PointKind::Stale(_) => None,
         }
     }
 
-    /// The same, without what daemons that were killed have left there.
+    /// Unmounts what killed daemons have left there.
     pub(crate) fn cleared(mut self, nonempty: bool) -> Result<MountPoint, Error> {
-        while let Kind::Stale(device) = self.kind {
+        while let PointKind::Stale(device) = self.kind {
             detach(&self.path, &MountIdentity { point: None, device: Some(device) }, true)?;
             self = look(&self.path, nonempty)?;
         }
@@ -65,17 +66,19 @@ impl MountPoint {
 fn look(path: &Path, nonempty: bool) -> Result<MountPoint, Error> {
     if let Some(number) = inherited_fd::number(path) {
         inherited_fd::check(number)?;
-        return Ok(MountPoint { path: path.to_owned(), kind: Kind::Descriptor(number) });
+        return Ok(MountPoint { path: path.to_owned(), kind: PointKind::Descriptor(number) });
     }
-    // Without a slash at its end, by which the system would ask what is mounted there.
+    // Without a slash at its end: with one, the system would ask the file system that is mounted there.
     let bare: PathBuf = path.components().collect();
     let path = bare.canonicalize().map_err(|error| unreadable(path, &error))?;
-    // The table first: a look at what is mounted there may wait for a daemon that does not answer.
+    // The table first: looking at the mount itself may wait for a daemon that does not answer.
     if let Some(mount) = table::at(&path).filter(|mount| mount.kind == TYPE) {
-        return match life(&path) {
-            Life::Dead => Ok(MountPoint { path, kind: Kind::Stale(mount.device) }),
-            Life::Alive | Life::Silent => Err(usage("Flatout has mounted something there already")
-                .with_hint(format!("run `flatout umount {}` first", quoted(&path)))),
+        return match daemon_at(&path) {
+            DaemonState::Dead => Ok(MountPoint { path, kind: PointKind::Stale(mount.device) }),
+            DaemonState::Alive | DaemonState::Silent => {
+                Err(usage("Flatout has mounted something there already")
+                    .with_hint(format!("run `flatout umount {}` first", quoted(&path))))
+            }
         };
     }
     let about = path.metadata().map_err(|error| unreadable(&path, &error))?;
@@ -86,7 +89,7 @@ fn look(path: &Path, nonempty: bool) -> Result<MountPoint, Error> {
         return Err(usage("is not empty, and what is in it would be hidden")
             .with_hint("name an empty folder, or write -o nonempty"));
     }
-    Ok(MountPoint { path, kind: Kind::Free })
+    Ok(MountPoint { path, kind: PointKind::Free })
 }
 
 fn usage(cause: &str) -> Error {
@@ -104,7 +107,7 @@ fn unreadable(path: &Path, error: &io::Error) -> Error {
     }
 }
 
-/// As a shell takes it.
+/// Quoted for a shell, if needed.
 pub(crate) fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     match text.chars().all(|character| character.is_alphanumeric() || "/._-+@:,".contains(character)) {

@@ -1,60 +1,55 @@
-//! What the kernel is answered: the structs behind a reply's header, as bytes of the machine's order.
+//! Answers to the kernel: the structs after the header, in the machine's byte order.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use flatout_tree::{Attributes, FileKind, FolderEntry, Known, Statfs};
+use flatout_tree::{Attributes, FileKind, FolderEntry, Node, Statfs};
 
-use crate::abi::{OUT_HEADER, mode, size};
+use crate::abi::{mode, size};
 
-/// What a file's blocks are counted in, by `stat(2)`.
+/// The unit of a file's blocks in `stat(2)`.
 const BLOCK_BYTES: u64 = 512;
-/// What is told as the preferred size of a read. Larger ones go well with `cp`, but Python's and stdio's buffers become as
-/// large, and a read of 100 bytes then fetches that much.
+/// The preferred size of a read in `stat(2)`. `cp` is faster with larger ones, but the buffers of Python and
+/// stdio become as large, and a read of 100 bytes then fetches that much.
 const PREFERRED_BYTES: u32 = 4096;
 
-/// `struct fuse_out_header`. `errno` is 0 or positive; of a notification the unique number is 0 and `errno` its code, negated.
-pub(crate) fn header(unique: u64, errno: i32, body_bytes: usize) -> [u8; OUT_HEADER] {
-    Layout::new().u32((OUT_HEADER + body_bytes) as u32).u32((-errno) as u32).u64(unique).done()
-}
-
 /// `struct fuse_entry_out`.
-pub(crate) fn entry(known: &Known) -> [u8; size::ENTRY_OUT] {
-    let (seconds, nanos) = lifetime(known.lifetime);
+pub(crate) fn entry(node: &Node) -> [u8; size::ENTRY_OUT] {
+    let (seconds, nanos) = lifetime(node.lifetime);
     attributes(
-        Layout::new()
-            .u64(known.node)
-            .u64(known.generation.into())
+        StructWriter::new()
+            .u64(node.id)
+            .u64(node.generation.into())
             .u64(seconds)
             .u64(seconds)
             .u32(nanos)
             .u32(nanos),
-        &known.attributes,
+        &node.attributes,
     )
     .done()
 }
 
-/// An entry without an inode: the name is not there, and the kernel may remember that for so long.
+/// An entry without an inode: the name does not exist, and the kernel may believe that for this long.
 pub(crate) fn absent(known_for: Duration) -> [u8; size::ENTRY_OUT] {
     let (seconds, nanos) = lifetime(known_for);
-    Layout::new().u64(0).u64(0).u64(seconds).u64(0).u32(nanos).u32(0).zeros(size::ATTR).done()
+    StructWriter::new().u64(0).u64(0).u64(seconds).u64(0).u32(nanos).u32(0).zeros(size::ATTR).done()
 }
 
 /// `struct fuse_attr_out`.
-pub(crate) fn attr(known: &Known) -> [u8; size::ATTR_OUT] {
-    let (seconds, nanos) = lifetime(known.lifetime);
-    attributes(Layout::new().u64(seconds).u32(nanos).u32(0), &known.attributes).done()
+pub(crate) fn attr(node: &Node) -> [u8; size::ATTR_OUT] {
+    let (seconds, nanos) = lifetime(node.lifetime);
+    attributes(StructWriter::new().u64(seconds).u32(nanos).u32(0), &node.attributes).done()
 }
 
 /// `struct fuse_open_out`.
 pub(crate) fn open(handle: u64, flags: u32) -> [u8; size::OPEN_OUT] {
-    Layout::new().u64(handle).u32(flags).u32(0).done()
+    StructWriter::new().u64(handle).u32(flags).u32(0).done()
 }
 
 /// `struct fuse_statfs_out`.
 pub(crate) fn statfs(all: &Statfs) -> [u8; size::STATFS_OUT] {
-    Layout::new()
+    StructWriter::new()
         .u64(all.blocks)
         .u64(all.blocks)
         .u64(all.blocks)
@@ -67,9 +62,9 @@ pub(crate) fn statfs(all: &Statfs) -> [u8; size::STATFS_OUT] {
         .done()
 }
 
-/// What INIT answers.
+/// The answer to INIT.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct InitOut {
+pub(crate) struct InitReply {
     pub major: u32,
     pub minor: u32,
     pub max_readahead: u32,
@@ -81,8 +76,8 @@ pub(crate) struct InitOut {
 }
 
 /// `struct fuse_init_out`.
-pub(crate) fn init(out: &InitOut) -> [u8; size::INIT_OUT] {
-    Layout::new()
+pub(crate) fn init(out: &InitReply) -> [u8; size::INIT_OUT] {
+    StructWriter::new()
         .u32(out.major)
         .u32(out.minor)
         .u32(out.max_readahead)
@@ -90,7 +85,7 @@ pub(crate) fn init(out: &InitOut) -> [u8; size::INIT_OUT] {
         .u16(out.max_background)
         .u16(out.congestion_threshold)
         .u32(out.max_write)
-        // Times are of this many nanoseconds.
+        // The resolution of times, in nanoseconds.
         .u32(1)
         .u16(out.max_pages)
         .u16(0)
@@ -101,11 +96,11 @@ pub(crate) fn init(out: &InitOut) -> [u8; size::INIT_OUT] {
 
 /// `struct fuse_notify_inval_inode_out`: bytes `at..at + bytes`, all of them with `bytes` 0.
 pub(crate) fn inval_inode(node: u64, at: i64, bytes: i64) -> [u8; 24] {
-    Layout::new().u64(node).u64(at as u64).u64(bytes as u64).done()
+    StructWriter::new().u64(node).u64(at as u64).u64(bytes as u64).done()
 }
 
-fn attributes<const N: usize>(to: Layout<N>, of: &Attributes) -> Layout<N> {
-    // Before 1970 is what no object is; a negative number would be read as one far ahead.
+fn attributes<const N: usize>(to: StructWriter<N>, of: &Attributes) -> StructWriter<N> {
+    // No object is older than 1970, and the kernel would read a negative number as a far future.
     let (modified, changed) = (of.modified_s.max(0) as u64, of.changed_s.max(0) as u64);
     to.u64(of.ino)
         .u64(of.size)
@@ -123,7 +118,7 @@ fn attributes<const N: usize>(to: Layout<N>, of: &Attributes) -> Layout<N> {
         .u32(0)
 }
 
-/// As a mode has it.
+/// The type bits of a mode.
 fn kind(of: FileKind) -> u32 {
     match of {
         FileKind::File => mode::FILE,
@@ -135,26 +130,26 @@ fn lifetime(of: Duration) -> (u64, u32) {
     (of.as_secs(), of.subsec_nanos())
 }
 
-/// Entries of a folder, as many as the kernel's buffer takes.
+/// Entries of a folder, up to the size of the kernel's buffer.
 #[derive(Debug)]
-pub(crate) struct Names {
+pub(crate) struct DirectoryBuffer {
     bytes: Vec<u8>,
     most: usize,
     plus: bool,
     counted: Vec<u64>,
 }
 
-impl Names {
-    /// At most `most` bytes of them, with what a lookup of each would tell if `plus`.
-    pub fn new(most: usize, plus: bool) -> Names {
-        Names { bytes: Vec::new(), most, plus, counted: Vec::new() }
+impl DirectoryBuffer {
+    /// At most `most` bytes of entries; with `plus`, each with the answer to its lookup.
+    pub fn new(most: usize, plus: bool) -> DirectoryBuffer {
+        DirectoryBuffer { bytes: Vec::new(), most, plus, counted: Vec::new() }
     }
 
-    /// `struct fuse_dirent` or `fuse_direntplus`; false where there is no room for it. `.` and `..` are no lookups: they carry
-    /// no entry.
+    /// Adds a `struct fuse_dirent` or `fuse_direntplus`; `false` if it does not fit. `.` and `..` are no
+    /// lookups: they have no entry.
     pub fn push(&mut self, line: &FolderEntry<'_>) -> bool {
-        let FolderEntry { known, name, next } = line;
-        let Attributes { ino, kind: of, .. } = known.attributes;
+        let FolderEntry { node, name, next } = line;
+        let Attributes { ino, kind: of, .. } = node.attributes;
         let ahead = if self.plus { size::ENTRY_OUT } else { 0 };
         let length = (ahead + size::DIRENT + name.len()).next_multiple_of(8);
         if self.bytes.len() + length > self.most {
@@ -165,14 +160,14 @@ impl Names {
             let entry = match is_dot(name) {
                 true => absent(Duration::ZERO),
                 false => {
-                    self.counted.push(known.node);
-                    entry(known)
+                    self.counted.push(node.id);
+                    entry(node)
                 }
             };
             self.bytes.extend_from_slice(&entry);
         }
         let dirent: [u8; size::DIRENT] =
-            Layout::new().u64(ino).u64(*next).u32(name.len() as u32).u32(kind(of) >> 12).done();
+            StructWriter::new().u64(ino).u64(*next).u32(name.len() as u32).u32(kind(of) >> 12).done();
         self.bytes.extend_from_slice(&dirent);
         self.bytes.extend_from_slice(name.as_bytes());
         self.bytes.resize(start + length, 0);
@@ -183,7 +178,7 @@ impl Names {
         &self.bytes
     }
 
-    /// The nodes of which a lookup was counted, for whom nobody will forget it if these bytes are not taken.
+    /// The nodes with a counted lookup, which must be taken back if the kernel does not take these bytes.
     pub fn counted(&self) -> &[u64] {
         &self.counted
     }
@@ -193,36 +188,36 @@ fn is_dot(name: &OsStr) -> bool {
     matches!(name.as_bytes(), b"." | b"..")
 }
 
-/// A struct of `N` bytes, filled from the front.
-struct Layout<const N: usize> {
+/// Writes a struct of `N` bytes, field by field.
+struct StructWriter<const N: usize> {
     bytes: [u8; N],
     at: usize,
 }
 
-impl<const N: usize> Layout<N> {
-    fn new() -> Layout<N> {
-        Layout { bytes: [0; N], at: 0 }
+impl<const N: usize> StructWriter<N> {
+    fn new() -> StructWriter<N> {
+        StructWriter { bytes: [0; N], at: 0 }
     }
 
-    fn put(mut self, field: &[u8]) -> Layout<N> {
+    fn put(mut self, field: &[u8]) -> StructWriter<N> {
         self.bytes[self.at..self.at + field.len()].copy_from_slice(field);
         self.at += field.len();
         self
     }
 
-    fn u16(self, value: u16) -> Layout<N> {
+    fn u16(self, value: u16) -> StructWriter<N> {
         self.put(&value.to_ne_bytes())
     }
 
-    fn u32(self, value: u32) -> Layout<N> {
+    fn u32(self, value: u32) -> StructWriter<N> {
         self.put(&value.to_ne_bytes())
     }
 
-    fn u64(self, value: u64) -> Layout<N> {
+    fn u64(self, value: u64) -> StructWriter<N> {
         self.put(&value.to_ne_bytes())
     }
 
-    fn zeros(mut self, bytes: usize) -> Layout<N> {
+    fn zeros(mut self, bytes: usize) -> StructWriter<N> {
         self.at += bytes;
         self
     }

@@ -1,6 +1,7 @@
-//! What the kernel asks: the bytes of one `read(2)` of `/dev/fuse`, checked and typed.
+//! The kernel's requests: the bytes of one `read(2)` of `/dev/fuse`, checked and typed.
 //!
-//! Nothing here panics or trusts a length, whatever the bytes. What a newer kernel appends to a struct is passed over.
+//! No bytes make it panic, and it trusts no length. Fields that a newer kernel appends to a struct are
+//! skipped.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -9,131 +10,131 @@ use crate::abi::{IN_HEADER, op};
 
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request<'a> {
-    /// Which one: an answer names it.
+pub struct FuseRequest<'a> {
+    /// Its number, which the answer repeats.
     pub unique: u64,
-    /// The inode that it is about; 0 where it is about none.
+    /// The inode that it is about; 0 for none.
     pub node: u64,
-    /// The thread that waits, as this process's namespace knows it; 0 where it does not, or where nobody waits.
+    /// The waiting thread, by its number in this process's namespace; 0 if it has none there, or if no thread
+    /// waits.
     pub pid: u32,
-    /// What is asked.
-    pub operation: Operation<'a>,
+    pub operation: FuseOperation<'a>,
 }
 
-/// What is asked, as far as we know it.
+/// The operations that have an answer other than ENOSYS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation<'a> {
+pub enum FuseOperation<'a> {
     /// The first request of a connection.
-    Init(Init),
-    /// The last one, of some connections.
+    Init(InitRequest),
+    /// The last request of some connections.
     Destroy,
-    /// Which inode a name of this folder is.
+    /// Asks for the inode of a name in this folder.
     Lookup {
         /// Neither empty nor with a `/`.
         name: &'a OsStr,
     },
-    /// Lookups that the kernel counts no more. Not answered.
+    /// Takes back lookups. Not answered.
     Forget(Forgets<'a>),
-    /// What an inode is.
+    /// Asks for the attributes of an inode.
     Attributes,
-    /// A file is opened.
+    /// Opens a file.
     Open {
         /// As of `open(2)`, of this machine.
         flags: u32,
     },
-    /// Bytes of an open file.
+    /// Reads from an open file.
     Read {
         /// As OPEN answered.
         handle: u64,
-        /// From this byte on.
+        /// The first byte.
         at: u64,
-        /// So many at most.
+        /// At most this many.
         bytes: u32,
     },
-    /// A file is closed for good.
+    /// The last descriptor of an open file is closed.
     Release {
         /// As OPEN answered.
         handle: u64,
     },
-    /// A folder is opened.
+    /// Opens a folder.
     OpenFolder,
-    /// Names of an open folder.
+    /// Reads names from an open folder.
     ReadFolder {
         /// As OPENDIR answered.
         handle: u64,
-        /// 0, or what the last name that was taken said comes next.
+        /// 0, or the offset after the last name that was taken.
         offset: u64,
-        /// So many bytes of entries at most.
+        /// The most bytes of entries.
         bytes: u32,
-        /// With what a lookup of each would tell.
+        /// Each name with the answer to its lookup.
         plus: bool,
     },
-    /// A folder is closed for good.
+    /// The last descriptor of an open folder is closed.
     ReleaseFolder {
         /// As OPENDIR answered.
         handle: u64,
     },
-    /// How large the whole is.
+    /// Asks for the size of the file system.
     Statfs,
-    /// FLUSH, FSYNC, FSYNCDIR: what was written shall be kept. Nothing was.
+    /// FLUSH, FSYNC, FSYNCDIR. Nothing was written.
     Sync,
-    /// Who waits for that request got a signal.
+    /// The thread that waits for another request got a signal.
     Interrupt {
-        /// The request.
+        /// The other request's number.
         unique: u64,
     },
-    /// A symbolic link's target; there are none.
+    /// Asks for the target of a symbolic link; there are none.
     ReadLink,
-    /// A device's own call; files have none.
+    /// An ioctl; files have none.
     Ioctl,
-    /// Whatever changes something.
+    /// Anything that would change something.
     Write,
-    /// What we do not have, and what the kernel does well without; it asks once.
+    /// An operation that the kernel does well without; it asks once.
     Unknown {
         /// The kernel's number.
         opcode: u32,
     },
 }
 
-/// What INIT says of the kernel.
+/// The body of INIT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Init {
-    /// Of the protocol.
+pub struct InitRequest {
+    /// The protocol's version.
     pub major: u32,
-    /// Of the protocol.
+    /// The protocol's version.
     pub minor: u32,
-    /// The most bytes that it reads ahead by itself.
+    /// How far the kernel reads ahead by itself, in bytes.
     pub max_readahead: u32,
-    /// What it can do, both words.
+    /// What the kernel can do: both words.
     pub flags: u64,
 }
 
-/// Pairs of an inode and how many lookups of it are forgotten.
+/// Pairs of an inode and the number of its lookups that are taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forgets<'a> {
-    /// Of one.
+    /// One pair.
     One(u64, u64),
-    /// Of many, 16 bytes each.
+    /// Pairs as bytes, 16 each.
     Many(&'a [u8]),
 }
 
-/// What cannot be understood.
+/// A request that cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
-    /// Not even a header: nobody can be answered.
+    /// There is no header, so there can be no answer.
     Headless,
-    /// A body that is too short, or says what cannot be.
+    /// The body is too short, or impossible.
     Body {
-        /// Which request.
+        /// The request's number.
         unique: u64,
-        /// Whether somebody waits for an answer.
+        /// Whether the kernel expects an answer.
         answered: bool,
     },
 }
 
-impl<'a> Request<'a> {
-    /// Reads the bytes of one request.
-    pub fn parse(bytes: &'a [u8]) -> Result<Request<'a>, Malformed> {
+impl<'a> FuseRequest<'a> {
+    /// Parses the bytes of one request.
+    pub fn parse(bytes: &'a [u8]) -> Result<FuseRequest<'a>, Malformed> {
         let mut header = Fields(bytes);
         let (length, opcode, unique, node, _uid, _gid, pid, _extensions) = (|| -> Option<_> {
             Some((
@@ -150,41 +151,41 @@ impl<'a> Request<'a> {
         .ok_or(Malformed::Headless)?;
         let answered = !matches!(opcode, op::FORGET | op::BATCH_FORGET);
         let malformed = Malformed::Body { unique, answered };
-        // One read(2) is one request, so another length is another kernel's idea of the header.
+        // One read(2) is one request: with another length, the header is not what we think it is.
         if length as usize != bytes.len() {
             return Err(malformed);
         }
         let operation = operation(opcode, node, Fields(&bytes[IN_HEADER..])).ok_or(malformed)?;
-        Ok(Request { unique, node, pid, operation })
+        Ok(FuseRequest { unique, node, pid, operation })
     }
 }
 
-fn operation<'a>(opcode: u32, node: u64, mut body: Fields<'a>) -> Option<Operation<'a>> {
+fn operation<'a>(opcode: u32, node: u64, mut body: Fields<'a>) -> Option<FuseOperation<'a>> {
     Some(match opcode {
-        op::INIT => Operation::Init(init(body)?),
-        op::DESTROY => Operation::Destroy,
-        op::LOOKUP => Operation::Lookup { name: body.name()? },
-        op::FORGET => Operation::Forget(Forgets::One(node, body.u64()?)),
-        op::BATCH_FORGET => Operation::Forget(Forgets::Many(batch(body)?)),
-        // Flags and a handle follow; an inode tells the same through every handle.
-        op::GETATTR => Operation::Attributes,
-        op::OPEN => Operation::Open { flags: body.u32()? },
+        op::INIT => FuseOperation::Init(init(body)?),
+        op::DESTROY => FuseOperation::Destroy,
+        op::LOOKUP => FuseOperation::Lookup { name: body.name()? },
+        op::FORGET => FuseOperation::Forget(Forgets::One(node, body.u64()?)),
+        op::BATCH_FORGET => FuseOperation::Forget(Forgets::Many(batch(body)?)),
+        // Flags and a handle follow; the answer does not depend on them.
+        op::GETATTR => FuseOperation::Attributes,
+        op::OPEN => FuseOperation::Open { flags: body.u32()? },
         op::READ => {
             let (handle, at, bytes) = (body.u64()?, body.u64()?, body.u32()?);
-            Operation::Read { handle, at, bytes }
+            FuseOperation::Read { handle, at, bytes }
         }
-        op::RELEASE => Operation::Release { handle: body.u64()? },
-        op::OPENDIR => Operation::OpenFolder,
+        op::RELEASE => FuseOperation::Release { handle: body.u64()? },
+        op::OPENDIR => FuseOperation::OpenFolder,
         op::READDIR | op::READDIRPLUS => {
             let (handle, offset, bytes) = (body.u64()?, body.u64()?, body.u32()?);
-            Operation::ReadFolder { handle, offset, bytes, plus: opcode == op::READDIRPLUS }
+            FuseOperation::ReadFolder { handle, offset, bytes, plus: opcode == op::READDIRPLUS }
         }
-        op::RELEASEDIR => Operation::ReleaseFolder { handle: body.u64()? },
-        op::STATFS => Operation::Statfs,
-        op::FLUSH | op::FSYNC | op::FSYNCDIR => Operation::Sync,
-        op::INTERRUPT => Operation::Interrupt { unique: body.u64()? },
-        op::READLINK => Operation::ReadLink,
-        op::IOCTL => Operation::Ioctl,
+        op::RELEASEDIR => FuseOperation::ReleaseFolder { handle: body.u64()? },
+        op::STATFS => FuseOperation::Statfs,
+        op::FLUSH | op::FSYNC | op::FSYNCDIR => FuseOperation::Sync,
+        op::INTERRUPT => FuseOperation::Interrupt { unique: body.u64()? },
+        op::READLINK => FuseOperation::ReadLink,
+        op::IOCTL => FuseOperation::Ioctl,
         op::SETATTR
         | op::SYMLINK
         | op::MKNOD
@@ -201,30 +202,30 @@ fn operation<'a>(opcode: u32, node: u64, mut body: Fields<'a>) -> Option<Operati
         | op::FALLOCATE
         | op::COPY_FILE_RANGE
         | op::COPY_FILE_RANGE_64
-        | op::TMPFILE => Operation::Write,
-        _ => Operation::Unknown { opcode },
+        | op::TMPFILE => FuseOperation::Write,
+        _ => FuseOperation::Unknown { opcode },
     })
 }
 
-/// Up to 7.35 it had four words.
-fn init(mut body: Fields<'_>) -> Option<Init> {
+/// Up to 7.35, INIT had four words.
+fn init(mut body: Fields<'_>) -> Option<InitRequest> {
     let (major, minor) = (body.u32()?, body.u32()?);
     let (max_readahead, low) = (body.u32().unwrap_or(0), body.u32().unwrap_or(0));
     let high = match u64::from(low) & crate::abi::init::INIT_EXT {
         0 => 0,
         _ => body.u32().unwrap_or(0),
     };
-    Some(Init { major, minor, max_readahead, flags: u64::from(low) | u64::from(high) << 32 })
+    Some(InitRequest { major, minor, max_readahead, flags: u64::from(low) | u64::from(high) << 32 })
 }
 
-/// The pairs themselves, as many as it says there are.
+/// The pairs, as many as the count says.
 fn batch(mut body: Fields<'_>) -> Option<&[u8]> {
     let (count, _) = (body.u32()?, body.u32()?);
     body.0.get(..(count as usize).checked_mul(16)?)
 }
 
 impl Forgets<'_> {
-    /// Inode, times.
+    /// Each as inode and count.
     pub fn pairs(&self) -> impl Iterator<Item = (u64, u64)> {
         let (one, many) = match *self {
             Forgets::One(node, times) => (Some((node, times)), &[][..]),
@@ -256,7 +257,7 @@ impl<'a> Fields<'a> {
         self.take().map(u64::from_ne_bytes)
     }
 
-    /// Up to its NUL, which must be there.
+    /// A name that ends with a NUL.
     fn name(&mut self) -> Option<&'a OsStr> {
         let end = self.0.iter().position(|&byte| byte == 0)?;
         let name = &self.0[..end];

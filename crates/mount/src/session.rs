@@ -1,4 +1,4 @@
-//! One mount from its INIT to its end: threads that read requests, and whoever ends them.
+//! A session: one mount from its INIT to its end, the threads that read its requests, and the ways to end it.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,47 +14,48 @@ use crate::abi;
 use crate::attach::{Attached, attach};
 use crate::connection::FuseConnection;
 use crate::counts::SessionStats;
-use crate::device::{Device, End, Next};
+use crate::device::{ConnectionEnd, Device, DeviceRead};
 use crate::dispatch::Dispatcher;
-use crate::holders::{self, Holder};
+use crate::holders::{self, MountHolder};
 use crate::identity::{MountIdentity, local};
-use crate::init::{Agreed, InitRequest, MAX_WRITE, Negotiated, negotiate};
+use crate::init::{MAX_WRITE, Negotiated, SessionLimits, SessionParameters, negotiate};
 use crate::interrupts::Interrupts;
 use crate::options::Options;
-use crate::request::{Operation, Request};
+use crate::request::{FuseOperation, FuseRequest};
 use crate::timings::Observer;
 use crate::{tuning, unmount};
 
-/// A header and a write must fit, or the kernel refuses to hand out any request.
+/// The kernel hands out requests only to a buffer with room for a header and a write.
 const BUFFER_BYTES: usize = MAX_WRITE as usize + 4096;
-/// At the end, whoever still waits for an origin is waited for no longer than this; it ends with its wait.
+/// At the end, threads that still wait for an origin get this long. Later they end by themselves.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
-/// What is mounted and not served yet: whoever looks at it waits. Unmounted when dropped.
+/// A mount that is not served yet: programs that look at it wait. Dropping it unmounts it.
 #[derive(Debug)]
-pub struct Mounted {
+pub struct UnservedMount {
     attached: Option<Attached>,
     options: Options,
 }
 
-/// What the kernel granted, and what it reads ahead.
+/// What the kernel granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Granted {
-    /// Of the protocol 7.x.
+    /// The protocol's minor version: 7.x.
     pub minor: u32,
     /// The most bytes of one read.
     pub request_bytes: u32,
-    /// What the kernel reads ahead in one file, as far as it is known.
+    /// How far the kernel reads ahead in a file, in bytes, if known.
     pub read_ahead_bytes: Option<u64>,
-    /// Requests of readahead that may wait at a time.
+    /// How many readahead requests may be pending.
     pub max_background: u16,
-    /// What is open for direct I/O may be mapped.
+    /// Files that are open for direct I/O may be mapped.
     pub direct_mmap: bool,
-    /// What the mount's files have as their device: major, minor.
+    /// The device number of the mount's files: major, minor.
     pub device: Option<(u32, u32)>,
-    /// Threads that read requests.
+    /// How many threads read requests.
     pub threads: usize,
-    /// What to run as root where less is read ahead than was asked for: buffered reads stay as small as the kernel's own.
+    /// The command to run as root if the kernel reads ahead less than was asked for: buffered reads stay
+    /// small until then.
     pub remedy: Option<String>,
 }
 
@@ -70,48 +71,49 @@ impl std::fmt::Display for Granted {
     }
 }
 
-/// A mount that is served.
+/// A served mount.
 #[derive(Debug)]
 pub struct Session {
     connection: Arc<FuseConnection>,
     blocking_pool: BlockingPool,
     interrupts: Interrupts,
-    threads: Vec<JoinHandle<End>>,
+    threads: Vec<JoinHandle<ConnectionEnd>>,
     granted: Granted,
     unmounter: Unmounter,
 }
 
 /// How a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// It was unmounted, by whomever.
+pub enum SessionEnd {
+    /// It was unmounted.
     Unmounted,
-    /// Somebody aborted the connection.
+    /// The connection was aborted.
     Aborted,
 }
 
-/// Ends a session from elsewhere: another thread, when a signal came.
+/// Ends a session from another thread, for example after a signal.
 #[derive(Clone, Debug)]
 pub struct Unmounter {
     identity: MountIdentity,
-    /// Nobody keeps the connection open only to end it.
+    /// Weak: an unmounter does not keep the connection open.
     connection: Weak<FuseConnection>,
-    /// The session is over: what is mounted there now is somebody else's.
+    /// The session is over: a mount at its mount point is not ours.
     over: Arc<AtomicBool>,
 }
 
-/// Mounts, by mount(2) where that is allowed, else by fusermount3; or takes the `/dev/fd/N` that is named as mount point.
-pub fn mount(options: &Options) -> Result<Mounted, Error> {
+/// Mounts, by mount(2) where that is allowed, else by fusermount3; or takes over the descriptor of a mount
+/// point `/dev/fd/N`.
+pub fn mount(options: &Options) -> Result<UnservedMount, Error> {
     let attached = attach(options)?;
-    Ok(Mounted { attached: Some(attached), options: options.clone() })
+    Ok(UnservedMount { attached: Some(attached), options: options.clone() })
 }
 
-impl Mounted {
+impl UnservedMount {
     /// A connection that is not mounted, for tests.
     #[doc(hidden)]
-    pub fn of_descriptor(device: OwnedFd, options: Options) -> Mounted {
+    pub fn of_descriptor(device: OwnedFd, options: Options) -> UnservedMount {
         let attached = Attached { device, identity: MountIdentity::default(), knows_pids: true };
-        Mounted { attached: Some(attached), options }
+        UnservedMount { attached: Some(attached), options }
     }
 
     /// Serves these files. INIT is done when this returns.
@@ -128,14 +130,14 @@ impl Mounted {
         };
         let served = serve(connection, files, observer, &self.options, &unmounter, attached.knows_pids);
         if served.is_err() {
-            // The error says more than one of this could.
+            // The first error says more than an error of this could.
             let _ = unmounter.unmount(true);
         }
         served.map_err(|error| error.during("mount", self.options.mount_point.display()))
     }
 }
 
-impl Drop for Mounted {
+impl Drop for UnservedMount {
     fn drop(&mut self) {
         if let Some(attached) = self.attached.take() {
             drop(attached.device);
@@ -167,7 +169,7 @@ fn serve<F: Files>(
         knows_pids,
     };
     let (blocking_pool, interrupts) = (dispatcher.blocking_pool.clone(), dispatcher.interrupts.clone());
-    // From here on its drop ends whatever has begun.
+    // From here on, dropping the session ends what has begun.
     let mut session = Session {
         connection,
         blocking_pool,
@@ -187,9 +189,9 @@ fn serve<F: Files>(
     Ok(session)
 }
 
-/// INIT, once or twice.
-fn first_request(connection: &FuseConnection, options: &Options) -> Result<Agreed, Error> {
-    let wanted = InitRequest {
+/// Answers INIT, once or twice.
+fn first_request(connection: &FuseConnection, options: &Options) -> Result<SessionParameters, Error> {
+    let wanted = SessionLimits {
         max_background: options.max_background,
         read_ahead_bytes: options.read_ahead_bytes.unwrap_or(u64::MAX),
         pages_limit: tuning::pages_limit(),
@@ -198,18 +200,20 @@ fn first_request(connection: &FuseConnection, options: &Options) -> Result<Agree
     let mut buffer = vec![0; abi::MIN_READ_BUFFER];
     loop {
         let bytes = match connection.device.next(&mut buffer) {
-            Next::Request(bytes) => bytes,
-            Next::End(End::Broken(Errno::PERM)) => {
+            DeviceRead::Request(bytes) => bytes,
+            DeviceRead::End(ConnectionEnd::Broken(Errno::PERM)) => {
                 return Err(Error::new(ErrorKind::Usage, "the connection is not mounted")
                     .with_hint("mount it with `fd=N` before it is handed over"));
             }
-            Next::End(End::Broken(errno)) => return Err(local("cannot read requests", errno)),
-            Next::End(_) => {
+            DeviceRead::End(ConnectionEnd::Broken(errno)) => {
+                return Err(local("cannot read requests", errno));
+            }
+            DeviceRead::End(_) => {
                 return Err(Error::new(ErrorKind::LocalIo, "it was unmounted before it was served"));
             }
         };
-        let init = match Request::parse(&buffer[..bytes]) {
-            Ok(Request { unique, operation: Operation::Init(init), .. }) => (unique, init),
+        let init = match FuseRequest::parse(&buffer[..bytes]) {
+            Ok(FuseRequest { unique, operation: FuseOperation::Init(init), .. }) => (unique, init),
             _ => {
                 return Err(Error::new(ErrorKind::Usage, "the connection is in use already")
                     .with_hint("hand over one that nobody has served before"));
@@ -229,8 +233,13 @@ fn first_request(connection: &FuseConnection, options: &Options) -> Result<Agree
     }
 }
 
-/// What INIT cannot do. A refusal is no error: it is told, with what to run.
-fn tune(agreed: &Agreed, options: &Options, device: Option<tuning::DeviceNumber>, threads: usize) -> Granted {
+/// Sets what INIT cannot. A refusal is no error; `Granted` says what to run.
+fn tune(
+    agreed: &SessionParameters,
+    options: &Options,
+    device: Option<tuning::DeviceNumber>,
+    threads: usize,
+) -> Granted {
     let wanted = options.read_ahead_bytes;
     let mut read_ahead = Some(agreed.read_ahead_bytes);
     let mut remedy = None;
@@ -252,8 +261,8 @@ fn tune(agreed: &Agreed, options: &Options, device: Option<tuning::DeviceNumber>
     }
 }
 
-fn read_requests<F: Files>(dispatcher: &Dispatcher<F>, unmounter: Unmounter) -> End {
-    /// Whoever leaves for another reason than the end of the connection ends it for all.
+fn read_requests<F: Files>(dispatcher: &Dispatcher<F>, unmounter: Unmounter) -> ConnectionEnd {
+    /// A thread that leaves for another reason than the end of the connection ends it for all.
     struct EndAll(Option<Unmounter>);
     impl Drop for EndAll {
         fn drop(&mut self) {
@@ -266,9 +275,9 @@ fn read_requests<F: Files>(dispatcher: &Dispatcher<F>, unmounter: Unmounter) -> 
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
         match dispatcher.connection.device.next(&mut buffer) {
-            Next::Request(bytes) => dispatcher.serve(&buffer[..bytes]),
-            Next::End(end) => {
-                if !matches!(end, End::Broken(_)) {
+            DeviceRead::Request(bytes) => dispatcher.serve(&buffer[..bytes]),
+            DeviceRead::End(end) => {
+                if !matches!(end, ConnectionEnd::Broken(_)) {
                     end_all.0 = None;
                 }
                 return end;
@@ -283,35 +292,36 @@ impl Session {
         &self.granted
     }
 
-    /// What it has done so far.
+    /// Its counters so far.
     pub fn stats(&self) -> SessionStats {
         stats(&self.connection, &self.blocking_pool)
     }
 
-    /// The same from elsewhere, as long as somebody asks.
+    /// A view of the session for other threads.
     pub fn watch(&self) -> SessionWatch {
         SessionWatch { connection: self.connection.clone(), blocking_pool: self.blocking_pool.clone() }
     }
 
-    /// Ends it from elsewhere.
+    /// A way to end it from another thread.
     pub fn unmounter(&self) -> Unmounter {
         self.unmounter.clone()
     }
 
-    /// Serves until it is unmounted. When this returns no mount point stands, and no thread is left but one that an origin keeps
-    /// waiting, which ends with its wait.
-    pub fn wait(mut self) -> Result<Ended, Error> {
+    /// Serves until it is unmounted. Afterwards there is no mount point, and no thread, except one that an
+    /// origin keeps waiting.
+    pub fn wait(mut self) -> Result<SessionEnd, Error> {
         self.finish()
     }
 
-    fn finish(&mut self) -> Result<Ended, Error> {
-        let mut ended = Ok(Ended::Unmounted);
+    fn finish(&mut self) -> Result<SessionEnd, Error> {
+        let mut ended = Ok(SessionEnd::Unmounted);
         for thread in self.threads.drain(..) {
             match thread.join() {
-                Ok(End::Unmounted) => {}
-                // Also said by those who are ended because another one broke: its reason counts.
-                Ok(End::Aborted) => ended = ended.and(Ok(Ended::Aborted)),
-                Ok(End::Broken(errno)) => ended = Err(local("cannot read requests", errno)),
+                Ok(ConnectionEnd::Unmounted) => {}
+                // Also the end of threads that were ended because another one broke; that one's reason
+                // counts.
+                Ok(ConnectionEnd::Aborted) => ended = ended.and(Ok(SessionEnd::Aborted)),
+                Ok(ConnectionEnd::Broken(errno)) => ended = Err(local("cannot read requests", errno)),
                 Err(_) => {
                     ended = Err(Error::new(ErrorKind::Internal, "a thread that reads requests panicked"));
                 }
@@ -320,8 +330,8 @@ impl Session {
         self.interrupts.close();
         self.connection.interrupt_all();
         self.blocking_pool.close(LAST_WAIT);
-        // An abort leaves the mount point; after umount(2) what stands there is not this one.
-        if !matches!(ended, Ok(Ended::Unmounted)) {
+        // An abort leaves the mount point; after umount(2), a mount there is not ours.
+        if !matches!(ended, Ok(SessionEnd::Unmounted)) {
             let _ = self.unmounter.unmount(true);
         }
         self.unmounter.over.store(true, Ordering::Release);
@@ -334,12 +344,12 @@ impl Session {
 }
 
 impl Drop for Session {
-    /// Whoever does not wait for the end wants it now.
+    /// Ends a session that was not waited for.
     fn drop(&mut self) {
         if self.threads.is_empty() {
             return;
         }
-        // Where it has ended by itself, its numbers may be another's by now.
+        // If it has ended by itself, its device number may be in use again.
         if self.threads.iter().all(JoinHandle::is_finished) || self.unmounter.end() {
             let _ = self.finish();
         }
@@ -347,8 +357,8 @@ impl Drop for Session {
 }
 
 impl Unmounter {
-    /// Unmounts. An error where somebody still uses it, unless `lazy`: then it is out of sight at once, and the session ends when
-    /// nobody uses it any more.
+    /// Unmounts it; an error if it is in use. With `lazy` it is out of sight at once, and the session ends
+    /// with its last user.
     pub fn unmount(&self, lazy: bool) -> Result<(), Error> {
         match &self.identity.point {
             Some(point) if !self.over.load(Ordering::Acquire) => unmount::detach(point, &self.identity, lazy)
@@ -357,22 +367,22 @@ impl Unmounter {
         }
     }
 
-    /// Who keeps the session from its end when it is unmounted; nobody where it is over. Waits two seconds at most.
-    pub fn holders(&self) -> Vec<Holder> {
+    /// What keeps an unmounted session from its end; empty if it is over. Waits at most two seconds.
+    pub fn holders(&self) -> Vec<MountHolder> {
         let seen = match (self.identity.device, &self.identity.point) {
             (Some(device), Some(point)) => holders::holders(device, point),
             _ => Vec::new(),
         };
-        // Over, its numbers may be another's.
+        // If it is over, its device number may be in use again.
         if self.over.load(Ordering::Acquire) { Vec::new() } else { seen }
     }
 
-    /// Ends the session whoever uses it, they get errors, and unmounts. False where the kernel lets us do neither.
+    /// Ends the session, with errors for its users, and unmounts it. `false` if the kernel allows neither.
     pub fn end(&self) -> bool {
         if self.over.load(Ordering::Acquire) {
             return true;
         }
-        // As long as the connection stands, its number is no other's.
+        // As long as the connection exists, its number is not used again.
         let ours = || self.connection.upgrade().is_some_and(|connection| connection.device.is_connected());
         let aborted = self.identity.device.is_some_and(|device| tuning::abort(device, ours).is_ok());
         let unmounted = self.unmount(true).is_ok() && self.identity.point.is_some();
@@ -380,7 +390,7 @@ impl Unmounter {
     }
 }
 
-/// What a session does, seen from elsewhere.
+/// A view of a session, for other threads.
 #[derive(Clone, Debug)]
 pub struct SessionWatch {
     connection: Arc<FuseConnection>,
@@ -388,12 +398,12 @@ pub struct SessionWatch {
 }
 
 impl SessionWatch {
-    /// So far.
+    /// Its counters so far.
     pub fn stats(&self) -> SessionStats {
         stats(&self.connection, &self.blocking_pool)
     }
 
-    /// For how long each request that waits now has.
+    /// How long each pending request has waited.
     pub fn waits(&self) -> Vec<Duration> {
         self.connection.waits(Instant::now())
     }

@@ -1,12 +1,12 @@
-//! What is mounted where: the kernel's mountinfo, which asks no file system and so never waits for one.
+//! The mount table: the kernel's mountinfo. Reading it never waits for a file system.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// One row.
+/// A row of mountinfo.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mount {
+pub(crate) struct MountEntry {
     pub id: u32,
     /// The mount that it is mounted on.
     pub parent: u32,
@@ -15,43 +15,43 @@ pub(crate) struct Mount {
     pub point: PathBuf,
     /// `fuse.flatout`.
     pub kind: String,
-    /// As whoever mounted it named it.
+    /// The name that the mounting process gave.
     pub source: String,
-    /// Of a mount of FUSE, who mounted it.
+    /// For a mount of FUSE: the user who mounted it.
     pub user: Option<u32>,
-    /// Of an overlay, the folders that it shows and does not change, as whoever mounted it named them.
+    /// For an overlay: its lower folders, as the mounting process named them.
     pub lowers: Vec<PathBuf>,
 }
 
-/// What one sees at this path: of several, the one that was mounted last.
-pub(crate) fn at(point: &Path) -> Option<Mount> {
+/// The mount that is visible at this path: the last one of several.
+pub(crate) fn at(point: &Path) -> Option<MountEntry> {
     all().into_iter().rfind(|mount| mount.point == point)
 }
 
 /// Every mount of this kind, the oldest first.
-pub(crate) fn of_kind(kind: &str) -> Vec<Mount> {
+pub(crate) fn of_kind(kind: &str) -> Vec<MountEntry> {
     all().into_iter().filter(|mount| mount.kind == kind).collect()
 }
 
 /// Where a connection of FUSE is mounted.
-pub(crate) fn of_device(device: (u32, u32)) -> Option<Mount> {
+pub(crate) fn of_device(device: (u32, u32)) -> Option<MountEntry> {
     all().into_iter().find(|mount| mount.device == device)
 }
 
-/// What this process sees.
-pub(crate) fn all() -> Vec<Mount> {
+/// All mounts that this process sees.
+pub(crate) fn all() -> Vec<MountEntry> {
     of_process("self").unwrap_or_default()
 }
 
-/// What the process of that number sees; `None` where that is not for this user to know.
-pub(crate) fn of_process(pid: &str) -> Option<Vec<Mount>> {
+/// All mounts that a process sees; `None` if this user may not look.
+pub(crate) fn of_process(pid: &str) -> Option<Vec<MountEntry>> {
     let bytes = std::fs::read(format!("/proc/{pid}/mountinfo")).ok()?;
     Some(bytes.split(|&byte| byte == b'\n').filter_map(row).collect())
 }
 
-/// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw`: id, parent, device, root, point, options, some fields, a dash,
-/// type, source, options (proc_pid_mountinfo(5)).
-fn row(line: &[u8]) -> Option<Mount> {
+/// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw`: id, parent, device, root, point,
+/// options, some fields, a dash, type, source, options (proc_pid_mountinfo(5)).
+fn row(line: &[u8]) -> Option<MountEntry> {
     let mut words = line.split(|&byte| byte == b' ');
     let mut word = || std::str::from_utf8(words.next()?).ok();
     let (id, parent) = (word()?.parse().ok()?, word()?.parse().ok()?);
@@ -61,15 +61,16 @@ fn row(line: &[u8]) -> Option<Mount> {
     words.find(|word| word == b"-")?;
     let kind = String::from_utf8_lossy(words.next()?).into_owned();
     let source = String::from_utf8_lossy(&unescape(words.next()?)).into_owned();
-    // Commas within an option are escaped as blanks are.
+    // A comma within an option is escaped.
     let options: Vec<Vec<u8>> = words.next()?.split(|&byte| byte == b',').map(unescape).collect();
     let user = |option: &Vec<u8>| std::str::from_utf8(option.strip_prefix(b"user_id=")?).ok()?.parse().ok();
     let user = options.iter().find_map(user);
     let lowers = options.iter().flat_map(|option| lowers(option)).collect();
-    Some(Mount { id, parent, device, point, kind, source, user, lowers })
+    Some(MountEntry { id, parent, device, point, kind, source, user, lowers })
 }
 
-/// `lowerdir=/a:/b\:c`, or `lowerdir+=/a` once for each: a colon within a name has a backslash (overlayfs.rst).
+/// `lowerdir=/a:/b\:c`, or `lowerdir+=/a` once for each: a colon within a name has a backslash
+/// (overlayfs.rst).
 fn lowers(option: &[u8]) -> Vec<PathBuf> {
     if let Some(one) = option.strip_prefix(b"lowerdir+=") {
         return vec![OsStr::from_bytes(one).into()];

@@ -1,32 +1,34 @@
-//! How long answers took, by operation, and which errors they were: for people who ask why something is slow.
+//! What a session reports: errors, and how long answers took, by operation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use flatout_engine::Error;
-use flatout_tree::Fault;
+use flatout_tree::FsError;
 
 /// What a session reports while it serves.
 #[derive(Clone, Default)]
 pub struct Observer {
-    /// BlockingCall with the origin's error behind a failed operation, on the thread that met it: a program only sees an errno.
+    /// BlockingCall with the origin's error behind a failed operation, on the thread that met it: a program only
+    /// sees an errno.
     pub on_error: Option<Arc<dyn Fn(&Error) + Send + Sync>>,
     pub timings: Arc<Timings>,
 }
 
-/// What is timed. What the kernel is refused at once, writing for example, is not.
+/// Operations that are timed. Requests that are refused at once, such as writes, are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timed {
     Lookup,
     Attributes,
     Open,
     Read,
-    /// A folder, a piece of it at a time.
+    /// One part of a folder.
     ReadFolder,
 }
 
-/// Bounds of the buckets, the last open: from what memory answers to what an origin far away does.
+/// Upper bounds of the buckets, from an answer from memory to one from a distant origin. The last bucket has
+/// no bound.
 pub const BOUNDS: [Duration; 6] = [
     Duration::from_micros(100),
     Duration::from_millis(1),
@@ -36,30 +38,30 @@ pub const BOUNDS: [Duration; 6] = [
     Duration::from_secs(10),
 ];
 
-/// Errnos are smaller (linux/errno.h ends at 133).
+/// All errnos are smaller (linux/errno.h ends at 133).
 const ERRNOS: usize = 134;
 
-/// Counted by all threads.
+/// Shared by all threads.
 #[derive(Debug)]
 pub struct Timings {
-    operations: [Counts; 5],
+    operations: [Histogram; 5],
     errors: [AtomicU64; ERRNOS],
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct Histogram {
     buckets: [AtomicU64; BOUNDS.len() + 1],
     nanoseconds: AtomicU64,
 }
 
-/// What one operation took so far.
+/// How long one operation took so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Timing {
     /// How many were answered.
     pub count: u64,
-    /// All of them together.
+    /// Their durations together.
     pub seconds: f64,
-    /// How many took at most each of [`BOUNDS`]; those that took longer are in `count` alone.
+    /// How many took at most each of [`BOUNDS`]. Longer ones are in `count` only.
     pub at_most: [u64; BOUNDS.len()],
 }
 
@@ -74,7 +76,7 @@ impl Timed {
     pub const ALL: [Timed; 5] =
         [Timed::Lookup, Timed::Attributes, Timed::Open, Timed::Read, Timed::ReadFolder];
 
-    /// As metrics have it.
+    /// Its name in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Timed::Lookup => "lookup",
@@ -92,23 +94,23 @@ impl Observer {
         &self,
         operation: Timed,
         began: Instant,
-        answer: Result<T, Fault>,
+        answer: Result<T, FsError>,
     ) -> Result<T, i32> {
-        let answer = answer.map_err(|fault| self.errno(fault));
+        let answer = answer.map_err(|error| self.errno(error));
         self.timings.answered(operation, began, answer.as_ref().err().copied());
         answer
     }
 
-    pub(crate) fn errno(&self, fault: Fault) -> i32 {
-        if let (Some(on_error), Some(cause)) = (&self.on_error, &fault.cause) {
+    pub(crate) fn errno(&self, error: FsError) -> i32 {
+        if let (Some(on_error), Some(cause)) = (&self.on_error, &error.cause) {
             on_error(cause);
         }
-        fault.errno
+        error.errno
     }
 }
 
 impl Timings {
-    /// It was answered, with this errno or well; `began` is when it was taken up.
+    /// Notes an answer, with its errno if it is an error; `began` is when the operation began.
     pub(crate) fn answered(&self, operation: Timed, began: Instant, errno: Option<i32>) {
         let took = began.elapsed();
         let counts = &self.operations[operation as usize];
@@ -159,7 +161,7 @@ mod tests {
         }
         let timing = timings.of(Timed::Read);
         assert_eq!(timing.count, 5);
-        // Of the last bounds, since a busy machine takes its time: one took longer than all of them.
+        // A busy machine may be slow, so only the last bound is exact: one took longer.
         assert_eq!(timing.at_most[5], 4);
         assert!(timing.at_most.is_sorted() && timing.seconds > 11.0, "{timing:?}");
         assert_eq!(timings.of(Timed::Lookup), Timing::default());

@@ -1,4 +1,4 @@
-//! What the kernel lets be set beside INIT, for one mount only: how far it reads ahead, and an end by force.
+//! What can be set for one mount beside INIT: how far the kernel reads ahead, and an end by force.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -7,10 +7,10 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 
-/// What a mount's files have as their device.
+/// The device number of a mount's files: major, minor.
 pub(crate) type DeviceNumber = (u32, u32);
 
-/// What the kernel reads ahead in one file of this mount, in bytes.
+/// How far the kernel reads ahead in a file of this mount, in bytes.
 pub(crate) fn read_ahead(device: DeviceNumber) -> Option<u64> {
     let text = std::fs::read_to_string(read_ahead_path(device)).ok()?;
     Some(text.trim().parse::<u64>().ok()? << 10)
@@ -22,7 +22,7 @@ pub(crate) fn set_read_ahead(device: DeviceNumber, bytes: u64) -> io::Result<()>
     file.write_all((bytes >> 10).to_string().as_bytes())
 }
 
-/// What to run where that was refused.
+/// The command to run as root if that was refused.
 pub(crate) fn remedy(device: DeviceNumber, bytes: u64) -> String {
     format!("echo {} | sudo tee {}", bytes >> 10, read_ahead_path(device))
 }
@@ -36,22 +36,22 @@ pub(crate) fn pages_limit() -> Option<u32> {
     std::fs::read_to_string("/proc/sys/fs/fuse/max_pages_limit").ok()?.trim().parse().ok()
 }
 
-/// How many requests of readahead may wait: the kernel lowers what others than root ask for.
+/// How many readahead requests may be pending. The kernel lowers what users other than root ask for.
 pub(crate) fn max_background(device: DeviceNumber) -> Option<u16> {
     let mut text = String::new();
     control(device, "max_background", OFlags::RDONLY).ok()?.read_to_string(&mut text).ok()?;
     text.trim().parse().ok()
 }
 
-/// Ends the connection: whoever waits for it gets an error, whoever reads its device ECONNABORTED. `ours` says whether the connection
-/// that is meant still stands: the kernel gives the number of one that is gone to the next mount, so it is asked when the file is
-/// open, which stays that connection's.
+/// Ends the connection: pending requests fail, and reads of its device give ECONNABORTED. The kernel reuses
+/// the number of a connection that is gone; so `ours`, which says whether ours still exists, is called when
+/// the file is open and belongs to one connection.
 pub(crate) fn abort(device: DeviceNumber, ours: impl FnOnce() -> bool) -> io::Result<()> {
     let mut file = control(device, "abort", OFlags::WRONLY)?;
     if ours() { file.write_all(b"1") } else { Err(io::ErrorKind::NotFound.into()) }
 }
 
-/// A file of the connection's in fusectl, whether that is mounted or not.
+/// A file of the connection in fusectl, which need not be mounted.
 fn control(device: DeviceNumber, name: &str, flags: OFlags) -> io::Result<File> {
     let name = format!("{}/{name}", device.1);
     let open = |folder: &OwnedFd| rustix::fs::openat(folder, &name, flags | OFlags::CLOEXEC, Mode::empty());
@@ -62,14 +62,14 @@ fn control(device: DeviceNumber, name: &str, flags: OFlags) -> io::Result<File> 
     Ok(File::from(file))
 }
 
-/// Mounted nowhere, and gone with its descriptor. Needs root, and Linux 5.2.
+/// A mount of fusectl without a mount point; it ends with its descriptor. Needs root, and Linux 5.2.
 fn own_fusectl() -> rustix::io::Result<OwnedFd> {
     let context = rustix::mount::fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
     rustix::mount::fsconfig_create(&context)?;
     rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
 }
 
-/// The connection behind a descriptor of `/dev/fuse`, where the kernel tells (Linux 6.17 and later).
+/// The connection of a descriptor of `/dev/fuse`, if the kernel shows it (Linux 6.17 and later).
 pub(crate) fn device_of(descriptor: i32) -> Option<DeviceNumber> {
     let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{descriptor}")).ok()?;
     let minor = text.lines().find_map(|line| line.strip_prefix("fuse_connection:"))?;

@@ -1,4 +1,4 @@
-//! From a connection back to a folder: umount(2) or fusermount3, mounts whose daemon is gone included.
+//! Unmounting, by umount(2) or fusermount3; also of mounts whose daemon is gone.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -8,42 +8,42 @@ use flatout_engine::{Error, ErrorKind, Feature, Word, plain, text};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
-use crate::holders::{self, Holder};
+use crate::holders::{self, MountHolder};
 use crate::identity::{MountIdentity, local};
 use crate::options::TYPE;
 use crate::point::quoted;
 use crate::tuning::DeviceNumber;
 use crate::{fusermount, table};
 
-/// A daemon that has not answered for so long is there, and does not answer.
+/// A daemon that has not answered for this long counts as silent.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Something that Flatout has mounted, served or left by a daemon that is gone.
+/// A mount of Flatout's: served, or left by a daemon that is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct ExistingMount {
     point: PathBuf,
     device: DeviceNumber,
     source: String,
 }
 
-impl Standing {
-    /// What is mounted at this path. Nobody is asked who might not answer.
+impl ExistingMount {
+    /// The mount at this path. Does not wait for its daemon.
     ///
     /// # Errors
-    /// `Usage` where there is nothing, or something of others; `LocalIo` where the system does not let it be looked at.
-    pub fn at(path: &Path) -> Result<Standing, Error> {
+    /// `Usage` if there is none, or one of another type; `LocalIo` if the system refuses to show it.
+    pub fn at(path: &Path) -> Result<ExistingMount, Error> {
         find(path).map_err(|error| error.during("umount", path.display()))
     }
 
-    /// All that this user has mounted. Nobody is asked.
-    pub fn all() -> Vec<Standing> {
+    /// All mounts of this user. Does not wait for their daemons.
+    pub fn all() -> Vec<ExistingMount> {
         let user = rustix::process::getuid().as_raw();
         let own = table::of_kind(TYPE).into_iter().filter(|mount| mount.user == Some(user));
-        own.map(Standing::of).collect()
+        own.map(ExistingMount::of).collect()
     }
 
-    fn of(mount: table::Mount) -> Standing {
-        Standing { point: mount.point, device: mount.device, source: mount.source }
+    fn of(mount: table::MountEntry) -> ExistingMount {
+        ExistingMount { point: mount.point, device: mount.device, source: mount.source }
     }
 
     /// Without links and dots.
@@ -56,47 +56,48 @@ impl Standing {
         &self.source
     }
 
-    /// What its files have as their device: major and minor. Two mounts that stand at a time have two.
+    /// The device number of its files: major, minor. No two mounts have one at a time.
     pub fn device(&self) -> (u32, u32) {
         self.device
     }
 
-    /// Whether somebody serves it. Waits at most two seconds for a daemon that does not answer, and leaves a thread with it.
-    pub fn life(&self) -> Life {
-        life(&self.point)
+    /// Whether a daemon serves it. Waits at most two seconds for a silent one, which then keeps a thread.
+    pub fn daemon(&self) -> DaemonState {
+        daemon_at(&self.point)
     }
 
-    /// Whether its daemon is gone. Waits as [`Standing::life`].
+    /// Whether its daemon is gone. Waits at most two seconds for a silent one.
     pub fn is_stale(&self) -> bool {
-        self.life() == Life::Dead
+        self.daemon() == DaemonState::Dead
     }
 
-    /// What to run to unmount it, as a shell takes it.
+    /// The command that unmounts it.
     pub fn remedy(&self) -> String {
         format!("flatout umount {}", quoted(&self.point))
     }
 
-    /// Unmounts it. `lazy`: it is out of sight at once, and ends when nobody uses it any more; so goes what has no daemon.
+    /// Unmounts it. `lazy`: it is out of sight at once, and ends with its last user; a mount without a daemon
+    /// always goes so.
     ///
     /// # Errors
-    /// `LocalIo` where something still uses it, or the system refuses.
+    /// `LocalIo` if it is in use, or the system refuses.
     pub fn unmount(&self, lazy: bool) -> Result<(), Error> {
         detach(&self.point, &MountIdentity { point: None, device: Some(self.device) }, lazy)
             .map_err(|error| error.during("umount", self.point.display()))
     }
 }
 
-/// Unmounts what Flatout has mounted there: [`Standing::at`], [`Standing::unmount`].
+/// Unmounts the mount of Flatout's at this path: [`ExistingMount::at`], [`ExistingMount::unmount`].
 ///
 /// # Errors
 /// Those of both.
 pub fn unmount(path: &Path, lazy: bool) -> Result<(), Error> {
-    Standing::at(path)?.unmount(lazy)
+    ExistingMount::at(path)?.unmount(lazy)
 }
 
-fn find(path: &Path) -> Result<Standing, Error> {
+fn find(path: &Path) -> Result<ExistingMount, Error> {
     let shows = "`findmnt -t fuse.flatout` shows what is mounted";
-    // Neither this nor umount(2) asks what is mounted there; with a slash at its end the path would.
+    // With a slash at its end, the path would ask the file system that is mounted there; umount(2) does not.
     let bare: PathBuf = path.components().collect();
     let point = bare.canonicalize().map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Error::new(ErrorKind::Usage, plain(&error)).with_hint(shows),
@@ -110,10 +111,10 @@ fn find(path: &Path) -> Result<Standing, Error> {
         return Err(Error::new(ErrorKind::Usage, cause)
             .with_hint(format!("`umount {}` ends those of others", quoted(&point))));
     }
-    Ok(Standing::of(mount))
+    Ok(ExistingMount::of(mount))
 }
 
-/// Unmounts there what has this device; nothing where that is gone already.
+/// Unmounts the mount with this device; nothing if it is gone already.
 pub(crate) fn detach(point: &Path, identity: &MountIdentity, lazy: bool) -> Result<(), Error> {
     let ours =
         || table::at(point).is_some_and(|mount| identity.device.is_none_or(|device| device == mount.device));
@@ -124,13 +125,13 @@ pub(crate) fn detach(point: &Path, identity: &MountIdentity, lazy: bool) -> Resu
         Ok(()) => Ok(()),
         Err(Errno::PERM) => match fusermount::unmount(point, lazy) {
             Err(_) if !ours() => Ok(()),
-            Err(_) if !lazy && life(point) == Life::Dead => fusermount::unmount(point, true),
+            Err(_) if !lazy && daemon_at(point) == DaemonState::Dead => fusermount::unmount(point, true),
             // Its words for EBUSY are the C library's.
             Err(error) if error.cause().contains("busy") => Err(busy(point, identity.device)),
             ended => ended,
         },
-        // Files of a dead mount are open somewhere: they are of no use to anybody.
-        Err(Errno::BUSY) if !lazy && life(point) == Life::Dead => {
+        // Files of a dead mount are open somewhere. They are useless.
+        Err(Errno::BUSY) if !lazy && daemon_at(point) == DaemonState::Dead => {
             by_umount(point, true).map_err(|errno| local("it cannot be unmounted", errno))
         }
         Err(Errno::BUSY) => Err(busy(point, identity.device)),
@@ -139,10 +140,10 @@ pub(crate) fn detach(point: &Path, identity: &MountIdentity, lazy: bool) -> Resu
     }
 }
 
-/// Names who uses it, as far as that can be seen.
+/// The error that names its users, as far as they can be seen.
 fn busy(point: &Path, device: Option<DeviceNumber>) -> Error {
     let users = device.map_or_else(Vec::new, |device| holders::users(device, point));
-    let (cause, shows) = match Holder::list(&users) {
+    let (cause, shows) = match MountHolder::list(&users) {
         Some(list) => (format!("something still uses it: {list}"), String::new()),
         None => ("something still uses it".to_owned(), format!("`fuser -vm {}` shows who; ", quoted(point))),
     };
@@ -158,10 +159,10 @@ fn by_umount(point: &Path, lazy: bool) -> Result<(), Errno> {
     rustix::mount::unmount(point, UnmountFlags::NOFOLLOW | lazily)
 }
 
-/// Whether somebody serves what is mounted there.
+/// Whether a mount's daemon serves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Life {
-    /// It answers, or says that this user may not look.
+pub enum DaemonState {
+    /// It answers, also by refusing access to this user.
     Alive,
     /// "Transport endpoint is not connected".
     Dead,
@@ -169,22 +170,22 @@ pub enum Life {
     Silent,
 }
 
-/// Looks from a thread of its own, which a daemon that does not answer may keep. By statfs(2): what stat(2) shows the kernel may have
-/// from before the daemon died.
-pub(crate) fn life(point: &Path) -> Life {
-    let (tell, told) = mpsc::channel();
+/// Asks on a thread of its own, which a silent daemon keeps. By statfs(2): the kernel may answer stat(2) from
+/// its cache after the daemon died.
+pub(crate) fn daemon_at(point: &Path) -> DaemonState {
+    let (sender, receiver) = mpsc::channel();
     let point = point.to_owned();
     let look = move || {
         let dead = |errno| matches!(errno, Errno::NOTCONN | Errno::CONNABORTED);
-        // Nobody listens any more where this took too long.
-        let _ = tell.send(rustix::fs::statfs(&point).is_err_and(dead));
+        // Too late: there is no receiver any more.
+        let _ = sender.send(rustix::fs::statfs(&point).is_err_and(dead));
     };
     match std::thread::Builder::new().name("flatout-look".to_owned()).spawn(look) {
-        Ok(_) => match told.recv_timeout(LOOK) {
-            Ok(true) => Life::Dead,
-            Ok(false) => Life::Alive,
-            Err(_) => Life::Silent,
+        Ok(_) => match receiver.recv_timeout(LOOK) {
+            Ok(true) => DaemonState::Dead,
+            Ok(false) => DaemonState::Alive,
+            Err(_) => DaemonState::Silent,
         },
-        Err(_) => Life::Silent,
+        Err(_) => DaemonState::Silent,
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use flatout_engine::{Dialect, Error, ErrorKind};
 use flatout_mount::MountPoint;
 use flatout_settings::Settings;
-use flatout_tree::Root;
+use flatout_tree::TreeRoot;
 use flatout_wire::location::Location;
 
 use crate::options::MountOptions;
@@ -50,7 +50,7 @@ impl MountPlan {
 /// masked.
 #[derive(Clone, Debug)]
 pub struct MountSource {
-    pub root: Root,
+    pub root: TreeRoot,
     pub dialect: Dialect,
     shown: String,
 }
@@ -59,7 +59,7 @@ impl MountSource {
     /// Every bucket of the account.
     pub fn buckets(dialect: Dialect) -> MountSource {
         let scheme = if dialect == Dialect::Oss { "oss://" } else { "s3://" };
-        MountSource { root: Root::Buckets(dialect), dialect, shown: scheme.to_owned() }
+        MountSource { root: TreeRoot::Buckets(dialect), dialect, shown: scheme.to_owned() }
     }
 
     /// A bucket, or what lies below a prefix. A prefix is a folder, with or without a slash at its end.
@@ -79,7 +79,7 @@ impl MountSource {
         };
         let location = location.with_key(folder).expect("what is in a bucket takes another key");
         let (dialect, shown) = (Dialect::of(&location), location.to_string());
-        Ok(MountSource { root: Root::Under(location), dialect, shown })
+        Ok(MountSource { root: TreeRoot::Under(location), dialect, shown })
     }
 }
 
@@ -99,7 +99,10 @@ mod tests {
         let check = |typed: &str, shown: &str| {
             let source = under(typed).unwrap();
             assert_eq!(source.to_string(), shown);
-            assert!(matches!(source.root, Root::Under(location) if location.to_string() == shown), "{typed}");
+            assert!(
+                matches!(source.root, TreeRoot::Under(location) if location.to_string() == shown),
+                "{typed}"
+            );
         };
         check("s3://models", "s3://models");
         check("s3://models/llama", "s3://models/llama/");
@@ -107,7 +110,7 @@ mod tests {
         for (dialect, shown) in [(Dialect::S3, "s3://"), (Dialect::Oss, "oss://")] {
             let source = MountSource::buckets(dialect);
             assert_eq!(source.to_string(), shown);
-            assert!(matches!(source.root, Root::Buckets(of) if of == dialect));
+            assert!(matches!(source.root, TreeRoot::Buckets(of) if of == dialect));
         }
         let web = under("http://host/x").unwrap_err();
         assert!(web.to_string().starts_with("mount: http://host/x: a web server"), "{web}");

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use flatout_mount::{Holder, Standing};
+use flatout_mount::{ExistingMount, MountHolder};
 
 use crate::http;
 use crate::stats::MountStats;
@@ -18,7 +18,7 @@ pub struct RunningMount {
 impl RunningMount {
     /// Whether it serves the mount that stands there. The device decides: another mount that is still held
     /// elsewhere may have had the same mount point.
-    pub fn serves(&self, standing: &Standing) -> bool {
+    pub fn serves(&self, standing: &ExistingMount) -> bool {
         match self.numbers.kernel.device() {
             Some(device) => device == standing.device(),
             None => Path::new(&self.numbers.mount_point) == standing.path(),
@@ -27,7 +27,7 @@ impl RunningMount {
 
     /// Who holds the mount elsewhere when it is no longer mounted here; `None` if it is mounted here, or that
     /// is unknown.
-    pub fn held_elsewhere(&self) -> Option<Vec<Holder>> {
+    pub fn held_elsewhere(&self) -> Option<Vec<MountHolder>> {
         let point = Path::new(&self.numbers.mount_point);
         let device = self.numbers.kernel.device()?;
         // One that was handed over is mounted where others wanted it.
@@ -39,7 +39,7 @@ impl RunningMount {
         match holders.is_empty() {
             false => Some(holders),
             // It may be about to end.
-            true => stats_of(&self.socket).map(|_| vec![Holder::unseen()]),
+            true => stats_of(&self.socket).map(|_| vec![MountHolder::unseen()]),
         }
     }
 }

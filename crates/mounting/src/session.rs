@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use flatout_engine::{Client, Error, ErrorKind, plain};
-use flatout_mount::{Ended, Granted, Holder, Observer, SessionWatch, Timings, Unmounter};
+use flatout_mount::{Granted, MountHolder, Observer, SessionEnd, SessionWatch, Timings, Unmounter};
 use flatout_settings::Settings;
-use flatout_tree::{Config, Root, Tree};
+use flatout_tree::{Config, Tree, TreeRoot};
 
 use crate::endpoints::{ServedEndpoints, StatsFn, StatusEndpoints};
 use crate::log::MountLog;
@@ -44,8 +44,8 @@ fn refused_root(error: Error) -> Error {
 }
 
 /// A prefix under which nothing lies may be the name of an object; returns the line to show if it is not.
-fn look_for_object(client: &Client, root: &Root, tree: &Tree) -> Result<Option<String>, Error> {
-    let Root::Under(prefix) = root else { return Ok(None) };
+fn look_for_object(client: &Client, root: &TreeRoot, tree: &Tree) -> Result<Option<String>, Error> {
+    let TreeRoot::Under(prefix) = root else { return Ok(None) };
     if !tree.is_root_bare() {
         return Ok(None);
     }
@@ -134,7 +134,7 @@ impl MountSession {
         let Some(served) = self.served.take() else { return Ok(()) };
         let ended = served.wait();
         self.log.say(match &ended {
-            Ok(Ended::Aborted) => "the connection was aborted",
+            Ok(SessionEnd::Aborted) => "the connection was aborted",
             Ok(_) => "unmounted",
             Err(_) => "broken off",
         });
@@ -209,7 +209,7 @@ impl Shutdown {
     ///
     /// # Errors
     /// Somebody uses it, and it is not `lazy`; or the kernel's refusal.
-    pub fn request(&self, lazy: bool) -> Result<Vec<Holder>, Error> {
+    pub fn request(&self, lazy: bool) -> Result<Vec<MountHolder>, Error> {
         let unmounter = {
             let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             state.is_requested = true;

@@ -9,9 +9,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flatout_mount::{Mounted, Observer, Options};
+use flatout_mount::{Observer, Options, UnservedMount};
 use flatout_tree::{
-    Attributes, Cancel, Fault, FileKind, Files, FolderEntry, Known, Opened, Slices, Source, Statfs,
+    AttributeSource, Attributes, Cancel, FileKind, Files, FolderEntry, FsError, Node, OpenedFile, Slices,
+    Statfs,
 };
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 
@@ -73,7 +74,7 @@ fn pair() -> (OwnedFd, flatout_mount::Session) {
     }
     rustix::net::send(&ours, &init, SendFlags::NOSIGNAL).expect("room in a socket");
     let options = Options { threads: 1, ..Options::new("properties", "/nowhere") };
-    let session = Mounted::of_descriptor(theirs, options)
+    let session = UnservedMount::of_descriptor(theirs, options)
         .serve(Arc::new(Made), Observer::default())
         .expect("it is served");
     let (error, body) = receive(&ours, 2);
@@ -166,7 +167,7 @@ struct Made;
 const MOST: usize = 64 << 10;
 
 impl Made {
-    fn known(node: u64) -> Known {
+    fn known(node: u64) -> Node {
         let attributes = Attributes {
             ino: node,
             size: node,
@@ -177,30 +178,30 @@ impl Made {
             uid: 0,
             gid: 0,
             links: 0,
-            source: Source::Listing,
+            source: AttributeSource::Listing,
         };
         let lifetime = Duration::new(node, node as u32 % 1_000_000_000);
-        Known { node, generation: node as u32, attributes, lifetime }
+        Node { id: node, generation: node as u32, attributes, lifetime }
     }
 
-    fn found(name: &OsStr) -> Result<Known, Fault> {
+    fn found(name: &OsStr) -> Result<Node, FsError> {
         let sum =
             name.as_bytes().iter().fold(0u64, |sum, &byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
         match sum % 4 {
-            0 => Err(Fault::of(2)),
+            0 => Err(FsError::of(2)),
             // No errno that the kernel would take.
-            1 => Err(Fault::of(sum as i32)),
+            1 => Err(FsError::of(sum as i32)),
             _ => Ok(Made::known(sum)),
         }
     }
 }
 
 impl Files for Made {
-    fn lookup(&self, _parent: u64, name: &OsStr) -> Result<Known, Fault> {
+    fn lookup(&self, _parent: u64, name: &OsStr) -> Result<Node, FsError> {
         Made::found(name)
     }
 
-    fn lookup_known(&self, parent: u64, name: &OsStr) -> Option<Result<Known, Fault>> {
+    fn lookup_known(&self, parent: u64, name: &OsStr) -> Option<Result<Node, FsError>> {
         (!parent.is_multiple_of(3)).then(|| Made::found(name))
     }
 
@@ -208,17 +209,17 @@ impl Files for Made {
         Duration::MAX
     }
 
-    fn attributes(&self, node: u64) -> Result<Known, Fault> {
+    fn attributes(&self, node: u64) -> Result<Node, FsError> {
         Ok(Made::known(node))
     }
 
-    fn attributes_known(&self, node: u64) -> Option<Result<Known, Fault>> {
+    fn attributes_known(&self, node: u64) -> Option<Result<Node, FsError>> {
         (!node.is_multiple_of(3) || node == 0).then(|| Ok(Made::known(node)))
     }
 
     fn forget(&self, _node: u64, _times: u64) {}
 
-    fn open_folder(&self, node: u64) -> Result<u64, Fault> {
+    fn open_folder(&self, node: u64) -> Result<u64, FsError> {
         Ok(node)
     }
 
@@ -228,24 +229,24 @@ impl Files for Made {
         offset: u64,
         _plus: bool,
         each: &mut dyn FnMut(&FolderEntry<'_>) -> bool,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), FsError> {
         let names = [".".to_owned(), "..".to_owned(), "n".repeat(handle as usize % 300 + 1)];
         for at in offset..200 {
             let name = OsStr::new(&names[at.min(2) as usize]);
-            if !each(&FolderEntry { known: Made::known(handle), name, next: at + 1 }) {
+            if !each(&FolderEntry { node: Made::known(handle), name, next: at + 1 }) {
                 break;
             }
         }
-        if handle.is_multiple_of(5) { Err(Fault::of(5)) } else { Ok(()) }
+        if handle.is_multiple_of(5) { Err(FsError::of(5)) } else { Ok(()) }
     }
 
     fn release_folder(&self, _handle: u64) {}
 
-    fn open(&self, node: u64, direct: bool) -> Result<Opened, Fault> {
-        Ok(Opened { handle: node, direct, keep_cache: true, is_news: node.is_multiple_of(2) })
+    fn open(&self, node: u64, direct: bool) -> Result<OpenedFile, FsError> {
+        Ok(OpenedFile { handle: node, direct, keep_cache: true, has_changed: node.is_multiple_of(2) })
     }
 
-    fn open_known(&self, node: u64, direct: bool) -> Option<Result<Opened, Fault>> {
+    fn open_known(&self, node: u64, direct: bool) -> Option<Result<OpenedFile, FsError>> {
         (!node.is_multiple_of(3)).then(|| self.open(node, direct))
     }
 
@@ -254,12 +255,12 @@ impl Files for Made {
         handle: u64,
         at: u64,
         bytes: usize,
-        done: impl FnOnce(Result<Slices<'_, '_>, Fault>) + Send + 'static,
+        done: impl FnOnce(Result<Slices<'_, '_>, FsError>) + Send + 'static,
     ) -> Option<Cancel> {
         // More than was asked for, as well: it must not reach the kernel.
         let content = vec![at as u8; bytes.saturating_add(at as usize % 10).min(MOST)];
         match handle % 4 {
-            0 => done(Err(Fault::of(handle as i32))),
+            0 => done(Err(FsError::of(handle as i32))),
             1 => done(Ok(&mut content.chunks(1))),
             _ => done(Ok(&mut content.chunks(handle as usize % 5000 + 1))),
         }

@@ -9,24 +9,25 @@ use flatout_engine::BlockingPool;
 use crate::ROOT;
 use crate::attributes::FileKind;
 use crate::fact::Fact;
-use crate::inodes::{Folder, Table, Walk};
+use crate::inodes::{Folder, FolderWalk, InodeTable};
 use crate::listing::FolderListing;
 use crate::namespace::Namespace;
-use crate::store::Store;
+use crate::store::ObjectStore;
 
-/// Requests in flight at most, beside those that a caller waits for: at 20 ms a request, 16 at a time list a folder in 1.3 ms.
+/// Requests in flight at most, beside those that a caller waits for: at 20 ms a request, 16 at a time list a
+/// folder in 1.3 ms.
 const REQUESTS_MAX: usize = 16;
-/// A walk is one when so many subfolders of a folder were opened one after the other.
+/// This many subfolders of a folder, opened one after the other, are a walk.
 const RUN_LEAST: u32 = 2;
-/// Folders that are listed before anybody has read one of them, ...
+/// How many folders are listed before a program has read one of them, ...
 const AHEAD_LEAST: u32 = 8;
-/// ... for each that somebody has read, so many more, ...
+/// ... how many more for each that it has read, ...
 const AHEAD_EACH: u32 = 4;
-/// ... and this is the most.
+/// ... and at most.
 const AHEAD_MAX: u32 = 128;
 
 /// Lists what will probably be read next, on threads of its own.
-pub(crate) struct ListAhead<S: Store> {
+pub(crate) struct ListAhead<S: ObjectStore> {
     names: Arc<Namespace<S>>,
     threads: BlockingPool,
     /// Pages and folders that wait or are being listed.
@@ -34,18 +35,19 @@ pub(crate) struct ListAhead<S: Store> {
 }
 
 /// One page or folder that is to be listed. However that ends, it is counted out, and its folder unpinned.
-struct UnderWay<S: Store> {
+struct UnderWay<S: ObjectStore> {
     ahead: Arc<ListAhead<S>>,
     pinned: Option<u64>,
 }
 
-impl<S: Store> ListAhead<S> {
+impl<S: ObjectStore> ListAhead<S> {
     pub(crate) fn new(names: Arc<Namespace<S>>) -> Arc<ListAhead<S>> {
         let threads = BlockingPool::at_most(REQUESTS_MAX, "tree-ahead");
         Arc::new(ListAhead { names, threads, under_way: AtomicUsize::new(0) })
     }
 
-    /// Drops what has not begun, and begins nothing more. A thread that waits for an origin ends with its request.
+    /// Drops what has not begun, and begins nothing more. A thread that waits for an origin ends with its
+    /// request.
     pub(crate) fn close(&self) {
         self.threads.close(Duration::ZERO);
     }
@@ -54,7 +56,7 @@ impl<S: Store> ListAhead<S> {
         self.under_way.load(Ordering::Acquire) > 0
     }
 
-    /// Fetches the next page of a listing before any folder: somebody reads there already.
+    /// Fetches the next page of a listing, before any folder: a program reads there already.
     pub(crate) fn fetch_page(self: &Arc<Self>, listing: Arc<FolderListing>) {
         let job = self.under_way(None);
         self.threads.run_first(move || {
@@ -63,7 +65,7 @@ impl<S: Store> ListAhead<S> {
         });
     }
 
-    /// Lists a folder some time. Its inode is pinned, and unpinned in the end.
+    /// Lists a folder, whose inode is pinned, and unpins it in the end.
     fn list_folder(self: &Arc<Self>, ino: u64) {
         let job = self.under_way(Some(ino));
         self.threads.run(move || job.ahead.list(ino));
@@ -77,8 +79,9 @@ impl<S: Store> ListAhead<S> {
     /// Fetches the first page of a folder, unless it is there already.
     fn list(self: &Arc<Self>, ino: u64) {
         let names = &self.names;
-        let place = names.place(&names.table(), ino);
-        let listing = place.and_then(|place| names.listing_of(ino, &place, names.lifetimes.attributes_ms));
+        let location = names.location_of(&names.table(), ino);
+        let listing =
+            location.and_then(|location| names.listing_of(ino, &location, names.lifetimes.attributes_ms));
         let Ok(listing) = listing else { return };
         if listing.answers() == 0 {
             names.counters.listed_ahead.count();
@@ -99,7 +102,7 @@ impl<S: Store> ListAhead<S> {
         walk.is_some_and(|walk| walk.is_deep && walk.run >= RUN_LEAST)
     }
 
-    /// Notes that a folder is read; where its siblings were too, those behind it are listed ahead.
+    /// Notes that a folder is read. If its siblings were too, the next ones are listed ahead.
     pub(crate) fn on_folder_opened(self: &Arc<Self>, ino: u64) {
         if self.names.lifetimes.attributes_ms == 0 || ino == ROOT {
             return;
@@ -114,7 +117,7 @@ impl<S: Store> ListAhead<S> {
         walk.note(ino, was_ahead, now_ms, self.names.lifetimes.attributes_ms);
         let run = walk.run;
         let mut is_walk = run >= RUN_LEAST;
-        // The walk came from a folder whose siblings it has walked through: it will do so here.
+        // The walk comes from a folder whose subfolders it has walked through, and will do so here.
         if parent != ROOT
             && let Some(above) = table.folder_mut(above)
         {
@@ -130,7 +133,7 @@ impl<S: Store> ListAhead<S> {
         }
     }
 
-    /// Plans to list the subfolders of `parent` that stand behind `name`, as far as its listing is there.
+    /// Lists the subfolders of `parent` after `name` ahead, as far as its listing is there.
     fn plan(self: &Arc<Self>, parent: u64, name: &str) {
         let (listing, room) = {
             let mut table = self.names.table();
@@ -159,8 +162,14 @@ impl<S: Store> ListAhead<S> {
         }
     }
 
-    /// The inode of a folder that is to be listed ahead, pinned; `None` where it is listed, or will be.
-    fn planned(&self, table: &mut Table, parent: u64, name: &str, listing: &FolderListing) -> Option<u64> {
+    /// The pinned inode of a folder that is to be listed ahead; `None` if it is listed, or will be.
+    fn planned(
+        &self,
+        table: &mut InodeTable,
+        parent: u64,
+        name: &str,
+        listing: &FolderListing,
+    ) -> Option<u64> {
         let fact = Fact::folder(listing.started_ms);
         let ino = table.keep(parent, name, FileKind::Folder, fact);
         let folder = table.folder_mut(ino)?;
@@ -178,7 +187,7 @@ impl<S: Store> ListAhead<S> {
     }
 }
 
-impl Walk {
+impl FolderWalk {
     fn note(&mut self, ino: u64, was_ahead: bool, now_ms: u64, lifetime_ms: u64) {
         if was_ahead {
             self.outstanding = self.outstanding.saturating_sub(1);
@@ -193,14 +202,14 @@ impl Walk {
         (self.last, self.last_ms) = (ino, now_ms);
     }
 
-    /// How many folders more may be listed ahead now.
+    /// How many more folders may be listed ahead now.
     fn room(&self) -> u32 {
         let most = AHEAD_LEAST.saturating_add(self.hits.saturating_mul(AHEAD_EACH)).min(AHEAD_MAX);
         most.saturating_sub(self.outstanding)
     }
 }
 
-impl<S: Store> Drop for UnderWay<S> {
+impl<S: ObjectStore> Drop for UnderWay<S> {
     fn drop(&mut self) {
         if let Some(ino) = self.pinned {
             self.ahead.names.unpin(ino);

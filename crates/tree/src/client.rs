@@ -1,19 +1,19 @@
 //! The engine's client as a store.
 
-use flatout_engine::{Bucket, Client, Dialect, Entry, Error, Listing, MemoryCharge, Reader};
+use flatout_engine::{Bucket, Client, Dialect, Entry, Error, Listing, MemoryCharge, Object, Reader};
 use flatout_wire::head::quoted;
 use flatout_wire::location::Location;
 use flatout_wire::time;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::files::{Cancel, Slices};
-use crate::store::{Account, Content, Head, Pages, Store, Version};
+use crate::store::{Head, ListingPages, MemoryAccount, ObjectStore, VersionReader};
 
-impl Store for Client {
-    type Content = Reader;
-    type Account = MemoryCharge;
+impl ObjectStore for Client {
+    type VersionReader = Reader;
+    type MemoryAccount = MemoryCharge;
 
-    fn list(&self, under: &Location, most: Option<u32>) -> Result<Box<dyn Pages>, Error> {
+    fn list(&self, under: &Location, most: Option<u32>) -> Result<Box<dyn ListingPages>, Error> {
         let listing = Client::list(self, under, false)?;
         Ok(Box::new(match most {
             Some(most) => listing.in_pages_of(most),
@@ -29,7 +29,7 @@ impl Store for Client {
         Client::buckets(self, dialect)
     }
 
-    fn content(&self, version: Version) -> Result<Reader, Error> {
+    fn content(&self, version: Object) -> Result<Reader, Error> {
         self.reader(version)
     }
 
@@ -49,20 +49,20 @@ impl Store for Client {
 
 fn head_of(version: flatout_engine::Version) -> Head {
     let flatout_engine::Version { etag, last_modified, size } = version;
-    // As listings tell it.
+    // In the form that listings use.
     let etag = etag.map(|etag| quoted(&etag).into_owned());
     let modified_s = last_modified.as_deref().and_then(time::parse_http).unwrap_or(0);
     Head { size: size.unwrap_or(0), etag, modified_s }
 }
 
-impl Pages for Listing {
+impl ListingPages for Listing {
     fn next_page(&mut self) -> Result<(Vec<Entry>, bool), Error> {
         let entries = self.page()?;
         Ok((entries, self.is_done()))
     }
 }
 
-impl Content for Reader {
+impl VersionReader for Reader {
     fn read(
         &self,
         at: u64,
@@ -82,12 +82,12 @@ impl Content for Reader {
         }))
     }
 
-    fn set_next(&self, next: impl FnOnce() -> Option<Version> + Send + 'static) {
+    fn set_next(&self, next: impl FnOnce() -> Option<Object> + Send + 'static) {
         Reader::set_next(self, next);
     }
 }
 
-impl Account for MemoryCharge {
+impl MemoryAccount for MemoryCharge {
     fn set(&mut self, bytes: u64) {
         MemoryCharge::set(self, bytes);
     }

@@ -1,8 +1,7 @@
-//! How a tree looks, and how long it believes an answer.
+//! The settings of a tree: owners, modes, lifetimes.
 
 use std::time::Duration;
 
-/// How a tree looks, and for how long it believes what it was told.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub uid: u32,
@@ -11,18 +10,18 @@ pub struct Config {
     pub file_mode: u32,
     /// Permission bits of folders.
     pub folder_mode: u32,
-    /// How old what is shown may be, the time in the kernel's own caches included.
+    /// How old shown attributes and names may be, with the time in the kernel's own caches.
     pub attribute_lifetime: Duration,
-    /// For how long a name that was not there may be taken to be missing still, the time in the kernel's own caches included.
+    /// How long a missing name counts as missing, with the time in the kernel's own caches.
     pub negative_lifetime: Duration,
     /// Each open asks the origin which version there is now.
     pub close_to_open: bool,
-    /// Files of so many bytes and more are opened for direct I/O.
+    /// Files of at least this size are opened for direct I/O.
     pub direct_bytes: Option<u64>,
 }
 
 impl Default for Config {
-    /// Owned by root, readable by all; attributes live for a minute, absence not at all.
+    /// Owned by root, readable by all; attributes live for a minute, missing names are asked for each time.
     fn default() -> Config {
         Config {
             uid: 0,

@@ -1,11 +1,11 @@
-//! ETags, packed: a million of them are kept. An inode and its name take 160 bytes this way, and 200 with the ETag as a string of
-//! its own (resident memory of a million).
+//! ETags, packed: a million of them are kept. An inode and its name take 160 bytes this way, and 200 with the
+//! ETag as a string of its own (resident memory of a million).
 
 use std::fmt::Write;
 
 use flatout_wire::head::strong;
 
-/// The ETag of a version as it was sent. MD5 digests are most of them, alone or with a number of parts behind.
+/// The ETag of a version, as sent. Most are MD5 digests, alone or followed by a number of parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Etag {
     #[default]
@@ -30,7 +30,7 @@ impl Etag {
             .unwrap_or(Etag::Other(sent.into()))
     }
 
-    /// What it may be packed into; whether that gives the same again is for the caller to see.
+    /// The packed form, if it looks like one; the caller checks that it unpacks to the string that was sent.
     fn packed(sent: &str) -> Option<Etag> {
         let bare = sent.strip_prefix('"')?.strip_suffix('"')?;
         let (hex, parts) = bare.split_once('-').unwrap_or((bare, ""));
@@ -48,7 +48,7 @@ impl Etag {
         })
     }
 
-    /// As it was sent, with its quotes.
+    /// As sent, with its quotes.
     pub(crate) fn sent(&self) -> Option<String> {
         let (digest, upper, parts) = match self {
             Etag::None => return None,
@@ -69,7 +69,7 @@ impl Etag {
         Some(sent)
     }
 
-    /// Whether versions of it have the same bytes.
+    /// Whether two versions with this ETag have the same bytes.
     pub(crate) fn is_strong(&self) -> bool {
         match self {
             Etag::None => false,
@@ -78,7 +78,7 @@ impl Etag {
         }
     }
 
-    /// Bytes beside its own size.
+    /// Bytes on the heap.
     pub(crate) fn weight(&self) -> usize {
         match self {
             Etag::Other(sent) => sent.len() + 16,

@@ -1,56 +1,56 @@
-//! What is known of a name, and when the origin was asked for it. What was asked for later is the truth.
+//! What is known of a name, and when the origin was asked for it. The later question has the truer answer.
 
+use flatout_engine::Object;
 use flatout_wire::location::Location;
 
-use crate::attributes::{FileKind, Source};
+use crate::attributes::{AttributeSource, FileKind};
 use crate::etag::Etag;
-use crate::page::Said;
-use crate::store::Version;
+use crate::page::PageEntry;
 
-/// What an origin told of a name.
+/// An origin's answer about a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fact {
-    /// In bytes; 0 of a folder.
+    /// In bytes; 0 for a folder.
     pub(crate) size: u64,
-    /// When the origin was asked: whatever was true of it was true at some moment since.
-    pub(crate) told_ms: u64,
+    /// When the origin was asked. The answer was true at some moment since then.
+    pub(crate) asked_ms: u64,
     pub(crate) etag: Etag,
-    /// In seconds since 1970, until 2106; 0 where nobody said.
+    /// In seconds since 1970, until 2106; 0 if unknown.
     pub(crate) modified_s: u32,
-    pub(crate) source: Source,
+    pub(crate) source: AttributeSource,
 }
 
-/// Whether a name is there, and as what.
+/// Whether a name exists, and as what.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Finding {
-    There(FileKind, Fact),
-    /// As of that time.
+pub(crate) enum NameStatus {
+    Present(FileKind, Fact),
+    /// It did not when the origin was asked, at this time in milliseconds.
     Absent(u64),
 }
 
 impl Fact {
-    /// A folder that is there because something was seen beneath it.
-    pub(crate) fn folder(told_ms: u64) -> Fact {
-        Fact { size: 0, told_ms, etag: Etag::None, modified_s: 0, source: Source::Implied }
+    /// A folder that exists because something lies under it.
+    pub(crate) fn folder(asked_ms: u64) -> Fact {
+        Fact { size: 0, asked_ms, etag: Etag::None, modified_s: 0, source: AttributeSource::Implied }
     }
 
-    pub(crate) fn of_said(said: Said, told_ms: u64) -> (FileKind, Fact) {
-        match said {
-            Said::Folder => (FileKind::Folder, Fact::folder(told_ms)),
-            Said::File { size, modified_s, etag } => {
-                (FileKind::File, Fact { size, told_ms, etag, modified_s, source: Source::Listing })
+    pub(crate) fn of_entry(entry: PageEntry, asked_ms: u64) -> (FileKind, Fact) {
+        match entry {
+            PageEntry::Folder => (FileKind::Folder, Fact::folder(asked_ms)),
+            PageEntry::File { size, modified_s, etag } => {
+                (FileKind::File, Fact { size, asked_ms, etag, modified_s, source: AttributeSource::Listing })
             }
         }
     }
 
-    /// The object's version at `location`, to be read.
-    pub(crate) fn version(&self, location: Location) -> Version {
-        // Neither what nobody said nor what has no place here is a time.
+    /// The version at `location`, to be read.
+    pub(crate) fn version(&self, location: Location) -> Object {
+        // 0 stands for an unknown time, and the maximum for one after 2106.
         let modified_s = Some(self.modified_s).filter(|at| !matches!(*at, 0 | u32::MAX)).map(u64::from);
-        Version { location, size: self.size, etag: self.etag.sent(), modified_s }
+        Object { location, size: self.size, etag: self.etag.sent(), modified_s }
     }
 
-    /// Whether both are of one version. Where one has no ETag, size and time must do; where it is a weak one, these too.
+    /// Whether both are of one version. Size and time decide where an ETag is missing or weak.
     pub(crate) fn is_same_version(&self, other: &Fact) -> bool {
         let is_one_etag = [&self.etag, &other.etag].contains(&&Etag::None) || self.etag == other.etag;
         let is_one_time =
@@ -59,11 +59,11 @@ impl Fact {
     }
 }
 
-impl Finding {
-    pub(crate) fn told_ms(&self) -> u64 {
+impl NameStatus {
+    pub(crate) fn asked_ms(&self) -> u64 {
         match self {
-            Finding::There(_, fact) => fact.told_ms,
-            Finding::Absent(told_ms) => *told_ms,
+            NameStatus::Present(_, fact) => fact.asked_ms,
+            NameStatus::Absent(asked_ms) => *asked_ms,
         }
     }
 }
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     fn fact(etag: Option<&str>, size: u64, modified_s: u32) -> Fact {
-        Fact { size, told_ms: 0, etag: Etag::of(etag), modified_s, source: Source::Listing }
+        Fact { size, asked_ms: 0, etag: Etag::of(etag), modified_s, source: AttributeSource::Listing }
     }
 
     #[test]

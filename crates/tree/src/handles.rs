@@ -1,16 +1,16 @@
-//! Handles: numbers for what is open.
+//! Handles: numbers of open files and folders.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::fault::Fault;
-use crate::hash::BuildAsItIs;
+use crate::fs_error::FsError;
+use crate::hash::BuildIdentityHasher;
 
 pub(crate) struct Handles<T>(Mutex<State<T>>);
 
 struct State<T> {
     last: u64,
-    open: HashMap<u64, Arc<T>, BuildAsItIs>,
+    open: HashMap<u64, Arc<T>, BuildIdentityHasher>,
 }
 
 impl<T> Handles<T> {
@@ -18,19 +18,19 @@ impl<T> Handles<T> {
         Handles(Mutex::new(State { last: 0, open: HashMap::default() }))
     }
 
-    /// From 1 on; none is given twice.
-    pub(crate) fn add(&self, what: T) -> u64 {
+    /// A new number, from 1 on; none is used twice.
+    pub(crate) fn add(&self, opened: T) -> u64 {
         let mut state = self.lock();
         state.last += 1;
         let number = state.last;
-        state.open.insert(number, Arc::new(what));
+        state.open.insert(number, Arc::new(opened));
         number
     }
 
     /// # Errors
     /// `EBADF`.
-    pub(crate) fn get(&self, handle: u64) -> Result<Arc<T>, Fault> {
-        self.lock().open.get(&handle).cloned().ok_or_else(|| Fault::of(libc::EBADF))
+    pub(crate) fn get(&self, handle: u64) -> Result<Arc<T>, FsError> {
+        self.lock().open.get(&handle).cloned().ok_or_else(|| FsError::of(libc::EBADF))
     }
 
     pub(crate) fn remove(&self, handle: u64) -> Option<Arc<T>> {

@@ -1,13 +1,14 @@
-//! A hash that is the same in every mount and every version: inode numbers are made with it.
+//! A hash that never changes: inode numbers are made with it.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// FNV-1a of 64 bits, its end mixed once more (the finalizer of MurmurHash3), since short names differ in few bits.
-pub(crate) struct Hash(u64);
+/// FNV-1a of 64 bits, its end mixed once more (the finalizer of MurmurHash3), since short names differ in few
+/// bits.
+pub(crate) struct StableHash(u64);
 
-impl Hash {
-    pub(crate) fn new() -> Hash {
-        Hash(0xcbf2_9ce4_8422_2325)
+impl StableHash {
+    pub(crate) fn new() -> StableHash {
+        StableHash(0xcbf2_9ce4_8422_2325)
     }
 
     pub(crate) fn add(&mut self, bytes: &[u8]) {
@@ -24,13 +25,13 @@ impl Hash {
     }
 }
 
-/// For maps whose keys are such hashes already.
+/// For maps whose keys are hashes or counters already.
 #[derive(Default)]
-pub(crate) struct AsItIs(u64);
+pub(crate) struct IdentityHasher(u64);
 
-pub(crate) type BuildAsItIs = BuildHasherDefault<AsItIs>;
+pub(crate) type BuildIdentityHasher = BuildHasherDefault<IdentityHasher>;
 
-impl Hasher for AsItIs {
+impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -54,7 +55,7 @@ mod tests {
     #[test]
     fn never_changes() {
         let hash = |text: &[u8]| {
-            let mut hash = Hash::new();
+            let mut hash = StableHash::new();
             hash.add(text);
             hash.end()
         };

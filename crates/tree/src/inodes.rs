@@ -1,5 +1,5 @@
-//! The inode table: an inode for each name that somebody knows, small enough for millions, and what is known of it. A file that
-//! was opened and then replaced has several, one for each version (`versions.rs`).
+//! The inode table: an inode for each name in use, small enough for millions, with what is known of the name.
+//! A file that was opened and then replaced has several inodes, one for each version (`versions.rs`).
 
 mod notes;
 mod versions;
@@ -8,70 +8,70 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::ROOT;
-use crate::attributes::{FileKind, Source};
+use crate::attributes::{AttributeSource, FileKind};
 use crate::etag::Etag;
-use crate::fact::{Fact, Finding};
-use crate::hash::{BuildAsItIs, Hash};
-use crate::listing::{Answer, FolderListing};
+use crate::fact::{Fact, NameStatus};
+use crate::hash::{BuildIdentityHasher, StableHash};
+use crate::listing::{FolderListing, NameInListing};
 use notes::Note;
-use versions::{Life, Vacancy};
+use versions::{Vacancy, VersionState};
 
-/// An inode. Its key is its parent's and its name.
+/// An inode. Its key is its parent's key and its name.
 #[derive(Debug)]
 pub(crate) struct Inode {
-    /// The node: what the kernel knows it by.
+    /// The node: the kernel's number for it.
     pub(crate) ino: u64,
-    /// What stat(2) shows, the same for all versions of a name.
+    /// The number that stat(2) shows, equal for all versions of a name.
     pub(crate) number: u64,
     pub(crate) parent: u64,
     pub(crate) name: Box<str>,
     /// Lookups that the kernel has not forgotten.
     pub(crate) looked_up: u32,
-    /// Children, handles and plans that need it.
+    /// How many children, handles and planned listings need it.
     pins: u32,
-    /// Counts inodes of files; 0 for a folder.
+    /// Counts the inodes of files; 0 for a folder.
     pub(crate) generation: u32,
     pub(crate) kind: FileKind,
-    life: Life,
-    /// The attributes that were told last are of another version.
-    pub(crate) is_news: bool,
+    state: VersionState,
+    /// The kernel has the attributes of an older version.
+    pub(crate) has_changed: bool,
     is_queued: bool,
     pub(crate) fact: Fact,
-    /// When the origin was asked what stands under the name. A HEAD tells of the object only, which a folder may hide: the
-    /// fact may be newer than this.
+    /// When the origin was asked what the name stands for. The fact may be newer than this: a HEAD answers
+    /// for the object only, which a folder may hide.
     named_ms: u64,
     pub(crate) folder: Option<Box<Folder>>,
 }
 
-/// What is kept of a folder that somebody looks into.
+/// What is kept of a folder in use.
 #[derive(Default)]
 pub(crate) struct Folder {
     pub(crate) listing: Option<Arc<FolderListing>>,
-    /// When the youngest listing began that was let go of: it told of names what nobody knows any more, and what was told before
-    /// is not the newest.
+    /// When the youngest listing began that was dropped. It may have had newer answers than those that are
+    /// left from before it.
     outdated_ms: u64,
-    /// Of single names, where it is newer than the listing or there is none.
+    /// Answers about single names that are newer than the listing, or without one.
     notes: HashMap<Box<str>, Note>,
-    /// Names that had to be asked for one by one.
+    /// How many names had to be asked for one by one.
     pub(crate) misses: u32,
-    pub(crate) walk: Walk,
-    /// It was listed before somebody read it, and nobody has read it yet.
+    pub(crate) walk: FolderWalk,
+    /// It is or was listed ahead, and has not been read since.
     pub(crate) is_ahead: bool,
 }
 
-/// How the subfolders of a folder are read.
+/// In which way the subfolders of a folder are read.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Walk {
-    /// Subfolders that were opened one after the other.
+pub(crate) struct FolderWalk {
+    /// How many subfolders were opened one after the other.
     pub(crate) run: u32,
     /// The last of them.
     pub(crate) last: u64,
     pub(crate) last_ms: u64,
     /// Their subfolders were opened too.
     pub(crate) is_deep: bool,
-    /// Subfolders that had been listed ahead when they were opened.
+    /// How many subfolders had been listed ahead when they were opened.
     pub(crate) hits: u32,
-    /// Subfolders that are listed ahead, and not opened yet.
+    /// How many subfolders are listed ahead, and not opened yet.
     pub(crate) outstanding: u32,
 }
 
@@ -81,27 +81,29 @@ impl std::fmt::Debug for Folder {
     }
 }
 
-/// Of an inode beside its name: itself, its place in the index, and what the allocator adds to the name.
+/// The bytes of an inode without its name: the struct, its row in the index, and the allocator's overhead for
+/// the name.
 pub(crate) const INODE_BYTES: u64 = size_of::<Inode>() as u64 + 32 + 16;
 const FOLDER_BYTES: u64 = size_of::<Folder>() as u64 + 16;
-/// Inodes that nobody needs any more are kept for a while, since programs come back; so many at most.
+/// At most this many unused inodes are kept for a while: programs come back.
 const IDLE_MAX: usize = 16 << 10;
-/// A table of fewer keeps the room that it has.
+/// A table with fewer inodes does not shrink.
 const ROOM_LEAST: usize = 1 << 10;
-pub(crate) struct Table {
-    /// In no order, and without gaps: a table that has shrunk gives its memory back.
+
+pub(crate) struct InodeTable {
+    /// In no order, and without gaps, so that a table that has shrunk can give memory back.
     inodes: Vec<Inode>,
-    /// Where the inode of a number is.
-    index: HashMap<u64, u32, BuildAsItIs>,
-    /// Inodes whose node was taken, under the one that they should have had.
+    /// The position of the inode of a node.
+    index: HashMap<u64, u32, BuildIdentityHasher>,
+    /// Nodes of inodes whose hash was taken, by that hash.
     displaced: HashMap<u64, Vec<u64>>,
-    /// Bits of the hash that are used: all, but in tests.
+    /// The bits of the hash that are used: all of them, except in tests.
     mask: u64,
-    /// What the root's listing does not show may be there all the same: buckets of others.
+    /// The root's listing is incomplete: there may be buckets of other accounts.
     pub(crate) root_shows_some: bool,
-    /// Inodes that nobody needed since that time.
+    /// Unused inodes, and since when they are.
     idle: VecDeque<(u64, u64)>,
-    /// Folders whose listing began at that time.
+    /// Folders with a listing, and when that began.
     listed: VecDeque<(u64, u64)>,
     bytes: u64,
     looked_up: u64,
@@ -109,16 +111,16 @@ pub(crate) struct Table {
     generations: u32,
 }
 
-/// For how long what was told may be used.
+/// How long an answer may be used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lifetimes {
     pub(crate) attributes_ms: u64,
     pub(crate) negative_ms: u64,
 }
 
-impl Table {
-    pub(crate) fn new(mask: u64) -> Table {
-        let mut table = Table {
+impl InodeTable {
+    pub(crate) fn new(mask: u64) -> InodeTable {
+        let mut table = InodeTable {
             inodes: Vec::new(),
             index: HashMap::default(),
             displaced: HashMap::new(),
@@ -145,7 +147,7 @@ impl Table {
         self.inodes.get_mut(*self.index.get(&ino)? as usize)
     }
 
-    /// What is kept of a folder, from now on if need be.
+    /// The state of a folder, created if there is none.
     pub(crate) fn folder_mut(&mut self, ino: u64) -> Option<&mut Folder> {
         let at = *self.index.get(&ino)? as usize;
         let inode = self.inodes.get_mut(at).filter(|inode| inode.kind == FileKind::Folder)?;
@@ -155,7 +157,7 @@ impl Table {
         Some(inode.folder.get_or_insert_default())
     }
 
-    /// The components of an inode's key, from the root down; `None` where one is not known any more.
+    /// The components of an inode's key, from the root down; `None` if one is not known any more.
     pub(crate) fn path(&self, ino: u64) -> Option<Vec<&str>> {
         let (mut names, mut at) = (Vec::new(), ino);
         while at != ROOT {
@@ -167,20 +169,20 @@ impl Table {
         Some(names)
     }
 
-    /// The number that stat(2) shows of a name, or would show.
+    /// The number that stat(2) shows for a name.
     pub(crate) fn number(&self, parent: u64, kind: FileKind, name: &str) -> u64 {
-        match self.place(parent, kind, name) {
+        match self.find_or_vacancy(parent, kind, name) {
             Ok(ino) => self.get(ino).map_or(ino, |inode| inode.number),
             Err(vacancy) => vacancy.number,
         }
     }
 
     pub(crate) fn find(&self, parent: u64, kind: FileKind, name: &str) -> Option<u64> {
-        self.place(parent, kind, name).ok()
+        self.find_or_vacancy(parent, kind, name).ok()
     }
 
-    /// The inode that stands under a name, or else a place that is free for it.
-    fn place(&self, parent: u64, kind: FileKind, name: &str) -> Result<u64, Vacancy> {
+    /// The inode of a name, or the vacancy for it.
+    fn find_or_vacancy(&self, parent: u64, kind: FileKind, name: &str) -> Result<u64, Vacancy> {
         let wanted = self.hash(parent, kind, name);
         let displaced = self.displaced.get(&wanted).into_iter().flatten().copied();
         let is_of_name =
@@ -188,7 +190,7 @@ impl Table {
         let of_name = std::iter::once(wanted).chain(displaced).filter_map(|ino| self.get(ino));
         let mut number = None;
         for inode in of_name.filter(is_of_name) {
-            if inode.life != Life::Replaced {
+            if inode.state != VersionState::Replaced {
                 return Ok(inode.ino);
             }
             number = Some(inode.number);
@@ -202,17 +204,17 @@ impl Table {
 
     /// 0 is no inode and 1 the root.
     fn hash(&self, parent: u64, kind: FileKind, name: &str) -> u64 {
-        let mut hash = Hash::new();
+        let mut hash = StableHash::new();
         hash.add(&parent.to_le_bytes());
         hash.add(if kind == FileKind::Folder { b"/" } else { b"-" });
         hash.add(name.as_bytes());
         (hash.end() & self.mask).max(ROOT + 1)
     }
 
-    /// The inode of a name with what is known of it: the newer of what was known and `fact`.
+    /// The inode of a name, with the newer of what was known and `fact`.
     pub(crate) fn keep(&mut self, parent: u64, name: &str, kind: FileKind, fact: Fact) -> u64 {
-        self.outdate_note(parent, name, fact.told_ms);
-        match self.place(parent, kind, name) {
+        self.outdate_note(parent, name, fact.asked_ms);
+        match self.find_or_vacancy(parent, kind, name) {
             Ok(ino) => self.learn(ino, fact),
             Err(vacancy) => {
                 self.pin(parent);
@@ -241,10 +243,10 @@ impl Table {
             pins: 0,
             generation,
             kind,
-            life: Life::Unopened,
-            is_news: false,
+            state: VersionState::Unopened,
+            has_changed: false,
             is_queued: false,
-            named_ms: fact.told_ms,
+            named_ms: fact.asked_ms,
             fact,
             folder: None,
         };
@@ -254,25 +256,25 @@ impl Table {
         ino
     }
 
-    /// Takes a fact for what is known of an inode, unless that is newer; which inode stands under its name then.
+    /// Replaces an inode's fact unless that is newer; returns the inode that the name has then.
     fn learn(&mut self, ino: u64, fact: Fact) -> u64 {
         let Some(inode) = self.get_mut(ino) else { return ino };
-        if fact.source != Source::Head {
-            inode.named_ms = inode.named_ms.max(fact.told_ms);
+        if fact.source != AttributeSource::Head {
+            inode.named_ms = inode.named_ms.max(fact.asked_ms);
         }
-        if fact.told_ms < inode.fact.told_ms {
+        if fact.asked_ms < inode.fact.asked_ms {
             return ino;
         }
         let is_same = inode.kind == FileKind::Folder || inode.fact.is_same_version(&fact);
-        if !is_same && inode.life == Life::Opened {
+        if !is_same && inode.state == VersionState::Opened {
             return self.succeed(ino, fact);
         }
-        inode.is_news |= !is_same;
+        inode.has_changed |= !is_same;
         let before = inode.fact.etag.weight() as u64;
-        // An answer without an ETag does not take away the one that is known: it tells the next version.
+        // An answer without an ETag keeps the known one, by which the next version is recognised.
         let keeps_etag = is_same && fact.etag == Etag::None;
         let etag = if keeps_etag { std::mem::take(&mut inode.fact.etag) } else { fact.etag };
-        // A folder's time is not told again with each proof that it is there.
+        // Most answers about a folder lack its time.
         let modified_s = if fact.modified_s == 0 { inode.fact.modified_s } else { fact.modified_s };
         inode.fact = Fact { modified_s, etag, ..fact };
         let after = inode.fact.etag.weight() as u64;
@@ -280,66 +282,67 @@ impl Table {
         ino
     }
 
-    /// What is known of a name and young enough to be used.
+    /// The status of a name, if it is known and young enough.
     pub(crate) fn known(
         &self,
         parent: u64,
         name: &str,
         now_ms: u64,
         lifetimes: Lifetimes,
-    ) -> Option<Finding> {
+    ) -> Option<NameStatus> {
         let newest = self.newest(parent, name)?;
         let lifetime_ms = match newest {
-            Finding::There(..) => lifetimes.attributes_ms,
-            Finding::Absent(_) => lifetimes.negative_ms,
+            NameStatus::Present(..) => lifetimes.attributes_ms,
+            NameStatus::Absent(_) => lifetimes.negative_ms,
         };
-        (now_ms.saturating_sub(newest.told_ms()) < lifetime_ms).then_some(newest)
+        (now_ms.saturating_sub(newest.asked_ms()) < lifetime_ms).then_some(newest)
     }
 
-    /// What was told last of a name, however old.
-    fn newest(&self, parent: u64, name: &str) -> Option<Finding> {
+    /// The newest status of a name, however old.
+    fn newest(&self, parent: u64, name: &str) -> Option<NameStatus> {
         let folder = self.get(parent)?.folder.as_deref();
-        let mut newest: Option<Finding> = None;
-        let mut hear = |finding: Finding| {
-            if newest.as_ref().is_none_or(|newest| newest.told_ms() < finding.told_ms()) {
-                newest = Some(finding);
+        let mut newest: Option<NameStatus> = None;
+        let mut consider = |status: NameStatus| {
+            if newest.as_ref().is_none_or(|newest| newest.asked_ms() < status.asked_ms()) {
+                newest = Some(status);
             }
         };
-        // Of two that were told at once a folder hides a file.
+        // A folder hides a file of the same age.
         for kind in [FileKind::Folder, FileKind::File] {
             let inode = self.find(parent, kind, name).and_then(|ino| self.get(ino));
             if let Some(inode) = inode {
-                hear(Finding::There(kind, inode.known_fact()));
+                consider(NameStatus::Present(kind, inode.known_fact()));
             }
         }
         if let Some(listing) = folder.and_then(|folder| folder.listing.as_deref()) {
             match listing.find(name) {
-                Answer::There(said, asked_ms) => {
-                    let (kind, fact) = Fact::of_said(said, asked_ms);
-                    hear(Finding::There(kind, fact));
+                NameInListing::Present(entry, asked_ms) => {
+                    let (kind, fact) = Fact::of_entry(entry, asked_ms);
+                    consider(NameStatus::Present(kind, fact));
                 }
-                Answer::Absent(_) if parent == ROOT && self.root_shows_some => {}
-                Answer::Absent(asked_ms) => hear(Finding::Absent(asked_ms)),
-                Answer::Unread => {}
+                NameInListing::Absent(_) if parent == ROOT && self.root_shows_some => {}
+                NameInListing::Absent(asked_ms) => consider(NameStatus::Absent(asked_ms)),
+                NameInListing::NotYet => {}
             }
         }
         let newest = match folder.and_then(|folder| folder.notes.get(name)) {
-            Some(note) if newest.as_ref().is_none_or(|newest| newest.told_ms() <= note.told_ms) => {
-                note.is_absent.then_some(Finding::Absent(note.told_ms))
+            Some(note) if newest.as_ref().is_none_or(|newest| newest.asked_ms() <= note.asked_ms) => {
+                note.is_absent.then_some(NameStatus::Absent(note.asked_ms))
             }
             _ => newest,
         };
-        let is_outdated = |finding: &Finding| {
-            // A HEAD that found the object since: what stands under the name is another question, but something does.
+        let is_outdated = |status: &NameStatus| {
+            // A HEAD has found the object since: the name exists, whether as this file or as a folder that
+            // hides it.
             let object = || self.find(parent, FileKind::File, name).and_then(|ino| self.get(ino));
-            folder.is_some_and(|folder| finding.told_ms() < folder.outdated_ms)
-                || matches!(finding, Finding::Absent(told_ms) if object().is_some_and(|it| it.fact.told_ms > *told_ms))
+            folder.is_some_and(|folder| status.asked_ms() < folder.outdated_ms)
+                || matches!(status, NameStatus::Absent(asked_ms) if object().is_some_and(|it| it.fact.asked_ms > *asked_ms))
         };
-        newest.filter(|finding| !is_outdated(finding))
+        newest.filter(|status| !is_outdated(status))
     }
 
-    /// Whether nothing was told of a name since that speaks against its being a `kind` still.
-    pub(crate) fn is_newest(&self, parent: u64, name: &str, kind: FileKind, told_ms: u64) -> bool {
+    /// Whether no later answer denies that the name is a `kind`.
+    pub(crate) fn is_newest(&self, parent: u64, name: &str, kind: FileKind, asked_ms: u64) -> bool {
         let other = match kind {
             FileKind::File => FileKind::Folder,
             FileKind::Folder => FileKind::File,
@@ -347,7 +350,8 @@ impl Table {
         let other = self.find(parent, other, name).and_then(|ino| self.get(ino));
         let folder = self.get(parent).and_then(|inode| inode.folder.as_deref());
         let note = folder.and_then(|folder| folder.notes.get(name));
-        other.is_none_or(|other| other.named_ms <= told_ms) && note.is_none_or(|note| note.told_ms <= told_ms)
+        other.is_none_or(|other| other.named_ms <= asked_ms)
+            && note.is_none_or(|note| note.asked_ms <= asked_ms)
     }
 
     pub(crate) fn look_up(&mut self, ino: u64) {
@@ -379,14 +383,15 @@ impl Table {
         }
     }
 
-    /// Queues an inode that nobody needs for being dropped. One that was replaced goes at once: nobody will ask for it again.
+    /// Queues an inode to be dropped, unless it is needed. A replaced one is dropped at once: it will not be
+    /// asked for again.
     pub(crate) fn rest(&mut self, ino: u64, now_ms: u64) {
         let Some(inode) = self.get_mut(ino).filter(|inode| !inode.is_needed()) else { return };
-        if inode.life == Life::Replaced {
+        if inode.state == VersionState::Replaced {
             return self.remove(ino, now_ms);
         }
-        // Nor has the kernel any page of it.
-        inode.life = Life::Unopened;
+        // The kernel has no page of it either.
+        inode.state = VersionState::Unopened;
         if inode.is_queued {
             return;
         }
@@ -394,7 +399,7 @@ impl Table {
         self.idle.push_back((ino, now_ms));
     }
 
-    /// Drops what nobody needs and is too old to be used, or too much.
+    /// Drops unused inodes and listings that are too old, and inodes that are too many.
     pub(crate) fn tidy(&mut self, now_ms: u64, lifetimes: Lifetimes) {
         let is_old = |since_ms: u64| now_ms.saturating_sub(since_ms) >= lifetimes.attributes_ms;
         while let Some(&(_, since_ms)) = self.idle.front() {
@@ -411,9 +416,10 @@ impl Table {
         }
     }
 
-    /// Drops listings, then idle inodes, the oldest first, until half is gone or nothing is left that may go.
+    /// Drops listings, then unused inodes, oldest first, until half of the bytes are free or nothing more can
+    /// be dropped.
     pub(crate) fn shed(&mut self, now_ms: u64, held: impl Fn() -> u64) {
-        let enough = |table: &Table, before: u64| table.bytes + held() <= before / 2;
+        let enough = |table: &InodeTable, before: u64| table.bytes + held() <= before / 2;
         let before = self.bytes + held();
         for _ in 0..self.listed.len() {
             if enough(self, before) {
@@ -424,10 +430,10 @@ impl Table {
         while !enough(self, before) && self.drop_idle(now_ms) {}
     }
 
-    /// Drops the oldest of the inodes that nobody needs; whether there was one in the queue.
+    /// Drops the inode that is unused for the longest time; `false` if none is queued.
     fn drop_idle(&mut self, now_ms: u64) -> bool {
         let Some((ino, _)) = self.idle.pop_front() else { return false };
-        // Another one of that node may have come since.
+        // The node may have another inode by now.
         let Some(inode) = self.get_mut(ino).filter(|inode| inode.is_queued) else { return true };
         inode.is_queued = false;
         if !inode.is_needed() {
@@ -452,14 +458,14 @@ impl Table {
         if let Some(folder) = &inode.folder {
             self.bytes -= FOLDER_BYTES + folder.notes_bytes();
         }
-        // What a listing told before must not come back as news.
-        if inode.life != Life::Replaced && self.contradicts(&inode) {
-            self.distrust(inode.parent, &inode.name, inode.fact.told_ms);
+        // An older answer in a listing must not replace this newer one.
+        if inode.state != VersionState::Replaced && self.contradicts(&inode) {
+            self.distrust(inode.parent, &inode.name, inode.fact.asked_ms);
         }
         self.unpin(inode.parent, now_ms);
     }
 
-    /// The last one comes in its place.
+    /// Removes an inode; the last one moves to its position.
     fn take(&mut self, ino: u64) -> Option<Inode> {
         let at = self.index.remove(&ino)?;
         let inode = self.inodes.swap_remove(at as usize);
@@ -474,28 +480,28 @@ impl Table {
         Some(inode)
     }
 
-    /// Whether an inode knows it newer than its folder's listing, and otherwise.
+    /// Whether an inode's fact is newer than its folder's listing, and differs from it.
     fn contradicts(&self, inode: &Inode) -> bool {
         let folder = self.get(inode.parent).and_then(|parent| parent.folder.as_deref());
         let Some(listing) = folder.and_then(|folder| folder.listing.as_deref()) else { return false };
         match listing.find(&inode.name) {
-            Answer::There(said, asked_ms) => {
-                let (kind, fact) = Fact::of_said(said, asked_ms);
-                asked_ms < inode.fact.told_ms
+            NameInListing::Present(entry, asked_ms) => {
+                let (kind, fact) = Fact::of_entry(entry, asked_ms);
+                asked_ms < inode.fact.asked_ms
                     && (kind != inode.kind || kind == FileKind::File && !fact.is_same_version(&inode.fact))
             }
-            Answer::Absent(asked_ms) => asked_ms < inode.fact.told_ms,
-            Answer::Unread => false,
+            NameInListing::Absent(asked_ms) => asked_ms < inode.fact.asked_ms,
+            NameInListing::NotYet => false,
         }
     }
 
-    /// Keeps a listing as a folder's, in the place of an older one.
+    /// Replaces a folder's listing.
     pub(crate) fn set_listing(&mut self, ino: u64, listing: Arc<FolderListing>) {
         let begun_ms = listing.started_ms;
         let Some(folder) = self.folder_mut(ino) else { return };
         match folder.listing.replace(listing) {
             Some(before) => {
-                folder.on_let_go(&before);
+                folder.on_listing_dropped(&before);
                 self.remember_marker(ino, before.marker_s());
             }
             None => self.listings += 1,
@@ -509,14 +515,14 @@ impl Table {
         }
     }
 
-    /// Lets go of a folder's listing; who reads it keeps it.
+    /// Drops a folder's listing; its readers keep it.
     pub(crate) fn drop_listing(&mut self, ino: u64) {
         let Some(inode) = self.get_mut(ino) else { return };
         let parent = inode.parent;
         let Some(folder) = inode.folder.as_deref_mut() else { return };
         let was_ahead = std::mem::take(&mut folder.is_ahead);
         if let Some(listing) = folder.listing.take() {
-            folder.on_let_go(&listing);
+            folder.on_listing_dropped(&listing);
             self.listings -= 1;
             self.remember_marker(ino, listing.marker_s());
         }
@@ -525,7 +531,7 @@ impl Table {
         }
     }
 
-    /// Drops the listing that began first; one that is read goes to the end of the queue.
+    /// Drops the listing that began first, unless it is being read: then it moves to the end of the queue.
     fn drop_oldest_listing(&mut self) {
         let Some((ino, begun_ms)) = self.listed.pop_front() else { return };
         let listing = self.get(ino).and_then(|inode| inode.folder.as_deref()?.listing.as_ref());
@@ -537,19 +543,19 @@ impl Table {
         self.drop_listing(ino);
     }
 
-    /// Bytes of inodes and notes, listings not counted.
+    /// Bytes of inodes and notes, without listings.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Inodes; those that are looked up; listings.
+    /// How many inodes there are, how many of them are looked up, and how many listings.
     pub(crate) fn counts(&self) -> (u64, u64, u64) {
         (self.index.len() as u64, self.looked_up, self.listings)
     }
 }
 
 impl Folder {
-    fn on_let_go(&mut self, listing: &FolderListing) {
+    fn on_listing_dropped(&mut self, listing: &FolderListing) {
         if listing.answers() > 0 {
             self.outdated_ms = self.outdated_ms.max(listing.started_ms);
         }
@@ -561,14 +567,15 @@ impl Inode {
         self.ino == ROOT || self.looked_up > 0 || self.pins > 0
     }
 
-    /// What may be told of it, as of when its name was asked for; of a folder also that its own listing told of something in it.
+    /// What is known of it, as of the last question for its name. A folder's own listing proves that it
+    /// exists, if it is not empty.
     pub(crate) fn known_fact(&self) -> Fact {
-        let named = Fact { told_ms: self.named_ms, ..self.fact.clone() };
+        let named = Fact { asked_ms: self.named_ms, ..self.fact.clone() };
         let listing = self.folder.as_deref().and_then(|folder| folder.listing.as_deref());
         let Some(listing) = listing.filter(|listing| listing.is_proof()) else { return named };
-        let told_ms = self.named_ms.max(listing.started_ms);
+        let asked_ms = self.named_ms.max(listing.started_ms);
         let modified_s = listing.marker_s().unwrap_or(self.fact.modified_s);
-        Fact { told_ms, modified_s, ..named }
+        Fact { asked_ms, modified_s, ..named }
     }
 }
 

@@ -4,18 +4,18 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::etag::Etag;
-use crate::listing::Held;
+use crate::listing::ListingBytes;
 
 const LIVE: Lifetimes = Lifetimes { attributes_ms: 1000, negative_ms: 500 };
 
-fn file(told_ms: u64, size: u64) -> Fact {
-    Fact { size, told_ms, etag: Etag::None, modified_s: 1, source: Source::Listing }
+fn file(asked_ms: u64, size: u64) -> Fact {
+    Fact { size, asked_ms, etag: Etag::None, modified_s: 1, source: AttributeSource::Listing }
 }
 
-fn found(table: &Table, name: &str, now_ms: u64) -> Option<Result<u64, ()>> {
-    table.known(ROOT, name, now_ms, LIVE).map(|finding| match finding {
-        Finding::There(_, fact) => Ok(fact.size),
-        Finding::Absent(_) => Err(()),
+fn found(table: &InodeTable, name: &str, now_ms: u64) -> Option<Result<u64, ()>> {
+    table.known(ROOT, name, now_ms, LIVE).map(|status| match status {
+        NameStatus::Present(_, fact) => Ok(fact.size),
+        NameStatus::Absent(_) => Err(()),
     })
 }
 
@@ -27,7 +27,7 @@ fn an_inode_takes_little() {
 #[test]
 fn what_is_forgotten_takes_no_room() {
     const COUNT: usize = 60_000;
-    let mut table = Table::new(u64::MAX);
+    let mut table = InodeTable::new(u64::MAX);
     let name = |n: usize| format!("name {n}");
     let inos: Vec<u64> =
         (0..COUNT).map(|n| table.keep(ROOT, &name(n), FileKind::File, file(1, n as u64))).collect();
@@ -49,7 +49,7 @@ fn what_is_forgotten_takes_no_room() {
 
 #[test]
 fn the_newest_is_the_truth() {
-    let mut table = Table::new(u64::MAX);
+    let mut table = InodeTable::new(u64::MAX);
     assert_eq!(found(&table, "a", 0), None);
     table.note_absent(ROOT, "a", 100);
     assert_eq!([found(&table, "a", 599), found(&table, "a", 600)], [Some(Err(())), None]);
@@ -75,9 +75,9 @@ fn the_newest_is_the_truth() {
 
 #[test]
 fn a_version_that_was_opened_gives_its_name_to_the_next() {
-    let mut table = Table::new(u64::MAX);
-    let with = |etag: &str, told_ms| Fact { etag: Etag::of(Some(etag)), ..file(told_ms, 7) };
-    let keep = |table: &mut Table, fact: Fact| {
+    let mut table = InodeTable::new(u64::MAX);
+    let with = |etag: &str, asked_ms| Fact { etag: Etag::of(Some(etag)), ..file(asked_ms, 7) };
+    let keep = |table: &mut InodeTable, fact: Fact| {
         let ino = table.keep(ROOT, "a", FileKind::File, fact);
         let inode = table.get(ino).expect("kept");
         assert_eq!(
@@ -89,7 +89,7 @@ fn a_version_that_was_opened_gives_its_name_to_the_next() {
     let first = keep(&mut table, with("\"x\"", 1));
     // Nobody has opened it.
     assert_eq!(keep(&mut table, with("\"y\"", 2)), first);
-    assert!(table.get(first.0).is_some_and(|inode| inode.is_news));
+    assert!(table.get(first.0).is_some_and(|inode| inode.has_changed));
     table.open(first.0);
     // Where one does not say its ETag, size and time must do; that which is known stays.
     assert_eq!([keep(&mut table, with("\"y\"", 3)), keep(&mut table, file(4, 7))], [first; 2]);
@@ -118,10 +118,11 @@ fn a_version_that_was_opened_gives_its_name_to_the_next() {
     assert_eq!((table.counts().0, table.displaced.len()), (1, 0));
 }
 
-/// A folder of which so many names were asked for in vain that none of these is remembered: what was there before is not there again.
+/// A folder of which so many names were asked for in vain that none of these is remembered: what was there
+/// before is not there again.
 #[test]
 fn what_was_noted_of_a_name_outlives_the_notes() {
-    let mut table = Table::new(u64::MAX);
+    let mut table = InodeTable::new(u64::MAX);
     for name in ["gone", "there"] {
         table.keep(ROOT, name, FileKind::File, file(100, 7));
     }
@@ -137,7 +138,7 @@ fn what_was_noted_of_a_name_outlives_the_notes() {
 /// Versions that come one after the other while nobody keeps the one before leave nothing behind.
 #[test]
 fn versions_that_nobody_needs_go_at_once() {
-    let mut table = Table::new(u64::MAX);
+    let mut table = InodeTable::new(u64::MAX);
     let mut before = None;
     for version in 0..10_000 {
         let ino = table.keep(ROOT, "a", FileKind::File, file(version, version));
@@ -155,16 +156,16 @@ fn versions_that_nobody_needs_go_at_once() {
 #[test]
 fn what_a_listing_said_before_does_not_come_back() {
     struct One;
-    impl crate::store::Pages for One {
+    impl crate::store::ListingPages for One {
         fn next_page(&mut self) -> Result<(Vec<flatout_engine::Entry>, bool), flatout_engine::Error> {
             let listed =
                 flatout_engine::Listed { key: "a".into(), size: 7, last_modified: 1, ..Default::default() };
             Ok((vec![flatout_engine::Entry::Object(listed)], true))
         }
     }
-    let mut table = Table::new(u64::MAX);
-    let listing = Arc::new(FolderListing::new(Box::new(One), "", 100, Arc::<Held>::default()));
-    listing.page_with(0, || 100, &crate::stats::Counters::default()).expect("a page");
+    let mut table = InodeTable::new(u64::MAX);
+    let listing = Arc::new(FolderListing::new(Box::new(One), "", 100, Arc::<ListingBytes>::default()));
+    listing.page_with(0, || 100, &crate::stats::TreeCounters::default()).expect("a page");
     table.set_listing(ROOT, listing);
     assert_eq!(found(&table, "a", 200), Some(Ok(7)));
     for (size, after) in [(7, Some(Ok(7))), (9, None)] {
@@ -191,7 +192,8 @@ enum Step {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// With two bits of hash nearly everything collides: each name has its number as long as it is looked up, and no two the same.
+    /// With two bits of hash nearly everything collides: each name has its number as long as it is looked up,
+    /// and no two the same.
     #[test]
     fn numbers_that_collide_are_told_apart(steps in proptest::collection::vec(
         prop_oneof![
@@ -204,7 +206,7 @@ proptest! {
         ],
         0..80,
     )) {
-        let mut table = Table::new(0b11 << 40);
+        let mut table = InodeTable::new(0b11 << 40);
         let mut looked_up: Vec<(u64, u64, String, FileKind)> = Vec::new();
         // With what was opened by them: that is what they are to the end.
         let mut open: Vec<(u64, u64)> = Vec::new();
@@ -259,6 +261,6 @@ proptest! {
         while table.drop_idle(5) {}
         prop_assert_eq!(table.counts().0, 1);
         prop_assert!(table.displaced.is_empty());
-        prop_assert_eq!(table.bytes(), Table::new(0).bytes());
+        prop_assert_eq!(table.bytes(), InodeTable::new(0).bytes());
     }
 }

@@ -1,4 +1,4 @@
-//! Objects as a tree of files: names, inodes, folders, handles, errno. Nothing of FUSE in it.
+//! Objects as a tree of files: names, inodes, folders, handles, errnos. It knows nothing of FUSE.
 #![forbid(unsafe_code)]
 
 mod ahead;
@@ -7,9 +7,9 @@ mod client;
 mod config;
 mod etag;
 mod fact;
-mod fault;
 mod files;
-mod flights;
+mod folder_location;
+mod fs_error;
 mod handles;
 mod hash;
 mod inodes;
@@ -20,18 +20,18 @@ mod namespace;
 mod open_files;
 mod open_folders;
 mod page;
-mod place;
 mod series;
+mod single_flight;
 mod stats;
 #[doc(hidden)]
 pub mod store;
 mod tree;
 
-pub use attributes::{Attributes, FileKind, FolderEntry, Known, Opened, Source, Statfs};
+pub use attributes::{AttributeSource, Attributes, FileKind, FolderEntry, Node, OpenedFile, Statfs};
 pub use config::Config;
-pub use fault::{Fault, errno_of};
 pub use files::{Cancel, Files, Slices};
-pub use place::Root;
+pub use folder_location::TreeRoot;
+pub use fs_error::{FsError, errno_of};
 pub use stats::{Hidden, TreeStats};
 pub use tree::{Tree, TreeOf};
 

@@ -1,124 +1,131 @@
-//! The listing of one folder, shared by all who read it: pages are fetched as somebody reads them, by one of the readers, and
-//! stay as they are. An entry's number is its place for as long as the listing lives.
+//! The listing of one folder, shared by its readers. One of them fetches the next page when it needs it;
+//! fetched pages never change. An entry keeps its number as long as the listing lives.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use flatout_engine::{Entry, Error, ErrorKind};
 
-use crate::fault::Fault;
+use crate::fs_error::FsError;
 use crate::names;
-use crate::page::{Binder, Page, Said};
-use crate::stats::Counters;
-use crate::store::Pages;
+use crate::page::{ListingPage, PageBuilder, PageEntry};
+use crate::stats::TreeCounters;
+use crate::store::ListingPages;
 
 pub(crate) struct FolderListing {
-    /// When the origin was asked for the first page, or will have been.
+    /// A time just before the origin is asked for the first page.
     pub(crate) started_ms: u64,
     state: Mutex<State>,
     arrived: Condvar,
-    held: Arc<Held>,
+    total: Arc<ListingBytes>,
 }
 
-/// Bytes of all listings of a tree that somebody still has.
+/// Bytes of all listings of a tree that are still in use.
 #[derive(Default)]
-pub(crate) struct Held(AtomicU64);
+pub(crate) struct ListingBytes(AtomicU64);
 
-impl Held {
+impl ListingBytes {
     pub(crate) fn bytes(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Of a listing beside its pages.
+/// The bytes of a listing without its pages.
 const LISTING_BYTES: u64 = 512;
 
 struct State {
-    pages: Vec<Arc<Page>>,
-    /// Entries before the first page, which were dropped for want of memory, and the name of the last of them.
+    pages: Vec<Arc<ListingPage>>,
+    /// How many entries before the first page were dropped for lack of memory, and the name of the last of
+    /// them.
     dropped: u64,
     dropped_to: String,
-    /// Handles that read it.
+    /// How many handles read it.
     readers: u32,
-    binder: Binder,
-    source: Feed,
-    /// Requests that were answered.
+    builder: PageBuilder,
+    source: PageSource,
+    /// How many requests were answered.
     answers: u64,
     weight: u64,
 }
 
-enum Feed {
-    Waits(Box<dyn Pages>),
-    /// Somebody fetches a page.
+enum PageSource {
+    Waits(Box<dyn ListingPages>),
+    /// A reader fetches a page.
     Fetching,
     Done,
     Failed(Arc<Error>),
 }
 
-/// What a listing knows of a name.
+/// What a listing says about a name.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
-    /// It was told in a page that was asked for then.
-    There(Said, u64),
-    /// It is not there: a listing that was begun then has gone past it.
+pub(crate) enum NameInListing {
+    /// The entry, and when its page was requested.
+    Present(PageEntry, u64),
+    /// The listing has passed the name, and began at this time.
     Absent(u64),
-    /// The listing has not come that far.
-    Unread,
+    /// The listing has not come as far as the name.
+    NotYet,
 }
 
 impl FolderListing {
-    /// A listing that has not been begun, of a folder of that key.
-    pub(crate) fn new(pages: Box<dyn Pages>, prefix: &str, now_ms: u64, held: Arc<Held>) -> FolderListing {
+    /// The listing of the folder with this prefix, before its first request.
+    pub(crate) fn new(
+        pages: Box<dyn ListingPages>,
+        prefix: &str,
+        now_ms: u64,
+        total: Arc<ListingBytes>,
+    ) -> FolderListing {
         let state = State {
             pages: Vec::new(),
             dropped: 0,
             dropped_to: String::new(),
             readers: 0,
-            binder: Binder::new(prefix),
-            source: Feed::Waits(pages),
+            builder: PageBuilder::new(prefix),
+            source: PageSource::Waits(pages),
             answers: 0,
             weight: LISTING_BYTES,
         };
-        held.0.fetch_add(LISTING_BYTES, Ordering::Relaxed);
-        FolderListing { started_ms: now_ms, state: Mutex::new(state), arrived: Condvar::new(), held }
+        total.0.fetch_add(LISTING_BYTES, Ordering::Relaxed);
+        FolderListing { started_ms: now_ms, state: Mutex::new(state), arrived: Condvar::new(), total }
     }
 
-    /// The page that has entry number `entry`, which was not dropped, asked for where it is not there yet, or waited for where somebody else has
-    /// asked; `None` behind the last entry. `now_ms` is asked before each request.
+    /// The page with entry number `entry`, which must not have been dropped; `None` after the last entry. A
+    /// page that is not there is requested, or waited for if another reader has requested it. `now_ms` is
+    /// called before each request.
     pub(crate) fn page_with(
         &self,
         entry: u64,
         now_ms: impl Fn() -> u64,
-        counters: &Counters,
-    ) -> Result<Option<Arc<Page>>, Fault> {
+        counters: &TreeCounters,
+    ) -> Result<Option<Arc<ListingPage>>, FsError> {
         let mut state = self.lock();
         loop {
             if entry < state.entries() {
                 let at = state.pages.partition_point(|page| page.end() <= entry);
                 return Ok(state.pages.get(at).cloned());
             }
-            match std::mem::replace(&mut state.source, Feed::Fetching) {
-                Feed::Waits(pages) => {
+            match std::mem::replace(&mut state.source, PageSource::Fetching) {
+                PageSource::Waits(pages) => {
                     drop(state);
                     self.fetch(pages, &now_ms, counters);
                     state = self.lock();
                 }
-                Feed::Fetching => {
+                PageSource::Fetching => {
                     state = self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
                 }
-                Feed::Done => {
-                    state.source = Feed::Done;
+                PageSource::Done => {
+                    state.source = PageSource::Done;
                     return Ok(None);
                 }
-                Feed::Failed(why) => {
-                    state.source = Feed::Failed(why.clone());
+                PageSource::Failed(why) => {
+                    state.source = PageSource::Failed(why.clone());
                     return Err(why.into());
                 }
             }
         }
     }
 
-    fn fetch(&self, mut pages: Box<dyn Pages>, now_ms: &dyn Fn() -> u64, counters: &Counters) {
+    fn fetch(&self, mut pages: Box<dyn ListingPages>, now_ms: &dyn Fn() -> u64, counters: &TreeCounters) {
         let lost = LostPage { listing: self, counters };
         let asked_ms = now_ms();
         counters.pages.count();
@@ -128,12 +135,12 @@ impl FolderListing {
             Ok((entries, is_last)) => {
                 state.answers += 1;
                 let bytes = state.bind(entries, is_last, asked_ms, counters);
-                self.held.0.fetch_add(bytes, Ordering::Relaxed);
-                if is_last { Feed::Done } else { Feed::Waits(pages) }
+                self.total.0.fetch_add(bytes, Ordering::Relaxed);
+                if is_last { PageSource::Done } else { PageSource::Waits(pages) }
             }
             Err(why) => {
                 counters.failures.count();
-                Feed::Failed(Arc::new(why))
+                PageSource::Failed(Arc::new(why))
             }
         };
         drop(state);
@@ -141,34 +148,36 @@ impl FolderListing {
         self.arrived.notify_all();
     }
 
-    /// What is known of a name by now.
-    pub(crate) fn find(&self, name: &str) -> Answer {
+    /// What the fetched pages say about a name.
+    pub(crate) fn find(&self, name: &str) -> NameInListing {
         let state = self.lock();
-        let is_done = matches!(state.source, Feed::Done);
-        let found = |page: &Arc<Page>| page.find(name).map(|at| Answer::There(page.said(at), page.asked_ms));
-        if state.binder.is_unordered {
-            let mut answers: Vec<Answer> = state.pages.iter().filter_map(found).collect();
-            // A folder's name may come twice, and it wins.
-            answers.sort_by_key(|answer| !matches!(answer, Answer::There(Said::Folder, _)));
+        let is_done = matches!(state.source, PageSource::Done);
+        let found = |page: &Arc<ListingPage>| {
+            page.find(name).map(|at| NameInListing::Present(page.entry(at), page.asked_ms))
+        };
+        if state.builder.is_unordered {
+            let mut answers: Vec<NameInListing> = state.pages.iter().filter_map(found).collect();
+            // The name may come twice; the folder wins.
+            answers.sort_by_key(|answer| !matches!(answer, NameInListing::Present(PageEntry::Folder, _)));
             let is_all = is_done && state.dropped == 0;
-            let absent = if is_all { Answer::Absent(self.started_ms) } else { Answer::Unread };
+            let absent = if is_all { NameInListing::Absent(self.started_ms) } else { NameInListing::NotYet };
             return answers.into_iter().next().unwrap_or(absent);
         }
         if state.dropped > 0 && names::order(name, &state.dropped_to).is_le() {
-            return Answer::Unread;
+            return NameInListing::NotYet;
         }
         let at = state.pages.partition_point(|page| names::order(page.last_name(), name).is_lt());
         match state.pages.get(at) {
-            Some(page) => found(page).unwrap_or(Answer::Absent(self.started_ms)),
-            None if is_done => Answer::Absent(self.started_ms),
-            None => Answer::Unread,
+            Some(page) => found(page).unwrap_or(NameInListing::Absent(self.started_ms)),
+            None if is_done => NameInListing::Absent(self.started_ms),
+            None => NameInListing::NotYet,
         }
     }
 
-    /// The first `most` folders behind a name, as far as pages are there.
+    /// The first `most` folders after a name in the fetched pages.
     pub(crate) fn folders_behind(&self, name: &str, most: usize) -> Vec<String> {
         let state = self.lock();
-        let first = match state.binder.is_unordered || name.is_empty() {
+        let first = match state.builder.is_unordered || name.is_empty() {
             true => 0,
             false => state.pages.partition_point(|page| names::order(page.last_name(), name).is_le()),
         };
@@ -181,8 +190,8 @@ impl FolderListing {
         folders.take(most).map(|(page, at)| page.name(at).to_owned()).collect()
     }
 
-    /// Drops the pages before the one that has entry number `entry`, unless somebody else reads them; but for one: a reader may
-    /// step back a little.
+    /// Drops the pages before entry number `entry`, unless there is another reader. The last of them stays: a
+    /// reader may step back a little.
     pub(crate) fn drop_before(&self, entry: u64) {
         let mut state = self.lock();
         if state.readers > 1 {
@@ -194,39 +203,39 @@ impl FolderListing {
         state.dropped_to = state.pages[last].last_name().to_owned();
         let bytes: u64 = state.pages.drain(..keep).map(|page| page.weight()).sum();
         state.weight -= bytes;
-        self.held.0.fetch_sub(bytes, Ordering::Relaxed);
+        self.total.0.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Entries at the start that are not there any more.
+    /// How many entries at the start were dropped.
     pub(crate) fn dropped(&self) -> u64 {
         self.lock().dropped
     }
 
-    /// Entries that are there, or were.
+    /// How many entries have come, those that were dropped included.
     pub(crate) fn entries(&self) -> u64 {
         self.lock().entries()
     }
 
-    /// Requests that were answered, those which brought nothing to show included.
+    /// How many requests were answered, with or without entries to show.
     pub(crate) fn answers(&self) -> u64 {
         self.lock().answers
     }
 
-    /// Whether a page behind the last is there to be asked for, and nobody asks for it now.
+    /// Whether there is another page that no reader is fetching.
     pub(crate) fn may_go_on(&self) -> bool {
-        matches!(self.lock().source, Feed::Waits(_))
+        matches!(self.lock().source, PageSource::Waits(_))
     }
 
-    /// It ended with an error: whoever comes next begins another.
+    /// Whether it ended with an error: the next reader begins another listing.
     pub(crate) fn has_failed(&self) -> bool {
-        matches!(self.lock().source, Feed::Failed(_))
+        matches!(self.lock().source, PageSource::Failed(_))
     }
 
-    /// The error that it ended with, where nobody else has it.
+    /// The error that it ended with, unless another reader has a copy.
     pub(crate) fn take_failure(&self) -> Option<Error> {
         let mut state = self.lock();
-        match std::mem::replace(&mut state.source, Feed::Done) {
-            Feed::Failed(why) => Arc::into_inner(why),
+        match std::mem::replace(&mut state.source, PageSource::Done) {
+            PageSource::Failed(why) => Arc::into_inner(why),
             source => {
                 state.source = source;
                 None
@@ -234,20 +243,20 @@ impl FolderListing {
         }
     }
 
-    /// Whether the listing has not come as far as a name.
+    /// Whether the listing has not come as far as this name.
     pub(crate) fn is_unread(&self, name: &str) -> bool {
-        self.find(name) == Answer::Unread
+        self.find(name) == NameInListing::NotYet
     }
 
-    /// When the folder's marker was put, in seconds since 1970, where the listing told of one.
+    /// When the folder's marker object was written, in seconds since 1970, if the listing has one.
     pub(crate) fn marker_s(&self) -> Option<u32> {
-        self.lock().binder.marker_s
+        self.lock().builder.marker_s
     }
 
-    /// Whether anything lies in the folder, as far as is known: names, or its marker.
+    /// Whether the folder has an entry or a marker object.
     pub(crate) fn is_proof(&self) -> bool {
         let state = self.lock();
-        state.entries() > 0 || state.binder.marker_s.is_some()
+        state.entries() > 0 || state.builder.marker_s.is_some()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -255,17 +264,17 @@ impl FolderListing {
     }
 }
 
-/// Fails the listing of who panics while a page is fetched: the others would wait for it.
+/// Fails the listing if the fetching reader panics: the others would wait for ever.
 struct LostPage<'a> {
     listing: &'a FolderListing,
-    counters: &'a Counters,
+    counters: &'a TreeCounters,
 }
 
 impl Drop for LostPage<'_> {
     fn drop(&mut self) {
         self.counters.failures.count();
         let why = Error::new(ErrorKind::Internal, "a listing panicked: this is a defect of flatout");
-        self.listing.lock().source = Feed::Failed(Arc::new(why));
+        self.listing.lock().source = PageSource::Failed(Arc::new(why));
         self.listing.arrived.notify_all();
     }
 }
@@ -275,9 +284,9 @@ impl State {
         self.pages.last().map_or(self.dropped, |page| page.end())
     }
 
-    /// The bytes that it takes.
-    fn bind(&mut self, entries: Vec<Entry>, is_last: bool, asked_ms: u64, counters: &Counters) -> u64 {
-        let Some(page) = self.binder.bind(entries, is_last, asked_ms, counters) else { return 0 };
+    /// Adds a page; returns its bytes.
+    fn bind(&mut self, entries: Vec<Entry>, is_last: bool, asked_ms: u64, counters: &TreeCounters) -> u64 {
+        let Some(page) = self.builder.bind(entries, is_last, asked_ms, counters) else { return 0 };
         let bytes = page.weight();
         self.weight += bytes;
         self.pages.push(Arc::new(page));
@@ -285,13 +294,13 @@ impl State {
     }
 }
 
-/// A listing that a handle reads: its pages stay while there is another reader.
-pub(crate) struct Read(Arc<FolderListing>);
+/// A listing that a handle reads: as long as there are two of these, no page is dropped.
+pub(crate) struct ListingReader(Arc<FolderListing>);
 
-impl Read {
-    pub(crate) fn new(listing: Arc<FolderListing>) -> Read {
+impl ListingReader {
+    pub(crate) fn new(listing: Arc<FolderListing>) -> ListingReader {
         listing.lock().readers += 1;
-        Read(listing)
+        ListingReader(listing)
     }
 
     pub(crate) fn listing(&self) -> &Arc<FolderListing> {
@@ -299,7 +308,7 @@ impl Read {
     }
 }
 
-impl Drop for Read {
+impl Drop for ListingReader {
     fn drop(&mut self) {
         self.0.lock().readers -= 1;
     }
@@ -308,7 +317,7 @@ impl Drop for Read {
 impl Drop for FolderListing {
     fn drop(&mut self) {
         let bytes = self.lock().weight;
-        self.held.0.fetch_sub(bytes, Ordering::Relaxed);
+        self.total.0.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
@@ -318,48 +327,47 @@ mod tests {
 
     use super::*;
 
-    /// Panics when it is told to.
+    /// Panics when the test says so.
     struct Panics {
         asked: mpsc::Sender<()>,
-        goes: mpsc::Receiver<()>,
+        go: mpsc::Receiver<()>,
     }
 
-    impl Pages for Panics {
+    impl ListingPages for Panics {
         fn next_page(&mut self) -> Result<(Vec<Entry>, bool), Error> {
             self.asked.send(()).expect("the test listens");
-            self.goes.recv().expect("the test tells");
+            self.go.recv().expect("the test sends");
             panic!("as a test")
         }
     }
 
-    /// Everybody waited for it without end.
     #[test]
-    fn a_listing_that_panics_fails_for_who_waits_and_who_comes() {
+    fn a_panic_fails_a_listing_for_all_readers() {
         let (asked, is_asked) = mpsc::channel();
-        let (go, goes) = mpsc::channel();
-        let pages = Box::new(Panics { asked, goes });
-        let listing = Arc::new(FolderListing::new(pages, "", 0, Arc::<Held>::default()));
-        let counters = Arc::new(Counters::default());
-        let (tell, told) = mpsc::channel();
+        let (start, go) = mpsc::channel();
+        let pages = Box::new(Panics { asked, go });
+        let listing = Arc::new(FolderListing::new(pages, "", 0, Arc::<ListingBytes>::default()));
+        let counters = Arc::new(TreeCounters::default());
+        let (sender, receiver) = mpsc::channel();
         let read = || {
-            let (listing, counters, tell) = (listing.clone(), counters.clone(), tell.clone());
+            let (listing, counters, sender) = (listing.clone(), counters.clone(), sender.clone());
             std::thread::spawn(move || {
                 let page = listing.page_with(0, || 0, &counters);
-                tell.send(page.map(|page| page.is_some()).map_err(|fault| fault.errno))
-                    .expect("the test listens");
+                let answer = page.map(|page| page.is_some()).map_err(|error| error.errno);
+                sender.send(answer).expect("the test listens");
             })
         };
         let panics = read();
         is_asked.recv().expect("it asks");
         let waits = read();
-        go.send(()).expect("it waits to be told");
+        start.send(()).expect("it waits for this");
         assert!(panics.join().is_err());
         // A guard against hanging, no measure.
         let patience = std::time::Duration::from_secs(30);
-        assert_eq!(told.recv_timeout(patience).expect("who waits is answered"), Err(libc::EIO));
+        assert_eq!(receiver.recv_timeout(patience).expect("a waiting reader is answered"), Err(libc::EIO));
         waits.join().expect("no panic");
         read().join().expect("no panic");
-        assert_eq!(told.recv_timeout(patience).expect("who comes is answered"), Err(libc::EIO));
+        assert_eq!(receiver.recv_timeout(patience).expect("a later reader is answered"), Err(libc::EIO));
         assert!(listing.has_failed() && counters.failures.get() == 1);
     }
 }

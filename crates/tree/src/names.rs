@@ -1,15 +1,15 @@
-//! Which keys can be names, and the order of names.
+//! Which parts of a key can be names of files, and the order of names.
 
 use std::cmp::Ordering;
 use std::ffi::OsStr;
 
-use crate::stats::{Counter, Counters};
+use crate::stats::{Counter, TreeCounters};
 
 /// The longest name of Linux, in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 255;
 
-/// Whether a component can be shown; otherwise where it is counted.
-pub(crate) fn check<'a>(name: &str, hidden: &'a Counters) -> Result<(), &'a Counter> {
+/// Whether a component can be shown; if not, the counter of its reason.
+pub(crate) fn check<'a>(name: &str, hidden: &'a TreeCounters) -> Result<(), &'a Counter> {
     match name {
         "" => Err(&hidden.empty),
         "." | ".." => Err(&hidden.dots),
@@ -19,15 +19,15 @@ pub(crate) fn check<'a>(name: &str, hidden: &'a Counters) -> Result<(), &'a Coun
     }
 }
 
-/// A name that somebody asks for, as a component of a key; `None` where no key has such a one.
+/// A name from the kernel as a component of a key; `None` if no key has such a component.
 pub(crate) fn asked(name: &OsStr) -> Option<&str> {
     let name = name.to_str()?;
     let fits = !matches!(name, "" | "." | "..") && !name.contains(['/', '\0']);
     (fits && name.len() <= NAME_BYTES_MAX).then_some(name)
 }
 
-/// Names as if each had a `/` behind it. A listing is in the order of keys, where `a`, `a-b` and `a/` follow each other: only
-/// in this order do the file `a` and the folder `a/` stand side by side.
+/// Compares names as if each ended in `/`. A listing is in the order of keys, in which `a`, `a-b` and `a/`
+/// follow each other; only in this order are the file `a` and the folder `a/` neighbours.
 pub(crate) fn order(a: &str, b: &str) -> Ordering {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let common = a.len().min(b.len());
@@ -37,8 +37,9 @@ pub(crate) fn order(a: &str, b: &str) -> Ordering {
     })
 }
 
-/// Whether a bucket may be called that anywhere: three letters at least, no capitals. Programs look for many a file at the root
-/// of a mount, and none of these names needs to be asked for.
+/// Whether any origin allows this as the name of a bucket: three letters at least, no capitals. Programs look
+/// for many files at the root of a mount (`.Trash`, `autorun.inf`), and the origin need not be asked for
+/// these.
 pub(crate) fn may_be_bucket(name: &str) -> bool {
     let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let inside = |byte: u8| letter(byte) || matches!(byte, b'-' | b'.' | b'_');
@@ -55,7 +56,7 @@ mod tests {
 
     #[test]
     fn components_that_cannot_be_shown() {
-        let counters = Counters::default();
+        let counters = TreeCounters::default();
         let long = "x".repeat(256);
         for (name, reason) in [
             ("", &counters.empty),

@@ -1,26 +1,26 @@
-//! Files that are open: the version each was opened at, and no other.
+//! Open files: each reads the version that it was opened at, and no other.
 
 use std::sync::Arc;
 
-use flatout_engine::ErrorKind;
+use flatout_engine::{ErrorKind, Object};
 
-use crate::attributes::{FileKind, Opened, Source};
+use crate::attributes::{AttributeSource, FileKind, OpenedFile};
 use crate::etag::Etag;
 use crate::fact::Fact;
-use crate::fault::Fault;
-use crate::flights::Flights;
+use crate::fs_error::FsError;
 use crate::handles::Handles;
-use crate::listing::Answer;
+use crate::listing::NameInListing;
 use crate::namespace::Namespace;
-use crate::page::Said;
+use crate::page::PageEntry;
 use crate::series;
-use crate::store::{Content, Store, Version};
+use crate::single_flight::SingleFlight;
+use crate::store::{ObjectStore, VersionReader};
 
-pub(crate) struct OpenFiles<S: Store> {
+pub(crate) struct OpenFiles<S: ObjectStore> {
     names: Arc<Namespace<S>>,
     /// HEADs in flight, by inode.
-    heads: Flights<u64, Result<(), Fault>>,
-    pub(crate) handles: Handles<OpenFile<S::Content>>,
+    heads: SingleFlight<u64, Result<(), FsError>>,
+    pub(crate) handles: Handles<OpenFile<S::VersionReader>>,
 }
 
 pub(crate) struct OpenFile<C> {
@@ -29,13 +29,13 @@ pub(crate) struct OpenFile<C> {
     pub(crate) content: C,
 }
 
-impl<S: Store> OpenFiles<S> {
+impl<S: ObjectStore> OpenFiles<S> {
     pub(crate) fn new(names: Arc<Namespace<S>>) -> OpenFiles<S> {
-        OpenFiles { names, heads: Flights::new(), handles: Handles::new() }
+        OpenFiles { names, heads: SingleFlight::new(), handles: Handles::new() }
     }
 
     /// Asks the origin which version there is now.
-    pub(crate) fn update(&self, ino: u64) -> Result<(), Fault> {
+    pub(crate) fn update(&self, ino: u64) -> Result<(), FsError> {
         // With close-to-open, only an answer to a question that was asked after this open counts.
         let age_ms = if self.names.config.close_to_open { 0 } else { self.names.lifetimes.attributes_ms };
         let (answer, joined) = self.heads.join(&ino, self.names.now_ms(), age_ms, || self.ask_head(ino));
@@ -45,15 +45,15 @@ impl<S: Store> OpenFiles<S> {
         answer
     }
 
-    fn ask_head(&self, ino: u64) -> Result<(), Fault> {
-        let stale = || Fault::of(libc::ESTALE);
+    fn ask_head(&self, ino: u64) -> Result<(), FsError> {
+        let stale = || FsError::of(libc::ESTALE);
         let (parent, name, object) = {
             let table = self.names.table();
             let inode = table.get(ino).ok_or_else(stale)?;
             let object = self.names.object(&table, inode.parent, &inode.name)?;
             (inode.parent, inode.name.clone(), object)
         };
-        let told_ms = self.names.now_ms();
+        let asked_ms = self.names.now_ms();
         self.names.counters.heads.count();
         let head = self.names.store.head(&object);
         let mut table = self.names.table();
@@ -61,43 +61,44 @@ impl<S: Store> OpenFiles<S> {
             Ok(head) => {
                 let fact = Fact {
                     size: head.size,
-                    told_ms,
+                    asked_ms,
                     etag: Etag::of(head.etag.as_deref()),
                     modified_s: u32::try_from(head.modified_s).unwrap_or(u32::MAX),
-                    source: Source::Head,
+                    source: AttributeSource::Head,
                 };
-                // Where no file is known under the name, as after a read that found its version gone, this does not put one
-                // there: a folder may hide it.
+                // A HEAD does not make the name a file where none is known, as after a read that found its
+                // version gone: a folder may hide the object.
                 if table.find(parent, FileKind::File, &name).is_some() {
                     let kept = table.keep(parent, &name, FileKind::File, fact);
-                    table.rest(kept, told_ms);
+                    table.rest(kept, asked_ms);
                 }
                 Ok(())
             }
             Err(why) => {
                 self.names.counters.failures.count();
-                // A folder may stand there still.
+                // The name may still be a folder.
                 if why.kind() == ErrorKind::NotFound {
-                    table.distrust(parent, &name, told_ms);
+                    table.distrust(parent, &name, asked_ms);
                 }
                 Err(why.into())
             }
         }
     }
 
-    /// A handle on the version that is known; none where that is another than was opened by this inode before.
-    pub(crate) fn open_version(&self, ino: u64, direct: bool) -> Result<Opened, Fault> {
-        let (parent, name, version, is_news) = {
+    /// A handle on the version that is known; `ESTALE` if another was opened by this inode before.
+    pub(crate) fn open_version(&self, ino: u64, direct: bool) -> Result<OpenedFile, FsError> {
+        let (parent, name, version, has_changed) = {
             let mut table = self.names.table();
             let current = table.get(ino).filter(|inode| !inode.is_replaced());
-            let inode = current.ok_or_else(|| Fault::of(libc::ESTALE))?;
+            let inode = current.ok_or_else(|| FsError::of(libc::ESTALE))?;
             let location = self.names.object(&table, inode.parent, &inode.name)?;
-            let opens = (inode.parent, inode.name.clone(), inode.fact.version(location), inode.is_news);
+            let opens = (inode.parent, inode.name.clone(), inode.fact.version(location), inode.has_changed);
             table.open(ino);
             opens
         };
         let is_large = self.names.config.direct_bytes.is_some_and(|least| version.size >= least);
-        // Nothing tells its versions apart: what one handle leaves in the page cache is not for another.
+        // Its versions cannot be told apart, so no handle may use the pages that another left in the page
+        // cache.
         let is_nameless = version.etag.is_none() && version.modified_s.is_none();
         let content = match self.names.store.content(version) {
             Ok(content) => content,
@@ -112,19 +113,19 @@ impl<S: Store> OpenFiles<S> {
         }
         let handle = self.handles.add(OpenFile { ino, content });
         let direct = direct || is_large || is_nameless;
-        Ok(Opened { handle, direct, keep_cache: !is_nameless, is_news })
+        Ok(OpenedFile { handle, direct, keep_cache: !is_nameless, has_changed })
     }
 }
 
-/// A file as its folder's listing shows it: nothing is asked.
-fn sibling<S: Store>(names: &Namespace<S>, parent: u64, name: &str) -> Option<Version> {
+/// The version of a file in its folder's listing. Nothing is asked.
+fn sibling<S: ObjectStore>(names: &Namespace<S>, parent: u64, name: &str) -> Option<Object> {
     let table = names.table();
     let listing = table.get(parent)?.folder.as_ref()?.listing.clone()?;
     let location = names.object(&table, parent, name).ok()?;
     drop(table);
     match listing.find(name) {
-        Answer::There(said @ Said::File { .. }, told_ms) => {
-            Some(Fact::of_said(said, told_ms).1.version(location))
+        NameInListing::Present(entry @ PageEntry::File { .. }, asked_ms) => {
+            Some(Fact::of_entry(entry, asked_ms).1.version(location))
         }
         _ => None,
     }

@@ -5,16 +5,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::ahead::ListAhead;
-use crate::attributes::{FileKind, FolderEntry, Known};
+use crate::attributes::{FileKind, FolderEntry, Node};
 use crate::fact::Fact;
-use crate::fault::Fault;
+use crate::fs_error::FsError;
 use crate::handles::Handles;
-use crate::listing::{FolderListing, Read};
+use crate::listing::{FolderListing, ListingReader};
 use crate::namespace::Namespace;
-use crate::page::Page;
-use crate::store::Store;
+use crate::page::ListingPage;
+use crate::store::ObjectStore;
 
-pub(crate) struct OpenFolders<S: Store> {
+pub(crate) struct OpenFolders<S: ObjectStore> {
     names: Arc<Namespace<S>>,
     ahead: Arc<ListAhead<S>>,
     pub(crate) handles: Handles<OpenFolder>,
@@ -22,8 +22,9 @@ pub(crate) struct OpenFolders<S: Store> {
 
 pub(crate) struct OpenFolder {
     pub(crate) ino: u64,
-    /// What is read since the folder was read from 0: it keeps the places of its entries.
-    listing: Mutex<Option<Read>>,
+    /// The listing that is read since the folder was last read from 0; offsets are the numbers of its
+    /// entries.
+    listing: Mutex<Option<ListingReader>>,
 }
 
 /// `.` and `..`.
@@ -39,18 +40,18 @@ impl OpenFolder {
         *self.listing() = None;
     }
 
-    fn listing(&self) -> MutexGuard<'_, Option<Read>> {
+    fn listing(&self) -> MutexGuard<'_, Option<ListingReader>> {
         self.listing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<S: Store> OpenFolders<S> {
+impl<S: ObjectStore> OpenFolders<S> {
     pub(crate) fn new(names: Arc<Namespace<S>>, ahead: Arc<ListAhead<S>>) -> OpenFolders<S> {
         OpenFolders { names, ahead, handles: Handles::new() }
     }
 
-    /// The page behind the last one that is there is fetched while that is read.
-    pub(crate) fn go_on(&self, listing: &Arc<FolderListing>, page: &Page) {
+    /// When the reader begins the last page, fetches the next one meanwhile.
+    pub(crate) fn go_on(&self, listing: &Arc<FolderListing>, page: &ListingPage) {
         if page.end() == listing.entries() && listing.may_go_on() {
             self.ahead.fetch_page(listing.clone());
         }
@@ -60,71 +61,74 @@ impl<S: Store> OpenFolders<S> {
         }
     }
 
-    /// Whether it was taken.
+    /// Hands one entry out; `false` if it was not taken.
     pub(crate) fn hand_out(
         &self,
         folder: u64,
-        page: &Page,
+        page: &ListingPage,
         at: usize,
         plus: bool,
         each: &mut dyn FnMut(&FolderEntry<'_>) -> bool,
     ) -> bool {
         let name = page.name(at);
-        let (kind, fact) = Fact::of_said(page.said(at), page.asked_ms);
-        let known = match plus {
+        let (kind, fact) = Fact::of_entry(page.entry(at), page.asked_ms);
+        let node = match plus {
             true => self.counted(folder, name, kind, fact),
             false => self.shown(folder, name, kind, fact),
         };
-        let entry = FolderEntry { known, name: OsStr::new(name), next: page.first + at as u64 + 1 + DOTS };
+        let entry = FolderEntry { node, name: OsStr::new(name), next: page.first + at as u64 + 1 + DOTS };
         let taken = each(&entry);
         if plus && !taken {
             let now_ms = self.names.now_ms();
-            self.names.table().forget(known.node, 1, now_ms);
+            self.names.table().forget(node.id, 1, now_ms);
         }
         taken
     }
 
-    /// An entry's attributes, its lookup counted. What is known newer is told instead of what was listed.
-    fn counted(&self, folder: u64, name: &str, kind: FileKind, fact: Fact) -> Known {
+    /// An entry with a counted lookup. A newer fact replaces the listed one.
+    fn counted(&self, folder: u64, name: &str, kind: FileKind, fact: Fact) -> Node {
         let mut table = self.names.table();
-        let is_true = table.is_newest(folder, name, kind, fact.told_ms);
+        let is_newest = table.is_newest(folder, name, kind, fact.asked_ms);
         let ino = table.keep(folder, name, kind, fact.clone());
         table.look_up(ino);
-        let mut known =
-            self.names.known_of(&mut table, ino).unwrap_or_else(|| self.names.known_from(ino, kind, &fact));
-        if !is_true {
-            known.lifetime = Duration::ZERO;
+        let mut node =
+            self.names.node_of(&mut table, ino).unwrap_or_else(|| self.names.node_from(ino, kind, &fact));
+        if !is_newest {
+            node.lifetime = Duration::ZERO;
         }
-        known
+        node
     }
 
-    /// An entry's attributes, for who wants to see its name, number and kind.
-    fn shown(&self, folder: u64, name: &str, kind: FileKind, fact: Fact) -> Known {
+    /// An entry of which only name, number and kind are read.
+    fn shown(&self, folder: u64, name: &str, kind: FileKind, fact: Fact) -> Node {
         let table = self.names.table();
         let ino = table.number(folder, kind, name);
-        self.names.known_from(ino, kind, &fact)
+        self.names.node_from(ino, kind, &fact)
     }
 
-    /// The folder itself, or the one above it.
-    pub(crate) fn dot(&self, ino: u64, above: bool) -> Result<Known, Fault> {
+    /// The folder itself, or the folder above it.
+    pub(crate) fn dot(&self, ino: u64, above: bool) -> Result<Node, FsError> {
         let mut table = self.names.table();
-        let inode = table.get(ino).ok_or_else(|| Fault::of(libc::ESTALE))?;
+        let inode = table.get(ino).ok_or_else(|| FsError::of(libc::ESTALE))?;
         let ino = if above { inode.parent } else { ino };
-        self.names.known_of(&mut table, ino).ok_or_else(|| Fault::of(libc::ESTALE))
+        self.names.node_of(&mut table, ino).ok_or_else(|| FsError::of(libc::ESTALE))
     }
 
-    /// The listing that a handle reads from an entry on: the same since it was read from 0, when it was young enough. Where
-    /// that entry was dropped for want of memory, another.
-    pub(crate) fn listing_for(&self, folder: &OpenFolder, entry: u64) -> Result<Arc<FolderListing>, Fault> {
+    /// The listing that a handle reads from this entry on: the one since it was read from 0, or another if
+    /// that has dropped the entry for lack of memory.
+    pub(crate) fn listing_for(&self, folder: &OpenFolder, entry: u64) -> Result<Arc<FolderListing>, FsError> {
         loop {
-            let there = |read: &&Read| read.listing().dropped() <= entry;
+            let there = |read: &&ListingReader| read.listing().dropped() <= entry;
             if let Some(read) = folder.listing().as_ref().filter(there) {
                 return Ok(read.listing().clone());
             }
-            let place = self.names.place(&self.names.table(), folder.ino)?;
-            // From now on nothing of it is dropped; what was before is seen in the next round.
-            let read =
-                Read::new(self.names.listing_of(folder.ino, &place, self.names.lifetimes.attributes_ms)?);
+            let location = self.names.location_of(&self.names.table(), folder.ino)?;
+            // From now on it drops nothing; the next round checks whether it has dropped the entry before.
+            let read = ListingReader::new(self.names.listing_of(
+                folder.ino,
+                &location,
+                self.names.lifetimes.attributes_ms,
+            )?);
             *folder.listing() = Some(read);
         }
     }

@@ -1,4 +1,4 @@
-//! Entries of a folder as they are kept: a page of them in two blocks of memory, 40 bytes each and the name.
+//! A page of a folder's entries in two blocks of memory: 40 bytes an entry, and its name.
 
 use std::cmp::Ordering;
 
@@ -6,45 +6,45 @@ use flatout_engine::{Entry, Listed};
 
 use crate::etag::Etag;
 use crate::names;
-use crate::stats::Counters;
+use crate::stats::TreeCounters;
 
-/// Entries that stand side by side in the order of names.
+/// Entries in the order of names.
 #[derive(Debug)]
-pub(crate) struct Page {
-    /// Which of the listing's entries the first is.
+pub(crate) struct ListingPage {
+    /// The number of the first entry in the listing.
     pub(crate) first: u64,
-    /// When the origin was asked for the oldest of them.
+    /// When the origin was asked for the oldest entry.
     pub(crate) asked_ms: u64,
     names: Box<str>,
-    rows: Box<[Row]>,
+    rows: Box<[PageRow]>,
 }
 
 #[derive(Debug)]
-struct Row {
-    /// Where its name ends; it begins where the one before ends.
+struct PageRow {
+    /// Where its name ends; it begins where the previous one ends.
     name_end: u32,
     /// Seconds since 1970, until 2106.
     modified_s: u32,
-    /// `FOLDER` of a folder.
+    /// `FOLDER` for a folder.
     size: u64,
     etag: Etag,
 }
 
 const FOLDER: u64 = u64::MAX;
 
-/// What a listing says of a name.
+/// An entry without its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Said {
+pub(crate) enum PageEntry {
     File { size: u64, modified_s: u32, etag: Etag },
     Folder,
 }
 
-impl Page {
+impl ListingPage {
     pub(crate) fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Which of the listing's entries comes behind the last.
+    /// The number of the entry after the last, in the listing.
     pub(crate) fn end(&self) -> u64 {
         self.first + self.rows.len() as u64
     }
@@ -62,20 +62,20 @@ impl Page {
         self.rows[at].size == FOLDER
     }
 
-    pub(crate) fn said(&self, at: usize) -> Said {
-        let Row { size, modified_s, etag, .. } = &self.rows[at];
+    pub(crate) fn entry(&self, at: usize) -> PageEntry {
+        let PageRow { size, modified_s, etag, .. } = &self.rows[at];
         match *size {
-            FOLDER => Said::Folder,
-            size => Said::File { size, modified_s: *modified_s, etag: etag.clone() },
+            FOLDER => PageEntry::Folder,
+            size => PageEntry::File { size, modified_s: *modified_s, etag: etag.clone() },
         }
     }
 
-    /// Where a name stands. A folder that the origin lists in another order than names' may have it twice: the folder wins.
+    /// The position of a name.
     pub(crate) fn find(&self, name: &str) -> Option<usize> {
         self.search(name).ok()
     }
 
-    /// The first entry behind a name.
+    /// The position after a name, whether it is there or not.
     pub(crate) fn behind(&self, name: &str) -> usize {
         self.search(name).map_or_else(|at| at, |at| at + 1)
     }
@@ -93,49 +93,50 @@ impl Page {
         Err(low)
     }
 
-    /// Bytes that it holds.
+    /// Its size in memory, in bytes.
     pub(crate) fn weight(&self) -> u64 {
         let etags: usize = self.rows.iter().map(|row| row.etag.weight()).sum();
-        (size_of::<Page>() + self.names.len() + self.rows.len() * size_of::<Row>() + etags + 64) as u64
+        (size_of::<ListingPage>() + self.names.len() + self.rows.len() * size_of::<PageRow>() + etags + 64)
+            as u64
     }
 }
 
-/// Makes pages of what a listing tells, in the order of names: the file `a` is held back until it is known whether a folder
-/// `a/` follows, which may be pages later.
+/// Makes pages, in the order of names, of a listing in the order of keys: it holds the file `a` back until it
+/// is known whether a folder `a/` follows, which may be pages later.
 #[derive(Debug, Default)]
-pub(crate) struct Binder {
-    /// The folder's own key, which stands in front of each name.
+pub(crate) struct PageBuilder {
+    /// The folder's own key, with which each entry's key begins.
     prefix: Box<str>,
-    /// Files that a folder of the same name may follow, the later behind the earlier: each is the start of the next.
+    /// Files that a folder of the same name may follow, in their order. Each key is the start of the next.
     held: Vec<(u64, Listed)>,
     names: String,
-    rows: Vec<Row>,
+    rows: Vec<PageRow>,
     asked_ms: u64,
-    /// Entries of the pages before.
+    /// How many entries the pages before have.
     bound: u64,
     last_key: String,
     /// The origin's order is not that of keys.
     pub(crate) is_unordered: bool,
-    /// When the folder's marker was put, once that is known.
+    /// When the folder's marker object was written, if the listing had it.
     pub(crate) marker_s: Option<u32>,
 }
 
-impl Binder {
-    pub(crate) fn new(prefix: &str) -> Binder {
-        Binder { prefix: prefix.into(), ..Binder::default() }
+impl PageBuilder {
+    pub(crate) fn new(prefix: &str) -> PageBuilder {
+        PageBuilder { prefix: prefix.into(), ..PageBuilder::default() }
     }
 
-    /// The page that can be made of `entries`, and of what was held back before; `None` where that is nothing.
+    /// The page of `entries` and of those held back before; `None` if it would be empty.
     pub(crate) fn bind(
         &mut self,
         entries: Vec<Entry>,
         is_last: bool,
         asked_ms: u64,
-        counters: &Counters,
-    ) -> Option<Page> {
+        counters: &TreeCounters,
+    ) -> Option<ListingPage> {
         self.asked_ms = asked_ms;
         for entry in entries {
-            // An origin that does not listen to what it is asked for: cut short it would be another name.
+            // The origin ignores the prefix: cut short, the key would be another name.
             if !entry.name().starts_with(&*self.prefix) {
                 counters.foreign.count();
                 continue;
@@ -146,18 +147,18 @@ impl Binder {
             self.take(entry, asked_ms, counters);
         }
         if is_last {
-            self.let_go(None, counters);
+            self.release(None, counters);
         }
         self.page()
     }
 
-    fn take(&mut self, entry: Entry, asked_ms: u64, counters: &Counters) {
-        self.let_go(Some(entry.name()), counters);
+    fn take(&mut self, entry: Entry, asked_ms: u64, counters: &TreeCounters) {
+        self.release(Some(entry.name()), counters);
         match entry {
             Entry::Object(listed) if listed.key.len() == self.prefix.len() => {
                 self.marker_s = u32::try_from(listed.last_modified).ok().filter(|&at| at > 0);
             }
-            // With a delimiter no object's name has one; a marker of a folder comes as its prefix.
+            // With a delimiter, no object's name contains it; the marker of a subfolder comes as its prefix.
             Entry::Object(listed) => match names::check(self.name_of(&listed.key), counters) {
                 Ok(()) => self.held.push((asked_ms, listed)),
                 Err(counter) => counter.count(),
@@ -166,18 +167,17 @@ impl Binder {
                 let name = self.name_of(&prefix);
                 let name = name.strip_suffix('/').unwrap_or(name);
                 match names::check(name, counters) {
-                    Ok(()) => {
-                        self.push(name, Row { name_end: 0, modified_s: 0, size: FOLDER, etag: Etag::None })
-                    }
+                    Ok(()) => self
+                        .push(name, PageRow { name_end: 0, modified_s: 0, size: FOLDER, etag: Etag::None }),
                     Err(counter) => counter.count(),
                 }
             }
         }
     }
 
-    /// Lets go of the files that no folder can follow any more, now that `key` has come; of all at the end.
-    fn let_go(&mut self, key: Option<&str>, counters: &Counters) {
-        // Each is the start of the next: those which still wait come first, and of the others the longer is first in order.
+    /// Adds the files that no folder can follow any more after `key`; at the end, all.
+    fn release(&mut self, key: Option<&str>, counters: &TreeCounters) {
+        // Those that still wait come first. Of the others, the longer name is the first in order.
         let still = |listed: &Listed, key: &str| {
             key.as_bytes().get(listed.key.len()).is_some_and(|&next| next < b'/')
                 && key.starts_with(&listed.key)
@@ -194,7 +194,7 @@ impl Binder {
                 continue;
             }
             self.asked_ms = self.asked_ms.min(asked_ms);
-            let row = Row {
+            let row = PageRow {
                 name_end: 0,
                 modified_s: u32::try_from(listed.last_modified).unwrap_or(u32::MAX),
                 size: listed.size.min(FOLDER - 1),
@@ -209,20 +209,20 @@ impl Binder {
         key.strip_prefix(&*self.prefix).unwrap_or_default()
     }
 
-    fn push(&mut self, name: &str, row: Row) {
+    fn push(&mut self, name: &str, row: PageRow) {
         self.names.push_str(name);
-        // A page has a thousand names of a kilobyte: far from 4 GiB.
+        // A page has at most a thousand names of a kilobyte.
         let name_end = u32::try_from(self.names.len()).expect("a page is a few megabytes at most");
-        self.rows.push(Row { name_end, ..row });
+        self.rows.push(PageRow { name_end, ..row });
     }
 
-    fn page(&mut self) -> Option<Page> {
+    fn page(&mut self) -> Option<ListingPage> {
         if self.rows.is_empty() {
             return None;
         }
         let first = self.bound;
         self.bound += self.rows.len() as u64;
-        let page = Page {
+        let page = ListingPage {
             first,
             asked_ms: self.asked_ms,
             names: std::mem::take(&mut self.names).into_boxed_str(),
@@ -232,21 +232,21 @@ impl Binder {
     }
 }
 
-impl Page {
-    /// The same where the origin's order is another: names are searched for by halves.
-    fn sorted(self) -> Page {
+impl ListingPage {
+    /// Sorted by name, for an origin with another order: names are found by binary search.
+    fn sorted(self) -> ListingPage {
         let mut order: Vec<usize> = (0..self.len()).collect();
         order.sort_by(|&a, &b| names::order(self.name(a), self.name(b)));
         let mut names = String::with_capacity(self.names.len());
         let mut rows = Vec::with_capacity(order.len());
         for at in order {
             names.push_str(self.name(at));
-            let Row { modified_s, size, etag, .. } = &self.rows[at];
+            let PageRow { modified_s, size, etag, .. } = &self.rows[at];
             let name_end = u32::try_from(names.len()).expect("as long as before");
-            rows.push(Row { name_end, modified_s: *modified_s, size: *size, etag: etag.clone() });
+            rows.push(PageRow { name_end, modified_s: *modified_s, size: *size, etag: etag.clone() });
         }
         let (first, asked_ms) = (self.first, self.asked_ms);
-        Page { first, asked_ms, names: names.into_boxed_str(), rows: rows.into_boxed_slice() }
+        ListingPage { first, asked_ms, names: names.into_boxed_str(), rows: rows.into_boxed_slice() }
     }
 }
 

@@ -1,12 +1,12 @@
 //! The next of a numbered series: `model-00001-of-00005.safetensors`, `part-000.parquet`, `shard_012.tar`.
 
-/// Digits of a number that may be one of a series: more are a time or a hash.
+/// A longer number is a time or a hash.
 const DIGITS_MAX: usize = 9;
 
-/// The name that comes behind `name` in its series; `None` where it has no number or is said to be the last.
+/// The name that follows `name` in its series; `None` if it has no number or is the last.
 ///
-/// The number is that before `-of-`, or else the last in the name that no letter or digit follows; the extension and what
-/// stands behind a dot are left alone, so that `v2.tar` is of no series and `step_2.tar` is.
+/// The number is the one before `-of-`, or else the digits at the end of the name before its first dot, if
+/// they follow `-` or `_` or are all of it: `step_2.tar` is of a series, `v2.tar` is not.
 pub(crate) fn next(name: &str) -> Option<String> {
     if let Some((start, end, total)) = numbered_of(name) {
         let number: u32 = name[start..end].parse().ok()?;
@@ -35,7 +35,7 @@ fn numbered_of(name: &str) -> Option<(usize, usize, &str)> {
     (fits(total) && fits(own)).then(|| (end - own, end, &name[end + 4..end + 4 + total]))
 }
 
-/// As many digits as before, unless it has become one more.
+/// With as many digits as before, or one more.
 fn replaced(name: &str, start: usize, end: usize, number: u32) -> String {
     format!("{}{number:0width$}{}", &name[..start], &name[end..], width = end - start)
 }

@@ -1,11 +1,11 @@
-//! What a tree counts: questions to the origin, what was answered without one, and what is not shown.
+//! A tree's counters: requests to the origin, answers without one, keys that are not shown.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How a tree stands. All numbers are since the mount, but those that say `now`.
+/// Counters of a tree, since the mount; those named `now` are current values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeStats {
-    /// Pages of folders' listings that were asked for.
+    /// Pages of folder listings that were requested.
     pub pages: u64,
     /// Requests about one name.
     pub lookups: u64,
@@ -13,19 +13,19 @@ pub struct TreeStats {
     pub heads: u64,
     /// Requests that failed, after the engine's retries.
     pub failures: u64,
-    /// Lookups and attributes that were answered from what was known.
+    /// Lookups and attributes that were answered from memory.
     pub answered: u64,
-    /// Questions that joined one that was on its way.
+    /// Questions that joined the same question in flight.
     pub joined: u64,
-    /// Folders that were listed before somebody read them.
+    /// Folders that were listed before a program read them.
     pub listed_ahead: u64,
     /// Reads that found their object replaced.
     pub replaced: u64,
-    /// Keys that listings told and no name can be: see [`Hidden`].
+    /// Listed keys that cannot be shown as names.
     pub hidden: Hidden,
     /// Inodes in memory now.
     pub inodes_now: u64,
-    /// Of these, those that the kernel has looked up and not forgotten.
+    /// Inodes that the kernel has looked up and not forgotten.
     pub looked_up_now: u64,
     /// Folders whose listing is in memory now.
     pub listings_now: u64,
@@ -37,7 +37,7 @@ pub struct TreeStats {
     pub held_bytes_now: u64,
 }
 
-/// Keys that cannot be shown, by reason; one that several listings tell counts each time.
+/// Keys that cannot be shown, by reason. A key in several listings counts each time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hidden {
     /// An object of the same name as a folder: the folder is shown.
@@ -50,7 +50,7 @@ pub struct Hidden {
     pub too_long: u64,
     /// A component with a NUL.
     pub nul: u64,
-    /// Not below what was listed: an origin that does not listen to what it is asked for.
+    /// Not under the listed prefix: the origin ignores what it was asked for.
     pub foreign: u64,
 }
 
@@ -61,7 +61,7 @@ impl Hidden {
 }
 
 #[derive(Default)]
-pub(crate) struct Counters {
+pub(crate) struct TreeCounters {
     pub(crate) pages: Counter,
     pub(crate) lookups: Counter,
     pub(crate) heads: Counter,
@@ -91,7 +91,7 @@ impl Counter {
     }
 }
 
-impl Counters {
+impl TreeCounters {
     pub(crate) fn hidden(&self) -> Hidden {
         Hidden {
             shadowed: self.shadowed.get(),

@@ -1,49 +1,49 @@
-//! What a tree needs of a store: listings page by page, heads, buckets, content, an account of memory and a clock. The
-//! engine's `Client` is one; the tests have another in memory, with a clock that they turn.
+//! What a tree needs of a store: listings page by page, HEADs, buckets, content, an account of memory and a
+//! clock. The engine's `Client` is one; the tests have another in memory, whose clock they set.
 
-use flatout_engine::{Bucket, Dialect, Entry, Error};
+use flatout_engine::{Bucket, Dialect, Entry, Error, Object};
 use flatout_wire::location::Location;
 
 use crate::files::{Cancel, Slices};
 
-/// A store of objects. Its calls may block, and are made with no lock held.
-pub trait Store: Send + Sync + 'static {
-    type Content: Content;
-    type Account: Account;
+/// A store of objects. Its calls may block, and are made without a lock.
+pub trait ObjectStore: Send + Sync + 'static {
+    type VersionReader: VersionReader;
+    type MemoryAccount: MemoryAccount;
 
-    /// What lies under `under` up to the next `/`, in pages of `most` entries.
+    /// The entries under a prefix up to the next `/`, in pages of at most `most` entries.
     ///
     /// # Errors
-    /// What keeps a listing from being asked for at all.
-    fn list(&self, under: &Location, most: Option<u32>) -> Result<Box<dyn Pages>, Error>;
+    /// The reason why there cannot be a listing.
+    fn list(&self, under: &Location, most: Option<u32>) -> Result<Box<dyn ListingPages>, Error>;
 
     /// # Errors
     /// The origin's refusal, or the network's.
     fn head(&self, object: &Location) -> Result<Head, Error>;
 
     /// # Errors
-    /// As `head`.
+    /// The origin's refusal, or the network's.
     fn buckets(&self, dialect: Dialect) -> Result<Vec<Bucket>, Error>;
 
     /// Nothing is asked.
     ///
     /// # Errors
-    /// A version that cannot be read at all.
-    fn content(&self, version: Version) -> Result<Self::Content, Error>;
+    /// The reason why this version cannot be read.
+    fn content(&self, version: Object) -> Result<Self::VersionReader, Error>;
 
-    /// Room for names on the account of memory.
-    fn account(&self) -> Self::Account;
+    /// An account of the client's memory, for names.
+    fn account(&self) -> Self::MemoryAccount;
 
-    /// Milliseconds on a clock that only goes forward, also while the machine sleeps.
+    /// Milliseconds on a monotonic clock that also counts while the machine sleeps.
     fn now_ms(&self) -> u64;
 
     /// Seconds since 1970.
     fn unix_s(&self) -> i64;
 }
 
-/// A listing that is on its way.
-pub trait Pages: Send {
-    /// The next page, in the order of names as far as the origin keeps one, and whether it is the last.
+/// A listing, page by page.
+pub trait ListingPages: Send {
+    /// The next page, and whether it is the last. Entries are in the order of keys if the origin keeps it.
     ///
     /// # Errors
     /// The origin's refusal, or the network's; it ends the listing.
@@ -51,7 +51,7 @@ pub trait Pages: Send {
 }
 
 /// The content of one version.
-pub trait Content: Clone + Send + Sync + 'static {
+pub trait VersionReader: Clone + Send + Sync + 'static {
     /// Calls `done` once, unless cancelled: now, or later on another thread. Returns how to cancel it then.
     fn read(
         &self,
@@ -60,29 +60,26 @@ pub trait Content: Clone + Send + Sync + 'static {
         done: impl FnOnce(Result<Slices<'_, '_>, Error>) + Send + 'static,
     ) -> Option<Cancel>;
 
-    /// Says what comes after this.
-    fn set_next(&self, next: impl FnOnce() -> Option<Version> + Send + 'static);
+    /// Sets which version is read after this one.
+    fn set_next(&self, next: impl FnOnce() -> Option<Object> + Send + 'static);
 }
 
-/// What is held, on the account of the client's memory.
-pub trait Account: Send + Sync + 'static {
-    /// So many bytes are held now.
+/// A part of the client's memory limit.
+pub trait MemoryAccount: Send + Sync + 'static {
+    /// Sets how many bytes are held now.
     fn set(&mut self, bytes: u64);
 
-    /// More is held than may be.
+    /// Whether the client's memory is over its limit.
     fn is_over(&self) -> bool;
 }
 
-/// A version of an object, to be read.
-pub use flatout_engine::Object as Version;
-
-/// What a HEAD tells.
+/// The answer to a HEAD.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// In bytes.
     pub size: u64,
     /// As sent, with its quotes.
     pub etag: Option<String>,
-    /// In seconds since 1970; 0 where the origin does not say.
+    /// In seconds since 1970; 0 if the origin does not say.
     pub modified_s: u64,
 }

@@ -1,4 +1,4 @@
-//! The tree: its operations, each from what is known and from the parts that ask for more.
+//! The tree: its operations, each answered from the namespace or by the parts that ask the origin.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -8,24 +8,24 @@ use flatout_engine::{Client, Error};
 
 use crate::ROOT;
 use crate::ahead::ListAhead;
-use crate::attributes::{FileKind, FolderEntry, Known, Opened, STATFS, Statfs};
+use crate::attributes::{FileKind, FolderEntry, Node, OpenedFile, STATFS, Statfs};
 use crate::config::Config;
-use crate::fact::Finding;
-use crate::fault::Fault;
+use crate::fact::NameStatus;
 use crate::files::{Cancel, Files, Slices};
+use crate::folder_location::{TreeRoot, unlisted};
+use crate::fs_error::FsError;
 use crate::lookup::Lookups;
 use crate::namespace::Namespace;
 use crate::open_files::OpenFiles;
 use crate::open_folders::{DOTS, OpenFolder, OpenFolders};
-use crate::place::{Root, unlisted};
 use crate::stats::TreeStats;
-use crate::store::{Content, Store};
+use crate::store::{ObjectStore, VersionReader};
 
 /// The objects of a client's origin as a tree of files.
 pub type Tree = TreeOf<Client>;
 
 /// A tree over a store.
-pub struct TreeOf<S: Store> {
+pub struct TreeOf<S: ObjectStore> {
     names: Arc<Namespace<S>>,
     lookups: Lookups<S>,
     files: OpenFiles<S>,
@@ -33,17 +33,17 @@ pub struct TreeOf<S: Store> {
     ahead: Arc<ListAhead<S>>,
 }
 
-impl<S: Store> TreeOf<S> {
+impl<S: ObjectStore> TreeOf<S> {
     /// Asks for the first page of the root.
     ///
     /// # Errors
     /// The engine's reason why the root cannot be listed.
-    pub fn new(store: Arc<S>, root: Root, config: Config) -> Result<TreeOf<S>, Error> {
+    pub fn new(store: Arc<S>, root: TreeRoot, config: Config) -> Result<TreeOf<S>, Error> {
         let names = Arc::new(Namespace::new(store, root, config));
-        let listing = Arc::new(names.begin_listing(&names.root.place())?);
-        if let Err(fault) = names.next_page(&listing) {
-            // The listing gives its error only to the last one who has it.
-            drop(fault);
+        let listing = Arc::new(names.begin_listing(&names.root.location())?);
+        if let Err(error) = names.next_page(&listing) {
+            // The listing gives its error away only if there is no copy.
+            drop(error);
             return Err(listing.take_failure().unwrap_or_else(unlisted));
         }
         names.table().set_listing(ROOT, listing);
@@ -57,9 +57,10 @@ impl<S: Store> TreeOf<S> {
         })
     }
 
-    /// Whether the root is a prefix and its first listing is empty. Keys that cannot be shown count as content.
+    /// Whether the root is a prefix and its first listing is empty. Keys that cannot be shown count as
+    /// content.
     pub fn is_root_bare(&self) -> bool {
-        let is_prefix = matches!(&self.names.root, Root::Under(location) if !location.key().is_empty());
+        let is_prefix = matches!(&self.names.root, TreeRoot::Under(location) if !location.key().is_empty());
         let listing = self.names.table().folder_mut(ROOT).and_then(|folder| folder.listing.clone());
         let is_bare = listing.is_some_and(|listing| !listing.is_proof() && !listing.may_go_on());
         is_prefix && is_bare && self.stats().hidden.total() == 0
@@ -98,24 +99,24 @@ impl<S: Store> TreeOf<S> {
     }
 }
 
-impl<S: Store> Files for TreeOf<S> {
-    fn lookup(&self, parent: u64, name: &OsStr) -> Result<Known, Fault> {
+impl<S: ObjectStore> Files for TreeOf<S> {
+    fn lookup(&self, parent: u64, name: &OsStr) -> Result<Node, FsError> {
         let name = self.names.name_in(parent, name)?;
-        let finding = self.lookups.find_out(parent, name)?;
-        self.names.looked_up(&mut self.names.table(), parent, name, finding)
+        let status = self.lookups.resolve(parent, name)?;
+        self.names.looked_up(&mut self.names.table(), parent, name, status)
     }
 
-    fn lookup_known(&self, parent: u64, name: &OsStr) -> Option<Result<Known, Fault>> {
+    fn lookup_known(&self, parent: u64, name: &OsStr) -> Option<Result<Node, FsError>> {
         let names = &self.names;
         let name = match names.name_in(parent, name) {
             Ok(name) => name,
-            Err(fault) => return Some(Err(fault)),
+            Err(error) => return Some(Err(error)),
         };
         let now_ms = names.now_ms();
         let mut table = names.table();
-        let finding = table.known(parent, name, now_ms, names.lifetimes)?;
+        let status = table.known(parent, name, now_ms, names.lifetimes)?;
         names.counters.answered.count();
-        Some(names.looked_up(&mut table, parent, name, finding))
+        Some(names.looked_up(&mut table, parent, name, status))
     }
 
     fn negative_lifetime(&self) -> Duration {
@@ -123,29 +124,29 @@ impl<S: Store> Files for TreeOf<S> {
         self.names.config.negative_lifetime / 2
     }
 
-    fn attributes(&self, node: u64) -> Result<Known, Fault> {
+    fn attributes(&self, node: u64) -> Result<Node, FsError> {
         if let Some(answer) = self.attributes_known(node) {
             return answer;
         }
         let inode = self.names.table().get(node).map(|inode| (inode.parent, inode.name.clone(), inode.kind));
-        let (parent, name, kind) = inode.ok_or_else(|| Fault::of(libc::ESTALE))?;
-        let finding = self.lookups.find_out(parent, &name)?;
-        self.names.refreshed(&mut self.names.table(), node, (parent, &name, kind), finding)
+        let (parent, name, kind) = inode.ok_or_else(|| FsError::of(libc::ESTALE))?;
+        let status = self.lookups.resolve(parent, &name)?;
+        self.names.refreshed(&mut self.names.table(), node, (parent, &name, kind), status)
     }
 
-    fn attributes_known(&self, node: u64) -> Option<Result<Known, Fault>> {
+    fn attributes_known(&self, node: u64) -> Option<Result<Node, FsError>> {
         let names = &self.names;
         let now_ms = names.now_ms();
         let mut table = names.table();
         if node == ROOT {
-            return names.known_of(&mut table, ROOT).map(Ok);
+            return names.node_of(&mut table, ROOT).map(Ok);
         }
         let current = table.get(node).filter(|inode| !inode.is_replaced());
-        let Some(inode) = current else { return Some(Err(Fault::of(libc::ESTALE))) };
+        let Some(inode) = current else { return Some(Err(FsError::of(libc::ESTALE))) };
         let (parent, name, kind) = (inode.parent, inode.name.clone(), inode.kind);
-        let finding = table.known(parent, &name, now_ms, names.lifetimes)?;
+        let status = table.known(parent, &name, now_ms, names.lifetimes)?;
         names.counters.answered.count();
-        Some(names.refreshed(&mut table, node, (parent, &name, kind), finding))
+        Some(names.refreshed(&mut table, node, (parent, &name, kind), status))
     }
 
     fn forget(&self, node: u64, times: u64) {
@@ -155,10 +156,10 @@ impl<S: Store> Files for TreeOf<S> {
         self.names.settle(&mut table);
     }
 
-    fn open_folder(&self, node: u64) -> Result<u64, Fault> {
+    fn open_folder(&self, node: u64) -> Result<u64, FsError> {
         match self.names.table().get(node).map(|inode| inode.kind) {
-            None => return Err(Fault::of(libc::ESTALE)),
-            Some(FileKind::File) => return Err(Fault::of(libc::ENOTDIR)),
+            None => return Err(FsError::of(libc::ESTALE)),
+            Some(FileKind::File) => return Err(FsError::of(libc::ENOTDIR)),
             Some(FileKind::Folder) => {}
         }
         self.names.table().pin(node);
@@ -172,15 +173,15 @@ impl<S: Store> Files for TreeOf<S> {
         offset: u64,
         plus: bool,
         each: &mut dyn FnMut(&FolderEntry<'_>) -> bool,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), FsError> {
         let folder = self.folders.handles.get(handle)?;
         if offset == 0 {
             folder.rewind();
         }
         for (number, name) in [(0, "."), (1, "..")] {
             if offset <= number {
-                let known = self.folders.dot(folder.ino, number == 1)?;
-                if !each(&FolderEntry { known, name: OsStr::new(name), next: number + 1 }) {
+                let node = self.folders.dot(folder.ino, number == 1)?;
+                if !each(&FolderEntry { node, name: OsStr::new(name), next: number + 1 }) {
                     return Ok(());
                 }
             }
@@ -210,7 +211,7 @@ impl<S: Store> Files for TreeOf<S> {
         }
     }
 
-    fn open(&self, node: u64, direct: bool) -> Result<Opened, Fault> {
+    fn open(&self, node: u64, direct: bool) -> Result<OpenedFile, FsError> {
         if let Some(answer) = self.open_known(node, direct) {
             return answer;
         }
@@ -218,29 +219,30 @@ impl<S: Store> Files for TreeOf<S> {
         self.files.open_version(node, direct)
     }
 
-    fn open_known(&self, node: u64, direct: bool) -> Option<Result<Opened, Fault>> {
+    fn open_known(&self, node: u64, direct: bool) -> Option<Result<OpenedFile, FsError>> {
         let names = &self.names;
         let now_ms = names.now_ms();
         let mut table = names.table();
-        let Some(inode) = table.get(node) else { return Some(Err(Fault::of(libc::ESTALE))) };
+        let Some(inode) = table.get(node) else { return Some(Err(FsError::of(libc::ESTALE))) };
         if inode.kind == FileKind::Folder {
-            return Some(Err(Fault::of(libc::EISDIR)));
+            return Some(Err(FsError::of(libc::EISDIR)));
         }
-        // Also where the version was replaced: the lookup that follows must find the version of now, or its open is stale again.
+        // Also where the version was replaced: the lookup that follows must find the version of now, or its
+        // open is stale again.
         if names.config.close_to_open {
             return None;
         }
         if inode.is_replaced() {
-            return Some(Err(Fault::of(libc::ESTALE)));
+            return Some(Err(FsError::of(libc::ESTALE)));
         }
         let (parent, name) = (inode.parent, inode.name.clone());
         match table.known(parent, &name, now_ms, names.lifetimes)? {
-            Finding::There(FileKind::File, fact) => {
+            NameStatus::Present(FileKind::File, fact) => {
                 let kept = table.keep(parent, &name, FileKind::File, fact);
                 table.rest(kept, now_ms);
             }
-            // A folder has come in its place, or nothing is there.
-            _ => return Some(Err(Fault::absent())),
+            // A folder has come in its location, or nothing is there.
+            _ => return Some(Err(FsError::absent())),
         }
         drop(table);
         names.counters.answered.count();
@@ -252,16 +254,16 @@ impl<S: Store> Files for TreeOf<S> {
         handle: u64,
         at: u64,
         bytes: usize,
-        done: impl FnOnce(Result<Slices<'_, '_>, Fault>) + Send + 'static,
+        done: impl FnOnce(Result<Slices<'_, '_>, FsError>) + Send + 'static,
     ) -> Option<Cancel> {
         let file = match self.files.handles.get(handle) {
-            Ok(file) if self.names.is_current(file.ino) => file,
+            Ok(file) if self.names.table().is_current(file.ino) => file,
             Ok(_) => {
-                done(Err(Fault::of(libc::ESTALE)));
+                done(Err(FsError::of(libc::ESTALE)));
                 return None;
             }
-            Err(fault) => {
-                done(Err(fault));
+            Err(error) => {
+                done(Err(error));
                 return None;
             }
         };
@@ -269,7 +271,7 @@ impl<S: Store> Files for TreeOf<S> {
         file.content.read(at, bytes, move |result| {
             // The version may have been replaced since the read began.
             done(match (result, names.upgrade()) {
-                (Ok(_), Some(names)) if !names.is_current(ino) => Err(Fault::of(libc::ESTALE)),
+                (Ok(_), Some(names)) if !names.table().is_current(ino) => Err(FsError::of(libc::ESTALE)),
                 (Ok(slices), _) => Ok(slices),
                 (Err(why), Some(names)) => Err(names.on_read_failed(ino, why)),
                 (Err(why), None) => Err(why.into()),
@@ -291,7 +293,7 @@ impl<S: Store> Files for TreeOf<S> {
     }
 }
 
-impl<S: Store> Drop for TreeOf<S> {
+impl<S: ObjectStore> Drop for TreeOf<S> {
     fn drop(&mut self) {
         self.ahead.close();
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use flatout_engine::credentials::Fixed;
 use flatout_engine::{Client, Dialect, ErrorKind};
 use flatout_server::{Options, Origin, Store};
-use flatout_tree::{Config, Fault, FileKind, Files, ROOT, Root, Slices, Tree};
+use flatout_tree::{Config, FileKind, Files, FsError, ROOT, Slices, Tree, TreeRoot};
 use flatout_wire::location::Location;
 use flatout_wire::sign::Credentials;
 
@@ -40,7 +40,7 @@ impl Lab {
     }
 
     fn tree(&self, location: &str, config: Config) -> Tree {
-        Tree::new(self.client.clone(), Root::Under(Location::parse(location).unwrap()), config).unwrap()
+        Tree::new(self.client.clone(), TreeRoot::Under(Location::parse(location).unwrap()), config).unwrap()
     }
 }
 
@@ -50,28 +50,28 @@ fn write(folder: &Path, path: &str, bytes: &[u8]) {
     std::fs::write(path, bytes).unwrap();
 }
 
-fn find(tree: &Tree, path: &str) -> Result<u64, Fault> {
+fn find(tree: &Tree, path: &str) -> Result<u64, FsError> {
     let mut at = ROOT;
     for name in path.split('/') {
-        at = tree.lookup(at, OsStr::new(name))?.node;
+        at = tree.lookup(at, OsStr::new(name))?.id;
     }
     Ok(at)
 }
 
 fn read(tree: &Tree, handle: u64, at: u64, bytes: usize) -> Result<Vec<u8>, i32> {
     let (sender, receiver) = mpsc::channel();
-    let done = move |result: Result<Slices<'_, '_>, Fault>| {
+    let done = move |result: Result<Slices<'_, '_>, FsError>| {
         sender.send(result.map(|slices| slices.flatten().copied().collect())).unwrap();
     };
     let _cancel = tree.read(handle, at, bytes, done);
-    receiver.recv_timeout(Duration::from_secs(60)).unwrap().map_err(|fault| fault.errno)
+    receiver.recv_timeout(Duration::from_secs(60)).unwrap().map_err(|error| error.errno)
 }
 
 fn content(tree: &Tree, path: &str) -> Result<Vec<u8>, i32> {
     let open = || tree.open(find(tree, path)?, false).map(|opened| opened.handle);
     // As the kernel does: what cannot be opened any more is looked up again, once.
-    let again = |fault: Fault| if fault.errno == libc::ESTALE { open() } else { Err(fault) };
-    let handle = open().or_else(again).map_err(|fault| fault.errno)?;
+    let again = |error: FsError| if error.errno == libc::ESTALE { open() } else { Err(error) };
+    let handle = open().or_else(again).map_err(|error| error.errno)?;
     let bytes = read(tree, handle, 0, 4 << 20);
     tree.release(handle);
     bytes
@@ -82,9 +82,9 @@ fn walk(tree: &Tree, folder: u64, path: &str, found: &mut Vec<(String, u64)>) {
     let mut below = Vec::new();
     tree.read_folder(handle, 2, true, &mut |entry| {
         let path = format!("{path}{}", entry.name.to_str().unwrap());
-        match entry.known.attributes.kind {
-            FileKind::Folder => below.push((entry.known.node, path + "/")),
-            FileKind::File => found.push((path, entry.known.attributes.size)),
+        match entry.node.attributes.kind {
+            FileKind::Folder => below.push((entry.node.id, path + "/")),
+            FileKind::File => found.push((path, entry.node.attributes.size)),
         }
         true
     })
@@ -118,7 +118,7 @@ fn both_dialects_show_the_same_tree() {
         assert_eq!(content(&tree, "none").unwrap_err(), libc::ENOENT);
     }
     for dialect in [Dialect::S3, Dialect::Oss] {
-        let tree = Tree::new(lab.client.clone(), Root::Buckets(dialect), Config::default()).unwrap();
+        let tree = Tree::new(lab.client.clone(), TreeRoot::Buckets(dialect), Config::default()).unwrap();
         assert_eq!(content(&tree, "other/x").unwrap(), b"another");
     }
 }
@@ -163,8 +163,8 @@ fn a_file_that_is_replaced_is_stale_and_then_new() {
 fn a_bucket_that_is_not_there_is_refused() {
     let lab = Lab::start(&[("bucket/a", b"1".to_vec())]);
     for (root, kind) in [
-        (Root::Under(Location::parse("s3://missing").unwrap()), ErrorKind::NotFound),
-        (Root::Under(Location::parse("http://127.0.0.1:1/x").unwrap()), ErrorKind::Unsupported),
+        (TreeRoot::Under(Location::parse("s3://missing").unwrap()), ErrorKind::NotFound),
+        (TreeRoot::Under(Location::parse("http://127.0.0.1:1/x").unwrap()), ErrorKind::Unsupported),
     ] {
         let refused = Tree::new(lab.client.clone(), root, Config::default()).map(|_| ()).unwrap_err();
         assert_eq!(refused.kind(), kind, "{refused}");

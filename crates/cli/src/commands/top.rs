@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use flatout_mount::{Holder, Life, Standing};
+use flatout_mount::{DaemonState, ExistingMount, MountHolder};
 use flatout_mounting::RunningMount;
 use flatout_mounting::stats::{MountStats, OriginTotals};
 use flatout_settings::format_size;
@@ -64,7 +64,10 @@ pub fn run(args: &Top, console: &Console) -> Result<Exit, Failure> {
 }
 
 /// The mounts that were asked for. None is an answer, unless one was named.
-fn chosen(args: &Top, silent: &mut Vec<Standing>) -> Result<(Vec<RunningMount>, Vec<DeadMount>), Failure> {
+fn chosen(
+    args: &Top,
+    silent: &mut Vec<ExistingMount>,
+) -> Result<(Vec<RunningMount>, Vec<DeadMount>), Failure> {
     let mut running = flatout_mounting::running_mounts(&flatout_ambient::runtime_folders());
     let mut dead = dead(&running, silent);
     let Some(which) = &args.which else { return Ok((running, dead)) };
@@ -83,17 +86,17 @@ fn chosen(args: &Top, silent: &mut Vec<Standing>) -> Result<(Vec<RunningMount>, 
 
 /// Mounts whose process has gone. Those that do not answer become `silent` and are not asked again: each look
 /// blocks a thread.
-fn dead(running: &[RunningMount], silent: &mut Vec<Standing>) -> Vec<DeadMount> {
-    let is_served = |one: &Standing| running.iter().any(|running| running.serves(one));
+fn dead(running: &[RunningMount], silent: &mut Vec<ExistingMount>) -> Vec<DeadMount> {
+    let is_served = |one: &ExistingMount| running.iter().any(|running| running.serves(one));
     let mut dead = Vec::new();
-    for standing in Standing::all() {
+    for standing in ExistingMount::all() {
         if is_served(&standing) || silent.contains(&standing) {
             continue;
         }
-        match standing.life() {
-            Life::Alive => {}
-            Life::Silent => silent.push(standing),
-            Life::Dead => dead.push(DeadMount {
+        match standing.daemon() {
+            DaemonState::Alive => {}
+            DaemonState::Silent => silent.push(standing),
+            DaemonState::Dead => dead.push(DeadMount {
                 source: standing.source().to_owned(),
                 mount_point: standing.path().display().to_string(),
                 remedy: standing.remedy(),
@@ -104,7 +107,7 @@ fn dead(running: &[RunningMount], silent: &mut Vec<Standing>) -> Vec<DeadMount> 
 }
 
 /// Mounts that are no longer mounted here, and their holders, found at most `LOOK_FOR_HOLDERS` ago.
-fn held(running: &[RunningMount], known: &mut HashMap<u32, (Instant, Vec<Holder>)>) -> Vec<HeldMount> {
+fn held(running: &[RunningMount], known: &mut HashMap<u32, (Instant, Vec<MountHolder>)>) -> Vec<HeldMount> {
     known.retain(|_, (at, _)| at.elapsed() < LOOK_FOR_HOLDERS);
     let mut held = Vec::new();
     for one in running {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use flatout_mount::{Holder, Standing};
+use flatout_mount::{ExistingMount, MountHolder};
 use flatout_mounting::RunningMount;
 
 use crate::args::Umount;
@@ -23,7 +23,7 @@ const STILL_SERVES: Duration = Duration::from_secs(5);
 const FIRST_LOOK: Duration = Duration::from_millis(50);
 
 pub fn run(args: &Umount, console: &Console) -> Result<Exit, Failure> {
-    let standing = Standing::at(&args.mount_point)
+    let standing = ExistingMount::at(&args.mount_point)
         .map_err(|error| with_those_who_keep_it(Failure::from(error), &args.mount_point))?;
     // Whom to wait for; asked before it goes.
     let served_by = flatout_mounting::running_mounts(&flatout_ambient::runtime_folders())
@@ -41,7 +41,7 @@ pub fn run(args: &Umount, console: &Console) -> Result<Exit, Failure> {
         console.flush()?;
         console.warn(&format!(
             "umount: {shown}: no longer mounted here, but {}: process {} serves it until that ends",
-            Holder::list(&held_by).unwrap_or_default(),
+            MountHolder::list(&held_by).unwrap_or_default(),
             running.numbers.pid
         ));
     }
@@ -57,7 +57,7 @@ fn with_those_who_keep_it(failure: Failure, mount_point: &Path) -> Failure {
         |running| {
             let was_there = Path::new(&running.numbers.mount_point) == path;
             let holders = was_there.then(|| running.held_elsewhere())??;
-            Some((running.numbers.pid, Holder::list(&holders)?))
+            Some((running.numbers.pid, MountHolder::list(&holders)?))
         },
     );
     match kept {
@@ -68,7 +68,11 @@ fn with_those_who_keep_it(failure: Failure, mount_point: &Path) -> Failure {
 
 /// Waits until the process has gone, or until holders are found, which it returns. With `lazy` it looks once
 /// and does not wait.
-fn wait_for(running: &RunningMount, standing: &Standing, lazy: bool) -> Result<Vec<Holder>, Failure> {
+fn wait_for(
+    running: &RunningMount,
+    standing: &ExistingMount,
+    lazy: bool,
+) -> Result<Vec<MountHolder>, Failure> {
     let RunningMount { socket, numbers } = running;
     // Its socket goes with the process, and so does its number.
     let is_there =
@@ -85,7 +89,7 @@ fn wait_for(running: &RunningMount, standing: &Standing, lazy: bool) -> Result<V
         }
         // The socket of one that serves nobody any more is closed.
         if start.elapsed() > STILL_SERVES && flatout_mounting::stats_of(socket).is_some() {
-            return Ok(vec![Holder::unseen()]);
+            return Ok(vec![MountHolder::unseen()]);
         }
         if start.elapsed() > PATIENCE {
             let (place, pid) = (standing.path().display(), numbers.pid);

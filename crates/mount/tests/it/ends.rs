@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use flatout_engine::ErrorKind;
-use flatout_mount::{Ended, Observer, Options, mount, unmount};
+use flatout_mount::{Observer, Options, SessionEnd, mount, unmount};
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::held::{Held, is_mounted, options, until};
@@ -25,7 +25,7 @@ fn umount_by_anybody_is_a_clean_end() {
     let mut held = Held::new();
     fs::read(held.path("far")).unwrap();
     assert!(Command::new("umount").arg(held.point()).status().unwrap().success());
-    assert_eq!(held.take().wait().unwrap(), Ended::Unmounted);
+    assert_eq!(held.take().wait().unwrap(), SessionEnd::Unmounted);
     assert!(!is_mounted(held.point()));
 }
 
@@ -36,7 +36,7 @@ fn an_unmounter_ends_it_from_another_thread() {
     let session = held.take();
     let waits = std::thread::spawn(move || session.wait().unwrap());
     unmounter.unmount(false).unwrap();
-    assert_eq!(waits.join().unwrap(), Ended::Unmounted);
+    assert_eq!(waits.join().unwrap(), SessionEnd::Unmounted);
     assert!(!is_mounted(held.point()));
     // Once more does nothing.
     unmounter.unmount(false).unwrap();
@@ -59,7 +59,7 @@ fn who_uses_it_is_not_cut_off() {
     std::io::Read::read_to_string(&mut &file, &mut text).unwrap();
     assert_eq!(text.as_bytes(), HELLO_TEXT);
     drop(file);
-    assert_eq!(held.take().wait().unwrap(), Ended::Unmounted);
+    assert_eq!(held.take().wait().unwrap(), SessionEnd::Unmounted);
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn an_end_by_force_asks_nobody() {
     let mut held = Held::new();
     let file = File::open(held.path("big")).unwrap();
     assert!(held.session().unmounter().end());
-    assert_eq!(held.take().wait().unwrap(), Ended::Aborted);
+    assert_eq!(held.take().wait().unwrap(), SessionEnd::Aborted);
     assert!(!is_mounted(held.point()));
     let error = std::os::unix::fs::FileExt::read_at(&file, &mut [0; 10], 0).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::ENOTCONN));
@@ -89,7 +89,7 @@ fn the_next_mount_is_not_ended_for_one_that_is_gone() {
         drop(gone.take());
         assert_eq!(fs::read(next.path("hello")).unwrap(), HELLO_TEXT);
         unmount(next.point(), false).unwrap();
-        assert_eq!(next.take().wait().unwrap(), Ended::Unmounted);
+        assert_eq!(next.take().wait().unwrap(), SessionEnd::Unmounted);
         if same {
             return;
         }
@@ -107,7 +107,7 @@ fn an_abort_leaves_no_mount_point() {
     let aborted = fs::write(control.path().join(minor.to_string()).join("abort"), "1");
     rustix::mount::unmount(control.path(), UnmountFlags::DETACH).unwrap();
     aborted.unwrap();
-    assert_eq!(held.take().wait().unwrap(), Ended::Aborted);
+    assert_eq!(held.take().wait().unwrap(), SessionEnd::Aborted);
     assert!(!is_mounted(held.point()));
 }
 
@@ -241,7 +241,7 @@ fn links_lead_to_mount_points() {
     assert_eq!(fs::read(point.join("hello")).unwrap(), HELLO_TEXT);
     assert!(session.granted().device.is_some());
     unmount(&link, false).unwrap();
-    assert_eq!(session.wait().unwrap(), Ended::Unmounted);
+    assert_eq!(session.wait().unwrap(), SessionEnd::Unmounted);
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn a_descriptor_is_taken_over() {
         mount(&options(Path::new(&at))).unwrap().serve(Arc::<Model>::default(), Observer::default()).unwrap();
     assert_eq!(fs::read(folder.path().join("hello")).unwrap(), HELLO_TEXT);
     unmount(folder.path(), false).unwrap();
-    assert_eq!(session.wait().unwrap(), Ended::Unmounted);
+    assert_eq!(session.wait().unwrap(), SessionEnd::Unmounted);
 }
 
 #[test]

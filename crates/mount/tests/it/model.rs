@@ -7,11 +7,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use flatout_tree::{
-    Attributes, Cancel, Fault, FileKind, Files, FolderEntry, Known, Opened, Slices, Source, Statfs,
+    AttributeSource, Attributes, Cancel, FileKind, Files, FolderEntry, FsError, Node, OpenedFile, Slices,
+    Statfs,
 };
 
 /// Answers a read.
-type Done = Box<dyn FnOnce(Result<Slices<'_, '_>, Fault>) + Send>;
+type Done = Box<dyn FnOnce(Result<Slices<'_, '_>, FsError>) + Send>;
 
 pub const ROOT: u64 = 1;
 pub const SUB: u64 = 2;
@@ -146,7 +147,7 @@ impl Model {
         self.changed.notify_all();
     }
 
-    fn find(&self, parent: u64, name: &OsStr) -> Result<u64, Fault> {
+    fn find(&self, parent: u64, name: &OsStr) -> Result<u64, FsError> {
         let name = name.to_str().ok_or_else(absent)?;
         if parent == MANY {
             let at: u64 = name.strip_prefix('f').and_then(|at| at.parse().ok()).ok_or_else(absent)?;
@@ -155,32 +156,32 @@ impl Model {
         NAMES.iter().find(|row| row.0 == parent && row.1 == name).map(|row| row.2).ok_or_else(absent)
     }
 
-    fn found(&self, parent: u64, name: &OsStr) -> Result<Known, Fault> {
+    fn found(&self, parent: u64, name: &OsStr) -> Result<Node, FsError> {
         let node = self.find(parent, name)?;
         self.count(node, 1);
         Ok(entry(node))
     }
 
-    fn opened(&self, node: u64, direct: bool) -> Result<Opened, Fault> {
+    fn opened(&self, node: u64, direct: bool) -> Result<OpenedFile, FsError> {
         let mut state = self.state();
         state.handles += 1;
         let handle = state.handles;
         state.files.insert(handle, node);
-        Ok(Opened {
+        Ok(OpenedFile {
             handle,
             direct: direct || node == DIRECT,
             keep_cache: matches!(node, DIRECT | KEPT),
-            is_news: false,
+            has_changed: false,
         })
     }
 }
 
-fn absent() -> Fault {
-    Fault::of(libc::ENOENT)
+fn absent() -> FsError {
+    FsError::of(libc::ENOENT)
 }
 
 /// Sends `bytes` in pieces.
-fn send(done: impl FnOnce(Result<Slices<'_, '_>, Fault>), bytes: &[u8], piece: usize) {
+fn send(done: impl FnOnce(Result<Slices<'_, '_>, FsError>), bytes: &[u8], piece: usize) {
     done(Ok(&mut bytes.chunks(piece)));
 }
 
@@ -206,7 +207,7 @@ fn is_folder(node: u64) -> bool {
     matches!(node, ROOT | SUB | MANY)
 }
 
-pub fn entry(node: u64) -> Known {
+pub fn entry(node: u64) -> Node {
     let folder = is_folder(node);
     let attributes = Attributes {
         ino: node,
@@ -218,20 +219,20 @@ pub fn entry(node: u64) -> Known {
         uid: 7,
         gid: 8,
         links: 1,
-        source: Source::Listing,
+        source: AttributeSource::Listing,
     };
-    Known { node, generation: 0, attributes, lifetime: LIFETIME }
+    Node { id: node, generation: 0, attributes, lifetime: LIFETIME }
 }
 
 impl Files for Model {
-    fn lookup(&self, parent: u64, name: &OsStr) -> Result<Known, Fault> {
+    fn lookup(&self, parent: u64, name: &OsStr) -> Result<Node, FsError> {
         if name == "stuck" {
             self.wait();
         }
         self.found(parent, name)
     }
 
-    fn lookup_known(&self, parent: u64, name: &OsStr) -> Option<Result<Known, Fault>> {
+    fn lookup_known(&self, parent: u64, name: &OsStr) -> Option<Result<Node, FsError>> {
         self.asked("lookup");
         assert_ne!(name, "panic", "the model panics");
         match name.to_str() {
@@ -244,15 +245,15 @@ impl Files for Model {
         self.negative
     }
 
-    fn attributes(&self, node: u64) -> Result<Known, Fault> {
+    fn attributes(&self, node: u64) -> Result<Node, FsError> {
         Ok(entry(node))
     }
 
-    fn attributes_known(&self, node: u64) -> Option<Result<Known, Fault>> {
+    fn attributes_known(&self, node: u64) -> Option<Result<Node, FsError>> {
         self.asked("attributes");
         match node {
             FAR_ATTRIBUTES => None,
-            99 => Some(Err(Fault::of(libc::ESTALE))),
+            99 => Some(Err(FsError::of(libc::ESTALE))),
             _ => Some(Ok(entry(node))),
         }
     }
@@ -261,9 +262,9 @@ impl Files for Model {
         self.count(node, -(times as i64));
     }
 
-    fn open_folder(&self, node: u64) -> Result<u64, Fault> {
+    fn open_folder(&self, node: u64) -> Result<u64, FsError> {
         if !is_folder(node) {
-            return Err(Fault::of(libc::ENOTDIR));
+            return Err(FsError::of(libc::ENOTDIR));
         }
         let mut state = self.state();
         state.handles += 1;
@@ -278,16 +279,16 @@ impl Files for Model {
         offset: u64,
         plus: bool,
         each: &mut dyn FnMut(&FolderEntry<'_>) -> bool,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), FsError> {
         self.asked(if plus { "readdirplus" } else { "readdir" });
-        let node = *self.state().folders.get(&handle).ok_or_else(|| Fault::of(libc::EBADF))?;
+        let node = *self.state().folders.get(&handle).ok_or_else(|| FsError::of(libc::EBADF))?;
         let mut names = vec![(".".to_owned(), node), ("..".to_owned(), ROOT)];
         match node {
             MANY => names.extend((0..MANY_FILES).map(|at| (format!("f{at:05}"), FIRST_OF_MANY + at))),
             _ => names.extend(NAMES.iter().filter(|row| row.0 == node).map(|row| (row.1.to_owned(), row.2))),
         }
         for (at, (name, node)) in names.iter().enumerate().skip(offset as usize) {
-            let line = FolderEntry { known: entry(*node), name: OsStr::new(name), next: at as u64 + 1 };
+            let line = FolderEntry { node: entry(*node), name: OsStr::new(name), next: at as u64 + 1 };
             if !each(&line) {
                 break;
             }
@@ -303,18 +304,18 @@ impl Files for Model {
         self.changed.notify_all();
     }
 
-    fn open(&self, node: u64, direct: bool) -> Result<Opened, Fault> {
+    fn open(&self, node: u64, direct: bool) -> Result<OpenedFile, FsError> {
         if node == STUCK_OPEN {
             self.wait();
         }
         self.opened(node, direct)
     }
 
-    fn open_known(&self, node: u64, direct: bool) -> Option<Result<Opened, Fault>> {
+    fn open_known(&self, node: u64, direct: bool) -> Option<Result<OpenedFile, FsError>> {
         self.asked("open");
         match node {
             FAR | STUCK_OPEN => None,
-            _ if is_folder(node) => Some(Err(Fault::of(libc::EISDIR))),
+            _ if is_folder(node) => Some(Err(FsError::of(libc::EISDIR))),
             _ => Some(self.opened(node, direct)),
         }
     }
@@ -324,11 +325,11 @@ impl Files for Model {
         handle: u64,
         at: u64,
         bytes: usize,
-        done: impl FnOnce(Result<Slices<'_, '_>, Fault>) + Send + 'static,
+        done: impl FnOnce(Result<Slices<'_, '_>, FsError>) + Send + 'static,
     ) -> Option<Cancel> {
         self.asked("read");
         let Some(node) = self.state().files.get(&handle).copied() else {
-            done(Err(Fault::of(libc::EBADF)));
+            done(Err(FsError::of(libc::EBADF)));
             return None;
         };
         let content = Model::bytes(node, at, bytes);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flatout_engine::Error;
-use flatout_mount::{Ended, Mounted, Observer, Options, Session};
+use flatout_mount::{Observer, Options, Session, SessionEnd, UnservedMount};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::model::Model;
@@ -54,12 +54,12 @@ pub struct Answer {
 
 impl Kernel {
     /// Before its INIT.
-    pub fn new() -> (Kernel, Mounted) {
+    pub fn new() -> (Kernel, UnservedMount) {
         let flags = SocketFlags::CLOEXEC;
         let (ours, theirs) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
         let options = Options { threads: 2, ..Options::new("model", "/nowhere") };
-        (Kernel { socket: ours, next: 2, pid: 0 }, Mounted::of_descriptor(theirs, options))
+        (Kernel { socket: ours, next: 2, pid: 0 }, UnservedMount::of_descriptor(theirs, options))
     }
 
     /// The answer to this INIT, and what became of the session.
@@ -129,7 +129,7 @@ impl Kernel {
     /// The end of the connection, and of the session.
     pub fn end(self, session: Session) {
         drop(self.socket);
-        assert_eq!(session.wait().unwrap(), Ended::Unmounted);
+        assert_eq!(session.wait().unwrap(), SessionEnd::Unmounted);
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use flatout_engine::{Client, Config, ErrorKind};
 use flatout_mount::{Observer, Session, mount};
 use flatout_server::{Fault, FaultKind, FaultPlan, Origin, Store};
-use flatout_tree::{Root, Tree};
+use flatout_tree::{Tree, TreeRoot};
 use flatout_wire::location::Location;
 
 use crate::held::{options, until};
@@ -47,7 +47,7 @@ impl Bucket {
         config.settings.endpoint_url = Some(origin.url());
         config.settings.no_sign_request = true;
         let client = Arc::new(Client::new(config).unwrap());
-        let root = Root::Under(Location::parse("s3://bucket/").unwrap());
+        let root = TreeRoot::Under(Location::parse("s3://bucket/").unwrap());
         let tree = Arc::new(Tree::new(client, root, flatout_tree::Config::default()).unwrap());
         let point = tempfile::tempdir().unwrap();
         let told = Arc::new(Mutex::new(Vec::new()));

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use flatout_mount::{Ended, Observer, Options, Session, mount, unmount};
+use flatout_mount::{Observer, Options, Session, SessionEnd, mount, unmount};
 use rustix::thread::CapabilitySet;
 
 use crate::held::{Held, is_mounted, options, row};
@@ -56,7 +56,7 @@ fn it_mounts_and_unmounts() {
         unmount(folder.path(), false).unwrap();
         session.wait().unwrap()
     });
-    assert_eq!(ended, Ended::Unmounted);
+    assert_eq!(ended, SessionEnd::Unmounted);
     assert!(!is_mounted(folder.path()));
 }
 
@@ -69,7 +69,7 @@ fn it_takes_what_is_used_out_of_sight() {
         unmount(folder.path(), true).unwrap();
         assert!(!is_mounted(folder.path()));
         drop(file);
-        assert_eq!(session.wait().unwrap(), Ended::Unmounted);
+        assert_eq!(session.wait().unwrap(), SessionEnd::Unmounted);
     });
 }
 
@@ -89,6 +89,6 @@ fn umount_by_it_is_a_clean_end() {
     let mut held = Held::new();
     fs::read(held.path("far")).unwrap();
     assert!(program("fusermount3").arg("-u").arg(held.point()).status().unwrap().success());
-    assert_eq!(held.take().wait().unwrap(), Ended::Unmounted);
+    assert_eq!(held.take().wait().unwrap(), SessionEnd::Unmounted);
     assert!(!is_mounted(held.point()));
 }

@@ -1,35 +1,35 @@
-//! Notes: what was told of single names of a folder, where that is newer than its listing or there is none.
+//! Notes: answers about single names of a folder that are newer than its listing, or without one.
 
-use super::{Folder, Table};
+use super::{Folder, InodeTable};
 use crate::attributes::FileKind;
 
 #[derive(Clone, Copy)]
 pub(super) struct Note {
-    pub(super) told_ms: u64,
-    /// Otherwise nothing from before then is true any more.
+    pub(super) asked_ms: u64,
+    /// The name did not exist; otherwise, all older answers are wrong.
     pub(super) is_absent: bool,
 }
 
 const NOTE_BYTES: u64 = 64;
-/// Notes of one folder: programs that look for what is not there do so under many names.
+/// At most this many notes for a folder: programs that look for missing files try many names.
 const NOTES_MAX: usize = 4 << 10;
 
-impl Table {
-    /// The origin was asked for a name, and it was not there.
-    pub(crate) fn note_absent(&mut self, parent: u64, name: &str, told_ms: u64) {
-        self.note(parent, name, Note { told_ms, is_absent: true });
+impl InodeTable {
+    /// The origin answered that the name does not exist.
+    pub(crate) fn note_absent(&mut self, parent: u64, name: &str, asked_ms: u64) {
+        self.note(parent, name, Note { asked_ms, is_absent: true });
     }
 
-    /// What was told of a name until now is not true any more.
-    pub(crate) fn distrust(&mut self, parent: u64, name: &str, told_ms: u64) {
-        self.note(parent, name, Note { told_ms, is_absent: false });
+    /// All answers about a name until now are wrong.
+    pub(crate) fn distrust(&mut self, parent: u64, name: &str, asked_ms: u64) {
+        self.note(parent, name, Note { asked_ms, is_absent: false });
     }
 
     fn note(&mut self, parent: u64, name: &str, note: Note) {
         let Some(folder) = self.folder_mut(parent) else { return };
         let mut gone = 0;
         if folder.notes.len() >= NOTES_MAX && !folder.notes.contains_key(name) {
-            // A note that says what a listing has wrong takes the listing with it.
+            // Without its notes, the listing would give the wrong answers that they correct.
             if folder.notes.values().any(|note| !note.is_absent) {
                 folder.misses = 0;
                 self.drop_listing(parent);
@@ -41,33 +41,33 @@ impl Table {
             folder.outdated_ms = folder.outdated_ms.max(outdated_ms);
         }
         let Some(folder) = self.folder_mut(parent) else { return };
-        let known = folder.notes.get(name).map(|known| known.told_ms);
+        let known = folder.notes.get(name).map(|known| known.asked_ms);
         let mut come = 0;
         if known.is_none() {
             come = NOTE_BYTES + name.len() as u64;
         }
-        if known.is_none_or(|known| known <= note.told_ms) {
+        if known.is_none_or(|known| known <= note.asked_ms) {
             folder.notes.insert(name.into(), note);
         }
         self.bytes = self.bytes + come - gone;
     }
 
-    /// When the last of the notes was made that say that what is known of a name is not so.
+    /// The time of the latest note that contradicts a known inode.
     fn noted_against_ms(&self, parent: u64) -> u64 {
         let folder = self.get(parent).and_then(|inode| inode.folder.as_deref());
         let is_known = |name: &str| {
             [FileKind::File, FileKind::Folder].iter().any(|kind| self.find(parent, *kind, name).is_some())
         };
         let notes = folder.iter().flat_map(|folder| &folder.notes);
-        notes.filter(|(name, _)| is_known(name)).map(|(_, note)| note.told_ms).max().unwrap_or(0)
+        notes.filter(|(name, _)| is_known(name)).map(|(_, note)| note.asked_ms).max().unwrap_or(0)
     }
 
-    /// Takes back what was noted of a name that has turned out to be there.
-    pub(super) fn outdate_note(&mut self, parent: u64, name: &str, told_ms: u64) {
+    /// Removes an older note about a name that does exist.
+    pub(super) fn outdate_note(&mut self, parent: u64, name: &str, asked_ms: u64) {
         let folder = self.get_mut(parent).and_then(|inode| inode.folder.as_deref_mut());
         let Some(folder) = folder else { return };
         let note = folder.notes.get(name);
-        if note.is_some_and(|note| note.told_ms < told_ms || note.is_absent && note.told_ms == told_ms) {
+        if note.is_some_and(|note| note.asked_ms < asked_ms || note.is_absent && note.asked_ms == asked_ms) {
             folder.notes.remove(name);
             self.bytes -= NOTE_BYTES + name.len() as u64;
         }

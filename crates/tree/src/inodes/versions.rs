@@ -1,62 +1,70 @@
-//! Versions of files: one that was opened keeps its inode for itself, and the next version gets another. The kernel has one page
-//! cache for an inode, so pages of two versions never meet, whoever maps which.
+//! Versions of files: a version that was opened keeps its inode, and the next version gets another. The
+//! kernel has one page cache for an inode, so pages of two versions never mix, whichever are mapped.
 
-use super::{Inode, Table};
+use super::{Inode, InodeTable};
 use crate::attributes::FileKind;
 use crate::fact::Fact;
 
-/// What an inode stands for.
+/// Which version an inode stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Life {
-    /// What its name is now. Nobody has opened it since the kernel knows it, so that has no page of it: it becomes the next version
-    /// when that is told.
+pub(super) enum VersionState {
+    /// The name's current version. It was not opened since the kernel knows it, so the kernel has no page of
+    /// it, and the inode becomes the next version when there is one.
     Unopened,
-    /// The version that was opened, which its name is still.
+    /// The version that was opened, and is still current.
     Opened,
-    /// The version that was opened; its name is another, or nothing.
+    /// The version that was opened, and is not current any more.
     Replaced,
 }
 
-/// Where an inode can be put: a free node, and the number that stat(2) shows.
+/// A free node for a new inode, and the number that stat(2) shows for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Vacancy {
     pub(super) ino: u64,
     pub(super) number: u64,
 }
 
-impl Table {
-    /// The file is open: from now on its inode is this version. It is pinned.
+impl InodeTable {
+    /// Pins the inode, which stands for this version from now on.
     pub(crate) fn open(&mut self, ino: u64) {
-        if let Some(inode) = self.get_mut(ino).filter(|inode| inode.life == Life::Unopened) {
-            inode.life = Life::Opened;
+        if let Some(inode) = self.get_mut(ino).filter(|inode| inode.state == VersionState::Unopened) {
+            inode.state = VersionState::Opened;
         }
         self.pin(ino);
     }
 
-    /// The version that was opened is gone. Whoever asks for its name next asks the origin.
+    /// The version that was opened is gone. The origin is asked for the name next time.
     pub(crate) fn retire(&mut self, ino: u64, now_ms: u64) {
-        let Some(inode) = self.get_mut(ino).filter(|inode| inode.life == Life::Opened) else { return };
-        inode.life = Life::Replaced;
+        let Some(inode) = self.get_mut(ino).filter(|inode| inode.state == VersionState::Opened) else {
+            return;
+        };
+        inode.state = VersionState::Replaced;
         let (parent, name) = (inode.parent, inode.name.clone());
         self.distrust(parent, &name, now_ms);
         self.rest(ino, now_ms);
     }
 
-    /// Puts another version in the place of one that was opened; its inode.
+    /// Gives the name another version than the one that was opened; returns its new inode.
     pub(super) fn succeed(&mut self, ino: u64, fact: Fact) -> u64 {
-        let told_ms = fact.told_ms;
+        let asked_ms = fact.asked_ms;
         let Some(inode) = self.get_mut(ino) else { return ino };
-        inode.life = Life::Replaced;
-        // A HEAD that tells of the new version says nothing of the name.
+        inode.state = VersionState::Replaced;
+        // A HEAD of the new version does not answer what the name stands for.
         let (parent, name, named_ms) = (inode.parent, inode.name.clone(), inode.named_ms);
-        let Err(vacancy) = self.place(parent, FileKind::File, &name) else { return ino };
+        let Err(vacancy) = self.find_or_vacancy(parent, FileKind::File, &name) else { return ino };
         self.pin(parent);
         let next = self.insert(vacancy, parent, &name, FileKind::File, fact);
         if let Some(inode) = self.get_mut(next) {
             inode.named_ms = named_ms;
         }
-        self.rest(ino, told_ms);
+        self.rest(ino, asked_ms);
         next
+    }
+
+    /// Whether a node still stands for the version that was opened by it.
+    pub(crate) fn is_current(&self, ino: u64) -> bool {
+        let at = self.index.get(&ino).map(|at| *at as usize);
+        at.and_then(|at| self.inodes.get(at)).is_some_and(|inode| inode.state != VersionState::Replaced)
     }
 
     pub(super) fn next_generation(&mut self) -> u32 {
@@ -66,8 +74,8 @@ impl Table {
 }
 
 impl Inode {
-    /// Another version has come in its place, or nothing has.
+    /// Whether the name has another version, or none.
     pub(crate) fn is_replaced(&self) -> bool {
-        self.life == Life::Replaced
+        self.state == VersionState::Replaced
     }
 }

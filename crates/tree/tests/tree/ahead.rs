@@ -21,8 +21,8 @@ fn walk(tree: &TreeOf<Memory>, folder: u64) -> usize {
     let handle = tree.open_folder(folder).unwrap();
     let (mut below, mut files) = (Vec::new(), 0);
     tree.read_folder(handle, 2, true, &mut |entry| {
-        match entry.known.attributes.kind {
-            FileKind::Folder => below.push(entry.known.node),
+        match entry.node.attributes.kind {
+            FileKind::Folder => below.push(entry.node.id),
             FileKind::File => files += 1,
         }
         true

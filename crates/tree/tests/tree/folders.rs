@@ -15,7 +15,7 @@ fn dots_come_first() {
         let handle = tree.open_folder(folder).unwrap();
         let mut seen = Vec::new();
         tree.read_folder(handle, 0, true, &mut |entry| {
-            seen.push((entry.name.to_owned(), entry.known.node, entry.next));
+            seen.push((entry.name.to_owned(), entry.node.id, entry.next));
             entry.next < 2
         })
         .unwrap();
@@ -111,14 +111,14 @@ fn what_is_shown_can_be_used_without_asking() {
     let handle = tree.open_folder(ROOT).unwrap();
     let mut shown = Vec::new();
     tree.read_folder(handle, 0, true, &mut |entry| {
-        shown.push((entry.name.to_owned(), entry.known));
+        shown.push((entry.name.to_owned(), entry.node));
         true
     })
     .unwrap();
     let before = memory.asked();
     for (name, known) in &shown[2..] {
         assert_eq!(tree.lookup_known(ROOT, name).unwrap().unwrap().attributes, known.attributes);
-        assert_eq!(tree.attributes_known(known.node).unwrap().unwrap().attributes, known.attributes);
+        assert_eq!(tree.attributes_known(known.id).unwrap().unwrap().attributes, known.attributes);
         assert_eq!(known.lifetime, Duration::from_secs(60));
     }
     let d = shown.last().unwrap().1.attributes;
@@ -140,7 +140,7 @@ fn what_is_known_newer_is_shown_instead_of_what_was_listed() {
     let handle = tree.open_folder(ROOT).unwrap();
     let mut shown = Vec::new();
     tree.read_folder(handle, 2, true, &mut |entry| {
-        shown.push((entry.name.to_owned(), entry.known.attributes.size, entry.known.lifetime.as_secs()));
+        shown.push((entry.name.to_owned(), entry.node.attributes.size, entry.node.lifetime.as_secs()));
         true
     })
     .unwrap();

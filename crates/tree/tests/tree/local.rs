@@ -48,7 +48,7 @@ fn ours(tree: &TreeOf<Memory>, folder: u64, path: &str, plus: bool, all: &mut Al
         let (below, known) =
             (format!("{path}/{bare}"), tree.lookup(folder, std::ffi::OsStr::new(bare)).unwrap());
         match name.ends_with('/') {
-            true => ours(tree, known.node, &below, plus, all),
+            true => ours(tree, known.id, &below, plus, all),
             false => {
                 let bytes = content(tree, &below).unwrap();
                 assert_eq!(known.attributes.size, bytes.len() as u64);

@@ -14,8 +14,8 @@ mod room;
 use std::ffi::OsStr;
 use std::time::Duration;
 
-use flatout_tree::store::Store;
-use flatout_tree::{Attributes, Config, Fault, FileKind, Files, Known, Slices, Source, TreeOf};
+use flatout_tree::store::ObjectStore;
+use flatout_tree::{AttributeSource, Attributes, Config, FileKind, Files, FsError, Node, Slices, TreeOf};
 
 const ROOT: u64 = flatout_tree::ROOT;
 
@@ -29,27 +29,27 @@ fn never() -> Config {
 }
 
 /// Looks a path up from the root.
-fn find<S: Store>(tree: &TreeOf<S>, path: &str) -> Result<Known, i32> {
+fn find<S: ObjectStore>(tree: &TreeOf<S>, path: &str) -> Result<Node, i32> {
     let mut at = ROOT;
-    let mut known = tree.attributes(ROOT).map_err(|fault| fault.errno)?;
+    let mut known = tree.attributes(ROOT).map_err(|error| error.errno)?;
     for name in path.split('/').filter(|name| !name.is_empty()) {
-        known = tree.lookup(at, OsStr::new(name)).map_err(|fault| fault.errno)?;
-        at = known.node;
+        known = tree.lookup(at, OsStr::new(name)).map_err(|error| error.errno)?;
+        at = known.id;
     }
     Ok(known)
 }
 
-fn ino<S: Store>(tree: &TreeOf<S>, path: &str) -> u64 {
-    find(tree, path).unwrap_or_else(|errno| panic!("{path}: errno {errno}")).node
+fn ino<S: ObjectStore>(tree: &TreeOf<S>, path: &str) -> u64 {
+    find(tree, path).unwrap_or_else(|errno| panic!("{path}: errno {errno}")).id
 }
 
 /// What stat(2) shows.
-fn number<S: Store>(tree: &TreeOf<S>, path: &str) -> u64 {
+fn number<S: ObjectStore>(tree: &TreeOf<S>, path: &str) -> u64 {
     find(tree, path).unwrap_or_else(|errno| panic!("{path}: errno {errno}")).attributes.ino
 }
 
 /// The names of a folder as `ls -p` shows them, `.` and `..` left out; the folder is opened, read and released.
-fn names<S: Store>(tree: &TreeOf<S>, folder: u64) -> Vec<String> {
+fn names<S: ObjectStore>(tree: &TreeOf<S>, folder: u64) -> Vec<String> {
     let handle = tree.open_folder(folder).unwrap();
     let names = read(tree, handle, 0, false).into_iter().map(|(name, _)| name).collect();
     tree.release_folder(handle);
@@ -57,12 +57,12 @@ fn names<S: Store>(tree: &TreeOf<S>, folder: u64) -> Vec<String> {
 }
 
 /// Names and offsets behind them, from an offset on.
-fn read<S: Store>(tree: &TreeOf<S>, handle: u64, offset: u64, plus: bool) -> Vec<(String, u64)> {
+fn read<S: ObjectStore>(tree: &TreeOf<S>, handle: u64, offset: u64, plus: bool) -> Vec<(String, u64)> {
     let mut names = Vec::new();
     let read = tree.read_folder(handle, offset, plus, &mut |entry| {
         let name = entry.name.to_str().unwrap();
         if name != "." && name != ".." {
-            let slash = if entry.known.attributes.kind == FileKind::Folder { "/" } else { "" };
+            let slash = if entry.node.attributes.kind == FileKind::Folder { "/" } else { "" };
             names.push((format!("{name}{slash}"), entry.next));
         }
         true
@@ -73,7 +73,7 @@ fn read<S: Store>(tree: &TreeOf<S>, handle: u64, offset: u64, plus: bool) -> Vec
 
 /// All that a file says, by one open. As the kernel does: what cannot be opened any more is looked up again, once.
 fn content(tree: &TreeOf<memory::Memory>, path: &str) -> Result<Vec<u8>, i32> {
-    let open = || tree.open(ino(tree, path), false).map_err(|fault| fault.errno);
+    let open = || tree.open(ino(tree, path), false).map_err(|error| error.errno);
     let again = |errno: i32| if errno == libc::ESTALE { open() } else { Err(errno) };
     let handle = open().or_else(again)?.handle;
     let bytes = bytes(tree, handle, 0, 1 << 20);
@@ -83,9 +83,9 @@ fn content(tree: &TreeOf<memory::Memory>, path: &str) -> Result<Vec<u8>, i32> {
 
 fn bytes(tree: &TreeOf<memory::Memory>, handle: u64, at: u64, bytes: usize) -> Result<Vec<u8>, i32> {
     let (sender, receiver) = std::sync::mpsc::channel();
-    let done = move |result: Result<Slices<'_, '_>, Fault>| {
+    let done = move |result: Result<Slices<'_, '_>, FsError>| {
         sender.send(result.map(|slices| slices.flatten().copied().collect())).unwrap();
     };
     let _cancel = tree.read(handle, at, bytes, done);
-    receiver.recv_timeout(Duration::from_secs(60)).unwrap().map_err(|fault| fault.errno)
+    receiver.recv_timeout(Duration::from_secs(60)).unwrap().map_err(|error| error.errno)
 }

@@ -1,23 +1,24 @@
-//! A store in memory, with a clock that tests turn, pages as short as they like, and a count of what was asked.
+//! A store in memory, with a clock that tests turn, pages as short as they like, and a count of what was
+//! asked.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use flatout_engine::{Bucket, Dialect, Entry, Error, ErrorKind, Listed};
-use flatout_tree::store::{Account, Content, Head, Pages, Store, Version};
-use flatout_tree::{Cancel, Config, Root, Slices, TreeOf};
+use flatout_engine::{Bucket, Dialect, Entry, Error, ErrorKind, Listed, Object};
+use flatout_tree::store::{Head, ListingPages, MemoryAccount, ObjectStore, VersionReader};
+use flatout_tree::{Cancel, Config, Slices, TreeOf, TreeRoot};
 use flatout_wire::location::Location;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Object {
+pub struct StoredObject {
     pub bytes: Vec<u8>,
     pub etag: String,
     pub modified_s: u64,
 }
 
-type Keys = BTreeMap<String, Object>;
+type Keys = BTreeMap<String, StoredObject>;
 
 #[derive(Clone)]
 pub struct Memory(pub Arc<Inner>);
@@ -42,7 +43,7 @@ pub struct Inner {
     pub is_over: AtomicBool,
     pub charged: AtomicU64,
     /// What was said to come next.
-    pub next: Mutex<Vec<(String, Option<Version>)>>,
+    pub next: Mutex<Vec<(String, Option<Object>)>>,
     /// Nobody is told an ETag.
     pub has_no_etags: AtomicBool,
     /// Nobody is told a time.
@@ -90,23 +91,23 @@ impl Memory {
         memory
     }
 
-    pub fn put(&self, key: &str, bytes: impl Into<Vec<u8>>) -> Object {
+    pub fn put(&self, key: &str, bytes: impl Into<Vec<u8>>) -> StoredObject {
         self.put_in(BUCKET, key, bytes)
     }
 
-    pub fn put_in(&self, bucket: &str, key: &str, bytes: impl Into<Vec<u8>>) -> Object {
+    pub fn put_in(&self, bucket: &str, key: &str, bytes: impl Into<Vec<u8>>) -> StoredObject {
         let modified_s = 1_700_000_000 + self.0.versions.load(Ordering::Relaxed);
         self.put_new(bucket, key, bytes.into(), modified_s)
     }
 
     /// Within a second that was before.
-    pub fn put_at(&self, key: &str, bytes: impl Into<Vec<u8>>, modified_s: u64) -> Object {
+    pub fn put_at(&self, key: &str, bytes: impl Into<Vec<u8>>, modified_s: u64) -> StoredObject {
         self.put_new(BUCKET, key, bytes.into(), modified_s)
     }
 
-    fn put_new(&self, bucket: &str, key: &str, bytes: Vec<u8>, modified_s: u64) -> Object {
+    fn put_new(&self, bucket: &str, key: &str, bytes: Vec<u8>, modified_s: u64) -> StoredObject {
         let number = self.0.versions.fetch_add(1, Ordering::Relaxed);
-        let object = Object { bytes, etag: format!("\"{number:032x}\""), modified_s };
+        let object = StoredObject { bytes, etag: format!("\"{number:032x}\""), modified_s };
         let mut buckets = self.0.buckets.lock().unwrap();
         buckets.entry(bucket.into()).or_default().insert(key.into(), object.clone());
         object
@@ -125,7 +126,7 @@ impl Memory {
     }
 
     pub fn tree_under(&self, prefix: &str, config: Config) -> TreeOf<Memory> {
-        let root = Root::Under(Location::S3 { bucket: BUCKET.into(), key: prefix.into() });
+        let root = TreeRoot::Under(Location::S3 { bucket: BUCKET.into(), key: prefix.into() });
         TreeOf::new(Arc::new(self.clone()), root, config).unwrap()
     }
 
@@ -187,15 +188,15 @@ impl Memory {
     }
 
     /// As an answer tells it.
-    fn told_etag(&self, object: &Object) -> Option<String> {
+    fn shown_etag(&self, object: &StoredObject) -> Option<String> {
         (!self.0.has_no_etags.load(Ordering::Relaxed)).then(|| object.etag.clone())
     }
 
-    fn told_s(&self, object: &Object) -> u64 {
+    fn shown_s(&self, object: &StoredObject) -> u64 {
         if self.0.has_no_times.load(Ordering::Relaxed) { 0 } else { object.modified_s }
     }
 
-    pub fn object(&self, key: &str) -> Option<Object> {
+    pub fn object(&self, key: &str) -> Option<StoredObject> {
         self.keys(BUCKET).get(key).cloned()
     }
 }
@@ -221,11 +222,11 @@ fn no_such(what: &str) -> Error {
     Error::new(ErrorKind::NotFound, format!("no such {what}"))
 }
 
-impl Store for Memory {
-    type Content = Reader;
-    type Account = MemoryCharge;
+impl ObjectStore for Memory {
+    type VersionReader = Reader;
+    type MemoryAccount = Charge;
 
-    fn list(&self, under: &Location, most: Option<u32>) -> Result<Box<dyn Pages>, Error> {
+    fn list(&self, under: &Location, most: Option<u32>) -> Result<Box<dyn ListingPages>, Error> {
         let (bucket, prefix) = under.in_bucket().unwrap();
         Ok(Box::new(Listing {
             memory: self.clone(),
@@ -244,8 +245,8 @@ impl Store for Memory {
         let object = keys.get(key).ok_or_else(|| no_such("key"))?;
         Ok(Head {
             size: object.bytes.len() as u64,
-            etag: self.told_etag(object),
-            modified_s: self.told_s(object),
+            etag: self.shown_etag(object),
+            modified_s: self.shown_s(object),
         })
     }
 
@@ -257,7 +258,7 @@ impl Store for Memory {
         Ok(listed.map(|name| Bucket { name: name.clone(), created: 5 }).collect())
     }
 
-    fn content(&self, version: Version) -> Result<Reader, Error> {
+    fn content(&self, version: Object) -> Result<Reader, Error> {
         Ok(Reader { memory: self.clone(), version: Arc::new(version) })
     }
 
@@ -283,7 +284,7 @@ struct Listing {
     after: String,
 }
 
-impl Pages for Listing {
+impl ListingPages for Listing {
     fn next_page(&mut self) -> Result<(Vec<Entry>, bool), Error> {
         self.memory.0.lists.fetch_add(1, Ordering::Relaxed);
         self.memory.pass()?;
@@ -300,8 +301,8 @@ impl Pages for Listing {
                 None => Entry::Object(Listed {
                     key: key.clone(),
                     size: object.bytes.len() as u64,
-                    etag: self.memory.told_etag(object),
-                    last_modified: self.memory.told_s(object),
+                    etag: self.memory.shown_etag(object),
+                    last_modified: self.memory.shown_s(object),
                     storage_class: None,
                 }),
             };
@@ -321,10 +322,10 @@ impl Pages for Listing {
 #[derive(Clone)]
 pub struct Reader {
     memory: Memory,
-    version: Arc<Version>,
+    version: Arc<Object>,
 }
 
-impl Content for Reader {
+impl VersionReader for Reader {
     fn read(
         &self,
         at: u64,
@@ -336,7 +337,7 @@ impl Content for Reader {
         let object = self.memory.keys(bucket).get(key).cloned();
         let why = match object {
             None => no_such("key"),
-            Some(object) if self.memory.told_etag(&object) != self.version.etag => {
+            Some(object) if self.memory.shown_etag(&object) != self.version.etag => {
                 Error::new(ErrorKind::Changed, "another version")
             }
             Some(object)
@@ -355,7 +356,7 @@ impl Content for Reader {
         None
     }
 
-    fn set_next(&self, next: impl FnOnce() -> Option<Version> + Send + 'static) {
+    fn set_next(&self, next: impl FnOnce() -> Option<Object> + Send + 'static) {
         let key = self.version.location.key().to_owned();
         self.memory.0.next.lock().unwrap().push((key, next()));
     }
@@ -363,7 +364,7 @@ impl Content for Reader {
 
 pub struct MemoryCharge(Arc<Inner>);
 
-impl Account for MemoryCharge {
+impl MemoryAccount for Charge {
     fn set(&mut self, bytes: u64) {
         self.0.charged.store(bytes, Ordering::Relaxed);
     }

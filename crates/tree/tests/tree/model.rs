@@ -278,11 +278,11 @@ impl Run {
             if let Some(known) = known {
                 assert_eq!(self.memory.asked(), asked, "{walked} was known, and asked for");
                 assert_eq!(
-                    known.clone().map_err(|fault| fault.errno),
-                    answer.clone().map_err(|fault| fault.errno)
+                    known.clone().map_err(|error| error.errno),
+                    answer.clone().map_err(|error| error.errno)
                 );
                 if let Ok(known) = known {
-                    self.tree.forget(known.node, 1);
+                    self.tree.forget(known.id, 1);
                 }
             } else {
                 assert!(self.memory.asked() > asked, "{walked} was known, and was not told so");
@@ -291,13 +291,13 @@ impl Run {
                 Ok(known) => {
                     self.check_known(&walked, &known);
                     self.looked_up(&walked, &known);
-                    at = known.node;
+                    at = known.id;
                     if known.attributes.kind == FileKind::File {
                         break;
                     }
                 }
-                Err(fault) => {
-                    assert_eq!(fault.errno, libc::ENOENT, "{walked}");
+                Err(error) => {
+                    assert_eq!(error.errno, libc::ENOENT, "{walked}");
                     self.check_absent(&walked);
                     break;
                 }
@@ -306,7 +306,7 @@ impl Run {
     }
 
     /// Some moment since it was told must have been so.
-    fn check_known(&self, path: &str, known: &Known) {
+    fn check_known(&self, path: &str, known: &Node) {
         let (now, left_ms) = (self.now(), known.lifetime.as_millis() as u64);
         assert!(left_ms <= self.lifetime_ms);
         let told_ms = now - (self.lifetime_ms - left_ms);
@@ -316,7 +316,7 @@ impl Run {
         let seen = Seen::of(&known.attributes);
         let was = match known.attributes.source {
             // The name was told of, and then its object: a folder may hide it since.
-            Source::Head => {
+            AttributeSource::Head => {
                 let is_file = |state: Option<&Seen>| state.is_some_and(|state| state.kind() == seen.kind());
                 self.history.was(path, told_ms, now, is_file)
                     && self.history.object_was(path, told_ms, now, &seen)
@@ -341,9 +341,9 @@ impl Run {
         );
     }
 
-    fn looked_up(&mut self, path: &str, known: &Known) {
+    fn looked_up(&mut self, path: &str, known: &Node) {
         let Attributes { ino, kind, .. } = known.attributes;
-        let inode = self.inodes.entry(known.node).or_insert_with(|| (path.to_owned(), kind, 0));
+        let inode = self.inodes.entry(known.id).or_insert_with(|| (path.to_owned(), kind, 0));
         assert_eq!((inode.0.as_str(), inode.1), (path, kind), "one node for two");
         inode.2 += 1;
         let name = (path.to_owned(), kind == FileKind::Folder);
@@ -356,21 +356,21 @@ impl Run {
         let (path, kind, _) = self.inodes[&ino].clone();
         match self.tree.attributes(ino) {
             Ok(known) => {
-                assert_eq!((known.node, known.attributes.kind), (ino, kind));
+                assert_eq!((known.id, known.attributes.kind), (ino, kind));
                 self.check_known(&path, &known);
                 self.check_version(&known);
             }
-            Err(fault) if fault.errno == libc::ESTALE => self.check_replaced(&path, ino),
-            Err(fault) => {
-                assert_eq!(fault.errno, libc::ENOENT, "{path}");
+            Err(error) if error.errno == libc::ESTALE => self.check_replaced(&path, ino),
+            Err(error) => {
+                assert_eq!(error.errno, libc::ENOENT, "{path}");
                 self.check_not(&path, kind);
             }
         }
     }
 
     /// What was opened is told of as the version that it is, and never as another.
-    fn check_version(&self, known: &Known) {
-        if let Some((_, versions)) = self.opened.get(&known.node) {
+    fn check_version(&self, known: &Node) {
+        if let Some((_, versions)) = self.opened.get(&known.id) {
             let sizes: Vec<u64> = versions.iter().map(|version| self.history.size(*version)).collect();
             let size = known.attributes.size;
             assert!(
@@ -447,7 +447,7 @@ impl Run {
         let read = self.tree.read_folder(folder.handle, offset, plus, &mut |entry| {
             room -= 1;
             if room > 0 {
-                came.push((entry.name.to_str().unwrap().to_owned(), entry.known, entry.next));
+                came.push((entry.name.to_str().unwrap().to_owned(), entry.node, entry.next));
             }
             room > 0
         });
@@ -485,7 +485,7 @@ impl Run {
     }
 
     /// An entry is as its attributes say within their lifetime; without one it was so since shortly before the folder was read.
-    fn check_entry(&self, path: &str, known: &Known, since_ms: u64, plus: bool) {
+    fn check_entry(&self, path: &str, known: &Node, since_ms: u64, plus: bool) {
         if plus && !known.lifetime.is_zero() {
             return self.check_known(path, known);
         }
@@ -551,12 +551,12 @@ impl Run {
                 assert!(opened.keep_cache && !opened.direct);
                 self.files.push(File { handle: opened.handle, path, ino, versions: candidates });
             }
-            Err(fault) if fault.errno == libc::ESTALE => return Err(libc::ESTALE),
-            Err(fault) if self.close_to_open => {
-                assert_eq!((fault.errno, candidates), (libc::ENOENT, vec![]), "{path}");
+            Err(error) if error.errno == libc::ESTALE => return Err(libc::ESTALE),
+            Err(error) if self.close_to_open => {
+                assert_eq!((error.errno, candidates), (libc::ENOENT, vec![]), "{path}");
             }
-            Err(fault) => {
-                assert_eq!(fault.errno, libc::ENOENT, "{path}");
+            Err(error) => {
+                assert_eq!(error.errno, libc::ENOENT, "{path}");
                 // An object that a folder hides is asked for by its key: it is there to be opened.
                 self.check_not(&path, FileKind::File);
             }

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use flatout_engine::{Dialect, ErrorKind};
-use flatout_tree::Root;
+use flatout_tree::TreeRoot;
 use flatout_wire::location::Location;
 
 use crate::memory::{BUCKET, Memory};
@@ -68,7 +68,7 @@ fn a_marker_makes_a_folder_and_tells_its_time() {
     let tree = memory.tree(minute());
     let ino = ino(&tree, "a");
     let before = tree.attributes(ino).unwrap().attributes;
-    assert_eq!((before.modified_s, before.source), (1_600_000_000, Source::Implied));
+    assert_eq!((before.modified_s, before.source), (1_600_000_000, AttributeSource::Implied));
     assert_eq!(names(&tree, ino), ["b"]);
     let after = tree.attributes(ino).unwrap().attributes;
     assert_eq!(after.modified_s, marker.modified_s as i64);
@@ -118,8 +118,8 @@ fn names_that_no_key_has_are_not_asked_for() {
         (b"\xff\xfe", libc::ENOENT),
         (long.as_bytes(), libc::ENAMETOOLONG),
     ] {
-        let fault = tree.lookup(ROOT, OsStr::from_bytes(name)).unwrap_err();
-        assert_eq!(fault.errno, errno, "{name:?}");
+        let error = tree.lookup(ROOT, OsStr::from_bytes(name)).unwrap_err();
+        assert_eq!(error.errno, errno, "{name:?}");
         let known = tree.lookup_known(ROOT, OsStr::from_bytes(name)).unwrap();
         assert_eq!(known.unwrap_err().errno, errno, "{name:?}");
     }
@@ -144,7 +144,7 @@ fn every_bucket_is_a_folder() {
     let memory = Memory::with(&["a/b"]);
     memory.put_in("another", "c", "in another");
     memory.put_in("foreign", "d", "in foreign");
-    let tree = TreeOf::new(Arc::new(memory.clone()), Root::Buckets(Dialect::S3), minute()).unwrap();
+    let tree = TreeOf::new(Arc::new(memory.clone()), TreeRoot::Buckets(Dialect::S3), minute()).unwrap();
     assert_eq!(names(&tree, ROOT), ["another/", &format!("{BUCKET}/")]);
     assert_eq!(content(&tree, "another/c").unwrap(), b"in another");
     assert_eq!(content(&tree, "bucket/a/b").unwrap(), b"content of a/b");
@@ -163,7 +163,7 @@ fn every_bucket_is_a_folder() {
 fn a_root_that_cannot_be_listed_is_refused() {
     let memory = Memory::new();
     let new = |bucket: &str| {
-        let root = Root::Under(Location::S3 { bucket: bucket.into(), key: String::new() });
+        let root = TreeRoot::Under(Location::S3 { bucket: bucket.into(), key: String::new() });
         TreeOf::new(Arc::new(memory.clone()), root, minute()).map(|_| ()).unwrap_err()
     };
     assert_eq!(new("missing").kind(), ErrorKind::NotFound);
@@ -184,7 +184,7 @@ fn numbers_are_the_same_in_every_mount() {
     let handle = one.open_folder(ROOT).unwrap();
     let mut shown = Vec::new();
     one.read_folder(handle, 0, false, &mut |entry| {
-        shown.push((entry.name.to_owned(), entry.known.attributes.ino));
+        shown.push((entry.name.to_owned(), entry.node.attributes.ino));
         true
     })
     .unwrap();

@@ -36,12 +36,12 @@ fn behind_the_lifetime_an_open_asks() {
     memory.turn_clock(60_000);
     assert!(tree.open_known(a, false).is_none());
     let opened = tree.open(a, false).unwrap();
-    assert!(opened.is_news, "the size that was told is another version's");
+    assert!(opened.has_changed, "the size that was told is another version's");
     assert_eq!(bytes(&tree, opened.handle, 0, 99).unwrap(), b"another");
     // Whether a folder hides it now is another question.
     assert!(tree.attributes_known(a).is_none());
     assert_eq!(tree.attributes(a).unwrap().attributes.size, 7);
-    assert!(!tree.open(a, false).unwrap().is_news);
+    assert!(!tree.open(a, false).unwrap().has_changed);
 }
 
 #[test]
@@ -109,19 +109,19 @@ fn a_version_that_was_opened_keeps_its_inode_and_its_page_cache() {
     let tree = memory.tree(close_to_open());
     let old = find(&tree, "a").unwrap();
     let cached = |node: u64| tree.open(node, false).map(|opened| (opened.direct, opened.keep_cache));
-    let old_handle = tree.open(old.node, false).unwrap().handle;
-    assert_eq!(cached(old.node).unwrap(), (false, true));
+    let old_handle = tree.open(old.id, false).unwrap().handle;
+    assert_eq!(cached(old.id).unwrap(), (false, true));
     memory.put("a", "another");
-    assert_eq!(cached(old.node).unwrap_err().errno, libc::ESTALE);
+    assert_eq!(cached(old.id).unwrap_err().errno, libc::ESTALE);
     let new = find(&tree, "a").unwrap();
-    assert_ne!((new.node, new.generation), (old.node, old.generation));
+    assert_ne!((new.id, new.generation), (old.id, old.generation));
     assert_eq!(new.attributes.ino, old.attributes.ino, "to stat(2) it is the same file");
-    assert_eq!(cached(new.node).unwrap(), (false, true));
-    let new_handle = tree.open(new.node, false).unwrap().handle;
+    assert_eq!(cached(new.id).unwrap(), (false, true));
+    let new_handle = tree.open(new.id, false).unwrap().handle;
     for _ in 0..2 {
         assert_eq!(bytes(&tree, new_handle, 0, 9).unwrap(), b"another");
         assert_eq!(bytes(&tree, old_handle, 0, 9), Err(libc::ESTALE));
-        assert_eq!(tree.attributes(old.node).unwrap_err().errno, libc::ESTALE);
+        assert_eq!(tree.attributes(old.id).unwrap_err().errno, libc::ESTALE);
     }
 }
 
@@ -147,11 +147,11 @@ fn what_nobody_has_opened_becomes_the_next_version_by_the_same_inode() {
     let tree = memory.tree(close_to_open());
     let known = find(&tree, "a").unwrap();
     memory.put("a", "another");
-    let opened = tree.open(known.node, false).unwrap();
-    assert!(opened.is_news && opened.keep_cache);
+    let opened = tree.open(known.id, false).unwrap();
+    assert!(opened.has_changed && opened.keep_cache);
     assert_eq!(bytes(&tree, opened.handle, 0, 9).unwrap(), b"another");
     let again = find(&tree, "a").unwrap();
-    assert_eq!((again.node, again.generation), (known.node, known.generation));
+    assert_eq!((again.id, again.generation), (known.id, known.generation));
 }
 
 #[test]

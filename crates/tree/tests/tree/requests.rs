@@ -26,9 +26,9 @@ fn what_a_listing_told_is_not_asked_again() {
     assert_eq!(memory.asked() - before, 3, "one request a page");
     for number in 0..2500 {
         let known = tree.lookup(folder, OsStr::new(&format!("{number:05}"))).unwrap();
-        assert_eq!(known.attributes.source, Source::Listing);
-        let opened = tree.open(known.node, false).unwrap();
-        tree.attributes(known.node).unwrap();
+        assert_eq!(known.attributes.source, AttributeSource::Listing);
+        let opened = tree.open(known.id, false).unwrap();
+        tree.attributes(known.id).unwrap();
         tree.release(opened.handle);
     }
     // Again, and names that are not there.
@@ -104,7 +104,7 @@ fn a_folder_whose_names_are_asked_for_is_listed() {
         let before = memory.asked();
         for number in 0..count {
             let known = tree.lookup(folder, OsStr::new(&format!("{number:05}"))).unwrap();
-            tree.release(tree.open(known.node, false).unwrap().handle);
+            tree.release(tree.open(known.id, false).unwrap().handle);
         }
         assert_eq!(memory.asked() - before, 4, "three names, then a page");
     }
@@ -163,7 +163,7 @@ fn what_a_listing_said_last_outlives_it() {
         ..Config::default()
     };
     let tree = memory.tree(lifetimes);
-    let there = |name: &str| tree.lookup(ROOT, OsStr::new(name)).map(drop).map_err(|fault| fault.errno);
+    let there = |name: &str| tree.lookup(ROOT, OsStr::new(name)).map(drop).map_err(|error| error.errno);
     memory.turn_clock(1000);
     memory.put("c/d", "x");
     assert_eq!(["x", "y", "c"].map(there), [Err(libc::ENOENT), Err(libc::ENOENT), Ok(())]);
@@ -187,7 +187,7 @@ fn lookups_of_one_name_join() {
     memory.shut();
     std::thread::scope(|scope| {
         let lookups: Vec<_> =
-            (0..16).map(|_| scope.spawn(|| tree.lookup(folder, OsStr::new("00003")).unwrap().node)).collect();
+            (0..16).map(|_| scope.spawn(|| tree.lookup(folder, OsStr::new("00003")).unwrap().id)).collect();
         memory.wait_for(1);
         memory.open();
         let inos: Vec<u64> = lookups.into_iter().map(|lookup| lookup.join().unwrap()).collect();
@@ -242,8 +242,8 @@ fn an_error_of_the_origin_is_told_and_not_kept() {
         (flatout_engine::ErrorKind::Network, libc::EIO),
     ] {
         memory.refuse(kind);
-        let fault = tree.lookup(folder, OsStr::new("00001")).unwrap_err();
-        assert_eq!((fault.errno, fault.cause.unwrap().kind()), (errno, kind));
+        let error = tree.lookup(folder, OsStr::new("00001")).unwrap_err();
+        assert_eq!((error.errno, error.cause.unwrap().kind()), (errno, kind));
         assert_eq!(tree.read_folder(handle, 0, false, &mut |_| true).unwrap_err().errno, errno);
         memory.refuse(None);
         assert_eq!(read(&tree, handle, 0, false).len(), 3);

@@ -19,7 +19,7 @@ fn read_all(tree: &TreeOf<Memory>, folders: usize, plus: bool) -> Vec<u64> {
     for number in 0..folders {
         let handle = tree.open_folder(ino(tree, &format!("{number:03}"))).unwrap();
         tree.read_folder(handle, 2, plus, &mut |entry| {
-            inos.push(entry.known.node);
+            inos.push(entry.node.id);
             true
         })
         .unwrap();

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 
 use flatout_engine::Client;
-use flatout_mount::Holder;
+use flatout_mount::MountHolder;
 use flatout_mounting::stats::MountStats;
 use flatout_mounting::{MountLog, MountSession, Shutdown, StatsFn, StatusEndpoints};
 use flatout_tree::Tree;
@@ -220,7 +220,7 @@ fn unmount_on_signal(console: &Console, shutdown: &Shutdown, log: &Arc<MountLog>
         let lazy = count > 1;
         match shutdown.request(lazy) {
             Ok(holders) => {
-                if let Some(list) = Holder::list(&holders) {
+                if let Some(list) = MountHolder::list(&holders) {
                     log.say(&format!(
                         "umount: {place}: no longer mounted here, but {list}: it is served until that ends"
                     ));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use flatout_tree::{Attributes, FileKind};
 
-use crate::memory::Object;
+use crate::memory::StoredObject;
 
 /// What stands under a path, as far as attributes show.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct History {
 #[derive(Clone)]
 struct Version {
     number: u64,
-    object: Object,
+    object: StoredObject,
 }
 
 impl Seen {
@@ -44,7 +44,7 @@ impl Seen {
 
 impl Version {
     fn seen(&self) -> Seen {
-        let Object { bytes, modified_s, .. } = &self.object;
+        let StoredObject { bytes, modified_s, .. } = &self.object;
         Seen::File { size: bytes.len() as u64, modified_s: *modified_s as i64 }
     }
 }
@@ -56,7 +56,7 @@ impl History {
         self.versions
     }
 
-    pub fn put(&mut self, at_ms: u64, key: &str, number: u64, object: Object) {
+    pub fn put(&mut self, at_ms: u64, key: &str, number: u64, object: StoredObject) {
         self.changes.push((at_ms, key.to_owned(), Some(Version { number, object })));
     }
 

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use flatout_engine::{Dialect, Entry, Error, ErrorKind};
 use flatout_wire::location::Location;
 
-use crate::fault::Fault;
-use crate::store::{Pages, Store};
+use crate::fs_error::FsError;
+use crate::store::{ListingPages, ObjectStore};
 
-/// What a tree shows.
+/// The part of an origin that a tree shows.
 #[derive(Clone, Debug)]
-pub enum Root {
-    /// What lies under a bucket, or under a folder in it.
+pub enum TreeRoot {
+    /// A bucket, or a prefix of it.
     Under(Location),
     /// Every bucket of the account, each a folder.
     Buckets(Dialect),
@@ -19,52 +19,54 @@ pub enum Root {
 
 /// Where a folder's entries come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// The account.
+pub(crate) enum FolderLocation {
+    /// The account's list of buckets.
     Buckets(Dialect),
     /// A bucket, or a prefix of it that ends in `/`.
-    Folder(Location),
+    Prefix(Location),
 }
 
-impl Root {
-    /// Appends the missing `/` to a prefix: what is mounted is a folder.
-    pub(crate) fn into_folder(self) -> Root {
+impl TreeRoot {
+    /// With a `/` at the end of its prefix.
+    pub(crate) fn into_folder(self) -> TreeRoot {
         match self {
-            Root::Under(location) if !location.key().is_empty() && !location.key().ends_with('/') => {
+            TreeRoot::Under(location) if !location.key().is_empty() && !location.key().ends_with('/') => {
                 let key = format!("{}/", location.key());
-                Root::Under(location.with_key(key).unwrap_or(location))
+                TreeRoot::Under(location.with_key(key).unwrap_or(location))
             }
             root => root,
         }
     }
 
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn location(&self) -> FolderLocation {
         match self {
-            Root::Under(location) => Place::Folder(location.clone()),
-            Root::Buckets(dialect) => Place::Buckets(*dialect),
+            TreeRoot::Under(location) => FolderLocation::Prefix(location.clone()),
+            TreeRoot::Buckets(dialect) => FolderLocation::Buckets(*dialect),
         }
     }
 
-    /// The folder with this path.
-    pub(crate) fn below(&self, names: &[&str]) -> Result<Place, Fault> {
-        let (top, names) = match (self.place(), names) {
-            (Place::Folder(top), names) => (top, names),
-            (Place::Buckets(dialect), [bucket, names @ ..]) => (Place::bucket(dialect, bucket), names),
+    /// The folder with this path below the root.
+    pub(crate) fn below(&self, names: &[&str]) -> Result<FolderLocation, FsError> {
+        let (top, names) = match (self.location(), names) {
+            (FolderLocation::Prefix(top), names) => (top, names),
+            (FolderLocation::Buckets(dialect), [bucket, names @ ..]) => {
+                (FolderLocation::bucket(dialect, bucket), names)
+            }
             (buckets, []) => return Ok(buckets),
         };
         if names.is_empty() {
-            return Ok(Place::Folder(top));
+            return Ok(FolderLocation::Prefix(top));
         }
         let mut key = top.key().to_owned();
         for name in names {
             key.push_str(name);
             key.push('/');
         }
-        Ok(Place::Folder(top.with_key(key).ok_or_else(unlisted)?))
+        Ok(FolderLocation::Prefix(top.with_key(key).ok_or_else(unlisted)?))
     }
 }
 
-impl Place {
+impl FolderLocation {
     pub(crate) fn bucket(dialect: Dialect, bucket: &str) -> Location {
         let (bucket, key) = (bucket.to_owned(), String::new());
         match dialect {
@@ -76,27 +78,29 @@ impl Place {
     /// The prefix of its entries' keys.
     pub(crate) fn prefix(&self) -> &str {
         match self {
-            Place::Buckets(_) => "",
-            Place::Folder(location) => location.key(),
+            FolderLocation::Buckets(_) => "",
+            FolderLocation::Prefix(location) => location.key(),
         }
     }
 
     /// Where its file `name` lies.
-    pub(crate) fn object(&self, name: &str) -> Result<Location, Fault> {
+    pub(crate) fn object(&self, name: &str) -> Result<Location, FsError> {
         match self {
-            Place::Folder(folder) => {
+            FolderLocation::Prefix(folder) => {
                 let key = format!("{}{name}", folder.key());
                 Ok(folder.with_key(key).ok_or_else(unlisted)?)
             }
-            Place::Buckets(_) => Err(Fault::of(libc::EISDIR)),
+            FolderLocation::Buckets(_) => Err(FsError::of(libc::EISDIR)),
         }
     }
 
     /// Its entries, page by page. Nothing is asked before the first page.
-    pub(crate) fn pages<S: Store>(&self, store: &Arc<S>) -> Result<Box<dyn Pages>, Error> {
+    pub(crate) fn pages<S: ObjectStore>(&self, store: &Arc<S>) -> Result<Box<dyn ListingPages>, Error> {
         match self {
-            Place::Folder(location) => store.list(location, None),
-            Place::Buckets(dialect) => Ok(Box::new(BucketPages { store: store.clone(), dialect: *dialect })),
+            FolderLocation::Prefix(location) => store.list(location, None),
+            FolderLocation::Buckets(dialect) => {
+                Ok(Box::new(BucketPages { store: store.clone(), dialect: *dialect }))
+            }
         }
     }
 }
@@ -107,7 +111,7 @@ struct BucketPages<S> {
     dialect: Dialect,
 }
 
-impl<S: Store> Pages for BucketPages<S> {
+impl<S: ObjectStore> ListingPages for BucketPages<S> {
     fn next_page(&mut self) -> Result<(Vec<Entry>, bool), Error> {
         let buckets = self.store.buckets(self.dialect)?;
         let mut names: Vec<String> = buckets.into_iter().map(|bucket| bucket.name + "/").collect();

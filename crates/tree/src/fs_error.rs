@@ -1,34 +1,34 @@
-//! What a caller gets instead of an answer: an errno, and why. The one table from the engine's kinds of error to errno.
+//! Errors of the tree: an errno and its cause. The one table from the engine's kinds of error to errnos.
 
 use std::fmt;
 use std::sync::Arc;
 
 use flatout_engine::{Error, ErrorKind};
 
-/// An errno with the engine's error behind it, where there is one.
+/// An errno, with the engine's error that caused it, if any.
 #[derive(Clone, Debug)]
-pub struct Fault {
+pub struct FsError {
     /// A positive errno of `libc`.
     pub errno: i32,
     pub cause: Option<Arc<Error>>,
 }
 
-impl Fault {
-    /// One of the tree's own: nothing behind it needs to be told.
-    pub fn of(errno: i32) -> Fault {
-        Fault { errno, cause: None }
+impl FsError {
+    /// An error of the tree's own, without a cause to report.
+    pub fn of(errno: i32) -> FsError {
+        FsError { errno, cause: None }
     }
 
-    /// Nothing of that name.
-    pub(crate) fn absent() -> Fault {
-        Fault::of(libc::ENOENT)
+    /// `ENOENT`.
+    pub(crate) fn absent() -> FsError {
+        FsError::of(libc::ENOENT)
     }
 }
 
-/// The errno for an engine's error.
+/// The errno for a kind of error.
 ///
-/// Programs try EAGAIN and EINTR again at once, in a loop: an origin that throttles is EIO after the engine's own retries,
-/// as in peers. What is damaged on its way is EIO and never bytes.
+/// Programs try EAGAIN and EINTR again at once, in a loop. So an origin that throttles is EIO after the
+/// engine's own retries, as in peers. Corrupt content is EIO, and never returned as bytes.
 pub fn errno_of(kind: ErrorKind) -> i32 {
     match kind {
         ErrorKind::NotFound => libc::ENOENT,
@@ -43,24 +43,24 @@ pub fn errno_of(kind: ErrorKind) -> i32 {
         | ErrorKind::Network
         | ErrorKind::LocalIo
         | ErrorKind::Internal => libc::EIO,
-        // A kind that came after this table.
+        // A kind that is newer than this table.
         _ => libc::EIO,
     }
 }
 
-impl From<Arc<Error>> for Fault {
-    fn from(cause: Arc<Error>) -> Fault {
-        Fault { errno: errno_of(cause.kind()), cause: Some(cause) }
+impl From<Arc<Error>> for FsError {
+    fn from(cause: Arc<Error>) -> FsError {
+        FsError { errno: errno_of(cause.kind()), cause: Some(cause) }
     }
 }
 
-impl From<Error> for Fault {
-    fn from(cause: Error) -> Fault {
+impl From<Error> for FsError {
+    fn from(cause: Error) -> FsError {
         Arc::new(cause).into()
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for FsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.cause {
             Some(cause) => cause.fmt(f),
@@ -69,7 +69,7 @@ impl fmt::Display for Fault {
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for FsError {}
 
 #[cfg(test)]
 mod tests {
@@ -93,9 +93,9 @@ mod tests {
             (ErrorKind::Internal, libc::EIO),
         ];
         for (kind, errno) in rows {
-            let fault = Fault::from(Error::new(kind, "why"));
-            assert_eq!(fault.errno, errno, "{kind:?}");
-            assert_eq!(fault.to_string(), "why");
+            let error = FsError::from(Error::new(kind, "why"));
+            assert_eq!(error.errno, errno, "{kind:?}");
+            assert_eq!(error.to_string(), "why");
         }
     }
 }
