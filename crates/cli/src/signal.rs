@@ -23,10 +23,10 @@ const TOGETHER: Duration = Duration::from_millis(300);
 
 /// Knows whether a signal came, and what is to be ended when one comes.
 #[derive(Clone, Default)]
-pub struct Interrupt(Arc<Mutex<State>>);
+pub struct Interrupt(Arc<Mutex<InterruptState>>);
 
 #[derive(Default)]
-struct State {
+struct InterruptState {
     /// When the first signal came.
     raised: Option<Instant>,
     /// Whether a second signal means no more than the first.
@@ -137,13 +137,13 @@ impl Interrupt {
         });
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, InterruptState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Ends the program at once.
-fn end(state: &State) -> ! {
+fn end(state: &InterruptState) -> ! {
     let _nothing_is_made = state.temporary.remove_all();
     process::exit(Exit::Interrupted.code().into())
 }

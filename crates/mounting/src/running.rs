@@ -12,24 +12,24 @@ use crate::stats::MountStats;
 /// A mount that answered.
 pub struct RunningMount {
     pub socket: PathBuf,
-    pub numbers: MountStats,
+    pub stats: MountStats,
 }
 
 impl RunningMount {
     /// Whether it serves the mount that stands there. The device decides: another mount that is still held
     /// elsewhere may have had the same mount point.
     pub fn serves(&self, standing: &ExistingMount) -> bool {
-        match self.numbers.kernel.device() {
+        match self.stats.kernel.device() {
             Some(device) => device == standing.device(),
-            None => Path::new(&self.numbers.mount_point) == standing.path(),
+            None => Path::new(&self.stats.mount_point) == standing.path(),
         }
     }
 
     /// Who holds the mount elsewhere when it is no longer mounted here; `None` if it is mounted here, or that
     /// is unknown.
     pub fn held_elsewhere(&self) -> Option<Vec<MountHolder>> {
-        let point = Path::new(&self.numbers.mount_point);
-        let device = self.numbers.kernel.device()?;
+        let point = Path::new(&self.stats.mount_point);
+        let device = self.stats.kernel.device()?;
         // One that was handed over is mounted where others wanted it.
         let is_handed_over = point.starts_with("/dev/fd") || point.starts_with("/proc/self/fd");
         if is_handed_over || flatout_mount::is_mounted_here(device) {
@@ -48,7 +48,7 @@ impl RunningMount {
 /// removed.
 pub fn running_mounts(folders: &[PathBuf]) -> Vec<RunningMount> {
     let mut found: Vec<RunningMount> = folders.iter().flat_map(|folder| sockets(folder)).collect();
-    found.sort_by_key(|running| running.numbers.pid);
+    found.sort_by_key(|running| running.stats.pid);
     found
 }
 
@@ -66,8 +66,9 @@ fn sockets(folder: &Path) -> Vec<RunningMount> {
     let mut running = Vec::new();
     for socket in entries.filter(named) {
         match http::get(&socket, "/stats") {
-            Ok(json) => running
-                .extend(serde_json::from_str(&json).ok().map(|numbers| RunningMount { socket, numbers })),
+            Ok(json) => {
+                running.extend(serde_json::from_str(&json).ok().map(|stats| RunningMount { socket, stats }))
+            }
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 let _ = fs::remove_file(&socket);
             }

@@ -75,7 +75,7 @@ fn chosen(
     let bare: PathBuf = Path::new(which).components().collect();
     let path = bare.canonicalize().unwrap_or(bare);
     let pid: Option<u32> = which.parse().ok();
-    running.retain(|one| Some(one.numbers.pid) == pid || Path::new(&one.numbers.mount_point) == path);
+    running.retain(|one| Some(one.stats.pid) == pid || Path::new(&one.stats.mount_point) == path);
     dead.retain(|one| Path::new(&one.mount_point) == path);
     match running.is_empty() && dead.is_empty() {
         false => Ok((running, dead)),
@@ -111,7 +111,7 @@ fn held(running: &[RunningMount], known: &mut HashMap<u32, (Instant, Vec<MountHo
     known.retain(|_, (at, _)| at.elapsed() < LOOK_FOR_HOLDERS);
     let mut held = Vec::new();
     for one in running {
-        let MountStats { pid, source, mount_point, .. } = &one.numbers;
+        let MountStats { pid, source, mount_point, .. } = &one.stats;
         if !known.contains_key(pid) {
             let Some(holders) = one.held_elsewhere() else { continue };
             known.insert(*pid, (Instant::now(), holders));
@@ -134,7 +134,7 @@ struct Snapshot {
 
 impl Snapshot {
     fn now(running: RunningMount) -> Snapshot {
-        Snapshot { numbers: running.numbers, at: Instant::now() }
+        Snapshot { numbers: running.stats, at: Instant::now() }
     }
 }
 

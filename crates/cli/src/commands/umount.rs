@@ -42,7 +42,7 @@ pub fn run(args: &Umount, console: &Console) -> Result<Exit, Failure> {
         console.warn(&format!(
             "umount: {shown}: no longer mounted here, but {}: process {} serves it until that ends",
             MountHolder::list(&held_by).unwrap_or_default(),
-            running.numbers.pid
+            running.stats.pid
         ));
     }
     let held_by = held_by.iter().map(HeldBy::from).collect();
@@ -55,9 +55,9 @@ fn with_those_who_keep_it(failure: Failure, mount_point: &Path) -> Failure {
     let path = mount_point.canonicalize().unwrap_or_else(|_| mount_point.to_owned());
     let kept = flatout_mounting::running_mounts(&flatout_ambient::runtime_folders()).into_iter().find_map(
         |running| {
-            let was_there = Path::new(&running.numbers.mount_point) == path;
+            let was_there = Path::new(&running.stats.mount_point) == path;
             let holders = was_there.then(|| running.held_elsewhere())??;
-            Some((running.numbers.pid, MountHolder::list(&holders)?))
+            Some((running.stats.pid, MountHolder::list(&holders)?))
         },
     );
     match kept {
@@ -73,10 +73,9 @@ fn wait_for(
     standing: &ExistingMount,
     lazy: bool,
 ) -> Result<Vec<MountHolder>, Failure> {
-    let RunningMount { socket, numbers } = running;
+    let RunningMount { socket, stats } = running;
     // Its socket goes with the process, and so does its number.
-    let is_there =
-        || is_alive(numbers.pid) || socket.exists() && flatout_mounting::stats_of(socket).is_some();
+    let is_there = || is_alive(stats.pid) || socket.exists() && flatout_mounting::stats_of(socket).is_some();
     let (start, mut next_look) = (Instant::now(), if lazy { Duration::ZERO } else { FIRST_LOOK });
     while is_there() {
         if start.elapsed() >= next_look {
@@ -92,7 +91,7 @@ fn wait_for(
             return Ok(vec![MountHolder::unseen()]);
         }
         if start.elapsed() > PATIENCE {
-            let (place, pid) = (standing.path().display(), numbers.pid);
+            let (place, pid) = (standing.path().display(), stats.pid);
             return Err(Failure::internal(format!(
                 "umount: {place}: nothing is mounted there any more, and process {pid}, which served it, does not end"
             ))

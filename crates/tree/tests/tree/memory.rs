@@ -262,8 +262,8 @@ impl ObjectStore for Memory {
         Ok(Reader { memory: self.clone(), version: Arc::new(version) })
     }
 
-    fn account(&self) -> MemoryCharge {
-        MemoryCharge(self.0.clone())
+    fn account(&self) -> Charge {
+        Charge(self.0.clone())
     }
 
     fn now_ms(&self) -> u64 {
@@ -362,7 +362,7 @@ impl VersionReader for Reader {
     }
 }
 
-pub struct MemoryCharge(Arc<Inner>);
+pub struct Charge(Arc<Inner>);
 
 impl MemoryAccount for Charge {
     fn set(&mut self, bytes: u64) {

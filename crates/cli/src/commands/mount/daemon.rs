@@ -15,7 +15,7 @@ use crate::failure::Failure;
 
 /// The report of the process in the background: one line on its standard output, before it lets go of that.
 #[derive(Serialize, Deserialize)]
-pub enum Report {
+pub enum BackgroundReport {
     Stands(Mounted),
     Failed(Failure),
 }
@@ -57,8 +57,8 @@ pub fn start(console: &Console) -> Result<Mounted, Failure> {
         return Err(Failure::interrupted("mount: interrupted"));
     }
     match read.ok().and_then(|_| serde_json::from_str(&line).ok()) {
-        Some(Report::Stands(mounted)) => Ok(mounted),
-        Some(Report::Failed(failure)) => Err(failure),
+        Some(BackgroundReport::Stands(mounted)) => Ok(mounted),
+        Some(BackgroundReport::Failed(failure)) => Err(failure),
         None => {
             let how = lock(&child).wait().map_or_else(|error| error.to_string(), |status| status.to_string());
             Err(Failure::internal(format!(
@@ -80,7 +80,7 @@ pub fn leave_session() {
 }
 
 /// Reports to the process that started this one.
-pub fn report(report: &Report) {
+pub fn report(report: &BackgroundReport) {
     let line = serde_json::to_string(report).expect("reports are maps with text for keys");
     // That process may have gone meanwhile: the mount stands all the same.
     let mut out = io::stdout().lock();

@@ -8,7 +8,7 @@ mod serve;
 
 use crate::args::Mount;
 use crate::commands::mount::command::MountCommand;
-use crate::commands::mount::daemon::Report;
+use crate::commands::mount::daemon::BackgroundReport;
 use crate::console::{Carries, Console};
 use crate::events::{Mountable, Mounted};
 use crate::exit::Exit;
@@ -45,7 +45,7 @@ fn in_background(args: &Mount, console: &Console) -> Result<Exit, Failure> {
     // A failure after the mount stands is in the log.
     outcome.map_err(|failure| {
         let exit = failure.exit;
-        daemon::report(&Report::Failed(failure));
+        daemon::report(&BackgroundReport::Failed(failure));
         // The other process shows it.
         Failure { exit, ..Failure::reader_gone() }
     })

@@ -16,7 +16,7 @@ use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::Signals;
 
 use crate::commands::mount::command::MountCommand;
-use crate::commands::mount::daemon::{self, Report};
+use crate::commands::mount::daemon::{self, BackgroundReport};
 use crate::commands::mount::{notify, stands};
 use crate::console::Console;
 use crate::events::Mounted;
@@ -184,7 +184,7 @@ fn detach(said: &mut Mounted, asked: Option<&Path>, log: &MountLog) -> Result<()
     let file = opened.map(|(_, file)| file);
     let refused = |error| Failure::local("mount", "standard streams", &error);
     let out = file.as_ref().map(fs::File::try_clone).transpose().map_err(refused)?;
-    daemon::report(&Report::Stands(said.clone()));
+    daemon::report(&BackgroundReport::Stands(said.clone()));
     daemon::let_go(file.as_ref()).map_err(refused)?;
     let nowhere = || fs::File::options().write(true).open("/dev/null");
     log.turn_to(out.map_or_else(nowhere, Ok).map_err(refused)?);
