@@ -1,5 +1,5 @@
-//! Chunked bodies: however they arrive they mean the same, and the same as to a second decoder, which has all
-//! of the body before it and reads it line by line.
+//! Chunked bodies: however they arrive they mean the same, and the same as to a second decoder, which has all of the
+//! body before it and reads it line by line.
 
 use flatout_wire::chunked::{ChunkError, Chunked, Step};
 
@@ -11,8 +11,7 @@ pub fn chunked(bytes: &[u8]) {
     for pieces in pieces::ways(bytes) {
         let found = decode(&pieces);
         match (&found, &wanted) {
-            // The second decoder knows no limits: lines and trailers over theirs are refused by the first
-            // alone.
+            // The second decoder knows no limits: lines and trailers over theirs are refused by the first alone.
             (Decoded::Broken(ChunkError::TooLong), _) => {
                 assert!(bytes.len() > 16 << 10, "{} bytes", bytes.len())
             }

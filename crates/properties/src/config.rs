@@ -43,8 +43,7 @@ fn means_the_same_as_flags(found: &flatout_ambient::Ambient) {
         .collect();
     let again = gather_from(&flags, &Environment::new()).expect("what was good in a file is good as flags");
     let mut settings = again.settings;
-    // On the command line the general names speak of OSS too; in a file they do not, once OSS has a word of
-    // its own.
+    // On the command line the general names speak of OSS too; in a file they do not, once OSS has a word of its own.
     let is_flag = |name: &str| flags.iter().any(|(given, _)| *given == name);
     if !is_flag("oss-endpoint") {
         settings.oss_endpoint.clone_from(&found.settings.oss_endpoint);

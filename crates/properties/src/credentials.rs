@@ -55,7 +55,7 @@ fn is_keys_or_words(answer: Result<Grant, String>, from: &str) {
     assert_hidden(&said, from);
 }
 
-/// The document with [`SECRET`] as each text whose name is that of a secret.
+/// A secret in place of every word that is called one.
 fn planted(json: Value) -> Value {
     match json {
         Value::Object(fields) => {
@@ -70,7 +70,7 @@ fn planted(json: Value) -> Value {
     }
 }
 
-/// The text with [`SECRET`] as the value of each line `NAME = VALUE` whose name is that of a secret.
+/// The same for `NAME = VALUE`.
 fn planted_ini(text: &str) -> String {
     let plant = |line: &str| match line.split_once('=') {
         Some((name, _)) if names_one(name) && !name.trim_start().starts_with('[') => {
@@ -124,7 +124,7 @@ fn files(ini: &str, json: &str) {
     }
 }
 
-/// Whether no later provider is asked for the keys.
+/// Whether nobody else is asked for the keys.
 fn stays_here(ini: &str, json: &str) -> bool {
     let lower = ini.to_ascii_lowercase();
     let written_down = |value: &Value| {

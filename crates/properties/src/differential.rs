@@ -1,5 +1,5 @@
-//! Feeds equal bytes to our HTTP reader and to hyper's. Where both deliver an answer, it is the same one;
-//! where one delivers and the other does not, the reason stands in [`ALLOWED`].
+//! The same bytes to our HTTP reader and to hyper's. Where both deliver an answer, it is the same one; where one delivers
+//! and the other does not, the reason stands in [`ALLOWED`].
 
 use Difference::{HyperRefuses, TwoAnswers, WeRefuse};
 use flatout_wire::head;

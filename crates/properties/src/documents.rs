@@ -1,5 +1,5 @@
-//! XML of both dialects: listings, error documents, answers about uploads. Any bytes do no harm, and what an
-//! origin writes is read as it was meant.
+//! XML of both dialects: listings, error documents, answers about uploads. Any bytes do no harm, and what an origin
+//! writes is read as it was meant.
 
 use flatout_wire::listing::{Listed, Page, XmlError, parse_buckets, parse_oss_page, parse_page};
 use flatout_wire::percent;
@@ -161,8 +161,7 @@ fn a_refusal_is_read_as_written(message: &str) {
     if !is_xml(message) {
         return;
     }
-    // What comes with 200 in answer to CompleteMultipartUpload, behind the spaces that kept the connection
-    // alive.
+    // What comes with 200 in answer to CompleteMultipartUpload, behind the spaces that kept the connection alive.
     let xml = format!("  \n<Error><Code>SlowDown</Code><Message>{}</Message></Error>", escaped(message));
     let Verdict::Later(refusal) = verdict::of(200, xml.as_bytes()) else { panic!("{xml}") };
     let mut words: Vec<char> = message.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -190,8 +189,7 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// Whether XML 1.0 can carry it at all (§2.2). Line breaks of later editions (U+0085, U+2028) count as
-/// control here.
+/// Whether XML 1.0 can carry it at all (§2.2). Line breaks of later editions (U+0085, U+2028) count as control here.
 fn is_xml(text: &str) -> bool {
     text.chars()
         .all(|c| matches!(c, '\t' | '\n' | '\r') || !(c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}')))

@@ -1,5 +1,5 @@
-//! Heads of answers: how they arrive changes nothing, nothing is read beyond them, and their bodies are
-//! framed as a second, simple-minded reading of RFC 9112 §6.3 says.
+//! Heads of answers: how they arrive changes nothing, nothing is read beyond them, and their bodies are framed as a
+//! second, simple-minded reading of RFC 9112 §6.3 says.
 
 use flatout_wire::head::{Body, Head, HeadError, LONGEST_BYTES, parse};
 use flatout_wire::request::Method;

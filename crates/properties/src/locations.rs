@@ -1,5 +1,5 @@
-//! Locations and endpoints: shown and read again they are the same, what goes into a request is one line, and
-//! nothing that people are shown has a secret in it.
+//! Locations and endpoints: shown and read again they are the same, what goes into a request is one line, and nothing
+//! that people are shown has a secret in it.
 
 use flatout_wire::endpoint::Endpoint;
 use flatout_wire::location::{HttpUrl, Location, LocationError};
@@ -107,8 +107,8 @@ fn endpoint(text: &str) {
     assert_eq!(Endpoint::parse(&whole), Ok((endpoint, base)), "{text:?} shows as {whole:?}");
 }
 
-/// Whether `user:` and this begin a password. Behind a port, or none, stands a path, and an '@' in it is a
-/// name's; behind another '@' stands a host.
+/// Whether `user:` and this begin a password. Behind a port, or none, stands a path, and an '@' in it is a name's; behind
+/// another '@' stands a host.
 fn may_be_a_password(text: &str) -> bool {
     let piece = text.split(['/', '?', '#']).next().unwrap_or(text);
     let is_port = piece.len() < text.len() && piece.bytes().all(|byte| byte.is_ascii_digit());

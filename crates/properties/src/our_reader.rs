@@ -1,5 +1,5 @@
-//! Our own reading of an answer, by what `wire` says about its framing: what the engine's `Connection` and
-//! `Incoming` do, with pieces in place of a socket. Tests of the engine hold those two against
+//! Our own reading of an answer, by what `wire` says about its framing: what the engine's `Connection` and `Incoming` do,
+//! with pieces in place of a socket. Tests of the engine hold those two against
 //! hyper, and this against those two.
 
 use flatout_wire::chunked::{Chunked, Step};

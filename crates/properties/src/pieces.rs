@@ -1,5 +1,5 @@
-//! Splits bytes into pieces, as a network may deliver them: where they are cut follows from the bytes
-//! themselves, so that an input alone is enough to see a failure again.
+//! The same bytes in pieces, as a network may bring them: where they are cut follows from the bytes themselves, so that
+//! an input alone is enough to see a failure again.
 
 /// Cuts in other places each time.
 const WAYS: u64 = 3;

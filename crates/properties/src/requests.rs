@@ -1,5 +1,4 @@
-//! What the kernel asks of a mount: whatever the bytes, nothing panics, and each request has one well-formed
-//! answer or none.
+//! What the kernel asks of a mount: whatever the bytes, nothing panics, and each request has one well-formed answer or none.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -15,8 +14,8 @@ use flatout_mount::{
 };
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 
-/// `bytes` are requests, each behind its length of two bytes. Each is sent as it is, and once more with that
-/// length in its header, so that not every change makes it unreadable.
+/// `bytes` are requests, each behind its length of two bytes. Each is sent as it is, and once more with that length in its header,
+/// so that not every change makes it unreadable.
 pub fn requests(bytes: &[u8]) {
     let (kernel, session) = pair();
     let mut rest = bytes;
@@ -129,8 +128,7 @@ fn receive(kernel: &OwnedFd, unique: u64) -> (i32, Vec<u8>) {
     let word = |at: usize| u32::from_ne_bytes([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]]);
     assert_eq!(word(0) as usize, bytes, "an answer says its length");
     let about = u64::from(word(8)) | u64::from(word(12)) << 32;
-    // FUSE_NOTIFY_INVAL_INODE, ahead of the answer to an open of another version than was told; no answer has
-    // such a code.
+    // FUSE_NOTIFY_INVAL_INODE, ahead of the answer to an open of another version than was told; no answer has such a code.
     if (word(4), about, bytes) == (2, 0, 16 + 24) {
         return receive(kernel, unique);
     }

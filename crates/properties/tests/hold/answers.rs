@@ -1,5 +1,4 @@
-//! Answers put together from lines that matter, and chunked bodies that are whole. A test of the engine makes
-//! them too.
+//! Answers put together from lines that matter, and chunked bodies that are whole. A test of the engine makes them too.
 
 use proptest::prelude::*;
 

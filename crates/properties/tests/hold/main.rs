@@ -1,5 +1,4 @@
-//! Every property over its corpus, over what chance makes of that corpus, and over whatever else chance
-//! brings.
+//! Every property over its corpus, over what chance makes of that corpus, and over whatever else chance brings.
 
 mod answers;
 mod corpus;
