@@ -125,7 +125,9 @@ fn built(root: &Path, wanted: &Wanted) -> Result<Vec<Job>, String> {
         wanted.packages.iter().flat_map(|package| [flag.to_owned(), package.clone()]).collect()
     };
     let mut all = if wanted.packages.is_empty() { vec!["--workspace".to_owned()] } else { names("-p") };
-    let mut jobs = build(root, &all)?;
+    // By itself cargo builds the examples, too, which `make check` looks at.
+    let targets = wanted.quick.then(|| "--tests".to_owned());
+    let mut jobs = build(root, &[&all[..], targets.as_slice()].concat())?;
     jobs.retain(|job| !wanted.quick || !SLOW.contains(&job.name.as_str()));
     if !wanted.quick {
         for package in REAL {
