@@ -108,8 +108,10 @@ impl<T: Send + Sync> TransferSet<T> {
     /// Takes out those whose object turned out to be larger than their destination allows: each number, the
     /// object's size, and the item.
     pub fn take_too_large(&mut self, py: Python<'_>) -> Vec<(u64, u64, T)> {
-        let mut taken = Vec::new();
-        let mut transfers = Vec::new();
+        if self.running.values().all(|(transfer, _)| transfer.destination().beyond().is_none()) {
+            return Vec::new();
+        }
+        let (mut taken, mut transfers) = (Vec::new(), Vec::new());
         let is_too_large =
             |_: &u64, (transfer, _): &mut (OwnedTransfer, T)| transfer.destination().beyond().is_some();
         for (number, (transfer, item)) in self.running.extract_if(.., is_too_large) {
@@ -117,9 +119,7 @@ impl<T: Send + Sync> TransferSet<T> {
             taken.push((number, bytes, item));
             transfers.push(transfer);
         }
-        if !transfers.is_empty() {
-            exit::detached(py, || drop(transfers));
-        }
+        exit::detached(py, || drop(transfers));
         taken
     }
 
