@@ -64,7 +64,10 @@ impl Mount {
         let plan = plan(source, &folder.path().join("mnt"), options);
         let lines = Arc::<Mutex<Vec<String>>>::default();
         let written = lines.clone();
-        let log = Arc::new(MountLog::new(move |line| written.lock().unwrap().push(line.to_owned())));
+        let log = Arc::new(MountLog::new(
+            move |line| written.lock().unwrap().push(line.to_owned()),
+            |hint| format!("{hint:?}"),
+        ));
         let (tree, note) = list_root(&buckets.client(), &plan).unwrap();
         assert_eq!(note, None);
         let endpoints = StatusEndpoints::bind(&[folder.path().join("status")], None).unwrap();
@@ -123,7 +126,8 @@ fn a_mount_in_use_ends_lazily_or_when_its_session_is_dropped() {
 fn a_shutdown_before_the_mount_ends_it() {
     let buckets = Buckets::new(&["bucket"]);
     let folder = tempfile::tempdir().unwrap();
-    let (plan, log) = (plan("s3://bucket", folder.path(), ""), Arc::new(MountLog::new(|_| {})));
+    let (plan, log) =
+        (plan("s3://bucket", folder.path(), ""), Arc::new(MountLog::new(|_| {}, |hint| format!("{hint:?}"))));
     let (tree, _) = list_root(&buckets.client(), &plan).unwrap();
     let shutdown = Shutdown::default();
     shutdown.request(false).unwrap();
